@@ -1,0 +1,1 @@
+"""Measures and judges norm backwards; `python -m harness` is the command line."""

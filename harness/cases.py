@@ -1,0 +1,160 @@
+"""What is computed: a case, its inputs, its gradients, and the bytes that a backward has to move.
+
+Importable without torch, so that a plan or a report needs none; only `make_inputs` imports it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import torch
+
+Norm = Literal["rms", "layer"]
+Dtype = Literal["bf16", "fp16", "fp32"]
+DeviceKind = Literal["cuda", "cpu"]  # torch's device type: an AMD GPU is "cuda" too
+
+ITEM_BYTES: dict[Dtype, int] = {"bf16": 2, "fp16": 2, "fp32": 4}
+STATISTIC_BYTES = 4  # mean and rstd are fp32
+
+
+@dataclass(frozen=True)
+class NormCase:
+    """One norm backward to compute: which norm, which shape, which dtypes, on which kind of device.
+
+    `dtype` is that of x, dy and dx; `weight_dtype` that of weight, bias and their gradients. With `zero_centred` the
+    norm multiplies by (1 + weight). Raises ValueError for a combination that is no norm.
+    """
+
+    norm: Norm
+    rows: int
+    cols: int
+    dtype: Dtype = "bf16"
+    weight_dtype: Dtype = "bf16"
+    weight: bool = True
+    bias: bool = False
+    zero_centred: bool = False
+    eps: float = 1e-5
+    device: DeviceKind = "cuda"
+
+    def __post_init__(self) -> None:
+        if self.rows < 0 or self.cols < 1:
+            raise ValueError(f"a case needs rows >= 0 and cols >= 1, not {self.rows} x {self.cols}")
+        if self.bias and (self.norm == "rms" or not self.weight):
+            raise ValueError("only a LayerNorm with a weight has a bias")
+        if self.zero_centred and not self.weight:
+            raise ValueError("a zero-centred weight needs a weight")
+
+    @property
+    def key(self) -> str:
+        """A short unique name, such as `rms-8192x4096-bf16`: what differs from the usual case is appended."""
+        parts = [self.norm, f"{self.rows}x{self.cols}", self.dtype]
+        if self.weight and self.weight_dtype != self.dtype:
+            parts.append(f"w{self.weight_dtype}")
+        if not self.weight:
+            parts.append("noweight")
+        elif self.norm == "layer" and not self.bias:
+            parts.append("nobias")
+        if self.zero_centred:
+            parts.append("zerocentred")
+        if self.eps != 1e-5:
+            parts.append(f"eps{self.eps:g}")
+        return "-".join(parts)
+
+    @property
+    def moved_bytes(self) -> int:
+        """Bytes that any backward must move: each input read once, each gradient written once."""
+        activations = 3 * self.rows * self.cols * ITEM_BYTES[self.dtype]
+        statistics = self.rows * STATISTIC_BYTES * (2 if self.norm == "layer" else 1)
+        gradients = int(self.weight) + int(self.bias)  # dweight, dbias
+        parameters = self.cols * ITEM_BYTES[self.weight_dtype] * (int(self.weight) + gradients)
+        return activations + statistics + parameters
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a backward is given: tensors on the case's device.
+
+    x, dy `(rows, cols)` contiguous in the case's dtype; weight, bias `(cols)` in its weight dtype, or None; mean, rstd
+    fp32 `(rows)`, computed once in fp64 from x, for an adapter that has no forward of its own (mean is None for RMS).
+    """
+
+    case: NormCase
+    x: torch.Tensor
+    weight: torch.Tensor | None
+    bias: torch.Tensor | None
+    dy: torch.Tensor
+    mean: torch.Tensor | None
+    rstd: torch.Tensor
+    eps: float
+
+
+@dataclass(frozen=True)
+class Grads:
+    """What a backward gives: dx `(rows, cols)`; dweight, dbias `(cols)`, None where the case has no such parameter."""
+
+    dx: torch.Tensor
+    dweight: torch.Tensor | None
+    dbias: torch.Tensor | None = None
+
+
+def torch_dtype(dtype: Dtype) -> torch.dtype:
+    """The torch dtype of a name."""
+    import torch
+
+    return {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[dtype]
+
+
+def case_seed(case: NormCase, seed: int, salt: str = "") -> int:
+    """A seed for this case alone, so that its inputs do not depend on which cases ran before it."""
+    digest = hashlib.sha256(f"{seed}/{case.key}/{salt}".encode()).digest()
+    return int.from_bytes(digest[:7], "little")
+
+
+def statistics(x: torch.Tensor, case: NormCase) -> tuple[torch.Tensor | None, torch.Tensor]:
+    """Mean (None for RMS) and rstd of each row of x `(rows, cols)`, in fp64 `(rows)`."""
+    x64 = x.double()
+    if case.norm == "rms":
+        return None, (x64.square().mean(1) + case.eps).rsqrt()
+    mean = x64.mean(1)
+    return mean, ((x64 - mean[:, None]).square().mean(1) + case.eps).rsqrt()
+
+
+def make_inputs(case: NormCase, seed: int) -> Inputs:
+    """Random inputs of a case, made on its device; the same for the same case, seed, torch version and kind of device.
+
+    x ~ N(0.25, 1), so that a LayerNorm that forgets the mean is seen; dy ~ N(0, 1); weight ~ N(1, 1/4) or N(0, 1/4)
+    where it is zero-centred; bias ~ N(0, 1/4). Never zeros: they draw less power and run faster.
+    """
+    import torch
+
+    generator = torch.Generator(case.device).manual_seed(case_seed(case, seed))
+    weight_dtype = torch_dtype(case.weight_dtype)
+
+    def normal(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        return torch.randn(shape, dtype=dtype, device=case.device, generator=generator)
+
+    shape = (case.rows, case.cols)
+    x = normal(shape, torch_dtype(case.dtype)).add_(0.25)
+    dy = normal(shape, torch_dtype(case.dtype))
+    weight = bias = None
+    if case.weight:
+        weight = normal((case.cols,), weight_dtype).mul_(0.25).add_(0.0 if case.zero_centred else 1.0)
+    if case.bias:
+        bias = normal((case.cols,), weight_dtype).mul_(0.25)
+    mean = torch.empty(case.rows, dtype=torch.float32, device=case.device) if case.norm == "layer" else None
+    rstd = torch.empty(case.rows, dtype=torch.float32, device=case.device)
+    for rows in row_chunks(case):
+        mean64, rstd64 = statistics(x[rows], case)
+        rstd[rows] = rstd64.float()
+        if mean is not None and mean64 is not None:
+            mean[rows] = mean64.float()
+    return Inputs(case, x, weight, bias, dy, mean, rstd, case.eps)
+
+
+def row_chunks(case: NormCase, elements: int = 1 << 25) -> list[slice]:
+    """Rows in pieces of at most `elements` elements, so that fp64 maths of a huge case fits beside it."""
+    step = max(1, elements // case.cols)
+    return [slice(start, min(start + step, case.rows)) for start in range(0, case.rows, step)]

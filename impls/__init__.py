@@ -1,0 +1,143 @@
+"""Finds implementations: files of this folder, entry points of other packages, and files named on the command line.
+
+An adapter is a module with `name`, `requires`, `unsupported(case)` and `prepare(inputs)`; docs/add-an-implementation.md
+tells the whole contract. Nothing is registered: a file that is here is found.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal
+
+from harness.cases import Grads, Inputs, NormCase
+from harness.errors import UsageError
+
+ENTRY_POINT_GROUP = "normbwd.impls"
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """One implementation that can be asked for by name: an adapter module, or one of the variants that it offers.
+
+    The methods answer for this variant; each falls back to the plain answer where the adapter has no such function.
+    """
+
+    name: str
+    family: str
+    source: str
+    module: ModuleType
+    arguments: tuple[Any, ...] = ()  # the variant's value, handed to the adapter's functions as a second argument
+
+    @property
+    def via(self) -> Literal["kernel", "autograd"]:
+        return getattr(self.module, "via", "kernel")
+
+    @property
+    def in_place(self) -> bool:
+        return getattr(self.module, "in_place", False)
+
+    @property
+    def summary(self) -> str:
+        return (self.module.__doc__ or "").strip().partition("\n")[0]
+
+    def missing(self) -> str | None:
+        """Say which library is not installed here, or why the one that is cannot be used; None if all is there."""
+        absent = [module for module in self.module.requires if not _importable(module)]
+        explain = getattr(self.module, "missing", None)
+        return (explain and explain()) or (f"not installed: {', '.join(absent)}" if absent else None)
+
+    def unsupported(self, case: NormCase) -> str | None:
+        """Say why this case cannot run, or None."""
+        return self.module.unsupported(case, *self.arguments)
+
+    def untimed(self, case: NormCase) -> str | None:
+        """Say why this case must not be timed though it can be verified, or None."""
+        return self._optional("untimed", case) or None
+
+    def notes(self, case: NormCase) -> list[str]:
+        """What a reader of this row should know: traps absorbed, detours taken."""
+        return list(self._optional("notes", case) or ())
+
+    def prepare(self, inputs: Inputs) -> Callable[[], Grads]:
+        """Do all that is not the backward; return the backward."""
+        return self.module.prepare(inputs, *self.arguments)
+
+    def _optional(self, function: str, case: NormCase) -> Any:
+        answer = getattr(self.module, function, None)
+        return answer(case, *self.arguments) if answer else None
+
+
+def discover(files: Iterable[Path] = ()) -> list[Implementation]:
+    """All implementations by name: this folder's, then entry points', then `files` (given with --impl).
+
+    Raises UsageError for a file or entry point that is not an adapter, and for a name that is taken.
+    """
+    modules = [(module, f"impls/{module.__name__.rpartition('.')[2]}.py") for module in _own_modules()]
+    modules += [(_load_entry_point(point), point.value) for point in entry_points(group=ENTRY_POINT_GROUP)]
+    modules += [(_load_file(path), str(path)) for path in files]
+    found: dict[str, Implementation] = {}
+    for module, source in modules:
+        for implementation in _implementations(module, source):
+            if implementation.name in found:
+                other = found[implementation.name].source
+                raise UsageError(f"{source} and {other} both call themselves {implementation.name!r}; rename one")
+            found[implementation.name] = implementation
+    return list(found.values())
+
+
+def _own_modules() -> list[ModuleType]:
+    names = sorted(info.name for info in pkgutil.iter_modules(__path__) if not info.ispkg)
+    return [importlib.import_module(f"{__name__}.{name}") for name in names]
+
+
+def _implementations(module: ModuleType, source: str) -> list[Implementation]:
+    lacking = [item for item in ("name", "requires", "unsupported", "prepare") if not hasattr(module, item)]
+    if lacking:
+        raise UsageError(f"{source} has no {', '.join(lacking)}; docs/add-an-implementation.md shows what it needs")
+    variants: dict[str, Any] | None = getattr(module, "variants", None)
+    if variants is None:
+        return [Implementation(module.name, module.name, source, module)]
+    return [Implementation(name, module.name, source, module, (value,)) for name, value in variants.items()]
+
+
+def _load_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise UsageError(f"--impl {path}: no such file")
+    name = f"normbwd_impl_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"--impl {path}: not a Python file (its name must end in .py)")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and Triton look a function's module up by name
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        raise UsageError(f"--impl {path}: line {error.lineno}: {error.msg}; mend the syntax") from error
+    except (Exception, SystemExit) as error:
+        raise UsageError(f"--impl {path} cannot be imported: {type(error).__name__}: {error}") from error
+    return module
+
+
+def _load_entry_point(point: Any) -> ModuleType:
+    try:
+        return point.load()
+    except Exception as error:
+        raise UsageError(
+            f"entry point {point.name!r} ({point.value}) cannot be imported: {type(error).__name__}: {error}; "
+            "mend or uninstall that package"
+        ) from error
+
+
+def _importable(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False

@@ -1,0 +1,75 @@
+"""Every job of the project, each a session: `nox -s bench -- --device b200` passes what follows `--` through.
+
+`nox --no-venv -s bench` runs in the current environment (a GPU image that already holds torch and apex) and installs
+nothing.
+"""
+
+import nox
+
+nox.options.default_venv_backend = "venv"
+nox.options.reuse_existing_virtualenvs = True
+nox.options.sessions = ["lint", "types", "tests"]
+
+
+def _install(session: nox.Session, *extras: str) -> None:
+    if session.virtualenv.is_sandboxed:
+        target = f".[{','.join(extras)}]" if extras else "."
+        session.install("-c", "constraints.txt", "-e", target)
+
+
+def _normbwd(session: nox.Session, command: str) -> None:
+    _install(session)
+    session.run("python", "-m", "harness", command, *session.posargs)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Verify and time implementations, and print the comparison."""
+    _normbwd(session, "bench")
+
+
+@nox.session
+def verify(session: nox.Session) -> None:
+    """Verify implementations without timing them."""
+    _normbwd(session, "verify")
+
+
+@nox.session
+def compare(session: nox.Session) -> None:
+    """Measure two revisions of one implementation against each other."""
+    _normbwd(session, "compare")
+
+
+@nox.session
+def gate(session: nox.Session) -> None:
+    """Judge a results file against limits."""
+    _normbwd(session, "gate")
+
+
+@nox.session
+def report(session: nox.Session) -> None:
+    """Write a results file as a table for a console, a page or a pull request."""
+    _normbwd(session, "report")
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Run the tests that need no GPU; `-- -m gpu` runs the others."""
+    _install(session, "dev")
+    selection = () if "-m" in session.posargs else ("-m", "not gpu")
+    session.run("python", "-m", "pytest", *selection, *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style and formatting."""
+    _install(session, "dev")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Check types."""
+    _install(session, "dev")
+    session.run("pyright")

@@ -1,0 +1,1 @@
+"""Writes a results file as tables for people; never measures."""
