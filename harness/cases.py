@@ -60,7 +60,7 @@ class NormCase:
         if self.zero_centred:
             parts.append("zerocentred")
         if self.eps != 1e-5:
-            parts.append(f"eps{self.eps:g}")
+            parts.append(f"eps{self.eps!r}")
         return "-".join(parts)
 
     @property

@@ -26,7 +26,7 @@ ErrorClass = Literal["exact", "one extra rounding", "two", "wrong"]
 class Record(BaseModel):
     """Common settings of all that is written to a results file: nothing unknown, nothing changed afterwards."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
 
 
 class DeviceRecord(Record):
@@ -56,6 +56,7 @@ class ImplRecord(Record):
     in_place: bool = False
     missing: str | None = None
     summary: str = ""
+    compiles: bool = False
 
 
 class SettingsRecord(Record):

@@ -45,6 +45,10 @@ class Implementation:
         return getattr(self.module, "in_place", False)
 
     @property
+    def compiles(self) -> bool:
+        return getattr(self.module, "compiles", False)
+
+    @property
     def summary(self) -> str:
         return (self.module.__doc__ or "").strip().partition("\n")[0]
 

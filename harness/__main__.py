@@ -1,0 +1,247 @@
+"""The command line: what can be asked, and the exit code of the answer.
+
+0 ok, 1 a check failed, 2 bad usage or input, 3 inconclusive, 4 the environment cannot do it; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from harness.errors import UnavailableError, UsageError
+from harness.options import Choice
+from harness.progress import Display
+from harness.results import RANKED, RowRecord, load
+
+# What Typer raises for an unknown option or a value of the wrong type; it exports only this subclass.
+TyperUsageError: type[Any] = typer.BadParameter.__mro__[1]
+
+app = typer.Typer(
+    name="normbwd",
+    help="Which norm backward is right, deterministic and fastest on this GPU, by how much, and how sure are we?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+CASES = "Cases"
+Device = Annotated[str, typer.Option(help="auto, cpu, or the device that must be here: h100, h200, b200, ...")]
+Suite = Annotated[
+    str | None, typer.Option(help="a named set of shapes; `list suites` names them", rich_help_panel=CASES)
+]
+Shapes = Annotated[str | None, typer.Option(help="ROWSxCOLS,...", rich_help_panel=CASES)]
+NormOption = Annotated[str, typer.Option("--norm", help="rms, layer or both", rich_help_panel=CASES)]
+DtypeOption = Annotated[
+    str | None,
+    typer.Option("--dtype", help="of x and dy: bf16, fp16, fp32 (default bf16; on a CPU fp32)", rich_help_panel=CASES),
+]
+WeightDtype = Annotated[str | None, typer.Option(help="of weight and bias (default: as x)", rich_help_panel=CASES)]
+Bias = Annotated[bool, typer.Option(help="a bias in LayerNorm", rich_help_panel=CASES)]
+ZeroCentred = Annotated[
+    bool, typer.Option("--zero-centred", help="multiply by 1 + weight", rich_help_panel=CASES, show_default=False)
+]
+Eps = Annotated[float, typer.Option(rich_help_panel=CASES)]
+Impls = Annotated[str | None, typer.Option(help="names or families, a,b,... (default: all)")]
+ImplFiles = Annotated[list[Path] | None, typer.Option("--impl", help="a file with an adapter; may be repeated")]
+Baseline = Annotated[str | None, typer.Option(help="what speedups are over (default: torch-eager)")]
+Seed = Annotated[int, typer.Option(help="of the random inputs and the order of samples")]
+Flush = Annotated[str, typer.Option(help="how caches are evicted before each sample: clean, dirty or none")]
+Quick = Annotated[bool, typer.Option("--quick", help="fewer blocks and repetitions: a look, not a claim")]
+Out = Annotated[Path | None, typer.Option(help="folder of the results (default: runs/TIME-DEVICE)")]
+Resume = Annotated[bool, typer.Option("--resume", help="go on with an interrupted run, of --out or the latest")]
+TimeLimit = Annotated[float, typer.Option(help="seconds that one stage of one implementation may take")]
+CompileAhead = Annotated[int | None, typer.Option(help="processes that compile ahead, 0 for none (default: by cores)")]
+
+
+@app.command()
+def bench(
+    device: Device = "auto",
+    suite: Suite = None,
+    shapes: Shapes = None,
+    norm: NormOption = "rms,layer",
+    dtype: DtypeOption = None,
+    weight_dtype: WeightDtype = None,
+    bias: Bias = True,
+    zero_centred: ZeroCentred = False,
+    eps: Eps = 1e-5,
+    impls: Impls = None,
+    impl: ImplFiles = None,
+    baseline: Baseline = None,
+    seed: Seed = 0,
+    flush: Flush = "clean",
+    quick: Quick = False,
+    out: Out = None,
+    resume: Resume = False,
+    time_limit: TimeLimit = 300.0,
+    compile_ahead: CompileAhead = None,
+) -> None:
+    """Verify and time implementations, interleaved, and print the comparison."""
+    _measure_and_report(
+        Choice(
+            device=device,
+            suite=suite,
+            shapes=shapes,
+            norm=norm,
+            dtype=dtype,
+            weight_dtype=weight_dtype,
+            bias=bias,
+            zero_centred=zero_centred,
+            eps=eps,
+            impls=impls,
+            impl_files=tuple(impl or ()),
+            baseline=baseline,
+            seed=seed,
+            flush=flush,  # pyright: ignore[reportArgumentType] - Choice.check names the choices
+            quick=quick,
+            out=out,
+            resume=resume,
+            time_limit_s=time_limit,
+            compile_ahead=compile_ahead,
+            command=_command(),
+        )
+    )
+
+
+@app.command()
+def verify(
+    device: Device = "auto",
+    suite: Suite = None,
+    shapes: Shapes = None,
+    norm: NormOption = "rms,layer",
+    dtype: DtypeOption = None,
+    weight_dtype: WeightDtype = None,
+    bias: Bias = True,
+    zero_centred: ZeroCentred = False,
+    eps: Eps = 1e-5,
+    impls: Impls = None,
+    impl: ImplFiles = None,
+    seed: Seed = 0,
+    out: Out = None,
+    resume: Resume = False,
+    time_limit: TimeLimit = 300.0,
+    compile_ahead: CompileAhead = None,
+) -> None:
+    """Verify implementations without timing them; exit 1 where one is wrong or fails."""
+    path = _measure_and_report(
+        Choice(
+            device=device,
+            suite=suite,
+            shapes=shapes,
+            norm=norm,
+            dtype=dtype,
+            weight_dtype=weight_dtype,
+            bias=bias,
+            zero_centred=zero_centred,
+            eps=eps,
+            impls=impls,
+            impl_files=tuple(impl or ()),
+            seed=seed,
+            timed=False,
+            out=out,
+            resume=resume,
+            time_limit_s=time_limit,
+            compile_ahead=compile_ahead,
+            command=_command(),
+        )
+    )
+    failed = [row for row in load(path).rows if row.status not in (*RANKED, "unsupported", "missing")]
+    raise typer.Exit(1 if failed else 0)
+
+
+@app.command()
+def report(
+    results: Annotated[Path, typer.Argument(help="a results.jsonl")],
+    form: Annotated[str, typer.Option("--format", help="console, markdown, pr, csv or json")] = "console",
+    out: Annotated[Path | None, typer.Option(help="write to this file instead of printing")] = None,
+    baseline: Baseline = None,
+    impl: Annotated[str | None, typer.Option(help="whose pull request it is, for --format pr")] = None,
+) -> None:
+    """Write a results file as tables; needs no GPU and no implementation."""
+    import reports
+
+    loaded = load(results)
+    if form == "console" and out is None:
+        reports.show(loaded, Console(), baseline=baseline)
+        return
+    text = reports.render(loaded, form, baseline=baseline, impl=impl)
+    if out is None:
+        sys.stdout.write(text)
+        return
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {out}: {error.strerror}; give a writable file with --out") from error
+
+
+@app.command("list")
+def list_(
+    what: Annotated[str, typer.Argument(help="impls, suites or devices")],
+    impl: ImplFiles = None,
+) -> None:
+    """Say what is known and what is available here, with the reason where something is missing."""
+    from harness import listing
+
+    listing.show(what, tuple(impl or ()), Console())
+
+
+def _measure_and_report(choice: Choice) -> Path:
+    """Measure, print the comparison, write it beside the results; raise typer.Exit where nothing passed."""
+    import reports
+    from harness.bench import bench as run_bench
+
+    display = Display()
+    path = run_bench(choice, display)
+    results = load(path)
+    reports.show(results, Console(), baseline=choice.baseline)
+    markdown = path.with_name("report.md")
+    markdown.write_text(reports.render(results, "markdown", baseline=choice.baseline), encoding="utf-8")
+    display.say(f"results: {path}\nreport:  {markdown}")
+    if code := _exit_code(results.rows):
+        raise typer.Exit(code)
+    return path
+
+
+def _exit_code(rows: Sequence[RowRecord]) -> int:
+    """0 where anything passed; else 4 where memory was short for all that was tried, or nothing could be; else 1."""
+    tried = {row.status for row in rows if row.role == "impl"}
+    if tried.intersection(RANKED):
+        return 0
+    return 4 if tried <= {"oom", "missing", "unsupported"} else 1
+
+
+def _command() -> str:
+    """The command line as another person would type it."""
+    return shlex.join(["normbwd", *sys.argv[1:]])
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; exits with the code of the answer."""
+    try:
+        code = app(arguments, prog_name="normbwd", standalone_mode=False)  # errors are ours to print, in one line
+    except (UsageError, UnavailableError) as error:
+        _complain(str(error))
+        code = error.exit_code
+    except TyperUsageError as error:
+        if message := error.format_message().rstrip("."):  # empty where it has shown the help
+            _complain(f"{message}; `normbwd --help` tells what there is")
+        code = UsageError.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        _complain("interrupted; what is done is kept, --resume goes on from it")
+        code = 130
+    sys.exit(code)
+
+
+def _complain(text: str) -> None:
+    Console(stderr=True, soft_wrap=True).print(f"[red]error:[/red] {escape(text)}", highlight=False)
+
+
+if __name__ == "__main__":
+    main()

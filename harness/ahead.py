@@ -1,0 +1,69 @@
+"""Compiling ahead: several workers prepare what is compiled, so that its result lies in the compilers' disk caches.
+
+Nothing is measured here and nothing that fails here is recorded: the trial meets it again.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Sequence
+
+from harness.cases import NormCase
+from harness.messages import Asked, Warm
+from harness.process import Worker, WorkerDiedError
+
+
+def compile_ahead(
+    tasks: Sequence[tuple[NormCase, str]],
+    launch: Callable[[], Worker],
+    asked: Asked,
+    processes: int,
+    time_limit_s: float,
+    advance: Callable[[], None],
+) -> None:
+    """Work off (case, implementation) pairs with `processes` workers; `advance` is called after each pair."""
+    waiting: queue.SimpleQueue[tuple[NormCase, str]] = queue.SimpleQueue()
+    for task in tasks:
+        waiting.put(task)
+    stop = threading.Event()
+    threads = [
+        threading.Thread(target=_drain, args=(waiting, launch, asked, time_limit_s, advance, stop), daemon=True)
+        for _ in range(min(processes, len(tasks)))
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        for thread in threads:
+            while thread.is_alive():  # a bare join would not let Ctrl-C through
+                thread.join(0.2)
+    finally:
+        stop.set()
+
+
+def _drain(
+    waiting: queue.SimpleQueue[tuple[NormCase, str]],
+    launch: Callable[[], Worker],
+    asked: Asked,
+    time_limit_s: float,
+    advance: Callable[[], None],
+    stop: threading.Event,
+) -> None:
+    worker: Worker | None = None
+    while not stop.is_set():
+        try:
+            case, impl = waiting.get_nowait()
+        except queue.Empty:
+            break
+        try:
+            worker = worker or launch()
+            worker.send(Warm(case, impl, asked))
+            if worker.receive(time_limit_s) is None:
+                raise WorkerDiedError("silent")
+        except WorkerDiedError:
+            if worker is not None:
+                worker.kill()
+            worker = None
+        advance()
+    if worker is not None:
+        worker.kill()

@@ -1,0 +1,235 @@
+"""From options to a results file: start a worker, plan, open the file, run, close the file.
+
+The stages of the main job, in order; each is somebody else's file.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from harness import devices
+from harness.ahead import compile_ahead
+from harness.cases import NormCase
+from harness.errors import UnavailableError, UsageError
+from harness.messages import Asked, Hello, Refused
+from harness.options import DEFAULT_BASELINE, Choice
+from harness.plan import Job, plan, remaining, select
+from harness.process import Worker, WorkerDiedError, WorkerProcess
+from harness.progress import Display
+from harness.results import (
+    EndRecord,
+    ImplRecord,
+    ResultsFile,
+    RunRecord,
+    SettingsRecord,
+    drop_torn_line,
+    load,
+)
+from harness.runner import Runner
+
+START_LIMIT_S = 180.0  # importing torch on a cold, slow disk
+RESULTS_NAME = "results.jsonl"
+RUNS = Path("runs")
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """A worker that is ready, and what it says is here."""
+
+    worker: Worker
+    hello: Hello
+
+
+def start_worker(asked: Asked, log: Path) -> Inventory:
+    """Start a worker and hear what is here; raises UsageError or UnavailableError where it cannot serve."""
+    worker = WorkerProcess(asked, log)
+    try:
+        event = worker.receive(START_LIMIT_S)
+    except WorkerDiedError as death:
+        worker.kill()
+        raise UnavailableError(f"{death} while it started; its last words: {_last_line(log)}") from death
+    except BaseException:
+        worker.kill()
+        raise
+    if isinstance(event, Hello):
+        return Inventory(worker, event)
+    worker.kill()
+    if isinstance(event, Refused):
+        raise (UsageError if event.exit_code == UsageError.exit_code else UnavailableError)(event.message)
+    raise UnavailableError(f"the worker did not start within {START_LIMIT_S:g} s; its last words: {_last_line(log)}")
+
+
+def inventory(choice: Choice) -> Hello:
+    """What is here, for `list`: implementations and devices."""
+    with tempfile.TemporaryDirectory(prefix="normbwd-") as folder:
+        found = start_worker(choice.first_asked(), Path(folder) / "worker.log")
+        found.worker.kill()
+        return found.hello
+
+
+def bench(choice: Choice, display: Display) -> Path:
+    """Run what was chosen and return the results file; Ctrl-C raises KeyboardInterrupt after it is closed.
+
+    Raises UsageError and UnavailableError before anything is written.
+    """
+    choice.check()
+    with tempfile.TemporaryDirectory(prefix="normbwd-") as folder:
+        log = Path(folder) / "worker.log"
+        display.say("starting a worker")
+        found = start_worker(choice.first_asked(), log)
+        try:
+            return _run(choice, display, found, log)
+        finally:
+            found.worker.kill()
+
+
+def _run(choice: Choice, display: Display, found: Inventory, log: Path) -> Path:
+    profile, facts = devices.choose(choice.device, found.hello.available)
+    known = found.hello.implementations
+    impls = select(known, choice.impls, choice.baseline, DEFAULT_BASELINE)
+    jobs = plan(choice.cases(facts.kind), impls)
+    baseline = impls[0].name
+    run = RunRecord(
+        started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        command=choice.command,
+        device=devices.record(profile, facts),
+        settings=SettingsRecord(
+            seed=choice.seed,
+            flush=choice.flush,
+            baseline=baseline,
+            quick=choice.quick,
+            timed=choice.timed,
+            suite=choice.suite_name(facts.kind),
+        ),
+        libraries=found.hello.libraries,
+        revision=_revision(),
+        implementations=impls,
+        jobs=len(jobs),
+    )
+    path, jobs = _open(choice, run, jobs)
+    asked = choice.asked(facts.kind, profile.flush_bytes, baseline)
+    begun_s, interrupted = time.monotonic(), True
+    results = ResultsFile(path)
+
+    def launch() -> Worker:
+        return start_worker(asked, log).worker
+
+    runner = Runner(
+        launch=launch,
+        results=results,
+        asked=asked,
+        progress=display,
+        missing={item.name: item.missing for item in impls if item.missing},
+        time_limit_s=choice.time_limit_s,
+        worker=found.worker,
+    )
+    try:
+        with display.cases(len(jobs)):
+            _compile_ahead(choice, jobs, impls, launch, asked, display)
+            runner.run(jobs)
+        interrupted = False
+    finally:
+        wall_s = round(time.monotonic() - begun_s, 1)
+        results.append(
+            EndRecord(ended_at=datetime.now(UTC).isoformat(timespec="seconds"), wall_s=wall_s, interrupted=interrupted)
+        )
+        results.close()
+        if log.exists():
+            shutil.copy(log, path.parent / "worker.log")
+    return path
+
+
+def _compile_ahead(
+    choice: Choice,
+    jobs: Sequence[Job],
+    impls: Sequence[ImplRecord],
+    launch: object,
+    asked: Asked,
+    display: Display,
+) -> None:
+    """Fill the compilers' caches by several processes at once, where there are cores to spare and a GPU to feed."""
+    compiled = {item.name for item in impls if item.compiles and not item.missing}
+    tasks: list[tuple[NormCase, str]] = [(job.case, name) for job in jobs for name in job.impls if name in compiled]
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+    default = min(12, cores - 2) if asked.device == "gpu" and cores > 4 else 0
+    processes = default if choice.compile_ahead is None else choice.compile_ahead
+    if tasks and processes > 0:
+        with display.compiling(len(tasks)) as advance:
+            compile_ahead(tasks, launch, asked, processes, choice.time_limit_s, advance)  # pyright: ignore
+
+
+def _open(choice: Choice, run: RunRecord, jobs: list[Job]) -> tuple[Path, list[Job]]:
+    """The results file to append to, and the jobs that it does not answer yet."""
+    if choice.resume:
+        path = _to_resume(choice)
+        drop_torn_line(path)
+        earlier = load(path)
+        for what, was, now in (
+            ("device", earlier.run.device.name, run.device.name),
+            ("settings", earlier.run.settings, run.settings),
+            ("libraries", earlier.run.libraries, run.libraries),
+        ):
+            if was != now:
+                raise UsageError(f"--resume: {path} has other {what} ({was}) than this run ({now}); start a new run")
+        return path, remaining(jobs, earlier.rows)
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    folder = choice.out or RUNS / f"{stamp}-{run.device.profile}"
+    path = folder / RESULTS_NAME
+    if path.exists():
+        raise UsageError(f"{path} exists; --resume goes on with it, --out names another folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot write to {folder}: {error.strerror}; give a writable folder with --out") from error
+    results = ResultsFile(path)
+    results.append(run)
+    results.close()
+    return path, jobs
+
+
+def _to_resume(choice: Choice) -> Path:
+    if choice.out is not None:
+        path = choice.out / RESULTS_NAME
+        if not path.exists():
+            raise UsageError(f"--resume: {path} does not exist; start without --resume")
+        return path
+    runs = sorted(RUNS.glob(f"*/{RESULTS_NAME}"))
+    if not runs:
+        raise UsageError("--resume: there is no earlier run in runs/; name its folder with --out")
+    return runs[-1]
+
+
+def _revision() -> str | None:
+    """The git revision of this checkout, marked where it has uncommitted changes; None outside of one.
+
+    A copy without git, such as on a GPU host that is sent files alone, may state it in NORMBWD_REVISION.
+    """
+    if stated := os.environ.get("NORMBWD_REVISION"):
+        return stated
+    here = Path(__file__).resolve().parent
+    if not (here.parent / ".git").exists():
+        return None
+    try:
+        described = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
+            cwd=here,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return described.stdout.strip()
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+    return lines[-1] if lines else "none"

@@ -1,0 +1,321 @@
+"""Device profiles: what a datasheet says of a device, how the device is recognised, and how much a flush must evict.
+
+The decisions (`detect`, `choose`) are pure: they take `DeviceFacts`, so they are tested without a GPU. Only
+`read_facts` imports torch, and nothing here ever sets anything on a device. docs/devices.md has the sources.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from harness.cases import DeviceKind
+from harness.errors import UnavailableError, UsageError
+from harness.results import DeviceRecord
+
+KIB = 1 << 10
+MIB = 1 << 20
+GIB = 1 << 30
+
+LEAST_GPU_FLUSH_BYTES = 512 * MIB  # also covers an unknown GPU whose last level is 128 MiB or less
+LEAST_CPU_FLUSH_BYTES = 64 * MIB
+FLUSH_FACTOR = 4  # replacement is not exact LRU: one cache's worth of other lines does not evict everything
+UNKNOWN_CPU_CACHE_BYTES = 32 * MIB
+
+# ROCm reports one die's L2 and no Infinity Cache (ROCm issue 4203), so an unknown card of these must still flush it.
+HIDDEN_LAST_LEVEL_BYTES = {"gfx942": 256 * MIB, "gfx950": 256 * MIB}
+
+CPU_INFO = Path("/proc/cpuinfo")
+CPU_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+
+
+@dataclass(frozen=True)
+class DeviceFacts:
+    """What a device says of itself; `l2_bytes` of a CPU is its last-level cache, `sm_count` counts AMD's CUs too."""
+
+    kind: DeviceKind
+    name: str
+    architecture: str
+    memory_bytes: int | None = None
+    l2_bytes: int | None = None
+    sm_count: int | None = None
+    uuid: str | None = None  # finds the same card in NVML, whose numbering CUDA_VISIBLE_DEVICES does not change
+
+
+@dataclass(frozen=True)
+class DeviceProfile:
+    """What a datasheet says of a device, and how the device is recognised.
+
+    `pattern` must match the whole reported name; `least_memory_bytes` and `sm_count` tell apart what shares a name,
+    such as a part of a partitioned GPU. `family` is what several variants are asked for by: `--device h100`.
+    """
+
+    name: str
+    family: str
+    title: str
+    vendor: str
+    architecture: str
+    datasheet_gbps: float | None
+    l2_bytes: int
+    last_level_bytes: int
+    kind: DeviceKind = "cuda"
+    pattern: str | None = None
+    least_memory_bytes: int = 0
+    sm_count: int | None = None
+
+    @property
+    def flush_bytes(self) -> int:
+        """Bytes to write, and as many others to read, before nothing of the last sample is left in a cache."""
+        least = LEAST_GPU_FLUSH_BYTES if self.kind == "cuda" else LEAST_CPU_FLUSH_BYTES
+        return max(least, FLUSH_FACTOR * self.last_level_bytes)
+
+    def matches(self, facts: DeviceFacts) -> bool:
+        """Whether these are the facts of a whole device of this profile."""
+        if self.kind != facts.kind or self.pattern is None or self.architecture != facts.architecture:
+            return False
+        if facts.memory_bytes is not None and facts.memory_bytes < self.least_memory_bytes:
+            return False
+        if self.sm_count and facts.sm_count and self.sm_count != facts.sm_count:
+            return False
+        return re.fullmatch(self.pattern, facts.name) is not None
+
+
+def _nvidia(
+    name: str, family: str, title: str, architecture: str, gbps: float, l2_mib: float, pattern: str, gib: int = 0
+) -> DeviceProfile:
+    l2 = int(l2_mib * MIB)
+    whole = rf"(NVIDIA )?({pattern})"  # drivers before 470 leave the vendor out
+    return DeviceProfile(
+        name, family, title, "NVIDIA", architecture, gbps, l2, l2, pattern=whole, least_memory_bytes=gib * GIB
+    )
+
+
+def _instinct(model: str, architecture: str, gbps: float, compute_units: int) -> DeviceProfile:
+    return DeviceProfile(
+        name=model.lower(),
+        family=model.lower(),
+        title=f"AMD Instinct {model}",
+        vendor="AMD",
+        architecture=architecture,
+        datasheet_gbps=gbps,
+        l2_bytes=32 * MIB,  # 4 MiB in each of 8 dies
+        last_level_bytes=HIDDEN_LAST_LEVEL_BYTES[architecture],
+        pattern=rf"(AMD )?Instinct {model}([ _-].*)?",  # such as `AMD Instinct MI300X VF`
+        sm_count=compute_units,  # a partition keeps the name, not the compute units
+    )
+
+
+CPU = DeviceProfile("cpu", "cpu", "CPU", "", "", None, 0, UNKNOWN_CPU_CACHE_BYTES, kind="cpu")
+
+PROFILES: tuple[DeviceProfile, ...] = (
+    _nvidia("b200", "b200", "NVIDIA B200 SXM", "sm_100", 7700, 126.5, r"B200"),
+    _nvidia("gb200", "gb200", "NVIDIA GB200", "sm_100", 8000, 126.5, r"GB200"),
+    _nvidia("b300", "b300", "NVIDIA B300 SXM", "sm_103", 7700, 126.5, r"B300( SXM6( AC)?)?"),
+    # A DGX Station's GB300 has 252 GB and less bandwidth.
+    _nvidia("gb300", "gb300", "NVIDIA GB300", "sm_103", 8000, 126.5, r"GB300", gib=256),
+    _nvidia("h200", "h200", "NVIDIA H200 SXM or NVL", "sm_90", 4800, 50, r"H200( NVL)?"),
+    _nvidia("h100-sxm", "h100", "NVIDIA H100 SXM 80 GB", "sm_90", 3350, 50, r"H100 80GB HBM3"),
+    _nvidia("h100-pcie", "h100", "NVIDIA H100 PCIe 80 GB", "sm_90", 2000, 50, r"H100 PCIe"),
+    _nvidia("h100-nvl", "h100", "NVIDIA H100 NVL 94 GB", "sm_90", 3900, 50, r"H100 NVL"),
+    _nvidia("a100-40gb", "a100", "NVIDIA A100 40 GB, SXM or PCIe", "sm_80", 1555, 40, r"A100-(SXM4|PCIE)-40GB"),
+    _nvidia("a100-80gb-pcie", "a100", "NVIDIA A100 80 GB PCIe", "sm_80", 1935, 40, r"A100 80GB PCIe|A100-PCIE-80GB"),
+    _nvidia("a100-80gb-sxm", "a100", "NVIDIA A100 80 GB SXM", "sm_80", 2039, 40, r"A100-SXM4-80GB"),
+    _nvidia("l40s", "l40s", "NVIDIA L40S", "sm_89", 864, 96, r"L40S"),
+    _nvidia("rtx5090", "rtx5090", "NVIDIA GeForce RTX 5090", "sm_120", 1792, 96, r"GeForce RTX 5090"),
+    _instinct("MI300X", "gfx942", 5300, 304),
+    _instinct("MI325X", "gfx942", 6000, 304),
+    _instinct("MI355X", "gfx950", 8000, 256),
+    CPU,
+)
+
+
+def known_names() -> list[str]:
+    """Everything `--device` accepts on some machine: auto, the families and the profiles."""
+    names = [name for profile in PROFILES for name in (profile.family, profile.name)]
+    return ["auto", *dict.fromkeys(names)]
+
+
+def detect(facts: DeviceFacts) -> DeviceProfile:
+    """The profile of a device, its cache sizes raised to what it reports; a generic one where nothing matches.
+
+    A generic profile has no datasheet bandwidth, so "% of datasheet" stays empty, and everything else works.
+    """
+    reported = facts.l2_bytes or 0
+    if facts.kind == "cpu":
+        cache = reported or UNKNOWN_CPU_CACHE_BYTES
+        return replace(CPU, architecture=facts.architecture, l2_bytes=cache, last_level_bytes=cache)
+    profile = next((profile for profile in PROFILES if profile.matches(facts)), None) or _generic(facts)
+    # A datasheet can say less than the device (an H200 reports 60 MB of L2) and a device less than it has (MI300X).
+    return replace(
+        profile,
+        l2_bytes=max(profile.l2_bytes, reported),
+        last_level_bytes=max(profile.last_level_bytes, reported),
+    )
+
+
+def choose(asked: str, available: Sequence[DeviceFacts]) -> tuple[DeviceProfile, DeviceFacts]:
+    """The device that `--device` asks for, out of those present: `auto` is the GPU if there is one, else the CPU.
+
+    Raises UsageError for a name that is no device, UnavailableError for a device that is not the one here.
+    """
+    wanted = asked.strip().lower()
+    present = [(detect(facts), facts) for facts in sorted(available, key=lambda facts: facts.kind != "cuda")]
+    for profile, facts in present:
+        if wanted in ("auto", profile.name, profile.family):
+            return profile, facts
+    names = known_names()
+    if wanted not in names:
+        here = (profile.name for profile, _ in present)
+        raise UsageError(f"--device {asked}: no such device; choose among {_listed([*names, *here])}")
+    gpu = next(((profile, facts) for profile, facts in present if facts.kind == "cuda"), None)
+    if gpu is None:
+        raise UnavailableError(
+            f"--device {asked}: torch finds no GPU on this machine; run it where there is one, or use --device cpu"
+        )
+    profile, facts = gpu
+    article = "an" if facts.name.startswith(("NVIDIA", "A", "I")) else "a"
+    raise UnavailableError(
+        f"--device {asked}: this machine has {article} {facts.name} ({profile.name}); "
+        "run it there, or use --device auto"
+    )
+
+
+def read_available() -> list[DeviceFacts]:
+    """The facts of the devices of this machine: torch's current GPU, if it has one, and the CPU."""
+    first = read_facts("auto")
+    return [first] if first.kind == "cpu" else [first, read_facts("cpu")]
+
+
+def read_facts(kind: Literal["auto", "cuda", "cpu"]) -> DeviceFacts:
+    """Ask a device what it is: the CPU, torch's current GPU, or (auto) the GPU if there is one. Reads, never sets.
+
+    Raises UnavailableError where "cuda" is asked for and torch finds no GPU.
+    """
+    if kind == "cpu":
+        return DeviceFacts("cpu", _cpu_name(CPU_INFO), platform.machine(), _main_memory(), _last_level(CPU_CACHES))
+    import torch
+
+    if not torch.cuda.is_available():
+        if kind == "auto":
+            return read_facts("cpu")
+        raise UnavailableError("torch finds no GPU on this machine; run it where there is one, or use --device cpu")
+    properties: Any = torch.cuda.get_device_properties(torch.cuda.current_device())
+    uuid = getattr(properties, "uuid", None)
+    return DeviceFacts(
+        kind="cuda",
+        name=properties.name,
+        architecture=(
+            properties.gcnArchName.split(":")[0]  # gfx942:sramecc+:xnack-
+            if torch.version.hip
+            else f"sm_{properties.major}{properties.minor}"
+        ),
+        memory_bytes=properties.total_memory,
+        l2_bytes=properties.L2_cache_size,
+        sm_count=properties.multi_processor_count,
+        uuid=None if uuid is None else str(uuid),
+    )
+
+
+def record(profile: DeviceProfile, facts: DeviceFacts) -> DeviceRecord:
+    """The device as a results file states it, with driver, clocks and power limit of this moment where NVML knows."""
+    return DeviceRecord(
+        profile=profile.name,
+        name=facts.name,
+        architecture=facts.architecture,
+        datasheet_gbps=profile.datasheet_gbps,
+        l2_bytes=profile.l2_bytes,
+        last_level_bytes=profile.last_level_bytes,
+        sm_count=facts.sm_count,
+        memory_bytes=facts.memory_bytes,
+        **_nvml_state(facts),
+    )
+
+
+def _generic(facts: DeviceFacts) -> DeviceProfile:
+    slug = re.sub(r"[^a-z0-9]+", "-", facts.name.lower()).strip("-") or "cuda-unknown"
+    if slug in known_names():  # what no profile matched must not answer to the name of one
+        slug = f"{slug}-unknown"
+    vendor = "AMD" if facts.architecture.startswith("gfx") else "NVIDIA"
+    hidden = HIDDEN_LAST_LEVEL_BYTES.get(facts.architecture, 0)
+    return DeviceProfile(slug, slug, facts.name, vendor, facts.architecture, None, 0, hidden)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(names))
+
+
+def _cpu_name(cpu_info: Path) -> str:
+    try:
+        text = cpu_info.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    return found[1].strip() if found else platform.processor() or platform.machine()
+
+
+def _main_memory() -> int | None:
+    try:
+        import psutil
+    except ImportError:
+        return None
+    return psutil.virtual_memory().total
+
+
+def _last_level(caches: Path) -> int:
+    """Bytes of the highest-level cache that one CPU core sees."""
+    sizes: dict[int, int] = {}
+    for index in caches.glob("index*"):
+        try:
+            level, size = (index / "level").read_text().strip(), (index / "size").read_text().strip()
+        except OSError:
+            continue
+        parts = re.fullmatch(r"(\d+)([KMG]?)", size)
+        if level.isdecimal() and parts:
+            sizes[int(level)] = int(parts[1]) * {"": 1, "K": KIB, "M": MIB, "G": GIB}[parts[2]]
+    return sizes[max(sizes)] if sizes else UNKNOWN_CPU_CACHE_BYTES
+
+
+def _nvml_state(facts: DeviceFacts) -> dict[str, Any]:
+    """What NVML alone knows, each entry None where it does not say; empty without NVML or off NVIDIA."""
+    if facts.kind != "cuda" or not facts.architecture.startswith("sm_"):
+        return {}
+    try:
+        import pynvml as nvml
+
+        nvml.nvmlInit()
+    except Exception:  # not installed, or no driver: the record does without
+        return {}
+    try:
+        state: dict[str, Any] = {"driver": _tolerant(nvml.nvmlSystemGetDriverVersion)}
+        handle = _nvml_handle(nvml, facts)
+        if handle is None:
+            return state
+        power_mw = _tolerant(nvml.nvmlDeviceGetEnforcedPowerLimit, handle)
+        return state | {
+            "sm_clock_mhz": _tolerant(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM),
+            "memory_clock_mhz": _tolerant(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_MEM),
+            "power_limit_w": None if power_mw is None else power_mw / 1000,
+        }
+    finally:
+        _tolerant(nvml.nvmlShutdown)
+
+
+def _nvml_handle(nvml: Any, facts: DeviceFacts) -> Any:
+    """NVML's handle of this very device, or None: another card's clocks would be worse than none."""
+    if facts.uuid is not None:
+        handle = _tolerant(nvml.nvmlDeviceGetHandleByUUID, f"GPU-{facts.uuid.removeprefix('GPU-')}")
+        if handle is not None:
+            return handle
+    return _tolerant(nvml.nvmlDeviceGetHandleByIndex, 0) if _tolerant(nvml.nvmlDeviceGetCount) == 1 else None
+
+
+def _tolerant(query: Any, *arguments: Any) -> Any:
+    """The answer of an NVML query, or None: a container or an old driver refuses some of them."""
+    try:
+        return query(*arguments)
+    except Exception:
+        return None

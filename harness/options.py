@@ -1,0 +1,109 @@
+"""What the user chose on the command line, checked before anything starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from harness.cases import DeviceKind, NormCase
+from harness.errors import UsageError
+from harness.messages import Asked
+from harness.results import Flush
+from harness.suites import cases_of, find_suite, parse_dtype, parse_norms, parse_shapes
+
+DEFAULT_BASELINE = "torch-eager"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The options of `bench` and `verify`, as typed; None where a default depends on the device."""
+
+    device: str = "auto"
+    suite: str | None = None
+    shapes: str | None = None
+    norm: str = "rms,layer"
+    dtype: str | None = None
+    weight_dtype: str | None = None
+    bias: bool = True
+    zero_centred: bool = False
+    eps: float = 1e-5
+    impls: str | None = None
+    impl_files: tuple[Path, ...] = ()
+    baseline: str | None = None
+    seed: int = 0
+    flush: Flush = "clean"
+    quick: bool = False
+    timed: bool = True
+    out: Path | None = None
+    resume: bool = False
+    time_limit_s: float = 300.0
+    compile_ahead: int | None = None
+    command: str = field(default="", compare=False)
+
+    def check(self) -> None:
+        """Raise UsageError for what is wrong on any device, before a worker is started."""
+        if self.suite is not None and self.shapes is not None:
+            raise UsageError("--suite and --shapes both name the cases; give one of them")
+        if self.flush not in ("clean", "dirty", "none"):
+            raise UsageError(f"--flush {self.flush}: not one of clean, dirty, none")
+        if self.eps < 0:
+            raise UsageError(f"--eps {self.eps:g}: must not be negative")
+        if self.time_limit_s <= 0:
+            raise UsageError(f"--time-limit {self.time_limit_s:g}: must be positive, in seconds")
+        self.cases("cpu")
+        for path in self.impl_files:
+            if not path.is_file():
+                raise UsageError(f"--impl {path}: no such file")
+
+    def suite_name(self, device: DeviceKind) -> str | None:
+        """The suite measured: the one named, or the device's default where no shapes are given."""
+        if self.shapes is not None:
+            return None
+        return self.suite or ("fast-llm" if device == "cuda" else "quick")
+
+    def cases(self, device: DeviceKind) -> list[NormCase]:
+        """The cases chosen; a GPU's default dtype is bf16, a CPU's fp32, which its kernels are written for."""
+        name = self.suite_name(device)
+        shapes = find_suite(name).shapes if name else parse_shapes(self.shapes or "")
+        dtype = parse_dtype(self.dtype) if self.dtype is not None else ("bf16" if device == "cuda" else "fp32")
+        weight_dtype = None if self.weight_dtype is None else parse_dtype(self.weight_dtype, "--weight-dtype")
+        return cases_of(
+            shapes,
+            parse_norms(self.norm),
+            dtype,
+            weight_dtype,
+            bias=self.bias,
+            zero_centred=self.zero_centred,
+            eps=self.eps,
+            device=device,
+        )
+
+    def first_asked(self) -> Asked:
+        """What a worker is told before the device is known."""
+        kind: Literal["auto", "gpu", "cpu"] = "gpu"
+        if self.device.strip().lower() in ("auto", "cpu"):
+            kind = "cpu" if self.device.strip().lower() == "cpu" else "auto"
+        return Asked(device=kind, impl_files=tuple(map(str, self.impl_files)))
+
+    def asked(self, device: DeviceKind, flush_bytes: int, baseline: str) -> Asked:
+        """How every case is tried. The bounds of the stopping rule and the evidence of determinism are set here."""
+        on_gpu = device == "cuda"
+        if self.quick:
+            blocks, half_width, budget_s = (10, 20), 0.02, 5.0
+        else:
+            blocks, half_width, budget_s = ((40, 120) if on_gpu else (20, 60)), 0.003, 10.0
+        return Asked(
+            device="gpu" if on_gpu else "cpu",
+            impl_files=tuple(map(str, self.impl_files)),
+            seed=self.seed,
+            flush=self.flush,
+            flush_bytes=flush_bytes,
+            baseline=baseline,
+            timed=self.timed,
+            repeats=50 if on_gpu and not self.quick else 2,
+            min_blocks=blocks[0],
+            max_blocks=blocks[1],
+            half_width=half_width,
+            budget_s=budget_s,
+        )

@@ -1,0 +1,67 @@
+"""Which implementations are tried on which cases: decided before anything is measured, from names alone."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from harness.cases import NormCase
+from harness.errors import UsageError
+from harness.results import RANKED, ImplRecord, RowRecord
+
+
+@dataclass(frozen=True)
+class Job:
+    """One case and the names of the implementations to try on it."""
+
+    case: NormCase
+    impls: tuple[str, ...]
+
+
+def select(known: Sequence[ImplRecord], wanted: str | None, baseline: str | None, default: str) -> list[ImplRecord]:
+    """The implementations asked for by name or by family ("a,b"; None: all), the baseline among them and first.
+
+    Where no baseline is named it is `default`, or the first one asked for where that one was not. Raises UsageError for
+    a name that nobody has.
+    """
+    chosen = list(known) if wanted is None else [item for name in wanted.split(",") for item in _named(known, name)]
+    if baseline is not None:
+        first = _named(known, baseline)[0]
+    else:
+        first = next((item for item in chosen if item.name == default), chosen[0])
+    return list({item.name: item for item in [first, *chosen]}.values())
+
+
+def plan(cases: Iterable[NormCase], impls: Sequence[ImplRecord]) -> list[Job]:
+    """Every case on every implementation."""
+    names = tuple(item.name for item in impls)
+    return [Job(case, names) for case in cases]
+
+
+def remaining(jobs: Iterable[Job], rows: Iterable[RowRecord]) -> list[Job]:
+    """What is left to do after an earlier run wrote `rows`.
+
+    A case that was cut short is tried again with all that can be timed, because only what is interleaved in one go may
+    be compared; what failed for good is not tried again.
+    """
+    status = {(row.case.key, row.impl): row.status for row in rows if row.role == "impl"}
+    left: list[Job] = []
+    for job in jobs:
+        if all((job.case.key, name) in status for name in job.impls):
+            continue
+        again = tuple(name for name in job.impls if status.get((job.case.key, name), "ok") in RANKED)
+        left.append(Job(job.case, again))
+    return left
+
+
+def _named(known: Sequence[ImplRecord], name: str) -> list[ImplRecord]:
+    name = name.strip()
+    exact = [item for item in known if item.name == name]
+    found = exact or [item for item in known if item.family == name]
+    if not found:
+        names = sorted({item.name for item in known} | {item.family for item in known})
+        close = difflib.get_close_matches(name, names, 1)
+        hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(item.name for item in known)}"
+        raise UsageError(f"no implementation is called {name!r}; {hint}")
+    return found

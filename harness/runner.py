@@ -1,0 +1,138 @@
+"""The parent: hands cases to a worker, writes each row as it comes, and outlives whatever the worker does not.
+
+A crash, a hang or a lost device costs the implementation that was at work its row for that case; the worker is replaced
+and the rest of the case is tried again, so that what is compared was interleaved.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from harness.cases import NormCase
+from harness.messages import Asked, Began, Done, Row, Try
+from harness.plan import Job
+from harness.process import Worker, WorkerDiedError
+from harness.results import ResultsFile, RowRecord, Status
+
+QUARANTINE_AFTER = 3  # crashes or hangs, each of which costs a new worker and up to the time limit
+
+
+class Progress(Protocol):
+    """Who is told what goes on."""
+
+    def case(self, case: NormCase) -> None:
+        """A case begins."""
+        ...
+
+    def step(self, impl: str | None, stage: str) -> None:
+        """An implementation (None: the case) enters a stage."""
+        ...
+
+    def row(self, row: RowRecord) -> None:
+        """A row is final."""
+        ...
+
+    def case_done(self) -> None:
+        """A case is finished."""
+        ...
+
+
+@dataclass
+class Runner:
+    """Runs jobs; `launch` starts a worker that is ready for requests, `time_limit_s` bounds each silent stage."""
+
+    launch: Callable[[], Worker]
+    results: ResultsFile
+    asked: Asked
+    progress: Progress
+    missing: dict[str, str]
+    time_limit_s: float
+    worker: Worker | None = None
+    hard_failures: Counter[str] = field(default_factory=Counter)
+
+    def run(self, jobs: Sequence[Job]) -> None:
+        """Run every job; each implementation of each job ends in one row."""
+        try:
+            for job in jobs:
+                self.progress.case(job.case)
+                self._run_case(job)
+                self.progress.case_done()
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """End the worker, if there is one."""
+        if self.worker is not None:
+            self.worker.kill()
+            self.worker = None
+
+    def _run_case(self, job: Job) -> None:
+        pending = [name for name in job.impls if not self._settled_without_trying(job.case, name)]
+        while pending:
+            attempt = _Attempt()
+            try:
+                self.worker = self.worker or self.launch()
+                self.worker.send(Try(job.case, tuple(pending), uuid.uuid4().hex[:8], self.asked))
+                self._follow(self.worker, attempt)
+                return
+            except WorkerDiedError as death:
+                self._bury(job.case, attempt, pending, "crashed", str(death))
+            except TimeoutError as silence:
+                self._bury(job.case, attempt, pending, "timeout", str(silence))
+            pending = [name for name in pending if name not in attempt.settled]
+
+    def _follow(self, worker: Worker, attempt: _Attempt) -> None:
+        """Take in events until the request is done."""
+        while True:
+            event = worker.receive(self.time_limit_s)
+            match event:
+                case None:
+                    raise TimeoutError(f"no sign of life for {self.time_limit_s:g} s in stage {attempt.stage!r}")
+                case Began(impl=impl, stage=stage):
+                    attempt.impl, attempt.stage = impl, stage
+                    self.progress.step(impl, stage)
+                case Row(row=row):
+                    attempt.settled.add(row.impl)
+                    self._append(row)
+                case Done():
+                    return
+                case _:
+                    raise WorkerDiedError(f"the worker spoke out of turn: {event}")
+
+    def _bury(self, case: NormCase, attempt: _Attempt, pending: list[str], status: Status, how: str) -> None:
+        """Replace the worker, and write the row of whoever was at work when it ended."""
+        self.close()
+        if attempt.impl in attempt.settled:
+            return  # its row is written: it took the device with it, and the rest goes on with a new worker
+        guilty = [attempt.impl] if attempt.impl in pending else [n for n in pending if n not in attempt.settled]
+        for name in guilty:
+            self.hard_failures[name] += len(guilty) == 1
+            attempt.settled.add(name)
+            self._append(RowRecord(case=case, impl=name, status=status, reason=f"{how} in stage {attempt.stage!r}"))
+
+    def _settled_without_trying(self, case: NormCase, name: str) -> bool:
+        if name in self.missing:
+            self._append(RowRecord(case=case, impl=name, status="missing", reason=self.missing[name]))
+        elif self.hard_failures[name] >= QUARANTINE_AFTER:
+            reason = f"not tried: in quarantine after {QUARANTINE_AFTER} crashes or hangs"
+            self._append(RowRecord(case=case, impl=name, status="crashed", reason=reason))
+        else:
+            return False
+        return True
+
+    def _append(self, row: RowRecord) -> None:
+        self.results.append(row)
+        self.progress.row(row)
+
+
+@dataclass
+class _Attempt:
+    """One go at a case: who is at work in which stage, and who has a row already."""
+
+    impl: str | None = None
+    stage: str = "start"
+    settled: set[str] = field(default_factory=set)

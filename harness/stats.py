@@ -1,0 +1,140 @@
+"""Ratios and how sure they are: numbers in, numbers out.
+
+Blocks, not samples, are the unit: the implementations of a block ran next to each other, so drift of clocks and
+temperature cancels inside a block, and neighbouring blocks stay neighbours in the bootstrap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.results import Timing
+
+RESAMPLES = 1000
+CONFIDENCE = 0.95
+SEED = 20  # fixed, so that the same file always gives the same report
+FEWEST_FOR_BOOTSTRAP = 8  # below, resampled medians take too few values to have tails
+
+Verdict = Literal["faster", "slower", "same"]
+
+
+class IncomparableError(ValueError):
+    """Two rows of which no ratio may be formed; the message says why."""
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times faster one implementation is than another, with its 95 % interval and the blocks behind it."""
+
+    value: float
+    low: float
+    high: float
+    blocks: int
+
+
+def speedup(base_us: Sequence[float], other_us: Sequence[float]) -> Ratio:
+    """The speedup of other over base, from samples matched block by block: above 1 where other is faster.
+
+    The median over blocks of log(base / other), transformed back. The interval is a stationary block bootstrap of that
+    median, or the sign-test interval where that is wider; from 6 or 7 blocks it is min..max; from fewer it is 0..inf,
+    as not even min..max covers a median in 95 % of cases. It knows nothing of the bias of a process. Raises
+    IncomparableError where the lengths differ, or a sample is not a positive number.
+    """
+    base, other = np.asarray(base_us, dtype=float), np.asarray(other_us, dtype=float)
+    if base.shape != other.shape or base.ndim != 1 or base.size == 0:
+        raise IncomparableError(f"{base.size} samples cannot be matched with {other.size}")
+    if not (np.isfinite(base).all() and np.isfinite(other).all() and (base > 0).all() and (other > 0).all()):
+        raise IncomparableError("a sample is not a positive number of microseconds")
+    logs = np.log(base / other)
+    low, high = _interval_of_median(logs)
+    return Ratio(math.exp(np.median(logs)), math.exp(low), math.exp(high), logs.size)
+
+
+def timing_speedup(base: Timing, other: Timing) -> Ratio:
+    """The speedup of one timed row over another, over the blocks that both have.
+
+    Raises IncomparableError where the two were not interleaved: unequal group or flush, or no block in common.
+    """
+    if base.group != other.group:
+        raise IncomparableError(f"timed in different groups, {base.group} and {other.group}")
+    if base.flush != other.flush:
+        raise IncomparableError(f"timed with different flushes, {base.flush} and {other.flush}")
+    of_base = dict(zip(base.blocks, base.samples_us, strict=True))
+    of_other = dict(zip(other.blocks, other.samples_us, strict=True))
+    common = sorted(of_base.keys() & of_other.keys())
+    if not common:
+        raise IncomparableError("no block holds both")
+    return speedup([of_base[block] for block in common], [of_other[block] for block in common])
+
+
+def aa_band(again: Ratio) -> float:
+    """What the engine cannot tell apart, as a log ratio, from the baseline measured against itself (0.004 is 0.4 %).
+
+    The true ratio of the pair is 1, so the far end of its interval holds both faults of the engine: a bias between two
+    places in a block, and noise that the blocks did not average out. The estimate alone can sit at 1 by luck; the
+    interval's width alone misses a bias.
+    """
+    low = math.log(again.low) if again.low > 0 else -math.inf
+    return max(abs(low), abs(math.log(again.high)))
+
+
+def verdict(ratio: Ratio, band: float) -> Verdict:
+    """Faster or slower where the whole interval lies outside the A/A band (a log ratio), otherwise same."""
+    if ratio.low > math.exp(band):
+        return "faster"
+    return "slower" if ratio.high < math.exp(-band) else "same"
+
+
+def median_and_spread(samples: Sequence[float]) -> tuple[float, float]:
+    """The median of samples and half their inter-quartile range over it; nan, nan where there are none."""
+    if not samples:
+        return math.nan, math.nan
+    lower, median, upper = (float(value) for value in np.percentile(samples, (25, 50, 75)))
+    return median, (upper - lower) / 2 / median if median else math.nan
+
+
+def geomean(values: Sequence[float]) -> float:
+    """The geometric mean of positive values; nan where there are none."""
+    return math.exp(math.fsum(math.log(value) for value in values) / len(values)) if values else math.nan
+
+
+def _interval_of_median(logs: NDArray[np.float64]) -> tuple[float, float]:
+    # Measured coverage of a nominal 95 %: bootstrap alone 87 % from 20 independent blocks and 92 % from 150; the sign
+    # test holds for independent blocks of any distribution, and the bootstrap adds the drift that it ignores.
+    rank = _sign_test_rank(logs.size)
+    if rank is None:
+        return -math.inf, math.inf
+    ordered = np.sort(logs)
+    low, high = float(ordered[rank]), float(ordered[-1 - rank])
+    if logs.size < FEWEST_FOR_BOOTSTRAP:
+        return low, high
+    length = max(2, round(logs.size ** (1 / 3)))  # the usual growth; 2 at least, so that neighbours stay neighbours
+    medians = np.median(logs[_resamples(logs.size, length)], axis=1)
+    tail = 50 * (1 - CONFIDENCE)
+    bootstrap_low, bootstrap_high = np.percentile(medians, (tail, 100 - tail))
+    return min(low, float(bootstrap_low)), max(high, float(bootstrap_high))
+
+
+@lru_cache(maxsize=1024)
+def _sign_test_rank(count: int) -> int | None:
+    """The rank, from either end, of the ordered values that hold the median 95 % of the time; None where none do."""
+    below, rank = 0, -1
+    while (below := below + math.comb(count, rank + 1)) / 2**count <= (1 - CONFIDENCE) / 2:
+        rank += 1
+    return rank if rank >= 0 else None
+
+
+@lru_cache(maxsize=32)
+def _resamples(count: int, length: int) -> NDArray[np.int32]:
+    """Indices of every resample `(RESAMPLES, count)`: drawn once a size, as arch costs 50 ms a call."""
+    from arch.bootstrap import StationaryBootstrap  # imports pandas and statsmodels: seconds
+
+    bootstrap = StationaryBootstrap(length, np.arange(count, dtype=np.int32), seed=SEED)
+    return np.stack([positional[0] for positional, _ in bootstrap.bootstrap(RESAMPLES)])

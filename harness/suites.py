@@ -1,0 +1,182 @@
+"""Named lists of shapes, and the reading of `--shapes`, `--norm` and `--dtype` into cases."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import TypeVar, get_args
+
+from harness.cases import DeviceKind, Dtype, Norm, NormCase
+from harness.errors import UsageError
+
+Shape = tuple[int, int]  # rows, cols
+Choice = TypeVar("Choice", bound=str)
+
+NORMS: tuple[Norm, ...] = get_args(Norm)
+DTYPES: tuple[Dtype, ...] = get_args(Dtype)
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Shapes that are measured together, under a name."""
+
+    name: str
+    description: str
+    shapes: tuple[Shape, ...]
+
+
+def _constant_elements(*elements: int) -> tuple[Shape, ...]:
+    return tuple((total // cols, cols) for total in elements for cols in (1024, 2048, 4096, 8192, 16384))
+
+
+def _grid(rows: Iterable[int], cols: Iterable[int]) -> tuple[Shape, ...]:
+    return tuple(product(rows, cols))
+
+
+_QUICK = Suite(
+    "quick",
+    "four small shapes, one odd: a smoke run, or a CPU",
+    ((64, 256), (256, 512), (512, 1024), (131, 515)),
+)
+
+_FAST_LLM = Suite(
+    "fast-llm",
+    "Fast-LLM's benchmark shapes: 32, 16 and 8 Mi elements, 1024 to 16384 columns",
+    _constant_elements(1 << 25, 1 << 24, 1 << 23),
+)
+
+_LLM = Suite(
+    "llm",
+    "hidden sizes of models that people train now, at 4 Ki, 16 Ki and 64 Ki tokens",
+    _grid(
+        (4096, 16384, 65536),
+        (
+            2048,  # Llama 3.2 1B, Qwen3 30B-A3B
+            2880,  # gpt-oss 20B and 120B: no power of two, no multiple of 128
+            4096,  # Llama 3.1 8B, Qwen3 8B, Mistral 7B
+            5120,  # Qwen3 14B and 32B, Llama 4 Scout
+            6144,  # Mixtral 8x22B, Qwen3-Coder 480B
+            7168,  # DeepSeek-V3, Kimi K2
+            8192,  # Llama 3.1 70B, Qwen2.5 72B
+            16384,  # Llama 3.1 405B
+        ),
+    ),
+)
+
+_QUACK = Suite(
+    "quack",
+    "QuACK's benchmark grid, 256 to 65536 columns; the largest x is 4 GiB in bf16",
+    _grid((4096, 16384, 32768, 65536), (256, 512, 1024, 2048, 4096, 8192)) + _grid((32768,), (16384, 32768, 65536)),
+)
+
+_INDUCTOR = Suite(
+    "inductor",
+    "both sides of each gate of Inductor's mix-order reduction, and one shape far above all three",
+    (
+        (576000, 384),
+        (5120, 1024),  # rows * cols is 5 * 2^20, the least that passes
+        (5104, 1024),  # below it; the other two gates pass
+        (8192, 4096),  # rows is 2 * cols, the least that passes
+        (8176, 4096),  # below it
+        (4096, 1536),  # rows is 4096, the least that passes
+        (4080, 1536),  # below it
+    ),
+)
+
+_TE_ROCM = Suite(
+    "te-rocm",
+    "Transformer Engine on ROCm: narrow to wide, both sides of its 64 KiB row, one odd shape",
+    (
+        (29, 17389),
+        (256, 65536),
+        (1024, 32768),
+        (2048, 16384),
+        (4096, 1024),
+        (4096, 12288),
+        (8192, 2048),
+        (8192, 4096),
+        (8192, 8192),
+        (16384, 4096),
+    ),
+)
+
+SUITES: dict[str, Suite] = {suite.name: suite for suite in (_QUICK, _FAST_LLM, _LLM, _QUACK, _INDUCTOR, _TE_ROCM)}
+
+
+def find_suite(name: str) -> Suite:
+    """The suite of a name, or UsageError naming them all."""
+    try:
+        return SUITES[name.strip().lower()]
+    except KeyError:
+        raise UsageError(f"--suite {name}: no such suite; choose among {', '.join(SUITES)}") from None
+
+
+def parse_shapes(text: str) -> list[Shape]:
+    """Read `8192x4096,1024x1024`; a shape given twice is kept once. Raises UsageError."""
+    if not text.strip():
+        raise UsageError("--shapes is empty; give ROWSxCOLS, such as --shapes 8192x4096,1024x1024")
+    return list(dict.fromkeys(_parse_shape(part.strip()) for part in text.split(",")))
+
+
+def parse_norms(text: str) -> list[Norm]:
+    """Read `rms,layer`; a norm given twice is kept once. Raises UsageError."""
+    return list(dict.fromkeys(_pick(part, NORMS, "--norm") for part in text.split(",")))
+
+
+def parse_dtype(text: str, option: str = "--dtype") -> Dtype:
+    """Read `bf16`; `option` is named in the UsageError."""
+    return _pick(text, DTYPES, option)
+
+
+def cases_of(
+    shapes: Iterable[Shape],
+    norms: Sequence[Norm] = NORMS,
+    dtype: Dtype = "bf16",
+    weight_dtype: Dtype | None = None,
+    *,
+    bias: bool = True,
+    zero_centred: bool = False,
+    eps: float = 1e-5,
+    device: DeviceKind = "cuda",
+) -> list[NormCase]:
+    """Every norm at every shape, norm by norm.
+
+    Weights are in `dtype` and a LayerNorm has a bias unless told otherwise; an RMSNorm never has one.
+    """
+    return [
+        NormCase(
+            norm=norm,
+            rows=rows,
+            cols=cols,
+            dtype=dtype,
+            weight_dtype=weight_dtype or dtype,
+            bias=bias and norm == "layer",
+            zero_centred=zero_centred,
+            eps=eps,
+            device=device,
+        )
+        for norm, (rows, cols) in product(norms, tuple(shapes))
+    ]
+
+
+def _parse_shape(part: str) -> Shape:
+    if not part:
+        raise UsageError("--shapes has an empty shape between commas; remove the comma, or write ROWSxCOLS there")
+    found = re.fullmatch(r"([0-9]{1,12})\s*[xX]\s*([0-9]{1,12})", part)
+    if found is None:
+        shown = part if len(part) <= 40 else part[:40] + "..."
+        raise UsageError(f"--shapes: {shown!r} is not a shape; write ROWSxCOLS, such as 8192x4096")
+    rows, cols = int(found[1]), int(found[2])
+    if rows < 1 or cols < 1:
+        raise UsageError(f"--shapes: {part!r} is empty; rows and cols are at least 1, such as 8192x4096")
+    return rows, cols
+
+
+def _pick(text: str, choices: tuple[Choice, ...], option: str) -> Choice:
+    wanted = text.strip().lower()
+    for choice in choices:
+        if choice == wanted:
+            return choice
+    raise UsageError(f"{option} {text.strip() or '(empty)'}: not one of {', '.join(choices)}")

@@ -1,0 +1,58 @@
+"""A CPU as the engine sees it: caches are evicted by walking a buffer, and the wall clock times the call."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import torch
+
+from harness.results import Flush
+
+
+class CpuDevice:
+    """The host itself; nothing is asynchronous, so the queue proof always holds. `flush_bytes` per buffer."""
+
+    def __init__(self, flush_bytes: int) -> None:
+        self._written = torch.ones(flush_bytes // 4, dtype=torch.float32)
+        self._read = torch.ones_like(self._written)
+        self._start_ns = 0
+        self._end_ns = 0
+
+    def flush(self, mode: Flush) -> None:
+        """Write one buffer, then read another."""
+        if mode == "none":
+            return
+        self._written.fill_(1.0)
+        if mode == "clean":
+            self._read.sum()
+
+    def place_outputs(self, rng: random.Random) -> None:
+        """Leave addresses to the host's allocator: no pool of its blocks can be drawn from."""
+
+    def allocations(self) -> int:
+        """Always 0: the host's allocator keeps no count."""
+        return 0
+
+    def hold(self, duration_us: float) -> None:
+        """Nothing to hold: the call itself is the work."""
+
+    def start(self) -> None:
+        """Read the clock."""
+        self._start_ns = time.perf_counter_ns()
+
+    def end(self) -> None:
+        """Read the clock."""
+        self._end_ns = time.perf_counter_ns()
+
+    def held(self) -> bool:
+        """Whether host time is kept out; on a CPU host time is the time."""
+        return True
+
+    def elapsed_us(self) -> float:
+        """The time between the two readings."""
+        return (self._end_ns - self._start_ns) / 1e3
+
+    def now_s(self) -> float:
+        """Seconds on the host's clock."""
+        return time.monotonic()

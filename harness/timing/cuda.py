@@ -1,0 +1,81 @@
+"""A CUDA or ROCm device as the engine sees it: one stream, two events, a spin kernel and flush buffers."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import torch
+
+from harness.results import Flush
+
+# Addresses that a large output may land on. The caching allocator would hand out the same two in turn, and addresses
+# differ in speed: drawing one of several at random averages over them instead of leaving them to chance.
+OUTPUT_ADDRESSES = 5
+CALIBRATION_CYCLES = 20_000_000
+
+
+class CudaDevice:
+    """One GPU; `output_like` is a tensor of the size of dx, for drawing output addresses; `flush_bytes` per buffer."""
+
+    def __init__(self, flush_bytes: int, output_like: torch.Tensor) -> None:
+        self._written = torch.ones(flush_bytes // 4, dtype=torch.float32, device="cuda")
+        self._read = torch.ones_like(self._written)
+        self._sink = torch.empty((), dtype=torch.float32, device="cuda")
+        self._start = torch.cuda.Event(enable_timing=True)
+        self._end = torch.cuda.Event(enable_timing=True)
+        self._like = output_like
+        self._decoys = [torch.empty_like(output_like) for _ in range(OUTPUT_ADDRESSES)]
+        self._cycles_per_us = self._calibrate()
+
+    def flush(self, mode: Flush) -> None:
+        """Write one buffer, then read another: the lines left in the cache are clean, nothing is owed to memory."""
+        if mode == "none":
+            return
+        self._written.fill_(1.0)
+        if mode == "clean":
+            torch.sum(self._read, 0, out=self._sink)
+
+    def place_outputs(self, rng: random.Random) -> None:
+        """Hold all but one of several blocks of dx's size: the allocator's best fit is then the one drawn here."""
+        while len(self._decoys) < OUTPUT_ADDRESSES:
+            self._decoys.append(torch.empty_like(self._like))
+        del self._decoys[rng.randrange(OUTPUT_ADDRESSES)]
+
+    def allocations(self) -> int:
+        """Calls of cudaMalloc so far."""
+        return torch.cuda.memory_stats().get("num_device_alloc", 0)
+
+    def hold(self, duration_us: float) -> None:
+        """Spin on the device; its clock may drift, so that this is a length, never a measure."""
+        torch.cuda._sleep(int(duration_us * self._cycles_per_us))  # pyright: ignore[reportPrivateUsage]
+
+    def start(self) -> None:
+        """Record the start event."""
+        self._start.record()
+
+    def end(self) -> None:
+        """Record the end event."""
+        self._end.record()
+
+    def held(self) -> bool:
+        """Whether the start event has not happened yet."""
+        return not self._start.query()
+
+    def elapsed_us(self) -> float:
+        """Wait for the end event; the time between the events."""
+        self._end.synchronize()
+        return self._start.elapsed_time(self._end) * 1e3
+
+    def now_s(self) -> float:
+        """Seconds on the host's clock."""
+        return time.monotonic()
+
+    def _calibrate(self) -> float:
+        rates: list[float] = []
+        for _ in range(2):  # the first wakes the clocks
+            self.start()
+            torch.cuda._sleep(CALIBRATION_CYCLES)  # pyright: ignore[reportPrivateUsage]
+            self.end()
+            rates.append(CALIBRATION_CYCLES / self.elapsed_us())
+        return rates[-1]

@@ -1,0 +1,172 @@
+"""The order of events in which backwards are timed; it knows nothing of torch.
+
+A sample is: restore, place outputs, flush, hold, start, backward, end, proof. A block is one sample of every candidate
+in random order. docs/method.md says why each step is there.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from harness.results import Flush
+from harness.timing.stopping import StoppingRule
+
+SHORTEST_HOLD_US = 100.0
+LONGEST_HOLD_US = 50_000.0
+WARM_UP_SAMPLES = 3
+
+
+class Device(Protocol):
+    """What the engine asks of a device; cuda.py and cpu.py answer, and tests answer with a fake."""
+
+    def flush(self, mode: Flush) -> None:
+        """Evict the caches: with clean lines, with dirty lines, or not at all."""
+        ...
+
+    def place_outputs(self, rng: random.Random) -> None:
+        """Draw the address that the next large output will get."""
+        ...
+
+    def allocations(self) -> int:
+        """How often the allocator has asked the driver for memory so far."""
+        ...
+
+    def hold(self, duration_us: float) -> None:
+        """Keep the stream busy this long, so that the host can queue everything behind it."""
+        ...
+
+    def start(self) -> None:
+        """Mark the beginning of the timed span."""
+        ...
+
+    def end(self) -> None:
+        """Mark the end of the timed span."""
+        ...
+
+    def held(self) -> bool:
+        """Whether the stream still waits before the start mark: the proof that no host time is inside the span."""
+        ...
+
+    def elapsed_us(self) -> float:
+        """Wait for the end mark; the span between the marks in microseconds."""
+        ...
+
+    def now_s(self) -> float:
+        """Seconds on the host's clock, for budgets alone."""
+        ...
+
+
+def _nothing() -> None:
+    pass
+
+
+@dataclass
+class Candidate:
+    """One backward to time: `run` is the timed call, `restore` undoes, untimed, what an earlier call overwrote.
+
+    The engine lengthens `hold_us` until the queue proof succeeds, and clears `proven` where it cannot be had.
+    """
+
+    name: str
+    run: Callable[[], object]
+    restore: Callable[[], None] = _nothing
+    hold_us: float = SHORTEST_HOLD_US
+    proven: bool = True
+
+
+class CandidateError(Exception):
+    """A candidate raised while it was being timed; `candidate` names it and the cause is chained."""
+
+    def __init__(self, candidate: str) -> None:
+        super().__init__(candidate)
+        self.candidate = candidate
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One timed span in microseconds, and why it is void, if it is."""
+
+    us: float
+    void: str | None = None
+
+
+@dataclass
+class Measurement:
+    """Samples of whole blocks by candidate, `blocks` their block numbers, and the voided blocks counted by cause."""
+
+    samples_us: dict[str, list[float]]
+    blocks: list[int] = field(default_factory=list)
+    voided: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def attempted(self) -> int:
+        return len(self.blocks) + self.voided.total()
+
+
+def take_sample(device: Device, candidate: Candidate, flush: Flush, rng: random.Random) -> Sample:
+    """Time one backward; where the queue proof fails, take it again behind a longer hold."""
+    while True:
+        candidate.restore()
+        device.place_outputs(rng)
+        allocations = device.allocations()
+        device.flush(flush)
+        device.hold(candidate.hold_us)
+        device.start()
+        try:
+            outputs = candidate.run()
+        except Exception as error:
+            raise CandidateError(candidate.name) from error
+        device.end()
+        held = device.held()
+        us = device.elapsed_us()
+        del outputs  # before the next sample's outputs are placed
+        if held or not candidate.proven:
+            return Sample(us, "allocator grew" if device.allocations() != allocations else None)
+        if candidate.hold_us >= LONGEST_HOLD_US:
+            candidate.proven = False  # the backward waits for the device itself, or the host is hopelessly slow
+        candidate.hold_us = min(2 * candidate.hold_us, LONGEST_HOLD_US)
+
+
+def measure(
+    device: Device,
+    candidates: Sequence[Candidate],
+    rule: StoppingRule,
+    flush: Flush,
+    rng: random.Random,
+    watch: Callable[[str], None] = lambda _: None,
+) -> Measurement:
+    """Time all candidates in interleaved blocks until the rule has enough.
+
+    `watch` is told the name of each candidate before its sample. Raises CandidateError where one of them raises.
+    """
+    measurement = Measurement({candidate.name: [] for candidate in candidates})
+    for candidate in candidates:
+        watch(candidate.name)
+        for _ in range(WARM_UP_SAMPLES):
+            take_sample(device, candidate, flush, rng)
+    begun_s = device.now_s()
+    while not rule.enough(measurement.samples_us, measurement.attempted, device.now_s() - begun_s):
+        order = list(candidates)
+        rng.shuffle(order)
+        block: dict[str, Sample] = {}
+        for candidate in order:
+            watch(candidate.name)
+            block[candidate.name] = take_sample(device, candidate, flush, rng)
+        _record(measurement, block)
+    return measurement
+
+
+def _record(measurement: Measurement, block: dict[str, Sample]) -> None:
+    """Keep a block whole or void it whole: a ratio needs all of its samples."""
+    number = measurement.attempted
+    causes = [sample.void for sample in block.values() if sample.void]
+    if causes:
+        measurement.voided[causes[0]] += 1
+        return
+    measurement.blocks.append(number)
+    for name, sample in block.items():
+        measurement.samples_us[name].append(sample.us)

@@ -1,0 +1,50 @@
+"""When a case has been measured enough: a rule over numbers alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import median
+
+# The standard error of a median is this much larger than that of a mean, for normal noise: sqrt(pi / 2).
+MEDIAN_PENALTY = math.sqrt(math.pi / 2)
+MAD_TO_SD = 1.4826  # median absolute deviation to standard deviation, for normal noise
+
+
+@dataclass(frozen=True)
+class StoppingRule:
+    """Stop when every ratio is known to `half_width` (95 %, relative), or when a budget is reached.
+
+    `min_blocks` are always taken; `max_blocks` counts voided blocks too, so that a case that voids all ends; `budget_s`
+    is host time in seconds.
+    """
+
+    min_blocks: int
+    max_blocks: int
+    half_width: float
+    budget_s: float
+
+    def enough(self, samples_us: Mapping[str, Sequence[float]], attempted: int, spent_s: float) -> bool:
+        """Whether to stop, from the samples so far, the blocks attempted and the seconds spent."""
+        if attempted >= self.max_blocks:
+            return True
+        taken = min((len(samples) for samples in samples_us.values()), default=0)
+        if taken < self.min_blocks:
+            return spent_s >= self.budget_s and taken >= 3
+        return spent_s >= self.budget_s or widest_ratio(samples_us) <= self.half_width
+
+
+def widest_ratio(samples_us: Mapping[str, Sequence[float]]) -> float:
+    """Relative 95 % half-width of the least certain median ratio between the first candidate and any other."""
+    pairs = [pair for pair in combinations(samples_us, 2) if pair[0] == next(iter(samples_us))]
+    return max((ratio_half_width(samples_us[first], samples_us[other]) for first, other in pairs), default=0.0)
+
+
+def ratio_half_width(first_us: Sequence[float], other_us: Sequence[float]) -> float:
+    """Relative 95 % half-width of the median of the ratio within blocks, from its median absolute deviation."""
+    logs = [math.log(a / b) for a, b in zip(first_us, other_us, strict=True)]
+    centre = median(logs)
+    sd = MAD_TO_SD * median(abs(value - centre) for value in logs)
+    return 1.96 * MEDIAN_PENALTY * sd / math.sqrt(len(logs))

@@ -1,0 +1,107 @@
+"""The child process: finds the implementations, says what is here, then tries one case after another.
+
+It is replaced when it dies, so nothing is kept in it that the parent does not know. Its standard output and error go to
+a log file: what a library prints must reach neither the progress bar nor the protocol.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from importlib import metadata
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from harness.messages import Asked, Began, Done, Hello, Refused, Row, Try, Warm
+from harness.results import ImplRecord
+
+# Set before torch or Triton is imported, because they read them at import.
+ENVIRONMENT = {
+    # torch may serve its own RMSNorm by a vendored quack; "torch eager" has to be torch's own kernel.
+    "TORCH_DISABLE_NATIVE_JIT": "1",
+}
+CPU_ENVIRONMENT = {"TRITON_INTERPRET": "1"}  # Triton kernels are verified on a CPU, in its interpreter
+LIBRARIES = ("torch", "triton", "numpy", "liger-kernel", "quack-kernels", "nvidia-cudnn-frontend", "apex")
+CONTEXT_LOST_EXIT = 70
+
+
+def serve(connection: Connection, asked: Asked, log: Path) -> None:
+    """Answer requests until the parent closes the connection."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    _divert_output(log)
+    os.environ.update(ENVIRONMENT)
+    if asked.device == "cpu" or (asked.device == "auto" and not _has_gpu()):
+        os.environ.update(CPU_ENVIRONMENT)
+
+    from harness import devices
+    from harness.errors import UsageError
+    from harness.trial import ContextLostError, Trial, release, warm
+    from impls import discover
+
+    try:
+        found = {item.name: item for item in discover([Path(file) for file in asked.impl_files])}
+    except UsageError as error:
+        connection.send(Refused(str(error), error.exit_code))
+        return
+    records = [
+        ImplRecord(
+            name=item.name,
+            family=item.family,
+            source=item.source,
+            via=item.via,
+            in_place=item.in_place,
+            missing=item.missing(),
+            summary=item.summary,
+            compiles=item.compiles,
+        )
+        for item in found.values()
+    ]
+    facts = [devices.read_facts("cpu")] if asked.device == "cpu" else devices.read_available()
+    connection.send(Hello([item for item in facts if item], records, _versions()))
+    while True:
+        try:
+            request = connection.recv()
+        except EOFError:
+            return
+        if isinstance(request, Warm):
+            try:
+                warm(request.case, found[request.impl], request.asked.seed)
+            except Exception as error:  # the trial itself will meet it again and record it
+                print(f"compiling ahead {request.impl} {request.case.key}: {error!r}", file=sys.stderr)
+        elif isinstance(request, Try):
+            trial = Trial(
+                request,
+                found,
+                lambda impl, stage: connection.send(Began(impl, stage)),
+                lambda row: connection.send(Row(row)),
+            )
+            try:
+                trial.run()
+            except ContextLostError:
+                sys.exit(CONTEXT_LOST_EXIT)
+            del trial
+            release(request.case.device)
+        connection.send(Done())
+
+
+def _has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def _divert_output(log: Path) -> None:
+    stream = log.open("ab", buffering=0)
+    os.dup2(stream.fileno(), 1)
+    os.dup2(stream.fileno(), 2)
+
+
+def _versions() -> dict[str, str]:
+    versions = {"python": sys.version.split()[0]}
+    for name in LIBRARIES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions

@@ -1,0 +1,58 @@
+"""NVIDIA apex's fast LayerNorm backward, for 26 fixed hidden sizes; -mem keeps y instead of x (memory-efficient)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from harness.cases import Grads, Inputs, NormCase
+
+name = "apex-fast"
+requires = ("fast_layer_norm",)
+variants = {"apex-fast": False, "apex-fast-mem": True}  # the extension's last argument, memory_efficient
+
+HIDDEN_SIZES = frozenset(
+    (768, 1024, 1536, 2048, 2304, 3072, 3840, 4096, 5120, 6144, 8192, 10240, 12288, 12800, 14336, 15360, 16384,
+     18432, 20480, 24576, 25600, 30720, 32768, 40960, 49152, 65536)
+)  # fmt: skip
+
+
+def missing() -> str | None:
+    apex = None if find_spec("fast_layer_norm") else find_spec("apex")
+    if apex is None:
+        return None
+    if any(Path(folder, "normalization").is_dir() for folder in apex.submodule_search_locations or ()):
+        return "the installed apex was built without fast_layer_norm; rebuild it with APEX_FAST_LAYER_NORM=1"
+    return "the installed apex is not NVIDIA's: PyPI's apex is another project; build https://github.com/NVIDIA/apex"
+
+
+def unsupported(case: NormCase, _keeps_y: bool) -> str | None:
+    if case.device == "cpu":
+        return "apex's kernels need an NVIDIA GPU"
+    if case.norm == "rms":
+        return "apex's fast kernels are LayerNorm alone"
+    if case.cols not in HIDDEN_SIZES:
+        return f"compiled for {len(HIDDEN_SIZES)} hidden sizes from 768 to 65536, of which {case.cols} is none"
+    if not (case.weight and case.bias) or case.zero_centred:
+        return "apex's fast LayerNorm always has a weight, not zero-centred, and a bias"
+    if case.weight_dtype != case.dtype:
+        return "apex's fast LayerNorm takes dy in the weight's dtype, which must then be x's"
+    return None
+
+
+def notes(_case: NormCase, keeps_y: bool) -> list[str]:
+    return ["recovers xhat from y by dividing by the weight as it is: a zero weight gives NaN"] if keeps_y else []
+
+
+def prepare(inputs: Inputs, keeps_y: bool) -> Callable[[], Grads]:
+    import_module("torch")  # loads the libraries that the extension links to
+    apex: Any = import_module("fast_layer_norm")
+    y, mean, rstd = apex.ln_fwd(inputs.x, inputs.weight, inputs.bias, inputs.eps)
+    if keeps_y:
+        arguments = (inputs.dy, y, None, rstd, inputs.weight, inputs.bias, True)
+    else:
+        arguments = (inputs.dy, inputs.x, mean, rstd, inputs.weight, None, False)
+    return lambda: Grads(*apex.ln_bwd(*arguments)[:3])  # the rest are its fp32 partials

@@ -1,0 +1,126 @@
+"""cuDNN's RMSNorm and LayerNorm backward, through the torch operators of nvidia-cudnn-frontend."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.cases import Grads, Inputs, NormCase
+
+if TYPE_CHECKING:
+    import torch
+
+name = "cudnn"
+requires = ("torch", "cudnn")
+
+
+def missing() -> str | None:
+    try:
+        _load()
+    except ModuleNotFoundError as error:
+        if error.name in requires:
+            return None  # `requires` says it
+        return f"the installed cudnn cannot be used ({error}): this needs nvidia-cudnn-frontend >= 1.32"
+    except (ImportError, OSError, RuntimeError, AttributeError) as error:
+        return f"nvidia-cudnn-frontend cannot load cuDNN: {error}"
+    return None
+
+
+def unsupported(case: NormCase) -> str | None:
+    if case.device == "cpu":
+        return "cuDNN needs an NVIDIA GPU"
+    if case.rows == 0:
+        return "cuDNN takes at least one row"
+    if case.zero_centred:
+        return "cuDNN has no zero-centred weight"
+    if case.norm == "rms" and not case.weight:
+        return "cuDNN's RMSNorm always has a weight"
+    if case.norm == "rms" and case.weight_dtype != case.dtype:
+        return "cuDNN's RMSNorm takes the weight in x's dtype only"
+    return None
+
+
+def notes(case: NormCase) -> list[str]:
+    if case.norm == "rms":
+        return []
+    said: list[str] = []
+    if case.weight and case.weight_dtype != "fp32":
+        said.append("takes an fp32 weight (converted, untimed) and gives dweight and dbias in fp32 (not converted)")
+    unwanted = [wanted for wanted, has in (("dweight", case.weight), ("dbias", case.bias)) if not has]
+    if unwanted:
+        said.append(f"computes {' and '.join(unwanted)} all the same")
+    return said
+
+
+def prepare(inputs: Inputs) -> Callable[[], Grads]:
+    _load()
+    backward = _layer(inputs) if inputs.case.norm == "layer" else _rms(inputs)
+    backward()  # the first call builds the plan, which the operators keep by shape and dtype
+    return backward
+
+
+def _rms(inputs: Inputs) -> Callable[[], Grads]:
+    import torch
+
+    assert inputs.weight is not None  # unsupported() has seen to it
+    x, dy, scale = _rows(inputs.x), _rows(inputs.dy), inputs.weight.view(1, -1, 1, 1)
+    _, rstd = torch.ops.cudnn.rmsnorm(x, scale, inputs.eps)
+
+    def backward() -> Grads:
+        dx, dweight, _ = torch.ops.cudnn.rmsnorm_bwd(dy, x, scale, rstd, False)
+        return Grads(dx.view_as(inputs.x), dweight.view(-1))
+
+    return backward
+
+
+def _layer(inputs: Inputs) -> Callable[[], Grads]:
+    """A weight or bias that the case lacks is ones or zeros, as in the library's own `layer_norm`."""
+    import torch
+
+    x, dy = _rows(inputs.x), _rows(inputs.dy)
+    ones = torch.ones(1, inputs.case.cols, 1, 1, dtype=torch.float32, device=x.device)
+    scale = ones if inputs.weight is None else inputs.weight.float().view(1, -1, 1, 1)
+    bias = torch.zeros_like(ones) if inputs.bias is None else inputs.bias.float().view(1, -1, 1, 1)
+    _, mean, rstd = torch.ops.cudnn.layernorm(x, scale, bias, inputs.eps)
+
+    def backward() -> Grads:
+        dx, dweight, dbias = torch.ops.cudnn.layernorm_bwd(dy, x, scale, mean, rstd)
+        return Grads(
+            dx.view_as(inputs.x),
+            dweight.view(-1) if inputs.weight is not None else None,
+            dbias.view(-1) if inputs.bias is not None else None,
+        )
+
+    return backward
+
+
+def _rows(matrix: torch.Tensor) -> torch.Tensor:
+    return matrix.view(*matrix.shape, 1, 1)
+
+
+def _load() -> None:
+    """Import the operators, with libcudnn already in the process.
+
+    The frontend looks for libcudnn beside itself and on LD_LIBRARY_PATH, so a torch that lives in another site-packages
+    leaves it without. Loaded here by its full path, it is found by its name.
+    """
+    import_module("torch")  # brings its own libcudnn, where it links to it
+    for folder in _cudnn_folders():
+        for library in sorted(Path(folder, "lib").glob("libcudnn.so.*")):
+            ctypes.CDLL(str(library))
+    cudnn: Any = import_module("cudnn")
+    cudnn.backend_version()  # raises where no library was found
+    import_module("cudnn.ops.norm.rmsnorm")
+    import_module("cudnn.ops.norm.layernorm")
+
+
+def _cudnn_folders() -> list[str]:
+    try:
+        spec = find_spec("nvidia.cudnn")
+    except ModuleNotFoundError:
+        return []  # a cuDNN of the system's
+    return list(spec.submodule_search_locations or ()) if spec else []

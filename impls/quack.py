@@ -1,0 +1,98 @@
+"""QuACK's CuTe-DSL RMSNorm and LayerNorm backward, called directly; -tuned searches its launch settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from harness.cases import ITEM_BYTES, Grads, Inputs, NormCase
+
+name = "quack"
+requires = ("quack", "cutlass")
+variants = {"quack": False, "quack-tuned": True}
+
+MIN_TUNED_COLS = 64  # every launch that the tuner tries has at least 64 threads a row
+MAX_FP32_COLS = 128 * 1024  # its backward refuses more: shared memory
+
+
+def unsupported(case: NormCase, tuned: bool) -> str | None:
+    if case.device == "cpu":
+        return "CuTe-DSL kernels need an NVIDIA GPU"
+    if ITEM_BYTES[case.dtype] == 2 and case.cols % 2:
+        return "quack copies at least 4 bytes at a time, so a 2-byte dtype needs an even number of columns"
+    if case.dtype == "fp32" and case.cols > MAX_FP32_COLS:
+        return f"quack's backward takes at most {MAX_FP32_COLS} columns in fp32"
+    if case.norm == "layer":
+        return _unsupported_layer(case, tuned)
+    if tuned and case.rows == 0:
+        return "the tuner cannot time zero rows"
+    return f"the tuner needs at least {MIN_TUNED_COLS} columns" if tuned and case.cols < MIN_TUNED_COLS else None
+
+
+def _unsupported_layer(case: NormCase, tuned: bool) -> str | None:
+    if tuned:
+        return "tuned here for RMSNorm alone"
+    if not case.weight:
+        return "quack's LayerNorm always has a weight"
+    return "quack's LayerNorm has no offset to the weight" if case.zero_centred else None
+
+
+def notes(case: NormCase, tuned: bool) -> list[str]:
+    if tuned:
+        return ["quack keeps what it tuned in ~/.quack/cache (or QUACK_CACHE_DIR) by shape and dtype, not by GPU"]
+    if case.norm == "layer" and case.weight_dtype != "fp32":
+        return ["quack's LayerNorm forward wants an fp32 weight: the mean and rstd are the harness's"]
+    return []
+
+
+def prepare(inputs: Inputs, tuned: bool) -> Callable[[], Grads]:
+    ops: Any = import_module("quack.rmsnorm")
+    if inputs.case.norm == "layer":
+        backward = _layer(ops, inputs)
+    else:
+        backward = _rms_tuned(ops, inputs) if tuned else _rms(ops, inputs)
+    backward()  # compiled, and tuned, by the first call: seconds, or minutes for -tuned
+    return backward
+
+
+def _layer(ops: Any, inputs: Inputs) -> Callable[[], Grads]:
+    x, weight, dy, mean, rstd = inputs.x, inputs.weight, inputs.dy, inputs.mean, inputs.rstd
+    has_bias = inputs.bias is not None
+    if inputs.case.weight_dtype == "fp32":
+        _, rstd, mean = ops.layernorm_fwd(x, weight, inputs.bias, inputs.eps, return_rstd=True, return_mean=True)
+    return lambda: Grads(*ops.layernorm_bwd(x, weight, dy, rstd, mean, has_bias))  # rstd before mean
+
+
+def _rms(ops: Any, inputs: Inputs) -> Callable[[], Grads]:
+    x, weight, dy = inputs.x, inputs.weight, inputs.dy
+    offset, rstd = _forward(ops, inputs)
+    return lambda: Grads(*ops.rmsnorm_bwd(x, weight, dy, rstd, weight_offset=offset)[:2])
+
+
+def _rms_tuned(ops: Any, inputs: Inputs) -> Callable[[], Grads]:
+    """`rmsnorm_bwd_tuned` fills buffers: they are allocated, and the partials summed, as `rmsnorm_bwd` does it."""
+    import torch
+
+    x, weight, dy = inputs.x, inputs.weight, inputs.dy
+    offset, rstd = _forward(ops, inputs)
+    blocks = ops.get_sm_count(inputs.case.cols, x.device)
+
+    def backward() -> Grads:
+        dx, partials = torch.empty_like(x), None
+        if weight is not None:
+            partials = torch.empty(blocks, inputs.case.cols, dtype=torch.float32, device=x.device)
+        ops.rmsnorm_bwd_tuned(
+            x, weight, dy, rstd, dx, partials,
+            sm_count=blocks, has_dw_partial=partials is not None, weight_offset=offset,
+        )  # fmt: skip
+        return Grads(dx, partials.sum(0).to(weight.dtype) if partials is not None and weight is not None else None)
+
+    return backward
+
+
+def _forward(ops: Any, inputs: Inputs) -> tuple[float, Any]:
+    """The weight's offset, and rstd from quack's own forward."""
+    offset = 1.0 if inputs.case.zero_centred else 0.0
+    _, _, rstd = ops.rmsnorm_fwd(inputs.x, inputs.weight, eps=inputs.eps, store_rstd=True, weight_offset=offset)
+    return offset, rstd

@@ -1,0 +1,204 @@
+"""The full report: every case with everything known of it, as GitHub-flavoured markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tabulate import tabulate
+
+from reports import figures, wording
+from reports.comparison import CaseComparison, Comparison
+from reports.entries import Entry
+
+TENSORS = ("dx", "dweight", "dbias")
+WORDS = (
+    "impl",
+    "norm",
+    "case",
+    "in which",
+    "status",
+    "deterministic",
+    "notes",
+    "did not pass",
+    "reason",
+    "verdict",
+    "fastest",
+)
+Column = tuple[str, list[str]]  # its head, and a cell an entry
+
+
+def render(comparison: Comparison) -> str:
+    """The report as markdown text."""
+    run = comparison.run
+    parts = [f"# Norm backward on {run.device.name}", _summary(comparison), _conditions(comparison)]
+    parts.append(_how_to_read(comparison))
+    parts += [_case(comparison, case) for case in comparison.cases]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A GitHub table, its columns of words to the left and those of figures to the right."""
+    if not rows:
+        return ""
+    cells = [[escape(cell) for cell in row] for row in rows]
+    align = ["left" if head in WORDS else "right" for head in heads]
+    return tabulate(cells, [escape(head) for head in heads], "github", disable_numparse=True, colalign=align)
+
+
+def escape(text: str) -> str:
+    """Text that stays within its cell, and is not taken for a tag."""
+    return text.replace("|", "\\|").replace("<", "\\<").replace("\n", " ")
+
+
+def geomean_table(comparison: Comparison) -> str:
+    """The geometric means with their coverage, and over the common cases where coverage differs; a norm at a time."""
+    means = comparison.summary.geomeans
+    norms = {mean.norm: mean for mean in means}
+    uneven = any(mean.common_cases < mean.cases for mean in means)
+    heads = ["impl", "norm", f"geomean speedup vs {comparison.baseline}", "smallest to largest", "cases"]
+    if uneven:
+        common = ", ".join(f"{norm} {mean.common_cases}" for norm, mean in norms.items())
+        heads.append(f"on the cases that all rank in ({common})")
+    rows = [
+        [
+            mean.label,
+            mean.norm,
+            figures.plain_ratio(mean.value),
+            f"{figures.plain_ratio(mean.smallest)} to {figures.plain_ratio(mean.largest)}",
+            f"{mean.cases} of {mean.total}",
+            *([figures.plain_ratio(mean.common)] if uneven else []),
+        ]
+        for mean in means
+    ]
+    return table(heads, rows)
+
+
+def wins_table(comparison: Comparison) -> str:
+    """Who is fastest in which cases."""
+    heads = ["impl", "fastest in", "tied for fastest in", "in which"]
+    rows = [
+        [
+            wins.label,
+            str(len(wins.alone)),
+            str(len(wins.tied)),
+            ", ".join([*wins.alone, *(f"{key} (tie)" for key in wins.tied)]),
+        ]
+        for wins in comparison.summary.wins
+    ]
+    return table(heads, rows)
+
+
+def _summary(comparison: Comparison) -> str:
+    parts = ["## Summary", *(f"**{caveat}**" for caveat in wording.caveats(comparison)), wording.headline(comparison)]
+    if comparison.timed:
+        parts += [geomean_table(comparison), wins_table(comparison)]
+    failures = wording.failures(comparison)
+    if failures:
+        parts.append("Did not pass:\n\n" + "\n".join(f"- {escape(failure)}" for failure in failures))
+    return "\n\n".join(part for part in parts if part)
+
+
+def _conditions(comparison: Comparison) -> str:
+    lines = [f"- {name}: {value}" for name, value in wording.conditions(comparison)]
+    lines.append(f"- Command: `{figures.one_line(comparison.run.command, 1000)}`")
+    return "## Conditions\n\n" + "\n".join(lines)
+
+
+def _how_to_read(comparison: Comparison) -> str:
+    lines = [
+        "- rho: error against float64 in units of what one final rounding costs; 1.00 is as good as the dtype allows; "
+        f"{figures.LEGEND}.",
+        "- deterministic: `bitwise n=50` is 50 runs with the same bits, so at 95 % fewer than 3 in 50 runs differ.",
+        "- extra memory: device memory beyond inputs and gradients.",
+    ]
+    if comparison.timed:
+        lines = [
+            "- us: median over blocks of the backward alone; spread: half the inter-quartile range over the median.",
+            f"- speedup vs {comparison.baseline}: median of the ratios inside blocks, with its 95 % interval within "
+            "this process; above 1 is faster. `same`: the interval does not clear the A/A band, which is what the "
+            "engine finds between the run's baseline and itself.",
+            "- add: an elementwise add of x and dy, the same traffic without a reduction: the practical floor. "
+            "% of add: its time over the row's. GB/s: the bytes any backward must move, over the time.",
+            *lines,
+            "- Rows that are wrong, unproven, untimed or crashed do not rank.",
+        ]
+    return "## How to read\n\n" + "\n".join(lines)
+
+
+def _case(comparison: Comparison, case: CaseComparison) -> str:
+    facts = [f"{figures.size(case.case.moved_bytes)} to move"]
+    if comparison.timed:
+        facts += [f"add {figures.microseconds(case.add_us)} us", f"A/A band {figures.band(case.aa_band)}"]
+        facts += [f"blocks {wording.blocks([case])}"] if case.ranked else []
+    shown = case.of("ranked", "unranked", "verified", *(() if comparison.timed else ("failed",)))
+    notes = list(dict.fromkeys(note for entry in shown for note in _notes(entry)))
+    columns = [column for column in _columns(comparison, shown, notes) if any(c != figures.NOTHING for c in column[1])]
+    parts = [
+        f"## {case.case.key}",
+        "; ".join(facts) + ".",
+        table([head for head, _ in columns], list(zip(*(cells for _, cells in columns), strict=True))),
+        "\n".join(f"{number}. {escape(note)}" for number, note in enumerate(notes, start=1)),
+        table(
+            ["did not pass", "status", "reason"], [[e.impl, e.status, figures.one_line(e.reason)] for e in case.failed]
+        ),
+        escape(wording.not_run(case.of("absent")) or ""),
+        _kernels(shown),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _columns(comparison: Comparison, entries: Sequence[Entry], notes: Sequence[str]) -> list[Column]:
+    """All columns; one that holds nothing for any entry is then left out."""
+    return [
+        ("impl", [entry.label for entry in entries]),
+        ("status", [figures.NOTHING if comparison.timed else entry.status for entry in entries]),
+        ("us (median)", [_time(comparison, entry) for entry in entries]),
+        ("± spread %", [figures.spread(entry.spread) for entry in entries]),
+        (f"speedup vs {comparison.baseline} [95 %]", [_speedup(comparison, entry) for entry in entries]),
+        ("GB/s", [figures.gbps(entry.bandwidth_gbps) for entry in entries]),
+        ("% of add", [figures.percent(entry.percent_of_add) for entry in entries]),
+        ("% of datasheet", [figures.percent(entry.percent_of_datasheet) for entry in entries]),
+        *[(f"rho {tensor}", [_rho(entry, tensor) for entry in entries]) for tensor in TENSORS],
+        ("deterministic", [entry.determinism for entry in entries]),
+        ("extra memory", [figures.size(entry.peak_extra_bytes) for entry in entries]),
+        ("kernels", [figures.NOTHING if entry.kernels is None else str(len(entry.kernels)) for entry in entries]),
+        (
+            "notes",
+            [", ".join(str(notes.index(note) + 1) for note in _notes(entry)) or figures.NOTHING for entry in entries],
+        ),
+    ]
+
+
+def _time(comparison: Comparison, entry: Entry) -> str:
+    return "verified" if entry.standing == "verified" and comparison.timed else figures.microseconds(entry.median_us)
+
+
+def _speedup(comparison: Comparison, entry: Entry) -> str:
+    if entry.standing == "ranked" and entry.impl == comparison.baseline:
+        return "base"
+    same = " same" if entry.verdict == "same" else ""
+    return figures.ratio_and_interval(entry.speedup) + same
+
+
+def _rho(entry: Entry, tensor: str) -> str:
+    error = entry.errors.get(tensor)
+    return figures.rho(error.rho, error.error_class) if error else figures.NOTHING
+
+
+def _notes(entry: Entry) -> list[str]:
+    notes = [figures.one_line(note, 400) for note in entry.notes]
+    told = entry.standing in ("ranked", "failed")  # in the determinism column, or in the table of what did not pass
+    return notes if told or not entry.reason else [*notes, figures.one_line(entry.reason, 400)]
+
+
+def _kernels(entries: Sequence[Entry]) -> str:
+    lines = [
+        f"- {entry.impl}: "
+        + ", ".join(f"`{figures.one_line(k.name, 80)}` {figures.microseconds(k.median_us)}" for k in entry.kernels)
+        for entry in entries
+        if entry.kernels
+    ]
+    if not lines:
+        return ""
+    head = "<details><summary>Kernels in launch order, each with its median us in a separate pass</summary>"
+    return "\n".join([head, "", *lines, "", "</details>"])

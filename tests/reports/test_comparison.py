@@ -1,0 +1,159 @@
+import pytest
+
+from harness.cases import NormCase
+from harness.errors import UsageError
+from reports.comparison import compare
+from tests.results_factory import CASE, LAYER, helpers, mixed, results, row, timing, verified_only
+
+
+def only_case(*rows, baseline=None, **more):
+    return compare(results(*rows, **more), baseline).cases[0]
+
+
+def impls(entries):
+    return [entry.impl for entry in entries]
+
+
+def test_entries_stand_in_order_of_time_then_of_standing():
+    case = compare(mixed()).cases[0]
+    assert impls(case.entries) == ["quack", "triton-inhouse", "liger", "torch-eager", "compiled", "apex"]
+    assert [entry.standing for entry in case.entries] == [*["ranked"] * 4, "unranked", "absent"]
+
+
+@pytest.mark.parametrize("status", ["wrong", "crashed", "timeout", "oom"])
+def test_a_planted_fast_failure_never_ranks(status):
+    case = only_case(row("torch-eager", 100.0), row("quack", 1.0, status=status), *helpers(100.0, 46.0))
+    assert impls(case.ranked) == ["torch-eager"]
+    assert case.lead.impl == "torch-eager"
+    failed = case.entry("quack")
+    assert (failed.standing, failed.median_us, failed.speedup, failed.bandwidth_gbps) == ("failed", None, None, None)
+
+
+def test_an_unproven_row_is_shown_but_not_ranked():
+    compiled = compare(mixed()).cases[0].entry("compiled")
+    assert compiled.median_us == pytest.approx(43.9, rel=0.01)
+    assert (compiled.standing, compiled.speedup, compiled.label) == ("unranked", None, "compiled (unproven)")
+
+
+@pytest.mark.parametrize("other", [timing(1.0, group="g2"), timing(1.0, flush="dirty")])
+def test_a_row_timed_apart_from_the_baseline_gets_no_ratio_and_no_rank(other):
+    case = only_case(row("torch-eager", 100.0), row("quack", 1.0, timed=other), *helpers(100.0, 46.0))
+    quack = case.entry("quack")
+    assert (quack.standing, quack.speedup, quack.percent_of_add) == ("unranked", None, None)
+    assert "timed apart" in quack.reason
+
+
+def test_nondeterministic_ranks_but_only_under_its_mark():
+    comparison = compare(mixed())
+    liger = comparison.cases[0].entry("liger")
+    assert (liger.standing, liger.label) == ("ranked", "liger (nondeterministic)")
+    assert liger.determinism == "2 of 50 differ, in dweight"
+    assert next(mean for mean in comparison.summary.geomeans if mean.impl == "liger").label.endswith("in 1)")
+
+
+def test_figures_of_an_entry():
+    case = only_case(row("torch-eager", 100.0), row("quack", 50.0), *helpers(100.0, 25.0))
+    quack = case.entry("quack")
+    assert quack.speedup.value == pytest.approx(2.0, rel=0.01)
+    assert quack.bandwidth_gbps == pytest.approx(CASE.moved_bytes / quack.median_us / 1e3)
+    assert quack.percent_of_add == pytest.approx(50.0, rel=0.01)
+    assert quack.percent_of_datasheet == pytest.approx(100 * quack.bandwidth_gbps / 4800)
+    assert quack.errors["dweight"].rho == 1.0
+    assert case.entry("torch-eager").speedup is None
+
+
+def test_verdict_is_same_inside_the_aa_band():
+    rows = [row("torch-eager", 100.0), row("quack", 98.0), row("liger", 90.0)]
+    case = only_case(*rows, *helpers(100.0, 46.0, again_off=0.03))
+    assert [case.entry(name).verdict for name in ("quack", "liger")] == ["same", "faster"]
+    sharp = only_case(*rows, *helpers(100.0, 46.0))
+    assert sharp.entry("quack").verdict == "faster"
+
+
+def test_without_an_aa_pair_nothing_is_claimed():
+    case = only_case(row("torch-eager", 100.0), row("quack", 50.0))
+    assert (case.aa_band, case.entry("quack").verdict) == (None, None)
+    assert case.lead.tied_with == ("torch-eager",)
+
+
+def test_lead_is_a_tie_unless_it_clears_the_band():
+    rows = [row("torch-eager", 100.0), row("quack", 50.0), row("liger", 49.9)]
+    tie = compare(results(*rows, *helpers(100.0, 46.0, again_off=0.01)))
+    assert (tie.cases[0].lead.impl, tie.cases[0].lead.tied_with) == ("liger", ("quack",))
+    assert [(wins.impl, len(wins.alone), len(wins.tied)) for wins in tie.summary.wins] == [
+        ("liger", 0, 1),
+        ("quack", 0, 1),
+    ]
+    clear = compare(results(*rows[:2], row("liger", 45.0), *helpers(100.0, 46.0)))
+    assert [(wins.impl, wins.alone) for wins in clear.summary.wins] == [("liger", (CASE.key,))]
+
+
+def test_the_last_row_of_a_kind_counts():
+    case = only_case(row("torch-eager", 100.0), row("quack", 50.0), row("quack", status="crashed", reason="boom"))
+    assert case.entry("quack").status == "crashed"
+    assert len(case.entries) == 2
+
+
+def test_another_baseline_and_an_unknown_one():
+    case = only_case(row("torch-eager", 100.0), row("quack", 50.0), *helpers(100.0, 46.0), baseline="quack")
+    assert case.entry("torch-eager").verdict == "slower"
+    with pytest.raises(UsageError, match="torch-eager, triton-inhouse, quack"):
+        compare(mixed(), "nonesuch")
+
+
+def test_a_wrong_baseline_gives_no_speedups():
+    case = only_case(row("torch-eager", 100.0, status="wrong"), row("quack", 50.0))
+    assert (case.entry("quack").standing, case.entry("quack").speedup) == ("ranked", None)
+
+
+def test_geomeans_say_what_they_cover_and_compare_on_common_cases():
+    other = NormCase("rms", 1024, 1024)
+    comparison = compare(
+        results(
+            *[row("torch-eager", 100.0), row("quack", 50.0), row("liger", 50.0), *helpers(100.0, 46.0)],
+            *[row("torch-eager", 100.0, other), row("quack", 12.5, other), row("liger", case=other, status="oom")],
+            *helpers(100.0, 46.0, other),
+        )
+    )
+    means = {mean.impl: mean for mean in comparison.summary.geomeans}
+    assert (means["quack"].value, means["quack"].cases) == (pytest.approx(4.0, rel=0.01), 2)
+    assert (means["quack"].common, means["quack"].common_cases) == (pytest.approx(2.0, rel=0.01), 1)
+    assert (means["liger"].cases, means["liger"].total) == (1, 2)
+    assert [(failure.impl, failure.status, failure.cases) for failure in comparison.summary.failures] == [
+        ("liger", "oom", (other.key,))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({}, None),
+        ({"ended": False}, "cut short"),
+        ({"interrupted": True}, "interrupted"),
+        ({"jobs": 5}, "1 of 5 cases"),
+    ],
+)
+def test_an_unfinished_run_says_so(more, expected):
+    unfinished = compare(results(row("torch-eager", 100.0), **more)).unfinished
+    assert unfinished is None if expected is None else expected in unfinished
+
+
+def test_a_cpu_has_no_datasheet():
+    case = NormCase("rms", 64, 64, device="cpu")
+    rows = [row("torch-eager", 100.0, case), *helpers(100.0, 46.0, case)]
+    assert only_case(*rows, cpu=True).entries[0].percent_of_datasheet is None
+
+
+def test_a_verification_has_no_times_and_no_lead():
+    comparison = compare(verified_only())
+    assert not comparison.timed
+    assert comparison.cases[0].lead is None
+    assert comparison.cases[0].entry("quack").standing == "verified"
+
+
+def test_notes_say_what_the_implementation_does():
+    cases = compare(mixed()).cases
+    assert cases[0].entry("liger").notes[0] == "rounds each product to bf16"
+    assert "overwrites dy" in cases[0].entry("liger").notes[1]
+    assert "autograd" in cases[1].entry("compiled").notes[0]
+    assert cases[1].case == LAYER

@@ -1,0 +1,43 @@
+import io
+
+import pytest
+from rich.console import Console
+
+from reports.comparison import compare
+from reports.console import MOST_CASES_IN_FULL, render, show
+from tests.results_factory import many, mixed, results, row, verified_only
+
+
+@pytest.mark.parametrize("name", ["mixed", "many", "verified_only"])
+def test_golden_at_120_columns(golden, name):
+    text = render(compare({"mixed": mixed, "many": many, "verified_only": verified_only}[name]()))
+    assert max(map(len, text.splitlines())) <= 120
+    golden(f"{name}.txt", text)
+
+
+def test_long_names_still_fit():
+    name = "torch-compiled-max-autotune-no-cudagraphs-without-mix-order-reduction"
+    text = render(compare(results(row("torch-eager", 100.0), row(name, 50.0, status="nondeterministic"))))
+    assert max(map(len, text.splitlines())) <= 120
+    assert "n=50" in text
+
+
+def test_many_cases_take_a_line_each():
+    comparison = compare(many(MOST_CASES_IN_FULL + 1))
+    text = render(comparison)
+    assert all(text.count(case.case.key.removeprefix(f"{case.case.norm}-")) == 1 for case in comparison.cases)
+
+
+def test_markup_in_a_reason_is_text():
+    rows = [row("torch-eager", 100.0), row("quack", status="crashed", reason="list[int] [/red] [bold]")]
+    assert "list[int] [/red] [bold]" in render(compare(results(*rows)))
+
+
+def test_verdicts_have_colour_on_a_terminal():
+    stream = io.StringIO()
+    show(compare(mixed()), Console(file=stream, width=120, force_terminal=True, color_system="standard"))
+    assert "\x1b[32mfaster" in stream.getvalue()
+
+
+def test_an_unfinished_run_is_visible():
+    assert "Unfinished: 1 of 3 cases" in render(compare(results(row("torch-eager", 10.0), jobs=3)))

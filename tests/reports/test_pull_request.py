@@ -1,0 +1,55 @@
+import pytest
+
+from harness.errors import UsageError
+from reports.comparison import compare
+from reports.pull_request import MOST_LINES, render
+from tests.results_factory import helpers, many, mixed, results, row, verified_only
+
+
+def lines(comparison, impl=None):
+    return render(comparison, impl).splitlines()
+
+
+@pytest.mark.parametrize("name", ["mixed", "many", "verified_only"])
+def test_golden(golden, name):
+    golden(f"{name}.pr.md", render(compare({"mixed": mixed, "many": many, "verified_only": verified_only}[name]())))
+
+
+@pytest.mark.parametrize("cases", [1, 30, 36, 37, 38, 39, 40, 300])
+def test_at_most_60_lines_and_no_case_is_lost_silently(cases):
+    text = lines(compare(many(cases)))
+    assert len(text) <= MOST_LINES
+    shown = sum(line.startswith(("| rms-", "| layer-")) for line in text)
+    left_out = next((int(line.split()[1]) for line in text if line.startswith("… ")), 0)
+    assert shown + left_out == cases
+
+
+def test_at_most_60_lines_with_many_failures_and_caveats():
+    reasons = [row(f"impl-{n}", status="crashed", reason=f"error {n} " * 90) for n in range(50)]
+    comparison = compare(results(*many(60).rows, *reasons, ended=False, quick=True, jobs=90))
+    assert len(lines(comparison)) <= MOST_LINES
+    assert "more lines in report" in render(comparison)
+
+
+def test_a_slower_case_is_never_among_those_left_out():
+    text = lines(compare(many(200)))
+    assert sum("| slower" in line for line in text) == 1
+
+
+def test_the_subject_can_be_chosen():
+    text = render(compare(mixed()), "quack")
+    assert text.startswith("quack is fastest in 0 of 2 cases and tied")
+    assert "| wrong |" in " ".join(text.split()).replace("wrong  |", "wrong |")
+    with pytest.raises(UsageError, match="--impl can be: "):
+        render(compare(mixed()), "nonesuch")
+
+
+def test_without_the_default_subject_it_is_the_fastest_that_covers_most():
+    rows = [row("torch-eager", 100.0), row("quack", 50.0), row("liger", 40.0), *helpers(100.0, 46.0)]
+    assert render(compare(results(*rows))).startswith("liger is fastest in 1 of 1 case")
+
+
+def test_it_ends_with_how_to_reproduce_and_the_conditions():
+    text = lines(compare(mixed()))
+    assert text[-3] == "Reproduce: `normbwd bench --device h200 --shapes 8192x4096`"
+    assert text[-1].startswith("Conditions: Device: NVIDIA H200")

@@ -1,0 +1,170 @@
+"""Results made of fixed numbers, for tests of what reads them.
+
+Noise and drift take few values, so that a bootstrap's percentiles land on one of them whatever the generator draws.
+"""
+
+import math
+
+from harness.cases import NormCase
+from harness.results import (
+    DeviceRecord,
+    EndRecord,
+    ImplRecord,
+    Kernel,
+    Results,
+    RowRecord,
+    RunRecord,
+    SettingsRecord,
+    TensorCheck,
+    Timing,
+    Verification,
+)
+
+GROUP = "g1"
+NOISE = (0.0, 0.004, -0.004, 0.002, -0.002)  # relative, block by block
+CASE = NormCase("rms", 8192, 4096)
+LAYER = NormCase("layer", 4096, 2048, bias=True)
+NAMES = ("torch-eager", "triton-inhouse", "quack", "liger", "compiled", "apex")
+
+
+def samples(us, blocks=40, noise=1.0, drift=0.0, shift=0):
+    """`us` with noise, and a drift that all implementations share: `drift` is its relative size at the last block."""
+    return [
+        round(us * (1 + noise * NOISE[(block * 2 + shift) % 5]) * (1 + drift * block / blocks), 6)
+        for block in range(blocks)
+    ]
+
+
+def timing(us, *, group=GROUP, flush="clean", blocks=40, noise=1.0, drift=0.2, shift=0, **more):
+    """A timing around `us`."""
+    values = samples(us, blocks, noise, drift, shift)
+    return Timing(group=group, flush=flush, samples_us=values, blocks=list(range(blocks)), **more)
+
+
+def verification(case=CASE, rho=1.0, error_class="exact", repeats=50, differing_in=()):
+    """A verification in which every gradient has the same error."""
+    names = ["dx", "dweight", *(["dbias"] if case.bias else [])]
+    check = TensorCheck(rho=rho, relative_rms=1.66e-3 * rho, error_class=error_class)
+    return Verification(
+        tensors=dict.fromkeys(names, check),
+        repeats=repeats,
+        differing=2 if differing_in else 0,
+        differing_in=list(differing_in),
+    )
+
+
+def row(impl, us=None, case=CASE, status="ok", shift=0, timed=None, **more):
+    """A row of an implementation; one that passed has a verification, and a timing where `us` is given."""
+    fields = {}
+    if status in ("ok", "nondeterministic"):
+        differing_in = ["dweight"] if status == "nondeterministic" else []
+        fields["verification"] = verification(case, differing_in=differing_in)
+        fields |= {"peak_extra_bytes": 1 << 20, "prepare_s": 1.5}
+        if us is not None:
+            fields["kernels"] = [Kernel(name="backward", median_us=us * 0.9), Kernel(name="sum", median_us=us * 0.05)]
+    if us is not None:
+        fields["timing"] = timed or timing(us, shift=shift)
+    return RowRecord(case=case, impl=impl, status=status, **(fields | more))
+
+
+def helpers(base_us, add_us, case=CASE, again_off=0.0):
+    """The two rows that a case has beside its implementations: the baseline again (off by a ratio), and the add."""
+    again = timing(base_us * math.exp(again_off), shift=3)
+    return [
+        RowRecord(case=case, impl="torch-eager", role="again", status="ok", timing=again),
+        RowRecord(case=case, impl="add", role="floor", status="ok", timing=timing(add_us, shift=1)),
+    ]
+
+
+def run_record(jobs=1, timed=True, names=NAMES, cpu=False, **settings):
+    """The first line of a file."""
+    device = DeviceRecord(
+        profile="cpu" if cpu else "h200",
+        name="Some CPU" if cpu else "NVIDIA H200",
+        architecture="x86_64" if cpu else "sm_90",
+        datasheet_gbps=None if cpu else 4800.0,
+        l2_bytes=60 << 20,
+        last_level_bytes=60 << 20,
+        sm_count=None if cpu else 132,
+        driver=None if cpu else "580.1",
+        sm_clock_mhz=None if cpu else 1980,
+        memory_clock_mhz=None if cpu else 3201,
+        power_limit_w=None if cpu else 700.0,
+    )
+    return RunRecord(
+        started_at="2025-06-01T12:00:00+00:00",
+        command="normbwd bench --device h200 --shapes 8192x4096",
+        device=device,
+        settings=SettingsRecord(
+            seed=7, flush="clean", timed=timed, **({"baseline": "torch-eager", "quick": False} | settings)
+        ),
+        libraries={"torch": "2.11.0", "triton": "3.6.0"},
+        revision="abc1234",
+        implementations=[
+            ImplRecord(
+                name=name,
+                family=name,
+                source="impls",
+                in_place=name == "liger",
+                via="autograd" if name == "compiled" else "kernel",
+            )
+            for name in names
+        ],
+        jobs=jobs,
+    )
+
+
+def results(*rows, jobs=None, ended=True, interrupted=False, **settings):
+    """A file of these rows, finished unless told otherwise."""
+    end = EndRecord(ended_at="2025-06-01T12:10:00+00:00", wall_s=600.0, interrupted=interrupted)
+    cases = len({row.case for row in rows})
+    return Results(run_record(jobs=cases if jobs is None else jobs, **settings), list(rows), end if ended else None)
+
+
+def mixed():
+    """A file with one of everything: two cases, each standing, a tie, a nondeterministic row, notes."""
+    return results(
+        row("torch-eager", 180.0),
+        row("triton-inhouse", 54.1, shift=1),
+        row("quack", 54.2, shift=2),
+        row("liger", 75.0, status="nondeterministic", shift=1, notes=["rounds each product to bf16"]),
+        row("compiled", 40.0, timed=timing(40.0, proven=False)),
+        row("apex", status="missing", reason="not installed: apex"),
+        *helpers(180.0, 46.0),
+        row("torch-eager", 40.0, LAYER),
+        row("triton-inhouse", 20.0, LAYER, shift=1),
+        row("quack", 10.0, LAYER, status="wrong", reason="dweight is off by rho 4.2 | (1 is one rounding)"),
+        row("liger", None, LAYER, untimed="took 40 s a call"),
+        row("compiled", 25.0, LAYER, verification=verification(LAYER, 1.41, "one extra rounding")),
+        row("apex", status="unsupported", case=LAYER, reason="no LayerNorm of 2048 columns"),
+        *helpers(40.0, 14.2, LAYER),
+    )
+
+
+def many(cases=40):
+    """A file of many cases of both norms, in which `triton-inhouse` is slower than the baseline in the last case."""
+    rows = []
+    for number in range(cases):
+        norm = "rms" if number % 2 else "layer"
+        case = NormCase(norm, 1024 + number, 4096, bias=norm == "layer")
+        inhouse = 48.0 if number == cases - 1 else 20.0 + number / 10
+        rows += [row("torch-eager", 40.0, case), row("triton-inhouse", inhouse, case, shift=1)]
+        rows += [row("quack", 30.0, case, shift=2), *helpers(40.0, 14.2, case)]
+    return results(*rows)
+
+
+def verified_only():
+    """A file of `normbwd verify`: no timings."""
+    return results(
+        row("torch-eager", untimed="verified only"),
+        row("triton-inhouse", untimed="verified only"),
+        row("quack", status="nondeterministic", untimed="verified only"),
+        row(
+            "liger",
+            status="wrong",
+            reason="dx is off by rho 9.1",
+            verification=verification(rho=9.1, error_class="wrong"),
+        ),
+        row("apex", status="missing", reason="not installed: apex"),
+        timed=False,
+    )

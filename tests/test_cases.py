@@ -1,0 +1,183 @@
+from dataclasses import replace
+from itertools import combinations, product
+
+import pytest
+import torch
+
+from harness.cases import NormCase, case_seed, make_inputs, row_chunks, statistics
+
+CPU_LAYER = NormCase("layer", 5, 7, dtype="fp32", weight_dtype="fp32", bias=True, device="cpu")
+
+
+def valid_cases():
+    """Every valid combination of a few values of each field that tells cases apart within a run."""
+    fields = {
+        "norm": ("rms", "layer"),
+        "rows": (1, 11),
+        "cols": (1, 11, 111),
+        "dtype": ("bf16", "fp32"),
+        "weight_dtype": ("bf16", "fp16", "fp32"),
+        "weight": (True, False),
+        "bias": (True, False),
+        "zero_centred": (True, False),
+        "eps": (1e-5, 1e-6, 1.5e-5),
+    }
+    for values in product(*fields.values()):
+        choice = dict(zip(fields, values, strict=True))
+        if not choice["weight"] and choice["weight_dtype"] != choice["dtype"]:
+            continue  # without a weight its dtype means nothing
+        try:
+            yield NormCase(**choice)
+        except ValueError:
+            continue
+
+
+def test_keys_differ_where_any_field_differs():
+    cases = list(valid_cases())
+    assert len(cases) > 500
+    assert len({case.key for case in cases}) == len(cases)
+
+
+@pytest.mark.parametrize(
+    ("case", "key"),
+    [
+        (NormCase("rms", 8192, 4096), "rms-8192x4096-bf16"),
+        (NormCase("layer", 2, 3, bias=True), "layer-2x3-bf16"),
+        (NormCase("layer", 2, 3), "layer-2x3-bf16-nobias"),
+        (NormCase("layer", 2, 3, weight=False), "layer-2x3-bf16-noweight"),
+        (NormCase("rms", 2, 3, "fp16", "fp32", zero_centred=True, eps=1e-6), "rms-2x3-fp16-wfp32-zerocentred-eps1e-06"),
+    ],
+)
+def test_key(case, key):
+    assert case.key == key
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"rows": -1},
+        {"cols": 0},
+        {"norm": "rms", "bias": True},
+        {"norm": "layer", "bias": True, "weight": False},
+        {"weight": False, "zero_centred": True},
+    ],
+)
+def test_what_is_no_norm_raises(fields):
+    with pytest.raises(ValueError, match=r"needs|only"):
+        NormCase(**{"norm": "layer", "rows": 2, "cols": 2} | fields)
+
+
+@pytest.mark.parametrize(
+    ("case", "moved"),
+    [
+        # x, dy and dx of 10 x 100 in bf16; rstd; weight and dweight
+        (NormCase("rms", 10, 100), 3 * 2000 + 40 + 2 * 200),
+        # mean and rstd; weight, dweight and dbias (bias is not read)
+        (NormCase("layer", 10, 100, bias=True), 3 * 2000 + 80 + 3 * 200),
+        (NormCase("layer", 10, 100), 3 * 2000 + 80 + 2 * 200),
+        (NormCase("rms", 10, 100, weight=False), 3 * 2000 + 40),
+        (NormCase("rms", 10, 100, weight_dtype="fp32"), 3 * 2000 + 40 + 2 * 400),
+        (NormCase("rms", 10, 100, dtype="fp32", weight_dtype="bf16"), 3 * 4000 + 40 + 2 * 200),
+        (NormCase("rms", 0, 100), 2 * 200),
+    ],
+)
+def test_moved_bytes(case, moved):
+    assert case.moved_bytes == moved
+
+
+def tensors(inputs):
+    named = {name: getattr(inputs, name) for name in ("x", "weight", "bias", "dy", "mean", "rstd")}
+    return {name: tensor for name, tensor in named.items() if tensor is not None}
+
+
+def test_inputs_are_the_same_for_the_same_seed_whatever_ran_before():
+    first = tensors(make_inputs(CPU_LAYER, seed=3))
+    torch.manual_seed(99)
+    make_inputs(replace(CPU_LAYER, rows=9), seed=3)
+    again = tensors(make_inputs(CPU_LAYER, seed=3))
+    assert first.keys() == again.keys() == {"x", "weight", "bias", "dy", "mean", "rstd"}
+    assert all(torch.equal(first[name], again[name]) for name in first)
+
+
+def test_inputs_leave_the_global_generator_alone():
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    make_inputs(CPU_LAYER, seed=0)
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_inputs_differ_between_seeds_and_between_cases():
+    cases = [CPU_LAYER, replace(CPU_LAYER, eps=1e-6), replace(CPU_LAYER, zero_centred=True)]
+    drawn = [make_inputs(case, seed).x for case in cases for seed in (0, 1)]
+    assert not any(torch.equal(one, other) for one, other in combinations(drawn, 2))
+
+
+def test_inputs_have_the_shapes_and_dtypes_of_the_case():
+    case = NormCase("layer", 6, 5, dtype="bf16", weight_dtype="fp32", bias=True, device="cpu")
+    inputs = make_inputs(case, seed=0)
+    assert inputs.x.dtype == inputs.dy.dtype == torch.bfloat16
+    assert inputs.x.shape == inputs.dy.shape == (6, 5)
+    assert inputs.x.is_contiguous()
+    assert inputs.dy.is_contiguous()
+    assert inputs.weight.dtype == inputs.bias.dtype == torch.float32
+    assert inputs.weight.shape == inputs.bias.shape == (5,)
+    assert inputs.mean.dtype == inputs.rstd.dtype == torch.float32
+    assert inputs.mean.shape == inputs.rstd.shape == (6,)
+    assert (inputs.case, inputs.eps) == (case, case.eps)
+
+
+def test_rms_has_no_mean_and_a_case_without_weight_has_none():
+    inputs = make_inputs(NormCase("rms", 3, 4, weight=False, device="cpu"), seed=0)
+    assert inputs.mean is inputs.weight is inputs.bias is None
+
+
+def test_weights_are_about_one_or_about_zero_where_zero_centred():
+    wide = NormCase("rms", 1, 4096, dtype="fp32", weight_dtype="fp32", device="cpu")
+    assert make_inputs(wide, 0).weight.mean().item() == pytest.approx(1, abs=0.05)
+    assert make_inputs(replace(wide, zero_centred=True), 0).weight.mean().item() == pytest.approx(0, abs=0.05)
+    assert make_inputs(wide, 0).x.mean().item() == pytest.approx(0.25, abs=0.1)
+
+
+def test_no_rows_is_a_case():
+    inputs = make_inputs(NormCase("layer", 0, 4, bias=True, device="cpu"), seed=0)
+    assert inputs.x.shape == (0, 4)
+    assert inputs.rstd.shape == (0,)
+
+
+@pytest.mark.parametrize("norm", ["rms", "layer"])
+def test_statistics_are_the_formula_in_fp64(norm):
+    case = NormCase(norm, 2, 3, eps=0.5, device="cpu")
+    x = [[1.0, 2.0, 6.0], [-1.0, 0.0, 4.0]]
+    mean, rstd = statistics(torch.tensor(x, dtype=torch.bfloat16), case)
+    centres = [sum(row) / 3 if norm == "layer" else 0.0 for row in x]
+    assert (mean is None) == (norm == "rms")
+    if mean is not None:
+        assert mean.tolist() == pytest.approx(centres, rel=1e-15)
+    expected = [(sum((v - m) ** 2 for v in row) / 3 + 0.5) ** -0.5 for row, m in zip(x, centres, strict=True)]
+    assert rstd.dtype == torch.float64
+    assert rstd.tolist() == pytest.approx(expected, rel=1e-15)
+
+
+def test_inputs_carry_the_statistics_of_the_stored_x():
+    inputs = make_inputs(replace(CPU_LAYER, dtype="bf16"), seed=0)
+    mean, rstd = statistics(inputs.x, inputs.case)
+    assert torch.equal(inputs.mean, mean.float())
+    assert torch.equal(inputs.rstd, rstd.float())
+
+
+@pytest.mark.parametrize(("rows", "cols", "elements"), [(10, 4, 12), (10, 4, 40), (10, 4, 1), (1, 100, 7), (0, 3, 8)])
+def test_row_chunks_cover_every_row_once_and_keep_to_the_size(rows, cols, elements):
+    chunks = row_chunks(NormCase("rms", rows, cols), elements)
+    assert [row for chunk in chunks for row in range(rows)[chunk]] == list(range(rows))
+    assert all((chunk.stop - chunk.start) * cols <= max(elements, cols) for chunk in chunks)
+
+
+def test_case_seed_depends_on_case_seed_and_salt_alone():
+    case = NormCase("rms", 2, 3)
+    assert case_seed(case, 0) == case_seed(NormCase("rms", 2, 3), 0)
+    assert (
+        len({case_seed(case, 0), case_seed(case, 1), case_seed(case, 0, "dy"), case_seed(replace(case, rows=3), 0)})
+        == 4
+    )
+    assert 0 <= case_seed(case, 0) < 2**56

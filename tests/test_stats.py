@@ -1,0 +1,115 @@
+import math
+from dataclasses import astuple
+
+import numpy as np
+import pytest
+
+from harness.results import Timing
+from harness.stats import (
+    IncomparableError,
+    Ratio,
+    aa_band,
+    geomean,
+    median_and_spread,
+    speedup,
+    timing_speedup,
+    verdict,
+)
+from tests.results_factory import timing
+
+
+def noisy(us, blocks=150, sd=0.01, seed=0):
+    return us * np.exp(np.random.default_rng(seed).normal(0, sd, blocks))
+
+
+def test_speedup_is_above_one_where_the_other_is_faster():
+    ratio = speedup(noisy(20.0, seed=1), noisy(10.0, seed=2))
+    assert ratio.low < 2.0 < ratio.high
+    assert ratio.value == pytest.approx(2.0, rel=0.005)
+    assert (ratio.high - ratio.low) / 2 < 0.01
+    assert ratio.blocks == 150
+
+
+def test_drift_that_all_share_cancels_inside_blocks():
+    drift = np.linspace(1.0, 3.0, 150)
+    still = speedup(noisy(20.0, seed=1), noisy(10.0, seed=2))
+    drifting = speedup(noisy(20.0, seed=1) * drift, noisy(10.0, seed=2) * drift)
+    assert astuple(drifting) == pytest.approx(astuple(still))
+    shuffled = np.random.default_rng(3).permutation(drift)
+    unpaired = speedup(noisy(20.0, seed=1) * drift, noisy(10.0, seed=2) * shuffled)
+    assert unpaired.high - unpaired.low > 10 * (still.high - still.low)
+
+
+@pytest.mark.parametrize(("blocks", "lag"), [(8, 0.0), (20, 0.0), (40, 0.0), (40, -0.5)])
+def test_interval_covers_the_truth_as_often_as_it_says(blocks, lag):
+    rng = np.random.default_rng(1)
+    covered, repeats = 0, 300
+    for _ in range(repeats):
+        noise = rng.normal(0, 0.01, blocks + 1)
+        ratio = speedup(10 * np.exp(noise[1:] + lag * noise[:-1]), np.full(blocks, 10.0))
+        covered += ratio.low <= 1 <= ratio.high
+    assert covered / repeats >= 0.92
+
+
+def test_few_blocks_give_the_widest_honest_interval():
+    base = [10.0, 11.0, 12.0, 13.0, 14.0, 15.0]
+    six = speedup(base, [10.0] * 6)
+    assert (six.low, six.high) == (pytest.approx(1.0), pytest.approx(1.5))
+    five = speedup(base[:5], [10.0] * 5)
+    assert (five.value, five.low, five.high) == (pytest.approx(1.2), 0.0, math.inf)
+    assert verdict(five, 0.0) == "same"
+
+
+def test_speedup_is_the_same_every_time():
+    assert speedup(noisy(20.0), noisy(10.0, seed=2)) == speedup(noisy(20.0), noisy(10.0, seed=2))
+
+
+@pytest.mark.parametrize(
+    ("base", "other"), [([], []), ([1.0], [1.0, 2.0]), ([1.0, 0.0], [1.0, 1.0]), ([1.0, math.nan], [1.0, 1.0])]
+)
+def test_what_is_no_pair_of_positive_samples_is_refused(base, other):
+    with pytest.raises(IncomparableError):
+        speedup(base, other)
+
+
+def test_rows_are_matched_by_block_number():
+    base = Timing(group="g", flush="clean", samples_us=[10.0, 20.0, 40.0], blocks=[0, 1, 3])
+    other = Timing(group="g", flush="clean", samples_us=[20.0, 10.0, 7.0], blocks=[3, 1, 2])
+    assert (timing_speedup(base, other).value, timing_speedup(base, other).blocks) == (pytest.approx(2.0), 2)
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        (timing(10.0, group="g2"), "different groups"),
+        (timing(10.0, flush="dirty"), "different flushes"),
+        (Timing(group="g1", flush="clean", samples_us=[10.0], blocks=[99]), "no block"),
+    ],
+)
+def test_rows_that_were_not_interleaved_are_refused(other, why):
+    with pytest.raises(IncomparableError, match=why):
+        timing_speedup(timing(20.0), other)
+
+
+def test_aa_band_is_the_far_end_of_the_interval_on_either_side():
+    assert aa_band(Ratio(1.0, math.exp(-0.003), math.exp(0.001), 40)) == pytest.approx(0.003)
+    assert aa_band(Ratio(1.01, math.exp(0.008), math.exp(0.012), 40)) == pytest.approx(0.012)
+    assert aa_band(Ratio(1.0, 0.0, math.inf, 3)) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(1.02, 1.04, "faster"), (0.96, 0.98, "slower"), (1.005, 1.04, "same"), (0.9, 1.1, "same")],
+)
+def test_verdict_needs_the_whole_interval_outside_the_band(low, high, expected):
+    assert verdict(Ratio((low + high) / 2, low, high, 40), 0.01) == expected
+
+
+def test_median_and_spread():
+    assert median_and_spread([8.0, 9.0, 10.0, 11.0, 12.0]) == (10.0, pytest.approx(0.1))
+    assert all(math.isnan(value) for value in median_and_spread([]))
+
+
+def test_geomean():
+    assert geomean([2.0, 8.0]) == pytest.approx(4.0)
+    assert math.isnan(geomean([]))
