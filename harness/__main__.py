@@ -9,7 +9,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, cast
 
 import typer
 from rich.console import Console
@@ -21,7 +21,7 @@ from harness.progress import Display
 from harness.results import RANKED, RowRecord, load
 
 # What Typer raises for an unknown option or a value of the wrong type; it exports only this subclass.
-TyperUsageError: type[Any] = typer.BadParameter.__mro__[1]
+TyperUsageError = cast(type[typer.BadParameter], typer.BadParameter.__mro__[1])
 
 app = typer.Typer(
     name="normbwd",
@@ -167,18 +167,7 @@ def report(
     """Write a results file as tables; needs no GPU and no implementation."""
     import reports
 
-    loaded = load(results)
-    if form == "console" and out is None:
-        reports.show(loaded, Console(), baseline=baseline)
-        return
-    text = reports.render(loaded, form, baseline=baseline, impl=impl)
-    if out is None:
-        sys.stdout.write(text)
-        return
-    try:
-        out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write {out}: {error.strerror}; give a writable file with --out") from error
+    reports.write(load(results), form, out, baseline=baseline, impl=impl)
 
 
 @app.command("list")
@@ -200,9 +189,9 @@ def _measure_and_report(choice: Choice) -> Path:
     display = Display()
     path = run_bench(choice, display)
     results = load(path)
-    reports.show(results, Console(), baseline=choice.baseline)
+    reports.write(results, "console")
     markdown = path.with_name("report.md")
-    markdown.write_text(reports.render(results, "markdown", baseline=choice.baseline), encoding="utf-8")
+    reports.write(results, "markdown", markdown)
     display.say(f"results: {path}\nreport:  {markdown}")
     if code := _exit_code(results.rows):
         raise typer.Exit(code)

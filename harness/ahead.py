@@ -8,6 +8,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from harness.cases import NormCase
 from harness.messages import Asked, Warm
@@ -39,6 +40,16 @@ def compile_ahead(
                 thread.join(0.2)
     finally:
         stop.set()
+
+
+def forget_tuning(inductor_cache: Path) -> None:
+    """Delete what Inductor tuned while the compiling workers crowded the device; the binaries stay.
+
+    It times a kernel's few launch configurations at the first call and keeps the winner on disk: a winner found on a
+    busy device would be unfair to torch.compile, so that the trial finds it again, alone.
+    """
+    for winner in inductor_cache.rglob("*.best_config"):
+        winner.unlink(missing_ok=True)
 
 
 def _drain(

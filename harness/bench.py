@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from harness import devices
-from harness.ahead import compile_ahead
+from harness.ahead import compile_ahead, forget_tuning
 from harness.cases import NormCase
 from harness.errors import UnavailableError, UsageError
 from harness.messages import Asked, Hello, Refused
@@ -34,6 +34,7 @@ from harness.results import (
     load,
 )
 from harness.runner import Runner
+from harness.worker import INDUCTOR_CACHE
 
 START_LIMIT_S = 180.0  # importing torch on a cold, slow disk
 RESULTS_NAME = "results.jsonl"
@@ -133,7 +134,7 @@ def _run(choice: Choice, display: Display, found: Inventory, log: Path) -> Path:
     )
     try:
         with display.cases(len(jobs)):
-            _compile_ahead(choice, jobs, impls, launch, asked, display)
+            _compile_ahead(choice, jobs, impls, asked, log, display)
             runner.run(jobs)
         interrupted = False
     finally:
@@ -151,19 +152,27 @@ def _compile_ahead(
     choice: Choice,
     jobs: Sequence[Job],
     impls: Sequence[ImplRecord],
-    launch: object,
     asked: Asked,
+    log: Path,
     display: Display,
 ) -> None:
     """Fill the compilers' caches by several processes at once, where there are cores to spare and a GPU to feed."""
-    compiled = {item.name for item in impls if item.compiles and not item.missing}
+    compiled = {item.name for item in impls if item.compiles_ahead and not item.missing}
     tasks: list[tuple[NormCase, str]] = [(job.case, name) for job in jobs for name in job.impls if name in compiled]
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
     default = min(12, cores - 2) if asked.device == "gpu" and cores > 4 else 0
     processes = default if choice.compile_ahead is None else choice.compile_ahead
     if tasks and processes > 0:
         with display.compiling(len(tasks)) as advance:
-            compile_ahead(tasks, launch, asked, processes, choice.time_limit_s, advance)  # pyright: ignore
+            compile_ahead(
+                tasks,
+                lambda: start_worker(asked, log).worker,
+                asked,
+                processes,
+                choice.time_limit_s,
+                advance,
+            )
+        forget_tuning(INDUCTOR_CACHE)
 
 
 def _open(choice: Choice, run: RunRecord, jobs: list[Job]) -> tuple[Path, list[Job]]:

@@ -56,7 +56,7 @@ class ImplRecord(Record):
     in_place: bool = False
     missing: str | None = None
     summary: str = ""
-    compiles: bool = False
+    compiles_ahead: bool = False
 
 
 class SettingsRecord(Record):

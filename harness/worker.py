@@ -16,10 +16,13 @@ from pathlib import Path
 from harness.messages import Asked, Began, Done, Hello, Refused, Row, Try, Warm
 from harness.results import ImplRecord
 
+INDUCTOR_CACHE = Path.home() / ".cache" / "normbwd" / "inductor"
+
 # Set before torch or Triton is imported, because they read them at import.
 ENVIRONMENT = {
     # torch may serve its own RMSNorm by a vendored quack; "torch eager" has to be torch's own kernel.
     "TORCH_DISABLE_NATIVE_JIT": "1",
+    "TORCHINDUCTOR_CACHE_DIR": str(INDUCTOR_CACHE),
 }
 CPU_ENVIRONMENT = {"TRITON_INTERPRET": "1"}  # Triton kernels are verified on a CPU, in its interpreter
 LIBRARIES = ("torch", "triton", "numpy", "liger-kernel", "quack-kernels", "nvidia-cudnn-frontend", "apex")
@@ -53,7 +56,7 @@ def serve(connection: Connection, asked: Asked, log: Path) -> None:
             in_place=item.in_place,
             missing=item.missing(),
             summary=item.summary,
-            compiles=item.compiles,
+            compiles_ahead=item.compiles_ahead,
         )
         for item in found.values()
     ]

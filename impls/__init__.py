@@ -10,7 +10,7 @@ import importlib
 import importlib.util
 import pkgutil
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -45,8 +45,9 @@ class Implementation:
         return getattr(self.module, "in_place", False)
 
     @property
-    def compiles(self) -> bool:
-        return getattr(self.module, "compiles", False)
+    def compiles_ahead(self) -> bool:
+        declared: bool | Container[str] = getattr(self.module, "compiles_ahead", False)
+        return declared if isinstance(declared, bool) else self.name in declared
 
     @property
     def summary(self) -> str:

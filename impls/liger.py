@@ -11,6 +11,7 @@ from harness.cases import Grads, Inputs, NormCase
 name = "liger"
 requires = ("liger_kernel", "triton")
 variants = {"liger": "llama", "liger-gemma": "gemma"}  # the casting mode of RMSNorm
+compiles_ahead = True
 in_place = True  # LigerRMSNorm's default writes dx over dy; LayerNorm leaves dy alone
 
 MAX_COLS = 65536  # calculate_settings refuses more

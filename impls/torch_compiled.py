@@ -30,6 +30,7 @@ variants = {
     "torch-compiled-unmixed": Variant(settings={"triton.mix_order_reduction": False}),
     "torch-compiled-nonstrict": Variant(settings={"triton.mix_order_reduction_non_strict_mode": True}),
 }
+compiles_ahead = True
 
 
 def unsupported(case: NormCase, variant: Variant) -> str | None:

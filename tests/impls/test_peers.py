@@ -11,9 +11,12 @@ import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import ClassVar
 
 import pytest
 import torch
+import torch._functorch.config as functorch_config
+import torch._inductor.config as inductor_config
 
 from harness.cases import Grads, Inputs, NormCase, make_inputs, statistics
 from impls import Implementation, apex_fast, apex_fused, discover, torch_compiled, torch_eager
@@ -120,6 +123,47 @@ def test_torch_compiled_on_a_cpu_keeps_earlier_backwards_alive():
     assert layer.x.grad is None
     assert not layer.x.requires_grad
     assert compiled.via == "autograd"
+
+
+class Spy(torch.autograd.Function):
+    """Stands in for what torch.compile returns: notes the settings in force when either half would be compiled."""
+
+    seen: ClassVar[list[tuple[bool, bool, bool]]] = []
+
+    @staticmethod
+    def forward(ctx, x, weight, bias):
+        Spy.note()
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, dy):
+        Spy.note()
+        return dy, torch.zeros(16), torch.zeros(16)
+
+    @staticmethod
+    def note():
+        triton = inductor_config.triton
+        mixing = (triton.mix_order_reduction, triton.mix_order_reduction_non_strict_mode)
+        Spy.seen.append((functorch_config.donated_buffer, *mixing))
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "mixing"),
+    [
+        ("torch-compiled", None, (True, False)),
+        ("torch-compiled-autotune", "max-autotune-no-cudagraphs", (True, False)),
+        ("torch-compiled-unmixed", None, (False, False)),
+        ("torch-compiled-nonstrict", None, (True, True)),
+    ],
+)
+def test_torch_compiled_compiles_both_halves_under_its_settings(name, mode, mixing, monkeypatch):
+    asked = {}
+    monkeypatch.setattr(Spy, "seen", [])
+    monkeypatch.setattr(torch, "compile", lambda function, **options: asked.update(options) or Spy.apply)
+    IMPLS[name].prepare(inputs_of(LAYER))
+    assert asked == {"mode": mode, "dynamic": False, "fullgraph": True}
+    assert Spy.seen == [(False, *mixing)] * 2
+    assert functorch_config.donated_buffer  # and put back
 
 
 def test_torch_compiled_variants_need_triton_and_their_setting(monkeypatch):

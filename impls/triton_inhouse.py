@@ -1,0 +1,46 @@
+"""The project's own Triton kernels: one or two passes, fp32 partial gradients, summed in a fixed order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from harness.cases import Grads, Inputs, NormCase
+
+name = "triton-inhouse"
+requires = ("triton",)
+
+WIDEST = 65536
+
+
+def unsupported(case: NormCase) -> str | None:
+    """Say why this case cannot run, or None."""
+    if case.cols > WIDEST:
+        return f"rows of at most {WIDEST} columns"
+    if case.device == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
+        return "on a CPU only in the Triton interpreter: set TRITON_INTERPRET=1"
+    return None
+
+
+def untimed(case: NormCase) -> str | None:
+    """Say why this case must not be timed, or None."""
+    return "verified in the Triton interpreter, which is never timed" if case.device == "cpu" else None
+
+
+def prepare(inputs: Inputs) -> Callable[[], Grads]:
+    """The kernels take the statistics that come with the inputs; nothing else is saved."""
+    from impls.inhouse.backward import norm_backward
+
+    def backward() -> Grads:
+        gradients = norm_backward(
+            inputs.dy,
+            inputs.x,
+            inputs.weight,
+            inputs.mean,
+            inputs.rstd,
+            has_bias=inputs.bias is not None,
+            zero_centred=inputs.case.zero_centred,
+        )
+        return Grads(*gradients)
+
+    return backward

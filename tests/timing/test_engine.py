@@ -1,0 +1,234 @@
+import random
+import weakref
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+
+from harness.stats import speedup
+from harness.timing.engine import (
+    LONGEST_HOLD_US,
+    SHORTEST_HOLD_US,
+    WARM_UP_SAMPLES,
+    CandidateError,
+    measure,
+    take_sample,
+)
+from harness.timing.stopping import StoppingRule
+from tests.fake_device import FakeDevice
+
+ONE_SAMPLE = ["place", "flush clean", "hold 100", "start", "run A", "end", "query", "elapsed"]
+
+
+def blocks(count):
+    """A rule that stops after this many blocks and for no other reason."""
+    return StoppingRule(min_blocks=count, max_blocks=count, half_width=0.0, budget_s=1e9)
+
+
+def timed(device, names, count=6, seed=0, **more):
+    candidates = [device.candidate(name) for name in names]
+    return measure(device, candidates, blocks(count), "clean", random.Random(seed), **more)
+
+
+def timed_order(device, names):
+    """The names that ran, block by block, without the warm-up."""
+    order = device.samples()[WARM_UP_SAMPLES * len(names) :]
+    return [tuple(order[i : i + len(names)]) for i in range(0, len(order), len(names))]
+
+
+def test_one_sample_is_taken_in_this_order():
+    device = FakeDevice(lambda name, run: 12.5)
+    sample = take_sample(device, device.candidate("A"), "clean", random.Random(0))
+    assert device.events == ONE_SAMPLE
+    assert (sample.us, sample.void) == (12.5, None)
+
+
+@pytest.mark.parametrize("mode", ["clean", "dirty", "none"])
+def test_the_flush_asked_for_is_the_one_made(mode):
+    device = FakeDevice()
+    take_sample(device, device.candidate("A"), mode, random.Random(0))
+    assert device.events[1] == f"flush {mode}"
+
+
+def test_what_an_earlier_call_overwrote_is_restored_before_anything_is_placed_or_flushed():
+    device = FakeDevice()
+    candidate = device.candidate("A", restore=lambda: device.events.append("restore"))
+    take_sample(device, candidate, "clean", random.Random(0))
+    assert device.events == ["restore", *ONE_SAMPLE]
+
+
+def test_outputs_are_placed_by_the_generator_of_the_run():
+    device, rng, seen = FakeDevice(), random.Random(0), []
+    device.place_outputs = seen.append
+    take_sample(device, device.candidate("A"), "clean", rng)
+    assert seen == [rng]
+
+
+def test_the_hold_is_doubled_until_the_host_is_kept_out():
+    device = FakeDevice(host_us={"A": 350.0})
+    candidate = device.candidate("A")
+    sample = take_sample(device, candidate, "clean", random.Random(0))
+    again = [event.replace("100", hold) for hold in ("100", "200", "400") for event in ONE_SAMPLE]
+    assert device.events == again
+    assert (candidate.hold_us, candidate.proven) == (400.0, True)
+    assert sample.us == 10.0
+
+
+def test_a_lengthened_hold_is_kept_for_the_next_sample():
+    device = FakeDevice(host_us={"A": 350.0})
+    candidate = device.candidate("A")
+    for _ in range(2):
+        take_sample(device, candidate, "clean", random.Random(0))
+    assert [event for event in device.events if event.startswith("hold")] == [
+        "hold 100",
+        "hold 200",
+        "hold 400",
+        "hold 400",
+    ]
+
+
+def test_only_the_sample_with_the_proof_counts():
+    device = FakeDevice(lambda name, run: 1000.0 - run, host_us={"A": 150.0})
+    assert take_sample(device, device.candidate("A"), "clean", random.Random(0)).us == 999.0
+
+
+def test_a_backward_that_cannot_be_proven_is_kept_and_marked():
+    device = FakeDevice(host_us={"A": 1e9})
+    slow, fast = device.candidate("A"), device.candidate("B")
+    measurement = measure(device, [slow, fast], blocks(5), "clean", random.Random(0))
+    assert (slow.proven, slow.hold_us) == (False, LONGEST_HOLD_US)
+    assert (fast.proven, fast.hold_us) == (True, SHORTEST_HOLD_US)
+    assert [len(samples) for samples in measurement.samples_us.values()] == [5, 5]
+    assert not measurement.voided
+    holds = [float(event.split()[1]) for event in device.events if event.startswith("hold")]
+    assert max(holds) == LONGEST_HOLD_US
+
+
+def test_a_block_in_which_the_allocator_grew_is_void_as_a_whole_and_numbers_stay_aligned():
+    third_block = WARM_UP_SAMPLES + 2
+    device = FakeDevice(lambda name, run: run + 0.5, grows={("B", third_block)})
+    measurement = timed(device, "AB", count=6)
+    assert measurement.blocks == [0, 1, 3, 4, 5]
+    assert measurement.voided == {"allocator grew": 1}
+    kept = [WARM_UP_SAMPLES + block + 0.5 for block in measurement.blocks]
+    assert measurement.samples_us == {"A": kept, "B": kept}
+    assert measurement.attempted == 6
+
+
+def test_growth_while_warming_up_voids_nothing():
+    device = FakeDevice(grows={("A", run) for run in range(WARM_UP_SAMPLES)})
+    assert not timed(device, "AB").voided
+
+
+def test_a_case_that_voids_every_block_ends():
+    device = FakeDevice(grows={("A", run) for run in range(100)})
+    measurement = timed(device, "AB", count=6)
+    assert measurement.samples_us == {"A": [], "B": []}
+    assert measurement.blocks == []
+    assert measurement.voided == {"allocator grew": 6}
+
+
+def test_who_raises_is_named_and_the_cause_is_chained():
+    def fail():
+        raise RuntimeError("no kernel image")
+
+    device = FakeDevice()
+    candidates = [device.candidate("A"), device.candidate("B", returns=fail)]
+    with pytest.raises(CandidateError) as caught:
+        measure(device, candidates, blocks(3), "clean", random.Random(0))
+    assert caught.value.candidate == "B"
+    assert str(caught.value.__cause__) == "no kernel image"
+
+
+def test_every_block_holds_each_candidate_once_and_not_always_in_the_same_order():
+    device = FakeDevice()
+    timed(device, "ABCD", count=50)
+    order = timed_order(device, "ABCD")
+    assert len(order) == 50
+    assert all(sorted(block) == list("ABCD") for block in order)
+    first = Counter(block[0] for block in order)
+    assert set(first) == set("ABCD")
+    assert max(first.values()) < 25  # no candidate has a place of its own
+
+
+def test_the_same_seed_gives_the_same_order_and_another_seed_another():
+    orders = []
+    for seed in (3, 3, 4):
+        device = FakeDevice()
+        timed(device, "ABC", count=10, seed=seed)
+        orders.append(device.samples())
+    assert orders[0] == orders[1]
+    assert orders[0] != orders[2]
+
+
+def test_every_candidate_is_warmed_up_and_the_warm_up_is_not_recorded():
+    device = FakeDevice(lambda name, run: float(run))
+    measurement = timed(device, "AB", count=4)
+    assert device.samples()[: 2 * WARM_UP_SAMPLES] == ["A"] * WARM_UP_SAMPLES + ["B"] * WARM_UP_SAMPLES
+    recorded = [float(WARM_UP_SAMPLES + block) for block in range(4)]
+    assert measurement.samples_us == {"A": recorded, "B": recorded}
+
+
+def test_outputs_are_gone_before_the_next_sample_is_placed():
+    class Output:
+        pass
+
+    device, alive, at_placement = FakeDevice(), [], []
+
+    def make():
+        output = Output()
+        alive.append(weakref.ref(output))
+        return output
+
+    device.place_outputs = lambda rng: at_placement.append(sum(output() is not None for output in alive))
+    candidates = [device.candidate(name, returns=make) for name in "AB"]
+    measure(device, candidates, blocks(4), "clean", random.Random(0))
+    assert len(alive) == len(at_placement) == 2 * (WARM_UP_SAMPLES + 4)
+    assert set(at_placement) == {0}
+
+
+def test_outputs_of_a_sample_without_proof_are_gone_before_it_is_taken_again():
+    device, outputs, at_placement = FakeDevice(host_us={"A": 350.0}), weakref.WeakSet(), []
+
+    class Output:
+        pass
+
+    def make():
+        output = Output()
+        outputs.add(output)
+        return output
+
+    device.place_outputs = lambda rng: at_placement.append(len(outputs))
+    take_sample(device, device.candidate("A", returns=make), "clean", random.Random(0))
+    assert at_placement == [0, 0, 0]
+
+
+def test_the_watcher_hears_of_each_candidate_before_its_samples():
+    device = FakeDevice()
+    timed(device, "AB", count=3, watch=lambda name: device.events.append(f"watch {name}"))
+    told = [event for event in device.events if event.split()[0] in ("watch", "run")]
+    following = [after for event, after in pairwise(told) if event.startswith("watch")]
+    assert [event for event in told if event.startswith("watch")][:2] == ["watch A", "watch B"]
+    assert following == [event.replace("watch", "run") for event in told if event.startswith("watch")]
+
+
+def test_the_budget_is_counted_from_after_the_warm_up_on_the_device_clock():
+    device = FakeDevice(tick_s=2.0)
+    rule = StoppingRule(min_blocks=3, max_blocks=1000, half_width=0.0, budget_s=19.0)
+    measurement = measure(device, [device.candidate(name) for name in "AB"], rule, "clean", random.Random(0))
+    # Read once at the beginning, then before each block: 2 s, 4 s, ... and 20 s before the tenth.
+    assert len(measurement.blocks) == 9
+
+
+def test_drift_cancels_inside_blocks_where_one_after_the_other_would_be_fooled():
+    growth, true_ratio, count = 1.01, 1.1, 40
+    device = FakeDevice()
+    cost = {"A": 100.0 * true_ratio, "B": 100.0}
+    device._span_us = lambda name, run: cost[name] * growth ** device.runs.total()
+    measurement = timed(device, "AB", count=count)
+    ratio = speedup(measurement.samples_us["A"], measurement.samples_us["B"])
+    # Two neighbours differ by one step of drift at most, in either direction.
+    assert true_ratio / growth <= ratio.value <= true_ratio * growth
+    in_turn = {name: [cost[name] * growth ** (start + i) for i in range(count)] for name, start in (("A", 0), ("B", 40))}
+    fooled = speedup(in_turn["A"], in_turn["B"])
+    assert fooled.high < 0.8
