@@ -63,7 +63,8 @@ def tests(session: nox.Session) -> None:
 @nox.session
 def lint(session: nox.Session) -> None:
     """Check style and formatting."""
-    _install(session, "dev")
+    if session.virtualenv.is_sandboxed:
+        session.install("-c", "constraints.txt", "ruff")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
 

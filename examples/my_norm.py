@@ -32,7 +32,7 @@ def notes(case: NormCase) -> list[str]:
 def prepare(inputs: Inputs) -> Callable[[], Grads]:
     """Do all that is not the backward, untimed; return the backward, which is called many times."""
     assert inputs.weight is not None  # unsupported() has seen to it
-    x, dy = inputs.x, inputs.dy
+    x, dy, dtype = inputs.x, inputs.dy, inputs.weight.dtype
     weight = inputs.weight.float() + (1.0 if inputs.case.zero_centred else 0.0)
     rstd = inputs.rstd[:, None]  # a kernel with a forward of its own would call it here and use what that saved
 
@@ -41,6 +41,6 @@ def prepare(inputs: Inputs) -> Callable[[], Grads]:
         wdy = dy.float() * weight
         dx = rstd * (wdy - xhat * (wdy * xhat).mean(1, keepdim=True))
         dweight = (dy.float() * xhat).sum(0)
-        return Grads(dx.to(x.dtype), dweight.to(inputs.weight.dtype))
+        return Grads(dx.to(x.dtype), dweight.to(dtype))
 
     return backward

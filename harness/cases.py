@@ -125,8 +125,9 @@ def statistics(x: torch.Tensor, case: NormCase) -> tuple[torch.Tensor | None, to
 def make_inputs(case: NormCase, seed: int) -> Inputs:
     """Random inputs of a case, made on its device; the same for the same case, seed, torch version and kind of device.
 
-    x ~ N(0.25, 1), so that a LayerNorm that forgets the mean is seen; dy ~ N(0, 1); weight ~ N(1, 1/4) or N(0, 1/4)
-    where it is zero-centred; bias ~ N(0, 1/4). Never zeros: they draw less power and run faster.
+    x ~ N(0.25, 1), so that a LayerNorm that forgets the mean is seen; dy ~ N(0, 1); weight ~ N(1, 0.1), N(0, 0.1) where
+    it is zero-centred, and bias ~ N(0, 0.1), as in a trained model: a weight near 0 would condemn every backward that
+    keeps y and divides by the weight. Never zeros: they draw less power and run faster.
     """
     import torch
 
@@ -141,9 +142,9 @@ def make_inputs(case: NormCase, seed: int) -> Inputs:
     dy = normal(shape, torch_dtype(case.dtype))
     weight = bias = None
     if case.weight:
-        weight = normal((case.cols,), weight_dtype).mul_(0.25).add_(0.0 if case.zero_centred else 1.0)
+        weight = normal((case.cols,), weight_dtype).mul_(0.1).add_(0.0 if case.zero_centred else 1.0)
     if case.bias:
-        bias = normal((case.cols,), weight_dtype).mul_(0.25)
+        bias = normal((case.cols,), weight_dtype).mul_(0.1)
     mean = torch.empty(case.rows, dtype=torch.float32, device=case.device) if case.norm == "layer" else None
     rstd = torch.empty(case.rows, dtype=torch.float32, device=case.device)
     for rows in row_chunks(case):

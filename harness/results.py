@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_serializer, model_validator
 
 from harness.cases import NormCase
 from harness.errors import UsageError
@@ -105,9 +105,10 @@ class Verification(Record):
 class Timing(Record):
     """Raw samples of one implementation on one case, in microseconds.
 
-    `blocks[i]` is the block that `samples_us[i]` belongs to; rows of one `group` were interleaved in the same blocks,
-    so only among them may a ratio be formed. `voided` counts blocks left out, by cause. `proven` is False where the
-    device began before the host had queued everything, so that host time may be inside.
+    `blocks[i]` is the block that `samples_us[i]` belongs to, left out of the file where they are 0, 1, 2, ...; rows of
+    one `group` were interleaved in the same blocks, so only among them may a ratio be formed. `voided` counts blocks
+    left out, by cause. `proven` is False where the device began before the host had queued everything, so that host
+    time may be inside.
     """
 
     group: str
@@ -116,6 +117,15 @@ class Timing(Record):
     blocks: list[int]
     voided: dict[str, int] = {}
     proven: bool = True
+
+    @model_validator(mode="before")
+    @classmethod
+    def _number_blocks(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        return fields if fields.get("blocks") else {**fields, "blocks": list(range(len(fields.get("samples_us", ()))))}
+
+    @field_serializer("blocks")
+    def _only_gaps(self, blocks: list[int]) -> list[int] | None:
+        return None if blocks == list(range(len(blocks))) else blocks
 
 
 class Kernel(Record):
@@ -181,7 +191,7 @@ class ResultsFile:
 
     def append(self, record: RunRecord | RowRecord | EndRecord) -> None:
         """Add one line and flush it."""
-        self._stream.write(record.model_dump_json(exclude_defaults=False) + "\n")
+        self._stream.write(record.model_dump_json(exclude_none=True) + "\n")
         self._stream.flush()
 
     def close(self) -> None:

@@ -6,25 +6,21 @@ Runs in the worker. What an implementation raises costs its own row; what kills 
 from __future__ import annotations
 
 import gc
-import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
 
-from harness.cases import Grads, Inputs, NormCase, case_seed, make_inputs
+from harness.cases import Grads, Inputs, NormCase, make_inputs
+from harness.interleave import FLOOR, Together, time_together
 from harness.messages import Stage, Try
-from harness.results import Role, RowRecord, Status, Timing, Verification
-from harness.timing.breakdown import Breakdown, breakdown
-from harness.timing.cpu import CpuDevice
-from harness.timing.cuda import CudaDevice
-from harness.timing.engine import Candidate, CandidateError, Device, Measurement, measure
-from harness.timing.stopping import StoppingRule
+from harness.results import RANKED, Role, RowRecord, Status, Timing, Verification
+from harness.timing.breakdown import Breakdown
+from harness.timing.engine import Candidate, CandidateError
 from harness.verify import determinism, precision, robustness
 from impls import Implementation
 
-FLOOR = "same-traffic add"
 Watch = Callable[[str | None, Stage], None]
 Emit = Callable[[RowRecord], None]
 
@@ -75,7 +71,11 @@ class Trial:
             self.emit(contender.row)
 
     def _refused(self, implementation: Implementation) -> bool:
-        reason = implementation.unsupported(self.case)
+        try:
+            reason = implementation.unsupported(self.case)
+        except Exception as error:
+            self._emit_failure(implementation.name, error)
+            return True
         if reason:
             self.emit(self._row(implementation.name, "unsupported", reason))
         return bool(reason)
@@ -93,15 +93,16 @@ class Trial:
             prepare_s = time.monotonic() - begun_s
             self.watch(name, "verify")
             row = self._verify(implementation, backward)
+            untimed = implementation.untimed(self.case) if self.asked.timed else "timing was not asked for"
+            known = {"notes": implementation.notes(self.case), "prepare_s": round(prepare_s, 3), "untimed": untimed}
         except Exception as error:
             self._fail(name, error)
             return
         finally:
             self.pristine.restore(self.inputs)
-        row = row.model_copy(update={"notes": implementation.notes(self.case), "prepare_s": round(prepare_s, 3)})
-        if row.status in ("ok", "nondeterministic"):
-            untimed = implementation.untimed(self.case) if self.asked.timed else "timing was not asked for"
-            self.contenders[name] = Contender(implementation, backward, row.model_copy(update={"untimed": untimed}))
+        row = row.model_copy(update=known)
+        if row.status in RANKED:
+            self.contenders[name] = Contender(implementation, backward, row)
         else:
             self.emit(row)
 
@@ -132,51 +133,65 @@ class Trial:
             differing_in=sorted({gradient for names in differences for gradient in names}),
         )
         status, reason = _judge(verification)
-        if status != "wrong":
-            self.pristine.restore(self.inputs)
-            self.inputs.dy.mul_(robustness.NEW_DY_SCALE)
-            if names := robustness.stale(first, backward()):
-                status, reason = "wrong", f"{', '.join(names)} did not follow new contents of dy at the same address"
+        del first
+        if status != "wrong" and (stale := self._stale(backward)):
+            status, reason = "wrong", stale
         row = self._row(name, status, reason)
         return row.model_copy(update={"verification": verification, "peak_extra_bytes": extra_bytes})
 
+    def _stale(self, backward: Callable[[], Grads]) -> str | None:
+        """Say which gradients do not follow new contents of dy at the same address: they were remembered."""
+        new_dy = self.pristine.dy * -0.5
+        self.inputs.dy.data.copy_(new_dy)
+        checks = precision.check(replace(self.inputs, dy=new_dy), backward())
+        self.pristine.restore(self.inputs)
+        names = [name for name, check in checks.items() if check.error_class == "wrong"]
+        return f"{', '.join(names)} did not follow new contents of dy at the same address" if names else None
+
     def _time(self) -> None:
-        """Time all contenders interleaved with the floor and the baseline's second appearance."""
+        """Time all contenders together; one that raises loses its row, and the others start again without it."""
         while timed := [c for c in self.contenders.values() if not c.row.untimed]:
-            candidates = [self._candidate(contender) for contender in timed]
-            twin = next((c for c in timed if c.implementation.name == self.asked.baseline), timed[0])
-            again = replace(self._candidate(twin), name=f"{twin.implementation.name} (again)")
-            floor = Candidate(FLOOR, lambda: torch.add(self.inputs.x, self.inputs.dy))
-            rng = random.Random(case_seed(self.case, self.asked.seed, "order"))
             try:
-                device = self._device()
-                measurement = measure(
-                    device,
-                    [*candidates, again, floor],
-                    StoppingRule(
-                        self.asked.min_blocks, self.asked.max_blocks, self.asked.half_width, self.asked.budget_s
-                    ),
-                    self.asked.flush,
-                    rng,
-                    lambda name: self.watch(name.removesuffix(" (again)"), "time"),
+                together = time_together(
+                    self.inputs,
+                    [self._candidate(contender) for contender in timed],
+                    self.asked,
+                    self.group,
+                    lambda name: self.watch(name, "time"),
                 )
-                launched = self._break_down(candidates, device)
             except CandidateError as error:
-                self.contenders.pop(error.candidate.removesuffix(" (again)"))
+                del self.contenders[error.candidate]
                 self._fail(error.candidate, error.__cause__ or error)
                 continue
-            for contender, candidate in zip(timed, candidates, strict=True):
-                kernels = launched.get(candidate.name, Breakdown(None))
-                contender.row = contender.row.model_copy(
-                    update={
-                        "timing": self._timing(measurement, candidate),
-                        "kernels": kernels.kernels,
-                        "kernels_note": kernels.note,
-                    }
-                )
-            self._emit_helper(twin.implementation.name, "again", self._timing(measurement, again))
-            self._emit_helper(FLOOR, "floor", self._timing(measurement, floor))
+            except Exception as error:  # no room for the flush buffers, most often: what was verified stays so
+                for contender in timed:
+                    contender.row = contender.row.model_copy(update={"untimed": _one_line(error)})
+                return
+            for contender in timed:
+                self._conclude(contender, together)
+            self._emit_helper(together.twin, "again", together.again)
+            if together.floor is not None:
+                self._emit_helper(FLOOR, "floor", together.floor)
             return
+
+    def _conclude(self, contender: Contender, together: Together) -> None:
+        """Complete a timed row, once the backward has shown that it still answers what it is asked."""
+        name = contender.implementation.name
+        kernels = together.kernels.get(name, Breakdown(None))
+        update: dict[str, object] = {
+            "timing": together.timings[name],
+            "kernels": kernels.kernels,
+            "kernels_note": kernels.note,
+        }
+        try:
+            stale = self._stale(contender.backward)
+        except Exception as error:
+            del self.contenders[name]
+            self._fail(name, error)
+            return
+        if stale:
+            update |= {"status": "wrong", "reason": f"after timing, {stale}"}
+        contender.row = contender.row.model_copy(update=update)
 
     def _candidate(self, contender: Contender) -> Candidate:
         if contender.implementation.in_place:
@@ -185,30 +200,6 @@ class Trial:
 
     def _restore_dy(self) -> None:
         self.inputs.dy.copy_(self.pristine.dy)
-
-    def _device(self) -> Device:
-        if self.case.device == "cpu":
-            return CpuDevice(self.asked.flush_bytes)
-        return CudaDevice(self.asked.flush_bytes, self.inputs.x)
-
-    def _break_down(self, candidates: list[Candidate], device: Device) -> dict[str, Breakdown]:
-        if self.case.device == "cpu":
-            return {}
-        self.watch(None, "break down")
-        try:
-            return breakdown(candidates, lambda: device.flush(self.asked.flush))
-        except Exception as error:  # a profiler that fails costs the breakdown, never the timing
-            return dict.fromkeys((c.name for c in candidates), Breakdown(None, _one_line(error)))
-
-    def _timing(self, measurement: Measurement, candidate: Candidate) -> Timing:
-        return Timing(
-            group=self.group,
-            flush=self.asked.flush,
-            samples_us=[round(us, 3) for us in measurement.samples_us[candidate.name]],
-            blocks=measurement.blocks,
-            voided=dict(measurement.voided),
-            proven=candidate.proven,
-        )
 
     def _row(self, name: str, status: Status, reason: str | None = None) -> RowRecord:
         return RowRecord(case=self.case, impl=name, status=status, reason=reason)
@@ -222,7 +213,7 @@ class Trial:
 
     def _fail(self, name: str, error: BaseException) -> None:
         """Write off an implementation that raised; raise ContextLostError where it took the device with it."""
-        self._emit_failure(name.removesuffix(" (again)"), error)
+        self._emit_failure(name, error)
         try:
             _synchronise(self.case.device)
             if self.case.device != "cpu":

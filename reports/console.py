@@ -83,8 +83,6 @@ def _checked_columns(entries: Sequence[Entry]) -> list[tuple[str, list[str]]]:
     return [
         ("rho " + "/".join(_tensors(entries)), [_rho(entry, entries) for entry in entries]),
         ("same bits", [_bits(entry) for entry in entries]),
-        ("extra", [figures.size(entry.peak_extra_bytes) for entry in entries]),
-        ("K", [figures.NOTHING if entry.kernels is None else str(len(entry.kernels)) for entry in entries]),
     ]
 
 
@@ -144,7 +142,7 @@ def _summary(comparison: Comparison, console: Console) -> None:
 
 
 def _legend(comparison: Comparison) -> str:
-    checked = f"rho: error in units of one final rounding, {figures.LEGEND}; n: runs with the same bits; K: kernels"
+    checked = f"rho: error in units of one final rounding, {figures.LEGEND}; n: runs with the same bits"
     return f"speedup over {comparison.baseline}; {checked}" if comparison.timed else checked
 
 

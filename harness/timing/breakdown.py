@@ -37,13 +37,14 @@ class Breakdown:
 def breakdown(candidates: Sequence[Candidate], flush: Callable[[], None]) -> dict[str, Breakdown]:
     """Profile all candidates of a case in one session; needs a GPU."""
     import torch
+    from torch.autograd import DeviceType
     from torch.profiler import ProfilerActivity, profile
 
     def marker() -> None:
         torch.cuda._sleep(MARKER_CYCLES)  # pyright: ignore[reportPrivateUsage]
 
     torch.cuda.synchronize()
-    with profile(activities=[ProfilerActivity.CUDA]) as session:
+    with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as session:
         for candidate in candidates:
             for _ in range(REPETITIONS):
                 candidate.restore()
@@ -53,7 +54,9 @@ def breakdown(candidates: Sequence[Candidate], flush: Callable[[], None]) -> dic
                 marker()
                 del outputs
         torch.cuda.synchronize()
-    events = sorted(session.events() or [], key=lambda event: event.time_range.start)
+    # The session also records the host's calls into the runtime; only what ran on the device is an activity.
+    events = [event for event in session.events() or [] if event.device_type == DeviceType.CUDA]
+    events.sort(key=lambda event: event.time_range.start)
     activities = [Activity(event.name, event.time_range.elapsed_us()) for event in events]
     return assign([candidate.name for candidate in candidates], activities)
 
@@ -80,5 +83,5 @@ def _agree(runs: list[list[Activity]]) -> Breakdown:
         counts = ", ".join(str(len(names)) for names in launched)
         return Breakdown(None, f"the kernels differ between repetitions ({counts} launched)")
     return Breakdown(
-        [Kernel(name=same[0].name, median_us=median(a.us for a in same)) for same in zip(*runs, strict=True)]
+        [Kernel(name=same[0].name, median_us=round(median(a.us for a in same), 3)) for same in zip(*runs, strict=True)]
     )

@@ -109,7 +109,7 @@ class _Sums:
         else:
             rho = math.sqrt(self.error / unavoidable) if unavoidable else math.inf
             relative = math.sqrt(self.error / self.size) if self.size else math.inf
-        return TensorCheck(rho=rho, relative_rms=relative, error_class=classify(rho))
+        return TensorCheck(rho=_rounded(rho), relative_rms=_rounded(relative), error_class=classify(rho))
 
 
 def classify(rho: float) -> ErrorClass:
@@ -118,6 +118,10 @@ def classify(rho: float) -> ErrorClass:
         if rho <= bound:
             return name
     return "wrong"
+
+
+def _rounded(figure: float) -> float:
+    return float(f"{figure:.4g}")  # more digits than mean anything, few enough for a small file
 
 
 def _square_sum(values: torch.Tensor) -> float:

@@ -1,1 +1,1 @@
-"""The project's own LayerNorm and RMSNorm backward in Triton: entry, kernels, launch choice; docs/kernel.md explains it."""
+"""The project's own LayerNorm and RMSNorm backward in Triton; docs/kernel.md tells its story."""

@@ -1,5 +1,8 @@
 """The entry: checks what it is given, chooses a launch, and runs two or three kernels on the current stream."""
 
+# Triton makes constexprs of plain ints and bools, and takes launch options beside a kernel's own arguments.
+# pyright: reportArgumentType=false
+
 from __future__ import annotations
 
 from functools import lru_cache
@@ -27,10 +30,10 @@ def norm_backward(
 ) -> Gradients:
     """Return dx, dweight and dbias of LayerNorm (given `mean`) or RMSNorm (`mean` None); kernels.py has the formula.
 
-    dy, x `(rows, cols)` bf16, fp16 or fp32, of one dtype, any row stride, unit column stride; weight `(cols)` contiguous
-    in any of these dtypes, or None; mean, rstd `(rows)` contiguous fp32. With `zero_centred` the norm multiplied by
-    (1 + weight). dx is contiguous in x's dtype; dweight and dbias have weight's dtype and are None where there is no
-    weight or bias. `launch` overrides the choice in launch.py. Bitwise reproducible on one device.
+    dy, x `(rows, cols)` bf16, fp16 or fp32, of one dtype, any row stride, unit column stride; weight `(cols)`
+    contiguous in any of these dtypes, or None; mean, rstd `(rows)` contiguous fp32. With `zero_centred` the norm
+    multiplied by (1 + weight). dx is contiguous in x's dtype; dweight and dbias have weight's dtype, and are None where
+    there is no weight or bias. `launch` overrides the choice in launch.py. Bitwise reproducible on one device.
 
     Raises ValueError for anything else: strides, dtypes, devices or shapes that do not fit, more than 65536 columns.
     """
@@ -67,8 +70,8 @@ def choose_for(x: torch.Tensor, weight: torch.Tensor | None, has_bias: bool) -> 
 
 
 def _output(like: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
-    """An empty output in the dtype of `like`; in fp32 on a CPU, where Triton's interpreter would cut bf16 off, not round."""
-    return torch.empty(shape, dtype=like.dtype if like.is_cuda else torch.float32, device=like.device)
+    """An empty output in the dtype of `like`; fp32 on a CPU, where Triton's interpreter cuts bf16 off, not rounds."""
+    return torch.empty(shape, dtype=torch.float32 if like.is_cpu else like.dtype, device=like.device)
 
 
 def _as(gradient: torch.Tensor | None, like: torch.Tensor | None) -> Any:
@@ -113,7 +116,6 @@ def _one_pass(
     zero_centred: bool,
 ) -> None:
     rows, cols = x.shape
-    options: dict[str, Any] = {} if launch.maxnreg is None else {"maxnreg": launch.maxnreg}
     kernels.backward_rows[(launch.programs,)](
         dx,
         partial_dweight,
@@ -136,8 +138,7 @@ def _one_pass(
         STAGES=launch.stages,
         EVEN=rows % launch.rows == 0 and cols == launch.chunks * launch.cols,
         PDL=launch.pdl and weight is not None,
-        num_warps=launch.warps,
-        **options,
+        **_options(launch.warps, maxnreg=launch.maxnreg),
     )
 
 
@@ -172,7 +173,7 @@ def _two_pass(
         STAGES=launch.stages,
         EVEN=cols % launch.sum_cols == 0,
         PDL=launch.pdl,
-        num_warps=launch.sum_warps,
+        **_options(launch.sum_warps),
     )
     kernels.backward_columns[(launch.groups * -(-cols // launch.cols),)](
         dx,
@@ -195,8 +196,7 @@ def _two_pass(
         STAGES=launch.stages,
         EVEN=rows % launch.rows == 0 and cols % launch.cols == 0,
         PDL=launch.pdl,
-        num_warps=launch.warps,
-        **_dependent(launch),
+        **_options(launch.warps, dependent=launch.pdl),
     )
 
 
@@ -220,14 +220,20 @@ def _finish(
         P=min(power_of_two(partials), 16384 // tile_cols),
         C=tile_cols,
         PDL=launch.pdl,
-        num_warps=8,
-        **_dependent(launch),
+        **_options(8, dependent=launch.pdl),
     )
 
 
-def _dependent(launch: Launch) -> dict[str, Any]:
-    """The launch option of a kernel that may start early, named only where it exists: the AMD backend refuses it."""
-    return {"launch_pdl": True} if launch.pdl else {}
+def _options(warps: int, *, maxnreg: int | None = None, dependent: bool = False) -> dict[str, Any]:
+    """Launch options, each named only where it is wanted: the AMD backend refuses the ones that it does not know."""
+    options: dict[str, Any] = {"num_warps": warps}
+    if maxnreg is not None:
+        options["maxnreg"] = maxnreg
+    if dependent:
+        options["launch_pdl"] = (
+            True  # this kernel may start before the one ahead of it has ended; it waits on the device
+        )
+    return options
 
 
 @lru_cache

@@ -11,8 +11,9 @@ is cheap and memory is not: the floor is x and dy read once, dx written once. Tw
 
 one pass     `backward_rows`: a program takes R whole rows at a time, holds them on the chip across their row sums,
              writes dx, and adds to its own dweight and dbias in registers for as long as it lives.
-two passes   `row_sums`, then `backward_columns`, for rows too wide to hold. Once both means of each row are stored, rows
-             no longer matter, and the second kernel cuts the matrix into tiles of any shape; x and dy are read twice.
+two passes   `row_sums`, then `backward_columns`, for rows too wide to hold. Once both means of each row are stored,
+             rows no longer matter, and the second kernel cuts the matrix into tiles of any shape. x and dy are read
+             twice.
 
 Either leaves one fp32 row of partial gradients a program (or group of programs), and `finish` sums these. Every sum is
 taken in fp32, without atomics, in an order that only the shape and the device decide, and is rounded once.
@@ -21,6 +22,9 @@ A pointer that is None switches its feature off at compile time: no `mean` is RM
 `partial_dbias` is no bias. `PDL` is programmatic dependent launch: the next kernel is launched while this one runs, and
 waits for its end on the device.
 """
+
+# Triton compiles this file: kernel arguments have no Python type, and tl.range is not Python's.
+# pyright: reportMissingParameterType=false, reportGeneralTypeIssues=false
 
 import triton
 import triton.language as tl
@@ -55,8 +59,8 @@ def backward_rows(
 ):
     """One pass over tiles of R rows. A row is K chunks of C columns, so that few lanes idle past its end.
 
-    FOLD adds a tile's rows up before they reach the accumulator, which then holds one row: free where a thread holds the
-    same columns of every row. PACKED keeps what was loaded in 16 bits across the row sums, for half the registers.
+    FOLD adds a tile's rows up before they reach the accumulator, which then holds one row: free where a thread holds
+    the same columns of every row. PACKED keeps 16-bit tiles packed across the row sums, for half the registers.
     """
     if PDL:
         gdc_launch_dependents()  # every program is resident from the start, so `finish` takes nobody's place
@@ -281,7 +285,10 @@ def finish_one(gradient, partial, col, partials, cols, P: tl.constexpr, C: tl.co
 @triton.jit
 def factor(weight, ZERO_CENTRED: tl.constexpr):
     """What the norm multiplied xhat by. Past the end of a row it meets dy = 0, so its value there does not matter."""
-    return weight.to(tl.float32) + (1.0 if ZERO_CENTRED else 0.0)
+    multiplier = weight.to(tl.float32)
+    if ZERO_CENTRED:
+        multiplier += 1.0
+    return multiplier
 
 
 @triton.jit

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 WIDEST = 65536  # a row of 64 Ki elements; wider is refused rather than left untested
-STAGES = 3  # tiles in flight: one being used, one waiting, one arriving. Triton makes two single-buffered, no better than none
+STAGES = 3  # two tiles of x and dy arriving while one is used; with 2, Triton keeps a single buffer and little overlaps
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class OnePass:
-    """`backward_rows`: tiles of `rows` rows, each `chunks` chunks of `cols` columns, taken in turn by `programs` programs."""
+    """`backward_rows`: tiles of `rows` rows, each `chunks` x `cols` columns, which `programs` programs take in turn."""
 
     rows: int
     chunks: int
@@ -40,7 +40,7 @@ class OnePass:
 
 @dataclass(frozen=True)
 class TwoPass:
-    """`row_sums` in chunks of `sum_cols`, then `backward_columns` in tiles of `rows` x `cols`, shared by `groups` groups."""
+    """`row_sums` in chunks of `sum_cols`; `backward_columns` in tiles of `rows` x `cols`, `groups` a column."""
 
     rows: int
     cols: int
@@ -58,8 +58,8 @@ Launch = OnePass | TwoPass
 def choose(rows: int, cols: int, *, item_bytes: int, weight_bytes: int, accumulators: int, gpu: Gpu) -> Launch:
     """Choose the launch for x `(rows, cols)`.
 
-    `item_bytes` is the size of an element of x, `weight_bytes` that of weight (0 without), and `accumulators` the number
-    of parameter gradients (0 to 2), each of which costs a register for every column that a thread holds.
+    `item_bytes` is the size of an element of x, `weight_bytes` that of weight (0 without), and `accumulators` the
+    number of parameter gradients (0 to 2), each of which costs a register for every column that a thread holds.
     """
     if cols < 1024:
         launch = _narrow(cols, gpu)
@@ -69,7 +69,7 @@ def choose(rows: int, cols: int, *, item_bytes: int, weight_bytes: int, accumula
         launch = _full(cols, gpu)
     else:
         return _two_pass(rows, cols, item_bytes, gpu)
-    return _fit(launch, rows, cols, item_bytes, gpu)
+    return _fit(launch, rows, item_bytes, gpu)
 
 
 def _narrow(cols: int, gpu: Gpu) -> OnePass:
@@ -91,7 +91,7 @@ def _flat(cols: int, gpu: Gpu) -> OnePass:
     thread. Two programs on a multiprocessor hide each other's barriers while partial gradients are cheap; from 2048
     columns on, one program with a tile twice as large leaves `finish` half as many partials to read.
     """
-    warps = 4 if cols <= 2048 or _padded(cols, 4) < _padded(cols, 8) and cols <= 4096 else 8
+    warps = 4 if cols <= 2048 or (_padded(cols, 4) < _padded(cols, 8) and cols <= 4096) else 8
     chunk = 256 * warps
     chunks = -(-cols // chunk)
     rows = max(1, floor_power_of_two(1024 * warps // (chunks * chunk)))
@@ -110,16 +110,20 @@ def _two_pass(rows: int, cols: int, item_bytes: int, gpu: Gpu) -> TwoPass:
     tile_rows = 4 if item_bytes == 2 else 2  # the same bytes in flight, and the same registers
     column_tiles = -(-cols // tile_cols)
     groups = max(1, min(4 * gpu.multiprocessors // column_tiles, -(-rows // tile_rows)))
-    fits = STAGES * 4096 * (2 * item_bytes + 4) <= gpu.shared_bytes
-    return TwoPass(tile_rows, tile_cols, 4, groups, stages=STAGES if fits else 1, pdl=gpu.pdl)
+    stages = _stages(4096 * (2 * item_bytes + 4), gpu)  # x, dy and weight in `row_sums`, the larger of the two
+    return TwoPass(tile_rows, tile_cols, 4, groups, stages=stages, pdl=gpu.pdl)
 
 
-def _fit(launch: OnePass, rows: int, cols: int, item_bytes: int, gpu: Gpu) -> Launch:
+def _fit(launch: OnePass, rows: int, item_bytes: int, gpu: Gpu) -> OnePass:
     """No more programs than tiles; and where the tiles in flight do not fit in shared memory, none in flight."""
-    tile_bytes = 2 * launch.rows * launch.chunks * launch.cols * item_bytes
-    stages = launch.stages if launch.stages * tile_bytes <= gpu.shared_bytes else 1
+    stages = _stages(2 * launch.rows * launch.chunks * launch.cols * item_bytes, gpu)
     programs = max(1, min(launch.programs, -(-rows // launch.rows)))
     return replace(launch, programs=programs, stages=stages)
+
+
+def _stages(tile_bytes: int, gpu: Gpu) -> int:
+    """STAGES if the buffers that Triton makes for them fit beside 4 KiB for row sums; otherwise 1, none in flight."""
+    return STAGES if (STAGES - 1) * tile_bytes + 4096 <= gpu.shared_bytes else 1
 
 
 def _padded(cols: int, warps: int) -> int:

@@ -23,7 +23,7 @@ def test_a_perfectly_known_ratio_stops_at_the_least_number_of_blocks():
 
 
 def test_an_uncertain_ratio_goes_on_to_the_most():
-    for count in (10, 20, 39):
+    for count in (10, 20, 38):
         assert not enough(noisy(count, 0.2), STEADY[:count])
     assert enough(noisy(40, 0.2), STEADY[:40])
 

@@ -1,0 +1,241 @@
+"""The in-house kernels' maths, in Triton's interpreter: right, rounded once, reproducible, and refusing the rest."""
+
+import dataclasses
+import os
+from itertools import product
+
+import pytest
+import torch
+
+from harness.cases import NormCase, make_inputs, statistics
+from impls import triton_inhouse
+from impls.inhouse.backward import norm_backward
+from impls.inhouse.launch import Gpu, OnePass, TwoPass, choose
+
+H200 = Gpu(multiprocessors=132, shared_bytes=227 * 1024, pdl=True, ptx=True)
+MI300 = Gpu(multiprocessors=304, shared_bytes=64 * 1024)
+WIDE = TwoPass(rows=2, cols=64, warps=4, groups=3, sum_cols=128)
+
+
+def cpu_case(norm, rows, cols, **options):
+    return NormCase(norm, rows, cols, device="cpu", **options)
+
+
+def gradients(inputs, **options):
+    case = inputs.case
+    return norm_backward(
+        inputs.dy,
+        inputs.x,
+        inputs.weight,
+        inputs.mean,
+        inputs.rstd,
+        has_bias=case.bias,
+        zero_centred=case.zero_centred,
+        **options,
+    )
+
+
+def reference(inputs):
+    case, dy = inputs.case, inputs.dy.double()
+    mean, rstd = statistics(inputs.x, case)
+    xhat = (inputs.x.double() - (0 if mean is None else mean[:, None])) * rstd[:, None]
+    g = dy if inputs.weight is None else dy * (inputs.weight.double() + int(case.zero_centred))
+    dx = g - xhat * (g * xhat).mean(1, keepdim=True)
+    if mean is not None:
+        dx = dx - g.mean(1, keepdim=True)
+    scale = (dy * xhat).abs().sum(0)
+    return dx * rstd[:, None], (dy * xhat).sum(0), dy.sum(0), scale
+
+
+def rms(tensor):
+    return tensor.double().square().mean().sqrt().item()
+
+
+def rho(gradient, expected):
+    """The error in units of the one rounding that cannot be avoided."""
+    unavoidable = rms(expected.to(gradient.dtype).double() - expected)
+    error = rms(gradient.double() - expected)
+    return error / unavoidable if unavoidable else 1.0 + error
+
+
+def check(inputs, **options):
+    dx, dweight, dbias = gradients(inputs, **options)
+    wanted_dx, wanted_dweight, wanted_dbias, scale = reference(inputs)
+    assert (dweight is not None, dbias is not None) == (inputs.case.weight, inputs.case.bias)
+    for gradient, wanted, like in (
+        (dx, wanted_dx, inputs.x),
+        (dweight, wanted_dweight, inputs.weight),
+        (dbias, wanted_dbias, inputs.bias),
+    ):
+        if gradient is None:
+            continue
+        assert gradient.dtype == like.dtype
+        assert gradient.is_contiguous()
+        if gradient.dtype == torch.float32:
+            bound = wanted.abs().amax() if gradient is dx else scale.amax()
+            assert (gradient.double() - wanted).abs().max() <= 16 * 2**-24 * max(1.0, bound)
+        else:
+            assert rho(gradient, wanted) <= 1.05
+
+
+PARAMETERS = [
+    {},
+    {"zero_centred": True},
+    {"weight": False},
+]
+
+
+@pytest.mark.parametrize("cols", [17, 256, 1000])
+@pytest.mark.parametrize("parameters", PARAMETERS, ids=str)
+@pytest.mark.parametrize(("norm", "bias"), [("rms", False), ("layer", False), ("layer", True)])
+def test_every_norm_with_every_parameter(norm, bias, parameters, cols):
+    if bias and not parameters.get("weight", True):
+        pytest.skip("a bias needs a weight")
+    check(make_inputs(cpu_case(norm, 33, cols, bias=bias, **parameters), seed=1))
+
+
+@pytest.mark.parametrize(("dtype", "weight_dtype"), [*product(("bf16", "fp16", "fp32"), repeat=2)])
+def test_weight_may_have_another_dtype_than_x(dtype, weight_dtype):
+    check(make_inputs(cpu_case("layer", 33, 256, dtype=dtype, weight_dtype=weight_dtype, bias=True), seed=2))
+
+
+@pytest.mark.parametrize(("rows", "cols"), [(1, 17), (1, 1000), (3, 1024), (7, 2880), (2, 8192), (2, 9000)])
+def test_each_width_chooses_a_launch_that_is_right(rows, cols):
+    inputs = make_inputs(cpu_case("rms", rows, cols), seed=3)
+    check(inputs)
+
+
+@pytest.mark.parametrize("rows", [1, 65])
+def test_one_column_cancels_to_almost_nothing(rows):
+    """With one column xhat is near 1, and dx is what fp32 leaves of a difference of equals: bounded, not relative."""
+    inputs = make_inputs(cpu_case("rms", rows, 1), seed=3)
+    dx, dweight, _ = gradients(inputs)
+    wanted_dx, wanted_dweight, _, _ = reference(inputs)
+    assert (dx.double() - wanted_dx).abs().max() <= 2**-8 * wanted_dx.abs().max() + 2**-20 * inputs.rstd.max()
+    assert rho(dweight, wanted_dweight) <= 1.05
+
+
+@pytest.mark.parametrize(("norm", "bias"), [("rms", False), ("layer", True)])
+@pytest.mark.parametrize(
+    "launch",
+    [
+        OnePass(rows=8, chunks=3, cols=64, warps=4, programs=2, fold=False),
+        OnePass(rows=4, chunks=2, cols=128, warps=2, programs=3, fold=True, stages=1),
+        WIDE,
+    ],
+    ids=lambda launch: f"{type(launch).__name__}-{launch.rows}x{launch.cols}",
+)
+def test_an_explicit_launch_is_honoured(norm, bias, launch):
+    check(make_inputs(cpu_case(norm, 17, 190, bias=bias), seed=4), launch=launch)
+
+
+@pytest.mark.parametrize("launch", [None, WIDE])
+def test_rows_may_be_strided(launch):
+    inputs = make_inputs(cpu_case("layer", 9, 190, bias=True), seed=5)
+    wide = torch.full((9, 200), float("nan"), dtype=inputs.x.dtype)
+    x, dy = wide[:, 3:193].copy_(inputs.x), wide.clone()[:, :190].copy_(inputs.dy)
+    strided = gradients(dataclasses.replace(inputs, x=x, dy=dy), launch=launch)
+    for got, wanted in zip(strided, gradients(inputs, launch=launch), strict=True):
+        assert torch.equal(got, wanted)
+
+
+def test_dy_may_be_one_row_expanded():
+    inputs = make_inputs(cpu_case("rms", 9, 256), seed=6)
+    dy = inputs.dy[:1].expand(9, 256)
+    check(dataclasses.replace(inputs, dy=dy))
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_no_rows_give_zero_parameter_gradients(bias):
+    dx, dweight, dbias = gradients(make_inputs(cpu_case("layer", 0, 64, bias=bias), seed=7))
+    assert dx.shape == (0, 64)
+    assert dx.dtype == dweight.dtype == torch.bfloat16
+    assert torch.equal(dweight, torch.zeros(64, dtype=torch.bfloat16))
+    assert dbias is None if not bias else torch.equal(dbias, dweight)
+
+
+@pytest.mark.parametrize("launch", [None, WIDE])
+def test_the_same_bits_again(launch):
+    inputs = make_inputs(cpu_case("layer", 17, 256, bias=True), seed=8)
+    first, second = gradients(inputs, launch=launch), gradients(inputs, launch=launch)
+    assert all(torch.equal(a.view(torch.int16), b.view(torch.int16)) for a, b in zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize("launch", [None, WIDE])
+def test_a_row_of_nan_spoils_only_its_own_dx(launch):
+    inputs = make_inputs(cpu_case("layer", 9, 190, bias=True), seed=9)
+    clean = gradients(inputs, launch=launch)[0]
+    inputs.dy[4] = float("nan")
+    dx, dweight, dbias = gradients(inputs, launch=launch)
+    others = [row for row in range(9) if row != 4]
+    assert torch.equal(dx[others], clean[others])
+    assert dx[4].isnan().all()
+    assert dweight.isnan().all()
+    assert dbias.isnan().all()
+
+
+def test_a_row_correction_that_is_left_out_would_be_seen():
+    """The planted fault: what `check` compares is not so forgiving that half of the formula could be missing."""
+    inputs = make_inputs(cpu_case("layer", 17, 256, bias=True), seed=10)
+    dx = gradients(inputs)[0]
+    wrong = dx.float() + inputs.rstd[:, None] * (inputs.dy.float() * inputs.weight.float()).mean(1, keepdim=True)
+    assert rho(dx, reference(inputs)[0]) <= 1.05 < rho(wrong.to(dx.dtype), reference(inputs)[0])
+
+
+def refused():
+    inputs = make_inputs(cpu_case("layer", 4, 8, bias=True), seed=11)
+    dy, x, weight, mean, rstd = inputs.dy, inputs.x, inputs.weight, inputs.mean, inputs.rstd
+    tall = torch.zeros(2, 65537, dtype=torch.bfloat16)
+    yield "65536 columns", (tall, tall, None, None, rstd[:2]), {}
+    yield "unit column stride", (dy, x.T.contiguous().T, weight, mean, rstd), {}
+    yield "unit column stride", (dy.T.contiguous().T, x, weight, mean, rstd), {}
+    yield "one .* shape", (dy[:2], x, weight, mean, rstd), {}
+    yield "alike", (dy.float(), x, weight, mean, rstd), {}
+    yield "alike", (dy.double(), x.double(), weight, mean, rstd), {}
+    yield "weight must be bf16", (dy, x, weight.double(), mean, rstd), {}
+    yield "weight must be contiguous", (dy, x, weight[:4], mean, rstd), {}
+    yield "rstd must be fp32", (dy, x, weight, mean, rstd.double()), {}
+    yield "mean must be contiguous", (dy, x, weight, mean.repeat(2)[::2], rstd), {}
+    yield "needs a weight", (dy, x, None, mean, rstd), {"has_bias": True}
+    yield "needs a weight", (dy, x, None, mean, rstd), {"zero_centred": True}
+    yield "x's device", (dy, x, weight.to("meta"), mean, rstd), {}
+
+
+@pytest.mark.parametrize(("message", "arguments", "options"), [*refused()])
+def test_what_it_cannot_do_is_refused(message, arguments, options):
+    with pytest.raises(ValueError, match=message):
+        norm_backward(*arguments, **options)
+
+
+@pytest.mark.parametrize("gpu", [H200, MI300, Gpu()], ids=["h200", "mi300", "tiny"])
+@pytest.mark.parametrize("item_bytes", [2, 4])
+@pytest.mark.parametrize("cols", [1, 17, 64, 65, 384, 768, 1023, 1024, 2880, 5120, 8192, 8193, 16384, 16385, 65536])
+def test_every_launch_covers_the_row_and_fits(gpu, item_bytes, cols):
+    for rows, accumulators in product((1, 7, 100_000), (0, 1, 2)):
+        weight_bytes = 2 if accumulators else 0
+        launch = choose(
+            rows, cols, item_bytes=item_bytes, weight_bytes=weight_bytes, accumulators=accumulators, gpu=gpu
+        )
+        for size in (launch.rows, launch.cols, launch.warps):
+            assert size & (size - 1) == 0
+        if isinstance(launch, OnePass):
+            assert launch.chunks * launch.cols >= cols > (launch.chunks - 1) * launch.cols
+            assert 1 <= launch.programs <= -(-rows // launch.rows)
+            assert not launch.fold or launch.cols >= 256 * launch.warps  # a thread holds the same columns of every row
+            assert not launch.packed or gpu.ptx
+        else:
+            assert cols > 8192
+            assert 1 <= launch.groups <= max(1, -(-rows // launch.rows))
+
+
+def test_the_adapter_answers_for_its_cases(monkeypatch):
+    inputs = make_inputs(cpu_case("layer", 5, 24, bias=True), seed=12)
+    grads = triton_inhouse.prepare(inputs)()
+    for got, wanted in zip((grads.dx, grads.dweight, grads.dbias), gradients(inputs), strict=True):
+        assert torch.equal(got, wanted)
+    assert triton_inhouse.unsupported(inputs.case) is None
+    assert "interpreter" in triton_inhouse.untimed(inputs.case)
+    assert triton_inhouse.untimed(NormCase("rms", 5, 24)) is None
+    assert "65536" in triton_inhouse.unsupported(NormCase("rms", 1, 65537))
+    monkeypatch.delitem(os.environ, "TRITON_INTERPRET")
+    assert "TRITON_INTERPRET" in triton_inhouse.unsupported(inputs.case)

@@ -1,0 +1,11 @@
+"""An implementation with nothing wrong, beside which the others are tried."""
+
+from tests.mutants.maths import honest
+
+name = "honest"
+requires = ("torch",)
+prepare = honest
+
+
+def unsupported(case):
+    return None

@@ -1,0 +1,135 @@
+import threading
+from collections import Counter
+
+import pytest
+
+from harness.ahead import compile_ahead, forget_tuning
+from harness.cases import NormCase
+from harness.errors import UnavailableError
+from harness.messages import Asked, Done, Warm
+from harness.process import WorkerDiedError
+
+TASKS = [(NormCase("rms", rows, 64), impl) for rows in (1, 2, 3, 4) for impl in ("a", "b")]
+
+
+class Workshop:
+    """Launches workers that answer each task as `answer(task)` says: an event, None for silence, or an exception."""
+
+    def __init__(self, answer=lambda task: Done()):
+        self.lock = threading.Lock()
+        self.answer = answer
+        self.launched = []
+        self.warmed = Counter()
+        self.advanced = 0
+
+    def launch(self):
+        worker = Apprentice(self)
+        with self.lock:
+            self.launched.append(worker)
+        return worker
+
+    def advance(self):
+        with self.lock:
+            self.advanced += 1
+
+    def run(self, processes, tasks=TASKS):
+        compile_ahead(tasks, self.launch, Asked(seed=4), processes, 2.5, self.advance)
+        assert all(worker.killed == 1 for worker in self.launched)
+        assert self.advanced == len(tasks)
+        return self
+
+
+class Apprentice:
+    def __init__(self, workshop):
+        self.workshop = workshop
+        self.killed = 0
+        self.task = None
+
+    def send(self, request):
+        assert not self.killed
+        assert isinstance(request, Warm)
+        assert request.asked == Asked(seed=4)
+        self.task = (request.case, request.impl)
+        with self.workshop.lock:
+            self.workshop.warmed[self.task] += 1
+
+    def receive(self, timeout_s):
+        assert timeout_s == 2.5
+        event = self.workshop.answer(self.task)
+        if isinstance(event, Exception):
+            raise event
+        return event
+
+    def kill(self):
+        self.killed += 1
+
+
+@pytest.mark.parametrize("processes", [1, 3, 100])
+def test_every_task_is_worked_off_once_by_as_many_workers_as_there_may_be(processes):
+    done = Workshop().run(processes)
+    assert done.warmed == Counter(TASKS)
+    assert 1 <= len(done.launched) <= min(processes, len(TASKS))
+
+
+@pytest.mark.parametrize("failure", [WorkerDiedError("killed by SIGSEGV"), None], ids=["death", "silence"])
+def test_who_dies_or_hangs_is_replaced_and_its_task_is_not_tried_again(failure):
+    done = Workshop(lambda task: failure if task == TASKS[2] else Done()).run(1)
+    assert done.warmed == Counter(TASKS)
+    assert len(done.launched) == 2
+
+
+def test_no_worker_is_launched_after_the_last_task():
+    done = Workshop(lambda task: WorkerDiedError("always")).run(1)
+    assert len(done.launched) == len(TASKS)
+
+
+def test_an_interrupt_stops_the_others(monkeypatch):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def answer(task):
+        begun.set()
+        assert go_on.wait(60)
+        return Done()
+
+    workshop = Workshop(answer)
+    join = threading.Thread.join
+
+    def interrupted(thread, timeout=None):
+        assert begun.wait(60)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "join", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        compile_ahead(TASKS, workshop.launch, Asked(seed=4), 1, 2.5, workshop.advance)
+    monkeypatch.setattr(threading.Thread, "join", join)
+    go_on.set()
+    for thread in threading.enumerate():
+        if thread.daemon and thread.name.endswith("(_drain)"):
+            thread.join(60)
+    assert workshop.warmed == Counter(TASKS[:1])
+    assert [worker.killed for worker in workshop.launched] == [1]
+
+
+@pytest.mark.xfail(strict=True, reason="reported: a worker that cannot start ends the thread with a traceback")
+def test_a_worker_that_cannot_start_is_nothing_to_report_here(monkeypatch):
+    unhandled = []
+    monkeypatch.setattr(threading, "excepthook", unhandled.append)
+    workshop = Workshop()
+
+    def launch():
+        raise UnavailableError("the worker process was killed by SIGKILL while it started")
+
+    monkeypatch.setattr(workshop, "launch", launch)
+    compile_ahead(TASKS, workshop.launch, Asked(), 2, 2.5, workshop.advance)
+    assert unhandled == []
+
+
+def test_tuning_is_forgotten_and_binaries_stay(tmp_path):
+    files = [tmp_path / "ab" / name for name in ("k.best_config", "k.py", "k.cubin")]
+    files.append(tmp_path / "top.best_config")
+    files[0].parent.mkdir()
+    for file in files:
+        file.write_text("x")
+    forget_tuning(tmp_path)
+    assert sorted(file.name for file in tmp_path.rglob("*.*")) == ["k.cubin", "k.py"]
+    forget_tuning(tmp_path / "never there")

@@ -1,0 +1,422 @@
+"""What is typed, what is answered in one line, and the exit code; nothing half-written is left behind."""
+
+import shlex
+
+import pytest
+
+from harness import bench
+from harness.__main__ import main
+from harness.cases import NormCase
+from harness.devices import DeviceFacts
+from harness.messages import Began, Done, Hello, Refused, Row
+from harness.process import WorkerDiedError
+from harness.results import ImplRecord, ResultsFile, load
+from tests.results_factory import mixed, row, timing
+
+CPU = DeviceFacts("cpu", "Some CPU", "x86_64", l2_bytes=1 << 20)
+HELLO = Hello(
+    available=[CPU],
+    implementations=[
+        ImplRecord(name=name, family=name, source=f"impls/{name}.py") for name in ("torch-eager", "quack", "liger")
+    ],
+    libraries={"torch": "2.11.0"},
+)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """An empty working folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def typed(line):
+    """Run a command line; its exit code."""
+    with pytest.raises(SystemExit) as caught:
+        main(shlex.split(line))
+    return caught.value.code
+
+
+class ScriptedProcess:
+    """Stands in for a worker process: greets, then gives each implementation the status that is scripted for it."""
+
+    greeting = HELLO
+    statuses: dict  # by implementation; an exception is raised in its place
+    launched: list
+
+    def __init__(self, asked, log):
+        self.asked = asked
+        self.launched.append(self)
+        self._events = [self.greeting]
+        self.killed = False
+
+    def send(self, request):
+        self._events.append(Began(None, "inputs"))
+        for impl in request.impls:
+            status = self.statuses.get(impl, "ok")
+            self._events.append(Began(impl, "verify"))
+            if not isinstance(status, str):
+                self._events.append(status)
+                return
+            us = 10.0 if status == "ok" and request.asked.timed else None
+            told = None if status == "ok" else "because"
+            more = {"untimed": "timing was not asked for"} if status == "ok" and not request.asked.timed else {}
+            timed = timing(us, group=request.group) if us else None
+            self._events.append(Row(row(impl, us, request.case, status, timed=timed, reason=told, **more)))
+        self._events.append(Done())
+
+    def receive(self, timeout_s):
+        event = self._events.pop(0)
+        if isinstance(event, BaseException):
+            raise event
+        return event
+
+    def kill(self):
+        self.killed = True
+
+
+@pytest.fixture
+def workers(monkeypatch):
+    """Scripted workers; every one of them has been ended when the test is over."""
+    scripted = type("Scripted", (ScriptedProcess,), {"statuses": {}, "launched": []})
+    monkeypatch.setattr(bench, "WorkerProcess", scripted)
+    yield scripted
+    assert all(worker.killed for worker in scripted.launched)
+
+
+@pytest.fixture
+def no_worker(monkeypatch):
+    def refuse(asked, log):
+        raise AssertionError("a worker was started for a line that is wrong on any machine")
+
+    monkeypatch.setattr(bench, "WorkerProcess", refuse)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("bench --shapes 8192", "--shapes: '8192' is not a shape; write ROWSxCOLS, such as 8192x4096"),
+        ("bench --shapes 0x1", "--shapes: '0x1' is empty; rows and cols are at least 1, such as 8192x4096"),
+        ("bench --dtype int8", "--dtype int8: not one of bf16, fp16, fp32"),
+        ("bench --impl missing.py", "--impl missing.py: no such file"),
+        ("verify --impl missing.py", "--impl missing.py: no such file"),
+        ("bench --suite quick --shapes 1x1", "--suite and --shapes both name the cases; give one of them"),
+        ("bench --flush wet", "--flush wet: not one of clean, dirty, none"),
+        ("bench --frobnicate", "No such option: --frobnicate; `normbwd --help` tells what there is"),
+        ("frobnicate", "No such command 'frobnicate'; `normbwd --help` tells what there is"),
+        ("bench extra", "Got unexpected extra argument(s) (extra); `normbwd --help` tells what there is"),
+        ("list things", "list things: not one of impls, suites, devices"),
+        ("report absent.jsonl", "cannot read absent.jsonl: No such file or directory"),
+        ("report .", "cannot read .: Is a directory"),
+    ],
+)
+def test_a_bad_line_is_answered_in_one_line_without_a_worker(no_worker, folder, capsys, line, message):
+    assert typed(line + " --out run" * line.startswith("bench")) == 2
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("", f"error: {message}\n")
+    assert list(folder.iterdir()) == []
+
+
+def test_a_value_of_the_wrong_type_is_answered_in_one_line(no_worker, folder, capsys):
+    assert typed("bench --seed abc --out run") == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("error: Invalid value for '--seed': ")
+    assert shown.err.endswith("; `normbwd --help` tells what there is\n")
+    assert shown.err.count("\n") == 1
+    assert list(folder.iterdir()) == []
+
+
+def test_a_markup_lookalike_is_printed_as_it_is(no_worker, capsys):
+    assert typed("bench --impl '[bold]x[/bold].py'") == 2
+    assert capsys.readouterr().err == "error: --impl [bold]x[/bold].py: no such file\n"
+
+
+def test_help_is_no_error(capsys):
+    assert typed("bench --help") in (0, None)
+    assert "--shapes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "message"),
+    [
+        ("bench --impls nosuch", 2, "no implementation is called 'nosuch'; choose from torch-eager, quack, liger"),
+        ("bench --impls quak", 2, "no implementation is called 'quak'; did you mean quack?"),
+        ("bench --baseline ligr", 2, "no implementation is called 'ligr'; did you mean liger?"),
+        (
+            "bench --device b200",
+            4,
+            "--device b200: torch finds no GPU on this machine; run it where there is one, or use --device cpu",
+        ),
+        ("bench --resume", 2, "--resume: run/results.jsonl does not exist; start without --resume"),
+    ],
+)
+def test_what_only_a_worker_can_tell_leaves_nothing_behind(workers, folder, capsys, line, code, message):
+    assert typed(f"{line} --out run") == code
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("", f"starting a worker\nerror: {message}\n")
+    assert len(workers.launched) == 1
+    assert list(folder.iterdir()) == []
+
+
+def test_a_device_that_is_none(workers, capsys):
+    assert typed("bench --device toaster") == 2
+    assert "error: --device toaster: no such device; choose among auto, b200, " in capsys.readouterr().err
+
+
+def test_resuming_where_there_is_no_run_at_all(workers, folder, capsys):
+    assert typed("bench --resume") == 2
+    message = "error: --resume: there is no earlier run in runs/; name its folder with --out\n"
+    assert capsys.readouterr().err.endswith(message)
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(("out", "why"), [("file", "File exists"), ("file/below", "Not a directory")])
+def test_a_folder_that_cannot_be_made(workers, folder, capsys, out, why):
+    (folder / "file").write_text("precious")
+    assert typed(f"bench --out {out}") == 2
+    expected = f"error: cannot write to {out}: {why}; give a writable folder with --out\n"
+    assert capsys.readouterr().err.endswith(expected)
+    assert [path.name for path in folder.iterdir()] == ["file"]
+    assert (folder / "file").read_text() == "precious"
+
+
+@pytest.mark.parametrize(("exit_code", "message"), [(2, "--impl mine.py has no prepare"), (4, "no such device")])
+def test_a_worker_that_refuses_is_quoted(workers, folder, capsys, exit_code, message):
+    workers.greeting = Refused(message, exit_code)
+    assert typed("bench --out run") == exit_code
+    assert capsys.readouterr().err == f"starting a worker\nerror: {message}\n"
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("greeting", "message"),
+    [
+        (
+            WorkerDiedError("the worker process was killed by SIGKILL"),
+            "the worker process was killed by SIGKILL while it started; its last words: none",
+        ),
+        (None, "the worker did not start within 180 s; its last words: none"),
+    ],
+)
+def test_a_worker_that_does_not_start(workers, folder, capsys, greeting, message):
+    workers.greeting = greeting
+    assert typed("bench --out run") == 4
+    assert capsys.readouterr().err == f"starting a worker\nerror: {message}\n"
+    assert list(folder.iterdir()) == []
+
+
+def test_a_run_writes_results_and_a_report_and_prints_it(workers, folder, capsys):
+    assert typed("bench --shapes 4x8,8x8 --norm rms --out run") in (0, None)
+    results = load(folder / "run" / "results.jsonl")
+    assert [(row.case.key, row.impl, row.status) for row in results.rows] == [
+        (f"rms-{rows}x8-fp32", impl, "ok") for rows in (4, 8) for impl in ("torch-eager", "quack", "liger")
+    ]
+    assert results.run.jobs == 2
+    assert results.end is not None
+    assert not results.end.interrupted
+    assert len(workers.launched) == 1  # the one that told what is here also does the work
+    shown = capsys.readouterr()
+    assert "quack" in shown.out
+    assert shown.err.splitlines() == [
+        "starting a worker",
+        "rms-4x8-fp32: 3 ok",
+        "rms-8x8-fp32: 3 ok",
+        "results: run/results.jsonl",
+        "report:  run/report.md",
+    ]
+    assert "quack" in (folder / "run" / "report.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("statuses", "code"),
+    [
+        (("ok", "wrong", "crashed"), 0),
+        (("nondeterministic", "wrong", "wrong"), 0),
+        (("wrong", "wrong", "wrong"), 1),
+        (("crashed", "missing", "unsupported"), 1),
+        (("oom", "oom", "oom"), 4),
+        (("oom", "unsupported", "oom"), 4),
+        (("oom", "wrong", "oom"), 1),
+        (("unsupported", "unsupported", "unsupported"), 4),
+    ],
+)
+def test_the_exit_code_of_a_bench(workers, statuses, code):
+    workers.statuses.update(zip(("torch-eager", "quack", "liger"), statuses, strict=True))
+    assert (typed("bench --shapes 4x8 --norm rms --out run") or 0) == code
+
+
+@pytest.mark.parametrize(
+    ("statuses", "code"),
+    [
+        (("ok", "ok", "ok"), 0),
+        (("ok", "nondeterministic", "unsupported"), 0),
+        (("ok", "ok", "wrong"), 1),
+        (("ok", "ok", "crashed"), 1),
+        (("ok", "ok", "timeout"), 1),
+        (("ok", "ok", "oom"), 1),
+        (("oom", "oom", "oom"), 4),
+    ],
+)
+def test_the_exit_code_of_a_verify_and_it_times_nothing(workers, folder, statuses, code):
+    workers.statuses.update(zip(("torch-eager", "quack", "liger"), statuses, strict=True))
+    assert typed("verify --shapes 4x8 --norm rms --out run") == code
+    results = load(folder / "run" / "results.jsonl")
+    assert not results.run.settings.timed
+    assert [row.timing for row in results.rows] == [None] * 3
+
+
+def test_an_interrupted_run_keeps_what_is_done_and_is_resumed(workers, folder, capsys):
+    line = "bench --shapes 4x8,8x8 --norm rms --out run"
+    workers.statuses["liger"] = KeyboardInterrupt()
+    assert typed(line) == 130
+    assert (
+        capsys.readouterr().err.rstrip().endswith("error: interrupted; what is done is kept, --resume goes on from it")
+    )
+    cut = load(folder / "run" / "results.jsonl")
+    assert cut.end.interrupted
+    assert [row.impl for row in cut.rows] == ["torch-eager", "quack"]
+
+    workers.statuses.clear()
+    assert typed(f"{line} --resume") in (0, None)
+    whole = load(folder / "run" / "results.jsonl")
+    assert whole.rows[:2] == cut.rows
+    assert [(row.case.rows, row.impl) for row in whole.rows[2:]] == [
+        (rows, impl) for rows in (4, 8) for impl in ("torch-eager", "quack", "liger")
+    ]
+    assert not whole.end.interrupted
+
+    assert typed(f"{line} --resume") in (0, None)  # there is nothing left to do
+    assert load(folder / "run" / "results.jsonl").rows == whole.rows
+
+
+def test_a_torn_file_is_resumed_from_its_last_whole_line(workers, folder):
+    line = "bench --shapes 4x8 --norm rms --out run"
+    typed(line)
+    path = folder / "run" / "results.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:3]) + b'{"record":"row","ca')
+    assert typed(f"{line} --resume") in (0, None)
+    assert [row.impl for row in load(path).rows] == ["torch-eager", "quack", "torch-eager", "quack", "liger"]
+
+
+@pytest.mark.parametrize(
+    ("more", "what"),
+    [
+        ("--seed 1", "settings"),
+        ("--quick", "settings"),
+        ("--flush dirty", "settings"),
+        ("--baseline quack", "settings"),
+    ],
+)
+def test_another_run_cannot_be_resumed(workers, folder, capsys, more, what):
+    line = "bench --shapes 4x8 --norm rms --out run"
+    typed(line)
+    before = (folder / "run" / "results.jsonl").read_bytes()
+    assert typed(f"{line} --resume {more}") == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith(f"error: --resume: run/results.jsonl has other {what} (")
+    assert error.endswith("; start a new run")
+    assert (folder / "run" / "results.jsonl").read_bytes() == before
+
+
+def test_other_libraries_cannot_be_mixed_into_a_run(workers, folder, capsys):
+    line = "bench --shapes 4x8 --norm rms --out run"
+    typed(line)
+    workers.greeting = Hello(HELLO.available, HELLO.implementations, {"torch": "2.12.0"})
+    assert typed(f"{line} --resume") == 2
+    assert "has other libraries ({'torch': '2.11.0'}) than this run ({'torch': '2.12.0'})" in capsys.readouterr().err
+
+
+def test_results_that_are_there_are_not_overwritten(workers, folder, capsys):
+    line = "bench --shapes 4x8 --norm rms --out run"
+    typed(line)
+    before = (folder / "run" / "results.jsonl").read_bytes()
+    assert typed(line) == 2
+    expected = "error: run/results.jsonl exists; --resume goes on with it, --out names another folder\n"
+    assert capsys.readouterr().err.endswith(expected)
+    assert (folder / "run" / "results.jsonl").read_bytes() == before
+
+
+@pytest.fixture
+def measured(folder):
+    written = mixed()
+    file = ResultsFile(folder / "results.jsonl")
+    for record in (written.run, *written.rows, written.end):
+        file.append(record)
+    file.close()
+    return folder / "results.jsonl"
+
+
+def test_a_report_of_a_file_that_was_cut(measured, capsys):
+    measured.write_bytes(measured.read_bytes()[:-20])
+    lines = measured.read_bytes().count(b"\n") + 1
+    assert typed("report results.jsonl") == 2
+    assert capsys.readouterr().err == (
+        f"error: results.jsonl line {lines} is cut off; `normbwd bench --resume --out .` goes on from the line before\n"
+    )
+
+
+def test_a_report_is_printed_or_written(measured, folder, capsys, no_worker):
+    assert typed("report results.jsonl --format markdown") in (0, None)
+    printed = capsys.readouterr().out
+    assert "triton-inhouse" in printed
+    assert typed("report results.jsonl --format markdown --out table.md") in (0, None)
+    assert (folder / "table.md").read_text() == printed
+    assert capsys.readouterr().out == ""
+
+
+def test_a_report_in_a_format_that_is_none(measured, capsys):
+    assert typed("report results.jsonl --format pdf") == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("error: no report format 'pdf'; --format can be: console, ")
+
+
+def test_implementations_are_listed_with_why_one_is_missing(workers, capsys):
+    missing = HELLO.implementations[1].model_copy(update={"missing": "not installed: quack"})
+    workers.greeting = Hello([CPU], [HELLO.implementations[0], missing], {})
+    assert typed("list impls") in (0, None)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["torch-eager", "yes"] in lines
+    assert ["quack", "not", "installed:", "quack"] in lines
+
+
+@pytest.mark.parametrize("what", ["suites", "devices"])
+def test_suites_and_devices_are_listed_without_a_worker(no_worker, capsys, what):
+    assert typed(f"list {what}") in (0, None)
+    assert {"suites": "fast-llm", "devices": "h200"}[what] in capsys.readouterr().out
+
+
+# With real workers, as what they find is found in a process of its own.
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("def prepare(inputs:\n", "--impl mine.py: line 1: '(' was never closed; mend the syntax"),
+        (
+            "name = 'mine'\nrequires = ()\ndef unsupported(case): ...\n",
+            "mine.py has no prepare; docs/add-an-implementation.md shows what it needs",
+        ),
+        ("raise OSError('no libcudart')\n", "--impl mine.py cannot be imported: OSError: no libcudart"),
+    ],
+    ids=["syntax", "no prepare", "import"],
+)
+def test_a_file_that_is_no_adapter(folder, capfd, text, complaint):
+    (folder / "mine.py").write_text(text)
+    assert typed("bench --device cpu --impl mine.py --out run") == 2
+    shown = capfd.readouterr()
+    assert (shown.out, shown.err) == ("", f"starting a worker\nerror: {complaint}\n")
+    assert not (folder / "run").exists()
+
+
+def test_a_device_that_is_not_here(folder, capfd):
+    assert typed("bench --device b200 --out run") == 4
+    assert capfd.readouterr().err.startswith("starting a worker\nerror: --device b200: ")
+    assert not (folder / "run").exists()
+
+
+def test_a_case_keeps_its_key_from_the_command_line(workers, folder):
+    typed("bench --shapes 4x8 --norm layer --dtype bf16 --weight-dtype fp32 --no-bias --out run")
+    (case, *_) = {row.case for row in load(folder / "run" / "results.jsonl").rows}
+    assert case == NormCase("layer", 4, 8, "bf16", "fp32", device="cpu")

@@ -1,0 +1,71 @@
+import math
+
+import pytest
+import torch
+
+from harness.cases import Grads
+from harness.verify.determinism import differing, kept, same_bits
+
+DTYPES = [torch.bfloat16, torch.float16, torch.float32, torch.float64]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_same_values_have_the_same_bits(dtype):
+    values = torch.tensor([1.0, -2.5, math.inf, math.nan, 0.0], dtype=dtype)
+    assert same_bits(values, values.clone())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_one_bit_is_seen(dtype):
+    values = torch.ones(1000, dtype=dtype)
+    other = values.clone()
+    other[-1] = torch.nextafter(other[-1], other[-1] * 2) if dtype != torch.float16 else 1.0009765625
+    assert not same_bits(values, other)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_zero_is_not_minus_zero(dtype):
+    assert not same_bits(torch.tensor([0.0], dtype=dtype), torch.tensor([-0.0], dtype=dtype))
+
+
+def test_a_nan_of_other_bits_differs():
+    quiet, other = (torch.tensor([bits], dtype=torch.int32).view(torch.float32) for bits in (0x7FC00000, 0x7FC00001))
+    assert quiet.isnan().all()
+    assert other.isnan().all()
+    assert same_bits(quiet, quiet.clone())
+    assert not same_bits(quiet, other)
+
+
+def test_other_dtype_or_shape_differs():
+    assert not same_bits(torch.ones(4), torch.ones(4, dtype=torch.float64))
+    assert not same_bits(torch.ones(4), torch.ones(5))
+    assert not same_bits(torch.ones(4), torch.ones(2, 2))
+
+
+def test_strides_do_not_matter():
+    values = torch.arange(6.0).view(2, 3)
+    assert same_bits(values, values.T.contiguous().T)
+
+
+def test_differing_names_the_gradients():
+    first = Grads(torch.ones(2, 3), torch.ones(3), torch.ones(3))
+    assert differing(first, kept(first)) == []
+    assert differing(first, Grads(torch.ones(2, 3), torch.zeros(3), torch.zeros(3))) == ["dweight", "dbias"]
+    assert differing(first, Grads(-torch.ones(2, 3), torch.ones(3), torch.ones(3))) == ["dx"]
+
+
+def test_a_gradient_that_a_later_run_leaves_out_differs():
+    assert differing(Grads(torch.ones(2, 3), torch.ones(3)), Grads(torch.ones(2, 3), None)) == ["dweight"]
+
+
+def test_a_gradient_that_no_run_has_does_not_differ():
+    assert differing(Grads(torch.ones(2, 3), None), Grads(torch.ones(2, 3), None)) == []
+
+
+def test_what_is_kept_cannot_be_overwritten():
+    grads = Grads(torch.ones(2, 3), torch.ones(3), None)
+    copy = kept(grads)
+    grads.dx.zero_()
+    grads.dweight.zero_()
+    assert differing(copy, Grads(torch.ones(2, 3), torch.ones(3))) == []
+    assert copy.dbias is None

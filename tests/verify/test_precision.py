@@ -1,0 +1,240 @@
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from harness.cases import Grads, NormCase, make_inputs
+from harness.verify.precision import check, classify, expected, malformed
+from harness.verify.reference import pieces
+from tests.mutants.maths import gradients
+
+RMS = NormCase("rms", 512, 256, device="cpu")
+LAYER = NormCase("layer", 512, 256, bias=True, device="cpu")
+RMS_FP32 = replace(RMS, dtype="fp32", weight_dtype="fp32")
+LAYER_FP32 = replace(LAYER, dtype="fp32", weight_dtype="fp32")
+ROUNDED_ONCE = [RMS, LAYER, *(replace(case, dtype="fp16", weight_dtype="fp16") for case in (RMS, LAYER))]
+
+
+def classes(inputs, grads):
+    return {name: tensor.error_class for name, tensor in check(inputs, grads).items()}
+
+
+@pytest.mark.parametrize("case", ROUNDED_ONCE, ids=lambda case: case.key)
+@pytest.mark.parametrize("wide", [False, True])
+def test_one_final_rounding_is_1_00(case, wide):
+    for seed in range(3):
+        inputs = make_inputs(case, seed)
+        checks = check(inputs, gradients(inputs, wide=wide))
+        assert {f"{tensor.rho:.2f}" for tensor in checks.values()} == {"1.00"}
+        assert {tensor.error_class for tensor in checks.values()} == {"exact"}
+        unit = 2.0**-8 if case.dtype == "bf16" else 2.0**-11
+        assert all(unit / 4 < tensor.relative_rms < unit for tensor in checks.values())
+
+
+@pytest.mark.parametrize("case", ROUNDED_ONCE, ids=lambda case: case.key)
+def test_fp32_arithmetic_and_one_rounding_is_exact(case):
+    inputs = make_inputs(case, 1)
+    assert set(classes(inputs, gradients(inputs, torch.float32)).values()) == {"exact"}
+
+
+@pytest.mark.parametrize("case", [RMS_FP32, LAYER_FP32], ids=lambda case: case.key)
+def test_fp32_arithmetic_is_exact_where_fp32_is_asked_for(case):
+    inputs = make_inputs(case, 1)
+    assert set(classes(inputs, gradients(inputs, torch.float32)).values()) == {"exact"}
+
+
+@pytest.mark.parametrize("case", [RMS_FP32, LAYER_FP32], ids=lambda case: case.key)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_result_of_less_precision_in_an_fp32_tensor_is_wrong(case, dtype):
+    inputs = make_inputs(case, 1)
+    grads = gradients(inputs)
+    narrow = Grads(*(t if t is None else t.to(dtype).float() for t in (grads.dx, grads.dweight, grads.dbias)))
+    assert set(classes(inputs, narrow).values()) == {"wrong"}
+
+
+def test_partial_sums_rounded_to_bf16_are_one_rounding_more():
+    case = NormCase("rms", 1024, 512, device="cpu")
+    inputs = make_inputs(case, 1)
+    product = inputs.dy.double() * inputs.x.double() * (inputs.x.double().square().mean(1, keepdim=True) + 1e-5).rsqrt()
+    partials = product.view(32, -1, case.cols).sum(1).bfloat16()
+    dweight = partials.double().sum(0).bfloat16()
+    found = check(inputs, replace(gradients(inputs), dweight=dweight))["dweight"]
+    assert 1.2 < found.rho <= 1.5
+    assert found.error_class == "one extra rounding"
+
+
+def test_two_roundings_more_are_two():
+    inputs = make_inputs(RMS, 1)
+    exact = next(pieces(inputs)).dx
+    error = exact.bfloat16().double() - exact
+    # Two more errors of the same size that know nothing of the last rounding: sqrt(3) times the error of one.
+    blurred = (exact + error.roll(1, 0) + error.roll(2, 0)).bfloat16()
+    found = check(inputs, replace(gradients(inputs), dx=blurred))["dx"]
+    assert found.error_class == "two"
+    assert found.rho == pytest.approx(3**0.5, abs=0.05)
+
+
+def test_accumulation_in_bf16_is_wrong_and_grows_with_the_rows():
+    rhos = []
+    for rows in (64, 1024):
+        inputs = make_inputs(replace(RMS, rows=rows), 1)
+        product = inputs.dy.double() * inputs.x.double()
+        product *= (inputs.x.double().square().mean(1, keepdim=True) + 1e-5).rsqrt()
+        total = torch.zeros(RMS.cols, dtype=torch.bfloat16)
+        for row in product.bfloat16():
+            total += row
+        found = check(inputs, replace(gradients(inputs), dweight=total))["dweight"]
+        assert found.error_class == "wrong"
+        rhos.append(found.rho)
+    assert rhos[1] > 2 * rhos[0]
+
+
+@pytest.mark.parametrize("case", [RMS, LAYER, RMS_FP32], ids=lambda case: case.key)
+def test_leaving_out_the_correction_of_a_row_is_wrong_in_dx_alone(case):
+    inputs = make_inputs(case, 1)
+    found = classes(inputs, gradients(inputs, correction=False))
+    assert found.pop("dx") == "wrong"
+    assert set(found.values()) == {"exact"}
+
+
+@pytest.mark.parametrize("case", [RMS, LAYER, LAYER_FP32], ids=lambda case: case.key)
+def test_a_last_row_left_out_of_the_sums_is_wrong_in_them_alone(case):
+    inputs = make_inputs(case, 1)
+    short = gradients(inputs, rows=-1)
+    found = classes(inputs, replace(short, dx=gradients(inputs).dx))
+    assert found.pop("dx") == "exact"
+    assert set(found.values()) == {"wrong"}
+
+
+def test_a_last_row_of_dx_left_zero_is_wrong():
+    inputs = make_inputs(RMS, 1)
+    grads = gradients(inputs)
+    grads.dx[-1] = 0
+    assert classes(inputs, grads) == {"dx": "wrong", "dweight": "exact"}
+
+
+def test_swapped_dweight_and_dbias_are_wrong():
+    inputs = make_inputs(LAYER, 1)
+    grads = gradients(inputs)
+    swapped = Grads(grads.dx, grads.dbias, grads.dweight)
+    assert classes(inputs, swapped) == {"dx": "exact", "dweight": "wrong", "dbias": "wrong"}
+
+
+@pytest.mark.parametrize("name", ["dx", "dweight", "dbias"])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_one_element_that_is_no_number_is_infinitely_wrong(name, value):
+    inputs = make_inputs(LAYER, 1)
+    grads = gradients(inputs)
+    getattr(grads, name).view(-1)[-1] = value
+    found = check(inputs, grads)[name]
+    assert (found.rho, found.relative_rms, found.error_class) == (math.inf, math.inf, "wrong")
+    assert [tensor.error_class for tensor in check(inputs, grads).values()].count("wrong") == 1
+
+
+def test_one_element_off_by_its_own_size_is_wrong():
+    inputs = make_inputs(RMS, 1)
+    grads = gradients(inputs)
+    element = grads.dx.abs().argmax()
+    grads.dx.view(-1)[element] *= -1
+    assert classes(inputs, grads) == {"dx": "wrong", "dweight": "exact"}
+
+
+def test_a_forgotten_one_of_a_zero_centred_weight_is_wrong_in_dx():
+    inputs = make_inputs(replace(RMS, zero_centred=True), 1)
+    assert set(classes(inputs, gradients(inputs)).values()) == {"exact"}
+    forgetful = gradients(replace(inputs, case=RMS))
+    assert classes(inputs, forgetful) == {"dx": "wrong", "dweight": "exact"}
+
+
+def test_gradients_that_the_case_has_not_are_not_judged():
+    inputs = make_inputs(replace(RMS, weight=False), 1)
+    grads = gradients(inputs)
+    assert classes(inputs, replace(grads, dweight=torch.ones(3))) == {"dx": "exact"}
+
+
+def test_the_gradients_of_no_rows_are_zero():
+    inputs = make_inputs(replace(LAYER, rows=0), 1)
+    nothing = Grads(torch.empty(0, 256, dtype=torch.bfloat16), *(torch.zeros(256).bfloat16() for _ in range(2)))
+    assert classes(inputs, nothing) == {"dx": "exact", "dweight": "exact", "dbias": "exact"}
+    nothing.dbias[3] = 1
+    assert classes(inputs, nothing)["dbias"] == "wrong"
+    nothing.dbias[3] = math.nan
+    assert classes(inputs, nothing)["dbias"] == "wrong"
+
+
+@pytest.mark.parametrize(
+    ("rho", "name"),
+    [
+        (0.0, "exact"),
+        (1.05, "exact"),
+        (1.0501, "one extra rounding"),
+        (1.5, "one extra rounding"),
+        (1.5001, "two"),
+        (1.8, "two"),
+        (1.8001, "wrong"),
+        (math.inf, "wrong"),
+        (math.nan, "wrong"),
+    ],
+)
+def test_the_classes_and_their_bounds(rho, name):
+    assert classify(rho) == name
+
+
+def test_which_gradients_are_expected():
+    assert expected(case_weight=True, case_bias=True) == ["dx", "dweight", "dbias"]
+    assert expected(case_weight=True, case_bias=False) == ["dx", "dweight"]
+    assert expected(case_weight=False, case_bias=False) == ["dx"]
+
+
+def test_well_formed_gradients_have_no_fault():
+    for case in (RMS, LAYER, replace(RMS, weight=False)):
+        inputs = make_inputs(case, 1)
+        assert malformed(inputs, gradients(inputs)) is None
+        assert malformed(inputs, gradients(inputs, wide=True)) is None
+
+
+class Lazy(torch.Tensor):
+    """A tensor that could put its work off until somebody looks."""
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil", "fault"),
+    [
+        ("dbias", lambda t: None, "dbias is missing"),
+        ("dweight", lambda t: None, "dweight is missing"),
+        ("dx", lambda t: None, "dx is missing"),
+        ("dx", lambda t: t.T, "dx has shape (256, 512) instead of (512, 256)"),
+        ("dx", lambda t: t[:-1], "dx has shape (511, 256) instead of (512, 256)"),
+        ("dweight", lambda t: t[None], "dweight has shape (1, 256) instead of (256,)"),
+        ("dbias", lambda t: t.half(), "dbias is torch.float16 instead of torch.bfloat16"),
+        ("dx", lambda t: t.double(), "dx is torch.float64 instead of torch.bfloat16"),
+        ("dx", lambda t: t.as_subclass(Lazy), "dx is a Lazy, not a plain tensor"),
+        ("dx", torch.nn.Parameter, "dx is a Parameter, not a plain tensor"),
+        ("dweight", lambda t: t.tolist(), "dweight is a list, not a plain tensor"),
+        ("dx", lambda t: t.to("meta"), "dx is on meta"),
+    ],
+)
+def test_malformed_gradients_are_named(name, spoil, fault):
+    inputs = make_inputs(LAYER, 1)
+    grads = gradients(inputs)
+    assert malformed(inputs, replace(grads, **{name: spoil(getattr(grads, name))})) == fault
+
+
+def test_bf16_where_fp32_is_asked_for_is_malformed():
+    inputs = make_inputs(RMS_FP32, 1)
+    grads = gradients(inputs)
+    narrow = replace(grads, dx=grads.dx.bfloat16())
+    assert malformed(inputs, narrow) == "dx is torch.bfloat16 instead of torch.float32"
+
+
+@pytest.mark.parametrize(
+    ("answer", "fault"),
+    [
+        ((torch.ones(2),), "the backward returned tuple, not Grads"),
+        (None, "the backward returned NoneType, not Grads"),
+        (Grads, "the backward returned type, not Grads"),
+    ],
+)
+def test_an_answer_that_is_no_grads(answer, fault):
+    assert malformed(make_inputs(RMS, 1), answer) == fault

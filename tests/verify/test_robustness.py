@@ -1,0 +1,169 @@
+import pytest
+import torch
+
+from harness.cases import Grads, NormCase, make_inputs
+from harness.verify import robustness
+from harness.verify.robustness import NEW_DY_SCALE, Pristine, poison, stale
+from tests.mutants.maths import gradients
+
+LAYER = NormCase("layer", 16, 32, bias=True, device="cpu")
+RMS = NormCase("rms", 16, 32, device="cpu")
+
+
+@pytest.mark.parametrize("name", ["x", "weight", "bias", "dy"])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_one_changed_element_of_an_input_is_seen(name, in_place):
+    inputs = make_inputs(LAYER, 1)
+    pristine = Pristine.of(inputs)
+    assert pristine.changed(inputs, in_place) == []
+    getattr(inputs, name).view(-1)[-1] += 1
+    assert pristine.changed(inputs, in_place) == ([] if in_place and name == "dy" else [name])
+
+
+def test_a_zero_that_lost_its_sign_is_a_change():
+    inputs = make_inputs(RMS, 1)
+    inputs.dy[0, 0] = -0.0
+    pristine = Pristine.of(inputs)
+    inputs.dy[0, 0] = 0.0
+    assert pristine.changed(inputs, in_place=False) == ["dy"]
+
+
+def test_an_input_that_the_case_has_not_is_not_compared():
+    inputs = make_inputs(NormCase("rms", 4, 8, weight=False, device="cpu"), 1)
+    assert Pristine.of(inputs).changed(inputs, in_place=False) == []
+
+
+def test_restoring_puts_every_input_back_at_its_address():
+    inputs = make_inputs(LAYER, 1)
+    pristine = Pristine.of(inputs)
+    tensors = [inputs.x, inputs.weight, inputs.bias, inputs.dy]
+    addresses = [tensor.data_ptr() for tensor in tensors]
+    for tensor in tensors:
+        tensor.zero_()
+    assert pristine.changed(inputs, in_place=False) == ["x", "weight", "bias", "dy"]
+    pristine.restore(inputs)
+    assert pristine.changed(inputs, in_place=False) == []
+    assert [tensor.data_ptr() for tensor in tensors] == addresses
+
+
+def test_restoring_is_unseen_by_autograd_which_would_refuse_the_backward():
+    inputs = make_inputs(NormCase("rms", 4, 8, "fp32", "fp32", device="cpu"), 1)
+    pristine = Pristine.of(inputs)
+    x = inputs.x.requires_grad_()
+    y = x * inputs.weight * x
+    version = inputs.weight._version
+    pristine.restore(inputs)
+    assert inputs.weight._version == version
+    torch.autograd.grad(y, x, inputs.dy, retain_graph=True)
+    with torch.no_grad():
+        inputs.weight.copy_(pristine.weight)  # the same, in the open
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        torch.autograd.grad(y, x, inputs.dy)
+
+
+def answers(backward, inputs):
+    """The answers before and after dy is scaled at its address."""
+    first = backward()
+    inputs.dy.mul_(NEW_DY_SCALE)
+    return first, backward()
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32"])
+def test_an_honest_backward_follows_dy(dtype):
+    inputs = make_inputs(NormCase("layer", 64, 96, dtype, dtype, bias=True, device="cpu"), 1)
+    assert stale(*answers(lambda: gradients(inputs), inputs)) == []
+    inputs = make_inputs(NormCase("rms", 64, 96, dtype, dtype, device="cpu"), 1)
+    assert stale(*answers(lambda: gradients(inputs, torch.float32), inputs)) == []
+
+
+def test_an_answer_remembered_by_address_is_stale():
+    inputs = make_inputs(LAYER, 1)
+    remembered = {}
+
+    def backward():
+        return remembered.setdefault(inputs.dy.data_ptr(), gradients(inputs))
+
+    assert stale(*answers(backward, inputs)) == ["dx", "dweight", "dbias"]
+
+
+@pytest.mark.parametrize("name", ["dx", "dweight", "dbias"])
+def test_one_gradient_computed_beforehand_is_stale(name):
+    inputs = make_inputs(LAYER, 1)
+    early = getattr(gradients(inputs), name)
+
+    def backward():
+        grads = gradients(inputs)
+        return Grads(**{key: early if key == name else getattr(grads, key) for key in ("dx", "dweight", "dbias")})
+
+    assert stale(*answers(backward, inputs)) == [name]
+
+
+def test_an_answer_of_nan_is_stale():
+    inputs = make_inputs(RMS, 1)
+    first = gradients(inputs)
+    assert stale(first, Grads(first.dx * torch.nan, first.dweight * NEW_DY_SCALE)) == ["dx"]
+
+
+def test_no_rows_are_never_stale():
+    inputs = make_inputs(NormCase("rms", 0, 32, device="cpu"), 1)
+    assert stale(*answers(lambda: gradients(inputs), inputs)) == []
+
+
+class Recycler:
+    """An allocator that hands out, of a size, what was given back last: what a GPU's caching allocator does."""
+
+    def __init__(self):
+        self.free = {}
+        self.alive = []
+
+    def empty(self, *shape, dtype=torch.float32, device=None):
+        assert str(device) in ("None", "cpu")
+        shape = tuple(shape)
+        size = torch.Size(shape).numel() * dtype.itemsize
+        storage = self.free.get(size, []).pop() if self.free.get(size) else torch.zeros(size, dtype=torch.uint8)
+        self.alive.append((size, storage))
+        return storage.view(dtype).view(shape)
+
+    def empty_like(self, tensor):
+        return self.empty(*tensor.shape, dtype=tensor.dtype)
+
+    def give_back(self):
+        for size, storage in self.alive:
+            self.free.setdefault(size, []).append(storage)
+        self.alive.clear()
+
+
+@pytest.fixture
+def recycler(monkeypatch):
+    recycler = Recycler()
+    monkeypatch.setattr(robustness.torch, "empty", recycler.empty)
+    monkeypatch.setattr(robustness.torch, "empty_like", recycler.empty_like)
+    return recycler
+
+
+@pytest.mark.parametrize("case", [RMS, LAYER, NormCase("rms", 16, 32, "bf16", "fp32", device="cpu")])
+def test_memory_that_a_backward_gets_after_poisoning_is_nan(case, recycler):
+    inputs = make_inputs(case, 1)
+    for _ in range(2):  # an earlier, right answer lies in this memory
+        for tensor in (torch.empty_like(inputs.x), torch.empty(case.cols, dtype=inputs.weight.dtype)):
+            tensor.fill_(7.0)
+    recycler.give_back()
+    poison(inputs)
+    recycler.give_back()
+    assert torch.empty_like(inputs.x).isnan().all()
+    assert torch.empty(case.cols, dtype=inputs.weight.dtype).isnan().all()
+    assert torch.empty(case.cols, dtype=torch.float32).isnan().all()  # fp32 scratch
+
+
+def test_without_poison_a_right_answer_would_still_lie_there(recycler):
+    inputs = make_inputs(RMS, 1)
+    torch.empty_like(inputs.x).copy_(gradients(inputs).dx)
+    recycler.give_back()
+    assert torch.equal(torch.empty_like(inputs.x), gradients(inputs).dx)
+
+
+def test_poisoning_leaves_the_inputs_alone():
+    inputs = make_inputs(LAYER, 1)
+    pristine = Pristine.of(inputs)
+    poison(inputs)
+    assert pristine.changed(inputs, in_place=False) == []
