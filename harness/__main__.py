@@ -215,6 +215,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; exits with the code of the answer."""
     try:
         code = app(arguments, prog_name="normbwd", standalone_mode=False)  # errors are ours to print, in one line
+        if code == 130:  # Typer turns an interrupt into an exit
+            _complain("interrupted; what is done is kept, --resume goes on from it")
     except (UsageError, UnavailableError) as error:
         _complain(str(error))
         code = error.exit_code

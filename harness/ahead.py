@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from harness.cases import NormCase
+from harness.errors import UnavailableError, UsageError
 from harness.messages import Asked, Warm
 from harness.process import Worker, WorkerDiedError
 
@@ -71,7 +72,7 @@ def _drain(
             worker.send(Warm(case, impl, asked))
             if worker.receive(time_limit_s) is None:
                 raise WorkerDiedError("silent")
-        except WorkerDiedError:
+        except (WorkerDiedError, UnavailableError, UsageError):  # the last two from a worker that cannot start
             if worker is not None:
                 worker.kill()
             worker = None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from harness.cases import Inputs, case_seed
-from harness.messages import Asked
+from harness.messages import Asked, Stage
 from harness.results import Timing
 from harness.timing.breakdown import Breakdown, breakdown
 from harness.timing.cpu import CpuDevice
@@ -37,26 +37,32 @@ def time_together(
     candidates: Sequence[Candidate],
     asked: Asked,
     group: str,
-    watch: Callable[[str], None],
+    watch: Callable[[str | None, Stage], None],
 ) -> Together:
     """Time candidates, named by implementation, in interleaved blocks.
 
     Raises CandidateError, naming the implementation, where one of them raises; what the device itself raises passes
     through.
     """
+    watch(None, "time")
     device = _device(inputs, asked)
     twin = next((c for c in candidates if c.name == asked.baseline), candidates[0])
     again = replace(twin, name=twin.name + AGAIN)
     floor = _floor(inputs)
     everyone = [*candidates, again, *([floor] if floor else [])]
     rule = StoppingRule(asked.min_blocks, asked.max_blocks, asked.half_width, asked.budget_s)
+
+    def told(name: str) -> None:
+        watch(None if name == FLOOR else name.removesuffix(AGAIN), "time")
+
     rng = random.Random(case_seed(inputs.case, asked.seed, "order"))
     try:
-        measurement = measure(device, everyone, rule, asked.flush, rng, lambda name: watch(name.removesuffix(AGAIN)))
+        measurement = measure(device, everyone, rule, asked.flush, rng, told)
     except CandidateError as error:
         if error.candidate == FLOOR and error.__cause__:
             raise error.__cause__ from None
         raise CandidateError(error.candidate.removesuffix(AGAIN)) from error.__cause__
+    watch(None, "break down")
     timings = {c.name: _timing(measurement, c, asked, group) for c in everyone}
     return Together(
         timings={c.name: timings[c.name] for c in candidates},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -47,9 +48,9 @@ class Choice:
             raise UsageError("--suite and --shapes both name the cases; give one of them")
         if self.flush not in ("clean", "dirty", "none"):
             raise UsageError(f"--flush {self.flush}: not one of clean, dirty, none")
-        if self.eps < 0:
+        if not 0 <= self.eps < math.inf:
             raise UsageError(f"--eps {self.eps:g}: must not be negative")
-        if self.time_limit_s <= 0:
+        if not 0 < self.time_limit_s < math.inf:
             raise UsageError(f"--time-limit {self.time_limit_s:g}: must be positive, in seconds")
         self.cases("cpu")
         for path in self.impl_files:

@@ -5,6 +5,7 @@ This is the only form in which measurements leave the measuring half of the proj
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -35,7 +36,7 @@ class DeviceRecord(Record):
     profile: str
     name: str
     architecture: str
-    datasheet_gbps: float | None
+    datasheet_gbps: float | None = None
     l2_bytes: int
     last_level_bytes: int
     sm_count: int | None = None
@@ -80,7 +81,7 @@ class RunRecord(Record):
     device: DeviceRecord
     settings: SettingsRecord
     libraries: dict[str, str]
-    revision: str | None
+    revision: str | None = None
     implementations: list[ImplRecord]
     jobs: int = Field(description="cases planned, so that a reader can tell a finished run from a cut one")
 
@@ -120,8 +121,12 @@ class Timing(Record):
 
     @model_validator(mode="before")
     @classmethod
-    def _number_blocks(cls, fields: dict[str, Any]) -> dict[str, Any]:
-        return fields if fields.get("blocks") else {**fields, "blocks": list(range(len(fields.get("samples_us", ()))))}
+    def _number_blocks(cls, fields: Any) -> Any:
+        match fields:
+            case {"samples_us": [*samples], **rest} if not rest.get("blocks"):
+                return {**fields, "blocks": list(range(len(samples)))}
+            case _:
+                return fields  # whatever is wrong with it is the schema's to say
 
     @field_serializer("blocks")
     def _only_gaps(self, blocks: list[int]) -> list[int] | None:
@@ -202,7 +207,8 @@ class ResultsFile:
 def load(path: Path) -> Results:
     """Read a results file, or raise UsageError with the line at fault and how to mend it."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        text = path.read_text(encoding="utf-8")
+        lines = [line for line in re.split(r"(?<=\n)", text) if line]  # JSON leaves U+2028 and the like as they are
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'not UTF-8 text'}") from error
     run: RunRecord | None = None

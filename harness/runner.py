@@ -91,12 +91,13 @@ class Runner:
             event = worker.receive(self.time_limit_s)
             match event:
                 case None:
-                    raise TimeoutError(f"no sign of life for {self.time_limit_s:g} s in stage {attempt.stage!r}")
+                    raise TimeoutError(f"no sign of life for {self.time_limit_s:g} s")
                 case Began(impl=impl, stage=stage):
                     attempt.impl, attempt.stage = impl, stage
                     self.progress.step(impl, stage)
                 case Row(row=row):
-                    attempt.settled.add(row.impl)
+                    if row.role == "impl":
+                        attempt.settled.add(row.impl)
                     self._append(row)
                 case Done():
                     return
@@ -107,6 +108,7 @@ class Runner:
         """Replace the worker, and write the row of whoever was at work when it ended."""
         self.close()
         if attempt.impl in attempt.settled:
+            self.hard_failures[attempt.impl] += 1
             return  # its row is written: it took the device with it, and the rest goes on with a new worker
         guilty = [attempt.impl] if attempt.impl in pending else [n for n in pending if n not in attempt.settled]
         for name in guilty:

@@ -157,7 +157,7 @@ class Trial:
                     [self._candidate(contender) for contender in timed],
                     self.asked,
                     self.group,
-                    lambda name: self.watch(name, "time"),
+                    self.watch,
                 )
             except CandidateError as error:
                 del self.contenders[error.candidate]
@@ -184,6 +184,7 @@ class Trial:
             "kernels_note": kernels.note,
         }
         try:
+            self.watch(name, "verify")
             stale = self._stale(contender.backward)
         except Exception as error:
             del self.contenders[name]

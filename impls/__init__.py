@@ -134,7 +134,7 @@ def _load_file(path: Path) -> ModuleType:
 def _load_entry_point(point: Any) -> ModuleType:
     try:
         return point.load()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UsageError(
             f"entry point {point.name!r} ({point.value}) cannot be imported: {type(error).__name__}: {error}; "
             "mend or uninstall that package"

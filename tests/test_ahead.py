@@ -110,7 +110,6 @@ def test_an_interrupt_stops_the_others(monkeypatch):
     assert [worker.killed for worker in workshop.launched] == [1]
 
 
-@pytest.mark.xfail(strict=True, reason="reported: a worker that cannot start ends the thread with a traceback")
 def test_a_worker_that_cannot_start_is_nothing_to_report_here(monkeypatch):
     unhandled = []
     monkeypatch.setattr(threading, "excepthook", unhandled.append)

@@ -266,13 +266,17 @@ def test_the_exit_code_of_a_verify_and_it_times_nothing(workers, folder, statuse
     assert [row.timing for row in results.rows] == [None] * 3
 
 
-def test_an_interrupted_run_keeps_what_is_done_and_is_resumed(workers, folder, capsys):
+def test_an_interrupt_is_told_in_one_line(workers, capsys):
+    workers.statuses["liger"] = KeyboardInterrupt()
+    assert typed("bench --shapes 4x8 --norm rms --out run") == 130
+    message = "error: interrupted; what is done is kept, --resume goes on from it\n"
+    assert capsys.readouterr().err == f"starting a worker\n{message}"
+
+
+def test_an_interrupted_run_keeps_what_is_done_and_is_resumed(workers, folder):
     line = "bench --shapes 4x8,8x8 --norm rms --out run"
     workers.statuses["liger"] = KeyboardInterrupt()
     assert typed(line) == 130
-    assert (
-        capsys.readouterr().err.rstrip().endswith("error: interrupted; what is done is kept, --resume goes on from it")
-    )
     cut = load(folder / "run" / "results.jsonl")
     assert cut.end.interrupted
     assert [row.impl for row in cut.rows] == ["torch-eager", "quack"]

@@ -207,7 +207,6 @@ def test_an_entry_point_that_cannot_be_imported(monkeypatch):
     )
 
 
-@pytest.mark.xfail(strict=True, raises=SystemExit, reason="reported: an entry point that exits is not caught")
 def test_an_entry_point_that_exits(monkeypatch):
     monkeypatch.setattr(impls, "entry_points", lambda group: [Point(lambda: fail(SystemExit(3)))])
     assert "SystemExit: 3" in complaint()

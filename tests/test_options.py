@@ -48,7 +48,6 @@ def test_a_bad_option_is_refused_before_a_worker_starts(options, message):
     assert complaint(**options) == message
 
 
-@pytest.mark.xfail(strict=True, reason="reported: comparisons with nan let it through")
 @pytest.mark.parametrize("options", [{"eps": NAN}, {"eps": INF}, {"time_limit_s": NAN}, {"time_limit_s": INF}])
 def test_a_number_that_is_none_is_refused(options):
     assert complaint(**options)

@@ -118,11 +118,11 @@ def take_sample(device: Device, candidate: Candidate, flush: Flush, rng: random.
         device.start()
         try:
             outputs = candidate.run()
+            device.end()
+            held = device.held()
+            us = device.elapsed_us()  # where a fault on the device surfaces
         except Exception as error:
             raise CandidateError(candidate.name) from error
-        device.end()
-        held = device.held()
-        us = device.elapsed_us()
         del outputs  # before the next sample's outputs are placed
         if held or not candidate.proven:
             return Sample(us, "allocator grew" if device.allocations() != allocations else None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 WIDEST = 65536  # a row of 64 Ki elements; wider is refused rather than left untested
-STAGES = 3  # two tiles of x and dy arriving while one is used; with 2, Triton keeps a single buffer and little overlaps
+STAGES = 3  # two buffers: a tile arrives while another is used; with 2 Triton makes one, and nothing overlaps
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ def compile_case(target, cols, norm, spoil=False):
     rows, bf16 = 8192, torch.bfloat16
     launch = choose(rows, cols, item_bytes=2, weight_bytes=2, accumulators=1 + layer, gpu=gpu)
     if spoil and isinstance(launch, OnePass):
-        launch = replace(launch, rows=8 * launch.rows, stages=1)
+        launch = replace(launch, rows=4 * launch.rows, stages=1)
     usage = {}
 
     class Driver:

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from harness.timing.stopping import MEDIAN_PENALTY, StoppingRule, ratio_half_width, widest_ratio
+from harness.timing.stopping import StoppingRule, ratio_half_width, widest_ratio
 
 RULE = StoppingRule(min_blocks=10, max_blocks=40, half_width=0.01, budget_s=5.0)
 STEADY = [10.0] * 100
@@ -50,16 +50,18 @@ def test_before_the_first_block_nothing_is_enough():
     assert not RULE.enough({"A": [], "B": []}, 0, 0.0)
 
 
-def test_the_half_width_is_that_of_a_median_of_log_ratios():
-    count, width = 64, 0.02
-    expected = 1.96 * MEDIAN_PENALTY * 1.4826 * width / math.sqrt(count)
-    assert ratio_half_width(noisy(count, width), STEADY[:count]) == pytest.approx(expected)
+def test_the_half_width_is_half_the_sign_test_interval_of_the_log_ratios():
+    ladder = [10.0 * math.exp(0.001 * block) for block in range(40)]  # 40 values: the 14th from either end
+    assert ratio_half_width(ladder, STEADY[:40]) == pytest.approx(0.001 * (26 - 13) / 2)
 
 
-def test_the_half_width_shrinks_with_the_root_of_the_blocks():
-    assert ratio_half_width(noisy(16, 0.1), STEADY[:16]) == pytest.approx(
-        2 * ratio_half_width(noisy(64, 0.1), STEADY[:64])
-    )
+def test_too_few_blocks_for_an_interval_are_never_narrow():
+    assert ratio_half_width(STEADY[:5], STEADY[:5]) == math.inf
+
+
+def test_a_spread_between_two_values_is_seen_though_most_samples_are_equal():
+    two_addresses = [10.0] * 11 + [10.5] * 9  # the median absolute deviation is 0
+    assert ratio_half_width(two_addresses, STEADY[:20]) == pytest.approx(math.log(1.05) / 2)
 
 
 def test_drift_that_both_share_is_no_uncertainty():

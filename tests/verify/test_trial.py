@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from harness import trial
+from harness import interleave, trial
 from harness.cases import Grads, NormCase
+from harness.interleave import FLOOR
 from harness.messages import Asked, Try
 from harness.timing.cpu import CpuDevice
-from harness.trial import FLOOR, ContextLostError, Trial, warm
+from harness.trial import ContextLostError, Trial, warm
 from tests.mutants.maths import gradients, honest, implementation
 
 RMS = NormCase("rms", 16, 32, device="cpu")
@@ -113,7 +114,10 @@ def test_stages_are_announced_before_they_begin():
         ("bystander", "prepare"),
         ("bystander", "verify"),
     ]
-    assert set(done.stages[5:]) == {("honest", "time"), ("bystander", "time"), (FLOOR, "time")}
+    assert done.stages[5] == (None, "time")  # the device is made ready
+    timed = done.stages.index((None, "break down"))
+    assert set(done.stages[6:timed]) == {("honest", "time"), ("bystander", "time"), (None, "time")}
+    assert done.stages[timed + 1 :] == [("honest", "verify"), ("bystander", "verify")]
 
 
 def test_without_timing_rows_say_why():
@@ -253,7 +257,7 @@ def test_overwriting_dy_is_ok_where_it_is_declared_and_dy_is_restored_before_eve
 
     row = session(implementation("faulty", prepare, in_place=True)).row("faulty")
     assert (row.status, row.reason) == ("ok", None)
-    assert seen.count(False) == 1  # the one call with new contents in dy
+    assert seen.count(False) == 2  # the calls with new contents in dy, before and after timing
     assert len(seen) > len(row.timing.samples_us) + 3
 
 
@@ -440,7 +444,7 @@ def test_a_flush_asked_for_reaches_the_device_and_the_rows(monkeypatch):
         def flush(self, mode):
             flushed[mode] += 1
 
-    monkeypatch.setattr(trial, "CpuDevice", Recorder)
+    monkeypatch.setattr(interleave, "CpuDevice", Recorder)
     done = session(asked=replace(ASKED, flush="dirty"))
     assert set(flushed) == {"dirty"}
     assert {row.timing.flush for row in done.rows} == {"dirty"}

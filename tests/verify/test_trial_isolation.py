@@ -3,11 +3,9 @@
 import pytest
 import torch
 
-from harness import trial
+from harness import interleave, trial
 from tests.mutants.maths import gradients, implementation
 from tests.verify.test_trial import Session, session
-
-pytestmark = pytest.mark.xfail(strict=True, reason="reported: one implementation still reaches the rows of others")
 
 
 def test_statistics_that_an_adapter_overwrites_are_put_back_for_the_next():
@@ -43,7 +41,7 @@ def test_a_device_without_memory_for_the_flush_leaves_verified_rows_untimed(monk
     def no_memory(flush_bytes):
         raise torch.OutOfMemoryError("tried to allocate the flush buffers")
 
-    monkeypatch.setattr(trial, "CpuDevice", no_memory)
+    monkeypatch.setattr(interleave, "CpuDevice", no_memory)
     done = Session(implementation("honest"), implementation("bystander")).run()
     for name in ("honest", "bystander"):
         row = done.row(name)
@@ -79,3 +77,16 @@ def test_an_implementation_that_cheats_once_it_is_timed_is_caught():
     done.run()
     assert done.row("honest").status == "ok"
     assert done.row("faulty").status == "wrong"
+
+
+def test_inputs_that_an_adapter_spoils_before_it_raises_are_put_back_for_the_next():
+    def prepare(inputs):
+        inputs.x.zero_()
+        raise RuntimeError("after the damage was done")
+
+    def with_a_forward(inputs):
+        answer = gradients(inputs)  # as kernels do that save something of x in the forward
+        return lambda: gradients(inputs) if answer.dweight.count_nonzero() else None
+
+    done = session(implementation("faulty", prepare), implementation("trusting", with_a_forward))
+    assert (done.row("faulty").status, done.row("trusting").status) == ("crashed", "ok")
