@@ -65,7 +65,7 @@ def test_an_implementation_that_cheats_once_it_is_timed_is_caught():
         remembered = []
 
         def backward():
-            if done.stage != "time":
+            if all(stage != "time" for _, stage in done.stages):
                 return gradients(inputs)
             if not remembered:
                 remembered.append(gradients(inputs))
