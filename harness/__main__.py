@@ -49,7 +49,7 @@ ZeroCentred = Annotated[
     bool, typer.Option("--zero-centred", help="multiply by 1 + weight", rich_help_panel=CASES, show_default=False)
 ]
 Eps = Annotated[float, typer.Option(rich_help_panel=CASES)]
-Impls = Annotated[str | None, typer.Option(help="names or families, a,b,... (default: all)")]
+Impls = Annotated[str | None, typer.Option(help="names or patterns, a,b-*,... (default: all but those on request)")]
 ImplFiles = Annotated[list[Path] | None, typer.Option("--impl", help="a file with an adapter; may be repeated")]
 Baseline = Annotated[str | None, typer.Option(help="what speedups are over (default: torch-eager)")]
 Seed = Annotated[int, typer.Option(help="of the random inputs and the order of samples")]

@@ -26,7 +26,8 @@ def _impls(impl_files: tuple[Path, ...]) -> Table:
 
     table = Table("implementation", "here", "what it is", box=None, pad_edge=False)
     for item in inventory(Choice(impl_files=impl_files)).implementations:
-        table.add_row(item.name, item.missing or "yes", item.summary)
+        here = item.missing or ("yes, run where named" if item.on_request else "yes")
+        table.add_row(item.name, here, item.summary)
     return table
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from harness.cases import NormCase
 from harness.errors import UsageError
@@ -20,12 +21,13 @@ class Job:
 
 
 def select(known: Sequence[ImplRecord], wanted: str | None, baseline: str | None, default: str) -> list[ImplRecord]:
-    """The implementations asked for by name or by family ("a,b"; None: all), the baseline among them and first.
+    """The implementations asked for, the baseline among them and first.
 
-    Where no baseline is named it is `default`, or the first one asked for where that one was not. Raises UsageError for
+    `wanted` holds names or patterns ("a,b-*"; None: all but those that are run on request alone). Where no baseline is named it is `default`, or the first one asked for where that one was not. Raises UsageError for
     a name that nobody has.
     """
-    chosen = list(known) if wanted is None else [item for name in wanted.split(",") for item in _named(known, name)]
+    unasked = [item for item in known if not item.on_request]
+    chosen = unasked if wanted is None else [item for name in wanted.split(",") for item in _named(known, name)]
     if baseline is not None:
         first = _named(known, baseline)[0]
     else:
@@ -57,11 +59,9 @@ def remaining(jobs: Iterable[Job], rows: Iterable[RowRecord]) -> list[Job]:
 
 def _named(known: Sequence[ImplRecord], name: str) -> list[ImplRecord]:
     name = name.strip()
-    exact = [item for item in known if item.name == name]
-    found = exact or [item for item in known if item.family == name]
+    found = [item for item in known if fnmatchcase(item.name, name)]
     if not found:
-        names = sorted({item.name for item in known} | {item.family for item in known})
-        close = difflib.get_close_matches(name, names, 1)
+        close = difflib.get_close_matches(name, [item.name for item in known], 1)
         hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(item.name for item in known)}"
         raise UsageError(f"no implementation is called {name!r}; {hint}")
     return found

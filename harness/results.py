@@ -58,6 +58,7 @@ class ImplRecord(Record):
     missing: str | None = None
     summary: str = ""
     compiles_ahead: bool = False
+    on_request: bool = Field(default=False, description="not run unless it is named: slow to prepare")
 
 
 class SettingsRecord(Record):

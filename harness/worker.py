@@ -57,6 +57,7 @@ def serve(connection: Connection, asked: Asked, log: Path) -> None:
             missing=item.missing(),
             summary=item.summary,
             compiles_ahead=item.compiles_ahead,
+            on_request=item.on_request,
         )
         for item in found.values()
     ]
@@ -107,4 +108,12 @@ def _versions() -> dict[str, str]:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return versions
+    return versions | _cuda_versions()
+
+
+def _cuda_versions() -> dict[str, str]:
+    import torch
+
+    backend = torch.backends.cudnn.version() if torch.version.cuda else None
+    found = {"cuda": torch.version.cuda, "rocm": torch.version.hip, "libcudnn": backend}
+    return {name: str(version) for name, version in found.items() if version}

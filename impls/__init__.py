@@ -46,8 +46,11 @@ class Implementation:
 
     @property
     def compiles_ahead(self) -> bool:
-        declared: bool | Container[str] = getattr(self.module, "compiles_ahead", False)
-        return declared if isinstance(declared, bool) else self.name in declared
+        return self._declared("compiles_ahead")
+
+    @property
+    def on_request(self) -> bool:
+        return self._declared("on_request")
 
     @property
     def summary(self) -> str:
@@ -74,6 +77,11 @@ class Implementation:
     def prepare(self, inputs: Inputs) -> Callable[[], Grads]:
         """Do all that is not the backward; return the backward."""
         return self.module.prepare(inputs, *self.arguments)
+
+    def _declared(self, what: str) -> bool:
+        """A declaration that is true of the whole adapter, or of the variants that it names."""
+        declared: bool | Container[str] = getattr(self.module, what, False)
+        return declared if isinstance(declared, bool) else self.name in declared
 
     def _optional(self, function: str, case: NormCase) -> Any:
         answer = getattr(self.module, function, None)

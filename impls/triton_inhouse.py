@@ -9,6 +9,7 @@ from harness.cases import Grads, Inputs, NormCase
 
 name = "triton-inhouse"
 requires = ("triton",)
+compiles_ahead = True
 
 WIDEST = 65536
 

@@ -45,15 +45,16 @@ def test_a_baseline_named_comes_first_and_need_not_be_asked_for_twice():
     assert names("torch-eager", baseline="quack") == ["quack", "torch-eager"]
 
 
-def test_a_family_stands_for_its_variants_and_a_name_for_itself():
-    assert names("compiled-tuned") == ["compiled-tuned"]
-    variants = [item.model_copy(update={"family": "compilers"}) for item in KNOWN[1:3]]
-    assert names("compilers", known=variants) == ["compiled", "compiled-tuned"]
-    assert names("torch-eager", baseline="compilers", known=[KNOWN[0], *variants]) == ["compiled", "torch-eager"]
-
-
-def test_a_name_that_is_also_a_family_is_the_name():
+def test_a_pattern_stands_for_all_that_it_fits_and_a_name_for_itself():
+    assert names("compiled*") == ["compiled", "compiled-tuned"]
     assert names("compiled") == ["compiled"]
+    assert names("torch-eager", baseline="compiled-*") == ["compiled-tuned", "torch-eager"]
+
+
+def test_what_is_slow_to_prepare_is_run_only_where_it_is_named():
+    known = [*KNOWN[:3], KNOWN[3].model_copy(update={"on_request": True})]
+    assert names(known=known) == ["torch-eager", "compiled", "compiled-tuned"]
+    assert names("quack,torch-eager", known=known) == ["torch-eager", "quack"]
 
 
 def test_what_is_named_twice_is_chosen_once():
