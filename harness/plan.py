@@ -23,8 +23,9 @@ class Job:
 def select(known: Sequence[ImplRecord], wanted: str | None, baseline: str | None, default: str) -> list[ImplRecord]:
     """The implementations asked for, the baseline among them and first.
 
-    `wanted` holds names or patterns ("a,b-*"; None: all but those that are run on request alone). Where no baseline is named it is `default`, or the first one asked for where that one was not. Raises UsageError for
-    a name that nobody has.
+    `wanted` holds names or patterns ("a,b-*"; None: all but those that are run on request alone). Where no baseline is
+    named it is `default`, or the first one asked for where that one was not. Raises UsageError for a name that nobody
+    has.
     """
     unasked = [item for item in known if not item.on_request]
     chosen = unasked if wanted is None else [item for name in wanted.split(",") for item in _named(known, name)]

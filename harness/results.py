@@ -5,7 +5,9 @@ This is the only form in which measurements leave the measuring half of the proj
 
 from __future__ import annotations
 
+import gzip
 import re
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -21,7 +23,7 @@ Status = Literal["ok", "wrong", "nondeterministic", "unsupported", "missing", "c
 RANKED: tuple[Status, ...] = ("ok", "nondeterministic")
 Role = Literal["impl", "floor", "again"]  # an implementation; the same-traffic add; the baseline's second appearance
 Flush = Literal["clean", "dirty", "none"]
-ErrorClass = Literal["exact", "one extra rounding", "two", "wrong"]
+ErrorClass = Literal["exact", "one extra rounding", "two", "three", "wrong"]
 
 
 class Record(BaseModel):
@@ -206,12 +208,17 @@ class ResultsFile:
 
 
 def load(path: Path) -> Results:
-    """Read a results file, or raise UsageError with the line at fault and how to mend it."""
+    """Read a results file, packed by gzip if its name ends in .gz.
+
+    Raises UsageError with the line at fault and how to mend it.
+    """
     try:
-        text = path.read_text(encoding="utf-8")
+        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as stream:
+            text = stream.read()
         lines = [line for line in re.split(r"(?<=\n)", text) if line]  # JSON leaves U+2028 and the like as they are
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'not UTF-8 text'}") from error
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or ("not whole gzip" if path.suffix == ".gz" else "not UTF-8 text")
+        raise UsageError(f"cannot read {path}: {why}") from error
     run: RunRecord | None = None
     end: EndRecord | None = None
     rows: list[RowRecord] = []

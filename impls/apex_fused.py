@@ -43,7 +43,10 @@ def notes(case: NormCase, keeps_y: bool) -> list[str]:
     if not case.weight:
         return []
     if keeps_y:
-        return ["recovers xhat from y by dividing by the weight, whose magnitude it first raises to at least eps"]
+        return [
+            "recovers xhat from y by dividing by the weight, whose magnitude it first raises to at least eps; "
+            "apex's forward rounds xhat, its product with the weight, and y"
+        ]
     return ["for dx, apex raises the weight's magnitude to at least eps"]
 
 

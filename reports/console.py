@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -22,8 +21,8 @@ COLOURS = {"faster": "green", "slower": "red", "same": "yellow"}
 def show(comparison: Comparison, console: Console) -> None:
     """Print the cases, then the summary, then what a reader must know."""
     if len(comparison.cases) > MOST_CASES_IN_FULL and comparison.timed:
-        for norm, cases in groupby(sorted(comparison.cases, key=lambda c: c.case.norm), lambda c: c.case.norm):
-            console.print(_overview(comparison, norm, list(cases)))
+        for norm in dict.fromkeys(case.case.norm for case in comparison.cases):
+            console.print(_overview(comparison, norm, [case for case in comparison.cases if case.case.norm == norm]))
             console.print()
         if absent := wording.not_run_anywhere(comparison):
             console.print(escape(absent), style="dim", highlight=False)

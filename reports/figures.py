@@ -12,9 +12,10 @@ EXTRA_ROUNDINGS: dict[ErrorClass, str] = {
     "exact": "",
     "one extra rounding": " (+1)",
     "two": " (+2)",
+    "three": " (+3)",
     "wrong": " (wrong)",
 }
-LEGEND = "(+1), (+2): one, two extra roundings"
+LEGEND = "(+1), (+2), (+3): one, two, three extra roundings"
 
 
 def microseconds(value: float | None) -> str:

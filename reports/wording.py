@@ -85,7 +85,7 @@ def conditions(comparison: Comparison) -> list[tuple[str, str]]:
     run = comparison.run
     items = [
         ("Device", _device(run)),
-        ("Clocks", _clocks(run)),
+        ("Clocks at the start", _clocks(run)),
         ("Date", run.started_at),
         ("Libraries", ", ".join(f"{name} {version}" for name, version in sorted(run.libraries.items()))),
         ("Revision", run.revision or ""),

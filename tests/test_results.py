@@ -1,3 +1,4 @@
+import gzip
 import json
 import math
 
@@ -243,3 +244,14 @@ def test_records_cannot_be_changed_or_given_unknown_fields():
         ROW.status = "wrong"
     with pytest.raises(ValueError, match="Extra inputs"):
         RowRecord(case=CASE, impl="a", status="ok", speed="fast")
+
+
+def test_a_packed_file_is_read_like_a_plain_one(tmp_path):
+    plain, packed = tmp_path / "results.jsonl", tmp_path / "results.jsonl.gz"
+    write(plain, run_record(), ROW)
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    assert load(packed) == load(plain)
+    packed.write_bytes(packed.read_bytes()[:-9])
+    assert complaint(packed) == f"cannot read {packed}: not whole gzip"
+    packed.write_bytes(plain.read_bytes())
+    assert complaint(packed) == f"cannot read {packed}: not whole gzip"
