@@ -159,7 +159,7 @@ def verify(
 @app.command()
 def report(
     results: Annotated[Path, typer.Argument(help="a results.jsonl")],
-    form: Annotated[str, typer.Option("--format", help="console, markdown, pr, csv or json")] = "console",
+    form: Annotated[str, typer.Option("--format", help="console, markdown, grid, pr, csv or json")] = "console",
     out: Annotated[Path | None, typer.Option(help="write to this file instead of printing")] = None,
     baseline: Baseline = None,
     impl: Annotated[str | None, typer.Option(help="whose pull request it is, for --format pr")] = None,

@@ -93,7 +93,7 @@ class Choice:
         if self.quick:
             blocks, half_width, budget_s = (10, 20), 0.02, 5.0
         else:
-            blocks, half_width, budget_s = ((40, 120) if on_gpu else (20, 60)), 0.003, (10.0 if on_gpu else 5.0)
+            blocks, half_width, budget_s = ((40, 120) if on_gpu else (20, 60)), 0.003, (10.0 if on_gpu else 3.0)
         return Asked(
             device="gpu" if on_gpu else "cpu",
             impl_files=tuple(map(str, self.impl_files)),

@@ -24,7 +24,10 @@ ENVIRONMENT = {
     "TORCH_DISABLE_NATIVE_JIT": "1",
     "TORCHINDUCTOR_CACHE_DIR": str(INDUCTOR_CACHE),
 }
-CPU_ENVIRONMENT = {"TRITON_INTERPRET": "1"}  # Triton kernels are verified on a CPU, in its interpreter
+CPU_ENVIRONMENT = {
+    "TRITON_INTERPRET": "1",  # Triton kernels are verified on a CPU, in its interpreter
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",  # Inductor's idle compile processes would share the cores that are timed
+}
 LIBRARIES = ("torch", "triton", "numpy", "liger-kernel", "quack-kernels", "nvidia-cudnn-frontend", "apex")
 CONTEXT_LOST_EXIT = 70
 

@@ -10,12 +10,13 @@ from rich.console import Console
 
 from harness.errors import UsageError
 from harness.results import Results
-from reports import console, export, markdown, pull_request
+from reports import console, export, grid, markdown, pull_request
 from reports.comparison import Comparison, compare
 
 _RENDERERS: dict[str, Callable[[Comparison, str | None], str]] = {
     "console": lambda comparison, _: console.render(comparison),
     "markdown": lambda comparison, _: markdown.render(comparison),
+    "grid": lambda comparison, _: grid.render(comparison),
     "pr": pull_request.render,
     "csv": lambda comparison, _: export.to_csv(comparison),
     "json": lambda comparison, _: export.to_json(comparison),

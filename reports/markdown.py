@@ -30,7 +30,7 @@ Column = tuple[str, list[str]]  # its head, and a cell an entry
 def render(comparison: Comparison) -> str:
     """The report as markdown text."""
     run = comparison.run
-    parts = [f"# Norm backward on {run.device.name}", _summary(comparison), _conditions(comparison)]
+    parts = [f"# Norm backward on {run.device.name}", _summary(comparison), "## Conditions", conditions(comparison)]
     parts.append(_how_to_read(comparison))
     parts += [_case(comparison, case) for case in comparison.cases]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -98,10 +98,11 @@ def _summary(comparison: Comparison) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _conditions(comparison: Comparison) -> str:
+def conditions(comparison: Comparison) -> str:
+    """The conditions of the run as a list."""
     lines = [f"- {name}: {value}" for name, value in wording.conditions(comparison)]
     lines.append(f"- Command: `{figures.one_line(comparison.run.command, 1000)}`")
-    return "## Conditions\n\n" + "\n".join(lines)
+    return "\n".join(lines)
 
 
 def _how_to_read(comparison: Comparison) -> str:

@@ -1,0 +1,42 @@
+"""What the README claims is what a command of this project writes from a published file."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import reports
+from harness.results import RANKED, load
+
+ROOT = Path(__file__).parent.parent
+PUBLISHED = sorted((ROOT / "results").rglob("*.jsonl.gz"))
+BLOCK = re.compile(
+    r"<!-- `normbwd report (?P<file>\S+) --format (?P<form>\w+)` -->\n(?P<text>.*?)<!-- end -->", re.DOTALL
+)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/peers.md", "docs/kernel.md"])
+def test_tables_are_what_the_report_writes(page):
+    for block in BLOCK.finditer((ROOT / page).read_text(encoding="utf-8")):
+        results = load(ROOT / block["file"])
+        assert block["text"].strip() == reports.render(results, block["form"]).strip(), block["file"]
+
+
+def test_the_readme_has_such_a_table():
+    assert BLOCK.search((ROOT / "README.md").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.name)
+def test_published_runs_are_finished_clean_and_small(path):
+    results = load(path)
+    assert results.end is not None
+    assert results.run.revision
+    assert "dirty" not in results.run.revision
+    assert results.run.device.profile == path.parent.name
+    assert {row.status for row in results.rows} <= {*RANKED, "unsupported"}
+    assert all(row.timing.proven for row in results.rows if row.timing)
+    assert path.stat().st_size < 300_000
+
+
+def test_there_are_published_runs():
+    assert PUBLISHED
