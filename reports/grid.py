@@ -7,6 +7,8 @@ from reports import figures, wording
 from reports.comparison import CaseComparison, Comparison
 from reports.markdown import conditions, geomean_table, table
 
+UNSTEADY = " †"
+
 
 def render(comparison: Comparison) -> str:
     """The page as GitHub-flavoured markdown: headline, times, geometric means, conditions."""
@@ -37,7 +39,7 @@ def _cell(case: CaseComparison, name: str) -> str:
         return figures.NOTHING
     if entry.standing != "ranked":
         return entry.status
-    text = figures.microseconds(entry.median_us)
+    text = figures.microseconds(entry.median_us) + (UNSTEADY if entry.status == "nondeterministic" else "")
     best = case.lead is not None and (name == case.lead.impl or name in case.lead.tied_with)
     return f"**{text}**" if best else text
 
@@ -45,5 +47,6 @@ def _cell(case: CaseComparison, name: str) -> str:
 def _legend(comparison: Comparison) -> str:
     return (
         "Median us of the backward alone, cold cache; **bold**: the fastest, and what cannot be told from it; add: an "
-        f"elementwise add with the same traffic. A/A bands: {wording.aa_bands(comparison.cases)}."
+        f"elementwise add with the same traffic;{UNSTEADY}: other bits from run to run. "
+        f"A/A bands: {wording.aa_bands(comparison.cases)}."
     )
