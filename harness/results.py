@@ -217,7 +217,9 @@ def load(path: Path) -> Results:
             text = stream.read()
         lines = [line for line in re.split(r"(?<=\n)", text) if line]  # JSON leaves U+2028 and the like as they are
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or ("not whole gzip" if path.suffix == ".gz" else "not UTF-8 text")
+        why = getattr(error, "strerror", None) or (
+            "not whole gzip, pack it again" if path.suffix == ".gz" else "not UTF-8 text"
+        )
         raise UsageError(f"cannot read {path}: {why}") from error
     run: RunRecord | None = None
     end: EndRecord | None = None

@@ -28,6 +28,15 @@ def untimed(case: NormCase) -> str | None:
     return "verified in the Triton interpreter, which is never timed" if case.device == "cpu" else None
 
 
+def notes(case: NormCase) -> list[str]:
+    """What a reader of the kernels' times should know."""
+    if case.device == "cpu":
+        return []
+    return [
+        "where the device has dependent launch, `finish` starts early and waits: its time overlaps the first kernel's"
+    ]
+
+
 def prepare(inputs: Inputs) -> Callable[[], Grads]:
     """The kernels take the statistics that come with the inputs; nothing else is saved."""
     from impls.inhouse.backward import norm_backward

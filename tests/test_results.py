@@ -252,6 +252,6 @@ def test_a_packed_file_is_read_like_a_plain_one(tmp_path):
     packed.write_bytes(gzip.compress(plain.read_bytes()))
     assert load(packed) == load(plain)
     packed.write_bytes(packed.read_bytes()[:-9])
-    assert complaint(packed) == f"cannot read {packed}: not whole gzip"
+    assert complaint(packed) == f"cannot read {packed}: not whole gzip, pack it again"
     packed.write_bytes(plain.read_bytes())
-    assert complaint(packed) == f"cannot read {packed}: not whole gzip"
+    assert complaint(packed) == f"cannot read {packed}: not whole gzip, pack it again"
