@@ -39,7 +39,7 @@ def notes(case: NormCase) -> list[str]:
 
 def prepare(inputs: Inputs) -> Callable[[], Grads]:
     """The kernels take the statistics that come with the inputs; nothing else is saved."""
-    from impls.inhouse.backward import norm_backward
+    from .inhouse.backward import norm_backward
 
     def backward() -> Grads:
         gradients = norm_backward(
