@@ -170,6 +170,20 @@ def report(
     reports.write(load(results), form, out, baseline=baseline, impl=impl)
 
 
+@app.command()
+def gate(
+    results: Annotated[Path, typer.Argument(help="a results.jsonl")],
+    config: Annotated[Path, typer.Option(help="the claims")] = Path("gate.toml"),
+) -> None:
+    """Judge a results file against claims; exit 0 pass, 1 regressed, 3 inconclusive, 2 nothing measured."""
+    from harness.gate import exit_code, judge, read_limits
+    from reports import verdicts
+
+    judged = judge(load(results), read_limits(config))
+    sys.stdout.write(verdicts.render(judged))
+    raise typer.Exit(exit_code(judged))
+
+
 @app.command("list")
 def list_(
     what: Annotated[str, typer.Argument(help="impls, suites or devices")],

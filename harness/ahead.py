@@ -29,8 +29,14 @@ def compile_ahead(
     for task in tasks:
         waiting.put(task)
     stop = threading.Event()
+    launched: list[Worker] = []
+
+    def launch_known() -> Worker:
+        launched.append(launch())
+        return launched[-1]
+
     threads = [
-        threading.Thread(target=_drain, args=(waiting, launch, asked, time_limit_s, advance, stop), daemon=True)
+        threading.Thread(target=_drain, args=(waiting, launch_known, asked, time_limit_s, advance, stop), daemon=True)
         for _ in range(min(processes, len(tasks)))
     ]
     for thread in threads:
@@ -39,8 +45,11 @@ def compile_ahead(
         for thread in threads:
             while thread.is_alive():  # a bare join would not let Ctrl-C through
                 thread.join(0.2)
-    finally:
+    except BaseException:  # after Ctrl-C some still compile, and would keep this process from ending
         stop.set()
+        for worker in launched:
+            worker.kill()
+        raise
 
 
 def forget_tuning(inductor_cache: Path) -> None:

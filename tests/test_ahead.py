@@ -1,3 +1,4 @@
+import signal
 import threading
 from collections import Counter
 
@@ -107,7 +108,7 @@ def test_an_interrupt_stops_the_others(monkeypatch):
         if thread.daemon and thread.name.endswith("(_drain)"):
             thread.join(60)
     assert workshop.warmed == Counter(TASKS[:1])
-    assert [worker.killed for worker in workshop.launched] == [1]
+    assert [bool(worker.killed) for worker in workshop.launched] == [True]
 
 
 def test_a_worker_that_cannot_start_is_nothing_to_report_here(monkeypatch):
@@ -132,3 +133,23 @@ def test_tuning_is_forgotten_and_binaries_stay(tmp_path):
     forget_tuning(tmp_path)
     assert sorted(file.name for file in tmp_path.rglob("*.*")) == ["k.cubin", "k.py"]
     forget_tuning(tmp_path / "never there")
+
+
+def test_an_interrupt_ends_the_workers_that_still_compile():
+    killed = threading.Event()
+
+    class Busy(Apprentice):
+        def receive(self, timeout_s):
+            signal.raise_signal(signal.SIGINT)  # Ctrl-C reaches the main thread while this one waits
+            assert killed.wait(60)
+            raise WorkerDiedError("killed")
+
+        def kill(self):
+            super().kill()
+            killed.set()
+
+    workshop = Workshop()
+    workshop.launch = lambda: workshop.launched.append(Busy(workshop)) or workshop.launched[-1]
+    with pytest.raises(KeyboardInterrupt):
+        compile_ahead(TASKS, workshop.launch, Asked(seed=4), 1, 2.5, workshop.advance)
+    assert killed.is_set()

@@ -1,0 +1,135 @@
+import re
+
+import pytest
+
+from harness.__main__ import main
+from harness.errors import UsageError
+from harness.gate import Claim, Limits, exit_code, judge, read_limits
+from reports.verdicts import render
+from tests.results_factory import helpers, results, row
+
+
+def verdicts(*rows, aa=True, **claim):
+    extra = helpers(100.0, 46.0) if aa else []
+    measured = results(row("torch-eager", 100.0), *rows, *extra)
+    return judge(measured, Limits(claim=[Claim(**{"impl": "mine", **claim})]))
+
+
+def outcome(*rows, **claim):
+    (verdict,) = verdicts(*rows, **claim)
+    return verdict.outcome
+
+
+MINE = row("mine", 50.0)
+OVER = {"over": "torch-eager"}
+
+
+def test_a_ratio_well_above_the_claim_passes_and_well_below_fails():
+    assert outcome(MINE, **OVER, at_least=1.5) == "PASS"
+    assert outcome(MINE, **OVER, at_least=2.5) == "REGRESSED"
+
+
+def test_a_claim_inside_the_interval_is_inconclusive():
+    ratio = verdicts(MINE, **OVER)[0].ratio
+    assert outcome(MINE, **OVER, at_least=ratio.value) == "INCONCLUSIVE"
+
+
+def test_without_an_a_a_pair_nothing_is_concluded():
+    assert outcome(MINE, **OVER, at_least=1.5, aa=False) == "INCONCLUSIVE"
+
+
+@pytest.mark.parametrize("status", ["wrong", "crashed", "timeout", "oom"])
+def test_what_does_not_pass_fails_however_fast(status):
+    assert outcome(row("mine", 1.0, status=status, reason="off"), **OVER) == "REGRESSED"
+    assert outcome(row("mine", 1.0, status=status, reason="off")) == "REGRESSED"
+
+
+def test_determinism_is_asked_for_unless_it_is_waived():
+    unsteady = row("mine", 50.0, status="nondeterministic", reason="2 of 50 runs differ")
+    assert outcome(unsteady, **OVER, at_least=1.5) == "REGRESSED"
+    assert outcome(unsteady, **OVER, at_least=1.5, deterministic=False) == "PASS"
+    assert outcome(unsteady, deterministic=False) == "PASS"
+
+
+@pytest.mark.parametrize("status", ["missing", "unsupported"])
+def test_what_was_not_measured_is_an_error_not_a_pass(status):
+    assert outcome(row("mine", 1.0, status=status, reason="not here")) == "ERROR"
+
+
+def test_a_rival_that_failed_gives_no_ratio():
+    assert outcome(MINE, row("rival", 10.0, status="wrong", reason="off"), over="rival") == "ERROR"
+
+
+def test_rows_that_were_not_interleaved_give_no_ratio():
+    apart = MINE.model_copy(update={"timing": MINE.timing.model_copy(update={"group": "another"})})
+    assert outcome(apart, **OVER) == "ERROR"
+
+
+def test_unproven_samples_give_no_ratio():
+    host_bound = MINE.model_copy(update={"timing": MINE.timing.model_copy(update={"proven": False})})
+    assert outcome(host_bound, **OVER) == "ERROR"
+
+
+def test_a_claim_that_fits_no_case_is_an_error():
+    assert outcome(MINE, norm="layer") == "ERROR"
+    assert outcome(MINE, cols=(1, 2)) == "ERROR"
+    assert outcome(MINE, rows=(1, 2)) == "ERROR"
+    assert outcome(MINE, norm="rms", rows=(8192, 8192), cols=(4096, 4096)) == "PASS"
+
+
+def test_an_unknown_implementation_is_named():
+    with pytest.raises(
+        UsageError, match=re.escape("no implementation 'yours' in these results; there are mine, torch")
+    ):
+        verdicts(MINE, over="yours")
+
+
+def test_the_gravest_verdict_decides_and_none_is_an_error():
+    passed, failed = verdicts(MINE), verdicts(row("mine", 1.0, status="wrong", reason="off"))
+    unclear, error = verdicts(MINE, **OVER, aa=False), verdicts(MINE, norm="layer")
+    assert [exit_code(found) for found in (passed, failed, unclear, error, [])] == [0, 1, 3, 2, 2]
+    assert exit_code([*passed, *unclear]) == 3
+    assert exit_code([*passed, *unclear, *failed]) == 1
+    assert exit_code([*passed, *unclear, *failed, *error]) == 2
+
+
+def test_what_did_not_pass_stands_first():
+    text = render([*verdicts(MINE), *verdicts(row("mine", 1.0, status="wrong", reason="dx is off"))])
+    assert text.index("REGRESSED") < text.index("PASS")
+    assert "mine is wrong: dx is off" in text
+    assert text.endswith("1 REGRESSED, 1 PASS\n")
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("[[claim]]\nimpl = 'a'\nfaster = 2", "claim.0.faster: Extra inputs are not permitted"),
+        ("[[claim]]\nover = 'a'", "claim.0.impl: Field required"),
+        ("[[claim]]\nimpl = 'a'\nat_least = 0", "claim.0.at_least: Input should be greater than 0"),
+        ("claim = []", "claim: List should have at least 1 item"),
+        ("claim = [", "is not TOML"),
+    ],
+)
+def test_limits_that_cannot_be_read_are_said_in_one_line(tmp_path, content, complaint, capsys):
+    path = tmp_path / "gate.toml"
+    path.write_text(content)
+    with pytest.raises(UsageError) as caught:
+        read_limits(path)
+    assert complaint in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_command_line_exits_with_the_verdict(tmp_path, capsys):
+    published = "results/h200/fast-llm.jsonl.gz"
+    with pytest.raises(SystemExit) as ended:
+        main(["gate", published])
+    assert ended.value.code == 0
+    limits = tmp_path / "gate.toml"
+    limits.write_text("[[claim]]\nimpl = 'torch-eager'\nover = 'cudnn'")
+    with pytest.raises(SystemExit) as ended:
+        main(["gate", published, "--config", str(limits)])
+    assert ended.value.code == 1
+    with pytest.raises(SystemExit) as ended:
+        main(["gate", published, "--config", str(tmp_path / "none.toml")])
+    assert ended.value.code == 2
+    assert "REGRESSED" in capsys.readouterr().out
