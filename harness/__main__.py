@@ -157,6 +157,46 @@ def verify(
 
 
 @app.command()
+def compare(
+    base: Annotated[str, typer.Option(help="the revision to compare with")],
+    impls: Annotated[str, typer.Option(help="the implementation, by name")],
+    head: Annotated[str, typer.Option(help="the revision that is compared")] = "HEAD",
+    impl: ImplFiles = None,
+    device: Device = "auto",
+    suite: Suite = None,
+    shapes: Shapes = None,
+    norm: NormOption = "rms,layer",
+    dtype: DtypeOption = None,
+    weight_dtype: WeightDtype = None,
+    seed: Seed = 0,
+    flush: Flush = "clean",
+    quick: Quick = False,
+    out: Out = None,
+) -> None:
+    """Measure two revisions of one implementation in the same blocks."""
+    from harness.compare import revisions_chosen
+
+    choice = Choice(
+        device=device,
+        suite=suite,
+        shapes=shapes,
+        norm=norm,
+        dtype=dtype,
+        weight_dtype=weight_dtype,
+        impls=impls,
+        impl_files=tuple(impl or ()),
+        seed=seed,
+        flush=flush,  # pyright: ignore[reportArgumentType] - Choice.check names the choices
+        quick=quick,
+        out=out,
+        command=_command(),
+    )
+    choice.check()
+    with revisions_chosen(choice, base, head) as (chosen, newer):
+        _measure_and_report(chosen, "pr", newer)
+
+
+@app.command()
 def report(
     results: Annotated[Path, typer.Argument(help="a results.jsonl")],
     form: Annotated[str, typer.Option("--format", help="console, markdown, grid, pr, csv or json")] = "console",
@@ -195,15 +235,15 @@ def list_(
     listing.show(what, tuple(impl or ()), Console())
 
 
-def _measure_and_report(choice: Choice) -> Path:
-    """Measure, print the comparison, write it beside the results; raise typer.Exit where nothing passed."""
+def _measure_and_report(choice: Choice, form: str = "console", impl: str | None = None) -> Path:
+    """Measure, print the report, write all of it beside the results; raise typer.Exit where nothing passed."""
     import reports
     from harness.bench import bench as run_bench
 
     display = Display()
     path = run_bench(choice, display)
     results = load(path)
-    reports.write(results, "console")
+    reports.write(results, form, impl=impl)
     markdown = path.with_name("report.md")
     reports.write(results, "markdown", markdown)
     display.say(f"results: {path}\nreport:  {markdown}")

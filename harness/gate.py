@@ -83,7 +83,7 @@ def read_limits(path: Path) -> Limits:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise UsageError(f"{path}: {where}: {first['msg']}; docs/gate.md lists the keys") from error
+        raise UsageError(f"{path}: {where}: {first['msg']}; docs/pull-requests.md lists the keys") from error
 
 
 def judge(results: Results, limits: Limits) -> list[Verdict]:

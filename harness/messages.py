@@ -8,6 +8,7 @@ from typing import Literal
 from harness.cases import NormCase
 from harness.devices import DeviceFacts
 from harness.results import Flush, ImplRecord, RowRecord
+from harness.revisions import Side
 
 Stage = Literal["start", "inputs", "prepare", "verify", "time", "break down"]
 
@@ -16,11 +17,13 @@ Stage = Literal["start", "inputs", "prepare", "verify", "time", "break down"]
 class Asked:
     """How every case of a run is to be tried; sent once, when a worker starts.
 
-    `repeats` bitwise comparisons; `min_blocks`, `max_blocks`, `half_width`, `budget_s` are the stopping rule's.
+    `sides` are revisions of an adapter to compare; `repeats` is for bitwise comparisons; `min_blocks`, `max_blocks`,
+    `half_width`, `budget_s` are the stopping rule's.
     """
 
     device: Literal["auto", "gpu", "cpu"] = "auto"
     impl_files: tuple[str, ...] = ()
+    sides: tuple[Side, ...] = ()
     seed: int = 0
     flush: Flush = "clean"
     flush_bytes: int = 0

@@ -11,6 +11,7 @@ from harness.cases import DeviceKind, NormCase
 from harness.errors import UsageError
 from harness.messages import Asked
 from harness.results import Flush
+from harness.revisions import Side
 from harness.suites import cases_of, find_suite, parse_dtype, parse_norms, parse_shapes
 
 DEFAULT_BASELINE = "torch-eager"
@@ -40,6 +41,7 @@ class Choice:
     resume: bool = False
     time_limit_s: float = 300.0
     compile_ahead: int | None = None
+    sides: tuple[Side, ...] = ()
     command: str = field(default="", compare=False)
 
     def check(self) -> None:
@@ -85,7 +87,7 @@ class Choice:
         kind: Literal["auto", "gpu", "cpu"] = "gpu"
         if self.device.strip().lower() in ("auto", "cpu"):
             kind = "cpu" if self.device.strip().lower() == "cpu" else "auto"
-        return Asked(device=kind, impl_files=tuple(map(str, self.impl_files)))
+        return Asked(device=kind, impl_files=tuple(map(str, self.impl_files)), sides=self.sides)
 
     def asked(self, device: DeviceKind, flush_bytes: int, baseline: str) -> Asked:
         """How every case is tried. The bounds of the stopping rule and the evidence of determinism are set here."""
@@ -97,6 +99,7 @@ class Choice:
         return Asked(
             device="gpu" if on_gpu else "cpu",
             impl_files=tuple(map(str, self.impl_files)),
+            sides=self.sides,
             seed=self.seed,
             flush=self.flush,
             flush_bytes=flush_bytes,

@@ -46,7 +46,7 @@ def serve(connection: Connection, asked: Asked, log: Path) -> None:
     from impls import discover
 
     try:
-        found = {item.name: item for item in discover([Path(file) for file in asked.impl_files])}
+        found = {item.name: item for item in discover(map(Path, asked.impl_files), asked.sides)}
     except UsageError as error:
         connection.send(Refused(str(error), error.exit_code))
         return

@@ -9,9 +9,10 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import pkgutil
+import re
 import sys
 from collections.abc import Callable, Container, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
@@ -19,6 +20,7 @@ from typing import Any, Literal
 
 from harness.cases import Grads, Inputs, NormCase
 from harness.errors import UsageError
+from harness.revisions import Side
 
 ENTRY_POINT_GROUP = "normbwd.impls"
 
@@ -88,21 +90,28 @@ class Implementation:
         return answer(case, *self.arguments) if answer else None
 
 
-def discover(files: Iterable[Path] = ()) -> list[Implementation]:
+def discover(files: Iterable[Path] = (), sides: Iterable[Side] = ()) -> list[Implementation]:
     """All implementations by name: this folder's, then entry points', then `files` (given with --impl).
+
+    A side, a revision of an adapter, is added under its own names: `quack@base`.
 
     Raises UsageError for a file or entry point that is not an adapter, and for a name that is taken.
     """
     modules = [(module, f"impls/{module.__name__.rpartition('.')[2]}.py") for module in _own_modules()]
     modules += [(_load_entry_point(point), point.value) for point in entry_points(group=ENTRY_POINT_GROUP)]
     modules += [(_load_file(path), str(path)) for path in files]
+    implementations = [item for module, source in modules for item in _implementations(module, source)]
+    for side in sides:
+        module = _load_side(Path(side.file), side.word)
+        implementations += [
+            replace(item, name=f"{item.name}@{side.word}") for item in _implementations(module, side.file)
+        ]
     found: dict[str, Implementation] = {}
-    for module, source in modules:
-        for implementation in _implementations(module, source):
-            if implementation.name in found:
-                other = found[implementation.name].source
-                raise UsageError(f"{source} and {other} both call themselves {implementation.name!r}; rename one")
-            found[implementation.name] = implementation
+    for item in implementations:
+        if item.name in found:
+            other = found[item.name].source
+            raise UsageError(f"{item.source} and {other} both call themselves {item.name!r}; rename one")
+        found[item.name] = item
     return list(found.values())
 
 
@@ -121,10 +130,29 @@ def _implementations(module: ModuleType, source: str) -> list[Implementation]:
     return [Implementation(name, module.name, source, module, (value,)) for name, value in variants.items()]
 
 
-def _load_file(path: Path) -> ModuleType:
+def _load_side(path: Path, word: str) -> ModuleType:
+    """Load a revision of an adapter under a name of its own; its package with it, where it stands in one.
+
+    What the adapter imports from its own package has to be imported relatively: by its absolute name it would be the
+    package of this process, the same for both sides.
+    """
+    if not (path.parent / "__init__.py").is_file():
+        return _load_file(path, f"normbwd_{word}_{path.stem}")
+    absolute = re.search(rf"^\s*(from|import) {path.parent.name}\b", path.read_text(encoding="utf-8"), re.MULTILINE)
+    if absolute:
+        raise UsageError(
+            f"{path} imports its own package by name, so two revisions would share it; use relative imports"
+        )
+    package = ModuleType(f"normbwd_{word}")  # a bare one: what its own __init__ does is not the adapter's
+    package.__path__ = [str(path.parent)]
+    sys.modules[package.__name__] = package
+    return _load_file(path, f"normbwd_{word}.{path.stem}")
+
+
+def _load_file(path: Path, name: str | None = None) -> ModuleType:
     if not path.is_file():
         raise UsageError(f"--impl {path}: no such file")
-    name = f"normbwd_impl_{path.stem}"
+    name = name or f"normbwd_impl_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise UsageError(f"--impl {path}: not a Python file (its name must end in .py)")

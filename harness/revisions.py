@@ -1,0 +1,71 @@
+"""Two revisions of one adapter, each checked out on its own, for measuring them side by side in one process."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the revisions compared: the adapter's file as it stands there, and the word that its names end in."""
+
+    word: str  # base or head
+    file: str
+
+
+@contextmanager
+def two_sides(file: Path, base: str, head: str) -> Generator[tuple[Side, Side]]:
+    """Check out both revisions of the repository that holds `file`, for as long as the context lasts.
+
+    Raises UsageError where the file is in no git repository, a revision does not exist or does not hold the file, or
+    where uncommitted changes would be left out of a comparison with HEAD without anybody noticing.
+    """
+    file = file.resolve()
+    top = Path(_git(file.parent, "rev-parse", "--show-toplevel", why=f"{file} is in no git repository").strip())
+    inside = file.relative_to(top)
+    if head == "HEAD" and _git(top, "status", "--porcelain", "--untracked-files=no").strip():
+        raise UsageError(f"{top} has uncommitted changes; commit or stash them, or name what to compare with --head")
+    with ExitStack() as stack:
+        trees = [stack.enter_context(_worktree(top, revision)) for revision in (base, head)]
+        sides = [Side(word, str(tree / inside)) for word, tree in zip(("base", "head"), trees, strict=True)]
+        for side, revision in zip(sides, (base, head), strict=True):
+            if not Path(side.file).is_file():
+                raise UsageError(f"revision {revision} has no {inside}; name revisions that both hold it")
+        yield sides[0], sides[1]
+
+
+@contextmanager
+def _worktree(top: Path, revision: str) -> Generator[Path]:
+    commit = _git(
+        top,
+        "rev-parse",
+        "--verify",
+        "--quiet",
+        f"{revision}^{{commit}}",
+        why=f"there is no revision {revision} in {top}",
+    ).strip()
+    with tempfile.TemporaryDirectory(prefix="normbwd-") as folder:
+        tree = Path(folder) / commit[:12]
+        _git(top, "worktree", "add", "--detach", "--quiet", str(tree), commit)
+        try:
+            yield tree
+        finally:
+            _git(top, "worktree", "remove", "--force", str(tree))
+
+
+def _git(where: Path, *arguments: str, why: str | None = None) -> str:
+    try:
+        done = subprocess.run(["git", *arguments], cwd=where, capture_output=True, text=True, check=True)
+    except FileNotFoundError as error:
+        raise UsageError("comparing revisions needs git; install it") from error
+    except subprocess.CalledProcessError as error:
+        said = " ".join((error.stderr or "").split())
+        raise UsageError(f"{why or said}; name a file and revisions of a git repository") from error
+    return done.stdout

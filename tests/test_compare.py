@@ -1,0 +1,112 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.__main__ import main
+from harness.compare import revisions_chosen
+from harness.errors import UsageError
+from harness.options import Choice
+from harness.results import load
+from harness.revisions import two_sides
+from impls import discover
+
+HONEST = (Path(__file__).parent.parent / "examples" / "my_norm.py").read_text(encoding="utf-8")
+# Twice the gradient, so that nobody can take one revision for the other.
+DOUBLED = HONEST.replace("return Grads(dx.to(x.dtype)", "return Grads((2 * dx).to(x.dtype)")
+
+
+def git(where, *arguments):
+    identity = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+    return subprocess.run(["git", *identity, *arguments], cwd=where, check=True, capture_output=True, text=True).stdout
+
+
+def commit(where, files):
+    for name, text in files.items():
+        (where / name).parent.mkdir(parents=True, exist_ok=True)
+        (where / name).write_text(text, encoding="utf-8")
+    git(where, "add", "-A")
+    git(where, "commit", "-qm", "next")
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """A repository whose first revision is honest and whose second is wrong."""
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    git(folder, "init", "-q")
+    commit(folder, {"my_norm.py": HONEST})
+    commit(folder, {"my_norm.py": DOUBLED})
+    return folder
+
+
+def complaint(file, base, head="HEAD"):
+    with pytest.raises(UsageError) as caught, two_sides(file, base, head):
+        pass
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_both_revisions_stand_beside_each_other_and_are_gone_afterwards(repository):
+    with two_sides(repository / "my_norm.py", "HEAD~1", "HEAD") as (base, head):
+        assert Path(base.file).read_text(encoding="utf-8") == HONEST
+        assert Path(head.file).read_text(encoding="utf-8") == DOUBLED
+        assert (base.word, head.word) == ("base", "head")
+    assert not Path(base.file).exists()
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
+
+
+def test_what_cannot_be_compared_is_said_in_one_line(repository, tmp_path):
+    file = repository / "my_norm.py"
+    assert complaint(file, "nosuch").startswith(f"there is no revision nosuch in {repository}")
+    commit(repository, {"later.py": HONEST})
+    assert complaint(repository / "later.py", "HEAD~1").startswith("revision HEAD~1 has no later.py")
+    outside = tmp_path / "outside.py"
+    outside.write_text(HONEST)
+    assert complaint(outside, "HEAD").startswith(f"{outside} is in no git repository")
+
+
+def test_uncommitted_changes_are_refused_unless_a_head_is_named(repository):
+    file = repository / "my_norm.py"
+    file.write_text(HONEST + "\n# not committed\n")
+    assert "has uncommitted changes" in complaint(file, "HEAD~1")
+    with two_sides(file, "HEAD~1", "HEAD~0") as (_, head):
+        assert Path(head.file).read_text(encoding="utf-8") == DOUBLED
+
+
+def test_each_side_of_a_package_has_its_own_neighbours(repository):
+    adapter = HONEST.replace('name = "my-norm"', 'from .factor import FACTOR\n\nname = "packed"')
+    package = {"pack/__init__.py": "raise RuntimeError('not the adapter')", "pack/adapter.py": adapter}
+    commit(repository, {**package, "pack/factor.py": "FACTOR = 1"})
+    commit(repository, {"pack/factor.py": "FACTOR = 2"})
+    with two_sides(repository / "pack" / "adapter.py", "HEAD~1", "HEAD") as sides:
+        found = {item.name: item for item in discover(sides=sides)}
+        assert [found[name].module.FACTOR for name in ("packed@base", "packed@head")] == [1, 2]
+    for name in [name for name in sys.modules if name.startswith(("normbwd_base", "normbwd_head"))]:
+        del sys.modules[name]
+
+
+def test_a_package_that_imports_itself_by_name_is_refused(repository):
+    commit(repository, {"pack/__init__.py": "", "pack/adapter.py": HONEST + "\nfrom pack.factor import FACTOR\n"})
+    sides = two_sides(repository / "pack" / "adapter.py", "HEAD", "HEAD~0")
+    with sides as chosen, pytest.raises(UsageError, match="use relative imports"):
+        discover(sides=chosen)
+
+
+@pytest.mark.parametrize("impls", [None, "a,b", "a*"])
+def test_one_implementation_is_compared(impls):
+    with pytest.raises(UsageError, match="one implementation"), revisions_chosen(Choice(impls=impls), "HEAD", "HEAD"):
+        pass
+
+
+def test_two_revisions_are_verified_side_by_side(repository, tmp_path, capsys):
+    arguments = ["--base", "HEAD~1", "--impl", str(repository / "my_norm.py"), "--impls", "my-norm"]
+    arguments += ["--device", "cpu", "--norm", "rms", "--shapes", "16x64", "--quick", "--out", str(tmp_path / "out")]
+    with pytest.raises(SystemExit) as ended:
+        main(["compare", *arguments])
+    assert ended.value.code in (0, None)
+    rows = {row.impl: row for row in load(tmp_path / "out" / "results.jsonl").rows if row.role == "impl"}
+    assert (rows["my-norm@base"].status, rows["my-norm@head"].status) == ("ok", "wrong")
+    assert "dx is off by rho" in rows["my-norm@head"].reason
+    assert "my-norm@head" in capsys.readouterr().out
