@@ -8,6 +8,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from harness.cases import NormCase
@@ -39,16 +40,16 @@ def compile_ahead(
         threading.Thread(target=_drain, args=(waiting, launch_known, asked, time_limit_s, advance, stop), daemon=True)
         for _ in range(min(processes, len(tasks)))
     ]
-    for thread in threads:
-        thread.start()
     try:
+        for thread in threads:
+            thread.start()
         for thread in threads:
             while thread.is_alive():  # a bare join would not let Ctrl-C through
                 thread.join(0.2)
     except BaseException:  # after Ctrl-C some still compile, and would keep this process from ending
         stop.set()
-        for worker in launched:
-            worker.kill()
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda worker: worker.kill(), launched))
         raise
 
 

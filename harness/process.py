@@ -10,6 +10,8 @@ from typing import Protocol
 from harness.messages import Asked, Event, Try, Warm
 from harness.worker import serve
 
+GRACE_S = 3.0  # for compile pools to give back their semaphores, or Python complains of them at the end
+
 
 class WorkerDiedError(Exception):
     """The worker ended without being asked; the message says how."""
@@ -56,8 +58,9 @@ class WorkerProcess:
             raise WorkerDiedError(self._epitaph()) from error
 
     def kill(self) -> None:
-        """End it at once, hung or not."""
+        """End it: at once where it hangs; an idle one sees the end of the stream and tidies up after its libraries."""
         self._connection.close()
+        self._process.join(GRACE_S)
         self._process.kill()
         self._process.join()
 
