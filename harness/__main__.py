@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import typer
 from rich.console import Console
@@ -19,6 +21,7 @@ from harness.errors import UnavailableError, UsageError
 from harness.options import Choice
 from harness.progress import Display
 from harness.results import RANKED, RowRecord, load
+from harness.results import Flush as FlushMode
 
 # What Typer raises for an unknown option or a value of the wrong type; it exports only this subclass.
 TyperUsageError = cast(type[typer.BadParameter], typer.BadParameter.__mro__[1])
@@ -61,57 +64,7 @@ TimeLimit = Annotated[float, typer.Option(help="seconds that one stage of one im
 CompileAhead = Annotated[int | None, typer.Option(help="processes that compile ahead, 0 for none (default: by cores)")]
 
 
-@app.command()
-def bench(
-    device: Device = "auto",
-    suite: Suite = None,
-    shapes: Shapes = None,
-    norm: NormOption = "rms,layer",
-    dtype: DtypeOption = None,
-    weight_dtype: WeightDtype = None,
-    bias: Bias = True,
-    zero_centred: ZeroCentred = False,
-    eps: Eps = 1e-5,
-    impls: Impls = None,
-    impl: ImplFiles = None,
-    baseline: Baseline = None,
-    seed: Seed = 0,
-    flush: Flush = "clean",
-    quick: Quick = False,
-    out: Out = None,
-    resume: Resume = False,
-    time_limit: TimeLimit = 300.0,
-    compile_ahead: CompileAhead = None,
-) -> None:
-    """Verify and time implementations, interleaved, and print the comparison."""
-    _measure_and_report(
-        Choice(
-            device=device,
-            suite=suite,
-            shapes=shapes,
-            norm=norm,
-            dtype=dtype,
-            weight_dtype=weight_dtype,
-            bias=bias,
-            zero_centred=zero_centred,
-            eps=eps,
-            impls=impls,
-            impl_files=tuple(impl or ()),
-            baseline=baseline,
-            seed=seed,
-            flush=flush,  # pyright: ignore[reportArgumentType] - Choice.check names the choices
-            quick=quick,
-            out=out,
-            resume=resume,
-            time_limit_s=time_limit,
-            compile_ahead=compile_ahead,
-            command=_command(),
-        )
-    )
-
-
-@app.command()
-def verify(
+def _shared(
     device: Device = "auto",
     suite: Suite = None,
     shapes: Shapes = None,
@@ -128,69 +81,72 @@ def verify(
     resume: Resume = False,
     time_limit: TimeLimit = 300.0,
     compile_ahead: CompileAhead = None,
-) -> None:
-    """Verify implementations without timing them; exit 1 where one is wrong or fails."""
-    path = _measure_and_report(
-        Choice(
-            device=device,
-            suite=suite,
-            shapes=shapes,
-            norm=norm,
-            dtype=dtype,
-            weight_dtype=weight_dtype,
-            bias=bias,
-            zero_centred=zero_centred,
-            eps=eps,
-            impls=impls,
-            impl_files=tuple(impl or ()),
-            seed=seed,
-            timed=False,
-            out=out,
-            resume=resume,
-            time_limit_s=time_limit,
-            compile_ahead=compile_ahead,
-            command=_command(),
-        )
-    )
-    failed = [row for row in load(path).rows if row.status not in (*RANKED, "unsupported", "missing")]
-    raise typer.Exit(1 if failed else 0)
-
-
-@app.command()
-def compare(
-    base: Annotated[str, typer.Option(help="the revision to compare with")],
-    impls: Annotated[str, typer.Option(help="the implementation, by name")],
-    head: Annotated[str, typer.Option(help="the revision that is compared")] = "HEAD",
-    impl: ImplFiles = None,
-    device: Device = "auto",
-    suite: Suite = None,
-    shapes: Shapes = None,
-    norm: NormOption = "rms,layer",
-    dtype: DtypeOption = None,
-    weight_dtype: WeightDtype = None,
-    seed: Seed = 0,
-    flush: Flush = "clean",
-    quick: Quick = False,
-    out: Out = None,
-) -> None:
-    """Measure two revisions of one implementation in the same blocks."""
-    from harness.compare import revisions_chosen
-
-    choice = Choice(
+) -> Choice:
+    return Choice(
         device=device,
         suite=suite,
         shapes=shapes,
         norm=norm,
         dtype=dtype,
         weight_dtype=weight_dtype,
+        bias=bias,
+        zero_centred=zero_centred,
+        eps=eps,
         impls=impls,
         impl_files=tuple(impl or ()),
         seed=seed,
-        flush=flush,  # pyright: ignore[reportArgumentType] - Choice.check names the choices
-        quick=quick,
         out=out,
+        resume=resume,
+        time_limit_s=time_limit,
+        compile_ahead=compile_ahead,
         command=_command(),
     )
+
+
+def _measuring(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of `_shared` as well; their Choice is its first argument."""
+    own = list(signature(command, eval_str=True).parameters.values())[1:]
+    shared = list(signature(_shared, eval_str=True).parameters.values())
+
+    def run(**given: Any) -> None:
+        command(_shared(**{each.name: given.pop(each.name) for each in shared}), **given)
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    options = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in (*own, *shared)]
+    run.__dict__["__signature__"] = Signature(options)
+    run.__annotations__ = {each.name: each.annotation for each in options}
+    return run
+
+
+@app.command()
+@_measuring
+def bench(choice: Choice, baseline: Baseline = None, flush: Flush = "clean", quick: Quick = False) -> None:
+    """Verify and time implementations, interleaved, and print the comparison."""
+    _measure_and_report(replace(choice, baseline=baseline, flush=_flush(flush), quick=quick))
+
+
+@app.command()
+@_measuring
+def verify(choice: Choice) -> None:
+    """Verify implementations without timing them; exit 1 where one is wrong or fails."""
+    path = _measure_and_report(replace(choice, timed=False))
+    failed = [row for row in load(path).rows if row.status not in (*RANKED, "unsupported", "missing")]
+    raise typer.Exit(1 if failed else 0)
+
+
+@app.command()
+@_measuring
+def compare(
+    choice: Choice,
+    base: Annotated[str, typer.Option(help="the revision to compare with")],
+    head: Annotated[str, typer.Option(help="the revision that is compared")] = "HEAD",
+    flush: Flush = "clean",
+    quick: Quick = False,
+) -> None:
+    """Measure two revisions of one implementation (--impls NAME) in the same blocks."""
+    from harness.compare import revisions_chosen
+
+    choice = replace(choice, flush=_flush(flush), quick=quick)
     choice.check()
     with revisions_chosen(choice, base, head) as (chosen, newer):
         _measure_and_report(chosen, "pr", newer)
@@ -250,6 +206,12 @@ def _measure_and_report(choice: Choice, form: str = "console", impl: str | None 
     if code := _exit_code(results.rows):
         raise typer.Exit(code)
     return path
+
+
+def _flush(text: str) -> FlushMode:
+    if text not in ("clean", "dirty", "none"):
+        raise UsageError(f"--flush {text}: not one of clean, dirty, none")
+    return text
 
 
 def _exit_code(rows: Sequence[RowRecord]) -> int:

@@ -48,8 +48,6 @@ class Choice:
         """Raise UsageError for what is wrong on any device, before a worker is started."""
         if self.suite is not None and self.shapes is not None:
             raise UsageError("--suite and --shapes both name the cases; give one of them")
-        if self.flush not in ("clean", "dirty", "none"):
-            raise UsageError(f"--flush {self.flush}: not one of clean, dirty, none")
         if not 0 <= self.eps < math.inf:
             raise UsageError(f"--eps {self.eps:g}: must not be negative")
         if not 0 < self.time_limit_s < math.inf:

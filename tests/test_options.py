@@ -36,7 +36,6 @@ def test_the_defaults_are_sound():
         ({"norm": ""}, "--norm (empty): not one of rms, layer"),
         ({"dtype": "int8"}, "--dtype int8: not one of bf16, fp16, fp32"),
         ({"weight_dtype": "fp8"}, "--weight-dtype fp8: not one of bf16, fp16, fp32"),
-        ({"flush": "wet"}, "--flush wet: not one of clean, dirty, none"),
         ({"eps": -1e-5}, "--eps -1e-05: must not be negative"),
         ({"time_limit_s": 0.0}, "--time-limit 0: must be positive, in seconds"),
         ({"time_limit_s": -3.0}, "--time-limit -3: must be positive, in seconds"),
