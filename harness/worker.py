@@ -12,9 +12,14 @@ import sys
 from importlib import metadata
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from harness.messages import Asked, Began, Done, Hello, Refused, Row, Try, Warm
+from harness.errors import UsageError
+from harness.messages import Asked, Began, Done, Hello, Refused, Row, Stage, Try, Warm
 from harness.results import ImplRecord
+
+if TYPE_CHECKING:
+    from impls import Implementation
 
 INDUCTOR_CACHE = Path.home() / ".cache" / "normbwd" / "inductor"
 
@@ -33,7 +38,7 @@ CONTEXT_LOST_EXIT = 70
 
 
 def serve(connection: Connection, asked: Asked, log: Path) -> None:
-    """Answer requests until the parent closes the connection."""
+    """Say what is here, then answer requests until the parent closes the connection."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     _divert_output(log)
     os.environ.update(ENVIRONMENT)
@@ -41,8 +46,6 @@ def serve(connection: Connection, asked: Asked, log: Path) -> None:
         os.environ.update(CPU_ENVIRONMENT)
 
     from harness import devices
-    from harness.errors import UsageError
-    from harness.trial import ContextLostError, Trial, release, warm
     from impls import discover
 
     try:
@@ -50,46 +53,54 @@ def serve(connection: Connection, asked: Asked, log: Path) -> None:
     except UsageError as error:
         connection.send(Refused(str(error), error.exit_code))
         return
-    records = [
-        ImplRecord(
-            name=item.name,
-            family=item.family,
-            source=item.source,
-            via=item.via,
-            in_place=item.in_place,
-            missing=item.missing(),
-            summary=item.summary,
-            compiles_ahead=item.compiles_ahead,
-            on_request=item.on_request,
-        )
-        for item in found.values()
-    ]
     facts = [devices.read_facts("cpu")] if asked.device == "cpu" else devices.read_available()
-    connection.send(Hello([item for item in facts if item], records, _versions()))
+    connection.send(Hello([item for item in facts if item], list(map(_record, found.values())), _versions()))
     while True:
         try:
             request = connection.recv()
         except EOFError:
             return
         if isinstance(request, Warm):
-            try:
-                warm(request.case, found[request.impl], request.asked.seed)
-            except Exception as error:  # the trial itself will meet it again and record it
-                print(f"compiling ahead {request.impl} {request.case.key}: {error!r}", file=sys.stderr)
-        elif isinstance(request, Try):
-            trial = Trial(
-                request,
-                found,
-                lambda impl, stage: connection.send(Began(impl, stage)),
-                lambda row: connection.send(Row(row)),
-            )
-            try:
-                trial.run()
-            except ContextLostError:
-                sys.exit(CONTEXT_LOST_EXIT)
-            del trial
-            release(request.case.device)
+            _compile(request, found)
+        else:
+            _try(request, found, connection)
         connection.send(Done())
+
+
+def _compile(request: Warm, found: dict[str, Implementation]) -> None:
+    from harness.trial import warm
+
+    try:
+        warm(request.case, found[request.impl], request.asked.seed)
+    except Exception as error:  # the trial itself will meet it again and record it
+        print(f"compiling ahead {request.impl} {request.case.key}: {error!r}", file=sys.stderr)
+
+
+def _try(request: Try, found: dict[str, Implementation], connection: Connection) -> None:
+    from harness.trial import ContextLostError, Trial, release
+
+    def watch(impl: str | None, stage: Stage) -> None:
+        connection.send(Began(impl, stage))
+
+    try:
+        Trial(request, found, watch, lambda row: connection.send(Row(row))).run()
+    except ContextLostError:
+        sys.exit(CONTEXT_LOST_EXIT)
+    release(request.case.device)
+
+
+def _record(item: Implementation) -> ImplRecord:
+    return ImplRecord(
+        name=item.name,
+        family=item.family,
+        source=item.source,
+        via=item.via,
+        in_place=item.in_place,
+        missing=item.missing(),
+        summary=item.summary,
+        compiles_ahead=item.compiles_ahead,
+        on_request=item.on_request,
+    )
 
 
 def _has_gpu() -> bool:

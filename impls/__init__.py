@@ -61,8 +61,11 @@ class Implementation:
     def missing(self) -> str | None:
         """Say which library is not installed here, or why the one that is cannot be used; None if all is there."""
         absent = [module for module in self.module.requires if not _importable(module)]
-        explain = getattr(self.module, "missing", None)
-        return (explain and explain()) or (f"not installed: {', '.join(absent)}" if absent else None)
+        try:
+            explained = self.module.missing() if hasattr(self.module, "missing") else None
+        except Exception as error:  # a check that fails must not take the other implementations with it
+            explained = f"cannot be checked: {type(error).__name__}: {error}"
+        return explained or (f"not installed: {', '.join(absent)}" if absent else None)
 
     def unsupported(self, case: NormCase) -> str | None:
         """Say why this case cannot run, or None."""

@@ -217,3 +217,17 @@ def test_the_own_adapters_are_found_by_file_name(monkeypatch):
     files = {path.stem for path in Path(impls.__file__).parent.glob("[!_]*.py")}
     sources = {item.source for item in discover() if item.source.startswith("impls/")}
     assert {source.removeprefix("impls/").removesuffix(".py") for source in sources} >= files
+
+
+def test_a_check_for_the_library_that_fails_makes_it_missing_and_nothing_else():
+    def fail():
+        raise OSError("libthing.so: no such file")
+
+    assert implementation(missing=fail).missing() == "cannot be checked: OSError: libthing.so: no such file"
+
+
+def test_slow_ones_are_marked_by_name_or_as_a_whole():
+    assert not implementation().on_request
+    assert implementation(on_request=True).on_request
+    assert implementation(on_request=("mine",)).on_request
+    assert not implementation(on_request=("other",)).on_request
