@@ -141,11 +141,12 @@ def _load_side(path: Path, word: str) -> ModuleType:
     """
     if not (path.parent / "__init__.py").is_file():
         return _load_file(path, f"normbwd_{word}_{path.stem}")
-    absolute = re.search(rf"^\s*(from|import) {path.parent.name}\b", path.read_text(encoding="utf-8"), re.MULTILINE)
-    if absolute:
-        raise UsageError(
-            f"{path} imports its own package by name, so two revisions would share it; use relative imports"
-        )
+    by_name = re.compile(rf"^\s*(from|import) {path.parent.name}\b", re.MULTILINE)
+    for neighbour in sorted(path.parent.rglob("*.py")):
+        if by_name.search(neighbour.read_text(encoding="utf-8")):
+            raise UsageError(
+                f"{neighbour} imports its own package by name, so two revisions would share it; use relative imports"
+            )
     package = ModuleType(f"normbwd_{word}")  # a bare one: what its own __init__ does is not the adapter's
     package.__path__ = [str(path.parent)]
     sys.modules[package.__name__] = package

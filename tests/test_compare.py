@@ -1,3 +1,4 @@
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from harness.compare import revisions_chosen
 from harness.errors import UsageError
 from harness.options import Choice
 from harness.results import load
-from harness.revisions import two_sides
+from harness.revisions import Side, two_sides
 from impls import discover
 
 HONEST = (Path(__file__).parent.parent / "examples" / "my_norm.py").read_text(encoding="utf-8")
@@ -87,8 +88,10 @@ def test_each_side_of_a_package_has_its_own_neighbours(repository):
         del sys.modules[name]
 
 
-def test_a_package_that_imports_itself_by_name_is_refused(repository):
-    commit(repository, {"pack/__init__.py": "", "pack/adapter.py": HONEST + "\nfrom pack.factor import FACTOR\n"})
+@pytest.mark.parametrize("at_fault", ["pack/adapter.py", "pack/deeper/kernels.py"])
+def test_a_package_that_imports_itself_by_name_is_refused(repository, at_fault):
+    files = {"pack/__init__.py": "", "pack/adapter.py": HONEST, "pack/deeper/kernels.py": ""}
+    commit(repository, files | {at_fault: HONEST + "\n    from pack.factor import FACTOR\n"})
     sides = two_sides(repository / "pack" / "adapter.py", "HEAD", "HEAD~0")
     with sides as chosen, pytest.raises(UsageError, match="use relative imports"):
         discover(sides=chosen)
@@ -110,3 +113,15 @@ def test_two_revisions_are_verified_side_by_side(repository, tmp_path, capsys):
     assert (rows["my-norm@base"].status, rows["my-norm@head"].status) == ("ok", "wrong")
     assert "dx is off by rho" in rows["my-norm@head"].reason
     assert "my-norm@head" in capsys.readouterr().out
+
+
+def test_each_side_of_the_project_s_own_kernel_has_its_own_modules():
+    own = Path(__file__).parent.parent / "impls" / "triton_inhouse.py"
+    names = {item.name for item in discover(sides=[Side("base", str(own)), Side("head", str(own))])}
+    assert {"triton-inhouse@base", "triton-inhouse@head"} <= names
+    for word in ("base", "head"):
+        backward = importlib.import_module(f"normbwd_{word}.inhouse.backward")
+        assert backward.choose.__module__ == f"normbwd_{word}.inhouse.launch"
+        assert backward.kernels.__name__ == f"normbwd_{word}.inhouse.kernels"
+    for name in [name for name in sys.modules if name.startswith(("normbwd_base", "normbwd_head"))]:
+        del sys.modules[name]

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from impls.inhouse import kernels
-from impls.inhouse.launch import WIDEST, Gpu, Launch, OnePass, TwoPass, choose, power_of_two
+from . import kernels
+from .launch import WIDEST, Gpu, Launch, OnePass, TwoPass, choose, power_of_two
 
 Gradients = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
 FLOATS = (torch.bfloat16, torch.float16, torch.float32)
