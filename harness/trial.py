@@ -109,13 +109,15 @@ class Trial:
     def _verify(self, implementation: Implementation, backward: Callable[[], Grads]) -> RowRecord:
         name, original = implementation.name, replace(self.inputs, dy=self.pristine.dy)
 
-        def again() -> Grads:
+        def make_ready() -> None:
             self.pristine.restore(self.inputs)
             robustness.poison(self.inputs)
+
+        def again() -> Grads:
+            make_ready()
             return backward()
 
-        self.pristine.restore(self.inputs)
-        robustness.poison(self.inputs)
+        make_ready()
         grads, extra_bytes = _with_peak(self.inputs, backward)
         if fault := precision.malformed(self.inputs, grads):
             return self._row(name, "wrong", fault)
@@ -217,8 +219,7 @@ class Trial:
         self._emit_failure(name, error)
         try:
             _synchronise(self.case.device)
-            if self.case.device != "cpu":
-                torch.cuda.empty_cache()
+            release(self.case.device)
         except Exception as lost:
             raise ContextLostError from lost
 
@@ -231,7 +232,7 @@ def warm(case: NormCase, implementation: Implementation, seed: int) -> None:
 
 
 def release(device: str) -> None:
-    """Give back what a finished case held, so that the next one finds the device as this one did."""
+    """Give back what a case or a failure held, so that the next one finds the device as this one did."""
     gc.collect()
     if device != "cpu":
         torch.cuda.empty_cache()

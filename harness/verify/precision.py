@@ -12,7 +12,7 @@ from typing import Literal
 
 import torch
 
-from harness.cases import Grads, Inputs, torch_dtype
+from harness.cases import Grads, Inputs, NormCase, torch_dtype
 from harness.results import ErrorClass, TensorCheck
 from harness.verify.reference import Piece, pieces
 
@@ -32,9 +32,10 @@ FP32_RESOLUTION = 2.0**-24
 FP32_ROUNDINGS = 2.0
 
 
-def expected(case_weight: bool, case_bias: bool) -> list[GradName]:
-    """The gradients that a case has."""
-    return ["dx", *(["dweight"] if case_weight else []), *(["dbias"] if case_bias else [])]  # pyright: ignore
+def expected(case: NormCase) -> list[GradName]:
+    """The gradients that a case has, dx first."""
+    has: dict[GradName, bool] = {"dx": True, "dweight": case.weight, "dbias": case.bias}
+    return [name for name, here in has.items() if here]
 
 
 def malformed(inputs: Inputs, grads: object) -> str | None:
@@ -45,7 +46,7 @@ def malformed(inputs: Inputs, grads: object) -> str | None:
     if not isinstance(grads, Grads):
         return f"the backward returned {type(grads).__name__}, not Grads"
     case = inputs.case
-    for name in expected(case.weight, case.bias):
+    for name in expected(case):
         tensor = getattr(grads, name)
         shape = (case.rows, case.cols) if name == "dx" else (case.cols,)
         dtype = torch_dtype(case.dtype if name == "dx" else case.weight_dtype)
@@ -71,7 +72,7 @@ def check(inputs: Inputs, grads: Grads) -> dict[GradName, TensorCheck]:
         dx.add(grads.dx[piece.rows], piece.dx, piece.dx_terms, torch_dtype(case.dtype), depth=1)
         _accumulate(totals, piece)
     checks: dict[GradName, TensorCheck] = {"dx": dx.judge()}
-    for name in expected(case.weight, case.bias)[1:]:
+    for name in expected(case)[1:]:
         sums = _Sums()
         if totals:
             dtype = torch_dtype(case.weight_dtype)

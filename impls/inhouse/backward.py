@@ -230,9 +230,8 @@ def _options(warps: int, *, maxnreg: int | None = None, dependent: bool = False)
     if maxnreg is not None:
         options["maxnreg"] = maxnreg
     if dependent:
-        options["launch_pdl"] = (
-            True  # this kernel may start before the one ahead of it has ended; it waits on the device
-        )
+        # This kernel may start before the one ahead of it has ended; it waits on the device.
+        options["launch_pdl"] = True
     return options
 
 

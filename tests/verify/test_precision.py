@@ -184,9 +184,9 @@ def test_the_classes_and_their_bounds(rho, name):
 
 
 def test_which_gradients_are_expected():
-    assert expected(case_weight=True, case_bias=True) == ["dx", "dweight", "dbias"]
-    assert expected(case_weight=True, case_bias=False) == ["dx", "dweight"]
-    assert expected(case_weight=False, case_bias=False) == ["dx"]
+    assert expected(NormCase("layer", 4, 8, bias=True)) == ["dx", "dweight", "dbias"]
+    assert expected(NormCase("layer", 4, 8)) == ["dx", "dweight"]
+    assert expected(NormCase("rms", 4, 8, weight=False)) == ["dx"]
 
 
 def test_well_formed_gradients_have_no_fault():
