@@ -8,8 +8,10 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_serializer, model_validator
@@ -64,7 +66,11 @@ class ImplRecord(Record):
 
 
 class SettingsRecord(Record):
-    """What was asked of the run; a resumed run must ask the same."""
+    """What was asked of the run; a resumed run must ask the same.
+
+    `processes` is how often each case is measured, each time in a fresh process; with `twice` every implementation
+    stands in the blocks twice, with `cross_check` other engines time it as well.
+    """
 
     seed: int
     flush: Flush
@@ -72,6 +78,9 @@ class SettingsRecord(Record):
     quick: bool
     timed: bool = True
     suite: str | None = None
+    processes: int = 1
+    twice: bool = False
+    cross_check: bool = False
 
 
 class RunRecord(Record):
@@ -137,10 +146,29 @@ class Timing(Record):
 
 
 class Kernel(Record):
-    """One kernel (or memset, or copy) that a backward launches, in launch order, with its median device time."""
+    """One kernel (or memset, or copy) that a backward launches, in launch order, by the profiler's clock.
+
+    `start_us` is when it begins, after the first one's begin; `event_us` is its time between two events of its own,
+    where its launches can be told apart: alone, while the profiler sees it overlap with its neighbours.
+    """
 
     name: str
     median_us: float
+    start_us: float | None = None
+    event_us: float | None = None
+
+
+class KernelTotals(Record):
+    """The kernels of one backward together, in microseconds: medians over the profiled runs.
+
+    `sum_us` adds all, `union_us` counts overlap once, `span_us` is from the first begin to the last end, and `event_us`
+    is what events around the same runs read. Gaps are `span_us - union_us`.
+    """
+
+    sum_us: float
+    union_us: float
+    span_us: float
+    event_us: float
 
 
 class RowRecord(Record):
@@ -156,23 +184,105 @@ class RowRecord(Record):
     timing: Timing | None = None
     untimed: str | None = Field(default=None, description="why a row that passed has no timing")
     verification: Verification | None = None
+    process: int = Field(default=0, description="which of the run's processes measured it")
     kernels: list[Kernel] | None = None
+    kernel_totals: KernelTotals | None = None
     kernels_note: str | None = Field(default=None, description="why the kernels are unknown or in doubt")
     peak_extra_bytes: int | None = Field(default=None, description="device memory beyond inputs and gradients")
     prepare_s: float | None = Field(default=None, description="forward and compilation, before anything is timed")
+    other_engines_us: dict[str, float] = Field(default={}, description="what engines that are not ours read")
+
+
+class Check(Record):
+    """One check of the engine by itself: what was found, the limit it must keep, and in words how it was found.
+
+    `passed` is None where the check cannot be made on this device; `detail` then says why.
+    """
+
+    name: str
+    passed: bool | None
+    value: float | None = None
+    limit: float | None = None
+    unit: Literal["us", "%", "GB/s", ""] = ""
+    detail: str = ""
+
+
+class Budget(Record):
+    """The engine's own error: a time is off by up to `fixed_us` and `relative` of itself, a ratio by `ratio` of itself.
+
+    `t0_us` is what two events read with nothing between them, `null_us` with a kernel that does nothing, `copy_gbps`
+    the slope of large copies, `event_offset_us` what events read beyond the profiler's span of the same kernel.
+    """
+
+    t0_us: float
+    null_us: float | None = None
+    fixed_us: float
+    relative: float
+    ratio: float
+    copy_gbps: float | None = None
+    event_offset_us: float | None = None
+
+
+def worst(budgets: Sequence[Budget]) -> Budget:
+    """The largest error of each kind, the slowest copy, and the offset that all of them have about them."""
+
+    def largest(values: Iterable[float | None]) -> float | None:
+        return max((value for value in values if value is not None), default=None)
+
+    copies = [budget.copy_gbps for budget in budgets if budget.copy_gbps is not None]
+    offsets = [budget.event_offset_us for budget in budgets if budget.event_offset_us is not None]
+    return Budget(
+        t0_us=max(budget.t0_us for budget in budgets),
+        null_us=largest(budget.null_us for budget in budgets),
+        fixed_us=max(budget.fixed_us for budget in budgets),
+        relative=max(budget.relative for budget in budgets),
+        ratio=max(budget.ratio for budget in budgets),
+        copy_gbps=min(copies, default=None),
+        event_offset_us=median(offsets) if offsets else None,
+    )
+
+
+class SelfTestRecord(Record):
+    """The engine tested on known work, before or after the cases of a process."""
+
+    record: Literal["selftest"] = "selftest"
+    when: Literal["before", "after", "alone"]
+    process: int = 0
+    budget: Budget
+    checks: list[Check]
+
+
+class ConditionsRecord(Record):
+    """What the device said of itself after each block of a case that was attempted; lists are empty where it is silent.
+
+    `throttled` lists, by reason, the blocks during which the device held its clocks back.
+    """
+
+    record: Literal["conditions"] = "conditions"
+    case: NormCase
+    group: str
+    process: int = 0
+    sm_clock_mhz: list[int] = []
+    memory_clock_mhz: list[int] = []
+    power_w: list[float] = []
+    temperature_c: list[int] = []
+    throttled: dict[str, list[int]] = {}
+    other_processes: int = Field(default=0, description="most that were seen on the device besides this one")
 
 
 class EndRecord(Record):
-    """The last line of a run that was not cut short; a resumed run adds another."""
+    """The last line of a run that was not cut short; a resumed run adds another. `stages_s` is where its time went."""
 
     record: Literal["end"] = "end"
     ended_at: str
     wall_s: float
     interrupted: bool = False
+    stages_s: dict[str, float] = {}
 
 
-Line = Annotated[RunRecord | RowRecord | EndRecord, Field(discriminator="record")]
-_LINE: TypeAdapter[RunRecord | RowRecord | EndRecord] = TypeAdapter(Line)
+AnyRecord = RunRecord | SelfTestRecord | RowRecord | ConditionsRecord | EndRecord
+Line = Annotated[AnyRecord, Field(discriminator="record")]
+_LINE: TypeAdapter[AnyRecord] = TypeAdapter(Line)
 
 
 @dataclass(frozen=True)
@@ -182,6 +292,14 @@ class Results:
     run: RunRecord
     rows: list[RowRecord]
     end: EndRecord | None
+    selftests: Sequence[SelfTestRecord] = ()
+    conditions: Sequence[ConditionsRecord] = ()
+
+    @property
+    def budget(self) -> Budget | None:
+        """The worst that any self-test of the run found, figure by figure; None where it made none."""
+        budgets = [selftest.budget for selftest in self.selftests]
+        return worst(budgets) if budgets else None
 
 
 class ResultsFile:
@@ -197,7 +315,7 @@ class ResultsFile:
         except OSError as error:
             raise UsageError(f"cannot write {path}: {error.strerror}; give a writable folder with --out") from error
 
-    def append(self, record: RunRecord | RowRecord | EndRecord) -> None:
+    def append(self, record: AnyRecord) -> None:
         """Add one line and flush it."""
         self._stream.write(record.model_dump_json(exclude_none=True) + "\n")
         self._stream.flush()
@@ -224,6 +342,8 @@ def load(path: Path) -> Results:
     run: RunRecord | None = None
     end: EndRecord | None = None
     rows: list[RowRecord] = []
+    selftests: list[SelfTestRecord] = []
+    conditions: list[ConditionsRecord] = []
     for number, line in enumerate(lines, start=1):
         match _parse(path, number, line):
             case RunRecord() as record if number == 1:
@@ -232,11 +352,15 @@ def load(path: Path) -> Results:
                 raise UsageError(f"{path} line {number} starts a second run; give one run's file at a time")
             case RowRecord() as record:
                 rows.append(record)
+            case SelfTestRecord() as record:
+                selftests.append(record)
+            case ConditionsRecord() as record:
+                conditions.append(record)
             case EndRecord() as record:
                 end = record
     if run is None:
         raise UsageError(f"{path} does not begin with a run record; is it a results.jsonl of `normbwd bench`?")
-    return Results(run, rows, end)
+    return Results(run, rows, end, tuple(selftests), tuple(conditions))
 
 
 def drop_torn_line(path: Path) -> None:
@@ -248,7 +372,7 @@ def drop_torn_line(path: Path) -> None:
             stream.truncate(whole)
 
 
-def _parse(path: Path, number: int, line: str) -> RunRecord | RowRecord | EndRecord:
+def _parse(path: Path, number: int, line: str) -> AnyRecord:
     if not line.endswith("\n"):
         raise UsageError(
             f"{path} line {number} is cut off; "

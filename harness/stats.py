@@ -31,12 +31,13 @@ class IncomparableError(ValueError):
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times faster one implementation is than another, with its 95 % interval and the blocks behind it."""
+    """How many times faster one implementation is than another, with its 95 % interval and what stands behind it."""
 
     value: float
     low: float
     high: float
     blocks: int
+    processes: int = 1
 
 
 def speedup(base_us: Sequence[float], other_us: Sequence[float]) -> Ratio:
@@ -74,6 +75,34 @@ def timing_speedup(base: Timing, other: Timing) -> Ratio:
     return speedup([of_base[block] for block in common], [of_other[block] for block in common])
 
 
+def combined_speedup(base: Sequence[Timing], other: Sequence[Timing]) -> Ratio:
+    """The speedup of one implementation over another from the timings of all processes, matched by group.
+
+    One process has the interval that its blocks give. Several have Student's t interval on their median log ratios:
+    blocks of one process share its addresses and clocks, so only processes are independent. Raises IncomparableError
+    where no two timings were interleaved.
+    """
+    of_other = {timing.group: timing for timing in other}
+    pairs = [(timing, of_other[timing.group]) for timing in base if timing.group in of_other]
+    if not pairs:
+        groups = [", ".join(timing.group for timing in timings) or "none" for timings in (base, other)]
+        raise IncomparableError(f"timed in different groups, {groups[0]} and {groups[1]}")
+    return across_processes([timing_speedup(*pair) for pair in pairs])
+
+
+def across_processes(ratios: Sequence[Ratio]) -> Ratio:
+    """One ratio of those of several processes: the mean of the logs, and its t interval; a single one is itself."""
+    if len(ratios) == 1:
+        return ratios[0]
+    from scipy.stats import t  # slow to import
+
+    logs = np.log([ratio.value for ratio in ratios])
+    mean, error = float(logs.mean()), float(logs.std(ddof=1)) / math.sqrt(logs.size)
+    half = float(t.ppf((1 + CONFIDENCE) / 2, logs.size - 1)) * error
+    blocks = sum(ratio.blocks for ratio in ratios)
+    return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half), blocks, len(ratios))
+
+
 def aa_band(again: Ratio) -> float:
     """What the engine cannot tell apart, as a log ratio, from the baseline measured against itself (0.004 is 0.4 %).
 
@@ -90,6 +119,14 @@ def verdict(ratio: Ratio, band: float) -> Verdict:
     if ratio.low > math.exp(band):
         return "faster"
     return "slower" if ratio.high < math.exp(-band) else "same"
+
+
+def spans_agree(event_us: float, span_us: float, offset_us: float) -> bool:
+    """Whether events and the profiler saw the same work: within 1 us or 2 %, once the events' own share is taken off.
+
+    `offset_us` is that share, as a self-test found it: what events read beyond the profiler's span of one kernel.
+    """
+    return abs(event_us - offset_us - span_us) <= max(1.0, 0.02 * event_us)
 
 
 def median_and_spread(samples: Sequence[float]) -> tuple[float, float]:
