@@ -58,9 +58,11 @@ Baseline = Annotated[str | None, typer.Option(help="what speedups are over (defa
 Seed = Annotated[int, typer.Option(help="of the random inputs and the order of samples")]
 Flush = Annotated[str, typer.Option(help="how caches are evicted before each sample: clean, dirty or none")]
 Quick = Annotated[bool, typer.Option("--quick", help="fewer blocks and repetitions: a look, not a claim")]
+Processes = Annotated[int, typer.Option(help="fresh processes that measure every case: 5 where a claim is made")]
 Out = Annotated[Path | None, typer.Option(help="folder of the results (default: runs/TIME-DEVICE)")]
 Resume = Annotated[bool, typer.Option("--resume", help="go on with an interrupted run, of --out or the latest")]
 TimeLimit = Annotated[float, typer.Option(help="seconds that one stage of one implementation may take")]
+AllowOthers = Annotated[bool, typer.Option("--allow-others", help="measure although others use the GPU")]
 CompileAhead = Annotated[int | None, typer.Option(help="processes that compile ahead, 0 for none (default: by cores)")]
 
 
@@ -81,6 +83,7 @@ def _shared(
     resume: Resume = False,
     time_limit: TimeLimit = 300.0,
     compile_ahead: CompileAhead = None,
+    allow_others: AllowOthers = False,
 ) -> Choice:
     return Choice(
         device=device,
@@ -99,6 +102,7 @@ def _shared(
         resume=resume,
         time_limit_s=time_limit,
         compile_ahead=compile_ahead,
+        allow_others=allow_others,
         command=_command(),
     )
 
@@ -120,9 +124,18 @@ def _measuring(command: Callable[..., None]) -> Callable[..., None]:
 
 @app.command()
 @_measuring
-def bench(choice: Choice, baseline: Baseline = None, flush: Flush = "clean", quick: Quick = False) -> None:
+def bench(
+    choice: Choice,
+    baseline: Baseline = None,
+    flush: Flush = "clean",
+    quick: Quick = False,
+    processes: Processes = 1,
+    twice: Annotated[bool, typer.Option("--twice", help="an A/A pair for every implementation")] = False,
+    cross_check: Annotated[bool, typer.Option("--cross-check", help="let other engines time it as well")] = False,
+) -> None:
     """Verify and time implementations, interleaved, and print the comparison."""
-    _measure_and_report(replace(choice, baseline=baseline, flush=_flush(flush), quick=quick))
+    choice = replace(choice, baseline=baseline, flush=_flush(flush), quick=quick, processes=processes)
+    _measure_and_report(replace(choice, twice=twice, cross_check=cross_check))
 
 
 @app.command()
@@ -142,11 +155,16 @@ def compare(
     head: Annotated[str, typer.Option(help="the revision that is compared")] = "HEAD",
     flush: Flush = "clean",
     quick: Quick = False,
+    processes: Annotated[
+        int | None, typer.Option(help="fresh processes that measure every case (default: 5; with --quick 1)")
+    ] = None,
 ) -> None:
     """Measure two revisions of one implementation (--impls NAME) in the same blocks."""
     from harness.compare import revisions_chosen
 
-    choice = replace(choice, flush=_flush(flush), quick=quick)
+    if processes is None:
+        processes = 1 if quick else 5
+    choice = replace(choice, flush=_flush(flush), quick=quick, processes=processes)
     choice.check()
     with revisions_chosen(choice, base, head) as (chosen, newer):
         _measure_and_report(chosen, "pr", newer)
@@ -178,6 +196,28 @@ def gate(
     judged = judge(load(results), read_limits(config))
     sys.stdout.write(verdicts.render(judged))
     raise typer.Exit(exit_code(judged))
+
+
+@app.command()
+def selftest(
+    device: Device = "auto",
+    seed: Seed = 0,
+    out: Out = None,
+    allow_others: AllowOthers = False,
+    time_limit: TimeLimit = 300.0,
+) -> None:
+    """Test the engine on work of which the time is known: its error budget here; exit 1 where a check failed."""
+    from harness.bench import bench as run_bench
+    from reports import selftest as page
+
+    choice = Choice(device=device, seed=seed, out=out, allow_others=allow_others, time_limit_s=time_limit)
+    display = Display()
+    path = run_bench(replace(choice, selftest_alone=True, command=_command()), display)
+    records = load(path).selftests
+    sys.stdout.write(page.render(records))
+    display.say(f"results: {path}")
+    failed = not records or any(check.passed is False for record in records for check in record.checks)
+    raise typer.Exit(1 if failed else 0)
 
 
 @app.command("list")

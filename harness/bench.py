@@ -94,9 +94,11 @@ def bench(choice: Choice, display: Display) -> Path:
 
 def _run(choice: Choice, display: Display, found: Inventory, log: Path) -> Path:
     profile, facts = devices.choose(choice.device, found.hello.available)
+    if choice.timed and not choice.allow_others:
+        devices.refuse_shared(facts)
     known = found.hello.implementations
     impls = select(known, choice.impls, choice.baseline, DEFAULT_BASELINE)
-    jobs = plan(choice.cases(facts.kind), impls)
+    jobs = plan(choice.runs(facts.kind), impls, choice.processes)
     baseline = impls[0].name
     run = RunRecord(
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -109,14 +111,17 @@ def _run(choice: Choice, display: Display, found: Inventory, log: Path) -> Path:
             quick=choice.quick,
             timed=choice.timed,
             suite=choice.suite_name(facts.kind),
+            processes=choice.processes,
+            twice=choice.twice,
+            cross_check=choice.cross_check,
         ),
         libraries=found.hello.libraries,
         revision=_revision(),
         implementations=impls,
-        jobs=len(jobs),
+        jobs=len({job.case for job in jobs}),
     )
     path, jobs = _open(choice, run, jobs)
-    asked = choice.asked(facts.kind, profile.flush_bytes, baseline)
+    asked = choice.asked(profile, baseline)
     begun_s, interrupted = time.monotonic(), True
     results = ResultsFile(path)
 
@@ -131,16 +136,22 @@ def _run(choice: Choice, display: Display, found: Inventory, log: Path) -> Path:
         missing={item.name: item.missing for item in impls if item.missing},
         time_limit_s=choice.time_limit_s,
         worker=found.worker,
+        selftests=choice.selftests(facts.kind),
     )
     try:
         with display.cases(len(jobs)):
             _compile_ahead(choice, jobs, impls, asked, log, display)
+            runner.stages_s["compile ahead"] = time.monotonic() - begun_s
             runner.run(jobs)
         interrupted = False
     finally:
-        wall_s = round(time.monotonic() - begun_s, 1)
         results.append(
-            EndRecord(ended_at=datetime.now(UTC).isoformat(timespec="seconds"), wall_s=wall_s, interrupted=interrupted)
+            EndRecord(
+                ended_at=datetime.now(UTC).isoformat(timespec="seconds"),
+                wall_s=round(time.monotonic() - begun_s, 1),
+                interrupted=interrupted,
+                stages_s={stage: round(seconds, 1) for stage, seconds in runner.stages_s.items()},
+            )
         )
         results.close()
         if log.exists():
@@ -158,7 +169,8 @@ def _compile_ahead(
 ) -> None:
     """Fill the compilers' caches by several processes at once, where there are cores to spare and a GPU to feed."""
     compiled = {item.name for item in impls if item.compiles_ahead and not item.missing}
-    tasks: list[tuple[NormCase, str]] = [(job.case, name) for job in jobs for name in job.impls if name in compiled]
+    pairs = [(job.case, name) for job in jobs for name in job.impls if name in compiled]
+    tasks: list[tuple[NormCase, str]] = list(dict.fromkeys(pairs))  # once for all processes
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
     default = min(12, cores - 2) if asked.device == "gpu" and cores > 4 else 0
     processes = default if choice.compile_ahead is None else choice.compile_ahead

@@ -6,6 +6,7 @@ The decisions (`detect`, `choose`) are pure: they take `DeviceFacts`, so they ar
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 from collections.abc import Iterable, Sequence
@@ -13,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from harness import nvml
 from harness.cases import DeviceKind
 from harness.errors import UnavailableError, UsageError
 from harness.results import DeviceRecord
@@ -44,6 +46,7 @@ class DeviceFacts:
     l2_bytes: int | None = None
     sm_count: int | None = None
     uuid: str | None = None  # finds the same card in NVML, whose numbering CUDA_VISIBLE_DEVICES does not change
+    others: tuple[int, ...] = ()  # processes that hold a context on it, this one left out
 
 
 @dataclass(frozen=True)
@@ -184,6 +187,16 @@ def choose(asked: str, available: Sequence[DeviceFacts]) -> tuple[DeviceProfile,
     )
 
 
+def refuse_shared(facts: DeviceFacts) -> None:
+    """Raise UnavailableError where other processes hold a context on the device: they would disturb every figure."""
+    if facts.others:
+        them = ", ".join(map(str, facts.others))
+        raise UnavailableError(
+            f"other processes use this {facts.name} (process {them}) and would disturb every figure; "
+            "end them, or measure beside them with --allow-others"
+        )
+
+
 def read_available() -> list[DeviceFacts]:
     """The facts of the devices of this machine: torch's current GPU, if it has one, and the CPU."""
     first = read_facts("auto")
@@ -204,7 +217,8 @@ def read_facts(kind: Literal["auto", "cuda", "cpu"]) -> DeviceFacts:
             return read_facts("cpu")
         raise UnavailableError("torch finds no GPU on this machine; run it where there is one, or use --device cpu")
     properties: Any = torch.cuda.get_device_properties(torch.cuda.current_device())
-    uuid = getattr(properties, "uuid", None)
+    uuid = None if getattr(properties, "uuid", None) is None else str(properties.uuid)
+    gpu = None if torch.version.hip else nvml.find(uuid)
     return DeviceFacts(
         kind="cuda",
         name=properties.name,
@@ -216,12 +230,15 @@ def read_facts(kind: Literal["auto", "cuda", "cpu"]) -> DeviceFacts:
         memory_bytes=properties.total_memory,
         l2_bytes=properties.L2_cache_size,
         sm_count=properties.multi_processor_count,
-        uuid=None if uuid is None else str(uuid),
+        uuid=uuid,
+        others=tuple(number for number in gpu.process_ids() if number != os.getpid()) if gpu else (),
     )
 
 
 def record(profile: DeviceProfile, facts: DeviceFacts) -> DeviceRecord:
     """The device as a results file states it, with driver, clocks and power limit of this moment where NVML knows."""
+    gpu = nvml.find(facts.uuid) if facts.architecture.startswith("sm_") else None
+    now = gpu.read() if gpu else nvml.Reading()
     return DeviceRecord(
         profile=profile.name,
         name=facts.name,
@@ -231,7 +248,10 @@ def record(profile: DeviceProfile, facts: DeviceFacts) -> DeviceRecord:
         last_level_bytes=profile.last_level_bytes,
         sm_count=facts.sm_count,
         memory_bytes=facts.memory_bytes,
-        **_nvml_state(facts),
+        driver=gpu.driver() if gpu else None,
+        sm_clock_mhz=now.sm_clock_mhz,
+        memory_clock_mhz=now.memory_clock_mhz,
+        power_limit_w=gpu.power_limit_w() if gpu else None,
     )
 
 
@@ -277,45 +297,3 @@ def _last_level(caches: Path) -> int:
         if level.isdecimal() and parts:
             sizes[int(level)] = int(parts[1]) * {"": 1, "K": KIB, "M": MIB, "G": GIB}[parts[2]]
     return sizes[max(sizes)] if sizes else UNKNOWN_CPU_CACHE_BYTES
-
-
-def _nvml_state(facts: DeviceFacts) -> dict[str, Any]:
-    """What NVML alone knows, each entry None where it does not say; empty without NVML or off NVIDIA."""
-    if facts.kind != "cuda" or not facts.architecture.startswith("sm_"):
-        return {}
-    try:
-        import pynvml as nvml
-
-        nvml.nvmlInit()
-    except Exception:  # not installed, or no driver: the record does without
-        return {}
-    try:
-        state: dict[str, Any] = {"driver": _tolerant(nvml.nvmlSystemGetDriverVersion)}
-        handle = _nvml_handle(nvml, facts)
-        if handle is None:
-            return state
-        power_mw = _tolerant(nvml.nvmlDeviceGetEnforcedPowerLimit, handle)
-        return state | {
-            "sm_clock_mhz": _tolerant(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM),
-            "memory_clock_mhz": _tolerant(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_MEM),
-            "power_limit_w": None if power_mw is None else power_mw / 1000,
-        }
-    finally:
-        _tolerant(nvml.nvmlShutdown)
-
-
-def _nvml_handle(nvml: Any, facts: DeviceFacts) -> Any:
-    """NVML's handle of this very device, or None: another card's clocks would be worse than none."""
-    if facts.uuid is not None:
-        handle = _tolerant(nvml.nvmlDeviceGetHandleByUUID, f"GPU-{facts.uuid.removeprefix('GPU-')}")
-        if handle is not None:
-            return handle
-    return _tolerant(nvml.nvmlDeviceGetHandleByIndex, 0) if _tolerant(nvml.nvmlDeviceGetCount) == 1 else None
-
-
-def _tolerant(query: Any, *arguments: Any) -> Any:
-    """The answer of an NVML query, or None: a container or an old driver refuses some of them."""
-    try:
-        return query(*arguments)
-    except Exception:
-        return None

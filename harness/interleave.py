@@ -8,28 +8,35 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from harness.cases import Inputs, case_seed
+from harness.cases import DeviceKind, Inputs, case_seed
 from harness.messages import Asked, Stage
+from harness.nvml import Reading
 from harness.results import Timing
 from harness.timing.breakdown import Breakdown, breakdown
 from harness.timing.cpu import CpuDevice
 from harness.timing.cuda import CudaDevice
 from harness.timing.engine import Candidate, CandidateError, Device, Measurement, measure
+from harness.timing.launches import attach, time_launches
+from harness.timing.other_engines import time_elsewhere
 from harness.timing.stopping import StoppingRule
 
 FLOOR = "same-traffic add"
-AGAIN = " (again)"  # the baseline's second appearance, under another name
+AGAIN = " (again)"  # a second appearance, under another name
 
 
 @dataclass(frozen=True)
 class Together:
-    """Timings and kernels by implementation; `twin` is who stood in the blocks twice; no floor where it did not fit."""
+    """Timings and kernels by implementation; `again` are those of who stood in the blocks twice, the second time.
+
+    No floor where it did not fit.
+    """
 
     timings: dict[str, Timing]
     kernels: dict[str, Breakdown]
-    twin: str
-    again: Timing
+    again: dict[str, Timing]
     floor: Timing | None
+    readings: list[Reading]
+    elsewhere_us: dict[str, dict[str, float]]
 
 
 def time_together(
@@ -45,11 +52,11 @@ def time_together(
     through.
     """
     watch(None, "time")
-    device = _device(inputs, asked)
-    twin = next((c for c in candidates if c.name == asked.baseline), candidates[0])
-    again = replace(twin, name=twin.name + AGAIN)
+    device = make_device(inputs.case.device, asked.flush_bytes, inputs.x)
+    baseline = next((c for c in candidates if c.name == asked.baseline), candidates[0])
+    again = {c.name: replace(c, name=c.name + AGAIN) for c in (candidates if asked.twice else [baseline])}
     floor = _floor(inputs)
-    everyone = [*candidates, again, *([floor] if floor else [])]
+    everyone = [*candidates, *again.values(), *([floor] if floor else [])]
     rule = StoppingRule(asked.min_blocks, asked.max_blocks, asked.half_width, asked.budget_s)
 
     def told(name: str) -> None:
@@ -62,14 +69,18 @@ def time_together(
         if error.candidate == FLOOR and error.__cause__:
             raise error.__cause__ from None
         raise CandidateError(error.candidate.removesuffix(AGAIN)) from error.__cause__
-    watch(None, "break down")
     timings = {c.name: _timing(measurement, c, asked, group) for c in everyone}
+    watch(None, "break down")
+    kernels = _break_down(inputs, candidates, device, asked, rng)
+    watch(None, "cross-check")
+    elsewhere_us = time_elsewhere(candidates) if asked.cross_check and inputs.case.device != "cpu" else {}
     return Together(
         timings={c.name: timings[c.name] for c in candidates},
-        kernels=_break_down(inputs, candidates, device, asked),
-        twin=twin.name,
-        again=timings[again.name],
+        kernels=kernels,
+        again={name: timings[twin.name] for name, twin in again.items()},
         floor=timings.get(FLOOR),
+        readings=measurement.readings,
+        elsewhere_us=elsewhere_us,
     )
 
 
@@ -82,10 +93,9 @@ def _floor(inputs: Inputs) -> Candidate | None:
     return Candidate(FLOOR, lambda: torch.add(inputs.x, inputs.dy))
 
 
-def _device(inputs: Inputs, asked: Asked) -> Device:
-    if inputs.case.device == "cpu":
-        return CpuDevice(asked.flush_bytes)
-    return CudaDevice(asked.flush_bytes, inputs.x)
+def make_device(kind: DeviceKind, flush_bytes: int, output_like: torch.Tensor) -> Device:
+    """The device as the engine sees it; `output_like` is a tensor of the size of the largest output."""
+    return CpuDevice(flush_bytes) if kind == "cpu" else CudaDevice(flush_bytes, output_like)
 
 
 def _timing(measurement: Measurement, candidate: Candidate, asked: Asked, group: str) -> Timing:
@@ -99,10 +109,21 @@ def _timing(measurement: Measurement, candidate: Candidate, asked: Asked, group:
     )
 
 
-def _break_down(inputs: Inputs, candidates: Sequence[Candidate], device: Device, asked: Asked) -> dict[str, Breakdown]:
-    if inputs.case.device == "cpu":
+def _break_down(
+    inputs: Inputs, candidates: Sequence[Candidate], device: Device, asked: Asked, rng: random.Random
+) -> dict[str, Breakdown]:
+    if inputs.case.device == "cpu" or not asked.broken_down:
         return {}
     try:
-        return breakdown(candidates, lambda: device.flush(asked.flush))
+        found = breakdown(candidates, device, asked.flush, rng)
+        return {c.name: _with_launches(found[c.name], c, device, asked, rng) for c in candidates}
     except Exception as error:  # a profiler that fails costs the breakdown, never the timing
-        return dict.fromkeys((c.name for c in candidates), Breakdown(None, f"{type(error).__name__}: {error}"))
+        return dict.fromkeys((c.name for c in candidates), Breakdown(None, note=f"{type(error).__name__}: {error}"))
+
+
+def _with_launches(
+    found: Breakdown, candidate: Candidate, device: Device, asked: Asked, rng: random.Random
+) -> Breakdown:
+    if not found.kernels:
+        return found
+    return replace(found, kernels=attach(found.kernels, time_launches(candidate, device, asked.flush, rng)))

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from harness.cases import NormCase
 from harness.devices import DeviceFacts
-from harness.results import Flush, ImplRecord, RowRecord
+from harness.results import ConditionsRecord, Flush, ImplRecord, RowRecord, SelfTestRecord
 from harness.revisions import Side
 
-Stage = Literal["start", "inputs", "prepare", "verify", "time", "break down"]
+Stage = Literal["start", "self-test", "inputs", "prepare", "verify", "time", "break down", "cross-check"]
+
+When = Literal["before", "after", "alone"]  # of a self-test: before or after the cases, or without any
 
 
 @dataclass(frozen=True)
 class Asked:
     """How every case of a run is to be tried; sent once, when a worker starts.
 
+    `flush_bytes`, `cache_bytes` (of the last level) and `datasheet_gbps` are the device profile's.
     `sides` are revisions of an adapter to compare; `repeats` is for bitwise comparisons; `min_blocks`, `max_blocks`,
-    `half_width`, `budget_s` are the stopping rule's.
+    `half_width`, `budget_s` are the stopping rule's. With `twice` every implementation stands in the blocks twice,
+    with `broken_down` its kernels are profiled, with `cross_check` other engines time it too.
     """
 
     device: Literal["auto", "gpu", "cpu"] = "auto"
@@ -27,6 +31,8 @@ class Asked:
     seed: int = 0
     flush: Flush = "clean"
     flush_bytes: int = 0
+    cache_bytes: int = 0
+    datasheet_gbps: float | None = None
     baseline: str = "torch-eager"
     timed: bool = True
     repeats: int = 2
@@ -34,6 +40,13 @@ class Asked:
     max_blocks: int = 20
     half_width: float = 0.005
     budget_s: float = 10.0
+    twice: bool = False
+    broken_down: bool = True
+    cross_check: bool = False
+
+    def once_more(self) -> Asked:
+        """What a later process of the same run is asked: the times again, and no more of the rest than it takes."""
+        return replace(self, repeats=min(2, self.repeats), broken_down=False, cross_check=False)
 
 
 @dataclass(frozen=True)
@@ -44,6 +57,16 @@ class Try:
     impls: tuple[str, ...]
     group: str
     asked: Asked
+    process: int = 0
+
+
+@dataclass(frozen=True)
+class SelfTest:
+    """To the worker: test the engine on known work."""
+
+    when: When
+    asked: Asked
+    process: int = 0
 
 
 @dataclass(frozen=True)
@@ -88,8 +111,16 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Aside:
+    """From the worker: what belongs in the results beside the rows."""
+
+    record: ConditionsRecord | SelfTestRecord
+
+
+@dataclass(frozen=True)
 class Done:
     """From the worker: the request is finished."""
 
 
-Event = Hello | Refused | Began | Row | Done
+Request = Try | Warm | SelfTest
+Event = Hello | Refused | Began | Row | Aside | Done

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Literal
 
 from harness.cases import DeviceKind, NormCase
+from harness.devices import DeviceProfile
 from harness.errors import UsageError
-from harness.messages import Asked
+from harness.messages import Asked, When
 from harness.results import Flush
 from harness.revisions import Side
 from harness.suites import cases_of, find_suite, parse_dtype, parse_norms, parse_shapes
@@ -37,6 +38,11 @@ class Choice:
     flush: Flush = "clean"
     quick: bool = False
     timed: bool = True
+    processes: int = 1
+    twice: bool = False
+    cross_check: bool = False
+    allow_others: bool = False
+    selftest_alone: bool = False
     out: Path | None = None
     resume: bool = False
     time_limit_s: float = 300.0
@@ -52,6 +58,8 @@ class Choice:
             raise UsageError(f"--eps {self.eps:g}: must not be negative")
         if not 0 < self.time_limit_s < math.inf:
             raise UsageError(f"--time-limit {self.time_limit_s:g}: must be positive, in seconds")
+        if self.processes < 1:
+            raise UsageError(f"--processes {self.processes}: must be at least 1")
         self.cases("cpu")
         for path in self.impl_files:
             if not path.is_file():
@@ -80,6 +88,10 @@ class Choice:
             device=device,
         )
 
+    def runs(self, device: DeviceKind) -> list[NormCase]:
+        """The cases to run: those chosen, or none where only the engine is tested."""
+        return [] if self.selftest_alone else self.cases(device)
+
     def first_asked(self) -> Asked:
         """What a worker is told before the device is known."""
         kind: Literal["auto", "gpu", "cpu"] = "gpu"
@@ -87,9 +99,19 @@ class Choice:
             kind = "cpu" if self.device.strip().lower() == "cpu" else "auto"
         return Asked(device=kind, impl_files=tuple(map(str, self.impl_files)), sides=self.sides)
 
-    def asked(self, device: DeviceKind, flush_bytes: int, baseline: str) -> Asked:
+    def selftests(self, device: DeviceKind) -> tuple[When, ...]:
+        """When a process tests the engine: a quick look less, and a CPU, whose flushes take long, once at most."""
+        if self.selftest_alone:
+            return ("alone",)
+        if not self.timed:
+            return ()
+        if device == "cpu":
+            return () if self.quick else ("before",)
+        return ("before",) if self.quick else ("before", "after")
+
+    def asked(self, profile: DeviceProfile, baseline: str) -> Asked:
         """How every case is tried. The bounds of the stopping rule and the evidence of determinism are set here."""
-        on_gpu = device == "cuda"
+        on_gpu = profile.kind == "cuda"
         if self.quick:
             blocks, half_width, budget_s = (10, 20), 0.02, 5.0
         else:
@@ -100,7 +122,9 @@ class Choice:
             sides=self.sides,
             seed=self.seed,
             flush=self.flush,
-            flush_bytes=flush_bytes,
+            flush_bytes=profile.flush_bytes,
+            cache_bytes=profile.last_level_bytes,
+            datasheet_gbps=profile.datasheet_gbps,
             baseline=baseline,
             timed=self.timed,
             repeats=50 if on_gpu and not self.quick else 2,
@@ -108,4 +132,6 @@ class Choice:
             max_blocks=blocks[1],
             half_width=half_width,
             budget_s=budget_s,
+            twice=self.twice,
+            cross_check=self.cross_check,
         )

@@ -14,10 +14,11 @@ from harness.results import RANKED, ImplRecord, RowRecord
 
 @dataclass(frozen=True)
 class Job:
-    """One case and the names of the implementations to try on it."""
+    """One case, the names of the implementations to try on it, and which of the run's processes tries it."""
 
     case: NormCase
     impls: tuple[str, ...]
+    process: int = 0
 
 
 def select(known: Sequence[ImplRecord], wanted: str | None, baseline: str | None, default: str) -> list[ImplRecord]:
@@ -36,10 +37,10 @@ def select(known: Sequence[ImplRecord], wanted: str | None, baseline: str | None
     return list({item.name: item for item in [first, *chosen]}.values())
 
 
-def plan(cases: Iterable[NormCase], impls: Sequence[ImplRecord]) -> list[Job]:
-    """Every case on every implementation."""
+def plan(cases: Sequence[NormCase], impls: Sequence[ImplRecord], processes: int = 1) -> list[Job]:
+    """Every case on every implementation in every process: one process after the other, as drift is no replicate."""
     names = tuple(item.name for item in impls)
-    return [Job(case, names) for case in cases]
+    return [Job(case, names, process) for process in range(processes) for case in cases]
 
 
 def remaining(jobs: Iterable[Job], rows: Iterable[RowRecord]) -> list[Job]:
@@ -48,13 +49,13 @@ def remaining(jobs: Iterable[Job], rows: Iterable[RowRecord]) -> list[Job]:
     A case that was cut short is tried again with all that can be timed, because only what is interleaved in one go may
     be compared; what failed for good is not tried again.
     """
-    status = {(row.case.key, row.impl): row.status for row in rows if row.role == "impl"}
+    status = {(row.process, row.case.key, row.impl): row.status for row in rows if row.role == "impl"}
     left: list[Job] = []
     for job in jobs:
-        if all((job.case.key, name) in status for name in job.impls):
-            continue
-        again = tuple(name for name in job.impls if status.get((job.case.key, name), "ok") in RANKED)
-        left.append(Job(job.case, again))
+        known = {name: status.get((job.process, job.case.key, name)) for name in job.impls}
+        if None in known.values():
+            again = tuple(name for name, was in known.items() if was is None or was in RANKED)
+            left.append(Job(job.case, again, job.process))
     return left
 
 

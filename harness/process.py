@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 from typing import Protocol
 
-from harness.messages import Asked, Event, Try, Warm
+from harness.messages import Asked, Event, Request
 from harness.worker import serve
 
 GRACE_S = 3.0  # for compile pools to give back their semaphores, or Python complains of them at the end
@@ -20,7 +20,7 @@ class WorkerDiedError(Exception):
 class Worker(Protocol):
     """What the runner asks of a worker; tests answer with a script."""
 
-    def send(self, request: Try | Warm) -> None:
+    def send(self, request: Request) -> None:
         """Hand over a request."""
         ...
 
@@ -43,7 +43,7 @@ class WorkerProcess:
         self._process.start()
         theirs.close()  # so that its death is seen as the end of the stream
 
-    def send(self, request: Try | Warm) -> None:
+    def send(self, request: Request) -> None:
         """Hand over a request; raises WorkerDiedError where nobody is there to take it."""
         try:
             self._connection.send(request)

@@ -55,8 +55,8 @@ class Display:
 
     def step(self, impl: str | None, stage: str) -> None:
         """An implementation enters a stage."""
-        assert self._case is not None, "a step belongs to a case"
-        self._describe(f"{self._case.key} · {stage} {impl or ''}".rstrip())
+        where = f"{self._case.key} · " if self._case else ""
+        self._describe(f"{where}{stage} {impl or ''}".rstrip())
 
     def row(self, row: RowRecord) -> None:
         """A row is final; what went wrong is said at once."""

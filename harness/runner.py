@@ -6,14 +6,16 @@ and the rest of the case is tried again, so that what is compared was interleave
 
 from __future__ import annotations
 
+import time
 import uuid
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Protocol
 
 from harness.cases import NormCase
-from harness.messages import Asked, Began, Done, Row, Try
+from harness.messages import Aside, Asked, Began, Done, Row, SelfTest, Try, When
 from harness.plan import Job
 from harness.process import Worker, WorkerDiedError
 from harness.results import ResultsFile, RowRecord, Status
@@ -23,6 +25,10 @@ QUARANTINE_AFTER = 3  # crashes or hangs, each of which costs a new worker and u
 
 class Progress(Protocol):
     """Who is told what goes on."""
+
+    def say(self, text: str) -> None:
+        """Something that belongs to no case."""
+        ...
 
     def case(self, case: NormCase) -> None:
         """A case begins."""
@@ -43,7 +49,10 @@ class Progress(Protocol):
 
 @dataclass
 class Runner:
-    """Runs jobs; `launch` starts a worker that is ready for requests, `time_limit_s` bounds each silent stage."""
+    """Runs jobs; `launch` starts a worker that is ready for requests, `time_limit_s` bounds each silent stage.
+
+    `selftests` says when each process tests the engine. `stages_s` adds up where the time went, by stage.
+    """
 
     launch: Callable[[], Worker]
     results: ResultsFile
@@ -52,15 +61,25 @@ class Runner:
     missing: dict[str, str]
     time_limit_s: float
     worker: Worker | None = None
+    selftests: Sequence[When] = ()
+    now_s: Callable[[], float] = time.monotonic
     hard_failures: Counter[str] = field(default_factory=Counter)
+    stages_s: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     def run(self, jobs: Sequence[Job]) -> None:
-        """Run every job; each implementation of each job ends in one row."""
+        """Run every job; each implementation of each job ends in one row. Each process is a fresh worker."""
         try:
-            for job in jobs:
-                self.progress.case(job.case)
-                self._run_case(job)
-                self.progress.case_done()
+            self._self_test("alone", 0)
+            for process, its_jobs in groupby(jobs, lambda job: job.process):
+                self._self_test("before", process)
+                for job in its_jobs:
+                    self.progress.case(job.case)
+                    self._run_case(job)
+                    self.progress.case_done()
+                    if self.asked.cross_check:
+                        self.close()  # another engine runs once a process
+                self._self_test("after", process)
+                self.close()
         finally:
             self.close()
 
@@ -70,25 +89,41 @@ class Runner:
             self.worker.kill()
             self.worker = None
 
+    def _self_test(self, when: When, process: int) -> None:
+        """Test the engine, where that was asked for; one that fails to end costs the budget, never the cases."""
+        if when not in self.selftests:
+            return
+        attempt = _Attempt()
+        try:
+            self.worker = self.worker or self.launch()
+            self.worker.send(SelfTest(when, self.asked, process))
+            self._follow(self.worker, attempt)
+        except (WorkerDiedError, TimeoutError) as failure:
+            self.close()
+            self.progress.say(f"the self-test was not finished: {failure}")
+
     def _run_case(self, job: Job) -> None:
-        pending = [name for name in job.impls if not self._settled_without_trying(job.case, name)]
+        pending = [name for name in job.impls if not self._settled_without_trying(job, name)]
+        asked = self.asked if job.process == 0 else self.asked.once_more()
         while pending:
             attempt = _Attempt()
             try:
                 self.worker = self.worker or self.launch()
-                self.worker.send(Try(job.case, tuple(pending), uuid.uuid4().hex[:8], self.asked))
+                self.worker.send(Try(job.case, tuple(pending), uuid.uuid4().hex[:8], asked, job.process))
                 self._follow(self.worker, attempt)
                 return
             except WorkerDiedError as death:
-                self._bury(job.case, attempt, pending, "crashed", str(death))
+                self._bury(job, attempt, pending, "crashed", str(death))
             except TimeoutError as silence:
-                self._bury(job.case, attempt, pending, "timeout", str(silence))
+                self._bury(job, attempt, pending, "timeout", str(silence))
             pending = [name for name in pending if name not in attempt.settled]
 
     def _follow(self, worker: Worker, attempt: _Attempt) -> None:
         """Take in events until the request is done."""
         while True:
+            waited_since_s = self.now_s()
             event = worker.receive(self.time_limit_s)
+            self.stages_s[attempt.stage] += self.now_s() - waited_since_s
             match event:
                 case None:
                     raise TimeoutError(f"no sign of life for {self.time_limit_s:g} s")
@@ -99,12 +134,14 @@ class Runner:
                     if row.role == "impl":
                         attempt.settled.add(row.impl)
                     self._append(row)
+                case Aside(record=record):
+                    self.results.append(record)
                 case Done():
                     return
                 case _:
                     raise WorkerDiedError(f"the worker spoke out of turn: {event}")
 
-    def _bury(self, case: NormCase, attempt: _Attempt, pending: list[str], status: Status, how: str) -> None:
+    def _bury(self, job: Job, attempt: _Attempt, pending: list[str], status: Status, how: str) -> None:
         """Replace the worker, and write the row of whoever was at work when it ended."""
         self.close()
         if attempt.impl in attempt.settled:
@@ -114,17 +151,20 @@ class Runner:
         for name in guilty:
             self.hard_failures[name] += len(guilty) == 1
             attempt.settled.add(name)
-            self._append(RowRecord(case=case, impl=name, status=status, reason=f"{how} in stage {attempt.stage!r}"))
+            self._write_off(job, name, status, f"{how} in stage {attempt.stage!r}")
 
-    def _settled_without_trying(self, case: NormCase, name: str) -> bool:
+    def _settled_without_trying(self, job: Job, name: str) -> bool:
         if name in self.missing:
-            self._append(RowRecord(case=case, impl=name, status="missing", reason=self.missing[name]))
+            self._write_off(job, name, "missing", self.missing[name])
         elif self.hard_failures[name] >= QUARANTINE_AFTER:
             reason = f"not tried: in quarantine after {QUARANTINE_AFTER} crashes or hangs"
-            self._append(RowRecord(case=case, impl=name, status="crashed", reason=reason))
+            self._write_off(job, name, "crashed", reason)
         else:
             return False
         return True
+
+    def _write_off(self, job: Job, name: str, status: Status, reason: str) -> None:
+        self._append(RowRecord(case=job.case, impl=name, status=status, reason=reason, process=job.process))
 
     def _append(self, row: RowRecord) -> None:
         self.results.append(row)

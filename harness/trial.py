@@ -15,14 +15,15 @@ import torch
 from harness.cases import Grads, Inputs, NormCase, make_inputs
 from harness.interleave import FLOOR, Together, time_together
 from harness.messages import Stage, Try
-from harness.results import RANKED, Role, RowRecord, Status, Timing, Verification
+from harness.results import RANKED, ConditionsRecord, Role, RowRecord, Status, Timing, Verification
+from harness.timing import conditions
 from harness.timing.breakdown import Breakdown
 from harness.timing.engine import Candidate, CandidateError
 from harness.verify import determinism, precision, robustness
 from impls import Implementation
 
 Watch = Callable[[str | None, Stage], None]
-Emit = Callable[[RowRecord], None]
+Emit = Callable[[RowRecord | ConditionsRecord], None]
 
 
 class ContextLostError(Exception):
@@ -39,12 +40,13 @@ class Contender:
 
 
 class Trial:
-    """One request: `watch` is told of each stage before it begins, `emit` is given each row once it is final."""
+    """One request: `watch` is told of each stage before it begins, `emit` is given each record once it is final."""
 
     def __init__(self, request: Try, implementations: dict[str, Implementation], watch: Watch, emit: Emit) -> None:
         self.case = request.case
         self.asked = request.asked
         self.group = request.group
+        self.process = request.process
         self.wanted = [implementations[name] for name in request.impls]
         self.watch = watch
         self.emit = emit
@@ -171,7 +173,9 @@ class Trial:
                 return
             for contender in timed:
                 self._conclude(contender, together)
-            self._emit_helper(together.twin, "again", together.again)
+            self.emit(conditions.record(self.case, self.group, self.process, together.readings))
+            for name, timing in together.again.items():
+                self._emit_helper(name, "again", timing)
             if together.floor is not None:
                 self._emit_helper(FLOOR, "floor", together.floor)
             return
@@ -183,7 +187,9 @@ class Trial:
         update: dict[str, object] = {
             "timing": together.timings[name],
             "kernels": kernels.kernels,
+            "kernel_totals": kernels.totals,
             "kernels_note": kernels.note,
+            "other_engines_us": together.elsewhere_us.get(name, {}),
         }
         try:
             self.watch(name, "verify")
@@ -194,6 +200,8 @@ class Trial:
             return
         if stale:
             update |= {"status": "wrong", "reason": f"after timing, {stale}"}
+        elif kernels.escaped:  # a reader of its gradients on the stream it was called on would race with it
+            update |= {"status": "wrong", "reason": kernels.escaped}
         contender.row = contender.row.model_copy(update=update)
 
     def _candidate(self, contender: Contender) -> Candidate:
@@ -205,10 +213,10 @@ class Trial:
         self.inputs.dy.copy_(self.pristine.dy)
 
     def _row(self, name: str, status: Status, reason: str | None = None) -> RowRecord:
-        return RowRecord(case=self.case, impl=name, status=status, reason=reason)
+        return RowRecord(case=self.case, impl=name, status=status, reason=reason, process=self.process)
 
     def _emit_helper(self, name: str, role: Role, timing: Timing) -> None:
-        self.emit(RowRecord(case=self.case, impl=name, role=role, status="ok", timing=timing))
+        self.emit(self._row(name, "ok").model_copy(update={"role": role, "timing": timing}))
 
     def _emit_failure(self, name: str, error: BaseException) -> None:
         status: Status = "oom" if _is_out_of_memory(error) else "crashed"

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
-from harness.messages import Asked, Began, Done, Hello, Refused, Row, Stage, Try, Warm
-from harness.results import ImplRecord
+from harness.messages import Aside, Asked, Began, Done, Hello, Refused, Row, SelfTest, Stage, Try, Warm
+from harness.results import ConditionsRecord, ImplRecord, RowRecord
 
 if TYPE_CHECKING:
     from impls import Implementation
@@ -60,10 +60,13 @@ def serve(connection: Connection, asked: Asked, log: Path) -> None:
             request = connection.recv()
         except EOFError:
             return
-        if isinstance(request, Warm):
-            _compile(request, found)
-        else:
-            _try(request, found, connection)
+        match request:
+            case Warm():
+                _compile(request, found)
+            case SelfTest():
+                _self_test(request, connection)
+            case _:
+                _try(request, found, connection)
         connection.send(Done())
 
 
@@ -82,11 +85,23 @@ def _try(request: Try, found: dict[str, Implementation], connection: Connection)
     def watch(impl: str | None, stage: Stage) -> None:
         connection.send(Began(impl, stage))
 
+    def emit(record: RowRecord | ConditionsRecord) -> None:
+        connection.send(Row(record) if isinstance(record, RowRecord) else Aside(record))
+
     try:
-        Trial(request, found, watch, lambda row: connection.send(Row(row))).run()
+        Trial(request, found, watch, emit).run()
     except ContextLostError:
         sys.exit(CONTEXT_LOST_EXIT)
     release(request.case.device)
+
+
+def _self_test(request: SelfTest, connection: Connection) -> None:
+    from harness.calibration import make_selftest
+    from harness.trial import release
+
+    connection.send(Began(None, "self-test"))
+    connection.send(Aside(make_selftest(request)))
+    release(request.asked.device)
 
 
 def _record(item: Implementation) -> ImplRecord:

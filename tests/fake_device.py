@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from harness.nvml import Reading
 from harness.timing.engine import Candidate
 
 
@@ -10,16 +11,18 @@ class FakeDevice:
 
     `span_us(name, run)` is how long a run takes (numbered from 0 for each candidate), `host_us` how long the host takes
     to queue a candidate: the proof holds where the hold was longer. `grows` holds the (name, run) at which the
-    allocator asks the driver for memory. The clock advances by `tick_s` at each reading.
+    allocator asks the driver for memory. The clock advances by `tick_s` at each reading. `looks` are the readings that
+    the device gives of itself, one after the other, the last for ever.
     """
 
-    def __init__(self, span_us=lambda name, run: 10.0, host_us=None, grows=(), tick_s=0.0):
+    def __init__(self, span_us=lambda name, run: 10.0, host_us=None, grows=(), tick_s=0.0, looks=(Reading(),)):
         self.events = []
         self.runs = Counter()
         self._span_us = span_us
         self._host_us = host_us or {}
         self._grows = frozenset(grows)
         self._tick_s = tick_s
+        self._looks = list(looks)
         self._allocations = 7
         self._clock_s = 100.0
         self._held_us = 0.0
@@ -66,6 +69,9 @@ class FakeDevice:
     def elapsed_us(self):
         self.events.append("elapsed")
         return self._span_us(*self._ran)
+
+    def look(self):
+        return self._looks.pop(0) if len(self._looks) > 1 else self._looks[0]
 
     def now_s(self):
         self._clock_s += self._tick_s

@@ -1,87 +1,177 @@
 """Which kernels a backward launches and how long each takes: a pass of its own, never the headline.
 
-One profiler session a case. Every run stands between two spin kernels, so that flushes and restores are told apart
-from the backward by position, and nothing has to be filtered by name.
+One profiler session a case. Every run stands between two spin kernels, and what was launched between the two belongs
+to it: by the order of launches, which streams cannot change, so that nothing has to be filtered by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import random
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from harness.results import Kernel
-from harness.timing.engine import Candidate
+from harness.results import Flush, Kernel, KernelTotals
+from harness.timing.engine import Candidate, Device
 
-REPETITIONS = 3
+REPETITIONS = 7
 MARKER = "spin_kernel"  # what torch.cuda._sleep launches, on CUDA and ROCm
-MARKER_CYCLES = 2000
+MARKER_US = 1.0
+SPINS = 3  # a run has three: the hold, and a marker on either side
+# A profiled launch costs the host several times as much: without a longer hold the device would wait for it.
+LONGER_HOLD = 4
+CLOCK_SLACK_US = 0.5
 
 
 @dataclass(frozen=True)
 class Activity:
-    """One thing that the device did: its name and duration in microseconds."""
+    """One thing that the device did: its name, begin and duration in microseconds, and its place among the launches."""
 
     name: str
+    start_us: float
     us: float
+    launch: int
+
+    @property
+    def end_us(self) -> float:
+        return self.start_us + self.us
 
 
 @dataclass(frozen=True)
 class Breakdown:
-    """The kernels of one backward in launch order, or why they are unknown."""
+    """The kernels of one backward in launch order and together, or in `note` why they are unknown.
+
+    `escaped` says what ran outside the timed span: then the span is not the time of the backward.
+    """
 
     kernels: list[Kernel] | None
+    totals: KernelTotals | None = None
     note: str | None = None
+    escaped: str | None = None
 
 
-def breakdown(candidates: Sequence[Candidate], flush: Callable[[], None]) -> dict[str, Breakdown]:
-    """Profile all candidates of a case in one session; needs a GPU."""
+def breakdown(
+    candidates: Sequence[Candidate], device: Device, flush: Flush, rng: random.Random
+) -> dict[str, Breakdown]:
+    """Profile all candidates of a case in one session, each run taken as a sample is; needs a GPU."""
     import torch
     from torch.autograd import DeviceType
     from torch.profiler import ProfilerActivity, profile
 
-    def marker() -> None:
-        torch.cuda._sleep(MARKER_CYCLES)  # pyright: ignore[reportPrivateUsage]
-
     torch.cuda.synchronize()
+    events_us: dict[str, list[float]] = {candidate.name: [] for candidate in candidates}
     with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as session:
         for candidate in candidates:
             for _ in range(REPETITIONS):
-                candidate.restore()
-                flush()
-                marker()
-                outputs = candidate.run()
-                marker()
-                del outputs
+                events_us[candidate.name].append(_marked_sample(device, candidate, flush, rng))
         torch.cuda.synchronize()
     # The session also records the host's calls into the runtime; only what ran on the device is an activity.
-    events = [event for event in session.events() or [] if event.device_type == DeviceType.CUDA]
-    events.sort(key=lambda event: event.time_range.start)
-    activities = [Activity(event.name, event.time_range.elapsed_us()) for event in events]
-    return assign([candidate.name for candidate in candidates], activities)
+    activities = [
+        Activity(event.name, event.time_range.start, event.time_range.elapsed_us(), event.id)
+        for event in session.events() or []
+        if event.device_type == DeviceType.CUDA
+    ]
+    return assign(events_us, activities)
 
 
-def assign(names: Sequence[str], activities: Sequence[Activity]) -> dict[str, Breakdown]:
-    """Give each candidate the activities between its markers; fail closed where markers were lost."""
-    runs: list[list[Activity]] = []
-    inside = False
-    for activity in activities:
-        if MARKER in activity.name:
-            inside = not inside
-            if inside:
-                runs.append([])
-        elif inside:
-            runs[-1].append(activity)
-    if len(runs) != REPETITIONS * len(names) or inside:
-        return dict.fromkeys(names, Breakdown(None, "the profiler lost records"))
-    return {name: _agree(runs[i * REPETITIONS : (i + 1) * REPETITIONS]) for i, name in enumerate(names)}
+def _marked_sample(device: Device, candidate: Candidate, flush: Flush, rng: random.Random) -> float:
+    candidate.restore()
+    device.place_outputs(rng)
+    device.flush(flush)
+    device.hold(LONGER_HOLD * candidate.hold_us)
+    device.hold(MARKER_US)
+    device.start()
+    outputs = candidate.run()
+    device.end()
+    device.hold(MARKER_US)
+    us = device.elapsed_us()
+    del outputs
+    return us
 
 
-def _agree(runs: list[list[Activity]]) -> Breakdown:
-    launched = [[activity.name for activity in run] for run in runs]
-    if any(names != launched[0] for names in launched):
+def assign(events_us: Mapping[str, Sequence[float]], activities: Sequence[Activity]) -> dict[str, Breakdown]:
+    """Give each candidate what was launched between its markers; fail closed where markers were lost.
+
+    `events_us` holds, by candidate and in the order of the runs, what events read around each of them.
+    """
+    launched = sorted(activities, key=lambda activity: (activity.launch, activity.start_us))
+    spins = [place for place, activity in enumerate(launched) if MARKER in activity.name]
+    expected = SPINS * sum(len(of) for of in events_us.values())
+    if len(spins) != expected:
+        lost = f"the profiler lost records ({len(spins)} of {expected} markers are here)"
+        return dict.fromkeys(events_us, Breakdown(None, note=lost))
+    markers = iter([spins[place : place + SPINS] for place in range(0, len(spins), SPINS)])
+    found: dict[str, Breakdown] = {}
+    for name, read_us in events_us.items():
+        runs: list[_Run] = []
+        for us in read_us:
+            _, first, last = next(markers)
+            runs.append(_Run(launched[first + 1 : last], launched[first], launched[last], us))
+        found[name] = _agree(runs)
+    return found
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What was launched between two markers, and what events read around it."""
+
+    activities: Sequence[Activity]
+    first: Activity
+    last: Activity
+    event_us: float
+
+    @property
+    def start_us(self) -> float:
+        return min(activity.start_us for activity in self.activities)
+
+    @property
+    def span_us(self) -> float:
+        return max(activity.end_us for activity in self.activities) - self.start_us
+
+    @property
+    def union_us(self) -> float:
+        union = 0.0
+        reached = self.start_us
+        for activity in sorted(self.activities, key=lambda activity: activity.start_us):
+            union += max(0.0, activity.end_us - max(reached, activity.start_us))
+            reached = max(reached, activity.end_us)
+        return union
+
+    @property
+    def escaped(self) -> Sequence[Activity]:
+        begin_us, end_us = self.first.end_us - CLOCK_SLACK_US, self.last.start_us + CLOCK_SLACK_US
+        return [activity for activity in self.activities if activity.start_us < begin_us or activity.end_us > end_us]
+
+
+def _agree(runs: Sequence[_Run]) -> Breakdown:
+    launched = [[activity.name for activity in run.activities] for run in runs]
+    if any(sorted(names) != sorted(launched[0]) for names in launched):
         counts = ", ".join(str(len(names)) for names in launched)
-        return Breakdown(None, f"the kernels differ between repetitions ({counts} launched)")
+        return Breakdown(None, note=f"the kernels differ between repetitions ({counts} launched)")
+    if any(names != launched[0] for names in launched):
+        return Breakdown(None, note="the kernels are launched in another order from repetition to repetition")
+    if not launched[0]:
+        return Breakdown([], note="nothing was launched")
+    escaped = [activity.name for run in runs for activity in run.escaped]
     return Breakdown(
-        [Kernel(name=same[0].name, median_us=round(median(a.us for a in same), 3)) for same in zip(*runs, strict=True)]
+        [_kernel(place, runs) for place in range(len(launched[0]))],
+        KernelTotals(
+            sum_us=_median([sum(activity.us for activity in run.activities) for run in runs]),
+            union_us=_median([run.union_us for run in runs]),
+            span_us=_median([run.span_us for run in runs]),
+            event_us=_median([run.event_us for run in runs]),
+        ),
+        escaped=f"work on another stream runs outside the timed span: {escaped[0]}" if escaped else None,
     )
+
+
+def _kernel(place: int, runs: Sequence[_Run]) -> Kernel:
+    return Kernel(
+        name=runs[0].activities[place].name,
+        median_us=_median([run.activities[place].us for run in runs]),
+        start_us=_median([run.activities[place].start_us - run.start_us for run in runs]),
+    )
+
+
+def _median(values: Sequence[float]) -> float:
+    return round(median(values), 3)

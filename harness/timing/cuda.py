@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import random
 import time
+from typing import Any
 
 import torch
 
+from harness import nvml
+from harness.nvml import Reading
 from harness.results import Flush
 
 # Addresses that a large output may land on. The caching allocator would hand out the same two in turn, and addresses
@@ -26,6 +29,7 @@ class CudaDevice:
         self._end = torch.cuda.Event(enable_timing=True)
         self._like = output_like
         self._decoys = [torch.empty_like(output_like) for _ in range(OUTPUT_ADDRESSES)]
+        self._gpu = _watched_gpu()
         self._cycles_per_us = self._calibrate()
 
     def flush(self, mode: Flush) -> None:
@@ -67,6 +71,10 @@ class CudaDevice:
         self._end.synchronize()
         return self._start.elapsed_time(self._end) * 1e3
 
+    def look(self) -> Reading:
+        """What NVML says at this moment; nothing off NVIDIA."""
+        return self._gpu.read() if self._gpu else Reading()
+
     def now_s(self) -> float:
         """Seconds on the host's clock."""
         return time.monotonic()
@@ -79,3 +87,8 @@ class CudaDevice:
             self.end()
             rates.append(CALIBRATION_CYCLES / self.elapsed_us())
         return rates[-1]
+
+
+def _watched_gpu() -> nvml.Gpu | None:
+    properties: Any = torch.cuda.get_device_properties(torch.cuda.current_device())
+    return None if torch.version.hip else nvml.find(str(properties.uuid))

@@ -12,7 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from harness.nvml import Reading
 from harness.results import Flush
+from harness.timing.conditions import void_cause
 from harness.timing.stopping import StoppingRule
 
 SHORTEST_HOLD_US = 100.0
@@ -53,6 +55,10 @@ class Device(Protocol):
 
     def elapsed_us(self) -> float:
         """Wait for the end mark; the span between the marks in microseconds."""
+        ...
+
+    def look(self) -> Reading:
+        """Clocks, power, temperature and throttling at this moment, as far as the device tells."""
         ...
 
     def now_s(self) -> float:
@@ -96,11 +102,15 @@ class Sample:
 
 @dataclass
 class Measurement:
-    """Samples of whole blocks by candidate, `blocks` their block numbers, and the voided blocks counted by cause."""
+    """Samples of whole blocks by candidate, `blocks` their block numbers, and the voided blocks counted by cause.
+
+    `readings` holds what the device said of itself after each block that was attempted.
+    """
 
     samples_us: dict[str, list[float]]
     blocks: list[int] = field(default_factory=list)
     voided: Counter[str] = field(default_factory=Counter)
+    readings: list[Reading] = field(default_factory=list)
 
     @property
     def attempted(self) -> int:
@@ -149,6 +159,7 @@ def measure(
         for _ in range(WARM_UP_SAMPLES):
             take_sample(device, candidate, flush, rng)
     begun_s = device.now_s()
+    before = device.look()
     while not rule.enough(measurement.samples_us, measurement.attempted, device.now_s() - begun_s):
         order = list(candidates)
         rng.shuffle(order)
@@ -156,14 +167,17 @@ def measure(
         for candidate in order:
             watch(candidate.name)
             block[candidate.name] = take_sample(device, candidate, flush, rng)
-        _record(measurement, block)
+        after = device.look()
+        _record(measurement, block, void_cause(before, after))
+        measurement.readings.append(after)
+        before = after
     return measurement
 
 
-def _record(measurement: Measurement, block: dict[str, Sample]) -> None:
+def _record(measurement: Measurement, block: dict[str, Sample], throttled: str | None) -> None:
     """Keep a block whole or void it whole: a ratio needs all of its samples."""
     number = measurement.attempted
-    causes = [sample.void for sample in block.values() if sample.void]
+    causes = [cause for cause in (throttled, *(sample.void for sample in block.values())) if cause]
     if causes:
         measurement.voided[causes[0]] += 1
         return

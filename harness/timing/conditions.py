@@ -1,0 +1,47 @@
+"""What a device said of itself while it was measured, and which blocks are void for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from harness.cases import NormCase
+from harness.nvml import Reading
+from harness.results import ConditionsRecord
+
+# A power cap is a property of the card: on one that is always capped, voiding for it would leave nothing. It slows all
+# implementations of a block alike, is recorded, and the report warns of it.
+STEADY = frozenset({"power cap"})
+
+Number = TypeVar("Number", int, float)
+
+
+def void_cause(before: Reading, after: Reading) -> str | None:
+    """Why the block between two readings is void, or None: the device held its clocks back at one end of it."""
+    reasons = [reason for reason in (*before.throttled, *after.throttled) if reason not in STEADY]
+    return f"throttled ({reasons[0]})" if reasons else None
+
+
+def record(case: NormCase, group: str, process: int, readings: Sequence[Reading]) -> ConditionsRecord:
+    """The readings of a case, a column a quantity; a quantity that was not always read is left out."""
+    throttled: dict[str, list[int]] = {}
+    for block, reading in enumerate(readings):
+        for reason in reading.throttled:
+            throttled.setdefault(reason, []).append(block)
+    return ConditionsRecord(
+        case=case,
+        group=group,
+        process=process,
+        sm_clock_mhz=_column([reading.sm_clock_mhz for reading in readings]),
+        memory_clock_mhz=_column([reading.memory_clock_mhz for reading in readings]),
+        power_w=_column([reading.power_w for reading in readings]),
+        temperature_c=_column([reading.temperature_c for reading in readings]),
+        throttled=throttled,
+        # This process is on the device itself; one that is not listed is of another namespace, and listed unknown.
+        other_processes=max((max(0, reading.processes - 1) for reading in readings), default=0),
+    )
+
+
+def _column(values: Sequence[Number | None]) -> list[Number]:
+    known = [value for value in values if value is not None]
+    return known if len(known) == len(values) else []

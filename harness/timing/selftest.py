@@ -1,0 +1,264 @@
+"""The engine tested on work of which the time is known: its error budget. Pure: a device and its work are handed in.
+
+Each check has a limit fixed beforehand. docs/method.md says what each is for, and what the budget is made of.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal, Protocol
+
+import numpy as np
+
+from harness.results import Budget, Check
+from harness.stats import Ratio, aa_band, spans_agree, speedup, verdict
+from harness.timing.engine import Candidate, Device, Measurement, measure
+from harness.timing.stopping import StoppingRule
+
+T0_LIMIT_US = 10.0  # beyond, nothing below 100 us could be ranked
+COLD_LIMIT = 0.02
+LINEAR_LIMIT = 0.02
+LINE_LIMIT = 0.02
+PLANTED = (0.01, 0.02)
+PLANTED_LIMIT = 0.005
+AA_LIMIT = 0.005
+CALLS = (1, 2, 4)
+
+Unit = Literal["us", "%", "GB/s", ""]
+
+
+class Work(Protocol):
+    """Known work on one device; sizes in bytes. `cache_bytes` is its last-level cache, `largest` what a copy may be."""
+
+    cache_bytes: int
+    largest: int
+    datasheet_gbps: float | None
+
+    def nothing(self) -> Candidate:
+        """No work at all."""
+        ...
+
+    def null_kernel(self) -> Candidate | None:
+        """A kernel that does nothing; None where there are no kernels."""
+        ...
+
+    def copies(self, size: int, count: int = 1) -> Candidate:
+        """`count` device copies of `size` bytes, each between buffers of its own."""
+        ...
+
+    def elementwise(self, size: int, name: str = "") -> Candidate:
+        """One kernel that reads and writes `size` bytes, whatever the size, under this name."""
+        ...
+
+    def probe(self) -> Candidate:
+        """Read half a cache: the same half at every call."""
+        ...
+
+    def fresh_probe(self) -> Candidate:
+        """Read half a cache: one that was not read for many caches' worth of traffic, another at every call."""
+        ...
+
+    def spans_us(self, candidates: Sequence[Candidate]) -> list[tuple[float, float]] | None:
+        """What events and the profiler read of each candidate's span; None where there is no profiler."""
+        ...
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How many blocks each check takes, and how many caches the largest copy may be."""
+
+    blocks: int = 20
+    multiples: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
+
+
+class SelfTest:
+    """One self-test: `run` makes every check; a check that cannot be made says so instead of passing."""
+
+    def __init__(self, device: Device, work: Work, effort: Effort, rng: random.Random) -> None:
+        self._device = device
+        self._work = work
+        self._effort = effort
+        self._rng = rng
+        self.checks: list[Check] = []
+        self._relative: list[float] = []
+
+    def run(self) -> Budget:
+        """Make all checks, left in `checks`, and sum them up."""
+        t0_us, null_us = self._floors()
+        gbps, at_zero_us = self._copy_line()
+        self._coldness()
+        self._linearity()
+        ratio = self._planted()
+        offset_us = self._spans()
+        if not math.isfinite(t0_us):
+            t0_us = math.inf  # every block was void: nothing may be ranked by an engine that could not be tested
+        return Budget(
+            t0_us=_rounded(t0_us),
+            null_us=None if null_us is None else _rounded(null_us),
+            fixed_us=_rounded(max(t0_us, abs(at_zero_us))),
+            relative=_rounded(max((off for off in self._relative if math.isfinite(off)), default=math.inf), 5),
+            ratio=_rounded(ratio, 5),
+            copy_gbps=_rounded(gbps, 1) if gbps is not None else None,
+            event_offset_us=None if offset_us is None else _rounded(offset_us),
+        )
+
+    def _floors(self) -> tuple[float, float | None]:
+        null = self._work.null_kernel()
+        medians = self._medians([self._work.nothing(), *([null] if null else [])])
+        t0_us = medians[0]
+        self._check("empty region (t0)", t0_us, T0_LIMIT_US, "us", "two events with nothing between them")
+        if null is None:
+            self._not_here("null kernel", "there are no kernels here")
+            return t0_us, None
+        passed = t0_us < medians[1] <= t0_us + T0_LIMIT_US
+        found = "a kernel that does nothing: more than nothing, and not much more"
+        self._add("null kernel", passed, medians[1], t0_us + T0_LIMIT_US, "us", found)
+        return t0_us, medians[1]
+
+    def _copy_line(self) -> tuple[float | None, float]:
+        """Fit t = a + b x bytes, by relative residuals; return 1 / b in GB/s, and a in us."""
+        multiples = [m for m in self._effort.multiples if m * self._work.cache_bytes <= self._work.largest]
+        if len(multiples) < 3:
+            self._not_here("copy line", "too little memory is free for copies of several sizes")
+            return None, 0.0
+        sizes = [multiple * self._work.cache_bytes for multiple in multiples]
+        times_us = np.array(self._medians([self._work.copies(size) for size in sizes]))
+        if not np.isfinite(times_us).all():
+            self._failed("copy line", "every block was void")
+            return None, 0.0
+        moved = 2.0 * np.array(sizes)
+        weights = 1 / times_us
+        columns = np.stack([np.ones_like(moved), moved], axis=1) * weights[:, None]
+        (at_zero_us, us_per_byte), *_ = np.linalg.lstsq(columns, times_us * weights, rcond=None)
+        residual = float(np.abs((at_zero_us + us_per_byte * moved) / times_us - 1).max())
+        gbps = 1e-3 / float(us_per_byte)
+        span = f"{multiples[0]} to {multiples[-1]} x the cache"
+        self._relative.append(residual)
+        self._check("copy line", 100 * residual, 100 * LINE_LIMIT, "%", f"worst distance of a copy from it, {span}")
+        self._check("copy of nothing", abs(at_zero_us), T0_LIMIT_US, "us", "where the line meets zero bytes")
+        if self._work.datasheet_gbps:
+            limit = self._work.datasheet_gbps
+            self._check(
+                "copy bandwidth", gbps, limit, "GB/s", "the slope of the line; beyond the datasheet it is a lie"
+            )
+        return gbps, float(at_zero_us)
+
+    def _coldness(self) -> None:
+        probe, fresh = self._work.probe(), self._work.fresh_probe()
+        again_us, fresh_us = self._medians([probe, fresh])
+        off = again_us / fresh_us - 1
+        self._relative.append(abs(off))
+        self._check(
+            "coldness",
+            100 * abs(off),
+            100 * COLD_LIMIT,
+            "%",
+            "half a cache after the flush, against one not read of late",
+        )
+        measured = measure(self._device, [probe], self._rule(), "none", self._rng)
+        gain = 1 - _median(measured.samples_us[probe.name]) / fresh_us
+        self._add(
+            "control: warm buffer",
+            gain > COLD_LIMIT,
+            100 * gain,
+            100 * COLD_LIMIT,
+            "%",
+            "without the flush the probe must be faster by more than the limit of coldness",
+        )
+
+    def _linearity(self) -> None:
+        size = min(8 * self._work.cache_bytes, self._work.largest // CALLS[-1])
+        times_us = self._medians([self._work.copies(size, count) for count in CALLS])
+        off = max(abs(us / (count * times_us[0]) - 1) for us, count in zip(times_us, CALLS, strict=True))
+        self._relative.append(off)
+        self._check("linearity", 100 * off, 100 * LINEAR_LIMIT, "%", "2 and 4 copies against 2 and 4 times one")
+
+    def _planted(self) -> float:
+        """Find the bytes that were added, and nothing where none were; return the worst error of a ratio."""
+        size = min(8 * self._work.cache_bytes, int(self._work.largest / (1 + PLANTED[-1])))
+        work = [self._work.elementwise(size), self._work.elementwise(size, " (again)")]
+        work += [self._work.elementwise(int(size * (1 + more))) for more in PLANTED]
+        measured = self._measure(work, 2 * self._effort.blocks)
+        first_us, again_us, *planted_us = (measured.samples_us[candidate.name] for candidate in work)
+        if not first_us:
+            self._failed("A/A", "every block was void")
+            return math.inf
+        again = speedup(first_us, again_us)
+        errors = [abs(math.log(again.value))]
+        self._check("A/A", 100 * errors[0], 100 * AA_LIMIT, "%", f"one kernel against itself, {_interval(again)}")
+        for more, samples_us in zip(PLANTED, planted_us, strict=True):
+            ratio = speedup(samples_us, first_us)  # how much longer it takes: samples over the plain one
+            off = abs(math.log(ratio.value) - math.log1p(more))
+            errors.append(off)
+            found = verdict(ratio, aa_band(again)) == "faster"
+            said = f"{more:.0%} more bytes read as {_interval(ratio)}{'' if found else ', not told from A/A'}"
+            self._add(f"planted +{more:.0%}", found and off <= PLANTED_LIMIT, 100 * off, 100 * PLANTED_LIMIT, "%", said)
+        return max(errors)
+
+    def _spans(self) -> float | None:
+        """Set events beside the profiler; return what events read beyond it around one kernel."""
+        size = min(8 * self._work.cache_bytes, self._work.largest // 2)
+        one = self._work.elementwise(min(self._work.cache_bytes, self._work.largest))
+        others = [self._work.elementwise(size), self._work.copies(size // 2, 2)]
+        spans = self._work.spans_us([one, *others])
+        if spans is None:
+            self._not_here("events against profiler", "there is no profiler of kernels here")
+            return None
+        offset_us = spans[0][0] - spans[0][1]
+        off = max(abs(event_us - offset_us - span_us) for event_us, span_us in spans)
+        agree = all(spans_agree(event_us, span_us, offset_us) for event_us, span_us in spans)
+        detail = f"events read {offset_us:.2f} us more than the span of one kernel; others agree to 1 us or 2 %"
+        self._add("events against profiler", agree and 0 <= offset_us <= T0_LIMIT_US, off, 1.0, "us", detail)
+        return offset_us
+
+    def _medians(self, candidates: Sequence[Candidate]) -> list[float]:
+        measured = self._measure(candidates, self._effort.blocks)
+        return [_median(measured.samples_us[candidate.name]) for candidate in candidates]
+
+    def _measure(self, candidates: Sequence[Candidate], blocks: int) -> Measurement:
+        measured = measure(self._device, candidates, self._rule(blocks), "clean", self._rng)
+        if unproven := [candidate.name for candidate in candidates if not candidate.proven]:
+            self._failed("queue proof", f"the host was late in {', '.join(unproven)}")
+        return measured
+
+    def _rule(self, blocks: int | None = None) -> StoppingRule:
+        count = blocks or self._effort.blocks
+        return StoppingRule(min_blocks=count, max_blocks=count, half_width=0.0, budget_s=math.inf)
+
+    def _check(self, name: str, value: float, limit: float, unit: Unit, detail: str) -> None:
+        self._add(name, value <= limit, value, limit, unit, detail)
+
+    def _add(self, name: str, passed: bool, value: float, limit: float, unit: Unit, detail: str) -> None:
+        finite = math.isfinite(value)
+        self.checks.append(
+            Check(
+                name=name,
+                passed=bool(passed) and finite,
+                value=_rounded(value) if finite else None,
+                limit=_rounded(limit),
+                unit=unit,
+                detail=detail if finite else "every block was void",
+            )
+        )
+
+    def _not_here(self, name: str, why: str) -> None:
+        self.checks.append(Check(name=name, passed=None, detail=why))
+
+    def _failed(self, name: str, why: str) -> None:
+        self.checks.append(Check(name=name, passed=False, detail=why))
+
+
+def _median(samples_us: Sequence[float]) -> float:
+    return median(samples_us) if samples_us else math.nan
+
+
+def _interval(ratio: Ratio) -> str:
+    return f"{100 * (ratio.value - 1):+.2f} % ({100 * (ratio.low - 1):+.2f} to {100 * (ratio.high - 1):+.2f})"
+
+
+def _rounded(value: float, digits: int = 3) -> float:
+    return round(float(value), digits)
