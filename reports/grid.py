@@ -5,7 +5,8 @@ from __future__ import annotations
 from harness.cases import Norm
 from reports import figures, wording
 from reports.comparison import CaseComparison, Comparison
-from reports.markdown import conditions, geomean_table, table
+from reports.markdown import conditions_list, geomean_table
+from reports.markdown_table import table
 
 UNSTEADY = " †"
 
@@ -16,8 +17,8 @@ def render(comparison: Comparison) -> str:
     norms: dict[Norm, None] = dict.fromkeys(case.case.norm for case in comparison.cases)
     parts = [wording.headline(comparison), *caveats, *(_times(comparison, norm) for norm in norms)]
     if comparison.timed:
-        parts += [_legend(comparison), geomean_table(comparison)]
-    parts += [*(f"- {failure}" for failure in wording.failures(comparison)), conditions(comparison)]
+        parts += [_legend(comparison), wording.error_budget(comparison), geomean_table(comparison)]
+    parts += [*(f"- {failure}" for failure in wording.failures(comparison)), conditions_list(comparison)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

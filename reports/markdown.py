@@ -4,50 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tabulate import tabulate
-
-from reports import figures, wording
+from reports import conditions, figures, selftest, wording
 from reports.comparison import CaseComparison, Comparison
 from reports.entries import Entry
+from reports.markdown_table import escape, table
 
 TENSORS = ("dx", "dweight", "dbias")
-WORDS = (
-    "impl",
-    "norm",
-    "case",
-    "in which",
-    "status",
-    "deterministic",
-    "notes",
-    "did not pass",
-    "reason",
-    "verdict",
-    "fastest",
-)
 Column = tuple[str, list[str]]  # its head, and a cell an entry
 
 
 def render(comparison: Comparison) -> str:
     """The report as markdown text."""
     run = comparison.run
-    parts = [f"# Norm backward on {run.device.name}", _summary(comparison), "## Conditions", conditions(comparison)]
-    parts.append(_how_to_read(comparison))
+    parts = [
+        f"# Norm backward on {run.device.name}",
+        _summary(comparison),
+        "## Conditions",
+        conditions_list(comparison),
+    ]
+    parts += [selftest.details(comparison.selftests), _how_to_read(comparison)]
     parts += [_case(comparison, case) for case in comparison.cases]
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A GitHub table, its columns of words to the left and those of figures to the right."""
-    if not rows:
-        return ""
-    cells = [[escape(cell) for cell in row] for row in rows]
-    align = ["left" if head in WORDS else "right" for head in heads]
-    return tabulate(cells, [escape(head) for head in heads], "github", disable_numparse=True, colalign=align)
-
-
-def escape(text: str) -> str:
-    """Text that stays within its cell, and is not taken for a tag."""
-    return text.replace("|", "\\|").replace("<", "\\<").replace("\n", " ")
 
 
 def geomean_table(comparison: Comparison) -> str:
@@ -98,9 +75,9 @@ def _summary(comparison: Comparison) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def conditions(comparison: Comparison) -> str:
+def conditions_list(comparison: Comparison) -> str:
     """The conditions of the run as a list."""
-    lines = [f"- {name}: {value}" for name, value in wording.conditions(comparison)]
+    lines = [f"- {name}: {value}" for name, value in conditions.conditions(comparison)]
     lines.append(f"- Command: `{figures.one_line(comparison.run.command, 1000)}`")
     return "\n".join(lines)
 
