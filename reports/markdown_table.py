@@ -8,6 +8,8 @@ from tabulate import tabulate
 
 WORDS = (
     "impl",
+    "implementation",
+    "kernels, us",
     "norm",
     "case",
     "in which",
