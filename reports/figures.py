@@ -106,7 +106,7 @@ def two_digits(value: float | None) -> str:
 
 def measure(value: float | None, unit: Literal["us", "%", "GB/s", ""]) -> str:
     """What a check found or must keep, with its unit: `3.1 %`, `0.42 us`, `4276 GB/s`."""
-    text = gbps(value) if unit == "GB/s" else two_digits(value)
+    text = gbps(value) if unit == "GB/s" else microseconds(value) if unit == "us" else two_digits(value)
     return f"{text} {unit}".rstrip() if text != NOTHING else text
 
 

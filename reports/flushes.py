@@ -23,7 +23,7 @@ from reports.markdown_table import table
 ABOUT = (
     "Changes are quotients of the medians of different runs, so they have no interval. Rankings are what each run "
     "found by itself, inside its own blocks and beyond its own A/A band. Elements: of x, from the power of two "
-    " that is named to the next."
+    "that is named to the next."
 )
 ADD = "same-traffic add"
 

@@ -16,8 +16,8 @@ from reports.markdown_table import table
 
 ABOUT = (
     "A cell is one implementation on one case, against the baseline: a speedup for each process, with the interval "
-    "from inside that process. Processes agree where all their intervals share a point. Widened: by what each process could "
-    "not tell apart, its own A/A band."
+    "from inside that process. Processes agree where all their intervals share a point. Widened: by what each "
+    "process could not tell apart, its own A/A band."
 )
 ASK = "This run has one process a case; `normbwd bench --processes 5` has more.\n"
 

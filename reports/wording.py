@@ -69,7 +69,7 @@ def caveats(comparison: Comparison) -> list[str]:
     ranked = sum(bool(case.entry(comparison.baseline) in case.ranked) for case in comparison.cases)
     if comparison.timed and ranked < len(comparison.cases):
         lines.append(
-            f"The baseline {comparison.baseline} has a time in {ranked} of {len(comparison.cases)} cases; "
+            f"The baseline {comparison.baseline} ranks in {ranked} of {len(comparison.cases)} cases; "
             "the others have no speedup."
         )
     if comparison.timed and comparison.run.settings.quick:
@@ -151,9 +151,9 @@ def aa_bands(cases: Iterable[CaseComparison]) -> str:
     missing = len(cases) - len(bands)
     if not bands:
         return "none was measured, so nothing is called faster or slower"
-    text = figures.band(bands[0])
-    if len(bands) > 1 and bands[0] != bands[-1]:
-        text += f" to {figures.band(bands[-1])}"
+    text, widest = figures.band(bands[0]), figures.band(bands[-1])
+    if text != widest:
+        text += f" to {widest}"
     return f"{text}; none in {figures.count(missing, 'case')}" if missing else text
 
 
