@@ -52,7 +52,7 @@ def agreement(comparison: Comparison) -> str:
     largest, _, key, impl = max(found, key=lambda each: abs(each[0]))
     agreeing = sum(bool(each[1]) for each in found)
     return (
-        f"Events and the profiler agree within 1 us or 2 % in {figures.share(agreeing, len(found))} of the entries; "
+        f"Events and the profiler agree within 1 us or 2 % in {agreeing} of {len(found)} entries; "
         f"the largest disagreement is {figures.signed(largest)} us ({impl}, {key})."
     )
 

@@ -1,4 +1,5 @@
 import math
+from itertools import pairwise
 
 import pytest
 
@@ -17,7 +18,7 @@ def quack(us=50.0, process=0, **more):
     return row("quack", us if timed else None, process=process, **({"timed": timed} | more))
 
 
-@pytest.mark.parametrize(("graver", "lighter"), list(zip(GRAVEST_FIRST, GRAVEST_FIRST[1:], strict=False)))
+@pytest.mark.parametrize(("graver", "lighter"), list(pairwise(GRAVEST_FIRST)))
 def test_the_gravest_status_of_any_process_counts_and_the_process_is_named(graver, lighter):
     whole = joined(quack(status=lighter), quack(process=1, status=graver, reason="because"))
     assert (whole.status, whole.reason) == (graver, "process 1: because")
