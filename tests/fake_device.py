@@ -5,6 +5,8 @@ from collections import Counter
 from harness.nvml import Reading
 from harness.timing.engine import Candidate
 
+SILENT = (Reading(),)
+
 
 class FakeDevice:
     """Scripted by candidate name.
@@ -15,7 +17,7 @@ class FakeDevice:
     the device gives of itself, one after the other, the last for ever.
     """
 
-    def __init__(self, span_us=lambda name, run: 10.0, host_us=None, grows=(), tick_s=0.0, looks=(Reading(),)):
+    def __init__(self, span_us=lambda name, run: 10.0, host_us=None, grows=(), tick_s=0.0, looks=SILENT):
         self.events = []
         self.runs = Counter()
         self._span_us = span_us

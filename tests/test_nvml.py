@@ -7,7 +7,7 @@ from harness.nvml import Gpu, Reading
 from tests.fake_nvml import FakeNvml
 
 WHOLE = Reading(1980, 3201, 412.345, 61, ("power cap",), 2)
-FIRST_ANSWER = {  # of each query: the readings' fields without it
+UNANSWERED = {  # the fields of a reading without each query
     "nvmlDeviceGetClockInfo": {"sm_clock_mhz": None, "memory_clock_mhz": None},
     "nvmlDeviceGetPowerUsage": {"power_w": None},
     "nvmlDeviceGetTemperature": {"temperature_c": None},
@@ -30,13 +30,13 @@ def test_a_reading_has_every_quantity_in_the_units_of_its_name():
     assert Gpu(FakeNvml(bits=0x04, pids=(7, 8)), "card 5").read() == WHOLE
 
 
-@pytest.mark.parametrize("query", FIRST_ANSWER)
+@pytest.mark.parametrize("query", UNANSWERED)
 @pytest.mark.parametrize("why", ["refused", "absent"])
 def test_a_query_that_is_refused_or_absent_costs_its_own_quantity_alone(query, why):
     fake = FakeNvml(bits=0x04, pids=(7, 8), refused=(query,) if why == "refused" else ())
     if why == "absent":
         setattr(fake, query, None)
-    fields = {name: getattr(WHOLE, name) for name in WHOLE.__dataclass_fields__} | FIRST_ANSWER[query]
+    fields = {name: getattr(WHOLE, name) for name in WHOLE.__dataclass_fields__} | UNANSWERED[query]
     assert Gpu(fake, "card 5").read() == Reading(**fields)
 
 
@@ -84,7 +84,8 @@ def test_throttle_bits_are_named(bits, names):
 
 
 def test_the_bits_are_those_of_the_bindings():
-    bindings = pytest.importorskip("pynvml")
+    import pynvml
+
     named = {
         "SwPowerCap": "power cap",
         "HwSlowdown": "hardware slowdown",
@@ -92,7 +93,7 @@ def test_the_bits_are_those_of_the_bindings():
         "HwThermalSlowdown": "hardware thermal slowdown",
         "HwPowerBrakeSlowdown": "power brake",
     }
-    bits = {getattr(bindings, f"nvmlClocksEventReason{word}"): reason for word, reason in named.items()}
+    bits = {getattr(pynvml, f"nvmlClocksEventReason{word}"): reason for word, reason in named.items()}
     assert bits == nvml.THROTTLE_REASONS
 
 
