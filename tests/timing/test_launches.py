@@ -1,9 +1,14 @@
+import json
+import os
 import random
-from types import SimpleNamespace
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 from triton import knobs
+from triton.compiler.compiler import LazyDict
 
 from harness.cases import NormCase, make_inputs
 from harness.results import Kernel
@@ -90,7 +95,7 @@ def hooks(monkeypatch):
 def launch(*names):
     """What Triton does around its launches."""
     for name in names:
-        metadata = SimpleNamespace(get=lambda name=name: {"name": name, "stream": 0})
+        metadata = LazyDict({"name": name, "stream": 0})
         knobs.runtime.launch_enter_hook(metadata)
         knobs.runtime.launch_exit_hook(metadata)
 
@@ -159,7 +164,7 @@ def test_the_hooks_are_removed_when_a_run_raises(hooks):
 
 def test_the_hooks_are_removed_when_a_launch_raises_between_them(hooks):
     def fail():
-        knobs.runtime.launch_enter_hook(SimpleNamespace(get=lambda: {"name": "rows"}))
+        knobs.runtime.launch_enter_hook(LazyDict({"name": "rows"}))
         raise RuntimeError("out of resources")
 
     with pytest.raises(RuntimeError, match=r"^out of resources$"):
@@ -184,11 +189,30 @@ def test_the_hooks_of_others_stay(hooks):
 
 @pytest.mark.gpu
 def test_the_launches_of_the_in_house_kernel_are_named():
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    child = subprocess.run(
+        [sys.executable, "-m", "tests.timing.test_launches"],
+        cwd=Path(__file__).parents[2],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert child.returncode == 0, child.stderr
+    launches = json.loads(child.stdout.splitlines()[-1])
+    assert [name for name, _ in launches] == ["backward_rows", "finish"]
+    assert all(us > 0 for _, us in launches)
+
+
+def launches_of_the_in_house_kernel():
+    """In a process of its own, as this one has told Triton to interpret."""
     from impls import triton_inhouse
 
     inputs = make_inputs(NormCase("rms", 8192, 4096), 0)
     candidate = Candidate("one", triton_inhouse.prepare(inputs))
     candidate.run()  # compiles
-    launches = time_launches(candidate, CudaDevice(64 << 20, inputs.x), "clean", random.Random(0))
-    assert [name for name, _ in launches] == ["backward_rows", "finish"]
-    assert all(us > 0 for _, us in launches)
+    return time_launches(candidate, CudaDevice(64 << 20, inputs.x), "clean", random.Random(0))
+
+
+if __name__ == "__main__":
+    print(json.dumps(launches_of_the_in_house_kernel()))
