@@ -1,4 +1,6 @@
+import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,8 +19,10 @@ from harness.devices import (
     read_available,
     read_facts,
     record,
+    refuse_shared,
 )
 from harness.errors import UnavailableError, UsageError
+from tests.fake_nvml import FakeNvml
 
 H200 = DeviceFacts("cuda", "NVIDIA H200", "sm_90", 140 * GIB, 60 * MIB, 132, uuid="1234")
 HOST = DeviceFacts("cpu", "Some Xeon", "x86_64", 64 * GIB, 36 * MIB)
@@ -235,6 +239,7 @@ def fake_gpu(monkeypatch, hip=None, **fields):
 
 def test_read_facts_of_an_nvidia_gpu(monkeypatch):
     fake_gpu(monkeypatch)
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
     assert read_facts("cuda") == read_facts("auto") == H200
     assert [facts.kind for facts in read_available()] == ["cuda", "cpu"]
 
@@ -251,6 +256,44 @@ def test_read_facts_of_an_amd_gpu(monkeypatch):
     facts = read_facts("cuda")
     assert facts.architecture == "gfx942"
     assert detect(facts).name == "mi300x"
+
+
+def test_the_others_on_a_gpu_leave_out_this_process(monkeypatch):
+    fake_gpu(monkeypatch)
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(pids=(71, os.getpid(), 72)))
+    assert read_facts("cuda") == replace(H200, others=(71, 72))
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(pids=(os.getpid(),)))
+    assert read_facts("cuda").others == ()
+
+
+def test_who_is_on_another_card_is_no_other(monkeypatch):
+    fake_gpu(monkeypatch)
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(uuid="GPU-other", pids=(71,)))
+    assert read_facts("cuda").others == ()
+
+
+@pytest.mark.parametrize(
+    ("pynvml", "hip"), [(None, None), (FakeNvml(pids=(71,)), "7.0")], ids=["without NVML", "on ROCm"]
+)
+def test_nobody_knows_of_others(monkeypatch, pynvml, hip):
+    fake_gpu(monkeypatch, hip=hip, gcnArchName="gfx942")
+    monkeypatch.setitem(sys.modules, "pynvml", pynvml)
+    assert read_facts("cuda").others == ()
+
+
+def test_a_device_that_others_use_is_refused_by_their_ids():
+    with pytest.raises(UnavailableError) as error:
+        refuse_shared(replace(H200, others=(71, 72)))
+    assert str(error.value) == (
+        "other processes use this NVIDIA H200 (process 71, 72) and would disturb every figure; "
+        "end them, or measure beside them with --allow-others"
+    )
+    assert error.value.exit_code == 4
+
+
+@pytest.mark.parametrize("facts", [H200, HOST], ids=lambda facts: facts.name)
+def test_a_device_that_nobody_else_uses_is_not_refused(facts):
+    refuse_shared(facts)
 
 
 def test_read_facts_without_a_gpu(monkeypatch):
@@ -283,38 +326,6 @@ def test_read_facts_of_a_cpu_that_says_nothing(monkeypatch, tmp_path):
     facts = read_facts("cpu")
     assert facts.name
     assert facts.l2_bytes == 32 * MIB
-
-
-class FakeNvml:
-    """NVML as far as it is read; an attribute that is not here would be a query, or a change, nobody allowed."""
-
-    NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
-
-    def __init__(self, uuid="GPU-1234", count=8):
-        self.uuid, self.count = uuid, count
-
-    def nvmlInit(self):
-        pass
-
-    def nvmlSystemGetDriverVersion(self):
-        return "580.1"
-
-    def nvmlDeviceGetCount(self):
-        return self.count
-
-    def nvmlDeviceGetHandleByIndex(self, index):
-        return "handle"
-
-    def nvmlDeviceGetHandleByUUID(self, uuid):
-        if uuid != self.uuid:
-            raise RuntimeError("not found")
-        return "handle"
-
-    def nvmlDeviceGetClockInfo(self, handle, clock):
-        return {1: 1980, 2: 3201}[clock]
-
-    def nvmlDeviceGetEnforcedPowerLimit(self, handle):
-        return 700_000
 
 
 def test_record_states_profile_facts_and_nvml(monkeypatch):

@@ -1,75 +1,360 @@
+import random
+from itertools import count
+from types import SimpleNamespace
+
 import pytest
+import torch
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity
 
-from harness.results import Kernel
-from harness.timing.breakdown import REPETITIONS, Activity, Breakdown, assign
+from harness.results import Kernel, KernelTotals
+from harness.timing.breakdown import REPETITIONS, SPINS, Activity, Breakdown, assign, breakdown
+from harness.timing.cuda import CudaDevice
+from harness.timing.engine import Candidate
+from tests.fake_device import FakeDevice
 
-MARK = Activity("void at::cuda::spin_kernel(long)", 1.0)
-OUTSIDE = [Activity("restore dy", 3.0), Activity("fill (flush)", 200.0), Activity("sum (flush)", 190.0)]
-LOST = Breakdown(None, "the profiler lost records")
-
-
-def run(*kernels):
-    """One repetition: a restore and a flush, then the kernels between two markers."""
-    return [*OUTSIDE, MARK, *(Activity(name, us) for name, us in kernels), MARK]
-
-
-def runs(*kernels):
-    return [activity for _ in range(REPETITIONS) for activity in run(*kernels)]
+SPIN = "void at::cuda::spin_kernel(long)"
+FIRST_END_US, LAST_START_US = 200.0, 300.0  # of the markers, after the begin of the run
+RUN_US = 1000.0  # far from the next one
 
 
-def test_each_candidate_gets_what_ran_between_its_markers():
-    found = assign(["one", "two"], runs(("backward", 10.0)) + runs(("rows", 20.0), ("columns", 5.0)))
-    assert found == {
-        "one": Breakdown([Kernel(name="backward", median_us=10.0)]),
-        "two": Breakdown([Kernel(name="rows", median_us=20.0), Kernel(name="columns", median_us=5.0)]),
+class Session:
+    """What a profiler would hand over: launches are numbered as they are made, times are after the run's begin."""
+
+    def __init__(self):
+        self.activities = []
+        self._launches = count(100)
+        self._begin_us = 5000.0
+
+    def run(self, *kernels):
+        """A restore, a flush and a hold, then the kernels (name, start, length) between two markers."""
+        self._launch("restore dy", 10.0, 3.0)
+        self._launch("fill (flush)", 13.0, 20.0)
+        self._launch(SPIN, 33.0, 150.0)
+        self._launch(SPIN, FIRST_END_US - 1.0, 1.0)
+        for name, start_us, us in kernels:
+            self._launch(name, start_us, us)
+        self._launch(SPIN, LAST_START_US, 1.0)
+        self._begin_us += RUN_US
+        return self
+
+    def _launch(self, name, start_us, us):
+        self.activities.append(Activity(name, self._begin_us + start_us, us, next(self._launches)))
+
+    @property
+    def spins(self):
+        return [place for place, activity in enumerate(self.activities) if activity.name == SPIN]
+
+
+def of(*repetitions, events_us=None):
+    """What is found of one candidate whose runs launch these kernels."""
+    session = Session()
+    for kernels in repetitions:
+        session.run(*kernels)
+    return assign({"one": events_us or [50.0] * len(repetitions)}, session.activities)["one"]
+
+
+def listed(found):
+    return [(kernel.name, kernel.start_us, kernel.median_us) for kernel in found.kernels]
+
+
+def totals(found):
+    return tuple(getattr(found.totals, name) for name in ("sum_us", "union_us", "span_us", "event_us"))
+
+
+def two_candidates():
+    session = Session()
+    for _ in range(REPETITIONS):
+        session.run(("backward", 205.0, 10.0))
+    for _ in range(REPETITIONS):
+        session.run(("rows", 206.0, 20.0), ("columns", 228.0, 5.0))
+    return session, {"one": [12.0] * REPETITIONS, "two": [30.0] * REPETITIONS}
+
+
+def test_each_candidate_gets_what_was_launched_between_its_markers():
+    session, events_us = two_candidates()
+    assert assign(events_us, session.activities) == {
+        "one": Breakdown(
+            [Kernel(name="backward", median_us=10.0, start_us=0.0)],
+            KernelTotals(sum_us=10.0, union_us=10.0, span_us=10.0, event_us=12.0),
+        ),
+        "two": Breakdown(
+            [
+                Kernel(name="rows", median_us=20.0, start_us=0.0),
+                Kernel(name="columns", median_us=5.0, start_us=22.0),
+            ],
+            KernelTotals(sum_us=25.0, union_us=25.0, span_us=27.0, event_us=30.0),
+        ),
     }
 
 
 def test_flush_and_restore_are_left_out_by_place_not_by_name():
-    found = assign(["one"], runs(("fill (flush)", 4.0)))
-    assert found["one"].kernels == [Kernel(name="fill (flush)", median_us=4.0)]
+    found = of([("fill (flush)", 205.0, 4.0), ("restore dy", 210.0, 2.0)])
+    assert listed(found) == [("fill (flush)", 0.0, 4.0), ("restore dy", 5.0, 2.0)]
 
 
-def test_the_time_of_a_kernel_is_its_median_over_the_repetitions():
-    activities = [activity for us in (9.0, 100.0, 10.0) for activity in run(("backward", us))]
-    assert assign(["one"], activities)["one"].kernels == [Kernel(name="backward", median_us=10.0)]
+def test_memsets_and_copies_are_included():
+    found = of([("Memset (Device)", 205.0, 1.0), ("rows", 206.0, 9.0), ("Memcpy DtoD (Device -> Device)", 216.0, 2.0)])
+    assert [kernel.name for kernel in found.kernels] == ["Memset (Device)", "rows", "Memcpy DtoD (Device -> Device)"]
+    assert totals(found) == (12.0, 12.0, 13.0, 50.0)
+
+
+@pytest.mark.parametrize(
+    ("spans", "expected"),  # begin and length of each kernel; sum, union and span of all
+    [
+        ([(205.0, 10.0)], (10.0, 10.0, 10.0)),
+        ([(205.0, 10.0), (215.0, 5.0)], (15.0, 15.0, 15.0)),  # back to back
+        ([(205.0, 10.0), (217.0, 5.0)], (15.0, 15.0, 17.0)),  # a gap of 2
+        ([(205.0, 10.0), (212.0, 8.0)], (18.0, 15.0, 15.0)),  # a dependent launch: 3 shared
+        ([(205.0, 20.0), (210.0, 5.0)], (25.0, 20.0, 20.0)),  # one inside the other
+        ([(205.0, 20.0), (210.0, 5.0), (220.0, 10.0)], (35.0, 25.0, 25.0)),  # the one inside does not set back
+        ([(205.0, 20.0), (210.0, 5.0), (230.0, 10.0)], (35.0, 30.0, 35.0)),  # nor after a gap of 5
+        ([(205.0, 10.0), (205.0, 10.0)], (20.0, 10.0, 10.0)),  # at once
+        ([(215.0, 5.0), (205.0, 7.0)], (12.0, 12.0, 15.0)),  # the second launch begins first, on another stream
+        ([(205.0, 4.0), (210.0, 4.0), (215.0, 4.0)], (12.0, 12.0, 14.0)),  # two gaps of 1
+    ],
+)
+def test_sum_union_span_and_gaps_by_hand(spans, expected):
+    found = of([(f"k{place}", *span) for place, span in enumerate(spans)])
+    assert totals(found) == (*expected, 50.0)
+    assert [kernel.median_us for kernel in found.kernels] == [us for _, us in spans]
+    first_us = min(start_us for start_us, _ in spans)
+    assert [kernel.start_us for kernel in found.kernels] == [start_us - first_us for start_us, _ in spans]
+    assert (found.note, found.escaped) == (None, None)
+
+
+def test_kernels_stand_in_the_order_of_their_launches_whatever_the_order_of_time_and_of_records():
+    session = Session().run(("late", 250.0, 5.0), ("early", 210.0, 5.0))
+    shuffled = random.Random(1).sample(session.activities, len(session.activities))
+    assert shuffled != session.activities
+    for activities in (session.activities, sorted(session.activities, key=lambda a: a.start_us), shuffled):
+        found = assign({"one": [50.0]}, activities)["one"]
+        assert listed(found) == [("late", 40.0, 5.0), ("early", 0.0, 5.0)]
+
+
+def test_times_are_medians_over_the_repetitions_each_by_itself():
+    found = of(
+        [("rows", 205.0, 9.0), ("columns", 216.0, 3.0)],
+        [("rows", 203.0, 10.0), ("columns", 210.0, 5.0)],
+        [("rows", 208.0, 70.0), ("columns", 279.0, 4.0)],
+        events_us=[14.0, 90.0, 13.0],
+    )
+    # sums 12, 15, 74; unions 12, 12, 74; spans 14, 12, 75
+    assert listed(found) == [("rows", 0.0, 10.0), ("columns", 11.0, 4.0)]
+    assert totals(found) == (15.0, 12.0, 14.0, 14.0)
+
+
+def test_each_run_has_the_events_that_were_read_around_it():
+    session = Session()
+    for _ in range(6):
+        session.run(("k", 205.0, 1.0))
+    found = assign({"one": [3.0, 1.0, 2.0], "two": [30.0, 10.0, 20.0]}, session.activities)
+    assert [found[name].totals.event_us for name in ("one", "two")] == [2.0, 20.0]
+
+
+def test_times_are_rounded_to_nanoseconds():
+    found = of([("k", 205.0, 1.23456), ("l", 207.34567, 1.0)], events_us=[9.87654])
+    assert listed(found) == [("k", 0.0, 1.235), ("l", 2.346, 1.0)]
+    assert totals(found) == (2.235, 2.235, 3.346, 9.877)
 
 
 def test_the_same_kernel_launched_twice_stands_twice_in_order():
-    found = assign(["one"], runs(("k", 1.0), ("memset", 0.5), ("k", 2.0)))["one"]
+    found = of([("k", 205.0, 1.0), ("memset", 207.0, 0.5), ("k", 208.0, 2.0)])
     assert [(kernel.name, kernel.median_us) for kernel in found.kernels] == [("k", 1.0), ("memset", 0.5), ("k", 2.0)]
 
 
-@pytest.mark.parametrize("lost", range(2 * 2 * REPETITIONS))
-def test_a_lost_marker_leaves_every_candidate_unknown(lost):
-    activities = runs(("a", 1.0)) + runs(("b", 2.0))
-    marks = [place for place, activity in enumerate(activities) if activity is MARK]
-    del activities[marks[lost]]
-    assert assign(["one", "two"], activities) == {"one": LOST, "two": LOST}
+@pytest.mark.parametrize("lost", range(2 * SPINS * REPETITIONS))
+def test_a_lost_marker_or_hold_leaves_every_candidate_unknown(lost):
+    session, events_us = two_candidates()
+    del session.activities[session.spins[lost]]
+    unknown = Breakdown(None, note="the profiler lost records (41 of 42 markers are here)")
+    assert assign(events_us, session.activities) == {"one": unknown, "two": unknown}
 
 
-def test_two_lost_markers_are_seen_though_the_rest_pairs_up():
-    activities = runs(("a", 1.0)) + runs(("b", 2.0))
-    marks = [place for place, activity in enumerate(activities) if activity is MARK]
-    del activities[marks[6]], activities[marks[5]]  # the end of the first candidate and the start of the second
-    assert assign(["one", "two"], activities) == {"one": LOST, "two": LOST}
+def test_as_many_lost_as_a_run_has_are_seen_too():
+    session, events_us = two_candidates()
+    for place in session.spins[4:7][::-1]:
+        del session.activities[place]
+    unknown = Breakdown(None, note="the profiler lost records (39 of 42 markers are here)")
+    assert assign(events_us, session.activities) == {"one": unknown, "two": unknown}
+
+
+def test_a_marker_too_many_leaves_all_unknown():
+    session, events_us = two_candidates()
+    found = assign(events_us, [*session.activities, Activity(SPIN, 1e6, 1.0, 10_000)])
+    assert {each.note for each in found.values()} == {"the profiler lost records (43 of 42 markers are here)"}
 
 
 def test_no_records_at_all():
-    assert assign(["one"], []) == {"one": LOST}
+    assert assign({"one": [1.0]}, []) == {
+        "one": Breakdown(None, note="the profiler lost records (0 of 3 markers are here)")
+    }
 
 
-def test_kernels_that_differ_between_repetitions_are_not_reported():
-    activities = [*run(("a", 1.0)), *run(("a", 1.0), ("b", 1.0)), *run(("a", 1.0))]
-    found = assign(["one", "two"], activities + runs(("c", 3.0)))
-    assert found["one"] == Breakdown(None, "the kernels differ between repetitions (1, 2, 1 launched)")
-    assert found["two"].kernels == [Kernel(name="c", median_us=3.0)]
+def test_nobody_to_break_down():
+    assert assign({}, []) == {}
 
 
-def test_as_many_kernels_of_another_name_differ_too():
-    activities = [*run(("a", 1.0)), *run(("a", 1.0)), *run(("b", 1.0))]
-    assert assign(["one"], activities)["one"].kernels is None
+@pytest.mark.parametrize(
+    ("repetitions", "note"),
+    [
+        ([["a"], ["a", "b"], ["a"]], "the kernels differ between repetitions (1, 2, 1 launched)"),
+        ([["a"], ["a"], ["b"]], "the kernels differ between repetitions (1, 1, 1 launched)"),
+        ([["a"], []], "the kernels differ between repetitions (1, 0 launched)"),
+        ([["a", "a", "b"], ["a", "b", "b"]], "the kernels differ between repetitions (3, 3 launched)"),
+        ([["a", "b"], ["b", "a"]], "the kernels are launched in another order from repetition to repetition"),
+    ],
+)
+def test_kernels_that_do_not_agree_are_not_reported_and_the_others_are(repetitions, note):
+    session = Session()
+    for names in repetitions:
+        session.run(*((name, 205.0 + 10 * place, 1.0) for place, name in enumerate(names)))
+    session.run(("c", 205.0, 3.0))
+    found = assign({"one": [1.0] * len(repetitions), "two": [4.0]}, session.activities)
+    assert found["one"] == Breakdown(None, note=note)
+    assert listed(found["two"]) == [("c", 0.0, 3.0)]
 
 
 def test_a_backward_that_launches_nothing_has_no_kernels():
-    assert assign(["one"], runs())["one"] == Breakdown([])
+    assert of([], [], []) == Breakdown([], note="nothing was launched")
+
+
+@pytest.mark.parametrize(
+    ("start_us", "us", "escapes"),
+    [
+        (205.0, 10.0, False),
+        (200.0, 100.0, False),  # from the one marker to the other
+        (199.5, 10.0, False),  # half a microsecond is the clock's
+        (199.4, 10.0, True),
+        (120.0, 10.0, True),  # beside the hold
+        (120.0, 300.0, True),
+        (290.0, 10.5, False),
+        (290.0, 10.6, True),
+        (301.0, 5.0, True),  # after the last marker began
+        (800.0, 5.0, True),
+    ],
+)
+def test_what_runs_beside_a_marker_has_escaped(start_us, us, escapes):
+    honest = ("rows", 210.0, 20.0)
+    found = of([honest, ("side", start_us, us)])
+    why = "work on another stream runs outside the timed span: side"
+    assert found.escaped == (why if escapes else None)
+    assert [kernel.name for kernel in found.kernels] == ["rows", "side"]  # and is listed all the same
+
+
+def test_an_escape_in_one_of_the_runs_is_an_escape():
+    inside, outside = [("rows", 210.0, 20.0)], [("rows", 290.0, 20.0)]
+    for place in range(3):
+        repetitions = [inside] * 3
+        repetitions[place] = outside
+        assert of(*repetitions).escaped == "work on another stream runs outside the timed span: rows"
+    assert of(*[inside] * 3).escaped is None
+
+
+def test_an_escape_is_the_candidates_own():
+    session = Session().run(("a", 400.0, 1.0)).run(("b", 210.0, 1.0))
+    found = assign({"one": [1.0], "two": [1.0]}, session.activities)
+    assert [found[name].escaped is None for name in ("one", "two")] == [False, True]
+
+
+def profiling(monkeypatch, session):
+    """A profiler that hands over a session, the host's calls among its launches."""
+    asked = []
+
+    class Profile:
+        def __init__(self, activities, acc_events):
+            asked.append((activities, acc_events))
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *raised):
+            asked.append("ended")
+
+        def events(self):
+            return events
+
+    def event(activity, device_type):
+        span = SimpleNamespace(start=activity.start_us, elapsed_us=lambda: activity.us)
+        return SimpleNamespace(name=activity.name, id=activity.launch, time_range=span, device_type=device_type)
+
+    events = [event(each, kind) for each in session.activities for kind in (DeviceType.CPU, DeviceType.CUDA)]
+    monkeypatch.setattr(torch.profiler, "profile", Profile)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: asked.append("waited"))
+    return asked
+
+
+def test_one_session_holds_all_runs_and_the_calls_of_the_host_are_no_activities(monkeypatch):
+    session, events_us = two_candidates()
+    asked = profiling(monkeypatch, session)
+    device = FakeDevice(lambda name, run: events_us[name][run])
+    found = breakdown([device.candidate(name) for name in events_us], device, "clean", random.Random(0))
+    assert found == assign(events_us, session.activities)
+    assert asked == ["waited", ([ProfilerActivity.CUDA], True), "waited", "ended"]
+    assert device.samples() == ["one"] * REPETITIONS + ["two"] * REPETITIONS
+
+
+def test_a_profiled_run_is_taken_as_a_sample_is_behind_a_longer_hold_and_between_markers(monkeypatch):
+    profiling(monkeypatch, Session())
+    device = FakeDevice()
+    candidate = device.candidate("one", restore=lambda: device.events.append("restore"), hold_us=250.0)
+    assert breakdown([candidate], device, "dirty", random.Random(0))["one"].kernels is None
+    assert device.events == REPETITIONS * [
+        "restore",
+        "place",
+        "flush dirty",
+        "hold 1000",
+        "hold 1",
+        "start",
+        "run one",
+        "end",
+        "hold 1",
+        "elapsed",
+    ]
+
+
+# On a GPU: what a profiler there records.
+
+
+@pytest.fixture
+def device():
+    return CudaDevice(64 << 20, torch.empty(1 << 20, device="cuda"))
+
+
+def profiled(device, run):
+    return breakdown([Candidate("one", run)], device, "clean", random.Random(0))["one"]
+
+
+@pytest.mark.gpu
+def test_work_on_a_side_stream_that_nobody_waits_for_is_found_to_escape(device):
+    x, side = torch.ones(64 << 20, device="cuda"), torch.cuda.Stream()
+
+    def run():
+        with torch.cuda.stream(side):
+            x.mul_(2.0)
+
+    assert profiled(device, run).escaped.startswith("work on another stream runs outside the timed span: ")
+
+
+@pytest.mark.gpu
+def test_work_on_a_side_stream_that_is_waited_for_has_not_escaped(device):
+    x, side = torch.ones(1 << 20, device="cuda"), torch.cuda.Stream()
+
+    def run():
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            x.mul_(2.0)
+        torch.cuda.current_stream().wait_stream(side)
+
+    found = profiled(device, run)
+    assert (found.note, found.escaped) == (None, None)
+    assert len(found.kernels) == 1
+
+
+@pytest.mark.gpu
+def test_the_span_of_an_elementwise_kernel_agrees_with_events(device):
+    x = torch.ones(64 << 20, device="cuda")
+    found = profiled(device, lambda: x.mul_(2.0))
+    assert len(found.kernels) == 1
+    assert found.totals.sum_us == found.totals.union_us == found.totals.span_us
+    assert 0 < found.totals.event_us - found.totals.span_us < 0.1 * found.totals.span_us

@@ -6,6 +6,7 @@ from statistics import median
 
 import pytest
 
+from harness.nvml import Reading
 from harness.timing.engine import (
     LONGEST_HOLD_US,
     SHORTEST_HOLD_US,
@@ -245,3 +246,77 @@ def test_drift_cancels_inside_blocks_where_one_after_the_other_would_be_fooled()
 
 def median_ratio(first_us, other_us):
     return median(a / b for a, b in zip(first_us, other_us, strict=True))
+
+
+FREE, CAPPED = Reading(sm_clock_mhz=1980), Reading(throttled=("power cap",))
+HOT = Reading(throttled=("software thermal slowdown",))
+BRAKED = Reading(throttled=("power brake",))
+TOO_HOT = "throttled (software thermal slowdown)"
+
+
+@pytest.mark.parametrize(
+    ("looks", "kept"),  # the first reading is before block 0, the next one after it
+    [
+        ([FREE] * 7, [0, 1, 2, 3, 4, 5]),
+        ([HOT, *[FREE] * 6], [1, 2, 3, 4, 5]),
+        ([FREE, HOT, *[FREE] * 5], [2, 3, 4, 5]),
+        ([FREE, FREE, FREE, HOT, FREE, FREE, FREE], [0, 1, 4, 5]),
+        ([FREE, FREE, HOT, HOT, FREE, FREE, FREE], [0, 4, 5]),
+        ([*[FREE] * 6, HOT], [0, 1, 2, 3, 4]),
+        ([HOT] * 7, []),
+    ],
+)
+def test_a_block_at_either_end_of_which_the_device_throttled_is_void_whole(looks, kept):
+    device = FakeDevice(lambda name, run: run + 0.5, looks=looks)
+    measurement = timed(device, "AB", count=6)
+    assert measurement.blocks == kept
+    samples_us = [WARM_UP_SAMPLES + block + 0.5 for block in kept]
+    assert measurement.samples_us == {"A": samples_us, "B": samples_us}
+    assert measurement.voided == ({TOO_HOT: 6 - len(kept)} if len(kept) < 6 else {})
+    assert measurement.attempted == 6
+    assert len(measurement.readings) == 6
+
+
+def test_a_power_cap_voids_nothing():
+    measurement = timed(FakeDevice(looks=[CAPPED]), "AB", count=6)
+    assert measurement.blocks == [0, 1, 2, 3, 4, 5]
+    assert not measurement.voided
+    assert measurement.readings == [CAPPED] * 6
+
+
+def test_the_reading_after_each_attempted_block_is_kept_whether_the_block_is_or_not():
+    looks = [FREE, CAPPED, HOT, BRAKED, FREE]
+    measurement = timed(FakeDevice(looks=looks, grows={("A", WARM_UP_SAMPLES)}), "AB", count=6)
+    assert measurement.readings == [CAPPED, HOT, BRAKED, FREE, FREE, FREE]
+    assert measurement.blocks == [4, 5]
+    assert measurement.voided == {"allocator grew": 1, TOO_HOT: 2, "throttled (power brake)": 1}
+
+
+def test_a_block_that_is_void_for_two_causes_is_counted_once():
+    looks = [FREE, FREE, FREE, HOT, FREE]
+    grows = {(name, WARM_UP_SAMPLES + 2) for name in "AB"}
+    measurement = timed(FakeDevice(looks=looks, grows=grows), "AB", count=6)
+    assert measurement.voided == {TOO_HOT: 2}
+    assert measurement.blocks == [0, 1, 4, 5]
+    assert measurement.attempted == 6
+
+
+def test_the_device_is_looked_at_between_blocks_and_never_inside_of_one():
+    device = FakeDevice()
+    answer = device.look
+
+    def look():
+        device.events.append("look")
+        return answer()
+
+    device.look = look
+    timed(device, "AB", count=3)
+    of_interest = [event.split()[0] for event in device.events if event == "look" or event.startswith("run")]
+    assert of_interest == ["run"] * 2 * WARM_UP_SAMPLES + ["look"] + ["run", "run", "look"] * 3
+
+
+def test_a_sample_far_off_is_kept():
+    device = FakeDevice(lambda name, run: 1e6 if (name, run) == ("A", WARM_UP_SAMPLES + 2) else 10.0)
+    measurement = timed(device, "AB", count=6)
+    assert measurement.samples_us == {"A": [10.0, 10.0, 1e6, 10.0, 10.0, 10.0], "B": [10.0] * 6}
+    assert not measurement.voided

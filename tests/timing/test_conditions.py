@@ -1,0 +1,99 @@
+import pytest
+
+from harness.cases import NormCase
+from harness.nvml import THROTTLE_REASONS, Reading
+from harness.results import ConditionsRecord
+from harness.timing.conditions import STEADY, record, void_cause
+
+CASE = NormCase("rms", 16, 64)
+FREE = Reading(1980, 3201, 400.0, 60, (), 1)
+VOIDING = sorted(set(THROTTLE_REASONS.values()) - STEADY)
+
+
+def throttled(*reasons):
+    return Reading(throttled=reasons)
+
+
+def recorded(*readings):
+    return record(CASE, "g7", 2, readings)
+
+
+def test_every_reason_but_a_power_cap_voids():
+    assert VOIDING == ["hardware slowdown", "hardware thermal slowdown", "power brake", "software thermal slowdown"]
+    assert {"power cap"} == STEADY
+
+
+@pytest.mark.parametrize("reason", VOIDING)
+def test_a_block_is_void_for_what_holds_at_either_end_of_it(reason):
+    cause = f"throttled ({reason})"
+    assert void_cause(throttled(reason), FREE) == cause
+    assert void_cause(FREE, throttled(reason)) == cause
+    assert void_cause(throttled(reason), throttled(reason)) == cause
+    assert void_cause(FREE, FREE) is None
+
+
+def test_a_power_cap_voids_nothing_and_hides_nothing():
+    capped = throttled("power cap")
+    assert void_cause(capped, capped) is void_cause(FREE, capped) is void_cause(capped, FREE) is None
+    assert void_cause(capped, throttled("power cap", "power brake")) == "throttled (power brake)"
+
+
+def test_of_several_reasons_the_first_at_the_beginning_is_said():
+    before, after = throttled("hardware slowdown", "power brake"), throttled("software thermal slowdown")
+    assert void_cause(before, after) == "throttled (hardware slowdown)"
+    assert void_cause(after, before) == "throttled (software thermal slowdown)"
+
+
+def test_a_device_that_says_nothing_voids_nothing():
+    assert void_cause(Reading(), Reading()) is None
+
+
+def test_the_readings_are_recorded_a_column_a_quantity():
+    assert recorded(FREE, Reading(1965, 3200, 412.5, 61, (), 1)) == ConditionsRecord(
+        case=CASE,
+        group="g7",
+        process=2,
+        sm_clock_mhz=[1980, 1965],
+        memory_clock_mhz=[3201, 3200],
+        power_w=[400.0, 412.5],
+        temperature_c=[60, 61],
+        throttled={},
+        other_processes=0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("field", "column"),
+    [
+        ("sm_clock_mhz", [1980, 1980]),
+        ("memory_clock_mhz", [3201, 3201]),
+        ("power_w", [400.0, 400.0]),
+        ("temperature_c", [60, 60]),
+    ],
+)
+def test_a_quantity_that_is_unknown_once_is_left_out_whole_and_alone(field, column):
+    fields = {name: getattr(FREE, name) for name in FREE.__dataclass_fields__}
+    lacking = recorded(FREE, Reading(**fields | {field: None}))
+    whole = recorded(FREE, FREE)
+    assert getattr(whole, field) == column
+    assert lacking == whole.model_copy(update={field: []})
+
+
+def test_a_reading_of_zero_is_a_reading():
+    assert recorded(Reading(temperature_c=0), Reading(temperature_c=1)).temperature_c == [0, 1]
+
+
+def test_throttled_blocks_are_listed_by_reason_power_caps_too():
+    readings = [throttled("power cap"), FREE, throttled("power cap", "power brake"), throttled("power brake")]
+    assert recorded(*readings).throttled == {"power cap": [0, 2], "power brake": [2, 3]}
+
+
+@pytest.mark.parametrize(
+    ("processes", "others"), [((0, 0), 0), ((1, 1), 0), ((1, 3, 2), 2), ((0, 2), 1), ((2, 0), 1), ((), 0)]
+)
+def test_the_most_others_that_were_seen_leave_out_one_for_this_process(processes, others):
+    assert recorded(*(Reading(processes=count) for count in processes)).other_processes == others
+
+
+def test_no_readings_are_empty_columns():
+    assert recorded() == ConditionsRecord(case=CASE, group="g7", process=2)

@@ -1,0 +1,218 @@
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from triton import knobs
+from triton.compiler.compiler import LazyDict
+
+from harness.cases import NormCase, make_inputs
+from harness.results import Kernel
+from harness.timing.cuda import CudaDevice
+from harness.timing.engine import Candidate
+from harness.timing.launches import REPETITIONS, attach, time_launches
+from tests.fake_device import FakeDevice
+
+
+def attached(kernels, launches):
+    """What each kernel of these names is given; the profiler's own figures stay."""
+    known = [Kernel(name=name, median_us=10.0 + place, start_us=float(place)) for place, name in enumerate(kernels)]
+    found = attach(known, launches)
+    assert [kernel.model_copy(update={"event_us": None}) for kernel in found] == known
+    return [(kernel.name, kernel.event_us) for kernel in found]
+
+
+def test_each_kernel_gets_the_time_between_its_own_events():
+    assert attached(["rows", "columns"], [("rows", 20.1234), ("columns", 5.0)]) == [("rows", 20.123), ("columns", 5.0)]
+
+
+def test_what_was_launched_otherwise_stands_between_and_gets_none():
+    kernels = ["memset", "rows", "memcpy", "columns", "cast"]
+    assert attached(kernels, [("rows", 20.0), ("columns", 5.0)]) == [
+        ("memset", None),
+        ("rows", 20.0),
+        ("memcpy", None),
+        ("columns", 5.0),
+        ("cast", None),
+    ]
+
+
+def test_the_same_name_twice_is_matched_in_launch_order():
+    assert attached(["k", "l", "k"], [("k", 1.0), ("l", 3.0), ("k", 2.0)]) == [("k", 1.0), ("l", 3.0), ("k", 2.0)]
+
+
+@pytest.mark.parametrize(
+    "launches",
+    [
+        [("rows", 20.0), ("columns", 5.0), ("rows", 1.0)],
+        [("rows", 20.0), ("other", 5.0)],
+        [("other", 5.0), ("rows", 20.0), ("columns", 5.0)],
+        [("columns", 5.0), ("rows", 20.0)],
+    ],
+    ids=["one too many", "unknown at the end", "unknown first", "another order"],
+)
+def test_where_a_launch_is_left_over_no_kernel_gets_a_time(launches):
+    assert attached(["rows", "columns"], launches) == [("rows", None), ("columns", None)]
+
+
+def test_without_launches_nothing_is_given():
+    assert attached(["rows"], []) == [("rows", None)]
+    assert attached([], []) == []
+
+
+class FakeEvent:
+    """An event whose time is how many were recorded before it in this session, squared, in milliseconds."""
+
+    recorded = 0
+
+    def __init__(self, enable_timing):
+        assert enable_timing
+        self.ms = None
+
+    def record(self):
+        self.ms = FakeEvent.recorded**2
+        FakeEvent.recorded += 1
+
+    def elapsed_time(self, end):
+        return float(end.ms - self.ms)
+
+
+@pytest.fixture
+def hooks(monkeypatch):
+    """Triton's own hooks, and events that need no GPU; the hooks are as they were when the test is over."""
+    monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
+    monkeypatch.setattr(FakeEvent, "recorded", 0)
+    found = knobs.runtime.launch_enter_hook, knobs.runtime.launch_exit_hook
+    before = [list(hook.calls) for hook in found]
+    yield found
+    assert [hook.calls for hook in found] == before
+
+
+def launch(*names):
+    """What Triton does around its launches."""
+    for name in names:
+        metadata = LazyDict({"name": name, "stream": 0})
+        knobs.runtime.launch_enter_hook(metadata)
+        knobs.runtime.launch_exit_hook(metadata)
+
+
+def timed(device, returns, **more):
+    return time_launches(device.candidate("one", returns, **more), device, "clean", random.Random(0))
+
+
+def test_each_launch_is_timed_between_two_events_in_launch_order(hooks):
+    # Events 4n, ..., 4n + 3 of the n-th run: the first launch takes 8n + 1 ms, the second 8n + 5 ms.
+    assert REPETITIONS == 5
+    assert timed(FakeDevice(), lambda: launch("rows", "columns")) == [("rows", 17_000.0), ("columns", 21_000.0)]
+    assert FakeEvent.recorded == 4 * REPETITIONS
+
+
+def test_each_run_is_taken_as_a_sample_is_behind_a_longer_hold(hooks):
+    device = FakeDevice()
+    timed(device, launch, restore=lambda: device.events.append("restore"), hold_us=250.0)
+    one = ["restore", "place", "flush clean", "hold 1000", "start", "run one", "end", "elapsed"]
+    assert device.events == one * REPETITIONS
+
+
+def test_launches_of_the_restore_and_after_the_run_are_not_recorded(hooks):
+    device = FakeDevice()
+    answer = device.elapsed_us
+
+    def elapsed_us():
+        launch("late")
+        return answer()
+
+    device.elapsed_us = elapsed_us
+    found = timed(device, lambda: launch("rows"), restore=lambda: launch("restore"))
+    assert [name for name, _ in found] == ["rows"]
+
+
+def test_without_a_launch_through_triton_there_are_none(hooks):
+    assert timed(FakeDevice(), lambda: None) == []
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        [["a"], ["a"], ["a"], ["a"], ["a", "b"]],
+        [["a"], ["b"], ["a"], ["a"], ["a"]],
+        [["a", "b"], ["a", "b"], ["b", "a"], ["a", "b"], ["a", "b"]],
+        [[], ["a"], ["a"], ["a"], ["a"]],
+    ],
+    ids=["one more", "another name", "another order", "none at first"],
+)
+def test_launches_that_differ_between_repetitions_are_not_reported(hooks, runs):
+    left = list(runs)
+    assert timed(FakeDevice(), lambda: launch(*left.pop(0))) == []
+    assert left == []
+
+
+def test_the_hooks_are_removed_when_a_run_raises(hooks):
+    def fail():
+        launch("rows")
+        raise RuntimeError("no kernel image")
+
+    with pytest.raises(RuntimeError, match=r"^no kernel image$"):
+        timed(FakeDevice(), fail)
+    launch("after")
+    assert FakeEvent.recorded == 2
+
+
+def test_the_hooks_are_removed_when_a_launch_raises_between_them(hooks):
+    def fail():
+        knobs.runtime.launch_enter_hook(LazyDict({"name": "rows"}))
+        raise RuntimeError("out of resources")
+
+    with pytest.raises(RuntimeError, match=r"^out of resources$"):
+        timed(FakeDevice(), fail)
+
+
+def test_the_hooks_of_others_stay(hooks):
+    def theirs(metadata):
+        seen.append(metadata)
+
+    seen = []
+    for hook in hooks:
+        hook.add(theirs)
+    try:
+        timed(FakeDevice(), lambda: launch("rows"))
+        launch("after")
+    finally:
+        for hook in hooks:
+            hook.remove(theirs)
+    assert len(seen) == 2 * (REPETITIONS + 1)
+
+
+@pytest.mark.gpu
+def test_the_launches_of_the_in_house_kernel_are_named():
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    child = subprocess.run(
+        [sys.executable, "-m", "tests.timing.test_launches"],
+        cwd=Path(__file__).parents[2],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert child.returncode == 0, child.stderr
+    launches = json.loads(child.stdout.splitlines()[-1])
+    assert [name for name, _ in launches] == ["backward_rows", "finish"]
+    assert all(us > 0 for _, us in launches)
+
+
+def launches_of_the_in_house_kernel():
+    """In a process of its own, as this one has told Triton to interpret."""
+    from impls import triton_inhouse
+
+    inputs = make_inputs(NormCase("rms", 8192, 4096), 0)
+    candidate = Candidate("one", triton_inhouse.prepare(inputs))
+    candidate.run()  # compiles
+    return time_launches(candidate, CudaDevice(64 << 20, inputs.x), "clean", random.Random(0))
+
+
+if __name__ == "__main__":
+    print(json.dumps(launches_of_the_in_house_kernel()))
