@@ -22,7 +22,8 @@ ON_DARK = ("#0072B2", "#D55E00", "#009E73")
 INK, SOFT = "#222222", "#555555"
 INSIDE_SIZE, BESIDE_SIZE = 7.5, 7.0  # points
 MARGIN = 6.0  # pixels about a name
-SQUARE = 16.0  # pixels for the square before a name, and the space behind it
+SQUARE = "\N{BLACK SQUARE}"
+SPACE = 3.0  # points between squares and names beside a bar, and before the first
 MOST_BESIDE = 0.5  # of the axis, for the names beside one bar; the rest are counted
 CUT_INSIDE = (24, 16)  # characters to which a name is cut to fit its segment
 CUT_BESIDE = 28
@@ -88,13 +89,16 @@ def _labels(axes: Axes, bar: Bar, width: float, reach: float) -> Labels:
         if fitting is not None:
             inside[ordinal] = fitting
     left = [ordinal for ordinal in range(len(names)) if ordinal not in inside]
+    figure = axes.get_figure(root=True)
+    gap = SPACE / 72 * (figure.dpi if figure else 72)
     for shown in range(len(left), -1, -1):
         texts: list[tuple[int | None, str]] = [
             (n, f"{figures.one_line(names[n], CUT_BESIDE)} {figures.microseconds(bar.kernels[n].median_us)}")
             for n in left[:shown]
         ]
         texts += [(None, f"+ {len(left) - shown} more")] if shown < len(left) else []
-        taken = sum(_width(axes, text, BESIDE_SIZE) + SQUARE for _, text in texts) + 2 * MARGIN
+        written = [text for _, text in texts] + [SQUARE for n, _ in texts if n is not None]
+        taken = sum(_width(axes, text, BESIDE_SIZE) + gap for text in written) + 2 * gap + MARGIN
         if taken <= width * max(MOST_BESIDE, 1 - bar.end_us / reach):
             return Labels(inside, texts, taken)
     return Labels(inside, [], 0.0)
@@ -122,13 +126,13 @@ def _write_beside(axes: Axes, place: int, bar: Bar, labels: Labels) -> None:
     for ordinal, text in labels.beside:
         if ordinal is not None:
             look = {"color": colour(ordinal), "fontsize": BESIDE_SIZE}
-            pieces.append(TextArea("\N{BLACK SQUARE}", textprops=look))
+            pieces.append(TextArea(SQUARE, textprops=look))
         pieces.append(TextArea(text, textprops={"color": SOFT, "fontsize": BESIDE_SIZE}))
     if pieces:
         box = AnnotationBbox(
-            HPacker(children=[*pieces], pad=0, sep=3, align="center"),
+            HPacker(children=[*pieces], pad=0, sep=SPACE, align="center"),
             (bar.end_us, place),
-            xybox=(5, 0),
+            xybox=(2 * SPACE, 0),
             boxcoords="offset points",
             box_alignment=(0, 0.5),
             frameon=False,

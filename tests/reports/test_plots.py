@@ -11,7 +11,7 @@ from reports.plot_labels import COLOURS
 from reports.plots import kernel_bars, save, write
 from tests.results_factory import CASE, LAYER, helpers, mixed, profiled, results, row, thorough
 
-PUBLISHED = Path(__file__).parents[2] / "results/h200/quack-tuned.jsonl.gz"
+PUBLISHED = Path(__file__).parents[2] / "results/h200/fast-llm.jsonl.gz"
 
 
 def drawn(measured, case=0):
@@ -86,9 +86,13 @@ def test_every_case_is_written_twice_the_same(tmp_path):
     assert digests[0] == digests[1]
 
 
-def test_published_files_can_be_drawn(tmp_path):
+@pytest.mark.parametrize("number", [0, 2, 20])
+def test_published_cases_can_be_drawn_and_stay_on_the_page(tmp_path, number):
     comparison = compare(load(PUBLISHED))
-    save(kernel_bars(comparison.cases[0], comparison.run), tmp_path / "a.png")
+    figure = kernel_bars(comparison.cases[number], comparison.run)
+    figure.draw_without_rendering()
+    assert max(artist.get_window_extent().x1 for artist in figure.axes[0].artists) <= figure.bbox.x1
+    save(figure, tmp_path / "a.png")
     assert (tmp_path / "a.png").stat().st_size > 10_000
 
 

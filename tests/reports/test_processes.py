@@ -31,12 +31,13 @@ def test_a_process_that_is_biased_disagrees_and_is_listed():
     assert "## Cells that do not agree" in text
 
 
-def test_the_band_of_the_process_itself_widens_its_interval():
+@pytest.mark.parametrize("biased", [1.05, 0.97])  # beyond the others on either side
+def test_the_band_of_the_process_itself_widens_its_interval(biased):
     quack, again = ("quack", "impl", 1), ("torch-eager", "again", 1)
-    cell = only_cell(*in_processes(*ROWS, bias={quack: 1.05, again: 1.06}))
+    cell = only_cell(*in_processes(*ROWS, bias={quack: biased, again: 1.06}))
     assert (cell.agrees, cell.agrees_widened) == (False, True)
     assert cell.bands[1] > 0.04 > max(cell.bands[0], cell.bands[2])
-    elsewhere = only_cell(*in_processes(*ROWS, bias={quack: 1.05, ("torch-eager", "again", 0): 1.02}))
+    elsewhere = only_cell(*in_processes(*ROWS, bias={quack: biased, ("torch-eager", "again", 0): 1.02}))
     assert not elsewhere.agrees_widened
 
 
