@@ -172,16 +172,24 @@ def compare(
 
 @app.command()
 def report(
-    results: Annotated[Path, typer.Argument(help="a results.jsonl")],
-    form: Annotated[str, typer.Option("--format", help="console, markdown, grid, pr, csv or json")] = "console",
-    out: Annotated[Path | None, typer.Option(help="write to this file instead of printing")] = None,
+    results: Annotated[list[Path], typer.Argument(help="a results.jsonl; for --format flush one a flush")],
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            help="console, markdown, grid, pr, csv, json, kernels, engines, aa, processes, flush or plots",
+        ),
+    ] = "console",
+    out: Annotated[
+        Path | None, typer.Option(help="write to this file instead of printing; for --format plots a folder")
+    ] = None,
     baseline: Baseline = None,
     impl: Annotated[str | None, typer.Option(help="whose pull request it is, for --format pr")] = None,
 ) -> None:
-    """Write a results file as tables; needs no GPU and no implementation."""
+    """Write a results file as tables or plots; needs no GPU and no implementation."""
     import reports
 
-    reports.write(load(results), form, out, baseline=baseline, impl=impl)
+    reports.write([load(path) for path in results], form, out, baseline=baseline, impl=impl)
 
 
 @app.command()

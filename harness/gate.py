@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -17,8 +17,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harness.cases import Norm, NormCase
 from harness.errors import UsageError
-from harness.results import RANKED, Results, RowRecord, Timing
-from harness.stats import IncomparableError, Ratio, aa_band, timing_speedup
+from harness.joining import Joined, JoinedCase, band, by_case, ratio
+from harness.results import RANKED, Budget, Results
+from harness.stats import IncomparableError, Ratio
 
 Outcome = Literal["PASS", "REGRESSED", "INCONCLUSIVE", "ERROR"]
 EXIT_CODES: dict[Outcome, int] = {"PASS": 0, "REGRESSED": 1, "INCONCLUSIVE": 3, "ERROR": 2}
@@ -108,63 +109,41 @@ def exit_code(verdicts: Sequence[Verdict]) -> int:
 
 
 def _judge_claim(results: Results, claim: Claim) -> list[Verdict]:
-    cases = dict.fromkeys(row.case for row in results.rows if row.role == "impl" and claim.fits(row.case))
+    cases = {
+        case: of for case, of in by_case(results).items() if claim.fits(case) and any(role == "impl" for _, role in of)
+    }
     if not cases:
         return [Verdict(claim, None, "ERROR", "no case of these results fits the claim")]
-    return [_judge_case([row for row in results.rows if row.case == case], claim, case) for case in cases]
+    return [_judge_case(of, claim, case, results.budget) for case, of in cases.items()]
 
 
-def _judge_case(rows: Sequence[RowRecord], claim: Claim, case: NormCase) -> Verdict:
-    row, other = _last(rows, claim.impl), _last(rows, claim.over)
-    if row is None or row.status in ("missing", "unsupported"):
-        return Verdict(claim, case, "ERROR", f"{claim.impl} was not measured: {_why(row)}")
-    if row.status not in RANKED or (row.status == "nondeterministic" and claim.deterministic):
-        return Verdict(claim, case, "REGRESSED", f"{claim.impl} is {_why(row)}")
+def _judge_case(found: JoinedCase, claim: Claim, case: NormCase, budget: Budget | None) -> Verdict:
+    mine = found.get((claim.impl, "impl"))
+    if mine is None or mine.status in ("missing", "unsupported"):
+        return Verdict(claim, case, "ERROR", f"{claim.impl} was not measured: {_why(mine)}")
+    if mine.status not in RANKED or (mine.status == "nondeterministic" and claim.deterministic):
+        return Verdict(claim, case, "REGRESSED", f"{claim.impl} is {_why(mine)}")
     if claim.over is None:
         return Verdict(claim, case, "PASS", "right" + (" and deterministic" if claim.deterministic else ""))
     try:
-        ratio = timing_speedup(_timing(other), _timing(row))
+        measured = ratio(found.get((claim.over, "impl")), mine, budget)
     except IncomparableError as error:
         return Verdict(claim, case, "ERROR", f"no ratio: {error}")
-    return _judge_ratio(claim, case, ratio, _band(rows))
+    return _judge_ratio(claim, case, measured, band(found, claim.over))
 
 
-def _timing(row: RowRecord | None) -> Timing:
-    """The timing that a ratio may be formed of; raises IncomparableError with the reason where there is none."""
-    if row is None or row.status not in RANKED:
-        raise IncomparableError(_why(row))
-    if row.timing is None:
-        raise IncomparableError(f"{row.impl} was not timed")
-    if not row.timing.proven:
-        raise IncomparableError(f"host time may be inside the samples of {row.impl}")
-    return row.timing
-
-
-def _judge_ratio(claim: Claim, case: NormCase, ratio: Ratio, band: float | None) -> Verdict:
+def _judge_ratio(claim: Claim, case: NormCase, ratio: Ratio, aa: float | None) -> Verdict:
     """Pass or fail only beyond the interval and what the engine cannot tell apart."""
-    if band is None:
+    if aa is None:
         return Verdict(claim, case, "INCONCLUSIVE", "no A/A pair in this case", ratio)
-    low, high = min(ratio.low, ratio.value * math.exp(-band)), max(ratio.high, ratio.value * math.exp(band))
+    low, high = min(ratio.low, ratio.value * math.exp(-aa)), max(ratio.high, ratio.value * math.exp(aa))
     words = f"{ratio.value:.3f} times as fast as {claim.over}, between {low:.3f} and {high:.3f}"
     if low >= claim.at_least:
         return Verdict(claim, case, "PASS", words, ratio)
     return Verdict(claim, case, "REGRESSED" if high < claim.at_least else "INCONCLUSIVE", words, ratio)
 
 
-def _band(rows: Iterable[RowRecord]) -> float | None:
-    again = next((row for row in rows if row.role == "again"), None)
-    first = _last(rows, again.impl) if again else None
-    if again is None or first is None or again.timing is None or first.timing is None:
-        return None
-    return aa_band(timing_speedup(first.timing, again.timing))
-
-
-def _last(rows: Iterable[RowRecord], impl: str | None) -> RowRecord | None:
-    """The last row of an implementation: a resumed run may have tried it twice."""
-    return next((row for row in reversed(list(rows)) if row.impl == impl and row.role == "impl"), None)
-
-
-def _why(row: RowRecord | None) -> str:
-    if row is None:
+def _why(joined: Joined | None) -> str:
+    if joined is None:
         return "absent"
-    return f"{row.status}: {row.reason}" if row.reason else row.status
+    return f"{joined.status}: {joined.reason}" if joined.reason else joined.status

@@ -3,46 +3,77 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from harness.errors import UsageError
 from harness.results import Results
-from reports import console, export, grid, markdown, pull_request
+from reports import (
+    aa,
+    console,
+    engines,
+    export,
+    flushes,
+    grid,
+    kernel_table,
+    markdown,
+    processes,
+    pull_request,
+)
 from reports.comparison import Comparison, compare
 
-_RENDERERS: dict[str, Callable[[Comparison, str | None], str]] = {
+_COMPARING: dict[str, Callable[[Comparison, str | None], str]] = {
     "console": lambda comparison, _: console.render(comparison),
     "markdown": lambda comparison, _: markdown.render(comparison),
     "grid": lambda comparison, _: grid.render(comparison),
     "pr": pull_request.render,
     "csv": lambda comparison, _: export.to_csv(comparison),
     "json": lambda comparison, _: export.to_json(comparison),
+    "kernels": lambda comparison, _: kernel_table.render(comparison),
 }
-FORMATS = tuple(_RENDERERS)
+_STUDYING: dict[str, Callable[[Results], str]] = {
+    "engines": engines.render,
+    "aa": aa.render,
+    "processes": processes.render,
+}
+_OF_SEVERAL: dict[str, Callable[[Sequence[Results]], str]] = {"flush": flushes.render}
+DRAWN = ("plots",)
+TEXTS = (*_COMPARING, *_STUDYING, *_OF_SEVERAL)
+FORMATS = (*TEXTS, *DRAWN)
+
+Runs = Results | Sequence[Results]  # several only for a format that sets files beside each other
 
 
-def render(results: Results, form: str, *, baseline: str | None = None, impl: str | None = None) -> str:
-    """The text of a report in one of FORMATS; `impl` is the subject of a `pr`, the other formats show all.
+def render(results: Runs, form: str, *, baseline: str | None = None, impl: str | None = None) -> str:
+    """The text of a report in one of TEXTS; `impl` is the subject of a `pr`, the other formats show all.
 
-    Raises UsageError for an unknown format, or a name that the results do not hold.
+    Raises UsageError for an unknown format, more files than it takes, or a name that the results do not hold.
     """
-    if form not in _RENDERERS:
-        raise UsageError(f"no report format {form!r}; --format can be: {', '.join(FORMATS)}")
-    return _RENDERERS[form](compare(results, baseline), impl)
+    if form in DRAWN:
+        raise UsageError(f"--format {form} is drawn, not written; give a folder with --out")
+    if form in _OF_SEVERAL:
+        return _OF_SEVERAL[form]([results] if isinstance(results, Results) else results)
+    run = _only(results, form)
+    return _STUDYING[form](run) if form in _STUDYING else _COMPARING[form](compare(run, baseline), impl)
 
 
 def write(
-    results: Results, form: str, out: Path | None = None, *, baseline: str | None = None, impl: str | None = None
+    results: Runs, form: str, out: Path | None = None, *, baseline: str | None = None, impl: str | None = None
 ) -> None:
     """Write a report to a file, or to standard output, where the `console` format has the terminal's colours.
 
-    Raises UsageError as `render` does, and where the file cannot be written.
+    `plots` writes files into the folder `out`. Raises UsageError as `render` does, and where nothing can be written.
     """
+    if form in DRAWN and out is not None:
+        from reports import plots  # imports matplotlib: seconds
+
+        plots.write(compare(_only(results, form), baseline), out)
+        return
     if out is None and form == "console":
-        console.show(compare(results, baseline), Console(width=None if sys.stdout.isatty() else console.WIDTH))
+        comparison = compare(_only(results, form), baseline)
+        console.show(comparison, Console(width=None if sys.stdout.isatty() else console.WIDTH))
         return
     text = render(results, form, baseline=baseline, impl=impl)
     if out is None:
@@ -52,3 +83,14 @@ def write(
         out.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"cannot write {out}: {error.strerror}; give a writable path with --out") from error
+
+
+def _only(results: Runs, form: str) -> Results:
+    """The one file that a format takes."""
+    if form not in FORMATS:
+        raise UsageError(f"no report format {form!r}; --format can be: {', '.join(FORMATS)}")
+    if isinstance(results, Results):
+        return results
+    if len(results) != 1:
+        raise UsageError(f"--format {form} takes one file, not {len(results)}; --format flush takes several")
+    return results[0]

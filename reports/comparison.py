@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from harness.cases import NormCase
 from harness.errors import UsageError
-from harness.results import Flush, Results, RowRecord, RunRecord
-from harness.stats import IncomparableError, Ratio, aa_band, median_and_spread, timing_speedup, verdict
-from reports.entries import Entry, Standing, Yardsticks, is_rankable, make_entry, usable_timing
+from harness.joining import Joined, JoinedCase, band, by_case, doubt, ratio
+from harness.results import RANKED, Budget, EndRecord, Flush, Results, RunRecord, SelfTestRecord
+from harness.stats import IncomparableError, Ratio, verdict
+from reports.device_state import DeviceState, device_state
+from reports.entries import Entry, Standing, Yardsticks, make_entry
 from reports.summary import Summary, summarise
 
 _ORDER: tuple[Standing, ...] = ("ranked", "unranked", "verified", "failed", "absent")
@@ -57,7 +61,10 @@ class CaseComparison:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A whole results file; `unfinished` says what is missing from it, `timed` whether any row has a time."""
+    """A whole results file; `unfinished` says what is missing from it, `timed` whether any row has a time.
+
+    `budget` is the engine's own error by the worst of `selftests`, `state` what the device said of itself meanwhile.
+    """
 
     run: RunRecord
     baseline: str
@@ -65,22 +72,23 @@ class Comparison:
     unfinished: str | None
     cases: tuple[CaseComparison, ...]
     summary: Summary
+    budget: Budget | None
+    selftests: tuple[SelfTestRecord, ...]
+    state: DeviceState
+    end: EndRecord | None
 
 
 def compare(results: Results, baseline: str | None = None) -> Comparison:
     """Set every implementation beside the baseline (the run's own by default), case by case.
 
-    Of several rows of one (case, implementation, role) the last counts, as a resumed run appends. Raises UsageError
-    where the file has no implementation of the name asked for.
+    Of several rows of one (case, implementation, role, process) the last counts, as a resumed run appends; those of
+    several processes are one entry. Raises UsageError where the file has no implementation of the name asked for.
     """
     names = _names(results)
     if baseline is not None and baseline not in names:
         raise UsageError(f"no implementation {baseline!r} in these results; --baseline can be: {', '.join(names)}")
     base = baseline or results.run.settings.baseline
-    rows: dict[NormCase, list[RowRecord]] = {}
-    for row in results.rows:
-        rows.setdefault(row.case, []).append(row)
-    cases = tuple(_compare_case(case, of, results.run, base) for case, of in rows.items())
+    cases = tuple(_compare_case(case, of, results, base) for case, of in by_case(results).items())
     return Comparison(
         run=results.run,
         baseline=base,
@@ -88,59 +96,68 @@ def compare(results: Results, baseline: str | None = None) -> Comparison:
         unfinished=_unfinished(results, len(cases)),
         cases=cases,
         summary=summarise(cases, base),
+        budget=results.budget,
+        selftests=tuple(results.selftests),
+        state=device_state(results.conditions),
+        end=results.end,
     )
 
 
-def _compare_case(case: NormCase, rows: list[RowRecord], run: RunRecord, baseline: str) -> CaseComparison:
-    latest = {(row.impl, row.role): row for row in rows}
-    impls = {impl: row for (impl, role), row in latest.items() if role == "impl"}
-    add = usable_timing(next((row for row in latest.values() if row.role == "floor"), None))
-    again = next((row for row in latest.values() if row.role == "again"), None)
-    band = _band(impls.get(again.impl, impls.get(run.settings.baseline)) if again else None, again)
+def _compare_case(case: NormCase, found: JoinedCase, results: Results, baseline: str) -> CaseComparison:
+    run = results.run
+    impls = {impl: joined for (impl, role), joined in found.items() if role == "impl"}
+    add = next((joined for (_, role), joined in found.items() if role == "floor"), None)
+    add = add if add and is_rankable(add) else None
+    aa = band(found, baseline)
     against = Yardsticks(
-        group=_common_group(impls, baseline),
+        groups=_common_groups(impls, baseline),
         baseline=impls.get(baseline),
         add=add,
-        band=band,
+        band=aa,
         datasheet_gbps=run.device.datasheet_gbps if case.device != "cpu" else None,
+        budget=results.budget,
+        processes=run.settings.processes,
     )
     records = {impl.name: impl for impl in run.implementations}
-    entries = sorted((make_entry(row, records.get(row.impl), against) for row in impls.values()), key=_place)
+    entries = sorted((make_entry(joined, records.get(joined.impl), against) for joined in impls.values()), key=_place)
+    ranked = [impls[entry.impl] for entry in entries if entry.standing == "ranked"]
     return CaseComparison(
         case=case,
-        add_us=median_and_spread(add.samples_us)[0] if add else None,
-        aa_band=band,
-        voided=_voided(rows),
+        add_us=add.median_us if add else None,
+        aa_band=aa,
+        voided=_voided(found),
         entries=tuple(entries),
-        lead=_lead([impls[entry.impl] for entry in entries if entry.standing == "ranked"], band),
+        lead=_lead(ranked, aa),
     )
+
+
+def is_rankable(joined: Joined) -> bool:
+    """Whether its times may stand in a comparison at all: it passed, and its samples are times of the device."""
+    return joined.status in RANKED and doubt(joined) is None
 
 
 def _place(entry: Entry) -> tuple[int, float, str]:
     return _ORDER.index(entry.standing), entry.median_us or 0.0, entry.impl
 
 
-def _common_group(impls: dict[str, RowRecord], baseline: str) -> tuple[str, Flush] | None:
-    """The blocks in which a case is compared: the baseline's, or those of most rows where it has no time."""
-    base = usable_timing(impls.get(baseline))
-    if base is not None:
-        return base.group, base.flush
-    timings = [row.timing for row in impls.values() if is_rankable(row) and row.timing]
-    groups: Counter[tuple[str, Flush]] = Counter((timing.group, timing.flush) for timing in timings)
-    return max(groups, key=groups.__getitem__) if groups else None
+def _common_groups(impls: Mapping[str, Joined], baseline: str) -> frozenset[tuple[str, Flush]]:
+    """The blocks in which a case is compared, a group a process: the baseline's, or most rows' where it has no time."""
+    base = impls.get(baseline)
+    if base is not None and is_rankable(base):
+        return frozenset((timing.group, timing.flush) for timing in base.timings)
+    groups: dict[int, Counter[tuple[str, Flush]]] = {}
+    for row in (row for joined in impls.values() if is_rankable(joined) for row in joined.rows):
+        if row.timing:
+            groups.setdefault(row.process, Counter())[row.timing.group, row.timing.flush] += 1
+    return frozenset(max(counted, key=counted.__getitem__) for counted in groups.values())
 
 
-def _band(first: RowRecord | None, again: RowRecord | None) -> float | None:
-    ratio = _ratio(first, again)
-    return aa_band(ratio) if ratio else None
-
-
-def _lead(ranked: list[RowRecord], band: float | None) -> Lead | None:
+def _lead(ranked: Sequence[Joined], aa: float | None) -> Lead | None:
     if not ranked:
         return None
     first, *others = ranked
     ratios = {other.impl: _ratio(other, first) for other in others}
-    beaten = {impl for impl, ratio in ratios.items() if ratio and band is not None and verdict(ratio, band) == "faster"}
+    beaten = {impl for impl, ratio in ratios.items() if ratio and aa is not None and verdict(ratio, aa) == "faster"}
     runner_up = others[0].impl if others else None
     return Lead(
         impl=first.impl,
@@ -150,22 +167,21 @@ def _lead(ranked: list[RowRecord], band: float | None) -> Lead | None:
     )
 
 
-def _ratio(base: RowRecord | None, other: RowRecord | None) -> Ratio | None:
-    timings = usable_timing(base), usable_timing(other)
-    if timings[0] is None or timings[1] is None:
-        return None
-    try:
-        return timing_speedup(timings[0], timings[1])
-    except IncomparableError:
-        return None
+def _ratio(base: Joined, other: Joined) -> Ratio | None:
+    with suppress(IncomparableError):
+        return ratio(base, other)
+    return None
 
 
-def _voided(rows: list[RowRecord]) -> dict[str, int]:
-    """Blocks left out, by cause; rows of a group share their blocks, so the largest count stands for the case."""
+def _voided(found: JoinedCase) -> dict[str, int]:
+    """Blocks left out, by cause; rows of a group share their blocks, so the largest count stands for the group."""
+    groups: dict[tuple[str, str], int] = {}
+    for timing in (row.timing for joined in found.values() for row in joined.rows if row.timing):
+        for cause, count in timing.voided.items():
+            groups[timing.group, cause] = max(groups.get((timing.group, cause), 0), count)
     voided: dict[str, int] = {}
-    for row in rows:
-        for cause, count in (row.timing.voided if row.timing else {}).items():
-            voided[cause] = max(voided.get(cause, 0), count)
+    for (_, cause), count in groups.items():
+        voided[cause] = voided.get(cause, 0) + count
     return voided
 
 

@@ -31,6 +31,8 @@ def show(comparison: Comparison, console: Console) -> None:
         for case in comparison.cases:
             _case(comparison, case, console)
     _summary(comparison, console)
+    if budget := wording.error_budget(comparison):
+        console.print(escape(budget), highlight=False)
     console.print(escape(_legend(comparison)), style="dim", highlight=False)
 
 

@@ -2,46 +2,32 @@
 
 from __future__ import annotations
 
-import math
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
 from harness.cases import NormCase
-from harness.results import RANKED, ErrorClass, Flush, ImplRecord, RowRecord, Status, Timing, Verification
-from harness.stats import IncomparableError, Ratio, Verdict, median_and_spread, timing_speedup, verdict
+from harness.joining import TIMES_T0, Joined, doubt, floor_us, quotients, ratio
+from harness.results import RANKED, Budget, Flush, ImplRecord, Kernel, KernelTotals, Status, Timing
+from harness.stats import IncomparableError, Ratio, Verdict, geomean, median_and_spread, verdict
+from reports import figures
+from reports.checks import TensorError, join_verifications
 
 # ranked: passed, timed, comparable; unranked: passed and timed, but its time cannot be set beside the others';
 # verified: passed, not timed; failed: ran and did not pass; absent: never ran here (missing, unsupported).
 Standing = Literal["ranked", "unranked", "verified", "failed", "absent"]
 
-UNPROVEN = "unproven: the device may have waited for the host, so host time may be inside"
 IN_PLACE = "overwrites dy, which is restored, untimed, before every call"
 AUTOGRAD = "reached through autograd, not by a direct call"
 
 
 @dataclass(frozen=True)
-class TensorError:
-    """How far one gradient is from fp64, in units of the unavoidable rounding (rho) and relative (rms)."""
-
-    rho: float
-    relative_rms: float
-    error_class: ErrorClass
-
-
-@dataclass(frozen=True)
-class KernelTime:
-    """One kernel of a backward, in launch order, with its median device time."""
-
-    name: str
-    median_us: float
-
-
-@dataclass(frozen=True)
 class Entry:
-    """One implementation on one case.
+    """One implementation on one case, over all processes that measured it.
 
-    `median_us` and `spread` (relative) exist for ranked and unranked entries; speedup, verdict and bandwidth for ranked
-    ones only, and speedup and verdict not for the baseline itself. `kernels` is None where they are unknown.
+    `median_us` (the median of the medians of the processes) and `spread` (relative, of all samples) exist for ranked
+    and unranked entries; speedup, verdict and bandwidth for ranked ones only, and speedup and verdict not for the
+    baseline itself. `kernels` and `kernel_totals` are of the first process that has them, None where they are unknown.
     """
 
     impl: str
@@ -51,10 +37,12 @@ class Entry:
     median_us: float | None
     spread: float | None
     blocks: int
+    processes: int
     speedup: Ratio | None
     verdict: Verdict | None
     bandwidth_gbps: float | None
     percent_of_add: float | None
+    percent_of_copy: float | None
     percent_of_datasheet: float | None
     errors: dict[str, TensorError]
     determinism: str
@@ -62,7 +50,8 @@ class Entry:
     differing: int
     differing_in: tuple[str, ...]
     peak_extra_bytes: int | None
-    kernels: tuple[KernelTime, ...] | None
+    kernels: tuple[Kernel, ...] | None
+    kernel_totals: KernelTotals | None
     notes: tuple[str, ...]
     prepare_s: float | None
     via: Literal["kernel", "autograd"]
@@ -79,64 +68,62 @@ class Entry:
 
 @dataclass(frozen=True)
 class Yardsticks:
-    """What the rows of one case are measured against; each is None where the case has none to offer."""
+    """What the results of one case are measured against; each is None where the case has none to offer.
 
-    group: tuple[str, Flush] | None
-    baseline: RowRecord | None
-    add: Timing | None
+    `groups` are the blocks in which the case is compared, with their flush: one a process. `processes` is how many the
+    run asked for.
+    """
+
+    groups: frozenset[tuple[str, Flush]]
+    baseline: Joined | None
+    add: Joined | None
     band: float | None
     datasheet_gbps: float | None
+    budget: Budget | None
+    processes: int = 1
 
 
-def make_entry(row: RowRecord, impl: ImplRecord | None, against: Yardsticks) -> Entry:
-    """Say of a row what its status and timing allow."""
-    standing, why = _standing(row, against.group)
-    median = spread = None
-    if row.timing is not None and standing in ("ranked", "unranked"):
-        median, spread = median_and_spread(row.timing.samples_us)
+def make_entry(joined: Joined, impl: ImplRecord | None, against: Yardsticks) -> Entry:
+    """Say of a result what its status and timings allow."""
+    standing, why = _standing(joined, against)
+    timings = joined.timings if standing in ("ranked", "unranked") else ()
+    median = joined.median_us if timings else None
     ranked_us = median if standing == "ranked" else None
-    speedup = _speedup(row, against) if standing == "ranked" else None
-    bandwidth = bandwidth_gbps(row.case, ranked_us)
-    checked = row.verification
+    speedup = _speedup(joined, against) if standing == "ranked" else None
+    bandwidth = bandwidth_gbps(joined.case, ranked_us)
+    checked = join_verifications([row.verification for row in joined.rows if row.verification])
+    profiled = next((row for row in joined.rows if row.kernels is not None), None)
     return Entry(
-        impl=row.impl,
+        impl=joined.impl,
         standing=standing,
-        status=row.status,
+        status=joined.status,
         reason=why,
         median_us=median,
-        spread=spread,
-        blocks=len(row.timing.samples_us) if row.timing is not None and median is not None else 0,
+        spread=_spread(timings, median),
+        blocks=sum(len(timing.samples_us) for timing in timings),
+        processes=len(timings),
         speedup=speedup,
         verdict=verdict(speedup, against.band) if speedup is not None and against.band is not None else None,
         bandwidth_gbps=bandwidth,
-        percent_of_add=percent_of_add(against.add, row.timing, ranked_us),
-        percent_of_datasheet=100 * bandwidth / against.datasheet_gbps if bandwidth and against.datasheet_gbps else None,
-        errors=_errors(checked),
-        determinism=_determinism(checked),
-        repeats=checked.repeats if checked else 0,
-        differing=checked.differing if checked else 0,
-        differing_in=tuple(checked.differing_in) if checked else (),
-        peak_extra_bytes=row.peak_extra_bytes,
-        kernels=None if row.kernels is None else tuple(KernelTime(k.name, k.median_us) for k in row.kernels),
-        notes=_notes(row, impl),
-        prepare_s=row.prepare_s,
+        percent_of_add=percent_of_add(against.add, timings) if ranked_us else None,
+        percent_of_copy=_percent(bandwidth, against.budget.copy_gbps if against.budget else None),
+        percent_of_datasheet=_percent(bandwidth, against.datasheet_gbps),
+        errors=checked.errors,
+        determinism=checked.determinism,
+        repeats=checked.repeats,
+        differing=checked.differing,
+        differing_in=checked.differing_in,
+        peak_extra_bytes=max(
+            (row.peak_extra_bytes for row in joined.rows if row.peak_extra_bytes is not None), default=None
+        ),
+        kernels=tuple(profiled.kernels) if profiled and profiled.kernels is not None else None,
+        kernel_totals=profiled.kernel_totals if profiled else None,
+        notes=_notes(joined, impl, against.processes),
+        prepare_s=next((row.prepare_s for row in joined.rows if row.prepare_s is not None), None),
         via=impl.via if impl else "kernel",
         in_place=impl.in_place if impl else False,
-        proven=row.timing.proven if row.timing else True,
+        proven=all(timing.proven for timing in joined.timings),
     )
-
-
-def is_rankable(row: RowRecord) -> bool:
-    """Whether a row's time may stand in a comparison at all: it passed, and its samples are times of the device."""
-    return row.status in RANKED and usable_timing(row) is not None
-
-
-def usable_timing(row: RowRecord | None) -> Timing | None:
-    """The timing of a row that passed and whose every sample is proven and positive, or None."""
-    if row is None or row.status not in RANKED or row.timing is None or not row.timing.proven:
-        return None
-    samples = row.timing.samples_us
-    return row.timing if samples and all(math.isfinite(s) and s > 0 for s in samples) else None
 
 
 def bandwidth_gbps(case: NormCase, us: float | None) -> float | None:
@@ -144,62 +131,64 @@ def bandwidth_gbps(case: NormCase, us: float | None) -> float | None:
     return case.moved_bytes / us / 1e3 if us else None
 
 
-def percent_of_add(add: Timing | None, other: Timing | None, us: float | None) -> float | None:
-    """The time of the same-traffic add over `us`, in percent, where both were interleaved under one flush."""
-    if add is None or other is None or not us or (add.group, add.flush) != (other.group, other.flush):
+def percent_of_add(add: Joined | None, timings: tuple[Timing, ...]) -> float | None:
+    """The time of the same-traffic add over that of other timings, in percent, where they share blocks and flush."""
+    found = quotients(add.timings, timings) if add else []
+    return 100 * geomean(found) if found else None
+
+
+def _standing(joined: Joined, against: Yardsticks) -> tuple[Standing, str | None]:
+    if joined.status not in RANKED:
+        return ("absent" if joined.status in ("missing", "unsupported") else "failed"), joined.reason
+    if not joined.timings:
+        return "verified", joined.told(row.untimed for row in joined.rows)
+    found = doubt(joined) or _apart(joined, against) or _below_floor(joined, against.budget)
+    return ("unranked", found) if found else ("ranked", joined.reason)
+
+
+def _apart(joined: Joined, against: Yardsticks) -> str | None:
+    return joined.told(
+        f"timed apart from the others (group {row.timing.group}, flush {row.timing.flush})"
+        if row.timing and (row.timing.group, row.timing.flush) not in against.groups
+        else None
+        for row in joined.rows
+    )
+
+
+def _below_floor(joined: Joined, budget: Budget | None) -> str | None:
+    floor = floor_us(budget)
+    if joined.median_us is None or joined.median_us >= floor:
         return None
-    return 100 * median_and_spread(add.samples_us)[0] / us
+    return f"below {TIMES_T0} x t0 ({figures.microseconds(floor)} us): shown, not ranked"
 
 
-def _standing(row: RowRecord, group: tuple[str, Flush] | None) -> tuple[Standing, str | None]:
-    if row.status not in RANKED:
-        return ("absent" if row.status in ("missing", "unsupported") else "failed"), row.reason
-    if row.timing is None or not row.timing.samples_us:
-        return "verified", row.untimed
-    doubt = _doubt(row, row.timing, group)
-    return ("unranked", doubt) if doubt else ("ranked", row.reason)
-
-
-def _doubt(row: RowRecord, timing: Timing, group: tuple[str, Flush] | None) -> str | None:
-    if not timing.proven:
-        return UNPROVEN
-    if not is_rankable(row):
-        return "a sample is not a positive number of microseconds"
-    if (timing.group, timing.flush) != group:
-        return f"timed apart from the others (group {timing.group}, flush {timing.flush})"
+def _speedup(joined: Joined, against: Yardsticks) -> Ratio | None:
+    if against.baseline is None or joined.impl == against.baseline.impl:
+        return None
+    with suppress(IncomparableError):
+        return ratio(against.baseline, joined, against.budget)
     return None
 
 
-def _speedup(row: RowRecord, against: Yardsticks) -> Ratio | None:
-    base = usable_timing(against.baseline)
-    if against.baseline is None or base is None or row.timing is None or row.impl == against.baseline.impl:
+def _spread(timings: tuple[Timing, ...], median_us: float | None) -> float | None:
+    """Half the inter-quartile range of the samples of all processes, over the median."""
+    if not median_us:
         return None
-    try:
-        return timing_speedup(base, row.timing)
-    except IncomparableError:
-        return None
+    middle, spread = median_and_spread([sample for timing in timings for sample in timing.samples_us])
+    return spread * (middle / median_us)
 
 
-def _errors(checked: Verification | None) -> dict[str, TensorError]:
-    tensors = checked.tensors if checked else {}
-    return {name: TensorError(t.rho, t.relative_rms, t.error_class) for name, t in tensors.items()}
+def _percent(bandwidth: float | None, of: float | None) -> float | None:
+    return 100 * bandwidth / of if bandwidth and of else None
 
 
-def _determinism(checked: Verification | None) -> str:
-    if checked is None or checked.repeats == 0:
-        return "not checked"
-    if checked.differing == 0:
-        return f"bitwise n={checked.repeats}"
-    where = f", in {', '.join(checked.differing_in)}" if checked.differing_in else ""
-    return f"{checked.differing} of {checked.repeats} differ{where}"
-
-
-def _notes(row: RowRecord, impl: ImplRecord | None) -> tuple[str, ...]:
-    notes = list(row.notes)
+def _notes(joined: Joined, impl: ImplRecord | None, processes: int) -> tuple[str, ...]:
+    notes = [note for row in joined.rows for note in row.notes]
     if impl is not None and impl.in_place:
         notes.append(IN_PLACE)
     if impl is not None and impl.via == "autograd":
         notes.append(AUTOGRAD)
-    if row.kernels_note:
-        notes.append(row.kernels_note)
+    notes += [row.kernels_note for row in joined.rows if row.kernels_note]
+    if 0 < len(joined.timings) < processes:
+        notes.append(f"timed in {len(joined.timings)} of {processes} processes")
     return tuple(dict.fromkeys(notes))

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
+from pydantic import BaseModel
+
 from reports.comparison import CaseComparison, Comparison
 from reports.entries import Entry
 
@@ -39,12 +41,14 @@ _ENTRY: dict[str, Callable[[Entry], Cell]] = {
     "median_us": lambda e: e.median_us,
     "spread_percent": lambda e: None if e.spread is None else 100 * e.spread,
     "blocks": lambda e: e.blocks,
+    "processes": lambda e: e.processes,
     "speedup": lambda e: e.speedup.value if e.speedup else None,
     "speedup_low": lambda e: e.speedup.low if e.speedup else None,
     "speedup_high": lambda e: e.speedup.high if e.speedup else None,
     "verdict": lambda e: e.verdict,
     "bandwidth_gbps": lambda e: e.bandwidth_gbps,
     "percent_of_add": lambda e: e.percent_of_add,
+    "percent_of_copy": lambda e: e.percent_of_copy,
     "percent_of_datasheet": lambda e: e.percent_of_datasheet,
     "repeats": lambda e: e.repeats,
     "differing": lambda e: e.differing,
@@ -80,7 +84,6 @@ def to_csv(comparison: Comparison) -> str:
 def to_json(comparison: Comparison) -> str:
     """The comparison as one JSON object; nan and infinities are null, and each case carries its key and bytes."""
     whole = asdict(comparison)
-    whole["run"] = comparison.run.model_dump(mode="json")
     for record, case in zip(whole["cases"], comparison.cases, strict=True):
         record["key"] = case.case.key
         record["moved_bytes"] = case.case.moved_bytes
@@ -97,6 +100,8 @@ def _expm1(value: float) -> float:
 
 
 def _finite(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return _finite(value.model_dump())
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 from harness.results import ErrorClass
 from harness.stats import Ratio
@@ -90,8 +91,52 @@ def rho(value: float | None, error_class: ErrorClass = "exact") -> str:
 
 
 def seconds(value: float | None) -> str:
-    """A duration of preparing, one decimal."""
-    return NOTHING if value is None or not math.isfinite(value) else f"{value:.1f} s"
+    """A duration of seconds or minutes; below 10 s with one decimal."""
+    return NOTHING if value is None or not math.isfinite(value) else f"{value:.{1 if value < 10 else 0}f} s"
+
+
+def two_digits(value: float | None) -> str:
+    """An error, to two digits: more of it is never known."""
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    if value == 0:
+        return "0"
+    return f"{value:.{max(0, 1 - math.floor(math.log10(abs(value))))}f}".removesuffix(".0")
+
+
+def measure(value: float | None, unit: Literal["us", "%", "GB/s", ""]) -> str:
+    """What a check found or must keep, with its unit: `3.1 %`, `0.42 us`, `4276 GB/s`."""
+    text = gbps(value) if unit == "GB/s" else microseconds(value) if unit == "us" else two_digits(value)
+    return f"{text} {unit}".rstrip() if text != NOTHING else text
+
+
+def signed(value: float | None, decimals: int = 2) -> str:
+    """A difference, with its sign: `+0.42`."""
+    return NOTHING if value is None or not math.isfinite(value) else f"{value:+.{decimals}f}"
+
+
+def change(quotient: float | None) -> str:
+    """A quotient of two times as a change in percent, `+3.2`; the unit stands in the column's head."""
+    return NOTHING if quotient is None else signed(100 * (quotient - 1), 1)
+
+
+def share(part: int, whole: int) -> str:
+    """A part of a number of things: `19 of 20 (95.0 %)`."""
+    return f"{part} of {whole}" + (f" ({100 * part / whole:.1f} %)" if whole else "")
+
+
+def between(smallest: float, largest: float, unit: str) -> str:
+    """Whole figures from the smallest to the largest, with their unit: `1755 to 1980 MHz`."""
+    low, high = f"{smallest:.0f}", f"{largest:.0f}"
+    return f"{low} {unit}" if low == high else f"{low} to {high} {unit}"
+
+
+def elements(number: int) -> str:
+    """A number of elements that is a power of two: `32 Mi`, `512 Ki`."""
+    for unit, scale in (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10)):
+        if number >= scale:
+            return f"{number // scale} {unit}"
+    return str(number)
 
 
 def count(number: int, noun: str) -> str:

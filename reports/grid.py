@@ -5,9 +5,11 @@ from __future__ import annotations
 from harness.cases import Norm
 from reports import figures, wording
 from reports.comparison import CaseComparison, Comparison
-from reports.markdown import conditions, geomean_table, table
+from reports.markdown import conditions_list, geomean_table
+from reports.markdown_table import table
 
 UNSTEADY = " †"
+UNRANKED = " ‡"
 
 
 def render(comparison: Comparison) -> str:
@@ -16,8 +18,8 @@ def render(comparison: Comparison) -> str:
     norms: dict[Norm, None] = dict.fromkeys(case.case.norm for case in comparison.cases)
     parts = [wording.headline(comparison), *caveats, *(_times(comparison, norm) for norm in norms)]
     if comparison.timed:
-        parts += [_legend(comparison), geomean_table(comparison)]
-    parts += [*(f"- {failure}" for failure in wording.failures(comparison)), conditions(comparison)]
+        parts += [_legend(comparison), wording.error_budget(comparison), geomean_table(comparison)]
+    parts += [*(f"- {failure}" for failure in wording.failures(comparison)), conditions_list(comparison)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -25,7 +27,7 @@ def _times(comparison: Comparison, norm: Norm) -> str:
     """Median us of one norm; columns from the best geometric mean to the worst, as far as a time is known."""
     cases = [case for case in comparison.cases if case.case.norm == norm]
     means = {mean.impl: mean.value for mean in comparison.summary.geomeans if mean.norm == norm}
-    names = {entry.impl for case in cases for entry in case.ranked}
+    names = {entry.impl for case in cases for entry in case.of("ranked", "unranked")}
     columns = sorted(names, key=lambda name: (-means.get(name, 0.0), name))
     rows = [
         [case.case.key, figures.microseconds(case.add_us), *(_cell(case, name) for name in columns)] for case in cases
@@ -37,6 +39,8 @@ def _cell(case: CaseComparison, name: str) -> str:
     entry = case.entry(name)
     if entry is None or entry.standing == "absent":
         return figures.NOTHING
+    if entry.standing == "unranked":
+        return figures.microseconds(entry.median_us) + UNRANKED
     if entry.standing != "ranked":
         return entry.status
     text = figures.microseconds(entry.median_us) + (UNSTEADY if entry.status == "nondeterministic" else "")
@@ -45,8 +49,10 @@ def _cell(case: CaseComparison, name: str) -> str:
 
 
 def _legend(comparison: Comparison) -> str:
+    shown_only = any(case.of("unranked") for case in comparison.cases)
+    unranked = f" {UNRANKED.strip()}: shown, not ranked (the full report says why)." if shown_only else ""
     return (
         "Median us of the backward alone, cold cache; **bold**: the fastest, and what cannot be told from it; add: an "
         f"elementwise add with the same traffic;{UNSTEADY}: other bits from run to run. "
-        f"A/A bands: {wording.aa_bands(comparison.cases)}."
+        f"A/A bands: {wording.aa_bands(comparison.cases)}.{unranked}"
     )

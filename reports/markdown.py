@@ -4,50 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tabulate import tabulate
-
-from reports import figures, wording
+from reports import conditions, figures, kernel_table, selftest, wording
 from reports.comparison import CaseComparison, Comparison
 from reports.entries import Entry
+from reports.markdown_table import escape, table
 
 TENSORS = ("dx", "dweight", "dbias")
-WORDS = (
-    "impl",
-    "norm",
-    "case",
-    "in which",
-    "status",
-    "deterministic",
-    "notes",
-    "did not pass",
-    "reason",
-    "verdict",
-    "fastest",
-)
+KERNELS = "Kernels in launch order, each with its median us in a separate pass"
 Column = tuple[str, list[str]]  # its head, and a cell an entry
 
 
 def render(comparison: Comparison) -> str:
     """The report as markdown text."""
     run = comparison.run
-    parts = [f"# Norm backward on {run.device.name}", _summary(comparison), "## Conditions", conditions(comparison)]
-    parts.append(_how_to_read(comparison))
+    parts = [
+        f"# Norm backward on {run.device.name}",
+        _summary(comparison),
+        "## Conditions",
+        conditions_list(comparison),
+    ]
+    parts += [selftest.details(comparison.selftests), _how_to_read(comparison)]
     parts += [_case(comparison, case) for case in comparison.cases]
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A GitHub table, its columns of words to the left and those of figures to the right."""
-    if not rows:
-        return ""
-    cells = [[escape(cell) for cell in row] for row in rows]
-    align = ["left" if head in WORDS else "right" for head in heads]
-    return tabulate(cells, [escape(head) for head in heads], "github", disable_numparse=True, colalign=align)
-
-
-def escape(text: str) -> str:
-    """Text that stays within its cell, and is not taken for a tag."""
-    return text.replace("|", "\\|").replace("<", "\\<").replace("\n", " ")
 
 
 def geomean_table(comparison: Comparison) -> str:
@@ -91,16 +69,17 @@ def wins_table(comparison: Comparison) -> str:
 def _summary(comparison: Comparison) -> str:
     parts = ["## Summary", *(f"**{caveat}**" for caveat in wording.caveats(comparison)), wording.headline(comparison)]
     if comparison.timed:
-        parts += [geomean_table(comparison), wins_table(comparison)]
+        parts += [geomean_table(comparison), wording.error_budget(comparison), wins_table(comparison)]
+        parts += [kernel_table.agreement(comparison)]
     failures = wording.failures(comparison)
     if failures:
         parts.append("Did not pass:\n\n" + "\n".join(f"- {escape(failure)}" for failure in failures))
     return "\n\n".join(part for part in parts if part)
 
 
-def conditions(comparison: Comparison) -> str:
+def conditions_list(comparison: Comparison) -> str:
     """The conditions of the run as a list."""
-    lines = [f"- {name}: {value}" for name, value in wording.conditions(comparison)]
+    lines = [f"- {name}: {value}" for name, value in conditions.conditions(comparison)]
     lines.append(f"- Command: `{figures.one_line(comparison.run.command, 1000)}`")
     return "\n".join(lines)
 
@@ -115,15 +94,21 @@ def _how_to_read(comparison: Comparison) -> str:
     if comparison.timed:
         lines = [
             "- us: median over blocks of the backward alone; spread: half the inter-quartile range over the median.",
-            f"- speedup vs {comparison.baseline}: median of the ratios inside blocks, with its 95 % interval within "
-            "this process; above 1 is faster. `same`: the interval does not clear the A/A band, which is what the "
-            "engine finds between the run's baseline and itself.",
+            f"- speedup vs {comparison.baseline}: median of the ratios inside blocks, with its 95 % interval "
+            f"{_within(comparison)}; above 1 is faster. `same`: the interval does not clear the A/A band, which is "
+            "what the engine finds between the run's baseline and itself.",
             "- add: an elementwise add of x and dy, the same traffic without a reduction: the practical floor. "
-            "% of add: its time over the row's. GB/s: the bytes any backward must move, over the time.",
+            "% of add: its time over the row's. GB/s: the bytes any backward must move, over the time. % of copy: that "
+            "over what a large copy reaches on this device.",
             *lines,
             "- Rows that are wrong, unproven, untimed or crashed do not rank.",
         ]
     return "## How to read\n\n" + "\n".join(lines)
+
+
+def _within(comparison: Comparison) -> str:
+    processes = comparison.run.settings.processes
+    return f"across {processes} processes" if processes > 1 else "within this process"
 
 
 def _case(comparison: Comparison, case: CaseComparison) -> str:
@@ -138,12 +123,13 @@ def _case(comparison: Comparison, case: CaseComparison) -> str:
         f"## {case.case.key}",
         "; ".join(facts) + ".",
         table([head for head, _ in columns], list(zip(*(cells for _, cells in columns), strict=True))),
+        wording.error_budget(comparison),
         "\n".join(f"{number}. {escape(note)}" for number, note in enumerate(notes, start=1)),
         table(
             ["did not pass", "status", "reason"], [[e.impl, e.status, figures.one_line(e.reason)] for e in case.failed]
         ),
         escape(wording.not_run(case.of("absent")) or ""),
-        _kernels(shown),
+        _kernels(comparison, case),
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -158,6 +144,7 @@ def _columns(comparison: Comparison, entries: Sequence[Entry], notes: Sequence[s
         (f"speedup vs {comparison.baseline} [95 %]", [_speedup(comparison, entry) for entry in entries]),
         ("GB/s", [figures.gbps(entry.bandwidth_gbps) for entry in entries]),
         ("% of add", [figures.percent(entry.percent_of_add) for entry in entries]),
+        ("% of copy", [figures.percent(entry.percent_of_copy) for entry in entries]),
         ("% of datasheet", [figures.percent(entry.percent_of_datasheet) for entry in entries]),
         *[(f"rho {tensor}", [_rho(entry, tensor) for entry in entries]) for tensor in TENSORS],
         ("deterministic", [entry.determinism for entry in entries]),
@@ -192,14 +179,6 @@ def _notes(entry: Entry) -> list[str]:
     return notes if told or not entry.reason else [*notes, figures.one_line(entry.reason, 400)]
 
 
-def _kernels(entries: Sequence[Entry]) -> str:
-    lines = [
-        f"- {entry.impl}: "
-        + ", ".join(f"`{figures.one_line(k.name, 80)}` {figures.microseconds(k.median_us)}" for k in entry.kernels)
-        for entry in entries
-        if entry.kernels
-    ]
-    if not lines:
-        return ""
-    head = "<details><summary>Kernels in launch order, each with its median us in a separate pass</summary>"
-    return "\n".join([head, "", *lines, "", "</details>"])
+def _kernels(comparison: Comparison, case: CaseComparison) -> str:
+    found = kernel_table.case_table(case, comparison.budget)
+    return f"<details><summary>{KERNELS}</summary>\n\n{found}\n\n</details>" if found else ""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from harness.errors import UsageError
-from reports import figures, wording
+from reports import conditions, figures, wording
 from reports.comparison import CaseComparison, Comparison
 from reports.entries import Entry
-from reports.markdown import escape, geomean_table, table
+from reports.markdown import geomean_table
+from reports.markdown_table import escape, table
 
 MOST_LINES = 60
 MOST_DETAILS = 20  # lines between <details> and </details>, so that the cases keep the larger part
@@ -22,7 +23,8 @@ def render(comparison: Comparison, impl: str | None = None) -> str:
     subject = _subject(comparison, impl)
     lead = [_headline(comparison, subject), *(f"**{caveat}**" for caveat in wording.caveats(comparison))]
     top = [line for text in lead for line in (figures.one_line(text, LONGEST_LINE), "")]
-    bottom = ["", *_details(comparison, subject), "", *_reproduce(comparison)]
+    budget = wording.error_budget(comparison)
+    bottom = ["", *([budget, ""] if budget else []), *_details(comparison, subject), "", *_reproduce(comparison)]
     room = MOST_LINES - len(top) - len(bottom)
     return "\n".join([*top, *_cases(comparison, subject, room), *bottom]) + "\n"
 
@@ -130,6 +132,6 @@ def _details(comparison: Comparison, subject: str) -> list[str]:
 
 
 def _reproduce(comparison: Comparison) -> list[str]:
-    conditions = "; ".join(f"{name}: {escape(value)}" for name, value in wording.conditions(comparison))
+    told = "; ".join(f"{name}: {escape(value)}" for name, value in conditions.conditions(comparison))
     command = figures.one_line(comparison.run.command, LONGEST_LINE)
-    return [f"Reproduce: `{command}`", "", f"Conditions: {figures.one_line(conditions, 2 * LONGEST_LINE)}."]
+    return [f"Reproduce: `{command}`", "", f"Conditions: {figures.one_line(told, 2 * LONGEST_LINE)}."]

@@ -1,19 +1,16 @@
-"""Sentences that several formats share: the headline, the conditions of a run, what was not run."""
+"""Sentences that several formats share: the headline, the engine's own error, what was not run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from harness.results import RunRecord
+from harness.results import Budget, Check, SelfTestRecord
 from reports import figures
 from reports.comparison import CaseComparison, Comparison
+from reports.device_state import DeviceState
 from reports.entries import Entry
 
-FLUSHES = {
-    "clean": "clean (cold cache: write a buffer, then read another)",
-    "dirty": "dirty (cold cache, with unwritten lines of a write-only flush)",
-    "none": "none (warm cache)",
-}
+WHEN = {"before": "before the cases ", "after": "after the cases ", "alone": ""}
 
 
 def headline(comparison: Comparison, impl: str | None = None) -> str:
@@ -72,30 +69,62 @@ def caveats(comparison: Comparison) -> list[str]:
     ranked = sum(bool(case.entry(comparison.baseline) in case.ranked) for case in comparison.cases)
     if comparison.timed and ranked < len(comparison.cases):
         lines.append(
-            f"The baseline {comparison.baseline} has a time in {ranked} of {len(comparison.cases)} cases; "
+            f"The baseline {comparison.baseline} ranks in {ranked} of {len(comparison.cases)} cases; "
             "the others have no speedup."
         )
     if comparison.timed and comparison.run.settings.quick:
         lines.append("A quick run: few blocks, wide intervals.")
+    return [*lines, *failed_checks(comparison.selftests), *moved(comparison.state)]
+
+
+def error_budget(comparison: Comparison) -> str:
+    """The engine's own error, for under a table of times; empty where there is none to tell."""
+    return budget_sentence(comparison.budget) if comparison.budget and comparison.timed else ""
+
+
+def budget_sentence(budget: Budget) -> str:
+    """How far off a time and a ratio may be, what reading the clock costs, and how fast a copy is."""
+    text = (
+        f"The engine's own error, by its self-test: a time ±{figures.two_digits(budget.fixed_us)} us "
+        f"±{figures.two_digits(100 * budget.relative)} %, a ratio ±{figures.two_digits(100 * budget.ratio)} %; "
+        f"t0 {figures.microseconds(budget.t0_us)} us"
+    )
+    return text + (f"; a copy moves {figures.gbps(budget.copy_gbps)} GB/s." if budget.copy_gbps else ".")
+
+
+def failed_checks(selftests: Sequence[SelfTestRecord]) -> list[str]:
+    """A sentence for the self-tests before the cases, and one for those after, with each check that failed at worst."""
+    lines: list[str] = []
+    for when in dict.fromkeys(record.when for record in selftests):
+        records = [record for record in selftests if record.when == when]
+        failed: dict[str, list[Check]] = {}
+        for check in (check for record in records for check in record.checks if check.passed is False):
+            failed.setdefault(check.name, []).append(check)
+        parts = [_failed(checks, len(records)) for checks in failed.values()]
+        if parts:
+            lines.append(f"The self-test {WHEN[when]}failed: {', '.join(parts)}.")
     return lines
 
 
-def conditions(comparison: Comparison) -> list[tuple[str, str]]:
-    """Under what the run was made, as names and values; what is unknown is left out."""
-    run = comparison.run
-    items = [
-        ("Device", _device(run)),
-        ("Clocks at the start", _clocks(run)),
-        ("Date", run.started_at),
-        ("Libraries", ", ".join(f"{name} {version}" for name, version in sorted(run.libraries.items()))),
-        ("Revision", run.revision or ""),
-        ("Seed", str(run.settings.seed)),
-        ("Suite", run.settings.suite or ""),
-    ]
-    if comparison.timed:
-        items += [("Cache flush", FLUSHES[run.settings.flush]), ("Blocks per case", blocks(comparison.cases))]
-        items += [("A/A band", aa_bands(comparison.cases))]
-    return [(name, value) for name, value in items if value]
+def moved(state: DeviceState) -> list[str]:
+    """What of the device was not the same throughout, a sentence a kind."""
+    lines: list[str] = []
+    for name, clock in (("multiprocessor", state.sm_clock_mhz), ("memory", state.memory_clock_mhz)):
+        if clock and clock.moved:
+            where = f"in {clock.moved_cases} of {figures.count(state.cases, 'case')}" if clock.moved_cases else ""
+            reach = figures.between(clock.smallest, clock.largest, "MHz")
+            lines.append(f"The {name} clock moved {where or 'between cases'}: {reach} over the run.")
+    for reason, (cases, blocks) in state.throttled.items():
+        lines.append(
+            f"The device held its clocks back ({reason}) in {cases} of {figures.count(state.cases, 'case')}, "
+            f"{figures.count(blocks, 'block')}."
+        )
+    if state.shared_cases:
+        lines.append(
+            f"Other processes were on the device in {state.shared_cases} of {figures.count(state.cases, 'case')}, "
+            f"at most {state.other_processes} at a time."
+        )
+    return lines
 
 
 def blocks(cases: Iterable[CaseComparison]) -> str:
@@ -105,6 +134,8 @@ def blocks(cases: Iterable[CaseComparison]) -> str:
     if not counts:
         return ""
     text = str(counts[0]) if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
+    processes = max(entry.processes for case in cases for entry in case.ranked)
+    text += f" in {processes} processes" if processes > 1 else ""
     voided: dict[str, int] = {}
     for case in cases:
         for cause, number in case.voided.items():
@@ -120,9 +151,9 @@ def aa_bands(cases: Iterable[CaseComparison]) -> str:
     missing = len(cases) - len(bands)
     if not bands:
         return "none was measured, so nothing is called faster or slower"
-    text = figures.band(bands[0])
-    if len(bands) > 1 and bands[0] != bands[-1]:
-        text += f" to {figures.band(bands[-1])}"
+    text, widest = figures.band(bands[0]), figures.band(bands[-1])
+    if text != widest:
+        text += f" to {widest}"
     return f"{text}; none in {figures.count(missing, 'case')}" if missing else text
 
 
@@ -134,22 +165,12 @@ def _verified(comparison: Comparison) -> str:
     return f"{text}; {doubted} of them nondeterministic." if doubted else f"{text}."
 
 
-def _device(run: RunRecord) -> str:
-    device = run.device
-    parts = [f"{device.name} (profile {device.profile}, {device.architecture}"]
-    parts.append(f", {device.sm_count} multiprocessors)" if device.sm_count else ")")
-    if device.driver:
-        parts.append(f", driver {device.driver}")
-    if device.datasheet_gbps:
-        parts.append(f", datasheet {figures.gbps(device.datasheet_gbps)} GB/s")
-    return "".join(parts)
-
-
-def _clocks(run: RunRecord) -> str:
-    device = run.device
-    parts = [
-        f"multiprocessors {device.sm_clock_mhz} MHz" if device.sm_clock_mhz else "",
-        f"memory {device.memory_clock_mhz} MHz" if device.memory_clock_mhz else "",
-        f"power limit {device.power_limit_w:.0f} W" if device.power_limit_w else "",
-    ]
-    return ", ".join(part for part in parts if part)
+def _failed(checks: Sequence[Check], runs: int) -> str:
+    """One check, by the worst of its failures."""
+    worst = max(checks, key=lambda check: abs(check.value) if check.value is not None else 0.0)
+    text = worst.name
+    if worst.value is not None:
+        text += f" {figures.measure(worst.value, worst.unit)}"
+    if worst.limit is not None:
+        text += f" (limit {figures.measure(worst.limit, worst.unit)})"
+    return f"{text} in {len(checks)} of {runs} processes" if runs > 1 else text

@@ -7,13 +7,18 @@ import math
 
 from harness.cases import NormCase
 from harness.results import (
+    Budget,
+    Check,
+    ConditionsRecord,
     DeviceRecord,
     EndRecord,
     ImplRecord,
     Kernel,
+    KernelTotals,
     Results,
     RowRecord,
     RunRecord,
+    SelfTestRecord,
     SettingsRecord,
     TensorCheck,
     Timing,
@@ -76,6 +81,71 @@ def helpers(base_us, add_us, case=CASE, again_off=0.0):
     ]
 
 
+def twin(impl, us, case=CASE, off=0.0, shift=3):
+    """The second appearance of an implementation, off by a log ratio."""
+    return RowRecord(case=case, impl=impl, role="again", status="ok", timing=timing(us * math.exp(off), shift=shift))
+
+
+def in_processes(*rows, scales=(1.0, 1.01, 0.99), bias=()):
+    """The rows as measured by a process for each of `scales`, each in blocks of its own and slower by its scale.
+
+    `bias` gives one row another scale in one process: {(impl, role, process): scale}.
+    """
+    found = []
+    for process, scale in enumerate(scales):
+        for each in rows:
+            fields = {"process": process}
+            if each.timing:
+                by = dict(bias).get((each.impl, each.role, process), scale)
+                longer = [us * by for us in each.timing.samples_us]
+                fields["timing"] = each.timing.model_copy(update={"group": f"p{process}", "samples_us": longer})
+            found.append(each.model_copy(update=fields))
+    return found
+
+
+def budget(**more):
+    """What a self-test on an H200 may find."""
+    found = {"t0_us": 1.28, "null_us": 2.1, "fixed_us": 1.6, "relative": 0.003, "ratio": 0.001}
+    return Budget(**(found | {"copy_gbps": 4276.0, "event_offset_us": 1.5} | more))
+
+
+def selftest(*checks, when="before", process=0, **more):
+    """A self-test: one check that passed and one that cannot be made here, unless told otherwise."""
+    usual = [
+        Check(name="t0", passed=True, value=1.28, limit=5.0, unit="us", detail="two events with nothing between them"),
+        Check(name="linear", passed=None, detail="no room for four copies"),
+    ]
+    return SelfTestRecord(when=when, process=process, budget=budget(**more), checks=list(checks) or usual)
+
+
+COLD = Check(name="coldness", passed=False, value=3.14, limit=2.0, unit="%", detail="half the L2 read after a flush")
+
+
+def conditions(case=CASE, process=0, **more):
+    """The readings of three blocks of a steady device."""
+    steady = {"sm_clock_mhz": [1980] * 3, "memory_clock_mhz": [3201] * 3, "power_w": [412.3, 655.0, 640.1]}
+    return ConditionsRecord(
+        case=case, group=f"p{process}", process=process, **(steady | {"temperature_c": [41, 52, 51]} | more)
+    )
+
+
+def profiled(each, *kernels, event_off=1.5):
+    """The row with kernels of (name, begin, length), and their totals; events read `event_off` beyond the span."""
+    ends = [begin + length for _, begin, length in kernels]
+    covered = reached = 0.0
+    for _, begin, length in sorted(kernels, key=lambda kernel: kernel[1]):
+        covered += max(0.0, begin + length - max(begin, reached))
+        reached = max(reached, begin + length)
+    totals = KernelTotals(
+        sum_us=sum(length for *_, length in kernels),
+        union_us=covered,
+        span_us=max(ends),
+        event_us=max(ends) + event_off,
+    )
+    found = [Kernel(name=name, median_us=length, start_us=begin) for name, begin, length in kernels]
+    return each.model_copy(update={"kernels": found, "kernel_totals": totals})
+
+
 def run_record(jobs=1, timed=True, names=NAMES, cpu=False, **settings):
     """The first line of a file."""
     device = DeviceRecord(
@@ -96,7 +166,7 @@ def run_record(jobs=1, timed=True, names=NAMES, cpu=False, **settings):
         command="normbwd bench --device h200 --shapes 8192x4096",
         device=device,
         settings=SettingsRecord(
-            seed=7, flush="clean", timed=timed, **({"baseline": "torch-eager", "quick": False} | settings)
+            seed=7, timed=timed, **({"baseline": "torch-eager", "quick": False, "flush": "clean"} | settings)
         ),
         libraries={"torch": "2.11.0", "triton": "3.6.0"},
         revision="abc1234",
@@ -114,11 +184,14 @@ def run_record(jobs=1, timed=True, names=NAMES, cpu=False, **settings):
     )
 
 
-def results(*rows, jobs=None, ended=True, interrupted=False, **settings):
+def results(*rows, jobs=None, ended=True, interrupted=False, selftests=(), states=(), stages_s=None, **settings):
     """A file of these rows, finished unless told otherwise."""
-    end = EndRecord(ended_at="2025-06-01T12:10:00+00:00", wall_s=600.0, interrupted=interrupted)
+    end = EndRecord(
+        ended_at="2025-06-01T12:10:00+00:00", wall_s=600.0, interrupted=interrupted, stages_s=stages_s or {}
+    )
     cases = len({row.case for row in rows})
-    return Results(run_record(jobs=cases if jobs is None else jobs, **settings), list(rows), end if ended else None)
+    run = run_record(jobs=cases if jobs is None else jobs, **settings)
+    return Results(run, list(rows), end if ended else None, tuple(selftests), tuple(states))
 
 
 def mixed():
@@ -168,3 +241,45 @@ def verified_only():
         row("apex", status="missing", reason="not installed: apex"),
         timed=False,
     )
+
+
+def thorough():
+    """A file with all that a run may record: processes, twins, self-tests, device states, totals, other engines."""
+    eager = profiled(
+        row("torch-eager", 180.0), ("void at::native::reduce_kernel<4, X::sum_functor<a> >(b)", 0.0, 176.0)
+    )
+    inhouse = profiled(row("triton-inhouse", 54.1, shift=1), ("backward_rows", 0.0, 46.0), ("finish", 40.0, 12.0))
+    quack = profiled(
+        row("quack", 60.0, shift=2, other_engines_us={"do_bench": 63.0, "nsight": 57.0}),
+        ("kernel_cutlass_kernel_quackrmsnormRMSNormBackward_object_at__tensor", 0.0, 45.0),
+        ("sum", 47.0, 8.0),
+        event_off=9.0,
+    )
+    first = [eager, inhouse, quack, *helpers(180.0, 46.0), twin("quack", 60.0), twin("triton-inhouse", 54.1)]
+    second = [row("torch-eager", 8.0, LAYER), row("quack", 16.0, LAYER, shift=2), row("triton-inhouse", 14.0, LAYER)]
+    second += [*helpers(8.0, 6.0, LAYER), twin("quack", 16.0, LAYER)]
+    uneven = {("torch-eager", "again", 1): 1.013, ("quack", "again", 2): 0.991, ("triton-inhouse", "impl", 1): 1.014}
+    return results(
+        *in_processes(*first, *second, bias=uneven),
+        processes=3,
+        twice=True,
+        cross_check=True,
+        names=("torch-eager", "triton-inhouse", "quack"),
+        selftests=[selftest(), selftest(COLD, when="after", process=2, fixed_us=1.9)],
+        states=[
+            conditions(),
+            conditions(process=1, sm_clock_mhz=[1980, 1755, 1980], throttled={"power": [1]}),
+            conditions(LAYER, other_processes=2),
+        ],
+        stages_s={"compiling_ahead": 60.0, "preparing": 40.0, "timing": 402.5},
+    )
+
+
+def flushed(flush, quack=50.0, liger=60.0, suite="llm"):
+    """A run of one large case with this flush, and these times of two implementations."""
+    rows = [row("torch-eager", 100.0), row("quack", quack), row("liger", liger, shift=1), *helpers(100.0, 46.0)]
+    return results(*[_with_flush(each, flush) for each in rows], flush=flush, suite=suite)
+
+
+def _with_flush(each, flush):
+    return each.model_copy(update={"timing": each.timing.model_copy(update={"flush": flush})})

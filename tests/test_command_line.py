@@ -17,7 +17,8 @@ from harness.messages import Aside, Began, Done, Hello, Refused, Row, SelfTest, 
 from harness.options import Choice
 from harness.process import WorkerDiedError
 from harness.results import Budget, Check, ConditionsRecord, ImplRecord, ResultsFile, SelfTestRecord, load
-from tests.results_factory import mixed, row, timing
+from reports import FORMATS
+from tests.results_factory import flushed, mixed, row, timing
 
 CPU = DeviceFacts("cpu", "Some CPU", "x86_64", l2_bytes=1 << 20)
 HELLO = Hello(
@@ -403,6 +404,33 @@ def test_a_report_is_printed_or_written(measured, folder, capsys, no_worker):
     assert typed("report results.jsonl --format markdown --out table.md") in (0, None)
     assert (folder / "table.md").read_text() == printed
     assert capsys.readouterr().out == ""
+
+
+def test_plots_are_written_into_a_folder_and_need_one(measured, folder, capsys, no_worker):
+    assert typed("report results.jsonl --format plots") == 2
+    assert capsys.readouterr().err == "error: --format plots is drawn, not written; give a folder with --out\n"
+    assert typed("report results.jsonl --format plots --out plots") in (0, None)
+    assert sorted(path.suffix for path in (folder / "plots").iterdir()) == [".png", ".png", ".svg", ".svg"]
+
+
+def test_several_files_are_for_the_flush_study_alone(measured, folder, capsys, no_worker):
+    assert typed("report results.jsonl results.jsonl") == 2
+    assert capsys.readouterr().err == "error: --format console takes one file, not 2; --format flush takes several\n"
+    for flush in ("clean", "dirty"):
+        file = ResultsFile(folder / f"{flush}.jsonl")
+        written = flushed(flush)
+        for record in (written.run, *written.rows, written.end):
+            file.append(record)
+        file.close()
+    assert typed("report clean.jsonl dirty.jsonl --format flush") in (0, None)
+    assert "## dirty over clean: change of time, %" in capsys.readouterr().out
+
+
+def test_the_help_names_every_format(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    typed("report --help")
+    shown = capsys.readouterr().out
+    assert all(form in shown for form in FORMATS)
 
 
 def test_a_report_in_a_format_that_is_none(measured, capsys):

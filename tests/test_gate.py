@@ -6,7 +6,7 @@ from harness.__main__ import main
 from harness.errors import UsageError
 from harness.gate import Claim, Limits, exit_code, judge, read_limits
 from reports.verdicts import render
-from tests.results_factory import helpers, results, row
+from tests.results_factory import budget, helpers, in_processes, results, row, selftest, timing, twin
 
 
 def verdicts(*rows, aa=True, **claim):
@@ -68,6 +68,51 @@ def test_rows_that_were_not_interleaved_give_no_ratio():
 def test_unproven_samples_give_no_ratio():
     host_bound = MINE.model_copy(update={"timing": MINE.timing.model_copy(update={"proven": False})})
     assert outcome(host_bound, **OVER) == "ERROR"
+
+
+def judged(*rows, selftests=(), **claim):
+    claims = [Claim(**{"impl": "mine", "over": "torch-eager", **claim})]
+    (verdict,) = judge(results(*rows, selftests=selftests), Limits(claim=claims))
+    return verdict
+
+
+def test_a_ratio_is_over_all_processes_and_one_that_disagrees_widens_it():
+    rows = [row("torch-eager", 100.0), row("mine", 50.0), *helpers(100.0, 46.0)]
+    steady = judged(*in_processes(*rows), at_least=1.95)
+    assert (steady.outcome, steady.ratio.processes) == ("PASS", 3)
+    uneven = judged(*in_processes(*rows, bias={("mine", "impl", 1): 1.1}), at_least=1.95)
+    assert uneven.outcome == "INCONCLUSIVE"
+
+
+def test_one_process_that_finds_it_wrong_fails_the_claim_by_name():
+    rows = in_processes(row("torch-eager", 100.0), row("mine", 50.0), *helpers(100.0, 46.0))
+    wrong = row("mine", status="wrong", reason="dx is off", process=2)
+    found = judged(*rows, wrong)
+    assert (found.outcome, found.reason) == ("REGRESSED", "mine is wrong: process 2: dx is off")
+
+
+def test_one_unproven_process_leaves_no_ratio():
+    rows = in_processes(row("torch-eager", 100.0), row("mine", 50.0), *helpers(100.0, 46.0))
+    found = judged(*rows, row("mine", 50.0, process=1, timed=timing(50.0, group="p1", proven=False)))
+    assert found.outcome == "ERROR"
+    assert found.reason.startswith("no ratio: mine: process 1: unproven")
+
+
+@pytest.mark.parametrize(("mine", "base"), [(11.0, 100.0), (50.0, 11.0)])
+def test_below_ten_t0_there_is_no_ratio(mine, base):
+    rows = [row("torch-eager", base), row("mine", mine), *helpers(base, 46.0)]
+    found = judged(*rows, at_least=0.1, selftests=[selftest()])
+    assert found.outcome == "ERROR"
+    assert re.fullmatch(r"no ratio: .* is below 10 x t0 \(12\.8 us\)", found.reason)
+    assert judged(*rows, at_least=0.1).outcome == "PASS"
+    assert budget().t0_us == 1.28
+
+
+def test_the_band_is_that_of_what_is_claimed_over():
+    rows = [row("torch-eager", 100.0), row("rival", 60.0), row("mine", 50.0), *helpers(100.0, 46.0)]
+    claim = {"over": "rival", "at_least": 1.19}
+    assert judged(*rows, twin("rival", 60.0), **claim).outcome == "PASS"
+    assert judged(*rows, twin("rival", 60.0, off=0.1), **claim).outcome == "INCONCLUSIVE"
 
 
 def test_a_claim_that_fits_no_case_is_an_error():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,6 +18,7 @@ from harness.results import Flush
 # differ in speed: drawing one of several at random averages over them instead of leaving them to chance.
 OUTPUT_ADDRESSES = 5
 CALIBRATION_CYCLES = 20_000_000
+SHORTEST_SPIN_US = 1000.0  # of so many cycles; a spin that ends sooner does not spin
 
 
 class CudaDevice:
@@ -30,7 +33,8 @@ class CudaDevice:
         self._like = output_like
         self._decoys = [torch.empty_like(output_like) for _ in range(OUTPUT_ADDRESSES)]
         self._gpu = _watched_gpu()
-        self._cycles_per_us = self._calibrate()
+        self._cycles_per_us = self._spin_rate()
+        self._fill_us = self._fill_time_us()
 
     def flush(self, mode: Flush) -> None:
         """Write one buffer, then read another: the lines left in the cache are clean, nothing is owed to memory."""
@@ -51,8 +55,15 @@ class CudaDevice:
         return torch.cuda.memory_stats().get("num_device_alloc", 0)
 
     def hold(self, duration_us: float) -> None:
-        """Spin on the device; its clock may drift, so that this is a length, never a measure."""
-        torch.cuda._sleep(int(duration_us * self._cycles_per_us))  # pyright: ignore[reportPrivateUsage]
+        """Keep the stream busy: by a spin kernel or, where there is none that spins, by filling a flush buffer.
+
+        The device's clock may drift, so that this is a length, never a measure.
+        """
+        if self._cycles_per_us is not None:
+            _spin(int(duration_us * self._cycles_per_us))
+            return
+        for _ in range(math.ceil(duration_us / self._fill_us)):
+            self._written.fill_(1.0)
 
     def start(self) -> None:
         """Record the start event."""
@@ -79,14 +90,27 @@ class CudaDevice:
         """Seconds on the host's clock."""
         return time.monotonic()
 
-    def _calibrate(self) -> float:
-        rates: list[float] = []
-        for _ in range(2):  # the first wakes the clocks
+    def _spin_rate(self) -> float | None:
+        """Cycles a microsecond of the spin kernel; None where it does not spin, as on a ROCm build without one."""
+        spun_us = self._second_time_us(lambda: _spin(CALIBRATION_CYCLES))
+        return CALIBRATION_CYCLES / spun_us if spun_us >= SHORTEST_SPIN_US else None
+
+    def _fill_time_us(self) -> float:
+        return self._second_time_us(lambda: self._written.fill_(1.0))
+
+    def _second_time_us(self, work: Callable[[], object]) -> float:
+        """How long work takes once the first call has woken the clocks."""
+        times_us: list[float] = []
+        for _ in range(2):
             self.start()
-            torch.cuda._sleep(CALIBRATION_CYCLES)  # pyright: ignore[reportPrivateUsage]
+            work()
             self.end()
-            rates.append(CALIBRATION_CYCLES / self.elapsed_us())
-        return rates[-1]
+            times_us.append(self.elapsed_us())
+        return times_us[-1]
+
+
+def _spin(cycles: int) -> None:
+    torch.cuda._sleep(cycles)  # pyright: ignore[reportPrivateUsage]
 
 
 def _watched_gpu() -> nvml.Gpu | None:

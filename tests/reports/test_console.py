@@ -5,12 +5,14 @@ from rich.console import Console
 
 from reports.comparison import compare
 from reports.console import MOST_CASES_IN_FULL, render, show
-from tests.results_factory import many, mixed, results, row, verified_only
+from tests.results_factory import many, mixed, results, row, thorough, verified_only
+
+FILES = {"mixed": mixed, "many": many, "verified_only": verified_only, "thorough": thorough}
 
 
-@pytest.mark.parametrize("name", ["mixed", "many", "verified_only"])
+@pytest.mark.parametrize("name", ["mixed", "many", "verified_only", "thorough"])
 def test_golden_at_120_columns(golden, name):
-    text = render(compare({"mixed": mixed, "many": many, "verified_only": verified_only}[name]()))
+    text = render(compare(FILES[name]()))
     assert max(map(len, text.splitlines())) <= 120
     golden(f"{name}.txt", text)
 

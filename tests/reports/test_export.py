@@ -4,7 +4,7 @@ import json
 
 from reports.comparison import compare
 from reports.export import COLUMNS, to_csv, to_json
-from tests.results_factory import helpers, mixed, results, row, timing
+from tests.results_factory import helpers, mixed, results, row, thorough, timing
 
 
 def table(comparison):
@@ -35,6 +35,20 @@ def test_json_is_the_comparison_without_samples():
     assert data["cases"][0]["key"] == "rms-8192x4096-bf16"
     assert data["cases"][0]["entries"][0]["speedup"]["blocks"] == 40
     assert "samples_us" not in to_json(compare(mixed()))
+
+
+def test_a_thorough_run_has_its_budget_processes_and_full_kernel_names():
+    comparison = compare(thorough())
+    data = json.loads(to_json(comparison))
+    assert (data["budget"]["fixed_us"], data["selftests"][1]["checks"][0]["name"]) == (1.9, "coldness")
+    assert data["state"]["sm_clock_mhz"] == {"smallest": 1755, "largest": 1980, "moved_cases": 1}
+    assert data["end"]["stages_s"]["preparing"] == 40.0
+    quack = next(entry for entry in data["cases"][0]["entries"] if entry["impl"] == "quack")
+    assert (quack["processes"], quack["speedup"]["processes"], quack["kernel_totals"]["union_us"]) == (3, 3, 53.0)
+    assert quack["kernels"][0]["name"].startswith("kernel_cutlass_kernel_quackrmsnormRMSNormBackward_object_at_")
+    line = next(line for line in table(comparison) if line["impl"] == "quack")
+    assert (line["processes"], line["blocks"]) == ("3", "120")
+    assert float(line["percent_of_copy"]) == 100 * float(line["bandwidth_gbps"]) / 4276
 
 
 def test_an_interval_without_end_is_null():

@@ -71,6 +71,35 @@ def test_percent_band_and_count():
     assert (figures.count(1, "case"), figures.count(3, "case")) == ("1 case", "3 cases")
 
 
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(1.6, "1.6"), (0.3, "0.30"), (3.14159, "3.1"), (2.0, "2"), (0, "0"), (12.7, "13"), (0.0123, "0.012"), (None, "-")],
+)
+def test_an_error_has_two_digits(value, expected):
+    assert figures.two_digits(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "expected"),
+    [(3.14, "%", "3.1 %"), (1.28, "us", "1.28 us"), (4276.3, "GB/s", "4276 GB/s"), (1.0, "", "1"), (None, "us", "-")],
+)
+def test_a_measure_has_its_unit(value, unit, expected):
+    assert figures.measure(value, unit) == expected
+
+
+def test_differences_changes_and_shares():
+    assert (figures.signed(0.418), figures.signed(-1.0, 0), figures.signed(None)) == ("+0.42", "-1", "-")
+    assert (figures.change(1.032), figures.change(0.9), figures.change(None)) == ("+3.2", "-10.0", "-")
+    assert (figures.share(19, 20), figures.share(0, 0)) == ("19 of 20 (95.0 %)", "0 of 0")
+
+
+def test_spans_elements_and_seconds():
+    assert figures.between(1755, 1980.4, "MHz") == "1755 to 1980 MHz"
+    assert figures.between(1980, 1980.4, "MHz") == "1980 MHz"
+    assert [figures.elements(1 << n) for n in (9, 19, 25, 31)] == ["512", "512 Ki", "32 Mi", "2 Gi"]
+    assert [figures.seconds(value) for value in (1.54, 291.1, None)] == ["1.5 s", "291 s", "-"]
+
+
 def test_one_line():
     assert figures.one_line("a\n  b") == "a b"
     assert figures.one_line("abcdef", 4) == "abc…"

@@ -4,11 +4,12 @@ import pytest
 
 from reports.comparison import compare
 from reports.grid import render
-from tests.results_factory import helpers, mixed, results, row, verified_only
+from tests.results_factory import helpers, mixed, results, row, thorough, verified_only
 
 
-def test_the_page(golden):
-    golden("mixed.grid.md", render(compare(mixed())))
+@pytest.mark.parametrize("measured", [mixed, thorough])
+def test_the_page(golden, measured):
+    golden(f"{measured.__name__}.grid.md", render(compare(measured())))
 
 
 def test_without_times_there_is_no_table_of_times():

@@ -1,11 +1,15 @@
 from harness.cases import NormCase
 from reports.comparison import compare
 from reports.markdown import render
-from tests.results_factory import helpers, mixed, results, row, verified_only
+from tests.results_factory import helpers, mixed, results, row, thorough, verified_only
 
 
 def test_full_report(golden):
     golden("mixed.md", render(compare(mixed())))
+
+
+def test_full_report_of_a_thorough_run(golden):
+    golden("thorough.md", render(compare(thorough())))
 
 
 def test_verification_only(golden):

@@ -3,16 +3,18 @@ import pytest
 from harness.errors import UsageError
 from reports.comparison import compare
 from reports.pull_request import MOST_LINES, render
-from tests.results_factory import helpers, many, mixed, results, row, verified_only
+from tests.results_factory import helpers, many, mixed, results, row, thorough, verified_only
+
+FILES = {"mixed": mixed, "many": many, "verified_only": verified_only, "thorough": thorough}
 
 
 def lines(comparison, impl=None):
     return render(comparison, impl).splitlines()
 
 
-@pytest.mark.parametrize("name", ["mixed", "many", "verified_only"])
+@pytest.mark.parametrize("name", ["mixed", "many", "verified_only", "thorough"])
 def test_golden(golden, name):
-    golden(f"{name}.pr.md", render(compare({"mixed": mixed, "many": many, "verified_only": verified_only}[name]())))
+    golden(f"{name}.pr.md", render(compare(FILES[name]())))
 
 
 @pytest.mark.parametrize("cases", [1, 30, 36, 37, 38, 39, 40, 300])

@@ -5,15 +5,18 @@ import pytest
 
 import reports
 from harness.errors import UsageError
-from tests.results_factory import mixed
+from tests.results_factory import flushed, mixed, thorough
+
+SEVERAL = {"flush": [flushed("clean"), flushed("dirty")]}
 
 
-@pytest.mark.parametrize("form", reports.FORMATS)
+@pytest.mark.parametrize("form", reports.TEXTS)
 def test_every_format_reaches_a_file_and_standard_output(form, tmp_path, capsys):
-    reports.write(mixed(), form, tmp_path / "report")
+    measured = SEVERAL.get(form, thorough())
+    reports.write(measured, form, tmp_path / "report")
     text = (tmp_path / "report").read_text(encoding="utf-8")
-    reports.write(mixed(), form)
-    assert "triton-inhouse" in text
+    reports.write(measured, form)
+    assert "quack" in text or "cells" in text
     printed = capsys.readouterr().out
     assert [line.rstrip() for line in printed.splitlines()] == [line.rstrip() for line in text.splitlines()]
 
@@ -23,13 +26,29 @@ def test_the_subject_and_baseline_are_passed_on():
 
 
 def test_unknown_format_and_unwritable_file(tmp_path):
-    with pytest.raises(UsageError, match="console, markdown, grid, pr, csv, json"):
+    with pytest.raises(
+        UsageError, match="console, markdown, grid, pr, csv, json, kernels, engines, aa, processes, flush, plots"
+    ):
         reports.render(mixed(), "pdf")
     with pytest.raises(UsageError, match="--out"):
         reports.write(mixed(), "csv", tmp_path / "no" / "such" / "folder")
 
 
+@pytest.mark.parametrize("form", [form for form in reports.FORMATS if form != "flush"])
+def test_only_the_flush_study_takes_several_files(form, tmp_path):
+    with pytest.raises(UsageError, match=f"--format {form} takes one file, not 2; --format flush takes several"):
+        reports.write([mixed(), mixed()], form, tmp_path / "report")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("form", ["console", "csv", "plots"])
+def test_a_list_of_one_file_is_that_file(form, tmp_path):
+    reports.write([mixed()], form, tmp_path / "report")
+    assert (tmp_path / "report").exists()
+
+
 def test_importing_reports_imports_neither_torch_nor_the_bootstrap():
-    code = "import sys, reports; print([name for name in ('torch', 'triton', 'arch', 'pandas') if name in sys.modules])"
+    heavy = ["torch", "triton", "arch", "pandas", "matplotlib"]
+    code = f"import sys, reports; print([name for name in {heavy} if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

@@ -1,0 +1,68 @@
+import pytest
+
+from harness.joining import join
+from reports.aa import ASK, SLOWDOWNS, cells, render, slowed
+from tests.results_factory import CASE, LAYER, helpers, mixed, results, row, thorough, twin
+
+PAIRS = (row("torch-eager", 100.0), row("quack", 50.0), *helpers(100.0, 46.0))
+
+
+def only_cell(*rows):
+    (found,) = [cell for cell in cells(results(*PAIRS, *rows)) if not cell.makes_band]
+    return found
+
+
+def test_golden(golden):
+    golden("thorough.aa.md", render(thorough()))
+
+
+def test_what_is_itself_is_not_called_different():
+    cell = only_cell(twin("quack", 50.0))
+    assert (cell.case, cell.impl, cell.claim) == (CASE.key, "quack", False)
+    assert cell.median_us == pytest.approx(54.9, rel=0.01)
+
+
+@pytest.mark.parametrize("off", [0.02, -0.02])
+def test_a_planted_difference_beyond_the_band_is_called_one_and_listed(off):
+    rows = [twin("quack", 50.0, off=off)]
+    assert only_cell(*rows).claim
+    text = render(results(*PAIRS, *rows))
+    assert "which must be none: 1 of 1 (100.0 %)" in text
+    assert "## Called different from themselves" in text
+
+
+def test_a_planted_slowdown_is_found_as_far_as_the_band_lets_it():
+    sharp = only_cell(twin("quack", 50.0))
+    assert sharp.found == dict.fromkeys(SLOWDOWNS, True)
+    rows = [row("torch-eager", 100.0), row("quack", 50.0), *helpers(100.0, 46.0, again_off=0.025), twin("quack", 50.0)]
+    (blunt,) = [cell for cell in cells(results(*rows)) if not cell.makes_band]
+    assert blunt.found == {0.01: False, 0.02: False, 0.03: True, 0.05: True}
+    text = render(results(*rows))
+    assert "## A slowdown of 2 % not found, above 20 us" in text
+    assert "| 2 % | 0 of 1 (0.0 %) | 0 of 0 |" in " ".join(text.split())
+
+
+def test_short_cells_are_counted_apart_and_their_misses_not_listed():
+    rows = [row("torch-eager", 10.0, LAYER), row("quack", 5.0, LAYER), twin("quack", 5.0, LAYER)]
+    text = render(results(*rows, *helpers(10.0, 4.0, LAYER, again_off=0.025)))
+    assert "| 2 % | 0 of 0 | 0 of 1 (0.0 %) |" in " ".join(text.split())
+    assert "not found, above" not in text
+
+
+def test_the_baselines_own_cells_make_the_band():
+    found = cells(results(*PAIRS, twin("quack", 50.0)))
+    assert [(cell.impl, cell.makes_band, cell.claim) for cell in found] == [
+        ("torch-eager", True, False),
+        ("quack", False, False),
+    ]
+
+
+def test_slowed_samples_are_the_real_ones_times_a_constant():
+    rows = join(PAIRS)["quack", "impl"]
+    assert slowed(rows, 0.02).median_us == pytest.approx(1.02 * rows.median_us)
+    assert slowed(rows, 0.02).timings[0].blocks == rows.timings[0].blocks
+
+
+def test_a_file_without_twins_says_how_to_get_them():
+    only = [each for each in mixed().rows if each.role != "again"]
+    assert render(results(*only)) == ASK

@@ -1,0 +1,32 @@
+import pytest
+
+from harness.joining import join
+from reports.engines import other_engines, render
+from tests.results_factory import mixed, results, row, thorough
+
+
+def test_golden(golden):
+    golden("thorough.engines.md", render(thorough()))
+
+
+def test_figures_are_medians_over_processes_and_quotients_over_ours():
+    rows = [
+        row("quack", 50.0, process=process, other_engines_us={"do_bench": us})
+        for process, us in enumerate((55.0, 80.0, 60.4))
+    ]
+    whole = join(rows)["quack", "impl"]
+    assert other_engines(whole) == {"do_bench": 60.4}
+    assert whole.median_us == pytest.approx(54.9, rel=0.01)
+    assert "| 54.9 | 60.4 | 1.10 |" in " ".join(render(results(*rows)).split())
+
+
+def test_an_engine_that_lacks_a_figure_has_a_gap_and_a_failure_is_left_out():
+    rows = [row("quack", 50.0, other_engines_us={"do_bench": 60.0}), row("liger", 50.0, other_engines_us={"x": 40.0})]
+    rows += [row("apex", status="wrong", other_engines_us={"x": 1.0})]
+    text = " ".join(render(results(*rows)).split())
+    assert "| - | - |" in text
+    assert "apex" not in text
+
+
+def test_without_other_engines_it_says_how_to_get_them():
+    assert "--cross-check" in render(mixed())

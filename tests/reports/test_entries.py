@@ -1,0 +1,147 @@
+"""An entry of several processes, and one that the engine cannot resolve."""
+
+import pytest
+
+from reports.comparison import compare
+from tests.results_factory import (
+    CASE,
+    budget,
+    helpers,
+    in_processes,
+    results,
+    row,
+    selftest,
+    thorough,
+    timing,
+    twin,
+    verification,
+)
+
+PAIR = (row("torch-eager", 100.0), row("quack", 50.0, shift=1), *helpers(100.0, 25.0))
+
+
+def only_case(*rows, **more):
+    return compare(results(*rows, **more)).cases[0]
+
+
+def test_an_entry_is_made_of_all_processes():
+    scales = (1.0, 1.3, 1.1)
+    alone = only_case(*PAIR).entry("quack")
+    case = only_case(*in_processes(*PAIR, scales=scales), processes=3)
+    entry = case.entry("quack")
+    assert entry.median_us == pytest.approx(1.1 * alone.median_us)
+    assert (entry.blocks, entry.processes, entry.speedup.processes) == (120, 3, 3)
+    assert entry.speedup.value == pytest.approx(alone.speedup.value)
+    assert entry.percent_of_add == pytest.approx(alone.percent_of_add)
+    assert entry.spread > 2 * alone.spread
+    assert entry.notes == ()
+
+
+def test_one_process_reads_as_before():
+    entry = only_case(*PAIR).entry("quack")
+    assert (entry.blocks, entry.processes) == (40, 1)
+    assert entry.percent_of_add == pytest.approx(50.0, rel=0.01)
+
+
+def test_a_process_that_differs_widens_the_interval_and_can_take_the_verdict():
+    steady = only_case(*in_processes(row("liger", 95.0), *PAIR)).entry("liger")
+    uneven = only_case(*in_processes(row("liger", 95.0), *PAIR, bias={("liger", "impl", 1): 1.2})).entry("liger")
+    assert (steady.verdict, uneven.verdict) == ("faster", "same")
+    assert uneven.speedup.low < 1 < uneven.speedup.high
+
+
+def test_the_band_is_of_all_processes():
+    sharp = only_case(*in_processes(*PAIR)).aa_band
+    wide = only_case(*in_processes(*PAIR, bias={("torch-eager", "again", 1): 1.05})).aa_band
+    assert sharp < 0.003
+    assert wide > 0.05
+
+
+@pytest.mark.parametrize("status", ["wrong", "crashed", "timeout", "oom"])
+def test_one_process_that_fails_is_enough(status):
+    failing = row("quack", status=status, reason="off", process=2)
+    entry = only_case(*in_processes(*PAIR), failing).entry("quack")
+    assert (entry.standing, entry.status, entry.reason, entry.median_us) == ("failed", status, "process 2: off", None)
+
+
+@pytest.mark.parametrize(
+    ("timed", "why"),
+    [
+        (timing(50.0, group="p1", proven=False), "process 1: unproven"),
+        (timing(50.0, group="another"), "process 1: timed apart from the others (group another, flush clean)"),
+        (timing(50.0, group="p1", flush="dirty"), "process 1: timed apart from the others (group p1, flush dirty)"),
+    ],
+)
+def test_one_process_that_cannot_be_compared_takes_the_rank(timed, why):
+    doubtful = row("quack", 50.0, timed=timed, process=1)
+    entry = only_case(*in_processes(*PAIR), doubtful).entry("quack")
+    assert (entry.standing, entry.speedup) == ("unranked", None)
+    assert entry.reason.startswith(why)
+
+
+def test_the_worst_error_and_all_repetitions_count():
+    checks = [verification(rho=1.0), verification(rho=1.4, error_class="one extra rounding"), verification()]
+    unsteady = verification(differing_in=["dweight"])
+    rows = [row("quack", 50.0, verification=check) for check in [*checks, unsteady]]
+    rows = [in_processes(each, scales=(1,) * 4)[process] for process, each in enumerate(rows)]
+    entry = only_case(*rows).entry("quack")
+    assert (entry.errors["dx"].rho, entry.errors["dx"].error_class) == (1.4, "one extra rounding")
+    assert (entry.repeats, entry.differing, entry.differing_in) == (200, 2, ("dweight",))
+    assert entry.determinism == "2 of 200 differ, in dweight"
+
+
+def test_a_process_that_is_missing_is_noted():
+    rows = [each for each in in_processes(*PAIR) if (each.impl, each.process) != ("quack", 2)]
+    assert only_case(*rows, processes=3).entry("quack").notes == ("timed in 2 of 3 processes",)
+
+
+def test_voided_blocks_are_summed_over_processes_not_over_rows():
+    voided = [
+        each.model_copy(update={"timing": each.timing.model_copy(update={"voided": {"throttled": each.process + 1}})})
+        for each in in_processes(*PAIR)
+    ]
+    assert only_case(*voided).voided == {"throttled": 6}
+
+
+def test_first_process_gives_the_kernels_and_the_preparing_time():
+    entry = compare(thorough()).cases[0].entry("quack")
+    assert [kernel.start_us for kernel in entry.kernels] == [0.0, 47.0]
+    assert (entry.kernel_totals.sum_us, entry.prepare_s) == (53.0, 1.5)
+
+
+@pytest.mark.parametrize(("t0", "standing"), [(5.4, "ranked"), (5.6, "unranked")])
+def test_nothing_below_ten_t0_ranks(t0, standing):
+    case = only_case(*PAIR, selftests=[selftest(t0_us=t0)])
+    quack = case.entry("quack")
+    assert (quack.standing, quack.median_us) == (standing, pytest.approx(54.9, rel=0.01))
+    assert (case.lead.impl == "quack") == (standing == "ranked")
+    if standing == "unranked":
+        assert quack.reason == "below 10 x t0 (56.0 us): shown, not ranked"
+        assert (quack.speedup, quack.verdict, quack.bandwidth_gbps) == (None, None, None)
+
+
+def test_the_worst_self_test_sets_the_floor():
+    tests = [selftest(), selftest(when="after", t0_us=6.0)]
+    assert only_case(*PAIR, selftests=tests).entry("quack").standing == "unranked"
+
+
+def test_a_baseline_below_the_floor_gives_no_speedups():
+    case = only_case(row("torch-eager", 8.0), row("quack", 50.0), *helpers(8.0, 6.0), selftests=[selftest()])
+    assert (case.entry("torch-eager").standing, case.entry("quack").standing) == ("unranked", "ranked")
+    assert case.entry("quack").speedup is None
+    assert case.aa_band is not None
+
+
+def test_percent_of_copy_needs_a_self_test():
+    quack = only_case(*PAIR, selftests=[selftest(copy_gbps=4000.0)]).entry("quack")
+    assert quack.percent_of_copy == pytest.approx(100 * quack.bandwidth_gbps / 4000)
+    assert only_case(*PAIR).entry("quack").percent_of_copy is None
+    assert only_case(*PAIR, selftests=[selftest(copy_gbps=None)]).entry("quack").percent_of_copy is None
+    assert budget().copy_gbps == 4276.0
+
+
+def test_another_baseline_is_judged_by_its_own_twin():
+    rows = [*PAIR, twin("quack", 50.0, off=0.05)]
+    assert compare(results(*rows)).cases[0].aa_band < 0.005
+    assert compare(results(*rows), "quack").cases[0].aa_band > 0.05
+    assert compare(results(*rows)).cases[0].case == CASE

@@ -1,0 +1,71 @@
+from pathlib import Path
+
+import pytest
+
+from harness.results import load
+from reports.kernel_names import LONGEST, display_names, shorten
+
+PUBLISHED = sorted((Path(__file__).parents[2] / "results").rglob("*.jsonl.gz"))
+AT = "void at::native::"
+LAMBDA = "{lambda()#3}::operator()() const::{lambda(float)#1}"
+
+
+def published():
+    """The kernels of every row that is published, in launch order."""
+    rows = [row for path in PUBLISHED for row in load(path).rows]
+    return [[kernel.name for kernel in row.kernels] for row in rows if row.kernels]
+
+
+def test_every_published_kernel_has_a_short_name(golden):
+    names = sorted({name for row in published() for name in row})
+    assert max(len(shorten(name)) for name in names) <= LONGEST
+    golden("kernel_names.txt", "".join(f"{shorten(name):<{LONGEST}}  {name}\n" for name in names))
+
+
+def test_different_kernels_of_a_published_row_have_different_names():
+    for row in published():
+        assert len(set(display_names(row))) == len(set(row))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (
+            f"{AT}reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<float> > >(x)",
+            "reduce_kernel mean",
+        ),
+        (f"{AT}vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float> >(int)", "elementwise add"),
+        (
+            f"{AT}vectorized_elementwise_kernel<4, at::native::BinaryFunctor<float, b::MulFunctor<float> > >(x)",
+            "elementwise mul",
+        ),
+        (f"{AT}unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(A&)::{LAMBDA}>(x)", "elementwise copy"),
+        (
+            f"{AT}elementwise_kernel<128, 2, at::native::gpu_kernel_impl_nocast<b::rsqrt_kernel_cuda(A&)> >(x)",
+            "elementwise rsqrt",
+        ),
+        (f"{AT}vectorized_elementwise_kernel<4, a_lambda>(x)", "elementwise"),
+        (f"{AT}(anonymous namespace)::CatArrayBatchedCopy<int>(x)", "CatArrayBatchedCopy"),
+        ("void cudnn::bn_bw_1C11_kernel_new<float, 512, true>(x)", "bn_bw_1C11_kernel_new"),
+        ("_ZN5cudnn3ops19some_kernel_forwardILi1EEEvPf", "some_kernel_forward"),
+        ("_ZN2at6native55_GLOBAL__N__37e5c9c5_22_layer_norm_kernel_cu_37e5c9c5_15rows_of_momentsIfEEvPf", None),
+        ("_Z6finishPfS_i", "finish"),
+        ("Memcpy DtoD (Device -> Device)", "Memcpy DtoD (Device -> Device)"),
+        ("kernel_cutlass_reduce_columns_tensorptrbf16gmem_0", "cutlass reduce_columns"),
+        ("kernel_cutlass_kernel_otherNormBackward_object_at__tensor", "cutlass NormBackward"),
+        ("a_name_of_our_own", "a_name_of_our_own"),
+        ("a" * 40, "a" * 40),
+        ("a" * 39 + "_0", "a" * 27 + "…" + "a" * 10 + "_0"),
+    ],
+)
+def test_names_that_none_of_the_published_files_has(name, expected):
+    assert len(shorten(name)) <= LONGEST
+    assert expected is None or shorten(name) == expected
+
+
+def test_equal_short_names_of_different_kernels_are_numbered():
+    one, two = f"{AT}some<1>(x)", f"{AT}some<2>(x)"
+    assert display_names([one, two, one, "finish"]) == ["some (1)", "some (2)", "some (1)", "finish"]
+    assert display_names([one, one]) == ["some", "some"]
+    long = [f"{AT}{'a' * 40}<{n}>(x)" for n in range(2)]
+    assert display_names(long) == ["a" * 35 + "… (1)", "a" * 35 + "… (2)"]

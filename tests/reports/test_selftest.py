@@ -1,0 +1,54 @@
+import pytest
+
+from harness.results import Check
+from reports.comparison import compare
+from reports.selftest import details, render
+from reports.wording import budget_sentence, failed_checks
+from tests.results_factory import COLD, budget, mixed, selftest
+
+
+def test_golden(golden):
+    text = render([selftest(), selftest(COLD, when="after", process=1, fixed_us=1.9)])
+    assert max(map(len, text.splitlines())) <= 120
+    golden("selftest.txt", text)
+
+
+def test_a_long_detail_and_markup_still_fit():
+    check = Check(name="linear [/red]", passed=True, value=1.0, unit="%", detail="very [bold] long " * 20)
+    text = render([selftest(check, when="alone")])
+    assert max(map(len, text.splitlines())) <= 120
+    assert "linear [/red]" in text
+
+
+@pytest.mark.parametrize(("passed", "word"), [(True, "passed"), (False, "FAILED"), (None, "not here")])
+def test_each_outcome_has_a_word(passed, word):
+    check = Check(name="coldness", passed=passed, value=1.0, unit="%")
+    assert word in render([selftest(check, when="alone")])
+    assert word in details([selftest(check)])
+
+
+def test_the_budget_in_a_sentence():
+    assert budget_sentence(budget()) == (
+        "The engine's own error, by its self-test: a time ±1.6 us ±0.30 %, a ratio ±0.10 %; t0 1.28 us; "
+        "a copy moves 4276 GB/s."
+    )
+    assert budget_sentence(budget(copy_gbps=None)).endswith("t0 1.28 us.")
+
+
+def test_failures_are_told_at_their_worst_and_in_how_many_processes():
+    worse = COLD.model_copy(update={"value": 4.0})
+    assert failed_checks([selftest()]) == []
+    assert failed_checks([selftest(COLD)]) == ["The self-test before the cases failed: coldness 3.1 % (limit 2 %)."]
+    found = failed_checks(
+        [selftest(COLD), selftest(worse, process=1), selftest(process=2), selftest(COLD, when="after")]
+    )
+    assert found == [
+        "The self-test before the cases failed: coldness 4 % (limit 2 %) in 2 of 3 processes.",
+        "The self-test after the cases failed: coldness 3.1 % (limit 2 %).",
+    ]
+    bare = Check(name="side stream", passed=False)
+    assert failed_checks([selftest(bare, when="alone")]) == ["The self-test failed: side stream."]
+
+
+def test_a_file_without_self_tests_has_no_table():
+    assert details(compare(mixed()).selftests) == ""

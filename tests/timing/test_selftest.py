@@ -1,0 +1,201 @@
+import math
+import random
+
+import pytest
+
+from harness.nvml import Reading
+from harness.timing.engine import WARM_UP_SAMPLES
+from harness.timing.selftest import Effort, SelfTest
+from tests.fake_device import FakeDevice
+
+CACHE = 1 << 20
+GBPS = 4000.0
+FEW = Effort(blocks=10)
+GROWTH = 1.0001  # of a drifting clock, a sample
+
+
+class Machine:
+    """A device and its work with the times of an honest one; each attribute can be made to lie."""
+
+    def __init__(self, **device):
+        self.empty_us, self.null_us, self.start_us, self.gap_us = 1.25, 2.75, 1.5, 0.001
+        self.warm, self.stays_warm = 0.75, False
+        self.second_place = self.drift = 1.0
+        self.noise = 0.0
+        self.deaf = False  # to the bytes of an elementwise kernel
+        self.calls_counted = True
+        self.curve = 1.0  # what the smallest copy's time is multiplied by
+        self.gbps = GBPS
+        self.profiler = lambda us: us - 2.5
+        self.cache_bytes, self.largest, self.datasheet_gbps = CACHE, 64 * CACHE, 4800.0
+        self.device = FakeDevice(self._span_us, **device)
+        self._us = {}
+
+    def _span_us(self, name, run):
+        mode = next(event for event in reversed(self.device.events) if event.startswith("flush"))
+        us = self._us[name]
+        if name == "probe" and (mode == "flush none" or self.stays_warm):
+            us *= self.warm
+        wobble = self.noise * (-1, 1, -0.5, 0.5, 0.2)[(3 * run + len(name)) % 5]
+        return us * self.drift ** self.device.runs.total() * (1 + wobble)
+
+    def _candidate(self, name, us):
+        self._us[name] = us
+        return self.device.candidate(name)
+
+    def _moved_us(self, size):
+        return 2 * size / self.gbps / 1e3
+
+    def nothing(self):
+        return self._candidate("nothing", self.empty_us)
+
+    def null_kernel(self):
+        return self._candidate("null", self.null_us)
+
+    def copies(self, size, count=1):
+        each = self._moved_us(size) * (self.curve if size == CACHE else 1.0)
+        times = count if self.calls_counted else min(count, 2)
+        return self._candidate(f"{count} copies of {size}", self.start_us + times * each + self.gap_us * (count - 1))
+
+    def elementwise(self, size, name=""):
+        us = self.start_us + (500.0 if self.deaf else self._moved_us(size) * 100)
+        return self._candidate(f"elementwise {size}{name}", us * (self.second_place if name else 1.0))
+
+    def probe(self):
+        return self._candidate("probe", 15.0)
+
+    def fresh_probe(self):
+        return self._candidate("fresh", 15.0)
+
+    def spans_us(self, candidates):
+        if self.profiler is None:
+            return None
+        return [(self._us[candidate.name], self.profiler(self._us[candidate.name])) for candidate in candidates]
+
+    def tested(self):
+        test = SelfTest(self.device, self, FEW, random.Random(0))
+        return test.run(), test.checks
+
+
+def failed(machine):
+    return {check.name for check in machine.tested()[1] if check.passed is False}
+
+
+def lying(**lies):
+    machine = Machine()
+    for name, lie in lies.items():
+        assert hasattr(machine, name)
+        setattr(machine, name, lie)
+    return machine
+
+
+def test_an_honest_engine_passes_every_check_and_its_budget_is_what_it_was_given():
+    machine = lying(start_us=0.001)
+    budget, checks = machine.tested()
+    assert [check.passed for check in checks] == [True] * len(checks)
+    assert [check.name for check in checks] == [
+        "empty region (t0)",
+        "null kernel",
+        "copy line",
+        "copy of nothing",
+        "copy bandwidth",
+        "coldness",
+        "control: warm buffer",
+        "linearity",
+        "A/A",
+        "planted +1%",
+        "planted +2%",
+        "events against profiler",
+    ]
+    assert (budget.t0_us, budget.null_us, budget.fixed_us) == (1.25, 2.75, 1.25)
+    assert budget.copy_gbps == pytest.approx(GBPS, rel=1e-3)
+    assert budget.event_offset_us == 2.5
+    assert 0 <= budget.ratio < 1e-3
+    assert 0 <= budget.relative < 0.001
+
+
+def test_what_a_copy_of_nothing_takes_enters_the_budget():
+    budget, _ = lying(start_us=4.0).tested()
+    assert budget.fixed_us == pytest.approx(4.0, abs=0.01)
+    assert budget.t0_us == 1.25
+
+
+@pytest.mark.parametrize(
+    ("lies", "caught"),
+    [
+        ({"empty_us": 12.0, "null_us": 13.0}, {"empty region (t0)"}),
+        ({"null_us": 1.25}, {"null kernel"}),  # the engine does not see a kernel
+        ({"null_us": 40.0}, {"null kernel"}),
+        ({"curve": 0.8}, {"copy line"}),  # the smallest copy comes from the cache
+        ({"start_us": 30.0}, {"copy of nothing", "linearity"}),
+        ({"gbps": 9600.0}, {"copy bandwidth"}),  # the clock is twice too slow
+        ({"stays_warm": True}, {"coldness"}),  # the flush flushes nothing
+        ({"warm": 1.0}, {"control: warm buffer"}),  # the probe would not show a warm cache
+        ({"calls_counted": False}, {"linearity"}),  # the last two of four calls are outside the span
+        ({"gap_us": 1.0}, {"linearity"}),
+        ({"deaf": True}, {"planted +1%", "planted +2%"}),
+        ({"second_place": 1.01}, {"A/A", "planted +1%"}),
+        ({"profiler": lambda us: 0.95 * us}, {"events against profiler"}),
+        ({"profiler": lambda us: us + 1.0}, {"events against profiler"}),  # a span longer than what holds it
+    ],
+    ids=str,
+)
+def test_a_lie_is_caught_by_name(lies, caught):
+    assert failed(lying(**{"start_us": 0.001} | lies)) == caught
+
+
+def test_noise_that_hides_a_per_cent_fails_what_it_hides():
+    assert "planted +1%" in failed(lying(start_us=0.001, noise=0.05))
+
+
+def test_drift_cancels_inside_blocks():
+    assert not failed(lying(start_us=0.001, drift=GROWTH)) & {"A/A", "planted +1%", "planted +2%"}
+
+
+def test_outliers_are_kept_and_do_no_harm():
+    machine = lying(start_us=0.001)
+    honest = machine.device._span_us
+    machine.device._span_us = lambda name, run: honest(name, run) * (20 if run == WARM_UP_SAMPLES + 4 else 1)
+    assert not failed(machine)
+
+
+def test_where_every_block_is_void_nothing_can_be_ranked():
+    machine = Machine(looks=(Reading(throttled=("hardware thermal slowdown",)),))
+    budget, checks = machine.tested()
+    assert budget.t0_us == math.inf
+    assert budget.ratio == math.inf
+    assert {check.detail for check in checks if check.passed is False} == {"every block was void"}
+    assert not [check.name for check in checks if check.passed and check.name != "events against profiler"]
+
+
+def test_a_host_that_is_late_is_named():
+    machine = Machine(host_us={"null": 1e9})
+    late = [check for check in machine.tested()[1] if check.name == "queue proof"]
+    assert [(check.passed, check.detail) for check in late] == [(False, "the host was late in null")]
+
+
+def test_without_kernels_and_profiler_a_check_says_so_and_does_not_pass():
+    machine = lying(start_us=0.001, null_kernel=lambda: None, profiler=None)
+    budget, checks = machine.tested()
+    absent = {check.name: check.detail for check in checks if check.passed is None}
+    assert absent == {
+        "null kernel": "there are no kernels here",
+        "events against profiler": "there is no profiler of kernels here",
+    }
+    assert (budget.null_us, budget.event_offset_us) == (None, None)
+
+
+def test_copies_that_do_not_fit_are_left_out_and_too_few_make_no_line():
+    fitting = lying(start_us=0.001, largest=8 * CACHE)
+    assert not failed(fitting)
+    assert max(int(name.split()[-1]) for name in fitting._us if "copies" in name) == 8 * CACHE
+    cramped = lying(start_us=0.001, largest=2 * CACHE)
+    budget, checks = cramped.tested()
+    assert [check.detail for check in checks if check.name == "copy line"] == [
+        "too little memory is free for copies of several sizes"
+    ]
+    assert budget.copy_gbps is None
+
+
+def test_an_unknown_datasheet_leaves_its_check_out():
+    assert "copy bandwidth" not in {check.name for check in lying(datasheet_gbps=None).tested()[1]}

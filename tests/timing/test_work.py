@@ -1,0 +1,56 @@
+import pytest
+import torch
+
+from harness.timing.cpu import CpuDevice
+from harness.timing.work import TensorWork
+
+CACHE = 1 << 16
+
+
+@pytest.fixture
+def work():
+    return TensorWork("cpu", CpuDevice(1 << 12), CACHE, multiples=4, gbps=None)
+
+
+def test_the_pools_hold_as_many_caches_as_asked_for_and_are_random(work):
+    assert work.largest == 4 * CACHE
+    assert work._from.float().std() > 70  # of 256 values: zeros draw less power
+
+
+def test_a_copy_copies_its_bytes_and_no_more(work):
+    work._to.zero_()
+    work.copies(CACHE).run()
+    assert torch.equal(work._to[:CACHE], work._from[:CACHE])
+    assert not work._to[CACHE:].any()
+
+
+def test_calls_copy_between_buffers_of_their_own(work):
+    work._to.zero_()
+    work.copies(CACHE, 3).run()
+    assert torch.equal(work._to[: 3 * CACHE], work._from[: 3 * CACHE])
+    assert not work._to[3 * CACHE :].any()
+
+
+def test_an_elementwise_kernel_writes_its_bytes_in_whole_blocks(work):
+    work._to.zero_()
+    work.elementwise(2 * CACHE + 100).run()
+    written, source = work._to.view(torch.int32), work._from.view(torch.int32)
+    assert torch.equal(written[: 2 * CACHE // 4], -source[: 2 * CACHE // 4])
+    assert not written[2 * CACHE // 4 :].any()
+
+
+def test_the_probe_reads_one_half_and_the_fresh_probe_never_that_one(work, monkeypatch):
+    read = []
+    monkeypatch.setattr(work, "_read", lambda half: read.append((half.data_ptr() - work._from.data_ptr(), half.nbytes)))
+    probe, fresh = work.probe(), work.fresh_probe()
+    for _ in range(9):
+        probe.run()
+        fresh.run()
+    assert set(read[::2]) == {(0, CACHE // 2)}
+    halves = [place * 2 // CACHE for place, _ in read[1::2]]
+    assert halves == [1, 2, 3, 4, 5, 6, 7, 1, 2]
+
+
+def test_a_cpu_has_neither_a_null_kernel_nor_a_profiler_of_kernels(work):
+    assert work.null_kernel() is None
+    assert work.spans_us([work.nothing()]) is None
