@@ -74,6 +74,7 @@ class Display:
         if not self._console.is_terminal:
             counted = ", ".join(f"{count} {status}" for status, count in self._statuses.items())
             self.say(f"{self._case.key}: {counted}")
+        self._case = None
 
     def _describe(self, text: str) -> None:
         if self._progress is not None and self._task is not None:

@@ -200,7 +200,7 @@ class Check(Record):
     """
 
     name: str
-    passed: bool | None
+    passed: bool | None = None  # what is None is not written
     value: float | None = None
     limit: float | None = None
     unit: Literal["us", "%", "GB/s", ""] = ""

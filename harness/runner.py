@@ -122,8 +122,10 @@ class Runner:
         """Take in events until the request is done."""
         while True:
             waited_since_s = self.now_s()
-            event = worker.receive(self.time_limit_s)
-            self.stages_s[attempt.stage] += self.now_s() - waited_since_s
+            try:
+                event = worker.receive(self.time_limit_s)
+            finally:  # a stage that ends in a death took its time too
+                self.stages_s[attempt.stage] += self.now_s() - waited_since_s
             match event:
                 case None:
                     raise TimeoutError(f"no sign of life for {self.time_limit_s:g} s")

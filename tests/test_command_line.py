@@ -1,16 +1,22 @@
 """What is typed, what is answered in one line, and the exit code; nothing half-written is left behind."""
 
 import shlex
+import sys
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
+import reports
 from harness import bench
 from harness.__main__ import main
 from harness.cases import NormCase
 from harness.devices import DeviceFacts
-from harness.messages import Began, Done, Hello, Refused, Row
+from harness.errors import UsageError
+from harness.messages import Aside, Began, Done, Hello, Refused, Row, SelfTest, Warm
+from harness.options import Choice
 from harness.process import WorkerDiedError
-from harness.results import ImplRecord, ResultsFile, load
+from harness.results import Budget, Check, ConditionsRecord, ImplRecord, ResultsFile, SelfTestRecord, load
 from reports import FORMATS
 from tests.results_factory import flushed, mixed, row, timing
 
@@ -22,6 +28,7 @@ HELLO = Hello(
     ],
     libraries={"torch": "2.11.0"},
 )
+BUDGET = Budget(t0_us=1.0, fixed_us=2.0, relative=0.01, ratio=0.02)
 
 
 @pytest.fixture(autouse=True)
@@ -42,17 +49,40 @@ class ScriptedProcess:
     """Stands in for a worker process: greets, then gives each implementation the status that is scripted for it."""
 
     greeting = HELLO
+    checks = ()  # what a self-test finds; None: it is not finished
     statuses: dict  # by implementation; an exception is raised in its place
     launched: list
 
     def __init__(self, asked, log):
         self.asked = asked
         self.launched.append(self)
+        self.requests = []
         self._events = [self.greeting]
         self.killed = False
 
     def send(self, request):
+        self.requests.append(request)
+        if isinstance(request, SelfTest):
+            self._test(request)
+        elif isinstance(request, Warm):
+            self._events.append(Done())
+        else:
+            self._try(request)
+
+    def _test(self, request):
+        self._events.append(Began(None, "self-test"))
+        if self.checks is None:
+            self._events.append(WorkerDiedError("the worker process was killed by SIGSEGV"))
+            return
+        told = SelfTestRecord(when=request.when, process=request.process, budget=BUDGET, checks=list(self.checks))
+        self._events += [Aside(told), Done()]
+
+    def _try(self, request):
         self._events.append(Began(None, "inputs"))
+        if request.asked.timed:
+            self._events.append(
+                Aside(ConditionsRecord(case=request.case, group=request.group, process=request.process))
+            )
         for impl in request.impls:
             status = self.statuses.get(impl, "ok")
             self._events.append(Began(impl, "verify"))
@@ -63,6 +93,7 @@ class ScriptedProcess:
             told = None if status == "ok" else "because"
             more = {"untimed": "timing was not asked for"} if status == "ok" and not request.asked.timed else {}
             timed = timing(us, group=request.group) if us else None
+            more["process"] = request.process
             self._events.append(Row(row(impl, us, request.case, status, timed=timed, reason=told, **more)))
         self._events.append(Done())
 
@@ -97,6 +128,7 @@ def no_worker(monkeypatch):
     ("line", "message"),
     [
         ("bench --shapes 8192", "--shapes: '8192' is not a shape; write ROWSxCOLS, such as 8192x4096"),
+        ("bench --processes 0", "--processes 0: must be at least 1"),
         ("bench --shapes 0x1", "--shapes: '0x1' is empty; rows and cols are at least 1, such as 8192x4096"),
         ("bench --dtype int8", "--dtype int8: not one of bf16, fp16, fp32"),
         ("bench --impl missing.py", "--impl missing.py: no such file"),
@@ -299,7 +331,8 @@ def test_a_torn_file_is_resumed_from_its_last_whole_line(workers, folder):
     line = "bench --shapes 4x8 --norm rms --out run"
     typed(line)
     path = folder / "run" / "results.jsonl"
-    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:3]) + b'{"record":"row","ca')
+    lines = path.read_bytes().splitlines(keepends=True)  # the run, a self-test, conditions, rows
+    path.write_bytes(b"".join(lines[:5]) + b'{"record":"row","ca')
     assert typed(f"{line} --resume") in (0, None)
     assert [row.impl for row in load(path).rows] == ["torch-eager", "quack", "torch-eager", "quack", "liger"]
 
@@ -311,6 +344,9 @@ def test_a_torn_file_is_resumed_from_its_last_whole_line(workers, folder):
         ("--quick", "settings"),
         ("--flush dirty", "settings"),
         ("--baseline quack", "settings"),
+        ("--processes 2", "settings"),
+        ("--twice", "settings"),
+        ("--cross-check", "settings"),
     ],
 )
 def test_another_run_cannot_be_resumed(workers, folder, capsys, more, what):
@@ -417,6 +453,175 @@ def test_implementations_are_listed_with_why_one_is_missing(workers, capsys):
 def test_suites_and_devices_are_listed_without_a_worker(no_worker, capsys, what):
     assert typed(f"list {what}") in (0, None)
     assert {"suites": "fast-llm", "devices": "h200"}[what] in capsys.readouterr().out
+
+
+# Processes, self-tests, and what else is measured with.
+
+
+@pytest.fixture
+def chosen(monkeypatch):
+    """The choices that reach a run; none is run."""
+    choices = []
+
+    def run(choice, display):
+        choices.append(choice)
+        raise UsageError("enough")
+
+    monkeypatch.setattr(bench, "bench", run)
+    return choices
+
+
+@pytest.mark.parametrize(
+    ("line", "options"),
+    [
+        ("bench", {}),
+        ("bench --processes 5", {"processes": 5}),
+        ("bench --twice", {"twice": True}),
+        ("bench --cross-check", {"cross_check": True}),
+        ("bench --allow-others", {"allow_others": True}),
+        ("bench --quick", {"quick": True}),
+        ("verify --allow-others", {"timed": False, "allow_others": True}),
+        ("selftest", {"selftest_alone": True}),
+        (
+            "selftest --device cpu --seed 3 --time-limit 9 --allow-others",
+            {"selftest_alone": True, "device": "cpu", "seed": 3, "time_limit_s": 9.0, "allow_others": True},
+        ),
+    ],
+)
+def test_options_reach_the_run(monkeypatch, chosen, page, line, options):
+    assert typed(line) == 2
+    assert chosen == [Choice(**options)]
+
+
+def test_every_process_measures_every_case_in_a_fresh_worker(workers, folder, capsys):
+    assert typed("bench --shapes 4x8,8x8 --norm rms --impls quack --processes 3 --out run") in (0, None)
+    assert len(workers.launched) == 3
+    results = load(folder / "run" / "results.jsonl")
+    assert [(row.process, row.case.rows) for row in results.rows] == [(of, rows) for of in range(3) for rows in (4, 8)]
+    assert (results.run.jobs, results.run.settings.processes) == (2, 3)
+    assert [(record.when, record.process) for record in results.selftests] == [("before", of) for of in range(3)]
+    assert [(record.process, record.case.rows) for record in results.conditions] == [
+        (of, rows) for of in range(3) for rows in (4, 8)
+    ]
+    assert results.budget == BUDGET
+    assert capsys.readouterr().err.count("rms-4x8-fp32: 1 ok\n") == 3
+
+
+def test_a_run_of_several_processes_is_resumed_in_the_process_that_was_cut(workers, folder):
+    line = "bench --shapes 4x8,8x8 --norm rms --impls quack --processes 2 --out run"
+    typed(line)
+    path = folder / "run" / "results.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:-2]))  # without the last row and the end
+    workers.launched.clear()
+    assert typed(f"{line} --resume") in (0, None)
+    (worker,) = workers.launched
+    tried = [(request.process, request.case.rows) for request in worker.requests if not isinstance(request, SelfTest)]
+    assert tried == [(1, 8)]
+    assert [(row.process, row.case.rows) for row in load(path).rows] == [(0, 4), (0, 8), (1, 4), (1, 8)]
+
+
+def test_what_is_compiled_ahead_is_compiled_once_for_all_processes(workers, folder):
+    quack = HELLO.implementations[1].model_copy(update={"compiles_ahead": True})
+    workers.greeting = Hello([CPU], [HELLO.implementations[0], quack], {})
+    typed("bench --shapes 4x8,8x8 --norm rms --processes 3 --compile-ahead 1 --out run")
+    warmed = [request for worker in workers.launched for request in worker.requests if isinstance(request, Warm)]
+    assert [(request.impl, request.case.rows) for request in warmed] == [("quack", 4), ("quack", 8)]
+
+
+def test_the_stages_that_took_time_are_in_the_file(workers, folder):
+    typed("bench --shapes 4x8 --norm rms --out run")
+    stages = set(load(folder / "run" / "results.jsonl").end.stages_s)
+    assert stages == {"compile ahead", "start", "self-test", "inputs", "verify"}
+
+
+@pytest.mark.parametrize(
+    ("line", "tested"),
+    [
+        ("bench --out run", ["before"]),
+        ("bench --quick --out run", []),
+        ("verify --out run", []),
+    ],
+)
+def test_a_cpu_tests_the_engine_once_where_it_takes_its_time(workers, folder, line, tested):
+    typed(f"{line} --shapes 4x8 --norm rms")
+    assert [record.when for record in load(folder / "run" / "results.jsonl").selftests] == tested
+
+
+GPU = DeviceFacts("cuda", "NVIDIA H200", "sm_90", l2_bytes=60 << 20, uuid="1234")
+
+
+def test_a_gpu_tests_the_engine_before_and_after(workers, folder):
+    workers.greeting = replace(HELLO, available=[GPU, CPU])
+    assert typed("bench --shapes 4x8 --norm rms --out run") in (0, None)
+    assert [record.when for record in load(folder / "run" / "results.jsonl").selftests] == ["before", "after"]
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("bench --out run --shapes 4x8", 4),
+        ("bench --out run --shapes 4x8 --allow-others", 0),
+        ("bench --out run --shapes 4x8 --device cpu", 0),
+        ("verify --out run --shapes 4x8", 0),
+        ("selftest --out run", 4),
+        ("selftest --out run --allow-others", 0),
+    ],
+)
+def test_a_gpu_that_others_use_is_not_measured_unless_it_is_asked_for(workers, page, folder, capsys, line, code):
+    workers.greeting = replace(HELLO, available=[replace(GPU, others=(71,)), CPU])
+    assert (typed(line) or 0) == code
+    message = (
+        "error: other processes use this NVIDIA H200 (process 71) and would disturb every figure; "
+        "end them, or measure beside them with --allow-others\n"
+    )
+    assert capsys.readouterr().err.endswith(message) == (code == 4)
+    assert (folder / "run").exists() == (code == 0)
+
+
+@pytest.fixture
+def page(monkeypatch):
+    """The page of a self-test, which says how many there were."""
+    fake = SimpleNamespace(render=lambda records: f"{len(records)} self-tests\n")
+    monkeypatch.setitem(sys.modules, "reports.selftest", fake)
+    monkeypatch.setattr(reports, "selftest", fake, raising=False)
+
+
+PASSED, FAILED = Check(name="t0", passed=True, value=1.0), Check(name="cold", passed=False, value=9.0)
+NOT_HERE = Check(name="null kernel", passed=None, detail="a CPU launches none")
+
+
+@pytest.mark.parametrize(
+    ("checks", "code"),
+    [([PASSED, PASSED], 0), ([PASSED, NOT_HERE], 0), ([NOT_HERE], 0), ([PASSED, FAILED], 1), ([FAILED, NOT_HERE], 1)],
+)
+def test_the_exit_code_of_a_self_test(workers, page, folder, capsys, checks, code):
+    workers.checks = checks
+    assert typed("selftest --out run") == code
+    results = load(folder / "run" / "results.jsonl")
+    assert [(record.when, record.checks) for record in results.selftests] == [("alone", checks)]
+    assert (results.rows, results.run.jobs) == ([], 0)
+    assert capsys.readouterr() == ("1 self-tests\n", "starting a worker\nresults: run/results.jsonl\n")
+
+
+def test_a_self_test_that_is_not_finished_has_not_passed(workers, page, folder, capsys):
+    workers.checks = None
+    assert typed("selftest --out run") == 1
+    assert capsys.readouterr() == (
+        "0 self-tests\n",
+        "starting a worker\n"
+        "the self-test was not finished: the worker process was killed by SIGSEGV\n"
+        "results: run/results.jsonl\n",
+    )
+
+
+def test_a_self_test_that_is_not_finished_costs_a_run_nothing_else(workers, folder, capsys):
+    workers.checks = None
+    assert typed("bench --shapes 4x8 --norm rms --out run") in (0, None)
+    results = load(folder / "run" / "results.jsonl")
+    assert [row.status for row in results.rows] == ["ok"] * 3
+    assert (results.selftests, results.budget) == ((), None)
+    assert capsys.readouterr().err.count("the self-test was not finished: ") == 1
 
 
 # With real workers, as what they find is found in a process of its own.

@@ -1,10 +1,12 @@
 import importlib
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from harness import bench, compare
 from harness.__main__ import main
 from harness.compare import revisions_chosen
 from harness.errors import UsageError
@@ -101,6 +103,36 @@ def test_a_package_that_imports_itself_by_name_is_refused(repository, at_fault):
 def test_one_implementation_is_compared(impls):
     with pytest.raises(UsageError, match="one implementation"), revisions_chosen(Choice(impls=impls), "HEAD", "HEAD"):
         pass
+
+
+@pytest.mark.parametrize(
+    ("options", "processes"),
+    [("", 5), ("--quick", 1), ("--processes 2", 2), ("--quick --processes 3", 3), ("--processes 1", 1)],
+)
+def test_a_comparison_is_made_in_five_processes_unless_it_is_a_quick_look(monkeypatch, options, processes):
+    @contextmanager
+    def revisions(choice, base, head):
+        assert (base, head) == ("HEAD~1", "HEAD")
+        yield choice, "quack@head"
+
+    def run(choice, display):
+        chosen.append((choice.processes, choice.quick, choice.twice, choice.cross_check, choice.allow_others))
+        raise UsageError("enough")
+
+    chosen = []
+    monkeypatch.setattr(compare, "revisions_chosen", revisions)
+    monkeypatch.setattr(bench, "bench", run)
+    with pytest.raises(SystemExit) as ended:
+        main(["compare", "--base", "HEAD~1", "--impls", "quack", "--allow-others", *options.split()])
+    assert ended.value.code == 2
+    assert chosen == [(processes, "--quick" in options, False, False, True)]
+
+
+def test_a_comparison_in_no_process_is_refused(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["compare", "--base", "HEAD~1", "--impls", "quack", "--processes", "0"])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "error: --processes 0: must be at least 1\n"
 
 
 def test_two_revisions_are_verified_side_by_side(repository, tmp_path, capsys):

@@ -1,11 +1,17 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from harness.cases import NormCase
+from harness.devices import DeviceFacts, detect
 from harness.errors import UsageError
 from harness.messages import Asked
 from harness.options import Choice
+from harness.revisions import Side
+
+H200 = detect(DeviceFacts("cuda", "NVIDIA H200", "sm_90", l2_bytes=60 << 20))
+HOST = detect(DeviceFacts("cpu", "Some Xeon", "x86_64", l2_bytes=36 << 20))
 
 NAN = float("nan")
 INF = float("inf")
@@ -39,6 +45,8 @@ def test_the_defaults_are_sound():
         ({"eps": -1e-5}, "--eps -1e-05: must not be negative"),
         ({"time_limit_s": 0.0}, "--time-limit 0: must be positive, in seconds"),
         ({"time_limit_s": -3.0}, "--time-limit -3: must be positive, in seconds"),
+        ({"processes": 0}, "--processes 0: must be at least 1"),
+        ({"processes": -1}, "--processes -1: must be at least 1"),
         ({"impl_files": (Path("missing.py"),)}, "--impl missing.py: no such file"),
         ({"impl_files": (Path(__file__).parent,)}, f"--impl {Path(__file__).parent}: no such file"),
     ],
@@ -82,20 +90,85 @@ def test_what_the_first_worker_is_told(device, kind):
 
 
 def test_what_every_case_is_told():
-    choice = Choice(seed=9, flush="dirty", timed=False, impl_files=(Path("a.py"),))
-    asked = choice.asked("cuda", 1 << 30, "quack")
-    assert (asked.device, asked.seed, asked.flush, asked.flush_bytes) == ("gpu", 9, "dirty", 1 << 30)
-    assert (asked.baseline, asked.timed, asked.impl_files) == ("quack", False, ("a.py",))
+    choice = Choice(
+        seed=9,
+        flush="dirty",
+        timed=False,
+        twice=True,
+        cross_check=True,
+        impl_files=(Path("a.py"),),
+        sides=(Side("base", "b.py"),),
+    )
+    assert choice.asked(H200, "quack") == Asked(
+        device="gpu",
+        impl_files=("a.py",),
+        sides=(Side("base", "b.py"),),
+        seed=9,
+        flush="dirty",
+        flush_bytes=512 << 20,
+        cache_bytes=60 << 20,
+        datasheet_gbps=4800,
+        baseline="quack",
+        timed=False,
+        repeats=50,
+        min_blocks=40,
+        max_blocks=120,
+        half_width=0.003,
+        budget_s=10.0,
+        twice=True,
+        broken_down=True,
+        cross_check=True,
+    )
 
 
 def test_evidence_and_effort_by_device_and_haste():
-    def effort(device, **options):
-        asked = Choice(**options).asked(device, 0, "torch-eager")
-        return asked.repeats, asked.min_blocks, asked.max_blocks, asked.half_width
+    def effort(profile, **options):
+        asked = Choice(**options).asked(profile, "torch-eager")
+        return asked.repeats, asked.min_blocks, asked.max_blocks, asked.half_width, asked.budget_s
 
-    assert effort("cuda") == (50, 40, 120, 0.003)
-    assert effort("cpu") == (2, 20, 60, 0.003)
-    assert effort("cuda", quick=True) == effort("cpu", quick=True) == (2, 10, 20, 0.02)
+    assert effort(H200) == (50, 40, 120, 0.003, 10.0)
+    assert effort(HOST) == (2, 20, 60, 0.003, 3.0)
+    assert effort(H200, quick=True) == effort(HOST, quick=True) == (2, 10, 20, 0.02, 5.0)
+
+
+def test_what_a_cpu_is_told_of_itself():
+    asked = Choice().asked(HOST, "torch-eager")
+    assert (asked.device, asked.flush_bytes, asked.cache_bytes, asked.datasheet_gbps) == (
+        "cpu",
+        144 << 20,
+        36 << 20,
+        None,
+    )
+    assert (asked.twice, asked.cross_check, asked.broken_down) == (False, False, True)
+
+
+def test_a_later_process_is_asked_for_times_and_for_no_more_of_the_rest_than_it_takes():
+    asked = Choice(seed=9, twice=True, cross_check=True).asked(H200, "quack")
+    assert asked.once_more() == replace(asked, repeats=2, broken_down=False, cross_check=False)
+    assert asked.once_more().once_more() == asked.once_more()
+    assert replace(asked, repeats=1).once_more().repeats == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "on_gpu", "on_cpu"),
+    [
+        ({}, ("before", "after"), ("before",)),
+        ({"quick": True}, ("before",), ()),
+        ({"timed": False}, (), ()),
+        ({"timed": False, "quick": True}, (), ()),
+        ({"selftest_alone": True}, ("alone",), ("alone",)),
+        ({"selftest_alone": True, "quick": True}, ("alone",), ("alone",)),
+        ({"processes": 5}, ("before", "after"), ("before",)),
+    ],
+)
+def test_when_the_engine_is_tested(options, on_gpu, on_cpu):
+    assert Choice(**options).selftests("cuda") == on_gpu
+    assert Choice(**options).selftests("cpu") == on_cpu
+
+
+def test_a_self_test_alone_runs_no_case():
+    assert Choice(selftest_alone=True).runs("cuda") == []
+    assert Choice().runs("cuda") == Choice().cases("cuda") != []
 
 
 def test_the_command_line_itself_is_no_part_of_the_choice():

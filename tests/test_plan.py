@@ -88,8 +88,25 @@ def test_every_case_is_planned_on_every_implementation():
     ]
 
 
-def row(case, impl, status="ok", role="impl"):
-    return RowRecord(case=case, impl=impl, status=status, role=role)
+def test_processes_come_one_after_the_other_each_with_every_case():
+    names = ("torch-eager", "compiled")
+    assert plan(CASES[:2], KNOWN[:2], processes=3) == [
+        Job(CASES[0], names, 0),
+        Job(CASES[1], names, 0),
+        Job(CASES[0], names, 1),
+        Job(CASES[1], names, 1),
+        Job(CASES[0], names, 2),
+        Job(CASES[1], names, 2),
+    ]
+
+
+def test_one_process_is_the_first():
+    assert plan(CASES, KNOWN) == plan(CASES, KNOWN, processes=1)
+    assert {job.process for job in plan(CASES, KNOWN)} == {0}
+
+
+def row(case, impl, status="ok", role="impl", process=0):
+    return RowRecord(case=case, impl=impl, status=status, role=role, process=process)
 
 
 JOBS = [Job(case, ("a", "b", "c")) for case in CASES]
@@ -125,3 +142,28 @@ def test_helper_rows_do_not_answer_for_an_implementation():
 def test_the_last_row_of_an_implementation_counts():
     rows = [row(CASES[0], "a", "ok"), row(CASES[0], "a", "crashed"), row(CASES[0], "b")]
     assert remaining(JOBS, rows)[0] == Job(CASES[0], ("b", "c"))
+
+
+TWICE = [Job(case, ("a", "b"), process) for process in (0, 1) for case in CASES]
+
+
+def test_what_one_process_did_is_left_to_the_other():
+    assert remaining(TWICE, [row(case, name) for case in CASES for name in "ab"]) == TWICE[3:]
+    assert remaining(TWICE, [row(case, name, process=1) for case in CASES for name in "ab"]) == TWICE[:3]
+    assert remaining(TWICE, [row(case, name, process=of) for case in CASES for name in "ab" for of in (0, 1)]) == []
+
+
+def test_a_case_that_was_cut_short_is_tried_again_in_its_process_alone():
+    done = [row(case, name) for case in CASES for name in "ab"]
+    rows = [*done, row(CASES[0], "a", process=1), row(CASES[1], "b", "crashed", process=1)]
+    assert remaining(TWICE, rows) == [
+        Job(CASES[0], ("a", "b"), 1),
+        Job(CASES[1], ("a",), 1),
+        Job(CASES[2], ("a", "b"), 1),
+    ]
+
+
+def test_what_failed_for_good_in_one_process_is_tried_in_the_other():
+    rows = [row(CASES[0], "a", "wrong")]
+    assert remaining(TWICE, rows)[0] == Job(CASES[0], ("b",), 0)
+    assert remaining(TWICE, rows)[3] == Job(CASES[0], ("a", "b"), 1)

@@ -70,6 +70,32 @@ def test_what_is_no_failure_is_counted_only(capsys, status):
     assert capsys.readouterr().err == ""
 
 
-def test_a_step_outside_of_a_case_is_a_mistake():
-    with pytest.raises(AssertionError, match="belongs to a case"):
-        Display().step("a", "verify")
+def bar(display, screen, *steps):
+    """What a bar says after steps; it is drawn anew for each."""
+    display._console = Console(file=screen, force_terminal=True, width=200, legacy_windows=False)
+    with display.cases(1):
+        for step in steps:
+            step()
+            display._progress.refresh()
+    return screen.getvalue()
+
+
+def test_a_self_test_before_any_case_stands_by_itself():
+    display = Display()
+    text = bar(display, io.StringIO(), lambda: display.step(None, "self-test"))
+    assert "self-test" in text
+    assert "·" not in text
+
+
+def test_a_step_of_a_case_names_the_case():
+    display = Display()
+    text = bar(display, io.StringIO(), lambda: display.case(CASE), lambda: display.step("a", "verify"))
+    assert "rms-16x64-bf16 · verify a" in text
+
+
+def test_a_self_test_after_the_cases_stands_by_itself():
+    display = Display()
+    steps = (lambda: display.case(CASE), display.case_done, lambda: display.step(None, "self-test"))
+    text = bar(display, io.StringIO(), *steps)
+    assert "self-test" in text
+    assert "·" not in text

@@ -7,13 +7,20 @@ import pytest
 from harness.cases import NormCase
 from harness.errors import UsageError
 from harness.results import (
+    Budget,
+    Check,
+    ConditionsRecord,
     EndRecord,
+    Kernel,
+    KernelTotals,
     ResultsFile,
     RowRecord,
+    SelfTestRecord,
     TensorCheck,
     Verification,
     drop_torn_line,
     load,
+    worst,
 )
 from tests.results_factory import mixed, run_record, timing
 
@@ -51,6 +58,65 @@ def test_a_run_that_knows_little_of_its_device_can_be_read(path, unknown):
     run = run_record(**unknown).model_copy(update={"revision": None})
     write(path, run)
     assert load(path).run == run
+
+
+BUDGET = Budget(t0_us=1.0, null_us=2.0, fixed_us=1.5, relative=0.01, ratio=0.02, copy_gbps=4000.0, event_offset_us=3.0)
+
+
+def test_self_tests_and_conditions_survive_and_what_could_not_be_checked_stays_unknown(path):
+    checks = [
+        Check(name="t0", passed=True, value=1.0, limit=10.0, unit="us", detail="median of 20"),
+        Check(name="cold", passed=False, value=9.0, limit=2.0, unit="%"),
+        Check(name="null kernel", passed=None, detail="a CPU launches none"),
+    ]
+    selftests = [
+        SelfTestRecord(when="before", budget=BUDGET, checks=checks),
+        SelfTestRecord(
+            when="after", process=1, budget=Budget(t0_us=2.0, fixed_us=1.0, relative=0.0, ratio=0.0), checks=[]
+        ),
+    ]
+    conditions = [
+        ConditionsRecord(case=CASE, group="g1"),
+        ConditionsRecord(case=CASE, group="g2", process=1, power_w=[400.5], throttled={"power cap": [0]}),
+    ]
+    write(path, run_record(), selftests[0], conditions[0], ROW, conditions[1], selftests[1], END)
+    found = load(path)
+    assert found.selftests == tuple(selftests)
+    assert found.conditions == tuple(conditions)
+    assert (found.rows, found.end) == ([ROW], END)
+
+
+def test_the_budget_of_a_run_is_the_worst_of_its_self_tests_figure_by_figure(path):
+    other = Budget(t0_us=2.0, fixed_us=1.0, relative=0.03, ratio=0.01, copy_gbps=3900.0, event_offset_us=4.0)
+    bare = Budget(t0_us=0.5, fixed_us=0.5, relative=0.0, ratio=0.0)
+    write(
+        path, run_record(), *(SelfTestRecord(when="before", budget=each, checks=[]) for each in (BUDGET, other, bare))
+    )
+    assert load(path).budget == Budget(
+        t0_us=2.0, null_us=2.0, fixed_us=1.5, relative=0.03, ratio=0.02, copy_gbps=3900.0, event_offset_us=3.5
+    )
+    assert worst([bare]) == bare
+
+
+def test_without_a_self_test_there_is_no_budget(path):
+    write(path, run_record(), ROW)
+    assert load(path).budget is None
+
+
+def test_kernels_totals_and_other_engines_survive_in_a_row(path):
+    row = ROW.model_copy(
+        update={
+            "process": 2,
+            "kernels": [
+                Kernel(name="rows", median_us=2.0),
+                Kernel(name="columns", median_us=1.0, start_us=1.5, event_us=1.25),
+            ],
+            "kernel_totals": KernelTotals(sum_us=3.0, union_us=2.5, span_us=2.5, event_us=4.0),
+            "other_engines_us": {"do_bench": 5.0},
+        }
+    )
+    write(path, run_record(), row)
+    assert load(path).rows == [row]
 
 
 def test_blocks_with_gaps_and_without_survive(path):

@@ -1,16 +1,19 @@
 """The parent against a worker that plays a script: no process, no device."""
 
+from dataclasses import replace
+
 import pytest
 
 from harness.cases import NormCase
-from harness.messages import Asked, Began, Done, Hello, Row
+from harness.messages import Aside, Asked, Began, Done, Hello, Row, SelfTest, Try
 from harness.plan import Job
 from harness.process import WorkerDiedError
-from harness.results import RowRecord
+from harness.results import Budget, ConditionsRecord, RowRecord, SelfTestRecord
 from harness.runner import QUARANTINE_AFTER, Runner
 
 CASE = NormCase("rms", 16, 64, device="cpu")
 OTHER = NormCase("rms", 32, 64, device="cpu")
+ASKED = Asked(seed=5, repeats=50, cross_check=False)
 DEATH = WorkerDiedError("the worker process was killed by SIGSEGV")
 HANG = None
 
@@ -24,8 +27,20 @@ def at_work(impl, stage="verify"):
     return Began(impl, stage)
 
 
+def self_tested(when, process=0):
+    """The events of a self-test."""
+    budget = Budget(t0_us=1.0, fixed_us=1.0, relative=0.01, ratio=0.01)
+    record = SelfTestRecord(when=when, process=process, budget=budget, checks=[])
+    return [Began(None, "self-test"), Aside(record), Done()]
+
+
 class FakeWorker:
-    """Answers with its script, an event, an exception or None (silence) at a time."""
+    """Answers with its script, an event, an exception or None (silence) at a time.
+
+    A number in the script is how many seconds the next event takes, on the clock of the run.
+    """
+
+    clock = None
 
     def __init__(self, script):
         self.script = list(script)
@@ -39,6 +54,9 @@ class FakeWorker:
     def receive(self, timeout_s):
         self.timeouts_s.append(timeout_s)
         event = self.script.pop(0)
+        while isinstance(event, (int, float)):
+            self.clock.now_s += event
+            event = self.script.pop(0)
         if isinstance(event, BaseException):
             raise event
         return event
@@ -54,16 +72,30 @@ class DeafWorker(FakeWorker):
         raise DEATH
 
 
+class Clock:
+    """A clock that its owners set."""
+
+    now_s = 1000.0
+
+
 class Log:
     """Results and progress in the order in which they came."""
 
     def __init__(self):
         self.rows = []
+        self.asides = []
         self.events = []
 
-    def append(self, row):
-        self.rows.append(row)
-        self.events.append(f"write {row.impl}")
+    def append(self, record):
+        if isinstance(record, RowRecord):
+            self.rows.append(record)
+            self.events.append(f"write {record.impl}")
+        else:
+            self.asides.append(record)
+            self.events.append(f"write {record.record}")
+
+    def say(self, text):
+        self.events.append(f"say {text}")
 
     def case(self, case):
         self.events.append(f"case {case.key}")
@@ -81,18 +113,23 @@ class Log:
 class Played:
     """A run over scripted workers, launched one after the other."""
 
-    def __init__(self, jobs, *workers, missing=None, ready=False, time_limit_s=3.0):
+    def __init__(self, jobs, *workers, missing=None, ready=False, time_limit_s=3.0, asked=ASKED, selftests=()):
         self.workers = [worker if isinstance(worker, FakeWorker) else FakeWorker(worker) for worker in workers]
         self.log = Log()
+        self.clock = Clock()
+        for worker in self.workers:
+            worker.clock = self.clock
         waiting = list(self.workers)
         self.runner = Runner(
             launch=lambda: waiting.pop(0),
             results=self.log,
-            asked=Asked(seed=5),
+            asked=asked,
             progress=self.log,
             missing=missing or {},
             time_limit_s=time_limit_s,
             worker=waiting.pop(0) if ready else None,
+            selftests=selftests,
+            now_s=lambda: self.clock.now_s,
         )
         self._jobs = jobs
 
@@ -107,6 +144,15 @@ class Played:
 
     def asked_for(self):
         return [request.impls for worker in self.workers for request in worker.requests]
+
+    def requests(self):
+        """What each worker was asked, in a few words."""
+        return [[self._words(request) for request in worker.requests] for worker in self.workers]
+
+    def _words(self, request):
+        if isinstance(request, SelfTest):
+            return f"self-test {request.when} {request.process}"
+        return f"try {request.case.rows} {','.join(request.impls)} {request.process}"
 
 
 def test_rows_are_written_in_the_order_in_which_they_come_and_told_after():
@@ -138,7 +184,7 @@ def test_one_worker_serves_all_cases_and_each_request_has_a_group_of_its_own():
     (worker,) = played.workers
     assert [request.case for request in worker.requests] == [CASE, OTHER]
     assert len({request.group for request in worker.requests}) == 2
-    assert {request.asked for request in worker.requests} == {Asked(seed=5)}
+    assert {request.asked for request in worker.requests} == {ASKED}
     assert set(worker.timeouts_s) == {3.0}
 
 
@@ -268,3 +314,232 @@ def test_who_loses_the_device_three_times_is_not_tried_again():
     lost = [[at_work("a"), done("a", case, status="crashed", reason="illegal access"), DEATH] for case in cases]
     played = Played([Job(case, ("a",)) for case in cases], *lost[:QUARANTINE_AFTER]).run()
     assert played.outcomes()[-1][2] == "not tried: in quarantine after 3 crashes or hangs"
+
+
+BOTH = ("before", "after")
+
+
+def jobs(*processes, impls=("a",), cases=(CASE,)):
+    return [Job(case, impls, process) for process in processes for case in cases]
+
+
+def test_each_process_is_a_fresh_worker_and_serves_all_its_cases():
+    script = [done("a"), Done(), done("a", OTHER), Done()]
+    played = Played(jobs(0, 1, 2, cases=(CASE, OTHER)), script, script, script, ready=True).run()
+    assert played.requests() == [
+        ["try 16 a 0", "try 32 a 0"],
+        ["try 16 a 1", "try 32 a 1"],
+        ["try 16 a 2", "try 32 a 2"],
+    ]
+    assert [worker.killed for worker in played.workers] == [1, 1, 1]
+    groups = {request.group for worker in played.workers for request in worker.requests}
+    assert len(groups) == 6
+
+
+def test_a_worker_is_ended_before_the_next_process_gets_one():
+    order = []
+
+    class Noted(FakeWorker):
+        def send(self, request):
+            order.append(f"ask {request.process}")
+            super().send(request)
+
+        def kill(self):
+            order.append("kill")
+            super().kill()
+
+    Played(jobs(0, 1), Noted([done("a"), Done()]), Noted([done("a"), Done()])).run()
+    assert order == ["ask 0", "kill", "ask 1", "kill"]
+
+
+def test_later_processes_are_asked_once_more_and_the_first_in_full():
+    asked = replace(ASKED, twice=True)
+    script = [done("a"), Done()]
+    played = Played(jobs(0, 1, 2), script, script, script, asked=asked).run()
+    assert [worker.requests[0].asked for worker in played.workers] == [asked, asked.once_more(), asked.once_more()]
+    assert asked.once_more() == replace(asked, repeats=2, broken_down=False)
+
+
+def test_a_case_that_is_tried_again_in_a_later_process_stays_in_it():
+    first, again = [at_work("a"), DEATH], [done("b"), Done()]
+    played = Played(jobs(1, impls=("a", "b")), first, again).run()
+    assert played.requests() == [["try 16 a,b 1"], ["try 16 b 1"]]
+    assert [worker.requests[0].asked for worker in played.workers] == [ASKED.once_more()] * 2
+
+
+def test_rows_that_the_parent_writes_carry_the_process():
+    script = [at_work("b"), DEATH]
+    played = Played(jobs(0, 3, impls=("a", "b")), script, [at_work("b"), HANG], missing={"a": "not installed: a"}).run()
+    assert [(row.impl, row.status, row.process) for row in played.log.rows] == [
+        ("a", "missing", 0),
+        ("b", "crashed", 0),
+        ("a", "missing", 3),
+        ("b", "timeout", 3),
+    ]
+
+
+def test_a_quarantine_holds_in_later_processes_and_its_row_carries_the_process():
+    failing = [[at_work("a"), DEATH] for _ in range(QUARANTINE_AFTER)]
+    played = Played(jobs(*range(QUARANTINE_AFTER + 1)), *failing).run()
+    assert [row.process for row in played.log.rows] == [0, 1, 2, 3]
+    assert played.outcomes()[-1] == ("a", "crashed", "not tried: in quarantine after 3 crashes or hangs")
+
+
+def test_every_process_tests_the_engine_before_and_after_its_cases():
+    def process(number):
+        case = [at_work("a"), done("a", process=number), Done()]
+        return [*self_tested("before", number), *case, *self_tested("after", number)]
+
+    played = Played(jobs(0, 1), process(0), process(1), selftests=BOTH).run()
+    assert played.requests() == [
+        [f"self-test before {number}", f"try 16 a {number}", f"self-test after {number}"] for number in (0, 1)
+    ]
+    once = [
+        "step None self-test",
+        "write selftest",
+        "case rms-16x64-bf16",
+        "step a verify",
+        "write a",
+        "row a ok",
+        "case done",
+        "step None self-test",
+        "write selftest",
+    ]
+    assert played.log.events == once * 2
+    assert [(record.when, record.process) for record in played.log.asides] == [
+        ("before", 0),
+        ("after", 0),
+        ("before", 1),
+        ("after", 1),
+    ]
+
+
+@pytest.mark.parametrize("when", BOTH)
+def test_one_self_test_a_process_where_one_is_asked_for(when):
+    case, tested = [done("a"), Done()], self_tested(when)
+    script = [*tested, *case] if when == "before" else [*case, *tested]
+    played = Played(jobs(0), script, selftests=(when,)).run()
+    words = ["try 16 a 0", f"self-test {when} 0"]
+    assert played.requests() == [words[::-1] if when == "before" else words]
+
+
+def test_a_self_test_is_told_what_every_case_is_told():
+    script = [*self_tested("before"), done("a"), Done()]
+    played = Played(jobs(0), script, selftests=("before",)).run()
+    assert played.workers[0].requests[0] == SelfTest("before", ASKED, 0)
+    assert isinstance(played.workers[0].requests[1], Try)
+
+
+def test_a_self_test_alone_needs_no_case():
+    played = Played([], self_tested("alone"), ready=True, selftests=("alone",)).run()
+    assert played.requests() == [["self-test alone 0"]]
+    assert [record.when for record in played.log.asides] == ["alone"]
+    assert played.log.rows == []
+
+
+def test_without_cases_no_process_tests_the_engine():
+    assert Played([], [], ready=True, selftests=BOTH).run().requests() == [[]]
+
+
+@pytest.mark.parametrize(
+    ("end", "how"),
+    [(DEATH, "the worker process was killed by SIGSEGV"), (HANG, "no sign of life for 3 s")],
+    ids=["death", "hang"],
+)
+def test_a_self_test_that_does_not_end_costs_no_case_and_is_said_once(end, how):
+    unfinished = [Began(None, "self-test"), end]
+    first, second = [done("a"), Done()], [done("a", process=1), Done()]
+    workers = [unfinished, [*first, *unfinished], unfinished, [*second, *self_tested("after", 1)]]
+    played = Played(jobs(0, 1), *workers, selftests=BOTH).run()
+    assert [(row.impl, row.status, row.process) for row in played.log.rows] == [("a", "ok", 0), ("a", "ok", 1)]
+    said = f"say the self-test was not finished: {how}"
+    assert [event for event in played.log.events if event.startswith("say")] == [said] * 3
+    assert played.requests() == [
+        ["self-test before 0"],
+        ["try 16 a 0", "self-test after 0"],
+        ["self-test before 1"],
+        ["try 16 a 1", "self-test after 1"],
+    ]
+    assert not played.runner.hard_failures
+    assert [record.process for record in played.log.asides] == [1]
+
+
+def test_a_worker_that_is_dead_when_the_self_test_is_asked_for_costs_no_case():
+    played = Played(jobs(0), DeafWorker([]), [done("a"), Done()], selftests=("before",)).run()
+    assert played.outcomes() == [("a", "ok", None)]
+    assert played.log.events[0] == "say the self-test was not finished: the worker process was killed by SIGSEGV"
+
+
+def test_an_interrupt_in_a_self_test_ends_the_run():
+    played = Played(jobs(0), [Began(None, "self-test"), KeyboardInterrupt()], selftests=BOTH)
+    with pytest.raises(KeyboardInterrupt):
+        played.run()
+    assert played.workers[0].killed == 1
+    assert played.log.rows == []
+
+
+def test_what_comes_beside_the_rows_is_written_in_its_place():
+    conditions = ConditionsRecord(case=CASE, group="g1")
+    played = Played(jobs(0), [at_work("a", "time"), Aside(conditions), done("a"), Done()]).run()
+    assert played.log.asides == [conditions]
+    assert [event for event in played.log.events if event.startswith("write")] == ["write conditions", "write a"]
+
+
+def test_what_comes_beside_the_rows_settles_nobody():
+    conditions = ConditionsRecord(case=CASE, group="g1")
+    played = Played(jobs(0), [at_work("a", "time"), Aside(conditions), DEATH]).run()
+    assert played.outcomes() == [("a", "crashed", "the worker process was killed by SIGSEGV in stage 'time'")]
+
+
+def test_where_other_engines_time_too_every_case_has_a_worker_of_its_own():
+    asked = replace(ASKED, cross_check=True)
+    first = [*self_tested("before"), done("a"), Done()]
+    second, third = [done("a", OTHER), Done()], self_tested("after")
+    played = Played(jobs(0, cases=(CASE, OTHER)), first, second, third, asked=asked, selftests=BOTH).run()
+    assert played.requests() == [["self-test before 0", "try 16 a 0"], ["try 32 a 0"], ["self-test after 0"]]
+    assert [worker.killed for worker in played.workers] == [1, 1, 1]
+
+
+def test_the_time_is_added_up_by_the_stage_that_was_at_work():
+    script = [
+        1,
+        Began(None, "self-test"),
+        20,
+        *self_tested("before")[1:],
+        0.5,
+        Began(None, "inputs"),
+        2,
+        at_work("a", "prepare"),
+        4,
+        at_work("a", "verify"),
+        8,
+        at_work("b", "prepare"),
+        16,
+        at_work("b", "verify"),
+        32,
+        at_work("a", "time"),
+        at_work("b", "time"),
+        64,
+        done("a"),
+        done("b"),
+        128,
+        Done(),
+    ]
+    played = Played(jobs(0, impls=("a", "b")), script, selftests=("before",)).run()
+    assert {stage: seconds for stage, seconds in played.runner.stages_s.items() if seconds} == {
+        "start": 1.5,
+        "self-test": 20.0,
+        "inputs": 2.0,
+        "prepare": 20.0,
+        "verify": 40.0,
+        "time": 192.0,
+    }
+
+
+def test_the_time_until_a_worker_dies_or_falls_silent_counts_for_the_stage_that_was_at_work():
+    first, second = [at_work("a", "prepare"), 7, DEATH], [at_work("b", "verify"), 3, HANG]
+    played = Played(jobs(0, impls=("a", "b")), first, second).run()
+    assert {stage: seconds for stage, seconds in played.runner.stages_s.items() if seconds} == {
+        "prepare": 7.0,
+        "verify": 3.0,
+    }

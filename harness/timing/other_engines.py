@@ -5,6 +5,7 @@ docs/method.md sets their figures beside ours and explains each difference.
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -18,7 +19,7 @@ MEDIAN = "nv/cold/time/gpu/median"
 
 
 def time_elsewhere(candidates: Sequence[Candidate]) -> dict[str, dict[str, float]]:
-    """Median times in microseconds, by candidate and engine; an engine that is not installed is left out.
+    """Median times in microseconds, by candidate and engine; an engine that is not installed, or fails, is left out.
 
     What a candidate overwrites is restored before each engine has its turn, not before each of its calls. NVBench runs
     once in the life of a process: a second call finds it unable.
@@ -30,6 +31,9 @@ def time_elsewhere(candidates: Sequence[Candidate]) -> dict[str, dict[str, float
         try:
             times_us = measure(candidates)
         except ImportError:
+            continue
+        except Exception as error:  # costs the engine its figures, never us ours
+            print(f"{engine}: {error!r}", file=sys.stderr)
             continue
         for name, us in times_us.items():
             found[name][engine] = round(us, 3)

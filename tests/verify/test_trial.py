@@ -11,6 +11,9 @@ from harness import interleave, trial
 from harness.cases import Grads, NormCase
 from harness.interleave import FLOOR
 from harness.messages import Asked, Try
+from harness.nvml import Reading
+from harness.results import ConditionsRecord, Kernel, KernelTotals
+from harness.timing.breakdown import Breakdown
 from harness.timing.cpu import CpuDevice
 from harness.trial import ContextLostError, Trial, warm
 from tests.mutants.maths import gradients, honest, implementation
@@ -23,21 +26,25 @@ ASKED = Asked(
 
 
 class Session:
-    """A trial of some adapters: its rows in order, the stages it announced, and the stage it is in."""
+    """A trial of some adapters: its rows in order, the conditions, the stages it announced, and the one it is in."""
 
-    def __init__(self, *adapters, case=RMS, asked=ASKED):
+    def __init__(self, *adapters, case=RMS, asked=ASKED, process=0):
         self.rows = []
+        self.conditions = []
         self.stages = []
         self.adapters = {item.name: item for item in adapters}
-        self._request = Try(case, tuple(self.adapters), "g7", asked)
+        self._request = Try(case, tuple(self.adapters), "g7", asked, process)
 
     @property
     def stage(self):
         return self.stages[-1][1]
 
     def run(self):
-        Trial(self._request, self.adapters, lambda *stage: self.stages.append(stage), self.rows.append).run()
+        Trial(self._request, self.adapters, lambda *stage: self.stages.append(stage), self._emit).run()
         return self
+
+    def _emit(self, record):
+        (self.conditions if isinstance(record, ConditionsRecord) else self.rows).append(record)
 
     def row(self, name):
         (row,) = (row for row in self.rows if row.impl == name and row.role == "impl")
@@ -117,7 +124,7 @@ def test_stages_are_announced_before_they_begin():
     assert done.stages[5] == (None, "time")  # the device is made ready
     timed = done.stages.index((None, "break down"))
     assert set(done.stages[6:timed]) == {("honest", "time"), ("bystander", "time"), (None, "time")}
-    assert done.stages[timed + 1 :] == [("honest", "verify"), ("bystander", "verify")]
+    assert done.stages[timed + 1 :] == [(None, "cross-check"), ("honest", "verify"), ("bystander", "verify")]
 
 
 def test_without_timing_rows_say_why():
@@ -461,3 +468,152 @@ def test_warming_prepares_and_calls_once_and_leaves_the_unsupported_alone():
     assert calls == ["prepare", "backward"]
     warm(RMS, implementation("two", prepare, unsupported=lambda case: "no"), 0)
     assert calls == ["prepare", "backward"]
+
+
+def together(monkeypatch, **replaced):
+    """Time as ever, but with these fields of what is found replaced."""
+    measured = trial.time_together
+    monkeypatch.setattr(trial, "time_together", lambda *arguments: replace(measured(*arguments), **replaced))
+
+
+def test_with_twice_every_implementation_stands_in_the_blocks_again():
+    done = session(implementation("third"), asked=replace(ASKED, twice=True))
+    again = [row for row in done.rows if row.role == "again"]
+    assert [row.impl for row in again] == ["honest", "third", "bystander"]
+    for row in again:
+        assert (row.status, row.timing.group, row.timing.blocks) == ("ok", "g7", [0, 1, 2, 3])
+        assert row.timing.samples_us != done.row(row.impl).timing.samples_us
+    assert [row.role for row in done.rows].count("floor") == 1
+
+
+def test_without_twice_the_baseline_alone_does():
+    done = session(implementation("third"), asked=replace(ASKED, baseline="third"))
+    assert [row.impl for row in done.rows if row.role == "again"] == ["third"]
+
+
+def test_one_that_raises_in_its_second_appearance_loses_both():
+    calls = Counter()
+
+    def prepare(inputs):
+        def backward():
+            calls["timed"] += done.stage == "time"
+            if calls["timed"] == 4:  # warmed up three times under its own name, then as its twin
+                raise RuntimeError("not twice")
+            return gradients(inputs)
+
+        return backward
+
+    adapters = (implementation("honest"), implementation("faulty", prepare), implementation("bystander"))
+    done = Session(*adapters, asked=replace(ASKED, twice=True))
+    done.run()
+    assert (done.row("faulty").status, done.row("faulty").reason) == ("crashed", "RuntimeError: not twice")
+    assert [row.impl for row in done.rows if row.role == "again"] == ["honest", "bystander"]
+
+
+READINGS = [
+    Reading(1980, 3201, 400.0, 60, ("power cap",), 2),
+    Reading(1965, 3201, 412.5, 61, (), 1),
+    Reading(1950, 3201, 420.0, 61, (), 1),
+    Reading(1980, 3201, 400.0, 60, (), 1),
+]
+
+
+def test_the_conditions_are_emitted_once_with_their_case_group_and_process(monkeypatch):
+    looks = [Reading(), *READINGS]
+
+    class Watched(CpuDevice):
+        def look(self):
+            return looks.pop(0)
+
+    monkeypatch.setattr(interleave, "CpuDevice", Watched)
+    assert session(process=3).conditions == [
+        ConditionsRecord(
+            case=RMS,
+            group="g7",
+            process=3,
+            sm_clock_mhz=[1980, 1965, 1950, 1980],
+            memory_clock_mhz=[3201] * 4,
+            power_w=[400.0, 412.5, 420.0, 400.0],
+            temperature_c=[60, 61, 61, 60],
+            throttled={"power cap": [0]},
+            other_processes=1,
+        )
+    ]
+
+
+def test_every_row_carries_its_process():
+    def fail(inputs):
+        raise RuntimeError("no kernel")
+
+    refused = implementation("refused", unsupported=lambda case: "no")
+    done = session(implementation("crashing", fail), implementation("faulty", spoilt(one_nan)), refused, process=3)
+    assert len(done.rows) == 7
+    assert {row.process for row in done.rows} == {3}
+
+
+def test_without_timing_there_are_no_conditions():
+    assert Session(implementation("honest"), asked=replace(ASKED, timed=False)).run().conditions == []
+
+
+def test_after_one_that_raises_the_conditions_are_those_of_the_blocks_without_it():
+    def prepare(inputs):
+        def backward():
+            if done.stage == "time":
+                raise RuntimeError("only when it counts")
+            return gradients(inputs)
+
+        return backward
+
+    done = Session(implementation("faulty", prepare), implementation("honest"))
+    done.run()
+    assert [(record.case, record.group, record.process) for record in done.conditions] == [(RMS, "g7", 0)]
+
+
+TOTALS = KernelTotals(sum_us=25.0, union_us=22.0, span_us=24.0, event_us=30.0)
+KERNELS = [Kernel(name="rows", median_us=20.0, start_us=0.0, event_us=21.0)]
+
+
+def test_kernels_totals_and_other_engines_reach_their_row(monkeypatch):
+    together(
+        monkeypatch,
+        kernels={"honest": Breakdown(KERNELS, TOTALS), "bystander": Breakdown(None, note="the profiler lost records")},
+        elsewhere_us={"honest": {"do_bench": 31.5, "NVBench": 29.0}, "bystander": {}},
+    )
+    done = session()
+    honest, bystander = done.row("honest"), done.row("bystander")
+    assert (honest.kernels, honest.kernel_totals, honest.kernels_note) == (KERNELS, TOTALS, None)
+    assert honest.other_engines_us == {"do_bench": 31.5, "NVBench": 29.0}
+    assert (bystander.kernels, bystander.kernel_totals) == (None, None)
+    assert bystander.kernels_note == "the profiler lost records"
+    assert bystander.other_engines_us == {}
+
+
+ESCAPED = "work on another stream runs outside the timed span: copy"
+
+
+def test_work_that_escapes_the_timed_span_is_wrong_and_keeps_what_was_found(monkeypatch):
+    together(monkeypatch, kernels={"faulty": Breakdown(KERNELS, TOTALS, escaped=ESCAPED)})
+    row = session(implementation("faulty")).row("faulty")
+    assert (row.status, row.reason) == ("wrong", ESCAPED)
+    assert (row.kernels, row.kernel_totals, len(row.timing.samples_us)) == (KERNELS, TOTALS, 4)
+    assert row.verification is not None
+
+
+def test_an_answer_that_is_stale_after_timing_is_said_before_an_escape(monkeypatch):
+    def prepare(inputs):
+        kept = []
+
+        def backward():
+            if all(stage != "time" for _, stage in done.stages):
+                return gradients(inputs)
+            kept.append(gradients(inputs))
+            return kept[0]
+
+        return backward
+
+    together(monkeypatch, kernels={"faulty": Breakdown(KERNELS, TOTALS, escaped=ESCAPED)})
+    done = Session(implementation("honest"), implementation("faulty", prepare))
+    done.run()
+    assert done.row("faulty").reason == (
+        "after timing, dx, dweight did not follow new contents of dy at the same address"
+    )
