@@ -161,14 +161,16 @@ class Kernel(Record):
 class KernelTotals(Record):
     """The kernels of one backward together, in microseconds: medians over the profiled runs.
 
-    `sum_us` adds all, `union_us` counts overlap once, `span_us` is from the first begin to the last end, and `event_us`
-    is what events around the same runs read. Gaps are `span_us - union_us`.
+    `sum_us` adds all, `union_us` counts overlap once, `span_us` is from the first begin to the last end, `lead_us` from
+    the end of what ran before to the first begin (0 where it was not read), and `event_us` is what events around the
+    same runs read. Gaps are `span_us - union_us`.
     """
 
     sum_us: float
     union_us: float
     span_us: float
     event_us: float
+    lead_us: float = 0.0
 
 
 class RowRecord(Record):
@@ -211,7 +213,7 @@ class Budget(Record):
     """The engine's own error: a time is off by up to `fixed_us` and `relative` of itself, a ratio by `ratio` of itself.
 
     `t0_us` is what two events read with nothing between them, `null_us` with a kernel that does nothing, `copy_gbps`
-    the slope of large copies, `event_offset_us` what events read beyond the profiler's span of the same kernel.
+    the slope of large copies, `event_offset_us` what events read beyond the profiler's lead and span of one kernel.
     """
 
     t0_us: float
@@ -357,10 +359,18 @@ def load(path: Path) -> Results:
             case ConditionsRecord() as record:
                 conditions.append(record)
             case EndRecord() as record:
-                end = record
+                end = record if end is None else _together(end, record)
     if run is None:
         raise UsageError(f"{path} does not begin with a run record; is it a results.jsonl of `normbwd bench`?")
     return Results(run, rows, end, tuple(selftests), tuple(conditions))
+
+
+def _together(earlier: EndRecord, later: EndRecord) -> EndRecord:
+    """The end of a run that was resumed: what its legs took, added up."""
+    stages = earlier.stages_s.keys() | later.stages_s.keys()
+    total = {stage: round(earlier.stages_s.get(stage, 0.0) + later.stages_s.get(stage, 0.0), 1) for stage in stages}
+    wall_s = round(earlier.wall_s + later.wall_s, 1)
+    return later.model_copy(update={"wall_s": wall_s, "stages_s": dict(sorted(total.items()))})
 
 
 def drop_torn_line(path: Path) -> None:

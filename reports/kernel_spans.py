@@ -46,17 +46,17 @@ def gaps_us(totals: KernelTotals) -> float:
 
 
 def disagreement_us(totals: KernelTotals | None, budget: Budget | None) -> float | None:
-    """What events read beyond the profiler's span and their own share; None where either is unknown."""
+    """What events read beyond the profiler's lead and span and their own share; None where either is unknown."""
     if totals is None or budget is None or budget.event_offset_us is None:
         return None
-    return totals.event_us - budget.event_offset_us - totals.span_us
+    return totals.event_us - budget.event_offset_us - totals.lead_us - totals.span_us
 
 
 def agrees(totals: KernelTotals | None, budget: Budget | None) -> bool | None:
     """Whether events and the profiler saw the same work; None where that cannot be told."""
     if totals is None or budget is None or budget.event_offset_us is None:
         return None
-    return spans_agree(totals.event_us, totals.span_us, budget.event_offset_us)
+    return spans_agree(totals.event_us, totals.lead_us + totals.span_us, budget.event_offset_us)
 
 
 def _end_to_end(kernels: Sequence[Kernel]) -> list[Segment]:

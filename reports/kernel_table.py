@@ -13,11 +13,12 @@ from reports.kernel_spans import agrees, disagreement_us, gaps_us
 from reports.markdown_table import table
 
 DISAGREE = " (!)"
-HEADS = ("implementation", "kernels, us", "sum", "union", "gaps", "span", "events", "events - own share - span")
+HEADS = ("implementation", "kernels, us", "sum", "union", "gaps", "lead", "span", "events", "difference")
 HOW_TO_READ = (
     "Kernels in launch order, each with its median us by the profiler, and by events of its own where it has them; "
-    "sum: all of them; union: overlap counted once; gaps: span less union; span: first begin to last end; events: what "
-    "events around the same runs read; their own share is what they read beyond the span of one kernel. "
+    "sum: all of them; union: overlap counted once; gaps: span less union; lead: from the end of what ran before to "
+    "the first begin; span: first begin to last end; events: what events around the same runs read; difference: events "
+    "less lead, span and what events alone cost around one kernel, by the self-test. "
     f"{DISAGREE.strip()}: further apart than 1 us and 2 %."
 )
 
@@ -66,7 +67,7 @@ def _row(entry: Entry, budget: Budget | None) -> list[str]:
     if totals is None:
         return [entry.label, _kernels(entry), *[figures.NOTHING] * (len(HEADS) - 2)]
     mark = DISAGREE if agrees(totals, budget) is False else ""
-    times = [totals.sum_us, totals.union_us, gaps_us(totals), totals.span_us, totals.event_us]
+    times = [totals.sum_us, totals.union_us, gaps_us(totals), totals.lead_us or None, totals.span_us, totals.event_us]
     difference = figures.signed(disagreement_us(totals, budget)) + mark
     return [entry.label, _kernels(entry), *(figures.microseconds(time) for time in times), difference]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from harness.results import Budget, Check, SelfTestRecord
+from harness.stats import PROCESS_BAND
 from reports import figures
 from reports.comparison import CaseComparison, Comparison
 from reports.device_state import DeviceState
@@ -79,7 +80,12 @@ def caveats(comparison: Comparison) -> list[str]:
 
 def error_budget(comparison: Comparison) -> str:
     """The engine's own error, for under a table of times; empty where there is none to tell."""
-    return budget_sentence(comparison.budget) if comparison.budget and comparison.timed else ""
+    if not comparison.budget or not comparison.timed:
+        return ""
+    text = budget_sentence(comparison.budget)
+    if comparison.run.settings.processes == 1:
+        text += f" A single process claims no difference within {figures.band(PROCESS_BAND)}."
+    return text
 
 
 def budget_sentence(budget: Budget) -> str:

@@ -26,6 +26,7 @@ from harness.results import (
 )
 
 GROUP = "g1"
+LEAD_US = 1.0  # of the first kernel, after what ran before it
 NOISE = (0.0, 0.004, -0.004, 0.002, -0.002)  # relative, block by block
 CASE = NormCase("rms", 8192, 4096)
 LAYER = NormCase("layer", 4096, 2048, bias=True)
@@ -140,7 +141,8 @@ def profiled(each, *kernels, event_off=1.5):
         sum_us=sum(length for *_, length in kernels),
         union_us=covered,
         span_us=max(ends),
-        event_us=max(ends) + event_off,
+        event_us=max(ends) + LEAD_US + event_off,
+        lead_us=LEAD_US,
     )
     found = [Kernel(name=name, median_us=length, start_us=begin) for name, begin, length in kernels]
     return each.model_copy(update={"kernels": found, "kernel_totals": totals})

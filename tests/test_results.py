@@ -153,12 +153,14 @@ def test_appending_later_keeps_what_is_there(path):
     assert loaded.end == END
 
 
-def test_the_last_end_counts_and_a_cut_run_has_none(path):
+def test_the_last_end_counts_its_times_added_to_those_before_and_a_cut_run_has_none(path):
     write(path, run_record(), ROW)
     assert load(path).end is None
-    later = END.model_copy(update={"wall_s": 9.0, "interrupted": True})
-    write(path, END, later)
-    assert load(path).end == later
+    first = END.model_copy(update={"wall_s": 5.0, "stages_s": {"time": 2.5, "verify": 1.0}})
+    later = END.model_copy(update={"wall_s": 9.0, "interrupted": True, "stages_s": {"time": 3.1, "prepare": 1.0}})
+    write(path, first, later)
+    together = {"wall_s": 14.0, "stages_s": {"prepare": 1.0, "time": 5.6, "verify": 1.0}}
+    assert load(path).end == later.model_copy(update=together)
 
 
 def test_an_infinite_rho_survives_and_the_file_is_plain_json(path):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from harness.results import Flush, Kernel, KernelTotals
@@ -107,7 +107,7 @@ def assign(events_us: Mapping[str, Sequence[float]], activities: Sequence[Activi
         for us in read_us:
             _, first, last = next(markers)
             runs.append(_Run(launched[first + 1 : last], launched[first], launched[last], us))
-        found[name] = _agree(runs)
+        found[name] = _of_runs(runs)
     return found
 
 
@@ -143,6 +143,12 @@ class _Run:
         return [activity for activity in self.activities if activity.start_us < begin_us or activity.end_us > end_us]
 
 
+def _of_runs(runs: Sequence[_Run]) -> Breakdown:
+    escaped = [activity.name for run in runs for activity in run.escaped]
+    why = f"work on another stream runs outside the timed span: {escaped[0]}" if escaped else None
+    return replace(_agree(runs), escaped=why)
+
+
 def _agree(runs: Sequence[_Run]) -> Breakdown:
     launched = [[activity.name for activity in run.activities] for run in runs]
     if any(sorted(names) != sorted(launched[0]) for names in launched):
@@ -152,7 +158,6 @@ def _agree(runs: Sequence[_Run]) -> Breakdown:
         return Breakdown(None, note="the kernels are launched in another order from repetition to repetition")
     if not launched[0]:
         return Breakdown([], note="nothing was launched")
-    escaped = [activity.name for run in runs for activity in run.escaped]
     return Breakdown(
         [_kernel(place, runs) for place in range(len(launched[0]))],
         KernelTotals(
@@ -160,8 +165,8 @@ def _agree(runs: Sequence[_Run]) -> Breakdown:
             union_us=_median([run.union_us for run in runs]),
             span_us=_median([run.span_us for run in runs]),
             event_us=_median([run.event_us for run in runs]),
+            lead_us=_median([run.start_us - run.first.end_us for run in runs]),
         ),
-        escaped=f"work on another stream runs outside the timed span: {escaped[0]}" if escaped else None,
     )
 
 

@@ -63,7 +63,7 @@ class Work(Protocol):
         ...
 
     def spans_us(self, candidates: Sequence[Candidate]) -> list[tuple[float, float]] | None:
-        """What events and the profiler read of each candidate's span; None where there is no profiler."""
+        """What events read of each candidate, and the profiler's lead and span; None where there is no profiler."""
         ...
 
 
@@ -135,6 +135,9 @@ class SelfTest:
         columns = np.stack([np.ones_like(moved), moved], axis=1) * weights[:, None]
         (at_zero_us, us_per_byte), *_ = np.linalg.lstsq(columns, times_us * weights, rcond=None)
         residual = float(np.abs((at_zero_us + us_per_byte * moved) / times_us - 1).max())
+        if us_per_byte <= 0:
+            self._failed("copy line", "larger copies took no longer")
+            return None, 0.0
         gbps = 1e-3 / float(us_per_byte)
         span = f"{multiples[0]} to {multiples[-1]} x the cache"
         self._relative.append(residual)
@@ -211,7 +214,7 @@ class SelfTest:
         offset_us = spans[0][0] - spans[0][1]
         off = max(abs(event_us - offset_us - span_us) for event_us, span_us in spans)
         agree = all(spans_agree(event_us, span_us, offset_us) for event_us, span_us in spans)
-        detail = f"events read {offset_us:.2f} us more than the span of one kernel; others agree to 1 us or 2 %"
+        detail = f"events read {offset_us:.2f} us more than one kernel's lead and span; others agree to 1 us or 2 %"
         self._add("events against profiler", agree and 0 <= offset_us <= T0_LIMIT_US, off, 1.0, "us", detail)
         return offset_us
 

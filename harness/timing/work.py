@@ -75,12 +75,12 @@ class TensorWork:
         return Candidate("fresh probe", run)
 
     def spans_us(self, candidates: Sequence[Candidate]) -> list[tuple[float, float]] | None:
-        """What events and the profiler read of each candidate's span; None where the profiler sees no kernels."""
+        """What events read of each candidate, and the profiler's lead and span; None where it sees no kernels."""
         if self._kind != "cuda":
             return None
         found = breakdown(candidates, self._device, "clean", random.Random(0))
         totals: list[Any] = [found[candidate.name].totals for candidate in candidates]
-        return None if None in totals else [(of.event_us, of.span_us) for of in totals]
+        return None if None in totals else [(of.event_us, of.lead_us + of.span_us) for of in totals]
 
     def _slice(self, pool: torch.Tensor, place: int, size: int) -> torch.Tensor:
         return pool[place * size : (place + 1) * size]

@@ -76,14 +76,14 @@ def test_each_candidate_gets_what_was_launched_between_its_markers():
     assert assign(events_us, session.activities) == {
         "one": Breakdown(
             [Kernel(name="backward", median_us=10.0, start_us=0.0)],
-            KernelTotals(sum_us=10.0, union_us=10.0, span_us=10.0, event_us=12.0),
+            KernelTotals(sum_us=10.0, union_us=10.0, span_us=10.0, event_us=12.0, lead_us=5.0),
         ),
         "two": Breakdown(
             [
                 Kernel(name="rows", median_us=20.0, start_us=0.0),
                 Kernel(name="columns", median_us=5.0, start_us=22.0),
             ],
-            KernelTotals(sum_us=25.0, union_us=25.0, span_us=27.0, event_us=30.0),
+            KernelTotals(sum_us=25.0, union_us=25.0, span_us=27.0, event_us=30.0, lead_us=6.0),
         ),
     }
 
@@ -249,6 +249,12 @@ def test_an_escape_in_one_of_the_runs_is_an_escape():
         repetitions[place] = outside
         assert of(*repetitions).escaped == "work on another stream runs outside the timed span: rows"
     assert of(*[inside] * 3).escaped is None
+
+
+def test_an_escape_is_told_also_where_the_kernels_differ():
+    found = of([("rows", 210.0, 20.0)], [("rows", 290.0, 20.0), ("more", 210.0, 1.0)])
+    assert found.kernels is None
+    assert found.escaped == "work on another stream runs outside the timed span: rows"
 
 
 def test_an_escape_is_the_candidates_own():
