@@ -47,6 +47,12 @@ def gate(session: nox.Session) -> None:
 
 
 @nox.session
+def selftest(session: nox.Session) -> None:
+    """Test the engine on work of which the time is known."""
+    _normbwd(session, "selftest")
+
+
+@nox.session
 def report(session: nox.Session) -> None:
     """Write a results file as a table for a console, a page or a pull request."""
     _normbwd(session, "report")

@@ -177,7 +177,8 @@ def report(
         str,
         typer.Option(
             "--format",
-            help="console, markdown, grid, pr, csv, json, kernels, engines, aa, processes, flush or plots",
+            help="console, markdown, grid, pr, csv, json, kernels, plots, or a study of the engine: spans, selftest, "
+            "engines, aa, processes, flush",
         ),
     ] = "console",
     out: Annotated[

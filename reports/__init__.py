@@ -21,6 +21,8 @@ from reports import (
     markdown,
     processes,
     pull_request,
+    selftest,
+    spans,
 )
 from reports.comparison import Comparison, compare
 
@@ -32,8 +34,10 @@ _COMPARING: dict[str, Callable[[Comparison, str | None], str]] = {
     "csv": lambda comparison, _: export.to_csv(comparison),
     "json": lambda comparison, _: export.to_json(comparison),
     "kernels": lambda comparison, _: kernel_table.render(comparison),
+    "spans": lambda comparison, _: spans.render(comparison),
 }
 _STUDYING: dict[str, Callable[[Results], str]] = {
+    "selftest": selftest.page,
     "engines": engines.render,
     "aa": aa.render,
     "processes": processes.render,

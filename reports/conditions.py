@@ -48,11 +48,11 @@ def _readings(state: DeviceState) -> list[tuple[str, str]]:
 
 
 def _time(end: EndRecord | None) -> str:
-    """How long the run took, and its stages from the longest."""
+    """How long the run took, and its stages from the longest; those that took no time are left out."""
     if end is None:
         return ""
     stages = sorted(end.stages_s.items(), key=lambda stage: -stage[1])
-    parts = [f"{name.replace('_', ' ')} {figures.seconds(spent)}" for name, spent in stages]
+    parts = [f"{name.replace('_', ' ')} {figures.seconds(spent)}" for name, spent in stages if spent >= 0.5]
     return figures.seconds(end.wall_s) + (f", of which {', '.join(parts)}" if parts else "")
 
 

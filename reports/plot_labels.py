@@ -27,6 +27,7 @@ SPACE = 3.0  # points between squares and names beside a bar, and before the fir
 MOST_BESIDE = 0.5  # of the axis, for the names beside one bar; the rest are counted
 CUT_INSIDE = (24, 16)  # characters to which a name is cut to fit its segment
 CUT_BESIDE = 28
+OVERLAP = 0.05  # of a kernel's time: less is the scatter of medians
 
 
 @dataclass(frozen=True)
@@ -93,8 +94,7 @@ def _labels(axes: Axes, bar: Bar, width: float, reach: float) -> Labels:
     gap = SPACE / 72 * (figure.dpi if figure else 72)
     for shown in range(len(left), -1, -1):
         texts: list[tuple[int | None, str]] = [
-            (n, f"{figures.one_line(names[n], CUT_BESIDE)} {figures.microseconds(bar.kernels[n].median_us)}")
-            for n in left[:shown]
+            (n, f"{figures.one_line(names[n], CUT_BESIDE)} {beside_time(bar, n)}") for n in left[:shown]
         ]
         texts += [(None, f"+ {len(left) - shown} more")] if shown < len(left) else []
         written = [text for _, text in texts] + [SQUARE for n, _ in texts if n is not None]
@@ -102,6 +102,14 @@ def _labels(axes: Axes, bar: Bar, width: float, reach: float) -> Labels:
         if taken <= width * max(MOST_BESIDE, 1 - bar.end_us / reach):
             return Labels(inside, texts, taken)
     return Labels(inside, [], 0.0)
+
+
+def beside_time(bar: Bar, ordinal: int) -> str:
+    """What a kernel adds to its bar and, where it overlaps with others, the time that it takes itself."""
+    own_us = bar.kernels[ordinal].median_us
+    added_us = sum(segment.length_us for segment in bar.line if segment.kernel == ordinal)
+    text = figures.microseconds(added_us)
+    return text if own_us - added_us < OVERLAP * own_us else f"{text} of its {figures.microseconds(own_us)}"
 
 
 def _write_inside(axes: Axes, place: int, bar: Bar, labels: Labels) -> None:

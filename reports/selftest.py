@@ -9,11 +9,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from harness.results import Check, SelfTestRecord, worst
+from harness.results import Check, Results, SelfTestRecord, worst
 from reports import figures, markdown_table, wording
 
 WIDTH = 120
 HEADS = ("check", "found", "limit", "passed", "how")
+ASK = "No self-test was made here; `normbwd selftest` makes one.\n"
 PASSED = {True: "passed", False: "FAILED", None: "not here"}
 
 
@@ -35,16 +36,28 @@ def render(records: Sequence[SelfTestRecord]) -> str:
     return "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
 
 
+def page(results: Results) -> str:
+    """The self-tests of a run as a page of markdown."""
+    if not results.selftests:
+        return ASK
+    parts = [f"# Self-test on {results.run.device.name}", _checks(results.selftests)]
+    parts += [*wording.failed_checks(results.selftests), *_budget(results.selftests)]
+    return "\n\n".join(parts) + "\n"
+
+
 def details(records: Sequence[SelfTestRecord]) -> str:
     """The same as markdown, folded; empty where no self-test was made."""
     if not records:
         return ""
-    checks = [(record, check) for record in records for check in record.checks]
-    rows = [[_title(record), *_cells(check)] for record, check in checks]
-    failed = sum(check.passed is False for _, check in checks)
+    checks = [check for record in records for check in record.checks]
+    failed = sum(check.passed is False for check in checks)
     head = f"{figures.count(len(checks), 'check')}, {failed} failed"
-    table = markdown_table.table(["self-test", *HEADS], rows)
-    return f"<details><summary>Self-test of the engine: {head}</summary>\n\n{table}\n\n</details>"
+    return f"<details><summary>Self-test of the engine: {head}</summary>\n\n{_checks(records)}\n\n</details>"
+
+
+def _checks(records: Sequence[SelfTestRecord]) -> str:
+    rows = [[_title(record), *_cells(check)] for record in records for check in record.checks]
+    return markdown_table.table(["self-test", *HEADS], rows)
 
 
 def _budget(records: Sequence[SelfTestRecord]) -> list[str]:

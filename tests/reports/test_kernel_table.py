@@ -19,7 +19,7 @@ def test_the_mark_stands_where_they_disagree_and_only_there():
 def test_without_a_self_test_nothing_is_said_of_agreement():
     comparison = compare(results(APART))
     assert agreement(comparison) == ""
-    assert "own share" not in case_table(comparison.cases[0], None)
+    assert "difference" not in case_table(comparison.cases[0], None)
     assert "| 60.0" in " ".join(case_table(comparison.cases[0], None).split())
 
 

@@ -7,7 +7,8 @@ import reports
 from harness.errors import UsageError
 from harness.results import Kernel, load
 from reports.comparison import compare
-from reports.plot_labels import COLOURS
+from reports.kernel_spans import segments
+from reports.plot_labels import COLOURS, Bar, beside_time
 from reports.plots import kernel_bars, save, write
 from tests.results_factory import CASE, LAYER, helpers, mixed, profiled, results, row, thorough
 
@@ -45,6 +46,13 @@ def test_the_add_and_the_medians_are_marked():
     assert [line.get_xdata()[0] for line in axes.lines] == [case.add_us]
     ticks = [collection.get_segments()[0][0][0] for collection in axes.collections]
     assert ticks == pytest.approx([entry.median_us for entry in case.ranked])
+
+
+def test_a_kernel_that_overlaps_shows_what_it_adds_and_what_it_takes():
+    apart = profiled(row("quack", 60.0), ("a", 0.0, 40.0), ("b", 41.0, 20.0)).kernels
+    early = profiled(row("quack", 60.0), ("a", 0.0, 40.0), ("b", 2.0, 42.0)).kernels
+    assert beside_time(Bar(apart, segments(apart), 60.0), 1) == "20.0"
+    assert beside_time(Bar(early, segments(early), 60.0), 1) == "4.00 of its 42.0"
 
 
 def test_the_title_says_device_case_dtype_and_date():

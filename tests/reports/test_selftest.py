@@ -2,15 +2,21 @@ import pytest
 
 from harness.results import Check
 from reports.comparison import compare
-from reports.selftest import details, render
+from reports.selftest import ASK, details, page, render
 from reports.wording import budget_sentence, failed_checks
-from tests.results_factory import COLD, budget, mixed, selftest
+from tests.results_factory import COLD, budget, mixed, results, row, selftest
 
 
 def test_golden(golden):
     text = render([selftest(), selftest(COLD, when="after", process=1, fixed_us=1.9)])
     assert max(map(len, text.splitlines())) <= 120
     golden("selftest.txt", text)
+
+
+def test_the_page_of_a_run(golden):
+    tests = [selftest(), selftest(COLD, when="after", fixed_us=1.9)]
+    golden("selftest.md", page(results(row("quack", 60.0), selftests=tests)))
+    assert page(results(row("quack", 60.0))) == ASK
 
 
 def test_a_long_detail_and_markup_still_fit():
