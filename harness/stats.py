@@ -19,9 +19,10 @@ from harness.results import Timing
 
 RESAMPLES = 1000
 CONFIDENCE = 0.95
-# Addresses and compilations are drawn once a process, and ratios differ for it: by 0.31 % (sd, the median over cells)
-# in three processes on an H200. One process must not claim less than 1.96 of that; docs/method.md has the study.
-PROCESS_BAND = 0.006
+# Addresses and compilations are drawn once a process, and ratios differ for it: by 0.31 and 0.34 % (sd, the median over
+# cells) in two runs of three processes on an H200. One process must not claim less than 1.96 of that, rounded up;
+# docs/method.md has the study.
+PROCESS_BAND = 0.007
 SEED = 20  # fixed, so that the same file always gives the same report
 FEWEST_FOR_BOOTSTRAP = 8  # below, resampled medians take too few values to have tails
 

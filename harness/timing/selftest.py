@@ -26,6 +26,7 @@ LINE_LIMIT = 0.02
 PLANTED = (0.01, 0.02)
 PLANTED_LIMIT = 0.005
 AA_LIMIT = 0.005
+CLOCK_SLACK_US = 0.5  # events and the profiler read the device's clock at different places
 CALLS = (1, 2, 4)
 
 Unit = Literal["us", "%", "GB/s", ""]
@@ -214,8 +215,10 @@ class SelfTest:
         offset_us = spans[0][0] - spans[0][1]
         off = max(abs(event_us - offset_us - span_us) for event_us, span_us in spans)
         agree = all(spans_agree(event_us, span_us, offset_us) for event_us, span_us in spans)
-        detail = f"events read {offset_us:.2f} us more than one kernel's lead and span; others agree to 1 us or 2 %"
-        self._add("events against profiler", agree and 0 <= offset_us <= T0_LIMIT_US, off, 1.0, "us", detail)
+        said = "what events read beyond the profiler's lead and span of one kernel; never less than its clock's slack"
+        self._add("events' own share", -CLOCK_SLACK_US <= offset_us <= T0_LIMIT_US, offset_us, T0_LIMIT_US, "us", said)
+        detail = "with that share taken off, other work agrees to 1 us or 2 %"
+        self._add("events against profiler", agree, off, 1.0, "us", detail)
         return offset_us
 
     def _medians(self, candidates: Sequence[Candidate]) -> list[float]:
