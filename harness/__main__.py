@@ -20,8 +20,9 @@ from rich.markup import escape
 from harness.errors import UnavailableError, UsageError
 from harness.options import Choice
 from harness.progress import Display
-from harness.results import RANKED, RowRecord, load
-from harness.results import Flush as FlushMode
+from harness.records import RANKED, RowRecord
+from harness.records import Flush as FlushMode
+from harness.results import load
 
 # What Typer raises for an unknown option or a value of the wrong type; it exports only this subclass.
 TyperUsageError = cast(type[typer.BadParameter], typer.BadParameter.__mro__[1])

@@ -24,15 +24,8 @@ from harness.options import DEFAULT_BASELINE, Choice
 from harness.plan import Job, plan, remaining, select
 from harness.process import Worker, WorkerDiedError, WorkerProcess
 from harness.progress import Display
-from harness.results import (
-    EndRecord,
-    ImplRecord,
-    ResultsFile,
-    RunRecord,
-    SettingsRecord,
-    drop_torn_line,
-    load,
-)
+from harness.records import EndRecord, ImplRecord, RunRecord, SettingsRecord
+from harness.results import ResultsFile, drop_torn_line, load
 from harness.runner import Runner
 from harness.worker import INDUCTOR_CACHE
 

@@ -9,7 +9,7 @@ import torch
 from harness.controls import run_controls
 from harness.interleave import make_device
 from harness.messages import SelfTest
-from harness.results import SelfTestRecord
+from harness.records import SelfTestRecord
 from harness.timing import selftest
 from harness.timing.work import TensorWork
 

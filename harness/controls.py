@@ -13,7 +13,7 @@ import torch
 
 from harness.cases import Grads, Inputs, NormCase
 from harness.messages import Asked, Try
-from harness.results import Check, RowRecord
+from harness.records import Check, RowRecord
 from harness.trial import Trial
 from impls import Implementation
 

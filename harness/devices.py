@@ -17,7 +17,7 @@ from typing import Any, Literal
 from harness import nvml
 from harness.cases import DeviceKind
 from harness.errors import UnavailableError, UsageError
-from harness.results import DeviceRecord
+from harness.records import DeviceRecord
 
 KIB = 1 << 10
 MIB = 1 << 20

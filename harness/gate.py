@@ -18,7 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from harness.cases import Norm, NormCase
 from harness.errors import UsageError
 from harness.joining import Joined, JoinedCase, band, by_case, ratio
-from harness.results import RANKED, Budget, Results
+from harness.records import RANKED, Budget
+from harness.results import Results
 from harness.stats import IncomparableError, Ratio
 
 Outcome = Literal["PASS", "REGRESSED", "INCONCLUSIVE", "ERROR"]

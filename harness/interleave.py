@@ -11,7 +11,7 @@ import torch
 from harness.cases import DeviceKind, Inputs, case_seed
 from harness.messages import Asked, Stage
 from harness.nvml import Reading
-from harness.results import Timing
+from harness.records import Timing
 from harness.timing.breakdown import Breakdown, breakdown
 from harness.timing.cpu import CpuDevice
 from harness.timing.cuda import CudaDevice

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from harness.cases import NormCase
-from harness.results import RANKED, Budget, Results, Role, RowRecord, Status, Timing
+from harness.records import RANKED, Budget, Role, RowRecord, Status, Timing
+from harness.results import Results
 from harness.stats import IncomparableError, Ratio, aa_band, combined_speedup, median_and_spread
 
 UNPROVEN = "unproven: the device may have waited for the host, so host time may be inside"

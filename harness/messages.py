@@ -7,7 +7,7 @@ from typing import Literal
 
 from harness.cases import NormCase
 from harness.devices import DeviceFacts
-from harness.results import ConditionsRecord, Flush, ImplRecord, RowRecord, SelfTestRecord
+from harness.records import ConditionsRecord, Flush, ImplRecord, RowRecord, SelfTestRecord
 from harness.revisions import Side
 
 Stage = Literal["start", "self-test", "inputs", "prepare", "verify", "time", "break down", "cross-check"]

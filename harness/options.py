@@ -11,7 +11,7 @@ from harness.cases import DeviceKind, NormCase
 from harness.devices import DeviceProfile
 from harness.errors import UsageError
 from harness.messages import Asked, When
-from harness.results import Flush
+from harness.records import Flush
 from harness.revisions import Side
 from harness.suites import cases_of, find_suite, parse_dtype, parse_norms, parse_shapes
 

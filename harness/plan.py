@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 from harness.cases import NormCase
 from harness.errors import UsageError
-from harness.results import RANKED, ImplRecord, RowRecord
+from harness.records import RANKED, ImplRecord, RowRecord
 
 
 @dataclass(frozen=True)

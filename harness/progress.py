@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from harness.cases import NormCase
-from harness.results import RowRecord
+from harness.records import RowRecord
 
 
 class Display:

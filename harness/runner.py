@@ -18,7 +18,8 @@ from harness.cases import NormCase
 from harness.messages import Aside, Asked, Began, Done, Row, SelfTest, Try, When
 from harness.plan import Job
 from harness.process import Worker, WorkerDiedError
-from harness.results import ResultsFile, RowRecord, Status
+from harness.records import RowRecord, Status
+from harness.results import ResultsFile
 
 QUARANTINE_AFTER = 3  # crashes or hangs, each of which costs a new worker and up to the time limit
 

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.results import Timing
+from harness.records import Timing
 
 RESAMPLES = 1000
 CONFIDENCE = 0.95

@@ -15,7 +15,7 @@ import torch
 from harness.cases import Grads, Inputs, NormCase, make_inputs
 from harness.interleave import FLOOR, Together, time_together
 from harness.messages import Stage, Try
-from harness.results import RANKED, ConditionsRecord, Role, RowRecord, Status, Timing, Verification
+from harness.records import RANKED, ConditionsRecord, Role, RowRecord, Status, Timing, Verification
 from harness.timing import conditions
 from harness.timing.breakdown import Breakdown
 from harness.timing.engine import Candidate, CandidateError

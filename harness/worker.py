@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
 from harness.messages import Aside, Asked, Began, Done, Hello, Refused, Row, SelfTest, Stage, Try, Warm
-from harness.results import ConditionsRecord, ImplRecord, RowRecord
+from harness.records import ConditionsRecord, ImplRecord, RowRecord
 
 if TYPE_CHECKING:
     from impls import Implementation

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.joining import Joined, JoinedCase, aa_ratio, band, by_case, ratio
-from harness.results import Results, RowRecord, Timing
+from harness.records import RowRecord, Timing
+from harness.results import Results
 from harness.stats import IncomparableError, Ratio, verdict
 from reports import figures
 from reports.markdown_table import table

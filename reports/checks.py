@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.results import ErrorClass, TensorCheck, Verification
+from harness.records import ErrorClass, TensorCheck, Verification
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from harness.cases import NormCase
 from harness.errors import UsageError
 from harness.joining import Joined, JoinedCase, band, by_case, doubt, ratio
-from harness.results import RANKED, Budget, EndRecord, Flush, Results, RunRecord, SelfTestRecord
+from harness.records import RANKED, Budget, EndRecord, Flush, RunRecord, SelfTestRecord
+from harness.results import Results
 from harness.stats import IncomparableError, Ratio, verdict
 from reports.device_state import DeviceState, device_state
 from reports.entries import Entry, Standing, Yardsticks, make_entry

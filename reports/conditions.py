@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.results import EndRecord, RunRecord
+from harness.records import EndRecord, RunRecord
 from reports import figures, wording
 from reports.comparison import Comparison
 from reports.device_state import DeviceState

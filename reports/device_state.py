@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from harness.results import ConditionsRecord
+from harness.records import ConditionsRecord
 
 STEADY = 0.98  # a clock that falls further below its highest has moved; times move with it
 

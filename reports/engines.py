@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from statistics import median
 
 from harness.joining import Joined, by_case
-from harness.results import RANKED, Results
+from harness.records import RANKED
+from harness.results import Results
 from harness.stats import geomean
 from reports import figures
 from reports.markdown_table import table

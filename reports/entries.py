@@ -8,7 +8,7 @@ from typing import Literal
 
 from harness.cases import NormCase
 from harness.joining import TIMES_T0, Joined, doubt, floor_us, quotients, ratio
-from harness.results import RANKED, Budget, Flush, ImplRecord, Kernel, KernelTotals, Status, Timing
+from harness.records import RANKED, Budget, Flush, ImplRecord, Kernel, KernelTotals, Status, Timing
 from harness.stats import IncomparableError, Ratio, Verdict, geomean, median_and_spread, verdict
 from reports import figures
 from reports.checks import TensorError, join_verifications

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from harness.results import ErrorClass
+from harness.records import ErrorClass
 from harness.stats import Ratio
 
 NOTHING = "-"

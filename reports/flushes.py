@@ -14,7 +14,8 @@ from itertools import combinations
 from harness.cases import Norm, NormCase
 from harness.errors import UsageError
 from harness.joining import JoinedCase, band, by_case, ratio
-from harness.results import Budget, Flush, Results
+from harness.records import Budget, Flush
+from harness.results import Results
 from harness.stats import IncomparableError, Ratio, Verdict, geomean, verdict
 from reports import figures
 from reports.comparison import CaseComparison, Comparison, compare

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.results import Budget, Kernel, KernelTotals
+from harness.records import Budget, Kernel, KernelTotals
 from harness.stats import spans_agree
 
 

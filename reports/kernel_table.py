@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.results import Budget
+from harness.records import Budget
 from reports import figures, wording
 from reports.comparison import CaseComparison, Comparison
 from reports.entries import Entry

@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.offsetbox import AnnotationBbox, HPacker, TextArea
 from matplotlib.patheffects import withStroke
 
-from harness.results import Kernel
+from harness.records import Kernel
 from reports import figures
 from reports.kernel_names import display_names
 from reports.kernel_spans import Segment

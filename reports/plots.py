@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from harness.errors import UsageError
-from harness.results import RunRecord
+from harness.records import RunRecord
 from reports import figures
 from reports.comparison import CaseComparison, Comparison
 from reports.entries import Entry

@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from harness.results import Check, Results, SelfTestRecord, worst
+from harness.records import Check, SelfTestRecord, worst
+from harness.results import Results
 from reports import figures, markdown_table, wording
 
 WIDTH = 120

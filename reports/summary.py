@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.cases import Norm
-from harness.results import Status
+from harness.records import Status
 from harness.stats import geomean
 
 if TYPE_CHECKING:

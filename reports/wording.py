@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from harness.results import Budget, Check, SelfTestRecord
+from harness.records import Budget, Check, SelfTestRecord
 from harness.stats import PROCESS_BAND
 from reports import figures
 from reports.comparison import CaseComparison, Comparison

@@ -6,7 +6,7 @@ Noise and drift take few values, so that a bootstrap's percentiles land on one o
 import math
 
 from harness.cases import NormCase
-from harness.results import (
+from harness.records import (
     Budget,
     Check,
     ConditionsRecord,
@@ -15,7 +15,6 @@ from harness.results import (
     ImplRecord,
     Kernel,
     KernelTotals,
-    Results,
     RowRecord,
     RunRecord,
     SelfTestRecord,
@@ -24,6 +23,7 @@ from harness.results import (
     Timing,
     Verification,
 )
+from harness.results import Results
 
 GROUP = "g1"
 LEAD_US = 1.0  # of the first kernel, after what ran before it

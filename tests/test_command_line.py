@@ -16,7 +16,8 @@ from harness.errors import UsageError
 from harness.messages import Aside, Began, Done, Hello, Refused, Row, SelfTest, Warm
 from harness.options import Choice
 from harness.process import WorkerDiedError
-from harness.results import Budget, Check, ConditionsRecord, ImplRecord, ResultsFile, SelfTestRecord, load
+from harness.records import Budget, Check, ConditionsRecord, ImplRecord, SelfTestRecord
+from harness.results import ResultsFile, load
 from reports import FORMATS
 from tests.results_factory import flushed, mixed, row, timing
 

@@ -5,7 +5,7 @@ from harness.calibration import make_selftest
 from harness.cases import NormCase
 from harness.controls import judge, run_controls, variants
 from harness.messages import Asked, SelfTest
-from harness.results import RowRecord, Timing
+from harness.records import RowRecord, Timing
 
 CASE = NormCase("layer", 64, 1024, bias=True)
 ASKED = Asked(device="cpu", flush_bytes=1 << 16, cache_bytes=1 << 16)

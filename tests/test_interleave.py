@@ -11,7 +11,7 @@ from harness.cases import NormCase
 from harness.interleave import time_together
 from harness.messages import Asked
 from harness.nvml import Reading
-from harness.results import Kernel, KernelTotals
+from harness.records import Kernel, KernelTotals
 from harness.timing.breakdown import Breakdown
 from tests.fake_device import SILENT, FakeDevice
 

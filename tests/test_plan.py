@@ -3,7 +3,7 @@ import pytest
 from harness.cases import NormCase
 from harness.errors import UsageError
 from harness.plan import Job, plan, remaining, select
-from harness.results import ImplRecord, RowRecord
+from harness.records import ImplRecord, RowRecord
 
 CASES = [NormCase("rms", rows, 64, device="cpu") for rows in (1, 2, 3)]
 KNOWN = [

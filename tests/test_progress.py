@@ -5,7 +5,7 @@ from rich.console import Console
 
 from harness.cases import NormCase
 from harness.progress import Display
-from harness.results import RowRecord
+from harness.records import RowRecord
 
 CASE = NormCase("rms", 16, 64, device="cpu")
 OTHER = NormCase("rms", 32, 64, device="cpu")

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 import reports
-from harness.results import RANKED, load
+from harness.records import RANKED
+from harness.results import load
 
 ROOT = Path(__file__).parent.parent
 PUBLISHED = sorted((ROOT / "results").rglob("*.jsonl.gz"))

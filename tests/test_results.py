@@ -6,22 +6,20 @@ import pytest
 
 from harness.cases import NormCase
 from harness.errors import UsageError
-from harness.results import (
+from harness.records import (
     Budget,
     Check,
     ConditionsRecord,
     EndRecord,
     Kernel,
     KernelTotals,
-    ResultsFile,
     RowRecord,
     SelfTestRecord,
     TensorCheck,
     Verification,
-    drop_torn_line,
-    load,
     worst,
 )
+from harness.results import ResultsFile, drop_torn_line, load
 from tests.results_factory import mixed, run_record, timing
 
 CASE = NormCase("layer", 4, 8, bias=True)

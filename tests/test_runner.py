@@ -8,7 +8,7 @@ from harness.cases import NormCase
 from harness.messages import Aside, Asked, Began, Done, Hello, Row, SelfTest, Try
 from harness.plan import Job
 from harness.process import WorkerDiedError
-from harness.results import Budget, ConditionsRecord, RowRecord, SelfTestRecord
+from harness.records import Budget, ConditionsRecord, RowRecord, SelfTestRecord
 from harness.runner import QUARANTINE_AFTER, Runner
 
 CASE = NormCase("rms", 16, 64, device="cpu")

@@ -4,7 +4,7 @@ from dataclasses import astuple
 import numpy as np
 import pytest
 
-from harness.results import Timing
+from harness.records import Timing
 from harness.stats import (
     PROCESS_BAND,
     IncomparableError,

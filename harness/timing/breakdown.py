@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from harness.results import Flush, Kernel, KernelTotals
+from harness.records import Flush, Kernel, KernelTotals
 from harness.timing.engine import Candidate, Device
 
 REPETITIONS = 7

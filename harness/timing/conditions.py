@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from harness.cases import NormCase
 from harness.nvml import Reading
-from harness.results import ConditionsRecord
+from harness.records import ConditionsRecord
 
 # A power cap is a property of the card: on one that is always capped, voiding for it would leave nothing. It slows all
 # implementations of a block alike, is recorded, and the report warns of it.

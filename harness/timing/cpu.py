@@ -8,7 +8,7 @@ import time
 import torch
 
 from harness.nvml import Reading
-from harness.results import Flush
+from harness.records import Flush
 
 
 class CpuDevice:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from harness.nvml import Reading
-from harness.results import Flush
+from harness.records import Flush
 from harness.timing.conditions import void_cause
 from harness.timing.stopping import StoppingRule
 

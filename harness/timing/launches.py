@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from statistics import median
 from typing import Any
 
-from harness.results import Flush, Kernel
+from harness.records import Flush, Kernel
 from harness.timing.engine import Candidate, Device
 
 REPETITIONS = 5

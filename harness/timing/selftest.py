@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from harness.results import Budget, Check
+from harness.records import Budget, Check
 from harness.stats import Ratio, aa_band, spans_agree, speedup, verdict
 from harness.timing.engine import Candidate, Device, Measurement, measure
 from harness.timing.stopping import StoppingRule

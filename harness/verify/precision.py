@@ -13,7 +13,7 @@ from typing import Literal
 import torch
 
 from harness.cases import Grads, Inputs, NormCase, torch_dtype
-from harness.results import ErrorClass, TensorCheck
+from harness.records import ErrorClass, TensorCheck
 from harness.verify.reference import Piece, pieces
 
 GradName = Literal["dx", "dweight", "dbias"]

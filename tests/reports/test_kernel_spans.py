@@ -1,6 +1,6 @@
 import pytest
 
-from harness.results import Kernel, KernelTotals
+from harness.records import Kernel, KernelTotals
 from reports.kernel_spans import agrees, disagreement_us, gaps_us, segments
 from tests.results_factory import budget
 

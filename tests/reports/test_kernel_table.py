@@ -1,4 +1,4 @@
-from harness.results import Kernel
+from harness.records import Kernel
 from reports.comparison import compare
 from reports.kernel_table import agreement, case_table, render
 from tests.results_factory import budget, mixed, profiled, results, row, selftest, thorough

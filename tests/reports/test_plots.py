@@ -5,7 +5,8 @@ import pytest
 
 import reports
 from harness.errors import UsageError
-from harness.results import Kernel, load
+from harness.records import Kernel
+from harness.results import load
 from reports.comparison import compare
 from reports.kernel_spans import segments
 from reports.plot_labels import COLOURS, Bar, beside_time

@@ -1,6 +1,6 @@
 import pytest
 
-from harness.results import Check
+from harness.records import Check
 from reports.comparison import compare
 from reports.selftest import ASK, details, page, render
 from reports.wording import budget_sentence, failed_checks

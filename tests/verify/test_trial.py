@@ -12,7 +12,7 @@ from harness.cases import Grads, NormCase
 from harness.interleave import FLOOR
 from harness.messages import Asked, Try
 from harness.nvml import Reading
-from harness.results import ConditionsRecord, Kernel, KernelTotals
+from harness.records import ConditionsRecord, Kernel, KernelTotals
 from harness.timing.breakdown import Breakdown
 from harness.timing.cpu import CpuDevice
 from harness.trial import ContextLostError, Trial, warm

@@ -1,0 +1,276 @@
+"""The records that a results file is made of: what may stand on one of its lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_serializer, model_validator
+
+from harness.cases import NormCase
+
+SCHEMA_VERSION = 1
+
+Status = Literal["ok", "wrong", "nondeterministic", "unsupported", "missing", "crashed", "timeout", "oom"]
+RANKED: tuple[Status, ...] = ("ok", "nondeterministic")
+Role = Literal["impl", "floor", "again"]  # an implementation; the same-traffic add; the baseline's second appearance
+Flush = Literal["clean", "dirty", "none"]
+ErrorClass = Literal["exact", "one extra rounding", "two", "three", "wrong"]
+
+
+class Record(BaseModel):
+    """Common settings of all that is written to a results file: nothing unknown, nothing changed afterwards."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
+
+
+class DeviceRecord(Record):
+    """The device that measured: what it calls itself, and the profile whose datasheet figures apply."""
+
+    profile: str
+    name: str
+    architecture: str
+    datasheet_gbps: float | None = None
+    l2_bytes: int
+    last_level_bytes: int
+    sm_count: int | None = None
+    memory_bytes: int | None = None
+    driver: str | None = None
+    sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    power_limit_w: float | None = None
+
+
+class ImplRecord(Record):
+    """An implementation as the run knew it: its family (its file), and why it is missing, if it is."""
+
+    name: str
+    family: str
+    source: str
+    via: Literal["kernel", "autograd"] = "kernel"
+    in_place: bool = False
+    missing: str | None = None
+    summary: str = ""
+    compiles_ahead: bool = False
+    on_request: bool = Field(default=False, description="not run unless it is named: slow to prepare")
+
+
+class SettingsRecord(Record):
+    """What was asked of the run; a resumed run must ask the same.
+
+    `processes` is how often each case is measured, each time in a fresh process; with `twice` every implementation
+    stands in the blocks twice, with `cross_check` other engines time it as well.
+    """
+
+    seed: int
+    flush: Flush
+    baseline: str
+    quick: bool
+    timed: bool = True
+    suite: str | None = None
+    processes: int = 1
+    twice: bool = False
+    cross_check: bool = False
+
+
+class RunRecord(Record):
+    """The first line of a results file."""
+
+    record: Literal["run"] = "run"
+    schema_version: Literal[1] = SCHEMA_VERSION
+    started_at: str
+    command: str
+    device: DeviceRecord
+    settings: SettingsRecord
+    libraries: dict[str, str]
+    revision: str | None = None
+    implementations: list[ImplRecord]
+    jobs: int = Field(description="cases planned, so that a reader can tell a finished run from a cut one")
+
+
+class TensorCheck(Record):
+    """How far one gradient is from fp64: rho in units of the unavoidable rounding, and the plain relative rms."""
+
+    rho: float
+    relative_rms: float
+    error_class: ErrorClass
+
+
+class Verification(Record):
+    """What was checked of one implementation on one case; `differing` of `repeats` runs were not bitwise the first."""
+
+    tensors: dict[Literal["dx", "dweight", "dbias"], TensorCheck]
+    repeats: int
+    differing: int
+    differing_in: list[str] = []
+
+
+class Timing(Record):
+    """Raw samples of one implementation on one case, in microseconds.
+
+    `blocks[i]` is the block that `samples_us[i]` belongs to, left out of the file where they are 0, 1, 2, ...; rows of
+    one `group` were interleaved in the same blocks, so only among them may a ratio be formed. `voided` counts blocks
+    left out, by cause. `proven` is False where the device began before the host had queued everything, so that host
+    time may be inside.
+    """
+
+    group: str
+    flush: Flush
+    samples_us: list[float]
+    blocks: list[int]
+    voided: dict[str, int] = {}
+    proven: bool = True
+
+    @model_validator(mode="before")
+    @classmethod
+    def _number_blocks(cls, fields: Any) -> Any:
+        match fields:
+            case {"samples_us": [*samples], **rest} if not rest.get("blocks"):
+                return {**fields, "blocks": list(range(len(samples)))}
+            case _:
+                return fields  # whatever is wrong with it is the schema's to say
+
+    @field_serializer("blocks")
+    def _only_gaps(self, blocks: list[int]) -> list[int] | None:
+        return None if blocks == list(range(len(blocks))) else blocks
+
+
+class Kernel(Record):
+    """One kernel (or memset, or copy) that a backward launches, in launch order, by the profiler's clock.
+
+    `start_us` is when it begins, after the first one's begin; `event_us` is its time between two events of its own,
+    where its launches can be told apart: alone, while the profiler sees it overlap with its neighbours.
+    """
+
+    name: str
+    median_us: float
+    start_us: float | None = None
+    event_us: float | None = None
+
+
+class KernelTotals(Record):
+    """The kernels of one backward together, in microseconds: medians over the profiled runs.
+
+    `sum_us` adds all, `union_us` counts overlap once, `span_us` is from the first begin to the last end, `lead_us` from
+    the end of what ran before to the first begin (0 where it was not read), and `event_us` is what events around the
+    same runs read. Gaps are `span_us - union_us`.
+    """
+
+    sum_us: float
+    union_us: float
+    span_us: float
+    event_us: float
+    lead_us: float = 0.0
+
+
+class RowRecord(Record):
+    """What became of one implementation on one case."""
+
+    record: Literal["row"] = "row"
+    case: NormCase
+    impl: str
+    role: Role = "impl"
+    status: Status
+    reason: str | None = None
+    notes: list[str] = []
+    timing: Timing | None = None
+    untimed: str | None = Field(default=None, description="why a row that passed has no timing")
+    verification: Verification | None = None
+    process: int = Field(default=0, description="which of the run's processes measured it")
+    kernels: list[Kernel] | None = None
+    kernel_totals: KernelTotals | None = None
+    kernels_note: str | None = Field(default=None, description="why the kernels are unknown or in doubt")
+    peak_extra_bytes: int | None = Field(default=None, description="device memory beyond inputs and gradients")
+    prepare_s: float | None = Field(default=None, description="forward and compilation, before anything is timed")
+    other_engines_us: dict[str, float] = Field(default={}, description="what engines that are not ours read")
+
+
+class Check(Record):
+    """One check of the engine by itself: what was found, the limit it must keep, and in words how it was found.
+
+    `passed` is None where the check cannot be made on this device; `detail` then says why.
+    """
+
+    name: str
+    passed: bool | None = None  # what is None is not written
+    value: float | None = None
+    limit: float | None = None
+    unit: Literal["us", "%", "GB/s", ""] = ""
+    detail: str = ""
+
+
+class Budget(Record):
+    """The engine's own error: a time is off by up to `fixed_us` and `relative` of itself, a ratio by `ratio` of itself.
+
+    `t0_us` is what two events read with nothing between them, `null_us` with a kernel that does nothing, `copy_gbps`
+    the slope of large copies, `event_offset_us` what events read beyond the profiler's lead and span of one kernel.
+    """
+
+    t0_us: float
+    null_us: float | None = None
+    fixed_us: float
+    relative: float
+    ratio: float
+    copy_gbps: float | None = None
+    event_offset_us: float | None = None
+
+
+def worst(budgets: Sequence[Budget]) -> Budget:
+    """The largest error of each kind, the slowest copy, and the offset that all of them have about them."""
+
+    def largest(values: Iterable[float | None]) -> float | None:
+        return max((value for value in values if value is not None), default=None)
+
+    copies = [budget.copy_gbps for budget in budgets if budget.copy_gbps is not None]
+    offsets = [budget.event_offset_us for budget in budgets if budget.event_offset_us is not None]
+    return Budget(
+        t0_us=max(budget.t0_us for budget in budgets),
+        null_us=largest(budget.null_us for budget in budgets),
+        fixed_us=max(budget.fixed_us for budget in budgets),
+        relative=max(budget.relative for budget in budgets),
+        ratio=max(budget.ratio for budget in budgets),
+        copy_gbps=min(copies, default=None),
+        event_offset_us=median(offsets) if offsets else None,
+    )
+
+
+class SelfTestRecord(Record):
+    """The engine tested on known work, before or after the cases of a process."""
+
+    record: Literal["selftest"] = "selftest"
+    when: Literal["before", "after", "alone"]
+    process: int = 0
+    budget: Budget
+    checks: list[Check]
+
+
+class ConditionsRecord(Record):
+    """What the device said of itself after each block of a case that was attempted; lists are empty where it is silent.
+
+    `throttled` lists, by reason, the blocks during which the device held its clocks back.
+    """
+
+    record: Literal["conditions"] = "conditions"
+    case: NormCase
+    group: str
+    process: int = 0
+    sm_clock_mhz: list[int] = []
+    memory_clock_mhz: list[int] = []
+    power_w: list[float] = []
+    temperature_c: list[int] = []
+    throttled: dict[str, list[int]] = {}
+    other_processes: int = Field(default=0, description="most that were seen on the device besides this one")
+
+
+class EndRecord(Record):
+    """The last line of a run that was not cut short; a resumed run adds another. `stages_s` is where its time went."""
+
+    record: Literal["end"] = "end"
+    ended_at: str
+    wall_s: float
+    interrupted: bool = False
+    stages_s: dict[str, float] = {}
+
+
+AnyRecord = RunRecord | SelfTestRecord | RowRecord | ConditionsRecord | EndRecord
