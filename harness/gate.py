@@ -134,10 +134,10 @@ def _judge_case(found: JoinedCase, claim: Claim, case: NormCase, budget: Budget 
 
 
 def _judge_ratio(claim: Claim, case: NormCase, ratio: Ratio, aa: float | None) -> Verdict:
-    """Pass or fail only beyond the interval and what the engine cannot tell apart."""
+    """Pass or fail only where the interval, widened by the A/A band, leaves no doubt: as a verdict is reached."""
     if aa is None:
         return Verdict(claim, case, "INCONCLUSIVE", "no A/A pair in this case", ratio)
-    low, high = min(ratio.low, ratio.value * math.exp(-aa)), max(ratio.high, ratio.value * math.exp(aa))
+    low, high = ratio.low * math.exp(-aa), ratio.high * math.exp(aa)
     words = f"{ratio.value:.3f} times as fast as {claim.over}, between {low:.3f} and {high:.3f}"
     if low >= claim.at_least:
         return Verdict(claim, case, "PASS", words, ratio)

@@ -23,8 +23,9 @@ from reports.markdown_table import table
 
 ABOUT = (
     "Changes are quotients of the medians of different runs, so they have no interval. Rankings are what each run "
-    "found by itself, inside its own blocks and beyond its own A/A band. Elements: of x, from the power of two "
-    "that is named to the next."
+    "found by itself, inside its own blocks and beyond its own A/A band; but what differs from process to process "
+    "(addresses, what a compiler tuned) differs between runs too, and turns a close pair as well. Elements: of x, from "
+    "the power of two that is named to the next."
 )
 ADD = "same-traffic add"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from harness.stats import PROCESS_BAND
 from reports import conditions, figures, kernel_table, selftest, wording
 from reports.comparison import CaseComparison, Comparison
 from reports.entries import Entry
@@ -96,7 +97,8 @@ def _how_to_read(comparison: Comparison) -> str:
             "- us: median over blocks of the backward alone; spread: half the inter-quartile range over the median.",
             f"- speedup vs {comparison.baseline}: median of the ratios inside blocks, with its 95 % interval "
             f"{_within(comparison)}; above 1 is faster. `same`: the interval does not clear the A/A band, which is "
-            "what the engine finds between the run's baseline and itself.",
+            f"what the engine finds between the run's baseline and itself, in one process at least "
+            f"{figures.band(PROCESS_BAND)}.",
             "- add: an elementwise add of x and dy, the same traffic without a reduction: the practical floor. "
             "% of add: its time over the row's. GB/s: the bytes any backward must move, over the time. % of copy: that "
             "over what a large copy reaches on this device.",

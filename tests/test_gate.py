@@ -1,3 +1,4 @@
+import math
 import re
 
 import pytest
@@ -5,6 +6,7 @@ import pytest
 from harness.__main__ import main
 from harness.errors import UsageError
 from harness.gate import Claim, Limits, exit_code, judge, read_limits
+from harness.stats import PROCESS_BAND
 from reports.verdicts import render
 from tests.results_factory import budget, helpers, in_processes, results, row, selftest, timing, twin
 
@@ -32,6 +34,16 @@ def test_a_ratio_well_above_the_claim_passes_and_well_below_fails():
 def test_a_claim_inside_the_interval_is_inconclusive():
     ratio = verdicts(MINE, **OVER)[0].ratio
     assert outcome(MINE, **OVER, at_least=ratio.value) == "INCONCLUSIVE"
+
+
+def test_the_band_widens_the_interval_as_it_does_for_a_verdict():
+    noisy = row("mine", 50.0, timed=timing(50.0, noise=6.0, shift=1))
+    ratio = verdicts(noisy, **OVER)[0].ratio
+    assert ratio.low < 0.99 * ratio.value < 1.01 * ratio.value < ratio.high
+    low, high = ratio.low * math.exp(-PROCESS_BAND), ratio.high * math.exp(PROCESS_BAND)
+    claims = (low * 0.999, low * 1.001, high * 0.999, high * 1.001)
+    found = [outcome(noisy, **OVER, at_least=claimed) for claimed in claims]
+    assert found == ["PASS", "INCONCLUSIVE", "INCONCLUSIVE", "REGRESSED"]
 
 
 def test_without_an_a_a_pair_nothing_is_concluded():
