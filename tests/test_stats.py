@@ -10,8 +10,11 @@ from harness.stats import (
     IncomparableError,
     Ratio,
     aa_band,
+    across_processes,
+    combined_speedup,
     geomean,
     median_and_spread,
+    spans_agree,
     speedup,
     timing_speedup,
     verdict,
@@ -116,3 +119,59 @@ def test_median_and_spread():
 def test_geomean():
     assert geomean([2.0, 8.0]) == pytest.approx(4.0)
     assert math.isnan(geomean([]))
+
+
+BIAS_SD = 0.005  # between processes; the samples inside one scatter by 1 %
+
+
+@pytest.mark.parametrize("processes", [3, 5])
+def test_an_interval_across_processes_covers_the_truth_as_often_as_it_says(processes):
+    rng, covered, repeats = np.random.default_rng(4), 0, 1000
+    for _ in range(repeats):
+        medians = [np.median(bias + rng.normal(0, 0.01, 40)) for bias in rng.normal(0, BIAS_SD, processes)]
+        ratio = across_processes([Ratio(math.exp(median), 0.9, 1.1, 40) for median in medians])
+        covered += ratio.low <= 1 <= ratio.high
+    assert 0.93 <= covered / repeats <= 0.97
+
+
+def test_an_interval_from_inside_one_process_does_not_and_the_band_is_there_for_that():
+    rng, repeats = np.random.default_rng(5), 200
+    found = [
+        speedup(10 * np.exp(rng.normal(0, BIAS_SD) + rng.normal(0, 0.01, 40)), np.full(40, 10.0))
+        for _ in range(repeats)
+    ]
+    assert sum(ratio.low <= 1 <= ratio.high for ratio in found) / repeats < 0.75
+    assert sum(verdict(ratio, PROCESS_BAND) == "same" for ratio in found) / repeats > 0.95
+
+
+def test_across_processes_is_the_mean_log_ratio_and_students_t():
+    ratios = [Ratio(math.exp(log), 0.5, 2.0, 40) for log in (0.10, 0.11, 0.12)]
+    combined = across_processes(ratios)
+    half = 4.302652729696142 * 0.01 / math.sqrt(3)  # t of 2 degrees of freedom at 97.5 %
+    assert astuple(combined) == pytest.approx((math.exp(0.11), math.exp(0.11 - half), math.exp(0.11 + half), 120, 3))
+    assert across_processes(ratios[:1]) is ratios[0]
+
+
+def test_processes_are_matched_by_group_and_a_lonely_one_is_left_out():
+    base = [timing(20.0, group="a"), timing(20.0, group="b"), timing(20.0, group="c")]
+    other = [timing(10.0, group="c", shift=1), timing(10.0, group="a", shift=1)]
+    combined = combined_speedup(base, other)
+    assert (combined.processes, combined.blocks) == (2, 80)
+    assert combined.value == pytest.approx(2.0, rel=0.01)
+    with pytest.raises(IncomparableError, match="timed in different groups, b and a"):
+        combined_speedup([base[1]], [other[1]])
+
+
+@pytest.mark.parametrize(
+    ("event_us", "span_us", "agree"),
+    [
+        (12.5, 10.0, True),  # the share alone
+        (13.5, 10.0, True),
+        (13.6, 10.0, False),
+        (11.4, 10.0, False),
+        (205.0, 198.5, True),  # 2 % of a long one
+        (205.0, 198.3, False),
+    ],
+)
+def test_spans_agree_within_one_microsecond_or_two_per_cent(event_us, span_us, agree):
+    assert spans_agree(event_us, span_us, 2.5) is agree
