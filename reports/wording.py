@@ -179,4 +179,6 @@ def _failed(checks: Sequence[Check], runs: int) -> str:
         text += f" {figures.measure(worst.value, worst.unit)}"
     if worst.limit is not None:
         text += f" (limit {figures.measure(worst.limit, worst.unit)})"
+        if worst.value is not None and worst.value <= worst.limit and worst.detail:
+            text += f": {worst.detail}"  # it failed by something else than the figure
     return f"{text} in {len(checks)} of {runs} processes" if runs > 1 else text

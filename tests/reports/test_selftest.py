@@ -58,3 +58,14 @@ def test_failures_are_told_at_their_worst_and_in_how_many_processes():
 
 def test_a_file_without_self_tests_has_no_table():
     assert details(compare(mixed()).selftests) == ""
+
+
+def test_a_failure_within_its_limit_says_by_what_it_failed():
+    missed = Check(name="planted +1%", passed=False, value=0.2, limit=0.5, unit="%", detail="not told from A/A")
+    assert failed_checks([selftest(missed)]) == [
+        "The self-test before the cases failed: planted +1% 0.20 % (limit 0.50 %): not told from A/A."
+    ]
+    beyond = missed.model_copy(update={"value": 0.6})
+    assert failed_checks([selftest(beyond)]) == [
+        "The self-test before the cases failed: planted +1% 0.60 % (limit 0.50 %)."
+    ]
