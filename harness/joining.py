@@ -113,6 +113,11 @@ def floor_us(budget: Budget | None) -> float:
     return TIMES_T0 * budget.t0_us if budget else 0.0
 
 
+def below_floor(joined: Joined, budget: Budget | None) -> bool:
+    """Whether its time is too short for the engine to rank."""
+    return joined.median_us is not None and joined.median_us < floor_us(budget)
+
+
 def comparable(joined: Joined | None, budget: Budget | None = None) -> tuple[Timing, ...]:
     """The timings that a ratio may be formed of, one a process.
 
@@ -124,7 +129,7 @@ def comparable(joined: Joined | None, budget: Budget | None = None) -> tuple[Tim
         raise IncomparableError(f"{joined.impl} is {joined.status}" + (f": {joined.reason}" if joined.reason else ""))
     if found := doubt(joined):
         raise IncomparableError(f"{joined.impl}: {found}")
-    if (joined.median_us or 0.0) < floor_us(budget):
+    if below_floor(joined, budget):
         raise IncomparableError(f"{joined.impl} is below {TIMES_T0} x t0 ({floor_us(budget):.1f} us)")
     return joined.timings
 

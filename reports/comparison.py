@@ -32,7 +32,10 @@ class Lead:
 
 @dataclass(frozen=True)
 class CaseComparison:
-    """One case: the same-traffic add (median us), the A/A band (a log ratio), and the entries in order of standing."""
+    """One case: the same-traffic add (median us), the A/A band (a log ratio), and the entries in order of standing.
+
+    There is no lead where an entry is too fast to be ranked: those that rank are slower than it.
+    """
 
     case: NormCase
     add_us: float | None
@@ -45,6 +48,11 @@ class CaseComparison:
     def ranked(self) -> tuple[Entry, ...]:
         """The entries that compete, fastest first."""
         return self.of("ranked")
+
+    @property
+    def fastest(self) -> Entry | None:
+        """The entry that leads, if one does."""
+        return self.entry(self.lead.impl) if self.lead else None
 
     @property
     def failed(self) -> tuple[Entry, ...]:
@@ -128,7 +136,7 @@ def _compare_case(case: NormCase, found: JoinedCase, results: Results, baseline:
         aa_band=aa,
         voided=_voided(found),
         entries=tuple(entries),
-        lead=_lead(ranked, aa),
+        lead=None if any(entry.below_floor for entry in entries) else _lead(ranked, aa),
     )
 
 

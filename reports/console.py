@@ -98,14 +98,14 @@ def _overview(comparison: Comparison, norm: str, cases: Sequence[CaseComparison]
 
 def _overview_row(comparison: Comparison, case: CaseComparison) -> list[str]:
     base = case.entry(comparison.baseline)
-    best = case.ranked[0] if case.ranked else None
+    best = case.fastest
     lead = case.lead
     tied = lead is not None and bool(lead.tied_with)
     return [
         case.case.key.removeprefix(f"{case.case.norm}-"),
         figures.microseconds(case.add_us),
         figures.microseconds(base.median_us if base and base.standing == "ranked" else None),
-        escape(best.label) if best else "nothing ranked",
+        escape(best.label) if best else ("too fast to tell" if case.ranked else "nothing ranked"),
         figures.microseconds(best.median_us if best else None),
         figures.ratio(best.speedup if best else None),
         figures.percent(best.percent_of_add if best else None),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.cases import NormCase
-from harness.joining import TIMES_T0, Joined, doubt, floor_us, quotients, ratio
+from harness.joining import TIMES_T0, Joined, below_floor, doubt, floor_us, quotients, ratio
 from harness.records import RANKED, Budget, Flush, ImplRecord, Kernel, KernelTotals, Status, Timing
 from harness.stats import IncomparableError, Ratio, Verdict, geomean, median_and_spread, verdict
 from reports import figures
@@ -57,6 +57,7 @@ class Entry:
     via: Literal["kernel", "autograd"]
     in_place: bool
     proven: bool
+    below_floor: bool
 
     @property
     def label(self) -> str:
@@ -123,6 +124,7 @@ def make_entry(joined: Joined, impl: ImplRecord | None, against: Yardsticks) -> 
         via=impl.via if impl else "kernel",
         in_place=impl.in_place if impl else False,
         proven=all(timing.proven for timing in joined.timings),
+        below_floor=standing == "unranked" and below_floor(joined, against.budget),
     )
 
 
@@ -156,10 +158,9 @@ def _apart(joined: Joined, against: Yardsticks) -> str | None:
 
 
 def _below_floor(joined: Joined, budget: Budget | None) -> str | None:
-    floor = floor_us(budget)
-    if joined.median_us is None or joined.median_us >= floor:
+    if not below_floor(joined, budget):
         return None
-    return f"below {TIMES_T0} x t0 ({figures.microseconds(floor)} us): shown, not ranked"
+    return f"below {TIMES_T0} x t0 ({figures.microseconds(floor_us(budget))} us): shown, not ranked"
 
 
 def _speedup(joined: Joined, against: Yardsticks) -> Ratio | None:

@@ -83,12 +83,12 @@ def _row(comparison: Comparison, case: CaseComparison, subject: str) -> list[str
     if not comparison.timed:
         return [case.case.key, *_checked(entry)]
     base = case.entry(comparison.baseline)
-    best = case.ranked[0] if case.ranked else None
+    best = case.fastest
     return [
         case.case.key,
         _time(base),
         best.label if best else figures.NOTHING,
-        _time(best),
+        _time(best) if best else figures.NOTHING,
         _time(entry),
         figures.ratio_and_interval(entry.speedup if entry else None),
         (entry.verdict if entry else None) or figures.NOTHING,

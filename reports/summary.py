@@ -80,7 +80,7 @@ def summarise(cases: Sequence[CaseComparison], baseline: str) -> Summary:
     norms: dict[Norm, None] = dict.fromkeys(case.case.norm for case in cases)
     return Summary(
         cases=len(cases),
-        ranked_cases=sum(case.lead is not None for case in cases),
+        ranked_cases=sum(bool(case.ranked) for case in cases),
         geomeans=tuple(
             mean for norm in norms for mean in _geomeans([c for c in cases if c.case.norm == norm], norm, baseline)
         ),

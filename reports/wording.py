@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from harness.joining import TIMES_T0
 from harness.records import Budget, Check, SelfTestRecord
 from harness.stats import PROCESS_BAND
 from reports import figures
@@ -72,6 +73,12 @@ def caveats(comparison: Comparison) -> list[str]:
         lines.append(
             f"The baseline {comparison.baseline} ranks in {ranked} of {len(comparison.cases)} cases; "
             "the others have no speedup."
+        )
+    too_fast = sum(any(entry.below_floor for entry in case.entries) for case in comparison.cases)
+    if too_fast:
+        lines.append(
+            f"In {figures.count(too_fast, 'case')} something is below {TIMES_T0} x t0, too fast to be ranked; "
+            "nothing is called fastest there."
         )
     if comparison.timed and comparison.run.settings.quick:
         lines.append("A quick run: few blocks, wide intervals.")
