@@ -93,11 +93,12 @@ def judge(label: str, how: str, row: RowRecord | None) -> Check:
     if row.status == "unsupported":
         return Check(name=label, passed=None, detail=row.reason or "")
     proven = row.timing is not None and row.timing.proven
-    said = f"{row.status}{f', {row.reason}' if row.reason else ''}{'' if proven else ', without the queue proof'}"
+    late = row.timing is not None and not row.timing.proven
+    said = f"{row.status}{f', {row.reason}' if row.reason else ''}{', without the queue proof' if late else ''}"
     rejected = {
         "honest": row.status == "ok" and proven,
         "cached": row.status == "wrong" and "new contents" in (row.reason or ""),
-        "synchronises": row.timing is not None and not proven,
+        "synchronises": late,
         "side stream": row.status == "wrong" and "another stream" in (row.reason or ""),
     }
     return Check(name=label, passed=rejected[how], detail=said)

@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from harness.records import Budget, Check
+from harness.records import Budget, Check, Flush
 from harness.stats import Ratio, aa_band, spans_agree, speedup, verdict
 from harness.timing.engine import Candidate, Device, Measurement, measure
 from harness.timing.stopping import StoppingRule
@@ -163,7 +163,7 @@ class SelfTest:
             "%",
             "half a cache after the flush, against one not read of late",
         )
-        measured = measure(self._device, [probe], self._rule(), "none", self._rng)
+        measured = self._measure([probe], self._effort.blocks, "none")
         gain = 1 - _median(measured.samples_us[probe.name]) / fresh_us
         self._add(
             "control: warm buffer",
@@ -225,15 +225,12 @@ class SelfTest:
         measured = self._measure(candidates, self._effort.blocks)
         return [_median(measured.samples_us[candidate.name]) for candidate in candidates]
 
-    def _measure(self, candidates: Sequence[Candidate], blocks: int) -> Measurement:
-        measured = measure(self._device, candidates, self._rule(blocks), "clean", self._rng)
+    def _measure(self, candidates: Sequence[Candidate], blocks: int, flush: Flush = "clean") -> Measurement:
+        rule = StoppingRule(min_blocks=blocks, max_blocks=blocks, half_width=0.0, budget_s=math.inf)
+        measured = measure(self._device, candidates, rule, flush, self._rng)
         if unproven := [candidate.name for candidate in candidates if not candidate.proven]:
             self._failed("queue proof", f"the host was late in {', '.join(unproven)}")
         return measured
-
-    def _rule(self, blocks: int | None = None) -> StoppingRule:
-        count = blocks or self._effort.blocks
-        return StoppingRule(min_blocks=count, max_blocks=count, half_width=0.0, budget_s=math.inf)
 
     def _check(self, name: str, value: float, limit: float, unit: Unit, detail: str) -> None:
         self._add(name, value <= limit, value, limit, unit, detail)
