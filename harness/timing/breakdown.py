@@ -12,14 +12,12 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from harness.records import Flush, Kernel, KernelTotals
-from harness.timing.engine import Candidate, Device
+from harness.timing.engine import LONGER_HOLD, Candidate, Device, make_ready
 
 REPETITIONS = 7
 MARKER = "spin_kernel"  # what torch.cuda._sleep launches, on CUDA and ROCm
 MARKER_US = 1.0
 SPINS = 3  # a run has three: the hold, and a marker on either side
-# A profiled launch costs the host several times as much: without a longer hold the device would wait for it.
-LONGER_HOLD = 4
 CLOCK_SLACK_US = 0.5
 
 
@@ -75,10 +73,7 @@ def breakdown(
 
 
 def _marked_sample(device: Device, candidate: Candidate, flush: Flush, rng: random.Random) -> float:
-    candidate.restore()
-    device.place_outputs(rng)
-    device.flush(flush)
-    device.hold(LONGER_HOLD * candidate.hold_us)
+    make_ready(device, candidate, flush, rng, LONGER_HOLD * candidate.hold_us)
     device.hold(MARKER_US)
     device.start()
     outputs = candidate.run()

@@ -9,10 +9,9 @@ from statistics import median
 from typing import Any
 
 from harness.records import Flush, Kernel
-from harness.timing.engine import Candidate, Device
+from harness.timing.engine import LONGER_HOLD, Candidate, Device, make_ready
 
 REPETITIONS = 5
-LONGER_HOLD = 4  # two events around each launch cost the host more than the launch
 
 
 def time_launches(candidate: Candidate, device: Device, flush: Flush, rng: random.Random) -> list[tuple[str, float]]:
@@ -23,10 +22,7 @@ def time_launches(candidate: Candidate, device: Device, flush: Flush, rng: rando
     """
     runs: list[list[tuple[str, float]]] = []
     for _ in range(REPETITIONS):
-        candidate.restore()
-        device.place_outputs(rng)
-        device.flush(flush)
-        device.hold(LONGER_HOLD * candidate.hold_us)
+        make_ready(device, candidate, flush, rng, LONGER_HOLD * candidate.hold_us)
         with _recorded() as launches:
             device.start()
             outputs = candidate.run()

@@ -303,15 +303,22 @@ def test_raising_in_a_later_call_costs_its_own_row():
     assert outcome(prepare) == ("crashed", "ValueError: graph already freed")
 
 
-def test_raising_while_timed_costs_its_own_row_and_the_others_are_timed_without_it():
+def raising_while_timed(stage):
+    """Prepares a backward that answers until the stage is `time`."""
+
     def prepare(inputs):
         def backward():
-            if done.stage == "time":
+            if stage() == "time":
                 raise RuntimeError("only when it counts")
             return gradients(inputs)
 
         return backward
 
+    return prepare
+
+
+def test_raising_while_timed_costs_its_own_row_and_the_others_are_timed_without_it():
+    prepare = raising_while_timed(lambda: done.stage)
     done = Session(implementation("faulty", prepare), implementation("honest"), implementation("bystander"))
     done.run()
     assert (done.row("faulty").status, done.row("faulty").reason) == ("crashed", "RuntimeError: only when it counts")
@@ -556,14 +563,7 @@ def test_without_timing_there_are_no_conditions():
 
 
 def test_after_one_that_raises_the_conditions_are_those_of_the_blocks_without_it():
-    def prepare(inputs):
-        def backward():
-            if done.stage == "time":
-                raise RuntimeError("only when it counts")
-            return gradients(inputs)
-
-        return backward
-
+    prepare = raising_while_timed(lambda: done.stage)
     done = Session(implementation("faulty", prepare), implementation("honest"))
     done.run()
     assert [(record.case, record.group, record.process) for record in done.conditions] == [(RMS, "g7", 0)]
