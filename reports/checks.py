@@ -6,23 +6,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.records import ErrorClass, TensorCheck, Verification
-
-
-@dataclass(frozen=True)
-class TensorError:
-    """How far one gradient is from fp64, in units of the unavoidable rounding (rho) and relative (rms)."""
-
-    rho: float
-    relative_rms: float
-    error_class: ErrorClass
+from harness.records import TensorCheck, Verification
 
 
 @dataclass(frozen=True)
 class Checked:
     """The worst error of each gradient, and how many of all repetitions had other bits than the first, and where."""
 
-    errors: dict[str, TensorError]
+    errors: dict[str, TensorCheck]
     repeats: int
     differing: int
     differing_in: tuple[str, ...]
@@ -52,6 +43,5 @@ def join_verifications(found: Sequence[Verification]) -> Checked:
     )
 
 
-def _worst(checks: Sequence[TensorCheck]) -> TensorError:
-    worst = max(checks, key=lambda check: math.inf if math.isnan(check.rho) else check.rho)
-    return TensorError(worst.rho, worst.relative_rms, worst.error_class)
+def _worst(checks: Sequence[TensorCheck]) -> TensorCheck:
+    return max(checks, key=lambda check: math.inf if math.isnan(check.rho) else check.rho)

@@ -8,10 +8,10 @@ from typing import Literal
 
 from harness.cases import NormCase
 from harness.joining import TIMES_T0, Joined, below_floor, doubt, floor_us, quotients, ratio
-from harness.records import RANKED, Budget, Flush, ImplRecord, Kernel, KernelTotals, Status, Timing
+from harness.records import RANKED, Budget, Flush, ImplRecord, Kernel, KernelTotals, Status, TensorCheck, Timing
 from harness.stats import IncomparableError, Ratio, Verdict, geomean, median_and_spread, verdict
 from reports import figures
-from reports.checks import TensorError, join_verifications
+from reports.checks import join_verifications
 
 # ranked: passed, timed, comparable; unranked: passed and timed, but its time cannot be set beside the others';
 # verified: passed, not timed; failed: ran and did not pass; absent: never ran here (missing, unsupported).
@@ -44,7 +44,7 @@ class Entry:
     percent_of_add: float | None
     percent_of_copy: float | None
     percent_of_datasheet: float | None
-    errors: dict[str, TensorError]
+    errors: dict[str, TensorCheck]
     determinism: str
     repeats: int
     differing: int
