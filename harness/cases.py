@@ -9,6 +9,8 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from harness.kinds import KINDS
+
 if TYPE_CHECKING:
     import torch
 
@@ -38,8 +40,11 @@ class NormCase:
     zero_centred: bool = False
     eps: float = 1e-5
     device: DeviceKind = "cuda"
+    inputs: str = "normal"  # what the numbers are and how they lie in memory: a name in kinds.py
 
     def __post_init__(self) -> None:
+        if self.inputs not in KINDS:
+            raise ValueError(f"no inputs are called {self.inputs!r}")
         if self.rows < 0 or self.cols < 1:
             raise ValueError(f"a case needs rows >= 0 and cols >= 1, not {self.rows} x {self.cols}")
         if self.bias and (self.norm == "rms" or not self.weight):
@@ -61,6 +66,8 @@ class NormCase:
             parts.append("zerocentred")
         if self.eps != 1e-5:
             parts.append(f"eps{self.eps!r}")
+        if self.inputs != "normal":
+            parts.append(self.inputs)
         return "-".join(parts)
 
     @property

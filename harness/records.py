@@ -17,6 +17,9 @@ RANKED: tuple[Status, ...] = ("ok", "nondeterministic")
 Role = Literal["impl", "floor", "again"]  # an implementation; the same-traffic add; the baseline's second appearance
 Flush = Literal["clean", "dirty", "none"]
 ErrorClass = Literal["exact", "one extra rounding", "two", "three", "wrong"]
+# How a backward may be run again and has to give the same bits.
+Condition = Literal["side stream", "graph replay", "shuffled allocator", "busy device"]
+Tool = Literal["memcheck", "initcheck", "racecheck"]  # of compute-sanitizer
 
 
 class Record(BaseModel):
@@ -60,7 +63,8 @@ class SettingsRecord(Record):
     """What was asked of the run; a resumed run must ask the same.
 
     `processes` is how often each case is measured, each time in a fresh process; with `twice` every implementation
-    stands in the blocks twice, with `cross_check` other engines time it as well.
+    stands in the blocks twice, with `cross_check` other engines time it as well. `seeds` is how many inputs are drawn
+    to verify a case, `repeats` how often its bits are compared.
     """
 
     seed: int
@@ -72,6 +76,8 @@ class SettingsRecord(Record):
     processes: int = 1
     twice: bool = False
     cross_check: bool = False
+    seeds: int = 1
+    repeats: int | None = None
 
 
 class RunRecord(Record):
@@ -90,20 +96,47 @@ class RunRecord(Record):
 
 
 class TensorCheck(Record):
-    """How far one gradient is from fp64: rho in units of the unavoidable rounding, and the plain relative rms."""
+    """How far one gradient is from fp64: rho in units of the unavoidable rounding, and the plain relative rms.
+
+    Both are over all seeds together. `worst_row` is the largest rho of a single row (of dx alone), `fp32_relative_rms`
+    the error of the same implementation on the same values held in fp32.
+    """
 
     rho: float
     relative_rms: float
     error_class: ErrorClass
+    worst_row: float | None = None
+    fp32_relative_rms: float | None = None
+
+
+class ConditionCheck(Record):
+    """Runs under one condition, compared bit by bit with a plain run; `skipped` says why there were none."""
+
+    condition: Condition
+    runs: int
+    differing: int = 0
+    differing_in: list[str] = []
+    skipped: str | None = None
 
 
 class Verification(Record):
-    """What was checked of one implementation on one case; `differing` of `repeats` runs were not bitwise the first."""
+    """What was checked of one implementation on one case; `differing` of `repeats` runs were not bitwise the first.
+
+    `seeds` inputs were drawn, and the class of an error allows for chance over `cells` tensors of the run (Bonferroni).
+    `conditions` are the repeats that were not plain ones; `fingerprint` is of the bits of all gradients for the first
+    seed, to be compared between processes. `invariance` says what became of the bits under a change that is reported
+    and not judged.
+    """
 
     tensors: dict[Literal["dx", "dweight", "dbias"], TensorCheck]
     repeats: int
     differing: int
     differing_in: list[str] = []
+    seeds: int = 1
+    cells: int = 1
+    conditions: list[ConditionCheck] = []
+    fingerprint: str | None = None
+    invariance: dict[str, str] = {}
 
 
 class Timing(Record):
@@ -263,6 +296,20 @@ class ConditionsRecord(Record):
     other_processes: int = Field(default=0, description="most that were seen on the device besides this one")
 
 
+class SanitizerRecord(Record):
+    """What one tool of compute-sanitizer found in one backward; `errors` is None where it could not run, `detail` why.
+
+    Otherwise `detail` is the first error that it named.
+    """
+
+    record: Literal["sanitizer"] = "sanitizer"
+    case: NormCase
+    impl: str
+    tool: Tool
+    errors: int | None = None
+    detail: str = ""
+
+
 class EndRecord(Record):
     """The last line of a run that was not cut short; a resumed run adds another. `stages_s` is where its time went."""
 
@@ -273,4 +320,4 @@ class EndRecord(Record):
     stages_s: dict[str, float] = {}
 
 
-AnyRecord = RunRecord | SelfTestRecord | RowRecord | ConditionsRecord | EndRecord
+AnyRecord = RunRecord | SelfTestRecord | RowRecord | ConditionsRecord | SanitizerRecord | EndRecord

@@ -16,7 +16,17 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter, ValidationError
 
 from harness.errors import UsageError
-from harness.records import AnyRecord, Budget, ConditionsRecord, EndRecord, RowRecord, RunRecord, SelfTestRecord, worst
+from harness.records import (
+    AnyRecord,
+    Budget,
+    ConditionsRecord,
+    EndRecord,
+    RowRecord,
+    RunRecord,
+    SanitizerRecord,
+    SelfTestRecord,
+    worst,
+)
 
 Line = Annotated[AnyRecord, Field(discriminator="record")]
 _LINE: TypeAdapter[AnyRecord] = TypeAdapter(Line)
@@ -31,6 +41,7 @@ class Results:
     end: EndRecord | None
     selftests: Sequence[SelfTestRecord] = ()
     conditions: Sequence[ConditionsRecord] = ()
+    sanitized: Sequence[SanitizerRecord] = ()
 
     @property
     def budget(self) -> Budget | None:
@@ -81,6 +92,7 @@ def load(path: Path) -> Results:
     rows: list[RowRecord] = []
     selftests: list[SelfTestRecord] = []
     conditions: list[ConditionsRecord] = []
+    sanitized: list[SanitizerRecord] = []
     for number, line in enumerate(lines, start=1):
         match _parse(path, number, line):
             case RunRecord() as record if number == 1:
@@ -93,11 +105,13 @@ def load(path: Path) -> Results:
                 selftests.append(record)
             case ConditionsRecord() as record:
                 conditions.append(record)
+            case SanitizerRecord() as record:
+                sanitized.append(record)
             case EndRecord() as record:
                 end = record if end is None else _together(end, record)
     if run is None:
         raise UsageError(f"{path} does not begin with a run record; is it a results.jsonl of `normbwd bench`?")
-    return Results(run, rows, end, tuple(selftests), tuple(conditions))
+    return Results(run, rows, end, tuple(selftests), tuple(conditions), tuple(sanitized))
 
 
 def _together(earlier: EndRecord, later: EndRecord) -> EndRecord:

@@ -1,0 +1,144 @@
+"""The inputs that find faults: what the numbers are, and how they lie in memory, under a name each.
+
+A kind changes the usual random inputs of a case. Importable without torch: tensors are only handed through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import torch
+
+Layout = Literal["contiguous", "strided x", "expanded dy", "summed dy", "transposed dy", "misaligned", "3-d"]
+Only = Literal["any", "layer", "weight", "bias"]  # the cases that a kind makes sense for
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The usual inputs of a case, to be changed in place: x, dy `(rows, cols)`, weight, bias `(cols)` or None.
+
+    `xhat()` normalises x as it is now, in fp64; `narrow` is fp16, whose range is small.
+    """
+
+    x: torch.Tensor
+    dy: torch.Tensor
+    weight: torch.Tensor | None
+    bias: torch.Tensor | None
+    xhat: Callable[[], torch.Tensor]
+    narrow: bool
+
+    def scaled(self, tensor: torch.Tensor, exponent: int, narrow_exponent: int) -> None:
+        """Multiply by a power of two; by another in fp16."""
+        tensor.mul_(2.0 ** (narrow_exponent if self.narrow else exponent))
+
+
+def _unchanged(_drawn: Drawn) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of inputs: `finds` is the fault that it is there to find, `change` what it does to the usual ones."""
+
+    name: str
+    finds: str
+    change: Callable[[Drawn], None] = _unchanged
+    layout: Layout = "contiguous"
+    only: Only = "any"
+
+    def suits(self, *, norm: str, weight: bool, bias: bool) -> bool:
+        """Whether a case has what this kind changes."""
+        return {"any": True, "layer": norm == "layer", "weight": weight, "bias": bias}[self.only]
+
+
+def _correlated(drawn: Drawn) -> None:
+    drawn.dy.copy_(3 * drawn.xhat() + drawn.dy)
+
+
+def _mean(over_sigma: float) -> Callable[[Drawn], None]:
+    """Sigma is 1."""
+
+    def change(drawn: Drawn) -> None:
+        drawn.x.add_(over_sigma)
+
+    return change
+
+
+def _zero_weights(drawn: Drawn) -> None:
+    if drawn.weight is not None:
+        drawn.weight[::4] = 0
+
+
+def _tiny_weights(drawn: Drawn) -> None:
+    """One in four, at and below the eps that some kernels clamp to."""
+    if drawn.weight is not None:
+        for start, tiny in enumerate((1e-5, -1e-5, 1e-3, -1e-7)):
+            drawn.weight[4 * start :: 16] = tiny
+
+
+def _large_bias(drawn: Drawn) -> None:
+    if drawn.bias is not None:
+        drawn.bias.add_(100.0)
+
+
+def _outliers(drawn: Drawn) -> None:
+    drawn.x[:, 3::97] *= 100
+    drawn.dy[:, 5::101] *= 100
+
+
+def _constant_rows(drawn: Drawn) -> None:
+    """Half is exact in every dtype, and so is every partial sum of it: rstd is that of eps alone."""
+    drawn.x[::7] = 0.5
+
+
+def _zero_rows(drawn: Drawn) -> None:
+    drawn.x[::7] = 0
+
+
+def _subnormal(drawn: Drawn, tensor: torch.Tensor) -> None:
+    """Below the smallest normal number of bf16 and fp32 (2^-126) or of fp16 (2^-14), with a few bits left."""
+    drawn.scaled(tensor, -129, -17)
+
+
+def _spoil(tensor: torch.Tensor, value: float) -> None:
+    """One element, in a row of the middle and not in the first column."""
+    rows, cols = tensor.shape
+    if rows:
+        tensor[rows // 2, cols // 3] = value
+
+
+KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind("normal", "a wrong formula"),
+        Kind("correlated", "a row correction left out or wrong, which independent noise hides", _correlated),
+        Kind("mean-10", "mean / sigma of 10: variance in one pass", _mean(10.0), only="layer"),
+        Kind("mean-100", "mean / sigma of 100: variance in one pass", _mean(100.0), only="layer"),
+        Kind("mean-1000", "mean / sigma of 1000: variance in one pass", _mean(1000.0), only="layer"),
+        Kind("zero-weights", "a division by the weight", _zero_weights, only="weight"),
+        Kind("tiny-weights", "a division by the weight that is clamped", _tiny_weights, only="weight"),
+        Kind("large-bias", "xhat recovered from a y that the bias has drowned", _large_bias, only="bias"),
+        Kind("outliers", "sums or products in a dtype of little range or precision", _outliers),
+        Kind("constant-rows", "eps left out, or a variance that cancels", _constant_rows),
+        Kind("zero-rows", "eps left out", _zero_rows),
+        Kind("large-x", "x of 2^55, squares of 2^110: sums that overflow", lambda d: d.scaled(d.x, 55, 8)),
+        Kind("small-x", "x of 2^-60, below eps: eps left out or in the wrong place", lambda d: d.scaled(d.x, -60, -8)),
+        Kind("large-dy", "dy of 2^60: sums that overflow", lambda d: d.scaled(d.dy, 60, 4)),
+        Kind("small-dy", "dy of 2^-60: products that underflow", lambda d: d.scaled(d.dy, -60, -8)),
+        Kind("subnormal-x", "subnormal numbers flushed to zero on the way in", lambda d: _subnormal(d, d.x)),
+        Kind("subnormal-dy", "subnormal numbers flushed to zero on the way out", lambda d: _subnormal(d, d.dy)),
+        Kind("nan-x", "a NaN swallowed, or spread to other rows", lambda d: _spoil(d.x, float("nan"))),
+        Kind("inf-x", "an Inf swallowed, or spread to other rows", lambda d: _spoil(d.x, float("inf"))),
+        Kind("nan-dy", "a NaN swallowed, or spread to other rows", lambda d: _spoil(d.dy, float("nan"))),
+        Kind("inf-dy", "an Inf swallowed, or spread to other rows", lambda d: _spoil(d.dy, float("inf"))),
+        Kind("strided-x", "rows of x taken to lie side by side", layout="strided x"),
+        Kind("expanded-dy", "a dy that is one row in memory taken for many", layout="expanded dy"),
+        Kind("summed-dy", "a dy that is one number in memory (what y.sum() sends back)", layout="summed dy"),
+        Kind("transposed-dy", "columns of dy taken to lie side by side", layout="transposed dy"),
+        Kind("misaligned", "wide loads from addresses that do not allow them", layout="misaligned"),
+        Kind("3-d", "leading dimensions taken for rows and columns", layout="3-d"),
+    )
+}
