@@ -141,9 +141,17 @@ def bench(
 
 @app.command()
 @_measuring
-def verify(choice: Choice) -> None:
-    """Verify implementations without timing them; exit 1 where one is wrong or fails."""
-    path = _measure_and_report(replace(choice, timed=False))
+def verify(
+    choice: Choice,
+    inputs: Annotated[str, typer.Option(help="kinds of inputs, such as normal,mean-*", rich_help_panel=CASES)] = "all",
+    seeds: Annotated[int | None, typer.Option(help="inputs drawn for every case (default: 10)")] = None,
+    repeats: Annotated[int | None, typer.Option(help="runs compared bit by bit (default: 300; on a CPU 12)")] = None,
+) -> None:
+    """Verify implementations without timing them; exit 1 where one is wrong or fails.
+
+    Without shapes or a suite: the catalogue, every kind of inputs at one shape and the usual kind at many.
+    """
+    path = _measure_and_report(replace(choice, timed=False, inputs=inputs, seeds=seeds, repeats=repeats))
     failed = [row for row in load(path).rows if row.status not in (*RANKED, "unsupported", "missing")]
     raise typer.Exit(1 if failed else 0)
 

@@ -11,17 +11,18 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from harness import devices
 from harness.ahead import compile_ahead, forget_tuning
 from harness.cases import NormCase
+from harness.catalogue import compiled_alike
 from harness.errors import UnavailableError, UsageError
 from harness.messages import Asked, Hello, Refused
 from harness.options import DEFAULT_BASELINE, Choice
-from harness.plan import Job, plan, remaining, select
+from harness.plan import Job, cells, plan, plan_verification, remaining, select
 from harness.process import Worker, WorkerDiedError, WorkerProcess
 from harness.progress import Display
 from harness.records import EndRecord, ImplRecord, RunRecord, SettingsRecord
@@ -32,6 +33,7 @@ from harness.worker import INDUCTOR_CACHE
 START_LIMIT_S = 180.0  # importing torch on a cold, slow disk
 RESULTS_NAME = "results.jsonl"
 RUNS = Path("runs")
+MOST_AHEAD = 1 << 28  # elements of x: several processes compile at once, and the device holds the inputs of all of them
 
 
 @dataclass(frozen=True)
@@ -91,8 +93,10 @@ def _run(choice: Choice, display: Display, found: Inventory, log: Path) -> Path:
         devices.refuse_shared(facts)
     known = found.hello.implementations
     impls = select(known, choice.impls, choice.baseline, DEFAULT_BASELINE)
-    jobs = plan(choice.runs(facts.kind), impls, choice.processes)
+    cases = choice.runs(facts.kind)
+    jobs = plan(cases, impls, choice.processes) if choice.timed else plan_verification(cases, impls)
     baseline = impls[0].name
+    asked = replace(choice.asked(profile, baseline), cells=max(1, cells(jobs)))
     run = RunRecord(
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
         command=choice.command,
@@ -107,6 +111,8 @@ def _run(choice: Choice, display: Display, found: Inventory, log: Path) -> Path:
             processes=choice.processes,
             twice=choice.twice,
             cross_check=choice.cross_check,
+            seeds=asked.seeds,
+            repeats=asked.repeats,
         ),
         libraries=found.hello.libraries,
         revision=_revision(),
@@ -114,7 +120,6 @@ def _run(choice: Choice, display: Display, found: Inventory, log: Path) -> Path:
         jobs=len({job.case for job in jobs}),
     )
     path, jobs = _open(choice, run, jobs)
-    asked = choice.asked(profile, baseline)
     begun_s, interrupted = time.monotonic(), True
     results = ResultsFile(path)
 
@@ -162,7 +167,12 @@ def _compile_ahead(
 ) -> None:
     """Fill the compilers' caches by several processes at once, where there are cores to spare and a GPU to feed."""
     compiled = {item.name for item in impls if item.compiles_ahead and not item.missing}
-    pairs = [(job.case, name) for job in jobs for name in job.impls if name in compiled]
+    pairs = [
+        (compiled_alike(job.case), name)
+        for job in jobs
+        for name in job.impls
+        if name in compiled and job.case.rows * job.case.cols <= MOST_AHEAD
+    ]
     tasks: list[tuple[NormCase, str]] = list(dict.fromkeys(pairs))  # once for all processes
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
     default = min(12, cores - 2) if asked.device == "gpu" and cores > 4 else 0

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from harness.kinds import KINDS
+from harness.kinds import KINDS, Drawn
 
 if TYPE_CHECKING:
     import torch
@@ -84,8 +84,9 @@ class NormCase:
 class Inputs:
     """What a backward is given: tensors on the case's device.
 
-    x, dy `(rows, cols)` contiguous in the case's dtype; weight, bias `(cols)` in its weight dtype, or None; mean, rstd
-    fp32 `(rows)`, computed once in fp64 from x, for an adapter that has no forward of its own (mean is None for RMS).
+    x, dy `(rows, cols)` contiguous in the case's dtype, but where the case's kind of inputs has another layout; weight,
+    bias `(cols)` in its weight dtype, or None; mean, rstd fp32 `(rows)`, computed once in fp64 from x, for an adapter
+    that has no forward of its own (mean is None for RMS).
     """
 
     case: NormCase
@@ -134,10 +135,14 @@ def make_inputs(case: NormCase, seed: int) -> Inputs:
 
     x ~ N(0.25, 1), so that a LayerNorm that forgets the mean is seen; dy ~ N(0, 1); weight ~ N(1, 0.1), N(0, 0.1) where
     it is zero-centred, and bias ~ N(0, 0.1), as in a trained model: a weight near 0 would condemn every backward that
-    keeps y and divides by the weight. Never zeros: they draw less power and run faster.
+    keeps y and divides by the weight. Never zeros: they draw less power and run faster. Then changed as the case's kind
+    of inputs says, and each placed between guards.
     """
     import torch
 
+    from harness.placement import place
+
+    kind = KINDS[case.inputs]
     generator = torch.Generator(case.device).manual_seed(case_seed(case, seed))
     weight_dtype = torch_dtype(case.weight_dtype)
 
@@ -152,6 +157,24 @@ def make_inputs(case: NormCase, seed: int) -> Inputs:
         weight = normal((case.cols,), weight_dtype).mul_(0.1).add_(0.0 if case.zero_centred else 1.0)
     if case.bias:
         bias = normal((case.cols,), weight_dtype).mul_(0.1)
+    kind.change(Drawn(x, dy, weight, bias, lambda: _xhat(x, case), narrow=case.dtype == "fp16"))
+    mean, rstd = _rounded_statistics(x, case)
+    tensors = {"x": x, "weight": weight, "bias": bias, "dy": dy, "mean": mean, "rstd": rstd}
+    placed: Any = {
+        name: tensor if tensor is None else place(tensor, kind.layout, name) for name, tensor in tensors.items()
+    }
+    return Inputs(case=case, eps=case.eps, **placed)
+
+
+def _xhat(x: torch.Tensor, case: NormCase) -> torch.Tensor:
+    mean, rstd = statistics(x, case)
+    return (x if mean is None else x - mean[:, None]) * rstd[:, None]
+
+
+def _rounded_statistics(x: torch.Tensor, case: NormCase) -> tuple[torch.Tensor | None, torch.Tensor]:
+    """Mean and rstd as an adapter gets them."""
+    import torch
+
     mean = torch.empty(case.rows, dtype=torch.float32, device=case.device) if case.norm == "layer" else None
     rstd = torch.empty(case.rows, dtype=torch.float32, device=case.device)
     for rows in row_chunks(case):
@@ -159,7 +182,7 @@ def make_inputs(case: NormCase, seed: int) -> Inputs:
         rstd[rows] = rstd64.float()
         if mean is not None and mean64 is not None:
             mean[rows] = mean64.float()
-    return Inputs(case, x, weight, bias, dy, mean, rstd, case.eps)
+    return mean, rstd
 
 
 def row_chunks(case: NormCase, elements: int = 1 << 25) -> list[slice]:

@@ -20,8 +20,9 @@ class Asked:
     """How every case of a run is to be tried; sent once, when a worker starts.
 
     `flush_bytes`, `cache_bytes` (of the last level) and `datasheet_gbps` are the device profile's.
-    `sides` are revisions of an adapter to compare; `repeats` is for bitwise comparisons; `min_blocks`, `max_blocks`,
-    `half_width`, `budget_s` are the stopping rule's. With `twice` every implementation stands in the blocks twice,
+    `sides` are revisions of an adapter to compare; `repeats` is for bitwise comparisons, `seeds` how many inputs are
+    drawn to verify a case, `cells` how many gradients the run judges in all; `min_blocks`, `max_blocks`,
+    `half_width`, `budget_s` are the stopping rule's. `memory_bytes` is what a worker on a CPU may take. With `twice` every implementation stands in the blocks twice,
     with `broken_down` its kernels are profiled, with `cross_check` other engines time it too.
     """
 
@@ -36,6 +37,9 @@ class Asked:
     baseline: str = "torch-eager"
     timed: bool = True
     repeats: int = 2
+    seeds: int = 1
+    cells: int = 1
+    memory_bytes: int | None = None
     min_blocks: int = 10
     max_blocks: int = 20
     half_width: float = 0.005
@@ -46,18 +50,22 @@ class Asked:
 
     def once_more(self) -> Asked:
         """What a later process of the same run is asked: the times again, and no more of the rest than it takes."""
-        return replace(self, repeats=min(2, self.repeats), broken_down=False, cross_check=False)
+        return replace(self, repeats=min(2, self.repeats), seeds=1, broken_down=False, cross_check=False)
 
 
 @dataclass(frozen=True)
 class Try:
-    """To the worker: try this case on these implementations; `group` marks rows that were interleaved."""
+    """To the worker: try this case on these implementations; `group` marks rows that were interleaved.
+
+    A case that is `studied` is looked at more closely than the others.
+    """
 
     case: NormCase
     impls: tuple[str, ...]
     group: str
     asked: Asked
     process: int = 0
+    studied: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from harness.cases import DeviceKind, NormCase
+from harness.catalogue import SHAPES, catalogue, of_kinds, parse_inputs
 from harness.devices import DeviceProfile
 from harness.errors import UsageError
 from harness.messages import Asked, When
@@ -38,6 +39,10 @@ class Choice:
     flush: Flush = "clean"
     quick: bool = False
     timed: bool = True
+    inputs: str = "all"
+    seeds: int | None = None
+    repeats: int | None = None
+    sanitizer: bool = False
     processes: int = 1
     twice: bool = False
     cross_check: bool = False
@@ -60,24 +65,34 @@ class Choice:
             raise UsageError(f"--time-limit {self.time_limit_s:g}: must be positive, in seconds")
         if self.processes < 1:
             raise UsageError(f"--processes {self.processes}: must be at least 1")
+        for option, value in (("--seeds", self.seeds), ("--repeats", self.repeats)):
+            if value is not None and value < 1:
+                raise UsageError(f"{option} {value}: must be at least 1")
         self.cases("cpu")
         for path in self.impl_files:
             if not path.is_file():
                 raise UsageError(f"--impl {path}: no such file")
 
     def suite_name(self, device: DeviceKind) -> str | None:
-        """The suite measured: the one named, or the device's default where no shapes are given."""
-        if self.shapes is not None:
+        """The suite measured: the one named, or the device's default where no shapes are given; none is a catalogue."""
+        if self.shapes is not None or (self.suite is None and not self.timed):
             return None
         return self.suite or ("fast-llm" if device == "cuda" else "quick")
 
     def cases(self, device: DeviceKind) -> list[NormCase]:
-        """The cases chosen; a GPU's default dtype is bf16, a CPU's fp32, which its kernels are written for."""
+        """The cases chosen; a GPU's default dtype is bf16, a CPU's fp32, which its kernels are written for.
+
+        Where nothing is timed, each with the kinds of inputs chosen, or where no shapes are the catalogue.
+        """
         name = self.suite_name(device)
-        shapes = find_suite(name).shapes if name else parse_shapes(self.shapes or "")
+        from_catalogue = name is None and self.shapes is None
+        if from_catalogue:
+            shapes = SHAPES[device]
+        else:
+            shapes = find_suite(name).shapes if name else parse_shapes(self.shapes or "")
         dtype = parse_dtype(self.dtype) if self.dtype is not None else ("bf16" if device == "cuda" else "fp32")
         weight_dtype = None if self.weight_dtype is None else parse_dtype(self.weight_dtype, "--weight-dtype")
-        return cases_of(
+        cases = cases_of(
             shapes,
             parse_norms(self.norm),
             dtype,
@@ -87,6 +102,10 @@ class Choice:
             eps=self.eps,
             device=device,
         )
+        if self.timed:
+            return cases
+        kinds = parse_inputs(self.inputs)
+        return catalogue(cases, kinds) if from_catalogue else of_kinds(cases, kinds)
 
     def runs(self, device: DeviceKind) -> list[NormCase]:
         """The cases to run: those chosen, or none where only the engine is tested."""
@@ -127,7 +146,8 @@ class Choice:
             datasheet_gbps=profile.datasheet_gbps,
             baseline=baseline,
             timed=self.timed,
-            repeats=50 if on_gpu and not self.quick else 2,
+            repeats=self._repeats(on_gpu),
+            seeds=self._seeds(),
             min_blocks=blocks[0],
             max_blocks=blocks[1],
             half_width=half_width,
@@ -135,3 +155,14 @@ class Choice:
             twice=self.twice,
             cross_check=self.cross_check,
         )
+
+    def _repeats(self, on_gpu: bool) -> int:
+        """How often bits are compared: more where that is the point."""
+        if self.repeats is not None:
+            return self.repeats
+        if not self.timed:
+            return 300 if on_gpu else 12
+        return 50 if on_gpu and not self.quick else 2
+
+    def _seeds(self) -> int:
+        return self.seeds or (1 if self.timed else 10)

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from harness.cases import NormCase
+from harness.catalogue import studied
 from harness.errors import UsageError
 from harness.records import RANKED, ImplRecord, RowRecord
 
 
 @dataclass(frozen=True)
 class Job:
-    """One case, the names of the implementations to try on it, and which of the run's processes tries it."""
+    """One case, the names of the implementations to try on it, and which of the run's processes tries it.
+
+    A case that is `studied` is looked at more closely than the others.
+    """
 
     case: NormCase
     impls: tuple[str, ...]
     process: int = 0
+    studied: bool = False
 
 
 def select(known: Sequence[ImplRecord], wanted: str | None, baseline: str | None, default: str) -> list[ImplRecord]:
@@ -43,6 +48,19 @@ def plan(cases: Sequence[NormCase], impls: Sequence[ImplRecord], processes: int 
     return [Job(case, names, process) for process in range(processes) for case in cases]
 
 
+def plan_verification(cases: Sequence[NormCase], impls: Sequence[ImplRecord]) -> list[Job]:
+    """Every case once; what is studied a second time, in a new process, for the sake of its bits."""
+    names = tuple(item.name for item in impls)
+    closest = studied(cases)
+    first = [Job(case, names, studied=case in closest) for case in cases]
+    return first + [Job(job.case, names, 1) for job in first if job.studied]
+
+
+def cells(jobs: Iterable[Job]) -> int:
+    """How many gradients will be judged."""
+    return sum(len(job.impls) * (1 + job.case.weight + job.case.bias) for job in jobs)
+
+
 def remaining(jobs: Iterable[Job], rows: Iterable[RowRecord]) -> list[Job]:
     """What is left to do after an earlier run wrote `rows`.
 
@@ -55,7 +73,7 @@ def remaining(jobs: Iterable[Job], rows: Iterable[RowRecord]) -> list[Job]:
         known = {name: status.get((job.process, job.case.key, name)) for name in job.impls}
         if None in known.values():
             again = tuple(name for name, was in known.items() if was is None or was in RANKED)
-            left.append(Job(job.case, again, job.process))
+            left.append(replace(job, impls=again))
     return left
 
 

@@ -110,7 +110,7 @@ class Runner:
             attempt = _Attempt()
             try:
                 self.worker = self.worker or self.launch()
-                self.worker.send(Try(job.case, tuple(pending), uuid.uuid4().hex[:8], asked, job.process))
+                self.worker.send(Try(job.case, tuple(pending), uuid.uuid4().hex[:8], asked, job.process, job.studied))
                 self._follow(self.worker, attempt)
                 return
             except WorkerDiedError as death:

@@ -8,18 +8,20 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
-from harness.cases import Grads, Inputs, NormCase, make_inputs
+from harness.cases import Grads, NormCase, make_inputs
+from harness.examination import Examination, synchronise
 from harness.interleave import FLOOR, Together, time_together
+from harness.kinds import KINDS
 from harness.messages import Stage, Try
-from harness.records import RANKED, ConditionsRecord, Role, RowRecord, Status, Timing, Verification
+from harness.records import RANKED, ConditionsRecord, Role, RowRecord, Status, Timing
 from harness.timing import conditions
 from harness.timing.breakdown import Breakdown
 from harness.timing.engine import Candidate, CandidateError
-from harness.verify import determinism, precision, robustness
+from harness.verify import robustness
 from impls import Implementation
 
 Watch = Callable[[str | None, Stage], None]
@@ -47,6 +49,7 @@ class Trial:
         self.asked = request.asked
         self.group = request.group
         self.process = request.process
+        self.studied = request.studied
         self.wanted = [implementations[name] for name in request.impls]
         self.watch = watch
         self.emit = emit
@@ -91,66 +94,32 @@ class Trial:
             backward = implementation.prepare(self.inputs)
             self.pristine.restore(self.inputs)
             backward()  # compiles what is compiled at the first call
-            _synchronise(self.case.device)
+            synchronise(self.case.device)
             prepare_s = time.monotonic() - begun_s
             self.watch(name, "verify")
-            row = self._verify(implementation, backward)
+            finding = self._examination(implementation, backward).run()
             untimed = implementation.untimed(self.case) if self.asked.timed else "timing was not asked for"
-            known = {"notes": implementation.notes(self.case), "prepare_s": round(prepare_s, 3), "untimed": untimed}
+            row = self._row(name, finding.status, finding.reason).model_copy(
+                update={
+                    "verification": finding.verification,
+                    "peak_extra_bytes": finding.extra_bytes,
+                    "notes": implementation.notes(self.case),
+                    "prepare_s": round(prepare_s, 3),
+                    "untimed": untimed,
+                }
+            )
         except Exception as error:
-            self._fail(name, error)
+            self._fail(name, error, refusable=True)
             return
         finally:
             self.pristine.restore(self.inputs)
-        row = row.model_copy(update=known)
         if row.status in RANKED:
             self.contenders[name] = Contender(implementation, backward, row)
         else:
             self.emit(row)
 
-    def _verify(self, implementation: Implementation, backward: Callable[[], Grads]) -> RowRecord:
-        name, original = implementation.name, replace(self.inputs, dy=self.pristine.dy)
-
-        def make_ready() -> None:
-            self.pristine.restore(self.inputs)
-            robustness.poison(self.inputs)
-
-        def again() -> Grads:
-            make_ready()
-            return backward()
-
-        make_ready()
-        grads, extra_bytes = _with_peak(self.inputs, backward)
-        if fault := precision.malformed(self.inputs, grads):
-            return self._row(name, "wrong", fault)
-        if changed := self.pristine.changed(self.inputs, implementation.in_place):
-            hint = "; an adapter may declare in_place for dy" if changed == ["dy"] else ""
-            return self._row(name, "wrong", f"the backward changed its input {', '.join(changed)}{hint}")
-        tensors = precision.check(original, grads)
-        first = determinism.kept(grads)
-        del grads
-        differences = [determinism.differing(first, again()) for _ in range(self.asked.repeats - 1)]
-        verification = Verification(
-            tensors=tensors,
-            repeats=self.asked.repeats,
-            differing=sum(map(bool, differences)),
-            differing_in=sorted({gradient for names in differences for gradient in names}),
-        )
-        status, reason = _judge(verification)
-        del first
-        if status != "wrong" and (stale := self._stale(backward)):
-            status, reason = "wrong", stale
-        row = self._row(name, status, reason)
-        return row.model_copy(update={"verification": verification, "peak_extra_bytes": extra_bytes})
-
-    def _stale(self, backward: Callable[[], Grads]) -> str | None:
-        """Say which gradients do not follow new contents of dy at the same address: they were remembered."""
-        new_dy = self.pristine.dy * -0.5
-        self.inputs.dy.data.copy_(new_dy)
-        checks = precision.check(replace(self.inputs, dy=new_dy), backward())
-        self.pristine.restore(self.inputs)
-        names = [name for name, check in checks.items() if check.error_class == "wrong"]
-        return f"{', '.join(names)} did not follow new contents of dy at the same address" if names else None
+    def _examination(self, implementation: Implementation, backward: Callable[[], Grads]) -> Examination:
+        return Examination(implementation, backward, self.inputs, self.pristine, self.asked, self.studied)
 
     def _time(self) -> None:
         """Time all contenders together; one that raises loses its row, and the others start again without it."""
@@ -193,7 +162,7 @@ class Trial:
         }
         try:
             self.watch(name, "verify")
-            stale = self._stale(contender.backward)
+            stale = self._examination(contender.implementation, contender.backward).stale()
         except Exception as error:
             del self.contenders[name]
             self._fail(name, error)
@@ -222,21 +191,29 @@ class Trial:
         status: Status = "oom" if _is_out_of_memory(error) else "crashed"
         self.emit(self._row(name, status, _one_line(error)))
 
-    def _fail(self, name: str, error: BaseException) -> None:
-        """Write off an implementation that raised; raise ContextLostError where it took the device with it."""
-        self._emit_failure(name, error)
+    def _fail(self, name: str, error: BaseException, refusable: bool = False) -> None:
+        """Write off an implementation that raised; raise ContextLostError where it took the device with it.
+
+        An unusual layout is beyond what an adapter has to take: there, an error that leaves the device well is a
+        refusal.
+        """
         try:
-            _synchronise(self.case.device)
+            synchronise(self.case.device)
             release(self.case.device)
         except Exception as lost:
+            self._emit_failure(name, error)
             raise ContextLostError from lost
+        if refusable and KINDS[self.case.inputs].layout != "contiguous" and not _is_out_of_memory(error):
+            self.emit(self._row(name, "unsupported", f"refused: {_one_line(error)}"))
+        else:
+            self._emit_failure(name, error)
 
 
 def warm(case: NormCase, implementation: Implementation, seed: int) -> None:
     """Prepare and call once, for the sake of the compilers' caches alone."""
     if implementation.unsupported(case) is None:
         implementation.prepare(make_inputs(case, seed))()
-        _synchronise(case.device)
+        synchronise(case.device)
 
 
 def release(device: str) -> None:
@@ -244,37 +221,6 @@ def release(device: str) -> None:
     gc.collect()
     if device != "cpu":
         torch.cuda.empty_cache()
-
-
-def _judge(verification: Verification) -> tuple[Status, str | None]:
-    """Wrong before nondeterministic before ok."""
-    wrong = [
-        f"{name} is off by rho {t.rho:.3g}" for name, t in verification.tensors.items() if t.error_class == "wrong"
-    ]
-    if wrong:
-        return "wrong", f"{', '.join(wrong)} (1 is one rounding)"
-    if verification.differing:
-        where = ", ".join(verification.differing_in)
-        return "nondeterministic", f"{verification.differing} of {verification.repeats} runs differ, in {where}"
-    return "ok", None
-
-
-def _with_peak(inputs: Inputs, backward: Callable[[], Grads]) -> tuple[Grads, int | None]:
-    """Run a backward; the device memory it takes beyond its outputs, in bytes (None on a CPU)."""
-    if inputs.case.device == "cpu":
-        return backward(), None
-    torch.cuda.synchronize()
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
-    grads = backward()
-    torch.cuda.synchronize()
-    kept = torch.cuda.memory_allocated()
-    return grads, torch.cuda.max_memory_allocated() - max(before, kept)
-
-
-def _synchronise(device: str) -> None:
-    if device != "cpu":
-        torch.cuda.synchronize()
 
 
 def _is_out_of_memory(error: BaseException) -> bool:

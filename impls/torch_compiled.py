@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from types import FunctionType
 from typing import TYPE_CHECKING, Literal
 
 from harness.cases import Grads, Inputs, NormCase
@@ -16,12 +18,15 @@ requires = ("torch",)
 via: Literal["kernel", "autograd"] = "autograd"
 
 
+KEPT = 64  # compiled forwards, so that other inputs of a case find theirs
+
+
 @dataclass(frozen=True)
 class Variant:
     """How Inductor is asked to compile; `mode` and options exclude each other, so settings are patched in."""
 
     mode: str | None = None
-    settings: dict[str, bool] = field(default_factory=dict[str, bool])  # of torch._inductor.config
+    settings: dict[str, bool] = field(default_factory=dict[str, bool], hash=False)  # of torch._inductor.config
 
 
 variants = {
@@ -55,11 +60,9 @@ def prepare(inputs: Inputs, variant: Variant) -> Callable[[], Grads]:
     weight = inputs.weight.detach().requires_grad_() if inputs.weight is not None else None
     bias = inputs.bias.detach().requires_grad_() if inputs.bias is not None else None
     leaves = [leaf for leaf in (x, weight, bias) if leaf is not None]
-    torch.compiler.reset()  # a case must not meet another's recompilations; graphs that are held stay valid
     # Donated buffers are reused by the backward, which could then run only once.
     with functorch_config.patch(donated_buffer=False), inductor_config.patch(variant.settings):
-        compiled = torch.compile(_forward(inputs.case), mode=variant.mode, dynamic=False, fullgraph=True)
-        y = compiled(x, weight, bias)
+        y = _compiled(_layout_alone(inputs.case), inputs.x.shape, inputs.x.stride(), variant)(x, weight, bias)
 
         def backward() -> Grads:
             dx, *rest = torch.autograd.grad(y, leaves, inputs.dy, retain_graph=True)
@@ -67,6 +70,25 @@ def prepare(inputs: Inputs, variant: Variant) -> Callable[[], Grads]:
 
         backward()  # compiled by its first call: that has to happen while the settings above hold
     return backward
+
+
+@lru_cache(maxsize=KEPT)
+def _compiled(case: NormCase, _shape: object, _stride: object, variant: Variant) -> Callable[..., torch.Tensor]:
+    """The forward of a case, compiled once for all inputs of one shape and layout.
+
+    Each has a code object of its own: the compiler keeps what it compiled by code object, counts recompilations there,
+    and would take what one variant's settings made for another's.
+    """
+    import torch
+
+    forward = _forward(case)
+    own = FunctionType(forward.__code__.replace(), forward.__globals__, forward.__name__, None, forward.__closure__)
+    return torch.compile(own, mode=variant.mode, dynamic=False, fullgraph=True)
+
+
+def _layout_alone(case: NormCase) -> NormCase:
+    """The case without the kind of its numbers, which are nothing to the compiler."""
+    return replace(case, inputs="normal")
 
 
 def _forward(case: NormCase) -> Callable[..., torch.Tensor]:

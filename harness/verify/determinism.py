@@ -6,6 +6,8 @@ import torch
 
 from harness.cases import Grads
 
+CHUNK = 1 << 24
+GOLDEN = 0x1E3779B97F4A7C15  # an odd number without a pattern: the golden ratio's digits
 _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -23,6 +25,24 @@ def differing(first: Grads, other: Grads) -> list[str]:
 def kept(grads: Grads) -> Grads:
     """A copy that later runs cannot overwrite."""
     return Grads(*(None if t is None else t.clone() for t in (grads.dx, grads.dweight, grads.dbias)))  # pyright: ignore
+
+
+def fingerprint(grads: Grads) -> str:
+    """A number made of all bits and their places, the same in every process for the same bits.
+
+    Sums of integers, which wrap and do not depend on their order, so that a device may form them in any.
+    """
+    found = (_checksum(t) for t in (grads.dx, grads.dweight, grads.dbias) if t is not None)
+    return "-".join(f"{checksum & (1 << 64) - 1:016x}" for checksum in found)
+
+
+def _checksum(tensor: torch.Tensor) -> int:
+    bits, total = _bits(tensor).flatten(), 0
+    for start in range(0, bits.numel(), CHUNK):
+        part = bits[start : start + CHUNK].long()
+        places = torch.arange(start, start + part.numel(), device=part.device)
+        total += int(((part + 1) * (places * GOLDEN | 1)).sum())
+    return total
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:

@@ -3,18 +3,24 @@
 rho = rms(out - ref) / rms(unavoidable), where the unavoidable error of an element is that of rounding the reference
 once to the output's dtype, or the resolution of fp32 arithmetic over the terms that make it up, whichever is larger in
 rms. 1.00 is what a perfect computation with one final rounding reaches.
+
+A class is claimed only where chance does not explain it. Rounding errors are as good as random, so that rho of few
+elements scatters; each bound is widened by what equal errors would exceed with a probability of ALPHA over all cells of
+the run together (Bonferroni). For more than a few thousand elements that is next to nothing.
 """
 
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Literal
 
 import torch
+from scipy.stats import f as f_distribution
 
 from harness.cases import Grads, Inputs, NormCase, torch_dtype
 from harness.records import ErrorClass, TensorCheck
-from harness.verify.reference import Piece, pieces
+from harness.verify.reference import Piece, as_rows, pieces
 
 GradName = Literal["dx", "dweight", "dbias"]
 
@@ -27,7 +33,15 @@ CLASSES: tuple[tuple[float, ErrorClass], ...] = (
     (2.1, "three"),
 )
 
+ALPHA = 0.05
+# An error that is uniform between two numbers has a square whose variance is 0.8 times its squared mean: n of them
+# scatter as a chi-square of 2.5 n degrees of freedom. Where the numbers differ in size, (sum r^2)^2 / sum r^4 counts
+# those that matter, and is n / 1.8 where they do not.
+FREEDOM_PER_ELEMENT = 2.5
+FREEDOM = 1.8 * FREEDOM_PER_ELEMENT
+
 FP32_RESOLUTION = 2.0**-24
+FP32_SMALLEST = 2.0**-149  # what a subnormal result is rounded to
 # An fp32 backward rounds half a dozen times on the way to an element: statistics, xhat, products, differences.
 FP32_ROUNDINGS = 2.0
 
@@ -48,7 +62,7 @@ def malformed(inputs: Inputs, grads: object) -> str | None:
     case = inputs.case
     for name in expected(case):
         tensor = getattr(grads, name)
-        shape = (case.rows, case.cols) if name == "dx" else (case.cols,)
+        shape = tuple(inputs.x.shape) if name == "dx" else (case.cols,)
         dtype = torch_dtype(case.dtype if name == "dx" else case.weight_dtype)
         if type(tensor) is not torch.Tensor:
             return (
@@ -63,24 +77,40 @@ def malformed(inputs: Inputs, grads: object) -> str | None:
     return None
 
 
-def check(inputs: Inputs, grads: Grads) -> dict[GradName, TensorCheck]:
+def check(inputs: Inputs, grads: Grads, cells: int = 1) -> dict[GradName, TensorCheck]:
     """Compare every gradient of the case in full with the fp64 reference; `inputs.dy` must be the original one."""
-    case = inputs.case
-    dx = _Sums()
-    totals: dict[str, torch.Tensor] = {}
-    for piece in pieces(inputs):
-        dx.add(grads.dx[piece.rows], piece.dx, piece.dx_terms, torch_dtype(case.dtype), depth=1)
-        _accumulate(totals, piece)
-    checks: dict[GradName, TensorCheck] = {"dx": dx.judge()}
-    for name in expected(case)[1:]:
-        sums = _Sums()
-        if totals:
-            dtype = torch_dtype(case.weight_dtype)
-            sums.add(getattr(grads, name), totals[name], totals[f"{name}_terms"], dtype, depth=case.rows)
-        elif getattr(grads, name).count_nonzero() > 0:  # no rows: the gradient of nothing is zero
-            sums.error = math.inf
-        checks[name] = sums.judge()
-    return checks
+    comparison = Comparison(inputs.case)
+    comparison.add(inputs, grads)
+    return comparison.judge(cells)
+
+
+class Comparison:
+    """The gradients of a case compared with the reference, over as many inputs of the case as are added."""
+
+    def __init__(self, case: NormCase) -> None:
+        self.case = case
+        self.sums: dict[GradName, _Sums] = {name: _Sums() for name in expected(case)}
+
+    def add(self, inputs: Inputs, grads: Grads) -> None:
+        """Compare the gradients of one set of inputs in full."""
+        totals: dict[str, torch.Tensor] = {}
+        dx, any_spoilt = as_rows(grads.dx), False
+        for piece in pieces(inputs):
+            dtype = torch_dtype(self.case.dtype)
+            self.sums["dx"].add(dx[piece.rows], piece.dx, piece.dx_terms, dtype, 1, piece.spoilt[:, None])
+            _accumulate(totals, piece)
+            any_spoilt = any_spoilt or bool(piece.spoilt.any())
+        for name in expected(self.case)[1:]:
+            out, dtype = getattr(grads, name), torch_dtype(self.case.weight_dtype)
+            if totals:
+                spoilt = torch.full((), any_spoilt, device=out.device)
+                self.sums[name].add(out, totals[name], totals[f"{name}_terms"], dtype, self.case.rows, spoilt)
+            elif out.count_nonzero() > 0:  # no rows: the gradient of nothing is zero
+                self.sums[name].error = math.inf
+
+    def judge(self, cells: int) -> dict[GradName, TensorCheck]:
+        """The error of each gradient and its class, by chance over `cells` tensors."""
+        return {name: sums.judge(cells) for name, sums in self.sums.items()}
 
 
 def _accumulate(totals: dict[str, torch.Tensor], piece: Piece) -> None:
@@ -95,18 +125,64 @@ class _Sums:
     def __init__(self) -> None:
         self.error = 0.0
         self.rounding = 0.0
+        self.rounding_fourth = 0.0
         self.resolution = 0.0
         self.size = 0.0
+        self.rows = 0
+        self.cols = 0
+        self.worst_row: float | None = None
 
-    def add(self, out: torch.Tensor, ref: torch.Tensor, terms: torch.Tensor, dtype: torch.dtype, depth: int) -> None:
-        """Add a piece; `depth` is how many terms the arithmetic sums up, whose tree is its logarithm deep."""
+    def add(
+        self,
+        out: torch.Tensor,
+        ref: torch.Tensor,
+        terms: torch.Tensor,
+        dtype: torch.dtype,
+        depth: int,
+        spoilt: torch.Tensor,
+    ) -> None:
+        """Add a piece; `depth` is how many terms the arithmetic sums up, whose tree is its logarithm deep.
+
+        Where the reference, rounded to `dtype`, is no finite number, the gradient must not be one either. Where what
+        goes in is `spoilt` by a NaN or Inf, it may be none although the reference is.
+        """
         tree = math.sqrt(max(1.0, math.log2(max(depth, 1))))
-        self.error += _square_sum(out.to(dtype).double() - ref)
-        self.rounding += _square_sum(ref.to(dtype).double() - ref)
-        self.resolution += _square_sum(terms * (FP32_ROUNDINGS * FP32_RESOLUTION * tree))
-        self.size += _square_sum(ref)
+        out = out.to(dtype).double()
+        rounded = ref.to(dtype).double()
+        finite = rounded.isfinite()
+        if not bool((finite | ~out.isfinite()).all()):
+            self.error = math.inf  # it swallowed a NaN, or an overflow
+        compared = finite & ~(spoilt & ~out.isfinite())
+        error, rounding, size, resolution = (
+            torch.where(compared, values, 0.0).square()
+            for values in (
+                out - ref,
+                rounded - ref,
+                ref,
+                (terms * FP32_RESOLUTION + FP32_SMALLEST) * (FP32_ROUNDINGS * tree),
+            )
+        )
+        self.error += float(error.sum())
+        self.rounding += float(rounding.sum())
+        # In units of the largest, as the fourth power of a small number is zero.
+        largest = float(rounding.max()) if rounding.numel() else 0.0
+        if largest > 0:
+            self.rounding_fourth += float((rounding / largest).square().sum()) * largest**2
+        self.resolution += float(resolution.sum())
+        self.size += float(size.sum())
+        if out.dim() == 2 and out.numel():
+            self._look_at_rows(error, rounding, resolution)
 
-    def judge(self) -> TensorCheck:
+    def _look_at_rows(self, error: torch.Tensor, rounding: torch.Tensor, resolution: torch.Tensor) -> None:
+        """Statistics and sums of a row are common to all of its elements, and may have been added up one by one."""
+        unavoidable = torch.maximum(rounding.sum(1), resolution.sum(1) * error.shape[1])
+        rho = torch.where(error.sum(1) > 0, (error.sum(1) / unavoidable).sqrt(), 0.0)
+        worst = float(rho.nan_to_num(nan=math.inf).max())
+        self.worst_row = max(worst, self.worst_row or 0.0)
+        self.rows += error.shape[0]
+        self.cols = error.shape[1]
+
+    def judge(self, cells: int) -> TensorCheck:
         """Rho and its class; a NaN or Inf where the reference is finite is infinitely wrong."""
         unavoidable = max(self.rounding, self.resolution)
         if not math.isfinite(self.error):
@@ -116,20 +192,33 @@ class _Sums:
         else:
             rho = math.sqrt(self.error / unavoidable) if unavoidable else math.inf
             relative = math.sqrt(self.error / self.size) if self.size else math.inf
-        return TensorCheck(rho=_rounded(rho), relative_rms=_rounded(relative), error_class=classify(rho))
+        freedom = FREEDOM * self.rounding * (self.rounding / self.rounding_fourth) if self.rounding_fourth else math.inf
+        error_class = classify(rho, slack(freedom, cells))
+        if self.worst_row is not None and error_class != "wrong":
+            row_slack = slack(FREEDOM_PER_ELEMENT * self.cols, cells * max(self.rows, 1))
+            if self.worst_row > CLASSES[-1][0] * row_slack:
+                error_class = "wrong"
+        worst_row = None if self.worst_row is None else _rounded(self.worst_row)
+        return TensorCheck(
+            rho=_rounded(rho), relative_rms=_rounded(relative), error_class=error_class, worst_row=worst_row
+        )
 
 
-def classify(rho: float) -> ErrorClass:
-    """The class of an error of rho times the unavoidable."""
+def classify(rho: float, slack: float = 1.0) -> ErrorClass:
+    """The class of an error of rho times the unavoidable, where chance alone may multiply it by `slack`."""
     for bound, name in CLASSES:
-        if rho <= bound:
+        if rho <= bound * slack:
             return name
     return "wrong"
 
 
+@lru_cache(maxsize=4096)
+def slack(freedom: float, cells: int) -> float:
+    """What rho may be multiplied by through chance: both of its sums scatter with `freedom` degrees, over `cells`."""
+    if freedom > 1e9:
+        return 1.0
+    return math.sqrt(float(f_distribution.isf(ALPHA / cells, freedom, freedom)))
+
+
 def _rounded(figure: float) -> float:
     return float(f"{figure:.4g}")  # more digits than mean anything, few enough for a small file
-
-
-def _square_sum(values: torch.Tensor) -> float:
-    return float(values.square().sum())

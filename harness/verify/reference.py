@@ -22,7 +22,8 @@ from harness.cases import Inputs, row_chunks, statistics
 class Piece:
     """The reference on some rows, all fp64: dx `(n, cols)`; this piece's share of dweight and dbias `(cols)`.
 
-    The `_terms` are the sums of the absolute terms of each element, the scale of unavoidable fp32 rounding.
+    The `_terms` are the sums of the absolute terms of each element, the scale of unavoidable fp32 rounding; x - mean is
+    two of them, since an fp32 mean is what a forward saves. `spoilt` `(n)` marks rows whose x or dy holds a NaN or Inf.
     """
 
     rows: slice
@@ -32,6 +33,7 @@ class Piece:
     dweight_terms: torch.Tensor
     dbias: torch.Tensor
     dbias_terms: torch.Tensor
+    spoilt: torch.Tensor
 
 
 def pieces(inputs: Inputs) -> Iterator[Piece]:
@@ -43,22 +45,31 @@ def pieces(inputs: Inputs) -> Iterator[Piece]:
 def reference(inputs: Inputs, rows: slice) -> Piece:
     """The reference on the given rows, with mean and rstd computed in fp64 from x."""
     case = inputs.case
-    x, dy = inputs.x[rows].double(), inputs.dy[rows].double()
-    mean, rstd = statistics(inputs.x[rows], case)
+    x, dy = as_rows(inputs.x)[rows].double(), as_rows(inputs.dy)[rows].double()
+    mean, rstd = statistics(x, case)
     rstd = rstd[:, None]
     xhat = (x if mean is None else x - mean[:, None]) * rstd
+    xhat_terms = xhat.abs() if mean is None else (x.abs() + mean[:, None].abs()) * rstd
     wdy = dy
     if inputs.weight is not None:
         wdy = dy * (inputs.weight.double() + float(case.zero_centred))
-    projection = xhat * (wdy * xhat).mean(1, keepdim=True)
+    mean_wdy_xhat = (wdy * xhat).mean(1, keepdim=True)
+    projection = xhat * mean_wdy_xhat
     centre = wdy.mean(1, keepdim=True) if case.norm == "layer" else torch.zeros_like(rstd)
     product = dy * xhat
     return Piece(
         rows=rows,
         dx=rstd * (wdy - centre - projection),
-        dx_terms=rstd * (wdy.abs() + centre.abs() + projection.abs()),
+        # An error of the mean moves xhat, and by way of mean_c(wdy) the mean of wdy * xhat as well.
+        dx_terms=rstd * (wdy.abs() + centre.abs() + xhat_terms * (mean_wdy_xhat.abs() + xhat.abs() * centre.abs())),
         dweight=product.sum(0),
-        dweight_terms=product.abs().sum(0),
+        dweight_terms=(dy.abs() * xhat_terms).sum(0),
         dbias=dy.sum(0),
         dbias_terms=dy.abs().sum(0),
+        spoilt=~(x.isfinite().all(1) & dy.isfinite().all(1)),
     )
+
+
+def as_rows(tensor: torch.Tensor) -> torch.Tensor:
+    """The same numbers as `(rows, cols)`, whatever the leading dimensions are."""
+    return tensor if tensor.dim() == 2 else tensor.reshape(-1, tensor.shape[-1])

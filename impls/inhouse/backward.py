@@ -30,13 +30,18 @@ def norm_backward(
 ) -> Gradients:
     """Return dx, dweight and dbias of LayerNorm (given `mean`) or RMSNorm (`mean` None); kernels.py has the formula.
 
-    dy, x `(rows, cols)` bf16, fp16 or fp32, of one dtype, any row stride, unit column stride; weight `(cols)`
-    contiguous in any of these dtypes, or None; mean, rstd `(rows)` contiguous fp32. With `zero_centred` the norm
-    multiplied by (1 + weight). dx is contiguous in x's dtype; dweight and dbias have weight's dtype, and are None where
-    there is no weight or bias. `launch` overrides the choice in launch.py. Bitwise reproducible on one device.
+    dy, x `(rows, cols)`, or with more leading dimensions that can be viewed as rows, bf16, fp16 or fp32, of one dtype,
+    any row stride (0 among them), unit column stride; weight `(cols)` contiguous in any of these dtypes, or None; mean,
+    rstd `(rows)` contiguous fp32. With `zero_centred` the norm multiplied by (1 + weight). dx has x's shape and dtype,
+    and is contiguous; dweight and dbias have weight's dtype, and are None where there is no weight or bias. `launch`
+    overrides the choice in launch.py. Bitwise reproducible on one device.
 
     Raises ValueError for anything else: strides, dtypes, devices or shapes that do not fit, more than 65536 columns.
     """
+    shape = x.shape
+    if dy.shape != shape:
+        raise ValueError(f"x and dy must have one shape, not {tuple(shape)} and {tuple(dy.shape)}")
+    x, dy = _as_rows(x, "x"), _as_rows(dy, "dy")
     _check(dy, x, weight, mean, rstd, has_bias=has_bias, zero_centred=zero_centred)
     rows, cols = x.shape
     dx = _output(x, (rows, cols))
@@ -51,7 +56,20 @@ def norm_backward(
             launch = choose_for(x, weight, has_bias)
         with torch.cuda.device_of(x):  # Triton launches on the current device; this does nothing for a CPU tensor
             _run(launch, dx, dweight, dbias, dy, x, weight, mean, rstd, zero_centred)
-    return _as(dx, x), _as(dweight, weight), _as(dbias, weight)
+    return _as(dx.view(shape), x), _as(dweight, weight), _as(dbias, weight)
+
+
+def _as_rows(tensor: torch.Tensor, name: str) -> torch.Tensor:
+    """The same memory as (rows, cols)."""
+    if tensor.dim() < 2:
+        raise ValueError(f"{name} must be (rows, cols), or have more leading dimensions, not {tuple(tensor.shape)}")
+    try:
+        return tensor.view(-1, tensor.shape[-1]) if tensor.dim() > 2 else tensor
+    except RuntimeError as error:
+        strides = tensor.stride()
+        raise ValueError(
+            f"{name}'s strides {strides} are no rows of equal distance; call .contiguous() on it"
+        ) from error
 
 
 def choose_for(x: torch.Tensor, weight: torch.Tensor | None, has_bias: bool) -> Launch:
@@ -256,8 +274,6 @@ def _check(
     has_bias: bool,
     zero_centred: bool,
 ) -> None:
-    if x.dim() != 2 or dy.shape != x.shape:
-        raise ValueError(f"x and dy must be one (rows, cols) shape, not {tuple(x.shape)} and {tuple(dy.shape)}")
     rows, cols = x.shape
     if not 1 <= cols <= WIDEST:
         raise ValueError(f"1 to {WIDEST} columns, not {cols}")

@@ -11,7 +11,7 @@ from impls import Implementation
 def gradients(inputs, compute=torch.float64, wide=False, correction=True, rows=None):
     """The gradients computed in `compute` and rounded once, or left in fp32 where `wide`; of the first `rows` rows."""
     case = inputs.case
-    x, dy = inputs.x[:rows].to(compute), inputs.dy[:rows].to(compute)
+    x, dy = (tensor.reshape(-1, case.cols)[:rows].to(compute) for tensor in (inputs.x, inputs.dy))
     weight = torch.ones((), dtype=compute)
     if inputs.weight is not None:
         weight = inputs.weight.to(compute) + case.zero_centred
@@ -28,7 +28,7 @@ def gradients(inputs, compute=torch.float64, wide=False, correction=True, rows=N
     if wide:
         dtype = weight_dtype = torch.float32
     return Grads(
-        (dx * rstd).to(dtype),
+        (dx * rstd).to(dtype) if rows is not None else (dx * rstd).to(dtype).reshape(inputs.x.shape),
         (dy * xhat).sum(0).to(weight_dtype) if case.weight else None,
         dy.sum(0).to(weight_dtype) if case.bias else None,
     )

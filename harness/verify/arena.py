@@ -1,0 +1,70 @@
+"""Canaries around what a backward allocates itself: outputs and scratch.
+
+All of it is taken from one filled block of the allocator's. Afterwards every byte of the block that was in nobody's
+request, between the buffers and behind them, must be as it was. Between two buffers lies what the allocator rounds a
+request up by (to 512 bytes): a shape whose buffers are whole multiples leaves nothing to look at between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from harness.cases import Grads
+from harness.placement import GUARD
+
+SLACK_BYTES = 64 << 20  # partial gradients and the like
+
+
+def overrun(backward: Callable[[], Grads], output_bytes: int) -> str | None:
+    """Run a backward once on a GPU, and say how far beyond a buffer of its own it wrote, or None.
+
+    What it allocates in another thread, as autograd does, is not seen.
+    """
+    memory: Any = torch.cuda.memory
+    size = 4 * output_bytes + SLACK_BYTES
+    pool = torch.cuda.MemPool()
+    with torch.cuda.use_mem_pool(pool):
+        block = torch.full((size,), GUARD, dtype=torch.uint8, device="cuda")
+        start = block.data_ptr()
+        del block
+        memory._record_memory_history("all", context=None)
+        try:
+            grads = backward()
+            torch.cuda.synchronize()
+            traces = memory._snapshot()["device_traces"]
+        finally:
+            memory._record_memory_history(None)
+    requests = [
+        (entry["addr"] - start, entry["size"])
+        for trace in traces
+        for entry in trace
+        if entry["action"] == "alloc" and start <= entry["addr"] < start + size
+    ]
+    untouched = _bytes_at(start, size) == GUARD
+    for offset, length in requests:
+        untouched[offset : offset + length] = True
+    where = torch.nonzero(~untouched)
+    del grads
+    if not len(where):
+        return None
+    first = int(where[0])
+    return f"the backward wrote {len(where)} bytes outside of its own buffers, {_beside(first, requests)}"
+
+
+def _beside(place: int, requests: list[tuple[int, int]]) -> str:
+    ends = [place - (offset + length) for offset, length in requests if offset + length <= place]
+    starts = [offset - place for offset, _ in requests if offset > place]
+    if ends and (not starts or min(ends) < min(starts)):
+        return f"the first {min(ends)} bytes behind the end of one"
+    return f"the first {min(starts)} bytes before one" if starts else "far from any"
+
+
+def _bytes_at(address: int, size: int) -> torch.Tensor:
+    """The memory at an address as a tensor; it stays the allocator's."""
+    device = torch.device("cuda", torch.cuda.current_device())
+    private: Any = torch._C
+    storage = private._construct_storage_from_data_pointer(address, device, size)
+    return torch.empty(0, dtype=torch.uint8, device=device).set_(storage)

@@ -1,0 +1,207 @@
+"""A backward run again and again, plainly and under circumstances that must not matter to its bits."""
+
+from __future__ import annotations
+
+import gc
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from harness.cases import Grads, Inputs
+from harness.placement import each_place_once
+from harness.records import Condition, ConditionCheck
+from harness.verify import precision
+from harness.verify.determinism import differing, kept
+from harness.verify.robustness import Pristine, poison
+
+# Of all repeats, how many go to each condition: the rest are plain.
+SHARES: dict[Condition, float] = {
+    "busy device": 1 / 2,
+    "shuffled allocator": 1 / 6,
+    "side stream": 1 / 12,
+    "graph replay": 1 / 12,
+}
+ON_CPU: tuple[Condition, ...] = ("shuffled allocator",)
+HOLD_CYCLES = 1_000_000  # half a millisecond: time for work that does not wait its turn to go wrong
+BUSY_SIZE = 4096  # rows and columns of the product that keeps the multiprocessors busy: 0.2 ms of all of them
+
+
+@dataclass
+class Repetition:
+    """The repeats of one backward on one set of inputs, each compared with `first` bit by bit.
+
+    `stale` says what did not follow new contents of dy, and how that was found.
+    """
+
+    inputs: Inputs
+    pristine: Pristine
+    backward: Callable[[], Grads]
+    first: Grads
+    repeats: int = 1
+    differences: list[list[str]] = field(default_factory=list[list[str]])
+    conditions: list[ConditionCheck] = field(default_factory=list[ConditionCheck])
+    stale: str | None = None
+
+    def make_ready(self) -> None:
+        """Restore the inputs and poison the memory that outputs will get."""
+        self.pristine.restore(self.inputs)
+        poison(self.inputs)
+
+    def plain(self, runs: int) -> None:
+        """Run again with nothing changed."""
+        for _ in range(runs):
+            self.make_ready()
+            self._compare(self.backward())
+
+    def under_conditions(self, repeats: int) -> None:
+        """Spend `repeats` on all conditions that this device offers, and what they leave on plain runs."""
+        on_cpu = self.inputs.case.device == "cpu"
+        for condition, share in SHARES.items():
+            if not on_cpu or condition in ON_CPU:
+                self._try(condition, max(1, round(share * repeats)))
+        self.plain(max(1, repeats - self.repeats))
+
+    @property
+    def differing_in(self) -> list[str]:
+        """The gradients that ever differed."""
+        return sorted({name for names in self.differences for name in names})
+
+    def _compare(self, grads: Grads) -> None:
+        self.repeats += 1
+        if names := differing(self.first, grads):
+            self.differences.append(names)
+
+    def _try(self, condition: Condition, runs: int) -> None:
+        run_under: dict[Condition, Callable[[int], None]] = {
+            "busy device": self._busy,
+            "shuffled allocator": self._shuffled,
+            "side stream": self._aside,
+            "graph replay": self._replayed,
+        }
+        before, already = self.repeats, len(self.differences)
+        skipped = None
+        try:
+            run_under[condition](runs)
+        except CaptureError as refusal:
+            skipped = str(refusal)
+        new = self.differences[already:]
+        names = sorted({name for names in new for name in names})
+        self.conditions.append(
+            ConditionCheck(
+                condition=condition,
+                runs=self.repeats - before,
+                differing=len(new),
+                differing_in=names,
+                skipped=skipped,
+            )
+        )
+
+    def _busy(self, runs: int) -> None:
+        """Beside a kernel on another stream that takes multiprocessors away, in no fixed order."""
+        aside = torch.cuda.Stream()
+        factor = torch.ones(BUSY_SIZE, BUSY_SIZE, dtype=torch.bfloat16, device="cuda")
+        product = torch.empty_like(factor)
+        torch.cuda.synchronize()
+        for _ in range(runs):
+            self.make_ready()
+            with torch.cuda.stream(aside):
+                torch.mm(factor, factor, out=product)
+            self._compare(self.backward())
+        torch.cuda.synchronize()
+
+    def _shuffled(self, runs: int) -> None:
+        """With blocks of many sizes taken and given back at random, so that addresses differ, and all of them NaN."""
+        rng = random.Random(0)
+        largest = max(self.inputs.x.numel() * self.inputs.x.element_size(), 4096)
+        for run in range(runs):
+            self.pristine.restore(self.inputs)
+            held = [_block(rng.randrange(16, largest), self.inputs.x.device) for _ in range(8)]
+            for tensor in held:
+                tensor.fill_(0xFF)
+            rng.shuffle(held)
+            del held[: rng.randrange(1, 8)]
+            self._compare(self.backward())
+            if run % 8 == 7 and self.inputs.x.is_cuda:
+                torch.cuda.empty_cache()  # so that blocks are split anew
+
+    def _aside(self, runs: int) -> None:
+        """On a stream of its own, where dy arrives late: work that does not wait for its stream meets NaN."""
+        stream = torch.cuda.Stream()
+        dy = self.inputs.dy
+        for _ in range(runs):
+            self.make_ready()
+            each_place_once(dy.data).fill_(torch.nan)
+            torch.cuda.synchronize()
+            with torch.cuda.stream(stream):
+                torch.cuda._sleep(HOLD_CYCLES)  # pyright: ignore[reportPrivateUsage]
+                self.pristine.restore(self.inputs)
+                at_once = kept(self.backward())  # queued behind it: what is written later is not seen
+            torch.cuda.synchronize()
+            self._compare(at_once)
+
+    def _replayed(self, runs: int) -> None:
+        """Captured in a CUDA graph: what the graph does not hold does not happen again."""
+        self.make_ready()
+        graph = torch.cuda.CUDAGraph()
+        try:
+            torch.cuda.synchronize()
+            with torch.cuda.graph(graph):
+                outputs = self.backward()
+        except Exception as error:  # an implementation may refuse it; the next call shows whether it did harm
+            torch.cuda.synchronize()
+            raise CaptureError(f"{type(error).__name__}: {' '.join(str(error).split())[:120]}") from error
+        for _ in range(runs):
+            self.make_ready()
+            _spoil(self.inputs, outputs)
+            graph.replay()
+            self._compare(outputs)
+        new_dy = self.pristine.dy * -0.5
+        self.pristine.restore(self.inputs)
+        _set_dy(self.inputs, new_dy)
+        _spoil(self.inputs, outputs)
+        graph.replay()
+        self.stale = stale(replace(self.inputs, dy=new_dy), outputs, "in a graph replay")
+        self.pristine.restore(self.inputs)
+        del outputs, graph
+        gc.collect()
+
+
+class CaptureError(Exception):
+    """An implementation cannot be captured in a CUDA graph; the message says why."""
+
+
+def stale(inputs: Inputs, grads: Grads, where: str = "") -> str | None:
+    """Say which gradients do not follow the dy that is in `inputs` now: they were remembered."""
+    checks = precision.check(inputs, grads)
+    names = [name for name, check in checks.items() if check.error_class == "wrong"]
+    if not names:
+        return None
+    return f"{', '.join(names)} did not follow new contents of dy at the same address{f' {where}' if where else ''}"
+
+
+def with_new_dy(inputs: Inputs, pristine: Pristine, backward: Callable[[], Grads]) -> str | None:
+    """Rewrite dy at its address, run, put it back, and say what did not follow."""
+    new_dy = pristine.dy * -0.5
+    _set_dy(inputs, new_dy)
+    found = stale(replace(inputs, dy=new_dy), backward())
+    pristine.restore(inputs)
+    return found
+
+
+def _set_dy(inputs: Inputs, new_dy: torch.Tensor) -> None:
+    """Write where dy lies, unseen by autograd."""
+    target = each_place_once(inputs.dy.data)
+    target.copy_(new_dy[tuple(slice(size) for size in target.shape)])
+
+
+def _spoil(inputs: Inputs, outputs: Grads) -> None:
+    """Fill the outputs with NaN, but not one that lies in dy, where that is declared."""
+    for tensor in (outputs.dx, outputs.dweight, outputs.dbias):
+        if tensor is not None and tensor.data_ptr() != inputs.dy.data_ptr():
+            tensor.fill_(torch.nan)
+
+
+def _block(size_bytes: int, device: torch.device) -> torch.Tensor:
+    return torch.empty(size_bytes, dtype=torch.uint8, device=device)
