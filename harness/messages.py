@@ -22,8 +22,9 @@ class Asked:
     `flush_bytes`, `cache_bytes` (of the last level) and `datasheet_gbps` are the device profile's.
     `sides` are revisions of an adapter to compare; `repeats` is for bitwise comparisons, `seeds` how many inputs are
     drawn to verify a case, `cells` how many gradients the run judges in all; `min_blocks`, `max_blocks`,
-    `half_width`, `budget_s` are the stopping rule's. `memory_bytes` is what a worker on a CPU may take. With `twice` every implementation stands in the blocks twice,
-    with `broken_down` its kernels are profiled, with `cross_check` other engines time it too.
+    `half_width`, `budget_s` are the stopping rule's. `memory_bytes` is what a worker on a CPU may take. With `twice`
+    every implementation stands in the blocks twice, with `broken_down` its kernels are profiled, with `cross_check`
+    other engines time it too.
     """
 
     device: Literal["auto", "gpu", "cpu"] = "auto"
