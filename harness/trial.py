@@ -22,6 +22,7 @@ from harness.timing import conditions
 from harness.timing.breakdown import Breakdown
 from harness.timing.engine import Candidate, CandidateError
 from harness.verify import robustness
+from harness.verify.surroundings import Surroundings
 from impls import Implementation
 
 Watch = Callable[[str | None, Stage], None]
@@ -91,11 +92,13 @@ class Trial:
         try:
             self.watch(name, "prepare")
             begun_s = time.monotonic()
+            around = Surroundings.look()
             backward = implementation.prepare(self.inputs)
             self.pristine.restore(self.inputs)
             backward()  # compiles what is compiled at the first call
             synchronise(self.case.device)
             prepare_s = time.monotonic() - begun_s
+            around.restore()
             self.watch(name, "verify")
             finding = self._examination(implementation, backward).run()
             untimed = implementation.untimed(self.case) if self.asked.timed else "timing was not asked for"

@@ -32,7 +32,7 @@ def test_a_run_outlives_implementations_that_crash_hang_leave_and_make_noise(tmp
         impl_files=files("honest", "segfault", "leaves", "hang", "noisy", "cached"),
         quick=True,
         out=tmp_path / "run",
-        time_limit_s=5.0,
+        time_limit_s=8.0,
     )
     path = bench(choice, Display())
     assert path == tmp_path / "run" / "results.jsonl"
@@ -46,7 +46,7 @@ def test_a_run_outlives_implementations_that_crash_hang_leave_and_make_noise(tmp
         "noisy": ("ok", None),
         "cached": ("wrong", "dx, dweight did not follow new contents of dy at the same address"),
     }
-    assert rows["hang"].reason.startswith("no sign of life for 5 s in stage 'prepare'")
+    assert rows["hang"].reason.startswith("no sign of life for 8 s in stage 'prepare'")
     assert Counter(row.role for row in results.rows) == {"impl": 6, "again": 1, "floor": 1}
     timed = [row.timing for row in results.rows if row.timing]
     assert len(timed) == 4  # honest, noisy, the baseline again, the floor
@@ -66,6 +66,23 @@ def test_a_run_outlives_implementations_that_crash_hang_leave_and_make_noise(tmp
     assert {"autotuning noise at import", "autotuning noise from Python", "autotuning noise from C"} <= set(
         log.splitlines()
     )
+
+
+def test_memory_without_end_costs_a_row_and_not_the_machine(tmp_path):
+    asked = Asked(
+        device="cpu", impl_files=tuple(map(str, files("allocates", "honest"))), timed=False, memory_bytes=1 << 30
+    )
+    worker = start_worker(asked, tmp_path / "worker.log").worker
+    try:
+        worker.send(Try(NormCase("rms", 4, 8, device="cpu"), ("allocates", "honest"), "g1", asked))
+        events = [worker.receive(PATIENCE_S)]
+        while events[-1] not in (None, Done()):
+            events.append(worker.receive(PATIENCE_S))
+        rows = {event.row.impl: event.row for event in events if isinstance(event, Row)}
+    finally:
+        worker.kill()
+    assert {name: row.status for name, row in rows.items()} == {"allocates": "oom", "honest": "ok"}
+    assert "can't allocate memory" in rows["allocates"].reason
 
 
 def test_a_worker_answers_ignores_ctrl_c_and_its_death_is_told(tmp_path):

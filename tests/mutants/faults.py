@@ -1,0 +1,583 @@
+"""Faulty backwards, one fault each, whose honest twin is the same code without it.
+
+Every fault is a function of the inputs and of whether it is planted; it returns the backward. `FAULTS` says on which
+inputs each is tried, and what has to be said of it.
+"""
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+
+from harness.cases import Grads, Inputs, NormCase
+from tests.mutants.maths import gradients
+
+RMS = NormCase("rms", 64, 128, device="cpu")
+LAYER = NormCase("layer", 64, 128, bias=True, device="cpu")
+LAYER_FP32 = replace(LAYER, dtype="fp32", weight_dtype="fp32")
+WRONG = r"off by rho"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault, the case that shows it, the row it must get, and whether usual inputs hide it."""
+
+    plant: Callable[[Inputs, bool], Callable[[], Grads]]
+    case: NormCase
+    status: str
+    reason: str
+    hidden: bool = False
+
+
+FAULTS: dict[str, Fault] = {}
+
+
+def fault(case: NormCase, reason: str = WRONG, *, status: str = "wrong", inputs: str = "normal", hidden: bool = False):
+    """Enter a fault; its name is the function's, in words."""
+
+    def enter(plant):
+        name = plant.__name__.replace("_", " ")
+        suffix = "" if name not in FAULTS else f" ({inputs})"
+        FAULTS[name + suffix] = Fault(plant, replace(case, inputs=inputs), status, reason, hidden)
+        return plant
+
+    return enter
+
+
+def spoilt(spoil):
+    """A fault that does something to gradients that are right."""
+
+    def plant(inputs, planted):
+        def backward():
+            grads = gradients(inputs)
+            return (spoil(inputs, grads) or grads) if planted else grads
+
+        return backward
+
+    plant.__name__ = spoil.__name__
+    return plant
+
+
+# What is left out, mixed up or of the wrong kind
+
+
+@fault(RMS)
+@spoilt
+def last_row_of_dx_unwritten(inputs, grads):
+    dx = torch.empty_like(grads.dx)
+    dx[:-1] = grads.dx[:-1]
+    return replace(grads, dx=dx)
+
+
+@fault(RMS)
+@spoilt
+def scratch_uninitialised(inputs, grads):
+    """Adds to partial sums that nobody has set to zero."""
+    scratch = torch.empty(2, inputs.case.cols)
+    scratch[0] = grads.dweight.float()
+    return replace(grads, dweight=scratch.sum(0).to(grads.dweight.dtype))
+
+
+@fault(RMS, "^dweight is off")
+def row_left_out_of_dweight(inputs, planted):
+    return lambda: replace(gradients(inputs), dweight=gradients(inputs, rows=-1 if planted else None).dweight)
+
+
+@fault(RMS, "^dx is off", inputs="correlated")
+def row_correction_left_out(inputs, planted):
+    return lambda: gradients(inputs, correction=not planted)
+
+
+@fault(LAYER, "^dbias is missing$")
+@spoilt
+def dbias_missing(inputs, grads):
+    return replace(grads, dbias=None)
+
+
+@fault(LAYER, "^dweight is off.*dbias is off")
+@spoilt
+def dweight_and_dbias_swapped(inputs, grads):
+    return Grads(grads.dx, grads.dbias, grads.dweight)
+
+
+@fault(RMS, r"^dx is torch\.float16 instead of torch\.bfloat16$")
+@spoilt
+def dtype_of_dx(inputs, grads):
+    return replace(grads, dx=grads.dx.half())
+
+
+@fault(RMS, r"^dweight has shape \(1, 128\)")
+@spoilt
+def shape_of_dweight(inputs, grads):
+    return replace(grads, dweight=grads.dweight[None])
+
+
+class Lazy(torch.Tensor):
+    """A tensor that could put its work off until somebody looks."""
+
+
+@fault(RMS, "^dx is a Lazy, not a plain tensor$")
+@spoilt
+def lazy_dx(inputs, grads):
+    return replace(grads, dx=grads.dx.as_subclass(Lazy))
+
+
+# How sums are formed
+
+
+@fault(replace(RMS, rows=2048), "^dweight is off")
+def sums_in_bf16(inputs, planted):
+    def backward():
+        grads = gradients(inputs)
+        if not planted:
+            return grads
+        total = torch.zeros(inputs.case.cols, dtype=torch.bfloat16)
+        for row in products(inputs).bfloat16():
+            total += row
+        return replace(grads, dweight=total)
+
+    return backward
+
+
+@fault(RMS, "differ, in dweight", status="nondeterministic")
+def sums_in_any_order(inputs, planted):
+    """What atomics do: fp32 sums whose order changes from run to run, seen because dweight stays in fp32."""
+
+    def backward():
+        order = torch.randperm(inputs.case.rows) if planted else torch.arange(inputs.case.rows)
+        return replace(gradients(inputs), dweight=products(inputs).float()[order].sum(0))
+
+    return backward
+
+
+FAULTS["sums in any order"] = replace(
+    FAULTS["sums in any order"], case=replace(RMS, rows=512, dtype="fp32", weight_dtype="fp32")
+)
+
+
+def products(inputs):
+    """dy * xhat in fp64."""
+    case = inputs.case
+    x, dy = (tensor.reshape(-1, case.cols).double() for tensor in (inputs.x, inputs.dy))
+    if case.norm == "layer":
+        x = x - x.mean(1, keepdim=True)
+    return dy * x * (x.square().mean(1, keepdim=True) + inputs.eps).rsqrt()
+
+
+# What is remembered
+
+
+@fault(RMS, "^dx, dweight did not follow new contents of dy at the same address$")
+def remembered_by_address(inputs, planted):
+    answers = {}
+
+    def backward():
+        key = inputs.dy.data_ptr() if planted else object()
+        if key not in answers:
+            answers[key] = gradients(inputs)
+        return Grads(*(t if t is None else t.clone() for t in (answers[key].dx, answers[key].dweight)))
+
+    return backward
+
+
+@fault(RMS, "^dweight did not follow new contents")
+def dweight_from_the_forward(inputs, planted):
+    early = gradients(inputs)
+    return lambda: replace(gradients(inputs), dweight=early.dweight.clone()) if planted else gradients(inputs)
+
+
+RSTD = {}
+
+
+@fault(RMS)
+def rstd_of_the_first_inputs(inputs, planted):
+    """Kept from one preparation to the next, as by a cache that knows the shape alone."""
+    rstd = RSTD.setdefault(inputs.case, inputs.rstd.clone()) if planted else inputs.rstd.clone()
+
+    def backward():
+        scale = (rstd / inputs.rstd)[:, None]
+        grads = gradients(inputs)
+        return replace(grads, dx=(grads.dx * scale).to(grads.dx.dtype))
+
+    return backward
+
+
+@fault(RMS, "^dweight is off")
+def added_to_the_last_answer(inputs, planted):
+    total = torch.zeros(inputs.case.cols)
+
+    def backward():
+        grads = gradients(inputs)
+        if planted and total.any():
+            return replace(grads, dweight=(total.add_(grads.dweight)).to(grads.dweight.dtype))
+        total.copy_(grads.dweight)
+        return grads
+
+    return backward
+
+
+# What is touched that is not its own
+
+
+@fault(RMS, "^the backward changed its input x$")
+@spoilt
+def x_changed(inputs, grads):
+    inputs.x[0, 0] += 1
+
+
+@fault(RMS, "^the backward changed its input dy; an adapter may declare in_place for dy$")
+@spoilt
+def dy_changed_undeclared(inputs, grads):
+    inputs.dy.copy_(grads.dx)
+
+
+@fault(RMS, "^the backward wrote outside of its input weight$")
+@spoilt
+def written_one_element_too_far(inputs, grads):
+    weight = inputs.weight
+    weight.as_strided((1,), (1,), weight.storage_offset() + len(weight)).fill_(1.0)
+
+
+@fault(RMS, "^the backward wrote outside of its input x$", inputs="strided-x")
+@spoilt
+def written_between_rows(inputs, grads):
+    x = inputs.x
+    x.as_strided((1,), (1,), x.storage_offset() + inputs.case.cols).fill_(1.0)
+
+
+@fault(LAYER, "^dweight and dbias lie in the same memory$")
+@spoilt
+def sums_that_share_memory(inputs, grads):
+    both = torch.empty(inputs.case.cols + 1, dtype=grads.dweight.dtype)
+    return replace(grads, dweight=both[:-1].copy_(grads.dweight), dbias=both[1:].copy_(grads.dbias))
+
+
+@fault(RMS, "^dweight lies in the memory of the input x$")
+@spoilt
+def dweight_in_the_memory_of_x(inputs, grads):
+    return replace(grads, dweight=inputs.x[0])
+
+
+@fault(RMS, "^the backward changed torch's default dtype, number of threads$")
+@spoilt
+def settings_changed(inputs, grads):
+    torch.set_default_dtype(torch.float64)
+    torch.set_num_threads(torch.get_num_threads() + 1)
+
+
+@fault(RMS, "^the backward left a thread at work: late$")
+def work_in_a_thread(inputs, planted):
+    def backward():
+        grads = gradients(inputs)
+        out = Grads(torch.zeros_like(grads.dx), grads.dweight)
+
+        def finish(delay_s=0.0):
+            time.sleep(delay_s)
+            out.dx.copy_(grads.dx)
+
+        if planted:
+            threading.Thread(target=finish, args=(0.2,), name="late", daemon=True).start()
+        else:
+            finish()
+        return out
+
+    return backward
+
+
+@fault(RMS, "^dx changed after the backward had returned$")
+def work_in_a_hidden_thread(inputs, planted):
+    """One that Python does not list, as a library's own would be."""
+    import _thread
+
+    def backward():
+        grads = gradients(inputs)
+        out = Grads(torch.zeros_like(grads.dx), grads.dweight)
+
+        def finish(delay_s=0.0):
+            time.sleep(delay_s)
+            out.dx.copy_(grads.dx)
+
+        if planted:
+            _thread.start_new_thread(finish, (0.02,))
+        else:
+            finish()
+        return out
+
+    return backward
+
+
+@fault(RMS, "^ValueError: no such row$", status="crashed")
+@spoilt
+def raises(inputs, grads):
+    raise ValueError("no such row")
+
+
+# What only some numbers show
+
+
+def formula(inputs, *, rstd=None, row_mean=lambda mean: mean, xhat=None, product=lambda p: p, compute=torch.float32):
+    """The backward in fp32, with a piece of it exchanged."""
+    case = inputs.case
+    x, dy = (tensor.reshape(-1, case.cols).to(compute) for tensor in (inputs.x, inputs.dy))
+    weight = torch.ones((), dtype=compute) if inputs.weight is None else inputs.weight.to(compute)
+    centred = x - x.mean(1, keepdim=True) if case.norm == "layer" else x
+    scale = (rstd or usual_rstd)(x, centred, inputs.eps)
+    hat = centred * scale if xhat is None else xhat(centred * scale, weight, inputs)
+    wdy = dy * weight
+    dx = wdy - hat * row_mean((wdy * hat).mean(1, keepdim=True))
+    if case.norm == "layer":
+        dx = dx - wdy.mean(1, keepdim=True)
+    dtype = inputs.x.dtype
+    return Grads(
+        (dx * scale).to(dtype).reshape(inputs.x.shape),
+        product(dy * hat).to(compute).sum(0).to(inputs.weight.dtype),
+        dy.sum(0).to(inputs.weight.dtype) if case.bias else None,
+    )
+
+
+def usual_rstd(x, centred, eps):
+    return (centred.square().mean(1, keepdim=True) + eps).rsqrt()
+
+
+def exchanged(**piece):
+    """A fault that is one piece of the formula."""
+    return lambda inputs, planted: lambda: formula(inputs, **(piece if planted else {}))
+
+
+def enter(name, plant, case, inputs, reason=WRONG, status="wrong"):
+    """A fault that usual inputs hide."""
+    FAULTS[f"{name} ({inputs})"] = Fault(plant, replace(case, inputs=inputs), status, reason, hidden=True)
+
+
+def one_pass(x, centred, eps):
+    return (x.square().mean(1, keepdim=True) - x.mean(1, keepdim=True).square() + eps).rsqrt()
+
+
+def squares_in_fp16(x, centred, eps):
+    return (centred.half().square().float().mean(1, keepdim=True) + eps).rsqrt()
+
+
+def from_y(keep):
+    """Xhat as a kernel finds it that saved y: from y, rounded, by a division by the weight."""
+
+    def xhat(hat, weight, inputs):
+        bias = torch.zeros(()) if inputs.bias is None else inputs.bias.float()
+        return ((hat * weight + bias).to(torch.float16).float() - bias) / keep(weight)
+
+    return xhat
+
+
+def clamped(weight):
+    return torch.where(weight >= 0, 1.0, -1.0) * weight.abs().clamp_min(1e-2)
+
+
+enter("row mean in bf16", exchanged(row_mean=lambda mean: mean.bfloat16().float()), RMS, "correlated")
+for off_centre in ("mean-10", "mean-100", "mean-1000"):
+    case = LAYER if off_centre == "mean-1000" else LAYER_FP32
+    enter("variance in one pass", exchanged(rstd=one_pass), case, off_centre)
+enter("divides by the weight", exchanged(xhat=from_y(lambda weight: weight)), RMS, "zero-weights")
+enter("divides by a clamped weight", exchanged(xhat=from_y(clamped)), RMS, "tiny-weights")
+enter("recovers xhat from y", exchanged(xhat=from_y(lambda weight: weight)), LAYER, "large-bias")
+enter("squares in fp16", exchanged(rstd=squares_in_fp16), RMS, "outliers")
+enter("products in fp16", exchanged(product=lambda p: p.half()), RMS, "large-dy")
+enter("products in fp16", exchanged(product=lambda p: p.half()), RMS, "small-dy")
+
+
+def without_eps(x, centred, eps):
+    return centred.square().mean(1, keepdim=True).rsqrt()
+
+
+def eps_outside(x, centred, eps):
+    return 1 / (centred.square().mean(1, keepdim=True).sqrt() + eps)
+
+
+enter("eps left out", exchanged(rstd=without_eps), LAYER, "constant-rows")
+enter("eps left out", exchanged(rstd=without_eps), RMS, "zero-rows")
+enter("eps outside of the root", exchanged(rstd=eps_outside), RMS, "small-x")
+
+
+def cubed_rstd(inputs, planted):
+    """The row correction as x * rstd^3 * sum(wdy * x), as the formula can be rearranged."""
+
+    def backward():
+        case = inputs.case
+        x, dy = inputs.x.float(), inputs.dy.float()
+        rstd = usual_rstd(x, x, inputs.eps)
+        wdy = dy * inputs.weight.float()
+        correction = x * rstd.pow(3) * (wdy * x).mean(1, keepdim=True)
+        grads = gradients(inputs)
+        return replace(grads, dx=(wdy * rstd - correction).to(inputs.x.dtype)) if planted and case else grads
+
+    return backward
+
+
+enter("rstd to the third power", cubed_rstd, RMS, "large-x")
+
+
+def flushed(tensor):
+    """Subnormal numbers of fp32 as zero."""
+    return torch.where(tensor.abs() < 2.0**-126, 0.0, tensor)
+
+
+def flushes_what_it_reads(inputs, planted):
+    return lambda: gradients(replace(inputs, x=flushed(inputs.x)) if planted else inputs)
+
+
+def flushes_what_it_writes(inputs, planted):
+    def backward():
+        grads = gradients(inputs)
+        return replace(grads, dx=flushed(grads.dx)) if planted else grads
+
+    return backward
+
+
+def swallows(name):
+    def plant(inputs, planted):
+        def backward():
+            clean = {name: getattr(inputs, name).nan_to_num(0.0, 0.0, 0.0)} if planted else {}
+            return gradients(replace(inputs, **clean))
+
+        return backward
+
+    return plant
+
+
+def spreads(inputs, planted):
+    """Sums over two rows at once, of which one may be spoilt."""
+
+    def backward():
+        grads = gradients(inputs)
+        if planted:
+            bad = ~grads.dx.isfinite().all(1)
+            grads.dx[bad.roll(1)] = math.nan
+        return grads
+
+    return backward
+
+
+enter("subnormal numbers flushed as they are read", flushes_what_it_reads, RMS, "subnormal-x")
+enter("subnormal numbers flushed as they are written", flushes_what_it_writes, RMS, "subnormal-dy")
+for spoilt_input in ("nan-x", "inf-x", "nan-dy", "inf-dy"):
+    enter("swallowed", swallows(spoilt_input.partition("-")[2]), LAYER, spoilt_input, "^dx is off by rho inf")
+enter("spread to the next row", spreads, RMS, "nan-x", "^dx is off by rho inf")
+enter("spread to the next row", spreads, RMS, "nan-dy", "^dx is off by rho inf")
+
+
+# What only some layouts show
+
+
+def from_memory(tensor, strides, offset=0):
+    """The tensor that lies there if strides (and an offset) are taken for granted; beyond the buffer it starts anew."""
+    flat = torch.empty(0, dtype=tensor.dtype).set_(tensor.untyped_storage())
+    rows, cols = (torch.arange(size) for size in tensor.shape)
+    places = tensor.storage_offset() + offset + rows[:, None] * strides[0] + cols * strides[1]
+    return flat[places % len(flat)]
+
+
+def takes_for_granted(name):
+    def plant(inputs, planted):
+        def backward():
+            tensor = getattr(inputs, name)
+            plain = from_memory(tensor, (inputs.case.cols, 1)) if planted else tensor
+            return gradients(replace(inputs, **{name: plain}))
+
+        return backward
+
+    return plant
+
+
+def rounds_addresses_down(inputs, planted):
+    def backward():
+        offset = -(inputs.x.storage_offset() % 8) if planted else 0
+        return gradients(replace(inputs, x=from_memory(inputs.x, inputs.x.stride(), offset)))
+
+    return backward
+
+
+def takes_the_second_dimension_for_columns(inputs, planted):
+    def backward():
+        grads = gradients(inputs)
+        if not planted or inputs.x.dim() == 2:
+            return grads
+        x = inputs.x.double()
+        return replace(grads, dx=(grads.dx * (x.square().mean(1, keepdim=True) + inputs.eps).rsqrt()).to(grads.dx.dtype))
+
+    return backward
+
+
+enter("strides taken for granted", takes_for_granted("x"), RMS, "strided-x")
+for layout in ("expanded-dy", "summed-dy", "transposed-dy"):
+    enter("strides taken for granted", takes_for_granted("dy"), RMS, layout)
+enter("addresses rounded down", rounds_addresses_down, RMS, "misaligned")
+enter("second dimension taken for columns", takes_the_second_dimension_for_columns, RMS, "3-d")
+
+
+# What only some shapes show
+
+
+def enter_shape(name, plant, case, reason=WRONG):
+    """A fault that the usual shape hides."""
+    FAULTS[f"{name} ({case.rows} x {case.cols})"] = Fault(plant, case, "wrong", reason, hidden=True)
+
+
+def most(rows=None, cols=None, multiple=1):
+    """Leaves what is beyond so many rows or columns, or beyond a multiple of some columns, as it finds it."""
+
+    def plant(inputs, planted):
+        def backward():
+            grads = gradients(inputs)
+            if planted:
+                last_col = min(cols or inputs.case.cols, inputs.case.cols // multiple * multiple)
+                dx = torch.zeros_like(grads.dx)
+                dx[:rows, :last_col] = grads.dx[:rows, :last_col]
+                grads = replace(grads, dx=dx)
+            return grads
+
+        return backward
+
+    return plant
+
+
+def nothing_to_do(inputs, planted):
+    """Returns early where there are no rows, with gradients that nobody has written."""
+
+    def backward():
+        grads = gradients(inputs)
+        if planted and inputs.case.rows == 0:
+            return replace(grads, dweight=torch.empty_like(grads.dweight).fill_(3.0))
+        return grads
+
+    return backward
+
+
+def two_rows_at_least(inputs, planted):
+    def backward():
+        grads = gradients(inputs)
+        return replace(grads, dweight=grads.dweight * 0) if planted and inputs.case.rows == 1 else grads
+
+    return backward
+
+
+def unbiased(inputs, planted):
+    """Sums over columns divided by one less, where there is but one."""
+
+    def backward():
+        grads = gradients(inputs)
+        one = planted and inputs.case.cols == 1
+        return replace(grads, dx=grads.dx / 0) if one else grads
+
+    return backward
+
+
+enter_shape("no rows, nothing written", nothing_to_do, replace(RMS, rows=0), "^dweight is off by rho inf")
+enter_shape("a lone row left out", two_rows_at_least, replace(RMS, rows=1), "^dweight is off")
+enter_shape("as many rows as a grid may have", most(rows=65536), replace(RMS, rows=65537, cols=8))
+enter_shape("a lone column", unbiased, replace(RMS, cols=1))
+enter_shape("columns in pairs", most(multiple=2), replace(RMS, cols=515))
+enter_shape("columns by eight", most(multiple=8), replace(RMS, cols=132))
+enter_shape("columns of one block less", most(multiple=64), replace(RMS, cols=127))
+enter_shape("columns of one block more", most(multiple=128), replace(RMS, cols=129))
+enter_shape("columns of half a row", most(cols=32768), replace(RMS, rows=2, cols=65536))

@@ -1,0 +1,69 @@
+"""Every planted fault is caught with the right status and a reason that names it, and its honest twin passes."""
+
+import re
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from harness.catalogue import SHAPES
+from harness.kinds import KINDS
+from harness.messages import Asked, Try
+from harness.trial import Trial
+from tests.mutants.faults import FAULTS, RSTD
+from tests.mutants.maths import implementation
+
+ASKED = Asked(device="cpu", timed=False, seeds=3, repeats=6, cells=1000)
+
+
+def tried(fault, planted, case=None):
+    """The row of a faulty backward, or of its honest twin."""
+    case = case or fault.case
+    RSTD.clear()
+    adapter = implementation("mutant", lambda inputs: fault.plant(inputs, planted))
+    rows = []
+    request = Try(case, ("mutant",), "group", ASKED, studied=case.inputs == "normal")
+    Trial(request, {"mutant": adapter}, lambda impl, stage: None, rows.append).run()
+    (row,) = rows
+    return row
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_caught_by_name(name):
+    fault = FAULTS[name]
+    row = tried(fault, planted=True)
+    assert row.status == fault.status
+    assert re.search(fault.reason, row.reason)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_its_honest_twin_passes(name):
+    row = tried(FAULTS[name], planted=False)
+    assert (row.status, row.reason) == ("ok", None)
+    assert {check.error_class for check in row.verification.tensors.values()} == {"exact"}
+
+
+@pytest.mark.parametrize("name", [name for name, fault in FAULTS.items() if fault.hidden])
+def test_usual_inputs_hide_what_the_catalogue_finds(name):
+    fault = FAULTS[name]
+    usual = replace(fault.case, inputs="normal", rows=64, cols=128)
+    row = tried(fault, planted=True, case=usual)
+    assert (row.status, row.reason) == ("ok", None)
+
+
+def test_every_kind_of_inputs_finds_a_fault_that_usual_inputs_hide():
+    assert {fault.case.inputs for fault in FAULTS.values() if fault.hidden} == set(KINDS)
+
+
+def test_every_edge_of_the_catalogue_finds_a_fault_that_the_usual_shape_hides():
+    found = [fault.case for fault in FAULTS.values() if fault.hidden and fault.case.inputs == "normal"]
+    for_rows = {case.rows for case in found}
+    for_cols = {case.cols for case in found}
+    usual = {128, 512, 64, 32, 16, 2}  # for the slope, or beside an edge of the other dimension
+    assert {rows for rows, _ in SHAPES["cpu"]} <= for_rows | usual
+    assert {cols for _, cols in SHAPES["cpu"]} <= for_cols | usual
+
+
+def test_there_are_enough_of_them_and_of_each_outcome():
+    assert len(FAULTS) >= 24
+    assert set(Counter(fault.status for fault in FAULTS.values())) == {"wrong", "nondeterministic", "crashed"}
