@@ -503,7 +503,9 @@ def takes_the_second_dimension_for_columns(inputs, planted):
         if not planted or inputs.x.dim() == 2:
             return grads
         x = inputs.x.double()
-        return replace(grads, dx=(grads.dx * (x.square().mean(1, keepdim=True) + inputs.eps).rsqrt()).to(grads.dx.dtype))
+        return replace(
+            grads, dx=(grads.dx * (x.square().mean(1, keepdim=True) + inputs.eps).rsqrt()).to(grads.dx.dtype)
+        )
 
     return backward
 

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from harness.cases import Grads
-from harness.verify.determinism import differing, kept, same_bits
+from harness.verify import determinism
+from harness.verify.determinism import differing, fingerprint, kept, same_bits
 
 DTYPES = [torch.bfloat16, torch.float16, torch.float32, torch.float64]
 
@@ -69,3 +70,20 @@ def test_what_is_kept_cannot_be_overwritten():
     grads.dweight.zero_()
     assert differing(copy, Grads(torch.ones(2, 3), torch.ones(3))) == []
     assert copy.dbias is None
+
+
+def test_a_fingerprint_is_that_of_the_bits_and_their_places(monkeypatch):
+    generator = torch.Generator().manual_seed(1)
+    dx = torch.randn(7, 33, generator=generator).bfloat16()
+    dweight = torch.randn(33, generator=generator)
+    first = fingerprint(Grads(dx, dweight))
+    assert first == fingerprint(kept(Grads(dx, dweight)))
+    assert first.count("-") == 1
+    swapped = dx.clone()
+    swapped[0, 0], swapped[0, 1] = dx[0, 1], dx[0, 0]
+    negative = dweight.clone()
+    negative[-1] *= -1
+    others = [Grads(swapped, dweight), Grads(dx, negative), Grads(dx, dweight, dweight), Grads(dx, None)]
+    assert len({first, *map(fingerprint, others)}) == 5
+    monkeypatch.setattr(determinism, "CHUNK", 16)
+    assert fingerprint(Grads(dx, dweight)) == first

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from harness.cases import Grads, NormCase, make_inputs
-from harness.verify.precision import check, classify, expected, malformed
+from harness.verify.precision import Comparison, check, classify, expected, malformed, slack
 from harness.verify.reference import pieces
 from tests.mutants.maths import gradients
 
@@ -240,3 +240,69 @@ def test_bf16_where_fp32_is_asked_for_is_malformed():
 )
 def test_an_answer_that_is_no_grads(answer, fault):
     assert malformed(make_inputs(RMS, 1), answer) == fault
+
+
+def test_chance_widens_the_bounds_of_few_elements_and_of_many_cells():
+    assert slack(math.inf, 1000) == 1.0
+    assert 1 < slack(2.5e6, 1000) < 1.005
+    assert 1.02 < slack(2.5 * 4096, 1000) < 1.06
+    assert slack(25.0, 1) < slack(25.0, 1000) < slack(25.0, 1_000_000)
+    assert slack(25.0, 1) > 1.3
+
+
+def test_equal_errors_pass_a_bound_by_chance_no_more_often_than_promised():
+    """The model behind the bounds: two sums of squared rounding errors of so many elements, set beside each other."""
+    generator = torch.Generator().manual_seed(2)
+    for elements, cells in ((10, 1), (64, 1), (64, 20)):
+        sums = (torch.rand(2, 20000, elements, generator=generator) - 0.5).square().sum(2)
+        beyond = (sums[0] / sums[1]).sqrt() > slack(2.5 * elements, cells)
+        assert float(beyond.double().mean()) < 1.5 * 0.05 / cells
+
+
+def test_one_row_that_is_off_is_wrong_though_the_tensor_hides_it():
+    inputs = make_inputs(replace(RMS, rows=4096), 1)
+    grads = gradients(inputs)
+    grads.dx[7] = (grads.dx[7].double() * 1.015).bfloat16()
+    found = check(inputs, grads)["dx"]
+    assert classify(found.rho) == "exact"
+    assert found.error_class == "wrong"
+    assert found.worst_row > 4
+
+
+def test_errors_of_several_inputs_are_judged_together():
+    together = Comparison(RMS)
+    for seed in range(3):
+        inputs = make_inputs(RMS, seed)
+        grads = gradients(inputs)
+        if seed == 2:
+            grads.dweight[5] += 4
+        together.add(inputs, grads)
+    found = together.judge(cells=1000)
+    assert found["dx"].error_class == "exact"
+    assert found["dweight"].error_class == "wrong"
+
+
+@pytest.mark.parametrize("kind", ["nan-x", "inf-x", "nan-dy", "inf-dy"])
+def test_a_row_without_numbers_spoils_itself_and_the_sums_alone(kind):
+    case = replace(LAYER, inputs=kind)
+    inputs = make_inputs(case, 1)
+    assert set(classes(inputs, gradients(inputs)).values()) == {"exact"}
+    spoilt = gradients(inputs)
+    assert not spoilt.dx[256].isfinite().any()
+    spoilt.dweight.fill_(math.nan)  # all columns may be spoilt
+    assert set(classes(inputs, spoilt).values()) == {"exact"}
+    spoilt.dx[255, 3] = math.nan
+    assert classes(inputs, spoilt)["dx"] == "wrong"
+    swallowed = gradients(inputs)
+    swallowed.dx[256] = 0
+    assert classes(inputs, swallowed)["dx"] == "wrong"
+
+
+def test_an_overflow_of_the_outputs_dtype_has_to_show():
+    inputs = make_inputs(replace(RMS, dtype="fp16", weight_dtype="fp16"), 1)
+    inputs.dy.mul_(60000 / float(inputs.dy.abs().max()))
+    grads = gradients(inputs)
+    assert not grads.dweight.isfinite().all()
+    assert set(classes(inputs, grads).values()) == {"exact"}
+    clipped = replace(grads, dweight=grads.dweight.clamp(-65504, 65504))
+    assert classes(inputs, clipped)["dweight"] == "wrong"

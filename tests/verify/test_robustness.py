@@ -1,9 +1,14 @@
+import sys
+from dataclasses import replace
+
 import pytest
 import torch
 
 from harness.cases import NormCase, make_inputs
+from harness.kinds import KINDS
+from harness.placement import each_place_once
 from harness.verify import robustness
-from harness.verify.robustness import Pristine, poison
+from harness.verify.robustness import Pristine, overlaps, poison, poisoned_heap
 from tests.mutants.maths import gradients
 
 LAYER = NormCase("layer", 16, 32, bias=True, device="cpu")
@@ -120,3 +125,38 @@ def test_poisoning_leaves_the_inputs_alone():
     pristine = Pristine.of(inputs)
     poison(inputs)
     assert pristine.changed(inputs, in_place=False) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_lies_beside_an_input_is_looked_after_in_every_layout(kind):
+    inputs = make_inputs(NormCase("layer", 16, 32, bias=True, device="cpu", inputs=kind), 1)
+    pristine = Pristine.of(inputs)
+    assert (pristine.changed(inputs, False), pristine.overrun(inputs)) == ([], [])
+    x = inputs.x
+    x.as_strided((1,), (1,), x.storage_offset() - 1).fill_(1.0)
+    assert (pristine.changed(inputs, False), pristine.overrun(inputs)) == ([], ["x"])
+    pristine.restore(inputs)
+    each_place_once(inputs.dy)[:1] *= -2
+    assert (pristine.changed(inputs, False), pristine.overrun(inputs)) == (["dy"], [])
+    assert pristine.changed(inputs, in_place=True) == []
+
+
+def test_gradients_in_memory_of_others():
+    inputs = make_inputs(LAYER, 1)
+    grads = gradients(inputs)
+    assert overlaps(inputs, grads, in_place=False) is None
+    assert overlaps(inputs, replace(grads, dx=inputs.dy), False) == "dx lies in the memory of the input dy"
+    assert overlaps(inputs, replace(grads, dx=inputs.dy), True) is None
+    assert overlaps(inputs, replace(grads, dx=inputs.x), True) == "dx lies in the memory of the input x"
+    assert overlaps(inputs, replace(grads, dbias=grads.dweight), False) == "dweight and dbias lie in the same memory"
+    beside = torch.empty(64, dtype=torch.bfloat16)
+    apart = replace(grads, dweight=beside[:32], dbias=beside[32:])
+    assert overlaps(inputs, apart, False) is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc alone")
+def test_what_malloc_hands_out_is_no_gradient_while_poisoned():
+    with poisoned_heap():
+        inside = torch.empty(100_003)
+    assert bool((inside.abs() > 1e30).all())
+    assert bool((inside.half().isinf()).all())

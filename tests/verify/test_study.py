@@ -1,0 +1,94 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from harness.cases import NormCase, make_inputs
+from harness.verify.study import fp32_errors, invariance
+from tests.mutants.maths import gradients, implementation
+
+RMS = NormCase("rms", 64, 128, device="cpu")
+LAYER = NormCase("layer", 64, 128, bias=True, device="cpu")
+SAME = {"dx of half the batch": "same bits", "dweight with zero rows appended": "same bits"}
+
+
+@pytest.mark.parametrize("case", [RMS, LAYER], ids=lambda case: case.norm)
+def test_the_same_numbers_in_fp32_lose_only_what_fp32_loses(case):
+    honest = implementation("honest", lambda inputs: lambda: gradients(inputs, torch.float32))
+    errors = fp32_errors(honest, make_inputs(case, 1))
+    assert set(errors) == {"dx", "dweight"} | ({"dbias"} if case.bias else set())
+    assert all(error < 1e-6 for error in errors.values())
+
+
+def test_precision_that_is_lost_inside_shows_in_fp32_too():
+    def prepare(inputs):
+        def backward():
+            grads = gradients(inputs)
+            return replace(grads, dweight=grads.dweight.bfloat16().to(grads.dweight.dtype))
+
+        return backward
+
+    errors = fp32_errors(implementation("low", prepare), make_inputs(RMS, 1))
+    assert errors["dx"] < 1e-6 < 1e-3 < errors["dweight"] < 3e-3
+
+
+def test_fp32_is_not_compared_with_itself_nor_where_it_is_not_supported():
+    narrow = implementation("narrow", unsupported=lambda case: "no" if case.dtype == "fp32" else None)
+    wide = replace(RMS, dtype="fp32", weight_dtype="fp32")
+    assert fp32_errors(implementation("honest"), make_inputs(wide, 1)) == {}
+    assert fp32_errors(narrow, make_inputs(RMS, 1)) == {}
+
+
+def test_an_honest_backward_in_fp64_depends_on_no_other_row():
+    inputs = make_inputs(LAYER, 1)
+    assert invariance(implementation("honest"), inputs, gradients(inputs)) == SAME
+
+
+def test_a_backward_that_depends_on_the_batch_is_told():
+    def prepare(inputs):
+        def backward():
+            grads = gradients(inputs)
+            factor = 1 + inputs.case.rows / 1000
+            return replace(grads, dx=grads.dx * factor, dweight=grads.dweight * factor)
+
+        return backward
+
+    inputs = make_inputs(RMS, 1)
+    first = prepare(inputs)()
+    assert set(invariance(implementation("batch", prepare), inputs, first).values()) == {"other bits"}
+
+
+def test_a_case_without_a_weight_has_no_dweight_to_speak_of():
+    inputs = make_inputs(replace(RMS, weight=False), 1)
+    assert list(invariance(implementation("honest"), inputs, gradients(inputs))) == ["dx of half the batch"]
+
+
+def test_what_cannot_be_run_is_said():
+    def unsupported(case):
+        return None if case.rows == 64 else "64 rows alone"
+
+    def prepare(inputs):
+        if inputs.case.rows != 64:
+            raise RuntimeError("no")
+        return lambda: gradients(inputs)
+
+    inputs = make_inputs(RMS, 1)
+    refuses, raises = implementation("refuses", unsupported=unsupported), implementation("raises", prepare)
+    assert set(invariance(refuses, inputs, gradients(inputs)).values()) == {"not run: 64 rows alone"}
+    assert set(invariance(raises, inputs, gradients(inputs)).values()) == {"not run: RuntimeError"}
+
+
+def test_inputs_are_left_alone():
+    def prepare(inputs):
+        def backward():
+            grads = gradients(inputs)
+            inputs.dy.zero_()
+            return grads
+
+        return backward
+
+    inputs = make_inputs(RMS, 1)
+    dy = inputs.dy.clone()
+    invariance(implementation("in place", prepare), inputs, gradients(inputs))
+    fp32_errors(implementation("in place", prepare), inputs)
+    assert torch.equal(inputs.dy, dy)
