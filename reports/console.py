@@ -83,7 +83,7 @@ def _timed_columns(comparison: Comparison, entries: Sequence[Entry]) -> list[tup
 def _checked_columns(entries: Sequence[Entry]) -> list[tuple[str, list[str]]]:
     return [
         ("rho " + "/".join(_tensors(entries)), [_rho(entry, entries) for entry in entries]),
-        ("same bits", [_bits(entry) for entry in entries]),
+        ("same bits", [entry.checked.bits for entry in entries]),
     ]
 
 
@@ -180,22 +180,15 @@ def _verdict(entry: Entry) -> str:
 
 
 def _tensors(entries: Sequence[Entry]) -> list[str]:
-    found = {name for entry in entries for name in entry.errors}
+    found = {name for entry in entries for name in entry.checked.errors}
     return [short for name, short in (("dx", "dx"), ("dweight", "dw"), ("dbias", "db")) if name in found]
 
 
 def _rho(entry: Entry, entries: Sequence[Entry]) -> str:
     """The errors of all gradients, with the mark of the worst."""
-    if not entry.errors:
+    if entry.checked.error_class is None:
         return figures.NOTHING
     names = {"dx": "dx", "dw": "dweight", "db": "dbias"}
-    errors = [entry.errors.get(names[short]) for short in _tensors(entries)]
-    worst = max(entry.errors.values(), key=lambda error: list(figures.EXTRA_ROUNDINGS).index(error.error_class))
+    errors = [entry.checked.errors.get(names[short]) for short in _tensors(entries)]
     numbers = "/".join(figures.rho(error.rho) if error else figures.NOTHING for error in errors)
-    return numbers + figures.EXTRA_ROUNDINGS[worst.error_class]
-
-
-def _bits(entry: Entry) -> str:
-    if entry.repeats == 0:
-        return figures.NOTHING
-    return f"no, {entry.differing}/{entry.repeats}" if entry.differing else f"n={entry.repeats}"
+    return numbers + figures.EXTRA_ROUNDINGS[entry.checked.error_class]
