@@ -99,8 +99,10 @@ def join_verifications(found: Sequence[Verification]) -> Checked:
 def join_files(found: Sequence[Checked]) -> Checked:
     """What several files say of the same: the worst errors, and the repetitions of the file that has most of them.
 
-    A file in which bits differed goes before one in which they did not.
+    A file in which bits differed goes before one in which they did not. Of none, one that checked nothing.
     """
+    if not found:
+        return Checked({}, 0, 0, ())
     steadiest = max(found, key=lambda checked: (bool(checked.differing), checked.moved, checked.repeats))
     return Checked(
         errors=_worst_of_each([checked.errors for checked in found]),

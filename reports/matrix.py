@@ -13,9 +13,9 @@ from reports.markdown_table import table
 from reports.outcomes import WORDS, Outcome, norms
 
 ABOUT = (
-    "right: every gradient is as near to float64 as its class allows, and has the same bits in every run; "
-    "nondet.: right, but not the same bits; refused: it says itself that it does not support the case; "
-    f"-: not tried. {figures.LEGEND}."
+    "right: every gradient is within three extra roundings of a float64 backward of the same stored inputs, and has "
+    "the same bits in every run; nondet.: as right, with other bits in some runs; refused: the implementation itself "
+    f"says that it does not support the case; -: not tried. {figures.LEGEND}."
 )
 
 
@@ -42,7 +42,7 @@ def _norm(norm: Norm, found: Sequence[Outcome]) -> list[str]:
     named = labels([case for case, _ in of])
     impls = list(dict.fromkeys(outcome.impl for outcome in of.values() if outcome.status != "missing"))
     rows = [[label, *(cell(of.get((case, impl))) for impl in impls)] for case, label in named.items()]
-    return [f"{usual(list(named))} where nothing else is said.", table(["inputs", *impls], rows)]
+    return [f"Dtypes are {usual(list(named))} where nothing else is said.", table(["inputs", *impls], rows)]
 
 
 def _kinds(found: Sequence[Outcome]) -> str:

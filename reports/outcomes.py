@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from harness.cases import Norm, NormCase
 from harness.joining import GRAVEST_FIRST, Joined, by_case
-from harness.records import Status
+from harness.records import ImplRecord, Status
 from harness.results import Results
 from reports import figures
 from reports.checks import Checked, join_files, join_verifications
@@ -44,7 +44,7 @@ class Outcome:
 
 
 def outcomes(runs: Sequence[Results]) -> list[Outcome]:
-    """The outcomes of these files, in their order; where several have the same, the worst outcome wins.
+    """The outcomes of these files, case by case; where several have the same, the worst outcome wins.
 
     A file in which an implementation was not installed says nothing of it where another tried it.
     """
@@ -54,16 +54,18 @@ def outcomes(runs: Sequence[Results]) -> list[Outcome]:
             for (impl, role), joined in rows.items():
                 if role == "impl":
                     found.setdefault((case, impl), []).append(joined)
-    return [_outcome(of) for of in found.values()]
+    implementations = [impl for run in runs for impl in run.run.implementations]
+    return _in_order([_outcome(of) for of in found.values()], implementations)
 
 
 def of_comparison(comparison: Comparison) -> list[Outcome]:
     """The outcomes of one file that has been compared already."""
-    return [
+    found = [
         Outcome(case.case, entry.impl, entry.status, entry.reason, entry.checked)
         for case in comparison.cases
         for entry in case.entries
     ]
+    return _in_order(found, comparison.run.implementations)
 
 
 def norms(found: Iterable[Outcome]) -> list[Norm]:
@@ -82,6 +84,14 @@ def by_impl(found: Iterable[Outcome]) -> dict[str, list[Outcome]]:
 def tally(found: Iterable[Outcome]) -> Counter[Status]:
     """How many there are of each status."""
     return Counter(outcome.status for outcome in found)
+
+
+def _in_order(found: Sequence[Outcome], implementations: Iterable[ImplRecord]) -> list[Outcome]:
+    """Case by case as they come, and within a case as the run knows its implementations."""
+    named = dict.fromkeys([*(impl.name for impl in implementations), *(outcome.impl for outcome in found)])
+    cases = {case: place for place, case in enumerate(dict.fromkeys(outcome.case for outcome in found))}
+    names = {name: place for place, name in enumerate(named)}
+    return sorted(found, key=lambda outcome: (cases[outcome.case], names[outcome.impl]))
 
 
 def _outcome(found: Sequence[Joined]) -> Outcome:

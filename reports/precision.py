@@ -76,6 +76,8 @@ def _slope(key: tuple[str, Norm, int, str], points: dict[int, float]) -> Slope:
     from scipy.stats import linregress  # slow to import
 
     ordered = sorted(points.items())
+    if len(set(points.values())) == 1:  # linregress divides nothing by nothing here
+        return Slope(*key, power=0.0, error=0.0, points=tuple(ordered))
     line = cast(Any, linregress([math.log(rows) for rows, _ in ordered], [math.log(rms) for _, rms in ordered]))
     return Slope(*key, power=float(line.slope), error=float(line.stderr), points=tuple(ordered))
 

@@ -20,7 +20,7 @@ _HOW: dict[Status, str] = {
     "unsupported": "refuses",
     "wrong": "wrong on",
     "crashed": "crashed on",
-    "timeout": "too slow on",
+    "timeout": "timed out on",
     "oom": "out of memory on",
 }
 

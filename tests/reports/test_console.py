@@ -5,12 +5,12 @@ from rich.console import Console
 
 from reports.comparison import compare
 from reports.console import MOST_CASES_IN_FULL, render, show
-from tests.results_factory import many, mixed, results, row, thorough, verified_only
+from tests.results_factory import CASE, careful, many, mixed, results, row, thorough, verified_only
 
-FILES = {"mixed": mixed, "many": many, "verified_only": verified_only, "thorough": thorough}
+FILES = {"mixed": mixed, "many": many, "verified_only": verified_only, "thorough": thorough, "careful": careful}
 
 
-@pytest.mark.parametrize("name", ["mixed", "many", "verified_only", "thorough"])
+@pytest.mark.parametrize("name", list(FILES))
 def test_golden_at_120_columns(golden, name):
     text = render(compare(FILES[name]()))
     assert max(map(len, text.splitlines())) <= 120
@@ -43,3 +43,23 @@ def test_verdicts_have_colour_on_a_terminal():
 
 def test_an_unfinished_run_is_visible():
     assert "Unfinished: 1 of 3 cases" in render(compare(results(row("torch-eager", 10.0), jobs=3)))
+
+
+def test_a_verification_tells_each_failure_on_a_line_of_its_own():
+    lines = render(compare(careful())).splitlines()
+    assert "quack: rms-8192x1024-bf16-correlated: timeout, no answer within 300 s" in lines
+    assert [line for line in lines if line.startswith("quack refuses")] == [
+        "quack refuses: no LayerNorm of bf16 (3 cases)"
+    ]
+
+
+def test_a_verification_of_many_implementations_and_long_reasons_fits():
+    why = "AssertionError: " + "very long " * 40
+    rows = [
+        row(f"implementation-with-a-long-name-{n}", case=case, status=status, reason=why)
+        for n, status in enumerate(["wrong", "crashed", "oom", "unsupported", "missing", "ok"] * 3)
+        for case in (CASE,)
+    ]
+    text = render(compare(results(*rows, timed=False)))
+    assert max(map(len, text.splitlines())) <= 120
+    assert text.count("AssertionError") == 15

@@ -5,9 +5,9 @@ import pytest
 
 import reports
 from harness.errors import UsageError
-from tests.results_factory import flushed, mixed, thorough
+from tests.results_factory import careful, flushed, longer, mixed, thorough
 
-SEVERAL = {"flush": [flushed("clean"), flushed("dirty")]}
+SEVERAL = {"flush": [flushed("clean"), flushed("dirty")], "verification": [careful(), longer()]}
 
 
 @pytest.mark.parametrize("form", reports.TEXTS)
