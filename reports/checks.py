@@ -103,13 +103,13 @@ def join_files(found: Sequence[Checked]) -> Checked:
     """
     if not found:
         return Checked({}, 0, 0, ())
-    steadiest = max(found, key=lambda checked: (bool(checked.differing), checked.moved, checked.repeats))
+    telling = max(found, key=lambda checked: (bool(checked.differing), checked.moved, checked.repeats))
     return Checked(
         errors=_worst_of_each([checked.errors for checked in found]),
-        repeats=steadiest.repeats,
-        differing=steadiest.differing,
-        differing_in=steadiest.differing_in,
-        compared=steadiest.compared,
+        repeats=telling.repeats,
+        differing=telling.differing,
+        differing_in=telling.differing_in,
+        compared=telling.compared,
         cells=max(checked.cells for checked in found),
         conditions=add_up([checked.conditions for checked in found]),
         invariance=_texts([checked.invariance for checked in found]),

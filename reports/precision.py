@@ -21,7 +21,7 @@ ABOUT = (
     "implementation on the same values held in the dtype of the case / held in fp32: where the second is far smaller, "
     "the first is the rounding of the output."
 )
-ABOUT_OTHERS = "The largest rho of any gradient on the other shapes of the usual inputs."
+ABOUT_OTHERS = "The largest rho of any gradient, on the usual inputs of the shapes that do not stand above."
 ABOUT_ROWS = (
     "The slope of log(relative rms of dweight) against log(rows), with its standard error, where the same columns and "
     "dtypes were run at three numbers of rows or more. 0: the error does not grow with the rows, as with partial sums "
@@ -53,7 +53,7 @@ def render(found: Sequence[Outcome]) -> list[str]:
         parts += [f"### {case.key}", _case([outcome for outcome in checked if outcome.case == case])]
     others = [outcome for outcome in checked if outcome.case not in full]
     if others:
-        parts += ["### Other shapes", ABOUT_OTHERS, *(_compact(norm, others) for norm in norms(others))]
+        parts += ["### Shape by shape", ABOUT_OTHERS, *(_compact(norm, others) for norm in norms(others))]
     if not parts:
         return []
     rows = [_slope_row(slope) for slope in slopes(found)]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from harness.records import Status
 from reports import figures
 from reports.markdown_table import table
-from reports.outcomes import FAILED, Outcome
+from reports.outcomes import FAILED, Outcome, by_impl
 
 TOLD: tuple[Status, ...] = (*FAILED, "nondeterministic")
 LONGEST = 300
@@ -27,9 +27,9 @@ def render(found: Sequence[Outcome]) -> list[str]:
 
 
 def refusals(found: Sequence[Outcome]) -> dict[tuple[str, Status, str], int]:
-    """In how many cases each implementation was refused or missing for each reason."""
+    """In how many cases each implementation refused, or was missing, for each reason; one implementation at a time."""
     counts: dict[tuple[str, Status, str], int] = {}
-    for outcome in found:
+    for outcome in (outcome for of in by_impl(found).values() for outcome in of):
         if outcome.status in ("unsupported", "missing"):
             key = outcome.impl, outcome.status, figures.one_line(outcome.reason, LONGEST) or figures.NOTHING
             counts[key] = counts.get(key, 0) + 1

@@ -49,6 +49,12 @@ def test_what_has_no_logarithm_is_no_point():
 def test_other_columns_dtypes_and_inputs_are_other_lines():
     mixed = [*errors(lambda rows: 1e-3, rows=(512, 2048)), *errors(lambda rows: 1e-3, rows=(8192,), cols=2048)]
     assert slopes(mixed) == []
+    correlated = NormCase("rms", 8192, 1024, inputs="correlated")
+    planted = row("quack", case=correlated, verification=verification(correlated))
+    assert slopes([*errors(lambda rows: 1e-3, rows=(512, 2048)), *outcomes([results(planted)])]) == []
+    fp32 = NormCase("rms", 8192, 1024, weight_dtype="fp32")
+    planted = row("quack", case=fp32, verification=verification(fp32))
+    assert slopes([*errors(lambda rows: 1e-3, rows=(512, 2048)), *outcomes([results(planted)])]) == []
 
 
 def test_both_precisions_stand_in_full_and_other_shapes_in_short():
@@ -59,7 +65,7 @@ def test_both_precisions_stand_in_full_and_other_shapes_in_short():
     assert "### layer-4096x2048-bf16" in text
     assert "rms dbias, bf16 / fp32" in text
     assert text.count("1.66e-3 / 2.10e-7") == 3
-    assert "1.41 (+1)" in text.split("### Other shapes")[1]
+    assert "1.41 (+1)" in text.split("### Shape by shape")[1]
     assert "rms-8192x4096-bf16\n" not in text
 
 

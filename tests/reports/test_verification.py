@@ -107,6 +107,18 @@ def test_reasons_are_told_of_all_that_is_not_right_and_refusals_are_counted():
     assert "## Reasons" not in render([longer()])
 
 
+def test_refusals_of_one_implementation_stand_together():
+    refusals = [("quack", CASE, "a"), ("liger", CASE, "b"), ("quack", LAYER, "c"), ("liger", LAYER, "b")]
+    rows = [row(impl, case=case, status="unsupported", reason=why) for impl, case, why in refusals]
+    section = render([results(*rows, timed=False)]).split("## Reasons")[1].split("## Conditions")[0]
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in section.strip().splitlines()[2:]]
+    assert [(impl, cases, why) for impl, _, cases, why in cells] == [
+        ("quack", "1", "a"),
+        ("quack", "1", "c"),
+        ("liger", "2", "b"),
+    ]
+
+
 def test_the_number_of_gradients_that_chance_was_allowed_for_is_told():
     assert "over 120 gradients" in render([careful()])
     assert "Bonferroni" not in render([results(row("quack", case=CASE), timed=False)])
