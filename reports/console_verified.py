@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from harness.cases import Norm
-from harness.records import Status
+from harness.records import RANKED, Status
 from reports import figures
 from reports.checks import join_files
 from reports.comparison import Comparison
@@ -18,6 +18,7 @@ from reports.outcomes import FAILED, Outcome, by_impl, norms, of_comparison, tal
 from reports.reasons import refusals
 
 WIDTH = 120
+MOST_FAILURES = 12  # of one implementation: one that is wrong on everything would scroll the others away
 COLUMNS: dict[str, tuple[Status, ...]] = {
     "right": ("ok",),
     "nondet.": ("nondeterministic",),
@@ -34,13 +35,10 @@ def show(comparison: Comparison, console: Console) -> None:
     for norm in norms(found):
         console.print(_table(norm, [outcome for outcome in found if outcome.case.norm == norm]))
         console.print()
-    failed = [outcome for outcome in found if outcome.status in FAILED]
-    for outcome in failed:
-        text = f"{outcome.impl}: {outcome.case.key}: {outcome.status}, {figures.one_line(outcome.reason, 1000)}"
-        console.print(escape(figures.one_line(text, WIDTH)), style="red", highlight=False, soft_wrap=True)
-    absent = _absent(found)
-    for line in absent:
-        console.print(escape(figures.one_line(line, WIDTH)), style="dim", highlight=False, soft_wrap=True)
+    failed, absent = _failed(found), _absent(found)
+    for lines, style in ((failed, "red"), (absent, "dim")):
+        for line in lines:
+            console.print(escape(figures.one_line(line, WIDTH)), style=style, highlight=False, soft_wrap=True)
     if failed or absent:
         console.print()
 
@@ -73,15 +71,26 @@ def _rho(found: Sequence[Outcome], tensors: Sequence[str]) -> str:
 
 
 def _bits(found: Sequence[Outcome]) -> str:
-    """Of the case in which bits differed most often, or else of the one that was run the fewest times."""
-    checked = [outcome.checked for outcome in found if outcome.checked.repeats or outcome.checked.moved]
-    return min(checked, key=lambda each: (-each.differing, not each.moved, each.repeats)).bits if checked else "-"
+    """Of the case in which bits differed most often, or else of the one that was run most often."""
+    passed = [outcome.checked for outcome in found if outcome.status in RANKED]
+    return max(passed, key=lambda each: (each.differing, each.moved, each.repeats)).bits if passed else figures.NOTHING
+
+
+def _failed(found: Sequence[Outcome]) -> list[str]:
+    """A line a case, up to MOST_FAILURES an implementation."""
+    lines: list[str] = []
+    for impl, of in by_impl(outcome for outcome in found if outcome.status in FAILED).items():
+        lines += [f"{impl}: {each.case.key}: {each.status}, {each.reason or 'no reason given'}" for each in of][
+            :MOST_FAILURES
+        ]
+        if len(of) > MOST_FAILURES:
+            lines.append(f"{impl}: … {figures.count(len(of) - MOST_FAILURES, 'more case')} in --format verification")
+    return lines
 
 
 def _absent(found: Sequence[Outcome]) -> list[str]:
-    """A line an implementation: what it refuses or that it is missing, with the reasons."""
-    lines: dict[tuple[str, Status], list[str]] = {}
-    for (impl, status, reason), cases in refusals(found).items():
-        lines.setdefault((impl, status), []).append(f"{reason} ({figures.count(cases, 'case')})")
-    words = {"unsupported": "refuses", "missing": "is missing"}
-    return [f"{impl} {words[status]}: {', '.join(reasons)}" for (impl, status), reasons in lines.items()]
+    """A line an implementation: why it refuses or is missing, and on how many cases."""
+    lines: dict[str, list[str]] = {}
+    for (impl, _, reason), cases in refusals(found).items():
+        lines.setdefault(impl, []).append(f"on {figures.count(cases, 'case')}: {reason}")
+    return [f"Not run: {impl} {', '.join(reasons)}" for impl, reasons in lines.items()]

@@ -63,17 +63,14 @@ def bound_in_words(comparisons: int) -> str:
 
 
 def in_short(found: Sequence[Outcome]) -> str:
-    """The level of one implementation over all these cases, by the weakest of them, with its bound."""
+    """The level of one implementation: of the cases in which bits differed, or else of those that were run most."""
     checked = [outcome for outcome in _passed(found) if _unsteady(outcome.checked) or outcome.checked.repeats]
     if not checked:
         return figures.NOTHING
-    groups = _groups(checked)
-    first = groups[0]
-    words = level([outcome.checked for outcome in first])
-    if _unsteady(first[0].checked):
-        return f"{words} on {figures.count(len(first), 'case')}"
-    limit = bound_in_words(_compared(first))
-    return ", ".join([words + (" or more" if len(groups) > 1 else ""), *([limit] if limit != figures.NOTHING else [])])
+    first, *others = _groups(checked)
+    where = f" on {len(first)} of {figures.count(len(checked), 'case')}" if others else ""
+    limit = figures.NOTHING if _unsteady(first[0].checked) else bound_in_words(_compared(first))
+    return level([outcome.checked for outcome in first]) + where + (f", {limit}" if limit != figures.NOTHING else "")
 
 
 def _passed(found: Sequence[Outcome]) -> list[Outcome]:
@@ -81,11 +78,11 @@ def _passed(found: Sequence[Outcome]) -> list[Outcome]:
 
 
 def _groups(found: Sequence[Outcome]) -> list[list[Outcome]]:
-    """Outcomes of one level together: those that differ first, then the ones with the fewest runs."""
+    """Outcomes of one level together: those that differ first, then the ones with the most runs."""
     groups: dict[tuple[bool, int], list[Outcome]] = {}
     for outcome in found:
         unsteady = _unsteady(outcome.checked)
-        groups.setdefault((not unsteady, 0 if unsteady else outcome.checked.repeats), []).append(outcome)
+        groups.setdefault((not unsteady, 0 if unsteady else -outcome.checked.repeats), []).append(outcome)
     return [groups[key] for key in sorted(groups)]
 
 
