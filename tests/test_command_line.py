@@ -296,7 +296,7 @@ def test_the_exit_code_of_a_bench(workers, statuses, code):
 )
 def test_the_exit_code_of_a_verify_and_it_times_nothing(workers, folder, statuses, code):
     workers.statuses.update(zip(("torch-eager", "quack", "liger"), statuses, strict=True))
-    assert typed("verify --shapes 4x8 --norm rms --out run") == code
+    assert typed("verify --shapes 4x8 --norm rms --inputs normal --out run") == code
     results = load(folder / "run" / "results.jsonl")
     assert not results.run.settings.timed
     assert [row.timing for row in results.rows] == [None] * 3
