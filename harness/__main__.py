@@ -181,13 +181,15 @@ def compare(
 
 @app.command()
 def report(
-    results: Annotated[list[Path], typer.Argument(help="a results.jsonl; for --format flush one a flush")],
+    results: Annotated[
+        list[Path], typer.Argument(help="a results.jsonl; --format flush (one a flush) and verification take several")
+    ],
     form: Annotated[
         str,
         typer.Option(
             "--format",
-            help="console, markdown, grid, pr, csv, json, kernels, plots, or a study of the engine: spans, selftest, "
-            "engines, aa, processes, flush",
+            help="console, markdown, verification, grid, pr, csv, json, kernels, plots, or a study of the engine: "
+            "spans, selftest, engines, aa, processes, flush",
         ),
     ] = "console",
     out: Annotated[
@@ -259,7 +261,7 @@ def _measure_and_report(choice: Choice, form: str = "console", impl: str | None 
     results = load(path)
     reports.write(results, form, impl=impl)
     markdown = path.with_name("report.md")
-    reports.write(results, "markdown", markdown)
+    reports.write(results, "markdown" if choice.timed else "verification", markdown)
     display.say(f"results: {path}\nreport:  {markdown}")
     if code := _exit_code(results.rows):
         raise typer.Exit(code)

@@ -19,6 +19,7 @@ from harness.stats import IncomparableError, Ratio, aa_band, combined_speedup, m
 UNPROVEN = "unproven: the device may have waited for the host, so host time may be inside"
 NOT_TIMES = "a sample is not a positive number of microseconds"
 TIMES_T0 = 10  # below so many times what two events read with nothing between them, a time is mostly the engine's own
+OTHER_BITS = "other bits in a new process"
 GRAVEST_FIRST: tuple[Status, ...] = (
     "wrong",
     "crashed",
@@ -49,13 +50,18 @@ class Joined:
 
     @property
     def status(self) -> Status:
-        """The gravest that any process found."""
+        """The gravest that any process found; nondeterministic where only the processes differ from each other."""
         found = {row.status for row in self.rows}
-        return next(status for status in GRAVEST_FIRST if status in found)
+        gravest: Status = next(status for status in GRAVEST_FIRST if status in found)
+        if gravest == "ok" and any(self._other_bits):
+            return "nondeterministic"
+        return gravest
 
     @property
     def reason(self) -> str | None:
         """Why the status is what it is, with the processes named where not all say the same."""
+        if all(row.status != self.status for row in self.rows):  # no process could see it alone
+            return self.told(OTHER_BITS if other else None for other in self._other_bits)
         unequal = any(row.status != self.status for row in self.rows)
         return self.told(
             (row.reason or (row.status if unequal else None)) if row.status == self.status else None
@@ -72,6 +78,13 @@ class Joined:
         """The median of the medians of the processes; None where none timed it."""
         medians = [median_and_spread(timing.samples_us)[0] for timing in self.timings]
         return median(medians) if medians else None
+
+    @property
+    def _other_bits(self) -> list[bool]:
+        """Which rows have gradients of other bits than the first process that took a fingerprint of them."""
+        prints = [row.verification.fingerprint if row.verification else None for row in self.rows]
+        first = next((each for each in prints if each is not None), None)
+        return [each is not None and each != first for each in prints]
 
     def told(self, texts: Iterable[str | None]) -> str | None:
         """One text for all rows where all have the same, else each text under the processes that it is of."""

@@ -10,8 +10,9 @@ import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -30,6 +31,7 @@ from harness.records import (
 
 Line = Annotated[AnyRecord, Field(discriminator="record")]
 _LINE: TypeAdapter[AnyRecord] = TypeAdapter(Line)
+R = TypeVar("R", bound=AnyRecord)
 
 
 @dataclass(frozen=True)
@@ -87,31 +89,27 @@ def load(path: Path) -> Results:
             "not whole gzip, pack it again" if path.suffix == ".gz" else "not UTF-8 text"
         )
         raise UsageError(f"cannot read {path}: {why}") from error
-    run: RunRecord | None = None
-    end: EndRecord | None = None
-    rows: list[RowRecord] = []
-    selftests: list[SelfTestRecord] = []
-    conditions: list[ConditionsRecord] = []
-    sanitized: list[SanitizerRecord] = []
+    records: list[AnyRecord] = []
     for number, line in enumerate(lines, start=1):
-        match _parse(path, number, line):
-            case RunRecord() as record if number == 1:
-                run = record
-            case RunRecord():
-                raise UsageError(f"{path} line {number} starts a second run; give one run's file at a time")
-            case RowRecord() as record:
-                rows.append(record)
-            case SelfTestRecord() as record:
-                selftests.append(record)
-            case ConditionsRecord() as record:
-                conditions.append(record)
-            case SanitizerRecord() as record:
-                sanitized.append(record)
-            case EndRecord() as record:
-                end = record if end is None else _together(end, record)
-    if run is None:
+        record = _parse(path, number, line)
+        if records and isinstance(record, RunRecord):
+            raise UsageError(f"{path} line {number} starts a second run; give one run's file at a time")
+        records.append(record)
+    if not records or not isinstance(records[0], RunRecord):
         raise UsageError(f"{path} does not begin with a run record; is it a results.jsonl of `normbwd bench`?")
-    return Results(run, rows, end, tuple(selftests), tuple(conditions), tuple(sanitized))
+    ends = _of(EndRecord, records)
+    return Results(
+        records[0],
+        _of(RowRecord, records),
+        reduce(_together, ends) if ends else None,
+        tuple(_of(SelfTestRecord, records)),
+        tuple(_of(ConditionsRecord, records)),
+        tuple(_of(SanitizerRecord, records)),
+    )
+
+
+def _of(kind: type[R], records: Sequence[AnyRecord]) -> list[R]:
+    return [record for record in records if isinstance(record, kind)]
 
 
 def _together(earlier: EndRecord, later: EndRecord) -> EndRecord:

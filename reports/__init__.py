@@ -23,6 +23,7 @@ from reports import (
     pull_request,
     selftest,
     spans,
+    verification,
 )
 from reports.comparison import Comparison, compare
 
@@ -42,7 +43,10 @@ _STUDYING: dict[str, Callable[[Results], str]] = {
     "aa": aa.render,
     "processes": processes.render,
 }
-_OF_SEVERAL: dict[str, Callable[[Sequence[Results]], str]] = {"flush": flushes.render}
+_OF_SEVERAL: dict[str, Callable[[Sequence[Results]], str]] = {
+    "flush": flushes.render,
+    "verification": verification.render,
+}
 DRAWN = ("plots",)
 TEXTS = (*_COMPARING, *_STUDYING, *_OF_SEVERAL)
 FORMATS = (*TEXTS, *DRAWN)
@@ -96,5 +100,7 @@ def _only(results: Runs, form: str) -> Results:
     if isinstance(results, Results):
         return results
     if len(results) != 1:
-        raise UsageError(f"--format {form} takes one file, not {len(results)}; --format flush takes several")
+        raise UsageError(
+            f"--format {form} takes one file, not {len(results)}; {' and '.join(_OF_SEVERAL)} take several"
+        )
     return results[0]

@@ -26,6 +26,8 @@ def conditions(comparison: Comparison) -> list[tuple[str, str]]:
         ("Libraries", ", ".join(f"{name} {version}" for name, version in sorted(run.libraries.items()))),
         ("Revision", run.revision or ""),
         ("Seed", str(run.settings.seed)),
+        ("Inputs drawn a case", str(run.settings.seeds) if run.settings.seeds > 1 else ""),
+        ("Runs a case for its bits", str(run.settings.repeats or "")),
         ("Suite", run.settings.suite or ""),
     ]
     if comparison.timed:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from reports import figures, wording
+from reports import console_verified, figures, wording
 from reports.comparison import CaseComparison, Comparison
+from reports.console_table import fill, titled
 from reports.entries import Entry
 
 WIDTH = 120
@@ -20,7 +20,9 @@ COLOURS = {"faster": "green", "slower": "red", "same": "yellow"}
 
 def show(comparison: Comparison, console: Console) -> None:
     """Print the cases, then the summary, then what a reader must know."""
-    if len(comparison.cases) > MOST_CASES_IN_FULL and comparison.timed:
+    if not comparison.timed:
+        console_verified.show(comparison, console)
+    elif len(comparison.cases) > MOST_CASES_IN_FULL:
         for norm in dict.fromkeys(case.case.norm for case in comparison.cases):
             console.print(_overview(comparison, norm, [case for case in comparison.cases if case.case.norm == norm]))
             console.print()
@@ -45,20 +47,19 @@ def render(comparison: Comparison) -> str:
 
 
 def _case(comparison: Comparison, case: CaseComparison, console: Console) -> None:
-    title = case.case.key
-    if comparison.timed:
-        title += f"   add {figures.microseconds(case.add_us)} us, A/A band {figures.band(case.aa_band)}"
-    table = _table(title)
+    add = f"add {figures.microseconds(case.add_us)} us, A/A band {figures.band(case.aa_band)}"
+    title = f"{case.case.key}   {add}"
+    table = titled(title)
     shown = case.of("ranked", "unranked", "verified")
-    columns = _timed_columns(comparison, shown) if comparison.timed else []
-    columns = [("impl", [escape(entry.label) for entry in shown]), *columns, *_checked_columns(shown)]
+    columns = [("impl", [escape(entry.label) for entry in shown])]
+    columns += [*_timed_columns(comparison, shown), *_checked_columns(shown)]
     columns = [column for column in columns if any(cell != figures.NOTHING for cell in column[1])]
     if shown:
-        _fill(table, columns)
+        fill(table, columns)
         console.print(table)
     else:
         console.print(f"{escape(title)}: nothing passed", highlight=False)
-    for entry in case.of("unranked", "verified") if comparison.timed else ():
+    for entry in case.of("unranked", "verified"):
         if entry.reason:
             console.print(f"  {escape(entry.impl)}: {escape(figures.one_line(entry.reason))}", highlight=False)
     for entry in case.failed:
@@ -83,16 +84,16 @@ def _timed_columns(comparison: Comparison, entries: Sequence[Entry]) -> list[tup
 def _checked_columns(entries: Sequence[Entry]) -> list[tuple[str, list[str]]]:
     return [
         ("rho " + "/".join(_tensors(entries)), [_rho(entry, entries) for entry in entries]),
-        ("same bits", [_bits(entry) for entry in entries]),
+        ("same bits", [entry.checked.bits for entry in entries]),
     ]
 
 
 def _overview(comparison: Comparison, norm: str, cases: Sequence[CaseComparison]) -> Table:
     """A line a case: what is fastest, by how much over the baseline and over the next, and how near to the add."""
-    table = _table(f"{norm}: the fastest of each case")
+    table = titled(f"{norm}: the fastest of each case")
     rows = [_overview_row(comparison, case) for case in cases]
     heads = ["case", "add us", "base us", "fastest", "us", "speedup", "% add", "next", "lead", "failed"]
-    _fill(table, list(zip(heads, (list(cells) for cells in zip(*rows, strict=True)), strict=True)))
+    fill(table, list(zip(heads, (list(cells) for cells in zip(*rows, strict=True)), strict=True)))
     return table
 
 
@@ -117,7 +118,7 @@ def _overview_row(comparison: Comparison, case: CaseComparison) -> list[str]:
 
 def _summary(comparison: Comparison, console: Console) -> None:
     if comparison.timed and comparison.summary.geomeans:
-        table = _table(f"geometric mean speedup over {comparison.baseline}")
+        table = titled(f"geometric mean speedup over {comparison.baseline}")
         wins = {wins.impl: wins for wins in comparison.summary.wins}
         rows = [
             [
@@ -133,9 +134,9 @@ def _summary(comparison: Comparison, console: Console) -> None:
             for mean in comparison.summary.geomeans
         ]
         heads = ["impl", "norm", "speedup", "smallest to largest", "cases", "on common cases", "wins", "ties"]
-        _fill(table, list(zip(heads, (list(cells) for cells in zip(*rows, strict=True)), strict=True)))
+        fill(table, list(zip(heads, (list(cells) for cells in zip(*rows, strict=True)), strict=True)))
         console.print(table)
-    for failure in wording.failures(comparison):
+    for failure in wording.failures(comparison) if comparison.timed else ():  # told a line a case otherwise
         console.print(escape(figures.one_line(failure, 400)), style="red", highlight=False)
     for caveat in wording.caveats(comparison):
         console.print(escape(caveat), style="bold yellow", highlight=False)
@@ -145,26 +146,6 @@ def _summary(comparison: Comparison, console: Console) -> None:
 def _legend(comparison: Comparison) -> str:
     checked = f"rho: error in units of one final rounding, {figures.LEGEND}; n: runs with the same bits"
     return f"speedup over {comparison.baseline}; {checked}" if comparison.timed else checked
-
-
-def _table(title: str) -> Table:
-    return Table(
-        title=escape(title),
-        title_justify="left",
-        title_style="bold",
-        box=SIMPLE_HEAD,
-        show_edge=False,
-        padding=(0, 1, 0, 0),
-    )
-
-
-def _fill(table: Table, columns: Sequence[tuple[str, Sequence[str]]]) -> None:
-    """Words may wrap and stand to the left; figures do neither."""
-    for head, _ in columns:
-        words = head in ("impl", "case", "norm", "fastest", "next", "verdict", "same bits")
-        table.add_column(head, justify="left" if words else "right", no_wrap=not words, overflow="fold")
-    for cells in zip(*(cells for _, cells in columns), strict=True):
-        table.add_row(*cells)
 
 
 def _speedup(comparison: Comparison, entry: Entry) -> str:
@@ -180,22 +161,15 @@ def _verdict(entry: Entry) -> str:
 
 
 def _tensors(entries: Sequence[Entry]) -> list[str]:
-    found = {name for entry in entries for name in entry.errors}
+    found = {name for entry in entries for name in entry.checked.errors}
     return [short for name, short in (("dx", "dx"), ("dweight", "dw"), ("dbias", "db")) if name in found]
 
 
 def _rho(entry: Entry, entries: Sequence[Entry]) -> str:
     """The errors of all gradients, with the mark of the worst."""
-    if not entry.errors:
+    if entry.checked.error_class is None:
         return figures.NOTHING
     names = {"dx": "dx", "dw": "dweight", "db": "dbias"}
-    errors = [entry.errors.get(names[short]) for short in _tensors(entries)]
-    worst = max(entry.errors.values(), key=lambda error: list(figures.EXTRA_ROUNDINGS).index(error.error_class))
+    errors = [entry.checked.errors.get(names[short]) for short in _tensors(entries)]
     numbers = "/".join(figures.rho(error.rho) if error else figures.NOTHING for error in errors)
-    return numbers + figures.EXTRA_ROUNDINGS[worst.error_class]
-
-
-def _bits(entry: Entry) -> str:
-    if entry.repeats == 0:
-        return figures.NOTHING
-    return f"no, {entry.differing}/{entry.repeats}" if entry.differing else f"n={entry.repeats}"
+    return numbers + figures.EXTRA_ROUNDINGS[entry.checked.error_class]

@@ -8,10 +8,10 @@ from typing import Literal
 
 from harness.cases import NormCase
 from harness.joining import TIMES_T0, Joined, below_floor, doubt, floor_us, quotients, ratio
-from harness.records import RANKED, Budget, Flush, ImplRecord, Kernel, KernelTotals, Status, TensorCheck, Timing
+from harness.records import RANKED, Budget, Flush, ImplRecord, Kernel, KernelTotals, Status, Timing
 from harness.stats import IncomparableError, Ratio, Verdict, geomean, median_and_spread, verdict
 from reports import figures
-from reports.checks import join_verifications
+from reports.checks import Checked, join_verifications
 
 # ranked: passed, timed, comparable; unranked: passed and timed, but its time cannot be set beside the others';
 # verified: passed, not timed; failed: ran and did not pass; absent: never ran here (missing, unsupported).
@@ -44,11 +44,7 @@ class Entry:
     percent_of_add: float | None
     percent_of_copy: float | None
     percent_of_datasheet: float | None
-    errors: dict[str, TensorCheck]
-    determinism: str
-    repeats: int
-    differing: int
-    differing_in: tuple[str, ...]
+    checked: Checked
     peak_extra_bytes: int | None
     kernels: tuple[Kernel, ...] | None
     kernel_totals: KernelTotals | None
@@ -92,7 +88,6 @@ def make_entry(joined: Joined, impl: ImplRecord | None, against: Yardsticks) -> 
     ranked_us = median if standing == "ranked" else None
     speedup = _speedup(joined, against) if standing == "ranked" else None
     bandwidth = bandwidth_gbps(joined.case, ranked_us)
-    checked = join_verifications([row.verification for row in joined.rows if row.verification])
     profiled = next((row for row in joined.rows if row.kernels is not None), None)
     return Entry(
         impl=joined.impl,
@@ -109,11 +104,7 @@ def make_entry(joined: Joined, impl: ImplRecord | None, against: Yardsticks) -> 
         percent_of_add=percent_of_add(against.add, timings) if ranked_us else None,
         percent_of_copy=_percent(bandwidth, against.budget.copy_gbps if against.budget else None),
         percent_of_datasheet=_percent(bandwidth, against.datasheet_gbps),
-        errors=checked.errors,
-        determinism=checked.determinism,
-        repeats=checked.repeats,
-        differing=checked.differing,
-        differing_in=checked.differing_in,
+        checked=join_verifications([row.verification for row in joined.rows if row.verification]),
         peak_extra_bytes=max(
             (row.peak_extra_bytes for row in joined.rows if row.peak_extra_bytes is not None), default=None
         ),

@@ -29,6 +29,7 @@ _CASE: dict[str, Callable[[CaseComparison], Cell]] = {
     "bias": lambda c: c.case.bias,
     "zero_centred": lambda c: c.case.zero_centred,
     "eps": lambda c: c.case.eps,
+    "inputs": lambda c: c.case.inputs,
     "moved_bytes": lambda c: c.case.moved_bytes,
     "add_us": lambda c: c.add_us,
     "aa_band_percent": lambda c: None if c.aa_band is None else 100 * _expm1(c.aa_band),
@@ -50,9 +51,9 @@ _ENTRY: dict[str, Callable[[Entry], Cell]] = {
     "percent_of_add": lambda e: e.percent_of_add,
     "percent_of_copy": lambda e: e.percent_of_copy,
     "percent_of_datasheet": lambda e: e.percent_of_datasheet,
-    "repeats": lambda e: e.repeats,
-    "differing": lambda e: e.differing,
-    "differing_in": lambda e: " ".join(e.differing_in),
+    "repeats": lambda e: e.checked.repeats,
+    "differing": lambda e: e.checked.differing,
+    "differing_in": lambda e: " ".join(e.checked.differing_in),
     "peak_extra_bytes": lambda e: e.peak_extra_bytes,
     "kernels": lambda e: None if e.kernels is None else len(e.kernels),
     "prepare_s": lambda e: e.prepare_s,
@@ -91,7 +92,7 @@ def to_json(comparison: Comparison) -> str:
 
 
 def _errors(entry: Entry, tensor: str) -> list[Cell]:
-    error = entry.errors.get(tensor)
+    error = entry.checked.errors.get(tensor)
     return [error.rho, error.relative_rms, error.error_class] if error else [None, None, None]
 
 

@@ -104,6 +104,14 @@ def two_digits(value: float | None) -> str:
     return f"{value:.{max(0, 1 - math.floor(math.log10(abs(value))))}f}".removesuffix(".0")
 
 
+def scientific(value: float | None) -> str:
+    """A relative error, to three digits: `1.66e-3`."""
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    digits, power = f"{value:.2e}".split("e")
+    return f"{digits}e{int(power)}" if value else "0"
+
+
 def measure(value: float | None, unit: Literal["us", "%", "GB/s", ""]) -> str:
     """What a check found or must keep, with its unit: `3.1 %`, `0.42 us`, `4276 GB/s`."""
     text = gbps(value) if unit == "GB/s" else microseconds(value) if unit == "us" else two_digits(value)

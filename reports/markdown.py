@@ -149,7 +149,7 @@ def _columns(comparison: Comparison, entries: Sequence[Entry], notes: Sequence[s
         ("% of copy", [figures.percent(entry.percent_of_copy) for entry in entries]),
         ("% of datasheet", [figures.percent(entry.percent_of_datasheet) for entry in entries]),
         *[(f"rho {tensor}", [_rho(entry, tensor) for entry in entries]) for tensor in TENSORS],
-        ("deterministic", [entry.determinism for entry in entries]),
+        ("deterministic", [entry.checked.determinism for entry in entries]),
         ("extra memory", [figures.size(entry.peak_extra_bytes) for entry in entries]),
         ("kernels", [figures.NOTHING if entry.kernels is None else str(len(entry.kernels)) for entry in entries]),
         (
@@ -171,7 +171,7 @@ def _speedup(comparison: Comparison, entry: Entry) -> str:
 
 
 def _rho(entry: Entry, tensor: str) -> str:
-    error = entry.errors.get(tensor)
+    error = entry.checked.errors.get(tensor)
     return figures.rho(error.rho, error.error_class) if error else figures.NOTHING
 
 

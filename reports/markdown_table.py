@@ -24,6 +24,15 @@ WORDS = (
     "check",
     "passed",
     "how",
+    "inputs",
+    "kind",
+    "what it is there to find",
+    "wrong on it",
+    "class on normal inputs",
+    "class",
+    "determinism",
+    "tool",
+    "detail",
 )
 
 

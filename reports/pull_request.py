@@ -100,9 +100,9 @@ def _row(comparison: Comparison, case: CaseComparison, subject: str) -> list[str
 def _checked(entry: Entry | None) -> list[str]:
     if entry is None:
         return ["no row", *[figures.NOTHING] * 4]
-    errors = [entry.errors.get(tensor) for tensor in ("dx", "dweight", "dbias")]
+    errors = [entry.checked.errors.get(tensor) for tensor in ("dx", "dweight", "dbias")]
     rhos = [figures.rho(error.rho, error.error_class) if error else figures.NOTHING for error in errors]
-    return [entry.status, *rhos, entry.determinism]
+    return [entry.status, *rhos, entry.checked.determinism]
 
 
 def _time(entry: Entry | None) -> str:

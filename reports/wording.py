@@ -5,20 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from harness.joining import TIMES_T0
-from harness.records import Budget, Check, SelfTestRecord
+from harness.records import Budget, Check, SelfTestRecord, Status
 from harness.stats import PROCESS_BAND
 from reports import figures
 from reports.comparison import CaseComparison, Comparison
 from reports.device_state import DeviceState
 from reports.entries import Entry
+from reports.outcomes import FAILED, Outcome, by_impl, of_comparison, tally
 
 WHEN = {"before": "before the cases ", "after": "after the cases ", "alone": ""}
+_HOW: dict[Status, str] = {
+    "ok": "right on",
+    "nondeterministic": "nondeterministic on",
+    "unsupported": "refuses",
+    "wrong": "wrong on",
+    "crashed": "crashed on",
+    "timeout": "timed out on",
+    "oom": "out of memory on",
+}
 
 
 def headline(comparison: Comparison, impl: str | None = None) -> str:
     """Who is fastest in how many cases and by how much over the baseline; of `impl`, or of whoever wins most."""
     if not comparison.timed:
-        return _verified(comparison)
+        return verified(of_comparison(comparison))
     summary = comparison.summary
     wins = next((wins for wins in summary.wins if impl is None or wins.impl == impl), None)
     subject = wins.label if wins else impl
@@ -28,6 +38,17 @@ def headline(comparison: Comparison, impl: str | None = None) -> str:
     text = f"{subject} is fastest in {alone} of {figures.count(summary.cases, 'case')}"
     text += f" and tied for fastest in {tied} more." if tied else "."
     return f"{text} {geomeans(comparison, wins.impl if wins else subject)}".rstrip()
+
+
+def verified(found: Sequence[Outcome]) -> str:
+    """What became of each implementation that was tried, in one sentence; those that failed come last."""
+    tried = {impl: of for impl, of in by_impl(found).items() if any(each.status != "missing" for each in of)}
+    if not tried:
+        return "No implementation was tried."
+    cases = len({outcome.case for outcome in found})
+    ordered = sorted(tried, key=lambda impl: any(each.status in FAILED for each in tried[impl]))
+    told = "; ".join(f"{impl} {_became(tried[impl])}" for impl in ordered)
+    return f"{figures.count(len(tried), 'implementation')} on {figures.count(cases, 'case')}: {told}."
 
 
 def geomeans(comparison: Comparison, impl: str) -> str:
@@ -170,12 +191,12 @@ def aa_bands(cases: Iterable[CaseComparison]) -> str:
     return f"{text}; none in {figures.count(missing, 'case')}" if missing else text
 
 
-def _verified(comparison: Comparison) -> str:
-    entries = [entry for case in comparison.cases for entry in case.entries if entry.standing != "absent"]
-    passed = sum(entry.standing == "verified" for entry in entries)
-    doubted = sum(entry.status == "nondeterministic" for entry in entries)
-    text = f"{passed} of {figures.count(len(entries), 'check')} passed; nothing was timed"
-    return f"{text}; {doubted} of them nondeterministic." if doubted else f"{text}."
+def _became(found: Sequence[Outcome]) -> str:
+    """What became of one implementation, in how many cases: its failures alone, where there are any."""
+    counts = tally(found)
+    failed = [f"{_HOW[status]} {counts[status]}" for status in FAILED if counts[status]]
+    passed: tuple[Status, ...] = ("ok", "nondeterministic", "unsupported")
+    return ", ".join(failed or [f"{_HOW[status]} {counts[status]}" for status in passed if counts[status]])
 
 
 def _failed(checks: Sequence[Check], runs: int) -> str:

@@ -4,11 +4,15 @@ Noise and drift take few values, so that a bootstrap's percentiles land on one o
 """
 
 import math
+from dataclasses import replace
+from typing import get_args
 
 from harness.cases import NormCase
 from harness.records import (
     Budget,
     Check,
+    Condition,
+    ConditionCheck,
     ConditionsRecord,
     DeviceRecord,
     EndRecord,
@@ -17,6 +21,7 @@ from harness.records import (
     KernelTotals,
     RowRecord,
     RunRecord,
+    SanitizerRecord,
     SelfTestRecord,
     SettingsRecord,
     TensorCheck,
@@ -47,16 +52,32 @@ def timing(us, *, group=GROUP, flush="clean", blocks=40, noise=1.0, drift=0.2, s
     return Timing(group=group, flush=flush, samples_us=values, blocks=list(range(blocks)), **more)
 
 
-def verification(case=CASE, rho=1.0, error_class="exact", repeats=50, differing_in=()):
+def verification(
+    case=CASE, rho=1.0, error_class="exact", repeats=50, differing_in=(), relative_rms=None, fp32=None, **more
+):
     """A verification in which every gradient has the same error."""
     names = ["dx", "dweight", *(["dbias"] if case.bias else [])]
-    check = TensorCheck(rho=rho, relative_rms=1.66e-3 * rho, error_class=error_class)
+    rms = 1.66e-3 * rho if relative_rms is None else relative_rms
+    check = TensorCheck(rho=rho, relative_rms=rms, error_class=error_class, fp32_relative_rms=fp32)
     return Verification(
-        tensors=dict.fromkeys(names, check),
+        tensors={name: check.model_copy(update={"worst_row": 1.02 * rho} if name == "dx" else {}) for name in names},
         repeats=repeats,
         differing=2 if differing_in else 0,
         differing_in=list(differing_in),
+        **more,
     )
+
+
+def under(runs=50, differing_in=(), **skipped):
+    """The runs under each condition, none but those that are named in `skipped` left out, by their first word."""
+    return [
+        ConditionCheck(condition=condition, runs=0, skipped=skipped[condition.split()[0]])
+        if condition.split()[0] in skipped
+        else ConditionCheck(
+            condition=condition, runs=runs, differing=1 if differing_in else 0, differing_in=list(differing_in)
+        )
+        for condition in get_args(Condition)
+    ]
 
 
 def row(impl, us=None, case=CASE, status="ok", shift=0, timed=None, **more):
@@ -186,14 +207,24 @@ def run_record(jobs=1, timed=True, names=NAMES, cpu=False, **settings):
     )
 
 
-def results(*rows, jobs=None, ended=True, interrupted=False, selftests=(), states=(), stages_s=None, **settings):
+def results(
+    *rows,
+    jobs=None,
+    ended=True,
+    interrupted=False,
+    selftests=(),
+    states=(),
+    sanitized=(),
+    stages_s=None,
+    **settings,
+):
     """A file of these rows, finished unless told otherwise."""
     end = EndRecord(
         ended_at="2025-06-01T12:10:00+00:00", wall_s=600.0, interrupted=interrupted, stages_s=stages_s or {}
     )
     cases = len({row.case for row in rows})
     run = run_record(jobs=cases if jobs is None else jobs, **settings)
-    return Results(run, list(rows), end if ended else None, tuple(selftests), tuple(states))
+    return Results(run, list(rows), end if ended else None, tuple(selftests), tuple(states), tuple(sanitized))
 
 
 def mixed():
@@ -243,6 +274,61 @@ def verified_only():
         row("apex", status="missing", reason="not installed: apex"),
         timed=False,
     )
+
+
+def _steady(case, repeats=300, fp32=None, rms=1.66e-3, process=0, **more):
+    """A row of a careful run that found nothing wrong, in one of its two processes."""
+    fields = {"repeats": 1}
+    if process == 0:
+        fields = {"repeats": repeats, "conditions": under(), "fp32": fp32, "invariance": {HALF: "same bits"}}
+    found = verification(case, relative_rms=rms, seeds=10, cells=120, fingerprint="f00d", **(fields | more))
+    return row("triton-inhouse", case=case, verification=found, process=process)
+
+
+def _loose(case, rms, **more):
+    """A row of an implementation that adds with atomics, in low precision."""
+    found = {"repeats": 300, "conditions": under(differing_in=["dweight"], graph="it allocates while it is captured")}
+    found |= {"invariance": {HALF: "other bits"}, "fp32": 3.1e-7}
+    check = verification(case, 1.41, "one extra rounding", differing_in=["dweight"], relative_rms=rms, **(found | more))
+    reason = "2 of 300 runs differ, in dweight"
+    return row("torch-eager", case=case, status="nondeterministic", reason=reason, verification=check)
+
+
+HALF = "dx of half the batch"
+TALL = [NormCase("rms", rows, 1024) for rows in (512, 2048, 8192, 32768)]
+
+
+def careful():
+    """A file of a run that verifies alone: kinds of inputs, conditions, another process, and one of each outcome."""
+    correlated, strided = (replace(TALL[2], inputs=inputs) for inputs in ("correlated", "strided-x"))
+    mixed_dtypes = replace(LAYER, weight_dtype="fp32")
+    small = [replace(LAYER, rows=rows, inputs="nan-x") for rows in (3, 64)]
+    wrong = verification(correlated, 9.1, "wrong", repeats=300)
+    rows = [
+        *(_steady(case, fp32=2.1e-7 if case is TALL[2] else None) for case in TALL),
+        *(_steady(case, process=1) for case in TALL),
+        *(_loose(case, 1e-4 * math.sqrt(case.rows), fp32=3.1e-7 if case is TALL[2] else None) for case in TALL),
+        *(_steady(case) for case in (correlated, LAYER, *small)),
+        _steady(mixed_dtypes, repeats=50),
+        row("torch-eager", case=correlated, status="wrong", reason="dx is off by rho 9.1 | 1", verification=wrong),
+        row("torch-eager", case=LAYER, verification=verification(LAYER, repeats=300)),
+        row("torch-eager", case=strided, status="crashed", reason="RuntimeError: x is\nnot contiguous"),
+        *(row("triton-inhouse", case=case, status="unsupported", reason="x has strides") for case in (strided,)),
+        *(row("quack", case=case, status="unsupported", reason="no LayerNorm of bf16") for case in (LAYER, *small)),
+        row("quack", case=correlated, status="timeout", reason="no answer within 300 s"),
+        *(row("apex", case=case, status="missing", reason="not installed: apex") for case in (*TALL, LAYER)),
+    ]
+    seen = [
+        SanitizerRecord(case=TALL[2], impl="triton-inhouse", tool="memcheck", errors=0),
+        SanitizerRecord(case=TALL[2], impl="quack", tool="memcheck", errors=2, detail="Invalid __global__ read | 4"),
+        SanitizerRecord(case=TALL[2], impl="quack", tool="racecheck", detail="compute-sanitizer is not installed"),
+    ]
+    return results(*rows, sanitized=seen, timed=False, seeds=10, repeats=300)
+
+
+def longer():
+    """A file of one implementation alone, with more repetitions."""
+    return results(*(_steady(case, repeats=3000) for case in TALL[:2]), timed=False, seeds=10, repeats=3000)
 
 
 def thorough():

@@ -259,7 +259,9 @@ def test_a_run_writes_results_and_a_report_and_prints_it(workers, folder, capsys
         "results: run/results.jsonl",
         "report:  run/report.md",
     ]
-    assert "quack" in (folder / "run" / "report.md").read_text()
+    page = (folder / "run" / "report.md").read_text()
+    assert page.startswith("# Norm backward on ")
+    assert "quack" in page
 
 
 @pytest.mark.parametrize(
@@ -294,10 +296,11 @@ def test_the_exit_code_of_a_bench(workers, statuses, code):
 )
 def test_the_exit_code_of_a_verify_and_it_times_nothing(workers, folder, statuses, code):
     workers.statuses.update(zip(("torch-eager", "quack", "liger"), statuses, strict=True))
-    assert typed("verify --shapes 4x8 --norm rms --out run") == code
+    assert typed("verify --shapes 4x8 --norm rms --inputs normal --out run") == code
     results = load(folder / "run" / "results.jsonl")
     assert not results.run.settings.timed
     assert [row.timing for row in results.rows] == [None] * 3
+    assert (folder / "run" / "report.md").read_text().startswith("# Verification of norm backwards on ")
 
 
 def test_an_interrupt_is_told_in_one_line(workers, capsys):
@@ -414,9 +417,12 @@ def test_plots_are_written_into_a_folder_and_need_one(measured, folder, capsys, 
     assert sorted(path.suffix for path in (folder / "plots").iterdir()) == [".png", ".png", ".svg", ".svg"]
 
 
-def test_several_files_are_for_the_flush_study_alone(measured, folder, capsys, no_worker):
+def test_most_formats_take_one_file(measured, folder, capsys, no_worker):
     assert typed("report results.jsonl results.jsonl") == 2
-    assert capsys.readouterr().err == "error: --format console takes one file, not 2; --format flush takes several\n"
+    assert (
+        capsys.readouterr().err
+        == "error: --format console takes one file, not 2; flush and verification take several\n"
+    )
     for flush in ("clean", "dirty"):
         file = ResultsFile(folder / f"{flush}.jsonl")
         written = flushed(flush)

@@ -5,7 +5,7 @@ import pytest
 
 from harness.joining import GRAVEST_FIRST, aa_ratio, band, by_case, comparable, doubt, floor_us, join, quotients, ratio
 from harness.stats import PROCESS_BAND, IncomparableError, aa_band
-from tests.results_factory import CASE, LAYER, budget, helpers, in_processes, results, row, timing, twin
+from tests.results_factory import CASE, LAYER, budget, helpers, in_processes, results, row, timing, twin, verification
 
 
 def joined(*rows):
@@ -132,3 +132,33 @@ def test_quotients_are_of_shared_blocks_only():
     two = [timing(100.0, group="a"), timing(100.0, group="b")]
     assert quotients(two, [timing(50.0, group="b")]) == [pytest.approx(2.0)]
     assert quotients(two, [timing(50.0, group="b", flush="dirty")]) == []
+
+
+def printed(*fingerprints, **more):
+    """A row a process, with these fingerprints."""
+    check = verification()
+    return joined(
+        *(
+            quack(process=process, verification=check.model_copy(update={"fingerprint": each}), **more)
+            for process, each in enumerate(fingerprints)
+        )
+    )
+
+
+def test_other_bits_in_another_process_are_nondeterministic():
+    whole = printed("aa", "bb", "aa")
+    assert (whole.status, whole.reason) == ("nondeterministic", "process 1: other bits in a new process")
+    assert printed("aa", "bb", "bb").reason == "process 1, 2: other bits in a new process"
+
+
+@pytest.mark.parametrize("fingerprints", [("aa", "aa"), (None, "aa"), ("aa", None), (None, None), ("aa",)])
+def test_the_same_bits_or_none_to_compare_leave_a_row_as_it_is(fingerprints):
+    whole = printed(*fingerprints)
+    assert (whole.status, whole.reason) == ("ok", None)
+
+
+def test_what_is_graver_than_other_bits_stays():
+    whole = printed("aa", "bb", status="wrong", reason="dx is off")
+    assert (whole.status, whole.reason) == ("wrong", "dx is off")
+    unsteady = printed("aa", "bb", status="nondeterministic", reason="2 of 50 runs differ")
+    assert (unsteady.status, unsteady.reason) == ("nondeterministic", "2 of 50 runs differ")

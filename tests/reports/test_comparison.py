@@ -47,7 +47,7 @@ def test_nondeterministic_ranks_but_only_under_its_mark():
     comparison = compare(mixed())
     liger = comparison.cases[0].entry("liger")
     assert (liger.standing, liger.label) == ("ranked", "liger (nondeterministic)")
-    assert liger.determinism == "2 of 50 differ, in dweight"
+    assert liger.checked.determinism == "2 of 50 differ, in dweight"
     assert next(mean for mean in comparison.summary.geomeans if mean.impl == "liger").label.endswith("in 1)")
 
 
@@ -58,7 +58,7 @@ def test_figures_of_an_entry():
     assert quack.bandwidth_gbps == pytest.approx(CASE.moved_bytes / quack.median_us / 1e3)
     assert quack.percent_of_add == pytest.approx(50.0, rel=0.01)
     assert quack.percent_of_datasheet == pytest.approx(100 * quack.bandwidth_gbps / 4800)
-    assert quack.errors["dweight"].rho == 1.0
+    assert quack.checked.errors["dweight"].rho == 1.0
     assert case.entry("torch-eager").speedup is None
 
 

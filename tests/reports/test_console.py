@@ -1,16 +1,19 @@
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
+from harness.cases import NormCase
 from reports.comparison import compare
 from reports.console import MOST_CASES_IN_FULL, render, show
-from tests.results_factory import many, mixed, results, row, thorough, verified_only
+from reports.console_verified import MOST_FAILURES
+from tests.results_factory import CASE, careful, many, mixed, results, row, thorough, verification, verified_only
 
-FILES = {"mixed": mixed, "many": many, "verified_only": verified_only, "thorough": thorough}
+FILES = {"mixed": mixed, "many": many, "verified_only": verified_only, "thorough": thorough, "careful": careful}
 
 
-@pytest.mark.parametrize("name", ["mixed", "many", "verified_only", "thorough"])
+@pytest.mark.parametrize("name", list(FILES))
 def test_golden_at_120_columns(golden, name):
     text = render(compare(FILES[name]()))
     assert max(map(len, text.splitlines())) <= 120
@@ -43,3 +46,46 @@ def test_verdicts_have_colour_on_a_terminal():
 
 def test_an_unfinished_run_is_visible():
     assert "Unfinished: 1 of 3 cases" in render(compare(results(row("torch-eager", 10.0), jobs=3)))
+
+
+def test_a_verification_tells_each_failure_on_a_line_of_its_own():
+    lines = render(compare(careful())).splitlines()
+    assert "quack: rms-8192x1024-bf16-correlated: timeout, no answer within 300 s" in lines
+    assert [line for line in lines if line.startswith("Not run: quack")] == [
+        "Not run: quack on 3 cases: no LayerNorm of bf16"
+    ]
+
+
+def test_an_implementation_that_fails_everywhere_does_not_scroll_the_others_away():
+    cases = [NormCase("rms", rows, 64) for rows in range(1, 41)]
+    rows = [row("quack", case=case, status="wrong", reason="dx is off") for case in cases]
+    rows += [row("liger", case=cases[0], status="crashed", reason="boom")]
+    lines = render(compare(results(*rows, timed=False))).splitlines()
+    assert sum(line.startswith("quack: rms-") for line in lines) == MOST_FAILURES
+    assert "quack: … 28 more cases in --format verification" in lines
+    assert "liger: rms-1x64-bf16: crashed, boom" in lines
+
+
+def test_same_bits_are_those_of_the_case_that_was_run_most_unless_some_differ():
+    def bits(*checks):
+        cases = [CASE, *(replace(CASE, rows=rows) for rows in (1, 2))]
+        rows = [
+            row("quack", case=case, status="nondeterministic" if check.differing else "ok", verification=check)
+            for case, check in zip(cases, checks, strict=False)
+        ]
+        return render(compare(results(*rows, timed=False))).splitlines()[3].split("  ")[-1]
+
+    assert bits(verification(repeats=2), verification(repeats=300)) == "n=300"
+    assert bits(verification(repeats=300), verification(repeats=20, differing_in=["dx"])) == "no, 2/20"
+
+
+def test_a_verification_of_many_implementations_and_long_reasons_fits():
+    why = "AssertionError: " + "very long " * 40
+    rows = [
+        row(f"implementation-with-a-long-name-{n}", case=case, status=status, reason=why)
+        for n, status in enumerate(["wrong", "crashed", "oom", "unsupported", "missing", "ok"] * 3)
+        for case in (CASE,)
+    ]
+    text = render(compare(results(*rows, timed=False)))
+    assert max(map(len, text.splitlines())) <= 120
+    assert text.count("AssertionError") == 15

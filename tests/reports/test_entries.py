@@ -88,9 +88,9 @@ def test_the_worst_error_and_all_repetitions_count():
     rows = [row("quack", 50.0, verification=check) for check in [*checks, unsteady]]
     rows = [in_processes(each, scales=(1,) * 4)[process] for process, each in enumerate(rows)]
     entry = only_case(*rows).entry("quack")
-    assert (entry.errors["dx"].rho, entry.errors["dx"].error_class) == (1.4, "one extra rounding")
-    assert (entry.repeats, entry.differing, entry.differing_in) == (200, 2, ("dweight",))
-    assert entry.determinism == "2 of 200 differ, in dweight"
+    assert (entry.checked.errors["dx"].rho, entry.checked.errors["dx"].error_class) == (1.4, "one extra rounding")
+    assert (entry.checked.repeats, entry.checked.differing, entry.checked.differing_in) == (200, 2, ("dweight",))
+    assert entry.checked.determinism == "2 of 200 differ, in dweight"
 
 
 def test_a_process_that_is_missing_is_noted():

@@ -103,3 +103,11 @@ def test_spans_elements_and_seconds():
 def test_one_line():
     assert figures.one_line("a\n  b") == "a b"
     assert figures.one_line("abcdef", 4) == "abc…"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(1.664e-3, "1.66e-3"), (2.1e-7, "2.10e-7"), (1.0, "1.00e0"), (0.0, "0"), (None, "-"), (math.inf, "-")],
+)
+def test_scientific(value, expected):
+    assert figures.scientific(value) == expected

@@ -1,0 +1,115 @@
+import pytest
+
+from harness.cases import NormCase
+from reports.checks import join_verifications
+from reports.determinism import bound, bound_in_words, in_short, level, render
+from reports.outcomes import outcomes
+from tests.results_factory import CASE, LAYER, results, row, under, verification
+
+SMALL = NormCase("rms", 512, 1024)
+
+
+def found(*verifications, cases=(CASE, SMALL, LAYER)):
+    """Outcomes of one implementation, a case a verification."""
+    rows = [
+        row("quack", case=case, status="nondeterministic" if each.differing else "ok", verification=each)
+        for case, each in zip(cases, verifications, strict=False)
+    ]
+    return outcomes([results(*rows, timed=False)])
+
+
+def cells(outcomes_found, line=0):
+    """The cells of one line of the section's first table."""
+    table = render(outcomes_found)[2].splitlines()
+    heads, *lines = ([cell.strip() for cell in each.split("|")[1:-1]] for each in (table[0], *table[2:]))
+    return dict(zip(heads, lines[line], strict=True))
+
+
+def test_no_change_in_n_comparisons_bounds_the_probability_by_three_over_n():
+    assert bound(299) == pytest.approx(3 / 299)
+    assert bound(3) is None
+    assert [bound_in_words(runs - 1) for runs in (2, 50, 300, 3000)] == ["-", "< 6.1 %", "< 1 %", "< 0.10 %"]
+
+
+def test_the_runs_of_two_processes_are_compared_with_a_first_each():
+    twice = join_verifications([verification(repeats=300), verification(repeats=300)])
+    assert (twice.repeats, twice.compared) == (600, 598)
+
+
+def test_a_process_that_ran_once_adds_no_repetition():
+    once = [verification(repeats=300, fingerprint="aa"), verification(repeats=1, fingerprint="aa")]
+    checked = join_verifications(once)
+    assert (checked.repeats, checked.compared, checked.determinism) == (300, 299, "bitwise n=300")
+    assert join_verifications([verification(repeats=1)]).determinism == "not checked"
+
+
+def test_other_bits_in_a_new_process_are_told():
+    prints = [verification(repeats=300, fingerprint=each) for each in ("aa", "bb", "aa")]
+    checked = join_verifications(prints)
+    assert (checked.moved, checked.determinism, checked.bits) == (
+        True,
+        "other bits in a new process",
+        "no, new process",
+    )
+    assert level([checked]) == "nondeterministic (other bits in a new process)"
+    assert not join_verifications(prints[::2]).moved
+    rows = [row("quack", verification=each, process=process) for process, each in enumerate(prints)]
+    line = cells(outcomes([results(*rows, timed=False)]))
+    assert (line["determinism"], line["new process"], line["a run differs, 95 %"]) == (
+        "nondeterministic (other bits in a new process)",
+        "1 of 2 differ",
+        "-",
+    )
+
+
+def test_levels_are_words_that_count():
+    steady = found(verification(repeats=300))
+    assert cells(steady)["determinism"] == "bitwise n=300"
+    unsteady = found(verification(repeats=300, differing_in=["dweight"]), verification(SMALL, differing_in=["dx"]))
+    assert cells(unsteady)["determinism"] == "nondeterministic (4 of 350 differ, in dweight, dx)"
+
+
+def test_cases_of_one_level_stand_in_one_line():
+    mixed = found(verification(repeats=3000), verification(SMALL, repeats=300), cases=(CASE, SMALL))
+    assert [cells(mixed, line)["determinism"] for line in (0, 1)] == ["bitwise n=3000", "bitwise n=300"]
+    assert cells(mixed, 1)["a run differs, 95 %"] == r"\< 1 %"
+    assert in_short(mixed) == "bitwise n=3000 on 1 of 2 cases, < 0.10 %"
+    spoilt = found(verification(repeats=3000), verification(SMALL, differing_in=["dx"]), cases=(CASE, SMALL))
+    assert in_short(spoilt) == "nondeterministic (2 of 50 differ, in dx) on 1 of 2 cases"
+
+
+def test_in_short_what_was_not_checked_says_nothing_of_the_rest():
+    assert in_short(found(verification(repeats=300), verification(SMALL, repeats=1))) == "bitwise n=300, < 1 %"
+    assert in_short(found(verification(repeats=1))) == "-"
+
+
+def test_conditions_are_counted_over_their_cases():
+    conditions = under(runs=50, graph="it allocates while it is captured, which is more than this column has room for")
+    twice = found(
+        verification(repeats=300, conditions=conditions),
+        verification(SMALL, repeats=300, conditions=under(runs=20)),
+    )
+    line = cells(twice)
+    assert (line["cases"], line["side stream"], line["graph replay"]) == ("2", "same (70)", "same (20), not run on 1")
+    alone = cells(found(verification(repeats=300, conditions=conditions)))
+    assert alone["graph replay"] == "not run: it allocates while it is captured, whic…"
+    assert cells(found(verification()))["busy device"] == "not run"
+
+
+def test_a_condition_under_which_bits_differ_is_told_with_where():
+    check = verification(repeats=300, differing_in=["dx"], conditions=under(50, ["dx"]))
+    assert cells(found(check))["shuffled allocator"] == "1 of 50 differ, in dx"
+
+
+def test_invariance_is_told_as_it_was_found():
+    same, other = ({"dx of half the batch": text} for text in ("same bits", "other bits"))
+    alike = render(found(verification(invariance=same), verification(SMALL, invariance=same)))[-1]
+    assert alike.splitlines()[-1].endswith("same bits |")
+    mixed = render(found(verification(invariance=same), verification(SMALL, invariance=other)))[-1]
+    assert "same bits in 1, other bits in 1" in mixed
+    assert not any("half the batch" in part for part in render(found(verification())))
+
+
+def test_what_failed_is_not_called_deterministic():
+    wrong = row("quack", status="wrong", verification=verification(repeats=300))
+    assert render(outcomes([results(wrong, timed=False)])) == []

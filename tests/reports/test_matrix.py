@@ -1,0 +1,61 @@
+from dataclasses import replace
+
+import pytest
+
+from harness.cases import NormCase
+from reports.case_labels import labels
+from reports.matrix import cell, render
+from reports.outcomes import outcomes
+from tests.results_factory import CASE, results, row, verification
+
+SMALL = NormCase("rms", 512, 1024)
+
+
+def test_labels_say_only_what_tells_cases_apart():
+    nan, strided = (replace(SMALL, inputs=inputs) for inputs in ("nan-x", "strided-x"))
+    other = replace(nan, rows=3)
+    fp32 = replace(strided, weight_dtype="fp32", eps=1e-6)
+    assert labels([strided, nan, other, SMALL, fp32]) == {
+        SMALL: "normal, 512 x 1024",
+        nan: "nan-x, 512 x 1024",
+        other: "nan-x, 3 x 1024",
+        strided: "strided-x",
+        fp32: "strided-x, bf16-wfp32-eps1e-06",
+    }
+
+
+def test_usual_inputs_come_first():
+    cases = [replace(SMALL, inputs=inputs) for inputs in ("strided-x", "correlated")]
+    assert list(labels([*cases, SMALL])) == [SMALL, cases[1], cases[0]]
+
+
+@pytest.mark.parametrize(
+    ("status", "error_class", "expected"),
+    [
+        ("ok", "exact", "right"),
+        ("ok", "two", "right (+2)"),
+        ("nondeterministic", "one extra rounding", "nondet. (+1)"),
+        ("wrong", "wrong", "**wrong**"),
+        ("unsupported", None, "refused"),
+        ("crashed", None, "crashed"),
+        ("timeout", None, "timeout"),
+        ("oom", None, "oom"),
+        ("missing", None, "-"),
+    ],
+)
+def test_each_outcome_has_its_cell(status, error_class, expected):
+    check = verification(error_class=error_class) if error_class else None
+    (found,) = outcomes([results(row("quack", status=status, verification=check), timed=False)])
+    assert cell(found) == expected
+
+
+def test_a_kind_names_who_is_wrong_on_it_and_nobody_else():
+    inputs = replace(CASE, inputs="correlated")
+    rows = [row("quack", case=inputs, status="wrong"), row("liger", case=inputs, status="crashed"), row("apex")]
+    text = render(outcomes([results(*rows, timed=False)]))[-1]
+    assert [line.split("|")[3].strip() for line in text.splitlines()[2:]] == ["-", "quack"]
+
+
+def test_what_is_missing_everywhere_has_no_column():
+    rows = [row("quack"), row("apex", status="missing", reason="not installed: apex")]
+    assert "apex" not in "".join(render(outcomes([results(*rows, timed=False)])))

@@ -1,0 +1,124 @@
+import re
+
+import pytest
+
+import reports
+from harness.errors import UsageError
+from reports.outcomes import outcomes
+from reports.verification import render, summary
+from tests.results_factory import CASE, LAYER, careful, longer, results, row, verification
+
+
+def status(*runs):
+    """What all files together say of the only case."""
+    (found,) = outcomes(runs)
+    return found.status, found.reason
+
+
+def one(impl_status="ok", reason=None, **more):
+    return results(row("quack", status=impl_status, reason=reason, **more), timed=False)
+
+
+def repeated(repeats, differing_in=(), rho=1.0, error_class="exact"):
+    check = verification(repeats=repeats, differing_in=differing_in, rho=rho, error_class=error_class)
+    return one("nondeterministic" if differing_in else "ok", verification=check)
+
+
+def test_golden(golden):
+    golden("careful.verification.md", render([careful(), longer()]))
+
+
+def test_one_file_needs_no_list_and_no_number():
+    text = reports.render(careful(), "verification")
+    assert text == render([careful()])
+    assert "### File 1" not in text
+    assert "### File 2" in render([careful(), longer()])
+
+
+def test_the_worst_outcome_of_several_files_wins():
+    assert status(one(), one("wrong", "dx is off")) == ("wrong", "dx is off")
+    assert status(one("crashed", "boom"), one("unsupported", "no")) == ("crashed", "boom")
+    assert status(one("wrong", "dx is off"), one("wrong", "dweight is off")) == ("wrong", "dx is off; dweight is off")
+
+
+def test_a_file_in_which_it_was_not_installed_says_nothing_of_it():
+    assert status(one("missing", "not installed"), one()) == ("ok", None)
+    assert status(one("missing", "not installed")) == ("missing", "not installed")
+
+
+def test_the_file_with_more_repetitions_supplies_determinism():
+    for runs in ([repeated(300), repeated(3000)], [repeated(3000), repeated(300)]):
+        (found,) = outcomes(runs)
+        assert (found.checked.determinism, found.checked.compared) == ("bitwise n=3000", 2999)
+
+
+def test_bits_that_differ_in_any_file_are_not_outvoted():
+    (found,) = outcomes([repeated(300, ["dweight"]), repeated(3000)])
+    assert (found.status, found.checked.determinism) == ("nondeterministic", "2 of 300 differ, in dweight")
+
+
+def test_the_worst_error_of_several_files_counts():
+    (found,) = outcomes([repeated(300, rho=1.41, error_class="one extra rounding"), repeated(3000)])
+    assert (found.checked.errors["dx"].rho, found.checked.error_class) == (1.41, "one extra rounding")
+
+
+def test_files_of_different_devices():
+    with pytest.raises(UsageError, match=r"different devices \(NVIDIA H200, Some CPU\); give runs of one"):
+        render([one(), results(row("quack"), cpu=True)])
+
+
+def test_every_case_is_counted_once_in_the_summary():
+    head, _, *lines = summary(outcomes([careful(), longer()])).splitlines()
+    heads = [cell.strip() for cell in head.split("|")[2:-3]]
+    assert heads == ["right", "nondet.", "refused", "wrong", "crashed", "timeout", "missing"]
+    for line in lines:
+        impl, *counts = (cell.strip() for cell in line.split("|")[1:-3])
+        found = [outcome for outcome in outcomes([careful(), longer()]) if outcome.impl == impl]
+        assert sum(map(int, counts)) == len(found)
+
+
+def test_an_unfinished_run_and_an_empty_one_say_so():
+    assert "**Unfinished: 1 of 3 cases are here" in render([results(row("quack"), jobs=3, timed=False)])
+    absent = results(row("quack", status="missing", reason="not installed: quack"), timed=False)
+    assert "No implementation was tried." in render([absent])
+    assert "## Precision" not in render([absent])
+    assert "## Determinism" not in render([absent])
+    assert "No implementation was tried." in render([results(timed=False)])
+
+
+def test_a_file_that_was_timed_has_a_page_too():
+    assert "1 implementation on 2 cases: quack right on 2." in render(
+        [results(row("quack", 9.0), row("quack", 9.0, LAYER))]
+    )
+
+
+def test_the_sanitizer_has_a_section_only_where_it_ran():
+    assert "## Sanitizer" in render([careful()])
+    assert "## Sanitizer" not in render([longer()])
+
+
+def test_reasons_are_told_of_all_that_is_not_right_and_refusals_are_counted():
+    section = render([careful()]).split("## Reasons")[1].split("## Conditions")[0]
+    assert re.search(
+        r"torch-eager \| rms-8192x1024-bf16-strided-x +\| crashed +\| RuntimeError: x is not cont", section
+    )
+    assert len(re.findall(r"\| nondeterministic \|", section)) == 4
+    assert re.search(r"quack +\| unsupported +\| +3 \| no LayerNorm of bf16", section)
+    assert "## Reasons" not in render([longer()])
+
+
+def test_refusals_of_one_implementation_stand_together():
+    refusals = [("quack", CASE, "a"), ("liger", CASE, "b"), ("quack", LAYER, "c"), ("liger", LAYER, "b")]
+    rows = [row(impl, case=case, status="unsupported", reason=why) for impl, case, why in refusals]
+    section = render([results(*rows, timed=False)]).split("## Reasons")[1].split("## Conditions")[0]
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in section.strip().splitlines()[2:]]
+    assert [(impl, cases, why) for impl, _, cases, why in cells] == [
+        ("quack", "1", "a"),
+        ("quack", "1", "c"),
+        ("liger", "2", "b"),
+    ]
+
+
+def test_the_number_of_gradients_that_chance_was_allowed_for_is_told():
+    assert "over 120 gradients" in render([careful()])
+    assert "Bonferroni" not in render([results(row("quack", case=CASE), timed=False)])
