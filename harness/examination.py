@@ -12,7 +12,7 @@ import torch
 
 from harness.cases import ITEM_BYTES, DeviceKind, Grads, Inputs, make_inputs
 from harness.messages import Asked
-from harness.records import Status, TensorCheck, Verification
+from harness.records import Status, Verification
 from harness.verify import arena, precision, robustness, study
 from harness.verify.determinism import differing, fingerprint, kept
 from harness.verify.repetition import Repetition, with_new_dy
@@ -192,20 +192,12 @@ class Examination:
 
 def _judge(verification: Verification) -> tuple[Status, str | None]:
     """Wrong before nondeterministic before ok."""
-    wrong = [_fault(name, t) for name, t in verification.tensors.items() if t.error_class == "wrong"]
-    if wrong:
-        return "wrong", f"{', '.join(wrong)} (1 is one rounding)"
+    if fault := precision.fault(verification.tensors):
+        return "wrong", fault
     if verification.differing:
         where = ", ".join(verification.differing_in)
         return "nondeterministic", f"{verification.differing} of {verification.repeats} runs differ, in {where}"
     return "ok", None
-
-
-def _fault(name: str, check: TensorCheck) -> str:
-    """By its own error or, where that passes, by that of its worst row."""
-    if precision.classify(check.rho) == "wrong" or check.worst_row is None:
-        return f"{name} is off by rho {check.rho:.3g}"
-    return f"a row of {name} is off by rho {check.worst_row:.3g}"
 
 
 def synchronise(device: DeviceKind) -> None:

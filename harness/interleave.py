@@ -15,7 +15,7 @@ from harness.records import Timing
 from harness.timing.breakdown import Breakdown, breakdown
 from harness.timing.cpu import CpuDevice
 from harness.timing.cuda import CudaDevice
-from harness.timing.engine import Candidate, CandidateError, Device, Measurement, measure
+from harness.timing.engine import Candidate, CandidateError, Device, Measurement, measure, take_sample
 from harness.timing.launches import attach, time_launches
 from harness.timing.other_engines import time_elsewhere
 from harness.timing.stopping import StoppingRule
@@ -45,8 +45,11 @@ def time_together(
     asked: Asked,
     group: str,
     watch: Callable[[str | None, Stage], None],
+    look: Callable[[str, object], None] = lambda _name, _answer: None,
 ) -> Together:
     """Time candidates, named by implementation, in interleaved blocks.
+
+    Then `look` is shown the answer that each gives to one more call, which is timed like all before it.
 
     Raises CandidateError, naming the implementation, where one of them raises; what the device itself raises passes
     through.
@@ -69,6 +72,9 @@ def time_together(
         if error.candidate == FLOOR and error.__cause__:
             raise error.__cause__ from None
         raise CandidateError(error.candidate.removesuffix(AGAIN)) from error.__cause__
+    for candidate in candidates:
+        told(candidate.name)
+        take_sample(device, candidate, asked.flush, rng, lambda answer, name=candidate.name: look(name, answer))
     timings = {c.name: _timing(measurement, c, asked, group) for c in everyone}
     watch(None, "break down")
     kernels = _break_down(inputs, candidates, device, asked, rng)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -21,7 +21,7 @@ from harness.records import RANKED, ConditionsRecord, Role, RowRecord, Status, T
 from harness.timing import conditions
 from harness.timing.breakdown import Breakdown
 from harness.timing.engine import Candidate, CandidateError
-from harness.verify import robustness
+from harness.verify import precision, robustness
 from harness.verify.surroundings import Surroundings
 from impls import Implementation
 
@@ -55,6 +55,7 @@ class Trial:
         self.watch = watch
         self.emit = emit
         self.contenders: dict[str, Contender] = {}
+        self.timed_faults: dict[str, str] = {}
 
     def run(self) -> None:
         """Try all; every implementation asked for ends in exactly one row."""
@@ -134,6 +135,7 @@ class Trial:
                     self.asked,
                     self.group,
                     self.watch,
+                    self._look_at_answer,
                 )
             except CandidateError as error:
                 del self.contenders[error.candidate]
@@ -170,16 +172,29 @@ class Trial:
             del self.contenders[name]
             self._fail(name, error)
             return
-        if stale:
+        if fault := self.timed_faults.get(name):
+            update |= {"status": "wrong", "reason": f"in a timed call, {fault}"}
+        elif stale:
             update |= {"status": "wrong", "reason": f"after timing, {stale}"}
         elif kernels.escaped:  # a reader of its gradients on the stream it was called on would race with it
             update |= {"status": "wrong", "reason": kernels.escaped}
         contender.row = contender.row.model_copy(update=update)
 
+    def _look_at_answer(self, name: str, answer: object) -> None:
+        """A timed call must answer as well as those that were not."""
+        original = replace(self.inputs, dy=self.pristine.dy)
+        fault = precision.malformed(original, answer)
+        if fault is None and isinstance(answer, Grads):
+            fault = precision.fault(precision.check(original, answer, self.asked.cells))
+        if fault is not None:
+            self.timed_faults[name] = fault
+
     def _candidate(self, contender: Contender) -> Candidate:
-        if contender.implementation.in_place:
-            return Candidate(contender.implementation.name, contender.backward, self._restore_dy)
-        return Candidate(contender.implementation.name, contender.backward)
+        """Where anyone overwrites dy, it is restored for everyone: all are timed on the same numbers."""
+        name = contender.implementation.name
+        if any(other.implementation.in_place for other in self.contenders.values()):
+            return Candidate(name, contender.backward, self._restore_dy)
+        return Candidate(name, contender.backward)
 
     def _restore_dy(self) -> None:
         self.inputs.dy.copy_(self.pristine.dy)

@@ -130,8 +130,17 @@ def make_ready(device: Device, candidate: Candidate, flush: Flush, rng: random.R
     return allocations
 
 
-def take_sample(device: Device, candidate: Candidate, flush: Flush, rng: random.Random) -> Sample:
-    """Time one backward; where the queue proof fails, take it again behind a longer hold."""
+def take_sample(
+    device: Device,
+    candidate: Candidate,
+    flush: Flush,
+    rng: random.Random,
+    look: Callable[[object], None] = lambda _: None,
+) -> Sample:
+    """Time one backward; where the queue proof fails, take it again behind a longer hold.
+
+    `look` is shown what the backward gave, once its time is known.
+    """
     while True:
         allocations = make_ready(device, candidate, flush, rng, candidate.hold_us)
         device.start()
@@ -142,6 +151,7 @@ def take_sample(device: Device, candidate: Candidate, flush: Flush, rng: random.
             us = device.elapsed_us()  # where a fault on the device surfaces
         except Exception as error:
             raise CandidateError(candidate.name) from error
+        look(outputs)
         del outputs  # before the next sample's outputs are placed
         if held or not candidate.proven:
             return Sample(us, "allocator grew" if device.allocations() != allocations else None)

@@ -12,6 +12,7 @@ the run together (Bonferroni). For more than a few thousand elements that is nex
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Literal
 
@@ -202,6 +203,18 @@ class _Sums:
         return TensorCheck(
             rho=_rounded(rho), relative_rms=_rounded(relative), error_class=error_class, worst_row=worst_row
         )
+
+
+def fault(checks: Mapping[GradName, TensorCheck]) -> str | None:
+    """Name the gradients that are wrong and how far they are off, by their own error or by their worst row's."""
+
+    def named(name: str, check: TensorCheck) -> str:
+        if classify(check.rho) == "wrong" or check.worst_row is None:
+            return f"{name} is off by rho {check.rho:.3g}"
+        return f"a row of {name} is off by rho {check.worst_row:.3g}"
+
+    wrong = [named(name, check) for name, check in checks.items() if check.error_class == "wrong"]
+    return f"{', '.join(wrong)} (1 is one rounding)" if wrong else None
 
 
 def classify(rho: float, slack: float = 1.0) -> ErrorClass:

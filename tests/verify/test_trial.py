@@ -617,3 +617,55 @@ def test_an_answer_that_is_stale_after_timing_is_said_before_an_escape(monkeypat
     assert done.row("faulty").reason == (
         "after timing, dx, dweight did not follow new contents of dy at the same address"
     )
+
+
+def test_a_timed_call_that_answers_otherwise_than_the_verified_ones_is_wrong():
+    def prepare(inputs):
+        def backward():
+            grads = gradients(inputs)
+            if done.stages[-1][1] == "time":  # cuts a corner only where it counts
+                grads.dx[-1] = 0
+            return grads
+
+        return backward
+
+    done = Session(implementation("honest"), implementation("faulty", prepare))
+    done.run()
+    assert done.row("faulty").status == "wrong"
+    assert done.row("faulty").reason.startswith("in a timed call, dx is off by rho ")
+    assert (done.row("honest").status, done.row("honest").reason) == ("ok", None)
+    assert done.row("faulty").timing is not None
+
+
+def test_a_timed_call_that_leaves_a_gradient_out_is_wrong():
+    def prepare(inputs):
+        return lambda: replace(gradients(inputs), dweight=None) if done.stages[-1][1] == "time" else gradients(inputs)
+
+    done = Session(implementation("honest"), implementation("faulty", prepare))
+    done.run()
+    assert (done.row("faulty").status, done.row("faulty").reason) == (
+        "wrong",
+        "in a timed call, dweight is missing",
+    )
+
+
+def test_all_are_timed_on_the_same_dy_where_one_overwrites_it():
+    seen = []
+
+    def prepare(inputs):
+        original = inputs.dy.clone()
+
+        def backward():
+            if done.stages[-1][1] == "time":
+                seen.append(torch.equal(inputs.dy, original))
+            return gradients(inputs)
+
+        return backward
+
+    done = Session(
+        implementation("overwrites", spoilt(overwrite_dy), in_place=True), implementation("trusting", prepare)
+    )
+    done.run()
+    assert done.row("trusting").status == "ok"
+    assert len(seen) > 4
+    assert all(seen)
