@@ -146,14 +146,19 @@ def verify(
     inputs: Annotated[str, typer.Option(help="kinds of inputs, such as normal,mean-*", rich_help_panel=CASES)] = "all",
     seeds: Annotated[int | None, typer.Option(help="inputs drawn for every case (default: 10)")] = None,
     repeats: Annotated[int | None, typer.Option(help="runs compared bit by bit (default: 300; on a CPU 12)")] = None,
+    sanitizer: Annotated[
+        bool,
+        typer.Option("--sanitizer", help="also run compute-sanitizer's memcheck, initcheck, racecheck on a small case"),
+    ] = False,
 ) -> None:
-    """Verify implementations without timing them; exit 1 where one is wrong or fails.
+    """Verify implementations without timing them; exit 1 where one is wrong or fails, or a sanitizer finds an error.
 
     Without shapes or a suite: the catalogue, every kind of inputs at one shape and the usual kind at many.
     """
-    path = _measure_and_report(replace(choice, timed=False, inputs=inputs, seeds=seeds, repeats=repeats))
-    failed = [row for row in load(path).rows if row.status not in (*RANKED, "unsupported", "missing")]
-    raise typer.Exit(1 if failed else 0)
+    choice = replace(choice, timed=False, inputs=inputs, seeds=seeds, repeats=repeats, sanitizer=sanitizer)
+    results = load(_measure_and_report(choice))
+    failed = any(row.status not in (*RANKED, "unsupported", "missing") for row in results.rows)
+    raise typer.Exit(1 if failed or any(record.errors for record in results.sanitized) else 0)
 
 
 @app.command()

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from harness import devices
+from harness import devices, sanitizer
 from harness.ahead import compile_ahead, forget_tuning
 from harness.cases import NormCase
 from harness.catalogue import compiled_alike
@@ -25,9 +25,10 @@ from harness.options import DEFAULT_BASELINE, Choice
 from harness.plan import Job, cells, plan, plan_verification, remaining, select
 from harness.process import Worker, WorkerDiedError, WorkerProcess
 from harness.progress import Display
-from harness.records import EndRecord, ImplRecord, RunRecord, SettingsRecord
+from harness.records import EndRecord, ImplRecord, RunRecord, SettingsRecord, Tool
 from harness.results import ResultsFile, drop_torn_line, load
 from harness.runner import Runner
+from harness.suites import parse_norms
 from harness.worker import INDUCTOR_CACHE
 
 START_LIMIT_S = 180.0  # importing torch on a cold, slow disk
@@ -77,6 +78,8 @@ def bench(choice: Choice, display: Display) -> Path:
     Raises UsageError and UnavailableError before anything is written.
     """
     choice.check()
+    if choice.sanitizer:
+        sanitizer.find()  # raises where it is absent
     with tempfile.TemporaryDirectory(prefix="normbwd-") as folder:
         log = Path(folder) / "worker.log"
         display.say("starting a worker")
@@ -91,6 +94,8 @@ def _run(choice: Choice, display: Display, found: Inventory, log: Path) -> Path:
     profile, facts = devices.choose(choice.device, found.hello.available)
     if choice.timed and not choice.allow_others:
         devices.refuse_shared(facts)
+    if choice.sanitizer:
+        sanitizer.refuse_other_devices(facts)
     known = found.hello.implementations
     impls = select(known, choice.impls, choice.baseline, DEFAULT_BASELINE)
     cases = choice.runs(facts.kind)
@@ -141,6 +146,10 @@ def _run(choice: Choice, display: Display, found: Inventory, log: Path) -> Path:
             _compile_ahead(choice, jobs, impls, asked, log, display)
             runner.stages_s["compile ahead"] = time.monotonic() - begun_s
             runner.run(jobs)
+            if choice.sanitizer:
+                sanitized_s = time.monotonic()
+                _sanitize(choice, impls, results, display)
+                runner.stages_s["sanitizer"] = time.monotonic() - sanitized_s
         interrupted = False
     finally:
         results.append(
@@ -188,6 +197,24 @@ def _compile_ahead(
                 advance,
             )
         forget_tuning(INDUCTOR_CACHE)
+
+
+def _sanitize(choice: Choice, impls: Sequence[ImplRecord], results: ResultsFile, display: Display) -> None:
+    """Append what compute-sanitizer finds in each implementation that is here; what the file tells already stays."""
+    told = {(record.impl, record.case.norm, record.tool) for record in load(results.path).sanitized}
+    checked = sanitizer.Sanitizer(
+        path=sanitizer.find(),
+        kept=results.path.parent / "sanitizer",
+        time_limit_s=choice.time_limit_s,
+        say=display.say,
+        step=display.step,
+        impl_files=choice.impl_files,
+    )
+    for norm in parse_norms(choice.norm):
+        for impl in (item.name for item in impls if not item.missing):
+            tools: list[Tool] = [tool for tool in sanitizer.TOOLS if (impl, norm, tool) not in told]
+            for record in checked.check(impl, norm, tools) if tools else ():
+                results.append(record)
 
 
 def _open(choice: Choice, run: RunRecord, jobs: list[Job]) -> tuple[Path, list[Job]]:
