@@ -102,7 +102,7 @@ class Examination:
     def _first_call(self) -> tuple[Grads, int | None]:
         """Call once, look at all that must not have been touched, and keep what it gave at that moment."""
         around = Surroundings.look()
-        with robustness.poisoned_heap():
+        with robustness.poisoned_heap(self.inputs.case.device):
             grads, extra_bytes = _with_peak(self.inputs, self.backward)
         changed_settings, threads = around.changed(), around.new_threads()
         around.restore()
@@ -142,7 +142,7 @@ class Examination:
         pristine = robustness.Pristine.of(inputs)
         backward = self.implementation.prepare(inputs)
         self._make_ready(inputs, pristine)
-        with robustness.poisoned_heap():
+        with robustness.poisoned_heap(self.inputs.case.device):
             grads = backward()
         if fault := precision.malformed(inputs, grads):
             raise WrongError(fault)
@@ -156,7 +156,7 @@ class Examination:
         if self._huge():
             repeats = max(2, min(FEW, repeats // 8))
         held: list[int] = []
-        with robustness.poisoned_heap():
+        with robustness.poisoned_heap(self.inputs.case.device):
             for _ in range(min(LEAK_RUNS, repeats - 1)):
                 repetition.plain(1)
                 held.append(_allocated(self.inputs))

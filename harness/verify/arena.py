@@ -8,6 +8,7 @@ request up by (to 512 bytes): a shape whose buffers are whole multiples leaves n
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -25,8 +26,7 @@ def overrun(backward: Callable[[], Grads], output_bytes: int) -> str | None:
     """
     memory: Any = torch.cuda.memory
     size = 4 * output_bytes + SLACK_BYTES
-    pool = torch.cuda.MemPool()
-    with torch.cuda.use_mem_pool(pool):
+    with torch.cuda.use_mem_pool(_pool()):
         block = torch.full((size,), GUARD, dtype=torch.uint8, device="cuda")
         start = block.data_ptr()
         del block
@@ -52,6 +52,12 @@ def overrun(backward: Callable[[], Grads], output_bytes: int) -> str | None:
         return None
     first = int(where[0])
     return f"the backward wrote {len(where)} bytes outside of its own buffers, {_beside(first, requests)}"
+
+
+@cache
+def _pool() -> torch.cuda.MemPool:
+    """One for the whole process: torch 2.11 aborts where a second one is destroyed."""
+    return torch.cuda.MemPool()
 
 
 def _beside(place: int, requests: list[tuple[int, int]]) -> str:

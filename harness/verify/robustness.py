@@ -11,7 +11,7 @@ from itertools import combinations
 
 import torch
 
-from harness.cases import Grads, Inputs
+from harness.cases import DeviceKind, Grads, Inputs
 from harness.placement import each_place_once, whole_buffer
 from harness.verify.determinism import same_bits
 
@@ -94,9 +94,12 @@ def _extent(tensor: torch.Tensor) -> tuple[int, int]:
 
 
 @contextmanager
-def poisoned_heap() -> Generator[None]:
-    """Fill what a CPU's malloc hands out with something that is no gradient; glibc alone can, elsewhere it is left."""
-    perturb = _mallopt(ALMOST_NAN)
+def poisoned_heap(device: DeviceKind = "cpu") -> Generator[None]:
+    """Fill what malloc hands out with something that is no gradient, where gradients lie in its memory: on a CPU.
+
+    Only glibc can.
+    """
+    perturb = device == "cpu" and _mallopt(ALMOST_NAN)
     try:
         yield
     finally:
