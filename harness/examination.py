@@ -108,7 +108,7 @@ class Examination:
         around.restore()
         if fault := precision.malformed(self.inputs, grads):
             raise WrongError(fault)
-        at_once = kept(grads)
+        at_once = kept(grads)  # before anything waits for the device
         if changed_settings:
             raise WrongError(f"the backward changed torch's {', '.join(changed_settings)}")
         if threads:
@@ -149,7 +149,9 @@ class Examination:
         comparison.add(replace(inputs, dy=pristine.dy), grads)
 
     def _repeat(self, first: Grads) -> Repetition:
-        repetition = Repetition(self.inputs, self.pristine, self.backward, first)
+        repetition = Repetition(
+            self.inputs, self.pristine, self.backward, first, lambda: self.implementation.prepare(self.inputs)
+        )
         repeats = self.asked.repeats
         if self.inputs.case.inputs != "normal":
             repeats = max(2, min(FEW, repeats // 4))
@@ -218,6 +220,5 @@ def _with_peak(inputs: Inputs, backward: Callable[[], Grads]) -> tuple[Grads, in
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     grads = backward()
-    torch.cuda.synchronize()
-    kept = torch.cuda.memory_allocated()
-    return grads, torch.cuda.max_memory_allocated() - max(before, kept)
+    after = torch.cuda.memory_allocated()
+    return grads, torch.cuda.max_memory_allocated() - max(before, after)

@@ -117,7 +117,7 @@ class Trial:
             return
         finally:
             self.pristine.restore(self.inputs)
-        if row.status in RANKED:
+        if row.status in RANKED and self.asked.timed:
             self.contenders[name] = Contender(implementation, backward, row)
         else:
             self.emit(row)

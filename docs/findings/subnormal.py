@@ -23,7 +23,9 @@ def show(name: str, dx: torch.Tensor, dweight: torch.Tensor) -> None:
         error = float((found.double() - exact).square().sum().sqrt() / size)
         rounding = float((exact.bfloat16().double() - exact).square().sum().sqrt() / size)
         zero, least = (float((of == 0).double().mean()) for of in (found, exact.bfloat16()))
-        print(f"{name:6} {which:8} off by {error:.2e} (one rounding: {rounding:.2e}), zero: {zero:.0%} (exact: {least:.0%})")
+        print(
+            f"{name:6} {which:8} off by {error:.2e} (one rounding: {rounding:.2e}), zero: {zero:.0%} (exact: {least:.0%})"
+        )
 
 
 try:

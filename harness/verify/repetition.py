@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 
@@ -33,6 +35,8 @@ BUSY_SIZE = 4096  # rows and columns of the product that keeps the multiprocesso
 class Repetition:
     """The repeats of one backward on one set of inputs, each compared with `first` bit by bit.
 
+    `prepare` makes the backward once more, on the stream that is current: it has to be that of a capture, because
+    autograd runs a backward on the stream of its forward.
     `stale` says what did not follow new contents of dy, and how that was found.
     """
 
@@ -40,6 +44,7 @@ class Repetition:
     pristine: Pristine
     backward: Callable[[], Grads]
     first: Grads
+    prepare: Callable[[], Callable[[], Grads]] | None = None
     repeats: int = 1
     differences: list[list[str]] = field(default_factory=list[list[str]])
     conditions: list[ConditionCheck] = field(default_factory=list[ConditionCheck])
@@ -145,13 +150,17 @@ class Repetition:
     def _replayed(self, runs: int) -> None:
         """Captured in a CUDA graph: what the graph does not hold does not happen again."""
         self.make_ready()
-        graph = torch.cuda.CUDAGraph()
+        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+        torch.cuda.synchronize()
         try:
+            with torch.cuda.stream(stream):
+                backward = self.prepare() if self.prepare else self.backward
+                backward()
             torch.cuda.synchronize()
-            with torch.cuda.graph(graph):
-                outputs = self.backward()
+            with torch.cuda.graph(graph, stream=stream):
+                outputs = backward()
         except Exception as error:  # an implementation may refuse it; the next call shows whether it did harm
-            torch.cuda.synchronize()
+            _abandon(graph)
             raise CaptureError(f"{type(error).__name__}: {' '.join(str(error).split())[:120]}") from error
         for _ in range(runs):
             self.make_ready()
@@ -167,6 +176,14 @@ class Repetition:
         self.pristine.restore(self.inputs)
         del outputs, graph
         gc.collect()
+
+
+def _abandon(graph: torch.cuda.CUDAGraph) -> None:
+    """Tell the allocator that a capture has ended which failed: torch 2.11 does not, and aborts much later."""
+    torch.cuda.synchronize()
+    private: Any = torch._C
+    with suppress(RuntimeError, AttributeError):
+        private._cuda_endAllocateToPool(torch.cuda.current_device(), graph.pool())
 
 
 class CaptureError(Exception):
