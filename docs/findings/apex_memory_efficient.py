@@ -1,4 +1,4 @@
-"""apex's memory-efficient norms keep y and find xhat by dividing by the weight: what that costs where a weight is small.
+"""apex's memory-efficient norms keep y and divide it by the weight: what that costs where a weight is small.
 
 Needs an NVIDIA GPU and apex, built from source with its CUDA extensions (fused_layer_norm_cuda, fast_layer_norm).
 """
