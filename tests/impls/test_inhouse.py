@@ -184,6 +184,16 @@ def test_a_row_correction_that_is_left_out_would_be_seen():
     assert rho(dx, reference(inputs)[0]) <= 1.05 < rho(wrong.to(dx.dtype), reference(inputs)[0])
 
 
+@pytest.mark.parametrize("norm", ["rms", "layer"])
+def test_leading_dimensions_are_rows(norm):
+    inputs = make_inputs(cpu_case(norm, 12, 40, bias=norm == "layer"), seed=12)
+    flat = gradients(inputs)
+    deep = gradients(dataclasses.replace(inputs, x=inputs.x.view(2, 3, 2, 40), dy=inputs.dy.view(2, 3, 2, 40)))
+    assert deep[0].shape == (2, 3, 2, 40)
+    assert torch.equal(deep[0].view(12, 40), flat[0])
+    assert torch.equal(deep[1], flat[1])
+
+
 def refused():
     inputs = make_inputs(cpu_case("layer", 4, 8, bias=True), seed=11)
     dy, x, weight, mean, rstd = inputs.dy, inputs.x, inputs.weight, inputs.mean, inputs.rstd
@@ -192,6 +202,9 @@ def refused():
     yield "unit column stride", (dy, x.T.contiguous().T, weight, mean, rstd), {}
     yield "unit column stride", (dy.T.contiguous().T, x, weight, mean, rstd), {}
     yield "one shape", (dy[:2], x, weight, mean, rstd), {}
+    yield "more leading dimensions", (dy[0], x[0], weight, mean, rstd), {}
+    apart = torch.zeros(4, 2, 8, dtype=torch.bfloat16)[:, :1].expand(4, 3, 8)
+    yield "no rows of equal distance", (apart, apart, weight, mean, rstd), {}
     yield "alike", (dy.float(), x, weight, mean, rstd), {}
     yield "alike", (dy.double(), x.double(), weight, mean, rstd), {}
     yield "weight must be bf16", (dy, x, weight.double(), mean, rstd), {}

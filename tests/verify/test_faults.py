@@ -10,8 +10,8 @@ from harness.catalogue import SHAPES
 from harness.kinds import KINDS
 from harness.messages import Asked, Try
 from harness.trial import Trial
-from tests.mutants.faults import FAULTS, RSTD
-from tests.mutants.maths import implementation
+from tests.mutants.faults import FAULTS, RMS, RSTD, products
+from tests.mutants.maths import gradients, implementation
 
 ASKED = Asked(device="cpu", timed=False, seeds=3, repeats=6, cells=1000)
 
@@ -67,3 +67,28 @@ def test_every_edge_of_the_catalogue_finds_a_fault_that_the_usual_shape_hides():
 def test_there_are_enough_of_them_and_of_each_outcome():
     assert len(FAULTS) >= 24
     assert set(Counter(fault.status for fault in FAULTS.values())) == {"wrong", "nondeterministic", "crashed"}
+
+
+def in_bf16_parts(inputs):
+    """Partial sums that are kept in bf16, as some kernels do by design."""
+    parts = products(inputs).reshape(32, -1, inputs.case.cols).sum(1).bfloat16()
+    return replace(gradients(inputs), dweight=parts.double().sum(0).bfloat16())
+
+
+def by_rounded_products(inputs):
+    """Xhat and its product with dy rounded to bf16 before they are summed, as Liger's llama casting does."""
+    xhat = (products(inputs) / inputs.dy.double()).bfloat16().double()
+    return replace(gradients(inputs), dweight=(xhat * inputs.dy.double()).bfloat16().double().sum(0).bfloat16())
+
+
+@pytest.mark.parametrize(
+    ("gradients_of", "named"), [(in_bf16_parts, "one extra rounding"), (by_rounded_products, "two")]
+)
+def test_a_casting_rule_gets_its_class_and_is_no_fault(gradients_of, named):
+    case = replace(RMS, rows=256, cols=4096)  # columns enough to tell 1.4 from 1.7
+    adapter = implementation("casts", lambda inputs: lambda: gradients_of(inputs))
+    rows = []
+    Trial(Try(case, ("casts",), "group", ASKED), {"casts": adapter}, lambda impl, stage: None, rows.append).run()
+    assert (rows[0].status, rows[0].reason) == ("ok", None)
+    classes = {name: check.error_class for name, check in rows[0].verification.tensors.items()}
+    assert classes == {"dx": "exact", "dweight": named}
