@@ -14,7 +14,7 @@ from reports import figures
 from reports.checks import join_files
 from reports.comparison import Comparison
 from reports.console_table import fill, titled
-from reports.outcomes import FAILED, Outcome, by_impl, norms, of_comparison, tally
+from reports.outcomes import FAILED, NOT_RUN, Outcome, by_impl, norms, of_comparison, tally
 from reports.reasons import refusals
 
 WIDTH = 120
@@ -45,7 +45,7 @@ def show(comparison: Comparison, console: Console) -> None:
 
 def _table(norm: Norm, found: Sequence[Outcome]) -> Table:
     """A column of counts that are all 0 is left out, and a line of an implementation that was never tried."""
-    impls = {impl: of for impl, of in by_impl(found).items() if any(each.status != "missing" for each in of)}
+    impls = {impl: of for impl, of in by_impl(found).items() if any(each.status not in NOT_RUN for each in of)}
     cases = len({outcome.case for outcome in found})
     table = titled(f"{norm}: {figures.count(cases, 'case')}")
     columns = [("impl", [escape(impl) for impl in impls])]

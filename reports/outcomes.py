@@ -15,6 +15,7 @@ from reports.checks import Checked, join_files, join_verifications
 from reports.comparison import Comparison
 
 FAILED: tuple[Status, ...] = ("wrong", "crashed", "timeout", "oom")
+NOT_RUN: tuple[Status, ...] = ("missing", "unsupported")
 WORDS: dict[Status, str] = {
     "ok": "right",
     "nondeterministic": "nondet.",

@@ -11,7 +11,7 @@ from reports import figures
 from reports.comparison import CaseComparison, Comparison
 from reports.device_state import DeviceState
 from reports.entries import Entry
-from reports.outcomes import FAILED, Outcome, by_impl, of_comparison, tally
+from reports.outcomes import FAILED, NOT_RUN, Outcome, by_impl, of_comparison, tally
 
 WHEN = {"before": "before the cases ", "after": "after the cases ", "alone": ""}
 _HOW: dict[Status, str] = {
@@ -42,7 +42,7 @@ def headline(comparison: Comparison, impl: str | None = None) -> str:
 
 def verified(found: Sequence[Outcome]) -> str:
     """What became of each implementation that was tried, in one sentence; those that failed come last."""
-    tried = {impl: of for impl, of in by_impl(found).items() if any(each.status != "missing" for each in of)}
+    tried = {impl: of for impl, of in by_impl(found).items() if any(each.status not in NOT_RUN for each in of)}
     if not tried:
         return "No implementation was tried."
     cases = len({outcome.case for outcome in found})
