@@ -4,6 +4,7 @@ Every fault is a function of the inputs and of whether it is planted; it returns
 inputs each is tried, and what has to be said of it.
 """
 
+import _thread
 import math
 import threading
 import time
@@ -268,45 +269,42 @@ def settings_changed(inputs, grads):
     torch.set_num_threads(torch.get_num_threads() + 1)
 
 
+def behind_the_callers_back(start):
+    """Hands the last step over to `start(finish)`, which does not wait for it."""
+
+    def plant(inputs, planted):
+        def backward():
+            grads = gradients(inputs)
+            out = Grads(torch.zeros_like(grads.dx), grads.dweight)
+            (start if planted else call)(lambda: out.dx.copy_(grads.dx))
+            return out
+
+        return backward
+
+    plant.__name__ = start.__name__
+    return plant
+
+
+def call(finish):
+    finish()
+
+
 @fault(RMS, "^the backward left a thread at work: late$")
-def work_in_a_thread(inputs, planted):
-    def backward():
-        grads = gradients(inputs)
-        out = Grads(torch.zeros_like(grads.dx), grads.dweight)
-
-        def finish(delay_s=0.0):
-            time.sleep(delay_s)
-            out.dx.copy_(grads.dx)
-
-        if planted:
-            threading.Thread(target=finish, args=(0.2,), name="late", daemon=True).start()
-        else:
-            finish()
-        return out
-
-    return backward
+@behind_the_callers_back
+def work_in_a_thread(finish):
+    threading.Thread(target=later, args=(0.2, finish), name="late", daemon=True).start()
 
 
 @fault(RMS, "^dx changed after the backward had returned$")
-def work_in_a_hidden_thread(inputs, planted):
+@behind_the_callers_back
+def work_in_a_hidden_thread(finish):
     """One that Python does not list, as a library's own would be."""
-    import _thread
+    _thread.start_new_thread(later, (0.02, finish))
 
-    def backward():
-        grads = gradients(inputs)
-        out = Grads(torch.zeros_like(grads.dx), grads.dweight)
 
-        def finish(delay_s=0.0):
-            time.sleep(delay_s)
-            out.dx.copy_(grads.dx)
-
-        if planted:
-            _thread.start_new_thread(finish, (0.02,))
-        else:
-            finish()
-        return out
-
-    return backward
+def later(delay_s, finish):
+    time.sleep(delay_s)
+    finish()
 
 
 @fault(RMS, "^ValueError: no such row$", status="crashed")

@@ -5,6 +5,8 @@ from types import SimpleNamespace
 import torch
 
 from harness.cases import Grads, torch_dtype
+from harness.messages import Try
+from harness.trial import Trial
 from impls import Implementation
 
 
@@ -43,3 +45,14 @@ def implementation(name, prepare=honest, **more):
     """An adapter in memory; `more` are its optional names."""
     adapter = {"name": name, "requires": (), "unsupported": lambda case: None, "prepare": prepare} | more
     return Implementation(name, name, "a test", SimpleNamespace(**adapter))
+
+
+def tried(fault, planted, asked, case=None):
+    """The row of a faulty backward, or of its honest twin; looked at closely unless its inputs are unusual or many."""
+    case = case or fault.case
+    adapter = implementation("mutant", lambda inputs: fault.plant(inputs, planted))
+    rows = []
+    studied = case.inputs == "normal" and case.rows * case.cols < 1 << 28
+    Trial(Try(case, ("mutant",), "g", asked, studied=studied), {"mutant": adapter}, lambda *_: None, rows.append).run()
+    (row,) = rows
+    return row

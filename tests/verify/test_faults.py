@@ -11,34 +11,27 @@ from harness.kinds import KINDS
 from harness.messages import Asked, Try
 from harness.trial import Trial
 from tests.mutants.faults import FAULTS, RMS, RSTD, products
-from tests.mutants.maths import gradients, implementation
+from tests.mutants.maths import gradients, implementation, tried
 
 ASKED = Asked(device="cpu", timed=False, seeds=3, repeats=6, cells=1000)
 
 
-def tried(fault, planted, case=None):
-    """The row of a faulty backward, or of its honest twin."""
-    case = case or fault.case
+@pytest.fixture(autouse=True)
+def nothing_is_kept_from_earlier():
     RSTD.clear()
-    adapter = implementation("mutant", lambda inputs: fault.plant(inputs, planted))
-    rows = []
-    request = Try(case, ("mutant",), "group", ASKED, studied=case.inputs == "normal")
-    Trial(request, {"mutant": adapter}, lambda impl, stage: None, rows.append).run()
-    (row,) = rows
-    return row
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_is_caught_by_name(name):
     fault = FAULTS[name]
-    row = tried(fault, planted=True)
+    row = tried(fault, True, ASKED)
     assert row.status == fault.status
     assert re.search(fault.reason, row.reason)
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_its_honest_twin_passes(name):
-    row = tried(FAULTS[name], planted=False)
+    row = tried(FAULTS[name], False, ASKED)
     assert (row.status, row.reason) == ("ok", None)
     assert {check.error_class for check in row.verification.tensors.values()} == {"exact"}
 
@@ -47,7 +40,7 @@ def test_its_honest_twin_passes(name):
 def test_usual_inputs_hide_what_the_catalogue_finds(name):
     fault = FAULTS[name]
     usual = replace(fault.case, inputs="normal", rows=64, cols=128)
-    row = tried(fault, planted=True, case=usual)
+    row = tried(fault, True, ASKED, usual)
     assert (row.status, row.reason) == ("ok", None)
 
 

@@ -1,11 +1,15 @@
 """What one implementation does must not cost another its row."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from harness import interleave, trial
 from tests.mutants.maths import gradients, implementation
-from tests.verify.test_trial import Session, session
+from tests.verify.test_trial import ASKED, RMS, Session, session
+
+UNTIMED = replace(ASKED, timed=False)
 
 
 def test_statistics_that_an_adapter_overwrites_are_put_back_for_the_next():
@@ -90,3 +94,51 @@ def test_inputs_that_an_adapter_spoils_before_it_raises_are_put_back_for_the_nex
 
     done = session(implementation("faulty", prepare), implementation("trusting", with_a_forward))
     assert (done.row("faulty").status, done.row("trusting").status) == ("crashed", "ok")
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "reason"),
+    [
+        ("strided-x", "unsupported", "refused: ValueError: x must be contiguous"),
+        ("3-d", "unsupported", "refused: ValueError: x must be contiguous"),
+        ("normal", "crashed", "ValueError: x must be contiguous"),
+        ("nan-x", "crashed", "ValueError: x must be contiguous"),
+    ],
+)
+def test_an_error_is_a_refusal_where_the_layout_is_unusual_and_nowhere_else(kind, status, reason):
+    def prepare(inputs):
+        raise ValueError("x must be contiguous")
+
+    done = Session(implementation("strict", prepare), case=replace(RMS, inputs=kind), asked=UNTIMED).run()
+    assert (done.row("strict").status, done.row("strict").reason) == (status, reason)
+
+
+def test_running_out_of_memory_is_no_refusal():
+    def prepare(inputs):
+        raise torch.OutOfMemoryError("tried to allocate 9 GiB")
+
+    done = Session(implementation("large", prepare), case=replace(RMS, inputs="strided-x"), asked=UNTIMED).run()
+    assert done.row("large").status == "oom"
+
+
+def test_settings_that_a_preparation_changes_are_put_back_and_cost_nothing():
+    def prepare(inputs):
+        torch.set_default_dtype(torch.float64)
+        return lambda: gradients(inputs)
+
+    done = Session(implementation("loud", prepare), implementation("next"), asked=UNTIMED).run()
+    assert [row.status for row in done.rows] == ["ok", "ok"]
+    assert torch.get_default_dtype() == torch.float32
+
+
+def test_untimed_rows_are_written_as_soon_as_they_are_known():
+    """So that a worker that dies of one implementation does not take the others' rows with it."""
+    known = []
+
+    def prepare(inputs):
+        known.append([row.impl for row in done.rows])
+        return lambda: gradients(inputs)
+
+    done = Session(implementation("one", prepare), implementation("two", prepare), asked=replace(UNTIMED, seeds=1))
+    done.run()
+    assert known == [[], ["one"]]
