@@ -50,9 +50,20 @@ def notes(_case: NormCase, keeps_y: bool) -> list[str]:
 def prepare(inputs: Inputs, keeps_y: bool) -> Callable[[], Grads]:
     import_module("torch")  # loads the libraries that the extension links to
     apex: Any = import_module("fast_layer_norm")
-    y, mean, rstd = apex.ln_fwd(inputs.x, inputs.weight, inputs.bias, inputs.eps)
+    x = _rows(inputs.x)
+    y, mean, rstd = apex.ln_fwd(x, inputs.weight, inputs.bias, inputs.eps)
     if keeps_y:
-        arguments = (inputs.dy, y, None, rstd, inputs.weight, inputs.bias, True)
+        arguments = (y, None, rstd, inputs.weight, inputs.bias, True)
     else:
-        arguments = (inputs.dy, inputs.x, mean, rstd, inputs.weight, None, False)
-    return lambda: Grads(*apex.ln_bwd(*arguments)[:3])  # the rest are its fp32 partials
+        arguments = (x, mean, rstd, inputs.weight, None, False)
+
+    def backward() -> Grads:
+        dx, dweight, dbias, *_ = apex.ln_bwd(_rows(inputs.dy), *arguments)  # the rest are its fp32 partials
+        return Grads(dx.view(inputs.x.shape), dweight, dbias)
+
+    return backward
+
+
+def _rows(tensor: Any) -> Any:
+    """As apex's autograd function hands tensors on: contiguous, `(rows, cols)`."""
+    return tensor.contiguous().view(-1, tensor.shape[-1])

@@ -50,6 +50,7 @@ def notes(case: NormCase, keeps_y: bool) -> list[str]:
     return ["for dx, apex raises the weight's magnitude to at least eps"]
 
 
+# apex's autograd functions make x and dy contiguous before they call the extension.
 def prepare(inputs: Inputs, keeps_y: bool) -> Callable[[], Grads]:
     import_module("torch")  # loads the libraries that the extension links to
     apex: Any = import_module("fused_layer_norm_cuda")
@@ -57,24 +58,34 @@ def prepare(inputs: Inputs, keeps_y: bool) -> Callable[[], Grads]:
 
 
 def _layer(apex: Any, inputs: Inputs, keeps_y: bool) -> Callable[[], Grads]:
-    weight, bias, dy, cols, eps = inputs.weight, inputs.bias, inputs.dy, (inputs.case.cols,), inputs.eps
+    weight, bias, cols, eps = inputs.weight, inputs.bias, (inputs.case.cols,), inputs.eps
+    x = inputs.x.contiguous()
     if weight is None:
-        y, mean, rstd = apex.forward(inputs.x, cols, eps)
+        y, mean, rstd = apex.forward(x, cols, eps)
     else:
-        y, mean, rstd = apex.forward_affine(inputs.x, cols, weight, bias, eps)
-    kept, mean = (y, None) if keeps_y else (inputs.x, mean)
+        y, mean, rstd = apex.forward_affine(x, cols, weight, bias, eps)
+    kept, mean = (y, None) if keeps_y else (x, mean)
     if weight is None:
-        return lambda: Grads(apex.backward(dy, mean, rstd, kept, cols, eps, keeps_y), None)
-    return lambda: Grads(*apex.backward_affine(dy, mean, rstd, kept, cols, weight, bias, eps, keeps_y))
+        return lambda: Grads(apex.backward(inputs.dy.contiguous(), mean, rstd, kept, cols, eps, keeps_y), None)
+
+    def backward() -> Grads:
+        return Grads(*apex.backward_affine(inputs.dy.contiguous(), mean, rstd, kept, cols, weight, bias, eps, keeps_y))
+
+    return backward
 
 
 def _rms(apex: Any, inputs: Inputs, keeps_y: bool) -> Callable[[], Grads]:
-    weight, dy, cols, eps = inputs.weight, inputs.dy, (inputs.case.cols,), inputs.eps
+    weight, cols, eps = inputs.weight, (inputs.case.cols,), inputs.eps
+    x = inputs.x.contiguous()
     if weight is None:
-        y, rstd = apex.rms_forward(inputs.x, cols, eps)
+        y, rstd = apex.rms_forward(x, cols, eps)
     else:
-        y, rstd = apex.rms_forward_affine(inputs.x, cols, weight, eps)
-    kept = y if keeps_y else inputs.x
+        y, rstd = apex.rms_forward_affine(x, cols, weight, eps)
+    kept = y if keeps_y else x
     if weight is None:
-        return lambda: Grads(apex.rms_backward(dy, rstd, kept, cols, eps, keeps_y), None)
-    return lambda: Grads(*apex.rms_backward_affine(dy, rstd, kept, cols, weight, eps, keeps_y))
+        return lambda: Grads(apex.rms_backward(inputs.dy.contiguous(), rstd, kept, cols, eps, keeps_y), None)
+
+    def backward() -> Grads:
+        return Grads(*apex.rms_backward_affine(inputs.dy.contiguous(), rstd, kept, cols, weight, eps, keeps_y))
+
+    return backward

@@ -40,6 +40,7 @@ def notes(case: NormCase, casting: str) -> list[str]:
     return said
 
 
+# Liger's autograd functions make whatever they are given contiguous, forward and backward, before they call these.
 def prepare(inputs: Inputs, casting: str) -> Callable[[], Grads]:
     return _layer(inputs) if inputs.case.norm == "layer" else _rms(inputs, casting)
 
@@ -49,10 +50,10 @@ def _rms(inputs: Inputs, casting: str) -> Callable[[], Grads]:
     offset = 1.0 if inputs.case.zero_centred else 0.0
     row_mode = None  # LigerRMSNorm's default
     _, x, rstd, block_size, num_warps, mode = ops.rms_norm_forward(
-        inputs.x, inputs.weight, inputs.eps, offset, casting, row_mode
+        inputs.x.contiguous(), inputs.weight, inputs.eps, offset, casting, row_mode
     )
     settings = (offset, mode, block_size, num_warps, in_place, row_mode)
-    return lambda: Grads(*ops.rms_norm_backward(inputs.dy, x, inputs.weight, rstd, *settings))
+    return lambda: Grads(*ops.rms_norm_backward(inputs.dy.contiguous(), x, inputs.weight, rstd, *settings))
 
 
 def _layer(inputs: Inputs) -> Callable[[], Grads]:
@@ -62,5 +63,5 @@ def _layer(inputs: Inputs) -> Callable[[], Grads]:
     weight, bias, has_bias = inputs.weight, inputs.bias, inputs.bias is not None
     if weight is not None and bias is None:
         bias = torch.zeros_like(weight)
-    _, x, mean, rstd, *_ = ops.layer_norm_forward(inputs.x, weight, bias, inputs.eps)
-    return lambda: Grads(*ops.layer_norm_backward(inputs.dy, x, weight, bias, mean, rstd, True, has_bias))
+    _, x, mean, rstd, *_ = ops.layer_norm_forward(inputs.x.contiguous(), weight, bias, inputs.eps)
+    return lambda: Grads(*ops.layer_norm_backward(inputs.dy.contiguous(), x, weight, bias, mean, rstd, True, has_bias))

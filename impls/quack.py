@@ -59,17 +59,27 @@ def prepare(inputs: Inputs, tuned: bool) -> Callable[[], Grads]:
 
 
 def _layer(ops: Any, inputs: Inputs) -> Callable[[], Grads]:
-    x, weight, dy, mean, rstd = inputs.x, inputs.weight, inputs.dy, inputs.mean, inputs.rstd
+    x, weight, mean, rstd = _rows(inputs.x), inputs.weight, inputs.mean, inputs.rstd
     has_bias = inputs.bias is not None
     if inputs.case.weight_dtype == "fp32":
         _, rstd, mean = ops.layernorm_fwd(x, weight, inputs.bias, inputs.eps, return_rstd=True, return_mean=True)
-    return lambda: Grads(*ops.layernorm_bwd(x, weight, dy, rstd, mean, has_bias))  # rstd before mean
+
+    def backward() -> Grads:
+        dx, *rest = ops.layernorm_bwd(x, weight, _rows(inputs.dy), rstd, mean, has_bias)  # rstd before mean
+        return Grads(dx.view(inputs.x.shape), *rest)
+
+    return backward
 
 
 def _rms(ops: Any, inputs: Inputs) -> Callable[[], Grads]:
-    x, weight, dy = inputs.x, inputs.weight, inputs.dy
+    x, weight = _rows(inputs.x), inputs.weight
     offset, rstd = _forward(ops, inputs)
-    return lambda: Grads(*ops.rmsnorm_bwd(x, weight, dy, rstd, weight_offset=offset)[:2])
+
+    def backward() -> Grads:
+        dx, dweight, *_ = ops.rmsnorm_bwd(x, weight, _rows(inputs.dy), rstd, weight_offset=offset)
+        return Grads(dx.view(inputs.x.shape), dweight)
+
+    return backward
 
 
 def _rms_tuned(ops: Any, inputs: Inputs) -> Callable[[], Grads]:
@@ -96,5 +106,10 @@ def _rms_tuned(ops: Any, inputs: Inputs) -> Callable[[], Grads]:
 def _forward(ops: Any, inputs: Inputs) -> tuple[float, Any]:
     """The weight's offset, and rstd from quack's own forward."""
     offset = 1.0 if inputs.case.zero_centred else 0.0
-    _, _, rstd = ops.rmsnorm_fwd(inputs.x, inputs.weight, eps=inputs.eps, store_rstd=True, weight_offset=offset)
+    _, _, rstd = ops.rmsnorm_fwd(_rows(inputs.x), inputs.weight, eps=inputs.eps, store_rstd=True, weight_offset=offset)
     return offset, rstd
+
+
+def _rows(tensor: Any) -> Any:
+    """As quack's autograd functions hand tensors on: contiguous, `(rows, cols)`."""
+    return tensor.reshape(-1, tensor.shape[-1]).contiguous()
