@@ -104,11 +104,12 @@ class Examination:
         around = Surroundings.look()
         with robustness.poisoned_heap(self.inputs.case.device):
             grads, extra_bytes = _with_peak(self.inputs, self.backward)
+        fault = precision.malformed(self.inputs, grads)
+        at_once = None if fault else kept(grads)  # before anything waits for the device
         changed_settings, threads = around.changed(), around.new_threads()
         around.restore()
-        if fault := precision.malformed(self.inputs, grads):
+        if fault or at_once is None:
             raise WrongError(fault)
-        at_once = kept(grads)  # before anything waits for the device
         if changed_settings:
             raise WrongError(f"the backward changed torch's {', '.join(changed_settings)}")
         if threads:
@@ -122,10 +123,10 @@ class Examination:
         if overlap := robustness.overlaps(self.inputs, grads, in_place):
             raise WrongError(overlap)
         if self.studied:
-            self._look_closer(grads, at_once)
+            self._look_closer(grads, at_once, extra_bytes or 0)
         return at_once, extra_bytes
 
-    def _look_closer(self, grads: Grads, at_once: Grads) -> None:
+    def _look_closer(self, grads: Grads, at_once: Grads, extra_bytes: int) -> None:
         """What takes a moment: gradients that change once they were returned, and writes beside outputs and scratch."""
         time.sleep(LINGER_S)
         synchronise(self.inputs.case.device)
@@ -133,7 +134,9 @@ class Examination:
             raise WrongError(f"{', '.join(changed)} changed after the backward had returned")
         if self.inputs.x.is_cuda:
             self.pristine.restore(self.inputs)
-            if overrun := arena.overrun(self.backward, self.inputs.x.numel() * self.inputs.x.element_size()):
+            outputs = (grads.dx, grads.dweight, grads.dbias)
+            output_bytes = sum(t.numel() * t.element_size() for t in outputs if t is not None)
+            if overrun := arena.overrun(self.backward, output_bytes + extra_bytes):
                 raise WrongError(overrun)
 
     def _compare_with_other_inputs(self, comparison: precision.Comparison, seed: int) -> None:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 name = "cudnn"
 requires = ("torch", "cudnn")
 
+MOST_ELEMENTS = 2**31 - 1  # CUDNN_STATUS_NOT_SUPPORTED_SHAPE beyond
+
 
 def missing() -> str | None:
     try:
@@ -33,8 +35,8 @@ def missing() -> str | None:
 def unsupported(case: NormCase) -> str | None:
     if case.device == "cpu":
         return "cuDNN needs an NVIDIA GPU"
-    if case.rows == 0:
-        return "cuDNN takes at least one row"
+    if not 0 < case.rows * case.cols <= MOST_ELEMENTS:
+        return f"cuDNN takes at least one row, and has no engine for more than {MOST_ELEMENTS} elements"
     if case.zero_centred:
         return "cuDNN has no zero-centred weight"
     if case.norm == "rms" and not case.weight:

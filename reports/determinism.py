@@ -29,16 +29,27 @@ ABOUT_INVARIANCE = (
 def render(found: Sequence[Outcome]) -> list[str]:
     """The parts of the section; of what did not pass nothing is said."""
     passed = _passed(found)
+    shown = [outcome for outcome in passed if outcome.normal or _unsteady(outcome.checked)] or passed
     rows = [
         [norm, impl, *_cells(of)]
-        for norm in norms(passed)
-        for impl, of_impl in by_impl(outcome for outcome in passed if outcome.case.norm == norm).items()
+        for norm in norms(shown)
+        for impl, of_impl in by_impl(outcome for outcome in shown if outcome.case.norm == norm).items()
         for of in _groups(of_impl)
     ]
     if not rows:
         return []
     heads = ["norm", "impl", "determinism", "cases", "a run differs, 95 %", *CONDITIONS]
-    return ["## Determinism", ABOUT, table(heads, rows), *_invariance(passed)]
+    return ["## Determinism", ABOUT, table(heads, rows), *_unusual(passed, shown), *_invariance(passed)]
+
+
+def _unusual(passed: Sequence[Outcome], shown: Sequence[Outcome]) -> list[str]:
+    """What is not shown: inputs whose numbers are the point, not their order, which fewer runs are spent on."""
+    others = [outcome for outcome in passed if outcome not in shown]
+    if not others:
+        return []
+    fewest = min(outcome.checked.repeats for outcome in others)
+    counted = figures.count(len(others), "result")
+    return [f"On the other kinds of inputs {counted} kept their bits over {fewest} runs or more each."]
 
 
 def level(found: Sequence[Checked]) -> str:

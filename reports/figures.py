@@ -82,11 +82,14 @@ def size(value: int | None) -> str:
     return f"{value} B" if value else "0"
 
 
+MANY = 1e5  # beyond, digits before the point say no more than a power of ten
+
+
 def rho(value: float | None, error_class: ErrorClass = "exact") -> str:
     """An error in units of the unavoidable, marked with its class unless that is `exact`."""
     if value is None:
         return NOTHING
-    number = f"{value:.2f}" if math.isfinite(value) else str(value)
+    number = f"{value:.2f}" if value < MANY or not math.isfinite(value) else f"{value:.1e}"
     return number + EXTRA_ROUNDINGS[error_class]
 
 

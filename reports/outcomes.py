@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from harness.cases import Norm, NormCase
 from harness.joining import GRAVEST_FIRST, Joined, by_case
-from harness.records import ImplRecord, Status
+from harness.records import ImplRecord, RunRecord, Status
 from harness.results import Results
 from reports import figures
 from reports.checks import Checked, join_files, join_verifications
@@ -47,16 +47,18 @@ class Outcome:
 def outcomes(runs: Sequence[Results]) -> list[Outcome]:
     """The outcomes of these files, case by case; where several have the same, the worst outcome wins.
 
-    A file in which an implementation was not installed says nothing of it where another tried it.
+    Of files of different revisions the one that was started last replaces what the others say of the same
+    implementation on the same case. A file in which an implementation was not installed says nothing of it where
+    another tried it.
     """
-    found: dict[tuple[NormCase, str], list[Joined]] = {}
+    found: dict[tuple[NormCase, str], list[tuple[RunRecord, Joined]]] = {}
     for run in runs:
         for case, rows in by_case(run).items():
             for (impl, role), joined in rows.items():
                 if role == "impl":
-                    found.setdefault((case, impl), []).append(joined)
+                    found.setdefault((case, impl), []).append((run.run, joined))
     implementations = [impl for run in runs for impl in run.run.implementations]
-    return _in_order([_outcome(of) for of in found.values()], implementations)
+    return _in_order([_outcome(_latest(of)) for of in found.values()], implementations)
 
 
 def of_comparison(comparison: Comparison) -> list[Outcome]:
@@ -95,16 +97,22 @@ def _in_order(found: Sequence[Outcome], implementations: Iterable[ImplRecord]) -
     return sorted(found, key=lambda outcome: (cases[outcome.case], names[outcome.impl]))
 
 
+def _latest(found: Sequence[tuple[RunRecord, Joined]]) -> list[Joined]:
+    """Those of the revision that was run last, of all that tried it; all of them where nobody did."""
+    tried = [(run, joined) for run, joined in found if joined.status != "missing"] or found
+    last, _ = max(tried, key=lambda each: each[0].started_at)
+    return [joined for run, joined in tried if run.revision == last.revision]
+
+
 def _outcome(found: Sequence[Joined]) -> Outcome:
-    tried = [joined for joined in found if joined.status != "missing"] or found
-    status = min(tried, key=lambda joined: GRAVEST_FIRST.index(joined.status)).status
-    reasons = dict.fromkeys(joined.reason for joined in tried if joined.status == status and joined.reason)
+    status = min(found, key=lambda joined: GRAVEST_FIRST.index(joined.status)).status
+    reasons = dict.fromkeys(joined.reason for joined in found if joined.status == status and joined.reason)
     return Outcome(
         case=found[0].case,
         impl=found[0].impl,
         status=status,
         reason="; ".join(reasons) or None,
-        checked=join_files([_checked(joined) for joined in tried]),
+        checked=join_files([_checked(joined) for joined in found]),
     )
 
 

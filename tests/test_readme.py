@@ -16,7 +16,10 @@ BLOCK = re.compile(
 )
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/method.md", "docs/peers.md", "docs/results.md"])
+PAGES = ["README.md", "docs/method.md", "docs/peers.md", "docs/results.md", "docs/verification.md"]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_tables_are_what_the_report_writes(page):
     blocks = list(BLOCK.finditer((ROOT / page).read_text(encoding="utf-8")))
     assert blocks
@@ -32,7 +35,8 @@ def test_published_runs_are_finished_clean_and_small(path):
     assert results.run.revision
     assert "dirty" not in results.run.revision
     assert results.run.device.profile == path.parent.name
-    assert {row.status for row in results.rows} <= {*RANKED, "unsupported"}
+    if results.run.settings.timed:  # a verification is there to show what fails
+        assert {row.status for row in results.rows} <= {*RANKED, "unsupported"}
     assert all(row.timing.proven for row in results.rows if row.timing)
     assert path.stat().st_size < 300_000
 

@@ -3,9 +3,9 @@
 Needs an NVIDIA GPU and apex, built from source with its CUDA extensions (fused_layer_norm_cuda, fast_layer_norm).
 """
 
-import fast_layer_norm
-import fused_layer_norm_cuda as fused
-import torch
+import torch  # isort: skip  # first: it loads the libraries that the extension links to
+import fast_layer_norm  # isort: skip
+import fused_layer_norm_cuda as fused  # isort: skip
 
 torch.manual_seed(0)
 ROWS, COLS, EPS = 8192, 1024, 1e-5

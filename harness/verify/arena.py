@@ -7,7 +7,7 @@ request up by (to 512 bytes): a shape whose buffers are whole multiples leaves n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -16,16 +16,17 @@ import torch
 from harness.cases import Grads
 from harness.placement import GUARD
 
-SLACK_BYTES = 64 << 20  # partial gradients and the like
+SLACK_BYTES = 16 << 20
 
 
-def overrun(backward: Callable[[], Grads], output_bytes: int) -> str | None:
+def overrun(backward: Callable[[], Grads], peak_bytes: int) -> str | None:
     """Run a backward once on a GPU, and say how far beyond a buffer of its own it wrote, or None.
 
-    What it allocates in another thread, as autograd does, is not seen.
+    `peak_bytes` is what it takes at most, outputs among them. What it allocates in another thread, as autograd does, is
+    not seen.
     """
     memory: Any = torch.cuda.memory
-    size = 4 * output_bytes + SLACK_BYTES
+    size = 2 * peak_bytes + SLACK_BYTES  # room for holes between buffers
     with torch.cuda.use_mem_pool(_pool()):
         block = torch.full((size,), GUARD, dtype=torch.uint8, device="cuda")
         start = block.data_ptr()
@@ -43,11 +44,17 @@ def overrun(backward: Callable[[], Grads], output_bytes: int) -> str | None:
         for entry in trace
         if entry["action"] == "alloc" and start <= entry["addr"] < start + size
     ]
-    untouched = _bytes_at(start, size) == GUARD
+    found = outside(_bytes_at(start, size), requests)
+    del grads
+    return found
+
+
+def outside(memory: torch.Tensor, requests: Sequence[tuple[int, int]]) -> str | None:
+    """Say what was written in filled memory outside of the requests, each an offset and a length in bytes, or None."""
+    untouched = memory == GUARD
     for offset, length in requests:
         untouched[offset : offset + length] = True
     where = torch.nonzero(~untouched)
-    del grads
     if not len(where):
         return None
     first = int(where[0])
@@ -60,7 +67,7 @@ def _pool() -> torch.cuda.MemPool:
     return torch.cuda.MemPool()
 
 
-def _beside(place: int, requests: list[tuple[int, int]]) -> str:
+def _beside(place: int, requests: Sequence[tuple[int, int]]) -> str:
     ends = [place - (offset + length) for offset, length in requests if offset + length <= place]
     starts = [offset - place for offset, _ in requests if offset > place]
     if ends and (not starts or min(ends) < min(starts)):

@@ -150,17 +150,17 @@ class Repetition:
     def _replayed(self, runs: int) -> None:
         """Captured in a CUDA graph: what the graph does not hold does not happen again."""
         self.make_ready()
-        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+        graph, stream, pool = torch.cuda.CUDAGraph(), torch.cuda.Stream(), torch.cuda.graph_pool_handle()
         torch.cuda.synchronize()
         try:
             with torch.cuda.stream(stream):
                 backward = self.prepare() if self.prepare else self.backward
                 backward()
             torch.cuda.synchronize()
-            with torch.cuda.graph(graph, stream=stream):
+            with torch.cuda.graph(graph, pool=pool, stream=stream):
                 outputs = backward()
         except Exception as error:  # an implementation may refuse it; the next call shows whether it did harm
-            _abandon(graph)
+            _abandon(pool)
             raise CaptureError(f"{type(error).__name__}: {' '.join(str(error).split())[:120]}") from error
         for _ in range(runs):
             self.make_ready()
@@ -178,12 +178,12 @@ class Repetition:
         gc.collect()
 
 
-def _abandon(graph: torch.cuda.CUDAGraph) -> None:
+def _abandon(pool: object) -> None:
     """Tell the allocator that a capture has ended which failed: torch 2.11 does not, and aborts much later."""
     torch.cuda.synchronize()
     private: Any = torch._C
     with suppress(RuntimeError, AttributeError):
-        private._cuda_endAllocateToPool(torch.cuda.current_device(), graph.pool())
+        private._cuda_endAllocateToPool(torch.cuda.current_device(), pool)
 
 
 class CaptureError(Exception):

@@ -461,6 +461,7 @@ def test_what_is_supported(name):
         ("apex-fused", dataclasses.replace(LAYER, rows=0), "one block a row"),
         ("apex-fast", LAYER, "hidden sizes"),
         ("cudnn", dataclasses.replace(LAYER, rows=0), "at least one row"),
+        ("cudnn", dataclasses.replace(LAYER, rows=65537, cols=32768), "no engine for more than 2147483647 elements"),
         ("torch-eager", dataclasses.replace(on_cpu(LAYER), weight_dtype="bf16"), "x's dtype"),
     ],
 )

@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -122,3 +123,23 @@ def test_refusals_of_one_implementation_stand_together():
 def test_the_number_of_gradients_that_chance_was_allowed_for_is_told():
     assert "over 120 gradients" in render([careful()])
     assert "Bonferroni" not in render([results(row("quack", case=CASE), timed=False)])
+
+
+def of_revision(run, revision, started_at):
+    return replace(run, run=run.run.model_copy(update={"revision": revision, "started_at": started_at}))
+
+
+def test_a_later_revision_replaces_what_an_earlier_one_said():
+    old = of_revision(one("wrong", "dx is off"), "aaa", "2026-11-20T10:00:00+00:00")
+    new = of_revision(one(), "bbb", "2026-11-21T10:00:00+00:00")
+    same = of_revision(one("wrong", "dweight is off"), "bbb", "2026-11-21T09:00:00+00:00")
+    gone = of_revision(one("missing", "not installed"), "ccc", "2026-11-22T10:00:00+00:00")
+    assert status(old, new) == status(new, old) == ("ok", None)
+    assert status(old, new, same) == ("wrong", "dweight is off")
+    assert status(old, new, gone) == ("ok", None)
+
+
+def test_a_later_revision_that_did_not_try_a_case_replaces_nothing_there():
+    old = of_revision(results(row("quack", status="wrong", reason="dx is off", case=LAYER), timed=False), "aaa", "1")
+    new = of_revision(one(), "bbb", "2")
+    assert {(each.case.norm, each.status) for each in outcomes([old, new])} == {("layer", "wrong"), ("rms", "ok")}
