@@ -17,6 +17,7 @@ from harness.cases import Grads
 from harness.placement import GUARD
 
 SLACK_BYTES = 16 << 20
+_sizes: list[int] = []  # of the blocks that the pool has
 
 
 def overrun(backward: Callable[[], Grads], peak_bytes: int) -> str | None:
@@ -26,9 +27,13 @@ def overrun(backward: Callable[[], Grads], peak_bytes: int) -> str | None:
     not seen.
     """
     memory: Any = torch.cuda.memory
-    size = 2 * peak_bytes + SLACK_BYTES  # room for holes between buffers
+    size = max(2 * peak_bytes + SLACK_BYTES, *_sizes, 0)  # room for holes between buffers
     with torch.cuda.use_mem_pool(_pool()):
+        # Smaller blocks of earlier calls are held, as the allocator would take the smallest that fits.
+        held = [torch.empty(other, dtype=torch.uint8, device="cuda") for other in _sizes if other < size]
         block = torch.full((size,), GUARD, dtype=torch.uint8, device="cuda")
+        if size not in _sizes:
+            _sizes.append(size)
         start = block.data_ptr()
         del block
         memory._record_memory_history("all", context=None)
@@ -45,7 +50,7 @@ def overrun(backward: Callable[[], Grads], peak_bytes: int) -> str | None:
         if entry["action"] == "alloc" and start <= entry["addr"] < start + size
     ]
     found = outside(_bytes_at(start, size), requests)
-    del grads
+    del grads, held
     return found
 
 
