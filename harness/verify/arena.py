@@ -83,6 +83,6 @@ def _beside(place: int, requests: Sequence[tuple[int, int]]) -> str:
 def _bytes_at(address: int, size: int) -> torch.Tensor:
     """The memory at an address as a tensor; it stays the allocator's."""
     device = torch.device("cuda", torch.cuda.current_device())
-    private: Any = torch._C
+    private: Any = torch._C  # pyright: ignore[reportPrivateUsage]
     storage = private._construct_storage_from_data_pointer(address, device, size)
     return torch.empty(0, dtype=torch.uint8, device=device).set_(storage)
