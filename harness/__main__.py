@@ -187,16 +187,16 @@ def compare(
 @app.command()
 def report(
     results: Annotated[
-        list[Path], typer.Argument(help="a results.jsonl; --format flush (one a flush) and verification take several")
+        list[Path], typer.Argument(help="a results.jsonl; several for history, verification and flush (one a flush)")
     ],
     form: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--format",
-            help="console, markdown, verification, grid, pr, csv, json, kernels, plots, or a study of the engine: "
-            "spans, selftest, engines, aa, processes, flush",
+            help="console, markdown, verification, history, grid, pr, csv, json, kernels, plots, or a study of the "
+            "engine: spans, selftest, engines, aa, processes, flush (default: console, of several files history)",
         ),
-    ] = "console",
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="write to this file instead of printing; for --format plots a folder")
     ] = None,
@@ -206,6 +206,7 @@ def report(
     """Write a results file as tables or plots; needs no GPU and no implementation."""
     import reports
 
+    form = form or ("console" if len(results) == 1 else "history")
     reports.write([load(path) for path in results], form, out, baseline=baseline, impl=impl)
 
 

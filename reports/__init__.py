@@ -17,6 +17,7 @@ from reports import (
     export,
     flushes,
     grid,
+    history,
     kernel_table,
     markdown,
     processes,
@@ -45,6 +46,7 @@ _STUDYING: dict[str, Callable[[Results], str]] = {
 }
 _OF_SEVERAL: dict[str, Callable[[Sequence[Results]], str]] = {
     "flush": flushes.render,
+    "history": history.render,
     "verification": verification.render,
 }
 DRAWN = ("plots",)
@@ -100,7 +102,5 @@ def _only(results: Runs, form: str) -> Results:
     if isinstance(results, Results):
         return results
     if len(results) != 1:
-        raise UsageError(
-            f"--format {form} takes one file, not {len(results)}; {' and '.join(_OF_SEVERAL)} take several"
-        )
+        raise UsageError(f"--format {form} takes one file, not {len(results)}; {', '.join(_OF_SEVERAL)} take several")
     return results[0]
