@@ -193,8 +193,8 @@ def report(
         str | None,
         typer.Option(
             "--format",
-            help="console, markdown, verification, history, grid, pr, csv, json, kernels, plots, or a study of the "
-            "engine: spans, selftest, engines, aa, processes, flush (default: console, of several files history)",
+            help="console, markdown, verification, history, grid, pr, html, csv, json, kernels, plots, or a study of "
+            "the engine: spans, selftest, engines, aa, processes, flush (default: console, of several files history)",
         ),
     ] = None,
     out: Annotated[

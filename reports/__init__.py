@@ -18,6 +18,7 @@ from reports import (
     flushes,
     grid,
     history,
+    html,
     kernel_table,
     markdown,
     processes,
@@ -35,6 +36,7 @@ _COMPARING: dict[str, Callable[[Comparison, str | None], str]] = {
     "pr": pull_request.render,
     "csv": lambda comparison, _: export.to_csv(comparison),
     "json": lambda comparison, _: export.to_json(comparison),
+    "html": lambda comparison, _: html.render(comparison),
     "kernels": lambda comparison, _: kernel_table.render(comparison),
     "spans": lambda comparison, _: spans.render(comparison),
 }
