@@ -212,14 +212,16 @@ def report(
 
 @app.command()
 def gate(
-    results: Annotated[Path, typer.Argument(help="a results.jsonl")],
-    config: Annotated[Path, typer.Option(help="the claims")] = Path("gate.toml"),
+    results: Annotated[list[Path], typer.Argument(help="the results.jsonl of one run")],
+    config: Annotated[Path, typer.Option(help="the claims and the regressions to look for")] = Path("gate.toml"),
 ) -> None:
-    """Judge a results file against claims; exit 0 pass, 1 regressed, 3 inconclusive, 2 nothing measured."""
-    from harness.gate import exit_code, judge, read_limits
+    """Judge a results file against limits; exit 0 pass, 1 regressed, 3 inconclusive, 2 nothing measured."""
+    from harness.gate import judge, only
+    from harness.limits import read_limits
+    from harness.verdict import exit_code
     from reports import verdicts
 
-    judged = judge(load(results), read_limits(config))
+    judged = judge(only([load(path) for path in results]), read_limits(config))
     sys.stdout.write(verdicts.render(judged))
     raise typer.Exit(exit_code(judged))
 

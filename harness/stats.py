@@ -24,6 +24,7 @@ CONFIDENCE = 0.95
 # docs/method.md has the study.
 PROCESS_BAND = 0.007
 SEED = 20  # fixed, so that the same file always gives the same report
+FALSE_DISCOVERIES = 0.05  # of what a gate calls regressed, the share that may be chance
 FEWEST_FOR_BOOTSTRAP = 8  # below, resampled medians take too few values to have tails
 
 Verdict = Literal["faster", "slower", "same"]
@@ -42,6 +43,33 @@ class Ratio:
     high: float
     blocks: int
     processes: int = 1
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A log ratio as far as it is known: its standard error, and the degrees of freedom behind that (inf: normal)."""
+
+    value: float
+    error: float
+    freedom: float
+
+    def p_below(self, bound: float) -> float:
+        """The one-sided p-value of "it is below `bound`": small where it can hardly be the bound or above.
+
+        A test against a margin other than 0, as of non-inferiority: Schuirmann, J. Pharmacokinet. Biopharm. 15 (1987).
+        """
+        from scipy.stats import t  # slow to import
+
+        if not (self.error > 0 and math.isfinite(self.error)):  # all processes read the same, or nothing is known
+            return (0.0 if self.value < bound else 1.0) if self.error == 0 else 0.5
+        return float(t.cdf((self.value - bound) / self.error, self.freedom))
+
+    def bounds(self) -> tuple[float, float]:
+        """Its lower and its upper 95 % bound, each one-sided: together a 90 % interval."""
+        from scipy.stats import t
+
+        half = float(t.ppf(CONFIDENCE, self.freedom)) * self.error
+        return self.value - half, self.value + half
 
 
 def speedup(base_us: Sequence[float], other_us: Sequence[float]) -> Ratio:
@@ -105,6 +133,39 @@ def across_processes(ratios: Sequence[Ratio]) -> Ratio:
     half = float(t.ppf((1 + CONFIDENCE) / 2, logs.size - 1)) * error
     blocks = sum(ratio.blocks for ratio in ratios)
     return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half), blocks, len(ratios))
+
+
+def estimate(ratio: Ratio) -> Estimate:
+    """The log of a ratio with its standard error, which its interval was made of.
+
+    Several processes: Student's t again, with a degree of freedom less than processes. One: normal, from the longer
+    side of the interval of its median, and with the scatter that one process cannot see, which is PROCESS_BAND's.
+    """
+    from scipy.stats import norm, t
+
+    tail = (1 + CONFIDENCE) / 2
+    value = math.log(ratio.value)
+    half = max(value - math.log(ratio.low), math.log(ratio.high) - value) if ratio.low > 0 else math.inf
+    if ratio.processes > 1:
+        freedom = ratio.processes - 1
+        return Estimate(value, half / float(t.ppf(tail, freedom)), freedom)
+    return Estimate(value, math.hypot(half, PROCESS_BAND) / float(norm.ppf(tail)), math.inf)
+
+
+def mean_of_logs(logs: Sequence[float]) -> Estimate:
+    """The mean of the log ratios of two cells or more, which is the log of their geometric mean; Student's t."""
+    values = np.asarray(logs, dtype=float)
+    return Estimate(float(values.mean()), float(values.std(ddof=1)) / math.sqrt(values.size), values.size - 1)
+
+
+def adjusted(ps: Sequence[float]) -> list[float]:
+    """The p-values of many tests looked at together: those up to q hold at most a share q of false discoveries.
+
+    Benjamini and Hochberg, J. R. Statist. Soc. B 57 (1995): for tests that are independent or positively dependent.
+    """
+    from scipy.stats import false_discovery_control
+
+    return [float(p) for p in false_discovery_control(ps, method="bh")] if ps else []
 
 
 def aa_band(again: Ratio) -> float:
