@@ -46,5 +46,5 @@ def _whole(results: Results) -> None:
     if end is None or end.interrupted or cases < results.run.jobs:
         raise UsageError(
             f"gate: the run is not finished, {cases} of {results.run.jobs} cases are here; "
-            "`normbwd bench --resume` goes on with it"
+            "`normbwd bench --resume` goes on with a bench"
         )
