@@ -7,17 +7,25 @@ What is too small to be found on any case shows in the geometric mean, if most c
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.cases import NormCase
 from harness.claims import why
-from harness.joining import Joined, JoinedCase, band, by_case, ratio
+from harness.joining import Joined, JoinedCase, band, by_case, logs_by_process, ratio
 from harness.limits import Regression
 from harness.records import RANKED, Budget
 from harness.results import Results
-from harness.stats import CONFIDENCE, FALSE_DISCOVERIES, Estimate, IncomparableError, Ratio, adjusted, estimate
-from harness.stats import mean_of_logs as mean
+from harness.stats import (
+    CONFIDENCE,
+    FALSE_DISCOVERIES,
+    Estimate,
+    IncomparableError,
+    Ratio,
+    adjusted,
+    estimate,
+    mean_of_logs,
+)
 from harness.verdict import Loss, Outcome, Verdict
 
 
@@ -27,6 +35,7 @@ class Cell:
 
     case: NormCase
     ratio: Ratio
+    logs: Mapping[int, float]  # of each process
     loss: Loss
 
 
@@ -44,8 +53,8 @@ def judge_regression(results: Results, asked: Regression) -> list[Verdict]:
     if not found:
         return [Verdict(asked, None, "ERROR", "no case of these results fits, or neither side supports any")]
     cells = [each for each in found if isinstance(each, Cell)]
-    together = dict(zip(cells, adjusted([cell.loss.p for cell in cells]), strict=True))
-    verdicts = [_judge_cell(asked, each, together[each]) if isinstance(each, Cell) else each for each in found]
+    together = iter(adjusted([cell.loss.p for cell in cells]))
+    verdicts = [_judge_cell(asked, each, next(together)) if isinstance(each, Cell) else each for each in found]
     return verdicts + _judge_geomean(asked, cells)
 
 
@@ -67,7 +76,9 @@ def _judge_case(found: JoinedCase, asked: Regression, case: NormCase, budget: Bu
     if aa is None or not math.isfinite(aa):
         return Verdict(asked, case, "INCONCLUSIVE", "no A/A pair in this case, or too few blocks for one", measured)
     delta = max(math.log1p(asked.minimum_effect), aa)
-    return Cell(case, measured, _loss(estimate(measured), delta))
+    assert head is not None
+    assert base is not None
+    return Cell(case, measured, logs_by_process(base, head), _loss(estimate(measured), delta))
 
 
 def _without_times(head: Joined | None, base: Joined | None, asked: Regression) -> tuple[Outcome, str] | None:
@@ -96,14 +107,18 @@ def _judge_cell(asked: Regression, cell: Cell, p: float) -> Verdict:
 
 
 def _judge_geomean(asked: Regression, cells: Sequence[Cell]) -> list[Verdict]:
-    """A loss on most cases that is too small to be found on any of them; the cells are the sample.
+    """A loss on most cases that is too small to be found on any of them.
 
     A mean that reads no such loss passes however wide its interval is: cells that gained unequally make it wide, and
     what a single one lost is that cell's to show.
     """
     if len(cells) < 2:
         return []
-    found = _loss(mean([math.log(cell.ratio.value) for cell in cells]), math.log1p(asked.geomean_effect), len(cells))
+    shared = [process for process in cells[0].logs if all(process in cell.logs for cell in cells)]
+    if not shared:
+        return [Verdict(asked, None, "INCONCLUSIVE", "no process measured all cases, so there is no mean over them")]
+    known = mean_of_logs([[cell.logs[process] for process in shared] for cell in cells])
+    found = _loss(known, math.log1p(asked.geomean_effect), len(cells))
     if found.p <= 1 - CONFIDENCE:
         return [Verdict(asked, None, "REGRESSED", "slower by more than delta on the whole", loss=found)]
     if math.log(found.speedup) >= -found.delta:

@@ -9,10 +9,10 @@ on arrays, from the medians of processes. The tests hold the two against each ot
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.stats import false_discovery_control, t
+from scipy.stats import false_discovery_control, norm, t
 
 from harness.limits import Regression
-from harness.stats import CONFIDENCE, FALSE_DISCOVERIES
+from harness.stats import CONFIDENCE, FALSE_DISCOVERIES, PROCESS_BAND, PROCESS_FREEDOM
 from tests.results_factory import CASE, results, row
 
 HEAD, BASE = "mine@head", "mine@base"
@@ -24,12 +24,14 @@ class Noise:
     """Standard deviations of log ratios.
 
     `block`: of one block; `process`: of the bias that a process has, in the median cell; `uneven`: of the logs of these
-    deviations, in which cells differ; `drift`: of what all implementations of a process share, and no ratio may see.
+    deviations, in which cells differ; `shared`: which part of the variance of a process's bias is the same in all cells
+    (a share of 1); `drift`: of what all implementations of a process share, and no ratio may see.
     """
 
     block: float = 0.0175
     process: float = 0.0035
     uneven: float = 0.6
+    shared: float = 0.12
     drift: float = 0.01
 
 
@@ -40,10 +42,12 @@ EVEN = Noise(uneven=0.0)
 NAMED = {"unlike": H200, "alike": ALIKE}
 LOSSES = (0.01, 0.02, 0.03, 0.05)
 SETTINGS = [  # noise, processes, minimum_effect
+    ("unlike", 1, 0.01),
     ("unlike", 3, 0.01),
     ("unlike", 5, 0.01),
     ("unlike", 5, 0.02),
     ("unlike", 10, 0.01),
+    ("alike", 1, 0.01),
     ("alike", 3, 0.01),
     ("alike", 5, 0.01),
     ("alike", 5, 0.02),
@@ -69,7 +73,9 @@ def medians(rng, runs, planted=0.0, shape=Shape(), noise=H200, everywhere=False)
     size = (runs, shape.cells, shape.processes)
     of_median = noise.block * np.sqrt(np.pi / 2 / shape.blocks)
     process = noise.process * np.exp(noise.uneven * rng.standard_normal(size[:2]))[..., None]
-    head = process * rng.standard_normal(size) + of_median * rng.standard_normal(size)
+    all_cells, own = rng.standard_normal((runs, 1, shape.processes)), rng.standard_normal(size)
+    bias = process * (np.sqrt(noise.shared) * all_cells + np.sqrt(1 - noise.shared) * own)
+    head = bias + of_median * rng.standard_normal(size)
     head[:, slice(None) if everywhere else 0] -= planted
     return head, of_median * rng.standard_normal(size)
 
@@ -94,14 +100,21 @@ class Found:
 def judged(head, twin, minimum_effect=0.01, geomean_effect=0.005):
     """The verdicts of a regression on these medians, as harness/regressions.py reaches them."""
     cells, processes = head.shape[1:]
-    value, error = head.mean(axis=2), head.std(axis=2, ddof=1) / np.sqrt(processes)
+    value, mean = head.mean(axis=2), head.mean(axis=(1, 2)) + np.log1p(geomean_effect)
     delta = np.maximum(np.log1p(minimum_effect), np.abs(twin.mean(axis=2)))
-    p = t.cdf((value + delta) / error, processes - 1)
+    if processes > 1:
+        freedom, error = processes - 1, head.std(axis=2, ddof=1) / np.sqrt(processes)
+        of_mean = head.mean(axis=1).std(axis=1, ddof=1) / np.sqrt(processes)
+    else:  # the interval inside the process is not simulated: about that of a median
+        scatter = PROCESS_BAND / norm.ppf((1 + CONFIDENCE) / 2)
+        freedom, error, of_mean = PROCESS_FREEDOM, np.hypot(H200.block * np.sqrt(np.pi / 2 / 120), scatter), scatter
+        delta = np.maximum(delta, PROCESS_BAND)
+    p = t.cdf((value + delta) / error, freedom)
     regressed = false_discovery_control(p, axis=1) <= FALSE_DISCOVERIES
-    passed = ~regressed & (value - t.ppf(CONFIDENCE, processes - 1) * error >= -delta)
-    spread = value.std(axis=1, ddof=1) / np.sqrt(cells)
-    mean_p = t.cdf((value.mean(axis=1) + np.log1p(geomean_effect)) / spread, cells - 1)
-    return Found(regressed, passed, mean_p <= 1 - CONFIDENCE)
+    passed = ~regressed & (value - t.ppf(CONFIDENCE, freedom) * error >= -delta)
+    by_cell = t.cdf(mean / (value.std(axis=1, ddof=1) / np.sqrt(cells)), cells - 1)
+    by_process = t.cdf(mean / of_mean, freedom)
+    return Found(regressed, passed, np.maximum(by_cell, by_process) <= 1 - CONFIDENCE)
 
 
 def results_of(head, twin, rng=None, shape=Shape(), noise=H200):

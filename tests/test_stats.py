@@ -3,7 +3,7 @@ from dataclasses import astuple
 
 import numpy as np
 import pytest
-from scipy.stats import norm, ttest_1samp
+from scipy.stats import t, ttest_1samp
 
 from harness.records import Timing
 from harness.stats import (
@@ -191,11 +191,11 @@ def test_a_ratio_of_several_processes_gives_its_t_test_back():
     assert known.bounds() == pytest.approx((low, high))
 
 
-def test_one_process_is_normal_and_never_surer_than_its_scatter():
+def test_one_process_is_never_surer_than_its_scatter():
     known = estimate(Ratio(math.exp(-0.03), math.exp(-0.033), math.exp(-0.029), 120))
     error = math.hypot(0.003, PROCESS_BAND) / 1.959964
-    assert (known.freedom, known.error) == (math.inf, pytest.approx(error))
-    assert known.p_below(-0.01) == pytest.approx(norm.cdf(-0.02 / error))
+    assert (known.freedom, known.error) == (4, pytest.approx(error))
+    assert known.p_below(-0.01) == pytest.approx(t.cdf(-0.02 / error, 4))
     assert estimate(Ratio(0.9, 0.0, math.inf, 3)).p_below(-0.01) == 0.5
 
 
@@ -204,9 +204,19 @@ def test_equal_processes_leave_no_doubt():
     assert (known.p_below(-0.01), known.p_below(-0.1)) == (0.0, 1.0)
 
 
-def test_the_mean_of_cells_is_tested_by_their_spread():
-    logs = [-0.008, -0.011, -0.004, -0.009]
-    assert mean_of_logs(logs).p_below(-0.005) == pytest.approx(ttest_1samp(logs, -0.005, alternative="less").pvalue)
+def test_the_mean_of_cells_is_tested_by_what_knows_less_of_it_the_cells_or_the_processes():
+    cells = np.array([-0.008, -0.011, -0.004, -0.009])
+    processes = np.array([-0.003, 0.0, 0.003])
+    uneven, biased = cells[:, None] + processes / 9, cells[:, None] / 9 + processes - 0.01
+    for logs, axis in ((uneven, 1), (biased, 0)):
+        expected = ttest_1samp(logs.mean(axis=axis), -0.005, alternative="less").pvalue
+        assert mean_of_logs(logs).p_below(-0.005) == pytest.approx(expected)
+
+
+def test_the_mean_of_many_cells_of_one_process_is_not_surer_than_its_scatter():
+    known = mean_of_logs([[-0.011]] * 60)
+    assert (known.freedom, known.error) == (4, pytest.approx(PROCESS_BAND / 1.959964))
+    assert known.p_below(-0.005) == pytest.approx(t.cdf(-0.006 / known.error, 4))
 
 
 def test_many_p_values_are_adjusted_as_benjamini_and_hochberg_do():
