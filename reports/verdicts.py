@@ -40,7 +40,9 @@ def _about(asked: Regression) -> str:
 
 
 def _table(heads: list[str], rows: Sequence[tuple[Verdict, list[str]]]) -> str:
-    ordered = [cells for _, cells in sorted(rows, key=lambda row: GRAVEST_FIRST.index(row[0].outcome))]
+    """The gravest first, and among equals what is not of one case, so that it is not cut off."""
+    by_weight = sorted(rows, key=lambda row: (GRAVEST_FIRST.index(row[0].outcome), row[0].case is not None))
+    ordered = [cells for _, cells in by_weight]
     text = tabulate(ordered[:MOST_ROWS], heads, "simple", disable_numparse=True)
     return f"{text}\n... {len(ordered) - MOST_ROWS} more" if len(ordered) > MOST_ROWS else text
 

@@ -1,11 +1,12 @@
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from harness.cases import NormCase
 from harness.gate import judge
-from harness.limits import Limits, Regression
+from harness.limits import Limits, Regression, read_limits
 from harness.stats import PROCESS_BAND
 from harness.verdict import exit_code
 from reports.verdicts import render
@@ -178,6 +179,29 @@ def test_the_table_has_the_figures_of_each_test_and_what_did_not_pass_first():
     assert lines[6].startswith("INCONCLUSIVE  geomean of 2 cases")
     assert lines[-1] == "2 REGRESSED, 1 INCONCLUSIVE, 1 PASS"
     assert exit_code(found) == 1
+
+
+def test_of_many_cases_the_mean_is_not_cut_off():
+    cases = [replace(CASE, rows=64 * (1 + number)) for number in range(60)]
+    lines = render(judged(*(each for case in cases for each in pair(case)))).splitlines()
+    assert lines[4].startswith("PASS       geomean of 60 cases")
+    assert lines[-2:] == ["... 21 more", "61 PASS"]
+
+
+def test_no_mean_is_taken_over_cases_that_no_process_shares():
+    apart = [each.model_copy(update={"process": 1}) for each in pair(LAYER)]
+    found = judged(*pair(CASE), *apart, processes=None)
+    assert [verdict.outcome for verdict in found] == ["PASS", "PASS", "INCONCLUSIVE"]
+    assert found[-1].reason.startswith("no process measured all cases")
+
+
+def test_the_example_asks_for_what_compare_names():
+    (asked,) = read_limits(Path("examples/gate-pull-request.toml")).regression
+    workflow = Path("examples/github-actions.yml").read_text(encoding="utf-8")
+    name = asked.head.removesuffix("@head")
+    assert asked.names == (f"{name}@head", f"{name}@base")
+    assert f"--impls {name}\n" in workflow
+    assert f"--impl {asked.head} " in workflow
 
 
 def test_both_sides_cannot_be_the_same():
