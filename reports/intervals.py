@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,15 +20,22 @@ Interval = tuple[float, float]
 
 def of_time(timings: Sequence[Timing]) -> Interval:
     """The interval of the median time in us; 0..inf from fewer than six samples."""
-    return _over_processes([np.log(timing.samples_us) for timing in timings])
+    return _over_processes([_of_process(np.log(timing.samples_us)) for timing in timings])
 
 
 def of_quotient(base: Sequence[Timing], other: Sequence[Timing]) -> Interval | None:
-    """The interval of base's time over other's, matched block by block; None where no process has both in a block."""
+    """The interval of base's median over other's; None where no process has both in a block.
+
+    Within one process by ranks of the quotients block by block, in which drift cancels.
+    """
     of_base = {(timing.group, timing.flush): timing for timing in base}
     pairs = [(of_base[key], each) for each in other if (key := (each.group, each.flush)) in of_base]
-    logs = [found for pair in pairs if (found := _matched(*pair)).size]
-    return _over_processes(logs) if logs else None
+    found = [
+        replace(_of_process(logs), value=median(first.samples_us) / median(second.samples_us))
+        for first, second in pairs
+        if (logs := _matched(first, second)).size
+    ]
+    return _over_processes(found) if found else None
 
 
 def _matched(base: Timing, other: Timing) -> NDArray[np.float64]:
@@ -37,8 +46,7 @@ def _matched(base: Timing, other: Timing) -> NDArray[np.float64]:
     return np.array([math.log(first / second) for first, second in common])
 
 
-def _over_processes(logs: Sequence[NDArray[np.float64]]) -> Interval:
-    each = [_of_process(of) for of in logs]
+def _over_processes(each: Sequence[Ratio]) -> Interval:
     joined = across_processes(each)
     return joined.low, joined.high
 
