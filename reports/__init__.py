@@ -81,7 +81,7 @@ def write(
     if form in DRAWN and out is not None:
         from reports import plots  # imports matplotlib: seconds
 
-        plots.write(compare(_only(results, form), baseline), out)
+        plots.write(_only(results, form), out, baseline)
         return
     if out is None and form == "console":
         comparison = compare(_only(results, form), baseline)

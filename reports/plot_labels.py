@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
+from functools import lru_cache
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.offsetbox import AnnotationBbox, HPacker, TextArea
-from matplotlib.patheffects import withStroke
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import text_to_path
 
 from harness.records import Kernel
 from reports import figures
 from reports.kernel_names import display_names
 from reports.kernel_spans import Segment
+from reports.plot_style import INK, SOFT
 
 # The colours of Okabe and Ito, which the colour-blind tell apart; by ordinal of launch, so a colour means a place.
 COLOURS = ("#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#F0E442", "#0072B2", "#D55E00", "#999999")
 ON_DARK = ("#0072B2", "#D55E00", "#009E73")
-INK, SOFT = "#222222", "#555555"
 INSIDE_SIZE, BESIDE_SIZE = 7.5, 7.0  # points
-MARGIN = 6.0  # pixels about a name
+MARGIN = 4.0  # points about a name
 SQUARE = "\N{BLACK SQUARE}"
-SPACE = 3.0  # points between squares and names beside a bar, and before the first
+SPACE, APART = 3.0, 5.0  # points after a square beside a bar, and after a name
 MOST_BESIDE = 0.5  # of the axis, for the names beside one bar; the rest are counted
 CUT_INSIDE = (24, 16)  # characters to which a name is cut to fit its segment
 CUT_BESIDE = 28
@@ -46,7 +45,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Labels:
-    """What is written of one bar: by ordinal inside it, and beside it, which takes `width` pixels."""
+    """What is written of one bar: by ordinal inside it, and beside it, which takes `width` points."""
 
     inside: dict[int | None, str]
     beside: list[tuple[int | None, str]]
@@ -59,46 +58,39 @@ def colour(ordinal: int) -> str:
 
 
 def name_kernels(axes: Axes, bars: Sequence[Bar]) -> None:
-    """Write all names, and widen the axis until those beside the bars have room; the layout is fixed thereafter."""
-    figure = axes.get_figure(root=True)
-    if figure is None or not bars:
-        return
-    figure.draw_without_rendering()  # lays out, so that the axes' width in pixels is known
-    figure.set_layout_engine("none")
-    width = axes.get_window_extent().width
+    """Write all names, and widen the axis until those beside the bars have room."""
+    width = axes.get_window_extent().width / _pixels(axes)
     reach = axes.get_xlim()[1]
     labels: list[Labels] = []
     for _ in range(5):  # a wider axis makes segments narrower, so that fewer names fit: soon none changes
-        labels = [_labels(axes, bar, width, reach) for bar in bars]
+        labels = [_labels(bar, width, reach) for bar in bars]
         needed = (bar.end_us * width / (width - of.width) for bar, of in zip(bars, labels, strict=True))
         reach = max([reach, *needed])
     axes.set_xlim(0, reach)
     for place, (bar, of) in enumerate(zip(bars, labels, strict=True)):
         _write_inside(axes, place, bar, of)
-        _write_beside(axes, place, bar, of)
+        _write_beside(axes, place, bar, of, reach / width)
 
 
-def _labels(axes: Axes, bar: Bar, width: float, reach: float) -> Labels:
-    """What is written of one bar on an axis of `width` pixels that ends at `reach` us."""
+def _labels(bar: Bar, width: float, reach: float) -> Labels:
+    """What is written of one bar on an axis of `width` points that ends at `reach` us."""
     names = display_names([kernel.name for kernel in bar.kernels])
     lengths = {segment.kernel: segment.length_us * width / reach for segment in bar.line}
     inside: dict[int | None, str] = {}
     for ordinal, name in enumerate(names):
         cuts = [name, *(figures.one_line(name, characters) for characters in CUT_INSIDE)]
         room = lengths.get(ordinal, 0.0) - MARGIN
-        fitting = next((cut for cut in cuts if _width(axes, cut, INSIDE_SIZE) <= room), None)
+        fitting = next((cut for cut in cuts if text_width(cut, INSIDE_SIZE) <= room), None)
         if fitting is not None:
             inside[ordinal] = fitting
     left = [ordinal for ordinal in range(len(names)) if ordinal not in inside]
-    figure = axes.get_figure(root=True)
-    gap = SPACE / 72 * (figure.dpi if figure else 72)
     for shown in range(len(left), -1, -1):
         texts: list[tuple[int | None, str]] = [
             (n, f"{figures.one_line(names[n], CUT_BESIDE)} {beside_time(bar, n)}") for n in left[:shown]
         ]
         texts += [(None, f"+ {len(left) - shown} more")] if shown < len(left) else []
         written = [text for _, text in texts] + [SQUARE for n, _ in texts if n is not None]
-        taken = sum(_width(axes, text, BESIDE_SIZE) + gap for text in written) + 2 * gap + MARGIN
+        taken = sum(text_width(text, BESIDE_SIZE) + APART for text in written) + 2 * SPACE + MARGIN
         if taken <= width * max(MOST_BESIDE, 1 - bar.end_us / reach):
             return Labels(inside, texts, taken)
     return Labels(inside, [], 0.0)
@@ -125,33 +117,31 @@ def _write_inside(axes: Axes, place: int, bar: Bar, labels: Labels) -> None:
                 ha="center",
                 va="center_baseline",
                 zorder=5,
-                path_effects=[withStroke(linewidth=2.5, foreground=ground)],  # keeps the dashed line off the letters
+                bbox={"facecolor": ground, "edgecolor": "none", "pad": 0.8},  # keeps the dashed line off the letters
             )
 
 
-def _write_beside(axes: Axes, place: int, bar: Bar, labels: Labels) -> None:
-    pieces: list[TextArea] = []
-    for ordinal, text in labels.beside:
-        if ordinal is not None:
-            look = {"color": colour(ordinal), "fontsize": BESIDE_SIZE}
-            pieces.append(TextArea(SQUARE, textprops=look))
-        pieces.append(TextArea(text, textprops={"color": SOFT, "fontsize": BESIDE_SIZE}))
-    if pieces:
-        box = AnnotationBbox(
-            HPacker(children=[*pieces], pad=0, sep=SPACE, align="center"),
-            (bar.end_us, place),
-            xybox=(2 * SPACE, 0),
-            boxcoords="offset points",
-            box_alignment=(0, 0.5),
-            frameon=False,
-        )
-        axes.add_artist(box)
+def _write_beside(axes: Axes, place: int, bar: Bar, labels: Labels, us: float) -> None:
+    """Write names from where a bar ends; a point is `us` long."""
+    pieces = [
+        piece
+        for ordinal, text in labels.beside
+        for piece in ([(SQUARE, colour(ordinal))] if ordinal is not None else []) + [(text, SOFT)]
+    ]
+    at = bar.end_us + 2 * SPACE * us
+    for text, ink in pieces:
+        axes.text(at, place, text, color=ink, fontsize=BESIDE_SIZE, va="center_baseline")
+        at += (text_width(text, BESIDE_SIZE) + (SPACE if text == SQUARE else APART)) * us
 
 
-def _width(axes: Axes, text: str, size: float) -> float:
-    """The width of a text in pixels."""
+@lru_cache(maxsize=4096)
+def text_width(text: str, size: float) -> float:
+    """The width of a text in points."""
+    width, _, _ = text_to_path.get_text_width_height_descent(text, FontProperties(size=size), ismath=False)
+    return float(width)
+
+
+def _pixels(axes: Axes) -> float:
+    """Pixels a point."""
     figure = axes.get_figure(root=True)
-    written = axes.text(0, 0, text, fontsize=size)
-    extent = written.get_window_extent(cast(FigureCanvasAgg, figure.canvas).get_renderer() if figure else None)
-    written.remove()
-    return extent.width
+    return (figure.dpi if figure else 72) / 72

@@ -3,17 +3,25 @@
 import re
 from pathlib import Path
 
+import matplotlib
 import pytest
 
 import reports
 from harness.records import RANKED
 from harness.results import load
+from reports.plot_style import save
+from reports.plots import draw
 
 ROOT = Path(__file__).parent.parent
 PUBLISHED = sorted((ROOT / "results").rglob("*.jsonl.gz"))
 BLOCK = re.compile(
     r"<!-- `normbwd report (?P<files>[^`]+?) --format (?P<form>\w+)` -->\n(?P<text>.*?)<!-- end -->", re.DOTALL
 )
+PLOTS = re.compile(
+    r"<!-- `normbwd report (?P<file>\S+) --format plots --out (?P<folder>\S+)` -->\n(?P<shown>.*?)<!-- end -->",
+    re.DOTALL,
+)
+DRAWN_WITH = re.search(r"^matplotlib==(.+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
 
 
 PAGES = ["README.md", "docs/method.md", "docs/peers.md", "docs/results.md", "docs/verification.md"]
@@ -26,6 +34,22 @@ def test_tables_are_what_the_report_writes(page):
     for block in blocks:
         results = [load(ROOT / file) for file in block["files"].split()]
         assert block["text"].strip() == reports.render(results, block["form"]).strip(), block["files"]
+
+
+@pytest.mark.skipif(
+    DRAWN_WITH is None or matplotlib.__version__ != DRAWN_WITH[1], reason="another matplotlib draws other bytes"
+)
+def test_plots_are_what_the_report_draws(tmp_path):
+    block = PLOTS.search((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert block
+    shown = [ROOT / path for path in re.findall(r"\]\((.*?)\)", block["shown"])]
+    assert len(shown) == 2
+    assert set(shown) == set((ROOT / block["folder"]).iterdir())
+    drawn = dict(draw(load(ROOT / block["file"])))
+    for path in shown:
+        save(drawn[path.stem], tmp_path / path.name)
+        assert path.read_bytes() == (tmp_path / path.name).read_bytes(), path.name
+        assert path.stat().st_size < 60_000
 
 
 @pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.name)

@@ -1,120 +1,66 @@
 import hashlib
-from pathlib import Path
 
 import pytest
 
 import reports
 from harness.errors import UsageError
-from harness.records import Kernel
-from harness.results import load
-from reports.comparison import compare
-from reports.kernel_spans import segments
-from reports.plot_labels import COLOURS, Bar, beside_time
-from reports.plots import kernel_bars, save, write
-from tests.results_factory import CASE, LAYER, helpers, mixed, profiled, results, row, thorough
-
-PUBLISHED = Path(__file__).parents[2] / "results/h200/fast-llm.jsonl.gz"
+from harness.results import Results
+from reports.plots import draw, write
+from tests.results_factory import CASE, LAYER, careful, mixed, results, row, verified_only
 
 
-def drawn(measured, case=0):
-    comparison = compare(measured)
-    return kernel_bars(comparison.cases[case], comparison.run).axes[0]
+def names(measured: Results) -> list[str]:
+    return [name for name, _ in draw(measured)]
 
 
-def rectangles(axes):
-    """Where each rectangle begins, how long it is, and whether it is a gap."""
-    return [(bar.get_x(), bar.get_width(), bool(bar.get_hatch())) for bar in axes.patches]
+def test_a_file_of_single_sizes_has_no_curves():
+    assert names(mixed()) == [
+        "speedup-rms",
+        "speedup-layer",
+        f"ecdf-{CASE.key}",
+        f"ecdf-{LAYER.key}",
+        f"kernels-{CASE.key}",
+        f"kernels-{LAYER.key}",
+    ]
 
 
-def test_bars_hold_each_moment_once_and_the_gaps():
-    overlapping = profiled(row("quack", 60.0), ("a", 0.0, 40.0), ("b", 30.0, 20.0), ("c", 52.0, 4.0))
-    axes = drawn(results(overlapping, *helpers(60.0, 46.0)))
-    assert rectangles(axes) == [(0.0, 40.0, False), (40.0, 10.0, False), (50.0, 2.0, True), (52.0, 4.0, False)]
+def test_a_verification_has_its_precision_alone():
+    assert names(careful()) == ["precision-rms"]
 
 
-def test_the_fastest_is_on_top_and_what_does_not_rank_is_not_drawn():
-    axes = drawn(mixed())
-    labels = [label.get_text() for label in axes.get_yticklabels()]
-    assert labels == ["quack", "triton-inhouse", "liger (nondeterministic)", "torch-eager"]
-    bottom, top = axes.get_ylim()
-    assert bottom > top
-
-
-def test_the_add_and_the_medians_are_marked():
-    comparison = compare(thorough())
-    case = comparison.cases[0]
-    axes = kernel_bars(case, comparison.run).axes[0]
-    assert [line.get_xdata()[0] for line in axes.lines] == [case.add_us]
-    ticks = [collection.get_segments()[0][0][0] for collection in axes.collections]
-    assert ticks == pytest.approx([entry.median_us for entry in case.ranked])
-
-
-def test_a_kernel_that_overlaps_shows_what_it_adds_and_what_it_takes():
-    apart = profiled(row("quack", 60.0), ("a", 0.0, 40.0), ("b", 41.0, 20.0)).kernels
-    early = profiled(row("quack", 60.0), ("a", 0.0, 40.0), ("b", 2.0, 42.0)).kernels
-    assert beside_time(Bar(apart, segments(apart), 60.0), 1) == "20.0"
-    assert beside_time(Bar(early, segments(early), 60.0), 1) == "4.00 of its 42.0"
-
-
-def test_the_title_says_device_case_dtype_and_date():
-    assert drawn(thorough()).get_title(loc="left") == f"NVIDIA H200, {CASE.key}, 2025-06-01"
-    assert "bf16" in CASE.key
-
-
-@pytest.mark.parametrize(("measured", "said"), [(mixed, True), (thorough, False)])
-def test_kernels_whose_begin_is_unknown_are_said_to_stand_end_to_end(measured, said):
-    assert ("not recorded" in drawn(measured()).get_xlabel()) is said
-
-
-def test_names_stand_inside_where_they_fit_and_nothing_runs_off_the_page():
-    kernels = [("main", 0.0, 50.0)] + [(f"a_rather_long_name_of_a_kernel_{n}", 50.0 + n, 1.0) for n in range(9)]
-    axes = drawn(results(profiled(row("quack", 60.0), *kernels), *helpers(60.0, 46.0)))
-    assert [text.get_text() for text in axes.texts if text.get_text() == "main"] == ["main"]
-    figure = axes.get_figure()
-    figure.draw_without_rendering()
-    beside = [artist.get_window_extent() for artist in axes.artists]
-    assert len(beside) == 1
-    assert beside[0].x1 <= figure.bbox.x1
-
-
-def test_colours_go_by_the_place_of_launch():
-    from matplotlib.colors import to_hex
-
-    faces = [to_hex(bar.get_facecolor()).upper() for bar in drawn(mixed()).patches]
-    assert faces == [*COLOURS[:2]] * 4
-
-
-def test_every_case_is_written_twice_the_same(tmp_path):
+def test_every_plot_is_written_in_both_forms_and_twice_the_same(tmp_path):
     digests = []
     for folder in (tmp_path / "one", tmp_path / "two"):
-        files = write(compare(mixed()), folder)
-        assert [path.name for path in files] == [
-            f"kernels-{case.key}.{form}" for case in (CASE, LAYER) for form in ("svg", "png")
-        ]
+        files = write(mixed(), folder)
+        assert [path.name for path in files] == [f"{name}.{form}" for name in names(mixed()) for form in ("svg", "png")]
         digests.append([hashlib.sha256(path.read_bytes()).hexdigest() for path in files])
     assert digests[0] == digests[1]
 
 
-@pytest.mark.parametrize("number", [0, 2, 20])
-def test_published_cases_can_be_drawn_and_stay_on_the_page(tmp_path, number):
-    comparison = compare(load(PUBLISHED))
-    figure = kernel_bars(comparison.cases[number], comparison.run)
-    figure.draw_without_rendering()
-    assert max(artist.get_window_extent().x1 for artist in figure.axes[0].artists) <= figure.bbox.x1
-    save(figure, tmp_path / "a.png")
-    assert (tmp_path / "a.png").stat().st_size > 10_000
+def test_every_plot_says_device_dtype_and_date():
+    for _, figure in [*draw(mixed()), *draw(careful())]:
+        title = next(text.get_text() for text in figure.texts if text.get_fontsize() == 11)
+        assert title.startswith("NVIDIA H200, ")
+        assert "bf16" in title
+        assert title.endswith(", 2025-06-01")
 
 
-def test_more_kernels_than_colours_are_no_error():
-    many = row("quack", 60.0, kernels=[Kernel(name=f"k{n}", median_us=2.0) for n in range(30)])
-    assert len(rectangles(drawn(results(many)))) == 30
+def test_the_baseline_can_be_another():
+    by_quack = dict(draw(mixed(), "quack"))
+    assert "over quack" in by_quack["speedup-rms"].texts[0].get_text()
+    assert "speedup-layer" not in by_quack  # where quack is wrong
 
 
-def test_without_a_folder_or_kernels_it_is_said(tmp_path):
+@pytest.mark.parametrize("measured", [verified_only(), results(row("quack", status="missing", reason="not here"))])
+def test_a_file_of_which_nothing_can_be_drawn_is_an_error(tmp_path, measured):
+    with pytest.raises(UsageError, match=r"^nothing in these results can be drawn: [^\n]*$"):
+        reports.write(measured, "plots", tmp_path / "plots")
+    assert not (tmp_path / "plots").exists()
+
+
+def test_without_a_folder_it_is_said(tmp_path):
     with pytest.raises(UsageError, match="give a folder with --out"):
         reports.write(mixed(), "plots")
-    with pytest.raises(UsageError, match="no kernels of a ranked implementation"):
-        reports.write(results(row("quack", 60.0, kernels=None)), "plots", tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match=r"cannot write .*file: .*; give a writable folder with --out"):
         reports.write(mixed(), "plots", tmp_path / "file")
