@@ -36,7 +36,6 @@ _COMPARING: dict[str, Callable[[Comparison, str | None], str]] = {
     "pr": pull_request.render,
     "csv": lambda comparison, _: export.to_csv(comparison),
     "json": lambda comparison, _: export.to_json(comparison),
-    "html": lambda comparison, _: html.render(comparison),
     "kernels": lambda comparison, _: kernel_table.render(comparison),
     "spans": lambda comparison, _: spans.render(comparison),
 }
@@ -46,13 +45,14 @@ _STUDYING: dict[str, Callable[[Results], str]] = {
     "aa": aa.render,
     "processes": processes.render,
 }
+_WHOLE: dict[str, Callable[[Results, str | None], str]] = {"html": html.render}
 _OF_SEVERAL: dict[str, Callable[[Sequence[Results]], str]] = {
     "flush": flushes.render,
     "history": history.render,
     "verification": verification.render,
 }
 DRAWN = ("plots",)
-TEXTS = (*_COMPARING, *_STUDYING, *_OF_SEVERAL)
+TEXTS = (*_COMPARING, *_WHOLE, *_STUDYING, *_OF_SEVERAL)
 FORMATS = (*TEXTS, *DRAWN)
 
 Runs = Results | Sequence[Results]  # several only for a format that sets files beside each other
@@ -68,6 +68,8 @@ def render(results: Runs, form: str, *, baseline: str | None = None, impl: str |
     if form in _OF_SEVERAL:
         return _OF_SEVERAL[form]([results] if isinstance(results, Results) else results)
     run = _only(results, form)
+    if form in _WHOLE:
+        return _WHOLE[form](run, baseline)
     return _STUDYING[form](run) if form in _STUDYING else _COMPARING[form](compare(run, baseline), impl)
 
 

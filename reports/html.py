@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from base64 import b64encode
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.records import ErrorClass, TensorCheck
+from harness.results import Results
 from reports import conditions, figures, wording
-from reports.comparison import CaseComparison, Comparison
+from reports.comparison import CaseComparison, Comparison, compare
 from reports.entries import Entry
 
 TEMPLATE = "page.html"
@@ -52,10 +54,11 @@ HEADS = (
 )
 
 
-def render(comparison: Comparison) -> str:
-    """The page as HTML text."""
+def render(results: Results, baseline: str | None = None) -> str:
+    """The page as HTML text, its plots in it."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # imported where it is used: reports stay light
 
+    comparison = compare(results, baseline)
     environment = Environment(
         loader=FileSystemLoader(FOLDER),
         autoescape=True,
@@ -71,6 +74,7 @@ def render(comparison: Comparison) -> str:
         budget=wording.error_budget(comparison),
         heads=HEADS,
         rows=found,
+        pictures=_pictures(results, comparison),
         norms=list(dict.fromkeys(row.norm for row in found)),
         impls=list(dict.fromkeys(row.impl for row in found)),
         baseline=comparison.baseline,
@@ -81,6 +85,17 @@ def render(comparison: Comparison) -> str:
         command=comparison.run.command,
         legend=figures.LEGEND,
     )
+
+
+def _pictures(results: Results, comparison: Comparison) -> list[tuple[str, str]]:
+    """The plots by name, each as an address that holds it whole; the bars of every case would be too many."""
+    from reports.plot_style import as_svg  # imports matplotlib: seconds
+    from reports.plots import overall
+
+    return [
+        (name, f"data:image/svg+xml;base64,{b64encode(as_svg(figure).encode()).decode()}")
+        for name, figure in overall(results, comparison)
+    ]
 
 
 def rows(comparison: Comparison) -> list[Row]:

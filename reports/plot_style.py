@@ -159,10 +159,15 @@ def save(figure: Figure, path: Path) -> None:
         with rc_context(PNG):
             figure.savefig(path, dpi=DPI, metadata={"Software": None}, pil_kwargs={"compress_level": 3})
         return
+    path.write_text(as_svg(figure), encoding="utf-8", newline="\n")
+
+
+def as_svg(figure: Figure) -> str:
+    """The figure as svg text, the same for the same figure."""
     drawn = StringIO()
     with rc_context(SVG):
         figure.savefig(drawn, format="svg", metadata={"Date": None, "Creator": None})
-    path.write_text(compact(drawn.getvalue()), encoding="utf-8", newline="\n")
+    return compact(drawn.getvalue())
 
 
 def _frame(axes: Axes) -> None:

@@ -11,7 +11,7 @@ from harness.errors import UsageError
 from harness.joining import by_case
 from harness.results import Results
 from reports import plot_kernels, plot_precision, plot_samples, plot_sizes, plot_speedups
-from reports.comparison import compare
+from reports.comparison import Comparison, compare
 from reports.plot_style import FORMATS, save
 from reports.size_groups import groups
 
@@ -40,7 +40,16 @@ def write(results: Results, folder: Path, baseline: str | None = None) -> list[P
 
 def draw(results: Results, baseline: str | None = None) -> Iterator[tuple[str, Figure]]:
     """Every plot of the file, with its name; what the file does not hold is left out."""
-    comparison, rows = compare(results, baseline), by_case(results)
+    comparison = compare(results, baseline)
+    yield from overall(results, comparison)
+    for case in comparison.cases:
+        if figure := plot_kernels.kernel_bars(case, comparison.run):
+            yield f"kernels-{case.case.key}", figure
+
+
+def overall(results: Results, comparison: Comparison) -> Iterator[tuple[str, Figure]]:
+    """The plots that are not one for each case."""
+    rows = by_case(results)
     for group in groups(comparison):
         drawn = {
             "bandwidth": plot_sizes.bandwidth(group, comparison, rows),
@@ -52,6 +61,3 @@ def draw(results: Results, baseline: str | None = None) -> Iterator[tuple[str, F
         yield f"ecdf-{case.case.key}", plot_samples.ecdf(case, comparison, rows[case.case])
     for norm, figure in plot_precision.precision(comparison).items():
         yield f"precision-{norm}", figure
-    for case in comparison.cases:
-        if figure := plot_kernels.kernel_bars(case, comparison.run):
-            yield f"kernels-{case.case.key}", figure

@@ -32,7 +32,7 @@ def test_the_subject_and_baseline_are_passed_on():
 def test_unknown_format_and_unwritable_file(tmp_path):
     with pytest.raises(
         UsageError,
-        match="console, markdown, grid, pr, csv, json, html, kernels, spans, selftest, engines, aa, processes, flush, "
+        match="console, markdown, grid, pr, csv, json, kernels, spans, html, selftest, engines, aa, processes, flush, "
         "history, verification, plots",
     ):
         reports.render(mixed(), "pdf")
