@@ -187,16 +187,16 @@ def compare(
 @app.command()
 def report(
     results: Annotated[
-        list[Path], typer.Argument(help="a results.jsonl; --format flush (one a flush) and verification take several")
+        list[Path], typer.Argument(help="a results.jsonl; several for history, verification and flush (one a flush)")
     ],
     form: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--format",
-            help="console, markdown, verification, grid, pr, csv, json, kernels, plots, or a study of the engine: "
-            "spans, selftest, engines, aa, processes, flush",
+            help="console, markdown, verification, history, grid, pr, html, csv, json, kernels, plots, or a study of "
+            "the engine: spans, selftest, engines, aa, processes, flush (default: console, of several files history)",
         ),
-    ] = "console",
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="write to this file instead of printing; for --format plots a folder")
     ] = None,
@@ -206,19 +206,22 @@ def report(
     """Write a results file as tables or plots; needs no GPU and no implementation."""
     import reports
 
+    form = form or ("console" if len(results) == 1 else "history")
     reports.write([load(path) for path in results], form, out, baseline=baseline, impl=impl)
 
 
 @app.command()
 def gate(
-    results: Annotated[Path, typer.Argument(help="a results.jsonl")],
-    config: Annotated[Path, typer.Option(help="the claims")] = Path("gate.toml"),
+    results: Annotated[list[Path], typer.Argument(help="the results.jsonl of one run")],
+    config: Annotated[Path, typer.Option(help="the claims and the regressions to look for")] = Path("gate.toml"),
 ) -> None:
-    """Judge a results file against claims; exit 0 pass, 1 regressed, 3 inconclusive, 2 nothing measured."""
-    from harness.gate import exit_code, judge, read_limits
+    """Judge a results file against limits; exit 0 pass, 1 regressed, 3 inconclusive, 2 nothing measured."""
+    from harness.gate import judge, only
+    from harness.limits import read_limits
+    from harness.verdict import exit_code
     from reports import verdicts
 
-    judged = judge(load(results), read_limits(config))
+    judged = judge(only([load(path) for path in results]), read_limits(config))
     sys.stdout.write(verdicts.render(judged))
     raise typer.Exit(exit_code(judged))
 

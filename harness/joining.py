@@ -14,7 +14,7 @@ from statistics import median
 from harness.cases import NormCase
 from harness.records import RANKED, Budget, Role, RowRecord, Status, Timing
 from harness.results import Results
-from harness.stats import IncomparableError, Ratio, aa_band, combined_speedup, median_and_spread
+from harness.stats import IncomparableError, Ratio, aa_band, combined_speedup, median_and_spread, median_log
 
 UNPROVEN = "unproven: the device may have waited for the host, so host time may be inside"
 NOT_TIMES = "a sample is not a positive number of microseconds"
@@ -160,6 +160,13 @@ def ratio(base: Joined | None, other: Joined | None, budget: Budget | None = Non
                 named = f"{groups[row.process]} and {row.timing.group}"
                 raise IncomparableError(f"process {row.process}: timed in different groups, {named}")
     return combined_speedup(*timings)
+
+
+def logs_by_process(base: Joined, other: Joined) -> dict[int, float]:
+    """The log speedup that each process found that timed both, for two results of which `ratio` is formed."""
+    of_base = {row.process: row.timing for row in base.rows}
+    pairs = [(row.process, of_base.get(row.process), row.timing) for row in other.rows]
+    return {process: median_log(one, two) for process, one, two in pairs if one is not None and two is not None}
 
 
 def band(case: JoinedCase, baseline: str | None) -> float | None:

@@ -23,7 +23,11 @@ CONFIDENCE = 0.95
 # cells) in two runs of three processes on an H200. One process must not claim less than 1.96 of that, rounded up;
 # docs/method.md has the study.
 PROCESS_BAND = 0.007
+# That scatter differs from cell to cell. A normal test with it calls one run in ten of 60 cells regressed where nothing
+# changed; with so many degrees of freedom, as if five processes had told it, one in a hundred.
+PROCESS_FREEDOM = 4
 SEED = 20  # fixed, so that the same file always gives the same report
+FALSE_DISCOVERIES = 0.05  # of what a gate calls regressed, the share that may be chance
 FEWEST_FOR_BOOTSTRAP = 8  # below, resampled medians take too few values to have tails
 
 Verdict = Literal["faster", "slower", "same"]
@@ -42,6 +46,33 @@ class Ratio:
     high: float
     blocks: int
     processes: int = 1
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A log ratio as far as it is known: its standard error, and the degrees of freedom behind that."""
+
+    value: float
+    error: float
+    freedom: float
+
+    def p_below(self, bound: float) -> float:
+        """The one-sided p-value of "it is below `bound`": small where it can hardly be the bound or above.
+
+        A test against a margin other than 0, as of non-inferiority: Schuirmann, J. Pharmacokinet. Biopharm. 15 (1987).
+        """
+        from scipy.stats import t  # slow to import
+
+        if not (self.error > 0 and math.isfinite(self.error)):  # all processes read the same, or nothing is known
+            return (0.0 if self.value < bound else 1.0) if self.error == 0 else 0.5
+        return float(t.cdf((self.value - bound) / self.error, self.freedom))
+
+    def bounds(self) -> tuple[float, float]:
+        """Its lower and its upper 95 % bound, each one-sided: together a 90 % interval."""
+        from scipy.stats import t
+
+        half = float(t.ppf(CONFIDENCE, self.freedom)) * self.error
+        return self.value - half, self.value + half
 
 
 def speedup(base_us: Sequence[float], other_us: Sequence[float]) -> Ratio:
@@ -71,12 +102,13 @@ def timing_speedup(base: Timing, other: Timing) -> Ratio:
         raise IncomparableError(f"timed in different groups, {base.group} and {other.group}")
     if base.flush != other.flush:
         raise IncomparableError(f"timed with different flushes, {base.flush} and {other.flush}")
-    of_base = dict(zip(base.blocks, base.samples_us, strict=True))
-    of_other = dict(zip(other.blocks, other.samples_us, strict=True))
-    common = sorted(of_base.keys() & of_other.keys())
-    if not common:
-        raise IncomparableError("no block holds both")
-    return speedup([of_base[block] for block in common], [of_other[block] for block in common])
+    return speedup(*_matched(base, other))
+
+
+def median_log(base: Timing, other: Timing) -> float:
+    """The log of `timing_speedup` without its interval, for two rows that were compared before."""
+    of_base, of_other = _matched(base, other)
+    return float(np.median(np.log(np.divide(of_base, of_other))))
 
 
 def combined_speedup(base: Sequence[Timing], other: Sequence[Timing]) -> Ratio:
@@ -105,6 +137,52 @@ def across_processes(ratios: Sequence[Ratio]) -> Ratio:
     half = float(t.ppf((1 + CONFIDENCE) / 2, logs.size - 1)) * error
     blocks = sum(ratio.blocks for ratio in ratios)
     return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half), blocks, len(ratios))
+
+
+def estimate(ratio: Ratio) -> Estimate:
+    """The log of a ratio with its standard error, which its interval was made of.
+
+    Several processes: Student's t again, with a degree of freedom less than processes. One: from the longer side of the
+    interval of its median as if that were normal, and from the scatter that it cannot see, PROCESS_BAND's.
+    """
+    from scipy.stats import norm, t
+
+    tail = (1 + CONFIDENCE) / 2
+    value = math.log(ratio.value)
+    half = max(value - math.log(ratio.low), math.log(ratio.high) - value) if ratio.low > 0 else math.inf
+    if ratio.processes > 1:
+        freedom = ratio.processes - 1
+        return Estimate(value, half / float(t.ppf(tail, freedom)), freedom)
+    return Estimate(value, math.hypot(half, PROCESS_BAND) / float(norm.ppf(tail)), PROCESS_FREEDOM)
+
+
+def mean_of_logs(logs: Sequence[Sequence[float]]) -> Estimate:
+    """The mean of log ratios, a sequence a cell and in it a value a process: the log of a geometric mean.
+
+    Student's t over the cells or over the processes, whichever knows less: cells that a process measured share some of
+    its bias, so they are fewer than they seem. A single process has the scatter of PROCESS_BAND. At least two cells.
+    """
+    from scipy.stats import norm
+
+    values = np.asarray(logs, dtype=float)
+    cells, processes = values.mean(axis=1), values.mean(axis=0)
+    by_cell = _by_t(cells)
+    by_process = (
+        _by_t(processes)
+        if processes.size > 1
+        else Estimate(by_cell.value, PROCESS_BAND / float(norm.ppf((1 + CONFIDENCE) / 2)), PROCESS_FREEDOM)
+    )
+    return min(by_cell, by_process, key=lambda known: known.bounds()[0])
+
+
+def adjusted(ps: Sequence[float]) -> list[float]:
+    """The p-values of many tests looked at together: those up to q hold at most a share q of false discoveries.
+
+    Benjamini and Hochberg, J. R. Statist. Soc. B 57 (1995): for tests that are independent or positively dependent.
+    """
+    from scipy.stats import false_discovery_control
+
+    return [float(p) for p in false_discovery_control(ps, method="bh")] if ps else []
 
 
 def aa_band(again: Ratio) -> float:
@@ -154,6 +232,20 @@ def sign_test_interval(values: Sequence[float] | NDArray[np.float64]) -> tuple[f
         return -math.inf, math.inf
     ordered = np.sort(values)
     return float(ordered[rank]), float(ordered[-1 - rank])
+
+
+def _by_t(values: NDArray[np.float64]) -> Estimate:
+    return Estimate(float(values.mean()), float(values.std(ddof=1)) / math.sqrt(values.size), values.size - 1)
+
+
+def _matched(base: Timing, other: Timing) -> tuple[list[float], list[float]]:
+    """The samples of the blocks that both have."""
+    of_base = dict(zip(base.blocks, base.samples_us, strict=True))
+    of_other = dict(zip(other.blocks, other.samples_us, strict=True))
+    common = sorted(of_base.keys() & of_other.keys())
+    if not common:
+        raise IncomparableError("no block holds both")
+    return [of_base[block] for block in common], [of_other[block] for block in common]
 
 
 def _interval_of_median(logs: NDArray[np.float64]) -> tuple[float, float]:

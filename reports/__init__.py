@@ -17,6 +17,8 @@ from reports import (
     export,
     flushes,
     grid,
+    history,
+    html,
     kernel_table,
     markdown,
     processes,
@@ -34,6 +36,7 @@ _COMPARING: dict[str, Callable[[Comparison, str | None], str]] = {
     "pr": pull_request.render,
     "csv": lambda comparison, _: export.to_csv(comparison),
     "json": lambda comparison, _: export.to_json(comparison),
+    "html": lambda comparison, _: html.render(comparison),
     "kernels": lambda comparison, _: kernel_table.render(comparison),
     "spans": lambda comparison, _: spans.render(comparison),
 }
@@ -45,6 +48,7 @@ _STUDYING: dict[str, Callable[[Results], str]] = {
 }
 _OF_SEVERAL: dict[str, Callable[[Sequence[Results]], str]] = {
     "flush": flushes.render,
+    "history": history.render,
     "verification": verification.render,
 }
 DRAWN = ("plots",)
@@ -100,7 +104,5 @@ def _only(results: Runs, form: str) -> Results:
     if isinstance(results, Results):
         return results
     if len(results) != 1:
-        raise UsageError(
-            f"--format {form} takes one file, not {len(results)}; {' and '.join(_OF_SEVERAL)} take several"
-        )
+        raise UsageError(f"--format {form} takes one file, not {len(results)}; {', '.join(_OF_SEVERAL)} take several")
     return results[0]

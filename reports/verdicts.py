@@ -2,28 +2,60 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 
 from tabulate import tabulate
 
-from harness.gate import GRAVEST_FIRST, Verdict
+from harness.limits import Claim, Regression
+from harness.stats import FALSE_DISCOVERIES
+from harness.verdict import GRAVEST_FIRST, Loss, Verdict
+from reports import figures
 
 MOST_ROWS = 40
+CLAIM_HEADS = ["verdict", "case", "claim", "because"]
+LOSS_HEADS = ["verdict", "case", "head over base [90 %]", "delta", "adjusted p", "because"]
 
 
 def render(verdicts: Sequence[Verdict]) -> str:
-    """A line for each claim and case, at most MOST_ROWS of them, and the count of each verdict."""
-    ordered = sorted(verdicts, key=lambda verdict: GRAVEST_FIRST.index(verdict.outcome))
-    rows = [[v.outcome, v.case.key if v.case else "", _claim(v), v.reason] for v in ordered[:MOST_ROWS]]
+    """A table of the claims, one of each regression, each at most MOST_ROWS long, and the count of each verdict."""
+    claims = [(v, [v.outcome, _case(v), str(v.claim), v.reason]) for v in verdicts if isinstance(v.claim, Claim)]
+    parts = [_table(CLAIM_HEADS, claims)] if claims else []
+    regressions = list(dict.fromkeys(v.claim for v in verdicts if isinstance(v.claim, Regression)))
+    for asked in regressions:
+        of = [(v, [v.outcome, _case(v), *_figures(v.loss), v.reason]) for v in verdicts if v.claim == asked]
+        parts.append(f"{_about(asked)}\n\n{_table(LOSS_HEADS, of)}")
     counted = Counter(verdict.outcome for verdict in verdicts)
-    lines = [tabulate(rows, ["verdict", "case", "claim", "because"], "simple", disable_numparse=True)]
-    if len(ordered) > MOST_ROWS:
-        lines.append(f"... {len(ordered) - MOST_ROWS} more")
-    lines.append(", ".join(f"{counted[outcome]} {outcome}" for outcome in GRAVEST_FIRST if counted[outcome]))
-    return "\n".join(lines) + "\n"
+    counts = ", ".join(f"{counted[outcome]} {outcome}" for outcome in GRAVEST_FIRST if counted[outcome])
+    return "\n\n".join(parts) + f"\n{counts}\n"
 
 
-def _claim(verdict: Verdict) -> str:
-    claim = verdict.claim
-    return f"{claim.impl} >= {claim.at_least:g} x {claim.over}" if claim.over else f"{claim.impl} is right"
+def _about(asked: Regression) -> str:
+    """What is tested, in words: the table has no room for it."""
+    return (
+        f"{asked.head} over {asked.base}, times as fast: REGRESSED where slower by more than delta, "
+        f"at a false discovery rate of {figures.percent(100 * FALSE_DISCOVERIES, 0)} %"
+    )
+
+
+def _table(heads: list[str], rows: Sequence[tuple[Verdict, list[str]]]) -> str:
+    """The gravest first, and among equals what is not of one case, so that it is not cut off."""
+    by_weight = sorted(rows, key=lambda row: (GRAVEST_FIRST.index(row[0].outcome), row[0].case is not None))
+    ordered = [cells for _, cells in by_weight]
+    text = tabulate(ordered[:MOST_ROWS], heads, "simple", disable_numparse=True)
+    return f"{text}\n... {len(ordered) - MOST_ROWS} more" if len(ordered) > MOST_ROWS else text
+
+
+def _case(verdict: Verdict) -> str:
+    if verdict.case is not None:
+        return verdict.case.key
+    return f"geomean of {verdict.loss.cells} cases" if verdict.loss else ""
+
+
+def _figures(loss: Loss | None) -> list[str]:
+    if loss is None:
+        return [figures.NOTHING] * 3
+    p = "< 0.0001" if loss.adjusted < 0.0001 else f"{loss.adjusted:.4f}"
+    interval = f"[{loss.low:.3f}, {loss.high:.3f}]" if math.isfinite(loss.high) else "[no interval]"
+    return [f"{loss.speedup:.3f} {interval}", f"{figures.spread(math.expm1(loss.delta))} %", p]

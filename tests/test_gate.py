@@ -1,12 +1,16 @@
+import gzip
 import math
 import re
+from pathlib import Path
 
 import pytest
 
 from harness.__main__ import main
 from harness.errors import UsageError
-from harness.gate import Claim, Limits, exit_code, judge, read_limits
+from harness.gate import judge, only
+from harness.limits import Claim, Limits, Regression, read_limits
 from harness.stats import PROCESS_BAND
+from harness.verdict import exit_code
 from reports.verdicts import render
 from tests.results_factory import budget, helpers, in_processes, results, row, selftest, timing, twin
 
@@ -141,6 +145,34 @@ def test_an_unknown_implementation_is_named():
         verdicts(MINE, over="yours")
 
 
+def test_what_was_probably_meant_is_said():
+    with pytest.raises(
+        UsageError, match=re.escape("no implementation 'torch-eagr' in these results; did you mean torch-")
+    ):
+        verdicts(MINE, over="torch-eagr")
+    with pytest.raises(UsageError, match="no implementation 'mine@head' in these results; did you mean mine"):
+        judge(results(MINE), Limits(regression=[Regression(head="mine@head", base="mine")]))
+
+
+@pytest.mark.parametrize("cut", [{"ended": False}, {"interrupted": True}, {"jobs": 2}])
+def test_half_a_run_is_not_judged(cut):
+    with pytest.raises(
+        UsageError, match=r"the run is not finished, 1 of [12] cases are here; `normbwd bench --resume`"
+    ):
+        judge(results(MINE, **cut), Limits(claim=[Claim(impl="mine")]))
+
+
+def test_no_ratio_spans_two_files_or_two_devices():
+    here, elsewhere = results(MINE), results(MINE, cpu=True)
+    assert only([here]) is here
+    with pytest.raises(UsageError, match="2 files; a ratio is of one run on one device"):
+        only([here, here])
+    with pytest.raises(
+        UsageError, match=re.escape("results of 2 devices (NVIDIA H200, Some CPU); a ratio is of one run")
+    ):
+        only([here, elsewhere])
+
+
 def test_the_gravest_verdict_decides_and_none_is_an_error():
     passed, failed = verdicts(MINE), verdicts(row("mine", 1.0, status="wrong", reason="off"))
     unclear, error = verdicts(MINE, **OVER, aa=False), verdicts(MINE, norm="layer")
@@ -160,10 +192,19 @@ def test_what_did_not_pass_stands_first():
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        ("[[claim]]\nimpl = 'a'\nfaster = 2", "claim.0.faster: Extra inputs are not permitted"),
+        ("[[claim]]\nimpl = 'a'\nfaster = 2", "claim.0.faster: unknown key; there are at_least, cols, determin"),
+        ("[[claim]]\nimpl = 'a'\natleast = 2", "claim.0.atleast: unknown key; did you mean at_least?"),
+        ("[[regresion]]\nhead = 'a'", "regresion: unknown key; did you mean regression?"),
+        ("[[regression]]\nhead = 'a'\nbase = 'b'\nmin_effect = 0.1", "min_effect: unknown key; did you mean minimum_e"),
+        ("[[regression]]\nhead = 'a'", "regression.0.base: Field required"),
+        ("[[regression]]\nhead = 'a'\nbase = 'a'", "regression.0: head and base are the same implementation"),
+        (
+            "[[regression]]\nhead = 'a'\nbase = 'b'\nminimum_effect = 5",
+            "Input should be less than 1; docs/pull-requests",
+        ),
         ("[[claim]]\nover = 'a'", "claim.0.impl: Field required"),
         ("[[claim]]\nimpl = 'a'\nat_least = 0", "claim.0.at_least: Input should be greater than 0"),
-        ("claim = []", "claim: List should have at least 1 item"),
+        ("claim = []", "gate.toml: it asks for nothing: give a [[claim]] or a [[regression]]"),
         ("claim = [", "is not TOML"),
     ],
 )
@@ -186,7 +227,32 @@ def test_the_command_line_exits_with_the_verdict(tmp_path, capsys):
     with pytest.raises(SystemExit) as ended:
         main(["gate", published, "--config", str(limits)])
     assert ended.value.code == 1
-    with pytest.raises(SystemExit) as ended:
-        main(["gate", published, "--config", str(tmp_path / "none.toml")])
-    assert ended.value.code == 2
     assert "REGRESSED" in capsys.readouterr().out
+    torn, twice = tmp_path / "torn.jsonl", tmp_path / "twice.jsonl"
+    content = gzip.decompress(Path(published).read_bytes())
+    torn.write_bytes(content[: len(content) // 2])
+    twice.write_bytes(content + content)
+    complaints = {
+        (published, "--config", str(tmp_path / "none.toml")): "cannot read",
+        (published, published): "2 files; a ratio is of one run",
+        (str(torn),): "is cut off",
+        (str(twice),): "starts a second run",
+    }
+    for arguments, complaint in complaints.items():
+        with pytest.raises(SystemExit) as ended:
+            main(["gate", *arguments])
+        assert ended.value.code == 2
+        complained = capsys.readouterr().err
+        assert complaint in complained
+        assert complained.count("\n") == 1
+
+
+def test_a_regression_is_found_in_a_published_run(tmp_path, capsys):
+    limits = tmp_path / "gate.toml"
+    limits.write_text("[[regression]]\nhead = 'torch-compiled-nonstrict'\nbase = 'torch-compiled'\nnorm = 'layer'")
+    with pytest.raises(SystemExit) as ended:
+        main(["gate", "results/h200/processes.jsonl.gz", "--config", str(limits)])
+    said = capsys.readouterr().out
+    assert re.search(r"REGRESSED +layer-2048x16384-bf16 +0.819 \[0.814, 0.823\] +1.00 % +0.0003", said)
+    assert said.endswith("1 REGRESSED, 1 INCONCLUSIVE, 5 PASS\n")
+    assert ended.value.code == 1

@@ -3,6 +3,7 @@ from dataclasses import astuple
 
 import numpy as np
 import pytest
+from scipy.stats import t, ttest_1samp
 
 from harness.records import Timing
 from harness.stats import (
@@ -11,8 +12,11 @@ from harness.stats import (
     Ratio,
     aa_band,
     across_processes,
+    adjusted,
     combined_speedup,
+    estimate,
     geomean,
+    mean_of_logs,
     median_and_spread,
     spans_agree,
     speedup,
@@ -175,3 +179,46 @@ def test_processes_are_matched_by_group_and_a_lonely_one_is_left_out():
 )
 def test_spans_agree_within_one_microsecond_or_two_per_cent(event_us, span_us, agree):
     assert spans_agree(event_us, span_us, 2.5) is agree
+
+
+def test_a_ratio_of_several_processes_gives_its_t_test_back():
+    logs = np.array([-0.031, -0.024, -0.035, -0.028, -0.030])
+    ratios = [Ratio(math.exp(log), 1.0, 1.0, 120) for log in logs]
+    known = estimate(across_processes(ratios))
+    assert known.freedom == 4
+    assert known.p_below(-0.01) == pytest.approx(ttest_1samp(logs, -0.01, alternative="less").pvalue)
+    low, high = ttest_1samp(logs, 0.0).confidence_interval(0.9)
+    assert known.bounds() == pytest.approx((low, high))
+
+
+def test_one_process_is_never_surer_than_its_scatter():
+    known = estimate(Ratio(math.exp(-0.03), math.exp(-0.033), math.exp(-0.029), 120))
+    error = math.hypot(0.003, PROCESS_BAND) / 1.959964
+    assert (known.freedom, known.error) == (4, pytest.approx(error))
+    assert known.p_below(-0.01) == pytest.approx(t.cdf(-0.02 / error, 4))
+    assert estimate(Ratio(0.9, 0.0, math.inf, 3)).p_below(-0.01) == 0.5
+
+
+def test_equal_processes_leave_no_doubt():
+    known = estimate(Ratio(0.95, 0.95, 0.95, 600, 5))
+    assert (known.p_below(-0.01), known.p_below(-0.1)) == (0.0, 1.0)
+
+
+def test_the_mean_of_cells_is_tested_by_what_knows_less_of_it_the_cells_or_the_processes():
+    cells = np.array([-0.008, -0.011, -0.004, -0.009])
+    processes = np.array([-0.003, 0.0, 0.003])
+    uneven, biased = cells[:, None] + processes / 9, cells[:, None] / 9 + processes - 0.01
+    for logs, axis in ((uneven, 1), (biased, 0)):
+        expected = ttest_1samp(logs.mean(axis=axis), -0.005, alternative="less").pvalue
+        assert mean_of_logs(logs).p_below(-0.005) == pytest.approx(expected)
+
+
+def test_the_mean_of_many_cells_of_one_process_is_not_surer_than_its_scatter():
+    known = mean_of_logs([[-0.011]] * 60)
+    assert (known.freedom, known.error) == (4, pytest.approx(PROCESS_BAND / 1.959964))
+    assert known.p_below(-0.005) == pytest.approx(t.cdf(-0.006 / known.error, 4))
+
+
+def test_many_p_values_are_adjusted_as_benjamini_and_hochberg_do():
+    assert adjusted([0.01, 0.04, 0.03, 0.5]) == pytest.approx([0.04, 0.16 / 3, 0.16 / 3, 0.5])
+    assert adjusted([]) == []

@@ -17,6 +17,7 @@ from harness.cases import Grads
 from harness.placement import GUARD
 
 SLACK_BYTES = 16 << 20
+_sizes: list[int] = []  # of the blocks that the pool has
 
 
 def overrun(backward: Callable[[], Grads], peak_bytes: int) -> str | None:
@@ -26,9 +27,13 @@ def overrun(backward: Callable[[], Grads], peak_bytes: int) -> str | None:
     not seen.
     """
     memory: Any = torch.cuda.memory
-    size = 2 * peak_bytes + SLACK_BYTES  # room for holes between buffers
+    size = max(2 * peak_bytes + SLACK_BYTES, *_sizes, 0)  # room for holes between buffers
     with torch.cuda.use_mem_pool(_pool()):
+        # Smaller blocks of earlier calls are held, as the allocator would take the smallest that fits.
+        held = [torch.empty(other, dtype=torch.uint8, device="cuda") for other in _sizes if other < size]
         block = torch.full((size,), GUARD, dtype=torch.uint8, device="cuda")
+        if size not in _sizes:
+            _sizes.append(size)
         start = block.data_ptr()
         del block
         memory._record_memory_history("all", context=None)
@@ -45,7 +50,7 @@ def overrun(backward: Callable[[], Grads], peak_bytes: int) -> str | None:
         if entry["action"] == "alloc" and start <= entry["addr"] < start + size
     ]
     found = outside(_bytes_at(start, size), requests)
-    del grads
+    del grads, held
     return found
 
 
@@ -78,6 +83,6 @@ def _beside(place: int, requests: Sequence[tuple[int, int]]) -> str:
 def _bytes_at(address: int, size: int) -> torch.Tensor:
     """The memory at an address as a tensor; it stays the allocator's."""
     device = torch.device("cuda", torch.cuda.current_device())
-    private: Any = torch._C
+    private: Any = torch._C  # pyright: ignore[reportPrivateUsage]
     storage = private._construct_storage_from_data_pointer(address, device, size)
     return torch.empty(0, dtype=torch.uint8, device=device).set_(storage)

@@ -181,7 +181,7 @@ class Repetition:
 def _abandon(pool: object) -> None:
     """Tell the allocator that a capture has ended which failed: torch 2.11 does not, and aborts much later."""
     torch.cuda.synchronize()
-    private: Any = torch._C
+    private: Any = torch._C  # pyright: ignore[reportPrivateUsage]
     with suppress(RuntimeError, AttributeError):
         private._cuda_endAllocateToPool(torch.cuda.current_device(), pool)
 

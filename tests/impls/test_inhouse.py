@@ -194,6 +194,15 @@ def test_leading_dimensions_are_rows(norm):
     assert torch.equal(deep[1], flat[1])
 
 
+def test_what_the_interpreter_itself_gets_wrong_is_not_tried_in_it(monkeypatch):
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    for inputs in ("subnormal-x", "subnormal-dy"):
+        case = dataclasses.replace(cpu_case("rms", 12, 40), inputs=inputs)
+        assert "interpreter loses bits" in triton_inhouse.unsupported(dataclasses.replace(case, dtype="bf16"))
+        assert triton_inhouse.unsupported(dataclasses.replace(case, dtype="fp32")) is None
+        assert triton_inhouse.unsupported(dataclasses.replace(case, dtype="bf16", device="cuda")) is None
+
+
 def refused():
     inputs = make_inputs(cpu_case("layer", 4, 8, bias=True), seed=11)
     dy, x, weight, mean, rstd = inputs.dy, inputs.x, inputs.weight, inputs.mean, inputs.rstd

@@ -7,7 +7,11 @@ import reports
 from harness.errors import UsageError
 from tests.results_factory import careful, flushed, longer, mixed, thorough
 
-SEVERAL = {"flush": [flushed("clean"), flushed("dirty")], "verification": [careful(), longer()]}
+SEVERAL = {
+    "flush": [flushed("clean"), flushed("dirty")],
+    "history": [mixed(), mixed()],
+    "verification": [careful(), longer()],
+}
 
 
 @pytest.mark.parametrize("form", reports.TEXTS)
@@ -28,17 +32,18 @@ def test_the_subject_and_baseline_are_passed_on():
 def test_unknown_format_and_unwritable_file(tmp_path):
     with pytest.raises(
         UsageError,
-        match="console, markdown, grid, pr, csv, json, kernels, spans, selftest, engines, aa, processes, flush, "
-        "verification, plots",
+        match="console, markdown, grid, pr, csv, json, html, kernels, spans, selftest, engines, aa, processes, flush, "
+        "history, verification, plots",
     ):
         reports.render(mixed(), "pdf")
     with pytest.raises(UsageError, match="--out"):
         reports.write(mixed(), "csv", tmp_path / "no" / "such" / "folder")
 
 
-@pytest.mark.parametrize("form", [form for form in reports.FORMATS if form not in ("flush", "verification")])
-def test_only_two_formats_take_several_files(form, tmp_path):
-    with pytest.raises(UsageError, match=f"--format {form} takes one file, not 2; flush and verification take several"):
+@pytest.mark.parametrize("form", [form for form in reports.FORMATS if form not in ("flush", "history", "verification")])
+def test_only_three_formats_take_several_files(form, tmp_path):
+    said = f"--format {form} takes one file, not 2; flush, history, verification take several"
+    with pytest.raises(UsageError, match=said):
         reports.write([mixed(), mixed()], form, tmp_path / "report")
     assert list(tmp_path.iterdir()) == []
 

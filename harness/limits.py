@@ -1,0 +1,133 @@
+"""What is asked of a results file: a gate.toml, read and checked."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from harness.cases import Norm, NormCase
+from harness.errors import UsageError
+
+Span = Annotated[tuple[int, int], Field(description="smallest and largest, both included")]
+
+
+class Selection(BaseModel):
+    """The cases of a file that a limit is about: those that fit every field that is given."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    norm: Norm | None = None
+    rows: Span | None = None
+    cols: Span | None = None
+
+    def fits(self, case: NormCase) -> bool:
+        """Whether the limit is about this case."""
+        return (
+            self.norm in (None, case.norm)
+            and (self.rows is None or self.rows[0] <= case.rows <= self.rows[1])
+            and (self.cols is None or self.cols[0] <= case.cols <= self.cols[1])
+        )
+
+
+class Claim(Selection):
+    """`impl` is at least `at_least` times as fast as `over`, on every case of the file that the other fields fit.
+
+    `deterministic` asks for the same bits in every repetition as well; without `over`, right and deterministic is all
+    that is asked.
+    """
+
+    impl: str
+    over: str | None = None
+    at_least: float = Field(default=1.0, gt=0)
+    deterministic: bool = True
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The implementations that it is about."""
+        return (self.impl,) if self.over is None else (self.impl, self.over)
+
+    def __str__(self) -> str:
+        return f"{self.impl} >= {self.at_least:g} x {self.over}" if self.over else f"{self.impl} is right"
+
+
+class Regression(Selection):
+    """`head` is not slower than `base` on any case that fits, beyond what does not matter or cannot be told.
+
+    What does not matter on one case is a loss up to `minimum_effect` (0.01 is 1 %), and on the geometric mean over the
+    cases one up to `geomean_effect`. A head that fails, or that lost the determinism of its base, has regressed however
+    fast it is; `allow_nondeterministic` waives the second.
+    """
+
+    head: str
+    base: str
+    minimum_effect: float = Field(default=0.01, ge=0, lt=1)
+    geomean_effect: float = Field(default=0.005, ge=0, lt=1)
+    allow_nondeterministic: bool = False
+
+    @model_validator(mode="after")
+    def _two_sides(self) -> Regression:
+        if self.head == self.base:
+            raise ValueError("head and base are the same implementation")
+        return self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The implementations that it is about."""
+        return self.head, self.base
+
+    def __str__(self) -> str:
+        return f"{self.head} not slower than {self.base}"
+
+
+class Limits(BaseModel):
+    """A gate.toml: one claim or regression, or more."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    claim: list[Claim] = []
+    regression: list[Regression] = []
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> Limits:
+        if not self.claim and not self.regression:
+            raise ValueError("it asks for nothing: give a [[claim]] or a [[regression]]")
+        return self
+
+
+TABLES: Mapping[str, type[BaseModel]] = {"claim": Claim, "regression": Regression}
+
+
+def read_limits(path: Path) -> Limits:
+    """Read a gate.toml; raises UsageError with the key at fault."""
+    try:
+        return Limits.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}; name the limits with --config") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not TOML: {error}; mend the line") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        what = _unknown(first["loc"]) if first["type"] == "extra_forbidden" else _told(first)
+        raise UsageError(f"{path}: {where + ': ' if where else ''}{what}") from error
+
+
+def near(name: str, known: list[str], otherwise: str) -> str:
+    """The hint after an unknown name: the one that was probably meant, or what there is."""
+    close = difflib.get_close_matches(name, known, 1)
+    return f"did you mean {close[0]}?" if close else f"{otherwise} {', '.join(known)}"
+
+
+def _unknown(where: Sequence[int | str]) -> str:
+    """An unknown key of the file or of one of its tables."""
+    table = TABLES.get(str(where[0])) if len(where) > 1 else Limits
+    return "unknown key; " + near(str(where[-1]), sorted(table.model_fields) if table else [], "there are")
+
+
+def _told(error: Mapping[str, Any]) -> str:
+    return f"{error['msg'].removeprefix('Value error, ')}; docs/pull-requests.md lists the keys"

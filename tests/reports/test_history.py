@@ -1,0 +1,69 @@
+from dataclasses import replace
+
+import pytest
+
+import reports
+from harness.errors import UsageError
+from reports.comparison import compare
+from reports.history import common, render
+from tests.results_factory import CASE, LAYER, helpers, results, row, verified_only
+
+
+def run(quack, base=100.0, started_at="2026-11-20T10:00:00+00:00", revision="aaaaaaaaaaaa", device=None, case=CASE):
+    """A run of one case with these times, of a revision and a device."""
+    rows = [row("torch-eager", base, case), row("quack", quack, case), row("liger", 60.0, case, shift=1)]
+    made = results(*rows, *helpers(base, 46.0, case))
+    record = made.run.model_copy(update={"started_at": started_at, "revision": revision})
+    if device:
+        record = record.model_copy(update={"device": record.device.model_copy(update={"name": device})})
+    return replace(made, run=record)
+
+
+DRIFT = 1.099  # of the samples that the factory makes, at their median
+LATER = run(48.0, started_at="2026-11-21T10:00:00+00:00", revision="bbbbbbbbbbbb")
+ELSEWHERE = run(40.0, base=90.0, device="NVIDIA B200")
+
+
+def test_golden(golden):
+    golden("history.md", render([run(50.0), LATER, ELSEWHERE]))
+
+
+def cells(text, title, impl):
+    """The cells of an implementation in the table under a title."""
+    (line,) = [line for line in text.split(title)[1].split("##")[0].splitlines() if f" {impl} " in line]
+    return [cell.strip() for cell in line.strip("|").split("|")][2:]
+
+
+def test_each_run_says_what_it_found_by_itself():
+    text = render([run(50.0), LATER, ELSEWHERE])
+    medians = [float(cell) for cell in cells(text, "rms: us", "quack")]
+    assert medians == pytest.approx([50.0 * DRIFT, 48.0 * DRIFT, 40.0 * DRIFT], rel=0.01)
+    speedups = [float(cell.split(" [")[0]) for cell in cells(text, "rms: speedup over the baseline", "quack")]
+    assert speedups == pytest.approx([2.0, 100 / 48, 2.25], rel=0.01)
+
+
+def test_a_case_that_only_one_run_has_is_left_out():
+    both = [run(50.0), run(48.0, case=LAYER), LATER]
+    assert common([compare(each) for each in both]) == [CASE]
+    assert "layer" not in render(both)
+
+
+def test_what_did_not_pass_has_no_time():
+    wrong = results(row("torch-eager", 100.0), row("quack", 10.0, status="wrong"), *helpers(100.0, 46.0))
+    text = render([run(50.0), LATER, wrong])
+    *times, missing = cells(text, "rms: us", "quack")
+    assert missing == "-"
+    assert [float(time) for time in times] == pytest.approx([50.0 * DRIFT, 48.0 * DRIFT], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("runs", "why"),
+    [
+        ([LATER], "sets several files beside each other"),
+        ([LATER, run(48.0, case=LAYER)], "no case in common"),
+        ([LATER, verified_only()], "file 2 holds no times"),
+    ],
+)
+def test_files_that_cannot_stand_beside_each_other(runs, why):
+    with pytest.raises(UsageError, match=why):
+        reports.render(runs, "history")

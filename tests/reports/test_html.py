@@ -1,0 +1,99 @@
+"""The page: whole, self-contained, and safe from what stands in the results."""
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+import reports
+from reports.comparison import compare
+from reports.html import HEADS, render, rows
+from tests.results_factory import careful, mixed, results, row, thorough
+
+
+class Page(HTMLParser):
+    """The tags of a page with their attributes, and the cells of its table row by row."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.cells, self._row, self._table, self._in = [], [], None, None, False
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        attributes = dict(attrs)
+        self.tags.append((tag, attributes))
+        if tag == "table":
+            self._table = attributes["id"]
+        if self._table == "results" and tag == "tr" and "data-impl" in attributes:
+            self.cells.append([])
+        if tag == "td":
+            self._in = bool(self.cells) and self._table == "results"
+            if self._in:
+                self.cells[-1].append(("", attributes))
+
+    def handle_endtag(self, tag):
+        if tag == "td":
+            self._in = False
+
+    def handle_data(self, data):
+        if self._in:
+            text, attributes = self.cells[-1][-1]
+            self.cells[-1][-1] = (text + data, attributes)
+
+
+@pytest.mark.parametrize("run", [mixed(), thorough(), careful()], ids=["mixed", "thorough", "careful"])
+def test_every_implementation_on_every_case_has_a_row_with_every_figure(run):
+    comparison = compare(run)
+    page = Page(render(comparison))
+    expected = rows(comparison)
+    assert len(page.cells) == len(expected) == sum(len(case.entries) for case in comparison.cases)
+    for cells, made in zip(page.cells, expected, strict=True):
+        assert [text for text, _ in cells[: len(HEADS)]] == [cell.text for cell in made.cells]
+        for (_, attributes), cell in zip(cells, made.cells, strict=False):
+            assert attributes.get("data-key") == (None if cell.key is None else str(cell.key))
+        assert all(line in cells[-1][0] for line in made.why)
+
+
+def test_what_did_not_pass_is_there_with_its_reason():
+    page = Page(render(compare(mixed())))
+    standings = {attributes["data-standing"] for tag, attributes in page.tags if "data-standing" in attributes}
+    assert {"ranked", "failed"} <= standings
+
+
+def test_it_needs_no_network():
+    page = Page(reports.render(thorough(), "html"))
+    assert not [tag for tag, attributes in page.tags if attributes.get("src") or tag == "link"]
+    assert not [attributes for _, attributes in page.tags if (attributes.get("href") or "").startswith("http")]
+    assert "@import" not in reports.render(thorough(), "html")
+
+
+def test_what_stands_in_the_results_is_text_and_no_markup():
+    bad = "<script>alert(1)</script> & <b>"
+    text = render(compare(results(row("torch-eager", 100.0), row("quack", status="wrong", reason=bad))))
+    assert bad not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; &lt;b&gt;" in text
+
+
+def test_columns_of_figures_sort_by_figures():
+    """Each head says how its column is sorted, and no figure's key is anything but a number."""
+    page = Page(render(compare(thorough())))
+    kinds = [attributes["data-kind"] for tag, attributes in page.tags if "data-kind" in attributes]
+    assert kinds == [kind for _, kind in HEADS]
+    for cells in page.cells:
+        for kind, (_, attributes) in zip(kinds, cells, strict=False):
+            if kind == "number" and attributes.get("data-key") is not None:
+                float(attributes["data-key"])
+
+
+def test_it_works_with_the_keyboard_and_names_its_state():
+    text = render(compare(mixed()))
+    assert len(re.findall(r'<th class="\w+" data-kind="\w+"><button type="button">', text)) == len(HEADS)
+    assert 'aria-live="polite"' in text
+    assert "prefers-color-scheme: dark" in text
+
+
+def test_the_command_is_shown_as_it_was_typed():
+    run = mixed()
+    run = replace(run, run=run.run.model_copy(update={"command": "normbwd bench --impls 'a,b'"}))
+    assert "normbwd bench --impls &#39;a,b&#39;" in render(compare(run))

@@ -1,0 +1,163 @@
+"""Runs of a gate on noise like an H200's: how often it cries wolf, and what it finds.
+
+    python -m tests.simulated_runs
+
+prints the table of docs/method.md. Whole runs are judged by the gate itself; thousands of them by the same arithmetic
+on arrays, from the medians of processes. The tests hold the two against each other.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.stats import false_discovery_control, norm, t
+
+from harness.limits import Regression
+from harness.stats import CONFIDENCE, FALSE_DISCOVERIES, PROCESS_BAND, PROCESS_FREEDOM
+from tests.results_factory import CASE, results, row
+
+HEAD, BASE = "mine@head", "mine@base"
+BASE_US = 50.0
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Standard deviations of log ratios.
+
+    `block`: of one block; `process`: of the bias that a process has, in the median cell; `uneven`: of the logs of these
+    deviations, in which cells differ; `shared`: which part of the variance of a process's bias is the same in all cells
+    (a share of 1); `drift`: of what all implementations of a process share, and no ratio may see.
+    """
+
+    block: float = 0.0175
+    process: float = 0.0035
+    uneven: float = 0.6
+    shared: float = 0.12
+    drift: float = 0.01
+
+
+# tests/test_gate_simulation.py compares the first two with results/h200/processes.jsonl.gz.
+H200 = Noise()  # any two implementations
+ALIKE = Noise(process=0.0015)  # two that compile to the same kernel
+EVEN = Noise(uneven=0.0)
+NAMED = {"unlike": H200, "alike": ALIKE}
+LOSSES = (0.01, 0.02, 0.03, 0.05)
+SETTINGS = [  # noise, processes, minimum_effect
+    ("unlike", 1, 0.01),
+    ("unlike", 3, 0.01),
+    ("unlike", 5, 0.01),
+    ("unlike", 5, 0.02),
+    ("unlike", 10, 0.01),
+    ("alike", 1, 0.01),
+    ("alike", 3, 0.01),
+    ("alike", 5, 0.01),
+    ("alike", 5, 0.02),
+    ("alike", 10, 0.01),
+]
+CASES = [replace(CASE, rows=512 * (1 + number)) for number in range(60)]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How large a run is."""
+
+    cells: int = 60
+    processes: int = 5
+    blocks: int = 120
+
+
+def medians(rng, runs, planted=0.0, shape=Shape(), noise=H200, everywhere=False):
+    """The median log speedup of head over base, and of the base's twin over base: two (runs, cells, processes).
+
+    `planted` is by how much (a log ratio) the head is slower, in the first cell or everywhere.
+    """
+    size = (runs, shape.cells, shape.processes)
+    of_median = noise.block * np.sqrt(np.pi / 2 / shape.blocks)
+    process = noise.process * np.exp(noise.uneven * rng.standard_normal(size[:2]))[..., None]
+    all_cells, own = rng.standard_normal((runs, 1, shape.processes)), rng.standard_normal(size)
+    bias = process * (np.sqrt(noise.shared) * all_cells + np.sqrt(1 - noise.shared) * own)
+    head = bias + of_median * rng.standard_normal(size)
+    head[:, slice(None) if everywhere else 0] -= planted
+    return head, of_median * rng.standard_normal(size)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the gate says of each cell of each run, and of each geometric mean."""
+
+    regressed: np.ndarray
+    passed: np.ndarray
+    mean_regressed: np.ndarray
+
+    @property
+    def any_regressed(self):
+        return self.regressed.any(axis=1) | self.mean_regressed
+
+    @property
+    def open(self):
+        return ~self.regressed & ~self.passed
+
+
+def judged(head, twin, minimum_effect=0.01, geomean_effect=0.005):
+    """The verdicts of a regression on these medians, as harness/regressions.py reaches them."""
+    cells, processes = head.shape[1:]
+    value, mean = head.mean(axis=2), head.mean(axis=(1, 2)) + np.log1p(geomean_effect)
+    delta = np.maximum(np.log1p(minimum_effect), np.abs(twin.mean(axis=2)))
+    if processes > 1:
+        freedom, error = processes - 1, head.std(axis=2, ddof=1) / np.sqrt(processes)
+        of_mean = head.mean(axis=1).std(axis=1, ddof=1) / np.sqrt(processes)
+    else:  # the interval inside the process is not simulated: about that of a median
+        scatter = PROCESS_BAND / norm.ppf((1 + CONFIDENCE) / 2)
+        freedom, error, of_mean = PROCESS_FREEDOM, np.hypot(H200.block * np.sqrt(np.pi / 2 / 120), scatter), scatter
+        delta = np.maximum(delta, PROCESS_BAND)
+    p = t.cdf((value + delta) / error, freedom)
+    regressed = false_discovery_control(p, axis=1) <= FALSE_DISCOVERIES
+    passed = ~regressed & (value - t.ppf(CONFIDENCE, freedom) * error >= -delta)
+    by_cell = t.cdf(mean / (value.std(axis=1, ddof=1) / np.sqrt(cells)), cells - 1)
+    by_process = t.cdf(mean / of_mean, freedom)
+    return Found(regressed, passed, np.maximum(by_cell, by_process) <= 1 - CONFIDENCE)
+
+
+def results_of(head, twin, rng=None, shape=Shape(), noise=H200):
+    """A results file whose processes have these medians, in blocks with noise and drift, or bare without `rng`."""
+    rows = []
+    for cell in range(head.shape[0]):
+        for process in range(head.shape[1]):
+            logs = {(HEAD, "impl"): -head[cell, process], (BASE, "impl"): 0.0, (BASE, "again"): -twin[cell, process]}
+            shared = noise.drift * rng.standard_normal(shape.blocks).cumsum() / 10 if rng else 0.0
+            for (impl, role), log in logs.items():
+                own = noise.block / np.sqrt(2) * rng.standard_normal(shape.blocks) if rng else np.zeros(shape.blocks)
+                us = BASE_US * np.exp(log + shared + own)
+                timed = {"group": f"p{process}", "flush": "clean", "samples_us": us.tolist()}
+                rows.append(row(impl, role=role, case=CASES[cell], process=process, timing=timed))
+    return results(*rows, names=(HEAD, BASE), baseline=BASE, processes=shape.processes)
+
+
+def biases(rng, shape=Shape(), noise=H200):
+    """What the processes of one run are off by, for blocks that bring the rest of the noise themselves."""
+    head, twin = medians(rng, 1, shape=shape, noise=replace(noise, block=0.0))
+    return head[0], twin[0]
+
+
+def asked(**more):
+    return Regression(**{"head": HEAD, "base": BASE, **more})
+
+
+def table(runs=2000):
+    """The figures of docs/method.md: a line for each of SETTINGS."""
+    heads = ["sides", "processes", "minimum_effect", "false alarms", "cells open", "runs with one open"]
+    heads += [f"{loss:.0%} found" for loss in LOSSES]
+    lines = [heads, ["---"] * len(heads)]
+    for name, processes, effect in SETTINGS:
+        shape = Shape(processes=processes)
+        none, *some = (
+            judged(*medians(np.random.default_rng(1), runs, np.log1p(loss), shape, NAMED[name]), minimum_effect=effect)
+            for loss in (0.0, *LOSSES)
+        )
+        shares = [none.any_regressed, none.open, none.open.any(axis=1), *(found.regressed[:, 0] for found in some)]
+        figures = [f"{100 * share.mean():.1f} %" for share in shares]
+        lines.append([name, str(processes), f"{100 * effect:.0f} %", *figures])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+if __name__ == "__main__":
+    print(table())

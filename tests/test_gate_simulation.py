@@ -1,0 +1,141 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.gate import judge
+from harness.joining import by_case
+from harness.limits import Limits
+from harness.results import load
+from tests.simulated_runs import ALIKE, EVEN, H200, Shape, asked, biases, judged, medians, results_of, table
+
+RUNS = 2000
+PUBLISHED = Path("results/h200/processes.jsonl.gz")
+
+
+def share(found):
+    return float(np.mean(found))
+
+
+@pytest.fixture(scope="module")
+def published():
+    """What was read of each case and implementation, in us, block by block: an array a process."""
+    return {
+        (case, impl): [np.array(timing.samples_us) for timing in joined.timings]
+        for case, of in by_case(load(PUBLISHED)).items()
+        for (impl, role), joined in of.items()
+        if role == "impl" and len(joined.timings) == 3
+    }
+
+
+def log_ratios(published, pairs):
+    """The log ratios of these implementations, block by block, of every case: an array a process."""
+    return [
+        [np.log(one / other) for one, other in zip(published[case, base], times, strict=True)]
+        for (case, impl), times in published.items()
+        for base in [pairs.get(impl, pairs.get("*"))]
+        if base is not None and base != impl
+    ]
+
+
+def between_processes(cells):
+    return np.array([np.std([np.median(logs) for logs in cell], ddof=1) for cell in cells])
+
+
+def simulated(noise):
+    head, _ = medians(np.random.default_rng(0), 2000, shape=Shape(processes=3), noise=noise)
+    return head.std(axis=2, ddof=1)
+
+
+def test_the_noise_is_that_of_the_published_run_or_a_little_more(published):
+    cells = log_ratios(published, {"*": "torch-eager"})
+    assert len(cells) == 138
+    assert np.median([logs.std() for cell in cells for logs in cell]) == pytest.approx(H200.block, rel=0.1)
+    neighbours = [np.corrcoef(logs[1:], logs[:-1])[0, 1] for cell in cells for logs in cell]
+    assert abs(np.median(neighbours)) < 0.05  # blocks of a process are as good as independent
+    seen, ours = between_processes(cells), simulated(H200)
+    assert 1.0 < np.median(ours) / np.median(seen) < 1.2
+    assert 1.0 < np.sqrt((ours**2).mean() / (seen**2).mean()) < 1.2
+
+
+def test_two_that_compile_to_the_same_kernel_scatter_less(published):
+    cells = log_ratios(published, {"torch-compiled-nonstrict": "torch-compiled"})
+    alike = [cell for cell in cells if abs(np.mean([np.median(logs) for logs in cell])) < 0.01]
+    assert len(alike) == 9  # of 12: in the others Inductor chose differently
+    assert np.median(simulated(ALIKE)) == pytest.approx(np.median(between_processes(alike)), rel=0.2)
+
+
+def of_the_mean(cells):
+    """The variance between processes of the mean over cells, and what it were if the cells were independent."""
+    off, count = cells - cells.mean(axis=-1, keepdims=True), cells.shape[-2]
+    return (off.mean(axis=-2) ** 2).sum(axis=-1).mean(), (off**2).sum(axis=(-2, -1)).mean() / count**2
+
+
+def test_cases_share_a_part_of_the_bias_of_their_process(published):
+    """All pairs of implementations that have all twelve cases: the mean over them scatters more than twelve coins."""
+    impls = [impl for impl in {impl for _, impl in published} if sum(impl == of for _, of in published) == 12]
+    pairs = [log_ratios(published, {impl: base}) for base in impls for impl in impls if impl < base]
+    seen = np.array([[[np.median(logs) for logs in cell] for cell in cells] for cells in pairs])
+    head, _ = medians(np.random.default_rng(0), 2000, shape=Shape(cells=12, processes=3))
+    observed, independent = of_the_mean(seen)
+    simulated, alone = of_the_mean(head)
+    assert observed / independent == pytest.approx(simulated / alone, rel=0.25)
+    assert simulated / alone > 1.5
+
+
+@pytest.mark.parametrize("noise", [H200, EVEN], ids=["uneven", "even"])
+def test_a_run_without_a_change_is_called_regressed_in_less_than_2_percent(noise):
+    rng = np.random.default_rng(1)
+    for processes in (1, 3, 5, 10):
+        assert share(judged(*medians(rng, RUNS, shape=Shape(processes=processes), noise=noise)).any_regressed) < 0.02
+
+
+@pytest.mark.parametrize("noise", [H200, EVEN], ids=["uneven", "even"])
+def test_a_loss_of_5_percent_in_one_cell_of_60_is_found_in_more_than_95_percent(noise):
+    rng = np.random.default_rng(2)
+    assert share(judged(*medians(rng, RUNS, np.log1p(0.05), noise=noise)).regressed[:, 0]) > 0.95
+
+
+def test_losses_of_just_delta_everywhere_are_called_regressed_as_seldom_as_is_promised():
+    """The worst case of the error that the gate controls: no cell has lost more than it may, and all have lost that."""
+    rng = np.random.default_rng(3)
+    found = judged(*medians(rng, RUNS, np.log1p(0.01), noise=H200, everywhere=True))
+    assert share(found.regressed.any(axis=1)) < 0.06
+
+
+def test_a_small_loss_everywhere_is_found_by_the_mean_alone():
+    rng = np.random.default_rng(4)
+    allowed, beyond, twice = (
+        judged(*medians(rng, RUNS, np.log1p(by), everywhere=True)) for by in (0.005, 0.0075, 0.01)
+    )
+    assert share(allowed.mean_regressed) < 0.06
+    assert share(beyond.mean_regressed) > 0.85
+    assert share(beyond.regressed.any(axis=1)) < 0.02
+    assert share(twice.mean_regressed) > 0.99
+
+
+def test_what_is_counted_here_is_what_the_gate_says():
+    """Three runs of bare medians, judged by the gate and on arrays."""
+    shape = Shape(blocks=8)
+    for seed, planted in enumerate((0.0, 0.02, 0.05)):
+        head, twin = medians(np.random.default_rng(seed), 1, planted, shape)
+        found = judged(head, twin)
+        *cells, mean = judge(results_of(head[0], twin[0], shape=shape), Limits(regression=[asked()]))
+        assert [verdict.outcome == "REGRESSED" for verdict in cells] == found.regressed[0].tolist()
+        assert [verdict.outcome == "PASS" for verdict in cells] == found.passed[0].tolist()
+        assert (mean.outcome == "REGRESSED") == found.mean_regressed[0]
+
+
+@pytest.mark.parametrize(("seed", "planted"), [(0, 0.0), (1, 0.0), (2, 0.05)])
+def test_whole_runs_block_by_block(seed, planted):
+    rng = np.random.default_rng(seed)
+    head, twin = biases(rng)
+    head[0] -= planted
+    first, *others = judge(results_of(head, twin, rng), Limits(regression=[asked()]))
+    assert first.outcome == ("REGRESSED" if planted else "PASS")
+    assert "REGRESSED" not in {verdict.outcome for verdict in others}
+    assert first.loss.speedup == pytest.approx(np.exp(-planted), rel=0.01)
+
+
+def test_the_page_on_method_has_these_figures():
+    assert table() in Path("docs/method.md").read_text(encoding="utf-8")
