@@ -36,8 +36,11 @@ def kernel_bars(case: CaseComparison, run: RunRecord) -> Figure | None:
     _frame(axes, entries)
     for place, bar in enumerate(bars):
         _draw(axes, place, bar)
+    medians = [(place, bar.median_us) for place, bar in enumerate(bars) if bar.median_us]
+    ends = [[place + side for place, _ in medians] for side in (-0.42, 0.42)]
+    axes.vlines([us for _, us in medians], *ends, color=INK, linewidth=1.4, zorder=4)
     if case.add_us:
-        axes.axvline(case.add_us, color=INK, linestyle=(0, (5, 3)), linewidth=1.0, zorder=3)
+        axes.axvline(case.add_us, color=INK, linestyle=(0, (2, 1)), linewidth=1.0, zorder=0.9)  # behind names
         text = f"same-traffic add {figures.microseconds(case.add_us)}"
         above = axes.get_xaxis_transform()
         axes.text(case.add_us, 1.01, text, color=INK, fontsize=8, ha="center", va="bottom", transform=above)
@@ -70,5 +73,3 @@ def _draw(axes: Axes, place: int, bar: Bar) -> None:
                 linewidth=0.0 if gap else 0.6,
             )
         )
-    if bar.median_us:
-        axes.vlines(bar.median_us, place - 0.42, place + 0.42, color=INK, linewidth=1.4, zorder=4)

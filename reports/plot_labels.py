@@ -21,7 +21,7 @@ COLOURS = ("#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#F0E442", "#0072B2", "#D
 ON_DARK = ("#0072B2", "#D55E00", "#009E73")
 INSIDE_SIZE, BESIDE_SIZE = 7.5, 7.0  # points
 MARGIN = 4.0  # points about a name
-SQUARE = "\N{BLACK SQUARE}"
+SQUARE = 4.8  # points
 SPACE, APART = 3.0, 5.0  # points after a square beside a bar, and after a name
 MOST_BESIDE = 0.5  # of the axis, for the names beside one bar; the rest are counted
 CUT_INSIDE = (24, 16)  # characters to which a name is cut to fit its segment
@@ -67,9 +67,13 @@ def name_kernels(axes: Axes, bars: Sequence[Bar]) -> None:
         needed = (bar.end_us * width / (width - of.width) for bar, of in zip(bars, labels, strict=True))
         reach = max([reach, *needed])
     axes.set_xlim(0, reach)
+    squares: list[tuple[float, int, str]] = []
     for place, (bar, of) in enumerate(zip(bars, labels, strict=True)):
         _write_inside(axes, place, bar, of)
-        _write_beside(axes, place, bar, of, reach / width)
+        squares += _write_beside(axes, place, bar, of, reach / width)
+    if squares:  # at once: each alone would take as long as a name
+        x, y, colours = zip(*squares, strict=True)
+        axes.scatter(x, y, s=SQUARE**2, c=colours, marker="s", linewidths=0, clip_on=False)
 
 
 def _labels(bar: Bar, width: float, reach: float) -> Labels:
@@ -89,8 +93,8 @@ def _labels(bar: Bar, width: float, reach: float) -> Labels:
             (n, f"{figures.one_line(names[n], CUT_BESIDE)} {beside_time(bar, n)}") for n in left[:shown]
         ]
         texts += [(None, f"+ {len(left) - shown} more")] if shown < len(left) else []
-        written = [text for _, text in texts] + [SQUARE for n, _ in texts if n is not None]
-        taken = sum(text_width(text, BESIDE_SIZE) + APART for text in written) + 2 * SPACE + MARGIN
+        squares = sum(SQUARE + SPACE for n, _ in texts if n is not None)
+        taken = squares + sum(text_width(text, BESIDE_SIZE) + APART for _, text in texts) + 2 * SPACE + MARGIN
         if taken <= width * max(MOST_BESIDE, 1 - bar.end_us / reach):
             return Labels(inside, texts, taken)
     return Labels(inside, [], 0.0)
@@ -117,21 +121,20 @@ def _write_inside(axes: Axes, place: int, bar: Bar, labels: Labels) -> None:
                 ha="center",
                 va="center_baseline",
                 zorder=5,
-                bbox={"facecolor": ground, "edgecolor": "none", "pad": 0.8},  # keeps the dashed line off the letters
             )
 
 
-def _write_beside(axes: Axes, place: int, bar: Bar, labels: Labels, us: float) -> None:
-    """Write names from where a bar ends; a point is `us` long."""
-    pieces = [
-        piece
-        for ordinal, text in labels.beside
-        for piece in ([(SQUARE, colour(ordinal))] if ordinal is not None else []) + [(text, SOFT)]
-    ]
+def _write_beside(axes: Axes, place: int, bar: Bar, labels: Labels, us: float) -> list[tuple[float, int, str]]:
+    """Write names from where a bar ends, a point being `us` long; gives the squares before them, with their colours."""
     at = bar.end_us + 2 * SPACE * us
-    for text, ink in pieces:
-        axes.text(at, place, text, color=ink, fontsize=BESIDE_SIZE, va="center_baseline")
-        at += (text_width(text, BESIDE_SIZE) + (SPACE if text == SQUARE else APART)) * us
+    squares: list[tuple[float, int, str]] = []
+    for ordinal, text in labels.beside:
+        if ordinal is not None:
+            squares.append((at + SQUARE / 2 * us, place, colour(ordinal)))
+            at += (SQUARE + SPACE) * us
+        axes.text(at, place, text, color=SOFT, fontsize=BESIDE_SIZE, va="center_baseline")
+        at += (text_width(text, BESIDE_SIZE) + APART) * us
+    return squares
 
 
 @lru_cache(maxsize=4096)

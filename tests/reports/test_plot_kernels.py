@@ -43,7 +43,7 @@ def test_the_add_and_the_medians_are_marked():
     case = comparison.cases[0]
     axes = kernel_bars(case, comparison.run).axes[0]
     assert [line.get_xdata()[0] for line in axes.lines] == [case.add_us]
-    ticks = [collection.get_segments()[0][0][0] for collection in axes.collections]
+    ticks = [segment[0][0] for segment in axes.collections[0].get_segments()]
     assert ticks == pytest.approx([entry.median_us for entry in case.ranked])
 
 
