@@ -37,13 +37,13 @@ def kernel_bars(case: CaseComparison, run: RunRecord) -> Figure | None:
     for place, bar in enumerate(bars):
         _draw(axes, place, bar)
     medians = [(place, bar.median_us) for place, bar in enumerate(bars) if bar.median_us]
-    ends = [[place + side for place, _ in medians] for side in (-0.42, 0.42)]
-    axes.vlines([us for _, us in medians], *ends, color=INK, linewidth=1.4, zorder=4)
+    above, below = ([place + side for place, _ in medians] for side in (-0.42, 0.42))
+    axes.vlines([us for _, us in medians], above, below, color=INK, linewidth=1.4, zorder=4)
     if case.add_us:
         axes.axvline(case.add_us, color=INK, linestyle=(0, (2, 1)), linewidth=1.0, zorder=0.9)  # behind names
         text = f"same-traffic add {figures.microseconds(case.add_us)}"
-        above = axes.get_xaxis_transform()
-        axes.text(case.add_us, 1.01, text, color=INK, fontsize=8, ha="center", va="bottom", transform=above)
+        over = axes.get_xaxis_transform()
+        axes.text(case.add_us, 1.01, text, color=INK, fontsize=8, ha="center", va="bottom", transform=over)
     axes.set_xlim(0, 1.02 * max([bar.end_us for bar in bars] + [case.add_us or 0.0, 1e-3]))
     name_kernels(axes, bars)
     return sheet.figure

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -75,11 +76,8 @@ def _fill(axes: Axes, found: Sequence[Slope], impls: Sequence[str]) -> None:
     nearest = min(math.log2(more / fewer) for fewer, more in pairwise(rows))
     for slope in found:
         aside = 2 ** (SPREAD * nearest * ((impls.index(slope.impl) + 0.5) / len(impls) - 0.5))
-        axes.plot(
-            [aside * each for each, _ in slope.points],
-            [rms for _, rms in slope.points],
-            **style(look(slope.impl)) | {"linewidth": 0.9},
-        )
+        drawn: dict[str, Any] = {**style(look(slope.impl)), "linewidth": 0.9}
+        axes.plot([aside * each for each, _ in slope.points], [rms for _, rms in slope.points], **drawn)
     axes.set_xscale("log", base=2)
     axes.set_xticks(rows, [str(each) for each in rows])
     axes.xaxis.set_minor_locator(NullLocator())

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -21,7 +22,7 @@ from reports.size_groups import Group, Strip
 
 COPY, DATASHEET = Look(SOFT, "", DASHED), Look(SOFT, "", DOTTED)
 CROWDED = 0.36  # inches: labels of sizes that are nearer than this are turned
-TURNED = {"rotation": 45, "rotation_mode": "anchor", "ha": "right"}
+TURNED: dict[str, Any] = {"rotation": 45, "rotation_mode": "anchor", "ha": "right"}
 ADD_NAME = "same-traffic add"
 BAND = f"Bands, where they are wider than a line: {intervals.ABOUT}."
 GBPS = "GB/s: the bytes that every backward must move, over the median time. Add: elementwise, the same bytes."

@@ -61,8 +61,12 @@ _OTHERS = ("#332288", "#44AA99", "#999933", "#AA4499", "#661100", "#6699CC")  # 
 _MARKERS = ("o", "^", "D", "v", "P", "X")
 
 # Text stays text: small, and it can be searched. Verdana is as wide as DejaVu Sans, where that is not installed.
-PNG = {"text.hinting": "none"}  # as wide as its outlines, by which kernels are named, and faster
-SVG = {"svg.hashsalt": "normbwd", "svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans", "Verdana", "sans-serif"]}
+PNG: Any = {"text.hinting": "none"}  # as wide as its outlines, by which kernels are named, and faster
+SVG: Any = {
+    "svg.hashsalt": "normbwd",
+    "svg.fonttype": "none",
+    "font.sans-serif": ["DejaVu Sans", "Verdana", "sans-serif"],
+}
 NORMS: dict[Norm, str] = {"rms": "RMSNorm", "layer": "LayerNorm"}
 
 TITLE, BELOW, LINE = 0.62, 0.55, 0.19  # inches: above the panels, for the label of their axis, a line of text
