@@ -76,8 +76,8 @@ def _fill(axes: Axes, found: Sequence[Slope], impls: Sequence[str]) -> None:
     nearest = min(math.log2(more / fewer) for fewer, more in pairwise(rows))
     for slope in found:
         aside = 2 ** (SPREAD * nearest * ((impls.index(slope.impl) + 0.5) / len(impls) - 0.5))
-        drawn: dict[str, Any] = {**style(look(slope.impl)), "linewidth": 0.9}
-        axes.plot([aside * each for each, _ in slope.points], [rms for _, rms in slope.points], **drawn)
+        line: dict[str, Any] = {**style(look(slope.impl)), "linewidth": 0.9}
+        axes.plot([aside * each for each, _ in slope.points], [rms for _, rms in slope.points], **line)
     axes.set_xscale("log", base=2)
     axes.set_xticks(rows, [str(each) for each in rows])
     axes.xaxis.set_minor_locator(NullLocator())
