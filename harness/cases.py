@@ -115,6 +115,11 @@ def torch_dtype(dtype: Dtype) -> torch.dtype:
     return {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[dtype]
 
 
+def contiguous_rows(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor as most libraries' autograd functions hand it to their kernels: `(rows, cols)`, contiguous."""
+    return tensor.reshape(-1, tensor.shape[-1]).contiguous()
+
+
 def case_seed(case: NormCase, seed: int, salt: str = "") -> int:
     """A seed for this case alone, so that its inputs do not depend on which cases ran before it."""
     digest = hashlib.sha256(f"{seed}/{case.key}/{salt}".encode()).digest()

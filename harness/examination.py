@@ -67,7 +67,7 @@ class Examination:
             return Finding("wrong", str(fault))
 
     def _examine(self) -> Finding:
-        self._make_ready(self.inputs, self.pristine)
+        robustness.make_ready(self.inputs, self.pristine)
         first, extra_bytes = self._first_call()
         comparison = precision.Comparison(self.inputs.case)
         comparison.add(replace(self.inputs, dy=self.pristine.dy), first)
@@ -91,13 +91,10 @@ class Examination:
             invariance=study.invariance(self.implementation, self._untouched(), first) if self.studied else {},
         )
         status, reason = _judge(verification)
-        if status != "wrong" and (stale := repetition.stale or self.stale()):
-            status, reason = "wrong", stale
+        if status != "wrong":
+            stale = repetition.stale or with_new_dy(self.inputs, self.pristine, self.backward)
+            status, reason = ("wrong", stale) if stale else (status, reason)
         return Finding(status, reason, verification, extra_bytes)
-
-    def stale(self) -> str | None:
-        """Say which gradients do not follow new contents of dy at the same address: they were remembered."""
-        return with_new_dy(self.inputs, self.pristine, self.backward)
 
     def _first_call(self) -> tuple[Grads, int | None]:
         """Call once, look at all that must not have been touched, and keep what it gave at that moment."""
@@ -144,7 +141,7 @@ class Examination:
         inputs = make_inputs(self.inputs.case, seed)
         pristine = robustness.Pristine.of(inputs)
         backward = self.implementation.prepare(inputs)
-        self._make_ready(inputs, pristine)
+        robustness.make_ready(inputs, pristine)
         with robustness.poisoned_heap(self.inputs.case.device):
             grads = backward()
         if fault := precision.malformed(inputs, grads):
@@ -189,10 +186,6 @@ class Examination:
     def _untouched(self) -> Inputs:
         self.pristine.restore(self.inputs)
         return self.inputs
-
-    def _make_ready(self, inputs: Inputs, pristine: robustness.Pristine) -> None:
-        pristine.restore(inputs)
-        robustness.poison(inputs)
 
 
 def _judge(verification: Verification) -> tuple[Status, str | None]:

@@ -22,6 +22,7 @@ from harness.timing import conditions
 from harness.timing.breakdown import Breakdown
 from harness.timing.engine import Candidate, CandidateError
 from harness.verify import precision, robustness
+from harness.verify.repetition import with_new_dy
 from harness.verify.surroundings import Surroundings
 from impls import Implementation
 
@@ -101,7 +102,8 @@ class Trial:
             prepare_s = time.monotonic() - begun_s
             around.restore()
             self.watch(name, "verify")
-            finding = self._examination(implementation, backward).run()
+            examination = Examination(implementation, backward, self.inputs, self.pristine, self.asked, self.studied)
+            finding = examination.run()
             untimed = implementation.untimed(self.case) if self.asked.timed else "timing was not asked for"
             row = self._row(name, finding.status, finding.reason).model_copy(
                 update={
@@ -121,9 +123,6 @@ class Trial:
             self.contenders[name] = Contender(implementation, backward, row)
         else:
             self.emit(row)
-
-    def _examination(self, implementation: Implementation, backward: Callable[[], Grads]) -> Examination:
-        return Examination(implementation, backward, self.inputs, self.pristine, self.asked, self.studied)
 
     def _time(self) -> None:
         """Time all contenders together; one that raises loses its row, and the others start again without it."""
@@ -167,7 +166,7 @@ class Trial:
         }
         try:
             self.watch(name, "verify")
-            stale = self._examination(contender.implementation, contender.backward).stale()
+            stale = with_new_dy(self.inputs, self.pristine, contender.backward)
         except Exception as error:
             del self.contenders[name]
             self._fail(name, error)

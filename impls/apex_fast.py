@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from harness.cases import Grads, Inputs, NormCase
+from harness.cases import Grads, Inputs, NormCase, contiguous_rows
 
 name = "apex-fast"
 requires = ("fast_layer_norm",)
@@ -50,7 +50,7 @@ def notes(_case: NormCase, keeps_y: bool) -> list[str]:
 def prepare(inputs: Inputs, keeps_y: bool) -> Callable[[], Grads]:
     import_module("torch")  # loads the libraries that the extension links to
     apex: Any = import_module("fast_layer_norm")
-    x = _rows(inputs.x)
+    x = contiguous_rows(inputs.x)
     y, mean, rstd = apex.ln_fwd(x, inputs.weight, inputs.bias, inputs.eps)
     if keeps_y:
         arguments = (y, None, rstd, inputs.weight, inputs.bias, True)
@@ -58,12 +58,7 @@ def prepare(inputs: Inputs, keeps_y: bool) -> Callable[[], Grads]:
         arguments = (x, mean, rstd, inputs.weight, None, False)
 
     def backward() -> Grads:
-        dx, dweight, dbias, *_ = apex.ln_bwd(_rows(inputs.dy), *arguments)  # the rest are its fp32 partials
+        dx, dweight, dbias, *_ = apex.ln_bwd(contiguous_rows(inputs.dy), *arguments)  # the rest are its fp32 partials
         return Grads(dx.view(inputs.x.shape), dweight, dbias)
 
     return backward
-
-
-def _rows(tensor: Any) -> Any:
-    """As apex's autograd function hands tensors on: contiguous, `(rows, cols)`."""
-    return tensor.contiguous().view(-1, tensor.shape[-1])

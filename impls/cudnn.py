@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.cases import Grads, Inputs, NormCase
+from harness.cases import Grads, Inputs, NormCase, contiguous_rows
 
 if TYPE_CHECKING:
     import torch
@@ -69,11 +69,11 @@ def _rms(inputs: Inputs) -> Callable[[], Grads]:
     import torch
 
     assert inputs.weight is not None  # unsupported() has seen to it
-    x, dy, scale = _rows(inputs.x), _rows(inputs.dy), inputs.weight.view(1, -1, 1, 1)
+    x, scale = _rows(inputs.x), inputs.weight.view(1, -1, 1, 1)
     _, rstd = torch.ops.cudnn.rmsnorm(x, scale, inputs.eps)
 
     def backward() -> Grads:
-        dx, dweight, _ = torch.ops.cudnn.rmsnorm_bwd(dy, x, scale, rstd, False)
+        dx, dweight, _ = torch.ops.cudnn.rmsnorm_bwd(_rows(inputs.dy), x, scale, rstd, False)
         return Grads(dx.view_as(inputs.x), dweight.view(-1))
 
     return backward
@@ -83,14 +83,14 @@ def _layer(inputs: Inputs) -> Callable[[], Grads]:
     """A weight or bias that the case lacks is ones or zeros, as in the library's own `layer_norm`."""
     import torch
 
-    x, dy = _rows(inputs.x), _rows(inputs.dy)
+    x = _rows(inputs.x)
     ones = torch.ones(1, inputs.case.cols, 1, 1, dtype=torch.float32, device=x.device)
     scale = ones if inputs.weight is None else inputs.weight.float().view(1, -1, 1, 1)
     bias = torch.zeros_like(ones) if inputs.bias is None else inputs.bias.float().view(1, -1, 1, 1)
     _, mean, rstd = torch.ops.cudnn.layernorm(x, scale, bias, inputs.eps)
 
     def backward() -> Grads:
-        dx, dweight, dbias = torch.ops.cudnn.layernorm_bwd(dy, x, scale, mean, rstd)
+        dx, dweight, dbias = torch.ops.cudnn.layernorm_bwd(_rows(inputs.dy), x, scale, mean, rstd)
         return Grads(
             dx.view_as(inputs.x),
             dweight.view(-1) if inputs.weight is not None else None,
@@ -100,8 +100,10 @@ def _layer(inputs: Inputs) -> Callable[[], Grads]:
     return backward
 
 
-def _rows(matrix: torch.Tensor) -> torch.Tensor:
-    return matrix.view(*matrix.shape, 1, 1)
+def _rows(tensor: torch.Tensor) -> torch.Tensor:
+    """As the library's own autograd functions hand tensors on."""
+    rows = contiguous_rows(tensor)
+    return rows.view(*rows.shape, 1, 1)
 
 
 def _load() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from harness.cases import ITEM_BYTES, Grads, Inputs, NormCase
+from harness.cases import ITEM_BYTES, Grads, Inputs, NormCase, contiguous_rows
 
 name = "quack"
 requires = ("quack", "cutlass")
@@ -59,24 +59,24 @@ def prepare(inputs: Inputs, tuned: bool) -> Callable[[], Grads]:
 
 
 def _layer(ops: Any, inputs: Inputs) -> Callable[[], Grads]:
-    x, weight, mean, rstd = _rows(inputs.x), inputs.weight, inputs.mean, inputs.rstd
+    x, weight, mean, rstd = contiguous_rows(inputs.x), inputs.weight, inputs.mean, inputs.rstd
     has_bias = inputs.bias is not None
     if inputs.case.weight_dtype == "fp32":
         _, rstd, mean = ops.layernorm_fwd(x, weight, inputs.bias, inputs.eps, return_rstd=True, return_mean=True)
 
     def backward() -> Grads:
-        dx, *rest = ops.layernorm_bwd(x, weight, _rows(inputs.dy), rstd, mean, has_bias)  # rstd before mean
+        dx, *rest = ops.layernorm_bwd(x, weight, contiguous_rows(inputs.dy), rstd, mean, has_bias)  # rstd before mean
         return Grads(dx.view(inputs.x.shape), *rest)
 
     return backward
 
 
 def _rms(ops: Any, inputs: Inputs) -> Callable[[], Grads]:
-    x, weight = _rows(inputs.x), inputs.weight
+    x, weight = contiguous_rows(inputs.x), inputs.weight
     offset, rstd = _forward(ops, inputs)
 
     def backward() -> Grads:
-        dx, dweight, *_ = ops.rmsnorm_bwd(x, weight, _rows(inputs.dy), rstd, weight_offset=offset)
+        dx, dweight, *_ = ops.rmsnorm_bwd(x, weight, contiguous_rows(inputs.dy), rstd, weight_offset=offset)
         return Grads(dx.view(inputs.x.shape), dweight)
 
     return backward
@@ -106,10 +106,7 @@ def _rms_tuned(ops: Any, inputs: Inputs) -> Callable[[], Grads]:
 def _forward(ops: Any, inputs: Inputs) -> tuple[float, Any]:
     """The weight's offset, and rstd from quack's own forward."""
     offset = 1.0 if inputs.case.zero_centred else 0.0
-    _, _, rstd = ops.rmsnorm_fwd(_rows(inputs.x), inputs.weight, eps=inputs.eps, store_rstd=True, weight_offset=offset)
+    _, _, rstd = ops.rmsnorm_fwd(
+        contiguous_rows(inputs.x), inputs.weight, eps=inputs.eps, store_rstd=True, weight_offset=offset
+    )
     return offset, rstd
-
-
-def _rows(tensor: Any) -> Any:
-    """As quack's autograd functions hand tensors on: contiguous, `(rows, cols)`."""
-    return tensor.reshape(-1, tensor.shape[-1]).contiguous()

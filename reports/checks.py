@@ -130,10 +130,10 @@ def add_up(found: Sequence[Mapping[str, Runs]]) -> dict[str, Runs]:
 
 def _worst_of_each(found: Sequence[Mapping[str, TensorCheck]]) -> dict[str, TensorCheck]:
     names = dict.fromkeys(name for checks in found for name in checks)
-    return {name: _worst([checks[name] for checks in found if name in checks]) for name in names}
+    return {name: worst_error([checks[name] for checks in found if name in checks]) for name in names}
 
 
-def _worst(checks: Sequence[TensorCheck]) -> TensorCheck:
+def worst_error(checks: Sequence[TensorCheck]) -> TensorCheck:
     """The check of the largest rho, with the worst of what only some of them looked at."""
     worst = max(checks, key=lambda check: math.inf if math.isnan(check.rho) else check.rho)
     rows = [check.worst_row for check in checks if check.worst_row is not None]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from base64 import b64encode
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from harness.records import ErrorClass, TensorCheck
 from harness.results import Results
 from reports import conditions, figures, wording
+from reports.checks import worst_error
 from reports.comparison import CaseComparison, Comparison, compare
 from reports.entries import Entry
 
@@ -127,11 +127,8 @@ def _row(comparison: Comparison, case: CaseComparison, entry: Entry) -> Row:
 
 def _worst(entry: Entry) -> tuple[float | None, ErrorClass]:
     """The largest rho of the gradients, and the class of the worst."""
-    errors = entry.checked.errors.values()
-    if not errors:
-        return None, "exact"
-    largest = max(errors, key=lambda error: math.inf if math.isnan(error.rho) else error.rho)
-    return largest.rho, entry.checked.error_class or "exact"
+    errors = list(entry.checked.errors.values())
+    return (worst_error(errors).rho, entry.checked.error_class or "exact") if errors else (None, "exact")
 
 
 def _why(entry: Entry) -> list[str]:

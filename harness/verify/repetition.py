@@ -16,7 +16,7 @@ from harness.placement import each_place_once
 from harness.records import Condition, ConditionCheck
 from harness.verify import precision
 from harness.verify.determinism import differing, kept
-from harness.verify.robustness import Pristine, poison
+from harness.verify.robustness import Pristine, make_ready
 
 # Of all repeats, how many go to each condition: the rest are plain.
 SHARES: dict[Condition, float] = {
@@ -52,8 +52,7 @@ class Repetition:
 
     def make_ready(self) -> None:
         """Restore the inputs and poison the memory that outputs will get."""
-        self.pristine.restore(self.inputs)
-        poison(self.inputs)
+        make_ready(self.inputs, self.pristine)
 
     def plain(self, runs: int) -> None:
         """Run again with nothing changed."""

@@ -115,6 +115,12 @@ def _mallopt(byte: int) -> bool:
     return False
 
 
+def make_ready(inputs: Inputs, pristine: Pristine) -> None:
+    """What precedes every call that is judged: the inputs as they were, and NaN where outputs and scratch will lie."""
+    pristine.restore(inputs)
+    poison(inputs)
+
+
 def poison(inputs: Inputs, blocks: int = 3) -> None:
     """Fill the memory that outputs and scratch will reuse with NaN, so that what a backward leaves unwritten shows.
 

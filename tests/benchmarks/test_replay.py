@@ -10,6 +10,7 @@ from statistics import median
 import pytest
 
 from harness.records import RowRecord
+from harness.results import ResultsFile
 from tests.benchmarks.replay import VirtualClock, replays
 from tests.results_factory import mixed
 
@@ -37,8 +38,10 @@ def test_what_may_be_compared_is_replayed_and_nothing_else():
 
 def written(run, path):
     """The results as a file, as the engine writes them."""
-    records = [run.run, *run.rows, *run.selftests, *run.conditions, *([run.end] if run.end else [])]
-    path.write_text("".join(record.model_dump_json(exclude_none=True) + "\n" for record in records))
+    file = ResultsFile(path)
+    for record in (run.run, *run.rows, *run.selftests, *run.conditions):
+        file.append(record)
+    file.close()
     return path
 
 
