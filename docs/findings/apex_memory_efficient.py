@@ -17,7 +17,7 @@ CASES = {  # x, dy, a weight in four, bias
     "a weight in four is 0": (usual_x, noise, 0.0, 0.0),
     "a weight in four is 1e-6": (usual_x, noise, 1e-6, 0.0),
     "the bias is 100": (usual_x, noise, None, 100.0),
-    "x is 2^-60 times as large": (usual_x * 2.0**-60, noise, None, 0.0),
+    "x is 2^-60 times as large, the bias 0.1": (usual_x * 2.0**-60, noise, None, 0.1),
     "dy is almost x": (usual_x, usual_x / usual_weight + noise / 64, None, 0.0),
 }
 

@@ -10,7 +10,7 @@ from tests.mutants.maths import gradients
 
 RMS = NormCase("rms", 8191, 1000)  # dx is no multiple of 512 bytes, so that the allocator rounds it up
 HUGE = NormCase("rms", 65537, 32768)
-FEW_MS = 10_000_000  # cycles
+LONG = 400_000_000  # cycles, a fifth of a second: longer than loading a kernel that copies for the first time
 
 
 def fp32(inputs):
@@ -43,7 +43,7 @@ def finished_on_a_side_stream(inputs, planted):
         dx = torch.zeros_like(grads.dx)
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
-            torch.cuda._sleep(FEW_MS)
+            torch.cuda._sleep(LONG)
             dx.copy_(grads.dx)
         return replace(grads, dx=dx)
 
