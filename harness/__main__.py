@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from harness.errors import UnavailableError, UsageError
-from harness.options import Choice
+from harness.options import PROCESSES_OF_A_CLAIM, Choice
 from harness.progress import Display
 from harness.records import RANKED, RowRecord
 from harness.records import Flush as FlushMode
@@ -177,7 +177,7 @@ def compare(
     from harness.compare import revisions_chosen
 
     if processes is None:
-        processes = 1 if quick else 5
+        processes = 1 if quick else PROCESSES_OF_A_CLAIM
     choice = replace(choice, flush=_flush(flush), quick=quick, processes=processes)
     choice.check()
     with revisions_chosen(choice, base, head) as (chosen, newer):
@@ -214,15 +214,42 @@ def report(
 def gate(
     results: Annotated[list[Path], typer.Argument(help="the results.jsonl of one run")],
     config: Annotated[Path, typer.Option(help="the claims and the regressions to look for")] = Path("gate.toml"),
+    confirm: Annotated[
+        bool, typer.Option("--confirm", help="measure what failed on speed again, here, before it counts as regressed")
+    ] = False,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help=f"fresh processes that confirm (default: {PROCESSES_OF_A_CLAIM})")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="folder of the run that confirms (default: confirm-TIME beside the results)")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="go on with an interrupted one, of --out or the latest")
+    ] = False,
+    allow_others: AllowOthers = False,
 ) -> None:
-    """Judge a results file against limits; exit 0 pass, 1 regressed, 3 inconclusive, 2 nothing measured."""
+    """Judge a results file against limits; exit 0 pass, 1 regressed, 3 inconclusive, 2 nothing measured.
+
+    With --confirm what failed on speed is measured again and fails only if it does so again; exit 4 where it cannot be.
+    """
+    from harness import confirmation
     from harness.gate import judge, only
     from harness.limits import read_limits
     from harness.verdict import exit_code
     from reports import verdicts
 
-    judged = judge(only([load(path) for path in results]), read_limits(config))
+    if not confirm and (processes is not None or out is not None or resume or allow_others):
+        raise UsageError("--processes, --out, --resume and --allow-others are of the run that confirms; add --confirm")
+    run = only([load(path) for path in results])
+    judged = judge(run, read_limits(config))
     sys.stdout.write(verdicts.render(judged))
+    sys.stdout.flush()  # whatever comes, this much is known
+    if confirm:
+        choice = Choice(processes=processes or PROCESSES_OF_A_CLAIM, out=out, resume=resume, allow_others=allow_others)
+        again = confirmation.confirm(judged, run.run, results[0], replace(choice, command=_command()), Display())
+        if again is not None:
+            judged, path = again
+            sys.stdout.write(f"\nMeasured again: {path}\n\n{verdicts.render(judged)}")
     raise typer.Exit(exit_code(judged))
 
 

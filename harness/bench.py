@@ -25,7 +25,7 @@ from harness.options import DEFAULT_BASELINE, Choice
 from harness.plan import Job, cells, plan, plan_verification, remaining, select
 from harness.process import Worker, WorkerDiedError, WorkerProcess
 from harness.progress import Display
-from harness.records import EndRecord, ImplRecord, RunRecord, SettingsRecord, Tool
+from harness.records import EndRecord, ImplRecord, RunRecord, SettingsRecord, SideRecord, Tool
 from harness.results import ResultsFile, drop_torn_line, load
 from harness.runner import Runner
 from harness.suites import parse_norms
@@ -120,8 +120,9 @@ def _run(choice: Choice, display: Display, found: Inventory, log: Path) -> Path:
             repeats=asked.repeats,
         ),
         libraries=found.hello.libraries,
-        revision=_revision(),
+        revision=own_revision(),
         implementations=impls,
+        sides=[SideRecord(word=side.word, commit=side.commit, file=side.named) for side in choice.sides],
         jobs=len({job.case for job in jobs}),
     )
     path, jobs = _open(choice, run, jobs)
@@ -227,6 +228,7 @@ def _open(choice: Choice, run: RunRecord, jobs: list[Job]) -> tuple[Path, list[J
             ("device", earlier.run.device.name, run.device.name),
             ("settings", earlier.run.settings, run.settings),
             ("libraries", earlier.run.libraries, run.libraries),
+            ("revisions", earlier.run.sides, run.sides),
         ):
             if was != now:
                 raise UsageError(f"--resume: {path} has other {what} ({was}) than this run ({now}); start a new run")
@@ -258,7 +260,7 @@ def _to_resume(choice: Choice) -> Path:
     return runs[-1]
 
 
-def _revision() -> str | None:
+def own_revision() -> str | None:
     """The git revision of this checkout, marked where it has uncommitted changes; None outside of one.
 
     A copy without git, such as on a GPU host that is sent files alone, may state it in NORMBWD_REVISION.

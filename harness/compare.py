@@ -27,7 +27,9 @@ def revisions_chosen(choice: Choice, base: str, head: str) -> Generator[tuple[Ch
     name = choice.impls.strip()
     with two_sides(_file_of(choice, name), base, head) as sides:
         names = [f"{name}@{side.word}" for side in sides]
-        yield replace(choice, impls=",".join(names), baseline=names[0], sides=sides, impl_files=()), names[1]
+        named = str(choice.impl_files[0]) if choice.impl_files else None
+        chosen = replace(choice, sides=tuple(replace(side, named=named) for side in sides), impl_files=())
+        yield replace(chosen, impls=",".join(names), baseline=names[0]), names[1]
 
 
 def _file_of(choice: Choice, name: str) -> Path:

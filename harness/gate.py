@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from harness.claims import judge_claim
 from harness.errors import UsageError
-from harness.limits import Limits, near
+from harness.limits import Claim, Limits, Regression, near
 from harness.regressions import judge_regression
 from harness.results import Results
 from harness.verdict import Verdict
@@ -36,8 +36,12 @@ def judge(results: Results, limits: Limits) -> list[Verdict]:
         if name not in known:
             hint = near(name, known, "there are")
             raise UsageError(f"gate: no implementation {name!r} in these results; {hint}")
-    claimed = [verdict for claim in limits.claim for verdict in judge_claim(results, claim)]
-    return claimed + [verdict for each in limits.regression for verdict in judge_regression(results, each)]
+    return [verdict for each in (*limits.claim, *limits.regression) for verdict in judge_one(results, each)]
+
+
+def judge_one(results: Results, limit: Claim | Regression) -> list[Verdict]:
+    """A verdict for one limit on each case that it fits, and a regression's on the geometric mean."""
+    return judge_claim(results, limit) if isinstance(limit, Claim) else judge_regression(results, limit)
 
 
 def _whole(results: Results) -> None:

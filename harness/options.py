@@ -17,11 +17,15 @@ from harness.revisions import Side
 from harness.suites import cases_of, find_suite, parse_dtype, parse_norms, parse_shapes
 
 DEFAULT_BASELINE = "torch-eager"
+PROCESSES_OF_A_CLAIM = 5  # fresh processes that measure every case where something is claimed, not just looked at
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The options of `bench` and `verify`, as typed; None where a default depends on the device."""
+    """The options of `bench` and `verify`, as typed; None where a default depends on the device.
+
+    `exactly` are cases of an earlier run, in place of all options that describe cases.
+    """
 
     device: str = "auto"
     suite: str | None = None
@@ -32,6 +36,7 @@ class Choice:
     bias: bool = True
     zero_centred: bool = False
     eps: float = 1e-5
+    exactly: tuple[NormCase, ...] = ()
     impls: str | None = None
     impl_files: tuple[Path, ...] = ()
     baseline: str | None = None
@@ -75,7 +80,7 @@ class Choice:
 
     def suite_name(self, device: DeviceKind) -> str | None:
         """The suite measured: the one named, or the device's default where no shapes are given; none is a catalogue."""
-        if self.shapes is not None or (self.suite is None and not self.timed):
+        if self.exactly or self.shapes is not None or (self.suite is None and not self.timed):
             return None
         return self.suite or ("fast-llm" if device == "cuda" else "quick")
 
@@ -84,6 +89,8 @@ class Choice:
 
         Where nothing is timed, each with the kinds of inputs chosen, or where no shapes are the catalogue.
         """
+        if self.exactly:
+            return list(self.exactly)
         name = self.suite_name(device)
         from_catalogue = name is None and self.shapes is None
         if from_catalogue:

@@ -80,6 +80,18 @@ class SettingsRecord(Record):
     repeats: int | None = None
 
 
+class SideRecord(Record):
+    """A revision that `compare` measured, so that it can be checked out again.
+
+    `file` is the adapter as `--impl` named it, None where it is this project's own; `word`, base or head, is what its
+    names end in.
+    """
+
+    word: str
+    commit: str
+    file: str | None = None
+
+
 class RunRecord(Record):
     """The first line of a results file."""
 
@@ -92,6 +104,7 @@ class RunRecord(Record):
     libraries: dict[str, str]
     revision: str | None = None
     implementations: list[ImplRecord]
+    sides: list[SideRecord] = Field(default=[], description="base and head, where two revisions were compared")
     jobs: int = Field(description="cases planned, so that a reader can tell a finished run from a cut one")
 
 

@@ -1,7 +1,8 @@
 """Whether one implementation has become slower than another, over all cases of a run together.
 
 Each case is a test of its own, and many tests find something by chance: their p-values are adjusted for each other.
-What is too small to be found on any case shows in the geometric mean, if most cases lost it.
+How much processes scatter on a case, which few of them cannot show, is found with the help of the other cases. What is
+too small to be found on any case shows in the geometric mean, if most cases lost it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from harness.cases import NormCase
 from harness.claims import why
 from harness.joining import Joined, JoinedCase, band, by_case, logs_by_process, ratio
 from harness.limits import Regression
+from harness.moderation import tempered
 from harness.records import RANKED, Budget
 from harness.results import Results
 from harness.stats import (
@@ -36,7 +38,8 @@ class Cell:
     case: NormCase
     ratio: Ratio
     logs: Mapping[int, float]  # of each process
-    loss: Loss
+    known: Estimate  # of the log of the ratio
+    delta: float
 
 
 def judge_regression(results: Results, asked: Regression) -> list[Verdict]:
@@ -53,8 +56,8 @@ def judge_regression(results: Results, asked: Regression) -> list[Verdict]:
     if not found:
         return [Verdict(asked, None, "ERROR", "no case of these results fits, or neither side supports any")]
     cells = [each for each in found if isinstance(each, Cell)]
-    together = iter(adjusted([cell.loss.p for cell in cells]))
-    verdicts = [_judge_cell(asked, each, next(together)) if isinstance(each, Cell) else each for each in found]
+    losses = iter(_losses(cells))
+    verdicts = [_judge_cell(asked, each, next(losses)) if isinstance(each, Cell) else each for each in found]
     return verdicts + _judge_geomean(asked, cells)
 
 
@@ -78,7 +81,7 @@ def _judge_case(found: JoinedCase, asked: Regression, case: NormCase, budget: Bu
     delta = max(math.log1p(asked.minimum_effect), aa)
     assert head is not None
     assert base is not None
-    return Cell(case, measured, logs_by_process(base, head), _loss(estimate(measured), delta))
+    return Cell(case, measured, logs_by_process(base, head), estimate(measured), delta)
 
 
 def _without_times(head: Joined | None, base: Joined | None, asked: Regression) -> tuple[Outcome, str] | None:
@@ -97,9 +100,18 @@ def _without_times(head: Joined | None, base: Joined | None, asked: Regression) 
     return None
 
 
-def _judge_cell(asked: Regression, cell: Cell, p: float) -> Verdict:
-    loss = replace(cell.loss, adjusted=p)
-    if p <= FALSE_DISCOVERIES:
+def _losses(cells: Sequence[Cell]) -> list[Loss]:
+    """The test of each cell, with what all of them together tell of the scatter between processes and of chance."""
+    several = [cell.ratio.processes > 1 for cell in cells]  # a single process has its scatter from elsewhere
+    learnt = iter(tempered([cell.known for cell, of_several in zip(cells, several, strict=True) if of_several]))
+    known = [next(learnt) if of_several else cell.known for cell, of_several in zip(cells, several, strict=True)]
+    losses = [_loss(each, cell.delta) for each, cell in zip(known, cells, strict=True)]
+    together = adjusted([loss.p for loss in losses])
+    return [replace(loss, adjusted=p) for loss, p in zip(losses, together, strict=True)]
+
+
+def _judge_cell(asked: Regression, cell: Cell, loss: Loss) -> Verdict:
+    if loss.adjusted <= FALSE_DISCOVERIES:
         return Verdict(asked, cell.case, "REGRESSED", "slower by more than delta", cell.ratio, loss)
     if loss.low >= math.exp(-loss.delta):
         return Verdict(asked, cell.case, "PASS", "not slower by more than delta", cell.ratio, loss)

@@ -14,10 +14,15 @@ from harness.errors import UsageError
 
 @dataclass(frozen=True)
 class Side:
-    """One of the revisions compared: the adapter's file as it stands there, and the word that its names end in."""
+    """One of the revisions compared: the adapter's file as it stands there, and the word that its names end in.
+
+    `named` is that file as `--impl` named it, None where it is this project's own.
+    """
 
     word: str  # base or head
     file: str
+    commit: str = ""
+    named: str | None = None
 
 
 @contextmanager
@@ -33,24 +38,23 @@ def two_sides(file: Path, base: str, head: str) -> Generator[tuple[Side, Side]]:
     if head == "HEAD" and _git(top, "status", "--porcelain", "--untracked-files=no").strip():
         raise UsageError(f"{top} has uncommitted changes; commit or stash them, or name what to compare with --head")
     with ExitStack() as stack:
-        trees = [stack.enter_context(_worktree(top, revision)) for revision in (base, head)]
-        sides = [Side(word, str(tree / inside)) for word, tree in zip(("base", "head"), trees, strict=True)]
+        commits = [_commit(top, revision) for revision in (base, head)]
+        trees = [stack.enter_context(_worktree(top, commit)) for commit in commits]
+        words = ("base", "head")
+        sides = [Side(word, str(tree / inside), of) for word, tree, of in zip(words, trees, commits, strict=True)]
         for side, revision in zip(sides, (base, head), strict=True):
             if not Path(side.file).is_file():
                 raise UsageError(f"revision {revision} has no {inside}; name revisions that both hold it")
         yield sides[0], sides[1]
 
 
+def _commit(top: Path, revision: str) -> str:
+    why = f"there is no revision {revision} in {top}"
+    return _git(top, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}", why=why).strip()
+
+
 @contextmanager
-def _worktree(top: Path, revision: str) -> Generator[Path]:
-    commit = _git(
-        top,
-        "rev-parse",
-        "--verify",
-        "--quiet",
-        f"{revision}^{{commit}}",
-        why=f"there is no revision {revision} in {top}",
-    ).strip()
+def _worktree(top: Path, commit: str) -> Generator[Path]:
     with tempfile.TemporaryDirectory(prefix="normbwd-") as folder:
         tree = Path(folder) / commit[:12]
         _git(top, "worktree", "add", "--detach", "--quiet", str(tree), commit)

@@ -57,5 +57,4 @@ def _figures(loss: Loss | None) -> list[str]:
     if loss is None:
         return [figures.NOTHING] * 3
     p = "< 0.0001" if loss.adjusted < 0.0001 else f"{loss.adjusted:.4f}"
-    interval = f"[{loss.low:.3f}, {loss.high:.3f}]" if math.isfinite(loss.high) else "[no interval]"
-    return [f"{loss.speedup:.3f} {interval}", f"{figures.spread(math.expm1(loss.delta))} %", p]
+    return [str(loss), f"{figures.spread(math.expm1(loss.delta))} %", p]

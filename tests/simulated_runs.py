@@ -12,6 +12,7 @@ import numpy as np
 from scipy.stats import false_discovery_control, norm, t
 
 from harness.limits import Regression
+from harness.moderation import moderated
 from harness.stats import CONFIDENCE, FALSE_DISCOVERIES, PROCESS_BAND, PROCESS_FREEDOM
 from tests.results_factory import CASE, results, row
 
@@ -65,14 +66,20 @@ class Shape:
     blocks: int = 120
 
 
-def medians(rng, runs, planted=0.0, shape=Shape(), noise=H200, everywhere=False):
+def deviations(rng, runs, shape=Shape(), noise=H200):
+    """The standard deviation between processes that each cell has: (runs, cells)."""
+    return noise.process * np.exp(noise.uneven * rng.standard_normal((runs, shape.cells)))
+
+
+def medians(rng, runs, planted=0.0, shape=Shape(), noise=H200, everywhere=False, between=None):
     """The median log speedup of head over base, and of the base's twin over base: two (runs, cells, processes).
 
-    `planted` is by how much (a log ratio) the head is slower, in the first cell or everywhere.
+    `planted` is by how much (a log ratio) the head is slower, in the first cell or everywhere; `between` are the
+    deviations of the cells, where several runs are of the same ones.
     """
     size = (runs, shape.cells, shape.processes)
     of_median = noise.block * np.sqrt(np.pi / 2 / shape.blocks)
-    process = noise.process * np.exp(noise.uneven * rng.standard_normal(size[:2]))[..., None]
+    process = (deviations(rng, runs, shape, noise) if between is None else between)[..., None]
     all_cells, own = rng.standard_normal((runs, 1, shape.processes)), rng.standard_normal(size)
     bias = process * (np.sqrt(noise.shared) * all_cells + np.sqrt(1 - noise.shared) * own)
     head = bias + of_median * rng.standard_normal(size)
@@ -97,24 +104,44 @@ class Found:
         return ~self.regressed & ~self.passed
 
 
-def judged(head, twin, minimum_effect=0.01, geomean_effect=0.005):
-    """The verdicts of a regression on these medians, as harness/regressions.py reaches them."""
+def judged(head, twin, minimum_effect=0.01, geomean_effect=0.005, alone=False):
+    """The verdicts of a regression on these medians, as harness/regressions.py reaches them.
+
+    With `alone` each cell's scatter is found from that cell alone, as it was before: to see what that is worth.
+    """
     cells, processes = head.shape[1:]
     value, mean = head.mean(axis=2), head.mean(axis=(1, 2)) + np.log1p(geomean_effect)
     delta = np.maximum(np.log1p(minimum_effect), np.abs(twin.mean(axis=2)))
     if processes > 1:
-        freedom, error = processes - 1, head.std(axis=2, ddof=1) / np.sqrt(processes)
-        of_mean = head.mean(axis=1).std(axis=1, ddof=1) / np.sqrt(processes)
+        variances, freedom = head.var(axis=2, ddof=1), np.full(head.shape[:2], processes - 1)
+        variances, freedom = (variances, freedom) if alone else moderated(variances, freedom)
+        error = np.sqrt(variances / processes)
+        of_mean, of_process = head.mean(axis=1).std(axis=1, ddof=1) / np.sqrt(processes), processes - 1
     else:  # the interval inside the process is not simulated: about that of a median
         scatter = PROCESS_BAND / norm.ppf((1 + CONFIDENCE) / 2)
-        freedom, error, of_mean = PROCESS_FREEDOM, np.hypot(H200.block * np.sqrt(np.pi / 2 / 120), scatter), scatter
+        freedom = of_process = PROCESS_FREEDOM
+        error, of_mean = np.hypot(H200.block * np.sqrt(np.pi / 2 / 120), scatter), scatter
         delta = np.maximum(delta, PROCESS_BAND)
     p = t.cdf((value + delta) / error, freedom)
     regressed = false_discovery_control(p, axis=1) <= FALSE_DISCOVERIES
     passed = ~regressed & (value - t.ppf(CONFIDENCE, freedom) * error >= -delta)
+    if cells == 1:
+        return Found(regressed, passed, np.zeros(len(head), dtype=bool))
     by_cell = t.cdf(mean / (value.std(axis=1, ddof=1) / np.sqrt(cells)), cells - 1)
-    by_process = t.cdf(mean / of_mean, freedom)
+    by_process = t.cdf(mean / of_mean, of_process)
     return Found(regressed, passed, np.maximum(by_cell, by_process) <= 1 - CONFIDENCE)
+
+
+def confirmed(first, head, twin):
+    """What is found once what failed was measured again: these medians are a second run's, as large as the first."""
+    regressed, mean_regressed = first.regressed.copy(), first.mean_regressed.copy()
+    for run in np.flatnonzero(first.any_regressed):
+        cells = first.regressed[run]
+        if cells.any():
+            regressed[run, cells] = judged(head[[run]][:, cells], twin[[run]][:, cells]).regressed
+        if first.mean_regressed[run]:
+            mean_regressed[run] = judged(head[[run]], twin[[run]]).mean_regressed[0]
+    return Found(regressed, first.passed, mean_regressed)
 
 
 def results_of(head, twin, rng=None, shape=Shape(), noise=H200):

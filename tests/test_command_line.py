@@ -3,6 +3,7 @@
 import shlex
 import sys
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -16,8 +17,10 @@ from harness.errors import UsageError
 from harness.messages import Aside, Began, Done, Hello, Refused, Row, SelfTest, Warm
 from harness.options import Choice
 from harness.process import WorkerDiedError
+from harness.progress import Display
 from harness.records import Budget, Check, ConditionsRecord, ImplRecord, SelfTestRecord
 from harness.results import ResultsFile, load
+from harness.revisions import Side
 from reports import FORMATS
 from tests.results_factory import flushed, mixed, row, timing
 
@@ -370,6 +373,20 @@ def test_other_libraries_cannot_be_mixed_into_a_run(workers, folder, capsys):
     workers.greeting = Hello(HELLO.available, HELLO.implementations, {"torch": "2.12.0"})
     assert typed(f"{line} --resume") == 2
     assert "has other libraries ({'torch': '2.11.0'}) than this run ({'torch': '2.12.0'})" in capsys.readouterr().err
+
+
+def test_other_revisions_cannot_be_mixed_into_a_comparison(workers):
+    sides = [Side("base", "base.py", "aaa"), Side("head", "head.py", "bbb", "mine.py")]
+    choice = Choice(shapes="4x8", norm="rms", out=Path("run"), sides=tuple(sides))
+    path = bench.bench(choice, Display())
+    assert [(side.word, side.commit, side.file) for side in load(path).run.sides] == [
+        ("base", "aaa", None),
+        ("head", "bbb", "mine.py"),
+    ]
+    bench.bench(replace(choice, resume=True), Display())
+    moved = replace(choice, resume=True, sides=(sides[0], replace(sides[1], commit="ccc")))
+    with pytest.raises(UsageError, match=r"results\.jsonl has other revisions "):
+        bench.bench(moved, Display())
 
 
 def test_results_that_are_there_are_not_overwritten(workers, folder, capsys):

@@ -1,13 +1,30 @@
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import t
 
+from harness import failures
 from harness.gate import judge
 from harness.joining import by_case
 from harness.limits import Limits
+from harness.moderation import FEWEST_CELLS, moderated
 from harness.results import load
-from tests.simulated_runs import ALIKE, EVEN, H200, Shape, asked, biases, judged, medians, results_of, table
+from tests.simulated_runs import (
+    ALIKE,
+    EVEN,
+    H200,
+    Shape,
+    asked,
+    biases,
+    confirmed,
+    deviations,
+    judged,
+    medians,
+    results_of,
+    table,
+)
 
 RUNS = 2000
 PUBLISHED = Path("results/h200/processes.jsonl.gz")
@@ -34,7 +51,7 @@ def log_ratios(published, pairs):
         [np.log(one / other) for one, other in zip(published[case, base], times, strict=True)]
         for (case, impl), times in published.items()
         for base in [pairs.get(impl, pairs.get("*"))]
-        if base is not None and base != impl
+        if base is not None and base != impl and (case, base) in published
     ]
 
 
@@ -96,6 +113,89 @@ def test_a_loss_of_5_percent_in_one_cell_of_60_is_found_in_more_than_95_percent(
     assert share(judged(*medians(rng, RUNS, np.log1p(0.05), noise=noise)).regressed[:, 0]) > 0.95
 
 
+def short_kernels(rng, processes=5, planted=0.0, everywhere=False):
+    """Runs in which every fourth cell scatters five times as much as the others, as kernels of a few us do."""
+    shape = Shape(processes=processes)
+    between = np.where(NOISIER, 5.0, 1.0) * deviations(rng, RUNS, shape)
+    return medians(rng, RUNS, planted, shape, everywhere=everywhere, between=between)
+
+
+NOISIER = np.arange(60) % 4 == 3
+
+
+def test_where_cells_really_differ_there_are_hardly_more_false_alarms_and_more_is_found():
+    none, lost = (short_kernels(np.random.default_rng(1), planted=np.log1p(by)) for by in (0.0, 0.03))
+    assert share(judged(*none, alone=True).any_regressed) < share(judged(*none).any_regressed) < 0.01
+    assert share(judged(*short_kernels(np.random.default_rng(1), 10)).any_regressed) < 0.01
+    assert share(judged(*short_kernels(np.random.default_rng(1), 3)).any_regressed) < 0.025
+    assert share(judged(*lost, alone=True).regressed[:, 0]) < 0.8 < 0.9 < share(judged(*lost).regressed[:, 0])
+
+
+def test_where_cells_really_differ_a_loss_of_just_delta_is_passed_in_5_percent_on_the_average_of_cells():
+    delta = short_kernels(np.random.default_rng(3), planted=np.log1p(0.01), everywhere=True)
+    passed = judged(*delta).passed
+    assert share(passed) < 0.055
+    assert share(passed[:, NOISIER]) < 0.09
+    assert share(judged(*delta, alone=True).passed[:, NOISIER]) < 0.055
+
+
+@pytest.mark.parametrize("noise", [H200, EVEN], ids=["uneven", "even"])
+@pytest.mark.parametrize("cells", [1, 2, 5, 20])
+def test_in_a_run_of_fewer_cells_it_is_the_same(cells, noise):
+    none, lost = (
+        judged(*medians(np.random.default_rng(seed), RUNS, np.log1p(by), Shape(cells=cells), noise))
+        for seed, by in ((1, 0.0), (2, 0.05))
+    )
+    assert share(none.any_regressed) < 0.02
+    assert share(lost.regressed[:, 0]) > 0.95
+
+
+def test_what_all_cells_show_of_the_scatter_leaves_less_than_half_as_much_open():
+    none, lost = (medians(np.random.default_rng(5), RUNS, np.log1p(by)) for by in (0.0, 0.02))
+    assert share(judged(*none).open) < share(judged(*none, alone=True).open) / 2
+    assert share(judged(*lost, alone=True).regressed[:, 0]) < 0.4 < 0.6 < share(judged(*lost).regressed[:, 0])
+
+
+def test_the_scatter_found_so_foretells_a_published_process(published):
+    """The third process is as far from the other two as their scatter says, tempered by that of the other cases."""
+    ps = []
+    for impl, base in combinations(sorted({impl for _, impl in published}), 2):
+        cells = log_ratios(published, {impl: base})
+        found = np.array([[np.median(logs) for logs in cell] for cell in cells])
+        for left_out in range(3) if len(cells) >= FEWEST_CELLS else ():
+            others = np.delete(found, left_out, axis=1)
+            variances, freedom = moderated(others.var(axis=1, ddof=1), 1)
+            off = found[:, left_out] - others.mean(axis=1)
+            ps.append(2 * t.sf(np.abs(off) / np.sqrt(1.5 * variances), freedom))
+    ps = np.concatenate(ps)
+    assert len(ps) > 2000
+    assert [share(ps <= level) < 1.1 * level for level in (0.1, 0.05, 0.02, 0.01, 0.002)] == [True] * 5
+
+
+@pytest.mark.parametrize("processes", [1, 3, 5])
+def test_a_failure_that_has_to_be_confirmed_is_no_more_often_a_false_alarm(processes):
+    rng = np.random.default_rng(1)
+    between, shape = deviations(rng, RUNS), Shape(processes=processes)
+    first = judged(*medians(rng, RUNS, shape=shape, between=between))
+    both = confirmed(first, *medians(rng, RUNS, between=between))
+    assert (both.any_regressed <= first.any_regressed).all()
+    assert share(both.any_regressed) < 0.001
+    assert processes > 1 or share(first.any_regressed) > 0.005
+
+
+def test_a_loss_of_just_delta_is_seldom_confirmed_and_one_of_5_percent_nearly_always():
+    for planted, everywhere in ((0.01, True), (0.05, False)):
+        rng = np.random.default_rng(3)
+        between = deviations(rng, RUNS)
+        first, again = (medians(rng, RUNS, np.log1p(planted), everywhere=everywhere, between=between) for _ in "12")
+        once = judged(*first)
+        both = confirmed(once, *again)
+        if everywhere:
+            assert share(both.regressed.any(axis=1)) < 0.01 < 0.03 < share(once.regressed.any(axis=1))
+        else:
+            assert share(both.regressed[:, 0]) > 0.99
+
+
 def test_losses_of_just_delta_everywhere_are_called_regressed_as_seldom_as_is_promised():
     """The worst case of the error that the gate controls: no cell has lost more than it may, and all have lost that."""
     rng = np.random.default_rng(3)
@@ -124,6 +224,21 @@ def test_what_is_counted_here_is_what_the_gate_says():
         assert [verdict.outcome == "REGRESSED" for verdict in cells] == found.regressed[0].tolist()
         assert [verdict.outcome == "PASS" for verdict in cells] == found.passed[0].tolist()
         assert (mean.outcome == "REGRESSED") == found.mean_regressed[0]
+
+
+def test_what_is_counted_as_confirmed_is_what_the_gate_says():
+    shape, rng = Shape(blocks=8), np.random.default_rng(7)
+    between = deviations(rng, 1, shape)
+    first, again = (medians(rng, 1, shape=shape, between=between) for _ in "12")
+    first[0][:, :4] -= np.log1p(0.05)
+    again[0][:, :2] -= np.log1p(0.05)
+    verdicts = judge(results_of(first[0][0], first[1][0], shape=shape), Limits(regression=[asked()]))
+    *cells, mean = failures.confirmed(verdicts, results_of(again[0][0], again[1][0], shape=shape))
+    found = confirmed(judged(*first), *again)
+    assert [verdict.outcome == "REGRESSED" for verdict in cells] == found.regressed[0].tolist()
+    assert found.regressed[0][:4].tolist() == [True, True, False, False]
+    assert [verdict.outcome for verdict in cells[2:4]] == ["INCONCLUSIVE"] * 2
+    assert (mean.outcome == "REGRESSED") == found.mean_regressed[0]
 
 
 @pytest.mark.parametrize(("seed", "planted"), [(0, 0.0), (1, 0.0), (2, 0.05)])
