@@ -1,4 +1,4 @@
-"""The project's own Triton kernels: one or two passes, fp32 partial gradients, summed in a fixed order."""
+"""The project's own Triton kernels: fp32 partial gradients, summed in a fixed order, mostly by one launch."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 from harness.cases import Grads, Inputs, NormCase
 
+from .inhouse.launch import WIDEST
+
 name = "triton-inhouse"
 requires = ("triton",)
 compiles_ahead = True
-
-WIDEST = 65536
 
 
 def unsupported(case: NormCase) -> str | None:
@@ -28,15 +28,6 @@ def unsupported(case: NormCase) -> str | None:
 def untimed(case: NormCase) -> str | None:
     """Say why this case must not be timed, or None."""
     return "verified in the Triton interpreter, which is never timed" if case.device == "cpu" else None
-
-
-def notes(case: NormCase) -> list[str]:
-    """What a reader of the kernels' times should know."""
-    if case.device == "cpu":
-        return []
-    return [
-        "where the device has dependent launch, `finish` starts early and waits: its time overlaps the first kernel's"
-    ]
 
 
 def prepare(inputs: Inputs) -> Callable[[], Grads]:

@@ -1,20 +1,27 @@
-"""The entry: checks what it is given, chooses a launch, and runs two or three kernels on the current stream."""
+"""The entry: checks what it is given, chooses a launch, and runs one to three kernels on the current stream."""
 
 # Triton makes constexprs of plain ints and bools, and takes launch options beside a kernel's own arguments.
 # pyright: reportArgumentType=false
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import torch
+import triton.language as tl
 
-from . import kernels
-from .launch import WIDEST, Gpu, Launch, OnePass, TwoPass, choose, power_of_two
+from .columns import backward_columns, row_sums
+from .finish import finish
+from .grid import Exchange
+from .launch import WIDEST, Gpu, Launch, OnePass, Shared, TwoPass, choose, power_of_two
+from .parts import SLOTS, backward_parts
+from .rows import backward_rows
+from .workspace import workspace
 
 Gradients = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
-FLOATS = (torch.bfloat16, torch.float16, torch.float32)
+TRITON = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16, torch.float32: tl.float32}
 
 
 def norm_backward(
@@ -28,7 +35,7 @@ def norm_backward(
     zero_centred: bool = False,
     launch: Launch | None = None,
 ) -> Gradients:
-    """Return dx, dweight and dbias of LayerNorm (given `mean`) or RMSNorm (`mean` None); kernels.py has the formula.
+    """Return dx, dweight and dbias of LayerNorm (given `mean`) or RMSNorm (`mean` None); formula.py has the formula.
 
     dy, x `(rows, cols)`, or with more leading dimensions that can be viewed as rows, bf16, fp16 or fp32, of one dtype,
     any row stride (0 among them), unit column stride; weight `(cols)` contiguous in any of these dtypes, or None; mean,
@@ -36,7 +43,7 @@ def norm_backward(
     and is contiguous; dweight and dbias have weight's dtype, and are None where there is no weight or bias. `launch`
     overrides the choice in launch.py. Bitwise reproducible on one device.
 
-    Raises ValueError for anything else: strides, dtypes, devices or shapes that do not fit, more than 65536 columns.
+    Raises ValueError for anything else: strides, dtypes, devices or shapes that do not fit, more than 131072 columns.
     """
     shape = x.shape
     if dy.shape != shape:
@@ -53,9 +60,9 @@ def norm_backward(
                 gradient.zero_()
     else:
         if launch is None:
-            launch = choose_for(x, weight, has_bias)
+            launch = choose_for(dy, x, weight, has_bias)
         with torch.cuda.device_of(x):  # Triton launches on the current device; this does nothing for a CPU tensor
-            _run(launch, dx, dweight, dbias, dy, x, weight, mean, rstd, zero_centred)
+            _run(launch, _Tensors(dx, dweight, dbias, dy, x, weight, mean, rstd, zero_centred))
     return _as(dx.view(shape), x), _as(dweight, weight), _as(dbias, weight)
 
 
@@ -72,19 +79,50 @@ def _as_rows(tensor: torch.Tensor, name: str) -> torch.Tensor:
         ) from error
 
 
-def choose_for(x: torch.Tensor, weight: torch.Tensor | None, has_bias: bool) -> Launch:
+def choose_for(dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor | None, has_bias: bool) -> Launch:
     """The launch that `norm_backward` chooses for these tensors."""
     rows, cols = x.shape
-    weight_bytes = 0 if weight is None else weight.itemsize
-    accumulators = int(weight is not None) + int(has_bias)
     return choose(
         rows,
         cols,
         item_bytes=x.itemsize,
-        weight_bytes=weight_bytes,
-        accumulators=accumulators,
+        weight_bytes=0 if weight is None else weight.itemsize,
+        accumulators=int(weight is not None) + int(has_bias),
+        by_words=_by_words(dy, x, weight),
         gpu=gpu_of(x.device),
     )
+
+
+def _by_words(dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor | None) -> bool:
+    """Whether two neighbours can be read at once everywhere: rows begin at an even element, on a whole word."""
+    if x.shape[1] % 2 or x.stride(0) % 2 or dy.stride(0) % 2:
+        return False
+    tensors = [tensor for tensor in (dy, x, weight) if tensor is not None]
+    return all(t.storage_offset() % 2 == 0 and t.data_ptr() % (2 * t.itemsize) == 0 for t in tensors)
+
+
+@dataclass(frozen=True)
+class _Tensors:
+    """What one call reads and writes; x, dy and dx are (rows, cols)."""
+
+    dx: torch.Tensor
+    dweight: torch.Tensor | None
+    dbias: torch.Tensor | None
+    dy: torch.Tensor
+    x: torch.Tensor
+    weight: torch.Tensor | None
+    mean: torch.Tensor | None
+    rstd: torch.Tensor
+    zero_centred: bool
+
+    def partials(self, number: int) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        """Room for so many rows of partial dweight and dbias."""
+        shape, device = (number, self.x.shape[1]), self.x.device
+        dweight, dbias = (
+            None if gradient is None else torch.empty(shape, dtype=torch.float32, device=device)
+            for gradient in (self.dweight, self.dbias)
+        )
+        return dweight, dbias
 
 
 def _output(like: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
@@ -97,57 +135,44 @@ def _as(gradient: torch.Tensor | None, like: torch.Tensor | None) -> Any:
     return None if gradient is None or like is None else gradient.to(like.dtype)
 
 
-def _run(
-    launch: Launch,
-    dx: torch.Tensor,
-    dweight: torch.Tensor | None,
-    dbias: torch.Tensor | None,
-    dy: torch.Tensor,
-    x: torch.Tensor,
-    weight: torch.Tensor | None,
-    mean: torch.Tensor | None,
-    rstd: torch.Tensor,
-    zero_centred: bool,
-) -> None:
-    partials = launch.programs if isinstance(launch, OnePass) else launch.groups
-    shape = (partials, x.shape[1])
-    partial_dweight = None if dweight is None else torch.empty(shape, dtype=torch.float32, device=x.device)
-    partial_dbias = None if dbias is None else torch.empty(shape, dtype=torch.float32, device=x.device)
+def _run(launch: Launch, tensors: _Tensors) -> None:
+    partial_dweight, partial_dbias = tensors.partials(launch.partials)
+    fused = launch.fused and partial_dweight is not None
     if isinstance(launch, OnePass):
-        _one_pass(launch, dx, partial_dweight, partial_dbias, dy, x, weight, mean, rstd, zero_centred)
+        _one_pass(launch, tensors, partial_dweight, partial_dbias, fused)
+    elif isinstance(launch, Shared):
+        _shared(launch, tensors, partial_dweight, partial_dbias, fused)
     else:
-        _two_pass(launch, dx, partial_dweight, partial_dbias, dy, x, weight, mean, rstd, zero_centred)
-    if partial_dweight is not None:
-        _finish(launch, dweight, dbias, partial_dweight, partial_dbias)
+        _two_pass(launch, tensors, partial_dweight, partial_dbias)
+    if partial_dweight is not None and not fused:
+        _finish(tensors, partial_dweight, partial_dbias)
 
 
 def _one_pass(
     launch: OnePass,
-    dx: torch.Tensor,
+    tensors: _Tensors,
     partial_dweight: torch.Tensor | None,
     partial_dbias: torch.Tensor | None,
-    dy: torch.Tensor,
-    x: torch.Tensor,
-    weight: torch.Tensor | None,
-    mean: torch.Tensor | None,
-    rstd: torch.Tensor,
-    zero_centred: bool,
+    fused: bool,
 ) -> None:
-    rows, cols = x.shape
-    kernels.backward_rows[(launch.programs,)](
-        dx,
+    rows, cols = tensors.x.shape
+    backward_rows[(launch.programs,)](
+        tensors.dx,
+        tensors.dweight,
+        tensors.dbias,
         partial_dweight,
         partial_dbias,
-        dy,
-        x,
-        weight,
-        mean,
-        rstd,
+        tensors.dy,
+        tensors.x,
+        tensors.weight,
+        tensors.mean,
+        tensors.rstd,
+        workspace(tensors.x.device, 0)[0] if fused else None,
         rows,
         cols,
-        dy.stride(0),
-        x.stride(0),
-        ZERO_CENTRED=zero_centred,
+        tensors.dy.stride(0),
+        tensors.x.stride(0),
+        ZERO_CENTRED=tensors.zero_centred,
         R=launch.rows,
         K=launch.chunks,
         C=launch.cols,
@@ -155,101 +180,145 @@ def _one_pass(
         PACKED=launch.packed,
         STAGES=launch.stages,
         EVEN=rows % launch.rows == 0 and cols == launch.chunks * launch.cols,
-        PDL=launch.pdl and weight is not None,
-        **_options(launch.warps, maxnreg=launch.maxnreg),
+        FUSED=fused,
+        **_finish_tile(launch, cols, 64),
+        **_options(launch.warps, together=fused),
+    )
+
+
+def _shared(
+    launch: Shared,
+    tensors: _Tensors,
+    partial_dweight: torch.Tensor | None,
+    partial_dbias: torch.Tensor | None,
+    fused: bool,
+) -> None:
+    rows, cols = tensors.x.shape
+    weight, dtype = tensors.weight, TRITON[tensors.x.dtype]
+    exchange = Exchange(launch.parts, launch.rows * (1 if tensors.mean is None else 2))
+    state, words = workspace(tensors.x.device, launch.groups * SLOTS.value * exchange.words)
+    dx, dy, x = (tensor.view(torch.int32) for tensor in (tensors.dx, tensors.dy, tensors.x))
+    backward_parts[(launch.programs,)](
+        dx,
+        tensors.dweight,
+        tensors.dbias,
+        partial_dweight,
+        partial_dbias,
+        dy,
+        x,
+        None if weight is None else weight.view(torch.int32 if weight.itemsize == 2 else torch.int64),
+        tensors.mean,
+        tensors.rstd,
+        state,
+        words,
+        rows,
+        cols,
+        dy.stride(0),
+        x.stride(0),
+        ZERO_CENTRED=tensors.zero_centred,
+        DTYPE=dtype,
+        WEIGHT_DTYPE=dtype if weight is None else TRITON[weight.dtype],
+        R=launch.rows,
+        C=launch.cols,
+        S=launch.parts,
+        D=launch.delay,
+        WORDS=exchange.words,
+        LOADS=exchange.loads,
+        SEND=exchange.send(),
+        LOOK=exchange.look(),
+        RECEIVE=exchange.receive(),
+        STAGES=launch.stages,
+        EVEN=cols == launch.parts * launch.cols,
+        FUSED=fused,
+        **_finish_tile(launch, cols, 16),
+        **_options(launch.warps, maxnreg=launch.maxnreg, together=True),
     )
 
 
 def _two_pass(
     launch: TwoPass,
-    dx: torch.Tensor,
+    tensors: _Tensors,
     partial_dweight: torch.Tensor | None,
     partial_dbias: torch.Tensor | None,
-    dy: torch.Tensor,
-    x: torch.Tensor,
-    weight: torch.Tensor | None,
-    mean: torch.Tensor | None,
-    rstd: torch.Tensor,
-    zero_centred: bool,
 ) -> None:
-    rows, cols = x.shape
-    means_g = None if mean is None else torch.empty_like(rstd)
-    means_g_xhat = torch.empty_like(rstd)
-    kernels.row_sums[(rows,)](
-        means_g,
-        means_g_xhat,
-        dy,
-        x,
-        weight,
-        mean,
-        rstd,
+    rows, cols = tensors.x.shape
+    of_xhats = torch.empty_like(tensors.rstd)
+    of_ones = None if tensors.mean is None else torch.empty_like(tensors.rstd)
+    row_sums[(rows,)](
+        of_xhats,
+        of_ones,
+        tensors.dy,
+        tensors.x,
+        tensors.weight,
+        tensors.mean,
+        tensors.rstd,
         cols,
-        dy.stride(0),
-        x.stride(0),
-        ZERO_CENTRED=zero_centred,
+        tensors.dy.stride(0),
+        tensors.x.stride(0),
+        ZERO_CENTRED=tensors.zero_centred,
         C=launch.sum_cols,
         STAGES=launch.stages,
         EVEN=cols % launch.sum_cols == 0,
-        PDL=launch.pdl,
         **_options(launch.sum_warps),
     )
-    kernels.backward_columns[(launch.groups * -(-cols // launch.cols),)](
-        dx,
+    backward_columns[(launch.groups * -(-cols // launch.cols),)](
+        tensors.dx,
         partial_dweight,
         partial_dbias,
-        dy,
-        x,
-        weight,
-        mean,
-        rstd,
-        means_g,
-        means_g_xhat,
+        tensors.dy,
+        tensors.x,
+        tensors.weight,
+        tensors.mean,
+        tensors.rstd,
+        of_xhats,
+        of_ones,
         rows,
         cols,
-        dy.stride(0),
-        x.stride(0),
-        ZERO_CENTRED=zero_centred,
+        tensors.dy.stride(0),
+        tensors.x.stride(0),
+        ZERO_CENTRED=tensors.zero_centred,
         R=launch.rows,
         C=launch.cols,
         STAGES=launch.stages,
         EVEN=rows % launch.rows == 0 and cols % launch.cols == 0,
-        PDL=launch.pdl,
-        **_options(launch.warps, dependent=launch.pdl),
+        **_options(launch.warps),
     )
 
 
-def _finish(
-    launch: Launch,
-    dweight: torch.Tensor | None,
-    dbias: torch.Tensor | None,
-    partial_dweight: torch.Tensor,
-    partial_dbias: torch.Tensor | None,
-) -> None:
+def _finish(tensors: _Tensors, partial_dweight: torch.Tensor, partial_dbias: torch.Tensor | None) -> None:
     """Narrow column tiles, for as many programs as multiprocessors, each with all its loads in flight at once."""
     partials, cols = partial_dweight.shape
     tile_cols = 32 if cols <= 8192 else 128
-    kernels.finish[(-(-cols // tile_cols),)](
-        dweight,
-        dbias,
+    finish[(-(-cols // tile_cols),)](
+        tensors.dweight,
+        tensors.dbias,
         partial_dweight,
         partial_dbias,
         partials,
         cols,
         P=min(power_of_two(partials), 16384 // tile_cols),
         C=tile_cols,
-        PDL=launch.pdl,
-        **_options(8, dependent=launch.pdl),
+        **_options(8),
     )
 
 
-def _options(warps: int, *, maxnreg: int | None = None, dependent: bool = False) -> dict[str, Any]:
+def _finish_tile(launch: OnePass | Shared, cols: int, elements: int) -> dict[str, int]:
+    """Columns dealt out to all programs, at least a 32-byte sector each; so many elements a thread at most."""
+    tile_cols = max(8, power_of_two(-(-cols // launch.programs)))
+    return {
+        "FINISH_ROWS": max(1, min(power_of_two(launch.partials), elements * 32 * launch.warps // tile_cols)),
+        "FINISH_COLS": tile_cols,
+    }
+
+
+def _options(warps: int, *, maxnreg: int | None = None, together: bool = False) -> dict[str, Any]:
     """Launch options, each named only where it is wanted: the AMD backend refuses the ones that it does not know."""
     options: dict[str, Any] = {"num_warps": warps}
     if maxnreg is not None:
         options["maxnreg"] = maxnreg
-    if dependent:
-        # This kernel may start before the one ahead of it has ended; it waits on the device.
-        options["launch_pdl"] = True
+    if together:
+        # Programs wait for each other, so all have to be on the device at once.
+        options["launch_cooperative_grid"] = True
     return options
 
 
@@ -259,9 +328,15 @@ def gpu_of(device: torch.device) -> Gpu:
     if device.type != "cuda":
         return Gpu()
     properties = torch.cuda.get_device_properties(device)
-    nvidia = torch.version.hip is None
-    shared = getattr(properties, "shared_memory_per_block_optin" if nvidia else "shared_memory_per_block", 64 * 1024)
-    return Gpu(properties.multi_processor_count, shared, pdl=nvidia and properties.major >= 9, ptx=nvidia)
+    if torch.version.hip is not None:
+        shared = getattr(properties, "shared_memory_per_block", 64 * 1024)
+        return Gpu(properties.multi_processor_count, shared, shared)
+    return Gpu(
+        properties.multi_processor_count,
+        properties.shared_memory_per_block_optin,
+        properties.shared_memory_per_multiprocessor,
+        ptx=properties.major >= 8,
+    )
 
 
 def _check(
@@ -277,14 +352,14 @@ def _check(
     rows, cols = x.shape
     if not 1 <= cols <= WIDEST:
         raise ValueError(f"1 to {WIDEST} columns, not {cols}")
-    if x.dtype not in FLOATS or dy.dtype != x.dtype:
+    if x.dtype not in TRITON or dy.dtype != x.dtype:
         raise ValueError(f"x and dy must be bf16, fp16 or fp32, and alike, not {x.dtype} and {dy.dtype}")
     for name, tensor in (("x", x), ("dy", dy)):
         if cols > 1 and tensor.stride(1) != 1:
             raise ValueError(f"{name} must have unit column stride, not {tensor.stride(1)}; call .contiguous() on it")
     if weight is None and (has_bias or zero_centred):
         raise ValueError("a bias or a zero-centred weight needs a weight")
-    if weight is not None and weight.dtype not in FLOATS:
+    if weight is not None and weight.dtype not in TRITON:
         raise ValueError(f"weight must be bf16, fp16 or fp32, not {weight.dtype}")
     vectors = (("weight", weight, cols), ("mean", mean, rows), ("rstd", rstd, rows))
     for name, vector, length in vectors:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-WIDEST = 65536  # a row of 64 Ki elements; wider is refused rather than left untested
+WIDEST = 131072  # a row of 128 Ki elements; wider is refused rather than left untested
 STAGES = 3  # two buffers: a tile arrives while another is used; with 2 Triton makes one, and nothing overlaps
+PART = 2048  # columns of a program that shares rows: 16 elements a thread and row, 4 warps side by side
+RESERVED_BYTES = 1024  # of shared memory that the device keeps for each program
 
 
 @dataclass(frozen=True)
@@ -18,8 +20,8 @@ class Gpu:
 
     multiprocessors: int = 4
     shared_bytes: int = 96 * 1024  # the most that one program may have
-    pdl: bool = False  # programmatic dependent launch: NVIDIA, sm_90 and later
-    ptx: bool = False  # understands the one line of PTX that `PACKED` needs
+    shared_total: int = 100 * 1024  # of a multiprocessor, for all programs on it
+    ptx: bool = False  # NVIDIA, sm_80 and later: takes inline PTX, and launches programs that wait for each other
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,42 @@ class OnePass:
     fold: bool
     packed: bool = False
     stages: int = STAGES
+    fused: bool = False
+
+    @property
+    def partials(self) -> int:
+        """Rows of partial gradients."""
+        return self.programs
+
+
+@dataclass(frozen=True)
+class Shared:
+    """`backward_parts`: tiles of `rows` rows, shared by `parts` programs of PART columns; `groups` take turns.
+
+    A tile is finished `delay` tiles after its sums were sent out. All programs have to be on the device at once:
+    `residents` on each multiprocessor, which `maxnreg` registers a thread leave room for.
+    """
+
+    rows: int
+    parts: int
+    groups: int
+    delay: int
+    residents: int
     maxnreg: int | None = None
-    pdl: bool = False
+    cols: int = PART
+    warps: int = 4
+    stages: int = STAGES
+    fused: bool = True
+
+    @property
+    def programs(self) -> int:
+        """Programs in all."""
+        return self.groups * self.parts
+
+    @property
+    def partials(self) -> int:
+        """Rows of partial gradients."""
+        return self.groups
 
 
 @dataclass(frozen=True)
@@ -49,25 +85,40 @@ class TwoPass:
     sum_cols: int = 4096
     sum_warps: int = 8
     stages: int = STAGES
-    pdl: bool = False
+    fused: bool = False
+
+    @property
+    def partials(self) -> int:
+        """Rows of partial gradients."""
+        return self.groups
 
 
-Launch = OnePass | TwoPass
+Launch = OnePass | Shared | TwoPass
 
 
-def choose(rows: int, cols: int, *, item_bytes: int, weight_bytes: int, accumulators: int, gpu: Gpu) -> Launch:
+def choose(
+    rows: int,
+    cols: int,
+    *,
+    item_bytes: int,
+    weight_bytes: int,
+    accumulators: int,
+    by_words: bool,
+    gpu: Gpu,
+) -> Launch:
     """Choose the launch for x `(rows, cols)`.
 
     `item_bytes` is the size of an element of x, `weight_bytes` that of weight (0 without), and `accumulators` the
     number of parameter gradients (0 to 2), each of which costs a register for every column that a thread holds.
+    `by_words` says that every row of x and dy begins at a multiple of 4 bytes, and can be read two numbers at a time.
     """
     light = item_bytes == 2 and weight_bytes <= 2 and accumulators <= 1 and gpu.ptx  # can be packed, and is worth it
     if cols < 1024:
         launch = _narrow(cols, gpu)
     elif cols <= 8192:
-        launch = _flat(cols, light, gpu)
-    elif cols <= 16384 and light:
-        launch = _full(cols, gpu)
+        launch = _flat(rows, cols, light, gpu)
+    elif by_words and item_bytes == 2 and gpu.ptx:
+        return _shared(rows, cols, accumulators, gpu)
     else:
         return _two_pass(rows, cols, item_bytes, gpu)
     return _fit(launch, rows, cols, item_bytes, gpu)
@@ -78,68 +129,92 @@ def _narrow(cols: int, gpu: Gpu) -> OnePass:
 
     Chunks of 64 columns put a row of 16-bit elements on 8 lanes, of 256 on 32; narrower rows waste fewer lanes past
     their end that way. 24 to 32 elements a thread are in use: more would not fit beside the accumulators. Up to 256
-    columns every group of 8 lanes has partials of its own to add up at the end: one program a multiprocessor has half.
+    columns every group of 8 lanes has partials of its own to add up at the end: one program a multiprocessor has half,
+    and one more tile in flight makes up for it.
     """
     chunk = min(power_of_two(cols), 64 if cols <= 512 else 256)
     chunks = -(-cols // chunk)
     rows = min(256, floor_power_of_two(4096 // (chunks * chunk)))
-    programs = gpu.multiprocessors * (1 if cols <= 256 else 2)
-    return OnePass(rows, chunks, chunk, 4, programs, fold=False, pdl=gpu.pdl)
+    alone = cols <= 256
+    programs = gpu.multiprocessors * (1 if alone else 2)
+    return OnePass(rows, chunks, chunk, 4, programs, fold=False, stages=STAGES + alone)
 
 
-def _flat(cols: int, light: bool, gpu: Gpu) -> OnePass:
+def _flat(rows: int, cols: int, light: bool, gpu: Gpu) -> OnePass:
     """Warps side by side along the row, each thread with 8 consecutive columns of every chunk.
 
-    4 warps where that covers the row with fewer idle lanes (and up to 2048 columns), else 8; at most 40 elements a
-    thread. Two programs on a multiprocessor hide each other's barriers while partial gradients are cheap; with 8 warps,
-    one program with a tile twice as large leaves `finish` half as many partials to read. So does a light one at 2048
-    columns, whose single accumulator leaves room for 64 elements a thread. The other light ones are packed.
+    4 warps up to 2048 columns, where that covers the row with fewer idle lanes, and up to 4096 where there are rows for
+    16 turns; else 8; at most 40 elements a thread. Two programs on a multiprocessor hide each other's barriers; one,
+    with a tile twice as large, leaves half as many partials, which counts where turns are few. So does a light one at
+    2048 columns, whose single accumulator leaves room for 64 elements a thread. The other light ones are packed. With 8
+    warps and a tile of one row, one more tile in flight helps.
     """
-    warps = 4 if cols <= 2048 or (_padded(cols, 4) < _padded(cols, 8) and cols <= 5120) else 8
+    long = rows >= 16 * 2 * gpu.multiprocessors
+    narrower = _padded(cols, 4) < _padded(cols, 8) and cols <= 5120
+    warps = 4 if cols <= 2048 or narrower or (cols <= 4096 and long) else 8
     chunk = 256 * warps
     chunks = -(-cols // chunk)
     alone = warps == 8 or (light and chunks == 2)
-    rows = max(1, floor_power_of_two((2048 if alone and warps == 4 else 1024) * warps // (chunks * chunk)))
+    tile_rows = max(1, floor_power_of_two((2048 if alone and warps == 4 else 1024) * warps // (chunks * chunk)))
     packed = light and cols <= 4096 and not (alone and warps == 4)
     programs = gpu.multiprocessors * (1 if alone else 2)
-    return OnePass(rows, chunks, chunk, warps, programs, fold=True, packed=packed, pdl=gpu.pdl)
+    stages = STAGES + (warps == 8 and tile_rows == 1)
+    return OnePass(tile_rows, chunks, chunk, warps, programs, fold=True, packed=packed, stages=stages)
 
 
-def _full(cols: int, gpu: Gpu) -> OnePass:
-    """One row fills a multiprocessor: 16 warps at the 128 registers that leaves each thread.
+def _shared(rows: int, cols: int, accumulators: int, gpu: Gpu) -> Shared:
+    """Rows that do not fit: PART columns a program, two rows a tile, each sum in one trip for both.
 
-    Three packed chunks of 4096 fit without a spill. A whole row of 16384 does not fit in any form; as one chunk, not
-    packed, it sets the fewest registers aside.
+    With one accumulator there are registers for two tiles beside the one at work, so that nobody waits for the others'
+    sums; with two there are not, and a third program on the multiprocessor works while one waits. From 32 programs a
+    row on the words of two rows would be more loads than they save.
     """
-    chunks, chunk, packed = (-(-cols // 4096), 4096, True) if cols <= 12288 else (1, 16384, False)
-    return OnePass(1, chunks, chunk, 16, gpu.multiprocessors, fold=True, packed=packed, maxnreg=128, pdl=gpu.pdl)
+    parts = -(-cols // PART)
+    delay, residents, maxnreg = (2, 2, None) if accumulators <= 1 else (1, 3, 168)
+    tile_rows = 2 if parts <= 32 else 1
+    while residents > 1 and residents * (_buffers(tile_rows) + RESERVED_BYTES) > gpu.shared_total:
+        residents -= 1
+    most = max(1, residents * gpu.multiprocessors // parts)
+    groups = _evenly(-(-rows // tile_rows), most)
+    return Shared(tile_rows, parts, groups, delay, residents, maxnreg)
+
+
+def _buffers(rows: int) -> int:
+    """Bytes of shared memory of a program that shares rows: x and dy in flight, and a little for sums."""
+    return 2 * 2 * rows * PART * (STAGES - 1) + 512
 
 
 def _two_pass(rows: int, cols: int, item_bytes: int, gpu: Gpu) -> TwoPass:
-    """Rows that do not fit: tiles of 4 x 1024, 32 elements a thread, no row sums, so 4 programs a multiprocessor.
-
-    Without programmatic dependent launch: it costs time here, perhaps because waiting successors take up the room.
-    """
+    """What is left: tiles of 4 x 1024, 32 elements a thread, no row sums, so 4 programs a multiprocessor."""
     tile_cols = 1024
     tile_rows = 4 if item_bytes == 2 else 2  # the same bytes in flight, and the same registers
     column_tiles = -(-cols // tile_cols)
     groups = max(1, min(4 * gpu.multiprocessors // column_tiles, -(-rows // tile_rows)))
-    stages = _stages(4096 * (2 * item_bytes + 4), gpu)  # x, dy and weight in `row_sums`, the larger of the two
+    stages = _stages(4096 * (2 * item_bytes + 4), gpu, STAGES)  # x, dy and weight in `row_sums`, the larger of the two
     return TwoPass(tile_rows, tile_cols, 4, groups, stages=stages)
 
 
 def _fit(launch: OnePass, rows: int, cols: int, item_bytes: int, gpu: Gpu) -> OnePass:
-    """No more programs than tiles, and as many tiles in flight as fit in shared memory.
+    """As many tiles in flight as fit in shared memory, and tiles dealt out evenly.
 
-    A row that ends inside its last chunk has fewer bytes in flight than lanes, so that it has one more tile there.
+    A row that ends inside its last chunk has fewer bytes in flight than lanes, so that it has one more tile there. The
+    programs add their partials up themselves where they may wait for each other, which all have to be resident for.
     """
-    wanted = STAGES + (launch.chunks * launch.cols != cols)
-    stages = _stages(2 * launch.rows * launch.chunks * launch.cols * item_bytes, gpu, wanted)
-    programs = max(1, min(launch.programs, -(-rows // launch.rows)))
-    return replace(launch, programs=programs, stages=stages)
+    tile_bytes = 2 * launch.rows * launch.chunks * launch.cols * item_bytes
+    residents = max(1, launch.programs // gpu.multiprocessors)
+    room = min(gpu.shared_bytes, gpu.shared_total // residents - RESERVED_BYTES)
+    stages = _stages(tile_bytes, replace(gpu, shared_bytes=room), launch.stages + (launch.chunks * launch.cols != cols))
+    programs = _evenly(-(-rows // launch.rows), launch.programs)
+    return replace(launch, programs=programs, stages=stages, fused=gpu.ptx)
 
 
-def _stages(tile_bytes: int, gpu: Gpu, wanted: int = STAGES) -> int:
+def _evenly(tiles: int, most: int) -> int:
+    """Programs, at most `most`, of which each gets as many tiles as the busiest would: fewer finish no later."""
+    turns = max(1, -(-tiles // most))
+    return max(1, -(-tiles // turns))
+
+
+def _stages(tile_bytes: int, gpu: Gpu, wanted: int) -> int:
     """The most stages up to `wanted` whose buffers fit beside 4 KiB for row sums; less than STAGES gains nothing."""
     fitting = (gpu.shared_bytes - 4096) // tile_bytes + 1
     return min(wanted, fitting) if fitting >= STAGES else 1

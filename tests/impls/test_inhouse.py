@@ -9,11 +9,13 @@ import torch
 
 from harness.cases import NormCase, make_inputs, statistics
 from impls import triton_inhouse
+from impls.inhouse import backward
 from impls.inhouse.backward import norm_backward
-from impls.inhouse.launch import Gpu, OnePass, TwoPass, choose
+from impls.inhouse.launch import Gpu, OnePass, Shared, TwoPass, choose
 
-H200 = Gpu(multiprocessors=132, shared_bytes=227 * 1024, pdl=True, ptx=True)
-MI300 = Gpu(multiprocessors=304, shared_bytes=64 * 1024)
+H200 = Gpu(multiprocessors=132, shared_bytes=227 * 1024, shared_total=228 * 1024, ptx=True)
+RTX = Gpu(multiprocessors=170, shared_bytes=99 * 1024, shared_total=100 * 1024, ptx=True)
+MI300 = Gpu(multiprocessors=304, shared_bytes=64 * 1024, shared_total=64 * 1024)
 WIDE = TwoPass(rows=2, cols=64, warps=4, groups=3, sum_cols=128)
 
 
@@ -206,8 +208,8 @@ def test_what_the_interpreter_itself_gets_wrong_is_not_tried_in_it(monkeypatch):
 def refused():
     inputs = make_inputs(cpu_case("layer", 4, 8, bias=True), seed=11)
     dy, x, weight, mean, rstd = inputs.dy, inputs.x, inputs.weight, inputs.mean, inputs.rstd
-    tall = torch.zeros(2, 65537, dtype=torch.bfloat16)
-    yield "65536 columns", (tall, tall, None, None, rstd[:2]), {}
+    tall = torch.zeros(2, 131073, dtype=torch.bfloat16)
+    yield "131072 columns", (tall, tall, None, None, rstd[:2]), {}
     yield "unit column stride", (dy, x.T.contiguous().T, weight, mean, rstd), {}
     yield "unit column stride", (dy.T.contiguous().T, x, weight, mean, rstd), {}
     yield "one shape", (dy[:2], x, weight, mean, rstd), {}
@@ -231,14 +233,22 @@ def test_what_it_cannot_do_is_refused(message, arguments, options):
         norm_backward(*arguments, **options)
 
 
-@pytest.mark.parametrize("gpu", [H200, MI300, Gpu()], ids=["h200", "mi300", "tiny"])
+WIDTHS = [1, 17, 64, 65, 384, 768, 1023, 1024, 2880, 4096, 5120, 8192, 8193, 16384, 16386, 65536, 131072]
+
+
+@pytest.mark.parametrize("gpu", [H200, RTX, MI300, Gpu()], ids=["h200", "rtx", "mi300", "tiny"])
 @pytest.mark.parametrize("item_bytes", [2, 4])
-@pytest.mark.parametrize("cols", [1, 17, 64, 65, 384, 768, 1023, 1024, 2880, 5120, 8192, 8193, 16384, 16385, 65536])
+@pytest.mark.parametrize("cols", WIDTHS)
 def test_every_launch_covers_the_row_and_fits(gpu, item_bytes, cols):
     for rows, accumulators in product((1, 7, 100_000), (0, 1, 2)):
-        weight_bytes = 2 if accumulators else 0
         launch = choose(
-            rows, cols, item_bytes=item_bytes, weight_bytes=weight_bytes, accumulators=accumulators, gpu=gpu
+            rows,
+            cols,
+            item_bytes=item_bytes,
+            weight_bytes=2 if accumulators else 0,
+            accumulators=accumulators,
+            by_words=cols % 2 == 0,
+            gpu=gpu,
         )
         for size in (launch.rows, launch.cols, launch.warps):
             assert size & (size - 1) == 0
@@ -247,9 +257,65 @@ def test_every_launch_covers_the_row_and_fits(gpu, item_bytes, cols):
             assert 1 <= launch.programs <= -(-rows // launch.rows)
             assert not launch.fold or launch.cols >= 256 * launch.warps  # a thread holds the same columns of every row
             assert not launch.packed or gpu.ptx
+            assert launch.fused == gpu.ptx
         else:
             assert cols > 8192
             assert 1 <= launch.groups <= max(1, -(-rows // launch.rows))
+        if isinstance(launch, Shared):
+            assert (launch.parts - 1) * launch.cols < cols <= launch.parts * launch.cols
+            assert gpu.ptx
+            assert item_bytes == 2
+        assert isinstance(launch, Shared) == (cols > 8192 and cols % 2 == 0 and gpu.ptx and item_bytes == 2)
+
+
+@pytest.mark.parametrize("gpu", [H200, RTX], ids=["h200", "rtx"])
+@pytest.mark.parametrize("cols", WIDTHS)
+@pytest.mark.parametrize("accumulators", [0, 1, 2])
+def test_programs_that_wait_for_each_other_are_all_resident(gpu, cols, accumulators):
+    """By registers and by shared memory: else a cooperative launch is refused."""
+    for rows in (1, 100, 100_000):
+        launch = choose(
+            rows, cols, item_bytes=2, weight_bytes=2, accumulators=accumulators, by_words=cols % 2 == 0, gpu=gpu
+        )
+        if not launch.fused:
+            continue
+        residents = -(-launch.programs // gpu.multiprocessors)
+        maxnreg = launch.maxnreg if isinstance(launch, Shared) and launch.maxnreg else 255
+        assert residents * launch.warps * 32 * maxnreg <= 65536 or residents == 1
+        chunks = launch.chunks if isinstance(launch, OnePass) else 1
+        tiles = 2 * 2 * launch.rows * chunks * launch.cols * (launch.stages - 1)
+        assert residents * (tiles + 1024) <= gpu.shared_total
+
+
+def test_tiles_are_dealt_out_evenly():
+    """8192 rows in tiles of 2 are 32 turns for 128 programs, as they are for 132, of which 4 would have one more."""
+    flat = choose(2048, 4096, item_bytes=2, weight_bytes=2, accumulators=1, by_words=True, gpu=H200)
+    assert (flat.rows, flat.programs) == (2, 128)
+    wide = choose(2048, 16384, item_bytes=2, weight_bytes=2, accumulators=1, by_words=True, gpu=H200)
+    assert (wide.parts, wide.groups, wide.delay, wide.residents) == (8, 32, 2, 2)
+    heavy = choose(2048, 16384, item_bytes=2, weight_bytes=2, accumulators=2, by_words=True, gpu=H200)
+    assert (heavy.groups, heavy.delay, heavy.residents, heavy.maxnreg) == (49, 1, 3, 168)
+
+
+@pytest.mark.parametrize(
+    ("change", "by_words"),
+    [
+        (lambda x: x, True),
+        (lambda x: torch.zeros(4, 11, dtype=x.dtype)[:, :10], False),  # odd distance between rows
+        (lambda x: torch.zeros(4, 12, dtype=x.dtype)[:, 1:11], False),  # begins at an odd element
+        (lambda x: torch.zeros(4, 12, dtype=x.dtype)[:, 2:12], True),
+        (lambda x: torch.zeros(4, 9, dtype=x.dtype), False),
+        (lambda x: x[:1].expand(4, 10), True),
+    ],
+)
+def test_rows_are_read_by_words_only_where_they_begin_on_words(change, by_words, monkeypatch):
+    asked = []
+    monkeypatch.setattr(backward, "choose", lambda *_, **what: asked.append(what["by_words"]))
+    x = change(torch.zeros(4, 10, dtype=torch.bfloat16))
+    plain = torch.zeros(4, x.shape[1], dtype=torch.bfloat16)
+    backward.choose_for(plain, x, None, False)
+    backward.choose_for(x, plain, None, False)
+    assert asked == [by_words, by_words]
 
 
 def test_the_adapter_answers_for_its_cases(monkeypatch):
@@ -260,6 +326,6 @@ def test_the_adapter_answers_for_its_cases(monkeypatch):
     assert triton_inhouse.unsupported(inputs.case) is None
     assert "interpreter" in triton_inhouse.untimed(inputs.case)
     assert triton_inhouse.untimed(NormCase("rms", 5, 24)) is None
-    assert "65536" in triton_inhouse.unsupported(NormCase("rms", 1, 65537))
+    assert "131072" in triton_inhouse.unsupported(NormCase("rms", 1, 131073))
     monkeypatch.delitem(os.environ, "TRITON_INTERPRET")
     assert "TRITON_INTERPRET" in triton_inhouse.unsupported(inputs.case)

@@ -1,0 +1,113 @@
+"""Two passes: both sums of every row first, and then tiles of any shape; x and dy are read twice."""
+
+# Triton compiles this file: kernel arguments have no Python type, and tl.range is not Python's.
+# pyright: reportMissingParameterType=false, reportGeneralTypeIssues=false
+
+import triton
+import triton.language as tl
+
+from .formula import centred, factor, input_gradient, load, over_rows, row_corrections, store
+
+
+@triton.jit
+def row_sums(
+    of_xhats,  # (rows) fp32
+    of_ones,  # (rows) fp32; None for RMSNorm
+    dy,
+    x,
+    weight,
+    mean,
+    rstd,
+    cols,
+    dy_stride,
+    x_stride,
+    ZERO_CENTRED: tl.constexpr,
+    C: tl.constexpr,
+    STAGES: tl.constexpr,
+    EVEN: tl.constexpr,
+):
+    """First pass: what dx takes from the sums of a row, one row a program."""
+    row = tl.program_id(0).to(tl.int64)
+    row_rstd = tl.load(rstd + row)
+    row_mean = None
+    if mean is not None:
+        row_mean = tl.load(mean + row)
+    sum_g = tl.zeros([1, C], tl.float32)
+    sum_g_centred = tl.zeros([1, C], tl.float32)
+    for start in tl.range(0, cols, C, num_stages=STAGES):
+        col = start + tl.arange(0, C)[None, :]
+        g = load(dy + row * dy_stride + col, col < cols, EVEN).to(tl.float32)
+        x_tile = load(x + row * x_stride + col, col < cols, EVEN)
+        if weight is not None:
+            g *= factor(load(weight + col, col < cols, EVEN), ZERO_CENTRED)
+        sum_g += g
+        sum_g_centred += g * centred(x_tile, row_mean)
+    of_xhat, of_one = row_corrections(tl.sum(sum_g), tl.sum(sum_g_centred), row_rstd, 1.0 / cols)
+    tl.store(of_xhats + row, of_xhat)
+    if mean is not None:
+        tl.store(of_ones + row, of_one)
+
+
+@triton.jit
+def backward_columns(
+    dx,
+    partial_dweight,  # (groups, cols) fp32
+    partial_dbias,
+    dy,
+    x,
+    weight,
+    mean,
+    rstd,
+    of_xhats,
+    of_ones,
+    rows,
+    cols,
+    dy_stride,
+    x_stride,
+    ZERO_CENTRED: tl.constexpr,
+    R: tl.constexpr,
+    C: tl.constexpr,
+    STAGES: tl.constexpr,
+    EVEN: tl.constexpr,
+):
+    """Second pass: a program owns C columns and, with the other groups, takes turns at tiles of R rows.
+
+    It goes from the last row to the first, because the first pass has just left the last rows in the L2 cache.
+    """
+    column_tiles = tl.cdiv(cols, C)
+    group = tl.program_id(0) // column_tiles
+    groups = tl.num_programs(0) // column_tiles
+    row_in_tile = tl.arange(0, R)[:, None]
+    col = tl.program_id(0) % column_tiles * C + tl.arange(0, C)[None, :]
+    weights = None
+    if weight is not None:
+        weights = factor(load(weight + col, col < cols, EVEN), ZERO_CENTRED)
+    dweight = tl.zeros([1, C], tl.float32)
+    dbias = tl.zeros([1, C], tl.float32)
+    row_tiles = tl.cdiv(rows, R)
+
+    for tile in tl.range(group, row_tiles, groups, num_stages=STAGES):
+        row = ((row_tiles - 1 - tile) * R + row_in_tile).to(tl.int64)
+        dy_tile = load(dy + row * dy_stride + col, (row < rows) & (col < cols), EVEN).to(tl.float32)
+        x_tile = load(x + row * x_stride + col, (row < rows) & (col < cols), EVEN)
+        row_rstd = tl.load(rstd + row, mask=row < rows, other=0.0)
+        of_xhat = tl.load(of_xhats + row, mask=row < rows, other=0.0)
+        row_mean = None
+        of_one = None
+        if mean is not None:
+            row_mean = tl.load(mean + row, mask=row < rows, other=0.0)
+            of_one = tl.load(of_ones + row, mask=row < rows, other=0.0)
+        xhat = centred(x_tile, row_mean) * row_rstd
+        g = dy_tile
+        if weight is not None:
+            g *= weights
+            dweight += over_rows(dy_tile * xhat, True)
+        if partial_dbias is not None:
+            dbias += over_rows(dy_tile, True)
+        dx_tile = input_gradient(g, xhat, row_rstd, of_xhat, of_one, mean is not None)
+        store(dx + row * cols + col, dx_tile, (row < rows) & (col < cols), EVEN)
+
+    if weight is not None:
+        tl.store(partial_dweight + group * cols + col, dweight, mask=col < cols)
+    if partial_dbias is not None:
+        tl.store(partial_dbias + group * cols + col, dbias, mask=col < cols)

@@ -1,0 +1,83 @@
+"""The formula of both norms' backward, and its pieces that all kernels share.
+
+With xhat = (x - mean) * rstd (RMSNorm: x * rstd), g = dy * weight, and mean_c a mean over the columns of one row:
+
+    dx      = rstd * (g - mean_c(g) - xhat * mean_c(g * xhat))      RMSNorm: without mean_c(g)
+    dweight = sum over rows of dy * xhat
+    dbias   = sum over rows of dy
+
+A row must have been seen whole before any of its dx can be written, and every row before dweight is known. Arithmetic
+is cheap and memory is not: the floor is x and dy read once, dx written once. Three ways to cut the work:
+
+rows.py     a program takes whole rows, holds them on the chip across their row sums, writes dx, and adds to its own
+            dweight and dbias in registers for as long as it lives;
+parts.py    the same for rows too wide for one program: several share a row, and exchange its sums;
+columns.py  what neither takes: the sums of all rows first, after which rows no longer matter and the matrix is cut into
+            tiles of any shape. x and dy are read twice.
+
+Each leaves one fp32 row of partial gradients a program (or group of programs), and finish.py sums these. Every sum is
+taken in fp32, without atomics, in an order that only the shape and the device decide, and is rounded once.
+
+A pointer that is None switches its feature off at compile time: no `mean` is RMSNorm, no `weight` is no weight, no
+`partial_dbias` is no bias. `FUSED`: the programs wait for each other at the end (grid.py) and sum the partials
+themselves; else finish.py's kernel does.
+"""
+
+# Triton compiles this file: kernel arguments have no Python type.
+# pyright: reportMissingParameterType=false, reportGeneralTypeIssues=false
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def factor(weight, ZERO_CENTRED: tl.constexpr):
+    """What the norm multiplied xhat by. Past the end of a row it meets dy = 0, so its value there does not matter."""
+    multiplier = weight.to(tl.float32)
+    if ZERO_CENTRED:
+        multiplier += 1.0
+    return multiplier
+
+
+@triton.jit
+def centred(x, row_mean):
+    """In fp32; subtracted before anything is multiplied, so that a mean far from 0 costs no digits."""
+    if row_mean is not None:
+        return x.to(tl.float32) - row_mean
+    return x.to(tl.float32)
+
+
+@triton.jit
+def row_corrections(sum_g, sum_g_centred, row_rstd, scale):
+    """What dx takes from a row's sums: dx = g * rstd + xhat * of_xhat + of_one, two fused operations an element."""
+    of_xhat = -row_rstd * (row_rstd * sum_g_centred * scale)
+    of_one = -row_rstd * (sum_g * scale)
+    return of_xhat, of_one
+
+
+@triton.jit
+def input_gradient(g, xhat, row_rstd, of_xhat, of_one, LAYER: tl.constexpr):
+    if LAYER:
+        return g * row_rstd + (xhat * of_xhat + of_one)
+    return g * row_rstd + xhat * of_xhat
+
+
+@triton.jit
+def over_rows(tile, FOLD: tl.constexpr):
+    return tl.sum(tile, 0, keep_dims=True) if FOLD else tile
+
+
+@triton.jit
+def load(pointers, inside, EVEN: tl.constexpr):
+    """Load; EVEN says that tiles cover the matrix exactly, and spares the masks."""
+    return tl.load(pointers) if EVEN else tl.load(pointers, mask=inside, other=0.0)
+
+
+@triton.jit
+def store(pointers, tile, inside, EVEN: tl.constexpr):
+    """Round and store, within the matrix."""
+    rounded = tile.to(pointers.dtype.element_ty)
+    if EVEN:
+        tl.store(pointers, rounded)
+    else:
+        tl.store(pointers, rounded, mask=inside)

@@ -1,0 +1,102 @@
+"""The forward of both norms: one program a row, and the statistics that the backward takes.
+
+    mean = mean_c(x)                          LayerNorm alone
+    rstd = 1 / sqrt(mean_c((x - mean)^2) + eps)
+    y    = (x - mean) * rstd * weight + bias
+
+The variance is that of centred numbers, in a pass of its own, so that a large mean costs no digits. It is here so that
+a model can be built on the backward; it is not what this project measures.
+"""
+
+# Triton compiles this file: kernel arguments have no Python type.
+# pyright: reportMissingParameterType=false, reportGeneralTypeIssues=false, reportArgumentType=false, reportCallIssue=false
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from .formula import factor
+from .launch import power_of_two
+
+WIDEST_CHUNK = 8192  # columns that one program holds at once; a wider row is read once for each of the three steps
+
+
+def norm_forward(
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    eps: float,
+    *,
+    layer: bool,
+    zero_centred: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return y like x `(rows, cols)`, and mean, rstd `(rows)` fp32; mean is empty for RMSNorm.
+
+    x has unit column stride and rows at any distance; weight, bias `(cols)` contiguous, of any float dtype, or None.
+    """
+    rows, cols = x.shape
+    y = torch.empty((rows, cols), dtype=x.dtype, device=x.device)
+    mean = torch.empty(rows if layer else 0, dtype=torch.float32, device=x.device)
+    rstd = torch.empty(rows, dtype=torch.float32, device=x.device)
+    if rows:
+        chunk = min(power_of_two(cols), WIDEST_CHUNK)
+        with torch.cuda.device_of(x):
+            forward_row[(rows,)](
+                y,
+                mean if layer else None,
+                rstd,
+                x,
+                weight,
+                bias,
+                cols,
+                x.stride(0),
+                eps,
+                ZERO_CENTRED=zero_centred,
+                C=chunk,
+                num_warps=min(8, max(1, chunk // 512)),
+            )
+    return y, mean, rstd
+
+
+@triton.jit
+def forward_row(
+    y,
+    mean,
+    rstd,
+    x,
+    weight,
+    bias,
+    cols,
+    x_stride,
+    eps,
+    ZERO_CENTRED: tl.constexpr,
+    C: tl.constexpr,
+):
+    """One row a program, C columns at a time."""
+    row = tl.program_id(0).to(tl.int64)
+    x_row = x + row * x_stride
+    row_mean = 0.0
+    if mean is not None:
+        total = tl.zeros([C], tl.float32)
+        for start in range(0, cols, C):
+            col = start + tl.arange(0, C)
+            total += tl.load(x_row + col, mask=col < cols, other=0.0).to(tl.float32)
+        row_mean = tl.sum(total) / cols
+        tl.store(mean + row, row_mean)
+    total = tl.zeros([C], tl.float32)
+    for start in range(0, cols, C):
+        col = start + tl.arange(0, C)
+        centred = tl.load(x_row + col, mask=col < cols, other=0.0).to(tl.float32) - row_mean
+        total += tl.where(col < cols, centred * centred, 0.0)
+    row_rstd = 1.0 / tl.sqrt_rn(tl.sum(total) / cols + eps)
+    tl.store(rstd + row, row_rstd)
+    for start in range(0, cols, C):
+        col = start + tl.arange(0, C)
+        value = (tl.load(x_row + col, mask=col < cols, other=0.0).to(tl.float32) - row_mean) * row_rstd
+        if weight is not None:
+            value *= factor(tl.load(weight + col, mask=col < cols, other=0.0), ZERO_CENTRED)
+        if bias is not None:
+            value += tl.load(bias + col, mask=col < cols, other=0.0).to(tl.float32)
+        tl.store(y + row * cols + col, value.to(y.dtype.element_ty), mask=col < cols)

@@ -1,0 +1,134 @@
+"""How the programs of one launch wait for each other: a barrier for all, and words that a few exchange.
+
+Both need every program on the device at once, which a cooperative launch promises, and a `state` that outlives the
+launch: `state[0]` counts arrivals, `state[1]` is an epoch that only grows. Whoever arrives last clears the one and
+advances the other, so that no launch has anything to reset, a CUDA graph replays, and no word of an earlier launch can
+be taken for one of this. Launches that share a state must follow each other on one stream (workspace.py).
+"""
+
+# Triton compiles this file: kernel arguments have no Python type.
+# pyright: reportMissingParameterType=false
+
+import triton
+import triton.language as tl
+
+# ------------------------------------------------------------------------------------------------ a barrier
+
+
+@triton.jit
+def arrive(state, epoch, advance):
+    """Say that all this program has stored may be read; the last to say so advances the epoch."""
+    tl.debug_barrier()  # the stores of all threads come before the count of one
+    if tl.atomic_add(state, 1, sem="acq_rel") == tl.num_programs(0) - 1:
+        tl.atomic_xchg(state, 0, sem="relaxed")
+        tl.atomic_xchg(state + 1, epoch + advance, sem="release")
+
+
+@triton.jit
+def wait_for_all(state, epoch):
+    """Wait until the epoch is another: all programs have arrived, and what they stored can be read.
+
+    Every thread waits by itself, so that what each reads afterwards is ordered behind its own acquiring load.
+    """
+    tl.inline_asm_elementwise(
+        """
+        {
+            .reg .pred same;
+            WAIT: ld.acquire.gpu.global.b32 $0, [$1];
+            setp.eq.b32 same, $0, $2;
+            @same bra WAIT;
+        }
+        """,
+        "=&r,l,r",
+        [state + 1, epoch],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
+
+
+# ------------------------------------------------------------------------------------------------ exchanged sums
+
+
+class Exchange:
+    """The assembly by which `senders` programs exchange `sums` numbers each, at most MOST.
+
+    A word holds a number in fp32 and a tag that tells which it is of those that follow each other in its place; it is
+    one 64-bit access, whole and never of two times. The words of one number lie side by side, a lane for each, so that
+    one load fetches them all and shuffles add them up, in one order everywhere. What is written here runs on scalars,
+    which all lanes of a warp hold alike: that is what makes shuffles between them safe. Always MOST numbers go in and
+    come out, the last of them 0 where there are fewer.
+    """
+
+    MOST = 4
+    LANES = 32
+
+    def __init__(self, senders: int, sums: int) -> None:
+        self.senders = senders
+        self.sums = sums
+        self.width = 1 << (senders - 1).bit_length()  # words kept for a number
+        self.words = sums * self.width
+        self.loads = -(-self.words // self.LANES)
+
+    def send(self) -> str:
+        """$1: where this sender's first word is; $2: the tag; then the numbers, of which thread i sends number i."""
+        lines = [".reg .pred mine;", ".reg .b32 thread, value;", ".reg .b64 word, to;"]
+        lines += ["mov.u32 thread, %tid.x;", "mov.b32 value, $3;"]
+        for i in range(1, self.sums):
+            lines += [f"setp.eq.u32 mine, thread, {i};", f"@mine mov.b32 value, ${3 + i};"]
+        lines += [f"mad.wide.u32 to, thread, {8 * self.width}, $1;", "mov.b64 word, {value, $2};"]
+        lines += [f"setp.lt.u32 mine, thread, {self.sums};", "@mine st.relaxed.gpu.global.b64 [to], word;"]
+        return _block([*lines, "mov.b32 $0, 0;"])
+
+    def look(self) -> str:
+        """$0...: the words that this lane is to watch, whatever they hold; then where the first word of all is."""
+        return _block([*self._lanes(f"${self.loads}"), *self._fetch([f"${i}" for i in range(self.loads)])])
+
+    def receive(self) -> str:
+        """$0...: the numbers, summed over all senders; what `look` saw; where it looked; the tag; 0 not to wait."""
+        where, tag, wanted = (f"${self.MOST + self.loads + i}" for i in range(3))
+        words = [f"word{i}" for i in range(self.loads)]
+        lines = [f".reg .b64 word<{self.loads}>;", f".reg .b32 found, sum<{self.loads}>, moved;", ".reg .pred ready;"]
+        lines += [f"mov.b64 {word}, ${self.MOST + i};" for i, word in enumerate(words)]
+        lines += [*self._lanes(where), f"setp.eq.b32 ready, {wanted}, 0;", "@ready bra READY;"]
+        lines += ["CHECK:", "setp.eq.b32 ready, 0, 0;"]
+        for i, word in enumerate(words):
+            lines += [f"mov.b64 {{sum{i}, found}}, {word};", f"@!has{i} mov.b32 found, {tag};"]
+            lines.append(f"setp.eq.and.b32 ready, found, {tag}, ready;")
+        lines += ["vote.sync.all.pred ready, ready, 0xffffffff;", "@ready bra READY;"]
+        lines += [*self._fetch(words), "bra CHECK;", "READY:"]
+        for i, word in enumerate(words):
+            lines += [f"mov.b64 {{sum{i}, found}}, {word};", f"@!has{i} mov.b32 sum{i}, 0;"]
+            for step in (1, 2, 4, 8, 16):
+                if step < self.width:
+                    lines.append(f"shfl.sync.bfly.b32 moved, sum{i}, {step}, 31, 0xffffffff;")
+                    lines.append(f"add.f32 sum{i}, sum{i}, moved;")
+        for number in range(self.MOST):
+            first, lane = divmod(number * self.width, self.LANES)
+            if number >= self.sums:
+                lines.append(f"mov.b32 ${number}, 0;")
+                continue
+            lines.append(f"shfl.sync.idx.b32 ${number}, sum{first}, {lane}, 31, 0xffffffff;")
+            for more in range(first + 1, first + self.width // self.LANES):
+                lines.append(f"add.f32 ${number}, ${number}, sum{more};")
+        return _block(lines)
+
+    def _lanes(self, where: str) -> list[str]:
+        """`from`: the first word of this lane; `has0`...: whether a sender's word is there, in each load."""
+        lines = [f".reg .pred has<{self.loads}>;", ".reg .b32 lane, place;", ".reg .b64 from;"]
+        lines += ["mov.u32 lane, %laneid;", f"mad.wide.u32 from, lane, 8, {where};"]
+        for i in range(self.loads):
+            lines += [f"add.u32 place, lane, {self.LANES * i};", f"setp.lt.u32 has{i}, place, {self.words};"]
+            lines += [f"and.b32 place, place, {self.width - 1};"]
+            lines += [f"setp.lt.and.u32 has{i}, place, {self.senders}, has{i};"]
+        return lines
+
+    def _fetch(self, words: list[str]) -> list[str]:
+        lines: list[str] = []
+        for i, word in enumerate(words):
+            lines += [f"mov.b64 {word}, 0;", f"@has{i} ld.relaxed.gpu.global.b64 {word}, [from+{8 * self.LANES * i}];"]
+        return lines
+
+
+def _block(lines: list[str]) -> str:
+    return "{\n" + "\n".join(lines) + "\n}"

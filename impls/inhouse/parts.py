@@ -1,0 +1,348 @@
+"""Rows too wide for one program: several share a row, and exchange its sums.
+
+A tile is R rows of C columns, and S programs side by side cover the row. Each adds up its part of both row sums and
+sends them out; one tile later it takes in the sums of all, so that nobody waits while memory could be busy. Until then
+the tile stays in registers as it came: two 16-bit numbers a word, `even` and `odd` columns.
+"""
+
+# Triton compiles this file: kernel arguments have no Python type, and tl.range is not Python's.
+# pyright: reportMissingParameterType=false, reportGeneralTypeIssues=false, reportArgumentType=false
+# pyright: reportAssignmentType=false
+
+import triton
+import triton.language as tl
+
+from .finish import finish_in_turn
+from .formula import factor, input_gradient, row_corrections
+from .grid import arrive, wait_for_all
+
+SLOTS = tl.constexpr(8)  # a program may be up to 2 D + 1 tiles ahead of one that has yet to read
+
+
+@triton.jit
+def backward_parts(
+    dx,  # (rows, cols / 2) words, contiguous
+    dweight,
+    dbias,
+    partial_dweight,  # (groups, cols) fp32
+    partial_dbias,  # (groups, cols) fp32 or None
+    dy,  # (rows, cols / 2) words
+    x,
+    weight,
+    mean,
+    rstd,
+    state,
+    exchange,  # (groups, SLOTS, WORDS)
+    rows,
+    cols,
+    dy_stride,  # in words
+    x_stride,
+    ZERO_CENTRED: tl.constexpr,
+    DTYPE: tl.constexpr,
+    WEIGHT_DTYPE: tl.constexpr,
+    R: tl.constexpr,
+    C: tl.constexpr,
+    S: tl.constexpr,
+    D: tl.constexpr,
+    WORDS: tl.constexpr,
+    LOADS: tl.constexpr,
+    SEND: tl.constexpr,
+    LOOK: tl.constexpr,
+    RECEIVE: tl.constexpr,
+    STAGES: tl.constexpr,
+    EVEN: tl.constexpr,
+    FUSED: tl.constexpr,
+    FINISH_ROWS: tl.constexpr,
+    FINISH_COLS: tl.constexpr,
+):
+    part = tl.program_id(0) % S
+    group = tl.program_id(0) // S
+    groups = tl.num_programs(0) // S
+    H: tl.constexpr = C // 2
+    LAYER: tl.constexpr = mean is not None
+    epoch = tl.load(state + 1)
+    scale = 1.0 / cols
+    words = exchange + group * (SLOTS * WORDS)
+
+    column = part * H + tl.arange(0, H)
+    inside = column < cols // 2
+    even_weight = None
+    odd_weight = None
+    dweight_even = tl.zeros([H], tl.float32)
+    dweight_odd = tl.zeros([H], tl.float32)
+    dbias_even = tl.zeros([H], tl.float32)
+    dbias_odd = tl.zeros([H], tl.float32)
+    if weight is not None:
+        even_weight, odd_weight = halves(tl.load(weight + column, mask=inside, other=0), WEIGHT_DTYPE)
+        even_weight = factor(even_weight, ZERO_CENTRED)
+        odd_weight = factor(odd_weight, ZERO_CENTRED)
+
+    # The statistics of a tile's rows are loaded one tile ahead, and kept beside the tile.
+    turns = tl.cdiv(tl.cdiv(rows, R) - group, groups)
+    rstds = ()
+    means = ()
+    kept_dys = ()
+    kept_xs = ()
+    kept_rstds = ()
+    kept_shifts = ()
+    for r in tl.static_range(R):
+        rstds = rstds + (statistic(rstd, group * R + r, rows),)
+        means = means + (statistic(mean, group * R + r, rows),)
+    for _ in tl.static_range(D * R):
+        kept_dys = kept_dys + (tl.zeros([H], tl.int32),)
+        kept_xs = kept_xs + (tl.zeros([H], tl.int32),)
+        kept_rstds = kept_rstds + (0.0,)
+        kept_shifts = kept_shifts + (0.0,)
+
+    for turn in tl.range(0, turns + D, num_stages=STAGES):
+        first = (group + turn * groups) * R
+        # The words of the tile that will be finished: they are under way while this one is read.
+        before = words + ((turn + SLOTS - D) % SLOTS) * WORDS
+        seen = look(before, LOOK, LOADS)
+
+        # This tile's part of the row sums goes out.
+        dys = ()
+        xs = ()
+        sums = ()
+        for r in tl.static_range(R):
+            row = (first + r).to(tl.int64)
+            real = (row < rows) & (turn < turns)
+            dy_words = tl.load(dy + row * dy_stride + column, mask=real if EVEN else inside & real, other=0)
+            x_words = tl.load(x + row * x_stride + column, mask=real if EVEN else inside & real, other=0)
+            even, odd = halves(dy_words, DTYPE)
+            x_even, x_odd = halves(x_words, DTYPE)
+            if weight is not None:
+                even *= even_weight
+                odd *= odd_weight
+            if LAYER:
+                sums = sums + (even + odd,)
+            sums = sums + (even * x_even + odd * x_odd,)
+            dys = dys + (dy_words,)
+            xs = xs + (x_words,)
+        send(words + (turn % SLOTS) * WORDS + part, epoch + 1 + turn, about_means(totals(sums), means, LAYER), SEND)
+
+        # The next tile's statistics.
+        next_rstds = ()
+        next_means = ()
+        for r in tl.static_range(R):
+            next_rstds = next_rstds + (statistic(rstd, first + groups * R + r, rows),)
+            next_means = next_means + (statistic(mean, first + groups * R + r, rows),)
+
+        # The tile of D turns ago is finished.
+        sums = receive(seen, before, epoch + 1 + turn - D, (turn >= D).to(tl.int32), RECEIVE)
+        for r in tl.static_range(R):
+            even, odd = halves(opaque(kept_dys[r]), DTYPE)
+            x_even, x_odd = halves(opaque(kept_xs[r]), DTYPE)
+            x_even = x_even * kept_rstds[r]
+            x_odd = x_odd * kept_rstds[r]
+            if LAYER:
+                x_even += kept_shifts[r]
+                x_odd += kept_shifts[r]
+            if partial_dbias is not None:
+                dbias_even += even
+                dbias_odd += odd
+            if weight is not None:
+                dweight_even += even * x_even
+                dweight_odd += odd * x_odd
+                even *= even_weight
+                odd *= odd_weight
+            sum_g = 0.0
+            if LAYER:
+                sum_g = sums[2 * r]
+            of_xhat, of_one = row_corrections(sum_g, sums[2 * r + 1 if LAYER else r], kept_rstds[r], scale)
+            even = input_gradient(even, x_even, kept_rstds[r], of_xhat, of_one, LAYER)
+            odd = input_gradient(odd, x_odd, kept_rstds[r], of_xhat, of_one, LAYER)
+            row = (first - D * groups * R + r).to(tl.int64)
+            real = (turn >= D) & (row < rows)
+            target = dx + row * (cols // 2) + column
+            tl.store(target, together(even, odd, DTYPE), mask=real if EVEN else inside & real)
+
+        # Triton pipelines no loop that hands a value on untouched; it does not see through `opaque` and `same`.
+        older_dys = ()
+        older_xs = ()
+        older_rstds = ()
+        older_shifts = ()
+        for i in tl.static_range(R, D * R):
+            older_dys = older_dys + (opaque(kept_dys[i]),)
+            older_xs = older_xs + (opaque(kept_xs[i]),)
+            older_rstds = older_rstds + (same(kept_rstds[i]),)
+            older_shifts = older_shifts + (same(kept_shifts[i]) if LAYER else 0.0,)
+        for r in tl.static_range(R):
+            older_dys = older_dys + (dys[r],)
+            older_xs = older_xs + (xs[r],)
+            older_rstds = older_rstds + (same(rstds[r]),)
+            older_shifts = older_shifts + (-means[r] * rstds[r] if LAYER else 0.0,)
+        kept_dys = older_dys
+        kept_xs = older_xs
+        kept_rstds = older_rstds
+        kept_shifts = older_shifts
+        rstds = next_rstds
+        means = next_means
+
+    at = group * cols + part * C + tl.arange(0, C)
+    in_row = part * C + tl.arange(0, C) < cols
+    if weight is not None:
+        tl.store(partial_dweight + at, tl.reshape(tl.join(dweight_even, dweight_odd), [C]), mask=in_row)
+    if partial_dbias is not None:
+        tl.store(partial_dbias + at, tl.reshape(tl.join(dbias_even, dbias_odd), [C]), mask=in_row)
+    arrive(state, epoch, tl.cdiv(tl.cdiv(rows, R), groups) + D + 1)
+    if FUSED and weight is not None:
+        wait_for_all(state, epoch)
+        finish_in_turn(dweight, dbias, partial_dweight, partial_dbias, groups, cols, FINISH_ROWS, FINISH_COLS)
+
+
+# ------------------------------------------------------------------------------------------------ sums
+
+
+@triton.jit
+def statistic(of_rows, row, rows):
+    """One row's number; 0 past the last row, and where there is none."""
+    if of_rows is not None:
+        return tl.load(of_rows + row, mask=row < rows, other=0.0)
+    else:
+        return 0.0
+
+
+@triton.jit
+def about_means(sums, means, LAYER: tl.constexpr):
+    """Turn the sums of g and g * x into those of g and g * (x - mean), which spares a subtraction an element.
+
+    fp32 bears it where x has 16 bits: what is lost at a mean of a thousand sigma is far below one rounding of dx.
+    """
+    if not LAYER:
+        return sums
+    elif len(means) == 1:
+        return sums[0], sums[1] - means[0] * sums[0], sums[2], sums[3]
+    else:
+        return sums[0], sums[1] - means[0] * sums[0], sums[2], sums[3] - means[1] * sums[2]
+
+
+@triton.jit
+def totals(parts):
+    """The sum of each of 1, 2 or 4 tensors, all in one exchange between warps; always 4 numbers."""
+    nothing = tl.full((), 0.0, tl.float32)
+    if len(parts) == 1:
+        return tl.sum(parts[0]), nothing, nothing, nothing
+    elif len(parts) == 2:
+        a, b = tl.reduce((parts[0], parts[1]), 0, add_two)
+        return a, b, nothing, nothing
+    else:
+        return tl.reduce((parts[0], parts[1], parts[2], parts[3]), 0, add_four)
+
+
+@triton.jit
+def add_two(a, b, c, d):
+    return a + c, b + d
+
+
+@triton.jit
+def add_four(a, b, c, d, e, f, g, h):
+    return a + e, b + f, c + g, d + h
+
+
+@triton.jit
+def send(words, tag, sums, ASM: tl.constexpr):
+    """Send out this program's part of the sums."""
+    tl.inline_asm_elementwise(
+        ASM,
+        "=r,l,r,r,r,r,r",
+        [words, tag, as_bits(sums[0]), as_bits(sums[1]), as_bits(sums[2]), as_bits(sums[3])],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
+
+
+@triton.jit
+def as_bits(number):
+    return number.to(tl.int32, bitcast=True)
+
+
+@triton.jit
+def look(words, ASM: tl.constexpr, LOADS: tl.constexpr):
+    """What the words are now; each lane sees others, and `receive` knows which."""
+    if LOADS == 1:
+        return (tl.inline_asm_elementwise(ASM, "=&l,l", [words], dtype=tl.int64, is_pure=False, pack=1),)
+    elif LOADS == 2:
+        return tl.inline_asm_elementwise(ASM, "=&l,=&l,l", [words], dtype=(tl.int64, tl.int64), is_pure=False, pack=1)
+    else:
+        return tl.inline_asm_elementwise(
+            ASM,
+            "=&l,=&l,=&l,=&l,l",
+            [words],
+            dtype=(tl.int64, tl.int64, tl.int64, tl.int64),
+            is_pure=False,
+            pack=1,
+        )
+
+
+@triton.jit
+def receive(seen, words, tag, wanted, ASM: tl.constexpr):
+    """The sums over all programs of a row, once all have sent theirs; with `wanted` 0 they mean nothing, at once."""
+    if len(seen) == 1:
+        return tl.inline_asm_elementwise(
+            ASM,
+            "=&f,=&f,=&f,=&f,l,l,r,r",
+            [seen[0], words, tag, wanted],
+            dtype=(tl.float32, tl.float32, tl.float32, tl.float32),
+            is_pure=False,
+            pack=1,
+        )
+    elif len(seen) == 2:
+        return tl.inline_asm_elementwise(
+            ASM,
+            "=&f,=&f,=&f,=&f,l,l,l,r,r",
+            [seen[0], seen[1], words, tag, wanted],
+            dtype=(tl.float32, tl.float32, tl.float32, tl.float32),
+            is_pure=False,
+            pack=1,
+        )
+    else:
+        return tl.inline_asm_elementwise(
+            ASM,
+            "=&f,=&f,=&f,=&f,l,l,l,l,l,r,r",
+            [seen[0], seen[1], seen[2], seen[3], words, tag, wanted],
+            dtype=(tl.float32, tl.float32, tl.float32, tl.float32),
+            is_pure=False,
+            pack=1,
+        )
+
+
+# ------------------------------------------------------------------------------------------------ words
+
+
+@triton.jit
+def halves(words, DTYPE: tl.constexpr):
+    """The numbers of even and of odd columns, in fp32; two of fp32 come in a word of 64 bits."""
+    if DTYPE == tl.float32:
+        odd = (words >> 32).to(tl.int32).to(tl.float32, bitcast=True)
+        return words.to(tl.int32).to(tl.float32, bitcast=True), odd
+    elif DTYPE == tl.bfloat16:
+        return (words << 16).to(tl.float32, bitcast=True), (words & -65536).to(tl.float32, bitcast=True)
+    else:
+        even = words.to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
+        return even, (words >> 16).to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
+
+
+@triton.jit
+def together(even, odd, DTYPE: tl.constexpr):
+    """Both rounded once, and put beside each other."""
+    if DTYPE == tl.bfloat16:
+        return tl.inline_asm_elementwise(
+            "cvt.rn.bf16x2.f32 $0, $2, $1;", "=r,f,f", [even, odd], dtype=tl.int32, is_pure=True, pack=1
+        )
+    return tl.inline_asm_elementwise(
+        "cvt.rn.f16x2.f32 $0, $2, $1;", "=r,f,f", [even, odd], dtype=tl.int32, is_pure=True, pack=1
+    )
+
+
+@triton.jit
+def same(value):
+    """The same number, as far as the compiler cannot see."""
+    return tl.inline_asm_elementwise("mov.b32 $0, $1;", "=f,f", [value], dtype=tl.float32, is_pure=True, pack=1)
+
+
+@triton.jit
+def opaque(words):
+    """The same words, which the compiler cannot follow: it would keep what they were converted to, twice as large."""
+    return tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [words], dtype=tl.int32, is_pure=True, pack=1)

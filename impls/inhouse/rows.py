@@ -1,0 +1,152 @@
+"""One pass: a program takes R whole rows at a time, and holds them on the chip between their row sums and their dx."""
+
+# Triton compiles this file: kernel arguments have no Python type, and tl.range is not Python's.
+# pyright: reportMissingParameterType=false, reportGeneralTypeIssues=false
+
+import triton
+import triton.language as tl
+
+from .finish import finish_in_turn
+from .formula import centred, factor, input_gradient, load, over_rows, row_corrections, store
+from .grid import arrive, wait_for_all
+
+
+@triton.jit
+def backward_rows(
+    dx,  # (rows, cols), contiguous
+    dweight_out,  # written here if FUSED
+    dbias_out,
+    partial_dweight,  # (programs, cols) fp32
+    partial_dbias,  # (programs, cols) fp32 or None
+    dy,
+    x,
+    weight,
+    mean,
+    rstd,
+    state,  # of grid.py, if FUSED
+    rows,
+    cols,
+    dy_stride,
+    x_stride,
+    ZERO_CENTRED: tl.constexpr,
+    R: tl.constexpr,
+    K: tl.constexpr,
+    C: tl.constexpr,
+    FOLD: tl.constexpr,
+    PACKED: tl.constexpr,
+    STAGES: tl.constexpr,
+    EVEN: tl.constexpr,
+    FUSED: tl.constexpr,
+    FINISH_ROWS: tl.constexpr,
+    FINISH_COLS: tl.constexpr,
+):
+    """One pass over tiles of R rows. A row is K chunks of C columns, so that few lanes idle past its end.
+
+    FOLD adds a tile's rows up before they reach the accumulator, which then holds one row: free where a thread holds
+    the same columns of every row. PACKED keeps 16-bit tiles packed across the row sums, for half the registers.
+    """
+    epoch = 0
+    if FUSED:
+        epoch = tl.load(state + 1)
+    program = tl.program_id(0)
+    row_in_tile = tl.arange(0, R)[:, None]
+    col = tl.arange(0, C)[None, :]
+    scale = 1.0 / cols
+
+    weights = ()
+    dweight = ()
+    dbias = ()
+    for k in tl.static_range(K):
+        if weight is not None:
+            chunk = tl.load(weight + k * C + col, mask=k * C + col < cols, other=0.0)
+            weights = weights + (chunk if PACKED else factor(chunk, ZERO_CENTRED),)
+            dweight = dweight + (tl.zeros([1 if FOLD else R, C], tl.float32),)
+        if partial_dbias is not None:
+            dbias = dbias + (tl.zeros([1 if FOLD else R, C], tl.float32),)
+
+    for tile in tl.range(program, tl.cdiv(rows, R), tl.num_programs(0), num_stages=STAGES):
+        row = (tile * R + row_in_tile).to(tl.int64)
+        row_rstd = tl.load(rstd + row, mask=row < rows, other=0.0)
+        row_mean = None
+        if mean is not None:
+            row_mean = tl.load(mean + row, mask=row < rows, other=0.0)
+
+        # Look at the rows once for their sums. These loads run STAGES - 1 tiles ahead, into shared memory.
+        dys = ()
+        xs = ()
+        sum_g = tl.zeros([R, C], tl.float32)
+        sum_g_centred = tl.zeros([R, C], tl.float32)
+        for k in tl.static_range(K):
+            dy_tile = load(dy + row * dy_stride + k * C + col, (row < rows) & (k * C + col < cols), EVEN)
+            x_tile = load(x + row * x_stride + k * C + col, (row < rows) & (k * C + col < cols), EVEN)
+            g = dy_tile.to(tl.float32)
+            if weight is not None:
+                g *= factor(after(weights[k], row_rstd), ZERO_CENTRED) if PACKED else weights[k]
+            sum_g += g
+            sum_g_centred += g * centred(x_tile, row_mean)
+            dys = dys + (dy_tile,)
+            xs = xs + (x_tile,)
+        sum_g, sum_g_centred = row_sums_of(sum_g, sum_g_centred, mean is not None)
+        of_xhat, of_one = row_corrections(sum_g, sum_g_centred, row_rstd, scale)
+
+        # Look at them again, still on the chip, for the gradients.
+        new_dweight = ()
+        new_dbias = ()
+        for k in tl.static_range(K):
+            dy_tile = after(dys[k], of_xhat) if PACKED else dys[k]
+            x_tile = after(xs[k], of_xhat) if PACKED else xs[k]
+            dy_tile = dy_tile.to(tl.float32)
+            xhat = centred(x_tile, row_mean) * row_rstd
+            g = dy_tile
+            if weight is not None:
+                g *= factor(after(weights[k], of_xhat), ZERO_CENTRED) if PACKED else weights[k]
+                new_dweight = new_dweight + (dweight[k] + over_rows(dy_tile * xhat, FOLD),)
+            if partial_dbias is not None:
+                new_dbias = new_dbias + (dbias[k] + over_rows(dy_tile, FOLD),)
+            dx_tile = input_gradient(g, xhat, row_rstd, of_xhat, of_one, mean is not None)
+            store(dx + row * cols + k * C + col, dx_tile, (row < rows) & (k * C + col < cols), EVEN)
+        dweight = new_dweight
+        dbias = new_dbias
+
+    for k in tl.static_range(K):
+        at = program * cols + k * C + col
+        if weight is not None:
+            tl.store(partial_dweight + at, tl.sum(dweight[k], 0, keep_dims=True), mask=k * C + col < cols)
+        if partial_dbias is not None:
+            tl.store(partial_dbias + at, tl.sum(dbias[k], 0, keep_dims=True), mask=k * C + col < cols)
+
+    if FUSED:
+        arrive(state, epoch, 1)
+        wait_for_all(state, epoch)
+        finish_in_turn(
+            dweight_out, dbias_out, partial_dweight, partial_dbias, tl.num_programs(0), cols, FINISH_ROWS, FINISH_COLS
+        )
+
+
+@triton.jit
+def row_sums_of(sum_g, sum_g_centred, LAYER: tl.constexpr):
+    """The sums of whole rows from those of columns; both in one exchange between warps, half the barriers."""
+    if LAYER:
+        return tl.split(tl.sum(tl.join(sum_g, sum_g_centred), 1, keep_dims=True))
+    of_centred = tl.sum(sum_g_centred, 1, keep_dims=True)
+    return tl.zeros_like(of_centred), of_centred
+
+
+@triton.jit
+def after(tile, value):
+    """The same 16-bit tile, made to look as if it came from `value` too.
+
+    Its conversion to fp32 then cannot be shared with one that ran before `value` was known, so that 16 bits an element
+    live in registers until then instead of 32. Other tiles come back as they are.
+    """
+    if tile.dtype.primitive_bitwidth != 16:
+        return tile
+    bits = tl.inline_asm_elementwise(
+        "mov.b32 $0, $1; // $2 $3",
+        "=r,r,r,r",
+        [tile.to(tl.int16, bitcast=True), value],
+        dtype=tl.int16,
+        is_pure=True,
+        pack=2,
+    )
+    return bits.to(tile.dtype, bitcast=True)
