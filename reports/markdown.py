@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from harness.stats import PROCESS_BAND
 from reports import conditions, figures, kernel_table, selftest, wording
+from reports.checks import TENSORS
 from reports.comparison import CaseComparison, Comparison
 from reports.entries import Entry
 from reports.markdown_table import escape, table
 
-TENSORS = ("dx", "dweight", "dbias")
 KERNELS = "Kernels in launch order, each with its median us in a separate pass"
 Column = tuple[str, list[str]]  # its head, and a cell an entry
 
