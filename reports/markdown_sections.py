@@ -13,11 +13,12 @@ def write(section: Section, level: int = 2) -> list[str]:
         if isinstance(part, Section):
             parts += write(part, level + 1)
         else:
-            parts.append(_table(part) if isinstance(part, Table) else part)
+            parts.append(write_table(part) if isinstance(part, Table) else part)
     return [part for part in parts if part]
 
 
-def _table(found: Table) -> str:
+def write_table(found: Table) -> str:
+    """A table; empty where it has no rows."""
     return table(found.heads, [[_text(cell) for cell in row] for row in found.rows])
 
 

@@ -146,7 +146,7 @@ def _compact(norm: Norm, found: Sequence[Outcome]) -> Table:
         [f"{norm}, {shape(case)}, {variant(case)}", *(_largest(of.get((case, impl))) for impl in impls)]
         for case in labels([case for case, _ in of])
     ]
-    return table(["case", *impls], rows)
+    return table(["case", *impls], rows, norm)
 
 
 def _largest(outcome: Outcome | None) -> Cell:

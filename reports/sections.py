@@ -25,15 +25,16 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """A table; every row has a cell for each head."""
+    """A table, in which every row has a cell for each head; `norm` where all of it is about one."""
 
     heads: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
+    norm: Norm | None = None
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
         """What each column is sorted by: its figures, where it holds nothing else."""
-        return tuple("number" if all(map(_is_figure, column)) else "text" for column in zip(*self.rows, strict=True))
+        return tuple(_kind(column) for column in zip(*self.rows, strict=True))
 
 
 @dataclass(frozen=True)
@@ -45,14 +46,19 @@ class Section:
     norm: Norm | None = None
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[str | Cell]]) -> Table:
+def table(heads: Sequence[str], rows: Sequence[Sequence[str | Cell]], norm: Norm | None = None) -> Table:
     """A table of cells, or of texts that have nothing behind them."""
     cells = [tuple(cell if isinstance(cell, Cell) else Cell(cell) for cell in row) for row in rows]
-    return Table(tuple(heads), tuple(cells))
+    return Table(tuple(heads), tuple(cells), norm)
+
+
+def _kind(column: Sequence[Cell]) -> Kind:
+    told = [cell for cell in column if cell.key is not None or cell.text != figures.NOTHING]
+    return "number" if told and all(map(_is_figure, told)) else "text"
 
 
 def _is_figure(cell: Cell) -> bool:
-    if cell.key is not None or cell.text == figures.NOTHING:
+    if cell.key is not None:
         return True
     try:
         float(cell.text)
