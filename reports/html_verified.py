@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import get_args
 
+from harness.cases import Norm
 from harness.results import Results
 from reports import verification, wording
 from reports.comparison import Comparison
@@ -42,4 +45,7 @@ def render(runs: Sequence[Results], compared: Sequence[Comparison]) -> str:
 def marks(table: Table, row: Sequence[Cell]) -> dict[str, str]:
     """The attributes by which a row is filtered."""
     named = zip(table.heads, row, strict=True)
-    return {f"data-{FILTERED[head]}": cell.text for head, cell in named if head in FILTERED}
+    found = {FILTERED[head]: cell.text for head, cell in named if head in FILTERED}
+    if "norm" not in found and (norm := re.split(r"\W", found.get("case", ""))[0]) in get_args(Norm):
+        found["norm"] = norm  # which the name of a case begins with
+    return {f"data-{name}": text for name, text in found.items()}

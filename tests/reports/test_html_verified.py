@@ -104,6 +104,12 @@ def test_rows_and_columns_are_marked_by_what_they_are_filtered_by():
         assert attributes["data-case"] == cells[0][1]
         assert [of.get("data-impl") for of, *_ in cells] == [None, "torch-eager", "triton-inhouse", "quack"]
     assert {attributes.get("data-impl") for attributes, _ in page.tables[0][1:]} >= {"torch-eager", "quack", "apex"}
+    failed = next(
+        table for table in page.tables if [text for _, text, _ in table[0][1]][1:] == ["case", "status", "reason"]
+    )
+    assert failed[1:]
+    for attributes, (_, case, *_) in failed[1:]:
+        assert case[1].startswith(attributes["data-norm"] + "-")
 
 
 def test_several_files_have_their_conditions_each():
