@@ -60,10 +60,22 @@ def report(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run the tests that need no GPU; `-- -m gpu` runs the others."""
+    """Run the tests that need neither a GPU nor a browser; `-- -m gpu` runs those that need a GPU."""
     _install(session, "dev")
-    selection = () if "-m" in session.posargs else ("-m", "not gpu")
+    selection = () if "-m" in session.posargs else ("-m", "not gpu and not browser")
     session.run("python", "-m", "pytest", *selection, *session.posargs)
+
+
+@nox.session
+def browser(session: nox.Session) -> None:
+    """Test the pages of the HTML report in a headless Chromium, the system's own."""
+    if session.virtualenv.is_sandboxed:
+        project = nox.project.load_toml("pyproject.toml")["project"]
+        extras = project["optional-dependencies"]
+        # Reports need neither torch nor triton, which would take longer to install than these tests take.
+        light = [each for each in project["dependencies"] if not each.startswith(("torch", "triton"))]
+        session.install("-c", "constraints.txt", *light, *extras["dev"], *extras["browser"])
+    session.run("python", "-m", "pytest", "-m", "browser", "tests/reports/test_page_in_browser.py", *session.posargs)
 
 
 @nox.session

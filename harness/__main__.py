@@ -187,7 +187,10 @@ def compare(
 @app.command()
 def report(
     results: Annotated[
-        list[Path], typer.Argument(help="a results.jsonl; several for history, verification and flush (one a flush)")
+        list[Path],
+        typer.Argument(
+            help="a results.jsonl; several for history, verification, flush (one a flush), or html of verifications"
+        ),
     ],
     form: Annotated[
         str | None,

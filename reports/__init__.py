@@ -45,7 +45,7 @@ _STUDYING: dict[str, Callable[[Results], str]] = {
     "aa": aa.render,
     "processes": processes.render,
 }
-_WHOLE: dict[str, Callable[[Results, str | None], str]] = {"html": html.render}
+_WHOLE: dict[str, Callable[[Sequence[Results], str | None], str]] = {"html": html.render}
 _OF_SEVERAL: dict[str, Callable[[Sequence[Results]], str]] = {
     "flush": flushes.render,
     "history": history.render,
@@ -65,11 +65,12 @@ def render(results: Runs, form: str, *, baseline: str | None = None, impl: str |
     """
     if form in DRAWN:
         raise UsageError(f"--format {form} is drawn, not written; give a folder with --out")
+    runs = [results] if isinstance(results, Results) else results
     if form in _OF_SEVERAL:
-        return _OF_SEVERAL[form]([results] if isinstance(results, Results) else results)
-    run = _only(results, form)
+        return _OF_SEVERAL[form](runs)
     if form in _WHOLE:
-        return _WHOLE[form](run, baseline)
+        return _WHOLE[form](runs, baseline)
+    run = _only(results, form)
     return _STUDYING[form](run) if form in _STUDYING else _COMPARING[form](compare(run, baseline), impl)
 
 

@@ -10,6 +10,7 @@ from harness.joining import OTHER_BITS
 from harness.records import ErrorClass, TensorCheck, Verification
 from reports import figures
 
+TENSORS = ("dx", "dweight", "dbias")
 NEW_PROCESS = "new process"
 
 

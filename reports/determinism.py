@@ -8,8 +8,8 @@ from typing import get_args
 from harness.records import RANKED, Condition
 from reports import figures
 from reports.checks import NEW_PROCESS, Checked, Runs, add_up
-from reports.markdown_table import table
 from reports.outcomes import Outcome, by_impl, norms
+from reports.sections import Cell, Section, table
 
 CONDITIONS = (*get_args(Condition), NEW_PROCESS)
 RULE_OF_THREE = 3.0  # no change in n comparisons: at 95 % a run changes with a probability below 3 / n
@@ -26,8 +26,8 @@ ABOUT_INVARIANCE = (
 )
 
 
-def render(found: Sequence[Outcome]) -> list[str]:
-    """The parts of the section; of what did not pass nothing is said."""
+def section(found: Sequence[Outcome]) -> Section | None:
+    """How often bits were the same; of what did not pass nothing is said."""
     passed = _passed(found)
     shown = [outcome for outcome in passed if outcome.normal or _unsteady(outcome.checked)] or passed
     rows = [
@@ -37,9 +37,9 @@ def render(found: Sequence[Outcome]) -> list[str]:
         for of in _groups(of_impl)
     ]
     if not rows:
-        return []
+        return None
     heads = ["norm", "impl", "determinism", "cases", "a run differs, 95 %", *CONDITIONS]
-    return ["## Determinism", ABOUT, table(heads, rows), *_unusual(passed, shown), *_invariance(passed)]
+    return Section("Determinism", (ABOUT, table(heads, rows), *_unusual(passed, shown), *_invariance(passed)))
 
 
 def _unusual(passed: Sequence[Outcome], shown: Sequence[Outcome]) -> list[str]:
@@ -105,10 +105,11 @@ def _compared(found: Sequence[Outcome]) -> int:
     return min(outcome.checked.compared for outcome in found)
 
 
-def _cells(found: Sequence[Outcome]) -> list[str]:
+def _cells(found: Sequence[Outcome]) -> list[str | Cell]:
     checks = [outcome.checked for outcome in found]
     conditions = add_up([checked.conditions for checked in checks])
-    limit = figures.NOTHING if _unsteady(checks[0]) else bound_in_words(_compared(found))
+    compared = 0 if _unsteady(checks[0]) else _compared(found)
+    limit = Cell(bound_in_words(compared), bound(compared))
     return [level(checks), str(len(found)), limit, *(_condition(conditions, name) for name in CONDITIONS)]
 
 
@@ -126,7 +127,7 @@ def _differ(runs: Runs) -> str:
     return f"{runs.differing} of {runs.runs} differ{where}"
 
 
-def _invariance(found: Sequence[Outcome]) -> list[str]:
+def _invariance(found: Sequence[Outcome]) -> list[Section]:
     changes = list(dict.fromkeys(what for outcome in found for what in outcome.checked.invariance))
     rows = [
         [norm, impl, *(_texts(of, what) for what in changes)]
@@ -134,9 +135,9 @@ def _invariance(found: Sequence[Outcome]) -> list[str]:
         for impl, of in by_impl(outcome for outcome in found if outcome.case.norm == norm).items()
         if any(outcome.checked.invariance for outcome in of)
     ]
-    return (
-        ["### When something else changes", ABOUT_INVARIANCE, table(["norm", "impl", *changes], rows)] if rows else []
-    )
+    if not rows:
+        return []
+    return [Section("When something else changes", (ABOUT_INVARIANCE, table(["norm", "impl", *changes], rows)))]
 
 
 def _texts(found: Sequence[Outcome], what: str) -> str:

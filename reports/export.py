@@ -12,11 +12,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from reports.checks import TENSORS
 from reports.comparison import CaseComparison, Comparison
 from reports.entries import Entry
 
 Cell = str | int | float | bool | None
-TENSORS = ("dx", "dweight", "dbias")
 
 _CASE: dict[str, Callable[[CaseComparison], Cell]] = {
     "case": lambda c: c.case.key,

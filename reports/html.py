@@ -1,29 +1,23 @@
-"""The comparison as one page for a browser: no network, no server, sortable and filtered where it is read."""
+"""The report as one page for a browser: no network, no server, sortable and filtered where it is read."""
 
 from __future__ import annotations
 
-from base64 import b64encode
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from harness.records import ErrorClass, TensorCheck
+from harness.errors import UsageError
+from harness.records import ErrorClass
 from harness.results import Results
-from reports import conditions, figures, wording
+from reports import figures, html_verified, wording
 from reports.checks import worst_error
 from reports.comparison import CaseComparison, Comparison, compare
 from reports.entries import Entry
+from reports.geomeans import geomeans
+from reports.html_page import conditions_of, fill, pictures
+from reports.reasons import behind
+from reports.sections import Cell
 
-TEMPLATE = "page.html"
-FOLDER = Path(__file__).parent / "templates"
-TENSORS = ("dx", "dweight", "dbias")
-
-
-@dataclass(frozen=True)
-class Cell:
-    """What stands in a cell, and the number that the column is sorted by where it is not the text."""
-
-    text: str
-    key: float | str | None = None
+TEMPLATE = "comparison.html"
 
 
 @dataclass(frozen=True)
@@ -54,48 +48,43 @@ HEADS = (
 )
 
 
-def render(results: Results, baseline: str | None = None) -> str:
-    """The page as HTML text, its plots in it."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # imported where it is used: reports stay light
+def render(runs: Sequence[Results], baseline: str | None = None) -> str:
+    """The page as HTML text, its plots in it: the comparison of one file, or the verification where nothing was timed.
 
-    comparison = compare(results, baseline)
-    environment = Environment(
-        loader=FileSystemLoader(FOLDER),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    Raises UsageError where several files hold times, or are of different devices.
+    """
+    compared = [compare(run, baseline) for run in runs]
+    if not any(comparison.timed for comparison in compared):
+        return html_verified.render(runs, compared)
+    if len(runs) > 1:
+        raise UsageError(
+            f"--format html takes one file that was timed, or several of `normbwd verify`, not {len(runs)}"
+        )
+    return _comparison(runs[0], compared[0])
+
+
+def _comparison(results: Results, comparison: Comparison) -> str:
+    from reports.plots import overall  # imports matplotlib: seconds
+
     found = rows(comparison)
-    return environment.get_template(TEMPLATE).render(
+    return fill(
+        TEMPLATE,
         title=f"Norm backward on {comparison.run.device.name}",
         headline=wording.headline(comparison),
         caveats=wording.caveats(comparison),
-        budget=wording.error_budget(comparison),
+        conditions=[conditions_of(comparison)],
+        means=geomeans(comparison),
+        baseline=comparison.baseline,
+        pictures=pictures(overall(results, comparison)),  # the bars of every case would be too many
         heads=HEADS,
         rows=found,
-        pictures=_pictures(results, comparison),
+        legend=figures.LEGEND,
+        budget=wording.error_budget(comparison),
         norms=list(dict.fromkeys(row.norm for row in found)),
         impls=list(dict.fromkeys(row.impl for row in found)),
-        baseline=comparison.baseline,
-        timed=comparison.timed,
-        means=comparison.summary.geomeans,
-        plain_ratio=figures.plain_ratio,
-        conditions=[(name, str(value)) for name, value in conditions.conditions(comparison)],
-        command=comparison.run.command,
-        legend=figures.LEGEND,
+        absent=True,
+        example="8192x",
     )
-
-
-def _pictures(results: Results, comparison: Comparison) -> list[tuple[str, str]]:
-    """The plots by name, each as an address that holds it whole; the bars of every case would be too many."""
-    from reports.plot_style import as_svg  # imports matplotlib: seconds
-    from reports.plots import overall
-
-    return [
-        (name, f"data:image/svg+xml;base64,{b64encode(as_svg(figure).encode()).decode()}")
-        for name, figure in overall(results, comparison)
-    ]
 
 
 def rows(comparison: Comparison) -> list[Row]:
@@ -122,21 +111,10 @@ def _row(comparison: Comparison, case: CaseComparison, entry: Entry) -> Row:
         Cell(figures.rho(worst, error_class), worst),
         Cell(entry.checked.bits),
     )
-    return Row(case.case.norm, entry.impl, entry.standing, cells, tuple(_why(entry)))
+    return Row(case.case.norm, entry.impl, entry.standing, cells, (*behind(entry.reason, entry.checked), *entry.notes))
 
 
 def _worst(entry: Entry) -> tuple[float | None, ErrorClass]:
     """The largest rho of the gradients, and the class of the worst."""
     errors = list(entry.checked.errors.values())
     return (worst_error(errors).rho, entry.checked.error_class or "exact") if errors else (None, "exact")
-
-
-def _why(entry: Entry) -> list[str]:
-    errors = [_error(name, error) for name in TENSORS if (error := entry.checked.errors.get(name))]
-    reason = [entry.reason] if entry.reason else []
-    bits = [f"determinism: {entry.checked.determinism}"] if entry.checked.repeats else []
-    return [*reason, *errors, *bits, *entry.notes]
-
-
-def _error(name: str, error: TensorCheck) -> str:
-    return f"{name}: rho {figures.rho(error.rho)}, {error.error_class}, relative rms {error.relative_rms:.2e}"

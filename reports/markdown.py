@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 from harness.stats import PROCESS_BAND
 from reports import conditions, figures, kernel_table, selftest, wording
+from reports.checks import TENSORS
 from reports.comparison import CaseComparison, Comparison
 from reports.entries import Entry
+from reports.geomeans import geomeans
+from reports.markdown_sections import write_table
 from reports.markdown_table import escape, table
 
-TENSORS = ("dx", "dweight", "dbias")
 KERNELS = "Kernels in launch order, each with its median us in a separate pass"
 Column = tuple[str, list[str]]  # its head, and a cell an entry
 
@@ -30,26 +32,8 @@ def render(comparison: Comparison) -> str:
 
 
 def geomean_table(comparison: Comparison) -> str:
-    """The geometric means with their coverage, and over the common cases where coverage differs; a norm at a time."""
-    means = comparison.summary.geomeans
-    norms = {mean.norm: mean for mean in means}
-    uneven = any(mean.common_cases < mean.cases for mean in means)
-    heads = ["impl", "norm", f"geomean speedup vs {comparison.baseline}", "smallest to largest", "cases"]
-    if uneven:
-        common = ", ".join(f"{norm} {mean.common_cases}" for norm, mean in norms.items())
-        heads.append(f"on the cases that all rank in ({common})")
-    rows = [
-        [
-            mean.label,
-            mean.norm,
-            figures.plain_ratio(mean.value),
-            f"{figures.plain_ratio(mean.smallest)} to {figures.plain_ratio(mean.largest)}",
-            f"{mean.cases} of {mean.total}",
-            *([figures.plain_ratio(mean.common)] if uneven else []),
-        ]
-        for mean in means
-    ]
-    return table(heads, rows)
+    """The geometric means with their coverage."""
+    return write_table(geomeans(comparison))
 
 
 def wins_table(comparison: Comparison) -> str:

@@ -9,8 +9,9 @@ from harness.kinds import KINDS
 from harness.records import RANKED
 from reports import figures
 from reports.case_labels import labels, usual
-from reports.markdown_table import table
 from reports.outcomes import WORDS, Outcome, norms
+from reports.reasons import behind
+from reports.sections import Cell, Section, Table, table
 
 ABOUT = (
     "right: every gradient is within three extra roundings of a float64 backward of the same stored inputs, and has "
@@ -19,33 +20,31 @@ ABOUT = (
 )
 
 
-def render(found: Sequence[Outcome]) -> list[str]:
-    """The parts of the section."""
-    parts = ["## Outcomes", ABOUT]
-    for norm in norms(found):
-        parts += [f"### {norm}", *_norm(norm, found)]
-    return [*parts, "### What the inputs are there to find", _kinds(found)]
+def section(found: Sequence[Outcome]) -> Section:
+    """A table for each norm, and one of the kinds of inputs."""
+    kinds = Section("What the inputs are there to find", (_kinds(found),))
+    return Section("Outcomes", (ABOUT, *(_norm(norm, found) for norm in norms(found)), kinds))
 
 
-def cell(outcome: Outcome | None) -> str:
-    """The outcome in a word, with the mark of its class where it passed."""
+def cell(outcome: Outcome | None) -> Cell:
+    """The outcome in a word, with the mark of its class where it passed, and all that is known of it behind."""
     if outcome is None:
-        return figures.NOTHING
-    if outcome.status == "wrong":
-        return f"**{WORDS['wrong']}**"
+        return Cell(figures.NOTHING)
     mark = figures.EXTRA_ROUNDINGS[outcome.checked.error_class or "exact"] if outcome.status in RANKED else ""
-    return WORDS[outcome.status] + mark
+    why = behind(outcome.reason, outcome.checked)
+    return Cell(WORDS[outcome.status] + mark, status=outcome.status, why=tuple(why))
 
 
-def _norm(norm: Norm, found: Sequence[Outcome]) -> list[str]:
+def _norm(norm: Norm, found: Sequence[Outcome]) -> Section:
     of = {(outcome.case, outcome.impl): outcome for outcome in found if outcome.case.norm == norm}
     named = labels([case for case, _ in of])
     impls = list(dict.fromkeys(outcome.impl for outcome in of.values() if outcome.status != "missing"))
     rows = [[label, *(cell(of.get((case, impl))) for impl in impls)] for case, label in named.items()]
-    return [f"Dtypes are {usual(list(named))} where nothing else is said.", table(["inputs", *impls], rows)]
+    dtypes = f"Dtypes are {usual(list(named))} where nothing else is said."
+    return Section(norm, (dtypes, table(["inputs", *impls], rows)), norm)
 
 
-def _kinds(found: Sequence[Outcome]) -> str:
+def _kinds(found: Sequence[Outcome]) -> Table:
     wrong = {
         name: dict.fromkeys(each.impl for each in found if each.case.inputs == name and each.status == "wrong")
         for name in KINDS

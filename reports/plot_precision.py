@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from harness.cases import Norm
-from reports.comparison import Comparison
-from reports.outcomes import of_comparison
+from harness.records import RunRecord
+from reports.outcomes import Outcome
 from reports.plot_style import (
     DASHED,
     DOTTED,
@@ -42,15 +42,15 @@ BELOW = 0.85  # of the smallest error, where the guides begin: clear of the line
 GUIDES = {"slope 0": (0.0, Look(FAINT, "", DASHED)), "slope 1/2": (0.5, Look(FAINT, "", DOTTED))}
 
 
-def precision(comparison: Comparison) -> dict[Norm, Figure]:
+def precision(outcomes: Iterable[Outcome], run: RunRecord) -> dict[Norm, Figure]:
     """A figure for each norm that has columns with three numbers of rows."""
     found: dict[Norm, list[Slope]] = {}
-    for slope in slopes(of_comparison(comparison)):
+    for slope in slopes(outcomes):
         found.setdefault(slope.norm, []).append(slope)
-    return {norm: _draw(norm, of, comparison) for norm, of in found.items()}
+    return {norm: _draw(norm, of, run) for norm, of in found.items()}
 
 
-def _draw(norm: Norm, found: Sequence[Slope], comparison: Comparison) -> Figure:
+def _draw(norm: Norm, found: Sequence[Slope], run: RunRecord) -> Figure:
     panels: dict[tuple[str, int], list[Slope]] = {}
     for slope in found:
         panels.setdefault((slope.variant, slope.cols), []).append(slope)
@@ -58,7 +58,7 @@ def _draw(norm: Norm, found: Sequence[Slope], comparison: Comparison) -> Figure:
     key = [key_line(impl, look(impl)) for impl in impls]
     key += [key_line(name, drawn) for name, (_, drawn) in GUIDES.items()]
     variants = sorted({slope.variant for slope in found})
-    heading = title(comparison.run, f"error of dweight, {backward(norm)}", *variants)
+    heading = title(run, f"error of dweight, {backward(norm)}", *variants)
     sheet = page(heading, len(panels), height=2.9, key=key, caption=CAPTION)
     for axes, ((variant, cols), of) in zip(sheet.panels, sorted(panels.items()), strict=True):
         _fill(axes, of, impls)

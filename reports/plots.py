@@ -12,6 +12,7 @@ from harness.joining import by_case
 from harness.results import Results
 from reports import plot_kernels, plot_precision, plot_samples, plot_sizes, plot_speedups
 from reports.comparison import Comparison, compare
+from reports.outcomes import of_comparison
 from reports.plot_style import FORMATS, save
 from reports.size_groups import groups
 
@@ -59,5 +60,5 @@ def overall(results: Results, comparison: Comparison) -> Iterator[tuple[str, Fig
         yield from ((f"{name}-{group.key}", figure) for name, figure in drawn.items() if figure)
     for case in plot_samples.largest(comparison):
         yield f"ecdf-{case.case.key}", plot_samples.ecdf(case, comparison, rows[case.case])
-    for norm, figure in plot_precision.precision(comparison).items():
+    for norm, figure in plot_precision.precision(of_comparison(comparison), comparison.run).items():
         yield f"precision-{norm}", figure

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from harness.cases import Norm, NormCase
-from harness.records import TensorCheck
+from harness.records import ErrorClass, TensorCheck
 from reports import figures
 from reports.case_labels import labels, shape, variant
-from reports.markdown_table import table
+from reports.checks import TENSORS
 from reports.outcomes import Outcome, norms
+from reports.sections import Cell, Section, Table, table
 
-TENSORS = ("dx", "dweight", "dbias")
 ABOUT = (
     "rho: the rms error against float64, in units of what one final rounding costs; 1.00 is as good as the dtype "
     "allows. worst row: the largest rho of a single row of dx. rms: the error relative to the gradient, of the same "
@@ -44,22 +44,22 @@ class Slope:
     points: tuple[tuple[int, float], ...]
 
 
-def render(found: Sequence[Outcome]) -> list[str]:
-    """The parts of the sections on precision; those that have nothing to show are left out."""
+def section(found: Sequence[Outcome]) -> Section | None:
+    """Every gradient of the cases that were studied in full, and the largest rho on all others."""
     checked = [outcome for outcome in found if outcome.normal and outcome.checked.errors]
-    full = {outcome.case for outcome in checked if _in_fp32(outcome)}
-    parts: list[str] = []
-    for case in dict.fromkeys(outcome.case for outcome in checked if outcome.case in full):
-        parts += [f"### {case.key}", _case([outcome for outcome in checked if outcome.case == case])]
+    full = dict.fromkeys(outcome.case for outcome in checked if _in_fp32(outcome))
+    parts = [_case([outcome for outcome in checked if outcome.case == case]) for case in full]
     others = [outcome for outcome in checked if outcome.case not in full]
     if others:
-        parts += ["### Shape by shape", ABOUT_OTHERS, *(_compact(norm, others) for norm in norms(others))]
-    if not parts:
-        return []
+        parts.append(Section("Shape by shape", (ABOUT_OTHERS, *(_compact(norm, others) for norm in norms(others)))))
+    return Section("Precision", (ABOUT, *parts)) if parts else None
+
+
+def growth(found: Sequence[Outcome]) -> Section | None:
+    """How the error of dweight grows with the rows."""
     rows = [_slope_row(slope) for slope in slopes(found)]
     heads = ["impl", "norm", "columns", "rows", "rms at the fewest", "at the most", "slope"]
-    grows = ["## Error against rows", ABOUT_ROWS, table(heads, rows)] if rows else []
-    return ["## Precision", ABOUT, *parts, *grows]
+    return Section("Error against rows", (ABOUT_ROWS, table(heads, rows))) if rows else None
 
 
 def slopes(found: Iterable[Outcome]) -> list[Slope]:
@@ -86,7 +86,7 @@ def _has_logarithm(value: float) -> bool:
     return math.isfinite(value) and value > 0
 
 
-def _slope_row(slope: Slope) -> list[str]:
+def _slope_row(slope: Slope) -> list[str | Cell]:
     (fewest, smallest), *_, (most, largest) = slope.points
     return [
         slope.impl,
@@ -95,7 +95,7 @@ def _slope_row(slope: Slope) -> list[str]:
         f"{fewest} to {most} ({len(slope.points)})",
         figures.scientific(smallest),
         figures.scientific(largest),
-        f"{slope.power:.2f} ± {slope.error:.2f}",
+        Cell(f"{slope.power:.2f} ± {slope.error:.2f}", slope.power),
     ]
 
 
@@ -103,49 +103,54 @@ def _in_fp32(outcome: Outcome) -> bool:
     return any(error.fp32_relative_rms is not None for error in outcome.checked.errors.values())
 
 
-def _case(found: Sequence[Outcome]) -> str:
+def _case(found: Sequence[Outcome]) -> Section:
     """Every gradient of one case in full; a gradient that the case has not is left out."""
     case = found[0].case
     tensors = [name for name in TENSORS if any(name in outcome.checked.errors for outcome in found)]
     heads = ["impl", *(f"rho {name}" for name in tensors), "class", "worst row"]
     heads += [f"rms {name}, {_dtype(case, name)} / fp32" for name in tensors]
     rows = [[outcome.impl, *_figures(outcome, tensors)] for outcome in found]
-    return table(heads, rows)
+    return Section(case.key, (table(heads, rows),), case.norm)
 
 
 def _dtype(case: NormCase, tensor: str) -> str:
     return case.dtype if tensor == "dx" else case.weight_dtype
 
 
-def _figures(outcome: Outcome, tensors: Sequence[str]) -> list[str]:
+def _figures(outcome: Outcome, tensors: Sequence[str]) -> list[str | Cell]:
     errors = [outcome.checked.errors.get(name) for name in tensors]
     dx = outcome.checked.errors.get("dx")
     return [
-        *(figures.rho(error.rho if error else None) for error in errors),
+        *(_rho(error.rho if error else None) for error in errors),
         outcome.checked.error_class or figures.NOTHING,
-        figures.rho(dx.worst_row if dx else None),
+        _rho(dx.worst_row if dx else None),
         *(_both(error) for error in errors),
     ]
 
 
-def _both(error: TensorCheck | None) -> str:
+def _rho(value: float | None, error_class: ErrorClass = "exact") -> Cell:
+    return Cell(figures.rho(value, error_class), value)
+
+
+def _both(error: TensorCheck | None) -> Cell:
     if error is None:
-        return figures.NOTHING
-    return f"{figures.scientific(error.relative_rms)} / {figures.scientific(error.fp32_relative_rms)}"
+        return Cell(figures.NOTHING)
+    text = f"{figures.scientific(error.relative_rms)} / {figures.scientific(error.fp32_relative_rms)}"
+    return Cell(text, error.relative_rms)
 
 
-def _compact(norm: Norm, found: Sequence[Outcome]) -> str:
+def _compact(norm: Norm, found: Sequence[Outcome]) -> Table:
     of = {(outcome.case, outcome.impl): outcome for outcome in found if outcome.case.norm == norm}
     impls = list(dict.fromkeys(impl for _, impl in of))
     rows = [
         [f"{norm}, {shape(case)}, {variant(case)}", *(_largest(of.get((case, impl))) for impl in impls)]
         for case in labels([case for case, _ in of])
     ]
-    return table(["case", *impls], rows)
+    return table(["case", *impls], rows, norm)
 
 
-def _largest(outcome: Outcome | None) -> str:
+def _largest(outcome: Outcome | None) -> Cell:
     if outcome is None or outcome.checked.error_class is None:
-        return figures.NOTHING
+        return Cell(figures.NOTHING)
     errors = outcome.checked.errors.values()
-    return figures.rho(max(error.rho for error in errors), outcome.checked.error_class)
+    return _rho(max(error.rho for error in errors), outcome.checked.error_class)

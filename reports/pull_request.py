@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from harness.errors import UsageError
 from reports import conditions, figures, wording
+from reports.checks import TENSORS
 from reports.comparison import CaseComparison, Comparison
 from reports.entries import Entry
 from reports.markdown import geomean_table
@@ -100,7 +101,7 @@ def _row(comparison: Comparison, case: CaseComparison, subject: str) -> list[str
 def _checked(entry: Entry | None) -> list[str]:
     if entry is None:
         return ["no row", *[figures.NOTHING] * 4]
-    errors = [entry.checked.errors.get(tensor) for tensor in ("dx", "dweight", "dbias")]
+    errors = [entry.checked.errors.get(tensor) for tensor in TENSORS]
     rhos = [figures.rho(error.rho, error.error_class) if error else figures.NOTHING for error in errors]
     return [entry.status, *rhos, entry.checked.determinism]
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.records import Status
+from harness.records import Status, TensorCheck
 from reports import figures
-from reports.markdown_table import table
+from reports.checks import TENSORS, Checked
 from reports.outcomes import FAILED, Outcome, by_impl
+from reports.sections import Section, table
 
 TOLD: tuple[Status, ...] = (*FAILED, "nondeterministic")
 LONGEST = 300
 
 
-def render(found: Sequence[Outcome]) -> list[str]:
-    """The parts of the section; empty where everything is right."""
+def section(found: Sequence[Outcome]) -> Section | None:
+    """A table of what failed and one of what did not run; None where everything is right."""
     rows = [
         [outcome.impl, outcome.case.key, outcome.status, figures.one_line(outcome.reason, LONGEST) or figures.NOTHING]
         for outcome in found
@@ -23,7 +24,18 @@ def render(found: Sequence[Outcome]) -> list[str]:
     absent = [[impl, status, str(cases), reason] for (impl, status, reason), cases in refusals(found).items()]
     parts = [table(["impl", "case", "status", "reason"], rows)]
     parts += [table(["impl", "status", "cases", "reason"], absent)]
-    return ["## Reasons", *parts] if rows or absent else []
+    return Section("Reasons", tuple(parts)) if rows or absent else None
+
+
+def behind(reason: str | None, checked: Checked) -> list[str]:
+    """All that is known of one outcome, a line each: its reason, each gradient's error, and how often bits agreed."""
+    errors = [_error(name, error) for name in TENSORS if (error := checked.errors.get(name))]
+    bits = [f"determinism: {checked.determinism}"] if checked.repeats else []
+    return [*([reason] if reason else []), *errors, *bits]
+
+
+def _error(name: str, error: TensorCheck) -> str:
+    return f"{name}: rho {figures.rho(error.rho)}, {error.error_class}, relative rms {error.relative_rms:.2e}"
 
 
 def refusals(found: Sequence[Outcome]) -> dict[tuple[str, Status, str], int]:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from harness.records import SanitizerRecord
 from reports import figures
-from reports.markdown_table import table
+from reports.sections import Section, table
 
 ABOUT = "Errors of memory and of order that a tool of compute-sanitizer counted in one backward."
 
 
-def render(records: Sequence[SanitizerRecord]) -> list[str]:
-    """The parts of the section; empty where no tool was run."""
+def section(records: Sequence[SanitizerRecord]) -> Section | None:
+    """A line a backward and a tool; None where no tool was run."""
     rows = [
         [
             record.impl,
@@ -23,4 +23,4 @@ def render(records: Sequence[SanitizerRecord]) -> list[str]:
         ]
         for record in records
     ]
-    return ["## Sanitizer", ABOUT, table(["impl", "case", "tool", "errors", "detail"], rows)] if rows else []
+    return Section("Sanitizer", (ABOUT, table(["impl", "case", "tool", "errors", "detail"], rows))) if rows else None

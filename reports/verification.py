@@ -14,8 +14,10 @@ from reports import determinism, figures, matrix, precision, reasons, sanitizer,
 from reports.checks import worst_class
 from reports.comparison import Comparison, compare
 from reports.markdown import conditions_list
-from reports.markdown_table import escape, table
+from reports.markdown_sections import write
+from reports.markdown_table import escape
 from reports.outcomes import Outcome, by_impl, outcomes, tally
+from reports.sections import Section, table
 
 COUNTED: dict[str, Status] = {
     "right": "ok",
@@ -32,30 +34,44 @@ ALWAYS = ("right", "refused", "wrong")
 
 def render(runs: Sequence[Results]) -> str:
     """The page as markdown; raises UsageError where the files are of different devices."""
-    devices = {run.run.device.name for run in runs}
-    if len(devices) > 1:
-        raise UsageError(f"the files are of different devices ({', '.join(sorted(devices))}); give runs of one")
+    heading = title(runs)
     found = outcomes(runs)
     compared = [compare(run) for run in runs]
     parts = [
-        f"# Verification of norm backwards on {', '.join(devices)}",
+        f"# {heading}",
         *(f"**{escape(caveat)}**" for comparison in compared for caveat in wording.caveats(comparison)),
         wording.verified(found),
-        "## Who is right",
-        summary(found),
-        *matrix.render(found),
-        *precision.render(found),
-        *determinism.render(found),
-        *sanitizer.render([record for run in runs for record in run.sanitized]),
-        *reasons.render(found),
+        *(part for section in sections(runs, found) for part in write(section)),
         "## Conditions",
         *(_conditions(number, comparison, len(runs)) for number, comparison in enumerate(compared, start=1)),
-        _chance(found),
+        chance(found),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def summary(found: Sequence[Outcome]) -> str:
+def title(runs: Sequence[Results]) -> str:
+    """What the page is about; raises UsageError where the files are of different devices."""
+    devices = {run.run.device.name for run in runs}
+    if len(devices) > 1:
+        raise UsageError(f"the files are of different devices ({', '.join(sorted(devices))}); give runs of one")
+    return f"Verification of norm backwards on {', '.join(devices)}"
+
+
+def sections(runs: Sequence[Results], found: Sequence[Outcome]) -> list[Section]:
+    """All that these files, which have these outcomes, say; a section that has nothing to show is left out."""
+    made = (
+        summary(found),
+        matrix.section(found),
+        precision.section(found),
+        precision.growth(found),
+        determinism.section(found),
+        sanitizer.section([record for run in runs for record in run.sanitized]),
+        reasons.section(found),
+    )
+    return [section for section in made if section]
+
+
+def summary(found: Sequence[Outcome]) -> Section:
     """A line an implementation: in how many cases it came out how, its worst class, and its determinism."""
     counts = {impl: tally(of) for impl, of in by_impl(found).items()}
     heads = [
@@ -72,7 +88,7 @@ def summary(found: Sequence[Outcome]) -> str:
         ]
         for impl, of in by_impl(found).items()
     ]
-    return table(["impl", *heads, "class on normal inputs", "determinism"], rows)
+    return Section("Who is right", (table(["impl", *heads, "class on normal inputs", "determinism"], rows),))
 
 
 def _class(found: Sequence[Outcome]) -> str:
@@ -85,7 +101,8 @@ def _conditions(number: int, comparison: Comparison, runs: int) -> str:
     return f"### File {number}\n\n{text}" if runs > 1 else text
 
 
-def _chance(found: Sequence[Outcome]) -> str:
+def chance(found: Sequence[Outcome]) -> str:
+    """For how many gradients the bounds allow; empty where that is not known."""
     cells = max((outcome.checked.cells for outcome in found), default=1)
     if cells == 1:
         return ""

@@ -1,6 +1,8 @@
 """What the README claims is what a command of this project writes from a published file."""
 
 import re
+import shlex
+from itertools import takewhile
 from pathlib import Path
 
 import matplotlib
@@ -50,6 +52,21 @@ def test_plots_are_what_the_report_draws(tmp_path):
         save(drawn[path.stem], tmp_path / path.name)
         assert path.read_bytes() == (tmp_path / path.name).read_bytes(), path.name
         assert path.stat().st_size < 60_000
+
+
+COMMANDS = re.compile(r"(?:`|^    )normbwd report (results/[^`\n]+)", re.MULTILINE)
+
+
+def test_every_format_is_told_of_with_a_command_on_published_files():
+    told = set()
+    for command in COMMANDS.findall((ROOT / "docs/reports.md").read_text(encoding="utf-8")):
+        words = shlex.split(command)
+        files = list(takewhile(lambda word: not word.startswith("--"), words))
+        options = dict(zip(words[len(files) :: 2], words[len(files) + 1 :: 2], strict=True))
+        assert all((ROOT / file).is_file() for file in files), command
+        assert set(options) <= {"--format", "--out", "--impl"}, command
+        told.add(options.get("--format", "console"))
+    assert told == set(reports.FORMATS)
 
 
 @pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.name)

@@ -4,11 +4,16 @@ import pytest
 
 from harness.cases import NormCase
 from reports.case_labels import labels
-from reports.matrix import cell, render
+from reports.markdown_sections import write
+from reports.matrix import cell, section
 from reports.outcomes import outcomes
 from tests.results_factory import CASE, results, row, verification
 
 SMALL = NormCase("rms", 512, 1024)
+
+
+def render(found):
+    return write(section(found))
 
 
 def test_labels_say_only_what_tells_cases_apart():
@@ -35,7 +40,7 @@ def test_usual_inputs_come_first():
         ("ok", "exact", "right"),
         ("ok", "two", "right (+2)"),
         ("nondeterministic", "one extra rounding", "nondet. (+1)"),
-        ("wrong", "wrong", "**wrong**"),
+        ("wrong", "wrong", "wrong"),
         ("unsupported", None, "refused"),
         ("crashed", None, "crashed"),
         ("timeout", None, "timeout"),
@@ -46,7 +51,8 @@ def test_usual_inputs_come_first():
 def test_each_outcome_has_its_cell(status, error_class, expected):
     check = verification(error_class=error_class) if error_class else None
     (found,) = outcomes([results(row("quack", status=status, verification=check), timed=False)])
-    assert cell(found) == expected
+    assert cell(found).text == expected
+    assert cell(found).status == status
 
 
 def test_a_kind_names_who_is_wrong_on_it_and_nobody_else():

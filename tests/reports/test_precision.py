@@ -3,8 +3,9 @@ import math
 import pytest
 
 from harness.cases import NormCase
+from reports.markdown_sections import write
 from reports.outcomes import outcomes
-from reports.precision import render, slopes
+from reports.precision import section, slopes
 from tests.results_factory import CASE, LAYER, results, row, verification
 
 
@@ -60,8 +61,8 @@ def test_other_columns_dtypes_and_inputs_are_other_lines():
 def test_both_precisions_stand_in_full_and_other_shapes_in_short():
     full = verification(LAYER, fp32=2.1e-7)
     short = verification(CASE, 1.41, "one extra rounding")
-    parts = render(outcomes([results(row("quack", case=LAYER, verification=full), row("quack", verification=short))]))
-    text = "\n".join(parts)
+    found = outcomes([results(row("quack", case=LAYER, verification=full), row("quack", verification=short))])
+    text = "\n".join(write(section(found)))
     assert "### layer-4096x2048-bf16" in text
     assert "rms dbias, bf16 / fp32" in text
     assert text.count("1.66e-3 / 2.10e-7") == 3
@@ -73,8 +74,8 @@ def test_the_largest_of_the_gradients_stands_for_a_shape():
     check = verification(CASE)
     worse = check.tensors["dweight"].model_copy(update={"rho": 1.7, "error_class": "two"})
     check = check.model_copy(update={"tensors": {**check.tensors, "dweight": worse}})
-    assert "1.70 (+2)" in "\n".join(render(outcomes([results(row("quack", verification=check))])))
+    assert "1.70 (+2)" in "\n".join(write(section(outcomes([results(row("quack", verification=check))]))))
 
 
 def test_without_a_check_there_is_no_section():
-    assert render(outcomes([results(row("quack", status="crashed", reason="boom"))])) == []
+    assert section(outcomes([results(row("quack", status="crashed", reason="boom"))])) is None

@@ -1,0 +1,135 @@
+"""The page of a verification: it holds what the markdown holds, cell for cell, and what is behind every outcome."""
+
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+import reports
+from harness.errors import UsageError
+from harness.results import load
+from reports import html
+from reports.outcomes import outcomes
+from reports.reasons import behind
+from reports.sections import Section, Table
+from reports.verification import sections
+from tests.results_factory import careful, longer, results, row, verified_only
+
+PEERS = Path(__file__).parents[2] / "results/h200/verify-peers.jsonl.gz"
+
+
+class Page(HTMLParser):
+    """Of every table its rows of (attributes, cells); of a cell its attributes, its text, and the lines behind it."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tables, self.titles, self._cell, self._line, self._title = [], [], None, None, False
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        if tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append((dict(attrs), []))
+        elif tag in ("td", "th"):
+            self._cell = [dict(attrs), "", []]
+            self.tables[-1][-1][1].append(self._cell)
+        elif tag == "div" and self._cell:
+            self._cell[2].append("")
+            self._line = True
+        elif tag in ("h2", "h3"):
+            self._title = True
+            self.titles.append("")
+
+    def handle_endtag(self, tag):
+        if tag in ("td", "th"):
+            self._cell = None
+        self._line = self._line and tag != "div"
+        self._title = self._title and tag not in ("h2", "h3")
+
+    def handle_data(self, data):
+        if self._title:
+            self.titles[-1] += data
+        elif self._cell and self._line:
+            self._cell[2][-1] += data
+        elif self._cell:
+            self._cell[1] += data
+
+
+def walk(parts):
+    """Every title and table of sections, in order."""
+    for part in parts:
+        if isinstance(part, Section):
+            yield part.title
+            yield from walk(part.parts)
+        elif isinstance(part, Table) and part.rows:
+            yield part
+
+
+@pytest.mark.parametrize("runs", [[careful()], [careful(), longer()], [verified_only()], [load(PEERS)]])
+def test_every_title_and_every_cell_is_there_in_order(runs):
+    page, made = Page(html.render(runs)), list(walk(sections(runs, outcomes(runs))))
+    assert [title for title in page.titles if title in made] == [each for each in made if isinstance(each, str)]
+    tables = [each for each in made if isinstance(each, Table)]
+    assert len(page.tables) == len(tables) > 2
+    for shown, table in zip(page.tables, tables, strict=True):
+        (_, heads), *rows = shown
+        assert [text for _, text, _ in heads] == list(table.heads)
+        assert [attributes["data-kind"] for attributes, *_ in heads] == list(table.kinds)
+        assert [[text for _, text, _ in cells] for _, cells in rows] == [[c.text for c in each] for each in table.rows]
+        assert [[why for *_, why in cells] for _, cells in rows] == [[list(c.why) for c in each] for each in table.rows]
+
+
+def test_behind_an_outcome_stand_its_reason_its_errors_and_its_bits():
+    runs = [careful()]
+    cells = [cell for table in Page(html.render(runs)).tables for _, row in table for cell in row]
+    behind_cells = [why for attributes, _, why in cells if attributes.get("data-status")]
+    told = [behind(outcome.reason, outcome.checked) for outcome in outcomes(runs) if outcome.status != "missing"]
+    assert sorted(why for why in behind_cells if why) == sorted(told)
+    assert ["RuntimeError: x is\nnot contiguous"] in behind_cells
+    assert any(why[0] == "dx is off by rho 9.1 | 1" and why[1].startswith("dx: rho 9.10, wrong") for why in told)
+
+
+def test_rows_and_columns_are_marked_by_what_they_are_filtered_by():
+    page = Page(html.render([careful()]))
+    matrix = next(table for table in page.tables if table[0][1][0][1] == "inputs")
+    assert [attributes.get("data-impl") for attributes, *_ in matrix[0][1]] == [
+        None,
+        "torch-eager",
+        "triton-inhouse",
+        "quack",
+    ]
+    for attributes, cells in matrix[1:]:
+        assert attributes["data-case"] == cells[0][1]
+        assert [of.get("data-impl") for of, *_ in cells] == [None, "torch-eager", "triton-inhouse", "quack"]
+    assert {attributes.get("data-impl") for attributes, _ in page.tables[0][1:]} >= {"torch-eager", "quack", "apex"}
+    failed = next(
+        table for table in page.tables if [text for _, text, _ in table[0][1]][1:] == ["case", "status", "reason"]
+    )
+    assert failed[1:]
+    for attributes, (_, case, *_) in failed[1:]:
+        assert case[1].startswith(attributes["data-norm"] + "-")
+
+
+def test_several_files_have_their_conditions_each():
+    assert "<h3>File 1</h3>" not in html.render([careful()])
+    text = html.render([careful(), longer()])
+    assert "<h3>File 1</h3>" in text
+    assert "<h3>File 2</h3>" in text
+    assert "bitwise n=3000" in text
+    with pytest.raises(UsageError, match="different devices"):
+        html.render([careful(), results(row("quack"), cpu=True)])
+
+
+def test_backticks_are_code_and_nothing_else_is_markup():
+    bad = results(row("quack", status="crashed", reason="`a` <b>"), timed=False)
+    bad = replace(bad, run=bad.run.model_copy(update={"command": "normbwd verify --impls <i>"}))
+    text = html.render([bad])
+    assert "<b>" not in text
+    assert "<code>normbwd verify --impls &lt;i&gt;</code>" in text
+    assert "<code>bitwise n=300</code>" in html.render([careful()])
+
+
+def test_a_run_in_which_nothing_was_tried_has_a_page():
+    assert "No implementation was tried." in reports.render(results(timed=False), "html")

@@ -1,0 +1,158 @@
+"""The pages in a headless Chromium, as a reader opens them: from a file, with a mouse or a keyboard, without a network.
+
+Every check is also shown pages with a fault that it is there to find.
+"""
+
+import shutil
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import reports
+from harness.results import load
+from tests.reports import page_checks
+from tests.reports.page_checks import CHECKS
+from tests.results_factory import careful, mixed
+
+pytestmark = pytest.mark.browser
+
+RESULTS = Path(__file__).parents[2] / "results/h200"
+PAGES = {
+    "timed": lambda: load(RESULTS / "fast-llm.jsonl.gz"),
+    "verified": lambda: load(RESULTS / "verify-peers.jsonl.gz"),
+    "mixed": mixed,
+    "careful": careful,
+}
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+ARGUMENTS = [
+    "--no-sandbox",  # it runs as root in a container, on pages that we wrote
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+PATIENCE_MS = 60_000  # nothing waits for it unless something is broken
+
+
+class Opened:
+    """A page opened from a file, with all that it asked for and all that it complained of; it gets nothing else."""
+
+    def __init__(self, browser, path, options):
+        self.requests, self.complaints, self._own = [], [], path.as_uri()
+        self.context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
+        self.context.set_default_timeout(PATIENCE_MS)
+        self.context.route("**/*", self._answer)
+        self.page = self.context.new_page()
+        self.page.on("console", lambda said: self.complaints.append(said.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("websocket", lambda socket: self.requests.append(socket.url))
+        self.page.goto(self._own)
+
+    def _answer(self, route):
+        self.requests.append(route.request.url)
+        if route.request.url == self._own:
+            route.continue_()
+        else:
+            route.abort()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright  # only where these tests run
+
+    path = next(filter(None, map(shutil.which, CHROMIUM)), None)
+    assert path, f"no Chromium: none of {', '.join(CHROMIUM)} is on the path"
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def opener(browser):
+    """Gives the way to open a file that a check is handed; what was opened is closed."""
+    contexts = []
+
+    def of(path):
+        def opened(**options):
+            contexts.append(Opened(browser, path, options))
+            return contexts[-1]
+
+        return opened
+
+    yield of
+    for each in contexts:
+        each.context.close()
+
+
+@cache
+def text_of(name):
+    return reports.render(PAGES[name](), "html")
+
+
+# A click on each of a hundred heads takes long on a large page; `careful` has tables of the same kinds.
+TRIED = [
+    (check, name) for check in CHECKS for name in PAGES if (check.__name__, name) != ("sorts_by_click", "verified")
+]
+
+
+@pytest.mark.parametrize(("check", "name"), TRIED, ids=[f"{check.__name__}-{name}" for check, name in TRIED])
+def test_a_page(check, name, opener, tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text(text_of(name), encoding="utf-8")
+    check(opener(path))
+
+
+FAULTS = {
+    "figures sorted as text": ("sorts_by_click", "if (!numeric) return text;", "return text;"),
+    "one direction": ("sorts_by_click", 'direction === "ascending" ? 1 : -1', "1"),
+    "nothing first": ("sorts_by_click", "return (a === null) - (b === null)", "return (b === null) - (a === null)"),
+    "unsaid order": ("sorts_by_click", 'head.setAttribute("aria-sort", direction);', ""),
+    "two orders said": ("sorts_by_click", 'other.removeAttribute("aria-sort")', "other"),
+    "a head that no key reaches": ("sorts_by_keyboard", '<button type="button">', '<button tabindex="-1">'),
+    "no focus ring": ("shows_where_the_keyboard_is", "outline: 2px solid", "outline: 0 solid"),
+    "norms not filtered": ("filters_by_norm_and_implementation", "!norms.has(norm)", "false"),
+    "implementations not filtered": ("filters_by_norm_and_implementation", "!impls.has(impl)", "false"),
+    "filtered by one of both": (
+        "filters_by_norm_and_implementation",
+        "|| (impl !== undefined",
+        "&& (impl !== undefined",
+    ),
+    "cases not filtered": ("filters_by_case", ".includes(text)", ".includes('')"),
+    "a reason that stays hidden": ("tells_the_reason_on_demand", "</summary><div>", "</summary><div hidden>"),
+    "a reason that is always there": ("tells_the_reason_on_demand", "<details><summary>", "<details open><summary>"),
+    "an error": ("complains_of_nothing", "</body>", "<script>nothing()</script></body>"),
+    "a warning": ("complains_of_nothing", '"use strict";', '"use strict"; console.warn("old");'),
+    "a remote picture": ("asks_the_network_for_nothing", "<h1>", '<img src="https://example.org/a.png" alt=""><h1>'),
+    "a remote style": (
+        "asks_the_network_for_nothing",
+        "<style>",
+        '<link rel="stylesheet" href="http://[::1]/a.css"><style>',
+    ),
+    "a request by script": (
+        "asks_the_network_for_nothing",
+        '"use strict";',
+        'fetch("https://example.org").catch(() => {});',
+    ),
+    "faint text in the light": ("is_readable_in_light_and_dark", "--dim: #666", "--dim: #888"),
+    "faint text in the dark": ("is_readable_in_light_and_dark", "--bad: #ff8a78", "--bad: #c03221"),
+    "no dark": ("is_readable_in_light_and_dark", "prefers-color-scheme: dark", "min-width: 99999px"),
+    "a broken plot": ("shows_its_plots", "data:image/svg+xml;base64,", "data:image/svg+xml;base64,AAAA"),
+    "a plot without a name": ("shows_its_plots", '<img alt="', '<img title="'),
+    "rows that a script has to show": ("shows_every_row_without_scripts", "<tr data-", "<tr hidden data-"),
+    "dead controls": ("shows_every_row_without_scripts", '<form id="filters" hidden>', '<form id="filters">'),
+}
+
+
+@pytest.mark.parametrize("name", ["mixed", "careful"])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_found(fault, name, opener, tmp_path):
+    check, sound, faulty = FAULTS[fault]
+    path = tmp_path / "page.html"
+    assert sound in text_of(name)
+    path.write_text(text_of(name).replace(sound, faulty), encoding="utf-8")
+    with pytest.raises(AssertionError):
+        getattr(page_checks, check)(opener(path))

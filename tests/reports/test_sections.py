@@ -1,0 +1,37 @@
+import pytest
+
+from reports.markdown_sections import write
+from reports.sections import Cell, Section, table
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind"),
+    [
+        (["3", "-", "12"], "number"),
+        ([Cell("< 1 %", 0.01), "-"], "number"),
+        (["1.66e-3", "inf", "nan"], "number"),
+        (["3", "not run"], "text"),
+        ([Cell("< 1 %", 0.01), "not run"], "text"),
+        (["-", "-"], "text"),
+    ],
+)
+def test_a_column_is_sorted_by_figures_where_it_holds_nothing_else(cells, kind):
+    assert table(["what"], [[cell] for cell in cells]).kinds == (kind,)
+
+
+def test_sections_become_headings_by_their_depth_and_empty_tables_nothing():
+    inner = Section("inner", ("said", table(["impl"], [])), "rms")
+    assert write(Section("outer", (inner, table(["impl"], [["quack"]])))) == [
+        "## outer",
+        "### inner",
+        "said",
+        "| impl   |\n|--------|\n| quack  |",
+    ]
+
+
+def test_what_is_wrong_is_bold_and_what_is_behind_a_cell_is_left_out():
+    found = table(["impl"], [[Cell("wrong", status="wrong", why=("dx is off",))], [Cell("crashed", status="crashed")]])
+    _, text = write(Section("outcomes", (found,)))
+    assert "| **wrong** |" in text
+    assert "| crashed   |" in text
+    assert "dx is off" not in text
