@@ -135,11 +135,19 @@ def _worst_of_each(found: Sequence[Mapping[str, TensorCheck]]) -> dict[str, Tens
 
 
 def worst_error(checks: Sequence[TensorCheck]) -> TensorCheck:
-    """The check of the largest rho, with the worst of what only some of them looked at."""
+    """The check of the largest rho, with the worst class of all, and the worst of what only some of them looked at.
+
+    A check of fewer draws has wider bounds: its rho may be the largest, and its class not the worst.
+    """
     worst = max(checks, key=lambda check: math.inf if math.isnan(check.rho) else check.rho)
     rows = [check.worst_row for check in checks if check.worst_row is not None]
     in_fp32 = [check.fp32_relative_rms for check in checks if check.fp32_relative_rms is not None]
-    known = {"worst_row": max(rows, default=None), "fp32_relative_rms": max(in_fp32, default=None)}
+    classes = worst_class(check.error_class for check in checks)
+    known = {
+        "error_class": classes,
+        "worst_row": max(rows, default=None),
+        "fp32_relative_rms": max(in_fp32, default=None),
+    }
     return worst.model_copy(update=known)
 
 

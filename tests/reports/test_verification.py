@@ -64,6 +64,13 @@ def test_the_worst_error_of_several_files_counts():
     assert (found.checked.errors["dx"].rho, found.checked.error_class) == (1.41, "one extra rounding")
 
 
+def test_the_worst_class_counts_although_another_check_has_the_larger_rho():
+    """With fewer draws the bounds are wider, so that a larger rho may be no worse."""
+    few = repeated(300, rho=2.06, error_class="two")
+    (found,) = outcomes([few, repeated(3000, rho=1.99, error_class="three")])
+    assert (found.checked.errors["dx"].rho, found.checked.error_class) == (2.06, "three")
+
+
 def test_files_of_different_devices():
     with pytest.raises(UsageError, match=r"different devices \(NVIDIA H200, Some CPU\); give runs of one"):
         render([one(), results(row("quack"), cpu=True)])
