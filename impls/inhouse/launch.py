@@ -166,14 +166,16 @@ def _shared(rows: int, cols: int, accumulators: int, gpu: Gpu) -> Shared:
     """Rows that do not fit: PART columns a program, two rows a tile, each sum in one trip for both.
 
     With one accumulator there are registers for two tiles beside the one at work, so that nobody waits for the others'
-    sums; with two there are not, and a third program on the multiprocessor works while one waits. From 32 programs a
-    row on the words of two rows would be more loads than they save.
+    sums. With two there are not, and a third program on the multiprocessor works while one waits, at the 168 registers a
+    thread that this leaves; beyond 8 programs a row the words to watch take those that are missing then. From 32
+    programs a row on the words of two rows would be more loads than they save.
     """
     parts = -(-cols // PART)
-    delay, residents, maxnreg = (2, 2, None) if accumulators <= 1 else (1, 3, 168)
+    delay, residents = (2, 2) if accumulators <= 1 else (1, 3 if parts <= 8 else 2)
     tile_rows = 2 if parts <= 32 else 1
     while residents > 1 and residents * (_buffers(tile_rows) + RESERVED_BYTES) > gpu.shared_total:
         residents -= 1
+    maxnreg = 168 if residents == 3 else None
     most = max(1, residents * gpu.multiprocessors // parts)
     groups = _evenly(-(-rows // tile_rows), most)
     return Shared(tile_rows, parts, groups, delay, residents, maxnreg)

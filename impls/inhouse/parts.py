@@ -96,9 +96,7 @@ def backward_parts(
 
     for turn in tl.range(0, turns + D, num_stages=STAGES):
         first = (group + turn * groups) * R
-        # The words of the tile that will be finished: they are under way while this one is read.
         before = words + ((turn + SLOTS - D) % SLOTS) * WORDS
-        seen = look(before, LOOK, LOADS)
 
         # This tile's part of the row sums goes out.
         dys = ()
@@ -119,6 +117,8 @@ def backward_parts(
             sums = sums + (even * x_even + odd * x_odd,)
             dys = dys + (dy_words,)
             xs = xs + (x_words,)
+        # The words of the tile that will be finished are under way while this one's sums cross between warps.
+        seen = look(before, LOOK, LOADS)
         send(words + (turn % SLOTS) * WORDS + part, epoch + 1 + turn, about_means(totals(sums), means, LAYER), SEND)
 
         # The next tile's statistics.
