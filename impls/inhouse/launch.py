@@ -166,8 +166,8 @@ def _shared(rows: int, cols: int, accumulators: int, gpu: Gpu) -> Shared:
     """Rows that do not fit: PART columns a program, two rows a tile, each sum in one trip for both.
 
     With one accumulator there are registers for two tiles beside the one at work, so that nobody waits for the others'
-    sums. With two there are not, and a third program on the multiprocessor works while one waits, at the 168 registers a
-    thread that this leaves; beyond 8 programs a row the words to watch take those that are missing then. From 32
+    sums. With two there are not, and a third program on the multiprocessor works while one waits, at the 168 registers
+    a thread that this leaves; beyond 8 programs a row the words to watch take those that are missing then. From 32
     programs a row on the words of two rows would be more loads than they save.
     """
     parts = -(-cols // PART)

@@ -84,7 +84,7 @@ def backward_parts(
     kept_dys = ()
     kept_xs = ()
     kept_rstds = ()
-    kept_shifts = ()
+    kept_means = ()
     for r in tl.static_range(R):
         rstds = rstds + (statistic(rstd, group * R + r, rows),)
         means = means + (statistic(mean, group * R + r, rows),)
@@ -92,7 +92,7 @@ def backward_parts(
         kept_dys = kept_dys + (tl.zeros([H], tl.int32),)
         kept_xs = kept_xs + (tl.zeros([H], tl.int32),)
         kept_rstds = kept_rstds + (0.0,)
-        kept_shifts = kept_shifts + (0.0,)
+        kept_means = kept_means + (0.0,)
 
     for turn in tl.range(0, turns + D, num_stages=STAGES):
         first = (group + turn * groups) * R
@@ -133,11 +133,11 @@ def backward_parts(
         for r in tl.static_range(R):
             even, odd = halves(opaque(kept_dys[r]), DTYPE)
             x_even, x_odd = halves(opaque(kept_xs[r]), DTYPE)
-            x_even = x_even * kept_rstds[r]
-            x_odd = x_odd * kept_rstds[r]
             if LAYER:
-                x_even += kept_shifts[r]
-                x_odd += kept_shifts[r]
+                x_even -= kept_means[r]
+                x_odd -= kept_means[r]
+            x_even *= kept_rstds[r]
+            x_odd *= kept_rstds[r]
             if partial_dbias is not None:
                 dbias_even += even
                 dbias_odd += odd
@@ -161,21 +161,21 @@ def backward_parts(
         older_dys = ()
         older_xs = ()
         older_rstds = ()
-        older_shifts = ()
+        older_means = ()
         for i in tl.static_range(R, D * R):
             older_dys = older_dys + (opaque(kept_dys[i]),)
             older_xs = older_xs + (opaque(kept_xs[i]),)
             older_rstds = older_rstds + (same(kept_rstds[i]),)
-            older_shifts = older_shifts + (same(kept_shifts[i]) if LAYER else 0.0,)
+            older_means = older_means + (same(kept_means[i]) if LAYER else 0.0,)
         for r in tl.static_range(R):
             older_dys = older_dys + (dys[r],)
             older_xs = older_xs + (xs[r],)
             older_rstds = older_rstds + (same(rstds[r]),)
-            older_shifts = older_shifts + (-means[r] * rstds[r] if LAYER else 0.0,)
+            older_means = older_means + (same(means[r]) if LAYER else 0.0,)
         kept_dys = older_dys
         kept_xs = older_xs
         kept_rstds = older_rstds
-        kept_shifts = older_shifts
+        kept_means = older_means
         rstds = next_rstds
         means = next_means
 
@@ -207,7 +207,8 @@ def statistic(of_rows, row, rows):
 def about_means(sums, means, LAYER: tl.constexpr):
     """Turn the sums of g and g * x into those of g and g * (x - mean), which spares a subtraction an element.
 
-    fp32 bears it where x has 16 bits: what is lost at a mean of a thousand sigma is far below one rounding of dx.
+    fp32 bears it where x has 16 bits: what the difference loses at a mean of a thousand sigma is far below one rounding
+    of dx, which takes only a small multiple of it. xhat itself is made from x - mean.
     """
     if not LAYER:
         return sums
