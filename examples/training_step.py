@@ -1,0 +1,141 @@
+"""A small transformer trained twice, with torch's norms and with the in-house ones: the losses, and what norms cost.
+
+    python examples/training_step.py                              # on a GPU: 4 layers of 4096, 8192 tokens a step
+    python examples/training_step.py --norm layer --cols 8192
+    TRITON_INTERPRET=1 python examples/training_step.py --device cpu --cols 64 --tokens 64 --layers 1 --steps 3
+
+Prints the loss of each step for both, and by the profiler the device time of a step that is the backward of norms.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, scaled_dot_product_attention, silu
+from torch.profiler import ProfilerActivity, profile
+
+from impls.inhouse.functions import layer_norm, rms_norm
+
+VOCABULARY = 1024
+SEQUENCE = 512
+# What the profiler calls the backward of a norm: autograd's nodes of torch's own, and this project's operator.
+NORM_BACKWARDS = ("NativeLayerNormBackward0", "FusedRmsNormBackward0", "normbwd::norm_backward")
+
+
+class InhouseNorm(nn.Module):
+    """Drops in for nn.RMSNorm or nn.LayerNorm over the last dimension."""
+
+    def __init__(self, cols: int, *, layer: bool) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(cols))
+        self.bias = nn.Parameter(torch.zeros(cols)) if layer else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise x `(..., cols)`."""
+        return rms_norm(x, self.weight, 1e-5) if self.bias is None else layer_norm(x, self.weight, self.bias, 1e-5)
+
+
+class Block(nn.Module):
+    """Attention and a gated feed-forward part, each behind a norm."""
+
+    def __init__(self, cols: int, norm: Callable[[], nn.Module]) -> None:
+        super().__init__()
+        self.heads = max(1, cols // 128)
+        self.norms = nn.ModuleList([norm(), norm()])
+        self.qkv = nn.Linear(cols, 3 * cols, bias=False)
+        self.out = nn.Linear(cols, cols, bias=False)
+        self.up = nn.Linear(cols, 4 * cols, bias=False)
+        self.down = nn.Linear(2 * cols, cols, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """One block on x `(batch, sequence, cols)`."""
+        batch, sequence, cols = x.shape
+        qkv = self.qkv(self.norms[0](x)).view(batch, sequence, 3, self.heads, cols // self.heads)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)
+        attended = scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(attended.transpose(1, 2).reshape(batch, sequence, cols))
+        gate, value = self.up(self.norms[1](x)).chunk(2, -1)
+        return x + self.down(silu(gate) * value)
+
+
+class Model(nn.Module):
+    """Embedding, blocks, a last norm and the logits."""
+
+    def __init__(self, cols: int, layers: int, norm: Callable[[], nn.Module]) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(VOCABULARY, cols)
+        self.blocks = nn.Sequential(*(Block(cols, norm) for _ in range(layers)), norm())
+        self.logits = nn.Linear(cols, VOCABULARY, bias=False)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Logits of tokens `(batch, sequence)`."""
+        return self.logits(self.blocks(self.embedding(tokens)))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Train both, and compare."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--norm", choices=("rms", "layer"), default="rms")
+    parser.add_argument("--cols", type=int, default=4096)
+    parser.add_argument("--tokens", type=int, default=8192, help="a step; rows of every norm")
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--steps", type=int, default=20)
+    asked = parser.parse_args(arguments)
+    layer = asked.norm == "layer"
+
+    def torchs() -> nn.Module:
+        return nn.LayerNorm(asked.cols) if layer else nn.RMSNorm(asked.cols, eps=1e-5)
+
+    def inhouse() -> nn.Module:
+        return InhouseNorm(asked.cols, layer=layer)
+
+    found = {name: train(asked, norm) for name, norm in (("torch", torchs), ("in-house", inhouse))}
+    print("step  loss with torch's norms  with the in-house ones  difference")
+    pairs = zip(found["torch"][0], found["in-house"][0], strict=True)
+    for step, (theirs, ours) in enumerate(pairs):
+        print(f"{step:4d}  {theirs:23.5f}  {ours:22.5f}  {ours - theirs:+10.5f}")
+    for name, (_, norms_us, step_us) in found.items():
+        if step_us:
+            print(f"{name}: backward of norms {norms_us:.0f} us of {step_us:.0f} us on the device, a step")
+    if found["in-house"][1]:
+        print(f"torch's takes {found['torch'][1] / found['in-house'][1]:.2f} times as long")
+
+
+def train(asked: argparse.Namespace, norm: Callable[[], nn.Module]) -> tuple[list[float], float, float]:
+    """The loss of each step, and the device time in us that a step spends in the backward of norms, and in all."""
+    torch.manual_seed(0)
+    dtype = torch.bfloat16 if asked.device != "cpu" else torch.float32
+    model = Model(asked.cols, asked.layers, norm).to(asked.device, dtype)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    sequence = min(SEQUENCE, asked.tokens)
+    generator = torch.Generator().manual_seed(1)
+    # Sums of random walks: something that can be learnt.
+    steps = torch.randint(0, 3, (asked.tokens // sequence, sequence + 1), generator=generator)
+    tokens = (steps.cumsum(1) % VOCABULARY).to(asked.device)
+
+    def step() -> Tensor:
+        loss = cross_entropy(model(tokens[:, :-1]).flatten(0, 1).float(), tokens[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    losses = [float(step()) for _ in range(asked.steps)]
+    if asked.device == "cpu":
+        return losses, 0.0, 0.0
+    profiled = 5
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
+        for _ in range(profiled):
+            step()
+        torch.cuda.synchronize()
+    averages = seen.key_averages()
+    norms_us = sum(each.device_time_total for each in averages if each.key in NORM_BACKWARDS)
+    return losses, norms_us / profiled, sum(each.self_device_time_total for each in averages) / profiled
+
+
+if __name__ == "__main__":
+    main()
