@@ -178,11 +178,12 @@ def _one_pass(
         C=launch.cols,
         FOLD=launch.fold,
         PACKED=launch.packed,
+        RELOAD=launch.reload and tensors.weight is not None,
         STAGES=launch.stages,
         EVEN=rows % launch.rows == 0 and cols == launch.chunks * launch.cols,
         FUSED=fused,
-        **_finish_tile(launch, cols, 64),
-        **_options(launch.warps, together=fused),
+        **_finish_tile(launch, cols, 16 if launch.maxnreg else 64),
+        **_options(launch.warps, maxnreg=launch.maxnreg, together=fused),
     )
 
 

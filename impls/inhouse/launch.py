@@ -35,6 +35,8 @@ class OnePass:
     programs: int
     fold: bool
     packed: bool = False
+    reload: bool = False
+    maxnreg: int | None = None
     stages: int = STAGES
     fused: bool = False
 
@@ -117,6 +119,8 @@ def choose(
         launch = _narrow(cols, gpu)
     elif cols <= 8192:
         launch = _flat(rows, cols, light, gpu)
+    elif cols <= 16384 and light:
+        launch = _full(cols, gpu)
     elif by_words and item_bytes == 2 and gpu.ptx:
         return _shared(rows, cols, accumulators, gpu)
     else:
@@ -160,6 +164,15 @@ def _flat(rows: int, cols: int, light: bool, gpu: Gpu) -> OnePass:
     programs = gpu.multiprocessors * (1 if alone else 2)
     stages = STAGES + (warps == 8 and tile_rows == 1)
     return OnePass(tile_rows, chunks, chunk, warps, programs, fold=True, packed=packed, stages=stages)
+
+
+def _full(cols: int, gpu: Gpu) -> OnePass:
+    """One row fills a multiprocessor: 16 warps at the 128 registers that leaves each thread.
+
+    They hold x, dy and the one accumulator, each in fp32; weight is read anew from the cache. `maxnreg` keeps the
+    compiler from answering a shortage with fewer registers still.
+    """
+    return OnePass(1, -(-cols // 4096), 4096, 16, gpu.multiprocessors, fold=True, reload=True, maxnreg=128)
 
 
 def _shared(rows: int, cols: int, accumulators: int, gpu: Gpu) -> Shared:

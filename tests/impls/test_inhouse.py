@@ -265,7 +265,10 @@ def test_every_launch_covers_the_row_and_fits(gpu, item_bytes, cols):
             assert (launch.parts - 1) * launch.cols < cols <= launch.parts * launch.cols
             assert gpu.ptx
             assert item_bytes == 2
-        assert isinstance(launch, Shared) == (cols > 8192 and cols % 2 == 0 and gpu.ptx and item_bytes == 2)
+        full = cols <= 16384 and accumulators <= 1
+        assert isinstance(launch, Shared) == (
+            cols > 8192 and cols % 2 == 0 and gpu.ptx and item_bytes == 2 and not full
+        )
 
 
 @pytest.mark.parametrize("gpu", [H200, RTX], ids=["h200", "rtx"])
@@ -280,7 +283,7 @@ def test_programs_that_wait_for_each_other_are_all_resident(gpu, cols, accumulat
         if not launch.fused:
             continue
         residents = -(-launch.programs // gpu.multiprocessors)
-        maxnreg = launch.maxnreg if isinstance(launch, Shared) and launch.maxnreg else 255
+        maxnreg = getattr(launch, "maxnreg", None) or 255
         assert residents * launch.warps * 32 * maxnreg <= 65536 or residents == 1
         chunks = launch.chunks if isinstance(launch, OnePass) else 1
         tiles = 2 * 2 * launch.rows * chunks * launch.cols * (launch.stages - 1)
@@ -291,8 +294,10 @@ def test_tiles_are_dealt_out_evenly():
     """8192 rows in tiles of 2 are 32 turns for 128 programs, as they are for 132, of which 4 would have one more."""
     flat = choose(2048, 4096, item_bytes=2, weight_bytes=2, accumulators=1, by_words=True, gpu=H200)
     assert (flat.rows, flat.programs) == (2, 128)
-    wide = choose(2048, 16384, item_bytes=2, weight_bytes=2, accumulators=1, by_words=True, gpu=H200)
-    assert (wide.parts, wide.groups, wide.delay, wide.residents) == (8, 32, 2, 2)
+    full = choose(2048, 16384, item_bytes=2, weight_bytes=2, accumulators=1, by_words=True, gpu=H200)
+    assert (full.rows, full.chunks, full.warps, full.programs, full.reload) == (1, 4, 16, 128, True)
+    wide = choose(2048, 16386, item_bytes=2, weight_bytes=2, accumulators=1, by_words=True, gpu=H200)
+    assert (wide.parts, wide.groups, wide.delay, wide.residents) == (9, 29, 2, 2)
     heavy = choose(2048, 16384, item_bytes=2, weight_bytes=2, accumulators=2, by_words=True, gpu=H200)
     assert (heavy.groups, heavy.delay, heavy.residents, heavy.maxnreg) == (49, 1, 3, 168)
 

@@ -59,6 +59,7 @@ ON_HOPPER = [
     Case(4096, "rms", rows=2048),
     Case(12288, "rms"),
     Case(16384, "layer", bias=False),
+    Case(20480, "rms"),
     Case(16384, "rms", dtype="float16", weight_dtype="float32"),
     Case(16384, "layer", weight_dtype="float32"),
     Case(16384, "rms", weight_dtype=None),
