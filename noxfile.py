@@ -41,6 +41,12 @@ def compare(session: nox.Session) -> None:
 
 
 @nox.session
+def tune(session: nox.Session) -> None:
+    """Find the in-house kernel's fastest launches on this GPU."""
+    _normbwd(session, "tune")
+
+
+@nox.session
 def gate(session: nox.Session) -> None:
     """Judge a results file against limits."""
     _normbwd(session, "gate")

@@ -185,6 +185,32 @@ def compare(
 
 
 @app.command()
+@_measuring
+def tune(
+    choice: Choice,
+    quick: Quick = False,
+    processes: Annotated[
+        int | None, typer.Option(help="fresh processes that confirm the winners (default: 5; with --quick 1)")
+    ] = None,
+) -> None:
+    """Find the in-house kernel's fastest launches on this GPU, and write them to a file that its choice can read.
+
+    NORMBWD_LAUNCHES=FILE makes every later run, and a model that uses the kernel, take the launches from it.
+    """
+    from harness.tune import tune as run_tune
+    from reports import tuning
+
+    if processes is None:
+        processes = 1 if quick else PROCESSES_OF_A_CLAIM
+    display = Display()
+    swept, best, path = run_tune(replace(choice, quick=quick, processes=processes), display)
+    sys.stdout.write(tuning.render(best))
+    display.say(f"launches: {path}")
+    if code := _exit_code([row for row in swept.rows if row.impl == swept.run.settings.baseline]):
+        raise typer.Exit(code)
+
+
+@app.command()
 def report(
     results: Annotated[
         list[Path],

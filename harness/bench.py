@@ -30,6 +30,8 @@ from harness.results import ResultsFile, drop_torn_line, load
 from harness.runner import Runner
 from harness.suites import parse_norms
 from harness.worker import INDUCTOR_CACHE
+from impls.inhouse.problem import LAUNCHES
+from impls.triton_inhouse import name as INHOUSE  # noqa: N812  a constant here
 
 START_LIMIT_S = 180.0  # importing torch on a cold, slow disk
 RESULTS_NAME = "results.jsonl"
@@ -98,6 +100,7 @@ def _run(choice: Choice, display: Display, found: Inventory, log: Path) -> Path:
         sanitizer.refuse_other_devices(facts)
     known = found.hello.implementations
     impls = select(known, choice.impls, choice.baseline, DEFAULT_BASELINE)
+    _refuse_launches(impls, facts)
     cases = choice.runs(facts.kind)
     jobs = plan(cases, impls, choice.processes) if choice.timed else plan_verification(cases, impls)
     baseline = impls[0].name
@@ -165,6 +168,18 @@ def _run(choice: Choice, display: Display, found: Inventory, log: Path) -> Path:
         if log.exists():
             shutil.copy(log, path.parent / "worker.log")
     return path
+
+
+def _refuse_launches(impls: Sequence[ImplRecord], facts: devices.DeviceFacts) -> None:
+    """Raise UsageError for a file of tuned launches that cannot be read, or that is of another device."""
+    path = os.environ.get(LAUNCHES)
+    if path and any(item.family == INHOUSE for item in impls):
+        from impls.inhouse.tuned import read_for
+
+        try:
+            read_for(path, "cpu" if facts.kind == "cpu" else facts.name, facts.sm_count)
+        except ValueError as error:
+            raise UsageError(str(error)) from error
 
 
 def _compile_ahead(

@@ -1,4 +1,4 @@
-"""The two ways a command can end early; each is one line for the reader and an exit code."""
+"""The two ways a command can end early, each one line and an exit code; and an adapter's late refusal."""
 
 
 class UsageError(Exception):
@@ -11,3 +11,7 @@ class UnavailableError(Exception):
     """The environment cannot do what was asked, such as a device that is not here (exit code 4)."""
 
     exit_code = 4
+
+
+class UnsupportedError(Exception):
+    """A case that an adapter finds out it cannot run only while it prepares; the message says why."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from harness.cases import Grads, NormCase, make_inputs
+from harness.errors import UnsupportedError
 from harness.examination import Examination, synchronise
 from harness.interleave import FLOOR, Together, time_together
 from harness.kinds import KINDS
@@ -212,7 +213,7 @@ class Trial:
         """Write off an implementation that raised; raise ContextLostError where it took the device with it.
 
         An unusual layout is beyond what an adapter has to take: there, an error that leaves the device well is a
-        refusal.
+        refusal, as is anywhere the one by which an adapter says so.
         """
         try:
             synchronise(self.case.device)
@@ -220,7 +221,9 @@ class Trial:
         except Exception as lost:
             self._emit_failure(name, error)
             raise ContextLostError from lost
-        if refusable and KINDS[self.case.inputs].layout != "contiguous" and not _is_out_of_memory(error):
+        if refusable and isinstance(error, UnsupportedError):
+            self.emit(self._row(name, "unsupported", " ".join(str(error).split())))
+        elif refusable and KINDS[self.case.inputs].layout != "contiguous" and not _is_out_of_memory(error):
             self.emit(self._row(name, "unsupported", f"refused: {_one_line(error)}"))
         else:
             self._emit_failure(name, error)

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.cases import Grads, Inputs, NormCase
+from harness.kinds import KINDS
 
-from .inhouse.launch import WIDEST
+from .inhouse.launch import WIDEST, words
+from .inhouse.problem import LAUNCHES, Problem
+
+if TYPE_CHECKING:
+    import torch
 
 name = "triton-inhouse"
 requires = ("triton",)
@@ -28,6 +35,36 @@ def unsupported(case: NormCase) -> str | None:
 def untimed(case: NormCase) -> str | None:
     """Say why this case must not be timed, or None."""
     return "verified in the Triton interpreter, which is never timed" if case.device == "cpu" else None
+
+
+def notes(case: NormCase) -> list[str]:
+    """Which file its launch comes from, where it is not the one that is chosen without measuring."""
+    path = os.environ.get(LAUNCHES)
+    if not path:
+        return []
+    if KINDS[case.inputs].layout != "contiguous":
+        return [f"launches of {Path(path).name} where the layout is one that was tuned"]
+    from .inhouse import backward, tuned
+
+    device = torch_device(case)
+    found = tuned.find(path, backward.name_of(device), problem_of(case), backward.gpu_of(device))
+    if found is None:
+        return []
+    near = f", tuned for {found.tuned_for} rows" if found.tuned_for != case.rows else ""
+    return [f"launch of {found.file}{near}: {words(found.launch)}"]
+
+
+def problem_of(case: NormCase) -> Problem:
+    """What a launch for a case is chosen for, where its inputs are contiguous."""
+    weight_dtype = case.weight_dtype if case.weight else None
+    return Problem(case.norm, case.rows, case.cols, case.dtype, weight_dtype, case.bias, by_words=case.cols % 2 == 0)
+
+
+def torch_device(case: NormCase) -> torch.device:
+    """The device that a case's tensors are on."""
+    import torch
+
+    return torch.device("cuda", torch.cuda.current_device()) if case.device == "cuda" else torch.device("cpu")
 
 
 def prepare(inputs: Inputs) -> Callable[[], Grads]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -17,10 +18,12 @@ from .finish import finish
 from .grid import Exchange
 from .launch import WIDEST, Gpu, Launch, OnePass, Shared, TwoPass, choose, power_of_two
 from .parts import SLOTS, backward_parts
+from .problem import LAUNCHES, Dtype, Problem
 from .rows import backward_rows
 from .workspace import workspace
 
 Gradients = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
+NAMES: dict[torch.dtype, Dtype] = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
 TRITON = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16, torch.float32: tl.float32}
 
 
@@ -34,6 +37,7 @@ def norm_backward(
     has_bias: bool = False,
     zero_centred: bool = False,
     launch: Launch | None = None,
+    launched: list[Any] | None = None,
 ) -> Gradients:
     """Return dx, dweight and dbias of LayerNorm (given `mean`) or RMSNorm (`mean` None); formula.py has the formula.
 
@@ -41,7 +45,8 @@ def norm_backward(
     any row stride (0 among them), unit column stride; weight `(cols)` contiguous in any of these dtypes, or None; mean,
     rstd `(rows)` contiguous fp32. With `zero_centred` the norm multiplied by (1 + weight). dx has x's shape and dtype,
     and is contiguous; dweight and dbias have weight's dtype, and are None where there is no weight or bias. `launch`
-    overrides the choice in launch.py. Bitwise reproducible on one device.
+    overrides the choice of `choose_for`; the compiled kernels are added to `launched`. Bitwise reproducible on one
+    device.
 
     Raises ValueError for anything else: strides, dtypes, devices or shapes that do not fit, more than 131072 columns.
     """
@@ -60,9 +65,11 @@ def norm_backward(
                 gradient.zero_()
     else:
         if launch is None:
-            launch = choose_for(dy, x, weight, has_bias)
+            launch = choose_for(dy, x, weight, has_bias, layer=mean is not None)
         with torch.cuda.device_of(x):  # Triton launches on the current device; this does nothing for a CPU tensor
-            _run(launch, _Tensors(dx, dweight, dbias, dy, x, weight, mean, rstd, zero_centred))
+            kernels = _run(launch, _Tensors(dx, dweight, dbias, dy, x, weight, mean, rstd, zero_centred))
+        if launched is not None:
+            launched.extend(kernels)
     return _as(dx.view(shape), x), _as(dweight, weight), _as(dbias, weight)
 
 
@@ -79,17 +86,37 @@ def _as_rows(tensor: torch.Tensor, name: str) -> torch.Tensor:
         ) from error
 
 
-def choose_for(dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor | None, has_bias: bool) -> Launch:
-    """The launch that `norm_backward` chooses for these tensors."""
-    rows, cols = x.shape
-    return choose(
-        rows,
-        cols,
-        item_bytes=x.itemsize,
-        weight_bytes=0 if weight is None else weight.itemsize,
-        accumulators=int(weight is not None) + int(has_bias),
+def choose_for(
+    dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor | None, has_bias: bool, *, layer: bool = False
+) -> Launch:
+    """The launch that `norm_backward` chooses for these tensors: a tuned one where there is one, else the default."""
+    problem = Problem(
+        norm="layer" if layer else "rms",
+        rows=x.shape[0],
+        cols=x.shape[1],
+        dtype=NAMES[x.dtype],
+        weight_dtype=None if weight is None else NAMES[weight.dtype],
+        bias=has_bias,
         by_words=_by_words(dy, x, weight),
-        gpu=gpu_of(x.device),
+    )
+    gpu = gpu_of(x.device)
+    if path := os.environ.get(LAUNCHES):
+        from .tuned import launch_for  # reads the file with pydantic, which nobody else has to have
+
+        return launch_for(path, name_of(x.device), problem, gpu) or default_for(problem, gpu)
+    return default_for(problem, gpu)
+
+
+def default_for(problem: Problem, gpu: Gpu) -> Launch:
+    """The launch of launch.py, which nothing was measured for."""
+    return choose(
+        problem.rows,
+        problem.cols,
+        item_bytes=problem.item_bytes,
+        weight_bytes=problem.weight_bytes,
+        accumulators=problem.accumulators,
+        by_words=problem.by_words,
+        gpu=gpu,
     )
 
 
@@ -135,17 +162,19 @@ def _as(gradient: torch.Tensor | None, like: torch.Tensor | None) -> Any:
     return None if gradient is None or like is None else gradient.to(like.dtype)
 
 
-def _run(launch: Launch, tensors: _Tensors) -> None:
+def _run(launch: Launch, tensors: _Tensors) -> list[Any]:
+    """Launch all that one call takes; return the compiled kernels, which are None in Triton's interpreter."""
     partial_dweight, partial_dbias = tensors.partials(launch.partials)
     fused = launch.fused and partial_dweight is not None
     if isinstance(launch, OnePass):
-        _one_pass(launch, tensors, partial_dweight, partial_dbias, fused)
+        kernels = _one_pass(launch, tensors, partial_dweight, partial_dbias, fused)
     elif isinstance(launch, Shared):
-        _shared(launch, tensors, partial_dweight, partial_dbias, fused)
+        kernels = _shared(launch, tensors, partial_dweight, partial_dbias, fused)
     else:
-        _two_pass(launch, tensors, partial_dweight, partial_dbias)
+        kernels = _two_pass(launch, tensors, partial_dweight, partial_dbias)
     if partial_dweight is not None and not fused:
-        _finish(tensors, partial_dweight, partial_dbias)
+        kernels.append(_finish(tensors, partial_dweight, partial_dbias))
+    return kernels
 
 
 def _one_pass(
@@ -154,9 +183,9 @@ def _one_pass(
     partial_dweight: torch.Tensor | None,
     partial_dbias: torch.Tensor | None,
     fused: bool,
-) -> None:
+) -> list[Any]:
     rows, cols = tensors.x.shape
-    backward_rows[(launch.programs,)](
+    kernel = backward_rows[(launch.programs,)](
         tensors.dx,
         tensors.dweight,
         tensors.dbias,
@@ -185,6 +214,7 @@ def _one_pass(
         **_finish_tile(launch, cols, 16 if launch.maxnreg else 64),
         **_options(launch.warps, maxnreg=launch.maxnreg, together=fused),
     )
+    return [kernel]
 
 
 def _shared(
@@ -193,13 +223,13 @@ def _shared(
     partial_dweight: torch.Tensor | None,
     partial_dbias: torch.Tensor | None,
     fused: bool,
-) -> None:
+) -> list[Any]:
     rows, cols = tensors.x.shape
     weight, dtype = tensors.weight, TRITON[tensors.x.dtype]
     exchange = Exchange(launch.parts, launch.rows * (1 if tensors.mean is None else 2))
     state, words = workspace(tensors.x.device, launch.groups * SLOTS.value * exchange.words)
     dx, dy, x = (tensor.view(torch.int32) for tensor in (tensors.dx, tensors.dy, tensors.x))
-    backward_parts[(launch.programs,)](
+    kernel = backward_parts[(launch.programs,)](
         dx,
         tensors.dweight,
         tensors.dbias,
@@ -234,6 +264,7 @@ def _shared(
         **_finish_tile(launch, cols, 16),
         **_options(launch.warps, maxnreg=launch.maxnreg, together=True),
     )
+    return [kernel]
 
 
 def _two_pass(
@@ -241,11 +272,11 @@ def _two_pass(
     tensors: _Tensors,
     partial_dweight: torch.Tensor | None,
     partial_dbias: torch.Tensor | None,
-) -> None:
+) -> list[Any]:
     rows, cols = tensors.x.shape
     of_xhats = torch.empty_like(tensors.rstd)
     of_ones = None if tensors.mean is None else torch.empty_like(tensors.rstd)
-    row_sums[(rows,)](
+    of_rows = row_sums[(rows,)](
         of_xhats,
         of_ones,
         tensors.dy,
@@ -262,7 +293,7 @@ def _two_pass(
         EVEN=cols % launch.sum_cols == 0,
         **_options(launch.sum_warps),
     )
-    backward_columns[(launch.groups * -(-cols // launch.cols),)](
+    of_columns = backward_columns[(launch.groups * -(-cols // launch.cols),)](
         tensors.dx,
         partial_dweight,
         partial_dbias,
@@ -284,13 +315,14 @@ def _two_pass(
         EVEN=rows % launch.rows == 0 and cols % launch.cols == 0,
         **_options(launch.warps),
     )
+    return [of_rows, of_columns]
 
 
-def _finish(tensors: _Tensors, partial_dweight: torch.Tensor, partial_dbias: torch.Tensor | None) -> None:
+def _finish(tensors: _Tensors, partial_dweight: torch.Tensor, partial_dbias: torch.Tensor | None) -> Any:
     """Narrow column tiles, for as many programs as multiprocessors, each with all its loads in flight at once."""
     partials, cols = partial_dweight.shape
     tile_cols = 32 if cols <= 8192 else 128
-    finish[(-(-cols // tile_cols),)](
+    return finish[(-(-cols // tile_cols),)](
         tensors.dweight,
         tensors.dbias,
         partial_dweight,
@@ -338,6 +370,12 @@ def gpu_of(device: torch.device) -> Gpu:
         properties.shared_memory_per_multiprocessor,
         ptx=properties.major >= 8,
     )
+
+
+@lru_cache
+def name_of(device: torch.device) -> str:
+    """What a device calls itself, by which a file of tuned launches knows it; a CPU is `cpu`."""
+    return torch.cuda.get_device_properties(device).name if device.type == "cuda" else "cpu"
 
 
 def _check(

@@ -12,6 +12,7 @@ WIDEST = 131072  # a row of 128 Ki elements; wider is refused rather than left u
 STAGES = 3  # two buffers: a tile arrives while another is used; with 2 Triton makes one, and nothing overlaps
 PART = 2048  # columns of a program that shares rows: 16 elements a thread and row, 4 warps side by side
 RESERVED_BYTES = 1024  # of shared memory that the device keeps for each program
+SUM_BYTES = 4096  # beside a program's tiles, for row sums that cross between warps
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ def choose(
     elif by_words and item_bytes == 2 and gpu.ptx:
         return _shared(rows, cols, accumulators, gpu)
     else:
-        return _two_pass(rows, cols, item_bytes, gpu)
+        return two_pass(rows, cols, item_bytes, gpu)
     return _fit(launch, rows, cols, item_bytes, gpu)
 
 
@@ -186,7 +187,7 @@ def _shared(rows: int, cols: int, accumulators: int, gpu: Gpu) -> Shared:
     parts = -(-cols // PART)
     delay, residents = (2, 2) if accumulators <= 1 else (1, 3 if parts <= 8 else 2)
     tile_rows = 2 if parts <= 32 else 1
-    while residents > 1 and residents * (_buffers(tile_rows) + RESERVED_BYTES) > gpu.shared_total:
+    while residents > 1 and residents * (parts_bytes(tile_rows) + RESERVED_BYTES) > gpu.shared_total:
         residents -= 1
     maxnreg = 168 if residents == 3 else None
     most = max(1, residents * gpu.multiprocessors // parts)
@@ -194,12 +195,12 @@ def _shared(rows: int, cols: int, accumulators: int, gpu: Gpu) -> Shared:
     return Shared(tile_rows, parts, groups, delay, residents, maxnreg)
 
 
-def _buffers(rows: int) -> int:
+def parts_bytes(rows: int, cols: int = PART, stages: int = STAGES) -> int:
     """Bytes of shared memory of a program that shares rows: x and dy in flight, and a little for sums."""
-    return 2 * 2 * rows * PART * (STAGES - 1) + 512
+    return 2 * 2 * rows * cols * (stages - 1) + 512
 
 
-def _two_pass(rows: int, cols: int, item_bytes: int, gpu: Gpu) -> TwoPass:
+def two_pass(rows: int, cols: int, item_bytes: int, gpu: Gpu) -> TwoPass:
     """What is left: tiles of 4 x 1024, 32 elements a thread, no row sums, so 4 programs a multiprocessor."""
     tile_cols = 1024
     tile_rows = 4 if item_bytes == 2 else 2  # the same bytes in flight, and the same registers
@@ -223,6 +224,21 @@ def _fit(launch: OnePass, rows: int, cols: int, item_bytes: int, gpu: Gpu) -> On
     return replace(launch, programs=programs, stages=stages, fused=gpu.ptx)
 
 
+def dealt(launch: Launch, rows: int, gpu: Gpu, residents: int | None = None) -> Launch:
+    """The same launch for so many rows: its tiles dealt out evenly to `residents` programs a multiprocessor.
+
+    By default to as many as it has.
+    """
+    tiles = -(-rows // launch.rows)
+    if isinstance(launch, OnePass):
+        each = residents or -(-launch.programs // gpu.multiprocessors)
+        return replace(launch, programs=_evenly(tiles, each * gpu.multiprocessors))
+    if isinstance(launch, Shared):
+        each = residents or launch.residents
+        return replace(launch, groups=_evenly(tiles, max(1, each * gpu.multiprocessors // launch.parts)))
+    return replace(launch, groups=max(1, min(launch.groups, tiles)))
+
+
 def _evenly(tiles: int, most: int) -> int:
     """Programs, at most `most`, of which each gets as many tiles as the busiest would: fewer finish no later."""
     turns = max(1, -(-tiles // most))
@@ -230,9 +246,23 @@ def _evenly(tiles: int, most: int) -> int:
 
 
 def _stages(tile_bytes: int, gpu: Gpu, wanted: int) -> int:
-    """The most stages up to `wanted` whose buffers fit beside 4 KiB for row sums; less than STAGES gains nothing."""
-    fitting = (gpu.shared_bytes - 4096) // tile_bytes + 1
+    """The most stages up to `wanted` whose buffers fit beside SUM_BYTES; less than STAGES gains nothing."""
+    fitting = (gpu.shared_bytes - SUM_BYTES) // tile_bytes + 1
     return min(wanted, fitting) if fitting >= STAGES else 1
+
+
+def words(launch: Launch) -> str:
+    """A launch as a person reads it."""
+    if isinstance(launch, OnePass):
+        text = f"one pass: {launch.rows} x {launch.chunks * launch.cols}, {launch.warps} warps, "
+        text += f"{launch.programs} programs, {launch.stages} stages"
+        return text + (", packed" if launch.packed else "")
+    if isinstance(launch, Shared):
+        text = f"shared: {launch.rows} x {launch.cols} by {launch.parts}, {launch.warps} warps, "
+        text += f"{launch.groups} groups, {launch.residents} resident, delay {launch.delay}, {launch.stages} stages"
+        return text + (f", {launch.maxnreg} registers" if launch.maxnreg else "")
+    text = f"two passes: {launch.rows} x {launch.cols}, {launch.warps} warps, {launch.groups} groups, "
+    return text + f"{launch.stages} stages"
 
 
 def _padded(cols: int, warps: int) -> int:

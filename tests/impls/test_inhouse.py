@@ -12,6 +12,8 @@ from impls import triton_inhouse
 from impls.inhouse import backward
 from impls.inhouse.backward import norm_backward
 from impls.inhouse.launch import Gpu, OnePass, Shared, TwoPass, choose
+from impls.inhouse.limits import flaw
+from impls.inhouse.problem import Problem
 
 H200 = Gpu(multiprocessors=132, shared_bytes=227 * 1024, shared_total=228 * 1024, ptx=True)
 RTX = Gpu(multiprocessors=170, shared_bytes=99 * 1024, shared_total=100 * 1024, ptx=True)
@@ -288,6 +290,9 @@ def test_programs_that_wait_for_each_other_are_all_resident(gpu, cols, accumulat
         chunks = launch.chunks if isinstance(launch, OnePass) else 1
         tiles = 2 * 2 * launch.rows * chunks * launch.cols * (launch.stages - 1)
         assert residents * (tiles + 1024) <= gpu.shared_total
+        weight_dtype = "bf16" if accumulators else None
+        asked = Problem("rms", rows, cols, "bf16", weight_dtype, accumulators == 2, cols % 2 == 0)
+        assert flaw(launch, asked, gpu) is None
 
 
 def test_tiles_are_dealt_out_evenly():

@@ -9,6 +9,7 @@ import torch
 
 from harness import interleave, trial
 from harness.cases import Grads, NormCase
+from harness.errors import UnsupportedError
 from harness.interleave import FLOOR
 from harness.messages import Asked, Try
 from harness.nvml import Reading
@@ -81,6 +82,13 @@ def outcome(prepare, case=RMS, **more):
     """Status and reason of one faulty adapter."""
     row = session(implementation("faulty", prepare, **more), case=case).row("faulty")
     return row.status, row.reason
+
+
+def test_what_an_adapter_refuses_while_it_prepares_is_unsupported():
+    def prepare(inputs):
+        raise UnsupportedError("spills 12\nregisters")
+
+    assert outcome(prepare) == ("unsupported", "spills 12 registers")
 
 
 def test_an_honest_implementation_is_ok_exact_and_timed():

@@ -1,0 +1,211 @@
+"""The launches that are tried: few, dealt out evenly, and none that could hang a device or leave a column out."""
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from harness.candidates import MOST
+from impls.inhouse import neighbours as module
+from impls.inhouse.backward import default_for
+from impls.inhouse.grid import Exchange
+from impls.inhouse.launch import Gpu, OnePass, Shared, TwoPass, dealt, words
+from impls.inhouse.limits import MOST_DELAY, MOST_SUMS, MOST_WORDS, flaw
+from impls.inhouse.neighbours import neighbours
+from impls.inhouse.parts import SLOTS
+from impls.inhouse.problem import Problem
+
+GPUS = {
+    "h200": Gpu(multiprocessors=132, shared_bytes=227 * 1024, shared_total=228 * 1024, ptx=True),
+    "rtx": Gpu(multiprocessors=170, shared_bytes=99 * 1024, shared_total=100 * 1024, ptx=True),
+    "mi300": Gpu(multiprocessors=304, shared_bytes=64 * 1024, shared_total=64 * 1024),
+    "tiny": Gpu(),
+}
+H200 = GPUS["h200"]
+WIDTHS = [1, 17, 64, 65, 384, 768, 1023, 1024, 2048, 2880, 4096, 5120, 8192, 8193, 16384, 16386, 65536, 131072]
+ROWS = (1, 7, 2048, 100_000)
+
+
+def problem(cols, rows=8192, norm="rms", dtype="bf16", weight_dtype="bf16", bias=None, by_words=None):
+    bias = norm == "layer" and weight_dtype is not None if bias is None else bias
+    return Problem(norm, rows, cols, dtype, weight_dtype, bias, cols % 2 == 0 if by_words is None else by_words)
+
+
+def around(asked, gpu):
+    return neighbours(asked, gpu, default_for(asked, gpu))
+
+
+def every_problem(cols):
+    for rows, norm, dtype, weight_dtype in product(ROWS, ("rms", "layer"), ("bf16", "fp32"), ("bf16", None)):
+        yield problem(cols, rows, norm, dtype, weight_dtype)
+
+
+def resident(launch, asked, gpu):
+    """All programs at once, by registers and by shared memory: what test_inhouse.py asks of the launches chosen."""
+    residents = -(-launch.programs // gpu.multiprocessors)
+    maxnreg = launch.maxnreg if isinstance(launch, Shared) and launch.maxnreg else 255
+    chunks = launch.chunks if isinstance(launch, OnePass) else 1
+    tiles = 2 * asked.item_bytes * launch.rows * chunks * launch.cols * (launch.stages - 1)
+    by_registers = residents == 1 or residents * launch.warps * 32 * maxnreg <= 65536
+    return by_registers and residents * (tiles + 1024) <= gpu.shared_total
+
+
+@pytest.mark.parametrize("gpu", GPUS.values(), ids=GPUS)
+@pytest.mark.parametrize("cols", WIDTHS)
+def test_every_neighbour_keeps_to_the_limits(gpu, cols):
+    for asked in every_problem(cols):
+        current = default_for(asked, gpu)
+        found = neighbours(asked, gpu, current)
+        assert found[0] == current
+        assert len(set(found)) == len(found) <= MOST + 1
+        for launch in found:
+            assert flaw(launch, asked, gpu) is None, (asked, launch)
+            if launch.fused:
+                assert resident(launch, asked, gpu), (asked, launch)
+            pieces = getattr(launch, "chunks", getattr(launch, "parts", None))
+            if pieces is not None:
+                assert (pieces - 1) * launch.cols < cols <= pieces * launch.cols
+            if isinstance(launch, OnePass):
+                assert launch.cols >= 256 * launch.warps or not launch.fold
+                assert not launch.packed or (gpu.ptx and asked.item_bytes == 2)
+            if isinstance(launch, Shared):
+                assert launch.parts > 1
+                assert Exchange(launch.parts, launch.rows * (2 if asked.norm == "layer" else 1)).loads in (1, 2, 4)
+
+
+@pytest.mark.parametrize("cols", WIDTHS)
+def test_tiles_are_dealt_out_evenly(cols):
+    """One program less would leave somebody another turn."""
+    for asked in every_problem(cols):
+        for launch in around(asked, H200):
+            if isinstance(launch, TwoPass):
+                continue
+            number, tiles = launch.partials, -(-asked.rows // launch.rows)
+            turns = -(-tiles // number)
+            assert number == -(-tiles // turns)
+
+
+def kinds(launches):
+    return {type(launch) for launch in launches}
+
+
+def test_what_is_tried_beside_one_pass():
+    current, *others = around(problem(4096), H200)
+    one_pass = [launch for launch in others if isinstance(launch, OnePass)]
+    assert kinds(others) == {OnePass, Shared}
+    assert {launch.rows for launch in one_pass} == {1, 2}
+    assert {launch.warps for launch in one_pass} == {2, 4, 8}
+    assert {launch.stages for launch in one_pass} == {3, 4, 5}
+    assert {launch.packed for launch in one_pass} == {True, False}
+    assert {-(-launch.programs // 132) for launch in one_pass} == {1, 2}
+    assert all(launch.cols == 256 * launch.warps for launch in one_pass)
+    assert words(current) == "one pass: 1 x 4096, 4 warps, 256 programs, 3 stages, packed"
+
+
+def test_what_is_tried_beside_shared_rows():
+    _, *others = around(problem(16384, rows=2048), H200)
+    shared = [launch for launch in others if isinstance(launch, Shared)]
+    assert kinds(others) == {Shared, TwoPass}
+    assert {(launch.cols, launch.warps) for launch in shared} == {(1024, 4), (2048, 4), (4096, 4), (2048, 8), (4096, 8)}
+    assert {launch.delay for launch in shared} == {1, 2}
+    assert {launch.rows for launch in shared} == {1, 2}
+    assert {(launch.residents, launch.maxnreg) for launch in shared if launch.warps == 4} == {
+        (2, None),
+        (3, 168),
+        (4, 128),
+    }
+    assert {(launch.residents, launch.maxnreg) for launch in shared if launch.warps == 8} == {
+        (1, None),
+        (2, 128),
+        (3, 80),
+    }
+
+
+def test_rows_are_shared_only_where_words_can_be_read():
+    odd = problem(4096, by_words=False)
+    assert kinds(around(odd, H200)) == {OnePass}
+    assert kinds(around(problem(16384, dtype="fp32"), H200)) == {TwoPass}
+
+
+def broken():
+    """One for each rule: the problem, a launch that keeps to all rules, what is changed, and what is said."""
+    rows, wide, layer = problem(4096), problem(16384), problem(65536, norm="layer")
+    flat = default_for(rows, H200)
+    for change, why in (
+        ({"rows": 3}, "powers of two"),
+        ({"warps": 64, "cols": 16384, "chunks": 1}, "out of range"),
+        ({"programs": 0}, "out of range"),
+        ({"chunks": 3}, "do not fit"),
+        ({"chunks": 5}, "do not fit"),
+        ({"cols": 512, "chunks": 8}, "share columns"),
+        ({"programs": 2 * 132 + 1}, "registers for fewer"),
+        ({"programs": 2 * 132, "warps": 8, "cols": 2048, "chunks": 2}, "registers for fewer"),
+        ({"programs": 2 * 132, "stages": 9}, "shared memory for fewer"),
+        ({"stages": 65}, "too much shared memory"),
+    ):
+        yield rows, flat, change, why
+    yield problem(4096, dtype="fp32"), default_for(problem(4096, dtype="fp32"), H200), {"packed": True}, "32-bit"
+    parts = default_for(wide, H200)
+    for change, why in (
+        ({"cols": 3}, "powers of two"),
+        ({"groups": 0}, "out of range"),
+        ({"parts": 7}, "do not fit"),
+        ({"groups": parts.groups + 2}, "said to be resident"),
+        ({"groups": 49, "residents": 3}, "registers for fewer"),
+        ({"groups": 49, "residents": 3, "maxnreg": 176}, "registers for fewer"),
+        ({"maxnreg": 100}, "registers out of range"),
+        ({"rows": 8}, "more sums"),
+        ({"delay": 4}, "a delay"),
+        ({"stages": 9}, "shared memory for fewer"),
+        ({"stages": 17}, "too much shared memory"),
+    ):
+        yield wide, parts, change, why
+    yield layer, default_for(layer, H200), {"cols": 1024, "parts": 64}, "more sums"
+    two = default_for(problem(16385), H200)
+    yield problem(16385), two, {"sum_cols": 5000}, "powers of two"
+    yield problem(16385), two, {"groups": 0}, "out of range"
+    yield problem(16385), two, {"stages": 16}, "too much shared memory"
+
+
+@pytest.mark.parametrize(("asked", "launch", "change", "why"), [*broken()], ids=str)
+def test_each_rule_that_is_broken_is_named(asked, launch, change, why):
+    assert flaw(launch, asked, H200) is None
+    assert why in flaw(replace(launch, **change), asked, H200)
+
+
+def test_other_devices_and_numbers_are_no_place_for_shared_rows():
+    parts = default_for(problem(16384), H200)
+    for asked, gpu in (
+        (problem(16384), replace(H200, ptx=False)),
+        (problem(16384, dtype="fp32"), H200),
+        (problem(16384, by_words=False), H200),
+    ):
+        assert "words" in flaw(parts, asked, gpu)
+    assert "PTX" in flaw(default_for(problem(4096), H200), problem(4096), replace(H200, ptx=False))
+
+
+def test_a_neighbour_that_breaks_residency_is_left_out(monkeypatch):
+    """The planted fault: programs dealt out to three a multiprocessor more than there is room for."""
+    asked = problem(4096)
+    whole = around(asked, H200)
+    monkeypatch.setattr(module, "dealt", lambda launch, rows, gpu, residents=1: dealt(launch, rows, gpu, residents + 3))
+    left = around(asked, H200)
+    assert 0 < len(left) < len(whole)
+    assert all(flaw(launch, asked, H200) is None for launch in left)
+
+
+def test_the_limits_are_those_of_the_kernels():
+    assert SLOTS.value > 2 * MOST_DELAY + 1
+    assert MOST_SUMS == Exchange.MOST
+    assert Exchange(MOST_WORDS, 1).loads == 4
+    assert Exchange(32, 4).words == MOST_WORDS
+
+
+def test_a_launch_is_dealt_out_anew():
+    flat = default_for(problem(2048, norm="layer"), H200)
+    assert flat.programs > 132
+    assert dealt(flat, 600, H200) == default_for(problem(2048, rows=600, norm="layer"), H200)
+    parts = default_for(problem(16384, rows=4096), H200)
+    assert dealt(parts, 2048, H200) == default_for(problem(16384, rows=2048), H200)
+    two = default_for(problem(16385), H200)
+    assert dealt(two, 3, H200).groups == 1

@@ -1,0 +1,312 @@
+"""The file of tuned launches: its round trip, what it serves, and what is said where it cannot."""
+
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from harness.candidates import MOST, prepare, unsupported
+from harness.cases import NormCase, make_inputs
+from harness.errors import UnsupportedError
+from impls import triton_inhouse
+from impls.inhouse import backward
+from impls.inhouse.backward import choose_for, default_for, norm_backward
+from impls.inhouse.launch import Gpu, OnePass, dealt, words
+from impls.inhouse.problem import LAUNCHES, Problem
+from impls.inhouse.tuned import LaunchFile, Speedup, TunedCase, as_text, find, from_text, launch_for, read
+
+TINY = Gpu()
+H200 = Gpu(multiprocessors=132, shared_bytes=227 * 1024, shared_total=228 * 1024, ptx=True)
+PROBLEM = Problem("rms", 64, 256, "bf16", "bf16", bias=False, by_words=True)
+LAUNCH = OnePass(rows=4, chunks=4, cols=64, warps=2, programs=2, fold=False, stages=1)
+
+
+def tuned(problem=PROBLEM, launch=LAUNCH, **more):
+    fields = {name: getattr(problem, name) for name in ("norm", "rows", "cols", "dtype", "weight_dtype", "bias")}
+    return TunedCase(**fields, by_words=problem.by_words, launch=launch, **more)
+
+
+def launches(*cases, device="cpu", multiprocessors=4):
+    return LaunchFile(
+        device=device,
+        multiprocessors=multiprocessors,
+        torch="2.11.0",
+        triton="3.6.0",
+        date="2025-06-01T12:00:00+00:00",
+        revision="abc1234",
+        cases=list(cases),
+    )
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    """Write a file of launches, and have the choice read it."""
+
+    def write(file, name="launches.json"):
+        path = tmp_path / name
+        path.write_text(file if isinstance(file, str) else file.model_dump_json(exclude_none=True), encoding="utf-8")
+        monkeypatch.setenv(LAUNCHES, str(path))
+        return str(path)
+
+    read.cache_clear()
+    find.cache_clear()
+    return write
+
+
+def each_regime():
+    for cols, gpu, dtype in ((256, TINY, "bf16"), (16384, H200, "bf16"), (16384, TINY, "fp32")):
+        problem = replace(PROBLEM, cols=cols, dtype=dtype)
+        yield default_for(problem, gpu)
+
+
+@pytest.mark.parametrize("launch", [*each_regime()], ids=lambda launch: type(launch).__name__)
+def test_a_launch_survives_the_round_trip(launch, written):
+    assert from_text(as_text(launch)) == launch
+    speedup = Speedup(value=1.05, low=1.03, high=1.07, processes=5)
+    file = launches(tuned(launch=launch, default_us=20.0, best_us=19.0, speedup=speedup), tuned(launch=None))
+    assert read(written(file)) == file
+    assert "\n" not in words(launch)
+
+
+def test_what_the_file_holds(written):
+    held = json.loads(launches(tuned(default_us=20.0)).model_dump_json(exclude_none=True))
+    assert held.keys() == {
+        "schema_version",
+        "device",
+        "multiprocessors",
+        "torch",
+        "triton",
+        "date",
+        "revision",
+        "cases",
+    }
+    (case,) = held["cases"]
+    assert case["launch"] == {
+        "regime": "one pass",
+        "rows": 4,
+        "chunks": 4,
+        "cols": 64,
+        "warps": 2,
+        "programs": 2,
+        "fold": False,
+        "packed": False,
+        "stages": 1,
+        "fused": False,
+    }
+
+
+def at(rows, **changes):
+    return replace(PROBLEM, rows=rows, **changes)
+
+
+def test_the_exact_case_comes_first_and_the_nearest_rows_next(written):
+    other = replace(LAUNCH, rows=8)
+    path = written(launches(tuned(at(64)), tuned(at(100), other), tuned(at(1000), None)))
+    assert launch_for(path, "cpu", at(64), TINY) == LAUNCH
+    assert launch_for(path, "cpu", at(100), TINY) == other
+    assert launch_for(path, "cpu", at(79), TINY) == dealt(LAUNCH, 79, TINY)
+    assert launch_for(path, "cpu", at(81), TINY) == dealt(other, 81, TINY)
+    assert launch_for(path, "cpu", at(80), TINY) == dealt(LAUNCH, 80, TINY)  # as near to both: the smaller
+    assert launch_for(path, "cpu", at(32), TINY) == dealt(LAUNCH, 32, TINY)
+    assert launch_for(path, "cpu", at(200), TINY) == dealt(other, 200, TINY)
+    assert find(path, "cpu", at(200), TINY).tuned_for == 100
+
+
+@pytest.mark.parametrize("asked", [at(31), at(201), at(0), at(900), at(1000), at(2000)])
+def test_where_nothing_near_is_faster_the_default_stays(written, asked):
+    path = written(launches(tuned(at(64)), tuned(at(100)), tuned(at(1000), None)))
+    assert launch_for(path, "cpu", asked, TINY) is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"norm": "layer"},
+        {"cols": 258},
+        {"dtype": "fp16"},
+        {"weight_dtype": "fp32"},
+        {"weight_dtype": None},
+        {"bias": True, "norm": "layer"},
+        {"by_words": False},
+    ],
+    ids=str,
+)
+def test_another_problem_is_not_served(written, changes):
+    path = written(launches(tuned()))
+    assert launch_for(path, "cpu", at(64), TINY) == LAUNCH
+    assert launch_for(path, "cpu", at(64, **changes), TINY) is None
+
+
+def complaint(path, device="cpu", problem=PROBLEM, gpu=TINY):
+    with pytest.raises(ValueError) as caught:  # noqa: PT011  the text is looked at by the caller
+        launch_for(path, device, problem, gpu)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_another_device_is_refused(written):
+    path = written(launches(tuned(), device="NVIDIA H200", multiprocessors=132))
+    told = complaint(path, "NVIDIA B200", gpu=replace(H200, multiprocessors=148))
+    assert told == (
+        f"{path} is of NVIDIA H200 (132 multiprocessors), and this is NVIDIA B200 (148 multiprocessors); "
+        "run `normbwd tune` here, or unset NORMBWD_LAUNCHES"
+    )
+    part = complaint(path, "NVIDIA H200", gpu=replace(H200, multiprocessors=16))
+    assert "and this is NVIDIA H200 (16 multiprocessors)" in part
+
+
+def test_a_file_that_cannot_be_read_is_named(written, tmp_path):
+    missing = str(tmp_path / "absent.json")
+    assert complaint(missing) == (
+        f"cannot read {missing}: No such file or directory; NORMBWD_LAUNCHES names a file of `normbwd tune`"
+    )
+    assert "cannot read" in complaint(str(tmp_path))
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    assert complaint(str(tmp_path / "binary")).startswith(f"cannot read {tmp_path / 'binary'}: it is not UTF-8 text")
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda held: held.update(schema_version=2), "is of schema 2, and this version reads 1"),
+        (lambda held: held.update(colour="red"), "is no file of launches (colour: Extra inputs are not permitted)"),
+        (lambda held: held.pop("device"), "is no file of launches (device: Field required)"),
+        (lambda held: held["cases"][0].update(dtype="int8"), "is no file of launches (cases.0.dtype: "),
+        (lambda held: held["cases"][0]["launch"].update(regime="three"), "cases.0.launch: its regime is none of "),
+        (lambda held: held["cases"][0]["launch"].update(colour=1), "cases.0.launch: unknown colour; there are chunks"),
+        (lambda held: held["cases"][0]["launch"].update(rows="many"), "cases.0.launch.rows: "),
+        (lambda held: held["cases"][0]["launch"].pop("rows"), "cases.0.launch.rows: Field required"),
+        (lambda held: held["cases"][0].update(launch=3), "is no file of launches (cases.0.launch"),
+    ],
+)
+def test_a_file_that_is_none_is_refused_with_the_field_at_fault(written, change, why):
+    held = json.loads(launches(tuned()).model_dump_json())
+    change(held)
+    path = written(json.dumps(held))
+    told = complaint(path)
+    assert told.startswith(path)
+    assert why in told
+    assert told.endswith("; run `normbwd tune` again, or unset NORMBWD_LAUNCHES")
+
+
+def test_text_that_is_no_json_is_refused(written):
+    assert "is no file of launches (the file: Invalid JSON" in complaint(written("no json"))
+
+
+def test_a_launch_that_could_hang_the_device_is_refused(written):
+    problem = replace(PROBLEM, rows=100_000, cols=4096)
+    launch = replace(default_for(problem, H200), programs=1000)
+    path = written(launches(tuned(problem, launch), device="NVIDIA H200", multiprocessors=132))
+    told = complaint(path, "NVIDIA H200", problem, H200)
+    assert "has a launch for rms 100000 x 4096 that must not run: 8 programs a multiprocessor wait" in told
+
+
+# ------------------------------------------------------------------------------------------------ the choice
+
+
+def case(**changes):
+    return replace(NormCase("rms", 64, 256, device="cpu"), **changes)
+
+
+def chosen(inputs):
+    return choose_for(inputs.dy, inputs.x, inputs.weight, inputs.bias is not None, layer=inputs.mean is not None)
+
+
+def test_the_choice_reads_the_file_and_does_without(written, monkeypatch):
+    inputs = make_inputs(case(), seed=1)
+    plain = chosen(inputs)
+    written(launches(tuned()))
+    assert chosen(inputs) == LAUNCH != plain
+    assert chosen(make_inputs(case(rows=7), seed=1)) == default_for(at(7), TINY)
+    monkeypatch.delenv(LAUNCHES)
+    assert chosen(inputs) == plain
+
+
+def test_the_backward_launches_what_the_file_says(written, monkeypatch):
+    inputs = make_inputs(case(norm="layer", bias=True), seed=2)
+    wanted = triton_inhouse.prepare(inputs)()
+    written(launches(tuned(triton_inhouse.problem_of(inputs.case))))
+    ran = []
+    run = backward._run
+    monkeypatch.setattr(backward, "_run", lambda launch, tensors: ran.append(launch) or run(launch, tensors))
+    grads = triton_inhouse.prepare(inputs)()
+    assert ran == [LAUNCH]
+    assert torch.equal(grads.dx, wanted.dx)
+    assert torch.allclose(grads.dweight.float(), wanted.dweight.float(), rtol=2**-7)
+    again = triton_inhouse.prepare(inputs)()
+    assert torch.equal(again.dweight, grads.dweight)
+
+
+def test_a_bad_file_is_an_error_of_the_library(written):
+    written(launches(tuned(), device="NVIDIA H200"))
+    inputs = make_inputs(case(), seed=1)
+    with pytest.raises(ValueError, match=r"is of NVIDIA H200 .* and this is cpu"):
+        norm_backward(inputs.dy, inputs.x, inputs.weight, inputs.mean, inputs.rstd)
+
+
+def test_a_row_says_where_its_launch_comes_from(written, monkeypatch):
+    assert triton_inhouse.notes(case()) == []
+    written(launches(tuned()), "mine.json")
+    assert triton_inhouse.notes(case()) == [f"launch of mine.json: {words(LAUNCH)}"]
+    near = words(dealt(LAUNCH, 100, TINY))
+    assert triton_inhouse.notes(case(rows=100)) == [f"launch of mine.json, tuned for 64 rows: {near}"]
+    assert triton_inhouse.notes(case(rows=1000)) == []
+    assert triton_inhouse.notes(case(inputs="misaligned")) == [
+        "launches of mine.json where the layout is one that was tuned"
+    ]
+    monkeypatch.delenv(LAUNCHES)
+    assert triton_inhouse.notes(case()) == []
+
+
+# ------------------------------------------------------------------------------------------------ the candidates
+
+
+def test_a_candidate_runs_its_launch_and_notes_it(monkeypatch):
+    from harness import candidates
+
+    inputs = make_inputs(case(rows=9), seed=3)
+    assert [unsupported(inputs.case, number) for number in (1, MOST)] == [None, "no such neighbour"]
+    wanted = triton_inhouse.prepare(inputs)()
+    launch = from_text(candidates.notes(inputs.case, 1)[0].removeprefix(candidates.NOTE))
+    assert launch != default_for(at(9), TINY)
+    ran = []
+    run = backward._run
+    monkeypatch.setattr(backward, "_run", lambda launch, tensors: ran.append(launch) or run(launch, tensors))
+    assert torch.equal(prepare(inputs, 1)().dx, wanted.dx)
+    assert set(ran) == {launch}
+    assert "interpreter" in candidates.untimed(inputs.case, 1)
+
+
+def test_what_a_candidate_does_not_run_on():
+    assert "contiguous" in unsupported(case(inputs="strided-x"), 1)
+    assert "131072" in unsupported(case(cols=131073), 1)
+    assert unsupported(case(rows=0), 1) == "no such neighbour"
+    with pytest.raises(UnsupportedError, match="no such neighbour"):
+        prepare(make_inputs(case(rows=9), seed=3), MOST)
+
+
+@pytest.mark.parametrize(
+    ("spilled", "own", "why"),
+    [
+        (0, 0, None),
+        (12, 0, "spills 12 registers"),
+        (12, 10, "spills 12 registers, the current choice 10"),
+        (8, 10, None),
+    ],
+)
+def test_a_candidate_that_spills_is_no_candidate(monkeypatch, spilled, own, why):
+    inputs = make_inputs(case(rows=9), seed=3)
+    current = default_for(at(9), TINY)
+
+    def run(launch, tensors):
+        return [SimpleNamespace(n_spills=0), SimpleNamespace(n_spills=own if launch == current else spilled)]
+
+    monkeypatch.setattr(backward, "_run", run)
+    if why is None:
+        assert callable(prepare(inputs, 1))
+        return
+    with pytest.raises(UnsupportedError) as caught:
+        prepare(inputs, 1)
+    assert str(caught.value) == why
