@@ -36,13 +36,16 @@ def _of_one_pass(launch: OnePass, problem: Problem, gpu: Gpu) -> Rules:
     yield from _in_range(launch.rows, launch.cols, launch.warps, of=(launch.chunks, launch.programs, launch.stages))
     yield _uncovered(launch.chunks, launch.cols, problem)
     yield launch.fold and launch.cols < 256 * launch.warps, "rows are folded where threads share columns"
-    yield (launch.packed or launch.fused) and not gpu.ptx, "inline PTX, which this device does not take"
+    yield (
+        (launch.packed or launch.reload or launch.fused) and not gpu.ptx,
+        "inline PTX, which this device does not take",
+    )
     yield launch.packed and problem.item_bytes != 2, "packed tiles of 32-bit numbers"
     tile_bytes = 2 * launch.rows * launch.chunks * launch.cols * problem.item_bytes
     buffers = tile_bytes * (launch.stages - 1)
     yield _too_large(buffers and buffers + SUM_BYTES, gpu)
     if launch.fused:
-        yield from _not_resident(launch.programs, launch.warps, None, buffers, gpu)
+        yield from _not_resident(launch.programs, launch.warps, launch.maxnreg, buffers, gpu)
 
 
 def _of_shared(launch: Shared, problem: Problem, gpu: Gpu) -> Rules:

@@ -103,7 +103,7 @@ def test_what_is_tried_beside_one_pass():
 
 
 def test_what_is_tried_beside_shared_rows():
-    _, *others = around(problem(16384, rows=2048), H200)
+    _, *others = around(problem(20480, rows=2048), H200)
     shared = [launch for launch in others if isinstance(launch, Shared)]
     assert kinds(others) == {Shared, TwoPass}
     assert {(launch.cols, launch.warps) for launch in shared} == {(1024, 4), (2048, 4), (4096, 4), (2048, 8), (4096, 8)}
@@ -129,7 +129,7 @@ def test_rows_are_shared_only_where_words_can_be_read():
 
 def broken():
     """One for each rule: the problem, a launch that keeps to all rules, what is changed, and what is said."""
-    rows, wide, layer = problem(4096), problem(16384), problem(65536, norm="layer")
+    rows, wide, layer = problem(4096), problem(20480), problem(65536, norm="layer")
     flat = default_for(rows, H200)
     for change, why in (
         ({"rows": 3}, "powers of two"),
@@ -151,8 +151,8 @@ def broken():
         ({"groups": 0}, "out of range"),
         ({"parts": 7}, "do not fit"),
         ({"groups": parts.groups + 2}, "said to be resident"),
-        ({"groups": 49, "residents": 3}, "registers for fewer"),
-        ({"groups": 49, "residents": 3, "maxnreg": 176}, "registers for fewer"),
+        ({"groups": 39, "residents": 3}, "registers for fewer"),
+        ({"groups": 39, "residents": 3, "maxnreg": 176}, "registers for fewer"),
         ({"maxnreg": 100}, "registers out of range"),
         ({"rows": 8}, "more sums"),
         ({"delay": 4}, "a delay"),
@@ -174,11 +174,11 @@ def test_each_rule_that_is_broken_is_named(asked, launch, change, why):
 
 
 def test_other_devices_and_numbers_are_no_place_for_shared_rows():
-    parts = default_for(problem(16384), H200)
+    parts = default_for(problem(20480), H200)
     for asked, gpu in (
-        (problem(16384), replace(H200, ptx=False)),
-        (problem(16384, dtype="fp32"), H200),
-        (problem(16384, by_words=False), H200),
+        (problem(20480), replace(H200, ptx=False)),
+        (problem(20480, dtype="fp32"), H200),
+        (problem(20480, by_words=False), H200),
     ):
         assert "words" in flaw(parts, asked, gpu)
     assert "PTX" in flaw(default_for(problem(4096), H200), problem(4096), replace(H200, ptx=False))

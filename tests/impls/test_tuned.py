@@ -92,6 +92,8 @@ def test_what_the_file_holds(written):
         "programs": 2,
         "fold": False,
         "packed": False,
+        "reload": False,
+        "maxnreg": None,
         "stages": 1,
         "fused": False,
     }
