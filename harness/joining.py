@@ -14,7 +14,15 @@ from statistics import median
 from harness.cases import NormCase
 from harness.records import RANKED, Budget, Role, RowRecord, Status, Timing
 from harness.results import Results
-from harness.stats import IncomparableError, Ratio, aa_band, combined_speedup, median_and_spread, median_log
+from harness.stats import (
+    IncomparableError,
+    Ratio,
+    aa_band,
+    across_processes,
+    median_and_spread,
+    median_log,
+    speedups,
+)
 
 UNPROVEN = "unproven: the device may have waited for the host, so host time may be inside"
 NOT_TIMES = "a sample is not a positive number of microseconds"
@@ -148,10 +156,15 @@ def comparable(joined: Joined | None, budget: Budget | None = None) -> tuple[Tim
 
 
 def ratio(base: Joined | None, other: Joined | None, budget: Budget | None = None) -> Ratio:
-    """The speedup of one result over another.
+    """The speedup of one result over another, over all processes.
 
     Raises IncomparableError where either may not be compared, or where a process timed the two apart.
     """
+    return across_processes(_ratios(base, other, budget))
+
+
+def _ratios(base: Joined | None, other: Joined | None, budget: Budget | None = None) -> list[Ratio]:
+    """The speedup in each process, where there is one over all."""
     timings = comparable(base, budget), comparable(other, budget)
     if base is not None and other is not None:
         groups = {row.process: row.timing.group for row in base.rows if row.timing}
@@ -159,7 +172,7 @@ def ratio(base: Joined | None, other: Joined | None, budget: Budget | None = Non
             if row.timing and groups.get(row.process, row.timing.group) != row.timing.group:
                 named = f"{groups[row.process]} and {row.timing.group}"
                 raise IncomparableError(f"process {row.process}: timed in different groups, {named}")
-    return combined_speedup(*timings)
+    return speedups(*timings)
 
 
 def logs_by_process(base: Joined, other: Joined) -> dict[int, float]:
@@ -179,11 +192,8 @@ def band(case: JoinedCase, baseline: str | None) -> float | None:
 
 def aa_ratio(case: JoinedCase, impl: str | None) -> Ratio | None:
     """The ratio of an implementation and its twin, which is 1 in truth; None where it has none to compare."""
-    if impl is None or (impl, "again") not in case:
-        return None
-    with suppress(IncomparableError):
-        return ratio(case.get((impl, "impl")), case[impl, "again"])
-    return None
+    found = _aa_ratios(case, impl)
+    return across_processes(found) if found else None
 
 
 def quotients(base: Sequence[Timing], other: Sequence[Timing]) -> list[float]:
@@ -198,8 +208,17 @@ def quotients(base: Sequence[Timing], other: Sequence[Timing]) -> list[float]:
 
 
 def _band_of(case: JoinedCase, impl: str | None) -> float | None:
-    found = aa_ratio(case, impl)
+    found = _aa_ratios(case, impl)
     return aa_band(found) if found else None
+
+
+def _aa_ratios(case: JoinedCase, impl: str | None) -> list[Ratio]:
+    """The ratio of an implementation and its twin in each process; none where it has no twin to compare."""
+    if impl is None or (impl, "again") not in case:
+        return []
+    with suppress(IncomparableError):
+        return _ratios(case.get((impl, "impl")), case[impl, "again"])
+    return []
 
 
 def _doubt(row: RowRecord) -> str | None:

@@ -111,23 +111,24 @@ def median_log(base: Timing, other: Timing) -> float:
     return float(np.median(np.log(np.divide(of_base, of_other))))
 
 
-def combined_speedup(base: Sequence[Timing], other: Sequence[Timing]) -> Ratio:
-    """The speedup of one implementation over another from the timings of all processes, matched by group.
+def speedups(base: Sequence[Timing], other: Sequence[Timing]) -> list[Ratio]:
+    """The speedup of one implementation over another in each process that timed both, matched by group.
 
-    One process has the interval that its blocks give. Several have Student's t interval on their median log ratios:
-    blocks of one process share its addresses and clocks, so only processes are independent. Raises IncomparableError
-    where no two timings were interleaved.
+    Raises IncomparableError where no two timings were interleaved.
     """
     of_other = {timing.group: timing for timing in other}
     pairs = [(timing, of_other[timing.group]) for timing in base if timing.group in of_other]
     if not pairs:
         groups = [", ".join(timing.group for timing in timings) or "none" for timings in (base, other)]
         raise IncomparableError(f"timed in different groups, {groups[0]} and {groups[1]}")
-    return across_processes([timing_speedup(*pair) for pair in pairs])
+    return [timing_speedup(*pair) for pair in pairs]
 
 
 def across_processes(ratios: Sequence[Ratio]) -> Ratio:
-    """One ratio of those of several processes: the mean of the logs, and its t interval; a single one is itself."""
+    """One ratio of those of several processes: the mean of the logs, and its t interval; a single one is itself.
+
+    Blocks of one process share its addresses and clocks, so only processes are independent.
+    """
     if len(ratios) == 1:
         return ratios[0]
     from scipy.stats import t  # slow to import
@@ -185,16 +186,25 @@ def adjusted(ps: Sequence[float]) -> list[float]:
     return [float(p) for p in false_discovery_control(ps, method="bh")] if ps else []
 
 
-def aa_band(again: Ratio) -> float:
-    """What an interval does not know, as a log ratio, from the baseline measured against itself (0.004 is 0.4 %).
+def aa_band(again: Sequence[Ratio]) -> float:
+    """What an interval does not know, as a log ratio, from an A/A pair's ratio in each process (0.004 is 0.4 %).
 
-    The true ratio of the pair is 1: what it reads instead is a bias between two places in a block. Noise that the
-    blocks did not average out is in the interval of every ratio already, and would count twice here. Within a single
-    process the band is at least PROCESS_BAND. Infinite where the pair has no interval.
+    What the pair reads; of a single process at least PROCESS_BAND, and infinite where the pair has no interval.
     """
-    if not (again.low > 0 and math.isfinite(again.high)):
-        return math.inf
-    return max(PROCESS_BAND if again.processes == 1 else 0.0, abs(math.log(again.value)))
+    if len(again) > 1:
+        return aa_reading(again)
+    known = again[0].low > 0 and math.isfinite(again[0].high)
+    return max(PROCESS_BAND, aa_reading(again)) if known else math.inf
+
+
+def aa_reading(again: Sequence[Ratio]) -> float:
+    """What an A/A pair reads, as a log ratio, from its ratio in each process: the root of the mean square.
+
+    The true ratio is 1: what is read instead is a bias between two places in a block, or between two copies of the same
+    code. A mean would let the bias of one process make up for that of another, while what is judged by it may have the
+    same bias in all.
+    """
+    return math.sqrt(math.fsum(math.log(ratio.value) ** 2 for ratio in again) / len(again))
 
 
 def verdict(ratio: Ratio, band: float) -> Verdict:

@@ -111,7 +111,7 @@ def judged(head, twin, minimum_effect=0.01, geomean_effect=0.005, alone=False):
     """
     cells, processes = head.shape[1:]
     value, mean = head.mean(axis=2), head.mean(axis=(1, 2)) + np.log1p(geomean_effect)
-    delta = np.maximum(np.log1p(minimum_effect), np.abs(twin.mean(axis=2)))
+    delta = np.maximum(np.log1p(minimum_effect), np.sqrt((twin**2).mean(axis=2)))
     if processes > 1:
         variances, freedom = head.var(axis=2, ddof=1), np.full(head.shape[:2], processes - 1)
         variances, freedom = (variances, freedom) if alone else moderated(variances, freedom)

@@ -13,13 +13,13 @@ from harness.stats import (
     aa_band,
     across_processes,
     adjusted,
-    combined_speedup,
     estimate,
     geomean,
     mean_of_logs,
     median_and_spread,
     spans_agree,
     speedup,
+    speedups,
     timing_speedup,
     verdict,
 )
@@ -100,11 +100,17 @@ def test_rows_that_were_not_interleaved_are_refused(other, why):
 
 
 def test_aa_band_is_what_the_pair_reads_and_in_one_process_never_less_than_what_processes_differ_by():
-    assert aa_band(Ratio(1.0, math.exp(-0.003), math.exp(0.001), 40)) == PROCESS_BAND == 0.007
-    assert aa_band(Ratio(1.01, math.exp(0.008), math.exp(0.012), 40)) == pytest.approx(math.log(1.01))
-    assert aa_band(Ratio(1 / 1.01, math.exp(-0.012), math.exp(-0.008), 40)) == pytest.approx(math.log(1.01))
-    assert aa_band(Ratio(1.002, 0.99, 1.01, 120, processes=3)) == pytest.approx(math.log(1.002))
-    assert aa_band(Ratio(1.0, 0.0, math.inf, 3)) == math.inf
+    assert aa_band([Ratio(1.0, math.exp(-0.003), math.exp(0.001), 40)]) == PROCESS_BAND == 0.007
+    assert aa_band([Ratio(1.01, math.exp(0.008), math.exp(0.012), 40)]) == pytest.approx(math.log(1.01))
+    assert aa_band([Ratio(1 / 1.01, math.exp(-0.012), math.exp(-0.008), 40)]) == pytest.approx(math.log(1.01))
+    assert aa_band([Ratio(1.0, 0.0, math.inf, 3)]) == math.inf
+
+
+def test_one_process_does_not_make_up_in_the_band_for_what_another_is_off():
+    fast, slow, exact = (Ratio(math.exp(log), 0.99, 1.01, 40) for log in (0.003, -0.003, 0.0))
+    assert aa_band([fast, slow]) == pytest.approx(0.003)
+    assert aa_band([exact, slow, exact, exact]) == pytest.approx(0.0015)
+    assert aa_band([exact] * 3) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -159,11 +165,11 @@ def test_across_processes_is_the_mean_log_ratio_and_students_t():
 def test_processes_are_matched_by_group_and_a_lonely_one_is_left_out():
     base = [timing(20.0, group="a"), timing(20.0, group="b"), timing(20.0, group="c")]
     other = [timing(10.0, group="c", shift=1), timing(10.0, group="a", shift=1)]
-    combined = combined_speedup(base, other)
+    combined = across_processes(speedups(base, other))
     assert (combined.processes, combined.blocks) == (2, 80)
     assert combined.value == pytest.approx(2.0, rel=0.01)
     with pytest.raises(IncomparableError, match="timed in different groups, b and a"):
-        combined_speedup([base[1]], [other[1]])
+        speedups([base[1]], [other[1]])
 
 
 @pytest.mark.parametrize(

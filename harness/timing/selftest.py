@@ -198,7 +198,7 @@ class SelfTest:
             ratio = speedup(samples_us, first_us)  # how much longer it takes: samples over the plain one
             off = abs(math.log(ratio.value) - math.log1p(more))
             errors.append(off)
-            found = verdict(ratio, aa_band(again)) == "faster"
+            found = verdict(ratio, aa_band([again])) == "faster"
             said = f"{more:.0%} more bytes read as {_interval(ratio)}{'' if found else ', not told from A/A'}"
             self._add(f"planted +{more:.0%}", found and off <= PLANTED_LIMIT, 100 * off, 100 * PLANTED_LIMIT, "%", said)
         return max(errors)
