@@ -85,7 +85,7 @@ def bench(choice: Choice, display: Display) -> Path:
     with tempfile.TemporaryDirectory(prefix="normbwd-") as folder:
         log = Path(folder) / "worker.log"
         display.say("starting a worker")
-        found = start_worker(choice.first_asked(), log)
+        found = start_worker(choice.first_asked().in_process(0), log)
         try:
             return _run(choice, display, found, log)
         finally:
@@ -132,8 +132,8 @@ def _run(choice: Choice, display: Display, found: Inventory, log: Path) -> Path:
     begun_s, interrupted = time.monotonic(), True
     results = ResultsFile(path)
 
-    def launch() -> Worker:
-        return start_worker(asked, log).worker
+    def launch(process: int) -> Worker:
+        return start_worker(asked.in_process(process), log).worker
 
     runner = Runner(
         launch=launch,

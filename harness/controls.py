@@ -81,7 +81,7 @@ def run_controls(asked: Asked) -> list[Check]:
 
     module = sys.modules[__name__]
     known = {label: Implementation(label, name, __name__, module, (how,)) for label, how in variants.items()}
-    few = replace(asked, baseline="control: honest", twice=False, cross_check=False, flush="clean", **FEW)
+    few = replace(asked, baseline="control: honest", twin=None, twice=False, cross_check=False, flush="clean", **FEW)
     Trial(Try(case, tuple(known), "controls", few), known, lambda _impl, _stage: None, emit).run()
     return [judge(label, how, found.get(label)) for label, how in variants.items()]
 

@@ -28,7 +28,7 @@ AGAIN = " (again)"  # a second appearance, under another name
 class Together:
     """Timings and kernels by implementation; `again` are those of who stood in the blocks twice, the second time.
 
-    No floor where it did not fit.
+    A twin that is a copy of its own is among the implementations. No floor where it did not fit.
     """
 
     timings: dict[str, Timing]
@@ -44,20 +44,21 @@ def time_together(
     candidates: Sequence[Candidate],
     asked: Asked,
     group: str,
+    process: int,
     watch: Callable[[str | None, Stage], None],
     look: Callable[[str, object], None] = lambda _name, _answer: None,
 ) -> Together:
     """Time candidates, named by implementation, in interleaved blocks.
 
-    Then `look` is shown the answer that each gives to one more call, which is timed like all before it.
+    Then `look` is shown the answer that each gives to one more call, which is timed like all before it. Each process of
+    a run has an order of its own.
 
     Raises CandidateError, naming the implementation, where one of them raises; what the device itself raises passes
     through.
     """
     watch(None, "time")
     device = make_device(inputs.case.device, asked.flush_bytes, inputs.x)
-    baseline = next((c for c in candidates if c.name == asked.baseline), candidates[0])
-    again = {c.name: replace(c, name=c.name + AGAIN) for c in (candidates if asked.twice else [baseline])}
+    again = {c.name: replace(c, name=c.name + AGAIN) for c in _standing_twice(candidates, asked)}
     floor = _floor(inputs)
     everyone = [*candidates, *again.values(), *([floor] if floor else [])]
     rule = StoppingRule(asked.min_blocks, asked.max_blocks, asked.half_width, asked.budget_s)
@@ -65,7 +66,7 @@ def time_together(
     def told(name: str) -> None:
         watch(None if name == FLOOR else name.removesuffix(AGAIN), "time")
 
-    rng = random.Random(case_seed(inputs.case, asked.seed, "order"))
+    rng = random.Random(case_seed(inputs.case, asked.seed, f"order {process}"))
     try:
         measurement = measure(device, everyone, rule, asked.flush, rng, told)
     except CandidateError as error:
@@ -88,6 +89,15 @@ def time_together(
         readings=measurement.readings,
         elsewhere_us=elsewhere_us,
     )
+
+
+def _standing_twice(candidates: Sequence[Candidate], asked: Asked) -> Sequence[Candidate]:
+    """Who is timed under two names: nobody where the baseline's twin is a copy of its own."""
+    if asked.twin is not None:
+        return ()
+    if asked.twice:
+        return candidates
+    return [next((c for c in candidates if c.name == asked.baseline), candidates[0])]
 
 
 def _floor(inputs: Inputs) -> Candidate | None:

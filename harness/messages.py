@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from harness.cases import NormCase
+from harness.copies import copies
 from harness.devices import DeviceFacts
 from harness.records import ConditionsRecord, Flush, ImplRecord, RowRecord, SelfTestRecord
 from harness.revisions import Side
@@ -19,17 +20,19 @@ When = Literal["before", "after", "alone"]  # of a self-test: before or after th
 class Asked:
     """How every case of a run is to be tried; sent once, when a worker starts.
 
-    `flush_bytes`, `cache_bytes` (of the last level) and `datasheet_gbps` are the device profile's.
-    `sides` are revisions of an adapter to compare; `repeats` is for bitwise comparisons, `seeds` how many inputs are
-    drawn to verify a case, `cells` how many gradients the run judges in all; `min_blocks`, `max_blocks`,
-    `half_width`, `budget_s` are the stopping rule's. `memory_bytes` is what a worker on a CPU may take. With `twice`
-    every implementation stands in the blocks twice, with `broken_down` its kernels are profiled, with `cross_check`
-    other engines time it too.
+    `flush_bytes`, `cache_bytes` (of the last level) and `datasheet_gbps` are the device profile's. `sides` are
+    revisions of an adapter to compare, and `twin` is what a second copy of the baseline is called, which is its A/A
+    pair's other half; without, the baseline itself stands in the blocks twice. `repeats` is for bitwise comparisons,
+    `seeds` how many inputs are drawn to verify a case, `cells` how many gradients the run judges in all; `min_blocks`,
+    `max_blocks`, `half_width`, `budget_s` are the stopping rule's. `memory_bytes` is what a worker on a CPU may take.
+    With `twice` every implementation stands in the blocks twice, with `broken_down` its kernels are profiled, with
+    `cross_check` other engines time it too.
     """
 
     device: Literal["auto", "gpu", "cpu"] = "auto"
     impl_files: tuple[str, ...] = ()
     sides: tuple[Side, ...] = ()
+    twin: str | None = None
     seed: int = 0
     flush: Flush = "clean"
     flush_bytes: int = 0
@@ -48,6 +51,10 @@ class Asked:
     twice: bool = False
     broken_down: bool = True
     cross_check: bool = False
+
+    def in_process(self, process: int) -> Asked:
+        """What a worker that measures in this process of the run is asked as it starts: what to load, and in turn."""
+        return replace(self, sides=copies(self.sides, self.seed, process))
 
     def once_more(self) -> Asked:
         """What a later process of the same run is asked: the times again, and no more of the rest than it takes."""

@@ -9,6 +9,7 @@ from typing import Literal
 
 from harness.cases import DeviceKind, NormCase
 from harness.catalogue import SHAPES, catalogue, of_kinds, parse_inputs
+from harness.copies import twin_of
 from harness.devices import DeviceProfile
 from harness.errors import UsageError
 from harness.messages import Asked, When
@@ -123,7 +124,7 @@ class Choice:
         kind: Literal["auto", "gpu", "cpu"] = "gpu"
         if self.device.strip().lower() in ("auto", "cpu"):
             kind = "cpu" if self.device.strip().lower() == "cpu" else "auto"
-        return Asked(device=kind, impl_files=tuple(map(str, self.impl_files)), sides=self.sides)
+        return Asked(device=kind, impl_files=tuple(map(str, self.impl_files)), sides=self.sides, seed=self.seed)
 
     def selftests(self, device: DeviceKind) -> tuple[When, ...]:
         """When a process tests the engine: a quick look less, and a CPU, whose flushes take long, once at most."""
@@ -146,6 +147,7 @@ class Choice:
             device="gpu" if on_gpu else "cpu",
             impl_files=tuple(map(str, self.impl_files)),
             sides=self.sides,
+            twin=twin_of(baseline) if self.sides else None,
             seed=self.seed,
             flush=self.flush,
             flush_bytes=profile.flush_bytes,

@@ -14,7 +14,8 @@ SCHEMA_VERSION = 1
 
 Status = Literal["ok", "wrong", "nondeterministic", "unsupported", "missing", "crashed", "timeout", "oom"]
 RANKED: tuple[Status, ...] = ("ok", "nondeterministic")
-Role = Literal["impl", "floor", "again"]  # an implementation; the same-traffic add; the baseline's second appearance
+# An implementation; the same-traffic add; the baseline's second appearance, in a comparison as a copy of its own.
+Role = Literal["impl", "floor", "again"]
 Flush = Literal["clean", "dirty", "none"]
 ErrorClass = Literal["exact", "one extra rounding", "two", "three", "wrong"]
 # How a backward may be run again and has to give the same bits.

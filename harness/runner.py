@@ -50,12 +50,13 @@ class Progress(Protocol):
 
 @dataclass
 class Runner:
-    """Runs jobs; `launch` starts a worker that is ready for requests, `time_limit_s` bounds each silent stage.
+    """Runs jobs; `launch` starts a worker, ready for requests, for one of the run's processes.
 
-    `selftests` says when each process tests the engine. `stages_s` adds up where the time went, by stage.
+    `time_limit_s` bounds each silent stage. `selftests` says when each process tests the engine. `stages_s` adds up
+    where the time went, by stage.
     """
 
-    launch: Callable[[], Worker]
+    launch: Callable[[int], Worker]
     results: ResultsFile
     asked: Asked
     progress: Progress
@@ -96,7 +97,7 @@ class Runner:
             return
         attempt = _Attempt()
         try:
-            self.worker = self.worker or self.launch()
+            self.worker = self.worker or self.launch(process)
             self.worker.send(SelfTest(when, self.asked, process))
             self._follow(self.worker, attempt)
         except (WorkerDiedError, TimeoutError) as failure:
@@ -109,7 +110,7 @@ class Runner:
         while pending:
             attempt = _Attempt()
             try:
-                self.worker = self.worker or self.launch()
+                self.worker = self.worker or self.launch(job.process)
                 self.worker.send(Try(job.case, tuple(pending), uuid.uuid4().hex[:8], asked, job.process, job.studied))
                 self._follow(self.worker, attempt)
                 return

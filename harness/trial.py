@@ -6,13 +6,14 @@ Runs in the worker. What an implementation raises costs its own row; what kills 
 from __future__ import annotations
 
 import gc
+import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 
-from harness.cases import Grads, NormCase, make_inputs
+from harness.cases import Grads, NormCase, case_seed, make_inputs
 from harness.errors import UnsupportedError
 from harness.examination import Examination, synchronise
 from harness.interleave import FLOOR, Together, time_together
@@ -53,8 +54,8 @@ class Trial:
         self.group = request.group
         self.process = request.process
         self.studied = request.studied
-        self.wanted = [implementations[name] for name in request.impls]
-        self.watch = watch
+        self.wanted = self._in_turn(request.impls, implementations)
+        self.announce = watch
         self.emit = emit
         self.contenders: dict[str, Contender] = {}
         self.timed_faults: dict[str, str] = {}
@@ -78,6 +79,22 @@ class Trial:
             self._time()
         for contender in self.contenders.values():
             self.emit(contender.row)
+
+    def _in_turn(self, names: Sequence[str], implementations: dict[str, Implementation]) -> list[Implementation]:
+        """Those asked for, in the order in which they are prepared and warmed up.
+
+        Beside a baseline whose twin is a copy of its own stands that copy. Who comes first is then drawn for each
+        process and case: what being later costs is no revision's fault.
+        """
+        if self.asked.twin is None:
+            return [implementations[name] for name in names]
+        names = [*names, self.asked.twin] if self.asked.baseline in names else list(names)
+        random.Random(case_seed(self.case, self.asked.seed, f"copies {self.process}")).shuffle(names)
+        return [implementations[name] for name in names]
+
+    def watch(self, name: str | None, stage: Stage) -> None:
+        """Announce a stage; what becomes of the baseline's twin is the baseline's doing, whose code it is."""
+        self.announce(self.asked.baseline if name is not None and name == self.asked.twin else name, stage)
 
     def _refused(self, implementation: Implementation) -> bool:
         try:
@@ -134,6 +151,7 @@ class Trial:
                     [self._candidate(contender) for contender in timed],
                     self.asked,
                     self.group,
+                    self.process,
                     self.watch,
                     self._look_at_answer,
                 )
@@ -200,7 +218,10 @@ class Trial:
         self.inputs.dy.copy_(self.pristine.dy)
 
     def _row(self, name: str, status: Status, reason: str | None = None) -> RowRecord:
-        return RowRecord(case=self.case, impl=name, status=status, reason=reason, process=self.process)
+        """A row of what it is called: the baseline's twin is the baseline, again."""
+        twin = name == self.asked.twin
+        impl, role = (self.asked.baseline, "again") if twin else (name, "impl")
+        return RowRecord(case=self.case, impl=impl, role=role, status=status, reason=reason, process=self.process)
 
     def _emit_helper(self, name: str, role: Role, timing: Timing) -> None:
         self.emit(self._row(name, "ok").model_copy(update={"role": role, "timing": timing}))

@@ -36,7 +36,7 @@ class Gpu:
     def together(self, case=CASE, **more):
         x = torch.zeros(4, 8)
         inputs = SimpleNamespace(case=case, x=x, dy=x)
-        return time_together(inputs, self.candidates, replace(ASKED, **more), "g7", self._watch)
+        return time_together(inputs, self.candidates, replace(ASKED, **more), "g7", 0, self._watch)
 
     def _watch(self, impl, stage):
         if stage != "time":

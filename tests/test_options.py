@@ -99,16 +99,17 @@ def test_what_every_case_is_told():
         impl_files=(Path("a.py"),),
         sides=(Side("base", "b.py"),),
     )
-    assert choice.asked(H200, "quack") == Asked(
+    assert choice.asked(H200, "quack@base") == Asked(
         device="gpu",
         impl_files=("a.py",),
         sides=(Side("base", "b.py"),),
+        twin="quack@again",
         seed=9,
         flush="dirty",
         flush_bytes=512 << 20,
         cache_bytes=60 << 20,
         datasheet_gbps=4800,
-        baseline="quack",
+        baseline="quack@base",
         timed=False,
         repeats=300,
         seeds=10,
@@ -120,6 +121,10 @@ def test_what_every_case_is_told():
         broken_down=True,
         cross_check=True,
     )
+
+
+def test_a_baseline_that_is_no_revision_has_no_copy():
+    assert Choice().asked(H200, "quack").twin is None
 
 
 def test_evidence_and_effort_by_device_and_haste():

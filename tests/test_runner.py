@@ -119,19 +119,24 @@ class Played:
         self.clock = Clock()
         for worker in self.workers:
             worker.clock = self.clock
-        waiting = list(self.workers)
+        self.launched = []  # the process that each worker was launched for
+        self._waiting = list(self.workers)
         self.runner = Runner(
-            launch=lambda: waiting.pop(0),
+            launch=self._launch,
             results=self.log,
             asked=asked,
             progress=self.log,
             missing=missing or {},
             time_limit_s=time_limit_s,
-            worker=waiting.pop(0) if ready else None,
+            worker=self._waiting.pop(0) if ready else None,
             selftests=selftests,
             now_s=lambda: self.clock.now_s,
         )
         self._jobs = jobs
+
+    def _launch(self, process):
+        self.launched.append(process)
+        return self._waiting.pop(0)
 
     def run(self):
         self.runner.run(self._jobs)
@@ -334,6 +339,14 @@ def test_each_process_is_a_fresh_worker_and_serves_all_its_cases():
     assert [worker.killed for worker in played.workers] == [1, 1, 1]
     groups = {request.group for worker in played.workers for request in worker.requests}
     assert len(groups) == 6
+
+
+def test_a_worker_is_launched_for_its_process_and_so_is_who_replaces_it():
+    first, dying, second = [done("a"), Done()], [at_work("a"), DEATH], [done("b"), Done()]
+    played = Played([*jobs(0), *jobs(1, impls=("a", "b"))], first, dying, second)
+    assert played.run().launched == [0, 1, 1]
+    tested = Played(jobs(2), [*self_tested("before", 2), done("a"), Done()], selftests=("before",))
+    assert tested.run().launched == [2]
 
 
 def test_a_worker_is_ended_before_the_next_process_gets_one():
