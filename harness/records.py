@@ -236,13 +236,15 @@ class RowRecord(Record):
 class Check(Record):
     """One check of the engine by itself: what was found, the limit it must keep, and in words how it was found.
 
-    `passed` is None where the check cannot be made on this device; `detail` then says why.
+    `passed` is None where the check cannot be made on this device; `detail` then says why. Where `value` is how far a
+    ratio is off, `reading` is the log of the ratio itself.
     """
 
     name: str
     passed: bool | None = None  # what is None is not written
     value: float | None = None
     limit: float | None = None
+    reading: float | None = None
     unit: Literal["us", "%", "GB/s", ""] = ""
     detail: str = ""
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from harness.joining import TIMES_T0
 from harness.records import Budget, Check, SelfTestRecord, Status
 from harness.stats import PROCESS_BAND
+from harness.timing.planted import told_together
 from reports import figures
 from reports.comparison import CaseComparison, Comparison
 from reports.device_state import DeviceState
@@ -127,14 +128,17 @@ def budget_sentence(budget: Budget) -> str:
 
 
 def failed_checks(selftests: Sequence[SelfTestRecord]) -> list[str]:
-    """A sentence for the self-tests before the cases, and one for those after, with each check that failed at worst."""
+    """A sentence for the self-tests before the cases, and one for those after, with each check that failed at worst.
+
+    What a process could not tell and all of them together can is no failure.
+    """
     lines: list[str] = []
     for when in dict.fromkeys(record.when for record in selftests):
         records = [record for record in selftests if record.when == when]
         failed: dict[str, list[Check]] = {}
         for check in (check for record in records for check in record.checks if check.passed is False):
             failed.setdefault(check.name, []).append(check)
-        parts = [_failed(checks, len(records)) for checks in failed.values()]
+        parts = [_failed(checks, len(records)) for name, checks in failed.items() if not told_together(name, records)]
         if parts:
             lines.append(f"The self-test {WHEN[when]}failed: {', '.join(parts)}.")
     return lines

@@ -15,7 +15,8 @@ from typing import Literal, Protocol
 import numpy as np
 
 from harness.records import Budget, Check, Flush
-from harness.stats import Ratio, aa_band, spans_agree, speedup, verdict
+from harness.stats import Ratio, spans_agree, speedup
+from harness.timing import planted
 from harness.timing.engine import Candidate, Device, Measurement, measure
 from harness.timing.stopping import StoppingRule
 
@@ -23,8 +24,6 @@ T0_LIMIT_US = 10.0  # beyond, nothing below 100 us could be ranked
 COLD_LIMIT = 0.02
 LINEAR_LIMIT = 0.02
 LINE_LIMIT = 0.02
-PLANTED = (0.01, 0.02)
-PLANTED_LIMIT = 0.005
 AA_LIMIT = 0.005
 CLOCK_SLACK_US = 0.5  # events and the profiler read the device's clock at different places
 CALLS = (1, 2, 4)
@@ -183,24 +182,28 @@ class SelfTest:
 
     def _planted(self) -> float:
         """Find the bytes that were added, and nothing where none were; return the worst error of a ratio."""
-        size = min(8 * self._work.cache_bytes, int(self._work.largest / (1 + PLANTED[-1])))
+        shares = list(planted.SHARES.values())
+        size = min(8 * self._work.cache_bytes, int(self._work.largest / (1 + shares[-1])))
         work = [self._work.elementwise(size), self._work.elementwise(size, " (again)")]
-        work += [self._work.elementwise(int(size * (1 + more))) for more in PLANTED]
+        work += [self._work.elementwise(int(size * (1 + more))) for more in shares]
         measured = self._measure(work, 2 * self._effort.blocks)
-        first_us, again_us, *planted_us = (measured.samples_us[candidate.name] for candidate in work)
+        first_us, again_us, *longer_us = (measured.samples_us[candidate.name] for candidate in work)
         if not first_us:
-            self._failed("A/A", "every block was void")
+            self._failed(planted.NOTHING, "every block was void")
             return math.inf
         again = speedup(first_us, again_us)
         errors = [abs(math.log(again.value))]
-        self._check("A/A", 100 * errors[0], 100 * AA_LIMIT, "%", f"one kernel against itself, {_interval(again)}")
-        for more, samples_us in zip(PLANTED, planted_us, strict=True):
+        found = f"one kernel against itself, {_interval(again)}"
+        passed = errors[0] <= AA_LIMIT
+        self._add(planted.NOTHING, passed, 100 * errors[0], 100 * AA_LIMIT, "%", found, math.log(again.value))
+        for (name, more), samples_us in zip(planted.SHARES.items(), longer_us, strict=True):
             ratio = speedup(samples_us, first_us)  # how much longer it takes: samples over the plain one
-            off = abs(math.log(ratio.value) - math.log1p(more))
+            reading = math.log(ratio.value)
+            off = abs(reading - math.log1p(more))
             errors.append(off)
-            found = verdict(ratio, aa_band([again])) == "faster"
-            said = f"{more:.0%} more bytes read as {_interval(ratio)}{'' if found else ', not told from A/A'}"
-            self._add(f"planted +{more:.0%}", found and off <= PLANTED_LIMIT, 100 * off, 100 * PLANTED_LIMIT, "%", said)
+            told = planted.told([ratio], [again])
+            said = f"{more:.0%} more bytes read as {_interval(ratio)}{'' if told else ', not told from A/A'}"
+            self._add(name, told and off <= planted.LIMIT, 100 * off, 100 * planted.LIMIT, "%", said, reading)
         return max(errors)
 
     def _spans(self) -> float | None:
@@ -235,7 +238,16 @@ class SelfTest:
     def _check(self, name: str, value: float, limit: float, unit: Unit, detail: str) -> None:
         self._add(name, value <= limit, value, limit, unit, detail)
 
-    def _add(self, name: str, passed: bool, value: float, limit: float, unit: Unit, detail: str) -> None:
+    def _add(
+        self,
+        name: str,
+        passed: bool,
+        value: float,
+        limit: float,
+        unit: Unit,
+        detail: str,
+        reading: float | None = None,
+    ) -> None:
         finite = math.isfinite(value)
         self.checks.append(
             Check(
@@ -243,6 +255,7 @@ class SelfTest:
                 passed=bool(passed) and finite,
                 value=_rounded(value) if finite else None,
                 limit=_rounded(limit),
+                reading=None if reading is None else _rounded(reading, 5),
                 unit=unit,
                 detail=detail if finite else "every block was void",
             )

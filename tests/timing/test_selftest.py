@@ -1,9 +1,11 @@
 import math
 import random
+import re
 
 import pytest
 
 from harness.nvml import Reading
+from harness.stats import PROCESS_BAND
 from harness.timing.engine import WARM_UP_SAMPLES
 from harness.timing.selftest import Effort, SelfTest
 from tests.fake_device import FakeDevice
@@ -23,6 +25,7 @@ class Machine:
         self.second_place = self.drift = 1.0
         self.noise = 0.0
         self.deaf = False  # to the bytes of an elementwise kernel
+        self.heard = 1.0  # the share of those that were added that takes time
         self.calls_counted = True
         self.curve = 1.0  # what the smallest copy's time is multiplied by
         self.gbps = GBPS
@@ -58,8 +61,9 @@ class Machine:
         return self._candidate(f"{count} copies of {size}", self.start_us + times * each + self.gap_us * (count - 1))
 
     def elementwise(self, size, name=""):
+        size += (self.heard - 1) * max(0, size - 8 * CACHE)
         us = self.start_us + (500.0 if self.deaf else self._moved_us(size) * 100)
-        return self._candidate(f"elementwise {size}{name}", us * (self.second_place if name else 1.0))
+        return self._candidate(f"elementwise {size:.0f}{name}", us * (self.second_place if name else 1.0))
 
     def probe(self):
         return self._candidate("probe", 15.0)
@@ -135,6 +139,7 @@ def test_what_a_copy_of_nothing_takes_enters_the_budget():
         ({"calls_counted": False}, {"linearity"}),  # the last two of four calls are outside the span
         ({"gap_us": 1.0}, {"linearity"}),
         ({"deaf": True}, {"planted +1%", "planted +2%"}),
+        ({"heard": 0.3}, {"planted +1%", "planted +2%"}),  # 1 % is read as 0.3 %
         ({"second_place": 1.01}, {"A/A", "planted +1%"}),
         ({"profiler": lambda us: 0.95 * us}, {"events against profiler"}),
         ({"profiler": lambda us: us + 1.0}, {"events' own share"}),  # a span longer than what holds it
@@ -148,6 +153,26 @@ def test_a_lie_is_caught_by_name(lies, caught):
 
 def test_a_share_of_nothing_read_a_little_short_is_the_clock_s():
     assert not failed(lying(start_us=0.001, profiler=lambda us: us + 0.1))
+
+
+def scattering(sd, seed=4, **lies):
+    """A machine whose samples scatter independently."""
+    machine, rng = lying(start_us=0.001, **lies), random.Random(seed)
+    exact = machine.device._span_us
+    machine.device._span_us = lambda name, run: exact(name, run) * (1 + rng.gauss(0, sd))
+    return machine
+
+
+def test_a_per_cent_is_told_from_nothing_though_its_interval_reaches_below_what_one_process_may_claim():
+    (planted,) = (check for check in scattering(0.003, seed=5).tested()[1] if check.name == "planted +1%")
+    read, low, high = map(float, re.findall(r"[+-]\d+\.\d+", planted.detail))
+    assert planted.passed
+    assert low < 100 * PROCESS_BAND < read < high
+
+
+def test_nothing_that_is_read_as_nearly_a_per_cent_fails_and_takes_the_per_cent_with_it():
+    assert failed(scattering(0.003, second_place=1.008)) == {"A/A", "planted +1%"}
+    assert all("A/A" in failed(scattering(0.003, seed, second_place=1.008)) for seed in range(4))
 
 
 def test_noise_that_hides_a_per_cent_fails_what_it_hides():
