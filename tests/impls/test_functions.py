@@ -8,6 +8,7 @@ from torch.utils.checkpoint import checkpoint
 from impls.inhouse import functions
 from impls.inhouse.functions import layer_norm, rms_norm
 from tests.impls.inhouse_cases import rho
+from tests.impls.toy_transformer import OURS, SPOILED, TORCHS, losses
 
 COLS = 40
 NORMS = [("rms", True, False), ("rms", False, False)]
@@ -283,6 +284,13 @@ def test_what_a_checkpoint_drops_is_not_kept(monkeypatch):
         runs.clear()
         run(x).sum().backward()
         assert len(runs) == expected
+
+
+def test_a_transformer_learns_as_with_torchs_norms():
+    of = {"dtype": torch.float32, "device": "cpu", "width": 64, "batch": 1, "length": 16, "steps": 8}
+    theirs, ours, spoiled = (losses(norms, **of) for norms in (TORCHS, OURS, SPOILED))
+    assert ours == pytest.approx(theirs, rel=2e-6)
+    assert spoiled != pytest.approx(theirs, rel=2e-6)  # the planted fault
 
 
 # ------------------------------------------------------------------------------------------------ what is refused
