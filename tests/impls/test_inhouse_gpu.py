@@ -20,7 +20,7 @@ from impls.inhouse.backward import choose_for
 from impls.inhouse.functions import layer_norm, rms_norm
 from impls.inhouse.launch import OnePass, Shared, TwoPass
 from tests.impls.inhouse_cases import check_gradients, gradients, reference, rho
-from tests.impls.toy_transformer import OURS, SPOILED, TORCHS, losses
+from tests.impls.toy_models import OURS, SPOILED, TORCHS, Block, losses
 
 # A hang is in the driver, where no signal is seen: end the process.
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(120, method="thread")]
@@ -276,20 +276,10 @@ def test_functions_give_the_kernels_own_gradients(norm, shape):
         assert rho(got.detach(), right.detach()) <= 1.05
 
 
-class Block(torch.nn.Module):
-    def __init__(self, cols):
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.linspace(0.5, 1.5, cols))
-        self.bias = torch.nn.Parameter(torch.linspace(-1, 1, cols))
-
-    def forward(self, x):
-        return x + torch.tanh(layer_norm(2 * x, self.weight, self.bias))
-
-
 @pytest.mark.filterwarnings("ignore")  # of the compiler's own
 def test_compiled_for_several_shapes():
     torch.compiler.reset()
-    block = Block(2048).cuda()
+    block = Block(layer_norm, 2048).cuda()
     compiled = torch.compile(block, fullgraph=True)
     for shape in ((64, 2048), (3, 50, 2048), (130, 2048)):
         x = torch.randn(shape, device="cuda", generator=torch.Generator("cuda").manual_seed(5)).requires_grad_()

@@ -1,4 +1,4 @@
-"""A transformer of two layers that learns a rule in a few steps, with torch's norms or with others in their place."""
+"""Small models with a norm in them: torch's, ours in its place, or a spoiled one."""
 
 import torch
 import torch.nn.functional as F
@@ -34,6 +34,19 @@ OURS = (OurLayerNorm, OurRMSNorm)
 SPOILED = (FlatLayerNorm, nn.RMSNorm)
 
 
+class Block(nn.Module):
+    """A residual block around one norm function."""
+
+    def __init__(self, norm, cols):
+        super().__init__()
+        self.norm = norm
+        self.weight = nn.Parameter(torch.linspace(0.5, 1.5, cols))
+        self.bias = nn.Parameter(torch.linspace(-1, 1, cols))
+
+    def forward(self, x):
+        return x + torch.tanh(self.norm(2 * x, self.weight, self.bias))
+
+
 class Layer(nn.Module):
     def __init__(self, width, norm):
         super().__init__()
@@ -48,6 +61,8 @@ class Layer(nn.Module):
 
 
 class Transformer(nn.Module):
+    """Two layers, which learn a rule in a few steps."""
+
     def __init__(self, width, norms):
         super().__init__()
         self.embedding = nn.Embedding(TOKENS, width)
