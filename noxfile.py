@@ -73,6 +73,16 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session
+def oldest(session: nox.Session) -> None:
+    """Compile the in-house kernels for every target with the oldest Triton that is promised."""
+    _install(session, "dev")
+    if session.virtualenv.is_sandboxed:
+        # torch asks for its own Triton by an exact version, and needs none for what runs here.
+        session.install("--no-deps", "triton==3.6.0")
+    session.run("python", "-m", "pytest", "tests/impls/test_inhouse_compiles.py", *session.posargs)
+
+
+@nox.session
 def browser(session: nox.Session) -> None:
     """Test the pages of the HTML report in a headless Chromium, the system's own."""
     if session.virtualenv.is_sandboxed:

@@ -1,5 +1,8 @@
-"""Triton reads this when it is imported: its kernels run in the interpreter here, on a CPU."""
+"""Triton reads this when it is imported: its kernels run in the interpreter here, but where tests ask for a GPU."""
 
 import os
 
-os.environ["TRITON_INTERPRET"] = "1"
+
+def pytest_configure(config):
+    if config.getoption("markexpr") != "gpu":
+        os.environ["TRITON_INTERPRET"] = "1"

@@ -16,10 +16,11 @@ import triton.language as tl
 from .columns import backward_columns, row_sums
 from .finish import finish
 from .grid import Exchange
-from .launch import WIDEST, Gpu, Launch, OnePass, Shared, TwoPass, choose, power_of_two
+from .launch import Gpu, Launch, OnePass, Shared, TwoPass, choose, power_of_two
 from .parts import SLOTS, backward_parts
 from .problem import LAUNCHES, Dtype, Problem
 from .rows import backward_rows
+from .tensors import check, output, rounded
 from .workspace import workspace
 
 Gradients = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
@@ -54,11 +55,12 @@ def norm_backward(
     if dy.shape != shape:
         raise ValueError(f"x and dy must have one shape, not {tuple(shape)} and {tuple(dy.shape)}")
     x, dy = _as_rows(x, "x"), _as_rows(dy, "dy")
-    _check(dy, x, weight, mean, rstd, has_bias=has_bias, zero_centred=zero_centred)
+    statistics = {"mean": mean, "rstd": rstd}
+    check({"x": x, "dy": dy}, {"weight": weight}, statistics, has_bias=has_bias, zero_centred=zero_centred)
     rows, cols = x.shape
-    dx = _output(x, (rows, cols))
-    dweight = None if weight is None else _output(weight, (cols,))
-    dbias = None if weight is None or not has_bias else _output(weight, (cols,))
+    dx = output(x, (rows, cols))
+    dweight = None if weight is None else output(weight, (cols,))
+    dbias = None if weight is None or not has_bias else output(weight, (cols,))
     if rows == 0:
         for gradient in (dweight, dbias):
             if gradient is not None:
@@ -70,7 +72,7 @@ def norm_backward(
             kernels = _run(launch, _Tensors(dx, dweight, dbias, dy, x, weight, mean, rstd, zero_centred))
         if launched is not None:
             launched.extend(kernels)
-    return _as(dx.view(shape), x), _as(dweight, weight), _as(dbias, weight)
+    return rounded(dx.view(shape), x), rounded(dweight, weight), rounded(dbias, weight)
 
 
 def _as_rows(tensor: torch.Tensor, name: str) -> torch.Tensor:
@@ -150,16 +152,6 @@ class _Tensors:
             for gradient in (self.dweight, self.dbias)
         )
         return dweight, dbias
-
-
-def _output(like: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
-    """An empty output in the dtype of `like`; fp32 on a CPU, where Triton's interpreter cuts bf16 off, not rounds."""
-    return torch.empty(shape, dtype=torch.float32 if like.is_cpu else like.dtype, device=like.device)
-
-
-def _as(gradient: torch.Tensor | None, like: torch.Tensor | None) -> Any:
-    """The gradient in the dtype of what it is the gradient of: itself on a GPU, rounded here on a CPU."""
-    return None if gradient is None or like is None else gradient.to(like.dtype)
 
 
 def _run(launch: Launch, tensors: _Tensors) -> list[Any]:
@@ -376,35 +368,3 @@ def gpu_of(device: torch.device) -> Gpu:
 def name_of(device: torch.device) -> str:
     """What a device calls itself, by which a file of tuned launches knows it; a CPU is `cpu`."""
     return torch.cuda.get_device_properties(device).name if device.type == "cuda" else "cpu"
-
-
-def _check(
-    dy: torch.Tensor,
-    x: torch.Tensor,
-    weight: torch.Tensor | None,
-    mean: torch.Tensor | None,
-    rstd: torch.Tensor,
-    *,
-    has_bias: bool,
-    zero_centred: bool,
-) -> None:
-    rows, cols = x.shape
-    if not 1 <= cols <= WIDEST:
-        raise ValueError(f"1 to {WIDEST} columns, not {cols}")
-    if x.dtype not in TRITON or dy.dtype != x.dtype:
-        raise ValueError(f"x and dy must be bf16, fp16 or fp32, and alike, not {x.dtype} and {dy.dtype}")
-    for name, tensor in (("x", x), ("dy", dy)):
-        if cols > 1 and tensor.stride(1) != 1:
-            raise ValueError(f"{name} must have unit column stride, not {tensor.stride(1)}; call .contiguous() on it")
-    if weight is None and (has_bias or zero_centred):
-        raise ValueError("a bias or a zero-centred weight needs a weight")
-    if weight is not None and weight.dtype not in TRITON:
-        raise ValueError(f"weight must be bf16, fp16 or fp32, not {weight.dtype}")
-    vectors = (("weight", weight, cols), ("mean", mean, rows), ("rstd", rstd, rows))
-    for name, vector, length in vectors:
-        if vector is not None and (vector.shape != (length,) or not vector.is_contiguous()):
-            raise ValueError(f"{name} must be contiguous ({length},), not {tuple(vector.shape)} {vector.stride()}")
-        if vector is not None and name != "weight" and vector.dtype != torch.float32:
-            raise ValueError(f"{name} must be fp32, not {vector.dtype}")
-    if any(tensor is not None and tensor.device != x.device for tensor in (dy, weight, mean, rstd)):
-        raise ValueError(f"all tensors must be on x's device, {x.device}")

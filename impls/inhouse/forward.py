@@ -19,6 +19,7 @@ import triton.language as tl
 
 from .formula import factor
 from .launch import power_of_two
+from .tensors import check, output, rounded
 
 WIDEST_CHUNK = 8192  # columns that one program holds at once; a wider row is read once for each of the three steps
 
@@ -34,10 +35,13 @@ def norm_forward(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return y like x `(rows, cols)`, and mean, rstd `(rows)` fp32; mean is empty for RMSNorm.
 
-    x has unit column stride and rows at any distance; weight, bias `(cols)` contiguous, of any float dtype, or None.
+    x, bf16, fp16 or fp32, has unit column stride and rows at any distance; weight, bias `(cols)` contiguous, of any of
+    these dtypes, or None. Raises ValueError for anything else, as `norm_backward` does.
     """
+    parameters = {"weight": weight, "bias": bias}
+    check({"x": x}, parameters, has_bias=bias is not None, zero_centred=zero_centred)
     rows, cols = x.shape
-    y = torch.empty((rows, cols), dtype=x.dtype, device=x.device)
+    y = output(x, (rows, cols))
     mean = torch.empty(rows if layer else 0, dtype=torch.float32, device=x.device)
     rstd = torch.empty(rows, dtype=torch.float32, device=x.device)
     if rows:
@@ -57,7 +61,7 @@ def norm_forward(
                 C=chunk,
                 num_warps=min(8, max(1, chunk // 512)),
             )
-    return y, mean, rstd
+    return rounded(y, x), mean, rstd
 
 
 @triton.jit

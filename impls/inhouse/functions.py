@@ -12,6 +12,7 @@ import torch
 
 from .backward import norm_backward
 from .forward import norm_forward
+from .tensors import check
 
 
 def rms_norm(
@@ -51,6 +52,8 @@ def _norm(
     layer: bool,
     zero_centred: bool,
 ) -> torch.Tensor:
+    if x.dim() == 0 or x.shape[-1] == 0:
+        raise ValueError(f"x must have a last dimension of at least 1, not {tuple(x.shape)}")
     flat = x.reshape(-1, x.shape[-1])
     y, _, _ = torch.ops.normbwd.norm(
         flat if flat.stride(-1) == 1 else flat.contiguous(), weight, bias, eps, layer, zero_centred
@@ -83,6 +86,8 @@ def _(
     layer: bool,
     zero_centred: bool,
 ) -> Three:
+    # Here too: a parameter on the meta device, which nobody has filled yet, gets here and not to the kernel.
+    check({"x": x}, {"weight": weight, "bias": bias}, has_bias=bias is not None, zero_centred=zero_centred)
     rows, cols = x.shape
     statistics = torch.empty(rows, dtype=torch.float32, device=x.device)
     mean = statistics if layer else statistics.new_empty(0)

@@ -1,0 +1,70 @@
+"""Tensors in and out: what the kernels take, and the dtype in which they write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .launch import WIDEST
+
+DTYPES = (torch.bfloat16, torch.float16, torch.float32)
+
+
+def check(
+    matrices: dict[str, torch.Tensor],
+    parameters: dict[str, torch.Tensor | None],
+    statistics: dict[str, torch.Tensor | None] | None = None,
+    *,
+    has_bias: bool,
+    zero_centred: bool,
+) -> None:
+    """Raise ValueError, with the reason, for what the kernels do not take.
+
+    Matrices `(rows, cols)`, x the first, have one dtype and unit column stride; parameters `(cols)`, weight the first,
+    and statistics `(rows)` are contiguous, the latter fp32; all are on one device.
+    """
+    x, *_ = matrices.values()
+    weight, *_ = parameters.values()
+    rows, cols = x.shape
+    if not 1 <= cols <= WIDEST:
+        raise ValueError(f"1 to {WIDEST} columns, not {cols}")
+    dtypes = [matrix.dtype for matrix in matrices.values()]
+    if x.dtype not in DTYPES or any(dtype != x.dtype for dtype in dtypes):
+        alike = ", and alike" if len(dtypes) > 1 else ""
+        names, found = " and ".join(matrices), " and ".join(map(str, dtypes))
+        raise ValueError(f"{names} must be bf16, fp16 or fp32{alike}, not {found}")
+    for name, matrix in matrices.items():
+        if cols > 1 and matrix.stride(1) != 1 and rows:  # of no rows any strides are contiguous
+            raise ValueError(f"{name} must have unit column stride, not {matrix.stride(1)}; call .contiguous() on it")
+    if weight is None and (has_bias or zero_centred):
+        raise ValueError("a bias or a zero-centred weight needs a weight")
+    for name, vector in parameters.items():
+        _check_vector(name, vector, cols, DTYPES, "bf16, fp16 or fp32")
+    statistics = statistics or {}
+    for name, vector in statistics.items():
+        _check_vector(name, vector, rows, (torch.float32,), "fp32")
+    everything = (*matrices.values(), *parameters.values(), *statistics.values())
+    if any(tensor is not None and tensor.device != x.device for tensor in everything):
+        raise ValueError(f"all tensors must be on x's device, {x.device}")
+
+
+def _check_vector(
+    name: str, vector: torch.Tensor | None, length: int, dtypes: tuple[torch.dtype, ...], told: str
+) -> None:
+    if vector is None:
+        return
+    if vector.dtype not in dtypes:
+        raise ValueError(f"{name} must be {told}, not {vector.dtype}")
+    if vector.shape != (length,) or not vector.is_contiguous():
+        raise ValueError(f"{name} must be contiguous ({length},), not {tuple(vector.shape)} {vector.stride()}")
+
+
+def output(like: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+    """An empty output in the dtype of `like`; fp32 on a CPU, where Triton's interpreter cuts bf16 off, not rounds."""
+    return torch.empty(shape, dtype=torch.float32 if like.is_cpu else like.dtype, device=like.device)
+
+
+def rounded(result: torch.Tensor | None, like: torch.Tensor | None) -> Any:
+    """The output in the dtype of `like`: itself on a GPU, rounded here on a CPU."""
+    return None if result is None or like is None else result.to(like.dtype)

@@ -1,0 +1,317 @@
+"""`rms_norm` and `layer_norm` for a model, in Triton's interpreter: under autograd, torch.compile and checkpointing."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
+
+from impls.inhouse import functions
+from impls.inhouse.functions import layer_norm, rms_norm
+from tests.impls.inhouse_cases import rho
+from tests.impls.toy_models import OURS, SPOILED, TORCHS, Block, losses
+
+COLS = 40
+NORMS = [("rms", True, False), ("rms", False, False)]
+NORMS += [("layer", *each) for each in ((True, True), (True, False), (False, False))]
+
+
+class Tried:
+    """A norm with its inputs: x of `shape`, parameters as asked for, and the dy that goes back."""
+
+    def __init__(self, norm, weight, bias, shape=(6, COLS), dtype=torch.float32, weight_dtype=None, zero_centred=False):
+        generator = torch.Generator().manual_seed(7)
+
+        def normal(*shape, about=0.0, spread=1.0, dtype=dtype):
+            return (torch.randn(shape, generator=generator) * spread + about).to(dtype)
+
+        weight_dtype = weight_dtype or dtype
+        self.norm, self.zero_centred, self.eps = norm, zero_centred, 1e-5
+        about = 0.0 if zero_centred else 1.0
+        self.x = normal(*shape, about=0.25).requires_grad_()
+        self.dy = normal(*shape)
+        self.weight = (
+            normal(shape[-1], about=about, spread=0.1, dtype=weight_dtype).requires_grad_() if weight else None
+        )
+        self.bias = normal(shape[-1], spread=0.1, dtype=weight_dtype).requires_grad_() if bias else None
+
+    @property
+    def leaves(self):
+        return [each for each in (self.x, self.weight, self.bias) if each is not None]
+
+    def ours(self, x, *parameters):
+        weight, bias = [*parameters, None, None][:2]
+        if self.norm == "rms":
+            return rms_norm(x, weight, self.eps, zero_centred=self.zero_centred)
+        return layer_norm(x, weight, bias, self.eps, zero_centred=self.zero_centred)
+
+    def torchs(self, x, *parameters):
+        weight, bias = [*parameters, None, None][:2]
+        if weight is not None and self.zero_centred:
+            weight = 1 + weight
+        if self.norm == "rms":
+            return F.rms_norm(x, x.shape[-1:], weight, self.eps)
+        return F.layer_norm(x, x.shape[-1:], weight, bias, self.eps)
+
+    def results(self, function, dtype=None):
+        """y and the gradient of every leaf, in another dtype throughout if one is given."""
+        leaves = [each.detach().to(dtype or each.dtype).requires_grad_() for each in self.leaves]
+        y = function(*leaves)
+        return [y.detach(), *torch.autograd.grad(y, leaves, self.dy.to(y.dtype))]
+
+
+def near(found, wanted):
+    for ours, theirs in zip(found, wanted, strict=True):
+        assert ours.dtype == theirs.dtype
+        torch.testing.assert_close(ours, theirs, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("zero_centred", [False, True])
+@pytest.mark.parametrize(("norm", "weight", "bias"), NORMS)
+@pytest.mark.parametrize("shape", [(6, COLS), (2, 3, 2, COLS), (COLS,), (1, 9000)])
+def test_fp32_is_what_torch_gives(norm, weight, bias, shape, zero_centred):
+    if zero_centred and not weight:
+        return
+    tried = Tried(norm, weight, bias, shape, zero_centred=zero_centred)
+    near(tried.results(tried.ours), tried.results(tried.torchs))
+
+
+@pytest.mark.parametrize(("norm", "weight", "bias"), NORMS)
+@pytest.mark.parametrize(
+    ("dtype", "weight_dtype"), [("bfloat16", "bfloat16"), ("bfloat16", "float32"), ("float16", None)]
+)
+def test_16_bits_are_rounded_once(norm, weight, bias, dtype, weight_dtype):
+    of = {"dtype": getattr(torch, dtype), "weight_dtype": weight_dtype and getattr(torch, weight_dtype)}
+    tried = Tried(norm, weight, bias, (33, 256), **of)
+    wanted = tried.results(tried.torchs, torch.float64)
+    found = tried.results(tried.ours)
+    for ours, exact, like in zip(found, wanted, [tried.x, *tried.leaves], strict=True):
+        assert ours.dtype == like.dtype
+        if ours.dtype == torch.float32:
+            torch.testing.assert_close(ours.double(), exact, rtol=1e-5, atol=1e-4)
+        else:
+            assert rho(ours, exact) <= 1.05
+    assert rho(found[0].float().mul(1.003).to(found[0].dtype), wanted[0]) > 1.05  # a fault of half a rounding
+
+
+@pytest.mark.parametrize("shape", [(0, COLS), (2, 0, COLS)])
+@pytest.mark.parametrize("norm", ["rms", "layer"])
+def test_no_rows_give_zero_parameter_gradients(norm, shape):
+    tried = Tried(norm, True, norm == "layer", shape)
+    y, dx, *of_parameters = tried.results(tried.ours)
+    assert y.shape == dx.shape == shape
+    assert all(torch.equal(each, torch.zeros(COLS)) for each in of_parameters)
+    leaves = tried.leaves
+    assert torch.autograd.grad(tried.ours(*leaves).sum(), leaves)[0].shape == shape  # dy is one number, expanded
+
+
+@pytest.mark.parametrize("norm", ["rms", "layer"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda y: y.sum(),  # dy is one number, expanded
+        lambda y: (y.sum(0) * torch.arange(COLS)).sum(),  # one row, expanded
+        lambda y: (y.transpose(0, 1).contiguous() * torch.arange(6)).sum(),  # transposed
+        lambda y: y.new_zeros(6, 50).index_copy(1, torch.arange(COLS), y).square().sum(),  # part of longer rows
+    ],
+)
+def test_whatever_strides_dy_has(norm, change):
+    tried = Tried(norm, True, False)
+    ours, theirs = (
+        torch.autograd.grad(change(function(*tried.leaves)), tried.leaves) for function in (tried.ours, tried.torchs)
+    )
+    for got, wanted in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-4 * wanted.abs().max().item())
+
+
+@pytest.mark.parametrize("norm", ["rms", "layer"])
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x[0].T,  # columns apart
+        lambda x: x.transpose(1, 2),
+        lambda x: x.transpose(0, 2),
+        lambda x: x.transpose(0, 1),  # whole rows in another order
+        lambda x: x[:, :, 1:4],  # part of longer rows
+        lambda x: x[:, ::2],
+        lambda x: x[:1].expand(5, -1, -1),
+        lambda x: x[:, :, :1],
+    ],
+)
+def test_whatever_strides_x_has(norm, view):
+    tried = Tried(norm, False, False, (4, 6, 5))
+    dy = torch.randn(view(tried.x).shape, generator=torch.Generator().manual_seed(1))
+    results = []
+    for function in (tried.ours, tried.torchs):
+        y = function(view(tried.x))
+        assert y.is_contiguous() or function != tried.ours
+        results.append([y.detach(), *torch.autograd.grad(y, [tried.x], dy)])
+    for got, wanted in zip(*results, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=2e-5, atol=1e-3)  # one column: a difference of equals, times 300
+
+
+@pytest.mark.parametrize("wanting", [0, 1, 2])
+def test_a_gradient_to_one_leaf_alone(wanting):
+    tried = Tried("layer", True, True)
+    leaf = tried.leaves[wanting]
+    leaves = [each if each is leaf else each.detach() for each in tried.leaves]
+    y = tried.ours(*leaves)
+    y.backward(tried.dy)
+    assert [each.grad is not None for each in leaves] == [each is leaf for each in leaves]
+    torch.testing.assert_close(leaf.grad, tried.results(tried.torchs)[1 + wanting], rtol=2e-5, atol=2e-5)
+    with torch.no_grad():
+        assert not tried.ours(*tried.leaves).requires_grad
+
+
+@pytest.mark.parametrize(("norm", "weight", "bias"), NORMS)
+def test_gradients_are_the_slopes_of_the_loss(norm, weight, bias):
+    """By finite differences, along one direction of all leaves at once."""
+    tried = Tried(norm, weight, bias, (3, 8))
+    direction = [torch.randn(each.shape, generator=torch.Generator().manual_seed(3)) for each in tried.leaves]
+    step = 2.0**-7
+    losses = [
+        (tried.ours(*(leaf + s * step * way for leaf, way in zip(tried.leaves, direction, strict=True))) * tried.dy)
+        .double()
+        .sum()
+        for s in (1, -1)
+    ]
+    slope = (losses[0] - losses[1]).item() / (2 * step)
+    gradients = tried.results(tried.ours)[1:]
+    told = [(gradient * way).sum().item() for gradient, way in zip(gradients, direction, strict=True)]
+    assert sum(told) == pytest.approx(slope, abs=5e-3)
+    assert all(abs(each) > 0.1 for each in told)  # so that none could be missing
+
+
+# ------------------------------------------------------------------------------------------------ under torch's tools
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3])
+@pytest.mark.parametrize(("norm", "weight", "bias"), NORMS)
+def test_the_operators_are_what_they_say(norm, weight, bias, rows):
+    """No aliases, no mutation, and a fake twin with the same shapes, dtypes and strides, whatever the shapes are."""
+    tried = Tried(norm, weight, bias, (rows, COLS), dtype=torch.bfloat16)
+    layer = norm == "layer"
+    torch.library.opcheck(torch.ops.normbwd.norm.default, (tried.x, tried.weight, tried.bias, tried.eps, layer, False))
+    with torch.no_grad():
+        _, mean, rstd = torch.ops.normbwd.norm(tried.x, tried.weight, tried.bias, tried.eps, layer, False)
+        plain = [None if each is None else each.detach() for each in (tried.dy, tried.x, tried.weight)]
+        torch.library.opcheck(torch.ops.normbwd.norm_backward.default, (*plain, mean, rstd, bias, layer, False))
+
+
+def test_a_twin_that_differs_would_be_seen(monkeypatch):
+    with torch.library._scoped_library("normbwd_planted", "DEF") as library:
+        library.define("twice(Tensor x) -> Tensor")
+        library.impl("twice", lambda x: 2 * x, "CPU")
+        library.impl("twice", lambda x: x.new_empty(len(x) + 1), "Meta")
+        with pytest.raises(Exception, match=r"(?i)shape|size"):
+            torch.library.opcheck(torch.ops.normbwd_planted.twice.default, (torch.ones(3),))
+
+
+@pytest.fixture
+def fresh_compiler():
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+@pytest.mark.usefixtures("fresh_compiler")
+def test_compiled_whole_and_for_any_number_of_rows():
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append([str(node.target) for node in graph.graph.nodes])
+        return torch._dynamo.lookup_backend("aot_eager")(graph, inputs)
+
+    block = Block(layer_norm, COLS)
+    compiled = torch.compile(block, fullgraph=True, backend=backend, dynamic=True)
+    for shape in ((5, COLS), (2, 3, COLS), (7, COLS), (4, 5, COLS)):
+        if shape == (7, COLS):
+            known = len(graphs)
+        x = torch.randn(shape, generator=torch.Generator().manual_seed(5)).requires_grad_()
+        results = []
+        for function in (compiled, block):
+            y = function(x)
+            results.append([y, *torch.autograd.grad(y.square().sum(), [x, block.weight, block.bias])])
+        for got, wanted in zip(*results, strict=True):
+            assert torch.equal(got, wanted)
+    assert len(graphs) == known >= 2  # one a number of dimensions, whatever they are
+    assert all(graph.count("normbwd.norm") == 1 for graph in graphs)
+
+
+@pytest.mark.usefixtures("fresh_compiler")
+@pytest.mark.parametrize("function", [rms_norm, layer_norm])
+def test_nothing_breaks_the_graph(function):
+    def model(x, weight):
+        return function(x * 2, weight).sum()
+
+    explained = torch._dynamo.explain(model)(torch.ones(3, COLS, requires_grad=True), torch.ones(COLS))
+    assert (explained.graph_count, explained.graph_break_count) == (1, 0)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_what_a_checkpoint_recomputes_is_the_same(reentrant):
+    block = Block(layer_norm, COLS)
+    x = torch.randn(6, COLS, generator=torch.Generator().manual_seed(5)).requires_grad_()
+    results = []
+    for kept in (True, False):
+        y = block(x) if kept else checkpoint(block, x, use_reentrant=reentrant)
+        y.square().sum().backward()
+        results.append([y.detach(), *(each.grad.clone() for each in (x, block.weight, block.bias))])
+        for each in (x, block.weight, block.bias):
+            each.grad = None
+    for got, wanted in zip(*results, strict=True):
+        assert torch.equal(got, wanted)
+
+
+def test_what_a_checkpoint_drops_is_not_kept(monkeypatch):
+    """The forward runs again in the backward: once without a checkpoint, twice with one."""
+    runs = []
+    forward = functions.norm_forward
+    monkeypatch.setattr(functions, "norm_forward", lambda *args, **options: runs.append(1) or forward(*args, **options))
+    x, block = torch.ones(2, COLS, requires_grad=True), Block(layer_norm, COLS)
+    block(x).sum().backward()
+    assert len(runs) == 1
+    checkpoint(block, x, use_reentrant=False).sum().backward()
+    assert len(runs) == 1 + 2
+
+
+def test_a_transformer_learns_as_with_torchs_norms():
+    of = {"dtype": torch.float32, "device": "cpu", "width": 64, "batch": 1, "length": 16, "steps": 8}
+    theirs, ours, spoiled = (losses(norms, **of) for norms in (TORCHS, OURS, SPOILED))
+    assert ours == pytest.approx(theirs, rel=2e-6)
+    assert spoiled != pytest.approx(theirs, rel=2e-6)  # the planted fault
+
+
+# ------------------------------------------------------------------------------------------------ what is refused
+
+
+def refused():
+    x, weight = torch.ones(3, COLS), torch.ones(COLS)
+    yield "last dimension", rms_norm, (torch.tensor(1.0),), {}
+    yield "last dimension", rms_norm, (torch.ones(3, 0),), {}
+    yield "131072 columns", rms_norm, (torch.ones(1, 131073),), {}
+    yield "x must be bf16, fp16 or fp32, not torch.float64", rms_norm, (x.double(), weight), {}
+    yield "x must be bf16", rms_norm, (x.int(), weight), {}
+    yield "weight must be bf16", rms_norm, (x, weight.double()), {}
+    yield "weight must be contiguous", rms_norm, (x, torch.ones(COLS + 1)), {}
+    yield "weight must be contiguous", rms_norm, (x, torch.ones(COLS - 1)), {}
+    yield "weight must be contiguous", rms_norm, (x, torch.ones(1, COLS)), {}
+    yield "weight must be contiguous", rms_norm, (x, torch.ones(2 * COLS)[::2]), {}
+    yield "bias must be contiguous", layer_norm, (x, weight, torch.ones(COLS - 1)), {}
+    yield "bias needs a weight", layer_norm, (x, None, weight), {}
+    yield "of the same dtype", layer_norm, (x, weight, weight.bfloat16()), {}
+    yield "needs a weight", layer_norm, (x,), {"zero_centred": True}
+    yield "needs a weight", rms_norm, (x,), {"zero_centred": True}
+    yield "x's device", rms_norm, (x, weight.to("meta")), {}
+
+
+@pytest.mark.parametrize(("message", "function", "arguments", "options"), [*refused()])
+def test_what_it_cannot_do_is_refused_in_the_forward(message, function, arguments, options):
+    with pytest.raises(ValueError, match=message):
+        function(*arguments, **options)
+
+
+def test_a_second_derivative_is_refused():
+    x = torch.ones(3, COLS, requires_grad=True)
+    (dx,) = torch.autograd.grad(rms_norm(x).square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="norm_backward"):
+        dx.sum().backward()

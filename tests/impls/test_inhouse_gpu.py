@@ -1,0 +1,300 @@
+"""The in-house kernels on a GPU: right in every regime, and the same bits whatever else the device does.
+
+Every result is compared with one that was computed alone and checked against float64. What a call leaves behind in
+memory is never what the next is to write there: inputs alternate, and results are spoiled once they are compared.
+"""
+
+import dataclasses
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from itertools import cycle
+
+import pytest
+import torch
+
+from harness.cases import NormCase, make_inputs
+from impls.inhouse import workspace
+from impls.inhouse.backward import choose_for
+from impls.inhouse.functions import layer_norm, rms_norm
+from impls.inhouse.launch import OnePass, Shared, TwoPass
+from tests.impls.inhouse_cases import check_gradients, gradients, reference, rho
+from tests.impls.toy_models import OURS, SPOILED, TORCHS, Block, losses
+
+# A hang is in the driver, where no signal is seen: end the process.
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(120, method="thread")]
+
+
+def case(norm, rows, cols, **options):
+    return NormCase(norm, rows, cols, bias=norm == "layer", **options)
+
+
+REGIMES = {
+    (4096, 256): OnePass,
+    (4096, 2048): OnePass,
+    (2048, 8192): OnePass,
+    (512, 16384): Shared,
+    (96, 32768): Shared,
+    (64, 131072): Shared,
+    (64, 16385): TwoPass,
+}
+CASES = [case(norm, *shape) for shape in REGIMES for norm in ("rms", "layer")]
+CASES += [case(norm, 512, 16384, dtype="fp16", weight_dtype="fp16") for norm in ("rms", "layer")]
+CASES += [case(norm, 512, 16384, weight_dtype="fp32") for norm in ("rms", "layer")]
+FLAT, SHARED, WIDER, WIDEST = (
+    case("layer", *shape) for shape in ((4096, 2048), (512, 16384), (96, 32768), (64, 131072))
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def kernels_are_compiled():
+    assert os.environ.get("TRITON_INTERPRET") != "1", "in Triton's interpreter there is nothing to see: use -m gpu"
+    yield
+    known.cache_clear()
+    torch.cuda.empty_cache()
+
+
+@cache
+def known(case, seed):
+    """Inputs, and their gradients as they are when nothing else runs, which are checked."""
+    inputs = make_inputs(case, seed)
+    torch.cuda.synchronize()
+    found = gradients(inputs)
+    check_gradients(inputs, found)
+    return inputs, found
+
+
+def two_of_each(*cases):
+    return [known(case, seed) for seed in (1, 2) for case in cases]
+
+
+def wrong_bytes(found, wanted):
+    """How many bytes differ: a number on the device, which nobody waits for here."""
+    pairs = [(got, right) for got, right in zip(found, wanted, strict=True) if right is not None]
+    return sum((got.view(torch.uint8) != right.view(torch.uint8)).sum() for got, right in pairs)
+
+
+class Calls:
+    """Calls one after another on a stream of their own, or a given one, compared there."""
+
+    def __init__(self, runs, stream=None):
+        self.runs = cycle(runs)
+        self.stream = stream or torch.cuda.Stream()
+        with torch.cuda.stream(self.stream):
+            self.wrong = torch.zeros((), dtype=torch.int64, device="cuda")
+
+    def next(self):
+        inputs, wanted = next(self.runs)
+        with torch.cuda.stream(self.stream):
+            found = self.call(inputs)
+            self.wrong += wrong_bytes(found, wanted)
+            for gradient in found:
+                if gradient is not None:
+                    gradient.fill_(float("nan"))
+
+    def call(self, inputs):
+        return gradients(inputs)
+
+    def all_right(self):
+        self.stream.synchronize()
+        return self.wrong.item() == 0
+
+
+class Replays(Calls):
+    """The same by replays of a CUDA graph, into which new inputs are copied every time."""
+
+    def __init__(self, runs):
+        super().__init__(runs)
+        inputs, _ = runs[0]
+        self.tensors = ("x", "dy", "weight", "mean", "rstd")
+        kept = {name: getattr(inputs, name) for name in self.tensors}
+        self.inputs = dataclasses.replace(inputs, **{k: v if v is None else v.clone() for k, v in kept.items()})
+        gradients(self.inputs)
+        torch.cuda.synchronize()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.found = gradients(self.inputs)
+
+    def call(self, inputs):
+        for name in self.tensors:
+            if (given := getattr(inputs, name)) is not None:
+                getattr(self.inputs, name).copy_(given)
+        self.graph.replay()
+        return self.found
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.key)
+def test_right_in_every_regime(case):
+    inputs, _ = known(case, 1)
+    launch = choose_for(inputs.dy, inputs.x, inputs.weight, case.bias)
+    assert type(launch) is REGIMES[case.rows, case.cols]
+    assert launch.fused == (type(launch) is not TwoPass)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.key)
+def test_the_same_bits_over_50_runs(case):
+    calls = Calls(two_of_each(case), torch.cuda.current_stream())
+    for _ in range(2 * 50):
+        calls.next()
+    assert calls.all_right()
+
+
+@pytest.mark.parametrize("pair", [(SHARED, WIDER), (FLAT, SHARED), (WIDEST, FLAT)], ids=lambda pair: pair[0].key)
+def test_two_streams_at_once(pair):
+    both = [Calls(two_of_each(*pair)), Calls(two_of_each(*pair[::-1]))]
+    for _ in range(50):
+        for calls in both:
+            calls.next()
+    assert all(calls.all_right() for calls in both)
+
+
+@pytest.mark.parametrize("case", [FLAT, SHARED], ids=lambda case: case.key)
+def test_a_graph_replays_on_new_contents(case):
+    replays = Replays(two_of_each(case))
+    for _ in range(20):
+        replays.next()
+    assert replays.all_right()
+
+
+def test_a_graph_may_hold_several_launches():
+    """One memory pool for all: what the first gave back may be what the next waits in."""
+    runs = [known(each, 1) for each in (SHARED, FLAT, WIDER, SHARED)]
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = [gradients(inputs) for inputs, _ in runs]
+    for _ in range(10):
+        for gradient in (each for each in sum(found, ()) if each is not None):
+            gradient.fill_(float("nan"))
+        graph.replay()
+        assert sum(wrong_bytes(got, wanted) for got, (_, wanted) in zip(found, runs, strict=True)).item() == 0
+
+
+def test_graphs_replay_beside_each_other_and_beside_eager_calls():
+    all_calls = [Replays(two_of_each(SHARED)), Replays(two_of_each(SHARED)), Replays(two_of_each(FLAT))]
+    all_calls += [Calls(two_of_each(SHARED, FLAT)), Calls(two_of_each(WIDER), torch.cuda.current_stream())]
+    for _ in range(30):
+        for calls in all_calls:
+            calls.next()
+    assert all(calls.all_right() for calls in all_calls)
+
+
+def sleep():
+    torch.cuda._sleep(400_000_000)
+
+
+def multiply():
+    square = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+    for _ in range(100):
+        square @ square
+
+
+@pytest.mark.parametrize("busy", [sleep, multiply])
+def test_while_another_kernel_keeps_the_device_busy(busy):
+    other = torch.cuda.Stream()
+    calls = Calls(two_of_each(FLAT, SHARED))
+    with torch.cuda.stream(other):
+        busy()
+        end = other.record_event()
+    for _ in range(20):
+        calls.next()
+    assert not end.query()  # it was busy for as long as calls went out
+    assert calls.all_right()
+    other.synchronize()
+
+
+@pytest.mark.parametrize("streams", [(0, 1, 2, 3), (0, 0)])
+def test_threads(streams, monkeypatch):
+    made = [torch.cuda.Stream() for _ in range(4)]
+    runs = two_of_each(FLAT, SHARED, WIDEST)
+    monkeypatch.setattr(workspace, "_by_stream", {})  # so that they meet where it is made, and where it grows
+    together = threading.Barrier(len(streams))
+
+    def work(stream):
+        calls = Calls(runs, made[stream])
+        together.wait()
+        for _ in range(30):
+            calls.next()
+        return calls.all_right()
+
+    with ThreadPoolExecutor(len(streams)) as pool:
+        assert all(pool.map(work, streams))
+
+
+def test_words_of_wider_and_narrower_launches_are_not_mistaken(monkeypatch):
+    calls = Calls(two_of_each(WIDEST, SHARED, WIDEST, FLAT, WIDER))
+    monkeypatch.setattr(workspace, "_by_stream", {})
+    for _ in range(50):
+        calls.next()
+    assert calls.all_right()
+    (shared_by_all,) = workspace._by_stream.values()
+    assert shared_by_all.count_nonzero() > 1000
+
+
+def test_a_wrong_byte_would_be_seen():
+    inputs, wanted = known(SHARED, 1)
+    found = [gradient.clone() for gradient in wanted]
+    assert wrong_bytes(found, wanted).item() == 0
+    found[1].view(torch.uint8)[5] ^= 1
+    assert wrong_bytes(found, wanted).item() == 1
+    calls = Calls([(inputs, found)])
+    calls.next()
+    assert not calls.all_right()
+
+
+def test_another_rows_sums_would_be_seen():
+    """The planted fault: in one row the sums of another, as if a word had been taken for another's."""
+    inputs, found = known(WIDER, 1)
+    rstd = inputs.rstd.clone()
+    rstd[7] *= 1.05
+    spoiled = gradients(dataclasses.replace(inputs, rstd=rstd))[0]
+    assert rho(found[0], reference(inputs)[0]) <= 1.05 < rho(spoiled, reference(inputs)[0])
+
+
+# ------------------------------------------------------------------------------------------------ in a model
+
+
+@pytest.mark.parametrize("norm", ["rms", "layer"])
+@pytest.mark.parametrize("shape", [(4096, 2048), (8, 64, 16384), (64, 16385)])
+def test_functions_give_the_kernels_own_gradients(norm, shape):
+    generator = torch.Generator("cuda").manual_seed(3)
+
+    def normal(*of):
+        return torch.randn(of, dtype=torch.bfloat16, device="cuda", generator=generator)
+
+    leaves = [normal(*shape).requires_grad_(), (normal(shape[-1]) / 8 + 1).detach().requires_grad_()]
+    leaves += [normal(shape[-1]).requires_grad_()] if norm == "layer" else []
+    wide = [leaf.detach().double().requires_grad_() for leaf in leaves]
+    dy = normal(*shape)
+    if norm == "rms":
+        y, exact = rms_norm(*leaves), torch.nn.functional.rms_norm(wide[0], shape[-1:], wide[1], 1e-6)
+    else:
+        y, exact = layer_norm(*leaves), torch.nn.functional.layer_norm(wide[0], shape[-1:], *wide[1:])
+    found = [y, *torch.autograd.grad(y, leaves, dy)]
+    wanted = [exact, *torch.autograd.grad(exact, wide, dy.double())]
+    for got, right in zip(found, wanted, strict=True):
+        assert rho(got.detach(), right.detach()) <= 1.05
+
+
+@pytest.mark.filterwarnings("ignore")  # of the compiler's own
+def test_compiled_for_several_shapes():
+    torch.compiler.reset()
+    block = Block(layer_norm, 2048).cuda()
+    compiled = torch.compile(block, fullgraph=True)
+    for shape in ((64, 2048), (3, 50, 2048), (130, 2048)):
+        x = torch.randn(shape, device="cuda", generator=torch.Generator("cuda").manual_seed(5)).requires_grad_()
+        results = []
+        for function in (compiled, block):
+            y = function(x)
+            results.append([y, *torch.autograd.grad(y.square().sum(), [x, block.weight, block.bias])])
+        for got, wanted in zip(*results, strict=True):
+            torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5 * wanted.abs().max().item())
+
+
+@pytest.mark.parametrize(("dtype", "near"), [(torch.float32, 5e-5), (torch.bfloat16, 2.5e-3)])
+def test_a_transformer_learns_as_with_torchs_norms(dtype, near):
+    of = {"dtype": dtype, "device": "cuda", "width": 256, "batch": 8, "length": 64, "steps": 20}
+    theirs, ours, spoiled = (losses(norms, **of) for norms in (TORCHS, OURS, SPOILED))
+    assert theirs[-1] < 0.1 * theirs[0]
+    assert ours == pytest.approx(theirs, rel=near, abs=near / 25)
+    assert spoiled != pytest.approx(theirs, rel=near, abs=near / 25)  # the planted fault

@@ -1,0 +1,133 @@
+"""The memory by which programs wait for each other: one piece a stream, and one for every captured launch."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from impls.inhouse import workspace as module
+from impls.inhouse.workspace import STATE_BYTES, workspace
+
+CPU = torch.device("cpu")
+
+
+class FakeCuda:
+    """What workspace.py asks of torch.cuda: the current stream of a device, and whether it is captured."""
+
+    def __init__(self):
+        self.stream = 7
+        self.capturing = False
+
+    def current_stream(self, device):
+        return SimpleNamespace(cuda_stream=self.stream)
+
+    def is_current_stream_capturing(self):
+        return self.capturing
+
+
+@pytest.fixture(autouse=True)
+def cuda(monkeypatch):
+    fake = FakeCuda()
+    for name in ("current_stream", "is_current_stream_capturing"):
+        monkeypatch.setattr(torch.cuda, name, getattr(fake, name))
+    monkeypatch.setattr(module, "_by_stream", {})
+    return fake
+
+
+def use(words, device=CPU):
+    """A launch that leaves its marks; returns where it did."""
+    state, exchange = workspace(device, words)
+    assert (state.dtype, state.numel()) == (torch.int32, 4)
+    assert exchange.dtype == torch.int64
+    assert exchange.numel() >= words
+    return state, exchange
+
+
+def same(one, other):
+    return all(a.data_ptr() == b.data_ptr() for a, b in zip(one, other, strict=True))
+
+
+def test_a_stream_has_one_piece_which_keeps_what_was_left_in_it():
+    first = use(10)
+    first[0][1] = 5
+    first[1][3] = 6
+    for words in (10, 0, 4):
+        again = use(words)
+        assert same(first, again)
+        assert (again[0][1], again[1][3]) == (5, 6)
+
+
+def test_it_is_zero_when_it_is_made(cuda):
+    for words, stream in ((100, 7), (200, 7), (100, 8)):
+        cuda.stream = stream
+        for each in use(words):
+            assert not each.any()
+            each.fill_(-1)
+
+
+def test_it_grows_and_never_shrinks():
+    small = use(10)
+    large = use(1000)
+    assert not same(small, large)
+    assert large[1].numel() >= 1000
+    assert same(large, use(10))
+    assert same(large, use(1000))
+    assert not same(large, use(1001))
+
+
+def test_another_stream_has_another(cuda):
+    first = use(10)
+    cuda.stream = 8
+    second = use(10)
+    assert not same(first, second)
+    cuda.stream = 7
+    assert same(first, use(10))
+    cuda.stream = 8
+    assert same(second, use(10))
+
+
+def test_another_device_has_another(cuda, monkeypatch):
+    """Default streams all have the handle 0, whatever their device."""
+    made = []
+    zeros = torch.zeros
+    monkeypatch.setattr(torch, "zeros", lambda size, *, dtype, device: made.append(device) or zeros(size, dtype=dtype))
+    cuda.stream = 0
+    first, second = (use(10, torch.device("cuda", index)) for index in (0, 1))
+    assert not same(first, second)
+    assert [device.index for device in made] == [0, 1]
+    assert same(first, use(10, torch.device("cuda", 0)))
+
+
+def test_a_captured_launch_has_its_own(cuda):
+    eager = use(10)
+    cuda.capturing = True
+    kept = [use(10), use(10)]
+    assert not same(*kept)
+    assert not any(same(eager, each) for each in kept)
+    assert not any(each.any() for piece in kept for each in piece)
+    cuda.capturing = False
+    assert same(eager, use(10))
+
+
+def test_what_is_polled_and_what_is_exchanged_share_no_cache_line():
+    state, exchange = use(10)
+    assert exchange.data_ptr() - state.data_ptr() == STATE_BYTES
+    assert STATE_BYTES % 64 == exchange.data_ptr() % 64 == 0
+
+
+@pytest.mark.parametrize("fault", ["by device alone", "not grown", "captured as eager"])
+def test_a_fault_would_be_seen(fault, cuda, monkeypatch):
+    """Planted: what each of the tests above is there for."""
+    if fault == "by device alone":
+        cuda.current_stream = lambda device: SimpleNamespace(cuda_stream=0)
+        monkeypatch.setattr(torch.cuda, "current_stream", cuda.current_stream)
+        with pytest.raises(AssertionError):
+            test_another_stream_has_another(cuda)
+    elif fault == "not grown":
+        monkeypatch.setattr(torch.Tensor, "numel", lambda tensor: 1 << 30)
+        with pytest.raises(AssertionError):
+            test_it_grows_and_never_shrinks()
+    else:
+        monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+        with pytest.raises(AssertionError):
+            test_a_captured_launch_has_its_own(cuda)
