@@ -135,6 +135,15 @@ def test_tuning_is_forgotten_and_binaries_stay(tmp_path):
     forget_tuning(tmp_path / "never there")
 
 
+@pytest.fixture
+def interruptible():
+    """Ctrl-C raises, also where the tests were started in the background, whose processes ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_the_workers_that_still_compile():
     killed = threading.Event()
 
