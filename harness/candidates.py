@@ -53,9 +53,9 @@ def prepare(inputs: Inputs, number: int) -> Callable[[], Grads]:
     if reason := unsupported(inputs.case, number):  # of a case that a check derives from the one asked for
         raise UnsupportedError(reason)
     launches = _launches(inputs.case)
-    backward = _backward(inputs, launches[number])
+    backward = triton_inhouse.launching(inputs, launches[number])
     if spilled := _spilled(backward):
-        own = _spilled(_backward(inputs, launches[0]))
+        own = _spilled(triton_inhouse.launching(inputs, launches[0]))
         if spilled > own:
             raise UnsupportedError(f"spills {spilled} registers" + (f", the current choice {own}" if own else ""))
     return backward
@@ -66,26 +66,6 @@ def _spilled(backward: Callable[..., Grads]) -> int:
     kernels: list[Any] = []
     backward(kernels)
     return max((kernel.n_spills for kernel in kernels if kernel is not None), default=0)
-
-
-def _backward(inputs: Inputs, launch: Launch) -> Callable[..., Grads]:
-    from impls.inhouse.backward import norm_backward
-
-    def backward(launched: list[Any] | None = None) -> Grads:
-        gradients = norm_backward(
-            inputs.dy,
-            inputs.x,
-            inputs.weight,
-            inputs.mean,
-            inputs.rstd,
-            has_bias=inputs.bias is not None,
-            zero_centred=inputs.case.zero_centred,
-            launch=launch,
-            launched=launched,
-        )
-        return Grads(*gradients)
-
-    return backward
 
 
 @lru_cache

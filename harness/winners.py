@@ -5,7 +5,7 @@ A launch replaces the default only where it is right, gives the same bits each t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from harness.candidates import NOTE
 from harness.cases import NormCase
@@ -110,16 +110,9 @@ def _launch(joined: Joined) -> Launch:
 
 
 def _tuned(best: Best) -> TunedCase:
-    problem = problem_of(best.case)
     speedup = best.speedup
     return TunedCase(
-        norm=problem.norm,
-        rows=problem.rows,
-        cols=problem.cols,
-        dtype=problem.dtype,
-        weight_dtype=problem.weight_dtype,
-        bias=problem.bias,
-        by_words=problem.by_words,
+        **asdict(problem_of(best.case)),
         default_us=_rounded(best.default_us),
         best_us=_rounded(best.best_us),
         speedup=speedup

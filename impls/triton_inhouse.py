@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness.cases import Grads, Inputs, NormCase
 from harness.kinds import KINDS
 
-from .inhouse.launch import WIDEST, words
+from .inhouse.launch import WIDEST, Launch, words
 from .inhouse.problem import LAUNCHES, Problem
 
 if TYPE_CHECKING:
@@ -69,9 +69,17 @@ def torch_device(case: NormCase) -> torch.device:
 
 def prepare(inputs: Inputs) -> Callable[[], Grads]:
     """The kernels take the statistics that come with the inputs; nothing else is saved."""
+    return launching(inputs)
+
+
+def launching(inputs: Inputs, launch: Launch | None = None) -> Callable[..., Grads]:
+    """The backward by this launch, or without one by that of the kernel's own choice.
+
+    What is called takes a list, or nothing, and adds the compiled kernels to it.
+    """
     from .inhouse.backward import norm_backward
 
-    def backward() -> Grads:
+    def backward(launched: list[Any] | None = None) -> Grads:
         gradients = norm_backward(
             inputs.dy,
             inputs.x,
@@ -80,6 +88,8 @@ def prepare(inputs: Inputs) -> Callable[[], Grads]:
             inputs.rstd,
             has_bias=inputs.bias is not None,
             zero_centred=inputs.case.zero_centred,
+            launch=launch,
+            launched=launched,
         )
         return Grads(*gradients)
 

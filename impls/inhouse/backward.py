@@ -218,8 +218,8 @@ def _shared(
 ) -> list[Any]:
     rows, cols = tensors.x.shape
     weight, dtype = tensors.weight, TRITON[tensors.x.dtype]
-    exchange = Exchange(launch.parts, launch.rows * (1 if tensors.mean is None else 2))
-    state, words = workspace(tensors.x.device, launch.groups * SLOTS.value * exchange.words)
+    exchange = _exchange(launch.parts, launch.rows * (1 if tensors.mean is None else 2))
+    state, words = workspace(tensors.x.device, launch.groups * SLOTS.value * exchange["WORDS"])
     dx, dy, x = (tensor.view(torch.int32) for tensor in (tensors.dx, tensors.dy, tensors.x))
     kernel = backward_parts[(launch.programs,)](
         dx,
@@ -245,18 +245,27 @@ def _shared(
         C=launch.cols,
         S=launch.parts,
         D=launch.delay,
-        WORDS=exchange.words,
-        LOADS=exchange.loads,
-        SEND=exchange.send(),
-        LOOK=exchange.look(),
-        RECEIVE=exchange.receive(),
         STAGES=launch.stages,
         EVEN=cols == launch.parts * launch.cols,
         FUSED=fused,
+        **exchange,
         **_finish_tile(launch, cols, 16),
         **_options(launch.warps, maxnreg=launch.maxnreg, together=True),
     )
     return [kernel]
+
+
+@lru_cache
+def _exchange(senders: int, sums: int) -> dict[str, Any]:
+    """What `backward_parts` has to know of an exchange; its assembly is written once, not at every call."""
+    exchange = Exchange(senders, sums)
+    return {
+        "WORDS": exchange.words,
+        "LOADS": exchange.loads,
+        "SEND": exchange.send(),
+        "LOOK": exchange.look(),
+        "RECEIVE": exchange.receive(),
+    }
 
 
 def _two_pass(
