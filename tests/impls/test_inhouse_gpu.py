@@ -34,7 +34,7 @@ REGIMES = {
     (4096, 256): OnePass,
     (4096, 2048): OnePass,
     (2048, 8192): OnePass,
-    (512, 16384): Shared,
+    (512, 16384): Shared,  # where a row does not fit: LayerNorm's, and with a wide weight
     (96, 32768): Shared,
     (64, 131072): Shared,
     (64, 16385): TwoPass,
@@ -128,7 +128,8 @@ class Replays(Calls):
 def test_right_in_every_regime(case):
     inputs, _ = known(case, 1)
     launch = choose_for(inputs.dy, inputs.x, inputs.weight, case.bias)
-    assert type(launch) is REGIMES[case.rows, case.cols]
+    fits = case.cols == 16384 and case.norm == "rms" and case.weight_dtype != "fp32"
+    assert type(launch) is (OnePass if fits else REGIMES[case.rows, case.cols])
     assert launch.fused == (type(launch) is not TwoPass)
 
 
