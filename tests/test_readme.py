@@ -26,7 +26,14 @@ PLOTS = re.compile(
 DRAWN_WITH = re.search(r"^matplotlib==(.+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
 
 
-PAGES = ["README.md", "docs/method.md", "docs/peers.md", "docs/results.md", "docs/verification.md"]
+PAGES = [
+    "README.md",
+    "docs/method.md",
+    "docs/peers.md",
+    "docs/pull-requests.md",
+    "docs/results.md",
+    "docs/verification.md",
+]
 
 
 @pytest.mark.parametrize("page", PAGES)
