@@ -18,7 +18,7 @@ REPETITIONS = 7
 MARKER = "spin_kernel"  # what torch.cuda._sleep launches, on CUDA and ROCm
 MARKER_US = 1.0
 SPINS = 3  # a run has three: the hold, and a marker on either side
-CLOCK_SLACK_US = 0.5
+CLOCK_SLACK_US = 0.5  # of a time between two of the profiler's stamps: it documents none, so as for events
 
 
 @dataclass(frozen=True)

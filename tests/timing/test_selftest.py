@@ -142,7 +142,7 @@ def test_what_a_copy_of_nothing_takes_enters_the_budget():
         ({"heard": 0.3}, {"planted +1%", "planted +2%"}),  # 1 % is read as 0.3 %
         ({"second_place": 1.01}, {"A/A", "planted +1%"}),
         ({"profiler": lambda us: 0.95 * us}, {"events against profiler"}),
-        ({"profiler": lambda us: us + 1.0}, {"events' own share"}),  # a span longer than what holds it
+        ({"profiler": lambda us: us + 1.01}, {"events' own share"}),  # a span longer than what holds it
         ({"profiler": lambda us: us - 11.0}, {"events' own share"}),
     ],
     ids=str,
@@ -151,8 +151,14 @@ def test_a_lie_is_caught_by_name(lies, caught):
     assert failed(lying(**{"start_us": 0.001} | lies)) == caught
 
 
-def test_a_share_of_nothing_read_a_little_short_is_the_clock_s():
-    assert not failed(lying(start_us=0.001, profiler=lambda us: us + 0.1))
+@pytest.mark.parametrize(
+    ("short_us", "passed", "limit_us"),
+    [(-0.1, True, 10.0), (0.1, True, -1.0), (0.99, True, -1.0), (1.01, False, -1.0), (3.0, False, -1.0)],
+)
+def test_a_share_below_nothing_is_what_events_and_profiler_resolve_and_no_more(short_us, passed, limit_us):
+    checks = lying(start_us=0.001, profiler=lambda us: us + short_us).tested()[1]
+    (share,) = (check for check in checks if check.name == "events' own share")
+    assert (share.passed, share.value, share.limit) == (passed, -short_us, limit_us)
 
 
 def scattering(sd, seed=4, **lies):
