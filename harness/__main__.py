@@ -8,10 +8,12 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
+from functools import partial
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, cast, get_args
 
 import typer
 from rich.console import Console
@@ -108,10 +110,14 @@ def _shared(
     )
 
 
-def _measuring(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of `_shared` as well; their Choice is its first argument."""
+def _measuring(command: Callable[..., None], hidden: Sequence[str] = ()) -> Callable[..., None]:
+    """Give a command the options of `_shared` as well; their Choice is its first argument.
+
+    Those `hidden`, which it refuses with a reason, are not in its help.
+    """
     own = list(signature(command, eval_str=True).parameters.values())[1:]
     shared = list(signature(_shared, eval_str=True).parameters.values())
+    shared = [_hidden(each) if each.name in hidden else each for each in shared]
 
     def run(**given: Any) -> None:
         command(_shared(**{each.name: given.pop(each.name) for each in shared}), **given)
@@ -121,6 +127,13 @@ def _measuring(command: Callable[..., None]) -> Callable[..., None]:
     run.__dict__["__signature__"] = Signature(options)
     run.__annotations__ = {each.name: each.annotation for each in options}
     return run
+
+
+def _hidden(option: Parameter) -> Parameter:
+    kind, told = get_args(option.annotation)
+    told = copy(told)
+    told.hidden = True
+    return option.replace(annotation=Annotated[kind, told])
 
 
 @app.command()
@@ -185,7 +198,7 @@ def compare(
 
 
 @app.command()
-@_measuring
+@partial(_measuring, hidden=("impls", "impl"))
 def tune(
     choice: Choice,
     quick: Quick = False,

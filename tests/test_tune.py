@@ -219,6 +219,14 @@ def test_a_bad_line_is_answered_without_a_worker(monkeypatch, folder, capsys, li
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.parametrize(("command", "shown"), [("tune", False), ("compare", True)])
+def test_the_help_names_no_option_that_is_refused(capsys, command, shown):
+    typed(f"{command} --help")
+    words = capsys.readouterr().out.split()
+    assert "--shapes" in words
+    assert ("--impls" in words, "--impl" in words) == (shown, shown)
+
+
 @pytest.mark.parametrize("device", ["auto", "cpu"])
 def test_without_a_gpu_there_is_nothing_to_tune(workers, folder, capsys, device):
     workers.available = (CPU,)
