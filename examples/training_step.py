@@ -1,10 +1,12 @@
 """A small transformer trained twice, with torch's norms and with the in-house ones: the losses, and what norms cost.
 
+    python -m pip install -e .                                    # once, in a clone of this project
     python examples/training_step.py                              # on a GPU: 4 layers of 4096, 8192 tokens a step
     python examples/training_step.py --norm layer --cols 8192
     TRITON_INTERPRET=1 python examples/training_step.py --device cpu --cols 64 --tokens 64 --layers 1 --steps 3
 
 Prints the loss of each step for both, and by the profiler the device time of a step that is the backward of norms.
+Where nothing is to be installed, `python -m examples.training_step` in the clone does the same.
 """
 
 from __future__ import annotations
