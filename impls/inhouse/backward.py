@@ -199,7 +199,6 @@ def _one_pass(
         C=launch.cols,
         FOLD=launch.fold,
         PACKED=launch.packed,
-        RELOAD=launch.reload and tensors.weight is not None,
         STAGES=launch.stages,
         EVEN=rows % launch.rows == 0 and cols == launch.chunks * launch.cols,
         FUSED=fused,

@@ -20,9 +20,7 @@ def finish(
 ):
     """Sum the partial gradients of C columns, P at a time, and round them once."""
     col = tl.program_id(0) * C + tl.arange(0, C)[None, :]
-    finish_one(dweight, partial_dweight, col, partials, cols, P, C)
-    if partial_dbias is not None:
-        finish_one(dbias, partial_dbias, col, partials, cols, P, C)
+    finish_tile(dweight, dbias, partial_dweight, partial_dbias, col, partials, cols, P, C)
 
 
 @triton.jit
@@ -30,15 +28,23 @@ def finish_in_turn(dweight, dbias, partial_dweight, partial_dbias, partials, col
     """The same by the programs that wrote the partials, once all have: C columns at a time."""
     for tile in range(tl.program_id(0), tl.cdiv(cols, C), tl.num_programs(0)):
         col = tile * C + tl.arange(0, C)[None, :]
-        finish_one(dweight, partial_dweight, col, partials, cols, P, C)
-        if partial_dbias is not None:
-            finish_one(dbias, partial_dbias, col, partials, cols, P, C)
+        finish_tile(dweight, dbias, partial_dweight, partial_dbias, col, partials, cols, P, C)
 
 
 @triton.jit
-def finish_one(gradient, partial, col, partials, cols, P: tl.constexpr, C: tl.constexpr):
-    total = tl.zeros([P, C], tl.float32)
+def finish_tile(dweight, dbias, partial_dweight, partial_dbias, col, partials, cols, P: tl.constexpr, C: tl.constexpr):
+    """Both gradients' loads are under way at once, and both sums cross between warps once."""
+    of_weight = tl.zeros([P, C], tl.float32)
+    of_bias = tl.zeros([P, C], tl.float32)
     for start in range(0, partials, P):
         index = start + tl.arange(0, P)[:, None]
-        total += tl.load(partial + index * cols + col, mask=(index < partials) & (col < cols), other=0.0)
-    tl.store(gradient + col, tl.sum(total, 0, keep_dims=True).to(gradient.dtype.element_ty), mask=col < cols)
+        inside = (index < partials) & (col < cols)
+        of_weight += tl.load(partial_dweight + index * cols + col, mask=inside, other=0.0)
+        if partial_dbias is not None:
+            of_bias += tl.load(partial_dbias + index * cols + col, mask=inside, other=0.0)
+    if partial_dbias is not None:
+        of_weight, of_bias = tl.split(tl.sum(tl.join(of_weight, of_bias), 0, keep_dims=True))
+        tl.store(dbias + col, of_bias.to(dbias.dtype.element_ty), mask=col < cols)
+    else:
+        of_weight = tl.sum(of_weight, 0, keep_dims=True)
+    tl.store(dweight + col, of_weight.to(dweight.dtype.element_ty), mask=col < cols)

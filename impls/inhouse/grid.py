@@ -1,9 +1,11 @@
 """How the programs of one launch wait for each other: a barrier for all, and words that a few exchange.
 
 Both need every program on the device at once, which a cooperative launch promises, and a `state` that outlives the
-launch: `state[0]` counts arrivals, `state[1]` is an epoch that only grows. Whoever arrives last clears the one and
-advances the other, so that no launch has anything to reset, a CUDA graph replays, and no word of an earlier launch can
-be taken for one of this. Launches that share a state must follow each other on one stream (workspace.py).
+launch, 0 when it is made. `state[0]` is the barrier: every program adds 1 but the first, which adds what is missing to
+2^31. So its highest bit turns over exactly when all have come, and the others are 0 again (the trick of CUDA's
+cooperative groups). `state[1]` is an epoch that only grows; whoever comes last advances it. No launch has anything to
+reset, a CUDA graph replays, and no word of an earlier launch can be taken for one of this. Launches that share a state
+must follow each other on one stream (workspace.py).
 """
 
 # Triton compiles this file: kernel arguments have no Python type.
@@ -15,36 +17,49 @@ import triton.language as tl
 # ------------------------------------------------------------------------------------------------ a barrier
 
 
-@triton.jit
-def arrive(state, epoch, advance):
-    """Say that all this program has stored may be read; the last to say so advances the epoch."""
-    tl.debug_barrier()  # the stores of all threads come before the count of one
-    if tl.atomic_add(state, 1, sem="acq_rel") == tl.num_programs(0) - 1:
-        tl.atomic_xchg(state, 0, sem="relaxed")
-        tl.atomic_xchg(state + 1, epoch + advance, sem="release")
+def barrier(*, wait: bool, advance: bool) -> str:
+    """The assembly that one warp of each program runs, its first lane for all.
 
-
-@triton.jit
-def wait_for_all(state, epoch):
-    """Wait until the epoch is another: all programs have arrived, and what they stored can be read.
-
-    Every thread waits by itself, so that what each reads afterwards is ordered behind its own acquiring load.
+    $1: the state; $2: what this program adds; $3: the next epoch, if it is to `advance`. Every access of hundreds of
+    warps to one word would delay those that are still to come, so that only one warp of a program looks.
     """
-    tl.inline_asm_elementwise(
-        """
-        {
-            .reg .pred same;
-            WAIT: ld.acquire.gpu.global.b32 $0, [$1];
-            setp.eq.b32 same, $0, $2;
-            @same bra WAIT;
-        }
-        """,
-        "=&r,l,r",
-        [state + 1, epoch],
-        dtype=tl.int32,
-        is_pure=False,
-        pack=1,
-    )
+    lines = [".reg .pred first, mine, true;", ".reg .b32 thread, before, now;", "mov.u32 thread, %tid.x;"]
+    lines += ["setp.lt.u32 first, thread, 32;", "@!first bra MET;", "setp.eq.u32 mine, thread, 0;"]
+    lines += ["mov.b32 before, 0;", "@mine atom.add.acq_rel.gpu.global.u32 before, [$1], $2;"]
+    if advance:
+        lines += ["add.u32 now, before, $2;", "and.b32 now, now, 2147483647;"]
+        lines += ["setp.eq.and.u32 true, now, 0, mine;", "@true st.relaxed.gpu.global.b32 [$1+4], $3;"]
+    if wait:
+        lines += ["shfl.sync.idx.b32 before, before, 0, 31, 0xffffffff;", "and.b32 before, before, 2147483648;"]
+        lines += ["WAIT:", "ld.acquire.gpu.global.b32 now, [$1];", "and.b32 now, now, 2147483648;"]
+        lines += ["setp.eq.u32 true, now, before;", "@true bra WAIT;"]
+    return _block([*lines, "MET:", "mov.b32 $0, 0;"])
+
+
+def _block(lines: list[str]) -> str:
+    return "{\n" + "\n".join(lines) + "\n}"
+
+
+MEET = tl.constexpr(barrier(wait=True, advance=False))
+MEET_AND_ADVANCE = tl.constexpr(barrier(wait=True, advance=True))
+ADVANCE = tl.constexpr(barrier(wait=False, advance=True))
+
+
+@triton.jit
+def meet(state, epoch=None, WAIT: tl.constexpr = True):
+    """Say that all this program has stored may be read, and wait until every program has; `epoch` is the next one."""
+    tl.debug_barrier()  # the stores of all threads come before what one says
+    added = tl.where(tl.program_id(0) == 0, 2147483647 - (tl.num_programs(0) - 2), 1)
+    if epoch is None:
+        tl.inline_asm_elementwise(MEET, "=r,l,r", [state, added], dtype=tl.int32, is_pure=False, pack=1)
+    elif WAIT:
+        tl.inline_asm_elementwise(
+            MEET_AND_ADVANCE, "=r,l,r,r", [state, added, epoch], dtype=tl.int32, is_pure=False, pack=1
+        )
+    else:
+        tl.inline_asm_elementwise(ADVANCE, "=r,l,r,r", [state, added, epoch], dtype=tl.int32, is_pure=False, pack=1)
+    if WAIT:
+        tl.debug_barrier()  # what the others read comes after what one saw
 
 
 # ------------------------------------------------------------------------------------------------ exchanged sums
@@ -128,7 +143,3 @@ class Exchange:
         for i, word in enumerate(words):
             lines += [f"mov.b64 {word}, 0;", f"@has{i} ld.relaxed.gpu.global.b64 {word}, [from+{8 * self.LANES * i}];"]
         return lines
-
-
-def _block(lines: list[str]) -> str:
-    return "{\n" + "\n".join(lines) + "\n}"

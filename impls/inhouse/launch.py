@@ -36,7 +36,6 @@ class OnePass:
     programs: int
     fold: bool
     packed: bool = False
-    reload: bool = False
     maxnreg: int | None = None
     stages: int = STAGES
     fused: bool = False
@@ -120,8 +119,6 @@ def choose(
         launch = _narrow(cols, gpu)
     elif cols <= 8192:
         launch = _flat(rows, cols, light, gpu)
-    elif cols <= 16384 and light:
-        launch = _full(cols, gpu)
     elif by_words and item_bytes == 2 and gpu.ptx:
         return _shared(rows, cols, accumulators, gpu)
     else:
@@ -167,26 +164,21 @@ def _flat(rows: int, cols: int, light: bool, gpu: Gpu) -> OnePass:
     return OnePass(tile_rows, chunks, chunk, warps, programs, fold=True, packed=packed, stages=stages)
 
 
-def _full(cols: int, gpu: Gpu) -> OnePass:
-    """One row fills a multiprocessor: 16 warps at the 128 registers that leaves each thread.
-
-    They hold x, dy and the one accumulator, each in fp32; weight is read anew from the cache. `maxnreg` keeps the
-    compiler from answering a shortage with fewer registers still.
-    """
-    return OnePass(1, -(-cols // 4096), 4096, 16, gpu.multiprocessors, fold=True, reload=True, maxnreg=128)
-
-
 def _shared(rows: int, cols: int, accumulators: int, gpu: Gpu) -> Shared:
     """Rows that do not fit: PART columns a program, two rows a tile, each sum in one trip for both.
 
-    With one accumulator there are registers for two tiles beside the one at work, so that nobody waits for the others'
-    sums. With two there are not, and a third program on the multiprocessor works while one waits, at the 168 registers
-    a thread that this leaves; beyond 8 programs a row the words to watch take those that are missing then. From 32
-    programs a row on the words of two rows would be more loads than they save.
+    Three programs on a multiprocessor hide each other's trips, at the 168 registers a thread that this leaves; beyond 8
+    programs a row the words to watch take those that are missing then. With one accumulator there are registers for two
+    tiles beside the one at work, so that nobody waits for the others' sums. Both pay from 8 turns on: each delay is a
+    turn more, and more programs are more partials. Beyond 32 programs a row the words of two rows would be more loads
+    than they save.
     """
     parts = -(-cols // PART)
-    delay, residents = (2, 2) if accumulators <= 1 else (1, 3 if parts <= 8 else 2)
     tile_rows = 2 if parts <= 32 else 1
+    residents = 3 if parts <= 8 else 2
+    long = -(-rows // tile_rows) >= 8 * (residents * gpu.multiprocessors // parts)
+    residents = residents if long else 2
+    delay = 2 if long and accumulators <= 1 else 1
     while residents > 1 and residents * (parts_bytes(tile_rows) + RESERVED_BYTES) > gpu.shared_total:
         residents -= 1
     maxnreg = 168 if residents == 3 else None

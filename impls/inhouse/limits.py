@@ -37,7 +37,7 @@ def _of_one_pass(launch: OnePass, problem: Problem, gpu: Gpu) -> Rules:
     yield _uncovered(launch.chunks, launch.cols, problem)
     yield launch.fold and launch.cols < 256 * launch.warps, "rows are folded where threads share columns"
     yield (
-        (launch.packed or launch.reload or launch.fused) and not gpu.ptx,
+        (launch.packed or launch.fused) and not gpu.ptx,
         "inline PTX, which this device does not take",
     )
     yield launch.packed and problem.item_bytes != 2, "packed tiles of 32-bit numbers"

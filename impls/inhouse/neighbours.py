@@ -39,15 +39,12 @@ def neighbours(problem: Problem, gpu: Gpu, current: Launch) -> tuple[Launch, ...
 def _one_pass(problem: Problem, gpu: Gpu, current: OnePass) -> Iterator[OnePass]:
     """Every mixture of rows, warps, programs and packing at as many stages as now, and of rows and programs at others.
 
-    A chunk is 256 columns a warp where rows are folded, else it stays. Wide rows may also read weight anew.
+    A chunk is 256 columns a warp where rows are folded, else it stays.
     """
     shapes = [replace(current, rows=rows) for rows in _around(current.rows)]
-    weights = (current.reload, not current.reload) if problem.cols >= SHARED_FROM else (current.reload,)
     mixed = [
-        replace(_with_warps(shape, warps, problem.cols), packed=packed, reload=reload)
-        for shape, warps, packed, reload in product(
-            shapes, _around(current.warps), (current.packed, not current.packed), weights
-        )
+        replace(_with_warps(shape, warps, problem.cols), packed=packed)
+        for shape, warps, packed in product(shapes, _around(current.warps), (current.packed, not current.packed))
     ]
     deeper = [replace(shape, stages=stages) for shape, stages in product(shapes, (STAGES, STAGES + 1, STAGES + 2))]
     for launch, residents in product((*mixed, *deeper), (1, 2)):
@@ -73,7 +70,7 @@ def _with_warps(launch: OnePass, warps: int, cols: int) -> OnePass:
 def _needed_by_rows(launch: OnePass, elements: int, problem: Problem) -> int:
     """Registers of a thread, about: x and dy, weight and accumulators, and some for the rest."""
     held = elements // launch.rows if launch.fold else elements  # columns that an accumulator is kept for
-    held_weight = problem.weight_dtype is not None and not launch.reload
+    held_weight = problem.weight_dtype is not None
     of_weight = (elements // launch.rows) // (2 if launch.packed else 1) if held_weight else 0
     return elements * (1 if launch.packed else 2) + of_weight + held * problem.accumulators + 32
 

@@ -13,8 +13,8 @@ import triton
 import triton.language as tl
 
 from .finish import finish_in_turn
-from .formula import factor, input_gradient, row_corrections
-from .grid import arrive, wait_for_all
+from .formula import factor, row_corrections
+from .grid import meet
 
 SLOTS = tl.constexpr(8)  # a program may be up to 2 D + 1 tiles ahead of one that has yet to read
 
@@ -119,7 +119,7 @@ def backward_parts(
             xs = xs + (x_words,)
         # The words of the tile that will be finished are under way while this one's sums cross between warps.
         seen = look(before, LOOK, LOADS)
-        send(words + (turn % SLOTS) * WORDS + part, epoch + 1 + turn, about_means(totals(sums), means, LAYER), SEND)
+        send(words + (turn % SLOTS) * WORDS + part, epoch + 1 + turn, totals(sums), SEND)
 
         # The next tile's statistics.
         next_rstds = ()
@@ -136,22 +136,23 @@ def backward_parts(
             if LAYER:
                 x_even -= kept_means[r]
                 x_odd -= kept_means[r]
-            x_even *= kept_rstds[r]
-            x_odd *= kept_rstds[r]
             if partial_dbias is not None:
                 dbias_even += even
                 dbias_odd += odd
+            even *= kept_rstds[r]
+            odd *= kept_rstds[r]
             if weight is not None:
                 dweight_even += even * x_even
                 dweight_odd += odd * x_odd
-                even *= even_weight
-                odd *= odd_weight
             sum_g = 0.0
+            sum_g_centred = sums[2 * r if LAYER else r]
             if LAYER:
                 sum_g = sums[2 * r]
-            of_xhat, of_one = row_corrections(sum_g, sums[2 * r + 1 if LAYER else r], kept_rstds[r], scale)
-            even = input_gradient(even, x_even, kept_rstds[r], of_xhat, of_one, LAYER)
-            odd = input_gradient(odd, x_odd, kept_rstds[r], of_xhat, of_one, LAYER)
+                sum_g_centred = sums[2 * r + 1] - kept_means[r] * sum_g
+            of_xhat, of_one = row_corrections(sum_g, sum_g_centred, kept_rstds[r], scale)
+            of_x = kept_rstds[r] * of_xhat
+            even = gradient_of(even, even_weight, x_even, of_x, of_one, LAYER)
+            odd = gradient_of(odd, odd_weight, x_odd, of_x, of_one, LAYER)
             row = (first - D * groups * R + r).to(tl.int64)
             real = (turn >= D) & (row < rows)
             target = dx + row * (cols // 2) + column
@@ -185,9 +186,9 @@ def backward_parts(
         tl.store(partial_dweight + at, tl.reshape(tl.join(dweight_even, dweight_odd), [C]), mask=in_row)
     if partial_dbias is not None:
         tl.store(partial_dbias + at, tl.reshape(tl.join(dbias_even, dbias_odd), [C]), mask=in_row)
-    arrive(state, epoch, tl.cdiv(tl.cdiv(rows, R), groups) + D + 1)
+    # The next launch's tags begin behind those of the group with the most turns, so that none comes twice.
+    meet(state, epoch + tl.cdiv(tl.cdiv(rows, R), groups) + D + 1, FUSED and weight is not None)
     if FUSED and weight is not None:
-        wait_for_all(state, epoch)
         finish_in_turn(dweight, dbias, partial_dweight, partial_dbias, groups, cols, FINISH_ROWS, FINISH_COLS)
 
 
@@ -201,21 +202,6 @@ def statistic(of_rows, row, rows):
         return tl.load(of_rows + row, mask=row < rows, other=0.0)
     else:
         return 0.0
-
-
-@triton.jit
-def about_means(sums, means, LAYER: tl.constexpr):
-    """Turn the sums of g and g * x into those of g and g * (x - mean), which spares a subtraction an element.
-
-    fp32 bears it where x has 16 bits: what the difference loses at a mean of a thousand sigma is far below one rounding
-    of dx, which takes only a small multiple of it. xhat itself is made from x - mean.
-    """
-    if not LAYER:
-        return sums
-    elif len(means) == 1:
-        return sums[0], sums[1] - means[0] * sums[0], sums[2], sums[3]
-    else:
-        return sums[0], sums[1] - means[0] * sums[0], sums[2], sums[3] - means[1] * sums[2]
 
 
 @triton.jit
@@ -335,6 +321,18 @@ def together(even, odd, DTYPE: tl.constexpr):
     return tl.inline_asm_elementwise(
         "cvt.rn.f16x2.f32 $0, $2, $1;", "=r,f,f", [even, odd], dtype=tl.int32, is_pure=True, pack=1
     )
+
+
+@triton.jit
+def gradient_of(scaled_dy, multiplier, x_centred, of_x, of_one, LAYER: tl.constexpr):
+    """Dx from dy * rstd, which dweight takes too: that spares xhat, an operation an element."""
+    correction = x_centred * of_x
+    if LAYER:
+        correction += of_one
+    if multiplier is None:
+        return scaled_dy + correction
+    else:
+        return scaled_dy * multiplier + correction
 
 
 @triton.jit

@@ -8,7 +8,7 @@ import triton.language as tl
 
 from .finish import finish_in_turn
 from .formula import centred, factor, input_gradient, load, over_rows, row_corrections, store
-from .grid import arrive, wait_for_all
+from .grid import meet
 
 
 @triton.jit
@@ -34,7 +34,6 @@ def backward_rows(
     C: tl.constexpr,
     FOLD: tl.constexpr,
     PACKED: tl.constexpr,
-    RELOAD: tl.constexpr,
     STAGES: tl.constexpr,
     EVEN: tl.constexpr,
     FUSED: tl.constexpr,
@@ -44,12 +43,8 @@ def backward_rows(
     """One pass over tiles of R rows. A row is K chunks of C columns, so that few lanes idle past its end.
 
     FOLD adds a tile's rows up before they reach the accumulator, which then holds one row: free where a thread holds
-    the same columns of every row. PACKED keeps 16-bit tiles packed across the row sums, for half the registers. RELOAD
-    reads weight anew from the cache wherever it is needed, for none.
+    the same columns of every row. PACKED keeps 16-bit tiles packed across the row sums, for half the registers.
     """
-    epoch = 0
-    if FUSED:
-        epoch = tl.load(state + 1)
     program = tl.program_id(0)
     row_in_tile = tl.arange(0, R)[:, None]
     col = tl.arange(0, C)[None, :]
@@ -60,9 +55,8 @@ def backward_rows(
     dbias = ()
     for k in tl.static_range(K):
         if weight is not None:
-            if not RELOAD:
-                chunk = tl.load(weight + k * C + col, mask=k * C + col < cols, other=0.0)
-                weights = weights + (chunk if PACKED else factor(chunk, ZERO_CENTRED),)
+            chunk = tl.load(weight + k * C + col, mask=k * C + col < cols, other=0.0)
+            weights = weights + (chunk if PACKED else factor(chunk, ZERO_CENTRED),)
             dweight = dweight + (tl.zeros([1 if FOLD else R, C], tl.float32),)
         if partial_dbias is not None:
             dbias = dbias + (tl.zeros([1 if FOLD else R, C], tl.float32),)
@@ -84,11 +78,7 @@ def backward_rows(
             x_tile = load(x + row * x_stride + k * C + col, (row < rows) & (k * C + col < cols), EVEN)
             g = dy_tile.to(tl.float32)
             if weight is not None:
-                if RELOAD:
-                    chunk = load(now(weight, tile) + k * C + col, k * C + col < cols, EVEN)
-                    g *= factor(chunk, ZERO_CENTRED)
-                else:
-                    g *= factor(after(weights[k], row_rstd), ZERO_CENTRED) if PACKED else weights[k]
+                g *= factor(after(weights[k], row_rstd), ZERO_CENTRED) if PACKED else weights[k]
             sum_g += g
             sum_g_centred += g * centred(x_tile, row_mean)
             dys = dys + (dy_tile,)
@@ -106,11 +96,7 @@ def backward_rows(
             xhat = centred(x_tile, row_mean) * row_rstd
             g = dy_tile
             if weight is not None:
-                if RELOAD:
-                    chunk = load(now(weight, tile + 1) + k * C + col, k * C + col < cols, EVEN)
-                    g *= factor(chunk, ZERO_CENTRED)
-                else:
-                    g *= factor(after(weights[k], of_xhat), ZERO_CENTRED) if PACKED else weights[k]
+                g *= factor(after(weights[k], of_xhat), ZERO_CENTRED) if PACKED else weights[k]
                 new_dweight = new_dweight + (dweight[k] + over_rows(dy_tile * xhat, FOLD),)
             if partial_dbias is not None:
                 new_dbias = new_dbias + (dbias[k] + over_rows(dy_tile, FOLD),)
@@ -127,8 +113,7 @@ def backward_rows(
             tl.store(partial_dbias + at, tl.sum(dbias[k], 0, keep_dims=True), mask=k * C + col < cols)
 
     if FUSED:
-        arrive(state, epoch, 1)
-        wait_for_all(state, epoch)
+        meet(state)
         finish_in_turn(
             dweight_out, dbias_out, partial_dweight, partial_dbias, tl.num_programs(0), cols, FINISH_ROWS, FINISH_COLS
         )
@@ -161,12 +146,3 @@ def after(tile, value):
         pack=2,
     )
     return bits.to(tile.dtype, bitcast=True)
-
-
-@triton.jit
-def now(pointer, turn):
-    """The same address, made to look as if it came from `turn` too: what lies there is loaded in every turn."""
-    address = tl.inline_asm_elementwise(
-        "mov.b64 $0, $1; // $2", "=l,l,r", [pointer.to(tl.int64), turn], dtype=tl.int64, is_pure=True, pack=1
-    )
-    return tl.multiple_of(address, 16).to(pointer.dtype)
