@@ -119,6 +119,7 @@ def default_for(problem: Problem, gpu: Gpu) -> Launch:
         accumulators=problem.accumulators,
         by_words=problem.by_words,
         gpu=gpu,
+        layer=problem.norm == "layer",
     )
 
 
@@ -219,7 +220,7 @@ def _shared(
     weight, dtype = tensors.weight, TRITON[tensors.x.dtype]
     exchange = _exchange(launch.parts, launch.rows * (1 if tensors.mean is None else 2))
     state, words = workspace(tensors.x.device, launch.groups * SLOTS.value * exchange["WORDS"])
-    dx, dy, x = (tensor.view(torch.int32) for tensor in (tensors.dx, tensors.dy, tensors.x))
+    dx, dy, x = (as_words(tensor) for tensor in (tensors.dx, tensors.dy, tensors.x))
     kernel = backward_parts[(launch.programs,)](
         dx,
         tensors.dweight,
@@ -228,7 +229,7 @@ def _shared(
         partial_dbias,
         dy,
         x,
-        None if weight is None else weight.view(torch.int32 if weight.itemsize == 2 else torch.int64),
+        None if weight is None else as_words(weight),
         tensors.mean,
         tensors.rstd,
         state,
@@ -252,6 +253,11 @@ def _shared(
         **_options(launch.warps, maxnreg=launch.maxnreg, together=True),
     )
     return [kernel]
+
+
+def as_words(tensor: torch.Tensor) -> torch.Tensor:
+    """The same memory, two numbers a word."""
+    return tensor.view(torch.int32 if tensor.itemsize == 2 else torch.int64)
 
 
 @lru_cache

@@ -42,9 +42,8 @@ def finish_tile(dweight, dbias, partial_dweight, partial_dbias, col, partials, c
         of_weight += tl.load(partial_dweight + index * cols + col, mask=inside, other=0.0)
         if partial_dbias is not None:
             of_bias += tl.load(partial_dbias + index * cols + col, mask=inside, other=0.0)
-    if partial_dbias is not None:
-        of_weight, of_bias = tl.split(tl.sum(tl.join(of_weight, of_bias), 0, keep_dims=True))
-        tl.store(dbias + col, of_bias.to(dbias.dtype.element_ty), mask=col < cols)
-    else:
-        of_weight = tl.sum(of_weight, 0, keep_dims=True)
+    of_weight = tl.sum(of_weight, 0, keep_dims=True)
     tl.store(dweight + col, of_weight.to(dweight.dtype.element_ty), mask=col < cols)
+    if partial_dbias is not None:
+        of_bias = tl.sum(of_bias, 0, keep_dims=True)
+        tl.store(dbias + col, of_bias.to(dbias.dtype.element_ty), mask=col < cols)

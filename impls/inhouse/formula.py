@@ -68,6 +68,29 @@ def over_rows(tile, FOLD: tl.constexpr):
 
 
 @triton.jit
+def sums_over_rows(tiles):
+    """The sum over rows of each of a tuple of tiles, four in one exchange between warps."""
+    found = ()
+    fours: tl.constexpr = len(tiles) // 4 * 4
+    for i in tl.static_range(0, fours, 4):
+        a, b, c, d = tl.reduce((tiles[i], tiles[i + 1], tiles[i + 2], tiles[i + 3]), 0, add_four)
+        found = found + (a, b, c, d)
+    for i in tl.static_range(fours, len(tiles)):
+        found = found + (tl.sum(tiles[i], 0),)
+    return found
+
+
+@triton.jit
+def add_two(a, b, c, d):
+    return a + c, b + d
+
+
+@triton.jit
+def add_four(a, b, c, d, e, f, g, h):
+    return a + e, b + f, c + g, d + h
+
+
+@triton.jit
 def load(pointers, inside, EVEN: tl.constexpr):
     """Load; EVEN says that tiles cover the matrix exactly, and spares the masks."""
     return tl.load(pointers) if EVEN else tl.load(pointers, mask=inside, other=0.0)

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 
 WIDEST = 131072  # a row of 128 Ki elements; wider is refused rather than left untested
 STAGES = 3  # two buffers: a tile arrives while another is used; with 2 Triton makes one, and nothing overlaps
-PART = 2048  # columns of a program that shares rows: 16 elements a thread and row, 4 warps side by side
+PART_BYTES = 4096  # of a row, for a program that shares it: 8 words of two elements a thread, 4 warps side by side
+MOST_PARTS = 64  # of a row: an exchange looks at no more
 RESERVED_BYTES = 1024  # of shared memory that the device keeps for each program
 SUM_BYTES = 4096  # beside a program's tiles, for row sums that cross between warps
 
@@ -48,7 +49,7 @@ class OnePass:
 
 @dataclass(frozen=True)
 class Shared:
-    """`backward_parts`: tiles of `rows` rows, shared by `parts` programs of PART columns; `groups` take turns.
+    """`backward_parts`: tiles of `rows` rows, shared by `parts` programs of `cols` columns; `groups` take turns.
 
     A tile is finished `delay` tiles after its sums were sent out. All programs have to be on the device at once:
     `residents` on each multiprocessor, which `maxnreg` registers a thread leave room for.
@@ -60,7 +61,7 @@ class Shared:
     delay: int
     residents: int
     maxnreg: int | None = None
-    cols: int = PART
+    cols: int = PART_BYTES // 2
     warps: int = 4
     stages: int = STAGES
     fused: bool = True
@@ -107,89 +108,100 @@ def choose(
     accumulators: int,
     by_words: bool,
     gpu: Gpu,
+    layer: bool = False,
 ) -> Launch:
     """Choose the launch for x `(rows, cols)`.
 
     `item_bytes` is the size of an element of x, `weight_bytes` that of weight (0 without), and `accumulators` the
     number of parameter gradients (0 to 2), each of which costs a register for every column that a thread holds.
-    `by_words` says that every row of x and dy begins at a multiple of 4 bytes, and can be read two numbers at a time.
+    `by_words` says that every row of x and dy begins on a whole word of two numbers, and can be read so. `layer` is
+    LayerNorm, which has two sums a row.
     """
     light = item_bytes == 2 and weight_bytes <= 2 and accumulators <= 1 and gpu.ptx  # can be packed, and is worth it
-    if cols < 1024:
-        launch = _narrow(cols, gpu)
-    elif cols <= 8192:
+    if cols <= 512:
+        launch = _narrow(rows, cols, gpu)
+    elif cols <= (12288 if light else 8192):
         launch = _flat(rows, cols, light, gpu)
-    elif by_words and item_bytes == 2 and gpu.ptx:
-        return _shared(rows, cols, accumulators, gpu)
+    elif by_words and gpu.ptx and cols <= MOST_PARTS * _part(item_bytes):
+        return _shared(rows, cols, item_bytes, not layer and accumulators <= 1, gpu)
     else:
         return two_pass(rows, cols, item_bytes, gpu)
     return _fit(launch, rows, cols, item_bytes, gpu)
 
 
-def _narrow(cols: int, gpu: Gpu) -> OnePass:
+def _narrow(rows: int, cols: int, gpu: Gpu) -> OnePass:
     """Rows across lanes and warps, so that no row sum leaves its warp and no iteration has a barrier.
 
-    Chunks of 64 columns put a row of 16-bit elements on 8 lanes, of 256 on 32; narrower rows waste fewer lanes past
-    their end that way. 24 to 32 elements a thread are in use: more would not fit beside the accumulators. Up to 256
-    columns every group of 8 lanes has partials of its own to add up at the end: one program a multiprocessor has half,
-    and one more tile in flight makes up for it.
+    Chunks of 64 columns put a row of 16-bit elements on 8 lanes; narrower rows waste fewer lanes past their end that
+    way. 32 elements a thread are in use, half where that leaves fewer than 4 turns: more would not fit beside the
+    accumulators. Up to 256 columns, and where turns are few, every group of 8 lanes with partials of its own to add up
+    at the end counts: one program a multiprocessor has half, and one more tile in flight makes up for it.
     """
-    chunk = min(power_of_two(cols), 64 if cols <= 512 else 256)
+    chunk = min(power_of_two(cols), 64)
     chunks = -(-cols // chunk)
-    rows = min(256, floor_power_of_two(4096 // (chunks * chunk)))
-    alone = cols <= 256
+    tile_rows = min(256, floor_power_of_two(4096 // (chunks * chunk)))
+    if rows < 4 * gpu.multiprocessors * tile_rows:
+        tile_rows //= 2
+    alone = cols <= 256 or rows <= 16 * gpu.multiprocessors * tile_rows
     programs = gpu.multiprocessors * (1 if alone else 2)
-    return OnePass(rows, chunks, chunk, 4, programs, fold=False, stages=STAGES + alone)
+    return OnePass(tile_rows, chunks, chunk, 4, programs, fold=False, stages=STAGES + alone)
 
 
 def _flat(rows: int, cols: int, light: bool, gpu: Gpu) -> OnePass:
     """Warps side by side along the row, each thread with 8 consecutive columns of every chunk.
 
     4 warps up to 2048 columns, where that covers the row with fewer idle lanes, and up to 4096 where there are rows for
-    16 turns; else 8; at most 40 elements a thread. Two programs on a multiprocessor hide each other's barriers; one,
-    with a tile twice as large, leaves half as many partials, which counts where turns are few. So does a light one at
-    2048 columns, whose single accumulator leaves room for 64 elements a thread. The other light ones are packed. With 8
-    warps and a tile of one row, one more tile in flight helps.
+    16 turns; else 8; at most 40 elements a thread, 48 of a light one. Two programs on a multiprocessor hide each other's
+    barriers; one leaves half as many partials, which counts where turns are few. At 2048 columns a light one has a tile
+    twice as large instead, 64 elements a thread; up to 4096 the others are packed. With 8 warps and a tile of one row,
+    one more tile in flight helps up to 8192 columns.
     """
     long = rows >= 16 * 2 * gpu.multiprocessors
     narrower = _padded(cols, 4) < _padded(cols, 8) and cols <= 5120
     warps = 4 if cols <= 2048 or narrower or (cols <= 4096 and long) else 8
     chunk = 256 * warps
     chunks = -(-cols // chunk)
-    alone = warps == 8 or (light and chunks == 2)
-    tile_rows = max(1, floor_power_of_two((2048 if alone and warps == 4 else 1024) * warps // (chunks * chunk)))
-    packed = light and cols <= 4096 and not (alone and warps == 4)
+    large = light and warps == 4 and chunks == 2
+    tile_rows = max(1, floor_power_of_two((2048 if large else 1024) * warps // (chunks * chunk)))
+    alone = warps == 8 or large or rows <= 4 * gpu.multiprocessors * tile_rows
+    packed = light and cols <= 4096 and not large
     programs = gpu.multiprocessors * (1 if alone else 2)
-    stages = STAGES + (warps == 8 and tile_rows == 1)
+    stages = STAGES + (warps == 8 and tile_rows == 1 and cols <= 8192)
     return OnePass(tile_rows, chunks, chunk, warps, programs, fold=True, packed=packed, stages=stages)
 
 
-def _shared(rows: int, cols: int, accumulators: int, gpu: Gpu) -> Shared:
-    """Rows that do not fit: PART columns a program, two rows a tile, each sum in one trip for both.
+def _part(item_bytes: int) -> int:
+    """Columns of a program that shares rows."""
+    return PART_BYTES // item_bytes
 
-    Three programs on a multiprocessor hide each other's trips, at the 168 registers a thread that this leaves; beyond 8
-    programs a row the words to watch take those that are missing then. With one accumulator there are registers for two
-    tiles beside the one at work, so that nobody waits for the others' sums. Both pay from 8 turns on: each delay is a
-    turn more, and more programs are more partials. Beyond 32 programs a row the words of two rows would be more loads
-    than they save.
+
+def _shared(rows: int, cols: int, item_bytes: int, light: bool, gpu: Gpu) -> Shared:
+    """Rows that do not fit: 4 KiB a program, two rows a tile, each sum in one trip for both.
+
+    Three programs on a multiprocessor hide each other's trips, at the 168 registers a thread that this leaves. RMSNorm
+    has registers for two tiles beside the one at work then, so that nobody waits for the others' sums. LayerNorm, with
+    another sum and mostly another accumulator, has them for two programs with two tiles, or for three with one, where
+    the words to watch are few. All that pays from 8 turns on: a delay is a turn more, a program a row of partials.
+    Beyond 32 programs a row the words of two rows would be more loads than they save.
     """
-    parts = -(-cols // PART)
+    part = _part(item_bytes)
+    parts = -(-cols // part)
     tile_rows = 2 if parts <= 32 else 1
-    residents = 3 if parts <= 8 else 2
+    residents = 3 if light or parts <= 8 else 2
     long = -(-rows // tile_rows) >= 8 * (residents * gpu.multiprocessors // parts)
     residents = residents if long else 2
-    delay = 2 if long and accumulators <= 1 else 1
-    while residents > 1 and residents * (parts_bytes(tile_rows) + RESERVED_BYTES) > gpu.shared_total:
+    delay = 2 if long and (light or residents == 2) else 1
+    while residents > 1 and residents * (parts_bytes(tile_rows, part, item_bytes) + RESERVED_BYTES) > gpu.shared_total:
         residents -= 1
     maxnreg = 168 if residents == 3 else None
     most = max(1, residents * gpu.multiprocessors // parts)
     groups = _evenly(-(-rows // tile_rows), most)
-    return Shared(tile_rows, parts, groups, delay, residents, maxnreg)
+    return Shared(tile_rows, parts, groups, delay, residents, maxnreg, part)
 
 
-def parts_bytes(rows: int, cols: int = PART, stages: int = STAGES) -> int:
+def parts_bytes(rows: int, cols: int, item_bytes: int, stages: int = STAGES) -> int:
     """Bytes of shared memory of a program that shares rows: x and dy in flight, and a little for sums."""
-    return 2 * 2 * rows * cols * (stages - 1) + 512
+    return 2 * item_bytes * rows * cols * (stages - 1) + 512
 
 
 def two_pass(rows: int, cols: int, item_bytes: int, gpu: Gpu) -> TwoPass:

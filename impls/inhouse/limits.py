@@ -50,8 +50,8 @@ def _of_one_pass(launch: OnePass, problem: Problem, gpu: Gpu) -> Rules:
 
 def _of_shared(launch: Shared, problem: Problem, gpu: Gpu) -> Rules:
     yield from _in_range(launch.rows, launch.cols, launch.warps, of=(launch.groups, launch.residents, launch.stages))
-    by_words = gpu.ptx and problem.item_bytes == 2 and problem.by_words and launch.cols > 1
-    yield not by_words, "rows are shared in words of two 16-bit numbers, with inline PTX"
+    by_words = gpu.ptx and problem.by_words and launch.cols > 1
+    yield not by_words, "rows are shared in words of two numbers, with inline PTX"
     yield _uncovered(launch.parts, launch.cols, problem)
     sums = launch.rows * (2 if problem.norm == "layer" else 1)
     words = sums * power_of_two(max(1, launch.parts))
@@ -60,7 +60,7 @@ def _of_shared(launch: Shared, problem: Problem, gpu: Gpu) -> Rules:
     registers = launch.maxnreg or 24
     yield registers % 8 > 0 or not 24 <= registers <= MOST_REGISTERS, "registers out of range"
     yield launch.programs > launch.residents * gpu.multiprocessors, "more programs than are said to be resident"
-    buffers = parts_bytes(launch.rows, launch.cols, launch.stages)
+    buffers = parts_bytes(launch.rows, launch.cols, problem.item_bytes, launch.stages)
     yield _too_large(buffers, gpu)
     yield from _not_resident(launch.programs, launch.warps, launch.maxnreg, buffers, gpu)
 

@@ -1,8 +1,8 @@
 """Rows too wide for one program: several share a row, and exchange its sums.
 
 A tile is R rows of C columns, and S programs side by side cover the row. Each adds up its part of both row sums and
-sends them out; one tile later it takes in the sums of all, so that nobody waits while memory could be busy. Until then
-the tile stays in registers as it came: two 16-bit numbers a word, `even` and `odd` columns.
+sends them out; a tile or two later it takes in the sums of all, so that nobody waits while memory could be busy. Until
+then the tile stays in registers as it came: two numbers a word, `even` and `odd` columns.
 """
 
 # Triton compiles this file: kernel arguments have no Python type, and tl.range is not Python's.
@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 
 from .finish import finish_in_turn
-from .formula import factor, row_corrections
+from .formula import add_four, add_two, factor, row_corrections
 from .grid import meet
 
 SLOTS = tl.constexpr(8)  # a program may be up to 2 D + 1 tiles ahead of one that has yet to read
@@ -60,6 +60,10 @@ def backward_parts(
     groups = tl.num_programs(0) // S
     H: tl.constexpr = C // 2
     LAYER: tl.constexpr = mean is not None
+    WORD: tl.constexpr = tl.int64 if DTYPE == tl.float32 else tl.int32
+    # With 16 bits the sum of g * (x - mean) is made from that of g * x, a subtraction an element less: what it loses in
+    # fp32 at a mean of a thousand sigma is far below one rounding of dx. xhat itself is always made from x - mean.
+    CENTRED: tl.constexpr = LAYER and DTYPE == tl.float32
     epoch = tl.load(state + 1)
     scale = 1.0 / cols
     words = exchange + group * (SLOTS * WORDS)
@@ -89,8 +93,8 @@ def backward_parts(
         rstds = rstds + (statistic(rstd, group * R + r, rows),)
         means = means + (statistic(mean, group * R + r, rows),)
     for _ in tl.static_range(D * R):
-        kept_dys = kept_dys + (tl.zeros([H], tl.int32),)
-        kept_xs = kept_xs + (tl.zeros([H], tl.int32),)
+        kept_dys = kept_dys + (tl.zeros([H], WORD),)
+        kept_xs = kept_xs + (tl.zeros([H], WORD),)
         kept_rstds = kept_rstds + (0.0,)
         kept_means = kept_means + (0.0,)
 
@@ -109,6 +113,9 @@ def backward_parts(
             x_words = tl.load(x + row * x_stride + column, mask=real if EVEN else inside & real, other=0)
             even, odd = halves(dy_words, DTYPE)
             x_even, x_odd = halves(x_words, DTYPE)
+            if CENTRED:
+                x_even -= means[r]
+                x_odd -= means[r]
             if weight is not None:
                 even *= even_weight
                 odd *= odd_weight
@@ -148,7 +155,9 @@ def backward_parts(
             sum_g_centred = sums[2 * r if LAYER else r]
             if LAYER:
                 sum_g = sums[2 * r]
-                sum_g_centred = sums[2 * r + 1] - kept_means[r] * sum_g
+                sum_g_centred = sums[2 * r + 1]
+                if not CENTRED:
+                    sum_g_centred -= kept_means[r] * sum_g
             of_xhat, of_one = row_corrections(sum_g, sum_g_centred, kept_rstds[r], scale)
             of_x = kept_rstds[r] * of_xhat
             even = gradient_of(even, even_weight, x_even, of_x, of_one, LAYER)
@@ -215,16 +224,6 @@ def totals(parts):
         return a, b, nothing, nothing
     else:
         return tl.reduce((parts[0], parts[1], parts[2], parts[3]), 0, add_four)
-
-
-@triton.jit
-def add_two(a, b, c, d):
-    return a + c, b + d
-
-
-@triton.jit
-def add_four(a, b, c, d, e, f, g, h):
-    return a + e, b + f, c + g, d + h
 
 
 @triton.jit
@@ -318,14 +317,19 @@ def together(even, odd, DTYPE: tl.constexpr):
         return tl.inline_asm_elementwise(
             "cvt.rn.bf16x2.f32 $0, $2, $1;", "=r,f,f", [even, odd], dtype=tl.int32, is_pure=True, pack=1
         )
-    return tl.inline_asm_elementwise(
-        "cvt.rn.f16x2.f32 $0, $2, $1;", "=r,f,f", [even, odd], dtype=tl.int32, is_pure=True, pack=1
-    )
+    elif DTYPE == tl.float32:
+        return tl.inline_asm_elementwise(
+            "mov.b64 $0, {$1, $2};", "=l,f,f", [even, odd], dtype=tl.int64, is_pure=True, pack=1
+        )
+    else:
+        return tl.inline_asm_elementwise(
+            "cvt.rn.f16x2.f32 $0, $2, $1;", "=r,f,f", [even, odd], dtype=tl.int32, is_pure=True, pack=1
+        )
 
 
 @triton.jit
 def gradient_of(scaled_dy, multiplier, x_centred, of_x, of_one, LAYER: tl.constexpr):
-    """Dx from dy * rstd, which dweight takes too: that spares xhat, an operation an element."""
+    """dx from dy * rstd, which dweight takes too: that spares xhat, an operation an element."""
     correction = x_centred * of_x
     if LAYER:
         correction += of_one
@@ -344,4 +348,7 @@ def same(value):
 @triton.jit
 def opaque(words):
     """The same words, which the compiler cannot follow: it would keep what they were converted to, twice as large."""
-    return tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [words], dtype=tl.int32, is_pure=True, pack=1)
+    if words.dtype == tl.int64:
+        return tl.inline_asm_elementwise("mov.b64 $0, $1;", "=l,l", [words], dtype=tl.int64, is_pure=True, pack=1)
+    else:
+        return tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [words], dtype=tl.int32, is_pure=True, pack=1)

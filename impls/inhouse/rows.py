@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from .finish import finish_in_turn
-from .formula import centred, factor, input_gradient, load, over_rows, row_corrections, store
+from .formula import centred, factor, input_gradient, load, over_rows, row_corrections, store, sums_over_rows
 from .grid import meet
 
 
@@ -105,12 +105,14 @@ def backward_rows(
         dweight = new_dweight
         dbias = new_dbias
 
+    sums = sums_over_rows(dweight + dbias)
     for k in tl.static_range(K):
-        at = program * cols + k * C + col
+        in_row = k * C + tl.arange(0, C)
+        at = program * cols + in_row
         if weight is not None:
-            tl.store(partial_dweight + at, tl.sum(dweight[k], 0, keep_dims=True), mask=k * C + col < cols)
+            tl.store(partial_dweight + at, sums[k], mask=in_row < cols)
         if partial_dbias is not None:
-            tl.store(partial_dbias + at, tl.sum(dbias[k], 0, keep_dims=True), mask=k * C + col < cols)
+            tl.store(partial_dbias + at, sums[K + k], mask=in_row < cols)
 
     if FUSED:
         meet(state)
