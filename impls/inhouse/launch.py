@@ -151,7 +151,7 @@ def _flat(rows: int, cols: int, light: bool, gpu: Gpu) -> OnePass:
     """Warps side by side along the row, each thread with 8 consecutive columns of every chunk.
 
     4 warps up to 2048 columns, where that covers the row with fewer idle lanes, and up to 4096 where there are rows for
-    16 turns; else 8; at most 40 elements a thread, 48 of a light one. Two programs on a multiprocessor hide each other's
+    16 turns; else 8; at most 40 elements a thread, 48 of a light one. Two programs a multiprocessor hide each other's
     barriers; one leaves half as many partials, which counts where turns are few. At 2048 columns a light one has a tile
     twice as large instead, 64 elements a thread; up to 4096 the others are packed. With 8 warps and a tile of one row,
     one more tile in flight helps up to 8192 columns.

@@ -329,7 +329,7 @@ def together(even, odd, DTYPE: tl.constexpr):
 
 @triton.jit
 def gradient_of(scaled_dy, multiplier, x_centred, of_x, of_one, LAYER: tl.constexpr):
-    """dx from dy * rstd, which dweight takes too: that spares xhat, an operation an element."""
+    """Give dx from dy * rstd, which dweight takes too: that spares xhat, an operation an element."""
     correction = x_centred * of_x
     if LAYER:
         correction += of_one

@@ -55,7 +55,15 @@ def backward_rows(
     dbias = ()
     for k in tl.static_range(K):
         if weight is not None:
-            chunk = tl.load(weight + k * C + col, mask=k * C + col < cols, other=0.0)
+            if weight.dtype == x.dtype:
+                chunk = tl.load(weight + k * C + col, mask=k * C + col < cols, other=0.0)
+            else:
+                # As a tile of which the first row counts: by itself it would be laid out by its own size of element,
+                # and Triton would then bring every tile into both layouts instead of this into that of x.
+                first = (row_in_tile == 0) & (k * C + col < cols)
+                chunk = tl.sum(
+                    tl.load(weight + k * C + col + 0 * row_in_tile, mask=first, other=0.0), 0, keep_dims=True
+                )
             weights = weights + (chunk if PACKED else factor(chunk, ZERO_CENTRED),)
             dweight = dweight + (tl.zeros([1 if FOLD else R, C], tl.float32),)
         if partial_dbias is not None:
