@@ -153,8 +153,8 @@ def _flat(rows: int, cols: int, light: bool, gpu: Gpu) -> OnePass:
     4 warps up to 2048 columns, where that covers the row with fewer idle lanes, and up to 4096 where there are rows for
     16 turns; else 8; at most 40 elements a thread, 48 of a light one. Two programs a multiprocessor hide each other's
     barriers; one leaves half as many partials, which counts where turns are few. At 2048 columns a light one has a tile
-    twice as large instead, 64 elements a thread; up to 4096 the others are packed. With 8 warps and a tile of one row,
-    one more tile in flight helps up to 8192 columns.
+    twice as large instead, 64 elements a thread; up to 4096 the others are packed. With 8 warps and nothing packed one
+    more tile in flight helps up to 8192 columns.
     """
     long = rows >= 16 * 2 * gpu.multiprocessors
     narrower = _padded(cols, 4) < _padded(cols, 8) and cols <= 5120
@@ -166,7 +166,7 @@ def _flat(rows: int, cols: int, light: bool, gpu: Gpu) -> OnePass:
     alone = warps == 8 or large or rows <= 4 * gpu.multiprocessors * tile_rows
     packed = light and cols <= 4096 and not large
     programs = gpu.multiprocessors * (1 if alone else 2)
-    stages = STAGES + (warps == 8 and tile_rows == 1 and cols <= 8192)
+    stages = STAGES + (warps == 8 and cols <= 8192 and not packed)
     return OnePass(tile_rows, chunks, chunk, warps, programs, fold=True, packed=packed, stages=stages)
 
 
