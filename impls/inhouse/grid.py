@@ -9,7 +9,7 @@ must follow each other on one stream (workspace.py).
 """
 
 # Triton compiles this file: kernel arguments have no Python type.
-# pyright: reportMissingParameterType=false
+# pyright: reportMissingParameterType=false, reportArgumentType=false
 
 import triton
 import triton.language as tl

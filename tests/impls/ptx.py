@@ -1,4 +1,8 @@
-"""A warp of 32 lanes that runs the few PTX instructions of grid.py's Exchange, over 64-bit words of memory."""
+"""A warp of 32 lanes that runs the few PTX instructions of grid.py, over memory in words of 64 bits or halves of them.
+
+Memory is one for all warps, and what one stores all others see at once. What orders accesses is not emulated: there is
+no other `atom`, `ld` or `st` here than the ones that order as they have to.
+"""
 
 import re
 
@@ -13,7 +17,9 @@ COMPARE = {"eq": np.equal, "ne": np.not_equal, "lt": np.less}
 KNOWN = re.compile(
     r"mov\.([ub]32|b64)|setp\.(eq|ne|lt)(\.and)?\.[ub]32|add\.(u32|f32)|and\.b32|mad\.wide\.u32"
     r"|(ld|st)\.relaxed\.gpu\.global\.b64|vote\.sync\.all\.pred|shfl\.sync\.(bfly|idx)\.b32"
+    r"|atom\.add\.acq_rel\.gpu\.global\.u32|ld\.acquire\.gpu\.global\.b32|st\.relaxed\.gpu\.global\.b32"
 )
+ACCESS = re.compile(r"\b(ld|st|atom)\.")
 
 
 class Endless(Exception):
@@ -30,17 +36,33 @@ class Memory:
         self.later = dict(later or {})
         self.loads = 0
 
-    def places(self, addresses):
-        places, rest = np.divmod(addresses.astype(np.int64) - self.BASE, 8)
-        if rest.any() or (places < 0).any() or (places >= len(self.words)).any():
+    def cells(self, addresses, kind):
+        """All of memory in cells of this kind, and which of them have these addresses."""
+        cells = self.words.view(kind)
+        places, rest = np.divmod(addresses.astype(np.int64) - self.BASE, cells.itemsize)
+        if rest.any() or (places < 0).any() or (places >= len(cells)).any():
             raise IndexError(f"outside of memory, or within a word: {addresses}")
-        return places
+        return cells, places
 
-    def load(self, addresses):
-        found = self.words[self.places(addresses)]
+    def load(self, addresses, kind):
+        cells, places = self.cells(addresses, kind)
+        found = cells[places]
         self.loads += 1
         for place, word in self.later.pop(self.loads, ()):
             self.words[place] = word
+        return found
+
+    def store(self, addresses, values):
+        cells, places = self.cells(addresses, values.dtype)
+        cells[places] = values
+
+    def add(self, addresses, values):
+        """Lane after lane; return what each found."""
+        cells, places = self.cells(addresses, values.dtype)
+        found = np.zeros_like(values)
+        for i, place in enumerate(places):
+            found[i] = cells[place]
+            cells[place : place + 1] += values[i]
         return found
 
 
@@ -55,6 +77,15 @@ class Warp:
 
     def run(self, text, outputs, *inputs):
         """Run a block; `outputs` are numpy types, each input a number of a numpy type, or an array of one a lane."""
+        running = self.steps(text, outputs, *inputs)
+        while True:
+            try:
+                next(running)
+            except StopIteration as end:
+                return end.value
+
+    def steps(self, text, outputs, *inputs):
+        """The same, which yields before every access to memory: other warps may run in between."""
         self.values, self.known = {}, {}
         for i, kind in enumerate([*outputs, *(np.asarray(each).dtype.type for each in inputs)]):
             self.declare(f"${i}", kind)
@@ -73,6 +104,8 @@ class Warp:
                     for each in [f"{name}{i}" for i in range(int(number))] if number else [name]:
                         self.declare(each, TYPES[declared[1]])
             elif line not in labels:
+                if ACCESS.search(line):
+                    yield
                 at = self.step(line, labels) or at
         return [self.read(f"${i}", EVERY, kind) for i, kind in enumerate(outputs)]
 
@@ -122,13 +155,19 @@ class Warp:
         self.write(to, a * b + self.read(c, mask, np.uint64), mask)
 
     def run_ld(self, opcode, mask, to, source):
-        loaded = np.zeros(LANES, np.uint64)
-        loaded[mask] = self.memory.load(self.address(source, mask)[mask])
+        kind = TYPES[opcode.split(".")[-1]]
+        loaded = np.zeros(LANES, kind)
+        loaded[mask] = self.memory.load(self.address(source, mask)[mask], kind)
         self.write(to, loaded, mask)
 
     def run_st(self, opcode, mask, to, source):
-        places = self.memory.places(self.address(to, mask)[mask])
-        self.memory.words[places] = self.read(source, mask, np.uint64)[mask]
+        values = self.read(source, mask, TYPES[opcode.split(".")[-1]])
+        self.memory.store(self.address(to, mask)[mask], values[mask])
+
+    def run_atom(self, opcode, mask, to, where, value):
+        found = np.zeros(LANES, np.uint32)
+        found[mask] = self.memory.add(self.address(where, mask)[mask], self.read(value, mask, np.uint32)[mask])
+        self.write(to, found, mask)
 
     def run_vote(self, opcode, mask, to, source, lanes):
         assert lanes == "0xffffffff"
@@ -156,3 +195,15 @@ class Warp:
         assert self.values[operand].dtype == value.dtype, f"{operand} is no {value.dtype}"
         self.values[operand][mask] = value[mask]
         self.known[operand] |= mask
+
+
+def operands_fit(text, constraints, inputs, outputs):
+    """Whether inline assembly names and writes as many operands as a call of it hands over."""
+    used = [int(number) for number in re.findall(r"\$(\d+)", text)]
+    written = {int(number) for number in re.findall(r"^(?:@!?\w+ )?(?!st)[\w.]+ \$(\d+),", text, re.MULTILINE)}
+    return (
+        len(constraints) == inputs + outputs
+        and all(("=" in each) == (i < outputs) for i, each in enumerate(constraints))
+        and max(used) < len(constraints)
+        and written == {*range(outputs)}
+    )

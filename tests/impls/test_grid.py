@@ -5,7 +5,6 @@ Triton's interpreter runs no assembly, and one program after another: those that
 
 import ast
 import inspect
-import re
 from itertools import product
 from random import Random
 
@@ -15,7 +14,7 @@ import pytest
 from impls.inhouse import parts
 from impls.inhouse.grid import Exchange
 from impls.inhouse.launch import PART, WIDEST, Gpu, choose
-from tests.impls.ptx import Endless, Memory, Warp
+from tests.impls.ptx import Endless, Memory, Warp, operands_fit
 
 SENDERS = [1, 2, 3, 5, 6, 8, 10, 16, 17, 32, 33, 64]
 SHAPES = [*product(SENDERS, (1, 2, 4))]
@@ -197,6 +196,8 @@ def test_the_emulator_runs_nothing_that_it_does_not_know():
     for line, error in (
         ("add.s32 $0, $0, 1;", ValueError),
         ("mov.u32 $0, x;", KeyError),
+        (".reg .b64 to;\nmov.b64 to, 1048576;\natom.add.relaxed.gpu.global.u32 $0, [to], 1;", ValueError),
+        (".reg .b64 to;\nmov.b64 to, 1048576;\nld.relaxed.gpu.global.b32 $0, [to];", ValueError),  # orders nothing
         (".reg .b32 x;\nmov.u32 $0, x;", AssertionError),  # never written
         (".reg .b64 x;\nmov.u32 $0, x;", AssertionError),  # of another size
         (".reg .pred p;\nsetp.eq.u32 p, %laneid, 3;\n@p bra END;\nEND:", AssertionError),  # lanes part
@@ -224,17 +225,6 @@ SOURCE = ast.parse(inspect.getsource(parts))
 CALLS = {name: calls_of(name) for name in ("send", "look", "receive")}
 
 
-def operands_fit(text, constraints, inputs, outputs):
-    used = [int(number) for number in re.findall(r"\$(\d+)", text)]
-    written = {int(number) for number in re.findall(r"^(?:@!?\w+ )?(?!st)[\w.]+ \$(\d+),", text, re.MULTILINE)}
-    return (
-        len(constraints) == inputs + outputs
-        and all(("=" in each) == (i < outputs) for i, each in enumerate(constraints))
-        and max(used) < len(constraints)
-        and written == {*range(outputs)}
-    )
-
-
 @pytest.mark.parametrize(("senders", "sums"), [each for each in SHAPES if Exchange(*each).loads <= 4])
 def test_operands_are_those_that_the_text_names(senders, sums):
     exchange = Exchange(senders, sums)
@@ -260,7 +250,6 @@ def test_every_launch_has_a_call_for_its_loads(accumulators):
     gpu = Gpu(132, 227 * 1024, 228 * 1024, ptx=True)
     seen = set()
     for cols in range(8194, WIDEST + 1, PART):
-        # A weight in fp32 is never read anew, so that rows are shared from 8192 columns on.
-        launch = choose(512, cols, item_bytes=2, weight_bytes=4, accumulators=accumulators, by_words=True, gpu=gpu)
+        launch = choose(512, cols, item_bytes=2, weight_bytes=2, accumulators=accumulators, by_words=True, gpu=gpu)
         seen |= {Exchange(launch.parts, sums * launch.rows).loads for sums in (1, 2)}
     assert seen == {1, 2, 4}

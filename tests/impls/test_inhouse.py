@@ -207,10 +207,7 @@ def test_every_launch_covers_the_row_and_fits(gpu, item_bytes, cols):
             assert (launch.parts - 1) * launch.cols < cols <= launch.parts * launch.cols
             assert gpu.ptx
             assert item_bytes == 2
-        full = cols <= 16384 and accumulators <= 1
-        assert isinstance(launch, Shared) == (
-            cols > 8192 and cols % 2 == 0 and gpu.ptx and item_bytes == 2 and not full
-        )
+        assert isinstance(launch, Shared) == (cols > 8192 and cols % 2 == 0 and gpu.ptx and item_bytes == 2)
 
 
 @pytest.mark.parametrize("gpu", [H200, RTX], ids=["h200", "rtx"])
@@ -239,12 +236,27 @@ def test_tiles_are_dealt_out_evenly():
     """8192 rows in tiles of 2 are 32 turns for 128 programs, as they are for 132, of which 4 would have one more."""
     flat = choose(2048, 4096, item_bytes=2, weight_bytes=2, accumulators=1, by_words=True, gpu=H200)
     assert (flat.rows, flat.programs) == (2, 128)
-    full = choose(2048, 16384, item_bytes=2, weight_bytes=2, accumulators=1, by_words=True, gpu=H200)
-    assert (full.rows, full.chunks, full.warps, full.programs, full.reload) == (1, 4, 16, 128, True)
+    light = choose(2048, 16384, item_bytes=2, weight_bytes=2, accumulators=1, by_words=True, gpu=H200)
+    assert (light.groups, light.delay, light.residents, light.maxnreg) == (49, 2, 3, 168)
     wide = choose(2048, 16386, item_bytes=2, weight_bytes=2, accumulators=1, by_words=True, gpu=H200)
     assert (wide.parts, wide.groups, wide.delay, wide.residents) == (9, 29, 2, 2)
     heavy = choose(2048, 16384, item_bytes=2, weight_bytes=2, accumulators=2, by_words=True, gpu=H200)
     assert (heavy.groups, heavy.delay, heavy.residents, heavy.maxnreg) == (49, 1, 3, 168)
+
+
+@pytest.mark.parametrize("accumulators", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("cols", "tile_rows", "most"), [(8194, 2, (52, 79)), (16384, 2, (33, 49)), (16386, 2, (29, 29)), (65538, 1, (8, 8))]
+)
+def test_few_turns_have_neither_a_second_delay_nor_a_third_program(cols, tile_rows, most, accumulators):
+    """`most` groups are resident with two programs a multiprocessor, and with as many as many rows have."""
+    few, many = most
+    for rows, is_long in ((1, False), (8 * many * tile_rows - tile_rows, False), (8 * many * tile_rows, True)):
+        launch = choose(rows, cols, item_bytes=2, weight_bytes=2, accumulators=accumulators, by_words=True, gpu=H200)
+        assert launch.delay == (2 if is_long and accumulators < 2 else 1)
+        assert (launch.residents, launch.maxnreg) == ((3, 168) if is_long and many > few else (2, None))
+        tiles = -(-rows // tile_rows)
+        assert launch.groups == -(-tiles // -(-tiles // (many if is_long else few)))
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ class Case(NamedTuple):
     rows: int = 8192
     dtype: str = "bfloat16"
     weight_dtype: str | None = "bfloat16"
+    zero_centred: bool = False
 
 
 KIB = 1024
@@ -46,8 +47,10 @@ EVERYWHERE = [
     Case(256, "layer"),
     Case(8192, "layer"),
     Case(16384, "layer"),
-    Case(32768, "layer"),
+    Case(16384, "layer", rows=512),
     Case(16384, "rms"),
+    Case(16384, "rms", rows=512),
+    Case(32768, "layer"),
 ]
 ON_HOPPER = [
     *EVERYWHERE,
@@ -57,11 +60,12 @@ ON_HOPPER = [
     Case(2880, "layer"),
     Case(4096, "layer"),
     Case(4096, "rms", rows=2048),
-    Case(12288, "rms"),
+    Case(9216, "rms"),
     Case(16384, "layer", bias=False),
     Case(20480, "rms"),
     Case(16384, "rms", dtype="float16", weight_dtype="float32"),
-    Case(16384, "layer", weight_dtype="float32"),
+    Case(16384, "rms", rows=512, zero_centred=True),
+    Case(16384, "layer", dtype="float16", weight_dtype="float32"),
     Case(16384, "rms", weight_dtype=None),
     Case(131072, "layer"),
     Case(131072, "rms"),
@@ -70,12 +74,13 @@ ON_HOPPER = [
 ]
 REGISTERS = 65536  # of a multiprocessor of every NVIDIA target here
 
-# Three programs with two accumulators each leave 168 registers a thread, and ptxas sets a few aside in the L1 cache,
-# the more the older it is. That has a limit of its own (docs/kernel.md), in bytes a thread.
-SPILL_LIMIT = {"backward_parts": 64}
+# Where rows are shared, three programs on a multiprocessor leave 168 registers a thread, and what does not fit is set
+# aside in the L1 cache; of two programs, where that brings a thread down to 128. That has limits of its own
+# (docs/kernel.md), in bytes a thread, by target and by programs on a multiprocessor.
+SPILL_LIMITS = {("sm_80", 3): 64, ("sm_90", 2): 8, ("sm_90", 3): 72, ("sm_100", 3): 120}
 
 
-def compile_case(target, cols, norm, bias, rows, dtype, weight_dtype, spoil=False):
+def compile_case(target, cols, norm, bias, rows, dtype, weight_dtype, zero_centred, spoil=False):
     """Compile all that one case launches; return what each kernel uses, and how many of it must fit side by side."""
     import torch
     import triton
@@ -136,7 +141,8 @@ def compile_case(target, cols, norm, bias, rows, dtype, weight_dtype, spoil=Fals
         if spoil and isinstance(launch, OnePass):
             launch = replace(launch, rows=4 * launch.rows, stages=1)
         mean = rstd if layer else None
-        backward.norm_backward(x, x, weight, mean, rstd, has_bias=has_bias, launch=launch)
+        options = {"has_bias": has_bias, "zero_centred": zero_centred}
+        backward.norm_backward(x, x, weight, mean, rstd, launch=launch, **options)
     return usage
 
 
@@ -177,7 +183,7 @@ def test_compiles_without_spills(target):
         assert usage
         for kernel, used in usage.items():
             told = (target, case, kernel, used)
-            limit = SPILL_LIMIT.get(kernel, 0) if used["residents"] == 3 else 0
+            limit = SPILL_LIMITS.get((target, used["residents"]), 0) if kernel == "backward_parts" else 0
             assert used["spilled"] <= limit, told
             assert used["shared"] <= gpu.shared_bytes, told
             if used["residents"] > 1:  # they wait for each other: a multiprocessor must hold them all

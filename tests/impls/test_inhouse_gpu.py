@@ -34,16 +34,18 @@ REGIMES = {
     (4096, 256): OnePass,
     (4096, 2048): OnePass,
     (2048, 8192): OnePass,
-    (512, 16384): Shared,  # where a row does not fit: LayerNorm's, and with a wide weight
+    (512, 16384): Shared,
+    (1024, 16384): Shared,  # rows for a second tile of delay, and for a third program on a multiprocessor
     (96, 32768): Shared,
     (64, 131072): Shared,
     (64, 16385): TwoPass,
 }
 CASES = [case(norm, *shape) for shape in REGIMES for norm in ("rms", "layer")]
-CASES += [case(norm, 512, 16384, dtype="fp16", weight_dtype="fp16") for norm in ("rms", "layer")]
-CASES += [case(norm, 512, 16384, weight_dtype="fp32") for norm in ("rms", "layer")]
+CASES += [case(norm, 1024, 16384, dtype="fp16", weight_dtype="fp16") for norm in ("rms", "layer")]
+CASES += [case(norm, 1024, 16384, weight_dtype="fp32") for norm in ("rms", "layer")]
+CASES += [NormCase("layer", 1024, 16384)]  # a mean, and one accumulator
 FLAT, SHARED, WIDER, WIDEST = (
-    case("layer", *shape) for shape in ((4096, 2048), (512, 16384), (96, 32768), (64, 131072))
+    case("layer", *shape) for shape in ((4096, 2048), (1024, 16384), (96, 32768), (64, 131072))
 )
 
 
@@ -128,9 +130,14 @@ class Replays(Calls):
 def test_right_in_every_regime(case):
     inputs, _ = known(case, 1)
     launch = choose_for(inputs.dy, inputs.x, inputs.weight, case.bias)
-    fits = case.cols == 16384 and case.norm == "rms" and case.weight_dtype != "fp32"
-    assert type(launch) is (OnePass if fits else REGIMES[case.rows, case.cols])
+    assert type(launch) is REGIMES[case.rows, case.cols]
     assert launch.fused == (type(launch) is not TwoPass)
+
+
+def test_rows_are_shared_with_both_delays():
+    inputs = [known(case, 1)[0] for case in CASES if REGIMES[case.rows, case.cols] is Shared]
+    launches = [choose_for(each.dy, each.x, each.weight, each.case.bias) for each in inputs]
+    assert {launch.delay for launch in launches} == {1, 2}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.key)

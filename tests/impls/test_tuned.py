@@ -13,7 +13,7 @@ from harness.errors import UnsupportedError
 from impls import triton_inhouse
 from impls.inhouse import backward
 from impls.inhouse.backward import choose_for, default_for, norm_backward
-from impls.inhouse.launch import Gpu, OnePass, dealt, words
+from impls.inhouse.launch import Gpu, OnePass, Shared, TwoPass, dealt, words
 from impls.inhouse.problem import LAUNCHES, Problem
 from impls.inhouse.tuned import LaunchFile, Speedup, TunedCase, as_text, find, from_text, launch_for, read
 
@@ -61,6 +61,10 @@ def each_regime():
         yield default_for(problem, gpu)
 
 
+def test_each_regime_is_there():
+    assert {type(launch) for launch in each_regime()} == {OnePass, Shared, TwoPass}
+
+
 @pytest.mark.parametrize("launch", [*each_regime()], ids=lambda launch: type(launch).__name__)
 def test_a_launch_survives_the_round_trip(launch, written):
     assert from_text(as_text(launch)) == launch
@@ -92,7 +96,6 @@ def test_what_the_file_holds(written):
         "programs": 2,
         "fold": False,
         "packed": False,
-        "reload": False,
         "maxnreg": None,
         "stages": 1,
         "fused": False,

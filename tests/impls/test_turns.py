@@ -1,14 +1,13 @@
 """How programs that share rows take turns at the words they exchange: none lost, none taken for another."""
 
 import ast
-import inspect
 from itertools import pairwise
 from random import Random
 
 import pytest
 
-from impls.inhouse import grid, parts
-from tests.impls.turns import CODE, KERNEL, LOOK, RECEIVE, SEND, Overwritten, Programs, Stuck, body_of
+from impls.inhouse import parts, rows
+from tests.impls.turns import KERNEL, LOOK, RECEIVE, SEND, Overwritten, Programs, Stuck, body_of, call_in
 
 SLOTS = parts.SLOTS.value
 LAUNCHES = [(24, 1, 2, 2), (7, 2, 1, 5), (3, 3, 2, 2), (40, 2, 1, 3), (1, 1, 1, 4), (25, 1, 2, 3)]  # rows, groups, R, S
@@ -19,7 +18,7 @@ def take_turns(delay, slots, less=0):
     for seed in range(30):
         memory, epoch = {}, 0
         for shape in LAUNCHES:
-            epoch += Programs(memory, epoch, *shape, delay, slots).run(seed) - less
+            epoch = Programs(memory, epoch, *shape, delay, slots).run(seed) - less
 
 
 @pytest.mark.parametrize("delay", [1, 2])
@@ -45,19 +44,32 @@ def test_the_kernel_looks_sends_and_receives_in_the_order_of_the_model():
     assert ast.unparse(RECEIVE.args[3]).startswith("(turn >= D)")
     assert LOOK.lineno < SEND.lineno < RECEIVE.lineno
     lines = ast.unparse(body_of(KERNEL))
-    order = ["epoch = tl.load(state + 1)", "for turn in", "arrive(state, epoch,", "wait_for_all(state, epoch)"]
+    meet, sums = call_in(KERNEL, "meet"), call_in(KERNEL, "finish_in_turn")
+    order = ["epoch = tl.load(state + 1)", "for turn in", ast.unparse(meet), ast.unparse(sums)]
     places = [lines.index(each) for each in order]
     assert places == sorted(places)
-    assert "tl.atomic_xchg(state + 1, epoch + advance" in inspect.getsource(grid.arrive.fn)
+    assert ast.unparse(meet.args[0]) == "state"
+
+
+def test_nobody_sums_partials_before_all_have_stored_theirs():
+    """A launch that sums its own waits before; one of rows.py, which sends no tags, leaves the epoch alone."""
+    branches = {}
+    for kernel in (KERNEL, rows.backward_rows):
+        ends = (each for each in ast.walk(body_of(kernel)) if isinstance(each, ast.If))
+        (branches[kernel],) = (each for each in ends if "finish_in_turn(" in ast.unparse(each))
+    assert ast.unparse(call_in(KERNEL, "meet").args[2]) == ast.unparse(branches[KERNEL].test)
+    waits, sums = branches[rows.backward_rows].body
+    assert ast.unparse(waits) == "meet(state)"
+    assert ast.unparse(sums).startswith("finish_in_turn(")
 
 
 def tags_of(launches, less=0):
-    """The tags that each launch sends; a launch of rows.py, which sends none, comes between any two."""
+    """The tags that each launch sends."""
     epoch, tags = 0, []
     for shape in launches:
         programs = Programs({}, epoch, *shape, SLOTS)
         tags.append(set().union(*(programs.tags(group) for group in range(shape[1]))))
-        epoch += programs.value("advance") - less + eval(CODE["advance of rows"]) - less
+        epoch = programs.value("next") - less
     return tags
 
 
@@ -80,9 +92,3 @@ def test_no_tag_comes_again_whatever_shapes_follow_each_other(seed):
     assert 0 not in tags[0]  # what new memory holds
     assert not overlap(tags)
     assert overlap(tags_of(launches, less=2))
-
-
-def test_every_launch_advances_the_epoch():
-    """Else nobody would see the barrier open."""
-    assert eval(CODE["advance of rows"]) >= 1
-    assert all(Programs({}, 0, *shape, 1, SLOTS).value("advance") >= 1 for shape in LAUNCHES)

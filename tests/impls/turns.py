@@ -9,7 +9,7 @@ from itertools import product
 from random import Random
 from types import SimpleNamespace
 
-from impls.inhouse import parts, rows
+from impls.inhouse import parts
 
 
 class Overwritten(Exception):
@@ -53,8 +53,7 @@ CODE = {
         "to": SEND.args[0],
         "sent": SEND.args[1],
         "awaited": RECEIVE.args[2],
-        "advance": call_in(KERNEL, "arrive").args[2],  # of the epoch, by this launch
-        "advance of rows": call_in(rows.backward_rows, "arrive").args[2],  # and by one of rows.py
+        "next": call_in(KERNEL, "meet").args[1],  # the epoch of the next launch
     }.items()
 }
 TL = SimpleNamespace(cdiv=lambda a, b: -(-a // b))
@@ -107,12 +106,12 @@ class Programs:
         self.memory[place] = (tag, self.launch, group, tile)
 
     def run(self, seed):
-        """In an order of chance: one program runs for a while, long or short, and then another; return the advance."""
+        """In an order of chance: one program runs a while, long or short, then another; return the next epoch."""
         random = Random(seed)
         left = [self.program(*each) for each in self.received]
         for _ in range(100_000):
             if not left:
-                return self.value("advance")
+                return self.value("next")
             running = random.choice(left)
             for _ in range(random.choice((1, 3, 10, 100))):
                 if next(running, left) is left:
