@@ -5,6 +5,7 @@ This is the only form in which measurements leave the measuring half of the proj
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import re
 import zlib
@@ -32,6 +33,7 @@ from harness.records import (
 Line = Annotated[AnyRecord, Field(discriminator="record")]
 _LINE: TypeAdapter[AnyRecord] = TypeAdapter(Line)
 R = TypeVar("R", bound=AnyRecord)
+PACKED = {".gz": gzip.open, ".bz2": bz2.open}  # numbers in text come out a third smaller by bzip2
 
 
 @dataclass(frozen=True)
@@ -76,17 +78,18 @@ class ResultsFile:
 
 
 def load(path: Path) -> Results:
-    """Read a results file, packed by gzip if its name ends in .gz.
+    """Read a results file, packed by gzip or bzip2 if its name ends in .gz or .bz2.
 
     Raises UsageError with the line at fault and how to mend it.
     """
+    packed = path.suffix in PACKED
     try:
-        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as stream:
+        with PACKED[path.suffix](path, "rt", encoding="utf-8") if packed else path.open(encoding="utf-8") as stream:
             text = stream.read()
         lines = [line for line in re.split(r"(?<=\n)", text) if line]  # JSON leaves U+2028 and the like as they are
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or (
-            "not whole gzip, pack it again" if path.suffix == ".gz" else "not UTF-8 text"
+            f"no whole {path.suffix} file, pack it again" if packed else "not UTF-8 text"
         )
         raise UsageError(f"cannot read {path}: {why}") from error
     records: list[AnyRecord] = []

@@ -36,7 +36,7 @@ class Noise:
     drift: float = 0.01
 
 
-# tests/test_gate_simulation.py compares the first two with results/h200/processes.jsonl.gz.
+# tests/test_gate_simulation.py compares the first two with results/h200/processes.jsonl.bz2.
 H200 = Noise()  # any two implementations
 ALIKE = Noise(process=0.0015)  # two that compile to the same kernel
 EVEN = Noise(uneven=0.0)

@@ -1,4 +1,4 @@
-import gzip
+import bz2
 import math
 import re
 from pathlib import Path
@@ -218,7 +218,7 @@ def test_limits_that_cannot_be_read_are_said_in_one_line(tmp_path, content, comp
 
 
 def test_the_command_line_exits_with_the_verdict(tmp_path, capsys):
-    published = "results/h200/fast-llm.jsonl.gz"
+    published = "results/h200/fast-llm.jsonl.bz2"
     with pytest.raises(SystemExit) as ended:
         main(["gate", published])
     assert ended.value.code == 0
@@ -229,7 +229,7 @@ def test_the_command_line_exits_with_the_verdict(tmp_path, capsys):
     assert ended.value.code == 1
     assert "REGRESSED" in capsys.readouterr().out
     torn, twice = tmp_path / "torn.jsonl", tmp_path / "twice.jsonl"
-    content = gzip.decompress(Path(published).read_bytes())
+    content = bz2.decompress(Path(published).read_bytes())
     torn.write_bytes(content[: len(content) // 2])
     twice.write_bytes(content + content)
     complaints = {
@@ -251,7 +251,7 @@ def test_a_regression_is_found_in_a_published_run(tmp_path, capsys):
     limits = tmp_path / "gate.toml"
     limits.write_text("[[regression]]\nhead = 'torch-compiled-nonstrict'\nbase = 'torch-compiled'\nnorm = 'layer'")
     with pytest.raises(SystemExit) as ended:
-        main(["gate", "results/h200/processes.jsonl.gz", "--config", str(limits)])
+        main(["gate", "results/h200/processes.jsonl.bz2", "--config", str(limits)])
     said = capsys.readouterr().out
     assert re.search(r"REGRESSED +layer-2048x16384-bf16 +0.819 \[0.816, 0.821\] +1.00 % +< 0.0001", said)
     assert said.endswith("1 REGRESSED, 1 INCONCLUSIVE, 5 PASS\n")

@@ -27,7 +27,7 @@ from tests.simulated_runs import (
 )
 
 RUNS = 2000
-PUBLISHED = Path("results/h200/processes.jsonl.gz")
+PUBLISHED = Path("results/h200/processes.jsonl.bz2")
 
 
 def share(found):

@@ -15,7 +15,7 @@ from reports.plot_style import save
 from reports.plots import draw
 
 ROOT = Path(__file__).parent.parent
-PUBLISHED = sorted((ROOT / "results").rglob("*.jsonl.gz"))
+PUBLISHED = sorted((ROOT / "results").rglob("*.jsonl.bz2"))
 BLOCK = re.compile(
     r"<!-- `normbwd report (?P<files>[^`]+?) --format (?P<form>\w+)` -->\n(?P<text>.*?)<!-- end -->", re.DOTALL
 )

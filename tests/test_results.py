@@ -1,3 +1,4 @@
+import bz2
 import gzip
 import json
 import math
@@ -312,12 +313,13 @@ def test_records_cannot_be_changed_or_given_unknown_fields():
         RowRecord(case=CASE, impl="a", status="ok", speed="fast")
 
 
-def test_a_packed_file_is_read_like_a_plain_one(tmp_path):
-    plain, packed = tmp_path / "results.jsonl", tmp_path / "results.jsonl.gz"
+@pytest.mark.parametrize(("ending", "compress"), [(".gz", gzip.compress), (".bz2", bz2.compress)])
+def test_a_packed_file_is_read_like_a_plain_one(tmp_path, ending, compress):
+    plain, packed = tmp_path / "results.jsonl", tmp_path / f"results.jsonl{ending}"
     write(plain, run_record(), ROW)
-    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    packed.write_bytes(compress(plain.read_bytes()))
     assert load(packed) == load(plain)
     packed.write_bytes(packed.read_bytes()[:-9])
-    assert complaint(packed) == f"cannot read {packed}: not whole gzip, pack it again"
+    assert complaint(packed) == f"cannot read {packed}: no whole {ending} file, pack it again"
     packed.write_bytes(plain.read_bytes())
-    assert complaint(packed) == f"cannot read {packed}: not whole gzip, pack it again"
+    assert complaint(packed) == f"cannot read {packed}: no whole {ending} file, pack it again"

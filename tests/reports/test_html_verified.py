@@ -16,7 +16,7 @@ from reports.sections import Section, Table
 from reports.verification import sections
 from tests.results_factory import careful, longer, results, row, verified_only
 
-PEERS = Path(__file__).parents[2] / "results/h200/verify-peers.jsonl.gz"
+PEERS = Path(__file__).parents[2] / "results/h200/verify-peers.jsonl.bz2"
 
 
 class Page(HTMLParser):

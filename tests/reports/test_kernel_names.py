@@ -5,7 +5,7 @@ import pytest
 from harness.results import load
 from reports.kernel_names import LONGEST, display_names, shorten
 
-PUBLISHED = sorted((Path(__file__).parents[2] / "results").rglob("*.jsonl.gz"))
+PUBLISHED = sorted((Path(__file__).parents[2] / "results").rglob("*.jsonl.bz2"))
 AT = "void at::native::"
 LAMBDA = "{lambda()#3}::operator()() const::{lambda(float)#1}"
 

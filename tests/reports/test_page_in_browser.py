@@ -19,8 +19,8 @@ pytestmark = pytest.mark.browser
 
 RESULTS = Path(__file__).parents[2] / "results/h200"
 PAGES = {
-    "timed": lambda: load(RESULTS / "fast-llm.jsonl.gz"),
-    "verified": lambda: load(RESULTS / "verify-peers.jsonl.gz"),
+    "timed": lambda: load(RESULTS / "fast-llm.jsonl.bz2"),
+    "verified": lambda: load(RESULTS / "verify-peers.jsonl.bz2"),
     "mixed": mixed,
     "careful": careful,
 }

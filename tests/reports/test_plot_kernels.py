@@ -11,7 +11,7 @@ from reports.plot_kernels import kernel_bars
 from reports.plot_labels import COLOURS, Bar, beside_time
 from tests.results_factory import CASE, helpers, mixed, profiled, results, row, thorough
 
-PUBLISHED = Path(__file__).parents[2] / "results/h200/fast-llm.jsonl.gz"
+PUBLISHED = Path(__file__).parents[2] / "results/h200/fast-llm.jsonl.bz2"
 
 
 def drawn(measured, case=0):
