@@ -122,7 +122,7 @@ def choose(
         launch = _narrow(rows, cols, gpu)
     elif cols <= (12288 if light else 8192):
         launch = _flat(rows, cols, light, gpu)
-    elif by_words and gpu.ptx and cols <= MOST_PARTS * _part(item_bytes):
+    elif by_words and gpu.ptx and -(-cols // _part(item_bytes)) <= min(MOST_PARTS, gpu.multiprocessors):
         return _shared(rows, cols, item_bytes, not layer and accumulators <= 1, gpu)
     else:
         return two_pass(rows, cols, item_bytes, gpu)
@@ -187,15 +187,15 @@ def _shared(rows: int, cols: int, item_bytes: int, light: bool, gpu: Gpu) -> Sha
     part = _part(item_bytes)
     parts = -(-cols // part)
     tile_rows = 2 if parts <= 32 else 1
-    residents = 3 if light or parts <= 8 else 2
-    long = -(-rows // tile_rows) >= 8 * (residents * gpu.multiprocessors // parts)
-    residents = residents if long else 2
-    delay = 2 if long and (light or residents == 2) else 1
-    while residents > 1 and residents * (parts_bytes(tile_rows, part, item_bytes) + RESERVED_BYTES) > gpu.shared_total:
-        residents -= 1
+    tiles = -(-rows // tile_rows)
+    room = gpu.shared_total // (parts_bytes(tile_rows, part, item_bytes) + RESERVED_BYTES)
+    residents = max(1, min(3 if light or parts <= 8 else 2, room))
+    long = tiles >= 8 * (residents * gpu.multiprocessors // parts)
+    if not long:
+        residents = min(2, residents)
+    delay = 2 if long and (light or residents < 3) else 1
     maxnreg = 168 if residents == 3 else None
-    most = max(1, residents * gpu.multiprocessors // parts)
-    groups = _evenly(-(-rows // tile_rows), most)
+    groups = _evenly(tiles, residents * gpu.multiprocessors // parts)
     return Shared(tile_rows, parts, groups, delay, residents, maxnreg, part)
 
 

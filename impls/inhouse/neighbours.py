@@ -108,7 +108,8 @@ def _needed_by_parts(launch: Shared, problem: Problem) -> int:
     """Registers of a thread, about: tiles as words, kept and at work, weight, accumulators, and some for the rest."""
     each = launch.cols // (32 * launch.warps)
     weight = int(problem.weight_dtype is not None)
-    return each * (launch.rows * (launch.delay + 1) + problem.accumulators + weight + 2) + 24
+    tiles = launch.rows * (launch.delay + 1) * problem.item_bytes // 2
+    return each * (tiles + problem.accumulators + weight + 2) + 24
 
 
 def _two_pass(problem: Problem, gpu: Gpu, current: TwoPass) -> Iterator[Launch]:

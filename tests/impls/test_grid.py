@@ -13,7 +13,7 @@ import pytest
 
 from impls.inhouse import parts
 from impls.inhouse.grid import Exchange
-from impls.inhouse.launch import PART, WIDEST, Gpu, choose
+from impls.inhouse.launch import PART_BYTES, WIDEST, Gpu, choose
 from tests.impls.ptx import Endless, Memory, Warp, operands_fit
 
 SENDERS = [1, 2, 3, 5, 6, 8, 10, 16, 17, 32, 33, 64]
@@ -249,7 +249,8 @@ def test_an_output_that_may_share_a_register_with_an_input_is_written_last():
 def test_every_launch_has_a_call_for_its_loads(accumulators):
     gpu = Gpu(132, 227 * 1024, 228 * 1024, ptx=True)
     seen = set()
-    for cols in range(8194, WIDEST + 1, PART):
-        launch = choose(512, cols, item_bytes=2, weight_bytes=2, accumulators=accumulators, by_words=True, gpu=gpu)
+    for cols in range(8194, WIDEST + 1, PART_BYTES // 2):
+        # With a weight in fp32 rows are shared from 8192 columns on.
+        launch = choose(512, cols, item_bytes=2, weight_bytes=4, accumulators=accumulators, by_words=True, gpu=gpu)
         seen |= {Exchange(launch.parts, sums * launch.rows).loads for sums in (1, 2)}
     assert seen == {1, 2, 4}

@@ -206,8 +206,10 @@ def test_every_launch_covers_the_row_and_fits(gpu, item_bytes, cols):
         if isinstance(launch, Shared):
             assert (launch.parts - 1) * launch.cols < cols <= launch.parts * launch.cols
             assert gpu.ptx
-            assert item_bytes == 2
-        assert isinstance(launch, Shared) == (cols > 8192 and cols % 2 == 0 and gpu.ptx and item_bytes == 2)
+        whole = 12288 if item_bytes == 2 and accumulators < 2 and gpu.ptx else 8192
+        assert isinstance(launch, OnePass) == (cols <= whole)
+        shared = whole < cols <= 64 * 4096 // item_bytes and cols % 2 == 0 and gpu.ptx
+        assert isinstance(launch, Shared) == shared
 
 
 @pytest.mark.parametrize("gpu", [H200, RTX], ids=["h200", "rtx"])
@@ -239,24 +241,53 @@ def test_tiles_are_dealt_out_evenly():
     light = choose(2048, 16384, item_bytes=2, weight_bytes=2, accumulators=1, by_words=True, gpu=H200)
     assert (light.groups, light.delay, light.residents, light.maxnreg) == (49, 2, 3, 168)
     wide = choose(2048, 16386, item_bytes=2, weight_bytes=2, accumulators=1, by_words=True, gpu=H200)
-    assert (wide.parts, wide.groups, wide.delay, wide.residents) == (9, 29, 2, 2)
+    assert (wide.parts, wide.groups, wide.delay, wide.residents) == (9, 43, 2, 3)
     heavy = choose(2048, 16384, item_bytes=2, weight_bytes=2, accumulators=2, by_words=True, gpu=H200)
     assert (heavy.groups, heavy.delay, heavy.residents, heavy.maxnreg) == (49, 1, 3, 168)
 
 
-@pytest.mark.parametrize("accumulators", [0, 1, 2])
 @pytest.mark.parametrize(
-    ("cols", "tile_rows", "most"), [(8194, 2, (52, 79)), (16384, 2, (33, 49)), (16386, 2, (29, 29)), (65538, 1, (8, 8))]
+    ("cols", "sums", "tile_rows", "few", "many", "delay"),
+    [  # groups resident with two programs a multiprocessor, and with as many as many rows have
+        (12290, "light", 2, 37, 56, 2),
+        (16384, "light", 2, 33, 49, 2),
+        (16386, "light", 2, 29, 44, 2),
+        (65538, "light", 1, 8, 12, 2),
+        (8194, "heavy", 2, 52, 79, 1),
+        (16384, "heavy", 2, 33, 49, 1),
+        (16384, "layer", 2, 33, 49, 1),
+        (16386, "heavy", 2, 29, 29, 2),
+        (65538, "layer", 1, 8, 8, 2),
+    ],
 )
-def test_few_turns_have_neither_a_second_delay_nor_a_third_program(cols, tile_rows, most, accumulators):
-    """`most` groups are resident with two programs a multiprocessor, and with as many as many rows have."""
-    few, many = most
+def test_few_turns_have_neither_a_second_delay_nor_a_third_program(cols, sums, tile_rows, few, many, delay):
+    options = {"item_bytes": 2, "weight_bytes": 2 if sums != "layer" else 4, "by_words": True, "gpu": H200}
+    options |= {"accumulators": 2 if sums == "heavy" else 1, "layer": sums == "layer"}
     for rows, is_long in ((1, False), (8 * many * tile_rows - tile_rows, False), (8 * many * tile_rows, True)):
-        launch = choose(rows, cols, item_bytes=2, weight_bytes=2, accumulators=accumulators, by_words=True, gpu=H200)
-        assert launch.delay == (2 if is_long and accumulators < 2 else 1)
+        launch = choose(rows, cols, **options)
+        assert launch.delay == (delay if is_long else 1)
         assert (launch.residents, launch.maxnreg) == ((3, 168) if is_long and many > few else (2, None))
         tiles = -(-rows // tile_rows)
         assert launch.groups == -(-tiles // -(-tiles // (many if is_long else few)))
+
+
+def test_what_shared_memory_has_no_room_for_is_no_third_program():
+    """And turns are counted with the programs that there are, not with those there is no room for."""
+    options = {"item_bytes": 2, "weight_bytes": 2, "accumulators": 1, "by_words": True}
+    small = dataclasses.replace(H200, shared_total=100 * 1024)
+    launch = choose(8 * 33 * 2, 16384, **options, gpu=small)
+    assert (launch.groups, launch.residents, launch.delay, launch.maxnreg) == (33, 2, 2, None)
+    assert choose(8 * 33 * 2 - 2, 16384, **options, gpu=small).delay == 1
+
+
+def test_a_row_that_would_not_be_resident_is_not_shared():
+    options = {"item_bytes": 2, "weight_bytes": 2, "accumulators": 1, "by_words": True}
+    for multiprocessors, regime in ((8, Shared), (7, TwoPass)):
+        asked = Problem("rms", 100, 16384, "bf16", "bf16", False, True)
+        gpu = dataclasses.replace(H200, multiprocessors=multiprocessors)
+        launch = choose(100, 16384, **options, gpu=gpu)
+        assert type(launch) is regime
+        assert flaw(launch, asked, gpu) is None
 
 
 @pytest.mark.parametrize(

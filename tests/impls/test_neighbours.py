@@ -124,7 +124,8 @@ def test_what_is_tried_beside_shared_rows():
 def test_rows_are_shared_only_where_words_can_be_read():
     odd = problem(4096, by_words=False)
     assert kinds(around(odd, H200)) == {OnePass}
-    assert kinds(around(problem(16384, dtype="fp32"), H200)) == {TwoPass}
+    assert kinds(around(problem(16384, dtype="fp32"), H200)) == {Shared, TwoPass}
+    assert kinds(around(problem(16384, dtype="fp32", by_words=False), H200)) == {TwoPass}
 
 
 def broken():
@@ -151,8 +152,8 @@ def broken():
         ({"groups": 0}, "out of range"),
         ({"parts": 7}, "do not fit"),
         ({"groups": parts.groups + 2}, "said to be resident"),
-        ({"groups": 39, "residents": 3}, "registers for fewer"),
-        ({"groups": 39, "residents": 3, "maxnreg": 176}, "registers for fewer"),
+        ({"maxnreg": None}, "registers for fewer"),
+        ({"maxnreg": 176}, "registers for fewer"),
         ({"maxnreg": 100}, "registers out of range"),
         ({"rows": 8}, "more sums"),
         ({"delay": 4}, "a delay"),
@@ -177,7 +178,6 @@ def test_other_devices_and_numbers_are_no_place_for_shared_rows():
     parts = default_for(problem(20480), H200)
     for asked, gpu in (
         (problem(20480), replace(H200, ptx=False)),
-        (problem(20480, dtype="fp32"), H200),
         (problem(20480, by_words=False), H200),
     ):
         assert "words" in flaw(parts, asked, gpu)
@@ -204,7 +204,7 @@ def test_the_limits_are_those_of_the_kernels():
 def test_a_launch_is_dealt_out_anew():
     flat = default_for(problem(2048, norm="layer"), H200)
     assert flat.programs > 132
-    assert dealt(flat, 600, H200) == default_for(problem(2048, rows=600, norm="layer"), H200)
+    assert dealt(flat, 1500, H200) == default_for(problem(2048, rows=1500, norm="layer"), H200)
     parts = default_for(problem(16384, rows=4096), H200)
     assert dealt(parts, 2048, H200) == default_for(problem(16384, rows=2048), H200)
     two = default_for(problem(16385), H200)
