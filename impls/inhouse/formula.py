@@ -24,7 +24,7 @@ themselves; else finish.py's kernel does.
 """
 
 # Triton compiles this file: kernel arguments have no Python type.
-# pyright: reportMissingParameterType=false, reportGeneralTypeIssues=false
+# pyright: reportMissingParameterType=false, reportGeneralTypeIssues=false, reportAssignmentType=false
 
 import triton
 import triton.language as tl

@@ -129,7 +129,7 @@ class Replays(Calls):
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.key)
 def test_right_in_every_regime(case):
     inputs, _ = known(case, 1)
-    launch = choose_for(inputs.dy, inputs.x, inputs.weight, case.bias)
+    launch = choose_for(inputs.dy, inputs.x, inputs.weight, case.bias, layer=case.norm == "layer")
     assert type(launch) is REGIMES[case.rows, case.cols]
     assert launch.fused == (type(launch) is not TwoPass)
 
