@@ -33,7 +33,7 @@ def finish_in_turn(dweight, dbias, partial_dweight, partial_dbias, partials, col
 
 @triton.jit
 def finish_tile(dweight, dbias, partial_dweight, partial_dbias, col, partials, cols, P: tl.constexpr, C: tl.constexpr):
-    """Both gradients' loads are under way at once, and both sums cross between warps once."""
+    """The same of given columns; the loads for both gradients are under way at once."""
     of_weight = tl.zeros([P, C], tl.float32)
     of_bias = tl.zeros([P, C], tl.float32)
     for start in range(0, partials, P):
