@@ -71,8 +71,9 @@ def _spilled(backward: Callable[..., Grads]) -> int:
 @lru_cache
 def _launches(case: NormCase) -> tuple[Launch, ...]:
     """The launch chosen for a case, and its neighbours on the device here."""
-    from impls.inhouse.backward import default_for, gpu_of
+    from impls.inhouse.device import gpu_of
+    from impls.inhouse.launch import choose
     from impls.inhouse.neighbours import neighbours
 
     problem, gpu = triton_inhouse.problem_of(case), gpu_of(triton_inhouse.torch_device(case))
-    return neighbours(problem, gpu, default_for(problem, gpu))
+    return neighbours(problem, gpu, choose(problem, gpu))

@@ -44,10 +44,11 @@ def notes(case: NormCase) -> list[str]:
         return []
     if KINDS[case.inputs].layout != "contiguous":
         return [f"launches of {Path(path).name} where the layout is one that was tuned"]
-    from .inhouse import backward, tuned
+    from .inhouse.device import gpu_of, name_of
+    from .inhouse.tuned import find
 
     device = torch_device(case)
-    found = tuned.find(path, backward.name_of(device), problem_of(case), backward.gpu_of(device))
+    found = find(path, name_of(device), problem_of(case), gpu_of(device))
     if found is None:
         return []
     near = f", tuned for {found.tuned_for} rows" if found.tuned_for != case.rows else ""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from .problem import Problem
+
 WIDEST = 131072  # a row of 128 Ki elements; wider is refused rather than left untested
 STAGES = 3  # two buffers: a tile arrives while another is used; with 2 Triton makes one, and nothing overlaps
 PART_BYTES = 4096  # of a row, for a program that shares it: 8 words of two elements a thread, 4 warps side by side
@@ -99,31 +101,17 @@ class TwoPass:
 Launch = OnePass | Shared | TwoPass
 
 
-def choose(
-    rows: int,
-    cols: int,
-    *,
-    item_bytes: int,
-    weight_bytes: int,
-    accumulators: int,
-    by_words: bool,
-    gpu: Gpu,
-    layer: bool = False,
-) -> Launch:
-    """Choose the launch for x `(rows, cols)`.
-
-    `item_bytes` is the size of an element of x, `weight_bytes` that of weight (0 without), and `accumulators` the
-    number of parameter gradients (0 to 2), each of which costs a register for every column that a thread holds.
-    `by_words` says that every row of x and dy begins on a whole word of two numbers, and can be read so. `layer` is
-    LayerNorm, which has two sums a row.
-    """
-    light = item_bytes == 2 and weight_bytes <= 2 and accumulators <= 1 and gpu.ptx  # can be packed, and is worth it
+def choose(problem: Problem, gpu: Gpu) -> Launch:
+    """Choose the launch for a problem on such a device."""
+    rows, cols, item_bytes = problem.rows, problem.cols, problem.item_bytes
+    single = problem.accumulators <= 1  # so that registers are left
+    light = item_bytes == 2 and problem.weight_bytes <= 2 and single and gpu.ptx  # can be packed, and is worth it
     if cols <= 512:
         launch = _narrow(rows, cols, gpu)
     elif cols <= (12288 if light else 8192):
         launch = _flat(rows, cols, light, gpu)
-    elif by_words and gpu.ptx and -(-cols // _part(item_bytes)) <= min(MOST_PARTS, gpu.multiprocessors):
-        return _shared(rows, cols, item_bytes, not layer and accumulators <= 1, gpu)
+    elif problem.by_words and gpu.ptx and -(-cols // _part(item_bytes)) <= min(MOST_PARTS, gpu.multiprocessors):
+        return _shared(rows, cols, item_bytes, problem.norm == "rms" and single, gpu)
     else:
         return two_pass(rows, cols, item_bytes, gpu)
     return _fit(launch, rows, cols, item_bytes, gpu)

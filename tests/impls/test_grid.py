@@ -14,6 +14,7 @@ import pytest
 from impls.inhouse import parts
 from impls.inhouse.grid import Exchange
 from impls.inhouse.launch import PART_BYTES, WIDEST, Gpu, choose
+from tests.impls.problems import WITH_ACCUMULATORS, problem
 from tests.impls.ptx import Endless, Memory, Warp, operands_fit
 
 SENDERS = [1, 2, 3, 5, 6, 8, 10, 16, 17, 32, 33, 64]
@@ -249,8 +250,9 @@ def test_an_output_that_may_share_a_register_with_an_input_is_written_last():
 def test_every_launch_has_a_call_for_its_loads(accumulators):
     gpu = Gpu(132, 227 * 1024, 228 * 1024, ptx=True)
     seen = set()
-    for cols in range(8194, WIDEST + 1, PART_BYTES // 2):
-        # With a weight in fp32 rows are shared from 8192 columns on.
-        launch = choose(512, cols, item_bytes=2, weight_bytes=4, accumulators=accumulators, by_words=True, gpu=gpu)
+    # With a weight in fp32 rows are shared from 8192 columns on, without one from 12288.
+    parameters = {"weight_dtype": "fp32"} | WITH_ACCUMULATORS[accumulators]
+    for cols in range(8194 if accumulators else 12290, WIDEST + 1, PART_BYTES // 2):
+        launch = choose(problem(cols, rows=512, **parameters), gpu)
         seen |= {Exchange(launch.parts, sums * launch.rows).loads for sums in (1, 2)}
     assert seen == {1, 2, 4}

@@ -13,8 +13,8 @@ from impls.inhouse import backward
 from impls.inhouse.backward import norm_backward
 from impls.inhouse.launch import Gpu, OnePass, Shared, TwoPass, choose
 from impls.inhouse.limits import flaw
-from impls.inhouse.problem import Problem
 from tests.impls.inhouse_cases import check, cpu_case, gradients, reference, rho
+from tests.impls.problems import WITH_ACCUMULATORS, problem
 
 H200 = Gpu(multiprocessors=132, shared_bytes=227 * 1024, shared_total=228 * 1024, ptx=True)
 RTX = Gpu(multiprocessors=170, shared_bytes=99 * 1024, shared_total=100 * 1024, ptx=True)
@@ -179,19 +179,13 @@ WIDTHS = [1, 17, 64, 65, 384, 768, 1023, 1024, 2880, 4096, 5120, 8192, 8193, 163
 
 
 @pytest.mark.parametrize("gpu", [H200, RTX, MI300, Gpu()], ids=["h200", "rtx", "mi300", "tiny"])
-@pytest.mark.parametrize("item_bytes", [2, 4])
+@pytest.mark.parametrize("dtype", ["bf16", "fp32"])
 @pytest.mark.parametrize("cols", WIDTHS)
-def test_every_launch_covers_the_row_and_fits(gpu, item_bytes, cols):
+def test_every_launch_covers_the_row_and_fits(gpu, dtype, cols):
     for rows, accumulators in product((1, 7, 100_000), (0, 1, 2)):
-        launch = choose(
-            rows,
-            cols,
-            item_bytes=item_bytes,
-            weight_bytes=2 if accumulators else 0,
-            accumulators=accumulators,
-            by_words=cols % 2 == 0,
-            gpu=gpu,
-        )
+        asked = problem(cols, rows, dtype=dtype, **WITH_ACCUMULATORS[accumulators])
+        assert asked.accumulators == accumulators
+        launch = choose(asked, gpu)
         for size in (launch.rows, launch.cols, launch.warps):
             assert size & (size - 1) == 0
         if isinstance(launch, OnePass):
@@ -206,9 +200,9 @@ def test_every_launch_covers_the_row_and_fits(gpu, item_bytes, cols):
         if isinstance(launch, Shared):
             assert (launch.parts - 1) * launch.cols < cols <= launch.parts * launch.cols
             assert gpu.ptx
-        whole = 12288 if item_bytes == 2 and accumulators < 2 and gpu.ptx else 8192
+        whole = 12288 if dtype == "bf16" and accumulators < 2 and gpu.ptx else 8192
         assert isinstance(launch, OnePass) == (cols <= whole)
-        shared = whole < cols <= 64 * 4096 // item_bytes and cols % 2 == 0 and gpu.ptx
+        shared = whole < cols <= 64 * 4096 // asked.item_bytes and cols % 2 == 0 and gpu.ptx
         assert isinstance(launch, Shared) == shared
 
 
@@ -218,9 +212,8 @@ def test_every_launch_covers_the_row_and_fits(gpu, item_bytes, cols):
 def test_programs_that_wait_for_each_other_are_all_resident(gpu, cols, accumulators):
     """By registers and by shared memory: else a cooperative launch is refused."""
     for rows in (1, 100, 100_000):
-        launch = choose(
-            rows, cols, item_bytes=2, weight_bytes=2, accumulators=accumulators, by_words=cols % 2 == 0, gpu=gpu
-        )
+        asked = problem(cols, rows, **WITH_ACCUMULATORS[accumulators])
+        launch = choose(asked, gpu)
         if not launch.fused:
             continue
         residents = -(-launch.programs // gpu.multiprocessors)
@@ -229,20 +222,18 @@ def test_programs_that_wait_for_each_other_are_all_resident(gpu, cols, accumulat
         chunks = launch.chunks if isinstance(launch, OnePass) else 1
         tiles = 2 * 2 * launch.rows * chunks * launch.cols * (launch.stages - 1)
         assert residents * (tiles + 1024) <= gpu.shared_total
-        weight_dtype = "bf16" if accumulators else None
-        asked = Problem("rms", rows, cols, "bf16", weight_dtype, accumulators == 2, cols % 2 == 0)
         assert flaw(launch, asked, gpu) is None
 
 
 def test_tiles_are_dealt_out_evenly():
     """8192 rows in tiles of 2 are 32 turns for 128 programs, as they are for 132, of which 4 would have one more."""
-    flat = choose(2048, 4096, item_bytes=2, weight_bytes=2, accumulators=1, by_words=True, gpu=H200)
+    flat = choose(problem(4096, rows=2048), H200)
     assert (flat.rows, flat.programs) == (2, 128)
-    light = choose(2048, 16384, item_bytes=2, weight_bytes=2, accumulators=1, by_words=True, gpu=H200)
+    light = choose(problem(16384, rows=2048), H200)
     assert (light.groups, light.delay, light.residents, light.maxnreg) == (49, 2, 3, 168)
-    wide = choose(2048, 16386, item_bytes=2, weight_bytes=2, accumulators=1, by_words=True, gpu=H200)
+    wide = choose(problem(16386, rows=2048), H200)
     assert (wide.parts, wide.groups, wide.delay, wide.residents) == (9, 43, 2, 3)
-    heavy = choose(2048, 16384, item_bytes=2, weight_bytes=2, accumulators=2, by_words=True, gpu=H200)
+    heavy = choose(problem(16384, rows=2048, bias=True), H200)
     assert (heavy.groups, heavy.delay, heavy.residents, heavy.maxnreg) == (49, 1, 3, 168)
 
 
@@ -261,10 +252,10 @@ def test_tiles_are_dealt_out_evenly():
     ],
 )
 def test_few_turns_have_neither_a_second_delay_nor_a_third_program(cols, sums, tile_rows, few, many, delay):
-    options = {"item_bytes": 2, "weight_bytes": 2 if sums != "layer" else 4, "by_words": True, "gpu": H200}
-    options |= {"accumulators": 2 if sums == "heavy" else 1, "layer": sums == "layer"}
+    layer = {"norm": "layer", "weight_dtype": "fp32", "bias": False}
+    parameters = {"light": {}, "heavy": {"bias": True}, "layer": layer}[sums]
     for rows, is_long in ((1, False), (8 * many * tile_rows - tile_rows, False), (8 * many * tile_rows, True)):
-        launch = choose(rows, cols, **options)
+        launch = choose(problem(cols, rows, **parameters), H200)
         assert launch.delay == (delay if is_long else 1)
         assert (launch.residents, launch.maxnreg) == ((3, 168) if is_long and many > few else (2, None))
         tiles = -(-rows // tile_rows)
@@ -273,19 +264,17 @@ def test_few_turns_have_neither_a_second_delay_nor_a_third_program(cols, sums, t
 
 def test_what_shared_memory_has_no_room_for_is_no_third_program():
     """And turns are counted with the programs that there are, not with those there is no room for."""
-    options = {"item_bytes": 2, "weight_bytes": 2, "accumulators": 1, "by_words": True}
     small = dataclasses.replace(H200, shared_total=100 * 1024)
-    launch = choose(8 * 33 * 2, 16384, **options, gpu=small)
+    launch = choose(problem(16384, rows=8 * 33 * 2), small)
     assert (launch.groups, launch.residents, launch.delay, launch.maxnreg) == (33, 2, 2, None)
-    assert choose(8 * 33 * 2 - 2, 16384, **options, gpu=small).delay == 1
+    assert choose(problem(16384, rows=8 * 33 * 2 - 2), small).delay == 1
 
 
 def test_a_row_that_would_not_be_resident_is_not_shared():
-    options = {"item_bytes": 2, "weight_bytes": 2, "accumulators": 1, "by_words": True}
+    asked = problem(16384, rows=100)
     for multiprocessors, regime in ((8, Shared), (7, TwoPass)):
-        asked = Problem("rms", 100, 16384, "bf16", "bf16", False, True)
         gpu = dataclasses.replace(H200, multiprocessors=multiprocessors)
-        launch = choose(100, 16384, **options, gpu=gpu)
+        launch = choose(asked, gpu)
         assert type(launch) is regime
         assert flaw(launch, asked, gpu) is None
 
@@ -303,7 +292,7 @@ def test_a_row_that_would_not_be_resident_is_not_shared():
 )
 def test_rows_are_read_by_words_only_where_they_begin_on_words(change, by_words, monkeypatch):
     asked = []
-    monkeypatch.setattr(backward, "choose", lambda *_, **what: asked.append(what["by_words"]))
+    monkeypatch.setattr(backward, "choose", lambda problem, gpu: asked.append(problem.by_words))
     x = change(torch.zeros(4, 10, dtype=torch.bfloat16))
     plain = torch.zeros(4, x.shape[1], dtype=torch.bfloat16)
     backward.choose_for(plain, x, None, False)

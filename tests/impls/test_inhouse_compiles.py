@@ -86,7 +86,7 @@ def compile_case(target, cols, norm, bias, rows, dtype, weight_dtype, zero_centr
     import triton
     from triton.backends.compiler import GPUTarget
 
-    from impls.inhouse import backward
+    from impls.inhouse import backward, calls
 
     backend_target, gpu = TARGETS[target]
     layer = norm == "layer"
@@ -108,7 +108,7 @@ def compile_case(target, cols, norm, bias, rows, dtype, weight_dtype, zero_centr
         """A kernel that is compiled instead of launched."""
 
         def __init__(self, name):
-            self.kernel = getattr(backward, name)
+            self.kernel = getattr(calls, name)
             self.name = name
 
         def __getitem__(self, grid):
@@ -131,12 +131,12 @@ def compile_case(target, cols, norm, bias, rows, dtype, weight_dtype, zero_centr
     empty = torch.empty(1 << 20, dtype=torch.int64, device="meta")
     substitutes = {
         **kernels,
-        "gpu_of": lambda device: gpu,
         "workspace": lambda device, words: (empty[:2].view(torch.int32), empty[8 : 8 + words]),
     }
     with contextlib.ExitStack() as stack:
+        stack.enter_context(patch.object(backward, "gpu_of", lambda device: gpu))
         for name, substitute in substitutes.items():
-            stack.enter_context(patch.object(backward, name, substitute))
+            stack.enter_context(patch.object(calls, name, substitute))
         launch = backward.choose_for(x, x, weight, has_bias, layer=layer)
         if spoil and isinstance(launch, OnePass):
             launch = replace(launch, rows=4 * launch.rows, stages=1)

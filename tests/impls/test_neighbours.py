@@ -7,13 +7,12 @@ import pytest
 
 from harness.candidates import MOST
 from impls.inhouse import neighbours as module
-from impls.inhouse.backward import default_for
 from impls.inhouse.grid import Exchange
-from impls.inhouse.launch import Gpu, OnePass, Shared, TwoPass, dealt, words
+from impls.inhouse.launch import Gpu, OnePass, Shared, TwoPass, choose, dealt, words
 from impls.inhouse.limits import MOST_DELAY, MOST_SUMS, MOST_WORDS, flaw
 from impls.inhouse.neighbours import neighbours
 from impls.inhouse.parts import SLOTS
-from impls.inhouse.problem import Problem
+from tests.impls.problems import problem
 
 GPUS = {
     "h200": Gpu(multiprocessors=132, shared_bytes=227 * 1024, shared_total=228 * 1024, ptx=True),
@@ -26,13 +25,8 @@ WIDTHS = [1, 17, 64, 65, 384, 768, 1023, 1024, 2048, 2880, 4096, 5120, 8192, 819
 ROWS = (1, 7, 2048, 100_000)
 
 
-def problem(cols, rows=8192, norm="rms", dtype="bf16", weight_dtype="bf16", bias=None, by_words=None):
-    bias = norm == "layer" and weight_dtype is not None if bias is None else bias
-    return Problem(norm, rows, cols, dtype, weight_dtype, bias, cols % 2 == 0 if by_words is None else by_words)
-
-
 def around(asked, gpu):
-    return neighbours(asked, gpu, default_for(asked, gpu))
+    return neighbours(asked, gpu, choose(asked, gpu))
 
 
 def every_problem(cols):
@@ -54,7 +48,7 @@ def resident(launch, asked, gpu):
 @pytest.mark.parametrize("cols", WIDTHS)
 def test_every_neighbour_keeps_to_the_limits(gpu, cols):
     for asked in every_problem(cols):
-        current = default_for(asked, gpu)
+        current = choose(asked, gpu)
         found = neighbours(asked, gpu, current)
         assert found[0] == current
         assert len(set(found)) == len(found) <= MOST + 1
@@ -131,7 +125,7 @@ def test_rows_are_shared_only_where_words_can_be_read():
 def broken():
     """One for each rule: the problem, a launch that keeps to all rules, what is changed, and what is said."""
     rows, wide, layer = problem(4096), problem(20480), problem(65536, norm="layer")
-    flat = default_for(rows, H200)
+    flat = choose(rows, H200)
     for change, why in (
         ({"rows": 3}, "powers of two"),
         ({"warps": 64, "cols": 16384, "chunks": 1}, "out of range"),
@@ -145,8 +139,8 @@ def broken():
         ({"stages": 65}, "too much shared memory"),
     ):
         yield rows, flat, change, why
-    yield problem(4096, dtype="fp32"), default_for(problem(4096, dtype="fp32"), H200), {"packed": True}, "32-bit"
-    parts = default_for(wide, H200)
+    yield problem(4096, dtype="fp32"), choose(problem(4096, dtype="fp32"), H200), {"packed": True}, "32-bit"
+    parts = choose(wide, H200)
     for change, why in (
         ({"cols": 3}, "powers of two"),
         ({"groups": 0}, "out of range"),
@@ -161,8 +155,8 @@ def broken():
         ({"stages": 17}, "too much shared memory"),
     ):
         yield wide, parts, change, why
-    yield layer, default_for(layer, H200), {"cols": 1024, "parts": 64}, "more sums"
-    two = default_for(problem(16385), H200)
+    yield layer, choose(layer, H200), {"cols": 1024, "parts": 64}, "more sums"
+    two = choose(problem(16385), H200)
     yield problem(16385), two, {"sum_cols": 5000}, "powers of two"
     yield problem(16385), two, {"groups": 0}, "out of range"
     yield problem(16385), two, {"stages": 16}, "too much shared memory"
@@ -175,13 +169,13 @@ def test_each_rule_that_is_broken_is_named(asked, launch, change, why):
 
 
 def test_other_devices_and_numbers_are_no_place_for_shared_rows():
-    parts = default_for(problem(20480), H200)
+    parts = choose(problem(20480), H200)
     for asked, gpu in (
         (problem(20480), replace(H200, ptx=False)),
         (problem(20480, by_words=False), H200),
     ):
         assert "words" in flaw(parts, asked, gpu)
-    assert "PTX" in flaw(default_for(problem(4096), H200), problem(4096), replace(H200, ptx=False))
+    assert "PTX" in flaw(choose(problem(4096), H200), problem(4096), replace(H200, ptx=False))
 
 
 def test_a_neighbour_that_breaks_residency_is_left_out(monkeypatch):
@@ -202,10 +196,10 @@ def test_the_limits_are_those_of_the_kernels():
 
 
 def test_a_launch_is_dealt_out_anew():
-    flat = default_for(problem(2048, norm="layer"), H200)
+    flat = choose(problem(2048, norm="layer"), H200)
     assert flat.programs > 132
-    assert dealt(flat, 1500, H200) == default_for(problem(2048, rows=1500, norm="layer"), H200)
-    parts = default_for(problem(16384, rows=4096), H200)
-    assert dealt(parts, 2048, H200) == default_for(problem(16384, rows=2048), H200)
-    two = default_for(problem(16385), H200)
+    assert dealt(flat, 1500, H200) == choose(problem(2048, rows=1500, norm="layer"), H200)
+    parts = choose(problem(16384, rows=4096), H200)
+    assert dealt(parts, 2048, H200) == choose(problem(16384, rows=2048), H200)
+    two = choose(problem(16385), H200)
     assert dealt(two, 3, H200).groups == 1

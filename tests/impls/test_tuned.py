@@ -12,8 +12,8 @@ from harness.cases import NormCase, make_inputs
 from harness.errors import UnsupportedError
 from impls import triton_inhouse
 from impls.inhouse import backward
-from impls.inhouse.backward import choose_for, default_for, norm_backward
-from impls.inhouse.launch import Gpu, OnePass, Shared, TwoPass, dealt, words
+from impls.inhouse.backward import choose_for, norm_backward
+from impls.inhouse.launch import Gpu, OnePass, Shared, TwoPass, choose, dealt, words
 from impls.inhouse.problem import LAUNCHES, Problem
 from impls.inhouse.tuned import LaunchFile, Speedup, TunedCase, as_text, find, from_text, launch_for, read
 
@@ -58,7 +58,7 @@ def written(tmp_path, monkeypatch):
 def each_regime():
     for cols, gpu, dtype in ((256, TINY, "bf16"), (16384, H200, "bf16"), (16384, TINY, "fp32")):
         problem = replace(PROBLEM, cols=cols, dtype=dtype)
-        yield default_for(problem, gpu)
+        yield choose(problem, gpu)
 
 
 def test_each_regime_is_there():
@@ -202,7 +202,7 @@ def test_text_that_is_no_json_is_refused(written):
 
 def test_a_launch_that_could_hang_the_device_is_refused(written):
     problem = replace(PROBLEM, rows=100_000, cols=4096)
-    launch = replace(default_for(problem, H200), programs=1000)
+    launch = replace(choose(problem, H200), programs=1000)
     path = written(launches(tuned(problem, launch), device="NVIDIA H200", multiprocessors=132))
     told = complaint(path, "NVIDIA H200", problem, H200)
     assert "has a launch for rms 100000 x 4096 that must not run: 8 programs a multiprocessor wait" in told
@@ -224,7 +224,7 @@ def test_the_choice_reads_the_file_and_does_without(written, monkeypatch):
     plain = chosen(inputs)
     written(launches(tuned()))
     assert chosen(inputs) == LAUNCH != plain
-    assert chosen(make_inputs(case(rows=7), seed=1)) == default_for(at(7), TINY)
+    assert chosen(make_inputs(case(rows=7), seed=1)) == choose(at(7), TINY)
     monkeypatch.delenv(LAUNCHES)
     assert chosen(inputs) == plain
 
@@ -234,8 +234,8 @@ def test_the_backward_launches_what_the_file_says(written, monkeypatch):
     wanted = triton_inhouse.prepare(inputs)()
     written(launches(tuned(triton_inhouse.problem_of(inputs.case))))
     ran = []
-    run = backward._run
-    monkeypatch.setattr(backward, "_run", lambda launch, tensors: ran.append(launch) or run(launch, tensors))
+    run = backward.run
+    monkeypatch.setattr(backward, "run", lambda launch, tensors: ran.append(launch) or run(launch, tensors))
     grads = triton_inhouse.prepare(inputs)()
     assert ran == [LAUNCH]
     assert torch.equal(grads.dx, wanted.dx)
@@ -275,10 +275,10 @@ def test_a_candidate_runs_its_launch_and_notes_it(monkeypatch):
     assert [unsupported(inputs.case, number) for number in (1, MOST)] == [None, "no such neighbour"]
     wanted = triton_inhouse.prepare(inputs)()
     launch = from_text(candidates.notes(inputs.case, 1)[0].removeprefix(candidates.NOTE))
-    assert launch != default_for(at(9), TINY)
+    assert launch != choose(at(9), TINY)
     ran = []
-    run = backward._run
-    monkeypatch.setattr(backward, "_run", lambda launch, tensors: ran.append(launch) or run(launch, tensors))
+    run = backward.run
+    monkeypatch.setattr(backward, "run", lambda launch, tensors: ran.append(launch) or run(launch, tensors))
     assert torch.equal(prepare(inputs, 1)().dx, wanted.dx)
     assert set(ran) == {launch}
     assert "interpreter" in candidates.untimed(inputs.case, 1)
@@ -303,12 +303,12 @@ def test_what_a_candidate_does_not_run_on():
 )
 def test_a_candidate_that_spills_is_no_candidate(monkeypatch, spilled, own, why):
     inputs = make_inputs(case(rows=9), seed=3)
-    current = default_for(at(9), TINY)
+    current = choose(at(9), TINY)
 
     def run(launch, tensors):
         return [SimpleNamespace(n_spills=0), SimpleNamespace(n_spills=own if launch == current else spilled)]
 
-    monkeypatch.setattr(backward, "_run", run)
+    monkeypatch.setattr(backward, "run", run)
     if why is None:
         assert callable(prepare(inputs, 1))
         return
