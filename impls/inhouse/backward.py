@@ -78,7 +78,7 @@ def _as_rows(tensor: torch.Tensor, name: str) -> torch.Tensor:
 
 
 def choose_for(
-    dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor | None, has_bias: bool, *, layer: bool = False
+    dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor | None, has_bias: bool, *, layer: bool
 ) -> Launch:
     """The launch that `norm_backward` chooses for these tensors: a tuned one where there is one, else the default."""
     problem = Problem(

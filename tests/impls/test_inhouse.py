@@ -295,8 +295,8 @@ def test_rows_are_read_by_words_only_where_they_begin_on_words(change, by_words,
     monkeypatch.setattr(backward, "choose", lambda problem, gpu: asked.append(problem.by_words))
     x = change(torch.zeros(4, 10, dtype=torch.bfloat16))
     plain = torch.zeros(4, x.shape[1], dtype=torch.bfloat16)
-    backward.choose_for(plain, x, None, False)
-    backward.choose_for(x, plain, None, False)
+    backward.choose_for(plain, x, None, False, layer=False)
+    backward.choose_for(x, plain, None, False, layer=True)
     assert asked == [by_words, by_words]
 
 

@@ -136,7 +136,9 @@ def test_right_in_every_regime(case):
 
 def test_rows_are_shared_with_both_delays():
     inputs = [known(case, 1)[0] for case in CASES if REGIMES[case.rows, case.cols] is Shared]
-    launches = [choose_for(each.dy, each.x, each.weight, each.case.bias) for each in inputs]
+    launches = [
+        choose_for(each.dy, each.x, each.weight, each.case.bias, layer=each.mean is not None) for each in inputs
+    ]
     assert {launch.delay for launch in launches} == {1, 2}
 
 
