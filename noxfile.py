@@ -19,7 +19,8 @@ def _install(session: nox.Session, *extras: str) -> None:
 
 def _normbwd(session: nox.Session, command: str) -> None:
     _install(session)
-    session.run("python", "-m", "harness", command, *session.posargs)
+    # After Ctrl-C the command ends its file and reports what it has; nox would kill it after a third of a second.
+    session.run("python", "-m", "harness", command, *session.posargs, interrupt_timeout=60)
 
 
 @nox.session
