@@ -89,5 +89,15 @@ def test_published_runs_are_finished_clean_and_small(path):
     assert path.stat().st_size < 300_000
 
 
+@pytest.mark.parametrize("name", ["training-rms.txt", "training-layer.txt"])
+def test_what_a_training_printed_is_quoted_as_it_was(name):
+    quoted = (ROOT / "docs/kernel.md").read_text(encoding="utf-8").split("$ python examples/training_step.py")
+    lines = quoted[1 + ("layer" in name)].split("\n\n")[0].splitlines()[1:]
+    printed = (ROOT / "results/h200" / name).read_text(encoding="utf-8").splitlines()
+    quoted_lines = [line.removeprefix("    ") for line in lines if line.strip()]
+    assert len(quoted_lines) > 5
+    assert set(quoted_lines) <= set(printed)
+
+
 def test_there_are_published_runs():
     assert PUBLISHED
