@@ -22,6 +22,7 @@ from harness.records import Budget, Check, ConditionsRecord, ImplRecord, SelfTes
 from harness.results import ResultsFile, load
 from harness.revisions import Side
 from reports import FORMATS
+from tests.fake_worker import Ready
 from tests.results_factory import flushed, mixed, row, timing
 
 CPU = DeviceFacts("cpu", "Some CPU", "x86_64", l2_bytes=1 << 20)
@@ -49,7 +50,7 @@ def typed(line):
     return caught.value.code
 
 
-class ScriptedProcess:
+class ScriptedProcess(Ready):
     """Stands in for a worker process: greets, then gives each implementation the status that is scripted for it."""
 
     greeting = HELLO
@@ -61,7 +62,7 @@ class ScriptedProcess:
         self.asked = asked
         self.launched.append(self)
         self.requests = []
-        self._events = [self.greeting]
+        super().__init__(self.greeting)
         self.killed = False
 
     def send(self, request):
@@ -69,43 +70,35 @@ class ScriptedProcess:
         if isinstance(request, SelfTest):
             self._test(request)
         elif isinstance(request, Warm):
-            self._events.append(Done())
+            self.events.append(Done())
         else:
             self._try(request)
 
     def _test(self, request):
-        self._events.append(Began(None, "self-test"))
+        self.events.append(Began(None, "self-test"))
         if self.checks is None:
-            self._events.append(WorkerDiedError("the worker process was killed by SIGSEGV"))
+            self.events.append(WorkerDiedError("the worker process was killed by SIGSEGV"))
             return
         told = SelfTestRecord(when=request.when, process=request.process, budget=BUDGET, checks=list(self.checks))
-        self._events += [Aside(told), Done()]
+        self.events += [Aside(told), Done()]
 
     def _try(self, request):
-        self._events.append(Began(None, "inputs"))
+        self.events.append(Began(None, "inputs"))
         if request.asked.timed:
-            self._events.append(
-                Aside(ConditionsRecord(case=request.case, group=request.group, process=request.process))
-            )
+            self.events.append(Aside(ConditionsRecord(case=request.case, group=request.group, process=request.process)))
         for impl in request.impls:
             status = self.statuses.get(impl, "ok")
-            self._events.append(Began(impl, "verify"))
+            self.events.append(Began(impl, "verify"))
             if not isinstance(status, str):
-                self._events.append(status)
+                self.events.append(status)
                 return
             us = 10.0 if status == "ok" and request.asked.timed else None
             told = None if status == "ok" else "because"
             more = {"untimed": "timing was not asked for"} if status == "ok" and not request.asked.timed else {}
             timed = timing(us, group=request.group) if us else None
             more["process"] = request.process
-            self._events.append(Row(row(impl, us, request.case, status, timed=timed, reason=told, **more)))
-        self._events.append(Done())
-
-    def receive(self, timeout_s):
-        event = self._events.pop(0)
-        if isinstance(event, BaseException):
-            raise event
-        return event
+            self.events.append(Row(row(impl, us, request.case, status, timed=timed, reason=told, **more)))
+        self.events.append(Done())
 
     def kill(self):
         self.killed = True

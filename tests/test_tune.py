@@ -16,6 +16,7 @@ from harness.winners import DEFAULT
 from impls.inhouse.problem import LAUNCHES
 from impls.inhouse.tuned import read
 from impls.triton_inhouse import problem_of
+from tests.fake_worker import Ready
 from tests.results_factory import row, timing
 from tests.tunings import LAUNCHES as OFFERED
 from tests.tunings import NAMES, candidate, twin
@@ -26,7 +27,7 @@ LIBRARIES = {"torch": "2.11.0", "triton": "3.6.0"}
 BUDGET = Budget(t0_us=1.0, fixed_us=2.0, relative=0.01, ratio=0.02)
 
 
-class ScriptedProcess:
+class ScriptedProcess(Ready):
     """Stands in for a worker process on a B200: each launch takes the time scripted for it, or has the status.
 
     `sweep` is of the first run, `confirm` of the one with named launches.
@@ -41,46 +42,40 @@ class ScriptedProcess:
     def __init__(self, asked, log):
         names = NAMES if asked.impl_files else ("torch-eager", DEFAULT)
         known = [ImplRecord(name=name, family=DEFAULT, source="impls") for name in names]
-        self._events = [Hello(list(self.available), known, LIBRARIES)]
+        super().__init__(Hello(list(self.available), known, LIBRARIES))
         self.alive.append(self)
 
     def send(self, request):
         if isinstance(request, SelfTest):
             told = SelfTestRecord(when=request.when, process=request.process, budget=BUDGET, checks=[])
-            self._events += [Aside(told), Done()]
+            self.events += [Aside(told), Done()]
         elif isinstance(request, Try):
             self.asked_of.append(request)
             self._try(request)
         else:
-            self._events.append(Done())
+            self.events.append(Done())
 
     def _try(self, request):
         known = self.sweep if set(request.impls) == set(NAMES) else self.confirm
         told = {"process": request.process}
         told_of = ConditionsRecord(case=request.case, group=request.group, process=request.process)
-        self._events += [Began(None, "inputs"), Aside(told_of)]
+        self.events += [Began(None, "inputs"), Aside(told_of)]
         for impl in request.impls:
             found = known.get(impl, 50.0)
             if isinstance(found, BaseException):
-                self._events.append(found)
+                self.events.append(found)
                 return
             status, us = (found, None) if isinstance(found, str) else ("ok", found)
             timed = timing(us, group=request.group) if us else None
             make = candidate if impl in OFFERED else row
             why = None if status == "ok" else "spills 12 registers"
-            self._events.append(
+            self.events.append(
                 Row(make(impl, us, case=request.case, status=status, timed=timed, reason=why).model_copy(update=told))
             )
             if impl == DEFAULT and us:
                 again = twin(impl, us, request.case).model_copy(update={"timing": timed, **told})
-                self._events.append(Row(again))
-        self._events.append(Done())
-
-    def receive(self, timeout_s):
-        event = self._events.pop(0)
-        if isinstance(event, BaseException):
-            raise event
-        return event
+                self.events.append(Row(again))
+        self.events.append(Done())
 
     def kill(self):
         if self in self.alive:
