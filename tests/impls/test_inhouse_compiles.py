@@ -116,8 +116,10 @@ def compile_case(target, cols, norm, bias, rows, dtype, weight_dtype, zero_centr
             def compiled(*args, **options):
                 together = options.get("launch_cooperative_grid", False)
                 residents = -(-grid[0] // gpu.multiprocessors) if together else 1
-                used = resources(self.kernel.warmup(*args, grid=grid, **options))
-                usage[self.name] = used | {"residents": residents, "threads": 32 * options["num_warps"]}
+                kernel = self.kernel.warmup(*args, grid=grid, **options)
+                more = {"residents": residents, "threads": 32 * options["num_warps"]}
+                more["loads"] = kernel.asm["ttgir"].count("ttg.local_load ")  # of tiles and statistics, once a layout
+                usage[self.name] = resources(kernel) | more
 
             return compiled
 
@@ -190,6 +192,13 @@ def test_compiles_without_spills(target):
             if used["residents"] > 1:  # they wait for each other: a multiprocessor must hold them all
                 assert used["residents"] * used["threads"] * (-(-used["registers"] // 8) * 8) <= REGISTERS, told
                 assert used["residents"] * (used["shared"] + KIB) <= gpu.shared_total, told
+
+
+@pytest.mark.parametrize("cols", [1024, 2880, 4096])
+def test_a_weight_of_another_size_brings_no_tile_into_a_second_layout(cols):
+    like_x, wider = in_child("sm_90", [Case(cols, "layer"), Case(cols, "layer", weight_dtype="float32")])
+    chunks = {1024: 1, 2880: 3, 4096: 4}[cols]
+    assert like_x["backward_rows"]["loads"] == wider["backward_rows"]["loads"] == 2 * chunks + 2
 
 
 @pytest.mark.parametrize("target", ["sm_90", "gfx942"])
