@@ -15,6 +15,7 @@ import triton.language as tl
 from .finish import finish_in_turn
 from .formula import add_four, add_two, factor, row_corrections
 from .grid import meet
+from .words import halves, opaque, same, together
 
 SLOTS = tl.constexpr(8)  # a program may be up to 2 D + 1 tiles ahead of one that has yet to read
 
@@ -201,7 +202,16 @@ def backward_parts(
         finish_in_turn(dweight, dbias, partial_dweight, partial_dbias, groups, cols, FINISH_ROWS, FINISH_COLS)
 
 
-# ------------------------------------------------------------------------------------------------ sums
+@triton.jit
+def gradient_of(scaled_dy, multiplier, x_centred, of_x, of_one, LAYER: tl.constexpr):
+    """Give dx from dy * rstd, which dweight takes too: that spares xhat, an operation an element."""
+    correction = x_centred * of_x
+    if LAYER:
+        correction += of_one
+    if multiplier is None:
+        return scaled_dy + correction
+    else:
+        return scaled_dy * multiplier + correction
 
 
 @triton.jit
@@ -292,63 +302,3 @@ def receive(seen, words, tag, wanted, ASM: tl.constexpr):
             is_pure=False,
             pack=1,
         )
-
-
-# ------------------------------------------------------------------------------------------------ words
-
-
-@triton.jit
-def halves(words, DTYPE: tl.constexpr):
-    """The numbers of even and of odd columns, in fp32; two of fp32 come in a word of 64 bits."""
-    if DTYPE == tl.float32:
-        odd = (words >> 32).to(tl.int32).to(tl.float32, bitcast=True)
-        return words.to(tl.int32).to(tl.float32, bitcast=True), odd
-    elif DTYPE == tl.bfloat16:
-        return (words << 16).to(tl.float32, bitcast=True), (words & -65536).to(tl.float32, bitcast=True)
-    else:
-        even = words.to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
-        return even, (words >> 16).to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
-
-
-@triton.jit
-def together(even, odd, DTYPE: tl.constexpr):
-    """Both rounded once, and put beside each other."""
-    if DTYPE == tl.bfloat16:
-        return tl.inline_asm_elementwise(
-            "cvt.rn.bf16x2.f32 $0, $2, $1;", "=r,f,f", [even, odd], dtype=tl.int32, is_pure=True, pack=1
-        )
-    elif DTYPE == tl.float32:
-        return tl.inline_asm_elementwise(
-            "mov.b64 $0, {$1, $2};", "=l,f,f", [even, odd], dtype=tl.int64, is_pure=True, pack=1
-        )
-    else:
-        return tl.inline_asm_elementwise(
-            "cvt.rn.f16x2.f32 $0, $2, $1;", "=r,f,f", [even, odd], dtype=tl.int32, is_pure=True, pack=1
-        )
-
-
-@triton.jit
-def gradient_of(scaled_dy, multiplier, x_centred, of_x, of_one, LAYER: tl.constexpr):
-    """Give dx from dy * rstd, which dweight takes too: that spares xhat, an operation an element."""
-    correction = x_centred * of_x
-    if LAYER:
-        correction += of_one
-    if multiplier is None:
-        return scaled_dy + correction
-    else:
-        return scaled_dy * multiplier + correction
-
-
-@triton.jit
-def same(value):
-    """The same number, as far as the compiler cannot see."""
-    return tl.inline_asm_elementwise("mov.b32 $0, $1;", "=f,f", [value], dtype=tl.float32, is_pure=True, pack=1)
-
-
-@triton.jit
-def opaque(words):
-    """The same words, which the compiler cannot follow: it would keep what they were converted to, twice as large."""
-    if words.dtype == tl.int64:
-        return tl.inline_asm_elementwise("mov.b64 $0, $1;", "=l,l", [words], dtype=tl.int64, is_pure=True, pack=1)
-    else:
-        return tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [words], dtype=tl.int32, is_pure=True, pack=1)
