@@ -13,9 +13,10 @@ import torch
 import triton.language as tl
 
 from .columns import backward_columns, row_sums
+from .few import backward_few
 from .finish import finish
 from .grid import Exchange
-from .launch import Launch, OnePass, Shared, TwoPass, power_of_two
+from .launch import FewRows, Launch, OnePass, Shared, TwoPass, power_of_two
 from .parts import SLOTS, backward_parts
 from .rows import backward_rows
 from .workspace import workspace
@@ -49,6 +50,8 @@ class Tensors:
 
 def run(launch: Launch, tensors: Tensors) -> list[Any]:
     """Launch all that one call takes; return the compiled kernels, which are None in Triton's interpreter."""
+    if isinstance(launch, FewRows):
+        return [_few_rows(launch, tensors)]
     partial_dweight, partial_dbias = tensors.partials(launch.partials)
     fused = launch.fused and partial_dweight is not None
     if isinstance(launch, OnePass):
@@ -214,6 +217,33 @@ def _two_pass(
         **_options(launch.warps),
     )
     return [of_rows, of_columns]
+
+
+def _few_rows(launch: FewRows, tensors: Tensors) -> Any:
+    rows, cols = tensors.x.shape
+    column_tiles = 0 if tensors.dweight is None else -(-cols // launch.cols)
+    return backward_few[(rows + column_tiles,)](
+        tensors.dx,
+        tensors.dweight,
+        tensors.dbias,
+        tensors.dy,
+        tensors.x,
+        tensors.weight,
+        tensors.mean,
+        tensors.rstd,
+        rows,
+        cols,
+        tensors.dy.stride(0),
+        tensors.x.stride(0),
+        ZERO_CENTRED=tensors.zero_centred,
+        R=launch.rows,
+        C=launch.cols,
+        K=launch.chunks,
+        ROW_C=launch.row_cols,
+        STAGES=launch.stages,
+        EVEN=cols == launch.chunks * launch.row_cols,
+        **_options(launch.warps),
+    )
 
 
 def _finish(tensors: Tensors, partial_dweight: torch.Tensor, partial_dbias: torch.Tensor | None) -> Any:

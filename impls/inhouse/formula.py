@@ -7,16 +7,17 @@ With xhat = (x - mean) * rstd (RMSNorm: x * rstd), g = dy * weight, and mean_c a
     dbias   = sum over rows of dy
 
 A row must have been seen whole before any of its dx can be written, and every row before dweight is known. Arithmetic
-is cheap and memory is not: the floor is x and dy read once, dx written once. Three ways to cut the work:
+is cheap and memory is not: the floor is x and dy read once, dx written once. Four ways to cut the work:
 
 rows.py     a program takes whole rows, holds them on the chip across their row sums, writes dx, and adds to its own
             dweight and dbias in registers for as long as it lives;
 parts.py    the same for rows too wide for one program: several share a row, and exchange its sums;
 columns.py  what neither takes: the sums of all rows first, after which rows no longer matter and the matrix is cut into
-            tiles of any shape. x and dy are read twice.
+            tiles of any shape. x and dy are read twice;
+few.py      few rows: some programs own rows and others columns, in one launch. x and dy are read twice.
 
-Each leaves one fp32 row of partial gradients a program (or group of programs), and finish.py sums these. Every sum is
-taken in fp32, without atomics, in an order that only the shape and the device decide, and is rounded once.
+All but the last leave one fp32 row of partial gradients a program (or group of programs), and finish.py sums these.
+Every sum is taken in fp32, without atomics, in an order that only the shape and the device decide, and is rounded once.
 
 A pointer that is None switches its feature off at compile time: no `mean` is RMSNorm, no `weight` is no weight, no
 `partial_dbias` is no bias. `FUSED`: the programs wait for each other at the end (grid.py) and sum the partials
@@ -45,6 +46,15 @@ def centred(x, row_mean):
     if row_mean is not None:
         return x.to(tl.float32) - row_mean
     return x.to(tl.float32)
+
+
+@triton.jit
+def row_sums_of(sum_g, sum_g_centred, LAYER: tl.constexpr):
+    """The sums of whole rows from those of columns; both in one exchange between warps, half the barriers."""
+    if LAYER:
+        return tl.split(tl.sum(tl.join(sum_g, sum_g_centred), 1, keep_dims=True))
+    of_centred = tl.sum(sum_g_centred, 1, keep_dims=True)
+    return tl.zeros_like(of_centred), of_centred
 
 
 @triton.jit

@@ -13,6 +13,7 @@ from .problem import Problem
 WIDEST = 131072  # a row of 128 Ki elements; wider is refused rather than left untested
 STAGES = 3  # two buffers: a tile arrives while another is used; with 2 Triton makes one, and nothing overlaps
 PART_BYTES = 4096  # of a row, for a program that shares it: 8 words of two elements a thread, 4 warps side by side
+MOST_HELD = 20480  # columns of a row that one program holds where rows are few: 40 elements a thread, 16 warps
 MOST_PARTS = 64  # of a row: an exchange looks at no more
 RESERVED_BYTES = 1024  # of shared memory that the device keeps for each program
 SUM_BYTES = 4096  # beside a program's tiles, for row sums that cross between warps
@@ -98,11 +99,73 @@ class TwoPass:
         return self.groups
 
 
-Launch = OnePass | Shared | TwoPass
+@dataclass(frozen=True)
+class FewRows:
+    """`backward_few`: a program for each row, `chunks` x `row_cols`, and one for every `cols` columns.
+
+    The latter takes `rows` rows at a time.
+    """
+
+    rows: int
+    cols: int
+    chunks: int
+    row_cols: int
+    warps: int
+    stages: int = 1
+
+    @property
+    def fused(self) -> bool:
+        """Whether programs wait for each other: none does."""
+        return False
+
+
+Launch = OnePass | Shared | TwoPass | FewRows
 
 
 def choose(problem: Problem, gpu: Gpu) -> Launch:
     """Choose the launch for a problem on such a device."""
+    return few_rows(problem, gpu) if problem.rows <= _few(problem, gpu) else many_rows(problem, gpu)
+
+
+def _few(problem: Problem, gpu: Gpu) -> int:
+    """How many rows are few: two a multiprocessor, where another launch would have one program wait for all.
+
+    Nobody waits then and nothing is added up twice, which is worth a second reading. Above 8192 columns the gradients
+    of columns cross between 8 warps and more. That still pays where rows cannot be shared and three launches would
+    take their place, and for RMSNorm with fewer rows.
+    """
+    if problem.cols <= 8192 or (problem.cols <= MOST_HELD and not problem.by_words):
+        return 2 * gpu.multiprocessors
+    if problem.norm == "rms" and problem.accumulators <= 1 and problem.cols <= 16384:
+        return gpu.multiprocessors // 2
+    return 0
+
+
+def few_rows(problem: Problem, gpu: Gpu) -> FewRows:
+    """The launch in which some programs own a row and others own columns, up to MOST_HELD columns.
+
+    A row is at most 64 elements a thread, 40 where it comes one element at a time. Where columns have more than 3
+    turns, tiles are in flight.
+    """
+    if problem.cols <= 8192:
+        warps, chunk, rows, cols = 4, 1024, 64, 32
+    elif problem.by_words:
+        warps, chunk, rows, cols = 8, 2048, 64, 64
+    else:
+        warps, chunk, rows, cols = 16, 2048, 64 if problem.rows <= 64 else 128, 64
+    chunk = min(power_of_two(problem.cols), chunk)
+    turns = -(-problem.rows // rows)
+    stages = _stages(few_bytes(rows, cols, problem.item_bytes), gpu, STAGES) if turns > STAGES else 1
+    return FewRows(rows, cols, -(-problem.cols // chunk), chunk, warps, stages)
+
+
+def few_bytes(rows: int, cols: int, item_bytes: int) -> int:
+    """Bytes of shared memory of a tile of rows that lie above each other: x and dy, mean and rstd."""
+    return 2 * rows * (cols * item_bytes + 4)
+
+
+def many_rows(problem: Problem, gpu: Gpu) -> Launch:
+    """The launch in which programs own many rows each."""
     rows, cols, item_bytes = problem.rows, problem.cols, problem.item_bytes
     single = problem.accumulators <= 1  # so that registers are left
     light = item_bytes == 2 and problem.weight_bytes <= 2 and single and gpu.ptx  # can be packed, and is worth it
@@ -222,6 +285,8 @@ def dealt(launch: Launch, rows: int, gpu: Gpu, residents: int | None = None) -> 
     By default to as many as it has.
     """
     tiles = -(-rows // launch.rows)
+    if isinstance(launch, FewRows):
+        return launch
     if isinstance(launch, OnePass):
         each = residents or -(-launch.programs // gpu.multiprocessors)
         return replace(launch, programs=_evenly(tiles, each * gpu.multiprocessors))
@@ -253,6 +318,9 @@ def words(launch: Launch) -> str:
         text = f"shared: {launch.rows} x {launch.cols} by {launch.parts}, {launch.warps} warps, "
         text += f"{launch.groups} groups, {launch.residents} resident, delay {launch.delay}, {launch.stages} stages"
         return text + (f", {launch.maxnreg} registers" if launch.maxnreg else "")
+    if isinstance(launch, FewRows):
+        text = f"few rows: rows of {launch.chunks * launch.row_cols} beside {launch.rows} x {launch.cols}, "
+        return text + f"{launch.warps} warps, {launch.stages} stages"
     text = f"two passes: {launch.rows} x {launch.cols}, {launch.warps} warps, {launch.groups} groups, "
     return text + f"{launch.stages} stages"
 

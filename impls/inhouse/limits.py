@@ -7,7 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .launch import RESERVED_BYTES, SUM_BYTES, Gpu, Launch, OnePass, Shared, TwoPass, parts_bytes, power_of_two
+from .launch import (
+    RESERVED_BYTES,
+    SUM_BYTES,
+    FewRows,
+    Gpu,
+    Launch,
+    OnePass,
+    Shared,
+    TwoPass,
+    few_bytes,
+    parts_bytes,
+    power_of_two,
+)
 from .problem import Problem
 
 REGISTERS = 65536  # of a multiprocessor, of 32 bits
@@ -24,8 +36,10 @@ def flaw(launch: Launch, problem: Problem, gpu: Gpu) -> str | None:
         rules = _of_one_pass(launch, problem, gpu)
     elif isinstance(launch, Shared):
         rules = _of_shared(launch, problem, gpu)
-    else:
+    elif isinstance(launch, TwoPass):
         rules = _of_two_pass(launch, problem, gpu)
+    else:
+        rules = _of_few_rows(launch, problem, gpu)
     return next((why for broken, why in rules if broken), None)
 
 
@@ -71,6 +85,14 @@ def _of_two_pass(launch: TwoPass, problem: Problem, gpu: Gpu) -> Rules:
     of_sums = launch.sum_cols * (2 * problem.item_bytes + 4)  # x, dy and weight
     of_tiles = 2 * launch.rows * launch.cols * problem.item_bytes
     buffers = max(of_sums, of_tiles) * (launch.stages - 1)
+    yield _too_large(buffers and buffers + SUM_BYTES, gpu)
+
+
+def _of_few_rows(launch: FewRows, problem: Problem, gpu: Gpu) -> Rules:
+    yield from _in_range(launch.rows, launch.cols, launch.warps, of=(launch.chunks, launch.stages))
+    yield from _in_range(launch.row_cols, launch.warps, of=())
+    yield _uncovered(launch.chunks, launch.row_cols, problem)
+    buffers = few_bytes(launch.rows, launch.cols, problem.item_bytes) * (launch.stages - 1)
     yield _too_large(buffers and buffers + SUM_BYTES, gpu)
 
 

@@ -10,7 +10,20 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
-from .launch import STAGES, Gpu, Launch, OnePass, Shared, TwoPass, dealt, two_pass
+from .launch import (
+    MOST_HELD,
+    STAGES,
+    FewRows,
+    Gpu,
+    Launch,
+    OnePass,
+    Shared,
+    TwoPass,
+    dealt,
+    few_rows,
+    many_rows,
+    two_pass,
+)
 from .limits import MOST_REGISTERS, REGISTERS, flaw
 from .problem import Problem
 
@@ -18,6 +31,7 @@ FEWEST_ELEMENTS = 8  # of a row or a tile in a thread: one 16-byte access of 16-
 MOST_ELEMENTS = 64  # of a tile in a thread
 FEWEST_WARPS = 8  # on a multiprocessor where programs share rows: fewer leave memory idle
 SHARED_FROM = 4096  # columns from which sharing rows may pay
+FEW = 4  # rows a multiprocessor up to which a second reading may pay
 
 
 def neighbours(problem: Problem, gpu: Gpu, current: Launch) -> tuple[Launch, ...]:
@@ -31,8 +45,12 @@ def neighbours(problem: Problem, gpu: Gpu, current: Launch) -> tuple[Launch, ...
         found += _shared(problem, gpu, ((1024, 4), (2048, 4), (4096, 4), (2048, 8), (4096, 8)))
         found += [replace(current, stages=current.stages + 1)]
         found += [two_pass(problem.rows, problem.cols, problem.item_bytes, gpu)]
-    else:
+    elif isinstance(current, TwoPass):
         found += _two_pass(problem, gpu, current)
+    if isinstance(current, FewRows):
+        found += [many_rows(problem, gpu), *_few_rows(problem, current)]
+    elif problem.rows <= FEW * gpu.multiprocessors and problem.cols <= MOST_HELD:
+        found += [few_rows(problem, gpu)]
     return tuple(dict.fromkeys([current, *(each for each in found if flaw(each, problem, gpu) is None)]))
 
 
@@ -120,6 +138,18 @@ def _two_pass(problem: Problem, gpu: Gpu, current: TwoPass) -> Iterator[Launch]:
             column_tiles = -(-problem.cols // cols)
             groups = max(1, int(factor * 4 * gpu.multiprocessors) // column_tiles)
             yield dealt(replace(current, rows=rows, cols=cols, groups=groups), problem.rows, gpu)
+
+
+def _few_rows(problem: Problem, current: FewRows) -> Iterator[FewRows]:
+    """Half and double the warps of a row, and the rows and columns of a tile."""
+    for warps, rows, cols in product(_around(current.warps), _around(current.rows), _around(current.cols)):
+        row_cols = min(256 * warps, current.row_cols) if current.row_cols < 1024 else 256 * warps
+        launch = replace(current, warps=warps, rows=rows, cols=cols, row_cols=row_cols)
+        launch = replace(launch, chunks=-(-problem.cols // row_cols))
+        of_row = launch.chunks * row_cols // (32 * warps)
+        of_tile = rows * cols // (32 * warps)
+        if of_row <= MOST_ELEMENTS and FEWEST_ELEMENTS <= of_tile <= MOST_ELEMENTS // 2 and cols >= 32:
+            yield launch
 
 
 def _around(size: int) -> tuple[int, ...]:

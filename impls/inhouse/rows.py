@@ -7,7 +7,17 @@ import triton
 import triton.language as tl
 
 from .finish import finish_in_turn
-from .formula import centred, factor, input_gradient, load, over_rows, row_corrections, store, sums_over_rows
+from .formula import (
+    centred,
+    factor,
+    input_gradient,
+    load,
+    over_rows,
+    row_corrections,
+    row_sums_of,
+    store,
+    sums_over_rows,
+)
 from .grid import meet
 
 
@@ -127,15 +137,6 @@ def backward_rows(
         finish_in_turn(
             dweight_out, dbias_out, partial_dweight, partial_dbias, tl.num_programs(0), cols, FINISH_ROWS, FINISH_COLS
         )
-
-
-@triton.jit
-def row_sums_of(sum_g, sum_g_centred, LAYER: tl.constexpr):
-    """The sums of whole rows from those of columns; both in one exchange between warps, half the barriers."""
-    if LAYER:
-        return tl.split(tl.sum(tl.join(sum_g, sum_g_centred), 1, keep_dims=True))
-    of_centred = tl.sum(sum_g_centred, 1, keep_dims=True)
-    return tl.zeros_like(of_centred), of_centred
 
 
 @triton.jit

@@ -14,13 +14,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, TypeAdapter, ValidationError
 
-from .launch import Gpu, Launch, OnePass, Shared, TwoPass, dealt
+from .launch import FewRows, Gpu, Launch, OnePass, Shared, TwoPass, dealt
 from .limits import flaw
 from .problem import LAUNCHES, Dtype, Norm, Problem
 
 SCHEMA_VERSION = 1
 NEAR = 2  # times as many or as few rows, up to which the launch of a neighbour serves
-REGIMES: dict[str, type[Launch]] = {"one pass": OnePass, "shared": Shared, "two passes": TwoPass}
+REGIMES: dict[str, type[Launch]] = {"one pass": OnePass, "shared": Shared, "two passes": TwoPass, "few rows": FewRows}
 
 
 def as_fields(launch: Launch) -> dict[str, Any]:

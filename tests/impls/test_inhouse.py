@@ -11,7 +11,7 @@ from harness.cases import NormCase, make_inputs
 from impls import triton_inhouse
 from impls.inhouse import backward
 from impls.inhouse.backward import norm_backward
-from impls.inhouse.launch import Gpu, OnePass, Shared, TwoPass, choose
+from impls.inhouse.launch import FewRows, Gpu, OnePass, Shared, TwoPass, choose
 from impls.inhouse.limits import flaw
 from tests.impls.inhouse_cases import check, cpu_case, gradients, reference, rho
 from tests.impls.problems import WITH_ACCUMULATORS, problem
@@ -20,6 +20,7 @@ H200 = Gpu(multiprocessors=132, shared_bytes=227 * 1024, shared_total=228 * 1024
 RTX = Gpu(multiprocessors=170, shared_bytes=99 * 1024, shared_total=100 * 1024, ptx=True)
 MI300 = Gpu(multiprocessors=304, shared_bytes=64 * 1024, shared_total=64 * 1024)
 WIDE = TwoPass(rows=2, cols=64, warps=4, groups=3, sum_cols=128)
+FEW = FewRows(rows=4, cols=64, chunks=4, row_cols=64, warps=4)
 
 
 PARAMETERS = [
@@ -68,6 +69,7 @@ def test_one_column_cancels_to_almost_nothing(rows):
         OnePass(rows=8, chunks=3, cols=64, warps=4, programs=2, fold=False),
         OnePass(rows=4, chunks=2, cols=128, warps=2, programs=3, fold=True, stages=1),
         WIDE,
+        FEW,
     ],
     ids=lambda launch: f"{type(launch).__name__}-{launch.rows}x{launch.cols}",
 )
@@ -75,7 +77,7 @@ def test_an_explicit_launch_is_honoured(norm, bias, launch):
     check(make_inputs(cpu_case(norm, 17, 190, bias=bias), seed=4), launch=launch)
 
 
-@pytest.mark.parametrize("launch", [None, WIDE])
+@pytest.mark.parametrize("launch", [None, WIDE, FEW])
 def test_rows_may_be_strided(launch):
     inputs = make_inputs(cpu_case("layer", 9, 190, bias=True), seed=5)
     wide = torch.full((9, 200), float("nan"), dtype=inputs.x.dtype)
@@ -100,14 +102,14 @@ def test_no_rows_give_zero_parameter_gradients(bias):
     assert dbias is None if not bias else torch.equal(dbias, dweight)
 
 
-@pytest.mark.parametrize("launch", [None, WIDE])
+@pytest.mark.parametrize("launch", [None, WIDE, FEW])
 def test_the_same_bits_again(launch):
     inputs = make_inputs(cpu_case("layer", 17, 256, bias=True), seed=8)
     first, second = gradients(inputs, launch=launch), gradients(inputs, launch=launch)
     assert all(torch.equal(a.view(torch.int16), b.view(torch.int16)) for a, b in zip(first, second, strict=True))
 
 
-@pytest.mark.parametrize("launch", [None, WIDE])
+@pytest.mark.parametrize("launch", [None, WIDE, FEW])
 def test_a_row_of_nan_spoils_only_its_own_dx(launch):
     inputs = make_inputs(cpu_case("layer", 9, 190, bias=True), seed=9)
     clean = gradients(inputs, launch=launch)[0]
@@ -188,6 +190,14 @@ def test_every_launch_covers_the_row_and_fits(gpu, dtype, cols):
         launch = choose(asked, gpu)
         for size in (launch.rows, launch.cols, launch.warps):
             assert size & (size - 1) == 0
+        narrow = cols <= 8192 or (cols % 2 and cols <= 20480)
+        light = accumulators <= 1 and cols <= 16384
+        most = 2 * gpu.multiprocessors if narrow else gpu.multiprocessors // 2 if light else 0
+        assert isinstance(launch, FewRows) == (rows <= most)
+        if isinstance(launch, FewRows):
+            assert launch.chunks * launch.row_cols >= cols > (launch.chunks - 1) * launch.row_cols
+            assert launch.chunks * launch.row_cols <= 64 * 32 * launch.warps
+            continue
         if isinstance(launch, OnePass):
             assert launch.chunks * launch.cols >= cols > (launch.chunks - 1) * launch.cols
             assert 1 <= launch.programs <= -(-rows // launch.rows)
@@ -211,7 +221,7 @@ def test_every_launch_covers_the_row_and_fits(gpu, dtype, cols):
 @pytest.mark.parametrize("accumulators", [0, 1, 2])
 def test_programs_that_wait_for_each_other_are_all_resident(gpu, cols, accumulators):
     """By registers and by shared memory: else a cooperative launch is refused."""
-    for rows in (1, 100, 100_000):
+    for rows in (1, 400, 100_000):
         asked = problem(cols, rows, **WITH_ACCUMULATORS[accumulators])
         launch = choose(asked, gpu)
         if not launch.fused:
@@ -254,7 +264,8 @@ def test_tiles_are_dealt_out_evenly():
 def test_few_turns_have_neither_a_second_delay_nor_a_third_program(cols, sums, tile_rows, few, many, delay):
     layer = {"norm": "layer", "weight_dtype": "fp32", "bias": False}
     parameters = {"light": {}, "heavy": {"bias": True}, "layer": layer}[sums]
-    for rows, is_long in ((1, False), (8 * many * tile_rows - tile_rows, False), (8 * many * tile_rows, True)):
+    fewest = 67 if sums == "light" and cols <= 16384 else 1  # fewer are few rows
+    for rows, is_long in ((fewest, False), (8 * many * tile_rows - tile_rows, False), (8 * many * tile_rows, True)):
         launch = choose(problem(cols, rows, **parameters), H200)
         assert launch.delay == (delay if is_long else 1)
         assert (launch.residents, launch.maxnreg) == ((3, 168) if is_long and many > few else (2, None))
@@ -271,7 +282,7 @@ def test_what_shared_memory_has_no_room_for_is_no_third_program():
 
 
 def test_a_row_that_would_not_be_resident_is_not_shared():
-    asked = problem(16384, rows=100)
+    asked = problem(16384, rows=100)  # more than half a row a multiprocessor
     for multiprocessors, regime in ((8, Shared), (7, TwoPass)):
         gpu = dataclasses.replace(H200, multiprocessors=multiprocessors)
         launch = choose(asked, gpu)

@@ -51,6 +51,9 @@ EVERYWHERE = [
     Case(16384, "rms"),
     Case(16384, "rms", rows=512),
     Case(32768, "layer"),
+    Case(8192, "layer", rows=100),
+    Case(8192, "rms", rows=200),
+    Case(17389, "layer", rows=29),
 ]
 ON_HOPPER = [
     *EVERYWHERE,
@@ -72,6 +75,11 @@ ON_HOPPER = [
     Case(131072, "rms"),
     Case(16384, "layer", dtype="float32", weight_dtype="float32"),
     Case(16387, "layer"),
+    Case(16384, "rms", rows=64),
+    Case(1024, "layer", rows=264),
+    Case(17389, "rms", rows=200),
+    Case(20479, "layer", rows=64, dtype="float32", weight_dtype="float32"),
+    Case(8192, "layer", rows=264, dtype="float32", weight_dtype="bfloat16"),
 ]
 REGISTERS = 65536  # of a multiprocessor of every NVIDIA target here
 
@@ -128,9 +136,8 @@ def compile_case(target, cols, norm, bias, rows, dtype, weight_dtype, zero_centr
     weight = None if weight_dtype is None else torch.empty(cols, dtype=getattr(torch, weight_dtype), device="meta")
     rstd = torch.empty(rows, device="meta")
     has_bias = layer and bias and weight is not None
-    kernels = {
-        name: Compiled(name) for name in ("backward_rows", "backward_parts", "row_sums", "backward_columns", "finish")
-    }
+    names = ("backward_rows", "backward_parts", "row_sums", "backward_columns", "finish", "backward_few")
+    kernels = {name: Compiled(name) for name in names}
     empty = torch.empty(1 << 20, dtype=torch.int64, device="meta")
     substitutes = {
         **kernels,

@@ -18,7 +18,7 @@ from harness.cases import NormCase, make_inputs
 from impls.inhouse import workspace
 from impls.inhouse.backward import choose_for
 from impls.inhouse.functions import layer_norm, rms_norm
-from impls.inhouse.launch import OnePass, Shared, TwoPass
+from impls.inhouse.launch import FewRows, OnePass, Shared, TwoPass
 from tests.impls.inhouse_cases import check_gradients, gradients, reference, rho
 from tests.impls.toy_models import OURS, SPOILED, TORCHS, Block, losses
 
@@ -38,11 +38,16 @@ REGIMES = {
     (1024, 16384): Shared,  # rows for a second tile of delay, and for a third program on a multiprocessor
     (96, 32768): Shared,
     (64, 131072): Shared,
-    (64, 16385): TwoPass,
+    (300, 16385): TwoPass,
+    (29, 17389): FewRows,
+    (64, 4096): FewRows,
+    (257, 8192): FewRows,  # turns of columns that overlap
 }
 CASES = [case(norm, *shape) for shape in REGIMES for norm in ("rms", "layer")]
 CASES += [case(norm, 1024, 16384, dtype="fp16", weight_dtype="fp16") for norm in ("rms", "layer")]
 CASES += [case(norm, 1024, 16384, weight_dtype="fp32") for norm in ("rms", "layer")]
+CASES += [case(norm, 1024, 16384, dtype="fp32", weight_dtype="fp32") for norm in ("rms", "layer")]
+CASES += [case(norm, 64, 4096, dtype="fp16", weight_dtype="fp32") for norm in ("rms", "layer")]
 CASES += [NormCase("layer", 1024, 16384)]  # a mean, and one accumulator
 FLAT, SHARED, WIDER, WIDEST = (
     case("layer", *shape) for shape in ((4096, 2048), (1024, 16384), (96, 32768), (64, 131072))
@@ -131,7 +136,7 @@ def test_right_in_every_regime(case):
     inputs, _ = known(case, 1)
     launch = choose_for(inputs.dy, inputs.x, inputs.weight, case.bias, layer=case.norm == "layer")
     assert type(launch) is REGIMES[case.rows, case.cols]
-    assert launch.fused == (type(launch) is not TwoPass)
+    assert launch.fused == (type(launch) in (OnePass, Shared))
 
 
 def test_rows_are_shared_with_both_delays():
@@ -265,7 +270,7 @@ def test_another_rows_sums_would_be_seen():
 
 
 @pytest.mark.parametrize("norm", ["rms", "layer"])
-@pytest.mark.parametrize("shape", [(4096, 2048), (8, 64, 16384), (64, 16385)])
+@pytest.mark.parametrize("shape", [(4096, 2048), (8, 64, 16384), (300, 16385)])
 def test_functions_give_the_kernels_own_gradients(norm, shape):
     generator = torch.Generator("cuda").manual_seed(3)
 

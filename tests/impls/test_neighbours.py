@@ -8,7 +8,7 @@ import pytest
 from harness.candidates import MOST
 from impls.inhouse import neighbours as module
 from impls.inhouse.grid import Exchange
-from impls.inhouse.launch import Gpu, OnePass, Shared, TwoPass, choose, dealt, words
+from impls.inhouse.launch import FewRows, Gpu, OnePass, Shared, TwoPass, choose, dealt, many_rows, words
 from impls.inhouse.limits import MOST_DELAY, MOST_SUMS, MOST_WORDS, flaw
 from impls.inhouse.neighbours import neighbours
 from impls.inhouse.parts import SLOTS
@@ -58,7 +58,8 @@ def test_every_neighbour_keeps_to_the_limits(gpu, cols):
                 assert resident(launch, asked, gpu), (asked, launch)
             pieces = getattr(launch, "chunks", getattr(launch, "parts", None))
             if pieces is not None:
-                assert (pieces - 1) * launch.cols < cols <= pieces * launch.cols
+                piece = getattr(launch, "row_cols", launch.cols)
+                assert (pieces - 1) * piece < cols <= pieces * piece
             if isinstance(launch, OnePass):
                 assert launch.cols >= 256 * launch.warps or not launch.fold
                 assert not launch.packed or (gpu.ptx and asked.item_bytes == 2)
@@ -72,7 +73,7 @@ def test_tiles_are_dealt_out_evenly(cols):
     """One program less would leave somebody another turn."""
     for asked in every_problem(cols):
         for launch in around(asked, H200):
-            if isinstance(launch, TwoPass):
+            if isinstance(launch, TwoPass | FewRows):
                 continue
             number, tiles = launch.partials, -(-asked.rows // launch.rows)
             turns = -(-tiles // number)
@@ -122,6 +123,22 @@ def test_rows_are_shared_only_where_words_can_be_read():
     assert kinds(around(problem(16384, dtype="fp32", by_words=False), H200)) == {TwoPass}
 
 
+@pytest.mark.parametrize("cols", [64, 1024, 8192, 8193, 16384, 17389])
+def test_what_is_tried_beside_few_rows(cols):
+    """The same with other sizes, and the launch for many rows; beside that one too while rows are not too many."""
+    asked = problem(cols, rows=60)
+    current, *others = around(asked, H200)
+    few = [launch for launch in others if isinstance(launch, FewRows)]
+    assert type(current) is FewRows
+    assert many_rows(asked, H200) in others
+    assert len(few) == len(others) - 1 >= 5
+    assert {launch.rows for launch in few} >= {32, 64}
+    assert {launch.cols for launch in few} >= {32, 64}
+    assert {launch.warps for launch in few} >= ({2, 4, 8} if cols < 8192 else {current.warps})
+    assert kinds(around(problem(cols, rows=528), H200)) >= {FewRows}
+    assert FewRows not in kinds(around(problem(cols, rows=529), H200))
+
+
 def broken():
     """One for each rule: the problem, a launch that keeps to all rules, what is changed, and what is said."""
     rows, wide, layer = problem(4096), problem(20480), problem(65536, norm="layer")
@@ -156,6 +173,18 @@ def broken():
     ):
         yield wide, parts, change, why
     yield layer, choose(layer, H200), {"cols": 1024, "parts": 64}, "more sums"
+    asked = problem(4096, rows=8)
+    few = choose(asked, H200)
+    for change, why in (
+        ({"rows": 3}, "powers of two"),
+        ({"row_cols": 3}, "powers of two"),
+        ({"warps": 64}, "out of range"),
+        ({"chunks": 3}, "do not fit"),
+        ({"chunks": 5}, "do not fit"),
+        ({"stages": 0}, "out of range"),
+        ({"stages": 30}, "too much shared memory"),
+    ):
+        yield asked, few, change, why
     two = choose(problem(16385), H200)
     yield problem(16385), two, {"sum_cols": 5000}, "powers of two"
     yield problem(16385), two, {"groups": 0}, "out of range"
@@ -203,3 +232,5 @@ def test_a_launch_is_dealt_out_anew():
     assert dealt(parts, 2048, H200) == choose(problem(16384, rows=2048), H200)
     two = choose(problem(16385), H200)
     assert dealt(two, 3, H200).groups == 1
+    few = choose(problem(4096, rows=8), H200)
+    assert dealt(few, 16, H200) == few

@@ -13,7 +13,7 @@ from harness.errors import UnsupportedError
 from impls import triton_inhouse
 from impls.inhouse import backward
 from impls.inhouse.backward import choose_for, norm_backward
-from impls.inhouse.launch import Gpu, OnePass, Shared, TwoPass, choose, dealt, words
+from impls.inhouse.launch import FewRows, Gpu, OnePass, Shared, TwoPass, choose, dealt, words
 from impls.inhouse.problem import LAUNCHES, Problem
 from impls.inhouse.tuned import LaunchFile, Speedup, TunedCase, as_text, find, from_text, launch_for, read
 
@@ -57,12 +57,13 @@ def written(tmp_path, monkeypatch):
 
 def each_regime():
     for cols, gpu, dtype in ((256, TINY, "bf16"), (16384, H200, "bf16"), (16384, TINY, "fp32")):
-        problem = replace(PROBLEM, cols=cols, dtype=dtype)
+        problem = replace(PROBLEM, rows=1000, cols=cols, dtype=dtype)
         yield choose(problem, gpu)
+    yield choose(replace(PROBLEM, rows=4), TINY)
 
 
 def test_each_regime_is_there():
-    assert {type(launch) for launch in each_regime()} == {OnePass, Shared, TwoPass}
+    assert {type(launch) for launch in each_regime()} == {OnePass, Shared, TwoPass, FewRows}
 
 
 @pytest.mark.parametrize("launch", [*each_regime()], ids=lambda launch: type(launch).__name__)
