@@ -9,6 +9,7 @@ import matplotlib
 import pytest
 
 import reports
+from harness.joining import by_case
 from harness.records import RANKED
 from harness.results import load
 from reports.plot_style import save
@@ -79,7 +80,7 @@ def test_every_format_is_told_of_with_a_command_on_published_files():
 @pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.name)
 def test_published_runs_are_finished_clean_and_small(path):
     results = load(path)
-    assert (results.end is None) == ("unfinished" in path.name)  # what was cut off says so, and nothing else does
+    assert results.end is not None
     assert results.run.revision
     assert "dirty" not in results.run.revision
     assert results.run.device.profile == path.parent.name
@@ -87,6 +88,41 @@ def test_published_runs_are_finished_clean_and_small(path):
         assert {row.status for row in results.rows} <= {*RANKED, "unsupported"}
     assert all(row.timing.proven for row in results.rows if row.timing)
     assert path.stat().st_size < 300_000
+
+
+def medians_us(name):
+    """Of each case in a published file: the in-house kernel's time, the add's, and those of all others, us."""
+    for case, rows in by_case(load(ROOT / "results/h200" / f"{name}.jsonl.bz2")).items():
+        found = {key: row.median_us for key, row in rows.items() if row.median_us is not None}
+        (add,) = (us for (_, role), us in found.items() if role == "floor")
+        others = {impl: us for (impl, role), us in found.items() if role == "impl" and impl != "triton-inhouse"}
+        yield case, found["triton-inhouse", "impl"], add, others
+
+
+@pytest.mark.parametrize(("name", "cases"), [("fast-llm", 30), ("suites", 46)])
+def test_nobody_is_ahead_of_the_in_house_kernel(name, cases):
+    behind = {case.key: min(others.values()) / ours for case, ours, _, others in medians_us(name)}
+    assert len(behind) == cases
+    assert min(behind.values()) > 1
+
+
+@pytest.mark.parametrize("name", ["inhouse", "inhouse-before", "few"])
+def test_the_in_house_kernel_is_right_wherever_it_answers(name):
+    rows = load(ROOT / "results/h200" / f"verify-{name}.jsonl.bz2").rows
+    assert {row.status for row in rows} == {"ok", "unsupported"}
+    verified = [row.verification for row in rows if row.verification]
+    assert {tensor.error_class for each in verified for tensor in each.tensors.values()} == {"exact"}
+    assert max(each.repeats for each in verified) == 3000
+    assert all(each.differing == 0 for each in verified)
+
+
+@pytest.mark.parametrize(("name", "cases"), [("fp16", 12), ("fp32", 12), ("weight-fp32", 12), ("no-bias", 6)])
+def test_no_dtype_falls_off_a_cliff(name, cases):
+    """Over the add of its own dtype, at most a tenth above bf16."""
+    bf16 = {(case.norm, case.rows, case.cols): ours / add for case, ours, add, _ in medians_us("fast-llm")}
+    found = {(case.norm, case.rows, case.cols): ours / add for case, ours, add, _ in medians_us(name)}
+    assert len(found) == cases
+    assert max(ratio / bf16[case] for case, ratio in found.items()) < 1.1
 
 
 @pytest.mark.parametrize("name", ["training-rms.txt", "training-layer.txt"])
