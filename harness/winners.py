@@ -13,7 +13,7 @@ from harness.joining import Joined, JoinedCase, band, by_case, comparable, ratio
 from harness.records import Budget
 from harness.results import Results
 from harness.stats import IncomparableError, Ratio, verdict
-from impls.inhouse.launch import Launch
+from impls.inhouse.kinds import Launch
 from impls.inhouse.tuned import LaunchFile, Speedup, TunedCase, from_text
 from impls.triton_inhouse import name as DEFAULT  # noqa: N812  what is compared with, a constant here
 from impls.triton_inhouse import problem_of

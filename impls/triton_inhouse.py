@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from harness.cases import Grads, Inputs, NormCase
 from harness.kinds import KINDS
 
-from .inhouse.launch import WIDEST, Launch, words
+from .inhouse.kinds import Launch, words
+from .inhouse.launch import WIDEST
 from .inhouse.problem import LAUNCHES, Problem
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tabulate import tabulate
 
 from harness.winners import Best
-from impls.inhouse.launch import words
+from impls.inhouse.kinds import words
 from reports import figures
 
 HEADS = ["case", "default us", "best us", "speedup [95 %]", "launch"]

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from harness.candidates import NOTE
 from harness.winners import DEFAULT
-from impls.inhouse.launch import OnePass
+from impls.inhouse.kinds import OnePass
 from impls.inhouse.tuned import as_text
 from tests.results_factory import CASE, in_processes, results, row, twin
 

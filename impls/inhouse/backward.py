@@ -9,7 +9,8 @@ import torch
 
 from .calls import Tensors, run
 from .device import gpu_of, name_of
-from .launch import Launch, choose
+from .kinds import Launch
+from .launch import choose
 from .problem import LAUNCHES, Dtype, Problem
 from .tensors import check, output, rounded
 

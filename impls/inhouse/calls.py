@@ -16,7 +16,8 @@ from .columns import backward_columns, row_sums
 from .few import backward_few
 from .finish import finish
 from .grid import Exchange
-from .launch import FewRows, Launch, OnePass, Shared, TwoPass, power_of_two
+from .kinds import FewRows, Launch, OnePass, Shared, TwoPass
+from .launch import power_of_two
 from .parts import SLOTS, backward_parts
 from .rows import backward_rows
 from .workspace import workspace

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import torch
 
-from .launch import Gpu
+from .problem import Gpu
 
 
 @lru_cache

@@ -7,20 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .launch import (
-    RESERVED_BYTES,
-    SUM_BYTES,
-    FewRows,
-    Gpu,
-    Launch,
-    OnePass,
-    Shared,
-    TwoPass,
-    few_bytes,
-    parts_bytes,
-    power_of_two,
-)
-from .problem import Problem
+from .kinds import FewRows, Launch, OnePass, Shared, TwoPass
+from .launch import RESERVED_BYTES, SUM_BYTES, few_bytes, parts_bytes, power_of_two
+from .problem import Gpu, Problem
 
 REGISTERS = 65536  # of a multiprocessor, of 32 bits
 MOST_REGISTERS = 255  # of a thread

@@ -10,22 +10,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
-from .launch import (
-    MOST_HELD,
-    STAGES,
-    FewRows,
-    Gpu,
-    Launch,
-    OnePass,
-    Shared,
-    TwoPass,
-    dealt,
-    few_rows,
-    many_rows,
-    two_pass,
-)
+from .kinds import STAGES, FewRows, Launch, OnePass, Shared, TwoPass
+from .launch import MOST_HELD, dealt, few_rows, many_rows, two_pass
 from .limits import MOST_REGISTERS, REGISTERS, flaw
-from .problem import Problem
+from .problem import Gpu, Problem
 
 FEWEST_ELEMENTS = 8  # of a row or a tile in a thread: one 16-byte access of 16-bit numbers
 MOST_ELEMENTS = 64  # of a tile in a thread

@@ -1,4 +1,4 @@
-"""What a launch is chosen for: all of a call that the choice may depend on, and that a tuned launch has to match."""
+"""What a launch is chosen for: all of a call, and of the device, that the choice may depend on."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ Dtype = Literal["bf16", "fp16", "fp32"]
 
 @dataclass(frozen=True)
 class Problem:
-    """x, dy `(rows, cols)` of `dtype`; weight and bias of `weight_dtype`, which is None where there are none.
+    """A call, which a tuned launch has to match: x, dy `(rows, cols)` of `dtype`; weight and bias of `weight_dtype`.
 
-    `by_words` says that every row of x and dy begins at a multiple of 4 bytes, and can be read two numbers at a time.
+    That is None where there are none. `by_words` says that every row of x and dy begins at a multiple of 4 bytes, and
+    can be read two numbers at a time.
     """
 
     norm: Norm
@@ -40,6 +41,16 @@ class Problem:
     def accumulators(self) -> int:
         """Parameter gradients, each of which costs a register for every column that a thread holds."""
         return int(self.weight_dtype is not None) + int(self.bias)
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A device, as far as the choice may depend on it; a CPU in Triton's interpreter looks like a tiny one."""
+
+    multiprocessors: int = 4
+    shared_bytes: int = 96 * 1024  # the most that one program may have
+    shared_total: int = 100 * 1024  # of a multiprocessor, for all programs on it
+    ptx: bool = False  # NVIDIA, sm_80 and later: takes inline PTX, and launches programs that wait for each other
 
 
 def _bytes(dtype: Dtype) -> int:

@@ -14,9 +14,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, TypeAdapter, ValidationError
 
-from .launch import FewRows, Gpu, Launch, OnePass, Shared, TwoPass, dealt
+from .kinds import FewRows, Launch, OnePass, Shared, TwoPass
+from .launch import dealt
 from .limits import flaw
-from .problem import LAUNCHES, Dtype, Norm, Problem
+from .problem import LAUNCHES, Dtype, Gpu, Norm, Problem
 
 SCHEMA_VERSION = 1
 NEAR = 2  # times as many or as few rows, up to which the launch of a neighbour serves

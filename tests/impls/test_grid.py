@@ -13,7 +13,9 @@ import pytest
 
 from impls.inhouse import parts
 from impls.inhouse.grid import Exchange
-from impls.inhouse.launch import PART_BYTES, WIDEST, Gpu, choose
+from impls.inhouse.kinds import PART_BYTES
+from impls.inhouse.launch import WIDEST, choose
+from impls.inhouse.problem import Gpu
 from tests.impls.problems import WITH_ACCUMULATORS, problem
 from tests.impls.ptx import Endless, Memory, Warp, operands_fit
 

@@ -11,8 +11,10 @@ from harness.cases import NormCase, make_inputs
 from impls import triton_inhouse
 from impls.inhouse import backward
 from impls.inhouse.backward import norm_backward
-from impls.inhouse.launch import FewRows, Gpu, OnePass, Shared, TwoPass, choose
+from impls.inhouse.kinds import FewRows, OnePass, Shared, TwoPass
+from impls.inhouse.launch import choose
 from impls.inhouse.limits import flaw
+from impls.inhouse.problem import Gpu
 from tests.impls.inhouse_cases import check, cpu_case, gradients, reference, rho
 from tests.impls.problems import WITH_ACCUMULATORS, problem
 

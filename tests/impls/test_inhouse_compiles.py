@@ -18,7 +18,8 @@ from unittest.mock import patch
 
 import pytest
 
-from impls.inhouse.launch import Gpu, OnePass
+from impls.inhouse.kinds import OnePass
+from impls.inhouse.problem import Gpu
 
 
 class Case(NamedTuple):

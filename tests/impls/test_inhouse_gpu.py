@@ -18,7 +18,7 @@ from harness.cases import NormCase, make_inputs
 from impls.inhouse import workspace
 from impls.inhouse.backward import choose_for
 from impls.inhouse.functions import layer_norm, rms_norm
-from impls.inhouse.launch import FewRows, OnePass, Shared, TwoPass
+from impls.inhouse.kinds import FewRows, OnePass, Shared, TwoPass
 from tests.impls.inhouse_cases import check_gradients, gradients, reference, rho
 from tests.impls.toy_models import OURS, SPOILED, TORCHS, Block, losses
 

@@ -8,10 +8,12 @@ import pytest
 from harness.candidates import MOST
 from impls.inhouse import neighbours as module
 from impls.inhouse.grid import Exchange
-from impls.inhouse.launch import FewRows, Gpu, OnePass, Shared, TwoPass, choose, dealt, many_rows, words
+from impls.inhouse.kinds import FewRows, OnePass, Shared, TwoPass, words
+from impls.inhouse.launch import choose, dealt, many_rows
 from impls.inhouse.limits import MOST_DELAY, MOST_SUMS, MOST_WORDS, flaw
 from impls.inhouse.neighbours import neighbours
 from impls.inhouse.parts import SLOTS
+from impls.inhouse.problem import Gpu
 from tests.impls.problems import problem
 
 GPUS = {

@@ -13,8 +13,9 @@ from harness.errors import UnsupportedError
 from impls import triton_inhouse
 from impls.inhouse import backward
 from impls.inhouse.backward import choose_for, norm_backward
-from impls.inhouse.launch import FewRows, Gpu, OnePass, Shared, TwoPass, choose, dealt, words
-from impls.inhouse.problem import LAUNCHES, Problem
+from impls.inhouse.kinds import FewRows, OnePass, Shared, TwoPass, words
+from impls.inhouse.launch import choose, dealt
+from impls.inhouse.problem import LAUNCHES, Gpu, Problem
 from impls.inhouse.tuned import LaunchFile, Speedup, TunedCase, as_text, find, from_text, launch_for, read
 
 TINY = Gpu()
