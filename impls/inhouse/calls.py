@@ -243,7 +243,7 @@ def _few_rows(launch: FewRows, tensors: Tensors) -> Any:
         ROW_C=launch.row_cols,
         STAGES=launch.stages,
         EVEN=cols == launch.chunks * launch.row_cols,
-        **_options(launch.warps),
+        **_options(launch.warps, maxnreg=launch.maxnreg),
     )
 
 

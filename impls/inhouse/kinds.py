@@ -91,6 +91,7 @@ class FewRows:
     row_cols: int
     warps: int
     stages: int = 1
+    maxnreg: int | None = None
 
     @property
     def fused(self) -> bool:

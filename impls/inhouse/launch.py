@@ -12,7 +12,7 @@ from .kinds import PART_BYTES, STAGES, FewRows, Launch, OnePass, Shared, TwoPass
 from .problem import Gpu, Problem
 
 WIDEST = 131072  # a row of 128 Ki elements; wider is refused rather than left untested
-MOST_HELD = 20480  # columns of a row that one program holds where rows are few: 40 elements a thread, 16 warps
+MOST_HELD = 18432  # columns of a row that one program holds where rows are few: 36 elements a thread, 16 warps
 MOST_PARTS = 64  # of a row: an exchange looks at no more
 RESERVED_BYTES = 1024  # of shared memory that the device keeps for each program
 SUM_BYTES = 4096  # beside a program's tiles, for row sums that cross between warps
@@ -40,7 +40,7 @@ def _few(problem: Problem, gpu: Gpu) -> int:
 def few_rows(problem: Problem, gpu: Gpu) -> FewRows:
     """The launch in which some programs own a row and others own columns, up to MOST_HELD columns.
 
-    A row is at most 64 elements a thread, 40 where it comes one element at a time. Where columns have more than 3
+    A row is at most 64 elements a thread, 36 where it comes one element at a time. Where columns have more than 3
     turns, tiles are in flight.
     """
     if problem.cols <= 8192:
@@ -52,7 +52,16 @@ def few_rows(problem: Problem, gpu: Gpu) -> FewRows:
     chunk = min(power_of_two(problem.cols), chunk)
     turns = -(-problem.rows // rows)
     stages = _stages(few_bytes(rows, cols, problem.item_bytes), gpu, STAGES) if turns > STAGES else 1
-    return FewRows(rows, cols, -(-problem.cols // chunk), chunk, warps, stages)
+    chunks = -(-problem.cols // chunk)
+    return FewRows(rows, cols, chunks, chunk, warps, stages, few_registers(problem, chunks * chunk, warps))
+
+
+def few_registers(problem: Problem, held: int, warps: int) -> int | None:
+    """Registers of a thread where so many columns of a row are held; None is what the compiler likes.
+
+    With 32 elements a thread it likes 72, for room for more programs than there are, and sets two aside for that.
+    """
+    return 128 if held == problem.cols == 32 * 32 * warps else None
 
 
 def few_bytes(rows: int, cols: int, item_bytes: int) -> int:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import product
 
 from .kinds import STAGES, FewRows, Launch, OnePass, Shared, TwoPass
-from .launch import MOST_HELD, dealt, few_rows, many_rows, two_pass
+from .launch import MOST_HELD, dealt, few_registers, few_rows, many_rows, two_pass
 from .limits import MOST_REGISTERS, REGISTERS, flaw
 from .problem import Gpu, Problem
 
@@ -133,8 +133,9 @@ def _few_rows(problem: Problem, current: FewRows) -> Iterator[FewRows]:
     for warps, rows, cols in product(_around(current.warps), _around(current.rows), _around(current.cols)):
         row_cols = min(256 * warps, current.row_cols) if current.row_cols < 1024 else 256 * warps
         launch = replace(current, warps=warps, rows=rows, cols=cols, row_cols=row_cols)
-        launch = replace(launch, chunks=-(-problem.cols // row_cols))
-        of_row = launch.chunks * row_cols // (32 * warps)
+        held = -(-problem.cols // row_cols) * row_cols
+        launch = replace(launch, chunks=held // row_cols, maxnreg=few_registers(problem, held, warps))
+        of_row = held // (32 * warps)
         of_tile = rows * cols // (32 * warps)
         if of_row <= MOST_ELEMENTS and FEWEST_ELEMENTS <= of_tile <= MOST_ELEMENTS // 2 and cols >= 32:
             yield launch

@@ -192,7 +192,7 @@ def test_every_launch_covers_the_row_and_fits(gpu, dtype, cols):
         launch = choose(asked, gpu)
         for size in (launch.rows, launch.cols, launch.warps):
             assert size & (size - 1) == 0
-        narrow = cols <= 8192 or (cols % 2 and cols <= 20480)
+        narrow = cols <= 8192 or (cols % 2 and cols <= 18432)
         light = accumulators <= 1 and cols <= 16384
         most = 2 * gpu.multiprocessors if narrow else gpu.multiprocessors // 2 if light else 0
         assert isinstance(launch, FewRows) == (rows <= most)

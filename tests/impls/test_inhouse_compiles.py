@@ -79,7 +79,9 @@ ON_HOPPER = [
     Case(16384, "rms", rows=64),
     Case(1024, "layer", rows=264),
     Case(17389, "rms", rows=200),
-    Case(20479, "layer", rows=64, dtype="float32", weight_dtype="float32"),
+    Case(18431, "layer", rows=64, dtype="float32", weight_dtype="float32"),
+    Case(4096, "rms", rows=64),
+    Case(4096, "layer", rows=64, weight_dtype=None),
     Case(8192, "layer", rows=264, dtype="float32", weight_dtype="bfloat16"),
 ]
 REGISTERS = 65536  # of a multiprocessor of every NVIDIA target here

@@ -48,6 +48,7 @@ CASES += [case(norm, 1024, 16384, dtype="fp16", weight_dtype="fp16") for norm in
 CASES += [case(norm, 1024, 16384, weight_dtype="fp32") for norm in ("rms", "layer")]
 CASES += [case(norm, 1024, 16384, dtype="fp32", weight_dtype="fp32") for norm in ("rms", "layer")]
 CASES += [case(norm, 64, 4096, dtype="fp16", weight_dtype="fp32") for norm in ("rms", "layer")]
+CASES += [NormCase(norm, *shape, weight=False) for norm in ("rms", "layer") for shape in ((64, 4096), (1024, 16384))]
 CASES += [NormCase("layer", 1024, 16384)]  # a mean, and one accumulator
 FLAT, SHARED, WIDER, WIDEST = (
     case("layer", *shape) for shape in ((4096, 2048), (1024, 16384), (96, 32768), (64, 131072))
