@@ -53,15 +53,15 @@ def few_rows(problem: Problem, gpu: Gpu) -> FewRows:
     turns = -(-problem.rows // rows)
     stages = _stages(few_bytes(rows, cols, problem.item_bytes), gpu, STAGES) if turns > STAGES else 1
     chunks = -(-problem.cols // chunk)
-    return FewRows(rows, cols, chunks, chunk, warps, stages, few_registers(problem, chunks * chunk, warps))
+    return FewRows(rows, cols, chunks, chunk, warps, stages, few_registers(problem, gpu, chunks * chunk, warps))
 
 
-def few_registers(problem: Problem, held: int, warps: int) -> int | None:
+def few_registers(problem: Problem, gpu: Gpu, held: int, warps: int) -> int | None:
     """Registers of a thread where so many columns of a row are held; None is what the compiler likes.
 
-    With 32 elements a thread it likes 72, for room for more programs than there are, and sets two aside for that.
+    With 32 elements a thread NVIDIA's likes 72, for room for more programs than there are, and sets two aside for that.
     """
-    return 128 if held == problem.cols == 32 * 32 * warps else None
+    return 128 if gpu.ptx and held == problem.cols == 32 * 32 * warps else None
 
 
 def few_bytes(rows: int, cols: int, item_bytes: int) -> int:

@@ -44,6 +44,7 @@ def _of_one_pass(launch: OnePass, problem: Problem, gpu: Gpu) -> Rules:
         "inline PTX, which this device does not take",
     )
     yield launch.packed and problem.item_bytes != 2, "packed tiles of 32-bit numbers"
+    yield _limited(launch.maxnreg, gpu)
     tile_bytes = 2 * launch.rows * launch.chunks * launch.cols * problem.item_bytes
     buffers = tile_bytes * (launch.stages - 1)
     yield _too_large(buffers and buffers + SUM_BYTES, gpu)
@@ -80,6 +81,7 @@ def _of_two_pass(launch: TwoPass, problem: Problem, gpu: Gpu) -> Rules:
 def _of_few_rows(launch: FewRows, problem: Problem, gpu: Gpu) -> Rules:
     yield from _in_range(launch.rows, launch.cols, launch.warps, of=(launch.chunks, launch.stages))
     yield from _in_range(launch.row_cols, launch.warps, of=())
+    yield _limited(launch.maxnreg, gpu)
     yield _uncovered(launch.chunks, launch.row_cols, problem)
     buffers = few_bytes(launch.rows, launch.cols, problem.item_bytes) * (launch.stages - 1)
     yield _too_large(buffers and buffers + SUM_BYTES, gpu)
@@ -94,6 +96,10 @@ def _in_range(*sizes: int, of: tuple[int, ...]) -> Rules:
 def _uncovered(pieces: int, cols: int, problem: Problem) -> tuple[bool, str]:
     covered = (pieces - 1) * cols < problem.cols <= pieces * cols
     return not covered, f"{pieces} x {cols} columns do not fit rows of {problem.cols}"
+
+
+def _limited(maxnreg: int | None, gpu: Gpu) -> tuple[bool, str]:
+    return maxnreg is not None and not gpu.ptx, "a limit of registers, which this device's compiler does not take"
 
 
 def _too_large(needed: int, gpu: Gpu) -> tuple[bool, str]:

@@ -36,7 +36,7 @@ def neighbours(problem: Problem, gpu: Gpu, current: Launch) -> tuple[Launch, ...
     elif isinstance(current, TwoPass):
         found += _two_pass(problem, gpu, current)
     if isinstance(current, FewRows):
-        found += [many_rows(problem, gpu), *_few_rows(problem, current)]
+        found += [many_rows(problem, gpu), *_few_rows(problem, gpu, current)]
     elif problem.rows <= FEW * gpu.multiprocessors and problem.cols <= MOST_HELD:
         found += [few_rows(problem, gpu)]
     return tuple(dict.fromkeys([current, *(each for each in found if flaw(each, problem, gpu) is None)]))
@@ -128,13 +128,13 @@ def _two_pass(problem: Problem, gpu: Gpu, current: TwoPass) -> Iterator[Launch]:
             yield dealt(replace(current, rows=rows, cols=cols, groups=groups), problem.rows, gpu)
 
 
-def _few_rows(problem: Problem, current: FewRows) -> Iterator[FewRows]:
+def _few_rows(problem: Problem, gpu: Gpu, current: FewRows) -> Iterator[FewRows]:
     """Half and double the warps of a row, and the rows and columns of a tile."""
     for warps, rows, cols in product(_around(current.warps), _around(current.rows), _around(current.cols)):
         row_cols = min(256 * warps, current.row_cols) if current.row_cols < 1024 else 256 * warps
         launch = replace(current, warps=warps, rows=rows, cols=cols, row_cols=row_cols)
         held = -(-problem.cols // row_cols) * row_cols
-        launch = replace(launch, chunks=held // row_cols, maxnreg=few_registers(problem, held, warps))
+        launch = replace(launch, chunks=held // row_cols, maxnreg=few_registers(problem, gpu, held, warps))
         of_row = held // (32 * warps)
         of_tile = rows * cols // (32 * warps)
         if of_row <= MOST_ELEMENTS and FEWEST_ELEMENTS <= of_tile <= MOST_ELEMENTS // 2 and cols >= 32:

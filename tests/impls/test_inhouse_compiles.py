@@ -54,6 +54,7 @@ EVERYWHERE = [
     Case(32768, "layer"),
     Case(8192, "layer", rows=100),
     Case(8192, "rms", rows=200),
+    Case(4096, "rms", rows=64),
     Case(17389, "layer", rows=29),
 ]
 ON_HOPPER = [
@@ -80,7 +81,6 @@ ON_HOPPER = [
     Case(1024, "layer", rows=264),
     Case(17389, "rms", rows=200),
     Case(18431, "layer", rows=64, dtype="float32", weight_dtype="float32"),
-    Case(4096, "rms", rows=64),
     Case(4096, "layer", rows=64, weight_dtype=None),
     Case(8192, "layer", rows=264, dtype="float32", weight_dtype="bfloat16"),
 ]

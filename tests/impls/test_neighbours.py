@@ -207,6 +207,11 @@ def test_other_devices_and_numbers_are_no_place_for_shared_rows():
     ):
         assert "words" in flaw(parts, asked, gpu)
     assert "PTX" in flaw(choose(problem(4096), H200), problem(4096), replace(H200, ptx=False))
+    other = replace(H200, ptx=False)
+    for rows in (8, 8192):
+        asked = problem(4096, rows=rows)
+        limited = replace(choose(asked, other), maxnreg=128)
+        assert "registers" in flaw(limited, asked, other)
 
 
 def test_a_neighbour_that_breaks_residency_is_left_out(monkeypatch):
