@@ -70,6 +70,7 @@ def _of_shared(launch: Shared, problem: Problem, gpu: Gpu) -> Rules:
 
 
 def _of_two_pass(launch: TwoPass, problem: Problem, gpu: Gpu) -> Rules:
+    yield launch.fused, "two passes, whose programs do not wait for each other"  # nobody would sum the partials
     yield from _in_range(launch.rows, launch.cols, launch.warps, of=(launch.groups, launch.stages))
     yield from _in_range(launch.sum_cols, launch.sum_warps, of=())
     of_sums = launch.sum_cols * (2 * problem.item_bytes + 4)  # x, dy and weight

@@ -37,15 +37,17 @@ NORMS += [("layer", False, parameters) for parameters in PARAMETERS]
 NORMS += [("layer", True, parameters) for parameters in PARAMETERS if parameters.get("weight", True)]
 
 
+@pytest.mark.parametrize("rows", [7, 33])  # few for what a CPU looks like, and many
 @pytest.mark.parametrize("cols", [17, 256, 1000])
 @pytest.mark.parametrize(("norm", "bias", "parameters"), NORMS, ids=str)
-def test_every_norm_with_every_parameter(norm, bias, parameters, cols):
-    check(make_inputs(cpu_case(norm, 33, cols, bias=bias, **parameters), seed=1))
+def test_every_norm_with_every_parameter(norm, bias, parameters, cols, rows):
+    check(make_inputs(cpu_case(norm, rows, cols, bias=bias, **parameters), seed=1))
 
 
+@pytest.mark.parametrize("rows", [7, 33])
 @pytest.mark.parametrize(("dtype", "weight_dtype"), [*product(("bf16", "fp16", "fp32"), repeat=2)])
-def test_weight_may_have_another_dtype_than_x(dtype, weight_dtype):
-    check(make_inputs(cpu_case("layer", 33, 256, dtype=dtype, weight_dtype=weight_dtype, bias=True), seed=2))
+def test_weight_may_have_another_dtype_than_x(dtype, weight_dtype, rows):
+    check(make_inputs(cpu_case("layer", rows, 256, dtype=dtype, weight_dtype=weight_dtype, bias=True), seed=2))
 
 
 @pytest.mark.parametrize(("rows", "cols"), [(1, 17), (1, 1000), (3, 1024), (7, 2880), (2, 8192), (2, 9000)])
@@ -273,6 +275,42 @@ def test_few_turns_have_neither_a_second_delay_nor_a_third_program(cols, sums, t
         assert (launch.residents, launch.maxnreg) == ((3, 168) if is_long and many > few else (2, None))
         tiles = -(-rows // tile_rows)
         assert launch.groups == -(-tiles // -(-tiles // (many if is_long else few)))
+
+
+@pytest.mark.parametrize(
+    ("rows", "cols", "by_words", "launch"),
+    [
+        (8, 17, False, FewRows(64, 32, 1, 32, 4)),
+        (192, 1024, True, FewRows(64, 32, 1, 1024, 4)),
+        (193, 2880, True, FewRows(64, 32, 3, 1024, 4, stages=3)),
+        (8, 4096, True, FewRows(64, 32, 4, 1024, 4, maxnreg=128)),
+        (264, 8192, True, FewRows(64, 32, 8, 1024, 4, stages=3)),
+        (66, 12288, True, FewRows(64, 64, 6, 2048, 8)),
+        (64, 17389, False, FewRows(64, 64, 9, 2048, 16)),
+        (65, 17389, False, FewRows(128, 64, 9, 2048, 16)),
+    ],
+)
+def test_how_few_rows_are_cut(rows, cols, by_words, launch):
+    assert choose(problem(cols, rows=rows, by_words=by_words), H200) == launch
+
+
+@pytest.mark.parametrize(
+    ("cols", "norm", "by_words", "most"),
+    [
+        (1, "layer", False, 264),
+        (8192, "layer", True, 264),
+        (18431, "layer", False, 264),
+        (18433, "rms", False, 0),
+        (8194, "rms", True, 66),
+        (16384, "rms", True, 66),
+        (16386, "rms", True, 0),
+        (16384, "layer", True, 0),
+    ],
+)
+def test_how_many_rows_are_few(cols, norm, by_words, most):
+    for rows in (1, max(1, most), most + 1):
+        launch = choose(problem(cols, rows, norm, by_words=by_words), H200)
+        assert isinstance(launch, FewRows) == (rows <= most)
 
 
 def test_what_shared_memory_has_no_room_for_is_no_third_program():

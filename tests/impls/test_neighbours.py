@@ -191,6 +191,7 @@ def broken():
     yield problem(16385), two, {"sum_cols": 5000}, "powers of two"
     yield problem(16385), two, {"groups": 0}, "out of range"
     yield problem(16385), two, {"stages": 16}, "too much shared memory"
+    yield problem(16385), two, {"fused": True}, "do not wait"
 
 
 @pytest.mark.parametrize(("asked", "launch", "change", "why"), [*broken()], ids=str)
