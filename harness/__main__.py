@@ -161,7 +161,7 @@ def verify(
     repeats: Annotated[int | None, typer.Option(help="runs compared bit by bit (default: 300; on a CPU 12)")] = None,
     sanitizer: Annotated[
         bool,
-        typer.Option("--sanitizer", help="also run compute-sanitizer's memcheck, initcheck, racecheck on a small case"),
+        typer.Option("--sanitizer", help="also run compute-sanitizer's memcheck, initcheck, racecheck on small cases"),
     ] = False,
 ) -> None:
     """Verify implementations without timing them; exit 1 where one is wrong or fails, or a sanitizer finds an error.

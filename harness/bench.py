@@ -28,7 +28,7 @@ from harness.progress import Display
 from harness.records import EndRecord, ImplRecord, RunRecord, SettingsRecord, SideRecord, Tool
 from harness.results import ResultsFile, drop_torn_line, load
 from harness.runner import Runner
-from harness.suites import parse_norms
+from harness.suites import Shape, parse_norms
 from harness.worker import INDUCTOR_CACHE
 from impls.inhouse.problem import LAUNCHES
 from impls.triton_inhouse import name as INHOUSE  # noqa: N812  a constant here
@@ -217,7 +217,7 @@ def _compile_ahead(
 
 def _sanitize(choice: Choice, impls: Sequence[ImplRecord], results: ResultsFile, display: Display) -> None:
     """Append what compute-sanitizer finds in each implementation that is here; what the file tells already stays."""
-    told = {(record.impl, record.case.norm, record.tool) for record in load(results.path).sanitized}
+    earlier = load(results.path).sanitized
     checked = sanitizer.Sanitizer(
         path=sanitizer.find(),
         kept=results.path.parent / "sanitizer",
@@ -228,8 +228,12 @@ def _sanitize(choice: Choice, impls: Sequence[ImplRecord], results: ResultsFile,
     )
     for norm in parse_norms(choice.norm):
         for impl in (item.name for item in impls if not item.missing):
-            tools: list[Tool] = [tool for tool in sanitizer.TOOLS if (impl, norm, tool) not in told]
-            for record in checked.check(impl, norm, tools) if tools else ():
+            told: set[tuple[Shape, Tool]] = {
+                ((record.case.rows, record.case.cols), record.tool)
+                for record in earlier
+                if (record.impl, record.case.norm) == (impl, norm)
+            }
+            for record in checked.check(impl, norm, told):
                 results.append(record)
 
 

@@ -1,4 +1,4 @@
-"""compute-sanitizer: its tools over one small case of each implementation, each in a process of its own.
+"""compute-sanitizer: its tools over small cases of each implementation, each in a process of its own.
 
 First the program runs without a tool: that tells which shape is supported and whether a failure is the program's own,
 and fills the caches of compilers and tuners, so that nothing is tuned while a tool slows every kernel down.
@@ -27,9 +27,14 @@ from harness.sanitizer_log import Finding, read_log
 from harness.suites import Shape
 
 TOOLS: tuple[Tool, ...] = get_args(Tool)
-# The first one that an implementation supports. Both have a last tile that is not full; 1032 columns neither fill a
-# power of two nor break 16-byte loads, 1024 are for what is compiled for a list of widths.
-SHAPES: tuple[Shape, ...] = ((33, 1032), (33, 1024))
+# Few rows, many, and wide ones, for which kernels differ; of each the first that an implementation supports. None fills
+# its last tile of rows; 1032 and 12296 columns neither fill a tile nor break 16-byte loads, the second of each is for
+# what is compiled for a list of widths.
+SIZES: tuple[tuple[Shape, ...], ...] = (
+    ((33, 1032), (33, 1024)),
+    ((1031, 1032), (1031, 1024)),  # more than two for each multiprocessor of any device
+    ((131, 12296), (131, 12288)),
+)
 CUDA_BIN = "/usr/local/cuda/bin"
 ERRORS_EXIT = 86  # of the tool, where the program itself ended well
 PRINTED = 20
@@ -99,11 +104,23 @@ class Sanitizer:
     impl_files: Sequence[Path] = ()
     program: Program = once
 
-    def check(self, impl: str, norm: Norm, tools: Collection[Tool] = TOOLS) -> Generator[SanitizerRecord]:
-        """A record from each of the tools; none where the implementation supports none of the shapes."""
-        self.step(impl, f"{norm} without a tool")
-        ended = self._run(self.program(impl, norm, SHAPES, self.impl_files))
-        case = case_of(norm, _shape_run(ended) or SHAPES[0])
+    def check(
+        self, impl: str, norm: Norm, told: Collection[tuple[Shape, Tool]] = (), sizes: Sequence[Sequence[Shape]] = SIZES
+    ) -> Generator[SanitizerRecord]:
+        """A record from each tool at each size but what is told already; none where no shape of a size is supported."""
+        for shapes in sizes:
+            tools: list[Tool] = [tool for tool in TOOLS if not any((shape, tool) in told for shape in shapes)]
+            if tools:
+                yield from self._check(impl, norm, shapes, tools)
+
+    def _check(
+        self, impl: str, norm: Norm, shapes: Sequence[Shape], tools: Sequence[Tool]
+    ) -> Generator[SanitizerRecord]:
+        """A record from each of the tools at the first shape that is supported."""
+        first = case_of(norm, shapes[0])
+        self.step(impl, f"{first.key} without a tool")
+        ended = self._run(self.program(impl, norm, shapes, self.impl_files))
+        case = case_of(norm, shape) if (shape := _shape_run(ended)) else first
         if ended.code == UNSUPPORTED_EXIT:
             self.say(f"{case.key} {impl}: not run under compute-sanitizer: {ended.last_words}")
             return

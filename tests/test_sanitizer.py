@@ -15,7 +15,7 @@ from harness.devices import DeviceFacts
 from harness.errors import UnavailableError
 from harness.once import case_of
 from harness.results import load
-from harness.sanitizer import TOOLS, Sanitizer
+from harness.sanitizer import SIZES, TOOLS, Sanitizer
 from tests.test_command_line import GPU, HELLO, ScriptedProcess
 from tests.test_sanitizer_log import CLEAN, INVALID_WRITE, NO_RACES, RACES, REFUSED, UNINITIALISED
 
@@ -81,7 +81,7 @@ def tool(tmp_path):
 def checked(tool, tmp_path):
     """Checks an implementation with the fake tool; the records, and in `told` what was said."""
 
-    def check(norm="layer", tools=TOOLS, program=RUNS, time_limit_s=20.0, impl="mine"):
+    def check(norm="layer", tools=TOOLS, program=RUNS, time_limit_s=20.0, impl="mine", sizes=SIZES[:1]):
         made = Sanitizer(
             path=tool.path,
             kept=tmp_path / "kept",
@@ -90,7 +90,8 @@ def checked(tool, tmp_path):
             step=lambda impl, stage: check.told.append(f"{impl} {stage} ..."),
             program=program,
         )
-        return list(made.check(impl, norm, tools))
+        told = {(shape, tool) for shapes in sizes for shape in shapes[:1] for tool in TOOLS if tool not in tools}
+        return list(made.check(impl, norm, told, sizes))
 
     check.told = []
     return check
@@ -106,7 +107,7 @@ def test_every_tool_has_a_record_and_each_run_is_told(checked, tool, tmp_path):
     assert {(record.impl, record.case) for record in records} == {("mine", LAYER)}
     key = "layer-33x1032-bf16"
     assert checked.told == [
-        "mine layer without a tool ...",
+        f"mine {key} without a tool ...",
         f"mine {key} memcheck ...",
         f"{key} mine: memcheck: no errors",
         f"mine {key} initcheck ...",
@@ -141,6 +142,20 @@ def test_only_the_tools_asked_for_are_run(checked):
 def test_the_shape_is_the_one_that_the_program_chose(checked):
     program = saying("print('768 or 1024 alone'); print('ran %dx%d' % shapes[-1])")
     assert {record.case for record in checked(program=program)} == {case_of("layer", (33, 1024))}
+
+
+def test_every_size_is_run_and_takes_its_own_first_supported_shape(checked):
+    program = saying("print('768 to 12288, 1024 of them'); print('ran %dx%d' % shapes[shapes[0][0] > 1000])")
+    records = checked(tools=["memcheck"], program=program, sizes=SIZES)
+    shapes = [(record.case.rows, record.case.cols) for record in records]
+    assert shapes == [(33, 1032), (1031, 1024), (131, 12296)]
+
+
+def test_a_size_that_is_not_supported_leaves_the_others(checked):
+    program = saying("print('ran %dx%d' % shapes[0]); raise SystemExit(3 if shapes[0][1] > 8192 else 0)")
+    records = checked(tools=["memcheck"], program=program, sizes=SIZES)
+    assert [(record.case.rows, record.errors) for record in records] == [(33, 0), (1031, 0)]
+    assert checked.told[-1].startswith("layer-131x12296-bf16 mine: not run under compute-sanitizer")
 
 
 def test_what_is_supported_at_no_shape_has_no_record(checked, tool):
@@ -305,10 +320,14 @@ def test_records_follow_the_rows_of_what_is_here(workers, here, tmp_path, capsys
     assert typed(LINE) == 0
     lines = (tmp_path / "run" / "results.jsonl").read_text().splitlines()
     kinds = [line.partition('"record":"')[2].partition('"')[0] for line in lines]
-    assert kinds == ["run", *["row"] * kinds.count("row"), *["sanitizer"] * 12, "end"]
+    assert kinds == ["run", *["row"] * kinds.count("row"), *["sanitizer"] * 36, "end"]
     results = load(tmp_path / "run" / "results.jsonl")
     assert [(record.case, record.impl, record.tool, record.errors) for record in results.sanitized] == [
-        (case, impl, tool, 0) for case in (RMS, LAYER) for impl in ("torch-eager", "liger") for tool in TOOLS
+        (case_of(norm, shapes[0]), impl, tool, 0)
+        for norm in ("rms", "layer")
+        for impl in ("torch-eager", "liger")
+        for shapes in SIZES
+        for tool in TOOLS
     ]
     assert "sanitizer" in results.end.stages_s
     assert "layer-33x1032-bf16 liger: racecheck: no errors\n" in capsys.readouterr().err
@@ -319,7 +338,7 @@ def test_errors_make_the_exit_code_1(workers, here, tmp_path):
     assert typed(f"{LINE} --norm rms --impls liger") == 1
     results = load(tmp_path / "run" / "results.jsonl")
     assert {row.status for row in results.rows} == {"ok"}
-    assert [record.errors for record in results.sanitized] == [0, 0, 256]
+    assert [record.errors for record in results.sanitized] == [0, 0, 256] * len(SIZES)
     assert (tmp_path / "run" / "sanitizer" / "liger-rms-33x1032-bf16-racecheck.log").exists()
 
 
@@ -327,7 +346,7 @@ def test_a_hang_costs_its_own_record_alone(workers, here, tmp_path):
     here.finds(memcheck="hang")
     assert typed(f"{LINE} --norm rms --impls liger --time-limit 1.5") == 0
     records = load(tmp_path / "run" / "results.jsonl").sanitized
-    assert [record.errors for record in records] == [None, 0, 0]
+    assert [record.errors for record in records] == [None, 0, 0] * len(SIZES)
     assert records[0].detail == "stopped under memcheck after 1.5 s"
 
 
@@ -336,11 +355,12 @@ def test_what_the_file_tells_is_not_asked_again(workers, here, tmp_path):
     typed(line)
     path = tmp_path / "run" / "results.jsonl"
     lines = path.read_text().splitlines(keepends=True)
-    path.write_text("".join(lines[:-2]))  # without racecheck and the end
+    path.write_text("".join(lines[:-5]))  # without the last size, racecheck of the one before, and the end
     (here.folder / "calls").unlink()
     assert typed(f"{line} --resume") == 0
-    assert [call[1] for call in here.calls()] == ["racecheck"]
-    assert [record.tool for record in load(path).sanitized] == list(TOOLS)
+    assert [call[1] for call in here.calls()] == ["racecheck", *TOOLS]
+    assert [record.tool for record in load(path).sanitized] == [*TOOLS] * len(SIZES)
+    assert [record.case.rows for record in load(path).sanitized] == [33] * 3 + [1031] * 3 + [131] * 3
 
 
 def test_a_tool_that_is_absent_is_told_in_one_line_before_anything_runs(workers, tmp_path, monkeypatch, capsys):
