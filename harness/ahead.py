@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,9 +16,28 @@ from harness.errors import UnavailableError, UsageError
 from harness.messages import Asked, Warm
 from harness.process import Worker, WorkerDiedError
 
+Task = tuple[NormCase, str]  # a case and an implementation
+
+# Of the bytes that a backward moves, those that a process which compiles it is given room for: inputs while they are
+# made, y, gradients, what a compiler tries, and as much again to spare.
+HELD = 8
+
+
+def rounds(tasks: Iterable[Task], processes: int, memory_bytes: int | None) -> list[tuple[int, list[Task]]]:
+    """The tasks by how many of `processes` the device's memory has room for at once, most first.
+
+    What one process alone has room for is left out: it is compiled as soon when its turn comes.
+    """
+    found: dict[int, list[Task]] = {}
+    for case, impl in tasks:
+        room = processes if memory_bytes is None else min(processes, memory_bytes // max(1, HELD * case.moved_bytes))
+        if room > 1 or processes == 1:
+            found.setdefault(max(1, room), []).append((case, impl))
+    return sorted(found.items(), reverse=True)
+
 
 def compile_ahead(
-    tasks: Sequence[tuple[NormCase, str]],
+    tasks: Sequence[Task],
     launch: Callable[[], Worker],
     asked: Asked,
     processes: int,
@@ -26,7 +45,7 @@ def compile_ahead(
     advance: Callable[[], None],
 ) -> None:
     """Work off (case, implementation) pairs with `processes` workers; `advance` is called after each pair."""
-    waiting: queue.SimpleQueue[tuple[NormCase, str]] = queue.SimpleQueue()
+    waiting: queue.SimpleQueue[Task] = queue.SimpleQueue()
     for task in tasks:
         waiting.put(task)
     stop = threading.Event()
@@ -64,7 +83,7 @@ def forget_tuning(inductor_cache: Path) -> None:
 
 
 def _drain(
-    waiting: queue.SimpleQueue[tuple[NormCase, str]],
+    waiting: queue.SimpleQueue[Task],
     launch: Callable[[], Worker],
     asked: Asked,
     time_limit_s: float,

@@ -16,8 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from harness import devices, sanitizer
-from harness.ahead import compile_ahead, forget_tuning
-from harness.cases import NormCase
+from harness.ahead import compile_ahead, forget_tuning, rounds
 from harness.catalogue import compiled_alike
 from harness.errors import UnavailableError, UsageError
 from harness.messages import Asked, Hello, Refused
@@ -36,7 +35,6 @@ from impls.triton_inhouse import name as INHOUSE  # noqa: N812  a constant here
 START_LIMIT_S = 180.0  # importing torch on a cold, slow disk
 RESULTS_NAME = "results.jsonl"
 RUNS = Path("runs")
-MOST_AHEAD = 1 << 28  # elements of x: several processes compile at once, and the device holds the inputs of all of them
 
 
 @dataclass(frozen=True)
@@ -147,7 +145,7 @@ def _run(choice: Choice, display: Display, found: Inventory, log: Path) -> Path:
     )
     try:
         with display.cases(len(jobs)):
-            _compile_ahead(choice, jobs, impls, asked, log, display)
+            _compile_ahead(choice, jobs, impls, facts, asked, log, display)
             runner.stages_s["compile ahead"] = time.monotonic() - begun_s
             runner.run(jobs)
             if choice.sanitizer:
@@ -186,32 +184,30 @@ def _compile_ahead(
     choice: Choice,
     jobs: Sequence[Job],
     impls: Sequence[ImplRecord],
+    facts: devices.DeviceFacts,
     asked: Asked,
     log: Path,
     display: Display,
 ) -> None:
     """Fill the compilers' caches by several processes at once, where there are cores to spare and a GPU to feed."""
     compiled = {item.name for item in impls if item.compiles_ahead and not item.missing}
-    pairs = [
-        (compiled_alike(job.case), name)
-        for job in jobs
-        for name in job.impls
-        if name in compiled and job.case.rows * job.case.cols <= MOST_AHEAD
-    ]
-    tasks: list[tuple[NormCase, str]] = list(dict.fromkeys(pairs))  # once for all processes
+    pairs = [(compiled_alike(job.case), name) for job in jobs for name in job.impls if name in compiled]
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
     default = min(12, cores - 2) if asked.device == "gpu" and cores > 4 else 0
     processes = default if choice.compile_ahead is None else choice.compile_ahead
-    if tasks and processes > 0:
-        with display.compiling(len(tasks)) as advance:
-            compile_ahead(
-                tasks,
-                lambda: start_worker(asked, log).worker,
-                asked,
-                processes,
-                choice.time_limit_s,
-                advance,
-            )
+    tasks = dict.fromkeys(pairs)  # once for all processes
+    at_once = rounds(tasks, processes, facts.memory_bytes) if processes > 0 else []
+    if at_once:
+        with display.compiling(sum(len(some) for _, some in at_once)) as advance:
+            for workers, some in at_once:
+                compile_ahead(
+                    some,
+                    lambda: start_worker(asked, log).worker,
+                    asked,
+                    workers,
+                    choice.time_limit_s,
+                    advance,
+                )
         forget_tuning(INDUCTOR_CACHE)
 
 

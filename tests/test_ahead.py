@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from harness.ahead import compile_ahead, forget_tuning
+from harness.ahead import compile_ahead, forget_tuning, rounds
 from harness.cases import NormCase
 from harness.errors import UnavailableError
 from harness.messages import Asked, Done, Warm
@@ -63,6 +63,26 @@ class Apprentice:
 
     def kill(self):
         self.killed += 1
+
+
+def test_large_cases_are_compiled_by_as_many_processes_as_the_memory_holds():
+    small, large, larger, largest = cases = [NormCase("rms", rows, 1 << 14) for rows in (64, 1 << 15, 1 << 16, 1 << 17)]
+    held_gib = [8 * case.moved_bytes / (1 << 30) for case in cases]
+    assert [round(gib) for gib in held_gib] == [0, 24, 48, 96]
+    tasks = [(case, impl) for case in reversed(cases) for impl in ("a", "b")]
+    assert rounds(tasks, 6, 140 << 30) == [
+        (6, [(small, "a"), (small, "b")]),
+        (5, [(large, "a"), (large, "b")]),
+        (2, [(larger, "a"), (larger, "b")]),
+    ]
+    assert rounds(tasks, 2, 200 << 30) == [(2, tasks)]
+    assert rounds(tasks, 6, None) == [(6, tasks)]
+    assert rounds(tasks, 1, 64 << 30) == [(1, tasks)]  # asked for
+    assert rounds([(largest, "a")], 6, 64 << 30) == []
+
+
+def test_a_case_without_rows_is_compiled_ahead_too():
+    assert rounds([(NormCase("rms", 0, 1, weight=False), "a")], 6, 64 << 30)
 
 
 @pytest.mark.parametrize("processes", [1, 3, 100])

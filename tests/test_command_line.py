@@ -552,6 +552,15 @@ def test_what_is_compiled_ahead_is_compiled_once_for_all_processes(workers, fold
     assert [(request.impl, request.case.rows) for request in warmed] == [("quack", 4), ("quack", 8)]
 
 
+def test_what_the_memory_holds_once_is_not_compiled_ahead(workers, folder):
+    quack = HELLO.implementations[1].model_copy(update={"compiles_ahead": True})
+    small = replace(GPU, memory_bytes=8 << 30)
+    workers.greeting = Hello([small], [HELLO.implementations[0], quack], {})
+    typed("bench --shapes 65536x8192,8192x8192 --norm rms --compile-ahead 3 --allow-others --out run")
+    warmed = [request for worker in workers.launched for request in worker.requests if isinstance(request, Warm)]
+    assert [(request.impl, request.case.rows) for request in warmed] == [("quack", 8192)]
+
+
 def test_the_stages_that_took_time_are_in_the_file(workers, folder):
     typed("bench --shapes 4x8 --norm rms --out run")
     stages = set(load(folder / "run" / "results.jsonl").end.stages_s)
