@@ -117,7 +117,7 @@ def _shared(
     exchange = _exchange(launch.parts, launch.rows * (1 if tensors.mean is None else 2))
     state, words = workspace(tensors.x.device, launch.groups * SLOTS.value * exchange["WORDS"])
     dx, dy, x = (_as_words(tensor) for tensor in (tensors.dx, tensors.dy, tensors.x))
-    kernel = backward_parts[(launch.programs,)](
+    kernel = backward_parts[(launch.programs,)](  # pyright: ignore[reportIndexIssue]  what gluon.jit gives is a union
         dx,
         tensors.dweight,
         tensors.dbias,

@@ -33,7 +33,8 @@ class OnePass:
 class Shared:
     """`backward_parts`: tiles of `rows` rows, shared by `parts` programs of `cols` columns; `groups` take turns.
 
-    A tile is finished `delay` tiles after its sums were sent out. All programs have to be on the device at once:
+    A tile is finished `delay` tiles after its sums were sent out, and of `stages` tiles in shared memory the rest are
+    under way. All programs have to be on the device at once:
     `residents` on each multiprocessor, which `maxnreg` registers a thread leave room for.
     """
 

@@ -78,8 +78,8 @@ def many_rows(problem: Problem, gpu: Gpu) -> Launch:
         launch = _narrow(rows, cols, gpu)
     elif cols <= (12288 if light else 8192):
         launch = _flat(rows, cols, light, gpu)
-    elif problem.by_words and gpu.ptx and -(-cols // _part(item_bytes)) <= min(MOST_PARTS, gpu.multiprocessors):
-        return _shared(rows, cols, item_bytes, problem.norm == "rms" and single, gpu)
+    elif problem.by_words and _may_share(cols, item_bytes, gpu):
+        return _shared(rows, cols, item_bytes, gpu)
     else:
         return two_pass(rows, cols, item_bytes, gpu)
     return _fit(launch, rows, cols, item_bytes, gpu)
@@ -126,38 +126,49 @@ def _flat(rows: int, cols: int, light: bool, gpu: Gpu) -> OnePass:
     return OnePass(tile_rows, chunks, chunk, warps, programs, fold=True, packed=packed, stages=stages)
 
 
+def _may_share(cols: int, item_bytes: int, gpu: Gpu) -> bool:
+    """Whether all programs of a row are on the device at once, and one of them fits a multiprocessor."""
+    part = _part(item_bytes)
+    fits = parts_bytes(2, part, item_bytes) <= gpu.shared_bytes
+    return gpu.ptx and fits and -(-cols // part) <= min(MOST_PARTS, gpu.multiprocessors)
+
+
 def _part(item_bytes: int) -> int:
     """Columns of a program that shares rows."""
     return PART_BYTES // item_bytes
 
 
-def _shared(rows: int, cols: int, item_bytes: int, light: bool, gpu: Gpu) -> Shared:
+def _shared(rows: int, cols: int, item_bytes: int, gpu: Gpu) -> Shared:
     """Rows that do not fit: 4 KiB a program, two rows a tile, each sum in one trip for both.
 
-    Three programs on a multiprocessor hide each other's trips, at the 168 registers a thread that this leaves. RMSNorm
-    has registers for two tiles beside the one at work then, so that nobody waits for the others' sums. LayerNorm, with
-    another sum and mostly another accumulator, has them for two programs with two tiles, or for three with one, where
-    the words to watch are few. All that pays from 8 turns on: a delay is a turn more, a program a row of partials.
-    Beyond 32 programs a row the words of two rows would be more loads than they save.
+    Four programs on a multiprocessor hide each other's trips, at the 128 registers a thread that this leaves, and three
+    tiles each are what shared memory holds: one that waits for its sums, one at work, one under way. A program is a row
+    of partials, which four are worth from 8 turns on. Beyond 32 programs a row the words of two rows would be more
+    loads than they save.
     """
     part = _part(item_bytes)
     parts = -(-cols // part)
     tile_rows = 2 if parts <= 32 else 1
     tiles = -(-rows // tile_rows)
     room = gpu.shared_total // (parts_bytes(tile_rows, part, item_bytes) + RESERVED_BYTES)
-    residents = max(1, min(3 if light or parts <= 8 else 2, room))
-    long = tiles >= 8 * (residents * gpu.multiprocessors // parts)
-    if not long:
+    residents = max(1, min(4, room))
+    if tiles < 8 * (residents * gpu.multiprocessors // parts):
         residents = min(2, residents)
-    delay = 2 if long and (light or residents < 3) else 1
-    maxnreg = 168 if residents == 3 else None
     groups = _evenly(tiles, residents * gpu.multiprocessors // parts)
-    return Shared(tile_rows, parts, groups, delay, residents, maxnreg, part)
+    return Shared(tile_rows, parts, groups, 1, residents, shared_registers(residents), part)
+
+
+def shared_registers(residents: int) -> int:
+    """Registers of a thread where so many programs of 4 warps share a multiprocessor.
+
+    Always said: left to itself the compiler may take 96 for two, and set some aside.
+    """
+    return min(248, 512 // residents // 8 * 8)
 
 
 def parts_bytes(rows: int, cols: int, item_bytes: int, stages: int = STAGES) -> int:
-    """Bytes of shared memory of a program that shares rows: x and dy in flight, and a little for sums."""
-    return 2 * item_bytes * rows * cols * (stages - 1) + 512
+    """Bytes of shared memory of a program that shares rows: x and dy of `stages` tiles, and a little for sums."""
+    return 2 * item_bytes * rows * cols * stages + 512
 
 
 def two_pass(rows: int, cols: int, item_bytes: int, gpu: Gpu) -> TwoPass:

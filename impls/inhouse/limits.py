@@ -61,6 +61,7 @@ def _of_shared(launch: Shared, problem: Problem, gpu: Gpu) -> Rules:
     words = sums * power_of_two(max(1, launch.parts))
     yield sums > MOST_SUMS or words > MOST_WORDS, "more sums than one exchange holds"
     yield not 1 <= launch.delay <= MOST_DELAY, "a delay that the slots of an exchange do not allow"
+    yield launch.stages < launch.delay + 2, "no stage for a tile under way beside those that wait and the one at work"
     registers = launch.maxnreg or 24
     yield registers % 8 > 0 or not 24 <= registers <= MOST_REGISTERS, "registers out of range"
     yield launch.programs > launch.residents * gpu.multiprocessors, "more programs than are said to be resident"

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import product
 
 from .kinds import STAGES, FewRows, Launch, OnePass, Shared, TwoPass
-from .launch import MOST_HELD, dealt, few_registers, few_rows, many_rows, two_pass
+from .launch import MOST_HELD, dealt, few_registers, few_rows, many_rows, shared_registers, two_pass
 from .limits import MOST_REGISTERS, REGISTERS, flaw
 from .problem import Gpu, Problem
 
@@ -31,7 +31,6 @@ def neighbours(problem: Problem, gpu: Gpu, current: Launch) -> tuple[Launch, ...
             found += _shared(problem, gpu, ((2048, 4), (4096, 8)), most_residents_only=True)
     elif isinstance(current, Shared):
         found += _shared(problem, gpu, ((1024, 4), (2048, 4), (4096, 4), (2048, 8), (4096, 8)))
-        found += [replace(current, stages=current.stages + 1)]
         found += [two_pass(problem.rows, problem.cols, problem.item_bytes, gpu)]
     elif isinstance(current, TwoPass):
         found += _two_pass(problem, gpu, current)
@@ -90,20 +89,20 @@ def _as_dealt(launch: OnePass, problem: Problem, gpu: Gpu, residents: int) -> On
 def _shared(
     problem: Problem, gpu: Gpu, cuts: tuple[tuple[int, int], ...], *, most_residents_only: bool = False
 ) -> Iterator[Shared]:
-    """Every mixture of columns and warps, rows, delay and programs a multiprocessor that registers may hold.
+    """Every mixture of columns and warps, rows, delay and stages, and programs a multiprocessor that may fit.
 
     More programs than there are tiles for would be the same ones with fewer registers.
     """
-    for (cols, warps), rows, delay in product(cuts, (2, 1), (1, 2)):
+    for (cols, warps), (rows, delay, stages) in product(cuts, ((2, 1, 3), (2, 1, 4), (2, 2, 4), (1, 1, 3))):
         parts = -(-problem.cols // cols)
         groups_before, offered = 0, list[Shared]()
         for residents in (1, 2, 3, 4):
-            registers = REGISTERS // (residents * 32 * warps) // 8 * 8
-            maxnreg = registers if registers <= MOST_REGISTERS else None
-            launch = dealt(Shared(rows, parts, 1, delay, residents, maxnreg, cols, warps), problem.rows, gpu)
+            maxnreg = shared_registers(residents * warps // 4)
+            launch = Shared(rows, parts, 1, delay, residents, maxnreg, cols, warps, stages)
+            launch = dealt(launch, problem.rows, gpu)
             assert isinstance(launch, Shared), "dealing out changes the groups alone"
             needed = _needed_by_parts(launch, problem)
-            if parts > 1 and residents * warps >= FEWEST_WARPS and needed <= min(registers, MOST_REGISTERS):
+            if parts > 1 and residents * warps >= FEWEST_WARPS and needed <= maxnreg:
                 if launch.groups > groups_before:
                     offered.append(launch)
                 groups_before = launch.groups
@@ -111,11 +110,10 @@ def _shared(
 
 
 def _needed_by_parts(launch: Shared, problem: Problem) -> int:
-    """Registers of a thread, about: tiles as words, kept and at work, weight, accumulators, and some for the rest."""
+    """Registers of a thread, about: x and dy at work, weight, accumulators, and some for the rest."""
     each = launch.cols // (32 * launch.warps)
     weight = int(problem.weight_dtype is not None)
-    tiles = launch.rows * (launch.delay + 1) * problem.item_bytes // 2
-    return each * (tiles + problem.accumulators + weight + 2) + 24
+    return each * (2 + problem.accumulators + weight) + 40
 
 
 def _two_pass(problem: Problem, gpu: Gpu, current: TwoPass) -> Iterator[Launch]:

@@ -2,25 +2,30 @@
 
 A tile is R rows of C columns, and S programs side by side cover the row. Each adds up its part of both row sums and
 sends them out; a tile or two later it takes in the sums of all, so that nobody waits while memory could be busy. Until
-then the tile stays in registers as it came: two numbers a word, `even` and `odd` columns.
+then the tile stays in shared memory, where it came, and is read from there twice: that leaves registers for more
+programs, and is why this is Gluon, Triton's lower level. A word of a tile is two numbers, of an `even` and an `odd`
+column.
 """
 
-# Triton compiles this file: kernel arguments have no Python type, and tl.range is not Python's.
+# Triton compiles this file: kernel arguments have no Python type.
 # pyright: reportMissingParameterType=false, reportGeneralTypeIssues=false, reportArgumentType=false
 # pyright: reportAssignmentType=false
 
 import triton
 import triton.language as tl
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.ampere import async_copy
 
 from .finish import finish_in_turn
 from .formula import add_four, add_two, factor, row_corrections
 from .grid import meet
-from .words import halves, opaque, same, together
+from .words import halves, together
 
 SLOTS = tl.constexpr(8)  # a program may be up to 2 D + 1 tiles ahead of one that has yet to read
 
 
-@triton.jit
+@gluon.jit
 def backward_parts(
     dx,  # (rows, cols / 2) words, contiguous
     dweight,
@@ -38,82 +43,102 @@ def backward_parts(
     cols,
     dy_stride,  # in words
     x_stride,
-    ZERO_CENTRED: tl.constexpr,
-    DTYPE: tl.constexpr,
-    WEIGHT_DTYPE: tl.constexpr,
-    R: tl.constexpr,
-    C: tl.constexpr,
-    S: tl.constexpr,
-    D: tl.constexpr,
-    WORDS: tl.constexpr,
-    LOADS: tl.constexpr,
-    SEND: tl.constexpr,
-    LOOK: tl.constexpr,
-    RECEIVE: tl.constexpr,
-    STAGES: tl.constexpr,
-    EVEN: tl.constexpr,
-    FUSED: tl.constexpr,
-    FINISH_ROWS: tl.constexpr,
-    FINISH_COLS: tl.constexpr,
+    ZERO_CENTRED: gl.constexpr,
+    DTYPE: gl.constexpr,
+    WEIGHT_DTYPE: gl.constexpr,
+    R: gl.constexpr,
+    C: gl.constexpr,
+    S: gl.constexpr,
+    D: gl.constexpr,
+    WORDS: gl.constexpr,
+    LOADS: gl.constexpr,
+    SEND: gl.constexpr,
+    LOOK: gl.constexpr,
+    RECEIVE: gl.constexpr,
+    STAGES: gl.constexpr,
+    EVEN: gl.constexpr,
+    FUSED: gl.constexpr,
+    FINISH_ROWS: gl.constexpr,
+    FINISH_COLS: gl.constexpr,
 ):
-    part = tl.program_id(0) % S
-    group = tl.program_id(0) // S
-    groups = tl.num_programs(0) // S
-    H: tl.constexpr = C // 2
-    LAYER: tl.constexpr = mean is not None
-    WORD: tl.constexpr = tl.int64 if DTYPE == tl.float32 else tl.int32
+    part = gl.program_id(0) % S
+    group = gl.program_id(0) // S
+    groups = gl.num_programs(0) // S
+    H: gl.constexpr = C // 2
+    LAYER: gl.constexpr = mean is not None
+    WORD: gl.constexpr = gl.int64 if DTYPE == gl.float32 else gl.int32
+    # 16 bytes of a row a thread, side by side: the same for copies and for loads, so that each thread reads its own.
+    WIDTH: gl.constexpr = 2 if DTYPE == gl.float32 else 4
+    ACROSS: gl.constexpr = gl.BlockedLayout([WIDTH], [32], [gl.num_warps()], [0])
+    PAIRS: gl.constexpr = gl.BlockedLayout([WIDTH, 2], [32, 1], [gl.num_warps(), 1], [1, 0])
+    AHEAD: gl.constexpr = STAGES - 1 - D  # tiles in flight
     # With 16 bits the sum of g * (x - mean) is made from that of g * x, a subtraction an element less: what it loses in
     # fp32 at a mean of a thousand sigma is far below one rounding of dx. xhat itself is always made from x - mean.
-    CENTRED: tl.constexpr = LAYER and DTYPE == tl.float32
-    epoch = tl.load(state + 1)
+    CENTRED: gl.constexpr = LAYER and DTYPE == gl.float32
+    epoch = gl.load(state + 1)
     scale = 1.0 / cols
     words = exchange + group * (SLOTS * WORDS)
 
-    column = part * H + tl.arange(0, H)
+    column = part * H + gl.arange(0, H, ACROSS)
     inside = column < cols // 2
     even_weight = None
     odd_weight = None
-    dweight_even = tl.zeros([H], tl.float32)
-    dweight_odd = tl.zeros([H], tl.float32)
-    dbias_even = tl.zeros([H], tl.float32)
-    dbias_odd = tl.zeros([H], tl.float32)
+    dweight_even = gl.full([H], 0, gl.float32, ACROSS)
+    dweight_odd = gl.full([H], 0, gl.float32, ACROSS)
+    dbias_even = gl.full([H], 0, gl.float32, ACROSS)
+    dbias_odd = gl.full([H], 0, gl.float32, ACROSS)
     if weight is not None:
-        even_weight, odd_weight = halves(tl.load(weight + column, mask=inside, other=0), WEIGHT_DTYPE)
+        even_weight, odd_weight = halves(gl.load(weight + column, mask=inside, other=0), WEIGHT_DTYPE)
         even_weight = factor(even_weight, ZERO_CENTRED)
         odd_weight = factor(odd_weight, ZERO_CENTRED)
 
-    # The statistics of a tile's rows are loaded one tile ahead, and kept beside the tile.
-    turns = tl.cdiv(tl.cdiv(rows, R) - group, groups)
+    # The statistics of a tile's rows are loaded one tile ahead, and kept until it is finished. Of each row of a tile
+    # and of each tensor there is a ring of its own: of one alone the compiler would take all for a single place, and
+    # put a barrier between any two accesses.
+    turns = gl.cdiv(gl.cdiv(rows, R) - group, groups)
     rstds = ()
     means = ()
-    kept_dys = ()
-    kept_xs = ()
     kept_rstds = ()
     kept_means = ()
-    for r in tl.static_range(R):
+    dys = ()
+    xs = ()
+    for r in gl.static_range(R):
         rstds = rstds + (statistic(rstd, group * R + r, rows),)
         means = means + (statistic(mean, group * R + r, rows),)
-    for _ in tl.static_range(D * R):
-        kept_dys = kept_dys + (tl.zeros([H], WORD),)
-        kept_xs = kept_xs + (tl.zeros([H], WORD),)
+        dys = dys + (gl.allocate_shared_memory(WORD, [STAGES, H], gl.SwizzledSharedLayout(1, 1, 1, [0])),)
+        xs = xs + (gl.allocate_shared_memory(WORD, [STAGES, H], gl.SwizzledSharedLayout(1, 1, 1, [0])),)
+    for _ in gl.static_range(D * R):
         kept_rstds = kept_rstds + (0.0,)
         kept_means = kept_means + (0.0,)
+    for early in gl.static_range(AHEAD):
+        for r in gl.static_range(R):
+            row = gl.to_tensor((group + early * groups) * R + r).to(gl.int64)
+            real = (row < rows) & (early < turns)
+            copied = real if EVEN else inside & real
+            async_copy.async_copy_global_to_shared(dys[r].index(early), dy + row * dy_stride + column, mask=copied)
+            async_copy.async_copy_global_to_shared(xs[r].index(early), x + row * x_stride + column, mask=copied)
+        async_copy.commit_group()
 
-    for turn in tl.range(0, turns + D, num_stages=STAGES):
+    for turn in range(turns + D):
         first = (group + turn * groups) * R
         before = words + ((turn + SLOTS - D) % SLOTS) * WORDS
 
+        # A tile is sent for, in place of the one that was finished in the last turn.
+        for r in gl.static_range(R):
+            row = (first + AHEAD * groups * R + r).to(gl.int64)
+            real = (row < rows) & (turn + AHEAD < turns)
+            copied = real if EVEN else inside & real
+            place = (turn + AHEAD) % STAGES
+            async_copy.async_copy_global_to_shared(dys[r].index(place), dy + row * dy_stride + column, mask=copied)
+            async_copy.async_copy_global_to_shared(xs[r].index(place), x + row * x_stride + column, mask=copied)
+        async_copy.commit_group()
+
         # This tile's part of the row sums goes out.
-        dys = ()
-        xs = ()
+        async_copy.wait_group(AHEAD)
         sums = ()
-        for r in tl.static_range(R):
-            row = (first + r).to(tl.int64)
-            real = (row < rows) & (turn < turns)
-            dy_words = tl.load(dy + row * dy_stride + column, mask=real if EVEN else inside & real, other=0)
-            x_words = tl.load(x + row * x_stride + column, mask=real if EVEN else inside & real, other=0)
-            even, odd = halves(dy_words, DTYPE)
-            x_even, x_odd = halves(x_words, DTYPE)
+        for r in gl.static_range(R):
+            even, odd = halves(dys[r].index(turn % STAGES).load(ACROSS), DTYPE)
+            x_even, x_odd = halves(xs[r].index(turn % STAGES).load(ACROSS), DTYPE)
             if CENTRED:
                 x_even -= means[r]
                 x_odd -= means[r]
@@ -123,8 +148,6 @@ def backward_parts(
             if LAYER:
                 sums = sums + (even + odd,)
             sums = sums + (even * x_even + odd * x_odd,)
-            dys = dys + (dy_words,)
-            xs = xs + (x_words,)
         # The words of the tile that will be finished are under way while this one's sums cross between warps.
         seen = look(before, LOOK, LOADS)
         send(words + (turn % SLOTS) * WORDS + part, epoch + 1 + turn, totals(sums), SEND)
@@ -132,15 +155,17 @@ def backward_parts(
         # The next tile's statistics.
         next_rstds = ()
         next_means = ()
-        for r in tl.static_range(R):
+        for r in gl.static_range(R):
             next_rstds = next_rstds + (statistic(rstd, first + groups * R + r, rows),)
             next_means = next_means + (statistic(mean, first + groups * R + r, rows),)
 
         # The tile of D turns ago is finished.
-        sums = receive(seen, before, epoch + 1 + turn - D, (turn >= D).to(tl.int32), RECEIVE)
-        for r in tl.static_range(R):
-            even, odd = halves(opaque(kept_dys[r]), DTYPE)
-            x_even, x_odd = halves(opaque(kept_xs[r]), DTYPE)
+        sums = receive(seen, before, epoch + 1 + turn - D, (turn >= D).to(gl.int32), RECEIVE)
+        for r in gl.static_range(R):
+            even, odd = halves(dys[r].index((turn + STAGES - D) % STAGES).load(ACROSS), DTYPE)
+            x_even, x_odd = halves(xs[r].index((turn + STAGES - D) % STAGES).load(ACROSS), DTYPE)
+            row = (first - D * groups * R + r).to(gl.int64)
+            real = (turn >= D) & (row < rows)
             if LAYER:
                 x_even -= kept_means[r]
                 x_odd -= kept_means[r]
@@ -163,43 +188,43 @@ def backward_parts(
             of_x = kept_rstds[r] * of_xhat
             even = gradient_of(even, even_weight, x_even, of_x, of_one, LAYER)
             odd = gradient_of(odd, odd_weight, x_odd, of_x, of_one, LAYER)
-            row = (first - D * groups * R + r).to(tl.int64)
-            real = (turn >= D) & (row < rows)
             target = dx + row * (cols // 2) + column
-            tl.store(target, together(even, odd, DTYPE), mask=real if EVEN else inside & real)
+            gl.store(target, together(even, odd, DTYPE), mask=real if EVEN else inside & real)
 
-        # Triton pipelines no loop that hands a value on untouched; it does not see through `opaque` and `same`.
-        older_dys = ()
-        older_xs = ()
         older_rstds = ()
         older_means = ()
-        for i in tl.static_range(R, D * R):
-            older_dys = older_dys + (opaque(kept_dys[i]),)
-            older_xs = older_xs + (opaque(kept_xs[i]),)
-            older_rstds = older_rstds + (same(kept_rstds[i]),)
-            older_means = older_means + (same(kept_means[i]) if LAYER else 0.0,)
-        for r in tl.static_range(R):
-            older_dys = older_dys + (dys[r],)
-            older_xs = older_xs + (xs[r],)
-            older_rstds = older_rstds + (same(rstds[r]),)
-            older_means = older_means + (same(means[r]) if LAYER else 0.0,)
-        kept_dys = older_dys
-        kept_xs = older_xs
-        kept_rstds = older_rstds
-        kept_means = older_means
+        for i in gl.static_range(R, D * R):
+            older_rstds = older_rstds + (kept_rstds[i],)
+            older_means = older_means + (kept_means[i],)
+        kept_rstds = older_rstds + rstds
+        kept_means = older_means + means
         rstds = next_rstds
         means = next_means
 
-    at = group * cols + part * C + tl.arange(0, C)
-    in_row = part * C + tl.arange(0, C) < cols
+    async_copy.wait_group(0)
+    pair = part * H + gl.arange(0, H, gl.SliceLayout(1, PAIRS))
+    at = group * cols + 2 * pair[:, None] + gl.arange(0, 2, gl.SliceLayout(0, PAIRS))[None, :]
+    in_row = (pair < cols // 2)[:, None]
     if weight is not None:
-        tl.store(partial_dweight + at, tl.reshape(tl.join(dweight_even, dweight_odd), [C]), mask=in_row)
+        gl.store(partial_dweight + at, in_pairs(dweight_even, dweight_odd, PAIRS), mask=in_row)
     if partial_dbias is not None:
-        tl.store(partial_dbias + at, tl.reshape(tl.join(dbias_even, dbias_odd), [C]), mask=in_row)
+        gl.store(partial_dbias + at, in_pairs(dbias_even, dbias_odd, PAIRS), mask=in_row)
     # The next launch's tags begin behind those of the group with the most turns, so that none comes twice.
-    meet(state, epoch + tl.cdiv(tl.cdiv(rows, R), groups) + D + 1, FUSED and weight is not None)
+    meet(state, epoch + gl.cdiv(gl.cdiv(rows, R), groups) + D + 1, FUSED and weight is not None)
     if FUSED and weight is not None:
-        finish_in_turn(dweight, dbias, partial_dweight, partial_dbias, groups, cols, FINISH_ROWS, FINISH_COLS)
+        NARROW: gl.constexpr = min(FINISH_COLS, 32)
+        TILE: gl.constexpr = gl.BlockedLayout([1, 1], [32 // NARROW, NARROW], [gl.num_warps(), 1], [1, 0])
+        index = gl.arange(0, FINISH_ROWS, gl.SliceLayout(1, TILE))[:, None]
+        lane = gl.arange(0, FINISH_COLS, gl.SliceLayout(0, TILE))[None, :]
+        finish_in_turn(
+            dweight, dbias, partial_dweight, partial_dbias, index, lane, groups, cols, FINISH_ROWS, FINISH_COLS
+        )
+
+
+@gluon.jit
+def in_pairs(even, odd, PAIRS: gl.constexpr):
+    """Even and odd columns beside each other again; no number changes its thread."""
+    return gl.convert_layout(gl.join(even, odd), PAIRS, assert_trivial=True)
 
 
 @triton.jit
@@ -223,17 +248,17 @@ def statistic(of_rows, row, rows):
         return 0.0
 
 
-@triton.jit
+@gluon.jit
 def totals(parts):
     """The sum of each of 1, 2 or 4 tensors, all in one exchange between warps; always 4 numbers."""
-    nothing = tl.full((), 0.0, tl.float32)
+    nothing = gl.to_tensor(0.0)
     if len(parts) == 1:
-        return tl.sum(parts[0]), nothing, nothing, nothing
+        return gl.sum(parts[0], 0), nothing, nothing, nothing
     elif len(parts) == 2:
-        a, b = tl.reduce((parts[0], parts[1]), 0, add_two)
+        a, b = gl.reduce((parts[0], parts[1]), 0, add_two)
         return a, b, nothing, nothing
     else:
-        return tl.reduce((parts[0], parts[1], parts[2], parts[3]), 0, add_four)
+        return gl.reduce((parts[0], parts[1], parts[2], parts[3]), 0, add_four)
 
 
 @triton.jit

@@ -134,9 +134,11 @@ def backward_rows(
 
     if FUSED:
         meet(state)
-        finish_in_turn(
-            dweight_out, dbias_out, partial_dweight, partial_dbias, tl.num_programs(0), cols, FINISH_ROWS, FINISH_COLS
-        )
+        index = tl.arange(0, FINISH_ROWS)[:, None]
+        lane = tl.arange(0, FINISH_COLS)[None, :]
+        programs = tl.num_programs(0)
+        results = dweight_out, dbias_out, partial_dweight, partial_dbias
+        finish_in_turn(*results, index, lane, programs, cols, FINISH_ROWS, FINISH_COLS)
 
 
 @triton.jit

@@ -1,4 +1,4 @@
-"""Two numbers a word, as rows lie in memory, and how words are kept from a compiler that would unpack them for good."""
+"""Two numbers a word, as rows lie in memory."""
 
 # Triton compiles this file: kernel arguments have no Python type.
 # pyright: reportMissingParameterType=false
@@ -35,18 +35,3 @@ def together(even, odd, DTYPE: tl.constexpr):
         return tl.inline_asm_elementwise(
             "cvt.rn.f16x2.f32 $0, $2, $1;", "=r,f,f", [even, odd], dtype=tl.int32, is_pure=True, pack=1
         )
-
-
-@triton.jit
-def same(value):
-    """The same number, as far as the compiler cannot see."""
-    return tl.inline_asm_elementwise("mov.b32 $0, $1;", "=f,f", [value], dtype=tl.float32, is_pure=True, pack=1)
-
-
-@triton.jit
-def opaque(words):
-    """The same words, which the compiler cannot follow: it would keep what they were converted to, twice as large."""
-    if words.dtype == tl.int64:
-        return tl.inline_asm_elementwise("mov.b64 $0, $1;", "=l,l", [words], dtype=tl.int64, is_pure=True, pack=1)
-    else:
-        return tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [words], dtype=tl.int32, is_pure=True, pack=1)

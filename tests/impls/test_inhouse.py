@@ -234,7 +234,8 @@ def test_programs_that_wait_for_each_other_are_all_resident(gpu, cols, accumulat
         maxnreg = getattr(launch, "maxnreg", None) or 255
         assert residents * launch.warps * 32 * maxnreg <= 65536 or residents == 1
         chunks = launch.chunks if isinstance(launch, OnePass) else 1
-        tiles = 2 * 2 * launch.rows * chunks * launch.cols * (launch.stages - 1)
+        buffers = launch.stages if isinstance(launch, Shared) else launch.stages - 1
+        tiles = 2 * 2 * launch.rows * chunks * launch.cols * buffers
         assert residents * (tiles + 1024) <= gpu.shared_total
         assert flaw(launch, asked, gpu) is None
 
@@ -243,36 +244,28 @@ def test_tiles_are_dealt_out_evenly():
     """8192 rows in tiles of 2 are 32 turns for 128 programs, as they are for 132, of which 4 would have one more."""
     flat = choose(problem(4096, rows=2048), H200)
     assert (flat.rows, flat.programs) == (2, 128)
-    light = choose(problem(16384, rows=2048), H200)
-    assert (light.groups, light.delay, light.residents, light.maxnreg) == (49, 2, 3, 168)
-    wide = choose(problem(16386, rows=2048), H200)
-    assert (wide.parts, wide.groups, wide.delay, wide.residents) == (9, 43, 2, 3)
-    heavy = choose(problem(16384, rows=2048, bias=True), H200)
-    assert (heavy.groups, heavy.delay, heavy.residents, heavy.maxnreg) == (49, 1, 3, 168)
+    wide = choose(problem(16384, rows=2048), H200)
+    assert (wide.groups, wide.delay, wide.residents, wide.maxnreg) == (64, 1, 4, 128)
+    wider = choose(problem(16386, rows=2048), H200)
+    assert (wider.parts, wider.groups, wider.delay, wider.residents) == (9, 57, 1, 4)
 
 
 @pytest.mark.parametrize(
-    ("cols", "sums", "tile_rows", "few", "many", "delay"),
-    [  # groups resident with two programs a multiprocessor, and with as many as many rows have
-        (12290, "light", 2, 37, 56, 2),
-        (16384, "light", 2, 33, 49, 2),
-        (16386, "light", 2, 29, 44, 2),
-        (65538, "light", 1, 8, 12, 2),
-        (8194, "heavy", 2, 52, 79, 1),
-        (16384, "heavy", 2, 33, 49, 1),
-        (16384, "layer", 2, 33, 49, 1),
-        (16386, "heavy", 2, 29, 29, 2),
-        (65538, "layer", 1, 8, 8, 2),
+    ("cols", "tile_rows", "few", "many"),
+    [  # groups resident with two programs a multiprocessor, and with four
+        (12290, 2, 37, 75),
+        (16384, 2, 33, 66),
+        (16386, 2, 29, 58),
+        (65538, 1, 8, 16),
     ],
 )
-def test_few_turns_have_neither_a_second_delay_nor_a_third_program(cols, sums, tile_rows, few, many, delay):
-    layer = {"norm": "layer", "weight_dtype": "fp32", "bias": False}
-    parameters = {"light": {}, "heavy": {"bias": True}, "layer": layer}[sums]
-    fewest = 67 if sums == "light" and cols <= 16384 else 1  # fewer are few rows
+@pytest.mark.parametrize("norm", ["rms", "layer"])
+def test_few_turns_have_two_programs_a_multiprocessor(norm, cols, tile_rows, few, many):
+    fewest = 67 if norm == "rms" and cols <= 16384 else 1  # fewer are few rows
     for rows, is_long in ((fewest, False), (8 * many * tile_rows - tile_rows, False), (8 * many * tile_rows, True)):
-        launch = choose(problem(cols, rows, **parameters), H200)
-        assert launch.delay == (delay if is_long else 1)
-        assert (launch.residents, launch.maxnreg) == ((3, 168) if is_long and many > few else (2, None))
+        launch = choose(problem(cols, rows, norm), H200)
+        assert (launch.delay, launch.stages) == (1, 3)
+        assert (launch.residents, launch.maxnreg) == ((4, 128) if is_long else (2, 248))
         tiles = -(-rows // tile_rows)
         assert launch.groups == -(-tiles // -(-tiles // (many if is_long else few)))
 
@@ -313,12 +306,14 @@ def test_how_many_rows_are_few(cols, norm, by_words, most):
         assert isinstance(launch, FewRows) == (rows <= most)
 
 
-def test_what_shared_memory_has_no_room_for_is_no_third_program():
-    """And turns are counted with the programs that there are, not with those there is no room for."""
-    small = dataclasses.replace(H200, shared_total=100 * 1024)
-    launch = choose(problem(16384, rows=8 * 33 * 2), small)
-    assert (launch.groups, launch.residents, launch.delay, launch.maxnreg) == (33, 2, 2, None)
-    assert choose(problem(16384, rows=8 * 33 * 2 - 2), small).delay == 1
+@pytest.mark.parametrize(("shared", "residents"), [(228, 4), (164, 3), (100, 2), (64, 1), (48, None)])
+def test_shared_memory_says_how_many_programs_share_rows(shared, residents):
+    gpu = dataclasses.replace(H200, shared_total=shared * 1024, shared_bytes=(shared - 1) * 1024)
+    asked = problem(16384, rows=8192)
+    launch = choose(asked, gpu)
+    assert getattr(launch, "residents", None) == residents
+    assert isinstance(launch, Shared if residents else TwoPass)
+    assert flaw(launch, asked, gpu) is None
 
 
 def test_a_row_that_would_not_be_resident_is_not_shared():

@@ -86,11 +86,6 @@ ON_HOPPER = [
 ]
 REGISTERS = 65536  # of a multiprocessor of every NVIDIA target here
 
-# Where rows are shared, three programs on a multiprocessor leave 168 registers a thread, and what does not fit is set
-# aside in the L1 cache. That has limits of its own (docs/kernel.md), in bytes a thread, by target and by programs on a
-# multiprocessor.
-SPILL_LIMITS = {("sm_80", 3): 64, ("sm_90", 3): 56, ("sm_100", 3): 120}
-
 
 def compile_case(target, cols, norm, bias, rows, dtype, weight_dtype, zero_centred, spoil=False):
     """Compile all that one case launches; return what each kernel uses, and how many of it must fit side by side."""
@@ -196,8 +191,7 @@ def test_compiles_without_spills(target):
         assert usage
         for kernel, used in usage.items():
             told = (target, case, kernel, used)
-            limit = SPILL_LIMITS.get((target, used["residents"]), 0) if kernel == "backward_parts" else 0
-            assert used["spilled"] <= limit, told
+            assert used["spilled"] == 0, told
             assert used["shared"] <= gpu.shared_bytes, told
             if used["residents"] > 1:  # they wait for each other: a multiprocessor must hold them all
                 assert used["residents"] * used["threads"] * (-(-used["registers"] // 8) * 8) <= REGISTERS, told

@@ -107,12 +107,12 @@ def test_what_is_tried_beside_shared_rows():
     assert {launch.delay for launch in shared} == {1, 2}
     assert {launch.rows for launch in shared} == {1, 2}
     assert {(launch.residents, launch.maxnreg) for launch in shared if launch.warps == 4} == {
-        (2, None),
+        (2, 248),
         (3, 168),
         (4, 128),
     }
     assert {(launch.residents, launch.maxnreg) for launch in shared if launch.warps == 8} == {
-        (1, None),
+        (1, 248),
         (2, 128),
         (3, 80),
     }

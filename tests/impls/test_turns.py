@@ -45,7 +45,7 @@ def test_the_kernel_looks_sends_and_receives_in_the_order_of_the_model():
     assert LOOK.lineno < SEND.lineno < RECEIVE.lineno
     lines = ast.unparse(body_of(KERNEL))
     meet, sums = call_in(KERNEL, "meet"), call_in(KERNEL, "finish_in_turn")
-    order = ["epoch = tl.load(state + 1)", "for turn in", ast.unparse(meet), ast.unparse(sums)]
+    order = ["epoch = gl.load(state + 1)", "for turn in", ast.unparse(meet), ast.unparse(sums)]
     places = [lines.index(each) for each in order]
     assert places == sorted(places)
     assert ast.unparse(meet.args[0]) == "state"
@@ -53,12 +53,13 @@ def test_the_kernel_looks_sends_and_receives_in_the_order_of_the_model():
 
 def test_nobody_sums_partials_before_all_have_stored_theirs():
     """A launch that sums its own waits before; one of rows.py, which sends no tags, leaves the epoch alone."""
-    branches = {}
+    branches = []
     for kernel in (KERNEL, rows.backward_rows):
         ends = (each for each in ast.walk(body_of(kernel)) if isinstance(each, ast.If))
-        (branches[kernel],) = (each for each in ends if "finish_in_turn(" in ast.unparse(each))
-    assert ast.unparse(call_in(KERNEL, "meet").args[2]) == ast.unparse(branches[KERNEL].test)
-    waits, sums = branches[rows.backward_rows].body
+        branches += [each for each in ends if "finish_in_turn(" in ast.unparse(each)]
+    of_parts, of_rows = branches
+    assert ast.unparse(call_in(KERNEL, "meet").args[2]) == ast.unparse(of_parts.test)
+    waits, *_, sums = of_rows.body
     assert ast.unparse(waits) == "meet(state)"
     assert ast.unparse(sums).startswith("finish_in_turn(")
 

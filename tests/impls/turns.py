@@ -38,7 +38,7 @@ def assigned_in(kernel, name):
 
 def end_of_loop(kernel, name):
     loops = (each for each in ast.walk(body_of(kernel)) if isinstance(each, ast.For))
-    return next(each.iter.args[1] for each in loops if ast.unparse(each.target) == name)
+    return next(each.iter.args[-1] for each in loops if ast.unparse(each.target) == name)
 
 
 KERNEL = parts.backward_parts
@@ -56,7 +56,7 @@ CODE = {
         "next": call_in(KERNEL, "meet").args[1],  # the epoch of the next launch
     }.items()
 }
-TL = SimpleNamespace(cdiv=lambda a, b: -(-a // b))
+GL = SimpleNamespace(cdiv=lambda a, b: -(-a // b))
 
 
 class Programs:
@@ -65,7 +65,7 @@ class Programs:
     def __init__(self, memory, epoch, rows, groups, R, S, D, slots):
         self.memory, self.launch = memory, epoch
         self.parts, self.delay = S, D
-        self.names = {"tl": TL, "exchange": 0, "SLOTS": slots, "WORDS": S, "D": D, "R": R, "S": S}
+        self.names = {"gl": GL, "exchange": 0, "SLOTS": slots, "WORDS": S, "D": D, "R": R, "S": S}
         self.names |= {"epoch": epoch, "rows": rows, "groups": groups}
         self.received = dict.fromkeys(product(range(groups), range(S)), -1)  # the last tile whose sums each has
 
