@@ -110,28 +110,18 @@ def backward_parts(
     for _ in gl.static_range(D * R):
         kept_rstds = kept_rstds + (0.0,)
         kept_means = kept_means + (0.0,)
+    strides = dy_stride, x_stride
     for early in gl.static_range(AHEAD):
-        for r in gl.static_range(R):
-            row = gl.to_tensor((group + early * groups) * R + r).to(gl.int64)
-            real = (row < rows) & (early < turns)
-            copied = real if EVEN else inside & real
-            async_copy.async_copy_global_to_shared(dys[r].index(early), dy + row * dy_stride + column, mask=copied)
-            async_copy.async_copy_global_to_shared(xs[r].index(early), x + row * x_stride + column, mask=copied)
-        async_copy.commit_group()
+        at = (group + early * groups) * R
+        send_for(dys, xs, early, dy, x, strides, at, rows, early < turns, column, inside, EVEN)
 
     for turn in range(turns + D):
         first = (group + turn * groups) * R
         before = words + ((turn + SLOTS - D) % SLOTS) * WORDS
 
         # A tile is sent for, in place of the one that was finished in the last turn.
-        for r in gl.static_range(R):
-            row = (first + AHEAD * groups * R + r).to(gl.int64)
-            real = (row < rows) & (turn + AHEAD < turns)
-            copied = real if EVEN else inside & real
-            place = (turn + AHEAD) % STAGES
-            async_copy.async_copy_global_to_shared(dys[r].index(place), dy + row * dy_stride + column, mask=copied)
-            async_copy.async_copy_global_to_shared(xs[r].index(place), x + row * x_stride + column, mask=copied)
-        async_copy.commit_group()
+        place, at = (turn + AHEAD) % STAGES, first + AHEAD * groups * R
+        send_for(dys, xs, place, dy, x, strides, at, rows, turn + AHEAD < turns, column, inside, EVEN)
 
         # This tile's part of the row sums goes out.
         async_copy.wait_group(AHEAD)
@@ -219,6 +209,18 @@ def backward_parts(
         finish_in_turn(
             dweight, dbias, partial_dweight, partial_dbias, index, lane, groups, cols, FINISH_ROWS, FINISH_COLS
         )
+
+
+@gluon.jit
+def send_for(dys, xs, place, dy, x, strides, first, rows, wanted, column, inside, EVEN: gl.constexpr):
+    """Begin to copy a tile into a place of the rings: zeros where there is no row, or none is wanted."""
+    for r in gl.static_range(len(dys)):
+        row = gl.to_tensor(first + r).to(gl.int64)
+        real = (row < rows) & wanted
+        copied = real if EVEN else inside & real
+        async_copy.async_copy_global_to_shared(dys[r].index(place), dy + row * strides[0] + column, mask=copied)
+        async_copy.async_copy_global_to_shared(xs[r].index(place), x + row * strides[1] + column, mask=copied)
+    async_copy.commit_group()
 
 
 @gluon.jit
