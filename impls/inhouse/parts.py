@@ -107,28 +107,42 @@ def backward_parts(
         means = means + (statistic(mean, group * R + r, rows),)
         dys = dys + (gl.allocate_shared_memory(WORD, [STAGES, H], gl.SwizzledSharedLayout(1, 1, 1, [0])),)
         xs = xs + (gl.allocate_shared_memory(WORD, [STAGES, H], gl.SwizzledSharedLayout(1, 1, 1, [0])),)
+        for i in gl.static_range(STAGES - D, STAGES):  # what the first turns finish is no tile, and must be no NaN
+            dys[r].index(i).store(gl.full([H], 0, WORD, ACROSS))
+            xs[r].index(i).store(gl.full([H], 0, WORD, ACROSS))
     for _ in gl.static_range(D * R):
         kept_rstds = kept_rstds + (0.0,)
         kept_means = kept_means + (0.0,)
-    strides = dy_stride, x_stride
+    # Where the next tile is sent for, and where dx of the one to be finished goes: each turn adds a step.
+    step = (groups * R).to(gl.int64)
+    at = (group * R).to(gl.int64)
+    next_dy = dy + at * dy_stride
+    next_x = x + at * x_stride
+    finished = dx + (at - D * step) * (cols // 2)
     for early in gl.static_range(AHEAD):
-        at = (group + early * groups) * R
-        send_for(dys, xs, early, dy, x, strides, at, rows, early < turns, column, inside, EVEN)
+        first = (group + early * groups) * R
+        send_for(dys, xs, early, next_dy, next_x, dy_stride, x_stride, rows - first, column, inside, EVEN)
+        next_dy += step * dy_stride
+        next_x += step * x_stride
+    place = 0
 
     for turn in range(turns + D):
         first = (group + turn * groups) * R
         before = words + ((turn + SLOTS - D) % SLOTS) * WORDS
 
         # A tile is sent for, in place of the one that was finished in the last turn.
-        place, at = (turn + AHEAD) % STAGES, first + AHEAD * groups * R
-        send_for(dys, xs, place, dy, x, strides, at, rows, turn + AHEAD < turns, column, inside, EVEN)
+        left = rows - first - AHEAD * groups * R
+        free = place + AHEAD if place + AHEAD < STAGES else place + AHEAD - STAGES
+        send_for(dys, xs, free, next_dy, next_x, dy_stride, x_stride, left, column, inside, EVEN)
+        next_dy += step * dy_stride
+        next_x += step * x_stride
 
         # This tile's part of the row sums goes out.
         async_copy.wait_group(AHEAD)
         sums = ()
         for r in gl.static_range(R):
-            even, odd = halves(dys[r].index(turn % STAGES).load(ACROSS), DTYPE)
-            x_even, x_odd = halves(xs[r].index(turn % STAGES).load(ACROSS), DTYPE)
+            even, odd = halves(dys[r].index(place).load(ACROSS), DTYPE)
+            x_even, x_odd = halves(xs[r].index(place).load(ACROSS), DTYPE)
             if CENTRED:
                 x_even -= means[r]
                 x_odd -= means[r]
@@ -150,12 +164,12 @@ def backward_parts(
             next_means = next_means + (statistic(mean, first + groups * R + r, rows),)
 
         # The tile of D turns ago is finished.
+        waiting = place - D if place >= D else place - D + STAGES
         sums = receive(seen, before, epoch + 1 + turn - D, (turn >= D).to(gl.int32), RECEIVE)
         for r in gl.static_range(R):
-            even, odd = halves(dys[r].index((turn + STAGES - D) % STAGES).load(ACROSS), DTYPE)
-            x_even, x_odd = halves(xs[r].index((turn + STAGES - D) % STAGES).load(ACROSS), DTYPE)
-            row = (first - D * groups * R + r).to(gl.int64)
-            real = (turn >= D) & (row < rows)
+            even, odd = halves(dys[r].index(waiting).load(ACROSS), DTYPE)
+            x_even, x_odd = halves(xs[r].index(waiting).load(ACROSS), DTYPE)
+            real = (turn >= D) & (first - D * groups * R + r < rows)
             if LAYER:
                 x_even -= kept_means[r]
                 x_odd -= kept_means[r]
@@ -178,8 +192,11 @@ def backward_parts(
             of_x = kept_rstds[r] * of_xhat
             even = gradient_of(even, even_weight, x_even, of_x, of_one, LAYER)
             odd = gradient_of(odd, odd_weight, x_odd, of_x, of_one, LAYER)
-            target = dx + row * (cols // 2) + column
+            target = finished + r * (cols // 2) + column
             gl.store(target, together(even, odd, DTYPE), mask=real if EVEN else inside & real)
+
+        finished += step * (cols // 2)
+        place = place + 1 if place + 1 < STAGES else 0
 
         older_rstds = ()
         older_means = ()
@@ -212,14 +229,12 @@ def backward_parts(
 
 
 @gluon.jit
-def send_for(dys, xs, place, dy, x, strides, first, rows, wanted, column, inside, EVEN: gl.constexpr):
-    """Begin to copy a tile into a place of the rings: zeros where there is no row, or none is wanted."""
+def send_for(dys, xs, place, dy, x, dy_stride, x_stride, left, column, inside, EVEN: gl.constexpr):
+    """Begin to copy a tile into a place of the rings: zeros where no row is `left`."""
     for r in gl.static_range(len(dys)):
-        row = gl.to_tensor(first + r).to(gl.int64)
-        real = (row < rows) & wanted
-        copied = real if EVEN else inside & real
-        async_copy.async_copy_global_to_shared(dys[r].index(place), dy + row * strides[0] + column, mask=copied)
-        async_copy.async_copy_global_to_shared(xs[r].index(place), x + row * strides[1] + column, mask=copied)
+        copied = r < left if EVEN else inside & (r < left)
+        async_copy.async_copy_global_to_shared(dys[r].index(place), dy + r * dy_stride + column, mask=copied)
+        async_copy.async_copy_global_to_shared(xs[r].index(place), x + r * x_stride + column, mask=copied)
     async_copy.commit_group()
 
 

@@ -73,6 +73,7 @@ ON_HOPPER = [
     Case(16384, "rms", rows=512, zero_centred=True),
     Case(16384, "layer", dtype="float16", weight_dtype="float32"),
     Case(16384, "rms", weight_dtype=None),
+    Case(16386, "layer"),
     Case(131072, "layer"),
     Case(131072, "rms"),
     Case(16384, "layer", dtype="float32", weight_dtype="float32"),

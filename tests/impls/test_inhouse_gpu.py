@@ -37,6 +37,7 @@ REGIMES = {
     (512, 16384): Shared,
     (1088, 16384): Shared,  # rows for four programs on a multiprocessor
     (96, 32768): Shared,
+    (300, 16386): Shared,  # rows that begin at 4 bytes
     (64, 131072): Shared,
     (300, 16385): TwoPass,
     (29, 17389): FewRows,
