@@ -38,7 +38,7 @@ CASES = {
     "flat": Case("layer", 9, 1500, OnePass(2, 2, 1024, 4, 2, fold=True, stages=3, fused=True)),
     "packed": Case("rms", 9, 2048, OnePass(2, 2, 1024, 4, 3, fold=True, packed=True, stages=3, fused=True)),
     "shared": Case("layer", 9, 4096, SHARED),
-    "shared, a delay of two": Case("rms", 17, 6152, Shared(2, 4, 2, 2, 3, 168)),
+    "shared, a delay of two": Case("rms", 17, 6152, Shared(2, 4, 2, 2, 3, 168, stages=4)),
     "shared, one row": Case("layer", 5, 4100, Shared(1, 3, 2, 1, 3, 168)),
     "shared, fp16": Case("layer", 8, 4096, SHARED, "float16", "float32"),
     "few rows": Case("layer", 5, 1500, FewRows(64, 32, 2, 1024, 4)),
