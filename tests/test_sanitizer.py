@@ -363,6 +363,16 @@ def test_what_the_file_tells_is_not_asked_again(workers, here, tmp_path):
     assert [record.case.rows for record in load(path).sanitized] == [33] * 3 + [1031] * 3 + [131] * 3
 
 
+def test_what_is_told_of_one_implementation_and_norm_is_not_told_of_another(workers, here, tmp_path):
+    typed(LINE)
+    path = tmp_path / "run" / "results.jsonl"
+    before = load(path).sanitized
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[: -1 - len(SIZES) * len(TOOLS)]))  # without liger's LayerNorm and the end
+    assert typed(f"{LINE} --resume") == 0
+    assert load(path).sanitized == before
+
+
 def test_a_tool_that_is_absent_is_told_in_one_line_before_anything_runs(workers, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sanitizer, "CUDA_BIN", str(tmp_path))

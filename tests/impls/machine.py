@@ -88,8 +88,7 @@ class Kernel:
 
 
 def _braced(text, start):
-    begin = depth = text.index("{", start)
-    depth = 0
+    begin, depth = text.index("{", start), 0
     for at in range(begin, len(text)):
         depth += (text[at] == "{") - (text[at] == "}")
         if depth == 0:

@@ -6,11 +6,8 @@ of the GPU.
 
 import contextlib
 import json
-import os
 import re
-import subprocess
 import sys
-from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
@@ -18,6 +15,7 @@ import pytest
 
 from impls.inhouse import kinds
 from impls.inhouse.kinds import FewRows, OnePass, Shared, TwoPass
+from tests.impls.gpuless import in_child, instead_of_launches
 
 SHARED = Shared(rows=2, parts=2, groups=2, delay=1, residents=3, maxnreg=168)
 
@@ -60,33 +58,19 @@ SEEDS = (0, 1, 2)
 def outcome_of(name, fault=None):
     """Of one case: each gradient's rms error over that of one rounding, and whether all orders gave the same bits."""
     import torch
-    import triton
-    from triton.backends.compiler import GPUTarget
 
-    from impls.inhouse import backward, calls
+    from impls.inhouse import backward
     from tests.impls.machine import Machine
 
     case = CASES[name]
-
-    class Driver:
-        """The driver of a GPU that is not there."""
-
-        def get_current_target(self):
-            return GPUTarget("cuda", 90, 32)
-
-        def get_current_device(self):
-            return 0
-
-        def get_current_stream(self, device):
-            return 0
 
     class OnMachine:
         """A kernel that is compiled and run here instead of launched."""
 
         seed = 0
 
-        def __init__(self, name):
-            self.name, self.kernel = name, getattr(calls, name)
+        def __init__(self, name, kernel):
+            self.name, self.kernel = name, kernel
 
         def __getitem__(self, grid):
             def run(*args, **options):
@@ -103,12 +87,7 @@ def outcome_of(name, fault=None):
 
             return run
 
-    triton.runtime.driver.set_active(Driver())
     memory = torch.zeros(1 << 14, dtype=torch.int64)  # kept from launch to launch, as a stream's is
-    substitutes = {
-        **{each: OnMachine(each) for each in KERNELS},
-        "workspace": lambda device, words: (memory[:2].view(torch.int32), memory[8 : 8 + words]),
-    }
     torch.manual_seed(0)
     layer, dtype = case.norm == "layer", getattr(torch, case.dtype)
     x, dy = (2 * torch.randn(case.rows, case.cols) + 1).to(dtype), torch.randn(case.rows, case.cols).to(dtype)
@@ -119,8 +98,7 @@ def outcome_of(name, fault=None):
     statistics = (mean.float() if layer else None, rstd.float())
     found = []
     with contextlib.ExitStack() as stack:
-        for each, substitute in substitutes.items():
-            stack.enter_context(patch.object(calls, each, substitute))
+        stack.enter_context(instead_of_launches(("cuda", 90, 32), OnMachine, memory))
         stack.enter_context(patch.object(backward, "output", lambda like, shape: like.new_empty(shape)))
         for seed in SEEDS if fault is None else SEEDS[:1]:
             stack.enter_context(patch.object(OnMachine, "seed", seed))
@@ -135,27 +113,15 @@ def outcome_of(name, fault=None):
     return {"ratios": ratios, "same": same}
 
 
-KERNELS = ("backward_rows", "backward_parts", "row_sums", "backward_columns", "finish", "backward_few")
-
-
 def _ratio(found, exact):
     """The rms error over that of rounding once."""
     rounding = (exact.to(found.dtype).double() - exact).square().mean().sqrt()
     return (found.double() - exact).square().mean().sqrt() / rounding
 
 
-def in_child(*arguments):
-    environment = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
-    command = [sys.executable, "-m", __name__, json.dumps(arguments)]
-    root = Path(__file__).parents[2]
-    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout)
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_right_and_the_same_bits_in_every_order_of_programs(name):
-    outcome = in_child(name)
+    outcome = in_child(__name__, name)
     limit = 1.05 if CASES[name].weight_dtype == "bfloat16" else 4  # of fp32, in which it is also summed
     assert max(outcome["ratios"]) < limit
     assert outcome["same"]
@@ -164,7 +130,7 @@ def test_right_and_the_same_bits_in_every_order_of_programs(name):
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_in_the_text_is_seen(fault):
     name, *change = FAULTS[fault]
-    assert not max(in_child(name, change)["ratios"]) < 1.05  # NaN is not less
+    assert not max(in_child(__name__, name, change)["ratios"]) < 1.05  # NaN is not less
 
 
 if __name__ == "__main__":

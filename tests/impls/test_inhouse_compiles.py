@@ -6,7 +6,6 @@ driver that names a target, so that what is compiled here is what would be launc
 
 import contextlib
 import json
-import os
 import re
 import subprocess
 import sys
@@ -20,6 +19,7 @@ import pytest
 
 from impls.inhouse.kinds import OnePass
 from impls.inhouse.problem import Gpu
+from tests.impls.gpuless import in_child, instead_of_launches
 
 
 class Case(NamedTuple):
@@ -91,33 +91,18 @@ REGISTERS = 65536  # of a multiprocessor of every NVIDIA target here
 def compile_case(target, cols, norm, bias, rows, dtype, weight_dtype, zero_centred, spoil=False):
     """Compile all that one case launches; return what each kernel uses, and how many of it must fit side by side."""
     import torch
-    import triton
-    from triton.backends.compiler import GPUTarget
 
-    from impls.inhouse import backward, calls
+    from impls.inhouse import backward
 
     backend_target, gpu = TARGETS[target]
     layer = norm == "layer"
     usage = {}
 
-    class Driver:
-        """The driver of a GPU that is not there."""
-
-        def get_current_target(self):
-            return GPUTarget(*backend_target)
-
-        def get_current_device(self):
-            return 0
-
-        def get_current_stream(self, device):
-            return 0
-
     class Compiled:
         """A kernel that is compiled instead of launched."""
 
-        def __init__(self, name):
-            self.kernel = getattr(calls, name)
-            self.name = name
+        def __init__(self, name, kernel):
+            self.name, self.kernel = name, kernel
 
         def __getitem__(self, grid):
             def compiled(*args, **options):
@@ -130,22 +115,12 @@ def compile_case(target, cols, norm, bias, rows, dtype, weight_dtype, zero_centr
 
             return compiled
 
-    triton.runtime.driver.set_active(Driver())
     x = torch.empty((rows, cols), dtype=getattr(torch, dtype), device="meta")
     weight = None if weight_dtype is None else torch.empty(cols, dtype=getattr(torch, weight_dtype), device="meta")
     rstd = torch.empty(rows, device="meta")
     has_bias = layer and bias and weight is not None
-    names = ("backward_rows", "backward_parts", "row_sums", "backward_columns", "finish", "backward_few")
-    kernels = {name: Compiled(name) for name in names}
-    empty = torch.empty(1 << 20, dtype=torch.int64, device="meta")
-    substitutes = {
-        **kernels,
-        "workspace": lambda device, words: (empty[:2].view(torch.int32), empty[8 : 8 + words]),
-    }
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(patch.object(backward, "gpu_of", lambda device: gpu))
-        for name, substitute in substitutes.items():
-            stack.enter_context(patch.object(calls, name, substitute))
+    memory = torch.empty(1 << 20, dtype=torch.int64, device="meta")
+    with instead_of_launches(backend_target, Compiled, memory), patch.object(backward, "gpu_of", lambda device: gpu):
         launch = backward.choose_for(x, x, weight, has_bias, layer=layer)
         if spoil and isinstance(launch, OnePass):
             launch = replace(launch, rows=4 * launch.rows, stages=1)
@@ -175,20 +150,11 @@ def resources(compiled):
     return {"registers": int(registers), "spilled": int(stack), "shared": compiled.metadata.shared}
 
 
-def in_child(target, cases, spoil=False):
-    environment = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
-    command = [sys.executable, "-m", __name__, json.dumps([target, cases, spoil])]
-    root = Path(__file__).parents[2]
-    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout)
-
-
 @pytest.mark.parametrize("target", TARGETS)
 def test_compiles_without_spills(target):
     cases = ON_HOPPER if target == "sm_90" else EVERYWHERE
     gpu = TARGETS[target][1]
-    for case, usage in zip(cases, in_child(target, cases), strict=True):
+    for case, usage in zip(cases, in_child(__name__, target, cases), strict=True):
         assert usage
         for kernel, used in usage.items():
             told = (target, case, kernel, used)
@@ -201,21 +167,21 @@ def test_compiles_without_spills(target):
 
 @pytest.mark.parametrize("cols", [1024, 2880, 4096])
 def test_a_weight_of_another_size_brings_no_tile_into_a_second_layout(cols):
-    like_x, wider = in_child("sm_90", [Case(cols, "layer"), Case(cols, "layer", weight_dtype="float32")])
+    like_x, wider = in_child(__name__, "sm_90", [Case(cols, "layer"), Case(cols, "layer", weight_dtype="float32")])
     chunks = {1024: 1, 2880: 3, 4096: 4}[cols]
     assert like_x["backward_rows"]["loads"] == wider["backward_rows"]["loads"] == 2 * chunks + 2
 
 
 @pytest.mark.parametrize("target", ["sm_90", "gfx942"])
 def test_a_kernel_that_spills_would_be_seen(target):
-    (usage,) = in_child(target, [Case(8192, "layer")], spoil=True)
+    (usage,) = in_child(__name__, target, [Case(8192, "layer")], True)
     assert usage["backward_rows"]["spilled"] > 0
 
 
 def main():
-    target, cases, spoil = json.loads(sys.argv[1])
+    target, cases, *spoil = json.loads(sys.argv[1])
     with contextlib.redirect_stdout(sys.stderr):
-        usages = [compile_case(target, *case, spoil) for case in cases]
+        usages = [compile_case(target, *case, *spoil) for case in cases]
     print(json.dumps(usages))
 
 
