@@ -100,13 +100,12 @@ class Exchange:
         return _block([*self._lanes(f"${self.loads}"), *self._fetch([f"${i}" for i in range(self.loads)])])
 
     def receive(self) -> str:
-        """$0...: the numbers, summed over all senders; what `look` saw; where it looked; the tag; 0 not to wait."""
-        where, tag, wanted = (f"${self.MOST + self.loads + i}" for i in range(3))
+        """$0...: the numbers, summed over all senders; what `look` saw; where it looked; the tag to wait for."""
+        where, tag = (f"${self.MOST + self.loads + i}" for i in range(2))
         words = [f"word{i}" for i in range(self.loads)]
         lines = [f".reg .b64 word<{self.loads}>;", f".reg .b32 found, sum<{self.loads}>, moved;", ".reg .pred ready;"]
         lines += [f"mov.b64 {word}, ${self.MOST + i};" for i, word in enumerate(words)]
-        lines += [*self._lanes(where), f"setp.eq.b32 ready, {wanted}, 0;", "@ready bra READY;"]
-        lines += ["CHECK:", "setp.eq.b32 ready, 0, 0;"]
+        lines += [*self._lanes(where), "CHECK:", "setp.eq.b32 ready, 0, 0;"]
         for i, word in enumerate(words):
             lines += [f"mov.b64 {{sum{i}, found}}, {word};", f"@!has{i} mov.b32 found, {tag};"]
             lines.append(f"setp.eq.and.b32 ready, found, {tag}, ready;")

@@ -141,21 +141,26 @@ def _part(item_bytes: int) -> int:
 def _shared(rows: int, cols: int, item_bytes: int, gpu: Gpu) -> Shared:
     """Rows that do not fit: 4 KiB a program, two rows a tile, each sum in one trip for both.
 
-    Four programs on a multiprocessor hide each other's trips, at the 128 registers a thread that this leaves, and three
-    tiles each are what shared memory holds: one that waits for its sums, one at work, one under way. A program is a row
-    of partials, which four are worth from 8 turns on. Beyond 32 programs a row the words of two rows would be more
-    loads than they save.
+    From 8 turns on three programs on a multiprocessor with four tiles each: two that wait for their sums, so that
+    nobody waits for the others', one at work and one under way. Where shared memory has no room for that, and with few
+    turns, of which a tile more that waits would be one more, as many programs as hold three tiles each, at most four.
+    Beyond 32 programs a row the words of two rows would be more loads than they save.
     """
     part = _part(item_bytes)
     parts = -(-cols // part)
     tile_rows = 2 if parts <= 32 else 1
     tiles = -(-rows // tile_rows)
-    room = gpu.shared_total // (parts_bytes(tile_rows, part, item_bytes) + RESERVED_BYTES)
-    residents = max(1, min(4, room))
-    if tiles < 8 * (residents * gpu.multiprocessors // parts):
-        residents = min(2, residents)
+    room = {
+        stages: gpu.shared_total // (parts_bytes(tile_rows, part, item_bytes, stages) + RESERVED_BYTES)
+        for stages in (STAGES, STAGES + 1)
+    }
+    if tiles >= 8 * (3 * gpu.multiprocessors // parts) and room[STAGES + 1] >= 3:
+        residents, delay, stages = 3, 2, STAGES + 1
+    else:
+        residents, delay, stages = max(1, min(4, room[STAGES])), 1, STAGES
     groups = _evenly(tiles, residents * gpu.multiprocessors // parts)
-    return Shared(tile_rows, parts, groups, 1, residents, shared_registers(residents), part)
+    maxnreg = shared_registers(residents)
+    return Shared(tile_rows, parts, groups, delay, residents, maxnreg, part, stages=stages)
 
 
 def shared_registers(residents: int) -> int:

@@ -70,17 +70,36 @@ def backward_parts(
     # 16 bytes of a row a thread, side by side: the same for copies and for loads, so that each thread reads its own.
     WIDTH: gl.constexpr = 2 if DTYPE == gl.float32 else 4
     ACROSS: gl.constexpr = gl.BlockedLayout([WIDTH], [32], [gl.num_warps()], [0])
-    PAIRS: gl.constexpr = gl.BlockedLayout([WIDTH, 2], [32, 1], [gl.num_warps(), 1], [1, 0])
-    AHEAD: gl.constexpr = STAGES - 1 - D  # tiles in flight
     # With 16 bits the sum of g * (x - mean) is made from that of g * x, a subtraction an element less: what it loses in
     # fp32 at a mean of a thousand sigma is far below one rounding of dx. xhat itself is always made from x - mean.
     CENTRED: gl.constexpr = LAYER and DTYPE == gl.float32
-    epoch = gl.load(state + 1)
     scale = 1.0 / cols
     words = exchange + group * (SLOTS * WORDS)
 
     column = part * H + gl.arange(0, H, ACROSS)
     inside = column < cols // 2
+    turns = gl.cdiv(gl.cdiv(rows, R) - group, groups)
+
+    # Tiles are sent for before anything else is waited for. Of each row of a tile and of each tensor there is a ring of
+    # its own: of one alone the compiler would take all for a single place, and put a barrier between any two accesses.
+    dys = ()
+    xs = ()
+    for _ in gl.static_range(R):
+        dys = dys + (gl.allocate_shared_memory(WORD, [STAGES, H], gl.SwizzledSharedLayout(1, 1, 1, [0])),)
+        xs = xs + (gl.allocate_shared_memory(WORD, [STAGES, H], gl.SwizzledSharedLayout(1, 1, 1, [0])),)
+    # Where the next tile is sent for, and where dx of the one to be finished goes: each turn adds a step.
+    step = (groups * R).to(gl.int64)
+    at = (group * R).to(gl.int64)
+    next_dy = dy + at * dy_stride
+    next_x = x + at * x_stride
+    finished = dx + at * (cols // 2)
+    for early in gl.static_range(STAGES):
+        left = rows - (group + early * groups) * R
+        send_for(dys, xs, early, next_dy, next_x, dy_stride, x_stride, left, column, inside, EVEN)
+        async_copy.commit_group()
+        next_dy += step * dy_stride
+        next_x += step * x_stride
+
     even_weight = None
     odd_weight = None
     dweight_even = gl.full([H], 0, gl.float32, ACROSS)
@@ -91,70 +110,48 @@ def backward_parts(
         even_weight, odd_weight = halves(gl.load(weight + column, mask=inside, other=0), WEIGHT_DTYPE)
         even_weight = factor(even_weight, ZERO_CENTRED)
         odd_weight = factor(odd_weight, ZERO_CENTRED)
-
-    # The statistics of a tile's rows are loaded one tile ahead, and kept until it is finished. Of each row of a tile
-    # and of each tensor there is a ring of its own: of one alone the compiler would take all for a single place, and
-    # put a barrier between any two accesses.
-    turns = gl.cdiv(gl.cdiv(rows, R) - group, groups)
+    epoch = gl.load(state + 1)
+    # The statistics of a tile's rows are loaded one tile ahead, and kept until it is finished.
     rstds = ()
     means = ()
     kept_rstds = ()
     kept_means = ()
-    dys = ()
-    xs = ()
     for r in gl.static_range(R):
         rstds = rstds + (statistic(rstd, group * R + r, rows),)
         means = means + (statistic(mean, group * R + r, rows),)
-        dys = dys + (gl.allocate_shared_memory(WORD, [STAGES, H], gl.SwizzledSharedLayout(1, 1, 1, [0])),)
-        xs = xs + (gl.allocate_shared_memory(WORD, [STAGES, H], gl.SwizzledSharedLayout(1, 1, 1, [0])),)
-        for i in gl.static_range(STAGES - D, STAGES):  # what the first turns finish is no tile, and must be no NaN
-            dys[r].index(i).store(gl.full([H], 0, WORD, ACROSS))
-            xs[r].index(i).store(gl.full([H], 0, WORD, ACROSS))
     for _ in gl.static_range(D * R):
         kept_rstds = kept_rstds + (0.0,)
         kept_means = kept_means + (0.0,)
-    # Where the next tile is sent for, and where dx of the one to be finished goes: each turn adds a step.
-    step = (groups * R).to(gl.int64)
-    at = (group * R).to(gl.int64)
-    next_dy = dy + at * dy_stride
-    next_x = x + at * x_stride
-    finished = dx + (at - D * step) * (cols // 2)
-    for early in gl.static_range(AHEAD):
-        first = (group + early * groups) * R
-        send_for(dys, xs, early, next_dy, next_x, dy_stride, x_stride, rows - first, column, inside, EVEN)
-        next_dy += step * dy_stride
-        next_x += step * x_stride
     place = 0
 
     for turn in range(turns + D):
         first = (group + turn * groups) * R
         before = words + ((turn + SLOTS - D) % SLOTS) * WORDS
 
-        # A tile is sent for, in place of the one that was finished in the last turn.
-        left = rows - first - AHEAD * groups * R
-        free = place + AHEAD if place + AHEAD < STAGES else place + AHEAD - STAGES
-        send_for(dys, xs, free, next_dy, next_x, dy_stride, x_stride, left, column, inside, EVEN)
-        next_dy += step * dy_stride
-        next_x += step * x_stride
-
-        # This tile's part of the row sums goes out.
-        async_copy.wait_group(AHEAD)
-        sums = ()
-        for r in gl.static_range(R):
-            even, odd = halves(dys[r].index(place).load(ACROSS), DTYPE)
-            x_even, x_odd = halves(xs[r].index(place).load(ACROSS), DTYPE)
-            if CENTRED:
-                x_even -= means[r]
-                x_odd -= means[r]
-            if weight is not None:
-                even *= even_weight
-                odd *= odd_weight
-            if LAYER:
-                sums = sums + (even + odd,)
-            sums = sums + (even * x_even + odd * x_odd,)
-        # The words of the tile that will be finished are under way while this one's sums cross between warps.
-        seen = look(before, LOOK, LOADS)
-        send(words + (turn % SLOTS) * WORDS + part, epoch + 1 + turn, totals(sums), SEND)
+        # This tile's part of the row sums goes out. The words of the tile that will be finished are looked for while
+        # these sums cross between warps: any earlier, they would return behind the tile that was sent for last.
+        if turn < turns:
+            if turn < STAGES:
+                async_copy.wait_group(STAGES - 1)
+            else:  # nothing was sent for in the first D turns
+                async_copy.wait_group(STAGES - 1 - D)
+            sums = ()
+            for r in gl.static_range(R):
+                even, odd = halves(dys[r].index(place).load(ACROSS), DTYPE)
+                x_even, x_odd = halves(xs[r].index(place).load(ACROSS), DTYPE)
+                if CENTRED:
+                    x_even -= means[r]
+                    x_odd -= means[r]
+                if weight is not None:
+                    even *= even_weight
+                    odd *= odd_weight
+                if LAYER:
+                    sums = sums + (even + odd,)
+                sums = sums + (even * x_even + odd * x_odd,)
+            seen = look(before, LOOK, LOADS)
+            send(words + (turn % SLOTS) * WORDS + part, epoch + 1 + turn, totals(sums), SEND)
+        else:
+            seen = look(before, LOOK, LOADS)
 
         # The next tile's statistics.
         next_rstds = ()
@@ -163,39 +160,47 @@ def backward_parts(
             next_rstds = next_rstds + (statistic(rstd, first + groups * R + r, rows),)
             next_means = next_means + (statistic(mean, first + groups * R + r, rows),)
 
-        # The tile of D turns ago is finished.
-        waiting = place - D if place >= D else place - D + STAGES
-        sums = receive(seen, before, epoch + 1 + turn - D, (turn >= D).to(gl.int32), RECEIVE)
-        for r in gl.static_range(R):
-            even, odd = halves(dys[r].index(waiting).load(ACROSS), DTYPE)
-            x_even, x_odd = halves(xs[r].index(waiting).load(ACROSS), DTYPE)
-            real = (turn >= D) & (first - D * groups * R + r < rows)
-            if LAYER:
-                x_even -= kept_means[r]
-                x_odd -= kept_means[r]
-            if partial_dbias is not None:
-                dbias_even += even
-                dbias_odd += odd
-            even *= kept_rstds[r]
-            odd *= kept_rstds[r]
-            if weight is not None:
-                dweight_even += even * x_even
-                dweight_odd += odd * x_odd
-            sum_g = 0.0
-            sum_g_centred = sums[2 * r if LAYER else r]
-            if LAYER:
-                sum_g = sums[2 * r]
-                sum_g_centred = sums[2 * r + 1]
-                if not CENTRED:
-                    sum_g_centred -= kept_means[r] * sum_g
-            of_xhat, of_one = row_corrections(sum_g, sum_g_centred, kept_rstds[r], scale)
-            of_x = kept_rstds[r] * of_xhat
-            even = gradient_of(even, even_weight, x_even, of_x, of_one, LAYER)
-            odd = gradient_of(odd, odd_weight, x_odd, of_x, of_one, LAYER)
-            target = finished + r * (cols // 2) + column
-            gl.store(target, together(even, odd, DTYPE), mask=real if EVEN else inside & real)
-
-        finished += step * (cols // 2)
+        # The tile of D turns ago is finished, and another sent for in its place.
+        if turn >= D:
+            waiting = place - D if place >= D else place - D + STAGES
+            waited = ()
+            for r in gl.static_range(R):
+                waited = waited + (dys[r].index(waiting).load(ACROSS), xs[r].index(waiting).load(ACROSS))
+            sums = receive(seen, before, epoch + 1 + turn - D, RECEIVE)
+            left = rows - first - (STAGES - D) * groups * R
+            send_for(dys, xs, waiting, next_dy, next_x, dy_stride, x_stride, left, column, inside, EVEN)
+            next_dy += step * dy_stride
+            next_x += step * x_stride
+            for r in gl.static_range(R):
+                even, odd = halves(waited[2 * r], DTYPE)
+                x_even, x_odd = halves(waited[2 * r + 1], DTYPE)
+                real = first - D * groups * R + r < rows
+                if LAYER:
+                    x_even -= kept_means[r]
+                    x_odd -= kept_means[r]
+                if partial_dbias is not None:
+                    dbias_even += even
+                    dbias_odd += odd
+                even *= kept_rstds[r]
+                odd *= kept_rstds[r]
+                if weight is not None:
+                    dweight_even += even * x_even
+                    dweight_odd += odd * x_odd
+                sum_g = 0.0
+                sum_g_centred = sums[2 * r if LAYER else r]
+                if LAYER:
+                    sum_g = sums[2 * r]
+                    sum_g_centred = sums[2 * r + 1]
+                    if not CENTRED:
+                        sum_g_centred -= kept_means[r] * sum_g
+                of_xhat, of_one = row_corrections(sum_g, sum_g_centred, kept_rstds[r], scale)
+                of_x = kept_rstds[r] * of_xhat
+                even = gradient_of(even, even_weight, x_even, of_x, of_one, LAYER)
+                odd = gradient_of(odd, odd_weight, x_odd, of_x, of_one, LAYER)
+                target = finished + r * (cols // 2) + column
+                gl.store(target, together(even, odd, DTYPE), mask=real if EVEN else inside & real)
+            finished += step * (cols // 2)
+        async_copy.commit_group()
         place = place + 1 if place + 1 < STAGES else 0
 
         older_rstds = ()
@@ -209,18 +214,21 @@ def backward_parts(
         means = next_means
 
     async_copy.wait_group(0)
-    pair = part * H + gl.arange(0, H, gl.SliceLayout(1, PAIRS))
-    at = group * cols + 2 * pair[:, None] + gl.arange(0, 2, gl.SliceLayout(0, PAIRS))[None, :]
-    in_row = (pair < cols // 2)[:, None]
+    WIDE: gl.constexpr = gl.BlockedLayout([4], [32], [gl.num_warps()], [0])  # 16 bytes of fp32 a thread
+    at = part * C + gl.arange(0, C, WIDE)
     if weight is not None:
-        gl.store(partial_dweight + at, in_pairs(dweight_even, dweight_odd, PAIRS), mask=in_row)
+        wide = gl.convert_layout(gl.reshape(gl.join(dweight_even, dweight_odd), [C]), WIDE)
+        gl.store(partial_dweight + group * cols + at, wide, mask=at < cols)
     if partial_dbias is not None:
-        gl.store(partial_dbias + at, in_pairs(dbias_even, dbias_odd, PAIRS), mask=in_row)
+        wide = gl.convert_layout(gl.reshape(gl.join(dbias_even, dbias_odd), [C]), WIDE)
+        gl.store(partial_dbias + group * cols + at, wide, mask=at < cols)
     # The next launch's tags begin behind those of the group with the most turns, so that none comes twice.
-    meet(state, epoch + gl.cdiv(gl.cdiv(rows, R), groups) + D + 1, FUSED and weight is not None)
+    meet(state, epoch + gl.cdiv(gl.cdiv(rows, R), groups), FUSED and weight is not None)
     if FUSED and weight is not None:
-        NARROW: gl.constexpr = min(FINISH_COLS, 32)
-        TILE: gl.constexpr = gl.BlockedLayout([1, 1], [32 // NARROW, NARROW], [gl.num_warps(), 1], [1, 0])
+        NARROW: gl.constexpr = max(1, min(FINISH_COLS // 4, 32))
+        TILE: gl.constexpr = gl.BlockedLayout(
+            [1, min(4, FINISH_COLS)], [32 // NARROW, NARROW], [gl.num_warps(), 1], [1, 0]
+        )
         index = gl.arange(0, FINISH_ROWS, gl.SliceLayout(1, TILE))[:, None]
         lane = gl.arange(0, FINISH_COLS, gl.SliceLayout(0, TILE))[None, :]
         finish_in_turn(
@@ -235,13 +243,6 @@ def send_for(dys, xs, place, dy, x, dy_stride, x_stride, left, column, inside, E
         copied = r < left if EVEN else inside & (r < left)
         async_copy.async_copy_global_to_shared(dys[r].index(place), dy + r * dy_stride + column, mask=copied)
         async_copy.async_copy_global_to_shared(xs[r].index(place), x + r * x_stride + column, mask=copied)
-    async_copy.commit_group()
-
-
-@gluon.jit
-def in_pairs(even, odd, PAIRS: gl.constexpr):
-    """Even and odd columns beside each other again; no number changes its thread."""
-    return gl.convert_layout(gl.join(even, odd), PAIRS, assert_trivial=True)
 
 
 @triton.jit
@@ -315,13 +316,13 @@ def look(words, ASM: tl.constexpr, LOADS: tl.constexpr):
 
 
 @triton.jit
-def receive(seen, words, tag, wanted, ASM: tl.constexpr):
-    """The sums over all programs of a row, once all have sent theirs; with `wanted` 0 they mean nothing, at once."""
+def receive(seen, words, tag, ASM: tl.constexpr):
+    """The sums over all programs of a row, once all have sent theirs."""
     if len(seen) == 1:
         return tl.inline_asm_elementwise(
             ASM,
-            "=&f,=&f,=&f,=&f,l,l,r,r",
-            [seen[0], words, tag, wanted],
+            "=&f,=&f,=&f,=&f,l,l,r",
+            [seen[0], words, tag],
             dtype=(tl.float32, tl.float32, tl.float32, tl.float32),
             is_pure=False,
             pack=1,
@@ -329,8 +330,8 @@ def receive(seen, words, tag, wanted, ASM: tl.constexpr):
     elif len(seen) == 2:
         return tl.inline_asm_elementwise(
             ASM,
-            "=&f,=&f,=&f,=&f,l,l,l,r,r",
-            [seen[0], seen[1], words, tag, wanted],
+            "=&f,=&f,=&f,=&f,l,l,l,r",
+            [seen[0], seen[1], words, tag],
             dtype=(tl.float32, tl.float32, tl.float32, tl.float32),
             is_pure=False,
             pack=1,
@@ -338,8 +339,8 @@ def receive(seen, words, tag, wanted, ASM: tl.constexpr):
     else:
         return tl.inline_asm_elementwise(
             ASM,
-            "=&f,=&f,=&f,=&f,l,l,l,l,l,r,r",
-            [seen[0], seen[1], seen[2], seen[3], words, tag, wanted],
+            "=&f,=&f,=&f,=&f,l,l,l,l,l,r",
+            [seen[0], seen[1], seen[2], seen[3], words, tag],
             dtype=(tl.float32, tl.float32, tl.float32, tl.float32),
             is_pure=False,
             pack=1,

@@ -69,10 +69,10 @@ class Group:
     def look(self):
         return Warp(self.memory).run(self.exchange.look(), [np.uint64] * self.exchange.loads, self.address(self.first))
 
-    def receive(self, seen, tag=TAG, wanted=1, text=None):
+    def receive(self, seen, tag=TAG, text=None):
         """The numbers that come out, each the same in all lanes."""
         outputs = [np.uint32] * Exchange.MOST
-        arguments = (*seen, self.address(self.first), np.uint32(tag), np.uint32(wanted))
+        arguments = (*seen, self.address(self.first), np.uint32(tag))
         found = np.array(Warp(self.memory).run(text or self.exchange.receive(), outputs, *arguments))
         assert (found == found[:, :1]).all()
         return found[:, 0].view(np.float32)
@@ -116,16 +116,6 @@ def test_what_comes_late_is_waited_for_and_gives_the_same_bits(senders, sums):
         assert (group.memory.loads > group.exchange.loads) == bool(late)
         assert group.is_sum(np.frombuffer(received[-1], np.float32))
     assert len({*received}) == 1
-
-
-@pytest.mark.parametrize(("senders", "sums"), SHAPES)
-def test_nobody_waits_or_looks_for_what_is_not_wanted(senders, sums):
-    group = Group(senders, sums)
-    seen = [np.zeros(32, np.uint64)] * group.exchange.loads
-    group.receive(seen, wanted=0)
-    assert group.memory.loads == 0
-    with pytest.raises(Endless):
-        group.receive(seen)
 
 
 @pytest.mark.parametrize(("senders", "sums"), SHAPES)
@@ -236,7 +226,7 @@ def test_operands_are_those_that_the_text_names(senders, sums):
     assert operands_fit(exchange.look(), *CALLS["look"][place])
     assert operands_fit(exchange.receive(), *CALLS["receive"][place])
     assert len(CALLS["look"][place][0]) == exchange.loads + 1
-    assert len(CALLS["receive"][place][0]) == Exchange.MOST + exchange.loads + 3
+    assert len(CALLS["receive"][place][0]) == Exchange.MOST + exchange.loads + 2
     wrong = (place + 1) % 3  # the planted fault: the call for another number of loads
     assert not operands_fit(exchange.look(), *CALLS["look"][wrong])
 

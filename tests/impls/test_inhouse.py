@@ -245,27 +245,27 @@ def test_tiles_are_dealt_out_evenly():
     flat = choose(problem(4096, rows=2048), H200)
     assert (flat.rows, flat.programs) == (2, 128)
     wide = choose(problem(16384, rows=2048), H200)
-    assert (wide.groups, wide.delay, wide.residents, wide.maxnreg) == (64, 1, 4, 128)
+    assert (wide.groups, wide.delay, wide.residents, wide.maxnreg) == (49, 2, 3, 168)
     wider = choose(problem(16386, rows=2048), H200)
-    assert (wider.parts, wider.groups, wider.delay, wider.residents) == (9, 57, 1, 4)
+    assert (wider.parts, wider.groups, wider.delay, wider.residents) == (9, 43, 2, 3)
 
 
 @pytest.mark.parametrize(
     ("cols", "tile_rows", "few", "many"),
-    [  # groups resident with two programs a multiprocessor, and with four
-        (12290, 2, 37, 75),
-        (16384, 2, 33, 66),
-        (16386, 2, 29, 58),
-        (65538, 1, 8, 16),
+    [  # groups resident with four programs a multiprocessor, and with three
+        (12290, 2, 75, 56),
+        (16384, 2, 66, 49),
+        (16386, 2, 58, 44),
+        (65538, 1, 16, 12),
     ],
 )
 @pytest.mark.parametrize("norm", ["rms", "layer"])
-def test_few_turns_have_two_programs_a_multiprocessor(norm, cols, tile_rows, few, many):
+def test_few_turns_have_a_program_more_and_no_second_delay(norm, cols, tile_rows, few, many):
     fewest = 67 if norm == "rms" and cols <= 16384 else 1  # fewer are few rows
     for rows, is_long in ((fewest, False), (8 * many * tile_rows - tile_rows, False), (8 * many * tile_rows, True)):
         launch = choose(problem(cols, rows, norm), H200)
-        assert (launch.delay, launch.stages) == (1, 3)
-        assert (launch.residents, launch.maxnreg) == ((4, 128) if is_long else (2, 248))
+        assert (launch.delay, launch.stages) == ((2, 4) if is_long else (1, 3))
+        assert (launch.residents, launch.maxnreg) == ((3, 168) if is_long else (4, 128))
         tiles = -(-rows // tile_rows)
         assert launch.groups == -(-tiles // -(-tiles // (many if is_long else few)))
 
@@ -306,12 +306,14 @@ def test_how_many_rows_are_few(cols, norm, by_words, most):
         assert isinstance(launch, FewRows) == (rows <= most)
 
 
-@pytest.mark.parametrize(("shared", "residents"), [(228, 4), (164, 3), (100, 2), (64, 1), (48, None)])
-def test_shared_memory_says_how_many_programs_share_rows(shared, residents):
+@pytest.mark.parametrize(
+    ("shared", "residents", "delay"), [(228, 3, 2), (196, 3, 1), (164, 3, 1), (100, 2, 1), (64, 1, 1), (48, None, None)]
+)
+def test_shared_memory_says_how_many_programs_share_rows_and_how_many_tiles_wait(shared, residents, delay):
     gpu = dataclasses.replace(H200, shared_total=shared * 1024, shared_bytes=(shared - 1) * 1024)
     asked = problem(16384, rows=8192)
     launch = choose(asked, gpu)
-    assert getattr(launch, "residents", None) == residents
+    assert (getattr(launch, "residents", None), getattr(launch, "delay", None)) == (residents, delay)
     assert isinstance(launch, Shared if residents else TwoPass)
     assert flaw(launch, asked, gpu) is None
 

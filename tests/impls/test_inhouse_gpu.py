@@ -35,7 +35,7 @@ REGIMES = {
     (4096, 2048): OnePass,
     (2048, 8192): OnePass,
     (512, 16384): Shared,
-    (1088, 16384): Shared,  # rows for four programs on a multiprocessor
+    (1024, 16384): Shared,  # rows for a second tile of delay
     (96, 32768): Shared,
     (300, 16386): Shared,  # rows that begin at 4 bytes
     (64, 131072): Shared,
@@ -45,9 +45,9 @@ REGIMES = {
     (257, 8192): FewRows,  # turns of columns that overlap
 }
 CASES = [case(norm, *shape) for shape in REGIMES for norm in ("rms", "layer")]
-CASES += [case(norm, 1088, 16384, dtype="fp16", weight_dtype="fp16") for norm in ("rms", "layer")]
-CASES += [case(norm, 1088, 16384, weight_dtype="fp32") for norm in ("rms", "layer")]
-CASES += [case(norm, 1088, 16384, dtype="fp32", weight_dtype="fp32") for norm in ("rms", "layer")]
+CASES += [case(norm, 1024, 16384, dtype="fp16", weight_dtype="fp16") for norm in ("rms", "layer")]
+CASES += [case(norm, 1024, 16384, weight_dtype="fp32") for norm in ("rms", "layer")]
+CASES += [case(norm, 1024, 16384, dtype="fp32", weight_dtype="fp32") for norm in ("rms", "layer")]
 CASES += [case(norm, 64, 4096, dtype="fp16", weight_dtype="fp32") for norm in ("rms", "layer")]
 CASES += [NormCase(norm, *shape, weight=False) for norm in ("rms", "layer") for shape in ((64, 4096), (1024, 16384))]
 CASES += [NormCase("layer", 1024, 16384)]  # a mean, and one accumulator
@@ -141,12 +141,12 @@ def test_right_in_every_regime(case):
     assert launch.fused == (type(launch) in (OnePass, Shared))
 
 
-def test_rows_are_shared_by_few_programs_a_multiprocessor_and_by_many():
+def test_rows_are_shared_with_both_delays():
     inputs = [known(case, 1)[0] for case in CASES if REGIMES[case.rows, case.cols] is Shared]
     launches = [
         choose_for(each.dy, each.x, each.weight, each.case.bias, layer=each.mean is not None) for each in inputs
     ]
-    assert {launch.residents for launch in launches} == {2, 4}
+    assert {launch.delay for launch in launches} == {1, 2}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.key)

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from impls.inhouse import parts, rows
-from tests.impls.turns import KERNEL, LOOK, RECEIVE, SEND, Overwritten, Programs, Stuck, body_of, call_in
+from tests.impls.turns import KERNEL, LOOKS, RECEIVE, SEND, Overwritten, Programs, Stuck, body_of, call_in
 
 SLOTS = parts.SLOTS.value
 LAUNCHES = [(24, 1, 2, 2), (7, 2, 1, 5), (3, 3, 2, 2), (40, 2, 1, 3), (1, 1, 1, 4), (25, 1, 2, 3)]  # rows, groups, R, S
@@ -40,9 +40,10 @@ def test_an_epoch_that_lags_lets_a_word_of_an_earlier_launch_be_taken():
 
 
 def test_the_kernel_looks_sends_and_receives_in_the_order_of_the_model():
-    assert ast.unparse(LOOK.args[0]) == ast.unparse(RECEIVE.args[1]) == "before"
-    assert ast.unparse(RECEIVE.args[3]).startswith("(turn >= D)")
-    assert LOOK.lineno < SEND.lineno < RECEIVE.lineno
+    looks = [ast.unparse(look) for look in LOOKS]
+    assert ast.unparse(RECEIVE.args[1]) == "before"
+    assert looks == ["look(before, LOOK, LOADS)"] * 2  # in a turn that sends, and in one that does not
+    assert LOOKS[0].lineno < SEND.lineno < LOOKS[1].lineno < RECEIVE.lineno
     lines = ast.unparse(body_of(KERNEL))
     meet, sums = call_in(KERNEL, "meet"), call_in(KERNEL, "finish_in_turn")
     order = ["epoch = gl.load(state + 1)", "for turn in", ast.unparse(meet), ast.unparse(sums)]

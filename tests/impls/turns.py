@@ -25,10 +25,21 @@ def body_of(kernel):
     return next(each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef) and each.name == kernel.__name__)
 
 
+def calls_in(tree, name):
+    calls = (each for each in ast.walk(tree) if isinstance(each, ast.Call))
+    return [each for each in calls if ast.unparse(each.func) == name]
+
+
 def call_in(kernel, name):
-    calls = (each for each in ast.walk(body_of(kernel)) if isinstance(each, ast.Call))
-    (call,) = (each for each in calls if ast.unparse(each.func) == name)
+    (call,) = calls_in(body_of(kernel), name)
     return call
+
+
+def condition_of(kernel, name):
+    """On what the call depends: the innermost `if` in whose body it is."""
+    conditions = (each for each in ast.walk(body_of(kernel)) if isinstance(each, ast.If))
+    *_, innermost = (each for each in conditions if any(calls_in(line, name) for line in each.body))
+    return innermost.test
 
 
 def assigned_in(kernel, name):
@@ -42,7 +53,8 @@ def end_of_loop(kernel, name):
 
 
 KERNEL = parts.backward_parts
-LOOK, SEND, RECEIVE = (call_in(KERNEL, name) for name in ("look", "send", "receive"))
+LOOKS = calls_in(body_of(KERNEL), "look")
+SEND, RECEIVE = call_in(KERNEL, "send"), call_in(KERNEL, "receive")
 CODE = {
     name: compile(ast.unparse(expression), name, "eval")
     for name, expression in {
@@ -50,6 +62,8 @@ CODE = {
         "turns": assigned_in(KERNEL, "turns"),  # tiles of the group
         "end": end_of_loop(KERNEL, "turn"),
         "before": assigned_in(KERNEL, "before"),  # where those of the tile to be finished begin
+        "sends": condition_of(KERNEL, "send"),
+        "receives": condition_of(KERNEL, "receive"),
         "to": SEND.args[0],
         "sent": SEND.args[1],
         "awaited": RECEIVE.args[2],
@@ -75,7 +89,8 @@ class Programs:
     def tags(self, group):
         """All tags that a program of the group sends."""
         turns = self.value("turns", group=group)
-        return {self.value("sent", turn=turn) for turn in range(self.value("end", turns=turns))}
+        turn_by_turn = range(self.value("end", turns=turns))
+        return {self.value("sent", turn=turn) for turn in turn_by_turn if self.value("sends", turn=turn, turns=turns)}
 
     def program(self, group, part):
         at = {"words": self.value("words", group=group), "turns": self.value("turns", group=group), "part": part}
@@ -83,13 +98,16 @@ class Programs:
             at["turn"] = turn
             before = self.value("before", **at)
             seen = yield from self.load(before)
-            self.store(self.value("to", **at), self.value("sent", **at), group, turn, at["turns"])
-            yield
-            tile, tag = turn - self.delay, self.value("awaited", **at)
-            while tile >= 0 and any(each[0] != tag for each in seen):
-                seen = yield from self.load(before)
-            assert tile < 0 or [each[1:] for each in seen] == [(self.launch, group, tile)] * self.parts
-            self.received[group, part] = tile
+            if self.value("sends", **at):
+                self.store(self.value("to", **at), self.value("sent", **at), group, turn)
+                yield
+            if self.value("receives", **at):
+                tile, tag = turn - self.delay, self.value("awaited", **at)
+                while any(each[0] != tag for each in seen):
+                    seen = yield from self.load(before)
+                assert [each[1:] for each in seen] == [(self.launch, group, tile)] * self.parts
+                self.received[group, part] = tile
+        assert self.received[group, part] == at["turns"] - 1
 
     def load(self, first):
         seen = []
@@ -98,10 +116,10 @@ class Programs:
             yield
         return seen
 
-    def store(self, place, tag, group, tile, turns):
+    def store(self, place, tag, group, tile):
         _, launch, _, old = self.memory.get(place, (0, None, 0, 0))
         read = min(self.received[group, part] for part in range(self.parts))
-        if launch == self.launch and read < old < turns:
+        if launch == self.launch and read < old:
             raise Overwritten(f"tile {old} by {tile}, read up to {read}")
         self.memory[place] = (tag, self.launch, group, tile)
 
