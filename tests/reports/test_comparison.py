@@ -138,6 +138,14 @@ def test_an_unfinished_run_says_so(more, expected):
     assert unfinished is None if expected is None else expected in unfinished
 
 
+def test_a_case_that_was_interrupted_is_not_counted():
+    names = [impl.name for impl in results().run.implementations]
+    first, second = ([row(name, 100.0, NormCase("rms", rows, 64)) for name in names] for rows in (64, 128))
+    for missing, whole in ((1, 1), (0, 2)):
+        rows = first + second[missing:]
+        assert f"{whole} of 2 cases" in compare(results(*rows, interrupted=True, jobs=2)).unfinished
+
+
 def test_a_cpu_has_no_datasheet():
     case = NormCase("rms", 64, 64, device="cpu")
     rows = [row("torch-eager", 100.0, case), *helpers(100.0, 46.0, case)]
