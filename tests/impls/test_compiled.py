@@ -8,43 +8,36 @@ import contextlib
 import json
 import re
 import sys
-from typing import NamedTuple
+from functools import partial
 from unittest.mock import patch
 
 import pytest
 
-from impls.inhouse import kinds
 from impls.inhouse.kinds import FewRows, OnePass, Shared, TwoPass
 from tests.impls.gpuless import in_child, instead_of_launches
+from tests.impls.inhouse_cases import cpu_case, gradients, reference, rho
 
 SHARED = Shared(rows=2, parts=2, groups=2, delay=1, residents=3, maxnreg=168)
+layer, rms = partial(cpu_case, "layer", bias=True), partial(cpu_case, "rms")
 
-
-class Case(NamedTuple):
-    """What is run, and by which launch; few programs, as each runs in Python."""
-
-    norm: str
-    rows: int
-    cols: int
-    launch: kinds.Launch
-    dtype: str = "bfloat16"
-    weight_dtype: str = "bfloat16"
-
-
-CASES = {
-    "narrow": Case("layer", 40, 200, OnePass(16, 4, 64, 4, 2, fold=False, stages=4, fused=True)),
-    "flat": Case("layer", 9, 1500, OnePass(2, 2, 1024, 4, 2, fold=True, stages=3, fused=True)),
-    "packed": Case("rms", 9, 2048, OnePass(2, 2, 1024, 4, 3, fold=True, packed=True, stages=3, fused=True)),
-    "shared": Case("layer", 9, 4096, SHARED),
-    "shared, a delay of two": Case("rms", 17, 6152, Shared(2, 4, 2, 2, 3, 168, stages=4)),
-    "shared, one row": Case("layer", 5, 4100, Shared(1, 3, 2, 1, 3, 168)),
-    "shared, fp16": Case("layer", 8, 4096, SHARED, "float16", "float32"),
-    "few rows": Case("layer", 5, 1500, FewRows(64, 32, 2, 1024, 4)),
-    "two passes": Case("layer", 10, 1027, TwoPass(4, 1024, 4, 2)),
+CASES = {  # few programs, as each runs in Python
+    "narrow": (layer(40, 200), OnePass(16, 4, 64, 4, 2, fold=False, stages=4, fused=True)),
+    "flat": (layer(9, 1500), OnePass(2, 2, 1024, 4, 2, fold=True, stages=3, fused=True)),
+    "packed": (rms(9, 2048), OnePass(2, 2, 1024, 4, 3, fold=True, packed=True, stages=3, fused=True)),
+    "shared": (layer(9, 4096), SHARED),
+    "shared, a delay of two": (rms(17, 6152), Shared(2, 4, 2, 2, 3, 168, stages=4)),
+    "shared, fewer turns than stages": (layer(5, 4100), Shared(2, 3, 3, 2, 3, 168, stages=4)),
+    "shared, one row": (layer(5, 4100), Shared(1, 3, 2, 1, 3, 168)),
+    "shared, fp16": (layer(8, 4096, dtype="fp16", weight_dtype="fp32"), SHARED),
+    "shared, fp32": (layer(9, 3000, dtype="fp32", weight_dtype="fp32"), Shared(2, 3, 2, 1, 3, 168, cols=1024)),
+    "few rows": (layer(5, 1500), FewRows(64, 32, 2, 1024, 4)),
+    "two passes": (layer(10, 1027), TwoPass(4, 1024, 4, 2)),
 }
 # Each is one line of a kernel's text, what takes its place, and the case that shows it.
 FAULTS = {
     "a copy is not waited for": ("packed", r"(cp\.async\.wait_group\s+)[1-9];", r"\g<1>9;"),
+    "one of the first tiles is not waited for": ("shared", r"(cp\.async\.wait_group\s+)2;", r"\g<1>9;"),
+    "a later tile is not waited for": ("shared, a delay of two", r"(cp\.async\.wait_group\s+)1;", r"\g<1>9;"),
     "partials are summed before all are stored": ("flat", r"@true bra WAIT;", ""),
     "sums of another turn are taken": (
         "shared",
@@ -59,10 +52,11 @@ def outcome_of(name, fault=None):
     """Of one case: each gradient's rms error over that of one rounding, and whether all orders gave the same bits."""
     import torch
 
+    from harness.cases import make_inputs
     from impls.inhouse import backward
     from tests.impls.machine import Machine
 
-    case = CASES[name]
+    case, launch = CASES[name]
 
     class OnMachine:
         """A kernel that is compiled and run here instead of launched."""
@@ -88,41 +82,24 @@ def outcome_of(name, fault=None):
             return run
 
     memory = torch.zeros(1 << 14, dtype=torch.int64)  # kept from launch to launch, as a stream's is
-    torch.manual_seed(0)
-    layer, dtype = case.norm == "layer", getattr(torch, case.dtype)
-    x, dy = (2 * torch.randn(case.rows, case.cols) + 1).to(dtype), torch.randn(case.rows, case.cols).to(dtype)
-    weight = (1 + torch.randn(case.cols) / 4).to(getattr(torch, case.weight_dtype))
-    mean = x.double().mean(1) if layer else None
-    centred = x.double() - mean[:, None] if layer else x.double()
-    rstd = (centred.square().mean(1) + 1e-5).rsqrt()
-    statistics = (mean.float() if layer else None, rstd.float())
-    found = []
+    inputs, found = make_inputs(case, seed=0), []
     with contextlib.ExitStack() as stack:
         stack.enter_context(instead_of_launches(("cuda", 90, 32), OnMachine, memory))
         stack.enter_context(patch.object(backward, "output", lambda like, shape: like.new_empty(shape)))
         for seed in SEEDS if fault is None else SEEDS[:1]:
             stack.enter_context(patch.object(OnMachine, "seed", seed))
-            found += [backward.norm_backward(dy, x, weight, *statistics, has_bias=layer, launch=case.launch)]
-    xhat, g = centred * rstd[:, None], dy.double() * weight.double()
-    dx = g - xhat * (g * xhat).mean(1, keepdim=True) - (g.mean(1, keepdim=True) if layer else 0)
-    exact = [rstd[:, None] * dx, (dy.double() * xhat).sum(0), dy.double().sum(0) if layer else None]
-    ratios = [float(_ratio(*pair)) for pair in zip(found[0], exact, strict=True) if pair[1] is not None]
+            found += [gradients(inputs, launch=launch)]
+    ratios = [rho(*pair) for pair in zip(found[0], reference(inputs), strict=False) if pair[0] is not None]
     same = all(
         torch.equal(*pair) for other in found for pair in zip(found[0], other, strict=True) if pair[0] is not None
     )
     return {"ratios": ratios, "same": same}
 
 
-def _ratio(found, exact):
-    """The rms error over that of rounding once."""
-    rounding = (exact.to(found.dtype).double() - exact).square().mean().sqrt()
-    return (found.double() - exact).square().mean().sqrt() / rounding
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_right_and_the_same_bits_in_every_order_of_programs(name):
     outcome = in_child(__name__, name)
-    limit = 1.05 if CASES[name].weight_dtype == "bfloat16" else 4  # of fp32, in which it is also summed
+    limit = 1.05 if CASES[name][0].weight_dtype == "bf16" else 4  # of fp32, in which it is also summed
     assert max(outcome["ratios"]) < limit
     assert outcome["same"]
 
