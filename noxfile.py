@@ -11,6 +11,14 @@ nox.options.reuse_existing_virtualenvs = True
 nox.options.sessions = ["lint", "types", "tests"]
 
 
+def _compile_with(session: nox.Session, triton: str, *tests: str) -> None:
+    _install(session, "dev")
+    if session.virtualenv.is_sandboxed:
+        # torch asks for its own Triton by an exact version, and needs none for what runs here.
+        session.install("--no-deps", f"triton=={triton}")
+    session.run("python", "-m", "pytest", "tests/impls/test_inhouse_compiles.py", *tests, *session.posargs)
+
+
 def _install(session: nox.Session, *extras: str) -> None:
     if session.virtualenv.is_sandboxed:
         target = f".[{','.join(extras)}]" if extras else "."
@@ -76,11 +84,13 @@ def tests(session: nox.Session) -> None:
 @nox.session
 def oldest(session: nox.Session) -> None:
     """Compile the in-house kernels for every target with the oldest Triton that is promised."""
-    _install(session, "dev")
-    if session.virtualenv.is_sandboxed:
-        # torch asks for its own Triton by an exact version, and needs none for what runs here.
-        session.install("--no-deps", "triton==3.6.0")
-    session.run("python", "-m", "pytest", "tests/impls/test_inhouse_compiles.py", *session.posargs)
+    _compile_with(session, "3.6.0")
+
+
+@nox.session
+def newest(session: nox.Session) -> None:
+    """Compile them with the newest, and run what is compiled for an H200 on a CPU."""
+    _compile_with(session, "3.9.0", "tests/impls/test_compiled.py")
 
 
 @nox.session

@@ -22,6 +22,8 @@ from .formula import add_four, add_two, factor, row_corrections
 from .grid import meet
 from .words import halves, together
 
+# The same by its name before Triton 3.8.
+begin_copy = getattr(async_copy, "async_load", None) or async_copy.async_copy_global_to_shared
 SLOTS = tl.constexpr(8)  # a program may be up to 2 D + 1 tiles ahead of one that has yet to read
 
 
@@ -241,8 +243,8 @@ def send_for(dys, xs, place, dy, x, dy_stride, x_stride, left, column, inside, E
     """Begin to copy a tile into a place of the rings: zeros where no row is `left`."""
     for r in gl.static_range(len(dys)):
         copied = r < left if EVEN else inside & (r < left)
-        async_copy.async_copy_global_to_shared(dys[r].index(place), dy + r * dy_stride + column, mask=copied)
-        async_copy.async_copy_global_to_shared(xs[r].index(place), x + r * x_stride + column, mask=copied)
+        begin_copy(dys[r].index(place), dy + r * dy_stride + column, mask=copied)
+        begin_copy(xs[r].index(place), x + r * x_stride + column, mask=copied)
 
 
 @triton.jit

@@ -300,8 +300,12 @@ class Warp:
         self.write(to, ~(self.values[a] if opcode[-1] == "pred" else self.read(a, opcode[-1])), mask)
 
     def run_bfe(self, opcode, mask, to, a, start, length):
-        ones = (np.uint32(1) << self.read(length, "b32")) - np.uint32(1)
-        self.write(to, self.read(a, "u32") >> self.read(start, "b32") & ones, mask)
+        """Some bits of a; of a signed number the highest of them fills the rest."""
+        start, length = self.read(start, "b32"), self.read(length, "b32")
+        rest = np.uint32(32) - length
+        kind = np.int32 if "s32" in opcode else np.uint32
+        shifted = self.read(a, "u32") << (rest - start)
+        self.write(to, (shifted.view(kind) >> rest.astype(kind)).view(np.uint32), mask)
 
     def run_prmt(self, _opcode, mask, to, a, b, choice):
         """Four bytes of the eight of a and b, each chosen by 3 bits of a digit."""

@@ -56,7 +56,7 @@ class Kernel:
             operands = [re.sub(r"[%\w$.]+", lambda m: named.get(m[0], m[0]), each) for each in OPERAND.findall(rest)]
             bare = (guard or "").lstrip("!")
             inverted, around = (guard or "").startswith("!"), tuple(number for number, _ in scopes)
-            opcode = tuple(opcode.split("."))
+            opcode = tuple(opcode.replace("::cta", "").split("."))  # a program's own shared memory, as Triton 3.8 says
             self.statements.append(Statement(named.get(bare, bare) or None, inverted, opcode, operands, around))
 
 
