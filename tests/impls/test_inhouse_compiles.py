@@ -87,7 +87,7 @@ ON_HOPPER = [
     Case(8192, "layer", rows=264, dtype="float32", weight_dtype="bfloat16"),
 ]
 REGISTERS = 65536  # of a multiprocessor of every NVIDIA target here
-# Bytes a thread. Triton 3.8 and 3.9, which no torch requires yet, set a few registers aside in a few kernels.
+# Bytes a thread: Triton 3.8 and 3.9 set a few registers aside in a few kernels.
 SPILL_LIMIT = 16 if tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 8) else 0
 
 
