@@ -142,3 +142,71 @@ class Exchange:
         for i, word in enumerate(words):
             lines += [f"mov.b64 {word}, 0;", f"@has{i} ld.relaxed.gpu.global.b64 {word}, [from+{8 * self.LANES * i}];"]
         return lines
+
+
+@triton.jit
+def send(words, tag, sums, ASM: tl.constexpr):
+    """Send out this program's part of the sums."""
+    tl.inline_asm_elementwise(
+        ASM,
+        "=r,l,r,r,r,r,r",
+        [words, tag, as_bits(sums[0]), as_bits(sums[1]), as_bits(sums[2]), as_bits(sums[3])],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
+
+
+@triton.jit
+def as_bits(number):
+    return number.to(tl.int32, bitcast=True)
+
+
+@triton.jit
+def look(words, ASM: tl.constexpr, LOADS: tl.constexpr):
+    """What the words are now; each lane sees others, and `receive` knows which."""
+    if LOADS == 1:
+        return (tl.inline_asm_elementwise(ASM, "=&l,l", [words], dtype=tl.int64, is_pure=False, pack=1),)
+    elif LOADS == 2:
+        return tl.inline_asm_elementwise(ASM, "=&l,=&l,l", [words], dtype=(tl.int64, tl.int64), is_pure=False, pack=1)
+    else:
+        return tl.inline_asm_elementwise(
+            ASM,
+            "=&l,=&l,=&l,=&l,l",
+            [words],
+            dtype=(tl.int64, tl.int64, tl.int64, tl.int64),
+            is_pure=False,
+            pack=1,
+        )
+
+
+@triton.jit
+def receive(seen, words, tag, ASM: tl.constexpr):
+    """The sums over all programs of a row, once all have sent theirs."""
+    if len(seen) == 1:
+        return tl.inline_asm_elementwise(
+            ASM,
+            "=&f,=&f,=&f,=&f,l,l,r",
+            [seen[0], words, tag],
+            dtype=(tl.float32, tl.float32, tl.float32, tl.float32),
+            is_pure=False,
+            pack=1,
+        )
+    elif len(seen) == 2:
+        return tl.inline_asm_elementwise(
+            ASM,
+            "=&f,=&f,=&f,=&f,l,l,l,r",
+            [seen[0], seen[1], words, tag],
+            dtype=(tl.float32, tl.float32, tl.float32, tl.float32),
+            is_pure=False,
+            pack=1,
+        )
+    else:
+        return tl.inline_asm_elementwise(
+            ASM,
+            "=&f,=&f,=&f,=&f,l,l,l,l,l,r",
+            [seen[0], seen[1], seen[2], seen[3], words, tag],
+            dtype=(tl.float32, tl.float32, tl.float32, tl.float32),
+            is_pure=False,
+            pack=1,
+        )

@@ -19,7 +19,7 @@ from triton.experimental.gluon.language.nvidia.ampere import async_copy
 
 from .finish import finish_in_turn
 from .formula import add_four, add_two, factor, row_corrections
-from .grid import meet
+from .grid import look, meet, receive, send
 from .words import halves, together
 
 # The same by its name before Triton 3.8.
@@ -279,71 +279,3 @@ def totals(parts):
         return a, b, nothing, nothing
     else:
         return gl.reduce((parts[0], parts[1], parts[2], parts[3]), 0, add_four)
-
-
-@triton.jit
-def send(words, tag, sums, ASM: tl.constexpr):
-    """Send out this program's part of the sums."""
-    tl.inline_asm_elementwise(
-        ASM,
-        "=r,l,r,r,r,r,r",
-        [words, tag, as_bits(sums[0]), as_bits(sums[1]), as_bits(sums[2]), as_bits(sums[3])],
-        dtype=tl.int32,
-        is_pure=False,
-        pack=1,
-    )
-
-
-@triton.jit
-def as_bits(number):
-    return number.to(tl.int32, bitcast=True)
-
-
-@triton.jit
-def look(words, ASM: tl.constexpr, LOADS: tl.constexpr):
-    """What the words are now; each lane sees others, and `receive` knows which."""
-    if LOADS == 1:
-        return (tl.inline_asm_elementwise(ASM, "=&l,l", [words], dtype=tl.int64, is_pure=False, pack=1),)
-    elif LOADS == 2:
-        return tl.inline_asm_elementwise(ASM, "=&l,=&l,l", [words], dtype=(tl.int64, tl.int64), is_pure=False, pack=1)
-    else:
-        return tl.inline_asm_elementwise(
-            ASM,
-            "=&l,=&l,=&l,=&l,l",
-            [words],
-            dtype=(tl.int64, tl.int64, tl.int64, tl.int64),
-            is_pure=False,
-            pack=1,
-        )
-
-
-@triton.jit
-def receive(seen, words, tag, ASM: tl.constexpr):
-    """The sums over all programs of a row, once all have sent theirs."""
-    if len(seen) == 1:
-        return tl.inline_asm_elementwise(
-            ASM,
-            "=&f,=&f,=&f,=&f,l,l,r",
-            [seen[0], words, tag],
-            dtype=(tl.float32, tl.float32, tl.float32, tl.float32),
-            is_pure=False,
-            pack=1,
-        )
-    elif len(seen) == 2:
-        return tl.inline_asm_elementwise(
-            ASM,
-            "=&f,=&f,=&f,=&f,l,l,l,r",
-            [seen[0], seen[1], words, tag],
-            dtype=(tl.float32, tl.float32, tl.float32, tl.float32),
-            is_pure=False,
-            pack=1,
-        )
-    else:
-        return tl.inline_asm_elementwise(
-            ASM,
-            "=&f,=&f,=&f,=&f,l,l,l,l,l,r",
-            [seen[0], seen[1], seen[2], seen[3], words, tag],
-            dtype=(tl.float32, tl.float32, tl.float32, tl.float32),
-            is_pure=False,
-            pack=1,
-        )
