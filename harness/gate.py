@@ -46,7 +46,7 @@ def judge_one(results: Results, limit: Claim | Regression) -> list[Verdict]:
 
 def _whole(results: Results) -> None:
     """A gate that judges half a run passes what was never measured."""
-    cases, end = len({row.case for row in results.rows}), results.end
+    cases, end = results.cases_here, results.end
     if end is None or end.interrupted or cases < results.run.jobs:
         raise UsageError(
             f"gate: the run is not finished, {cases} of {results.run.jobs} cases are here; "

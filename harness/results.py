@@ -17,6 +17,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from harness.cases import NormCase
 from harness.errors import UsageError
 from harness.records import (
     AnyRecord,
@@ -52,6 +53,17 @@ class Results:
         """The worst that any self-test of the run found, figure by figure; None where it made none."""
         budgets = [selftest.budget for selftest in self.selftests]
         return worst(budgets) if budgets else None
+
+    @property
+    def cases_here(self) -> int:
+        """Cases with rows; of a run that was cut short, as a rule within a case, those with a row of everybody."""
+        rows: dict[NormCase, set[str]] = {}
+        for row in self.rows:
+            rows.setdefault(row.case, set()).add(row.impl)
+        if self.end is not None and not self.end.interrupted:
+            return len(rows)
+        asked = {impl.name for impl in self.run.implementations}
+        return sum(asked <= impls for impls in rows.values())
 
 
 class ResultsFile:

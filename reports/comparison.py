@@ -102,7 +102,7 @@ def compare(results: Results, baseline: str | None = None) -> Comparison:
         run=results.run,
         baseline=base,
         timed=any(entry.median_us is not None for case in cases for entry in case.entries),
-        unfinished=_unfinished(results, cases),
+        unfinished=_unfinished(results),
         cases=cases,
         summary=summarise(cases, base),
         budget=results.budget,
@@ -199,17 +199,13 @@ def _names(results: Results) -> list[str]:
     return list(dict.fromkeys(known + [row.impl for row in results.rows if row.role == "impl"]))
 
 
-def _unfinished(results: Results, cases: tuple[CaseComparison, ...]) -> str | None:
-    here = len(cases)
-    if results.end is None or results.end.interrupted:  # within a case, as a rule
-        asked = [impl.name for impl in results.run.implementations]
-        here = sum(all(case.entry(name) for name in asked) for case in cases)
+def _unfinished(results: Results) -> str | None:
     if results.end is not None and results.end.interrupted:
         why = "the run was interrupted"
     elif results.end is None:
         why = "the run has not ended, or was cut short"
-    elif here < results.run.jobs:
+    elif results.cases_here < results.run.jobs:
         why = "the run ended before all its cases"
     else:
         return None
-    return f"Unfinished: {here} of {results.run.jobs} cases are here; {why}."
+    return f"Unfinished: {results.cases_here} of {results.run.jobs} cases are here; {why}."

@@ -22,7 +22,7 @@ from .formula import add_four, add_two, factor, row_corrections
 from .grid import look, meet, receive, send
 from .words import halves, together
 
-# The same by its name before Triton 3.8.
+# Triton 3.8 gave it this name, and 3.9 took the other one away.
 begin_copy = getattr(async_copy, "async_load", None) or async_copy.async_copy_global_to_shared
 SLOTS = tl.constexpr(8)  # a program may be up to 2 D + 1 tiles ahead of one that has yet to read
 

@@ -87,8 +87,8 @@ ON_HOPPER = [
     Case(8192, "layer", rows=264, dtype="float32", weight_dtype="bfloat16"),
 ]
 REGISTERS = 65536  # of a multiprocessor of every NVIDIA target here
-# Bytes a thread: Triton 3.8 and 3.9 set a few registers aside in a few kernels.
-SPILL_LIMIT = 16 if tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 8) else 0
+TRITON = tuple(map(int, triton.__version__.split(".")[:2]))
+SPILL_LIMIT = 16 if TRITON >= (3, 8) else 0  # bytes a thread: later ones set a few registers aside in a few kernels
 
 
 def compile_case(target, cols, norm, bias, rows, dtype, weight_dtype, zero_centred, spoil=False):
@@ -142,7 +142,6 @@ def resources(compiled):
         }
         spilled = 4 * (found["vgpr_spill_count"] + found["sgpr_spill_count"])
         return {"registers": found["vgpr_count"], "spilled": spilled, "shared": compiled.metadata.shared}
-    import triton
 
     tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
@@ -172,8 +171,8 @@ def test_compiles_without_spills(target):
 def test_a_weight_of_another_size_brings_no_tile_into_a_second_layout(cols):
     like_x, wider = in_child(__name__, "sm_90", [Case(cols, "layer"), Case(cols, "layer", weight_dtype="float32")])
     chunks = {1024: 1, 2880: 3, 4096: 4}[cols]
-    assert like_x["backward_rows"]["loads"] == wider["backward_rows"]["loads"]
-    assert wider["backward_rows"]["loads"] in (2 * chunks + 2, 2 * chunks + 3)  # Triton 3.9 has a statistic twice
+    again = int(TRITON >= (3, 9) and chunks > 1)  # a statistic, with either weight
+    assert like_x["backward_rows"]["loads"] == wider["backward_rows"]["loads"] == 2 * chunks + 2 + again
 
 
 @pytest.mark.parametrize("target", ["sm_90", "gfx942"])
