@@ -100,7 +100,7 @@ def outcome_of(name, fault=None):
 def test_right_and_the_same_bits_in_every_order_of_programs(name):
     outcome = in_child(__name__, name)
     limit = 1.05 if CASES[name][0].weight_dtype == "bf16" else 4  # of fp32, in which it is also summed
-    assert max(outcome["ratios"]) < limit
+    assert all(ratio < limit for ratio in outcome["ratios"])  # NaN is not less, and max() may pass it over
     assert outcome["same"]
 
 
