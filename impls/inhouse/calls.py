@@ -39,6 +39,11 @@ class Tensors:
     rstd: torch.Tensor
     zero_centred: bool
 
+    @property
+    def gradients(self) -> int:
+        """How many have partial sums: dweight, or dweight and dbias."""
+        return 1 if self.dbias is None else 2
+
     def partials(self, number: int) -> tuple[torch.Tensor | None, torch.Tensor | None]:
         """Room for so many rows of partial dweight and dbias."""
         shape, device = (number, self.x.shape[1]), self.x.device
@@ -99,7 +104,7 @@ def _one_pass(
         STAGES=launch.stages,
         EVEN=rows % launch.rows == 0 and cols == launch.chunks * launch.cols,
         FUSED=fused,
-        **_finish_tile(launch, cols, 16 if launch.maxnreg else 64),
+        **_finish_tile(launch, cols, tensors.gradients, 16 if launch.maxnreg else 64),
         **_options(launch.warps, maxnreg=launch.maxnreg, together=fused),
     )
     return [kernel]
@@ -145,7 +150,7 @@ def _shared(
         EVEN=cols == launch.parts * launch.cols,
         FUSED=fused,
         **exchange,
-        **_finish_tile(launch, cols, 16),
+        **_finish_tile(launch, cols, tensors.gradients, 16),
         **_options(launch.warps, maxnreg=launch.maxnreg, together=True),
     )
     return [kernel]
@@ -251,7 +256,7 @@ def _finish(tensors: Tensors, partial_dweight: torch.Tensor, partial_dbias: torc
     """Narrow column tiles, for as many programs as multiprocessors, each with all its loads in flight at once."""
     partials, cols = partial_dweight.shape
     tile_cols = 32 if cols <= 8192 else 128
-    return finish[(-(-cols // tile_cols),)](
+    return finish[(tensors.gradients * -(-cols // tile_cols),)](
         tensors.dweight,
         tensors.dbias,
         partial_dweight,
@@ -264,9 +269,9 @@ def _finish(tensors: Tensors, partial_dweight: torch.Tensor, partial_dbias: torc
     )
 
 
-def _finish_tile(launch: OnePass | Shared, cols: int, elements: int) -> dict[str, int]:
-    """Columns dealt out to all programs, at least a 32-byte sector each; so many elements a thread at most."""
-    tile_cols = max(8, power_of_two(-(-cols // launch.programs)))
+def _finish_tile(launch: OnePass | Shared, cols: int, gradients: int, elements: int) -> dict[str, int]:
+    """Columns of all gradients dealt out to all programs, at least a 32-byte sector each; so many elements a thread."""
+    tile_cols = max(8, power_of_two(-(-gradients * cols // launch.programs)))
     return {
         "FINISH_ROWS": max(1, min(power_of_two(launch.partials), elements * 32 * launch.warps // tile_cols)),
         "FINISH_COLS": tile_cols,

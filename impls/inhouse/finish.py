@@ -18,10 +18,10 @@ def finish(
     P: tl.constexpr,
     C: tl.constexpr,
 ):
-    """Sum the partial gradients of C columns, P at a time, and round them once."""
+    """Sum the partial gradients of C columns, P at a time, and round them once; a program for each tile."""
     index = tl.arange(0, P)[:, None]
-    col = tl.program_id(0) * C + tl.arange(0, C)[None, :]
-    finish_tile(dweight, dbias, partial_dweight, partial_dbias, index, col, partials, cols, P)
+    lane = tl.arange(0, C)[None, :]
+    finish_in_turn(dweight, dbias, partial_dweight, partial_dbias, index, lane, partials, cols, P, C)
 
 
 @triton.jit
@@ -37,23 +37,26 @@ def finish_in_turn(
     P: tl.constexpr,
     C: tl.constexpr,
 ):
-    """The same by the programs that wrote the partials, once all have: C columns at a time."""
-    for tile in range(tl.program_id(0), tl.cdiv(cols, C), tl.num_programs(0)):
-        finish_tile(dweight, dbias, partial_dweight, partial_dbias, index, tile * C + lane, partials, cols, P)
+    """Sum C columns of one gradient at a time, the tiles in turn by the programs of one launch.
+
+    A gradient a tile, and not both: then there are twice as many columns to deal out, and each program reads the same
+    bytes in half as many pieces, with one set of sums.
+    """
+    tiles = tl.cdiv(cols, C)
+    gradients = 1 if partial_dbias is None else 2
+    for tile in range(tl.program_id(0), gradients * tiles, tl.num_programs(0)):
+        if partial_dbias is None or tile < tiles:
+            finish_tile(dweight, partial_dweight, index, tile * C + lane, partials, cols, P)
+        else:
+            finish_tile(dbias, partial_dbias, index, (tile - tiles) * C + lane, partials, cols, P)
 
 
 @triton.jit
-def finish_tile(dweight, dbias, partial_dweight, partial_dbias, index, col, partials, cols, P: tl.constexpr):
-    """The same of given columns; the loads for both gradients are under way at once."""
-    of_weight = ((index + col) * 0).to(tl.float32)  # zeros, laid out as the caller lays tiles out
-    of_bias = of_weight
+def finish_tile(gradient, partial, index, col, partials, cols, P: tl.constexpr):
+    """The same of given columns."""
+    total = ((index + col) * 0).to(tl.float32)  # zeros, laid out as the caller lays tiles out
     for start in range(0, partials, P):
         inside = (start + index < partials) & (col < cols)
-        of_weight += tl.load(partial_dweight + (start + index) * cols + col, mask=inside, other=0.0)
-        if partial_dbias is not None:
-            of_bias += tl.load(partial_dbias + (start + index) * cols + col, mask=inside, other=0.0)
-    of_weight = tl.sum(of_weight, 0, keep_dims=True)
-    tl.store(dweight + col, of_weight.to(dweight.dtype.element_ty), mask=col < cols)
-    if partial_dbias is not None:
-        of_bias = tl.sum(of_bias, 0, keep_dims=True)
-        tl.store(dbias + col, of_bias.to(dbias.dtype.element_ty), mask=col < cols)
+        total += tl.load(partial + (start + index) * cols + col, mask=inside, other=0.0)
+    total = tl.sum(total, 0, keep_dims=True)
+    tl.store(gradient + col, total.to(gradient.dtype.element_ty), mask=col < cols)

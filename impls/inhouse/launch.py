@@ -144,7 +144,8 @@ def _shared(rows: int, cols: int, item_bytes: int, gpu: Gpu) -> Shared:
     From 8 turns on three programs on a multiprocessor with four tiles each: two that wait for their sums, so that
     nobody waits for the others', one at work and one under way. Where shared memory has no room for that, and with few
     turns, of which a tile more that waits would be one more, as many programs as hold three tiles each, at most four.
-    Beyond 32 programs a row the words of two rows would be more loads than they save.
+    With three turns and fewer two at most: they have twice the turns, and half as many partials to add up at the end,
+    which is then more than is lost. Beyond 32 programs a row the words of two rows would be more loads than they save.
     """
     part = _part(item_bytes)
     parts = -(-cols // part)
@@ -157,7 +158,8 @@ def _shared(rows: int, cols: int, item_bytes: int, gpu: Gpu) -> Shared:
     if tiles >= 8 * (3 * gpu.multiprocessors // parts) and room[STAGES + 1] >= 3:
         residents, delay, stages = 3, 2, STAGES + 1
     else:
-        residents, delay, stages = max(1, min(4, room[STAGES])), 1, STAGES
+        most = 4 if tiles > 3 * (4 * gpu.multiprocessors // parts) else 2
+        residents, delay, stages = max(1, min(most, room[STAGES])), 1, STAGES
     groups = _evenly(tiles, residents * gpu.multiprocessors // parts)
     maxnreg = shared_registers(residents)
     return Shared(tile_rows, parts, groups, delay, residents, maxnreg, part, stages=stages)

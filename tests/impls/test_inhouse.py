@@ -251,23 +251,28 @@ def test_tiles_are_dealt_out_evenly():
 
 
 @pytest.mark.parametrize(
-    ("cols", "tile_rows", "few", "many"),
-    [  # groups resident with four programs a multiprocessor, and with three
-        (12290, 2, 75, 56),
-        (16384, 2, 66, 49),
-        (16386, 2, 58, 44),
-        (65538, 1, 16, 12),
+    ("cols", "tile_rows", "two", "three", "four"),
+    [  # groups resident with two programs a multiprocessor, three, and four
+        (12290, 2, 37, 56, 75),
+        (16384, 2, 33, 49, 66),
+        (16386, 2, 29, 44, 58),
+        (65538, 1, 8, 12, 16),
     ],
 )
 @pytest.mark.parametrize("norm", ["rms", "layer"])
-def test_few_turns_have_a_program_more_and_no_second_delay(norm, cols, tile_rows, few, many):
+def test_shared_rows_with_few_turns_have_more_programs_and_with_hardly_any_fewest(
+    norm, cols, tile_rows, two, three, four
+):
     fewest = 67 if norm == "rms" and cols <= 16384 else 1  # fewer are few rows
-    for rows, is_long in ((fewest, False), (8 * many * tile_rows - tile_rows, False), (8 * many * tile_rows, True)):
+    most = {3 * four * tile_rows: (2, 248, two), 8 * three * tile_rows - tile_rows: (4, 128, four)}  # rows up to which
+    rows_of = {fewest: (2, 248, two)} | most
+    rows_of |= {rows + 1: expected for rows, expected in zip(most, [(4, 128, four), (3, 168, three)], strict=True)}
+    for rows, (residents, registers, groups) in rows_of.items():
         launch = choose(problem(cols, rows, norm), H200)
-        assert (launch.delay, launch.stages) == ((2, 4) if is_long else (1, 3))
-        assert (launch.residents, launch.maxnreg) == ((3, 168) if is_long else (4, 128))
+        assert (launch.delay, launch.stages) == ((2, 4) if residents == 3 else (1, 3))
+        assert (launch.residents, launch.maxnreg) == (residents, registers)
         tiles = -(-rows // tile_rows)
-        assert launch.groups == -(-tiles // -(-tiles // (many if is_long else few)))
+        assert launch.groups == -(-tiles // -(-tiles // groups))
 
 
 @pytest.mark.parametrize(
