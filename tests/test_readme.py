@@ -108,6 +108,7 @@ def medians_us(name):
         ("suites", 54, 0),
         ("suites-large", 45, 0),
         ("wide", 20, 0),
+        ("wide-few", 6, 0),
         ("quack-tuned", 10, 4),  # with the first version of the kernel
     ],
 )
