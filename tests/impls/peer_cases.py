@@ -1,0 +1,51 @@
+"""What the adapters are tried on, the exact gradients by arithmetic of its own, and the comparison with them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+
+from harness.cases import Grads, Inputs, NormCase, make_inputs, statistics
+from impls import Implementation, discover
+
+IMPLS: dict[str, Implementation] = {implementation.name: implementation for implementation in discover()}
+LAYER = NormCase("layer", 12, 16, "fp32", "fp32", bias=True)
+RMS = NormCase("rms", 12, 16, "fp32", "fp32")
+FAST = dataclasses.replace(LAYER, cols=768)
+EPS = 1e-5
+
+
+def on_cpu(case: NormCase) -> NormCase:
+    return dataclasses.replace(case, device="cpu")
+
+
+def inputs_of(case: NormCase) -> Inputs:
+    """Inputs of a GPU case whose tensors lie on the CPU."""
+    return dataclasses.replace(make_inputs(on_cpu(case), seed=0), case=case)
+
+
+def exact(norm, dy, x, mean, rstd, weight=None, offset=0.0):
+    """Fp64 dx, dweight, dbias from the arguments alone."""
+    rstd = rstd.reshape(-1, 1).double()
+    xhat = (x.double() - (mean.reshape(-1, 1).double() if norm == "layer" else 0)) * rstd
+    wdy = dy.double() * (1 if weight is None else weight.double() + offset)
+    dx = wdy - xhat * (wdy * xhat).mean(1, keepdim=True)
+    if norm == "layer":
+        dx = dx - wdy.mean(1, keepdim=True)
+    return dx * rstd, (dy.double() * xhat).sum(0), dy.double().sum(0)
+
+
+def check(grads: Grads, inputs: Inputs) -> None:
+    case = inputs.case
+    mean, rstd = statistics(inputs.x, case)
+    dx, dweight, dbias = exact(case.norm, inputs.dy, inputs.x, mean, rstd, inputs.weight, float(case.zero_centred))
+    tolerance = {"atol": 1e-4, "rtol": 1e-4} if case.dtype == "fp32" else {"atol": 0.05, "rtol": 0.02}
+    for got, want, has in (
+        (grads.dx, dx, True),
+        (grads.dweight, dweight, case.weight),
+        (grads.dbias, dbias, case.bias),
+    ):
+        assert (got is not None) == has
+        if got is not None:
+            torch.testing.assert_close(got.double(), want, **tolerance)
