@@ -89,30 +89,37 @@ class Machine:
                     break
 
 
+def lanes(first):
+    """What tells the lanes of a warp apart, of which lane 0 is thread `first`."""
+    lane = np.arange(LANES, dtype=np.uint32)
+    return {"%tid.x": lane + np.uint32(first), "%laneid": lane}
+
+
 class Warp:
-    """One warp of a program; that its lanes part at a branch is an error."""
+    """One warp of a program; that its lanes part at a branch, or where they meet, is an error."""
 
     def __init__(self, machine, program, number, shared):
-        lane = np.arange(LANES, dtype=np.uint32)
-        self.machine, self.program, self.shared = machine, program, shared
-        self.values = {"%tid.x": lane + np.uint32(LANES * number), "%laneid": lane}
+        self.machine, self.program, self.shared, self.text = machine, program, shared, machine.kernel
+        self.values = lanes(LANES * number)
         self.values |= {"%ctaid.x": np.full(LANES, program, np.uint32)}
         self.values |= {"%nctaid.x": np.full(LANES, machine.programs, np.uint32)}
         self.copies, self.groups = [], []
 
     def steps(self):
         """Run; yield "barrier" at one, and "access" before what others may have to be waited for at."""
-        kernel, at = self.machine.kernel, 0
-        while True:
-            guard, inverted, opcode, operands, scopes = statement = kernel.statements[at]
-            mask = EVERY if guard is None else self.values[guard] ^ inverted
+        text, at = self.text, 0
+        while at < len(text.statements):
+            guard, inverted, opcode, operands, scopes = statement = text.statements[at]
+            self.mask = EVERY
+            self.mask = mask = EVERY if guard is None else self.register(guard) ^ inverted
             at += 1
+            assert mask.all() or "sync" not in opcode, "lanes part"
             if opcode[0] == "ret":
                 return
             if opcode[0] == "bra":
                 assert mask.all() or not mask.any(), "lanes part"
                 if mask.any():
-                    at = next(kernel.labels[key] for s in scopes[::-1] if (key := (s, operands[0])) in kernel.labels)
+                    at = next(text.labels[key] for s in scopes[::-1] if (key := (s, operands[0])) in text.labels)
             elif opcode[0] in ("bar", "barrier"):
                 yield "barrier"
             else:
@@ -122,7 +129,12 @@ class Warp:
                     with np.errstate(all="ignore"):
                         getattr(self, f"run_{opcode[0]}")(opcode, mask, *operands)
                 except Exception as error:
-                    raise RuntimeError(f"{statement}") from error
+                    error.add_note(f"{statement}")
+                    raise
+
+    def register(self, name):
+        """All lanes of a register; what those hold that `mask` leaves out does not matter."""
+        return self.values[name]
 
     def read(self, operand, kind):
         """The lanes' values, of one type; a register that is wider or narrower than the type is an error."""
@@ -134,7 +146,7 @@ class Warp:
         if operand[0] in "-0123456789":
             number = int(operand.removesuffix("U"), 0) & (1 << 8 * dtype.itemsize) - 1
             return np.full(LANES, number, BITS[dtype.itemsize]).view(dtype)
-        value = self.values[operand]
+        value = self.register(operand)
         assert value.dtype.itemsize == dtype.itemsize, f"{operand} is no {kind}"
         return value.view(dtype)
 
@@ -146,7 +158,7 @@ class Warp:
 
     def address(self, operand):
         base, offset = re.fullmatch(r"([%\w$.#]+)(?:\+(-?\w+))?", operand.strip("[]").replace(" ", "")).groups()
-        start = 0 if base == "global_smem" else self.values[base].astype(np.int64)
+        start = 0 if base == "global_smem" else self.register(base).astype(np.int64)
         return np.zeros(LANES, np.int64) + start + int(offset or "0", 0)
 
     def _bytes(self, space, addresses, size):
@@ -194,12 +206,16 @@ class Warp:
 
     def run_atom(self, opcode, mask, to, where, value):
         addresses, added = self.address(where), self.read(value, opcode[-1])
+        self.write(to, self.add(addresses, added, mask), mask)
+
+    def add(self, addresses, added, mask):
+        """Lane after lane; return what each found."""
         found = np.zeros_like(added)
         for lane in np.flatnonzero(mask):
             one = np.arange(LANES) == lane
             found[lane] = self.load("global", addresses, added.dtype.itemsize, one).view(added.dtype)[lane]
             self.store("global", addresses, found + added, one)
-        self.write(to, found, mask)
+        return found
 
     def run_cp(self, opcode, mask, *operands):
         if "commit_group" in opcode:
@@ -290,14 +306,14 @@ class Warp:
 
     def run_and(self, opcode, mask, to, a, b):
         if opcode[-1] == "pred":
-            self.write(to, LOGIC[opcode[0]](self.values[a], self.values[b]), mask)
+            self.write(to, LOGIC[opcode[0]](self.register(a), self.register(b)), mask)
         else:
             self.write(to, LOGIC[opcode[0]](self.read(a, opcode[-1]), self.read(b, opcode[-1])), mask)
 
     run_or = run_xor = run_and
 
     def run_not(self, opcode, mask, to, a):
-        self.write(to, ~(self.values[a] if opcode[-1] == "pred" else self.read(a, opcode[-1])), mask)
+        self.write(to, ~(self.register(a) if opcode[-1] == "pred" else self.read(a, opcode[-1])), mask)
 
     def run_bfe(self, opcode, mask, to, a, start, length):
         """Some bits of a; of a signed number the highest of them fills the rest."""
@@ -316,10 +332,10 @@ class Warp:
 
     def run_setp(self, opcode, mask, to, a, b, *both):
         truth = COMPARE[opcode[1]](self.read(a, opcode[-1]), self.read(b, opcode[-1]))
-        self.write(to, truth & self.values[both[0]] if both else truth, mask)
+        self.write(to, truth & self.register(both[0]) if both else truth, mask)
 
     def run_selp(self, opcode, mask, to, a, b, choice):
-        self.write(to, np.where(self.values[choice], self.read(a, opcode[-1]), self.read(b, opcode[-1])), mask)
+        self.write(to, np.where(self.register(choice), self.read(a, opcode[-1]), self.read(b, opcode[-1])), mask)
 
     def run_cvt(self, opcode, mask, to, *sources):
         target, kind = opcode[-2:]
@@ -334,7 +350,7 @@ class Warp:
         self.write(to.split("|")[0], given[self.values["%laneid"] ^ other if "bfly" in opcode else other], mask)
 
     def run_vote(self, _opcode, mask, to, source, _lanes):
-        self.write(to, np.full(LANES, self.values[source].all()), mask)
+        self.write(to, np.full(LANES, self.register(source).all()), mask)
 
 
 def _converted(value, target, kind):

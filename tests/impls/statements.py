@@ -20,16 +20,13 @@ class Statement(NamedTuple):
     scopes: tuple[int, ...]
 
 
-class Kernel:
-    """The statements of a kernel, its labels by scope, and its parameters."""
+class Text:
+    """The statements of a text, its labels by scope, and the types of the registers that are declared in a scope."""
 
-    def __init__(self, ptx, name):
-        head = ptx.index("(", ptx.index(f".entry {name}"))
-        end = ptx.index(")", head)
-        self.parameters = re.findall(r"\.param\s+\.(\w+)[^,]*?(\w+)\s*(?:,|$)", ptx[head + 1 : end])
-        self.statements, self.labels = [], {}
+    def __init__(self, text):
+        self.statements, self.labels, self.types = [], {}, {}
         scopes = [(0, {})]  # a number and the names declared in it
-        text, at, scopes_seen = re.sub(r"//[^\n]*", "", _braced(ptx, end)), 0, 0
+        text, at, scopes_seen = re.sub(r"//[^\n]*", "", text), 0, 0
         while text[at:].strip():
             found = TOKEN.match(text, at)
             assert found, f"no PTX: {text[at : at + 100]!r}"
@@ -47,9 +44,11 @@ class Kernel:
     def _add(self, statement, scopes):
         number, own = scopes[-1]
         if statement.startswith(".reg"):
-            for name, count in re.findall(r"([\w$]+)(?:<(\d+)>)?", statement.split(None, 2)[2]) if number else ():
+            _, kind, declared = statement.split(None, 2)
+            for name, count in re.findall(r"([\w$]+)(?:<(\d+)>)?", declared) if number else ():
                 names = [f"{name}{i}" for i in range(int(count))] if count else [name]
                 own |= {each: f"{each}#{number}" for each in names}
+                self.types |= {f"{each}#{number}": kind.removeprefix(".") for each in names}
         elif statement:
             named = {name: full for _, names in scopes for name, full in names.items()}
             guard, opcode, rest = re.fullmatch(r"(?:@(!?[%\w]+) )?([\w.:]+) ?(.*)", statement).groups()
@@ -58,6 +57,16 @@ class Kernel:
             inverted, around = (guard or "").startswith("!"), tuple(number for number, _ in scopes)
             opcode = tuple(opcode.replace("::cta", "").split("."))  # a program's own shared memory, as Triton 3.8 says
             self.statements.append(Statement(named.get(bare, bare) or None, inverted, opcode, operands, around))
+
+
+class Kernel(Text):
+    """The statements of a kernel, and its parameters."""
+
+    def __init__(self, ptx, name):
+        head = ptx.index("(", ptx.index(f".entry {name}"))
+        end = ptx.index(")", head)
+        self.parameters = re.findall(r"\.param\s+\.(\w+)[^,]*?(\w+)\s*(?:,|$)", ptx[head + 1 : end])
+        super().__init__(_braced(ptx, end))
 
 
 def _braced(text, start):

@@ -184,6 +184,9 @@ def test_a_spoiled_send_is_seen():
             group.receive(group.look())
 
 
+PART = ".reg .pred p;\nsetp.eq.u32 p, %laneid, 3;\n"  # lanes part
+
+
 def test_the_emulator_runs_nothing_that_it_does_not_know():
     warp = Warp(Memory([0]))
     for line, error in (
@@ -192,8 +195,11 @@ def test_the_emulator_runs_nothing_that_it_does_not_know():
         (".reg .b64 to;\nmov.b64 to, 1048576;\natom.add.relaxed.gpu.global.u32 $0, [to], 1;", ValueError),
         (".reg .b64 to;\nmov.b64 to, 1048576;\nld.relaxed.gpu.global.b32 $0, [to];", ValueError),  # orders nothing
         (".reg .b32 x;\nmov.u32 $0, x;", AssertionError),  # never written
-        (".reg .b64 x;\nmov.u32 $0, x;", AssertionError),  # of another size
-        (".reg .pred p;\nsetp.eq.u32 p, %laneid, 3;\n@p bra END;\nEND:", AssertionError),  # lanes part
+        (".reg .b64 x;\nmov.b64 x, 0;\nmov.u32 $0, x;", AssertionError),  # of another size
+        (".reg .b64 x;\nmov.u32 x, %laneid;\nmov.u32 $0, 0;", AssertionError),
+        (".reg .pred p;\nmov.u32 p, %laneid;\nmov.u32 $0, 0;", AssertionError),  # of another type
+        (f"{PART}@p bra END;\nEND:\nmov.u32 $0, 0;", AssertionError),
+        (f"{PART}@p vote.sync.all.pred p, p, 0xffffffff;\nmov.u32 $0, 0;", AssertionError),
     ):
         with pytest.raises(error):
             warp.run("{\n" + line + "\n}", [np.uint32])
