@@ -270,7 +270,10 @@ def _finish(tensors: Tensors, partial_dweight: torch.Tensor, partial_dbias: torc
 
 
 def _finish_tile(launch: OnePass | Shared, cols: int, gradients: int, elements: int) -> dict[str, int]:
-    """Columns of all gradients dealt out to all programs, at least a 32-byte sector each; so many elements a thread."""
+    """Columns of all gradients dealt out to all programs, at least a 32-byte sector each.
+
+    At most so many elements a thread.
+    """
     tile_cols = max(8, power_of_two(-(-gradients * cols // launch.programs)))
     return {
         "FINISH_ROWS": max(1, min(power_of_two(launch.partials), elements * 32 * launch.warps // tile_cols)),

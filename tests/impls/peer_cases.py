@@ -13,7 +13,6 @@ IMPLS: dict[str, Implementation] = {implementation.name: implementation for impl
 LAYER = NormCase("layer", 12, 16, "fp32", "fp32", bias=True)
 RMS = NormCase("rms", 12, 16, "fp32", "fp32")
 FAST = dataclasses.replace(LAYER, cols=768)
-EPS = 1e-5
 
 
 def on_cpu(case: NormCase) -> NormCase:

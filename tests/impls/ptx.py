@@ -69,7 +69,7 @@ class Memory:
 class Warp(machine.Warp):
     """One warp, of which lane 0 is thread `first`; it may access memory `limit` times."""
 
-    def __init__(self, memory, first=0, limit=300):
+    def __init__(self, memory, first=0, limit=100):
         self.memory, self.limit, self.special = memory, limit, machine.lanes(first)
 
     def run(self, text, outputs, *inputs):

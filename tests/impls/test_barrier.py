@@ -90,7 +90,7 @@ class Launch:
                 text, constraints, inputs = step
                 kinds = [{"l": np.uint64, "r": np.uint32}[each] for each in constraints if "=" not in each]
                 numbers = [kind(each % (np.iinfo(kind).max + 1)) for kind, each in zip(kinds, inputs, strict=True)]
-                yield from Warp(self.state, LANES * warp, limit=1500).steps_of(text, [np.uint32], *numbers)
+                yield from Warp(self.state, LANES * warp, limit=1250).steps_of(text, [np.uint32], *numbers)
         if self.waits and self.came != [WARPS] * len(self.came):
             raise TooEarly
 

@@ -9,7 +9,7 @@ import torch
 
 from harness.cases import NormCase, make_inputs
 from impls import triton_inhouse
-from impls.inhouse import backward
+from impls.inhouse import backward, calls
 from impls.inhouse.backward import norm_backward
 from impls.inhouse.kinds import FewRows, OnePass, Shared, TwoPass
 from impls.inhouse.launch import choose
@@ -248,6 +248,41 @@ def test_tiles_are_dealt_out_evenly():
     assert (wide.groups, wide.delay, wide.residents, wide.maxnreg) == (49, 2, 3, 168)
     wider = choose(problem(16386, rows=2048), H200)
     assert (wider.parts, wider.groups, wider.delay, wider.residents) == (9, 43, 2, 3)
+
+
+@pytest.mark.parametrize(("norm", "bias", "sums"), [("rms", False, 1), ("layer", False, 1), ("layer", True, 2)])
+@pytest.mark.parametrize(
+    ("kernel", "cols", "launch"),
+    [
+        ("backward_rows", 2048, OnePass(2, 2, 1024, 4, 128, fold=True, fused=True)),
+        ("backward_rows", 200, OnePass(16, 4, 64, 4, 9, fold=False, fused=True)),
+        ("backward_parts", 4096, Shared(2, 2, 33, 1, 2)),
+        ("finish", 9000, TwoPass(4, 1024, 4, 2)),
+    ],
+)
+def test_the_last_sum_is_dealt_out_evenly_over_all_gradients(kernel, cols, launch, norm, bias, sums, monkeypatch):
+    """Each program has one tile of one gradient, and as few have none as tiles of powers of two allow."""
+    launched = {}
+
+    class Told:
+        def __init__(self, name):
+            self.name = name
+
+        def __getitem__(self, grid):
+            return lambda *arguments, **options: launched.update({self.name: (grid[0], options)})
+
+    for name in ("backward_rows", "backward_parts", "row_sums", "backward_columns", "finish"):
+        monkeypatch.setattr(calls, name, Told(name))
+    monkeypatch.setattr(calls, "workspace", lambda device, words: (None, None))
+    gradients(make_inputs(cpu_case(norm, 9, cols, bias=bias), seed=1), launch=launch)
+    programs, options = launched[kernel]
+    tile = options.get("FINISH_COLS") or options["C"]
+    tiles = sums * -(-cols // tile)
+    if kernel == "finish":
+        assert programs == tiles
+    else:
+        assert programs >= tiles
+        assert tile == 8 or programs < 2 * tiles
 
 
 @pytest.mark.parametrize(
