@@ -20,11 +20,11 @@ from rich.console import Console
 from rich.markup import escape
 
 from harness.errors import UnavailableError, UsageError
-from harness.options import PROCESSES_OF_A_CLAIM, Choice
-from harness.progress import Display
-from harness.records import RANKED, RowRecord
-from harness.records import Flush as FlushMode
-from harness.results import load
+from harness.results.file import load
+from harness.results.schema import RANKED, RowRecord
+from harness.results.schema import Flush as FlushMode
+from harness.run.progress import Display
+from harness.run.settings import PROCESSES_OF_A_CLAIM, Choice
 
 # What Typer raises for an unknown option or a value of the wrong type; it exports only this subclass.
 TyperUsageError = cast(type[typer.BadParameter], typer.BadParameter.__mro__[1])
@@ -187,7 +187,7 @@ def compare(
     ] = None,
 ) -> None:
     """Measure two revisions of one implementation (--impls NAME) in the same blocks."""
-    from harness.compare import revisions_chosen
+    from harness.run.compare import revisions_chosen
 
     if processes is None:
         processes = 1 if quick else PROCESSES_OF_A_CLAIM
@@ -210,8 +210,8 @@ def tune(
 
     NORMBWD_LAUNCHES=FILE makes every later run, and a model that uses the kernel, take the launches from it.
     """
-    from harness.tune import tune as run_tune
-    from reports import tuning
+    from harness.tune.sweep import tune as run_tune
+    from reports.parts import tuning
 
     if processes is None:
         processes = 1 if quick else PROCESSES_OF_A_CLAIM
@@ -274,11 +274,11 @@ def gate(
 
     With --confirm what failed on speed is measured again and fails only if it does so again; exit 4 where it cannot be.
     """
-    from harness import confirmation
-    from harness.gate import judge, only
-    from harness.limits import read_limits
-    from harness.verdict import exit_code
-    from reports import verdicts
+    from harness.gate.confirm import confirm as measure_again
+    from harness.gate.judge import judge, only
+    from harness.gate.limits import read_limits
+    from harness.gate.verdicts import exit_code
+    from reports.parts import verdicts
 
     if not confirm and (processes is not None or out is not None or resume or allow_others):
         raise UsageError("--processes, --out, --resume and --allow-others are of the run that confirms; add --confirm")
@@ -288,7 +288,7 @@ def gate(
     sys.stdout.flush()  # whatever comes, this much is known
     if confirm:
         choice = Choice(processes=processes or PROCESSES_OF_A_CLAIM, out=out, resume=resume, allow_others=allow_others)
-        again = confirmation.confirm(judged, run.run, results[0], replace(choice, command=_command()), Display())
+        again = measure_again(judged, run.run, results[0], replace(choice, command=_command()), Display())
         if again is not None:
             judged, path = again
             sys.stdout.write(f"\nMeasured again: {path}\n\n{verdicts.render(judged)}")
@@ -304,8 +304,8 @@ def selftest(
     time_limit: TimeLimit = 300.0,
 ) -> None:
     """Test the engine on work of which the time is known: its error budget here; exit 1 where a check failed."""
-    from harness.bench import bench as run_bench
-    from reports import selftest as page
+    from harness.run.session import bench as run_bench
+    from reports.parts import selftest as page
 
     choice = Choice(device=device, seed=seed, out=out, allow_others=allow_others, time_limit_s=time_limit)
     display = Display()
@@ -323,7 +323,7 @@ def list_(
     impl: ImplFiles = None,
 ) -> None:
     """Say what is known and what is available here, with the reason where something is missing."""
-    from harness import listing
+    from harness.run import listing
 
     listing.show(what, tuple(impl or ()), Console())
 
@@ -331,7 +331,7 @@ def list_(
 def _measure_and_report(choice: Choice, form: str = "console", impl: str | None = None) -> Path:
     """Measure, print the report, write all of it beside the results; raise typer.Exit where nothing passed."""
     import reports
-    from harness.bench import bench as run_bench
+    from harness.run.session import bench as run_bench
 
     display = Display()
     path = run_bench(choice, display)

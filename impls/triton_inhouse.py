@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.cases import Grads, Inputs, NormCase
-from harness.kinds import KINDS
+from harness.cases.input_kinds import KINDS
 
 from .inhouse.kinds import Launch, words
 from .inhouse.launch import WIDEST

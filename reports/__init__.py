@@ -9,25 +9,11 @@ from pathlib import Path
 from rich.console import Console
 
 from harness.errors import UsageError
-from harness.results import Results
-from reports import (
-    aa,
-    console,
-    engines,
-    export,
-    flushes,
-    grid,
-    history,
-    html,
-    kernel_table,
-    markdown,
-    processes,
-    pull_request,
-    selftest,
-    spans,
-    verification,
-)
-from reports.comparison import Comparison, compare
+from harness.results.file import Results
+from reports.data.comparison import Comparison, compare
+from reports.formats import console, export, grid, history, html, markdown, pull_request, verification
+from reports.parts import kernel_table, selftest
+from reports.studies import aa, engines, flushes, processes, spans
 
 _COMPARING: dict[str, Callable[[Comparison, str | None], str]] = {
     "console": lambda comparison, _: console.render(comparison),
@@ -82,9 +68,9 @@ def write(
     `plots` writes files into the folder `out`. Raises UsageError as `render` does, and where nothing can be written.
     """
     if form in DRAWN and out is not None:
-        from reports import plots  # imports matplotlib: seconds
+        from reports.plots import draw  # imports matplotlib: seconds
 
-        plots.write(_only(results, form), out, baseline)
+        draw.write(_only(results, form), out, baseline)
         return
     if out is None and form == "console":
         comparison = compare(_only(results, form), baseline)

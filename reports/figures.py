@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from harness.records import ErrorClass
-from harness.stats import Ratio
+from harness.results.schema import ErrorClass
+from harness.results.statistics import Ratio
 
 NOTHING = "-"
 EXTRA_ROUNDINGS: dict[ErrorClass, str] = {

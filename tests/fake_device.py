@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from harness.nvml import Reading
+from harness.devices.nvml import Reading
 from harness.timing.engine import Candidate
 
 SILENT = (Reading(),)

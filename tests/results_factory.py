@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import get_args
 
 from harness.cases import NormCase
-from harness.records import (
+from harness.results.file import Results
+from harness.results.schema import (
     Budget,
     Check,
     Condition,
@@ -28,7 +29,6 @@ from harness.records import (
     Timing,
     Verification,
 )
-from harness.results import Results
 
 GROUP = "g1"
 LEAD_US = 1.0  # of the first kernel, after what ran before it

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.stats import false_discovery_control, norm, t
 
-from harness.limits import Regression
-from harness.moderation import moderated
-from harness.stats import CONFIDENCE, FALSE_DISCOVERIES, PROCESS_BAND, PROCESS_FREEDOM
+from harness.gate.limits import Regression
+from harness.gate.variance_shrinkage import moderated
+from harness.results.statistics import CONFIDENCE, FALSE_DISCOVERIES, PROCESS_BAND, PROCESS_FREEDOM
 from tests.results_factory import CASE, results, row
 
 HEAD, BASE = "mine@head", "mine@base"

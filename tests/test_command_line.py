@@ -9,18 +9,18 @@ from types import SimpleNamespace
 import pytest
 
 import reports
-from harness import bench
 from harness.__main__ import main
 from harness.cases import NormCase
 from harness.devices import DeviceFacts
 from harness.errors import UsageError
-from harness.messages import Aside, Began, Done, Hello, Refused, Row, SelfTest, Warm
-from harness.options import Choice
-from harness.process import WorkerDiedError
-from harness.progress import Display
-from harness.records import Budget, Check, ConditionsRecord, ImplRecord, SelfTestRecord
-from harness.results import ResultsFile, load
-from harness.revisions import Side
+from harness.results.file import ResultsFile, load
+from harness.results.schema import Budget, Check, ConditionsRecord, ImplRecord, SelfTestRecord
+from harness.run import session
+from harness.run.process import WorkerDiedError
+from harness.run.progress import Display
+from harness.run.settings import Choice
+from harness.worker.messages import Aside, Began, Done, Hello, Refused, Row, SelfTest, Warm
+from harness.worker.revisions import Side
 from reports import FORMATS
 from tests.fake_worker import Ready
 from tests.results_factory import flushed, mixed, row, timing
@@ -108,7 +108,7 @@ class ScriptedProcess(Ready):
 def workers(monkeypatch):
     """Scripted workers; every one of them has been ended when the test is over."""
     scripted = type("Scripted", (ScriptedProcess,), {"statuses": {}, "launched": []})
-    monkeypatch.setattr(bench, "WorkerProcess", scripted)
+    monkeypatch.setattr(session, "WorkerProcess", scripted)
     yield scripted
     assert all(worker.killed for worker in scripted.launched)
 
@@ -118,7 +118,7 @@ def no_worker(monkeypatch):
     def refuse(asked, log):
         raise AssertionError("a worker was started for a line that is wrong on any machine")
 
-    monkeypatch.setattr(bench, "WorkerProcess", refuse)
+    monkeypatch.setattr(session, "WorkerProcess", refuse)
 
 
 @pytest.mark.parametrize(
@@ -371,15 +371,15 @@ def test_other_libraries_cannot_be_mixed_into_a_run(workers, folder, capsys):
 def test_other_revisions_cannot_be_mixed_into_a_comparison(workers):
     sides = [Side("base", "base.py", "aaa"), Side("head", "head.py", "bbb", "mine.py")]
     choice = Choice(shapes="4x8", norm="rms", out=Path("run"), sides=tuple(sides))
-    path = bench.bench(choice, Display())
+    path = session.bench(choice, Display())
     assert [(side.word, side.commit, side.file) for side in load(path).run.sides] == [
         ("base", "aaa", None),
         ("head", "bbb", "mine.py"),
     ]
-    bench.bench(replace(choice, resume=True), Display())
+    session.bench(replace(choice, resume=True), Display())
     moved = replace(choice, resume=True, sides=(sides[0], replace(sides[1], commit="ccc")))
     with pytest.raises(UsageError, match=r"results\.jsonl has other revisions "):
-        bench.bench(moved, Display())
+        session.bench(moved, Display())
 
 
 def test_results_that_are_there_are_not_overwritten(workers, folder, capsys):
@@ -490,7 +490,7 @@ def chosen(monkeypatch):
         choices.append(choice)
         raise UsageError("enough")
 
-    monkeypatch.setattr(bench, "bench", run)
+    monkeypatch.setattr(session, "bench", run)
     return choices
 
 
@@ -615,7 +615,7 @@ def test_a_gpu_that_others_use_is_not_measured_unless_it_is_asked_for(workers, p
 def page(monkeypatch):
     """The page of a self-test, which says how many there were."""
     fake = SimpleNamespace(render=lambda records: f"{len(records)} self-tests\n")
-    monkeypatch.setitem(sys.modules, "reports.selftest", fake)
+    monkeypatch.setitem(sys.modules, "reports.parts.selftest", fake)
     monkeypatch.setattr(reports, "selftest", fake, raising=False)
 
 

@@ -9,11 +9,11 @@ import matplotlib
 import pytest
 
 import reports
-from harness.joining import by_case
-from harness.records import RANKED
-from harness.results import load
-from reports.plot_style import save
-from reports.plots import draw
+from harness.results.file import load
+from harness.results.joining import by_case
+from harness.results.schema import RANKED
+from reports.plots.draw import draw
+from reports.plots.style import save
 
 ROOT = Path(__file__).parent.parent
 PUBLISHED = sorted((ROOT / "results").rglob("*.jsonl.bz2"))

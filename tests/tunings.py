@@ -3,8 +3,8 @@
 import math
 from dataclasses import replace
 
-from harness.candidates import NOTE
-from harness.winners import DEFAULT
+from harness.tune.candidates import NOTE
+from harness.tune.winners import DEFAULT
 from impls.inhouse.kinds import OnePass
 from impls.inhouse.tuned import as_text
 from tests.results_factory import CASE, in_processes, results, row, twin

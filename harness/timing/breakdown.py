@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from harness.records import Flush, Kernel, KernelTotals
+from harness.results.schema import Flush, Kernel, KernelTotals
 from harness.timing.engine import LONGER_HOLD, Candidate, Device, make_ready
 
 REPETITIONS = 7

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from harness.cases import NormCase
-from harness.nvml import Reading
-from harness.records import ConditionsRecord
+from harness.devices.nvml import Reading
+from harness.results.schema import ConditionsRecord
 
 # A power cap is a property of the card: on one that is always capped, voiding for it would leave nothing. It slows all
 # implementations of a block alike, is recorded, and the report warns of it.

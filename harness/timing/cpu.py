@@ -7,8 +7,8 @@ import time
 
 import torch
 
-from harness.nvml import Reading
-from harness.records import Flush
+from harness.devices.nvml import Reading
+from harness.results.schema import Flush
 
 
 class CpuDevice:

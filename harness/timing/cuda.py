@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from harness import nvml
-from harness.nvml import Reading
-from harness.records import Flush
+from harness.devices import nvml
+from harness.devices.nvml import Reading
+from harness.results.schema import Flush
 
 # Addresses that a large output may land on. The caching allocator would hand out the same two in turn, and addresses
 # differ in speed: drawing one of several at random averages over them instead of leaving them to chance.

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from harness.nvml import Reading
-from harness.records import Flush
+from harness.devices.nvml import Reading
+from harness.results.schema import Flush
 from harness.timing.conditions import void_cause
 from harness.timing.stopping import StoppingRule
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from statistics import median
 from typing import Any
 
-from harness.records import Flush, Kernel
+from harness.results.schema import Flush, Kernel
 from harness.timing.engine import LONGER_HOLD, Candidate, Device, make_ready
 
 REPETITIONS = 5

@@ -14,9 +14,9 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from harness.records import Budget, Check, Flush
-from harness.stats import Ratio, spans_agree, speedup
-from harness.timing import planted
+from harness.results import planted
+from harness.results.schema import Budget, Check, Flush
+from harness.results.statistics import Ratio, spans_agree, speedup
 from harness.timing.breakdown import CLOCK_SLACK_US
 from harness.timing.engine import Candidate, Device, Measurement, measure
 from harness.timing.stopping import StoppingRule

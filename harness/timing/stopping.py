@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.stats import sign_test_interval
+from harness.results.statistics import sign_test_interval
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from harness.cases import Grads
-from harness.placement import GUARD
+from harness.cases.guards import GUARD
 
 SLACK_BYTES = 16 << 20
 _sizes: list[int] = []  # of the blocks that the pool has

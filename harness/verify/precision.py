@@ -20,7 +20,7 @@ import torch
 from scipy.stats import f as f_distribution
 
 from harness.cases import Grads, Inputs, NormCase, torch_dtype
-from harness.records import ErrorClass, TensorCheck
+from harness.results.schema import ErrorClass, TensorCheck
 from harness.verify.reference import Piece, as_rows, pieces
 
 GradName = Literal["dx", "dweight", "dbias"]

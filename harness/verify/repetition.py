@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from harness.cases import Grads, Inputs
-from harness.placement import each_place_once
-from harness.records import Condition, ConditionCheck
+from harness.cases.guards import each_place_once
+from harness.results.schema import Condition, ConditionCheck
 from harness.verify import precision
 from harness.verify.determinism import differing, kept
 from harness.verify.robustness import Pristine, make_ready

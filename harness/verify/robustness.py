@@ -12,7 +12,7 @@ from itertools import combinations
 import torch
 
 from harness.cases import DeviceKind, Grads, Inputs
-from harness.placement import each_place_once, whole_buffer
+from harness.cases.guards import each_place_once, whole_buffer
 from harness.verify.determinism import same_bits
 
 NAMES = ("x", "weight", "bias", "dy", "mean", "rstd")

@@ -8,9 +8,9 @@ from dataclasses import replace
 import torch
 
 from harness.cases import Grads, Inputs
+from harness.cases.adapter import Implementation
 from harness.verify import precision
 from harness.verify.determinism import same_bits
-from impls import Implementation
 
 APPENDED_ROWS = 64
 SAME, OTHER = "same bits", "other bits"

@@ -7,8 +7,8 @@ from tempfile import mkdtemp
 
 import pytest
 
-from harness.options import Choice
-from harness.results import load
+from harness.results.file import load
+from harness.run.settings import Choice
 from tests.benchmarks.replay import replays
 
 FILE = "--normbwd-results"
@@ -28,8 +28,8 @@ def measured(file, shapes, impls):
     """The results: read, or measured as `normbwd bench` does it, interleaved and in a process of its own."""
     if file:
         return load(Path(file))
-    from harness.bench import bench
-    from harness.progress import Display
+    from harness.run.progress import Display
+    from harness.run.session import bench
 
     out = Path(mkdtemp(prefix="normbwd-")) / "run"
     said = [f"{option}={value}" for option, value in (("--shapes", shapes), ("--impls", impls)) if value]

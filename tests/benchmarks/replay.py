@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from harness.joining import by_case
-from reports.comparison import compare
+from harness.results.joining import by_case
+from reports.data.comparison import compare
 
 
 class VirtualClock:

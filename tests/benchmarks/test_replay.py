@@ -9,8 +9,8 @@ from statistics import median
 
 import pytest
 
-from harness.records import RowRecord
-from harness.results import ResultsFile
+from harness.results.file import ResultsFile
+from harness.results.schema import RowRecord
 from tests.benchmarks.replay import VirtualClock, replays
 from tests.results_factory import mixed
 

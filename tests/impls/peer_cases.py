@@ -7,7 +7,8 @@ import dataclasses
 import torch
 
 from harness.cases import Grads, Inputs, NormCase, make_inputs, statistics
-from impls import Implementation, discover
+from harness.cases.adapter import Implementation
+from harness.worker.discovery import discover
 
 IMPLS: dict[str, Implementation] = {implementation.name: implementation for implementation in discover()}
 LAYER = NormCase("layer", 12, 16, "fp32", "fp32", bias=True)

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from harness.candidates import MOST
+from harness.tune.candidates import MOST
 from impls.inhouse import neighbours as module
 from impls.inhouse.grid import Exchange
 from impls.inhouse.kinds import FewRows, OnePass, Shared, TwoPass, words

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from harness.cases import NormCase, make_inputs
-from impls import apex_fast, apex_fused, discover
+from harness.worker.discovery import discover
+from impls import apex_fast, apex_fused
 from tests.impls.peer_cases import FAST, IMPLS, LAYER, RMS, check, inputs_of, on_cpu
 from tests.impls.stand_ins import cudnn_ops, module, modules
 

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from harness.candidates import MOST, prepare, unsupported
 from harness.cases import NormCase, make_inputs
 from harness.errors import UnsupportedError
+from harness.tune.candidates import MOST, prepare, unsupported
 from impls import triton_inhouse
 from impls.inhouse import backward
 from impls.inhouse.backward import choose_for, norm_backward
@@ -271,7 +271,7 @@ def test_a_row_says_where_its_launch_comes_from(written, monkeypatch):
 
 
 def test_a_candidate_runs_its_launch_and_notes_it(monkeypatch):
-    from harness import candidates
+    from harness.tune import candidates
 
     inputs = make_inputs(case(rows=9), seed=3)
     assert [unsupported(inputs.case, number) for number in (1, MOST)] == [None, "no such neighbour"]

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import torch
 
 from harness.cases import Grads, torch_dtype
-from harness.messages import Try
-from harness.trial import Trial
-from impls import Implementation
+from harness.cases.adapter import Implementation
+from harness.worker.messages import Try
+from harness.worker.trial import Trial
 
 
 def gradients(inputs, compute=torch.float64, wide=False, correction=True, rows=None):

@@ -2,7 +2,7 @@ import pytest
 
 from harness.cases import NormCase
 from harness.errors import UsageError
-from reports.comparison import compare
+from reports.data.comparison import compare
 from tests.results_factory import CASE, LAYER, helpers, mixed, results, row, timing, verified_only
 
 

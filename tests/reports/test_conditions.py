@@ -1,10 +1,10 @@
 import pytest
 
 import reports
-from reports.comparison import compare
-from reports.conditions import conditions
-from reports.device_state import device_state
-from reports.wording import caveats, moved
+from reports.data.comparison import compare
+from reports.data.device_state import device_state
+from reports.parts.conditions import conditions
+from reports.parts.wording import caveats, moved
 from tests.results_factory import LAYER, mixed, results, row, selftest, thorough, verified_only
 from tests.results_factory import conditions as readings
 

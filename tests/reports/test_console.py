@@ -5,9 +5,9 @@ import pytest
 from rich.console import Console
 
 from harness.cases import NormCase
-from reports.comparison import compare
-from reports.console import MOST_CASES_IN_FULL, render, show
-from reports.console_verified import MOST_FAILURES
+from reports.data.comparison import compare
+from reports.formats.console import MOST_CASES_IN_FULL, render, show
+from reports.formats.console_verified import MOST_FAILURES
 from tests.results_factory import CASE, careful, many, mixed, results, row, thorough, verification, verified_only
 
 FILES = {"mixed": mixed, "many": many, "verified_only": verified_only, "thorough": thorough, "careful": careful}

@@ -1,10 +1,10 @@
 import pytest
 
 from harness.cases import NormCase
-from reports.checks import join_verifications
-from reports.determinism import bound, bound_in_words, in_short, level, section
-from reports.markdown_sections import write
-from reports.outcomes import outcomes
+from reports.data.checks import join_verifications
+from reports.data.outcomes import outcomes
+from reports.formats.markdown_sections import write
+from reports.parts.determinism import bound, bound_in_words, in_short, level, section
 from tests.results_factory import CASE, LAYER, results, row, under, verification
 
 SMALL = NormCase("rms", 512, 1024)

@@ -1,7 +1,7 @@
 import pytest
 
-from harness.joining import join
-from reports.engines import other_engines, render
+from harness.results.joining import join
+from reports.studies.engines import other_engines, render
 from tests.results_factory import mixed, results, row, thorough
 
 

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from harness.stats import PROCESS_BAND
-from reports.comparison import compare
+from harness.results.statistics import PROCESS_BAND
+from reports.data.comparison import compare
 from tests.results_factory import (
     CASE,
     budget,

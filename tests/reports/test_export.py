@@ -2,8 +2,8 @@ import csv
 import io
 import json
 
-from reports.comparison import compare
-from reports.export import COLUMNS, to_csv, to_json
+from reports.data.comparison import compare
+from reports.formats.export import COLUMNS, to_csv, to_json
 from tests.results_factory import helpers, mixed, results, row, thorough, timing
 
 

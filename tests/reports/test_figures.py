@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from harness.stats import Ratio
+from harness.results.statistics import Ratio
 from reports import figures
 
 

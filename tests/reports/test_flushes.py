@@ -3,8 +3,8 @@ import pytest
 import reports
 from harness.cases import NormCase
 from harness.errors import UsageError
-from reports.comparison import compare
-from reports.flushes import changes, render, turned
+from reports.data.comparison import compare
+from reports.studies.flushes import changes, render, turned
 from tests.results_factory import flushed, helpers, results, row
 
 CLEAN = flushed("clean")

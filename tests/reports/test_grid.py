@@ -2,8 +2,8 @@ import re
 
 import pytest
 
-from reports.comparison import compare
-from reports.grid import render
+from reports.data.comparison import compare
+from reports.formats.grid import render
 from tests.results_factory import helpers, mixed, results, row, thorough, verified_only
 
 

@@ -4,8 +4,8 @@ import pytest
 
 import reports
 from harness.errors import UsageError
-from reports.comparison import compare
-from reports.history import common, render
+from reports.data.comparison import compare
+from reports.formats.history import common, render
 from tests.results_factory import CASE, LAYER, helpers, results, row, verified_only
 
 

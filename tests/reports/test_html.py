@@ -8,9 +8,9 @@ import pytest
 
 import reports
 from harness.errors import UsageError
-from reports import html
-from reports.comparison import compare
-from reports.html import HEADS, rows
+from reports.data.comparison import compare
+from reports.formats import html
+from reports.formats.html import HEADS, rows
 from tests.results_factory import careful, mixed, results, row, thorough
 
 

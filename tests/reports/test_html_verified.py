@@ -8,12 +8,12 @@ import pytest
 
 import reports
 from harness.errors import UsageError
-from harness.results import load
-from reports import html
-from reports.outcomes import outcomes
-from reports.reasons import behind
-from reports.sections import Section, Table
-from reports.verification import sections
+from harness.results.file import load
+from reports.data.outcomes import outcomes
+from reports.formats import html
+from reports.formats.verification import sections
+from reports.parts.reasons import behind
+from reports.parts.sections import Section, Table
 from tests.results_factory import careful, longer, results, row, verified_only
 
 PEERS = Path(__file__).parents[2] / "results/h200/verify-peers.jsonl.bz2"

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from reports.intervals import of_quotient, of_time
+from reports.data.intervals import of_quotient, of_time
 from tests.results_factory import timing
 
 

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.results import load
-from reports.kernel_names import LONGEST, display_names, shorten
+from harness.results.file import load
+from reports.data.kernel_names import LONGEST, display_names, shorten
 
 PUBLISHED = sorted((Path(__file__).parents[2] / "results").rglob("*.jsonl.bz2"))
 AT = "void at::native::"

@@ -1,7 +1,7 @@
 import pytest
 
-from harness.records import Kernel, KernelTotals
-from reports.kernel_spans import agrees, disagreement_us, gaps_us, segments
+from harness.results.schema import Kernel, KernelTotals
+from reports.data.kernel_spans import agrees, disagreement_us, gaps_us, segments
 from tests.results_factory import budget
 
 

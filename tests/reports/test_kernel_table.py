@@ -1,6 +1,6 @@
-from harness.records import Kernel
-from reports.comparison import compare
-from reports.kernel_table import agreement, case_table, render
+from harness.results.schema import Kernel
+from reports.data.comparison import compare
+from reports.parts.kernel_table import agreement, case_table, render
 from tests.results_factory import budget, mixed, profiled, results, row, selftest, thorough
 
 APART = profiled(row("quack", 60.0), ("a", 0.0, 50.0), event_off=9.0)

@@ -1,6 +1,6 @@
 from harness.cases import NormCase
-from reports.comparison import compare
-from reports.markdown import render
+from reports.data.comparison import compare
+from reports.formats.markdown import render
 from tests.results_factory import helpers, mixed, results, row, thorough, verified_only
 
 

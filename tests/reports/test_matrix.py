@@ -3,10 +3,10 @@ from dataclasses import replace
 import pytest
 
 from harness.cases import NormCase
-from reports.case_labels import labels
-from reports.markdown_sections import write
-from reports.matrix import cell, section
-from reports.outcomes import outcomes
+from reports.data.case_labels import labels
+from reports.data.outcomes import outcomes
+from reports.formats.markdown_sections import write
+from reports.parts.matrix import cell, section
 from tests.results_factory import CASE, results, row, verification
 
 SMALL = NormCase("rms", 512, 1024)

@@ -3,9 +3,9 @@ import math
 import pytest
 
 from harness.cases import NormCase
-from reports.markdown_sections import write
-from reports.outcomes import outcomes
-from reports.precision import section, slopes
+from reports.data.outcomes import outcomes
+from reports.formats.markdown_sections import write
+from reports.parts.precision import section, slopes
 from tests.results_factory import CASE, LAYER, results, row, verification
 
 

@@ -1,8 +1,8 @@
 import pytest
 
 from harness.errors import UsageError
-from reports.comparison import compare
-from reports.pull_request import MOST_LINES, render
+from reports.data.comparison import compare
+from reports.formats.pull_request import MOST_LINES, render
 from tests.results_factory import helpers, many, mixed, results, row, thorough, verified_only
 
 FILES = {"mixed": mixed, "many": many, "verified_only": verified_only, "thorough": thorough}

@@ -1,7 +1,7 @@
 import pytest
 
-from reports.markdown_sections import write
-from reports.sections import Cell, Section, table
+from reports.formats.markdown_sections import write
+from reports.parts.sections import Cell, Section, table
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
 import pytest
 
-from harness.records import Check
-from reports.comparison import compare
-from reports.selftest import ASK, details, page, render
-from reports.wording import budget_sentence, failed_checks
+from harness.results.schema import Check
+from reports.data.comparison import compare
+from reports.parts.selftest import ASK, details, page, render
+from reports.parts.wording import budget_sentence, failed_checks
 from tests.results_factory import COLD, budget, mixed, results, row, selftest
 
 

@@ -1,8 +1,8 @@
 from dataclasses import replace
 
 from harness.cases import NormCase
-from reports.comparison import compare
-from reports.size_groups import groups
+from reports.data.comparison import compare
+from reports.data.size_groups import groups
 from tests.results_factory import results, row
 
 

@@ -1,7 +1,7 @@
 import pytest
 
-from reports.comparison import compare
-from reports.spans import ASK, render
+from reports.data.comparison import compare
+from reports.studies.spans import ASK, render
 from tests.results_factory import LAYER, profiled, results, row, selftest, thorough
 
 

@@ -1,5 +1,5 @@
-from harness.winners import best_launches, confirmed
-from reports.tuning import render
+from harness.tune.winners import best_launches, confirmed
+from reports.parts.tuning import render
 from tests.tunings import one_of_each
 
 

@@ -5,9 +5,9 @@ import pytest
 
 import reports
 from harness.errors import UsageError
-from reports.markdown_sections import write
-from reports.outcomes import outcomes
-from reports.verification import render, summary
+from reports.data.outcomes import outcomes
+from reports.formats.markdown_sections import write
+from reports.formats.verification import render, summary
 from tests.results_factory import CASE, LAYER, careful, longer, results, row, verification
 
 

@@ -1,8 +1,8 @@
 import pytest
 
 from harness.cases import NormCase
-from harness.nvml import THROTTLE_REASONS, Reading
-from harness.records import ConditionsRecord
+from harness.devices.nvml import THROTTLE_REASONS, Reading
+from harness.results.schema import ConditionsRecord
 from harness.timing.conditions import STEADY, record, void_cause
 
 CASE = NormCase("rms", 16, 64)

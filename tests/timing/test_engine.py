@@ -6,7 +6,7 @@ from statistics import median
 
 import pytest
 
-from harness.nvml import Reading
+from harness.devices.nvml import Reading
 from harness.timing.engine import (
     LONGEST_HOLD_US,
     SHORTEST_HOLD_US,

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from harness.placement import GUARD
+from harness.cases.guards import GUARD
 from harness.verify.arena import outside
 
 REQUESTS = [(0, 100), (512, 1000), (2048, 8)]

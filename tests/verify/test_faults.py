@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from harness.catalogue import SHAPES
-from harness.kinds import KINDS
-from harness.messages import Asked, Try
-from harness.trial import Trial
+from harness.cases.catalogue import SHAPES
+from harness.cases.input_kinds import KINDS
+from harness.worker.messages import Asked, Try
+from harness.worker.trial import Trial
 from tests.mutants.faults import FAULTS, RMS, RSTD, products
 from tests.mutants.maths import gradients, implementation, tried
 

@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 
-from harness.messages import Asked
+from harness.worker.messages import Asked
 from tests.mutants.gpu_faults import GPU_FAULTS
 from tests.mutants.maths import tried
 

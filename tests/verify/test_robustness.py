@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from harness.cases import NormCase, make_inputs
-from harness.kinds import KINDS
-from harness.placement import each_place_once
+from harness.cases.guards import each_place_once
+from harness.cases.input_kinds import KINDS
 from harness.verify import robustness
 from harness.verify.robustness import Pristine, overlaps, poison, poisoned_heap
 from tests.mutants.maths import gradients

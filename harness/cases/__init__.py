@@ -1,0 +1,33 @@
+"""What is computed: cases, their inputs and gradients. Imports nothing of the project but `harness.errors`.
+
+An adapter imports from here alone.
+"""
+
+from harness.cases.case import ITEM_BYTES, DeviceKind, Dtype, Norm, NormCase, torch_dtype
+from harness.cases.inputs import (
+    Grads,
+    Inputs,
+    case_seed,
+    contiguous_rows,
+    make_inputs,
+    row_chunks,
+    statistics,
+)
+from harness.errors import UnsupportedError
+
+__all__ = [
+    "ITEM_BYTES",
+    "DeviceKind",
+    "Dtype",
+    "Grads",
+    "Inputs",
+    "Norm",
+    "NormCase",
+    "UnsupportedError",
+    "case_seed",
+    "contiguous_rows",
+    "make_inputs",
+    "row_chunks",
+    "statistics",
+    "torch_dtype",
+]

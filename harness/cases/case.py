@@ -1,0 +1,86 @@
+"""One norm backward to compute: which norm, shape, dtypes and inputs, and the bytes that it has to move.
+
+Importable without torch, so that a plan or a report needs none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from harness.cases.input_kinds import KINDS
+
+if TYPE_CHECKING:
+    import torch
+
+Norm = Literal["rms", "layer"]
+Dtype = Literal["bf16", "fp16", "fp32"]
+DeviceKind = Literal["cuda", "cpu"]  # torch's device type: an AMD GPU is "cuda" too
+
+ITEM_BYTES: dict[Dtype, int] = {"bf16": 2, "fp16": 2, "fp32": 4}
+STATISTIC_BYTES = 4  # mean and rstd are fp32
+
+
+@dataclass(frozen=True)
+class NormCase:
+    """One norm backward to compute: which norm, which shape, which dtypes, on which kind of device.
+
+    `dtype` is that of x, dy and dx; `weight_dtype` that of weight, bias and their gradients. With `zero_centred` the
+    norm multiplies by (1 + weight). Raises ValueError for a combination that is no norm.
+    """
+
+    norm: Norm
+    rows: int
+    cols: int
+    dtype: Dtype = "bf16"
+    weight_dtype: Dtype = "bf16"
+    weight: bool = True
+    bias: bool = False
+    zero_centred: bool = False
+    eps: float = 1e-5
+    device: DeviceKind = "cuda"
+    inputs: str = "normal"  # what the numbers are and how they lie in memory: a name in kinds.py
+
+    def __post_init__(self) -> None:
+        if self.inputs not in KINDS:
+            raise ValueError(f"no inputs are called {self.inputs!r}")
+        if self.rows < 0 or self.cols < 1:
+            raise ValueError(f"a case needs rows >= 0 and cols >= 1, not {self.rows} x {self.cols}")
+        if self.bias and (self.norm == "rms" or not self.weight):
+            raise ValueError("only a LayerNorm with a weight has a bias")
+        if self.zero_centred and not self.weight:
+            raise ValueError("a zero-centred weight needs a weight")
+
+    @property
+    def key(self) -> str:
+        """A short unique name, such as `rms-8192x4096-bf16`: what differs from the usual case is appended."""
+        parts = [self.norm, f"{self.rows}x{self.cols}", self.dtype]
+        if self.weight and self.weight_dtype != self.dtype:
+            parts.append(f"w{self.weight_dtype}")
+        if not self.weight:
+            parts.append("noweight")
+        elif self.norm == "layer" and not self.bias:
+            parts.append("nobias")
+        if self.zero_centred:
+            parts.append("zerocentred")
+        if self.eps != 1e-5:
+            parts.append(f"eps{self.eps!r}")
+        if self.inputs != "normal":
+            parts.append(self.inputs)
+        return "-".join(parts)
+
+    @property
+    def moved_bytes(self) -> int:
+        """Bytes that any backward must move: each input read once, each gradient written once."""
+        activations = 3 * self.rows * self.cols * ITEM_BYTES[self.dtype]
+        statistics = self.rows * STATISTIC_BYTES * (2 if self.norm == "layer" else 1)
+        gradients = int(self.weight) + int(self.bias)  # dweight, dbias
+        parameters = self.cols * ITEM_BYTES[self.weight_dtype] * (int(self.weight) + gradients)
+        return activations + statistics + parameters
+
+
+def torch_dtype(dtype: Dtype) -> torch.dtype:
+    """The torch dtype of a name."""
+    import torch
+
+    return {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[dtype]

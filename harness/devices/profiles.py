@@ -1,0 +1,130 @@
+"""Device profiles: what a datasheet says of a device, how the device is recognised, how much a flush must evict.
+
+docs/devices.md has the sources.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from harness.cases import DeviceKind
+
+KIB = 1 << 10
+MIB = 1 << 20
+GIB = 1 << 30
+
+LEAST_GPU_FLUSH_BYTES = 512 * MIB  # also covers an unknown GPU whose last level is 128 MiB or less
+LEAST_CPU_FLUSH_BYTES = 64 * MIB
+FLUSH_FACTOR = 4  # replacement is not exact LRU: one cache's worth of other lines does not evict everything
+UNKNOWN_CPU_CACHE_BYTES = 32 * MIB
+
+# ROCm reports one die's L2 and no Infinity Cache (ROCm issue 4203), so an unknown card of these must still flush it.
+HIDDEN_LAST_LEVEL_BYTES = {"gfx942": 256 * MIB, "gfx950": 256 * MIB}
+
+
+@dataclass(frozen=True)
+class DeviceFacts:
+    """What a device says of itself; `l2_bytes` of a CPU is its last-level cache, `sm_count` counts AMD's CUs too."""
+
+    kind: DeviceKind
+    name: str
+    architecture: str
+    memory_bytes: int | None = None
+    l2_bytes: int | None = None
+    sm_count: int | None = None
+    uuid: str | None = None  # finds the same card in NVML, whose numbering CUDA_VISIBLE_DEVICES does not change
+    others: tuple[int, ...] = ()  # processes that hold a context on it, this one left out
+
+
+@dataclass(frozen=True)
+class DeviceProfile:
+    """What a datasheet says of a device, and how the device is recognised.
+
+    `pattern` must match the whole reported name; `least_memory_bytes` and `sm_count` tell apart what shares a name,
+    such as a part of a partitioned GPU. `family` is what several variants are asked for by: `--device h100`.
+    """
+
+    name: str
+    family: str
+    title: str
+    vendor: str
+    architecture: str
+    datasheet_gbps: float | None
+    l2_bytes: int
+    last_level_bytes: int
+    kind: DeviceKind = "cuda"
+    pattern: str | None = None
+    least_memory_bytes: int = 0
+    sm_count: int | None = None
+
+    @property
+    def flush_bytes(self) -> int:
+        """Bytes to write, and as many others to read, before nothing of the last sample is left in a cache."""
+        least = LEAST_GPU_FLUSH_BYTES if self.kind == "cuda" else LEAST_CPU_FLUSH_BYTES
+        return max(least, FLUSH_FACTOR * self.last_level_bytes)
+
+    def matches(self, facts: DeviceFacts) -> bool:
+        """Whether these are the facts of a whole device of this profile."""
+        if self.kind != facts.kind or self.pattern is None or self.architecture != facts.architecture:
+            return False
+        if facts.memory_bytes is not None and facts.memory_bytes < self.least_memory_bytes:
+            return False
+        if self.sm_count and facts.sm_count and self.sm_count != facts.sm_count:
+            return False
+        return re.fullmatch(self.pattern, facts.name) is not None
+
+
+def _nvidia(
+    name: str, family: str, title: str, architecture: str, gbps: float, l2_mib: float, pattern: str, gib: int = 0
+) -> DeviceProfile:
+    l2 = int(l2_mib * MIB)
+    whole = rf"(NVIDIA )?({pattern})"  # drivers before 470 leave the vendor out
+    return DeviceProfile(
+        name, family, title, "NVIDIA", architecture, gbps, l2, l2, pattern=whole, least_memory_bytes=gib * GIB
+    )
+
+
+def _instinct(model: str, architecture: str, gbps: float, compute_units: int) -> DeviceProfile:
+    return DeviceProfile(
+        name=model.lower(),
+        family=model.lower(),
+        title=f"AMD Instinct {model}",
+        vendor="AMD",
+        architecture=architecture,
+        datasheet_gbps=gbps,
+        l2_bytes=32 * MIB,  # 4 MiB in each of 8 dies
+        last_level_bytes=HIDDEN_LAST_LEVEL_BYTES[architecture],
+        pattern=rf"(AMD )?Instinct {model}([ _-].*)?",  # such as `AMD Instinct MI300X VF`
+        sm_count=compute_units,  # a partition keeps the name, not the compute units
+    )
+
+
+CPU = DeviceProfile("cpu", "cpu", "CPU", "", "", None, 0, UNKNOWN_CPU_CACHE_BYTES, kind="cpu")
+
+PROFILES: tuple[DeviceProfile, ...] = (
+    _nvidia("b200", "b200", "NVIDIA B200 SXM", "sm_100", 7700, 126.5, r"B200"),
+    _nvidia("gb200", "gb200", "NVIDIA GB200", "sm_100", 8000, 126.5, r"GB200"),
+    _nvidia("b300", "b300", "NVIDIA B300 SXM", "sm_103", 7700, 126.5, r"B300( SXM6( AC)?)?"),
+    # A DGX Station's GB300 has 252 GB and less bandwidth.
+    _nvidia("gb300", "gb300", "NVIDIA GB300", "sm_103", 8000, 126.5, r"GB300", gib=256),
+    _nvidia("h200", "h200", "NVIDIA H200 SXM or NVL", "sm_90", 4800, 50, r"H200( NVL)?"),
+    _nvidia("h100-sxm", "h100", "NVIDIA H100 SXM 80 GB", "sm_90", 3350, 50, r"H100 80GB HBM3"),
+    _nvidia("h100-pcie", "h100", "NVIDIA H100 PCIe 80 GB", "sm_90", 2000, 50, r"H100 PCIe"),
+    _nvidia("h100-nvl", "h100", "NVIDIA H100 NVL 94 GB", "sm_90", 3900, 50, r"H100 NVL"),
+    _nvidia("a100-40gb", "a100", "NVIDIA A100 40 GB, SXM or PCIe", "sm_80", 1555, 40, r"A100-(SXM4|PCIE)-40GB"),
+    _nvidia("a100-80gb-pcie", "a100", "NVIDIA A100 80 GB PCIe", "sm_80", 1935, 40, r"A100 80GB PCIe|A100-PCIE-80GB"),
+    _nvidia("a100-80gb-sxm", "a100", "NVIDIA A100 80 GB SXM", "sm_80", 2039, 40, r"A100-SXM4-80GB"),
+    _nvidia("l40s", "l40s", "NVIDIA L40S", "sm_89", 864, 96, r"L40S"),
+    _nvidia("rtx5090", "rtx5090", "NVIDIA GeForce RTX 5090", "sm_120", 1792, 96, r"GeForce RTX 5090"),
+    _instinct("MI300X", "gfx942", 5300, 304),
+    _instinct("MI325X", "gfx942", 6000, 304),
+    _instinct("MI355X", "gfx950", 8000, 256),
+    CPU,
+)
+
+
+def known_names() -> list[str]:
+    """Everything `--device` accepts on some machine: auto, the families and the profiles."""
+    names = [name for profile in PROFILES for name in (profile.family, profile.name)]
+    return ["auto", *dict.fromkeys(names)]

@@ -1,0 +1,138 @@
+"""What failed on speed, measured again on the device here: the same cases, implementations and settings, new inputs.
+
+Nothing here measures. From the record of the run comes a choice like the one that it was started with, and `bench` does
+the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from harness import devices
+from harness.cases import NormCase
+from harness.errors import UnavailableError, UsageError
+from harness.gate.failures import cases_behind, confirmed, names_behind
+from harness.gate.verdicts import Verdict
+from harness.results.file import load
+from harness.results.schema import RunRecord
+from harness.run import compare, session
+from harness.run.progress import Display
+from harness.run.provenance import own_revision
+from harness.run.settings import Choice
+from harness.worker.messages import Hello
+
+FOLDER = "confirm-"  # and the time: beside the results that are confirmed
+
+
+def confirm(
+    verdicts: Sequence[Verdict], run: RunRecord, results: Path, choice: Choice, display: Display
+) -> tuple[list[Verdict], Path] | None:
+    """The verdicts on a run after its failures of speed were measured again, and that file; None without such failures.
+
+    `results` is the file of the run. `choice` holds what the record does not: in how many processes, into which folder
+    (by default one beside `results`), beside whom. Raises UnavailableError, before anything is measured, where this is
+    not the device or not the software of the run.
+    """
+    cases, names = cases_behind(verdicts), names_behind(verdicts)
+    if not cases:
+        return None
+    out = choice.out or _folder_beside(results, choice.resume)
+    path = _measure_again(run, cases, names, replace(choice, out=out), display)
+    return confirmed(verdicts, load(path)), path
+
+
+def _measure_again(
+    run: RunRecord, cases: Sequence[NormCase], names: Sequence[str], choice: Choice, display: Display
+) -> Path:
+    try:
+        display.say("starting a worker to see what is here")
+        here = session.inventory(Choice(device=run.device.profile))
+        _refuse_another(run, here)
+        with ExitStack() as checked_out:
+            chosen = _as_in(run, cases, names, choice)
+            chosen = _of_revisions(chosen, run, checked_out) if run.sides else _of_files(chosen, run, here)
+            return session.bench(chosen, display)
+    except UnavailableError as error:
+        raise UnavailableError(f"cannot confirm: {error}") from error
+
+
+def _folder_beside(results: Path, resume: bool) -> Path:
+    """A new folder, or the latest, to go on with."""
+    if not resume:
+        return results.parent / f"{FOLDER}{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    earlier = sorted(results.parent.glob(f"{FOLDER}*/{session.RESULTS_NAME}"))
+    if not earlier:
+        raise UsageError(f"--resume: nothing was confirmed beside {results} yet; name the folder with --out")
+    return earlier[-1].parent
+
+
+def _refuse_another(run: RunRecord, here: Hello) -> None:
+    """Raise UnavailableError where a second run would be one of another thing."""
+    was, now = (
+        (run.device.name, run.device.profile),
+        [(each.name, devices.detect(each).name) for each in here.available],
+    )
+    if was not in now:
+        found = ", ".join(f"{name} ({profile})" for name, profile in now)
+        raise UnavailableError(f"the run was on {was[0]} ({was[1]}), and here is {found}; run it there")
+    for name in (*run.libraries, *here.libraries):
+        theirs, ours = (libraries.get(name, "absent") for libraries in (run.libraries, here.libraries))
+        if theirs != ours:
+            raise UnavailableError(f"{name} was {theirs} in the run and is {ours} here; run it where the run was made")
+    if run.revision != (own := own_revision()):
+        raise UnavailableError(f"the run was made by normbwd {run.revision}, and this is {own}; start a new run")
+
+
+def _as_in(run: RunRecord, cases: Sequence[NormCase], names: Sequence[str], choice: Choice) -> Choice:
+    """The choice with the settings of the run, but for the seed: the same inputs again could repeat the same chance.
+
+    The baseline takes part for its twin: what a limit allows hangs on its A/A band.
+    """
+    settings = run.settings
+    return replace(
+        choice,
+        device=run.device.profile,
+        exactly=tuple(cases),
+        impls=",".join(dict.fromkeys([settings.baseline, *names])),
+        baseline=settings.baseline,
+        seed=settings.seed + 1,
+        flush=settings.flush,
+        quick=settings.quick,
+        twice=settings.twice,
+        seeds=settings.seeds,
+        repeats=settings.repeats,
+    )
+
+
+def _of_revisions(choice: Choice, run: RunRecord, checked_out: ExitStack) -> Choice:
+    """The choice with both revisions of a comparison checked out once more."""
+    base, head = run.sides
+    name = run.settings.baseline.removesuffix(f"@{base.word}")
+    files = () if base.file is None else (_file(base.file, name),)
+    again = compare.revisions_chosen(replace(choice, impls=name, impl_files=files), base.commit, head.commit)
+    try:
+        return checked_out.enter_context(again)[0]
+    except UsageError as error:  # the clone does not reach back to the commit, most often
+        raise UnavailableError(str(error)) from error
+
+
+def _of_files(choice: Choice, run: RunRecord, here: Hello) -> Choice:
+    """The choice with the files of those implementations that are not found without being named."""
+    known = {item.name: item.missing for item in here.implementations}
+    asked = set((choice.impls or "").split(","))
+    for name in sorted(asked & known.keys()):
+        if known[name]:
+            raise UnavailableError(f"{name} is missing here: {known[name]}")
+    sources = {item.source: item.name for item in run.implementations if item.name in asked - known.keys()}
+    return replace(choice, impl_files=tuple(_file(source, name) for source, name in sources.items()))
+
+
+def _file(source: str, name: str) -> Path:
+    path = Path(source)
+    if not path.is_file():
+        raise UnavailableError(f"{name} came from {source}, which is not here; run it in the folder of that run")
+    return path

@@ -1,0 +1,161 @@
+"""The results file: one JSON object a line, the run first, then a row for each (case, implementation).
+
+This is the only form in which measurements leave the measuring half of the project. records.py says what a line holds.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import re
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from harness.cases import NormCase
+from harness.errors import UsageError
+from harness.results.schema import (
+    AnyRecord,
+    Budget,
+    ConditionsRecord,
+    EndRecord,
+    RowRecord,
+    RunRecord,
+    SanitizerRecord,
+    SelfTestRecord,
+    worst,
+)
+
+Line = Annotated[AnyRecord, Field(discriminator="record")]
+_LINE: TypeAdapter[AnyRecord] = TypeAdapter(Line)
+R = TypeVar("R", bound=AnyRecord)
+PACKED = {".gz": gzip.open, ".bz2": bz2.open}  # numbers in text come out a third smaller by bzip2
+
+
+@dataclass(frozen=True)
+class Results:
+    """A results file in memory."""
+
+    run: RunRecord
+    rows: list[RowRecord]
+    end: EndRecord | None
+    selftests: Sequence[SelfTestRecord] = ()
+    conditions: Sequence[ConditionsRecord] = ()
+    sanitized: Sequence[SanitizerRecord] = ()
+
+    @property
+    def budget(self) -> Budget | None:
+        """The worst that any self-test of the run found, figure by figure; None where it made none."""
+        budgets = [selftest.budget for selftest in self.selftests]
+        return worst(budgets) if budgets else None
+
+    @property
+    def cases_here(self) -> int:
+        """Cases with rows; of a run that was cut short, as a rule within a case, those with a row of everybody."""
+        rows: dict[NormCase, set[str]] = {}
+        for row in self.rows:
+            rows.setdefault(row.case, set()).add(row.impl)
+        if self.end is not None and not self.end.interrupted:
+            return len(rows)
+        asked = {impl.name for impl in self.run.implementations}
+        return sum(asked <= impls for impls in rows.values())
+
+
+class ResultsFile:
+    """A results file being written: every record is on disk before `append` returns.
+
+    Raises UsageError where the file cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._stream = path.open("a", encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"cannot write {path}: {error.strerror}; give a writable folder with --out") from error
+
+    def append(self, record: AnyRecord) -> None:
+        """Add one line and flush it."""
+        self._stream.write(record.model_dump_json(exclude_none=True) + "\n")
+        self._stream.flush()
+
+    def close(self) -> None:
+        """Close the file; further appends are errors."""
+        self._stream.close()
+
+
+def load(path: Path) -> Results:
+    """Read a results file, packed by gzip or bzip2 if its name ends in .gz or .bz2.
+
+    Raises UsageError with the line at fault and how to mend it.
+    """
+    packed = path.suffix in PACKED
+    try:
+        with PACKED[path.suffix](path, "rt", encoding="utf-8") if packed else path.open(encoding="utf-8") as stream:
+            text = stream.read()
+        lines = [line for line in re.split(r"(?<=\n)", text) if line]  # JSON leaves U+2028 and the like as they are
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or (
+            f"no whole {path.suffix} file, pack it again" if packed else "not UTF-8 text"
+        )
+        raise UsageError(f"cannot read {path}: {why}") from error
+    records: list[AnyRecord] = []
+    for number, line in enumerate(lines, start=1):
+        record = _parse(path, number, line)
+        if records and isinstance(record, RunRecord):
+            raise UsageError(f"{path} line {number} starts a second run; give one run's file at a time")
+        records.append(record)
+    if not records or not isinstance(records[0], RunRecord):
+        raise UsageError(f"{path} does not begin with a run record; is it a results.jsonl of `normbwd bench`?")
+    ends = _of(EndRecord, records)
+    return Results(
+        records[0],
+        _of(RowRecord, records),
+        reduce(_together, ends) if ends else None,
+        tuple(_of(SelfTestRecord, records)),
+        tuple(_of(ConditionsRecord, records)),
+        tuple(_of(SanitizerRecord, records)),
+    )
+
+
+def _of(kind: type[R], records: Sequence[AnyRecord]) -> list[R]:
+    return [record for record in records if isinstance(record, kind)]
+
+
+def _together(earlier: EndRecord, later: EndRecord) -> EndRecord:
+    """The end of a run that was resumed: what its legs took, added up."""
+    stages = earlier.stages_s.keys() | later.stages_s.keys()
+    total = {stage: round(earlier.stages_s.get(stage, 0.0) + later.stages_s.get(stage, 0.0), 1) for stage in stages}
+    wall_s = round(earlier.wall_s + later.wall_s, 1)
+    return later.model_copy(update={"wall_s": wall_s, "stages_s": dict(sorted(total.items()))})
+
+
+def drop_torn_line(path: Path) -> None:
+    """Cut off a last line that a crash left half-written; whole lines stay as they are."""
+    content = path.read_bytes()
+    whole = content.rfind(b"\n") + 1
+    if whole < len(content):
+        with path.open("r+b") as stream:
+            stream.truncate(whole)
+
+
+def _parse(path: Path, number: int, line: str) -> AnyRecord:
+    if not line.endswith("\n"):
+        raise UsageError(
+            f"{path} line {number} is cut off; "
+            f"`normbwd bench --resume --out {path.parent}` goes on from the line before"
+        )
+    try:
+        return _LINE.validate_json(line)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the line"
+        raise UsageError(
+            f"{path} line {number} is not a results record ({where}: {first['msg']}); "
+            "delete the line, or read the file with the version that wrote it"
+        ) from error

@@ -1,0 +1,110 @@
+"""Compiling ahead: several workers prepare what is compiled, so that its result lies in the compilers' disk caches.
+
+Nothing is measured here and nothing that fails here is recorded: the trial meets it again.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from harness.cases import NormCase
+from harness.errors import UnavailableError, UsageError
+from harness.run.process import Worker, WorkerDiedError
+from harness.worker.messages import Asked, Warm
+
+Task = tuple[NormCase, str]  # a case and an implementation
+
+# Of the bytes that a backward moves, those that a process which compiles it is given room for: inputs while they are
+# made, y, gradients, what a compiler tries, and as much again to spare.
+HELD = 8
+
+
+def rounds(tasks: Iterable[Task], processes: int, memory_bytes: int | None) -> list[tuple[int, list[Task]]]:
+    """The tasks by how many of `processes` the device's memory has room for at once, most first.
+
+    What one process alone has room for is left out: it is compiled as soon when its turn comes.
+    """
+    found: dict[int, list[Task]] = {}
+    for case, impl in tasks:
+        room = processes if memory_bytes is None else min(processes, memory_bytes // max(1, HELD * case.moved_bytes))
+        if room > 1 or processes == 1:
+            found.setdefault(max(1, room), []).append((case, impl))
+    return sorted(found.items(), reverse=True)
+
+
+def compile_ahead(
+    tasks: Sequence[Task],
+    launch: Callable[[], Worker],
+    asked: Asked,
+    processes: int,
+    time_limit_s: float,
+    advance: Callable[[], None],
+) -> None:
+    """Work off (case, implementation) pairs with `processes` workers; `advance` is called after each pair."""
+    waiting: queue.SimpleQueue[Task] = queue.SimpleQueue()
+    for task in tasks:
+        waiting.put(task)
+    stop = threading.Event()
+    launched: list[Worker] = []
+
+    def launch_known() -> Worker:
+        launched.append(launch())
+        return launched[-1]
+
+    threads = [
+        threading.Thread(target=_drain, args=(waiting, launch_known, asked, time_limit_s, advance, stop), daemon=True)
+        for _ in range(min(processes, len(tasks)))
+    ]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            while thread.is_alive():  # a bare join would not let Ctrl-C through
+                thread.join(0.2)
+    except BaseException:  # after Ctrl-C some still compile, and would keep this process from ending
+        stop.set()
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda worker: worker.kill(), launched))
+        raise
+
+
+def forget_tuning(inductor_cache: Path) -> None:
+    """Delete what Inductor tuned while the compiling workers crowded the device; the binaries stay.
+
+    It times a kernel's few launch configurations at the first call and keeps the winner on disk: a winner found on a
+    busy device would be unfair to torch.compile, so that the trial finds it again, alone.
+    """
+    for winner in inductor_cache.rglob("*.best_config"):
+        winner.unlink(missing_ok=True)
+
+
+def _drain(
+    waiting: queue.SimpleQueue[Task],
+    launch: Callable[[], Worker],
+    asked: Asked,
+    time_limit_s: float,
+    advance: Callable[[], None],
+    stop: threading.Event,
+) -> None:
+    worker: Worker | None = None
+    while not stop.is_set():
+        try:
+            case, impl = waiting.get_nowait()
+        except queue.Empty:
+            break
+        try:
+            worker = worker or launch()
+            worker.send(Warm(case, impl, asked))
+            if worker.receive(time_limit_s) is None:
+                raise WorkerDiedError("silent")
+        except (WorkerDiedError, UnavailableError, UsageError):  # the last two from a worker that cannot start
+            if worker is not None:
+                worker.kill()
+            worker = None
+        advance()
+    if worker is not None:
+        worker.kill()

@@ -1,0 +1,51 @@
+"""What is known and available here: implementations, suites, devices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from harness import devices
+from harness.cases.suites import SUITES
+from harness.errors import UsageError
+from harness.run.settings import Choice
+
+
+def show(what: str, impl_files: tuple[Path, ...], console: Console) -> None:
+    """Print one of the lists; raises UsageError for another word."""
+    lists = {"impls": _impls, "suites": _suites, "devices": _devices}
+    if what not in lists:
+        raise UsageError(f"list {what}: not one of {', '.join(lists)}")
+    console.print(lists[what](impl_files))
+
+
+def _impls(impl_files: tuple[Path, ...]) -> Table:
+    from harness.run.session import inventory
+
+    table = Table("implementation", "here", "what it is", box=None, pad_edge=False)
+    for item in inventory(Choice(impl_files=impl_files)).implementations:
+        here = item.missing or ("yes, run where named" if item.on_request else "yes")
+        table.add_row(item.name, here, item.summary)
+    return table
+
+
+def _suites(_: tuple[Path, ...]) -> Table:
+    table = Table("suite", "shapes", "what it is", box=None, pad_edge=False)
+    for suite in SUITES.values():
+        table.add_row(suite.name, str(len(suite.shapes)), suite.description)
+    return table
+
+
+def _devices(_: tuple[Path, ...]) -> Table:
+    table = Table("--device", "device", "datasheet GB/s", "last-level cache", box=None, pad_edge=False)
+    here = {devices.detect(facts).name: facts.name for facts in devices.read_available()}
+    for profile in devices.PROFILES:
+        mark = f"{profile.title} (here)" if profile.name in here else profile.title
+        bandwidth = f"{profile.datasheet_gbps:g}" if profile.datasheet_gbps else "-"
+        table.add_row(profile.name, mark, bandwidth, f"{profile.last_level_bytes / 2**20:g} MiB")
+    for name, title in here.items():
+        if name not in {profile.name for profile in devices.PROFILES}:
+            table.add_row(name, f"{title} (here, no datasheet)", "-", "-")
+    return table

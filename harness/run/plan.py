@@ -1,0 +1,87 @@
+"""Which implementations are tried on which cases: decided before anything is measured, from names alone."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+from harness.cases import NormCase
+from harness.cases.catalogue import studied
+from harness.errors import UsageError
+from harness.results.schema import RANKED, ImplRecord, RowRecord
+
+
+@dataclass(frozen=True)
+class Job:
+    """One case, the names of the implementations to try on it, and which of the run's processes tries it.
+
+    A case that is `studied` is looked at more closely than the others.
+    """
+
+    case: NormCase
+    impls: tuple[str, ...]
+    process: int = 0
+    studied: bool = False
+
+
+def select(known: Sequence[ImplRecord], wanted: str | None, baseline: str | None, default: str) -> list[ImplRecord]:
+    """The implementations asked for, the baseline among them and first.
+
+    `wanted` holds names or patterns ("a,b-*"; None: all but those that are run on request alone). Where no baseline is
+    named it is `default`, or the first one asked for where that one was not. Raises UsageError for a name that nobody
+    has.
+    """
+    unasked = [item for item in known if not item.on_request]
+    chosen = unasked if wanted is None else [item for name in wanted.split(",") for item in _named(known, name)]
+    if baseline is not None:
+        first = _named(known, baseline)[0]
+    else:
+        first = next((item for item in chosen if item.name == default), chosen[0])
+    return list({item.name: item for item in [first, *chosen]}.values())
+
+
+def plan(cases: Sequence[NormCase], impls: Sequence[ImplRecord], processes: int = 1) -> list[Job]:
+    """Every case on every implementation in every process: one process after the other, as drift is no replicate."""
+    names = tuple(item.name for item in impls)
+    return [Job(case, names, process) for process in range(processes) for case in cases]
+
+
+def plan_verification(cases: Sequence[NormCase], impls: Sequence[ImplRecord]) -> list[Job]:
+    """Every case once; what is studied a second time, in a new process, for the sake of its bits."""
+    names = tuple(item.name for item in impls)
+    closest = studied(cases)
+    first = [Job(case, names, studied=case in closest) for case in cases]
+    return first + [Job(job.case, names, 1) for job in first if job.studied]
+
+
+def cells(jobs: Iterable[Job]) -> int:
+    """How many gradients will be judged."""
+    return sum(len(job.impls) * (1 + job.case.weight + job.case.bias) for job in jobs)
+
+
+def remaining(jobs: Iterable[Job], rows: Iterable[RowRecord]) -> list[Job]:
+    """What is left to do after an earlier run wrote `rows`.
+
+    A case that was cut short is tried again with all that can be timed, because only what is interleaved in one go may
+    be compared; what failed for good is not tried again.
+    """
+    status = {(row.process, row.case.key, row.impl): row.status for row in rows if row.role == "impl"}
+    left: list[Job] = []
+    for job in jobs:
+        known = {name: status.get((job.process, job.case.key, name)) for name in job.impls}
+        if None in known.values():
+            again = tuple(name for name, was in known.items() if was is None or was in RANKED)
+            left.append(replace(job, impls=again))
+    return left
+
+
+def _named(known: Sequence[ImplRecord], name: str) -> list[ImplRecord]:
+    name = name.strip()
+    found = [item for item in known if fnmatchcase(item.name, name)]
+    if not found:
+        close = difflib.get_close_matches(name, [item.name for item in known], 1)
+        hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(item.name for item in known)}"
+        raise UsageError(f"no implementation is called {name!r}; {hint}")
+    return found

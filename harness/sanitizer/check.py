@@ -1,0 +1,208 @@
+"""compute-sanitizer: its tools over small cases of each implementation, each in a process of its own.
+
+First the program runs without a tool: that tells which shape is supported and whether a failure is the program's own,
+and fills the caches of compilers and tuners, so that nothing is tuned while a tool slows every kernel down.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Collection, Generator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, get_args
+
+from harness.cases import Norm, NormCase
+from harness.cases.suites import Shape
+from harness.devices import DeviceFacts
+from harness.errors import UnavailableError
+from harness.results.schema import SanitizerRecord, Tool
+from harness.sanitizer.log import Finding, read_log
+from harness.sanitizer.target import UNSUPPORTED_EXIT, case_of
+
+TOOLS: tuple[Tool, ...] = get_args(Tool)
+# Few rows, many, and wide ones, for which kernels differ; of each the first that an implementation supports. None fills
+# its last tile of rows; 1032 and 12296 columns neither fill a tile nor break 16-byte loads, the second of each is for
+# what is compiled for a list of widths.
+SIZES: tuple[tuple[Shape, ...], ...] = (
+    ((33, 1032), (33, 1024)),
+    ((1031, 1032), (1031, 1024)),  # more than two for each multiprocessor of any device
+    ((131, 12296), (131, 12288)),
+)
+CUDA_BIN = "/usr/local/cuda/bin"
+ERRORS_EXIT = 86  # of the tool, where the program itself ended well
+PRINTED = 20
+PADDING_BYTES = 1 << 16  # allocations lie back to back, where an overrun would end in a neighbour and not be seen
+
+Program = Callable[[str, Norm, Sequence[Shape], Sequence[Path]], list[str]]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a process ended: its exit code, None where it was stopped at the limit, and what it printed."""
+
+    code: int | None
+    output: str
+
+    @property
+    def last_words(self) -> str:
+        return (self.output.strip().splitlines() or ["it printed nothing"])[-1]
+
+
+def find() -> Path:
+    """Where compute-sanitizer is; raises UnavailableError where it is not."""
+    found = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path=CUDA_BIN)
+    if found is None:
+        raise UnavailableError("--sanitizer: compute-sanitizer is not here; it comes with the CUDA toolkit")
+    return Path(found)
+
+
+def refuse_other_devices(facts: DeviceFacts) -> None:
+    """Raise UnavailableError for a device that compute-sanitizer does not know."""
+    if not facts.architecture.startswith("sm_"):
+        raise UnavailableError(
+            f"--sanitizer: compute-sanitizer checks NVIDIA GPUs alone, and this is {facts.name}; leave it out here"
+        )
+
+
+def once(impl: str, norm: Norm, shapes: Sequence[Shape], impl_files: Sequence[Path]) -> list[str]:
+    """The command that calls an implementation by itself."""
+    listed = ",".join(f"{rows}x{cols}" for rows, cols in shapes)
+    files = [part for path in impl_files for part in ("--impl-file", str(path))]
+    return [
+        sys.executable,
+        "-P",
+        "-m",
+        "harness.sanitizer.target",
+        "--impl",
+        impl,
+        "--norm",
+        norm,
+        "--shapes",
+        listed,
+        *files,
+    ]
+
+
+def under(sanitizer: Path, tool: Tool, log: Path, program: Sequence[str]) -> list[str]:
+    """The command that runs a program under a tool, which writes to `log`."""
+    options = ["--print-limit", str(PRINTED), "--error-exitcode", str(ERRORS_EXIT), "--log-file", str(log)]
+    options += ["--target-processes", "application-only"]  # compilers are started too
+    options += ["--launch-timeout", "0"]  # importing torch may take longer than the 10 s that it waits for CUDA
+    if tool == "memcheck":
+        # Libraries ask for functions that a driver may not have, which is no fault of a kernel.
+        options += ["--leak-check", "no", "--report-api-errors", "no", "--padding", str(PADDING_BYTES)]
+    return [str(sanitizer), "--tool", tool, *options, "--", *program]
+
+
+@dataclass(frozen=True)
+class Sanitizer:
+    """Runs implementations under the tools; `kept` is the folder for the logs of runs that were not clean.
+
+    `say` is told what became of each run, `step` of each that begins. A process may take `time_limit_s`.
+    """
+
+    path: Path
+    kept: Path
+    time_limit_s: float
+    say: Callable[[str], None]
+    step: Callable[[str | None, str], None]
+    impl_files: Sequence[Path] = ()
+    program: Program = once
+
+    def check(
+        self, impl: str, norm: Norm, told: Collection[tuple[Shape, Tool]] = (), sizes: Sequence[Sequence[Shape]] = SIZES
+    ) -> Generator[SanitizerRecord]:
+        """A record from each tool at each size but what is told already; none where no shape of a size is supported."""
+        for shapes in sizes:
+            tools: list[Tool] = [tool for tool in TOOLS if not any((shape, tool) in told for shape in shapes)]
+            if tools:
+                yield from self._check(impl, norm, shapes, tools)
+
+    def _check(
+        self, impl: str, norm: Norm, shapes: Sequence[Shape], tools: Sequence[Tool]
+    ) -> Generator[SanitizerRecord]:
+        """A record from each of the tools at the first shape that is supported."""
+        first = case_of(norm, shapes[0])
+        self.step(impl, f"{first.key} without a tool")
+        ended = self._run(self.program(impl, norm, shapes, self.impl_files))
+        case = case_of(norm, shape) if (shape := _shape_run(ended)) else first
+        if ended.code == UNSUPPORTED_EXIT:
+            self.say(f"{case.key} {impl}: not run under compute-sanitizer: {ended.last_words}")
+            return
+        if failed := self._failure(ended, "without a tool"):
+            self._keep(f"{impl}-{case.key}", ended.output)
+        for tool in tools:
+            self.step(impl, f"{case.key} {tool}")
+            finding = failed or self._watch(impl, case, tool)
+            self.say(f"{case.key} {impl}: {tool}: {_in_words(finding)}")
+            yield SanitizerRecord(case=case, impl=impl, tool=tool, errors=finding.errors, detail=finding.detail)
+
+    def _watch(self, impl: str, case: NormCase, tool: Tool) -> Finding:
+        """What one tool finds in one run."""
+        with tempfile.TemporaryDirectory(prefix="normbwd-") as folder:
+            log = Path(folder) / "log"
+            program = self.program(impl, case.norm, [(case.rows, case.cols)], self.impl_files)
+            ended = self._run(under(self.path, tool, log, program))
+            text = log.read_text(errors="replace") if log.exists() else ""
+        finding = read_log(text)
+        if finding is None or finding.errors == 0:  # a run that did not reach its end proves nothing
+            finding = self._failure(ended, f"under {tool}") or finding or Finding(None, "its log has no summary")
+        if finding.errors != 0:
+            self._keep(f"{impl}-{case.key}-{tool}", f"{text}\n{ended.output}")
+        return finding
+
+    def _failure(self, ended: Ended, where: str) -> Finding | None:
+        if ended.code is None:
+            return Finding(None, f"stopped {where} after {self.time_limit_s:g} s")
+        if ended.code not in (0, ERRORS_EXIT):
+            return Finding(None, f"failed {where} with exit code {ended.code}: {ended.last_words[:300]}")
+        return None
+
+    def _run(self, command: Sequence[str]) -> Ended:
+        with tempfile.TemporaryFile() as output:
+            code = _exit_code(command, output, self.time_limit_s)
+            output.seek(0)
+            return Ended(code, output.read().decode(errors="replace"))
+
+    def _keep(self, name: str, text: str) -> None:
+        self.kept.mkdir(exist_ok=True)
+        (self.kept / f"{re.sub(r'[^A-Za-z0-9_.@-]', '_', name)}.log").write_text(text)
+
+
+def _exit_code(command: Sequence[str], output: IO[bytes], limit_s: float) -> int | None:
+    """Run a command to its end, or to the limit; nothing that it started is left then, nor after Ctrl-C."""
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},  # it finds what this process finds
+        start_new_session=True,  # the tool, the program and its compilers are ended together
+    )
+    try:
+        return process.wait(limit_s)
+    except BaseException as error:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        if isinstance(error, subprocess.TimeoutExpired):
+            return None
+        raise
+
+
+def _shape_run(ended: Ended) -> Shape | None:
+    found = re.findall(r"^ran (\d+)x(\d+)$", ended.output, re.MULTILINE)
+    return (int(found[-1][0]), int(found[-1][1])) if found else None
+
+
+def _in_words(finding: Finding) -> str:
+    if finding.errors is None:
+        return f"could not tell: {finding.detail}"
+    number = {0: "no errors", 1: "1 error"}.get(finding.errors, f"{finding.errors} errors")
+    return f"{number}: {finding.detail}" if finding.detail else number

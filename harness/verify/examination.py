@@ -1,0 +1,220 @@
+"""One implementation on one case: everything that can make its row something else than `ok`, but its time."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import torch
+
+from harness.cases import ITEM_BYTES, DeviceKind, Grads, Inputs, make_inputs
+from harness.cases.adapter import Implementation
+from harness.results.schema import Status, Verification
+from harness.verify import arena, precision, robustness, study
+from harness.verify.determinism import differing, fingerprint, kept
+from harness.verify.repetition import Repetition, with_new_dy
+from harness.verify.surroundings import Surroundings
+from harness.worker.messages import Asked
+
+FEW = 20  # repeats on inputs whose numbers are the point, not their order
+LEAK_RUNS = 4
+# Elements beyond which one run takes seconds, on a CPU those of Triton's interpreter: one seed, a few repeats.
+HUGE: dict[DeviceKind, int] = {"cuda": 1 << 28, "cpu": 1 << 16}
+LINGER_S = 0.05  # how long a thread that goes on behind the caller's back is given to show itself
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What an examination came to."""
+
+    status: Status
+    reason: str | None = None
+    verification: Verification | None = None
+    extra_bytes: int | None = None
+
+
+class WrongError(Exception):
+    """A fault that needs no figures; the message names it."""
+
+
+class Examination:
+    """One implementation, prepared for `inputs`; `studied` asks for all that needs one case only."""
+
+    def __init__(
+        self,
+        implementation: Implementation,
+        backward: Callable[[], Grads],
+        inputs: Inputs,
+        pristine: robustness.Pristine,
+        asked: Asked,
+        studied: bool = False,
+    ) -> None:
+        self.implementation = implementation
+        self.backward = backward
+        self.inputs = inputs
+        self.pristine = pristine
+        self.asked = asked
+        self.studied = studied
+
+    def run(self) -> Finding:
+        """Examine; a fault found early spares the rest."""
+        try:
+            return self._examine()
+        except WrongError as fault:
+            return Finding("wrong", str(fault))
+
+    def _examine(self) -> Finding:
+        robustness.make_ready(self.inputs, self.pristine)
+        first, extra_bytes = self._first_call()
+        comparison = precision.Comparison(self.inputs.case)
+        comparison.add(replace(self.inputs, dy=self.pristine.dy), first)
+        seeds = 1 if self._huge() else self.asked.seeds
+        for seed in range(self.asked.seed + 1, self.asked.seed + seeds):
+            self._compare_with_other_inputs(comparison, seed)
+        repetition = self._repeat(first)
+        tensors = comparison.judge(self.asked.cells)
+        if self.studied:
+            for name, error in study.fp32_errors(self.implementation, self._untouched()).items():
+                tensors[name] = tensors[name].model_copy(update={"fp32_relative_rms": error})
+        verification = Verification(
+            tensors=tensors,
+            repeats=repetition.repeats,
+            differing=len(repetition.differences),
+            differing_in=repetition.differing_in,
+            seeds=seeds,
+            cells=self.asked.cells,
+            conditions=repetition.conditions,
+            fingerprint=fingerprint(first),
+            invariance=study.invariance(self.implementation, self._untouched(), first) if self.studied else {},
+        )
+        status, reason = _judge(verification)
+        if status != "wrong":
+            stale = repetition.stale or with_new_dy(self.inputs, self.pristine, self.backward)
+            status, reason = ("wrong", stale) if stale else (status, reason)
+        return Finding(status, reason, verification, extra_bytes)
+
+    def _first_call(self) -> tuple[Grads, int | None]:
+        """Call once, look at all that must not have been touched, and keep what it gave at that moment."""
+        around = Surroundings.look()
+        with robustness.poisoned_heap(self.inputs.case.device):
+            grads, extra_bytes = _with_peak(self.inputs, self.backward)
+        fault = precision.malformed(self.inputs, grads)
+        at_once = None if fault else kept(grads)  # before anything waits for the device
+        changed_settings, threads = around.changed(), around.new_threads()
+        around.restore()
+        if fault or at_once is None:
+            raise WrongError(fault)
+        if changed_settings:
+            raise WrongError(f"the backward changed torch's {', '.join(changed_settings)}")
+        if threads:
+            raise WrongError(f"the backward left a thread at work: {', '.join(threads)}")
+        in_place = self.implementation.in_place
+        if changed := self.pristine.changed(self.inputs, in_place):
+            hint = "; an adapter may declare in_place for dy" if changed == ["dy"] else ""
+            raise WrongError(f"the backward changed its input {', '.join(changed)}{hint}")
+        if overrun := self.pristine.overrun(self.inputs):
+            raise WrongError(f"the backward wrote outside of its input {', '.join(overrun)}")
+        if overlap := robustness.overlaps(self.inputs, grads, in_place):
+            raise WrongError(overlap)
+        if self.studied:
+            self._look_closer(grads, at_once, extra_bytes or 0)
+        return at_once, extra_bytes
+
+    def _look_closer(self, grads: Grads, at_once: Grads, extra_bytes: int) -> None:
+        """What takes a moment: gradients that change once they were returned, and writes beside outputs and scratch."""
+        time.sleep(LINGER_S)
+        synchronise(self.inputs.case.device)
+        if changed := differing(at_once, grads):
+            raise WrongError(f"{', '.join(changed)} changed after the backward had returned")
+        if self.inputs.x.is_cuda:
+            self.pristine.restore(self.inputs)
+            outputs = (grads.dx, grads.dweight, grads.dbias)
+            output_bytes = sum(t.numel() * t.element_size() for t in outputs if t is not None)
+            if overrun := arena.overrun(self.backward, output_bytes + extra_bytes):
+                raise WrongError(overrun)
+
+    def _compare_with_other_inputs(self, comparison: precision.Comparison, seed: int) -> None:
+        """Add the errors for inputs of another seed, which need a forward of their own."""
+        inputs = make_inputs(self.inputs.case, seed)
+        pristine = robustness.Pristine.of(inputs)
+        backward = self.implementation.prepare(inputs)
+        robustness.make_ready(inputs, pristine)
+        with robustness.poisoned_heap(self.inputs.case.device):
+            grads = backward()
+        if fault := precision.malformed(inputs, grads):
+            raise WrongError(fault)
+        comparison.add(replace(inputs, dy=pristine.dy), grads)
+
+    def _repeat(self, first: Grads) -> Repetition:
+        repetition = Repetition(
+            self.inputs, self.pristine, self.backward, first, lambda: self.implementation.prepare(self.inputs)
+        )
+        repeats = self.asked.repeats
+        if self.inputs.case.inputs != "normal":
+            repeats = max(2, min(FEW, repeats // 4))
+        if self._huge():
+            repeats = max(2, min(FEW, repeats // 8))
+        held: list[int] = []
+        with robustness.poisoned_heap(self.inputs.case.device):
+            for _ in range(min(LEAK_RUNS, repeats - 1)):
+                repetition.plain(1)
+                held.append(_allocated(self.inputs))
+            self._look_for_a_leak(held)
+            if self.studied:
+                repetition.under_conditions(repeats)
+            else:
+                repetition.plain(repeats - repetition.repeats)
+        return repetition
+
+    def _look_for_a_leak(self, held: Sequence[int]) -> None:
+        """Memory that grows by at least a vector at every call, and does not shrink when Python tidies up."""
+        case = self.inputs.case
+        least = case.cols * ITEM_BYTES[case.weight_dtype]
+        if len(held) < LEAK_RUNS or any(after - before < least for before, after in pairwise(held)):
+            return
+        gc.collect()
+        grown = _allocated(self.inputs) - held[0]
+        if grown >= least * (LEAK_RUNS - 1):
+            raise WrongError(f"every call keeps {grown // (LEAK_RUNS - 1)} bytes of device memory")
+
+    def _huge(self) -> bool:
+        return self.inputs.x.numel() > HUGE[self.inputs.case.device]
+
+    def _untouched(self) -> Inputs:
+        self.pristine.restore(self.inputs)
+        return self.inputs
+
+
+def _judge(verification: Verification) -> tuple[Status, str | None]:
+    """Wrong before nondeterministic before ok."""
+    if fault := precision.fault(verification.tensors):
+        return "wrong", fault
+    if verification.differing:
+        where = ", ".join(verification.differing_in)
+        return "nondeterministic", f"{verification.differing} of {verification.repeats} runs differ, in {where}"
+    return "ok", None
+
+
+def synchronise(device: DeviceKind) -> None:
+    """Wait for the device; where a fault on it surfaces."""
+    if device != "cpu":
+        torch.cuda.synchronize()
+
+
+def _allocated(inputs: Inputs) -> int:
+    return torch.cuda.memory_allocated() if inputs.x.is_cuda else 0
+
+
+def _with_peak(inputs: Inputs, backward: Callable[[], Grads]) -> tuple[Grads, int | None]:
+    """Run a backward; the device memory it takes beyond its outputs, in bytes (None on a CPU)."""
+    if inputs.case.device == "cpu":
+        return backward(), None
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    grads = backward()
+    after = torch.cuda.memory_allocated()
+    return grads, torch.cuda.max_memory_allocated() - max(before, after)

@@ -1,0 +1,104 @@
+"""Backwards that cheat, one way each, and an honest one: what the engine must reject, tried as any implementation is.
+
+This is an adapter like those in impls/, found by nobody; only a self-test tries it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+
+from harness.cases import Grads, Inputs, NormCase
+from harness.cases.adapter import Implementation
+from harness.results.schema import Check, RowRecord
+from harness.worker.messages import Asked, Try
+from harness.worker.trial import Trial
+
+name = "control"
+requires = ("torch",)
+variants = {
+    "control: honest": "honest",
+    "control: cached output": "cached",
+    "control: hidden synchronise": "synchronises",
+    "control: side stream": "side stream",
+}
+FEW = {"min_blocks": 5, "max_blocks": 5, "repeats": 2}  # what can be told of a cheat is told by a few samples
+BACKWARD = torch.ops.aten.native_layer_norm_backward.default
+
+
+def unsupported(case: NormCase, how: str) -> str | None:
+    """A CPU has no streams to hide work on, and nothing to wait for."""
+    if case.device == "cpu" and how in ("side stream", "synchronises"):
+        return "a CPU has one queue, and the call itself is timed"
+    return None
+
+
+def prepare(inputs: Inputs, how: str) -> Callable[[], Grads]:
+    """Torch's own LayerNorm backward, with one cheat."""
+    cols, mask = [inputs.case.cols], [True, True, True]
+    mean, rstd = (None if of is None else of[:, None] for of in (inputs.mean, inputs.rstd))
+
+    def honest() -> Grads:
+        return Grads(*BACKWARD(inputs.dy, inputs.x, cols, mean, rstd, inputs.weight, inputs.bias, mask))
+
+    if how == "cached":
+        kept = honest()
+        return lambda: kept
+    if how == "synchronises":
+
+        def synchronises() -> Grads:
+            grads = honest()
+            torch.cuda.synchronize()
+            return grads
+
+        return synchronises
+    if how == "side stream":
+        aside, extra = torch.cuda.Stream(), torch.empty_like(inputs.x)
+
+        def escapes() -> Grads:
+            with torch.cuda.stream(aside):
+                extra.copy_(inputs.x)
+            return honest()
+
+        return escapes
+    return honest
+
+
+def run_controls(asked: Asked) -> list[Check]:
+    """Try the cheats and the honest one on a small case; each check passes where the right thing was said of it."""
+    device = "cpu" if asked.device == "cpu" else "cuda"
+    rows = 64 if device == "cpu" else 8192
+    dtype = "fp32" if device == "cpu" else "bf16"
+    case = NormCase("layer", rows, 1024, dtype=dtype, weight_dtype=dtype, bias=True, device=device)
+    found: dict[str, RowRecord] = {}
+
+    def emit(record: object) -> None:
+        if isinstance(record, RowRecord) and record.role == "impl":
+            found[record.impl] = record
+
+    module = sys.modules[__name__]
+    known = {label: Implementation(label, name, __name__, module, (how,)) for label, how in variants.items()}
+    few = replace(asked, baseline="control: honest", twin=None, twice=False, cross_check=False, flush="clean", **FEW)
+    Trial(Try(case, tuple(known), "controls", few), known, lambda _impl, _stage: None, emit).run()
+    return [judge(label, how, found.get(label)) for label, how in variants.items()]
+
+
+def judge(label: str, how: str, row: RowRecord | None) -> Check:
+    """Whether a control got the row that it should have."""
+    if row is None:
+        return Check(name=label, passed=False, detail="no row was written")
+    if row.status == "unsupported":
+        return Check(name=label, passed=None, detail=row.reason or "")
+    proven = row.timing is not None and row.timing.proven
+    late = row.timing is not None and not row.timing.proven
+    said = f"{row.status}{f', {row.reason}' if row.reason else ''}{', without the queue proof' if late else ''}"
+    rejected = {
+        "honest": row.status == "ok" and proven,
+        "cached": row.status == "wrong" and "new contents" in (row.reason or ""),
+        "synchronises": late,
+        "side stream": row.status == "wrong" and "another stream" in (row.reason or ""),
+    }
+    return Check(name=label, passed=rejected[how], detail=said)

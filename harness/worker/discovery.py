@@ -1,0 +1,114 @@
+"""Finds implementations: files of impls/, entry points of other packages, and files named on the command line.
+
+An adapter is a module with `name`, `requires`, `unsupported(case)` and `prepare(inputs)`; docs/add-an-implementation.md
+tells the whole contract. Nothing is registered: a file that is here is found.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+import re
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import impls
+from harness.cases.adapter import Implementation
+from harness.errors import UsageError
+from harness.worker.revisions import Side
+
+ENTRY_POINT_GROUP = "normbwd.impls"
+
+
+def discover(files: Iterable[Path] = (), sides: Iterable[Side] = ()) -> list[Implementation]:
+    """All implementations by name: this folder's, then entry points', then `files` (given with --impl).
+
+    A side, a revision of an adapter, is added under its own names: `quack@base`.
+
+    Raises UsageError for a file or entry point that is not an adapter, and for a name that is taken.
+    """
+    modules = [(module, f"impls/{module.__name__.rpartition('.')[2]}.py") for module in _own_modules()]
+    modules += [(_load_entry_point(point), point.value) for point in entry_points(group=ENTRY_POINT_GROUP)]
+    modules += [(_load_file(path), str(path)) for path in files]
+    implementations = [item for module, source in modules for item in _implementations(module, source)]
+    for side in sides:
+        module = _load_side(Path(side.file), side.word)
+        implementations += [
+            replace(item, name=f"{item.name}@{side.word}") for item in _implementations(module, side.file)
+        ]
+    found: dict[str, Implementation] = {}
+    for item in implementations:
+        if item.name in found:
+            other = found[item.name].source
+            raise UsageError(f"{item.source} and {other} both call themselves {item.name!r}; rename one")
+        found[item.name] = item
+    return list(found.values())
+
+
+def _own_modules() -> list[ModuleType]:
+    names = sorted(info.name for info in pkgutil.iter_modules(impls.__path__) if not info.ispkg)
+    return [importlib.import_module(f"{impls.__name__}.{name}") for name in names]
+
+
+def _implementations(module: ModuleType, source: str) -> list[Implementation]:
+    lacking = [item for item in ("name", "requires", "unsupported", "prepare") if not hasattr(module, item)]
+    if lacking:
+        raise UsageError(f"{source} has no {', '.join(lacking)}; docs/add-an-implementation.md shows what it needs")
+    variants: dict[str, Any] | None = getattr(module, "variants", None)
+    if variants is None:
+        return [Implementation(module.name, module.name, source, module)]
+    return [Implementation(name, module.name, source, module, (value,)) for name, value in variants.items()]
+
+
+def _load_side(path: Path, word: str) -> ModuleType:
+    """Load a revision of an adapter under a name of its own; its package with it, where it stands in one.
+
+    What the adapter imports from its own package has to be imported relatively: by its absolute name it would be the
+    package of this process, the same for both sides.
+    """
+    if not (path.parent / "__init__.py").is_file():
+        return _load_file(path, f"normbwd_{word}_{path.stem}")
+    by_name = re.compile(rf"^\s*(from|import) {path.parent.name}\b", re.MULTILINE)
+    for neighbour in sorted(path.parent.rglob("*.py")):
+        if by_name.search(neighbour.read_text(encoding="utf-8")):
+            raise UsageError(
+                f"{neighbour} imports its own package by name, so two revisions would share it; use relative imports"
+            )
+    package = ModuleType(f"normbwd_{word}")  # a bare one: what its own __init__ does is not the adapter's
+    package.__path__ = [str(path.parent)]
+    sys.modules[package.__name__] = package
+    return _load_file(path, f"normbwd_{word}.{path.stem}")
+
+
+def _load_file(path: Path, name: str | None = None) -> ModuleType:
+    if not path.is_file():
+        raise UsageError(f"--impl {path}: no such file")
+    name = name or f"normbwd_impl_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"--impl {path}: not a Python file (its name must end in .py)")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and Triton look a function's module up by name
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        raise UsageError(f"--impl {path}: line {error.lineno}: {error.msg}; mend the syntax") from error
+    except (Exception, SystemExit) as error:
+        raise UsageError(f"--impl {path} cannot be imported: {type(error).__name__}: {error}") from error
+    return module
+
+
+def _load_entry_point(point: Any) -> ModuleType:
+    try:
+        return point.load()
+    except (Exception, SystemExit) as error:
+        raise UsageError(
+            f"entry point {point.name!r} ({point.value}) cannot be imported: {type(error).__name__}: {error}; "
+            "mend or uninstall that package"
+        ) from error

@@ -1,0 +1,145 @@
+"""All contenders of a case timed together: the engine, the device, the floor and the A/A pair brought to one table."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from harness.cases import DeviceKind, Inputs, case_seed
+from harness.devices.nvml import Reading
+from harness.results.schema import Timing
+from harness.timing.breakdown import Breakdown, breakdown
+from harness.timing.cpu import CpuDevice
+from harness.timing.cuda import CudaDevice
+from harness.timing.engine import Candidate, CandidateError, Device, Measurement, measure, take_sample
+from harness.timing.launches import attach, time_launches
+from harness.timing.other_engines import time_elsewhere
+from harness.timing.stopping import StoppingRule
+from harness.worker.messages import Asked, Stage
+
+FLOOR = "same-traffic add"
+AGAIN = " (again)"  # a second appearance, under another name
+
+
+@dataclass(frozen=True)
+class Together:
+    """Timings and kernels by implementation; `again` are those of who stood in the blocks twice, the second time.
+
+    A twin that is a copy of its own is among the implementations. No floor where it did not fit.
+    """
+
+    timings: dict[str, Timing]
+    kernels: dict[str, Breakdown]
+    again: dict[str, Timing]
+    floor: Timing | None
+    readings: list[Reading]
+    elsewhere_us: dict[str, dict[str, float]]
+
+
+def time_together(
+    inputs: Inputs,
+    candidates: Sequence[Candidate],
+    asked: Asked,
+    group: str,
+    process: int,
+    watch: Callable[[str | None, Stage], None],
+    look: Callable[[str, object], None] = lambda _name, _answer: None,
+) -> Together:
+    """Time candidates, named by implementation, in interleaved blocks.
+
+    Then `look` is shown the answer that each gives to one more call, which is timed like all before it. Each process of
+    a run has an order of its own.
+
+    Raises CandidateError, naming the implementation, where one of them raises; what the device itself raises passes
+    through.
+    """
+    watch(None, "time")
+    device = make_device(inputs.case.device, asked.flush_bytes, inputs.x)
+    again = {c.name: replace(c, name=c.name + AGAIN) for c in _standing_twice(candidates, asked)}
+    floor = _floor(inputs)
+    everyone = [*candidates, *again.values(), *([floor] if floor else [])]
+    rule = StoppingRule(asked.min_blocks, asked.max_blocks, asked.half_width, asked.budget_s)
+
+    def told(name: str) -> None:
+        watch(None if name == FLOOR else name.removesuffix(AGAIN), "time")
+
+    rng = random.Random(case_seed(inputs.case, asked.seed, f"order {process}"))
+    try:
+        measurement = measure(device, everyone, rule, asked.flush, rng, told)
+    except CandidateError as error:
+        if error.candidate == FLOOR and error.__cause__:
+            raise error.__cause__ from None
+        raise CandidateError(error.candidate.removesuffix(AGAIN)) from error.__cause__
+    for candidate in candidates:
+        told(candidate.name)
+        take_sample(device, candidate, asked.flush, rng, lambda answer, name=candidate.name: look(name, answer))
+    timings = {c.name: _timing(measurement, c, asked, group) for c in everyone}
+    watch(None, "break down")
+    kernels = _break_down(inputs, candidates, device, asked, rng)
+    watch(None, "cross-check")
+    elsewhere_us = time_elsewhere(candidates) if asked.cross_check and inputs.case.device != "cpu" else {}
+    return Together(
+        timings={c.name: timings[c.name] for c in candidates},
+        kernels=kernels,
+        again={name: timings[twin.name] for name, twin in again.items()},
+        floor=timings.get(FLOOR),
+        readings=measurement.readings,
+        elsewhere_us=elsewhere_us,
+    )
+
+
+def _standing_twice(candidates: Sequence[Candidate], asked: Asked) -> Sequence[Candidate]:
+    """Who is timed under two names: nobody where the baseline's twin is a copy of its own."""
+    if asked.twin is not None:
+        return ()
+    if asked.twice:
+        return candidates
+    return [next((c for c in candidates if c.name == asked.baseline), candidates[0])]
+
+
+def _floor(inputs: Inputs) -> Candidate | None:
+    """The add with the case's traffic, tried once: on a nearly full device there may be no room for its output."""
+    try:
+        torch.add(inputs.x, inputs.dy)
+    except torch.OutOfMemoryError:
+        return None
+    return Candidate(FLOOR, lambda: torch.add(inputs.x, inputs.dy))
+
+
+def make_device(kind: DeviceKind, flush_bytes: int, output_like: torch.Tensor) -> Device:
+    """The device as the engine sees it; `output_like` is a tensor of the size of the largest output."""
+    return CpuDevice(flush_bytes) if kind == "cpu" else CudaDevice(flush_bytes, output_like)
+
+
+def _timing(measurement: Measurement, candidate: Candidate, asked: Asked, group: str) -> Timing:
+    return Timing(
+        group=group,
+        flush=asked.flush,
+        samples_us=[round(us, 3) for us in measurement.samples_us[candidate.name]],
+        blocks=measurement.blocks,
+        voided=dict(measurement.voided),
+        proven=candidate.proven,
+    )
+
+
+def _break_down(
+    inputs: Inputs, candidates: Sequence[Candidate], device: Device, asked: Asked, rng: random.Random
+) -> dict[str, Breakdown]:
+    if inputs.case.device == "cpu" or not asked.broken_down:
+        return {}
+    try:
+        found = breakdown(candidates, device, asked.flush, rng)
+        return {c.name: _with_launches(found[c.name], c, device, asked, rng) for c in candidates}
+    except Exception as error:  # a profiler that fails costs the breakdown, never the timing
+        return dict.fromkeys((c.name for c in candidates), Breakdown(None, note=f"{type(error).__name__}: {error}"))
+
+
+def _with_launches(
+    found: Breakdown, candidate: Candidate, device: Device, asked: Asked, rng: random.Random
+) -> Breakdown:
+    if not found.kernels:
+        return found
+    return replace(found, kernels=attach(found.kernels, time_launches(candidate, device, asked.flush, rng)))

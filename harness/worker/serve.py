@@ -1,0 +1,166 @@
+"""The child process: finds the implementations, says what is here, then tries one case after another.
+
+It is replaced when it dies, so nothing is kept in it that the parent does not know. Its standard output and error go to
+a log file: what a library prints must reach neither the progress bar nor the protocol.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from importlib import metadata
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.errors import UsageError
+from harness.results.schema import ConditionsRecord, ImplRecord, RowRecord
+from harness.worker.messages import Aside, Asked, Began, Done, Hello, Refused, Row, SelfTest, Stage, Try, Warm
+
+if TYPE_CHECKING:
+    from harness.cases.adapter import Implementation
+
+INDUCTOR_CACHE = Path.home() / ".cache" / "normbwd" / "inductor"
+
+# Set before torch or Triton is imported, because they read them at import.
+ENVIRONMENT = {
+    # torch may serve its own RMSNorm by a vendored quack; "torch eager" has to be torch's own kernel.
+    "TORCH_DISABLE_NATIVE_JIT": "1",
+    "TORCHINDUCTOR_CACHE_DIR": str(INDUCTOR_CACHE),
+}
+CPU_ENVIRONMENT = {
+    "TRITON_INTERPRET": "1",  # Triton kernels are verified on a CPU, in its interpreter
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",  # Inductor's idle compile processes would share the cores that are timed
+}
+LIBRARIES = ("torch", "triton", "numpy", "liger-kernel", "quack-kernels", "nvidia-cudnn-frontend", "apex")
+CONTEXT_LOST_EXIT = 70
+
+
+def serve(connection: Connection, asked: Asked, log: Path) -> None:
+    """Say what is here, then answer requests until the parent closes the connection."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    _divert_output(log)
+    os.environ.update(ENVIRONMENT)
+    if asked.device == "cpu" or (asked.device == "auto" and not _has_gpu()):
+        os.environ.update(CPU_ENVIRONMENT)
+        _limit_memory(asked.memory_bytes)
+
+    from harness import devices
+    from harness.worker.discovery import discover
+
+    try:
+        found = {item.name: item for item in discover(map(Path, asked.impl_files), asked.sides)}
+    except UsageError as error:
+        connection.send(Refused(str(error), error.exit_code))
+        return
+    facts = [devices.read_facts("cpu")] if asked.device == "cpu" else devices.read_available()
+    connection.send(Hello([item for item in facts if item], list(map(_record, found.values())), _versions()))
+    while True:
+        try:
+            request = connection.recv()
+        except EOFError:
+            return
+        match request:
+            case Warm():
+                _compile(request, found)
+            case SelfTest():
+                _self_test(request, connection)
+            case _:
+                _try(request, found, connection)
+        connection.send(Done())
+
+
+def _compile(request: Warm, found: dict[str, Implementation]) -> None:
+    from harness.worker.trial import warm
+
+    try:
+        warm(request.case, found[request.impl], request.asked.seed)
+    except Exception as error:  # the trial itself will meet it again and record it
+        print(f"compiling ahead {request.impl} {request.case.key}: {error!r}", file=sys.stderr)
+
+
+def _try(request: Try, found: dict[str, Implementation], connection: Connection) -> None:
+    from harness.worker.trial import ContextLostError, Trial, release
+
+    def watch(impl: str | None, stage: Stage) -> None:
+        connection.send(Began(impl, stage))
+
+    def emit(record: RowRecord | ConditionsRecord) -> None:
+        connection.send(Row(record) if isinstance(record, RowRecord) else Aside(record))
+
+    try:
+        Trial(request, found, watch, emit).run()
+    except ContextLostError:
+        sys.exit(CONTEXT_LOST_EXIT)
+    release(request.case.device)
+
+
+def _self_test(request: SelfTest, connection: Connection) -> None:
+    from harness.worker.run_selftest import make_selftest
+    from harness.worker.trial import release
+
+    connection.send(Began(None, "self-test"))
+    connection.send(Aside(make_selftest(request)))
+    release(request.asked.device)
+
+
+def _record(item: Implementation) -> ImplRecord:
+    return ImplRecord(
+        name=item.name,
+        family=item.family,
+        source=item.source,
+        via=item.via,
+        in_place=item.in_place,
+        missing=item.missing(),
+        summary=item.summary,
+        compiles_ahead=item.compiles_ahead,
+        on_request=item.on_request,
+    )
+
+
+def _has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def _limit_memory(memory_bytes: int | None) -> None:
+    """Let an allocation fail that the machine has no room for, so that it costs a row and not the machine its peace.
+
+    By default four fifths of what is free are left to this process. Linux alone says what is free.
+    """
+    try:
+        import resource
+
+        meminfo = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+    except (ImportError, OSError):
+        return
+    free = int(meminfo["MemAvailable"].split()[0]) * 1024
+    limit = pages * resource.getpagesize() + (memory_bytes or free * 4 // 5)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
+
+
+def _divert_output(log: Path) -> None:
+    stream = log.open("ab", buffering=0)
+    os.dup2(stream.fileno(), 1)
+    os.dup2(stream.fileno(), 2)
+
+
+def _versions() -> dict[str, str]:
+    versions = {"python": sys.version.split()[0]}
+    for name in LIBRARIES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions | _cuda_versions()
+
+
+def _cuda_versions() -> dict[str, str]:
+    import torch
+
+    backend = torch.backends.cudnn.version() if torch.version.cuda else None
+    found = {"cuda": torch.version.cuda, "rocm": torch.version.hip, "libcudnn": backend}
+    return {name: str(version) for name, version in found.items() if version}

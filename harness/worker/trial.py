@@ -1,0 +1,273 @@
+"""One case tried on its implementations: prepare and verify each, then time all that passed, interleaved.
+
+Runs in the worker. What an implementation raises costs its own row; what kills the process is the parent's to record.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from harness.cases import Grads, NormCase, case_seed, make_inputs
+from harness.cases.adapter import Implementation
+from harness.cases.input_kinds import KINDS
+from harness.errors import UnsupportedError
+from harness.results.schema import RANKED, ConditionsRecord, Role, RowRecord, Status, Timing
+from harness.timing import conditions
+from harness.timing.breakdown import Breakdown
+from harness.timing.engine import Candidate, CandidateError
+from harness.verify import precision, robustness
+from harness.verify.examination import Examination, synchronise
+from harness.verify.repetition import with_new_dy
+from harness.verify.surroundings import Surroundings
+from harness.worker.interleave import FLOOR, Together, time_together
+from harness.worker.messages import Stage, Try
+
+Watch = Callable[[str | None, Stage], None]
+Emit = Callable[[RowRecord | ConditionsRecord], None]
+
+
+class ContextLostError(Exception):
+    """The device no longer answers this process: its row is written, and the worker has to be replaced."""
+
+
+@dataclass
+class Contender:
+    """An implementation that has been prepared and verified, and what is known of it so far."""
+
+    implementation: Implementation
+    backward: Callable[[], Grads]
+    row: RowRecord
+
+
+class Trial:
+    """One request: `watch` is told of each stage before it begins, `emit` is given each record once it is final."""
+
+    def __init__(self, request: Try, implementations: dict[str, Implementation], watch: Watch, emit: Emit) -> None:
+        self.case = request.case
+        self.asked = request.asked
+        self.group = request.group
+        self.process = request.process
+        self.studied = request.studied
+        self.wanted = self._in_turn(request.impls, implementations)
+        self.announce = watch
+        self.emit = emit
+        self.contenders: dict[str, Contender] = {}
+        self.timed_faults: dict[str, str] = {}
+
+    def run(self) -> None:
+        """Try all; every implementation asked for ends in exactly one row."""
+        runnable = [implementation for implementation in self.wanted if not self._refused(implementation)]
+        if not runnable:
+            return
+        self.watch(None, "inputs")
+        try:
+            self.inputs = make_inputs(self.case, self.asked.seed)
+            self.pristine = robustness.Pristine.of(self.inputs)
+        except Exception as error:  # too large for the device, most often
+            for implementation in runnable:
+                self._emit_failure(implementation.name, error)
+            return
+        for implementation in runnable:
+            self._qualify(implementation)
+        if self.asked.timed:
+            self._time()
+        for contender in self.contenders.values():
+            self.emit(contender.row)
+
+    def _in_turn(self, names: Sequence[str], implementations: dict[str, Implementation]) -> list[Implementation]:
+        """Those asked for, in the order in which they are prepared and warmed up.
+
+        Beside a baseline whose twin is a copy of its own stands that copy. Who comes first is then drawn for each
+        process and case: what being later costs is no revision's fault.
+        """
+        if self.asked.twin is None:
+            return [implementations[name] for name in names]
+        names = [*names, self.asked.twin] if self.asked.baseline in names else list(names)
+        random.Random(case_seed(self.case, self.asked.seed, f"copies {self.process}")).shuffle(names)
+        return [implementations[name] for name in names]
+
+    def watch(self, name: str | None, stage: Stage) -> None:
+        """Announce a stage; what becomes of the baseline's twin is the baseline's doing, whose code it is."""
+        self.announce(self.asked.baseline if name is not None and name == self.asked.twin else name, stage)
+
+    def _refused(self, implementation: Implementation) -> bool:
+        try:
+            reason = implementation.unsupported(self.case)
+        except Exception as error:
+            self._emit_failure(implementation.name, error)
+            return True
+        if reason:
+            self.emit(self._row(implementation.name, "unsupported", reason))
+        return bool(reason)
+
+    def _qualify(self, implementation: Implementation) -> None:
+        """Prepare and verify one implementation; it becomes a contender, or its row says why not."""
+        name = implementation.name
+        try:
+            self.watch(name, "prepare")
+            begun_s = time.monotonic()
+            around = Surroundings.look()
+            backward = implementation.prepare(self.inputs)
+            self.pristine.restore(self.inputs)
+            backward()  # compiles what is compiled at the first call
+            synchronise(self.case.device)
+            prepare_s = time.monotonic() - begun_s
+            around.restore()
+            self.watch(name, "verify")
+            examination = Examination(implementation, backward, self.inputs, self.pristine, self.asked, self.studied)
+            finding = examination.run()
+            untimed = implementation.untimed(self.case) if self.asked.timed else "timing was not asked for"
+            row = self._row(name, finding.status, finding.reason).model_copy(
+                update={
+                    "verification": finding.verification,
+                    "peak_extra_bytes": finding.extra_bytes,
+                    "notes": implementation.notes(self.case),
+                    "prepare_s": round(prepare_s, 3),
+                    "untimed": untimed,
+                }
+            )
+        except Exception as error:
+            self._fail(name, error, refusable=True)
+            return
+        finally:
+            self.pristine.restore(self.inputs)
+        if row.status in RANKED and self.asked.timed:
+            self.contenders[name] = Contender(implementation, backward, row)
+        else:
+            self.emit(row)
+
+    def _time(self) -> None:
+        """Time all contenders together; one that raises loses its row, and the others start again without it."""
+        while timed := [c for c in self.contenders.values() if not c.row.untimed]:
+            try:
+                together = time_together(
+                    self.inputs,
+                    [self._candidate(contender) for contender in timed],
+                    self.asked,
+                    self.group,
+                    self.process,
+                    self.watch,
+                    self._look_at_answer,
+                )
+            except CandidateError as error:
+                del self.contenders[error.candidate]
+                self._fail(error.candidate, error.__cause__ or error)
+                continue
+            except Exception as error:  # no room for the flush buffers, most often: what was verified stays so
+                for contender in timed:
+                    contender.row = contender.row.model_copy(update={"untimed": _one_line(error)})
+                return
+            for contender in timed:
+                self._conclude(contender, together)
+            self.emit(conditions.record(self.case, self.group, self.process, together.readings))
+            for name, timing in together.again.items():
+                self._emit_helper(name, "again", timing)
+            if together.floor is not None:
+                self._emit_helper(FLOOR, "floor", together.floor)
+            return
+
+    def _conclude(self, contender: Contender, together: Together) -> None:
+        """Complete a timed row, once the backward has shown that it still answers what it is asked."""
+        name = contender.implementation.name
+        kernels = together.kernels.get(name, Breakdown(None))
+        update: dict[str, object] = {
+            "timing": together.timings[name],
+            "kernels": kernels.kernels,
+            "kernel_totals": kernels.totals,
+            "kernels_note": kernels.note,
+            "other_engines_us": together.elsewhere_us.get(name, {}),
+        }
+        try:
+            self.watch(name, "verify")
+            stale = with_new_dy(self.inputs, self.pristine, contender.backward)
+        except Exception as error:
+            del self.contenders[name]
+            self._fail(name, error)
+            return
+        if fault := self.timed_faults.get(name):
+            update |= {"status": "wrong", "reason": f"in a timed call, {fault}"}
+        elif stale:
+            update |= {"status": "wrong", "reason": f"after timing, {stale}"}
+        elif kernels.escaped:  # a reader of its gradients on the stream it was called on would race with it
+            update |= {"status": "wrong", "reason": kernels.escaped}
+        contender.row = contender.row.model_copy(update=update)
+
+    def _look_at_answer(self, name: str, answer: object) -> None:
+        """A timed call must answer as well as those that were not."""
+        original = replace(self.inputs, dy=self.pristine.dy)
+        fault = precision.malformed(original, answer)
+        if fault is None and isinstance(answer, Grads):
+            fault = precision.fault(precision.check(original, answer, self.asked.cells))
+        if fault is not None:
+            self.timed_faults[name] = fault
+
+    def _candidate(self, contender: Contender) -> Candidate:
+        """Where anyone overwrites dy, it is restored for everyone: all are timed on the same numbers."""
+        name = contender.implementation.name
+        if any(other.implementation.in_place for other in self.contenders.values()):
+            return Candidate(name, contender.backward, self._restore_dy)
+        return Candidate(name, contender.backward)
+
+    def _restore_dy(self) -> None:
+        self.inputs.dy.copy_(self.pristine.dy)
+
+    def _row(self, name: str, status: Status, reason: str | None = None) -> RowRecord:
+        """A row of what it is called: the baseline's twin is the baseline, again."""
+        twin = name == self.asked.twin
+        impl, role = (self.asked.baseline, "again") if twin else (name, "impl")
+        return RowRecord(case=self.case, impl=impl, role=role, status=status, reason=reason, process=self.process)
+
+    def _emit_helper(self, name: str, role: Role, timing: Timing) -> None:
+        self.emit(self._row(name, "ok").model_copy(update={"role": role, "timing": timing}))
+
+    def _emit_failure(self, name: str, error: BaseException) -> None:
+        status: Status = "oom" if _is_out_of_memory(error) else "crashed"
+        self.emit(self._row(name, status, _one_line(error)))
+
+    def _fail(self, name: str, error: BaseException, refusable: bool = False) -> None:
+        """Write off an implementation that raised; raise ContextLostError where it took the device with it.
+
+        An unusual layout is beyond what an adapter has to take: there, an error that leaves the device well is a
+        refusal, as is anywhere the one by which an adapter says so.
+        """
+        try:
+            synchronise(self.case.device)
+            release(self.case.device)
+        except Exception as lost:
+            self._emit_failure(name, error)
+            raise ContextLostError from lost
+        if refusable and isinstance(error, UnsupportedError):
+            self.emit(self._row(name, "unsupported", " ".join(str(error).split())))
+        elif refusable and KINDS[self.case.inputs].layout != "contiguous" and not _is_out_of_memory(error):
+            self.emit(self._row(name, "unsupported", f"refused: {_one_line(error)}"))
+        else:
+            self._emit_failure(name, error)
+
+
+def warm(case: NormCase, implementation: Implementation, seed: int) -> None:
+    """Prepare and call once, for the sake of the compilers' caches alone."""
+    if implementation.unsupported(case) is None:
+        implementation.prepare(make_inputs(case, seed))()
+        synchronise(case.device)
+
+
+def release(device: str) -> None:
+    """Give back what a case or a failure held, so that the next one finds the device as this one did."""
+    gc.collect()
+    if device != "cpu":
+        torch.cuda.empty_cache()
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "can't allocate memory" in str(error)
+
+
+def _one_line(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}"[:400]

@@ -1,0 +1,175 @@
+"""What was checked of one implementation on one case, over all processes: the worst error, and all repetitions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from harness.results.joining import OTHER_BITS
+from harness.results.schema import ErrorClass, TensorCheck, Verification
+from reports import figures
+
+TENSORS = ("dx", "dweight", "dbias")
+NEW_PROCESS = "new process"
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Runs that were compared bit by bit, how many of them differed and in what; `skipped` says why there were none."""
+
+    runs: int = 0
+    differing: int = 0
+    differing_in: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+
+    def __add__(self, other: Runs) -> Runs:
+        return Runs(
+            runs=self.runs + other.runs,
+            differing=self.differing + other.differing,
+            differing_in=tuple(dict.fromkeys((*self.differing_in, *other.differing_in))),
+            skipped=(*self.skipped, *other.skipped),
+        )
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The worst error of each gradient, and how many of all repetitions had other bits than the first, and where.
+
+    `compared` is how many comparisons that were. `conditions` are the runs that were not plain: those of a condition
+    are among the repetitions, those of a new process beside them. `invariance` is every text that was found.
+    """
+
+    errors: Mapping[str, TensorCheck]
+    repeats: int
+    differing: int
+    differing_in: tuple[str, ...]
+    compared: int = 0
+    cells: int = 1
+    conditions: Mapping[str, Runs] = field(default_factory=dict[str, Runs])
+    invariance: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+
+    @property
+    def error_class(self) -> ErrorClass | None:
+        """The worst class of any gradient; None where no error is known."""
+        return worst_class(error.error_class for error in self.errors.values())
+
+    @property
+    def moved(self) -> bool:
+        """Whether another process found other bits."""
+        return bool(self.conditions.get(NEW_PROCESS, Runs()).differing)
+
+    @property
+    def determinism(self) -> str:
+        """In words, with the number of repetitions behind them."""
+        if self.differing:
+            where = f", in {', '.join(self.differing_in)}" if self.differing_in else ""
+            return f"{self.differing} of {self.repeats} differ{where}"
+        if self.moved:
+            return OTHER_BITS
+        return f"bitwise n={self.repeats}" if self.repeats else "not checked"
+
+    @property
+    def bits(self) -> str:
+        """The same in a few characters; `-` where it was not checked."""
+        if self.differing:
+            return f"no, {self.differing}/{self.repeats}"
+        if self.moved:
+            return f"no, {NEW_PROCESS}"
+        return f"n={self.repeats}" if self.repeats else figures.NOTHING
+
+
+def join_verifications(found: Sequence[Verification]) -> Checked:
+    """The verifications of all processes as one; of none, one that checked nothing.
+
+    A process that ran it once has nothing to compare but its fingerprint, so its run is no repetition.
+    """
+    repeated = [verification for verification in found if verification.repeats > 1]
+    return Checked(
+        errors=_worst_of_each([dict[str, TensorCheck](verification.tensors.items()) for verification in found]),
+        repeats=sum(verification.repeats for verification in repeated),
+        differing=sum(verification.differing for verification in repeated),
+        differing_in=tuple(dict.fromkeys(name for verification in repeated for name in verification.differing_in)),
+        compared=sum(verification.repeats - 1 for verification in repeated),
+        cells=max((verification.cells for verification in found), default=1),
+        conditions=_conditions(found),
+        invariance=_texts([{what: (text,) for what, text in each.invariance.items()} for each in found]),
+    )
+
+
+def join_files(found: Sequence[Checked]) -> Checked:
+    """What several files say of the same: the worst errors, and the repetitions of the file that has most of them.
+
+    A file in which bits differed goes before one in which they did not. Of none, one that checked nothing.
+    """
+    if not found:
+        return Checked({}, 0, 0, ())
+    telling = max(found, key=lambda checked: (bool(checked.differing), checked.moved, checked.repeats))
+    return Checked(
+        errors=_worst_of_each([checked.errors for checked in found]),
+        repeats=telling.repeats,
+        differing=telling.differing,
+        differing_in=telling.differing_in,
+        compared=telling.compared,
+        cells=max(checked.cells for checked in found),
+        conditions=add_up([checked.conditions for checked in found]),
+        invariance=_texts([checked.invariance for checked in found]),
+    )
+
+
+def worst_class(found: Iterable[ErrorClass | None]) -> ErrorClass | None:
+    """The one with the most extra roundings; None where none is known."""
+    present = set(found)
+    return next((each for each in reversed(figures.EXTRA_ROUNDINGS) if each in present), None)
+
+
+def add_up(found: Sequence[Mapping[str, Runs]]) -> dict[str, Runs]:
+    """The runs of each condition together."""
+    names = dict.fromkeys(name for conditions in found for name in conditions)
+    return {name: sum((of[name] for of in found if name in of), Runs()) for name in names}
+
+
+def _worst_of_each(found: Sequence[Mapping[str, TensorCheck]]) -> dict[str, TensorCheck]:
+    names = dict.fromkeys(name for checks in found for name in checks)
+    return {name: worst_error([checks[name] for checks in found if name in checks]) for name in names}
+
+
+def worst_error(checks: Sequence[TensorCheck]) -> TensorCheck:
+    """The check of the largest rho, with the worst class of all, and the worst of what only some of them looked at.
+
+    A check of fewer draws has wider bounds: its rho may be the largest, and its class not the worst.
+    """
+    worst = max(checks, key=lambda check: math.inf if math.isnan(check.rho) else check.rho)
+    rows = [check.worst_row for check in checks if check.worst_row is not None]
+    in_fp32 = [check.fp32_relative_rms for check in checks if check.fp32_relative_rms is not None]
+    classes = worst_class(check.error_class for check in checks)
+    known = {
+        "error_class": classes,
+        "worst_row": max(rows, default=None),
+        "fp32_relative_rms": max(in_fp32, default=None),
+    }
+    return worst.model_copy(update=known)
+
+
+def _conditions(found: Sequence[Verification]) -> dict[str, Runs]:
+    """The runs of each condition, and as a condition of their own the processes after the first."""
+    conditions = add_up(
+        [
+            {
+                check.condition: Runs(
+                    check.runs, check.differing, tuple(check.differing_in), (check.skipped,) if check.skipped else ()
+                )
+            }
+            for verification in found
+            for check in verification.conditions
+        ]
+    )
+    prints = [verification.fingerprint for verification in found if verification.fingerprint is not None]
+    if len(prints) > 1:
+        conditions[NEW_PROCESS] = Runs(len(prints) - 1, sum(each != prints[0] for each in prints))
+    return conditions
+
+
+def _texts(found: Sequence[Mapping[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
+    names = dict.fromkeys(what for texts in found for what in texts)
+    return {what: tuple(dict.fromkeys(text for texts in found for text in texts.get(what, ()))) for what in names}

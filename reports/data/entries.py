@@ -1,0 +1,186 @@
+"""One implementation on one case, as a reader sees it: what may be said of a row, and what may not."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Literal
+
+from harness.cases import NormCase
+from harness.results.joining import TIMES_T0, Joined, below_floor, doubt, floor_us, quotients, ratio
+from harness.results.schema import RANKED, Budget, Flush, ImplRecord, Kernel, KernelTotals, Status, Timing
+from harness.results.statistics import IncomparableError, Ratio, Verdict, geomean, median_and_spread, verdict
+from reports import figures
+from reports.data.checks import Checked, join_verifications
+
+# ranked: passed, timed, comparable; unranked: passed and timed, but its time cannot be set beside the others';
+# verified: passed, not timed; failed: ran and did not pass; absent: never ran here (missing, unsupported).
+Standing = Literal["ranked", "unranked", "verified", "failed", "absent"]
+
+IN_PLACE = "overwrites dy, which is restored, untimed, before every call"
+AUTOGRAD = "reached through autograd, not by a direct call"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One implementation on one case, over all processes that measured it.
+
+    `median_us` (the median of the medians of the processes) and `spread` (relative, of all samples) exist for ranked
+    and unranked entries; speedup, verdict and bandwidth for ranked ones only, and speedup and verdict not for the
+    baseline itself. `kernels` and `kernel_totals` are of the first process that has them, None where they are unknown.
+    """
+
+    impl: str
+    standing: Standing
+    status: Status
+    reason: str | None
+    median_us: float | None
+    spread: float | None
+    blocks: int
+    processes: int
+    speedup: Ratio | None
+    verdict: Verdict | None
+    bandwidth_gbps: float | None
+    percent_of_add: float | None
+    percent_of_copy: float | None
+    percent_of_datasheet: float | None
+    checked: Checked
+    peak_extra_bytes: int | None
+    kernels: tuple[Kernel, ...] | None
+    kernel_totals: KernelTotals | None
+    notes: tuple[str, ...]
+    prepare_s: float | None
+    via: Literal["kernel", "autograd"]
+    in_place: bool
+    proven: bool
+    below_floor: bool
+
+    @property
+    def label(self) -> str:
+        """The name, with the mark that it must not be shown without."""
+        if self.status == "nondeterministic":
+            return f"{self.impl} (nondeterministic)"
+        return self.impl if self.proven else f"{self.impl} (unproven)"
+
+
+@dataclass(frozen=True)
+class Yardsticks:
+    """What the results of one case are measured against; each is None where the case has none to offer.
+
+    `groups` are the blocks in which the case is compared, with their flush: one a process. `processes` is how many the
+    run asked for.
+    """
+
+    groups: frozenset[tuple[str, Flush]]
+    baseline: Joined | None
+    add: Joined | None
+    band: float | None
+    datasheet_gbps: float | None
+    budget: Budget | None
+    processes: int = 1
+
+
+def make_entry(joined: Joined, impl: ImplRecord | None, against: Yardsticks) -> Entry:
+    """Say of a result what its status and timings allow."""
+    standing, why = _standing(joined, against)
+    timings = joined.timings if standing in ("ranked", "unranked") else ()
+    median = joined.median_us if timings else None
+    ranked_us = median if standing == "ranked" else None
+    speedup = _speedup(joined, against) if standing == "ranked" else None
+    bandwidth = bandwidth_gbps(joined.case, ranked_us)
+    profiled = next((row for row in joined.rows if row.kernels is not None), None)
+    return Entry(
+        impl=joined.impl,
+        standing=standing,
+        status=joined.status,
+        reason=why,
+        median_us=median,
+        spread=_spread(timings, median),
+        blocks=sum(len(timing.samples_us) for timing in timings),
+        processes=len(timings),
+        speedup=speedup,
+        verdict=verdict(speedup, against.band) if speedup is not None and against.band is not None else None,
+        bandwidth_gbps=bandwidth,
+        percent_of_add=percent_of_add(against.add, timings) if ranked_us else None,
+        percent_of_copy=_percent(bandwidth, against.budget.copy_gbps if against.budget else None),
+        percent_of_datasheet=_percent(bandwidth, against.datasheet_gbps),
+        checked=join_verifications([row.verification for row in joined.rows if row.verification]),
+        peak_extra_bytes=max(
+            (row.peak_extra_bytes for row in joined.rows if row.peak_extra_bytes is not None), default=None
+        ),
+        kernels=tuple(profiled.kernels) if profiled and profiled.kernels is not None else None,
+        kernel_totals=profiled.kernel_totals if profiled else None,
+        notes=_notes(joined, impl, against.processes),
+        prepare_s=next((row.prepare_s for row in joined.rows if row.prepare_s is not None), None),
+        via=impl.via if impl else "kernel",
+        in_place=impl.in_place if impl else False,
+        proven=all(timing.proven for timing in joined.timings),
+        below_floor=standing == "unranked" and below_floor(joined, against.budget),
+    )
+
+
+def bandwidth_gbps(case: NormCase, us: float | None) -> float | None:
+    """The bytes that the case must move over a time, in GB/s."""
+    return case.moved_bytes / us / 1e3 if us else None
+
+
+def percent_of_add(add: Joined | None, timings: tuple[Timing, ...]) -> float | None:
+    """The time of the same-traffic add over that of other timings, in percent, where they share blocks and flush."""
+    found = quotients(add.timings, timings) if add else []
+    return 100 * geomean(found) if found else None
+
+
+def _standing(joined: Joined, against: Yardsticks) -> tuple[Standing, str | None]:
+    if joined.status not in RANKED:
+        return ("absent" if joined.status in ("missing", "unsupported") else "failed"), joined.reason
+    if not joined.timings:
+        return "verified", joined.told(row.untimed for row in joined.rows)
+    found = doubt(joined) or _apart(joined, against) or _below_floor(joined, against.budget)
+    return ("unranked", found) if found else ("ranked", joined.reason)
+
+
+def _apart(joined: Joined, against: Yardsticks) -> str | None:
+    return joined.told(
+        f"timed apart from the others (group {row.timing.group}, flush {row.timing.flush})"
+        if row.timing and (row.timing.group, row.timing.flush) not in against.groups
+        else None
+        for row in joined.rows
+    )
+
+
+def _below_floor(joined: Joined, budget: Budget | None) -> str | None:
+    if not below_floor(joined, budget):
+        return None
+    return f"below {TIMES_T0} x t0 ({figures.microseconds(floor_us(budget))} us): shown, not ranked"
+
+
+def _speedup(joined: Joined, against: Yardsticks) -> Ratio | None:
+    if against.baseline is None or joined.impl == against.baseline.impl:
+        return None
+    with suppress(IncomparableError):
+        return ratio(against.baseline, joined, against.budget)
+    return None
+
+
+def _spread(timings: tuple[Timing, ...], median_us: float | None) -> float | None:
+    """Half the inter-quartile range of the samples of all processes, over the median."""
+    if not median_us:
+        return None
+    middle, spread = median_and_spread([sample for timing in timings for sample in timing.samples_us])
+    return spread * (middle / median_us)
+
+
+def _percent(bandwidth: float | None, of: float | None) -> float | None:
+    return 100 * bandwidth / of if bandwidth and of else None
+
+
+def _notes(joined: Joined, impl: ImplRecord | None, processes: int) -> tuple[str, ...]:
+    notes = [note for row in joined.rows for note in row.notes]
+    if impl is not None and impl.in_place:
+        notes.append(IN_PLACE)
+    if impl is not None and impl.via == "autograd":
+        notes.append(AUTOGRAD)
+    notes += [row.kernels_note for row in joined.rows if row.kernels_note]
+    if 0 < len(joined.timings) < processes:
+        notes.append(f"timed in {len(joined.timings)} of {processes} processes")
+    return tuple(dict.fromkeys(notes))

@@ -1,0 +1,142 @@
+"""What the cases say together: geometric means, who wins where, what did not pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from harness.cases import Norm
+from harness.results.schema import Status
+from harness.results.statistics import geomean
+
+if TYPE_CHECKING:
+    from reports.data.comparison import CaseComparison
+
+
+@dataclass(frozen=True)
+class Geomean:
+    """The geometric mean speedup of one implementation over the baseline, for one norm.
+
+    `value`, with the `smallest` and `largest` behind it, is over the `cases` that it ranks in, of `total`; `common` is
+    over the `common_cases` in which all of the norm's implementations rank. Only equal sets of cases may be compared.
+    """
+
+    norm: Norm
+    impl: str
+    value: float
+    smallest: float
+    largest: float
+    cases: int
+    total: int
+    common: float | None
+    common_cases: int
+    nondeterministic: int
+
+    @property
+    def label(self) -> str:
+        """The name, with the number of cases in which its results differed from run to run, where there are any."""
+        return f"{self.impl} (nondeterministic in {self.nondeterministic})" if self.nondeterministic else self.impl
+
+
+@dataclass(frozen=True)
+class Wins:
+    """The cases (by key) in which one implementation is fastest alone, or in a tie for fastest."""
+
+    impl: str
+    alone: tuple[str, ...]
+    tied: tuple[str, ...]
+    nondeterministic: int
+
+    @property
+    def label(self) -> str:
+        """The name, with the number of these cases in which its results differed from run to run."""
+        return f"{self.impl} (nondeterministic in {self.nondeterministic})" if self.nondeterministic else self.impl
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An implementation that ran and did not pass, with the cases (by key) in which it did so for this reason."""
+
+    impl: str
+    status: Status
+    reason: str
+    cases: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All cases together; `ranked_cases` of `cases` have a ranked implementation."""
+
+    cases: int
+    ranked_cases: int
+    geomeans: tuple[Geomean, ...]
+    wins: tuple[Wins, ...]
+    failures: tuple[Failure, ...]
+
+
+def summarise(cases: Sequence[CaseComparison], baseline: str) -> Summary:
+    """Reduce cases to a summary; every part keeps the coverage it rests on."""
+    norms: dict[Norm, None] = dict.fromkeys(case.case.norm for case in cases)
+    return Summary(
+        cases=len(cases),
+        ranked_cases=sum(bool(case.ranked) for case in cases),
+        geomeans=tuple(
+            mean for norm in norms for mean in _geomeans([c for c in cases if c.case.norm == norm], norm, baseline)
+        ),
+        wins=_wins(cases),
+        failures=_failures(cases),
+    )
+
+
+def _geomeans(cases: Sequence[CaseComparison], norm: Norm, baseline: str) -> list[Geomean]:
+    speedups: dict[str, dict[str, float]] = {}
+    doubted: dict[str, int] = {}
+    for case in cases:
+        for entry in case.ranked:
+            value = 1.0 if entry.impl == baseline else entry.speedup.value if entry.speedup else None
+            if value is not None:
+                speedups.setdefault(entry.impl, {})[case.case.key] = value
+                doubted[entry.impl] = doubted.get(entry.impl, 0) + (entry.status == "nondeterministic")
+    common = set[str].intersection(*(set(of) for of in speedups.values())) if speedups else set[str]()
+    means = [
+        Geomean(
+            norm=norm,
+            impl=impl,
+            value=geomean(list(of.values())),
+            smallest=min(of.values()),
+            largest=max(of.values()),
+            cases=len(of),
+            total=len(cases),
+            common=geomean([of[key] for key in common]) if common else None,
+            common_cases=len(common),
+            nondeterministic=doubted[impl],
+        )
+        for impl, of in speedups.items()
+    ]
+    return sorted(means, key=lambda mean: (-mean.value, mean.impl))
+
+
+def _wins(cases: Sequence[CaseComparison]) -> tuple[Wins, ...]:
+    alone: dict[str, list[str]] = {}
+    tied: dict[str, list[str]] = {}
+    doubted: dict[str, int] = {}
+    for case in cases:
+        if case.lead is None:
+            continue
+        leaders = (case.lead.impl, *case.lead.tied_with)
+        for entry in case.ranked:
+            if entry.impl in leaders:
+                place = tied if case.lead.tied_with else alone
+                place.setdefault(entry.impl, []).append(case.case.key)
+                doubted[entry.impl] = doubted.get(entry.impl, 0) + (entry.status == "nondeterministic")
+    wins = [Wins(impl, tuple(alone.get(impl, ())), tuple(tied.get(impl, ())), doubted[impl]) for impl in doubted]
+    return tuple(sorted(wins, key=lambda win: (-len(win.alone), -len(win.tied), win.impl)))
+
+
+def _failures(cases: Sequence[CaseComparison]) -> tuple[Failure, ...]:
+    found: dict[tuple[str, Status, str], list[str]] = {}
+    for case in cases:
+        for entry in case.failed:
+            found.setdefault((entry.impl, entry.status, entry.reason or "no reason given"), []).append(case.case.key)
+    return tuple(Failure(*what, tuple(keys)) for what, keys in found.items())

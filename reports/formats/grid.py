@@ -1,0 +1,59 @@
+"""All times of a run on one page: a row a case, a column an implementation, the fastest in bold."""
+
+from __future__ import annotations
+
+from harness.cases import Norm
+from reports import figures
+from reports.data.comparison import CaseComparison, Comparison
+from reports.formats.markdown import conditions_list, geomean_table
+from reports.parts import wording
+from reports.parts.markdown_table import table
+
+UNSTEADY = " †"
+UNRANKED = " ‡"
+
+
+def render(comparison: Comparison) -> str:
+    """The page as GitHub-flavoured markdown: headline, times, geometric means, conditions."""
+    caveats = [f"**{caveat}**" for caveat in wording.caveats(comparison)]
+    norms: dict[Norm, None] = dict.fromkeys(case.case.norm for case in comparison.cases)
+    parts = [wording.headline(comparison), *caveats, *(_times(comparison, norm) for norm in norms)]
+    if comparison.timed:
+        parts += [_legend(comparison), wording.error_budget(comparison), geomean_table(comparison)]
+    parts += [*(f"- {failure}" for failure in wording.failures(comparison)), conditions_list(comparison)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _times(comparison: Comparison, norm: Norm) -> str:
+    """Median us of one norm; columns from the best geometric mean to the worst, as far as a time is known."""
+    cases = [case for case in comparison.cases if case.case.norm == norm]
+    means = {mean.impl: mean.value for mean in comparison.summary.geomeans if mean.norm == norm}
+    names = {entry.impl for case in cases for entry in case.of("ranked", "unranked")}
+    columns = sorted(names, key=lambda name: (-means.get(name, 0.0), name))
+    rows = [
+        [case.case.key, figures.microseconds(case.add_us), *(_cell(case, name) for name in columns)] for case in cases
+    ]
+    return table(["case", "add", *columns], rows) if columns else ""
+
+
+def _cell(case: CaseComparison, name: str) -> str:
+    entry = case.entry(name)
+    if entry is None or entry.standing == "absent":
+        return figures.NOTHING
+    if entry.standing == "unranked":
+        return figures.microseconds(entry.median_us) + UNRANKED
+    if entry.standing != "ranked":
+        return entry.status
+    text = figures.microseconds(entry.median_us) + (UNSTEADY if entry.status == "nondeterministic" else "")
+    best = case.lead is not None and (name == case.lead.impl or name in case.lead.tied_with)
+    return f"**{text}**" if best else text
+
+
+def _legend(comparison: Comparison) -> str:
+    shown_only = any(case.of("unranked") for case in comparison.cases)
+    unranked = f" {UNRANKED.strip()}: shown, not ranked (the full report says why)." if shown_only else ""
+    return (
+        "Median us of the backward alone, cold cache; **bold**: the fastest, and what cannot be told from it; add: an "
+        f"elementwise add with the same traffic;{UNSTEADY}: other bits from run to run. "
+        f"A/A bands: {wording.aa_bands(comparison.cases)}.{unranked}"
+    )

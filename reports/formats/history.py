@@ -1,0 +1,88 @@
+"""Several runs beside each other: what each found by itself, never a ratio between two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from harness.cases import NormCase
+from harness.errors import UsageError
+from harness.results.file import Results
+from reports import figures
+from reports.data.comparison import CaseComparison, Comparison, compare
+from reports.parts.markdown_table import table
+
+ABOUT = (
+    "Times are medians in us of what each run measured by itself. Devices, clocks and versions differ between runs: a "
+    "time may be set beside another of the same device, a speedup over the run's own baseline beside any, and neither "
+    "is a test. `normbwd compare` measures two revisions in the same blocks, and is one."
+)
+_Cell = Callable[[CaseComparison, str], str]
+LIBRARIES = ("torch", "triton", "cuda", "liger-kernel", "quack-kernels", "nvidia-cudnn-frontend")
+
+
+def render(runs: Sequence[Results]) -> str:
+    """The page as markdown; raises UsageError for one file, for runs without times, or without a case in common."""
+    if len(runs) < 2:
+        raise UsageError("--format history sets several files beside each other; name two or more")
+    compared = [compare(run) for run in runs]
+    if untimed := [str(number) for number, comparison in enumerate(compared, 1) if not comparison.timed]:
+        raise UsageError(f"file {', '.join(untimed)} holds no times; --format verification takes verifications")
+    cases = common(compared)
+    if not cases:
+        raise UsageError("the files have no case in common that two of them measured")
+    parts = ["# Runs beside each other", ABOUT, _runs(compared)]
+    for norm in dict.fromkeys(case.norm for case in cases):
+        of_norm = [case for case in cases if case.norm == norm]
+        parts += [f"## {norm}: us", _table(compared, of_norm, _time), f"## {norm}: speedup over the baseline"]
+        parts.append(_table(compared, of_norm, _speedup))
+    return "\n\n".join(parts) + "\n"
+
+
+def common(compared: Sequence[Comparison]) -> list[NormCase]:
+    """The cases that at least two of the runs have, in the order in which they come."""
+    count: dict[NormCase, int] = {}
+    for comparison in compared:
+        for case in comparison.cases:
+            count[case.case] = count.get(case.case, 0) + 1
+    return [case for case, runs in count.items() if runs > 1]
+
+
+def _runs(compared: Sequence[Comparison]) -> str:
+    heads = ["run", "device", "date", "revision", "baseline", "flush", *LIBRARIES]
+    rows = [
+        [
+            str(number),
+            comparison.run.device.name,
+            comparison.run.started_at[:10],
+            comparison.run.revision or figures.NOTHING,
+            comparison.baseline,
+            comparison.run.settings.flush,
+            *(comparison.run.libraries.get(name, figures.NOTHING) for name in LIBRARIES),
+        ]
+        for number, comparison in enumerate(compared, 1)
+    ]
+    return table(heads, rows)
+
+
+def _table(compared: Sequence[Comparison], cases: Sequence[NormCase], cell: _Cell) -> str:
+    """A line for each case and implementation that two runs or more rank; what one of them does not have is empty."""
+    by_case = [{case.case: case for case in comparison.cases} for comparison in compared]
+    rows: list[list[str]] = []
+    for case in cases:
+        found = [of.get(case) for of in by_case]
+        impls = dict.fromkeys(entry.impl for each in found if each for entry in each.ranked)
+        for impl in impls:
+            cells = [cell(each, impl) if each else figures.NOTHING for each in found]
+            if sum(text != figures.NOTHING for text in cells) > 1:
+                rows.append([case.key, impl, *cells])
+    return table(["case", "impl", *(f"run {number}" for number in range(1, len(compared) + 1))], rows)
+
+
+def _time(case: CaseComparison, impl: str) -> str:
+    entry = case.entry(impl)
+    return figures.microseconds(entry.median_us if entry and entry.standing == "ranked" else None)
+
+
+def _speedup(case: CaseComparison, impl: str) -> str:
+    entry = case.entry(impl)
+    return figures.ratio_and_interval(entry.speedup if entry and entry.standing == "ranked" else None)

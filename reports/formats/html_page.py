@@ -1,0 +1,67 @@
+"""What all pages for a browser share: their templates, the plots within them, and their conditions."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reports.data.comparison import Comparison
+from reports.parts import conditions
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+    from matplotlib.figure import Figure
+
+FOLDER = Path(__file__).parents[1] / "templates"
+
+
+def fill(template: str, **values: Any) -> str:
+    """A template as text, with these values."""
+    return _environment().get_template(template).render(**values)
+
+
+def pictures(plots: Iterable[tuple[str, Figure]]) -> list[tuple[str, str]]:
+    """Plots by name, each as an address that holds it whole."""
+    from reports.plots.style import as_svg  # imports matplotlib: seconds
+
+    return [
+        (name, f"data:image/svg+xml;base64,{b64encode(as_svg(figure).encode()).decode()}") for name, figure in plots
+    ]
+
+
+def conditions_of(comparison: Comparison) -> list[tuple[str, str]]:
+    """The conditions of a run with the command that made it."""
+    return [*conditions.conditions(comparison), ("Command", f"`{comparison.run.command}`")]
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # imported where it is used: reports stay light
+
+    environment = Environment(
+        loader=FileSystemLoader(FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["code"] = _code
+    environment.filters["anchor"] = _anchor
+    return environment
+
+
+def _anchor(title: str) -> str:
+    """A title as the name of a place on the page."""
+    return re.sub(r"\W+", "-", title.lower())
+
+
+def _code(text: str) -> Markup:
+    """Text in which what stands between backticks is code, as in markdown."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # escaped first: nothing else is markup

@@ -1,0 +1,139 @@
+"""A table to paste into a pull request: one implementation against the baseline, in at most 60 lines."""
+
+from __future__ import annotations
+
+from harness.errors import UsageError
+from reports import figures
+from reports.data.checks import TENSORS
+from reports.data.comparison import CaseComparison, Comparison
+from reports.data.entries import Entry
+from reports.formats.markdown import geomean_table
+from reports.parts import conditions, wording
+from reports.parts.markdown_table import escape, table
+
+MOST_LINES = 60
+MOST_DETAILS = 20  # lines between <details> and </details>, so that the cases keep the larger part
+LONGEST_LINE = 600
+DEFAULT_SUBJECT = "triton-inhouse"
+
+
+def render(comparison: Comparison, impl: str | None = None) -> str:
+    """The text, about `impl`: by default the project's own kernel, or else the fastest by geometric mean.
+
+    Raises UsageError where these results have no implementation of that name.
+    """
+    subject = _subject(comparison, impl)
+    lead = [_headline(comparison, subject), *(f"**{caveat}**" for caveat in wording.caveats(comparison))]
+    top = [line for text in lead for line in (figures.one_line(text, LONGEST_LINE), "")]
+    budget = wording.error_budget(comparison)
+    bottom = ["", *([budget, ""] if budget else []), *_details(comparison, subject), "", *_reproduce(comparison)]
+    room = MOST_LINES - len(top) - len(bottom)
+    return "\n".join([*top, *_cases(comparison, subject, room), *bottom]) + "\n"
+
+
+def _subject(comparison: Comparison, impl: str | None) -> str:
+    names = list(dict.fromkeys(entry.impl for case in comparison.cases for entry in case.entries))
+    if impl is not None:
+        if impl not in names:
+            raise UsageError(f"no implementation {impl!r} in these results; --impl can be: {', '.join(names)}")
+        return impl
+    if DEFAULT_SUBJECT in names and comparison.baseline != DEFAULT_SUBJECT:
+        return DEFAULT_SUBJECT
+    others = [mean for mean in comparison.summary.geomeans if mean.impl != comparison.baseline]
+    if others:  # most cases first: a mean over a few easy cases is no lead
+        return max(others, key=lambda mean: (mean.cases, mean.value)).impl
+    return next((name for name in names if name != comparison.baseline), comparison.baseline)
+
+
+def _headline(comparison: Comparison, subject: str) -> str:
+    if not comparison.timed:
+        return wording.headline(comparison)
+    verdicts = [entry.verdict for case in comparison.cases if (entry := case.entry(subject)) and entry.speedup]
+    counts = [f"{verdicts.count(word)} {word}" for word in ("faster", "slower", "same") if word in verdicts]
+    against = f" Against {comparison.baseline}: {', '.join(counts)}." if counts else ""
+    return wording.headline(comparison, subject) + against
+
+
+def _cases(comparison: Comparison, subject: str, room: int) -> list[str]:
+    """The table, in at most `room` lines; where cases are left out, those that are slower or have no time stay."""
+    cases = list(comparison.cases)
+    fitting = room - 2  # the heads
+    left_out = 0
+    if len(cases) > fitting:
+        fitting -= 2  # an empty line and the line that says so
+        cases.sort(key=lambda case: _weight(case.entry(subject)))
+        left_out = len(cases) - fitting
+        cases = cases[:fitting]
+    rows = [_row(comparison, case, subject) for case in cases]
+    if comparison.timed:
+        heads = ["case", f"{comparison.baseline} us", "fastest", "its us", f"{subject} us"]
+        heads += ["speedup [95 %]", "verdict", "GB/s", "% of add"]
+    else:
+        heads = ["case", f"{subject} status", "rho dx", "rho dweight", "rho dbias", "deterministic"]
+    lines = table(heads, rows).splitlines()
+    return [*lines, "", f"… {left_out} more in report"] if left_out else lines
+
+
+def _weight(entry: Entry | None) -> int:
+    if entry is None or entry.standing in ("failed", "unranked"):
+        return 0
+    return {"slower": 0, "same": 1}.get(entry.verdict or "", 2)
+
+
+def _row(comparison: Comparison, case: CaseComparison, subject: str) -> list[str]:
+    entry = case.entry(subject)
+    if not comparison.timed:
+        return [case.case.key, *_checked(entry)]
+    base = case.entry(comparison.baseline)
+    best = case.fastest
+    return [
+        case.case.key,
+        _time(base),
+        best.label if best else figures.NOTHING,
+        _time(best) if best else figures.NOTHING,
+        _time(entry),
+        figures.ratio_and_interval(entry.speedup if entry else None),
+        (entry.verdict if entry else None) or figures.NOTHING,
+        figures.gbps(entry.bandwidth_gbps if entry else None),
+        figures.percent(entry.percent_of_add if entry else None),
+    ]
+
+
+def _checked(entry: Entry | None) -> list[str]:
+    if entry is None:
+        return ["no row", *[figures.NOTHING] * 4]
+    errors = [entry.checked.errors.get(tensor) for tensor in TENSORS]
+    rhos = [figures.rho(error.rho, error.error_class) if error else figures.NOTHING for error in errors]
+    return [entry.status, *rhos, entry.checked.determinism]
+
+
+def _time(entry: Entry | None) -> str:
+    """A time; where there is none that ranks, why."""
+    if entry is None:
+        return "no row"
+    if entry.standing == "unranked":
+        return f"{figures.microseconds(entry.median_us)} (not ranked)"
+    if entry.standing != "ranked":
+        return "untimed" if entry.standing == "verified" else entry.status
+    mark = " (nondeterministic)" if entry.status == "nondeterministic" else ""
+    return figures.microseconds(entry.median_us) + mark
+
+
+def _details(comparison: Comparison, subject: str) -> list[str]:
+    """The geometric means of all, and what did not pass, folded."""
+    lines = geomean_table(comparison).splitlines()
+    failures = sorted(wording.failures(comparison), key=lambda failure: not failure.startswith(f"{subject}:"))
+    if failures:
+        lines += [*([""] if lines else []), *(f"- {escape(figures.one_line(failure, 200))}" for failure in failures)]
+    if not lines:
+        return []
+    if len(lines) > MOST_DETAILS:
+        left_out = len(lines) - MOST_DETAILS + 2
+        lines = [*lines[: MOST_DETAILS - 2], "", f"… {left_out} more lines in report"]
+    return ["<details><summary>All implementations, and what did not pass</summary>", "", *lines, "", "</details>"]
+
+
+def _reproduce(comparison: Comparison) -> list[str]:
+    told = "; ".join(f"{name}: {escape(value)}" for name, value in conditions.conditions(comparison))
+    command = figures.one_line(comparison.run.command, LONGEST_LINE)
+    return [f"Reproduce: `{command}`", "", f"Conditions: {figures.one_line(told, 2 * LONGEST_LINE)}."]

@@ -1,0 +1,110 @@
+"""The page of a verification: who is right on what, how precisely, with the same bits, and why not.
+
+It takes several files, such as a run of all and a longer one of a single implementation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.errors import UsageError
+from harness.results.file import Results
+from harness.results.schema import Status
+from reports import figures
+from reports.data.checks import worst_class
+from reports.data.comparison import Comparison, compare
+from reports.data.outcomes import Outcome, by_impl, outcomes, tally
+from reports.formats.markdown import conditions_list
+from reports.formats.markdown_sections import write
+from reports.parts import determinism, matrix, precision, reasons, sanitizer, wording
+from reports.parts.markdown_table import escape
+from reports.parts.sections import Section, table
+
+COUNTED: dict[str, Status] = {
+    "right": "ok",
+    "nondet.": "nondeterministic",
+    "refused": "unsupported",
+    "wrong": "wrong",
+    "crashed": "crashed",
+    "timeout": "timeout",
+    "oom": "oom",
+    "missing": "missing",
+}
+ALWAYS = ("right", "refused", "wrong")
+
+
+def render(runs: Sequence[Results]) -> str:
+    """The page as markdown; raises UsageError where the files are of different devices."""
+    heading = title(runs)
+    found = outcomes(runs)
+    compared = [compare(run) for run in runs]
+    parts = [
+        f"# {heading}",
+        *(f"**{escape(caveat)}**" for comparison in compared for caveat in wording.caveats(comparison)),
+        wording.verified(found),
+        *(part for section in sections(runs, found) for part in write(section)),
+        "## Conditions",
+        *(_conditions(number, comparison, len(runs)) for number, comparison in enumerate(compared, start=1)),
+        chance(found),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def title(runs: Sequence[Results]) -> str:
+    """What the page is about; raises UsageError where the files are of different devices."""
+    devices = {run.run.device.name for run in runs}
+    if len(devices) > 1:
+        raise UsageError(f"the files are of different devices ({', '.join(sorted(devices))}); give runs of one")
+    return f"Verification of norm backwards on {', '.join(devices)}"
+
+
+def sections(runs: Sequence[Results], found: Sequence[Outcome]) -> list[Section]:
+    """All that these files, which have these outcomes, say; a section that has nothing to show is left out."""
+    made = (
+        summary(found),
+        matrix.section(found),
+        precision.section(found),
+        precision.growth(found),
+        determinism.section(found),
+        sanitizer.section([record for run in runs for record in run.sanitized]),
+        reasons.section(found),
+    )
+    return [section for section in made if section]
+
+
+def summary(found: Sequence[Outcome]) -> Section:
+    """A line an implementation: in how many cases it came out how, its worst class, and its determinism."""
+    counts = {impl: tally(of) for impl, of in by_impl(found).items()}
+    heads = [
+        head
+        for head, status in COUNTED.items()
+        if head in ALWAYS or any(counted[status] for counted in counts.values())
+    ]
+    rows = [
+        [
+            impl,
+            *(str(counts[impl][COUNTED[head]]) for head in heads),
+            _class(of),
+            determinism.in_short(of),
+        ]
+        for impl, of in by_impl(found).items()
+    ]
+    return Section("Who is right", (table(["impl", *heads, "class on normal inputs", "determinism"], rows),))
+
+
+def _class(found: Sequence[Outcome]) -> str:
+    return worst_class(outcome.checked.error_class for outcome in found if outcome.normal) or figures.NOTHING
+
+
+def _conditions(number: int, comparison: Comparison, runs: int) -> str:
+    """Under what one file was made; numbered where there are several."""
+    text = conditions_list(comparison)
+    return f"### File {number}\n\n{text}" if runs > 1 else text
+
+
+def chance(found: Sequence[Outcome]) -> str:
+    """For how many gradients the bounds allow; empty where that is not known."""
+    cells = max((outcome.checked.cells for outcome in found), default=1)
+    if cells == 1:
+        return ""
+    return f"The bounds of the classes allow for chance over {cells} gradients of a run (Bonferroni)."

@@ -1,0 +1,1 @@
+"""Tables and paragraphs that several formats share. Imports `reports.data`."""

@@ -1,0 +1,80 @@
+"""Under what a run was made: the device and its state, libraries, settings, and where the time went."""
+
+from __future__ import annotations
+
+from harness.results.schema import EndRecord, RunRecord
+from reports import figures
+from reports.data.comparison import Comparison
+from reports.data.device_state import DeviceState
+from reports.parts import wording
+
+FLUSHES = {
+    "clean": "clean (cold cache: write a buffer, then read another)",
+    "dirty": "dirty (cold cache, with unwritten lines of a write-only flush)",
+    "none": "none (warm cache)",
+}
+NO_SELFTEST = "unknown, as no self-test was made"
+
+
+def conditions(comparison: Comparison) -> list[tuple[str, str]]:
+    """Under what the run was made, as names and values; what is unknown is left out."""
+    run = comparison.run
+    items = [
+        ("Device", _device(run)),
+        ("Clocks at the start", _clocks(run)),
+        *_readings(comparison.state),
+        ("Date", run.started_at),
+        ("Libraries", ", ".join(f"{name} {version}" for name, version in sorted(run.libraries.items()))),
+        ("Revision", run.revision or ""),
+        ("Seed", str(run.settings.seed)),
+        ("Inputs drawn a case", str(run.settings.seeds) if run.settings.seeds > 1 else ""),
+        ("Runs a case for its bits", str(run.settings.repeats or "")),
+        ("Suite", run.settings.suite or ""),
+    ]
+    if comparison.timed:
+        items += [("Cache flush", FLUSHES[run.settings.flush]), ("Blocks per case", wording.blocks(comparison.cases))]
+        items += [("A/A band", wording.aa_bands(comparison.cases))]
+        items += [("Engine's own error", "" if comparison.budget else NO_SELFTEST)]
+    items += [("Time", _time(comparison.end))]
+    return [(name, value) for name, value in items if value]
+
+
+def _readings(state: DeviceState) -> list[tuple[str, str]]:
+    clocks = [("multiprocessors", state.sm_clock_mhz), ("memory", state.memory_clock_mhz)]
+    measured = [f"{name} {figures.between(of.smallest, of.largest, 'MHz')}" for name, of in clocks if of]
+    power, heat = state.power_w, state.temperature_c
+    return [
+        ("Clocks while measuring", ", ".join(measured)),
+        ("Power while measuring", figures.between(power.smallest, power.largest, "W") if power else ""),
+        ("Temperature while measuring", figures.between(heat.smallest, heat.largest, "°C") if heat else ""),
+    ]
+
+
+def _time(end: EndRecord | None) -> str:
+    """How long the run took, and its stages from the longest; those that took no time are left out."""
+    if end is None:
+        return ""
+    stages = sorted(end.stages_s.items(), key=lambda stage: -stage[1])
+    parts = [f"{name.replace('_', ' ')} {figures.seconds(spent)}" for name, spent in stages if spent >= 0.5]
+    return figures.seconds(end.wall_s) + (f", of which {', '.join(parts)}" if parts else "")
+
+
+def _device(run: RunRecord) -> str:
+    device = run.device
+    parts = [f"{device.name} (profile {device.profile}, {device.architecture}"]
+    parts.append(f", {device.sm_count} multiprocessors)" if device.sm_count else ")")
+    if device.driver:
+        parts.append(f", driver {device.driver}")
+    if device.datasheet_gbps:
+        parts.append(f", datasheet {figures.gbps(device.datasheet_gbps)} GB/s")
+    return "".join(parts)
+
+
+def _clocks(run: RunRecord) -> str:
+    device = run.device
+    parts = [
+        f"multiprocessors {device.sm_clock_mhz} MHz" if device.sm_clock_mhz else "",
+        f"memory {device.memory_clock_mhz} MHz" if device.memory_clock_mhz else "",
+        f"power limit {device.power_limit_w:.0f} W" if device.power_limit_w else "",
+    ]
+    return ", ".join(part for part in parts if part)

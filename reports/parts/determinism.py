@@ -1,0 +1,151 @@
+"""Whether gradients have the same bits again: how much evidence there is, and under which conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import get_args
+
+from harness.results.schema import RANKED, Condition
+from reports import figures
+from reports.data.checks import NEW_PROCESS, Checked, Runs, add_up
+from reports.data.outcomes import Outcome, by_impl, norms
+from reports.parts.sections import Cell, Section, table
+
+CONDITIONS = (*get_args(Condition), NEW_PROCESS)
+RULE_OF_THREE = 3.0  # no change in n comparisons: at 95 % a run changes with a probability below 3 / n
+ABOUT = (
+    "`bitwise n=300`: 300 runs on each of these cases, compared bit by bit with the first; no change in 299 "
+    "comparisons bounds the probability that a run of such a case differs by 3/299 at 95 %. Among the n are the runs "
+    "under conditions, which the columns to the right count over all these cases together; runs in a new process, "
+    "compared by their fingerprints, are beside the n. Where an implementation is nondeterministic, the runs of the "
+    "cases in which it is are counted together."
+)
+ABOUT_INVARIANCE = (
+    "Reported, not judged: whether a gradient keeps its bits when what should not matter to it changes. Other bits are "
+    "no error: a sum in another order is as right as the first."
+)
+
+
+def section(found: Sequence[Outcome]) -> Section | None:
+    """How often bits were the same; of what did not pass nothing is said."""
+    passed = _passed(found)
+    shown = [outcome for outcome in passed if outcome.normal or _unsteady(outcome.checked)] or passed
+    rows = [
+        [norm, impl, *_cells(of)]
+        for norm in norms(shown)
+        for impl, of_impl in by_impl(outcome for outcome in shown if outcome.case.norm == norm).items()
+        for of in _groups(of_impl)
+    ]
+    if not rows:
+        return None
+    heads = ["norm", "impl", "determinism", "cases", "a run differs, 95 %", *CONDITIONS]
+    return Section("Determinism", (ABOUT, table(heads, rows), *_unusual(passed, shown), *_invariance(passed)))
+
+
+def _unusual(passed: Sequence[Outcome], shown: Sequence[Outcome]) -> list[str]:
+    """What is not shown: inputs whose numbers are the point, not their order, which fewer runs are spent on."""
+    others = [outcome for outcome in passed if outcome not in shown]
+    if not others:
+        return []
+    fewest = min(outcome.checked.repeats for outcome in others)
+    counted = figures.count(len(others), "result")
+    return [f"On the other kinds of inputs {counted} kept their bits over {fewest} runs or more each."]
+
+
+def level(found: Sequence[Checked]) -> str:
+    """In words, for checks that are all of one kind; the runs of those that differ are counted together."""
+    unsteady = [checked for checked in found if checked.differing]
+    if not unsteady:
+        text = found[0].determinism
+        return f"nondeterministic ({text})" if found[0].moved else text
+    together = sum((Runs(each.repeats, each.differing, each.differing_in) for each in unsteady), Runs())
+    return f"nondeterministic ({_differ(together)})"
+
+
+def bound(comparisons: int) -> float | None:
+    """The probability below which, at 95 %, a run differs, where none of these comparisons did; None where it is 1."""
+    return RULE_OF_THREE / comparisons if comparisons > RULE_OF_THREE else None
+
+
+def bound_in_words(comparisons: int) -> str:
+    """The bound in percent, `< 1 %`."""
+    found = bound(comparisons)
+    return figures.NOTHING if found is None else f"< {figures.two_digits(100 * found)} %"
+
+
+def in_short(found: Sequence[Outcome]) -> str:
+    """The level of one implementation: of the cases in which bits differed, or else of those that were run most."""
+    checked = [outcome for outcome in _passed(found) if _unsteady(outcome.checked) or outcome.checked.repeats]
+    if not checked:
+        return figures.NOTHING
+    first, *others = _groups(checked)
+    where = f" on {len(first)} of {figures.count(len(checked), 'case')}" if others else ""
+    limit = figures.NOTHING if _unsteady(first[0].checked) else bound_in_words(_compared(first))
+    return level([outcome.checked for outcome in first]) + where + (f", {limit}" if limit != figures.NOTHING else "")
+
+
+def _passed(found: Sequence[Outcome]) -> list[Outcome]:
+    return [outcome for outcome in found if outcome.status in RANKED]
+
+
+def _groups(found: Sequence[Outcome]) -> list[list[Outcome]]:
+    """Outcomes of one level together: those that differ first, then the ones with the most runs."""
+    groups: dict[tuple[bool, int], list[Outcome]] = {}
+    for outcome in found:
+        unsteady = _unsteady(outcome.checked)
+        groups.setdefault((not unsteady, 0 if unsteady else -outcome.checked.repeats), []).append(outcome)
+    return [groups[key] for key in sorted(groups)]
+
+
+def _unsteady(checked: Checked) -> bool:
+    return bool(checked.differing or checked.moved)
+
+
+def _compared(found: Sequence[Outcome]) -> int:
+    return min(outcome.checked.compared for outcome in found)
+
+
+def _cells(found: Sequence[Outcome]) -> list[str | Cell]:
+    checks = [outcome.checked for outcome in found]
+    conditions = add_up([checked.conditions for checked in checks])
+    compared = 0 if _unsteady(checks[0]) else _compared(found)
+    limit = Cell(bound_in_words(compared), bound(compared))
+    return [level(checks), str(len(found)), limit, *(_condition(conditions, name) for name in CONDITIONS)]
+
+
+def _condition(conditions: Mapping[str, Runs], name: str) -> str:
+    runs = conditions.get(name, Runs())
+    if runs.differing:
+        return _differ(runs)
+    if runs.runs:
+        return f"same ({runs.runs})" + (f", not run on {len(runs.skipped)}" if runs.skipped else "")
+    return f"not run: {figures.one_line(runs.skipped[0], 40)}" if runs.skipped else "not run"
+
+
+def _differ(runs: Runs) -> str:
+    where = f", in {', '.join(runs.differing_in)}" if runs.differing_in else ""
+    return f"{runs.differing} of {runs.runs} differ{where}"
+
+
+def _invariance(found: Sequence[Outcome]) -> list[Section]:
+    changes = list(dict.fromkeys(what for outcome in found for what in outcome.checked.invariance))
+    rows = [
+        [norm, impl, *(_texts(of, what) for what in changes)]
+        for norm in norms(found)
+        for impl, of in by_impl(outcome for outcome in found if outcome.case.norm == norm).items()
+        if any(outcome.checked.invariance for outcome in of)
+    ]
+    if not rows:
+        return []
+    return [Section("When something else changes", (ABOUT_INVARIANCE, table(["norm", "impl", *changes], rows)))]
+
+
+def _texts(found: Sequence[Outcome], what: str) -> str:
+    """What was found in all cases, or each text with the number of cases that it was found in."""
+    counts: dict[str, int] = {}
+    for outcome in found:
+        for text in outcome.checked.invariance.get(what, ()):
+            counts[text] = counts.get(text, 0) + 1
+    if len(counts) > 1:
+        return ", ".join(f"{text} in {number}" for text, number in counts.items())
+    return next(iter(counts), figures.NOTHING)

@@ -1,0 +1,83 @@
+"""Where the time goes: the kernels of every backward, their gaps, and whether events and the profiler agree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.results.schema import Budget
+from reports import figures
+from reports.data.comparison import CaseComparison, Comparison
+from reports.data.entries import Entry
+from reports.data.kernel_names import display_names
+from reports.data.kernel_spans import agrees, disagreement_us, gaps_us
+from reports.parts import wording
+from reports.parts.markdown_table import table
+
+DISAGREE = " (!)"
+HEADS = ("implementation", "kernels, us", "sum", "union", "gaps", "lead", "span", "events", "difference")
+HOW_TO_READ = (
+    "Kernels in launch order, each with its median us by the profiler, and by events of its own where it has them; "
+    "sum: all of them; union: overlap counted once; gaps: span less union; lead: from the end of what ran before to "
+    "the first begin; span: first begin to last end; events: what events around the same runs read; difference: events "
+    "less lead, span and what events alone cost around one kernel, by the self-test. "
+    f"{DISAGREE.strip()}: further apart than 1 us and 2 %."
+)
+
+
+def render(comparison: Comparison) -> str:
+    """A table for each case, and in how many entries events and the profiler agree."""
+    parts = [f"# Kernels on {comparison.run.device.name}", HOW_TO_READ]
+    for case in comparison.cases:
+        found = case_table(case, comparison.budget)
+        parts += [f"## {case.case.key}", found or "No kernels are known."]
+    parts += [agreement(comparison), wording.error_budget(comparison)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def case_table(case: CaseComparison, budget: Budget | None) -> str:
+    """The table of one case; columns that hold nothing are left out, and it is empty where no kernels are known."""
+    rows = [_row(entry, budget) for entry in _profiled(case)]
+    used = [column for column in range(len(HEADS)) if any(row[column] != figures.NOTHING for row in rows)]
+    return table([HEADS[column] for column in used], [[row[column] for column in used] for row in rows])
+
+
+def agreement(comparison: Comparison) -> str:
+    """How often events and the profiler agree, and where they do least; empty where neither can be told."""
+    found = [
+        (difference, agrees(entry.kernel_totals, comparison.budget), case.case.key, entry.impl)
+        for case in comparison.cases
+        for entry in _profiled(case)
+        if (difference := disagreement_us(entry.kernel_totals, comparison.budget)) is not None
+    ]
+    if not found:
+        return ""
+    largest, _, key, impl = max(found, key=lambda each: abs(each[0]))
+    agreeing = sum(bool(each[1]) for each in found)
+    return (
+        f"Events and the profiler agree within 1 us or 2 % in {agreeing} of {len(found)} entries; "
+        f"the largest disagreement is {figures.signed(largest)} us ({impl}, {key})."
+    )
+
+
+def _profiled(case: CaseComparison) -> Sequence[Entry]:
+    return [entry for entry in case.of("ranked", "unranked", "verified") if entry.kernels]
+
+
+def _row(entry: Entry, budget: Budget | None) -> list[str]:
+    totals = entry.kernel_totals
+    if totals is None:
+        return [entry.label, _kernels(entry), *[figures.NOTHING] * (len(HEADS) - 2)]
+    mark = DISAGREE if agrees(totals, budget) is False else ""
+    times = [totals.sum_us, totals.union_us, gaps_us(totals), totals.lead_us or None, totals.span_us, totals.event_us]
+    difference = figures.signed(disagreement_us(totals, budget)) + mark
+    return [entry.label, _kernels(entry), *(figures.microseconds(time) for time in times), difference]
+
+
+def _kernels(entry: Entry) -> str:
+    kernels = entry.kernels or ()
+    names = display_names([kernel.name for kernel in kernels])
+    return " + ".join(
+        f"`{name}` {figures.microseconds(kernel.median_us)}"
+        + (f" (events {figures.microseconds(kernel.event_us)})" if kernel.event_us is not None else "")
+        for name, kernel in zip(names, kernels, strict=True)
+    )

@@ -1,0 +1,56 @@
+"""Who is right on what: a table of outcomes for each norm, and what each kind of inputs has found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.cases import Norm
+from harness.cases.input_kinds import KINDS
+from harness.results.schema import RANKED
+from reports import figures
+from reports.data.case_labels import labels, usual
+from reports.data.outcomes import WORDS, Outcome, norms
+from reports.parts.reasons import behind
+from reports.parts.sections import Cell, Section, Table, table
+
+ABOUT = (
+    "right: every gradient is within three extra roundings of a float64 backward of the same stored inputs, and has "
+    "the same bits in every run; nondet.: as right, with other bits in some runs; refused: the implementation itself "
+    f"says that it does not support the case; -: not tried. {figures.LEGEND}."
+)
+
+
+def section(found: Sequence[Outcome]) -> Section:
+    """A table for each norm, and one of the kinds of inputs."""
+    kinds = Section("What the inputs are there to find", (_kinds(found),))
+    return Section("Outcomes", (ABOUT, *(_norm(norm, found) for norm in norms(found)), kinds))
+
+
+def cell(outcome: Outcome | None) -> Cell:
+    """The outcome in a word, with the mark of its class where it passed, and all that is known of it behind."""
+    if outcome is None:
+        return Cell(figures.NOTHING)
+    mark = figures.EXTRA_ROUNDINGS[outcome.checked.error_class or "exact"] if outcome.status in RANKED else ""
+    why = behind(outcome.reason, outcome.checked)
+    return Cell(WORDS[outcome.status] + mark, status=outcome.status, why=tuple(why))
+
+
+def _norm(norm: Norm, found: Sequence[Outcome]) -> Section:
+    of = {(outcome.case, outcome.impl): outcome for outcome in found if outcome.case.norm == norm}
+    named = labels([case for case, _ in of])
+    impls = list(dict.fromkeys(outcome.impl for outcome in of.values() if outcome.status != "missing"))
+    rows = [[label, *(cell(of.get((case, impl))) for impl in impls)] for case, label in named.items()]
+    dtypes = f"Dtypes are {usual(list(named))} where nothing else is said."
+    return Section(norm, (dtypes, table(["inputs", *impls], rows)), norm)
+
+
+def _kinds(found: Sequence[Outcome]) -> Table:
+    wrong = {
+        name: dict.fromkeys(each.impl for each in found if each.case.inputs == name and each.status == "wrong")
+        for name in KINDS
+    }
+    used = {outcome.case.inputs for outcome in found}
+    rows = [
+        [name, kind.finds, ", ".join(wrong[name]) or figures.NOTHING] for name, kind in KINDS.items() if name in used
+    ]
+    return table(["kind", "what it is there to find", "wrong on it"], rows)

@@ -1,0 +1,48 @@
+"""Why what is not right is not right: a line a case for what failed, a line a reason for what was refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.results.schema import Status, TensorCheck
+from reports import figures
+from reports.data.checks import TENSORS, Checked
+from reports.data.outcomes import FAILED, Outcome, by_impl
+from reports.parts.sections import Section, table
+
+TOLD: tuple[Status, ...] = (*FAILED, "nondeterministic")
+LONGEST = 300
+
+
+def section(found: Sequence[Outcome]) -> Section | None:
+    """A table of what failed and one of what did not run; None where everything is right."""
+    rows = [
+        [outcome.impl, outcome.case.key, outcome.status, figures.one_line(outcome.reason, LONGEST) or figures.NOTHING]
+        for outcome in found
+        if outcome.status in TOLD
+    ]
+    absent = [[impl, status, str(cases), reason] for (impl, status, reason), cases in refusals(found).items()]
+    parts = [table(["impl", "case", "status", "reason"], rows)]
+    parts += [table(["impl", "status", "cases", "reason"], absent)]
+    return Section("Reasons", tuple(parts)) if rows or absent else None
+
+
+def behind(reason: str | None, checked: Checked) -> list[str]:
+    """All that is known of one outcome, a line each: its reason, each gradient's error, and how often bits agreed."""
+    errors = [_error(name, error) for name in TENSORS if (error := checked.errors.get(name))]
+    bits = [f"determinism: {checked.determinism}"] if checked.repeats else []
+    return [*([reason] if reason else []), *errors, *bits]
+
+
+def _error(name: str, error: TensorCheck) -> str:
+    return f"{name}: rho {figures.rho(error.rho)}, {error.error_class}, relative rms {error.relative_rms:.2e}"
+
+
+def refusals(found: Sequence[Outcome]) -> dict[tuple[str, Status, str], int]:
+    """In how many cases each implementation refused, or was missing, for each reason; one implementation at a time."""
+    counts: dict[tuple[str, Status, str], int] = {}
+    for outcome in (outcome for of in by_impl(found).values() for outcome in of):
+        if outcome.status in ("unsupported", "missing"):
+            key = outcome.impl, outcome.status, figures.one_line(outcome.reason, LONGEST) or figures.NOTHING
+            counts[key] = counts.get(key, 0) + 1
+    return counts

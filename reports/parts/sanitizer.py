@@ -1,0 +1,26 @@
+"""What compute-sanitizer found in the backwards that it watched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.results.schema import SanitizerRecord
+from reports import figures
+from reports.parts.sections import Section, table
+
+ABOUT = "Errors of memory and of order that a tool of compute-sanitizer counted in one backward."
+
+
+def section(records: Sequence[SanitizerRecord]) -> Section | None:
+    """A line a backward and a tool; None where no tool was run."""
+    rows = [
+        [
+            record.impl,
+            record.case.key,
+            record.tool,
+            "not run" if record.errors is None else str(record.errors),
+            figures.one_line(record.detail) or figures.NOTHING,
+        ]
+        for record in records
+    ]
+    return Section("Sanitizer", (ABOUT, table(["impl", "case", "tool", "errors", "detail"], rows))) if rows else None

@@ -1,0 +1,216 @@
+"""Sentences that several formats share: the headline, the engine's own error, what was not run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from harness.results.joining import TIMES_T0
+from harness.results.planted import told_together
+from harness.results.schema import Budget, Check, SelfTestRecord, Status
+from harness.results.statistics import PROCESS_BAND
+from reports import figures
+from reports.data.comparison import CaseComparison, Comparison
+from reports.data.device_state import DeviceState
+from reports.data.entries import Entry
+from reports.data.outcomes import FAILED, NOT_RUN, Outcome, by_impl, of_comparison, tally
+
+WHEN = {"before": "before the cases ", "after": "after the cases ", "alone": ""}
+_HOW: dict[Status, str] = {
+    "ok": "right on",
+    "nondeterministic": "nondeterministic on",
+    "unsupported": "refuses",
+    "wrong": "wrong on",
+    "crashed": "crashed on",
+    "timeout": "timed out on",
+    "oom": "out of memory on",
+}
+
+
+def headline(comparison: Comparison, impl: str | None = None) -> str:
+    """Who is fastest in how many cases and by how much over the baseline; of `impl`, or of whoever wins most."""
+    if not comparison.timed:
+        return verified(of_comparison(comparison))
+    summary = comparison.summary
+    wins = next((wins for wins in summary.wins if impl is None or wins.impl == impl), None)
+    subject = wins.label if wins else impl
+    if subject is None:
+        return f"No implementation could be ranked in {figures.count(summary.cases, 'case')}."
+    alone, tied = (len(wins.alone), len(wins.tied)) if wins else (0, 0)
+    text = f"{subject} is fastest in {alone} of {figures.count(summary.cases, 'case')}"
+    text += f" and tied for fastest in {tied} more." if tied else "."
+    return f"{text} {geomeans(comparison, wins.impl if wins else subject)}".rstrip()
+
+
+def verified(found: Sequence[Outcome]) -> str:
+    """What became of each implementation that was tried, in one sentence; those that failed come last."""
+    tried = {impl: of for impl, of in by_impl(found).items() if any(each.status not in NOT_RUN for each in of)}
+    if not tried:
+        return "No implementation was tried."
+    cases = len({outcome.case for outcome in found})
+    ordered = sorted(tried, key=lambda impl: any(each.status in FAILED for each in tried[impl]))
+    told = "; ".join(f"{impl} {_became(tried[impl])}" for impl in ordered)
+    return f"{figures.count(len(tried), 'implementation')} on {figures.count(cases, 'case')}: {told}."
+
+
+def geomeans(comparison: Comparison, impl: str) -> str:
+    """The geometric mean speedups of one implementation over the baseline, with the cases each covers."""
+    means = [mean for mean in comparison.summary.geomeans if mean.impl == impl]
+    if impl == comparison.baseline or not means:
+        return ""
+    parts = [f"{mean.norm} {figures.plain_ratio(mean.value)} ({mean.cases} of {mean.total} cases)" for mean in means]
+    return f"Geometric mean speedup over {comparison.baseline}: {', '.join(parts)}."
+
+
+def failures(comparison: Comparison) -> list[str]:
+    """One sentence for each way in which an implementation did not pass."""
+    return [
+        f"{failure.impl}: {failure.status} in {figures.count(len(failure.cases), 'case')} "
+        f"({figures.one_line(failure.reason)}): {', '.join(failure.cases)}"
+        for failure in comparison.summary.failures
+    ]
+
+
+def not_run(entries: Iterable[Entry]) -> str | None:
+    """One line that names what is missing or unsupported and why, or None."""
+    parts = [f"{entry.impl} ({entry.status}: {figures.one_line(entry.reason, 80)})" for entry in entries]
+    return f"Not run: {', '.join(parts)}." if parts else None
+
+
+def not_run_anywhere(comparison: Comparison) -> str | None:
+    """One line for all cases: what is missing or unsupported, why, and in how many cases, or None."""
+    counts: dict[str, int] = {}
+    for case in comparison.cases:
+        for entry in case.of("absent"):
+            why = f"{entry.impl} ({entry.status}: {figures.one_line(entry.reason, 80)}"
+            counts[why] = counts.get(why, 0) + 1
+    parts = [f"{why}; {figures.count(number, 'case')})" for why, number in counts.items()]
+    return f"Not run: {', '.join(parts)}." if parts else None
+
+
+def caveats(comparison: Comparison) -> list[str]:
+    """What a reader must know before any figure: an unfinished run, a baseline that is not there, a quick run."""
+    lines = [comparison.unfinished] if comparison.unfinished else []
+    ranked = sum(bool(case.entry(comparison.baseline) in case.ranked) for case in comparison.cases)
+    if comparison.timed and ranked < len(comparison.cases):
+        lines.append(
+            f"The baseline {comparison.baseline} ranks in {ranked} of {len(comparison.cases)} cases; "
+            "the others have no speedup."
+        )
+    too_fast = sum(any(entry.below_floor for entry in case.entries) for case in comparison.cases)
+    if too_fast:
+        lines.append(
+            f"In {figures.count(too_fast, 'case')} something is below {TIMES_T0} x t0, too fast to be ranked; "
+            "nothing is called fastest there."
+        )
+    if comparison.timed and comparison.run.settings.quick:
+        lines.append("A quick run: few blocks, wide intervals.")
+    return [*lines, *failed_checks(comparison.selftests), *moved(comparison.state)]
+
+
+def error_budget(comparison: Comparison) -> str:
+    """The engine's own error, for under a table of times; empty where there is none to tell."""
+    if not comparison.budget or not comparison.timed:
+        return ""
+    text = budget_sentence(comparison.budget)
+    if comparison.run.settings.processes == 1:
+        text += f" A single process claims no difference within {figures.band(PROCESS_BAND)}."
+    return text
+
+
+def budget_sentence(budget: Budget) -> str:
+    """How far off a time and a ratio may be, what reading the clock costs, and how fast a copy is."""
+    text = (
+        f"The engine's own error, by its self-test: a time ±{figures.two_digits(budget.fixed_us)} us "
+        f"±{figures.two_digits(100 * budget.relative)} %, a ratio ±{figures.two_digits(100 * budget.ratio)} %; "
+        f"t0 {figures.microseconds(budget.t0_us)} us"
+    )
+    return text + (f"; a copy moves {figures.gbps(budget.copy_gbps)} GB/s." if budget.copy_gbps else ".")
+
+
+def failed_checks(selftests: Sequence[SelfTestRecord]) -> list[str]:
+    """A sentence for the self-tests before the cases, and one for those after, with each check that failed at worst.
+
+    What a process could not tell and all of them together can is no failure.
+    """
+    lines: list[str] = []
+    for when in dict.fromkeys(record.when for record in selftests):
+        records = [record for record in selftests if record.when == when]
+        failed: dict[str, list[Check]] = {}
+        for check in (check for record in records for check in record.checks if check.passed is False):
+            failed.setdefault(check.name, []).append(check)
+        parts = [_failed(checks, len(records)) for name, checks in failed.items() if not told_together(name, records)]
+        if parts:
+            lines.append(f"The self-test {WHEN[when]}failed: {', '.join(parts)}.")
+    return lines
+
+
+def moved(state: DeviceState) -> list[str]:
+    """What of the device was not the same throughout, a sentence a kind."""
+    lines: list[str] = []
+    for name, clock in (("multiprocessor", state.sm_clock_mhz), ("memory", state.memory_clock_mhz)):
+        if clock and clock.moved:
+            where = f"in {clock.moved_cases} of {figures.count(state.cases, 'case')}" if clock.moved_cases else ""
+            reach = figures.between(clock.smallest, clock.largest, "MHz")
+            lines.append(f"The {name} clock moved {where or 'between cases'}: {reach} over the run.")
+    for reason, (cases, blocks) in state.throttled.items():
+        lines.append(
+            f"The device held its clocks back ({reason}) in {cases} of {figures.count(state.cases, 'case')}, "
+            f"{figures.count(blocks, 'block')}."
+        )
+    if state.shared_cases:
+        lines.append(
+            f"Other processes were on the device in {state.shared_cases} of {figures.count(state.cases, 'case')}, "
+            f"at most {state.other_processes} at a time."
+        )
+    return lines
+
+
+def blocks(cases: Iterable[CaseComparison]) -> str:
+    """How many blocks the cases were timed in, and how many were voided."""
+    cases = list(cases)
+    counts = [entry.blocks for case in cases for entry in case.ranked]
+    if not counts:
+        return ""
+    text = str(counts[0]) if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
+    processes = max(entry.processes for case in cases for entry in case.ranked)
+    text += f" in {processes} processes" if processes > 1 else ""
+    voided: dict[str, int] = {}
+    for case in cases:
+        for cause, number in case.voided.items():
+            voided[cause] = voided.get(cause, 0) + number
+    causes = ", ".join(f"{number} {cause}" for cause, number in sorted(voided.items()) if number)
+    return f"{text} (voided: {causes})" if causes else text
+
+
+def aa_bands(cases: Iterable[CaseComparison]) -> str:
+    """The smallest and largest A/A band of the cases, and how many have none."""
+    cases = list(cases)
+    bands = sorted(case.aa_band for case in cases if case.aa_band is not None)
+    missing = len(cases) - len(bands)
+    if not bands:
+        return "none was measured, so nothing is called faster or slower"
+    text, widest = figures.band(bands[0]), figures.band(bands[-1])
+    if text != widest:
+        text += f" to {widest}"
+    return f"{text}; none in {figures.count(missing, 'case')}" if missing else text
+
+
+def _became(found: Sequence[Outcome]) -> str:
+    """What became of one implementation, in how many cases: its failures alone, where there are any."""
+    counts = tally(found)
+    failed = [f"{_HOW[status]} {counts[status]}" for status in FAILED if counts[status]]
+    passed: tuple[Status, ...] = ("ok", "nondeterministic", "unsupported")
+    return ", ".join(failed or [f"{_HOW[status]} {counts[status]}" for status in passed if counts[status]])
+
+
+def _failed(checks: Sequence[Check], runs: int) -> str:
+    """One check, by the worst of its failures."""
+    worst = max(checks, key=lambda check: abs(check.value) if check.value is not None else 0.0)
+    text = worst.name
+    if worst.value is not None:
+        text += f" {figures.measure(worst.value, worst.unit)}"
+    if worst.limit is not None:
+        text += f" (limit {figures.measure(worst.limit, worst.unit)})"
+        if worst.value is not None and worst.value <= worst.limit and worst.detail:
+            text += f": {worst.detail}"  # it failed by something else than the figure
+    return f"{text} in {len(checks)} of {runs} processes" if runs > 1 else text

@@ -1,0 +1,1 @@
+"""What can be drawn of a results file. Imports `reports.data` and `reports.parts`."""

@@ -1,0 +1,64 @@
+"""All that can be drawn of a results file, into a folder: speed against size, speedups, samples, precision, kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from harness.errors import UsageError
+from harness.results.file import Results
+from harness.results.joining import by_case
+from reports.data.comparison import Comparison, compare
+from reports.data.outcomes import of_comparison
+from reports.data.size_groups import groups
+from reports.plots import error_growth, kernel_bars, sample_ecdf, size_curves, speedup_map
+from reports.plots.style import FORMATS, save
+
+
+def write(results: Results, folder: Path, baseline: str | None = None) -> list[Path]:
+    """Draw what the file holds into `folder`, as svg and png; gives the files.
+
+    Raises UsageError where nothing can be drawn of it, or the folder cannot be written.
+    """
+    files: list[Path] = []
+    try:
+        for name, figure in draw(results, baseline):
+            folder.mkdir(parents=True, exist_ok=True)
+            for form in FORMATS:
+                files.append(folder / f"{name}.{form}")
+                save(figure, files[-1])
+    except OSError as error:
+        raise UsageError(f"cannot write {folder}: {error.strerror}; give a writable folder with --out") from error
+    if not files:
+        raise UsageError(
+            "nothing in these results can be drawn: no implementation ranks, and none was verified at three numbers of "
+            "rows with the same columns"
+        )
+    return files
+
+
+def draw(results: Results, baseline: str | None = None) -> Iterator[tuple[str, Figure]]:
+    """Every plot of the file, with its name; what the file does not hold is left out."""
+    comparison = compare(results, baseline)
+    yield from overall(results, comparison)
+    for case in comparison.cases:
+        if figure := kernel_bars.kernel_bars(case, comparison.run):
+            yield f"kernels-{case.case.key}", figure
+
+
+def overall(results: Results, comparison: Comparison) -> Iterator[tuple[str, Figure]]:
+    """The plots that are not one for each case."""
+    rows = by_case(results)
+    for group in groups(comparison):
+        drawn = {
+            "bandwidth": size_curves.bandwidth(group, comparison, rows),
+            "percent-of-add": size_curves.percent_of_add(group, comparison, rows),
+            "speedup": speedup_map.speedups(group, comparison),
+        }
+        yield from ((f"{name}-{group.key}", figure) for name, figure in drawn.items() if figure)
+    for case in sample_ecdf.largest(comparison):
+        yield f"ecdf-{case.case.key}", sample_ecdf.ecdf(case, comparison, rows[case.case])
+    for norm, figure in error_growth.precision(of_comparison(comparison), comparison.run).items():
+        yield f"precision-{norm}", figure

@@ -1,0 +1,143 @@
+"""The A/A study: every implementation measured against itself, and how small a planted slowdown is found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.results.file import Results
+from harness.results.joining import Joined, JoinedCase, aa_ratio, band, by_case, ratio
+from harness.results.schema import RowRecord, Timing
+from harness.results.statistics import IncomparableError, Ratio, verdict
+from reports import figures
+from reports.parts.markdown_table import table
+
+SLOWDOWNS = (0.01, 0.02, 0.03, 0.05)
+EXPECTED = 0.02  # the planted slowdown whose misses are listed
+LONG_US = 20.0  # below, the engine's fixed error weighs
+MOST_LISTED = 40
+ABOUT = (
+    "A cell is one implementation on one case, which stood in the blocks twice: its true ratio to itself is 1. It is "
+    "judged against the case's A/A band, as any two implementations are. The baseline's own cells make that band, so "
+    "they cannot be told apart and count separately. For the power, the second appearance's samples are made slower by "
+    "a known amount."
+)
+ASK = "No implementation has a second appearance here; `normbwd bench --twice` gives every one.\n"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One implementation against itself on one case; `found` says of each planted slowdown whether it is seen."""
+
+    case: str
+    impl: str
+    median_us: float
+    ratio: Ratio
+    band: float
+    makes_band: bool
+    claim: bool
+    found: dict[float, bool]
+
+
+def cells(results: Results) -> list[Cell]:
+    """All cells that can be compared, in the order of the file."""
+    found: list[Cell] = []
+    for case in by_case(results).values():
+        aa = band(case, results.run.settings.baseline)
+        for impl, role in case:
+            if role == "again" and aa is not None:
+                found += _cell(case, impl, aa, results.run.settings.baseline)
+    return found
+
+
+def render(results: Results) -> str:
+    """The study as markdown."""
+    found = cells(results)
+    if not found:
+        return ASK
+    judged = [cell for cell in found if not cell.makes_band]
+    claims = [cell for cell in judged if cell.claim]
+    missed = [cell for cell in judged if not cell.found[EXPECTED] and cell.median_us > LONG_US]
+    parts = [f"# A/A on {results.run.device.name}", ABOUT, _told(found, judged, claims)]
+    parts += [_power(judged), _list("Called different from themselves", claims)]
+    parts += [_list(f"A slowdown of {EXPECTED:.0%} not found, above {LONG_US:.0f} us".replace("%", " %"), missed)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _cell(case: JoinedCase, impl: str, aa: float, baseline: str) -> list[Cell]:
+    first, again = case.get((impl, "impl")), case[impl, "again"]
+    measured = aa_ratio(case, impl)
+    if measured is None or first is None or first.median_us is None:
+        return []
+    return [
+        Cell(
+            case=first.case.key,
+            impl=impl,
+            median_us=first.median_us,
+            ratio=measured,
+            band=aa,
+            makes_band=impl == baseline,
+            claim=verdict(measured, aa) != "same",
+            found={by: _is_found(first, again, aa, by) for by in SLOWDOWNS},
+        )
+    ]
+
+
+def _is_found(first: Joined, again: Joined, aa: float, by: float) -> bool:
+    with suppress(IncomparableError):
+        return verdict(ratio(first, slowed(again, by)), aa) == "slower"
+    return False
+
+
+def slowed(joined: Joined, by: float) -> Joined:
+    """The same result with every sample longer by a share of itself."""
+    return Joined(tuple(_slowed(row, row.timing, by) if row.timing else row for row in joined.rows))
+
+
+def _slowed(row: RowRecord, timing: Timing, by: float) -> RowRecord:
+    longer = timing.model_copy(update={"samples_us": [sample * (1 + by) for sample in timing.samples_us]})
+    return row.model_copy(update={"timing": longer})
+
+
+def _told(found: Sequence[Cell], judged: Sequence[Cell], claims: Sequence[Cell]) -> str:
+    text = f"{figures.count(len(found), 'cell')}, {len(found) - len(judged)} of them the baseline's own."
+    if not judged:
+        return text
+    offs = np.abs([math.log(cell.ratio.value) for cell in judged])
+    middle, high, most = (figures.spread(float(value)) for value in np.percentile(offs, (50, 95, 100)))
+    return (
+        f"{text} Called different from themselves, which must be none: {figures.share(len(claims), len(judged))}. "
+        f"Distance of the ratio from 1: median {middle} %, 95th percentile {high} %, largest {most} %."
+    )
+
+
+def _power(judged: Sequence[Cell]) -> str:
+    long = [cell for cell in judged if cell.median_us > LONG_US]
+    short = [cell for cell in judged if cell.median_us <= LONG_US]
+    rows = [
+        [f"{100 * by:.0f} %", *(figures.share(sum(c.found[by] for c in of), len(of)) for of in (long, short))]
+        for by in SLOWDOWNS
+    ]
+    limit = f"{LONG_US:.0f} us"
+    return table(["planted slowdown", f"found, above {limit}", f"found, {limit} or less"], rows) if judged else ""
+
+
+def _list(title: str, listed: Sequence[Cell]) -> str:
+    if not listed:
+        return ""
+    rows = [
+        [
+            cell.case,
+            cell.impl,
+            figures.microseconds(cell.median_us),
+            figures.ratio_and_interval(cell.ratio),
+            figures.band(cell.band),
+        ]
+        for cell in listed[:MOST_LISTED]
+    ]
+    more = f"\n\n… {len(listed) - MOST_LISTED} more" if len(listed) > MOST_LISTED else ""
+    return f"## {title}\n\n" + table(["case", "impl", "us", "ratio to itself [95 %]", "A/A band"], rows) + more

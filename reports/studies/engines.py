@@ -1,0 +1,58 @@
+"""What engines that are not ours read of the same backward, beside ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from statistics import median
+
+from harness.results.file import Results
+from harness.results.joining import Joined, by_case
+from harness.results.schema import RANKED
+from harness.results.statistics import geomean
+from reports import figures
+from reports.parts.markdown_table import table
+
+ABOUT = (
+    "Median us of each engine, and that over ours. The others flush, queue and average in their own ways; none of "
+    "their figures enters a ranking."
+)
+
+
+def render(results: Results) -> str:
+    """A line for each implementation on each case that another engine timed as well, and the geometric means."""
+    found = [
+        (case.key, joined, figures_of)
+        for case, of in by_case(results).items()
+        for (_, role), joined in of.items()
+        if role == "impl" and joined.status in RANKED and (figures_of := other_engines(joined))
+    ]
+    if not found:
+        return "No other engine timed anything here; `normbwd bench --cross-check` has them do so.\n"
+    engines = sorted({engine for _, _, of in found for engine in of})
+    heads = ["case", "impl", "ours", *(head for engine in engines for head in (engine, f"{engine} / ours"))]
+    rows = [
+        [key, joined.impl, figures.microseconds(joined.median_us)]
+        + [cell for engine in engines for cell in _cells(of.get(engine), joined.median_us)]
+        for key, joined, of in found
+    ]
+    means = [
+        f"{engine} {figures.plain_ratio(geomean(quotients))} ({figures.count(len(quotients), 'figure')})"
+        for engine in engines
+        if (quotients := [of[engine] / j.median_us for _, j, of in found if engine in of and j.median_us])
+    ]
+    parts = [f"# Other engines on {results.run.device.name}", ABOUT, table(heads, rows)]
+    parts += [f"Geometric mean over ours: {', '.join(means)}."] if means else []
+    return "\n\n".join(parts) + "\n"
+
+
+def other_engines(joined: Joined) -> Mapping[str, float]:
+    """Each engine's figure in us, the median over the processes in which it timed."""
+    readings: dict[str, list[float]] = {}
+    for row in joined.rows:
+        for engine, us in row.other_engines_us.items():
+            readings.setdefault(engine, []).append(us)
+    return {engine: median(of) for engine, of in readings.items()}
+
+
+def _cells(us: float | None, ours: float | None) -> list[str]:
+    return [figures.microseconds(us), figures.plain_ratio(us / ours if us is not None and ours else None)]

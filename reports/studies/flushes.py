@@ -1,0 +1,203 @@
+"""What the flush changes: runs of the same cases with different flushes, set beside the one with a clean cache.
+
+Runs are never put into one ratio: only the quotient of two medians is shown, without an interval, and verdicts that
+each run reached by itself are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import combinations
+
+from harness.cases import Norm, NormCase
+from harness.errors import UsageError
+from harness.results.file import Results
+from harness.results.joining import JoinedCase, band, by_case, ratio
+from harness.results.schema import Budget, Flush
+from harness.results.statistics import IncomparableError, Ratio, Verdict, geomean, verdict
+from reports import figures
+from reports.data.comparison import CaseComparison, Comparison, compare
+from reports.parts.markdown_table import table
+
+ABOUT = (
+    "Changes are quotients of the medians of different runs, so they have no interval. Rankings are what each run "
+    "found by itself, inside its own blocks and beyond its own A/A band; but what differs from process to process "
+    "(addresses, what a compiler tuned) differs between runs too, and turns a close pair as well. Elements: of x, from "
+    "the power of two that is named to the next."
+)
+ADD = "same-traffic add"
+
+
+@dataclass(frozen=True)
+class Turned:
+    """A pair of implementations in one case: `first` is clearly faster than `second` with a clean cache.
+
+    `clean` and `other` are the speedups of first over second in the two runs; `reversed` where the other run finds it
+    clearly slower, otherwise it finds no difference.
+    """
+
+    case: NormCase
+    first: str
+    second: str
+    clean: Ratio
+    other: Ratio
+    reversed: bool
+
+
+def render(runs: Sequence[Results]) -> str:
+    """The study as markdown; raises UsageError where the runs cannot be set beside each other."""
+    modes = _modes(runs)
+    clean = modes.pop("clean")
+    before = compare(clean)
+    parts = [f"# Flushes on {before.run.device.name}", ABOUT]
+    for mode, run in modes.items():
+        after = compare(run)
+        parts.append(f"## {mode} over clean: change of time, %")
+        norms: dict[Norm, None] = dict.fromkeys(case.case.norm for case in before.cases)
+        parts += [_changes_table(before, after, norm) for norm in norms]
+        parts += [f"## Rankings that {mode} turns", *_rankings(clean, run, before, after)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def changes(before: Comparison, after: Comparison) -> dict[tuple[Norm, int, str], list[float]]:
+    """Time after over time before of every case in both, by norm, band of sizes and implementation."""
+    later = {case.case: case for case in after.cases}
+    found: dict[tuple[Norm, int, str], list[float]] = {}
+    for case in before.cases:
+        if case.case not in later:
+            continue
+        times, others = _times(case), _times(later[case.case])
+        for impl in (impl for impl in times if impl in others):
+            key = case.case.norm, _band_of_sizes(case.case), impl
+            found.setdefault(key, []).append(others[impl] / times[impl])
+    return found
+
+
+def turned(clean: Results, other: Results) -> list[Turned]:
+    """The pairs whose order is clear with a clean cache, and reversed or lost in the other run."""
+    found: list[Turned | None] = []
+    of_other = by_case(other)
+    for case, joined in by_case(clean).items():
+        one, two = _OneCase.of(clean, joined), _OneCase.of(other, of_other.get(case, {}))
+        names = [impl for impl, role in joined if role == "impl" and (impl, "impl") in two.rows]
+        found += [_turned(case, one, two, pair) for pair in combinations(names, 2)]
+    return [each for each in found if each is not None]
+
+
+def _modes(runs: Sequence[Results]) -> dict[Flush, Results]:
+    modes: dict[Flush, Results] = {}
+    for run in runs:
+        mode = run.run.settings.flush
+        if mode in modes:
+            raise UsageError(f"two of the files have the flush {mode}; give one file a flush")
+        modes[mode] = run
+    if "clean" not in modes or len(modes) < 2:
+        raise UsageError("the flush study needs a file with the flush clean, and one or two others; give them all")
+    for what, of in (
+        ("devices", {run.run.device.name for run in runs}),
+        ("suites", {run.run.settings.suite or "none" for run in runs}),
+    ):
+        if len(of) > 1:
+            raise UsageError(f"the files are of different {what} ({', '.join(sorted(of))}); give runs of one")
+    if not set.intersection(*({row.case for row in run.rows} for run in runs)):
+        raise UsageError("the files have no case in common; give runs of the same cases")
+    return modes
+
+
+def _changes_table(before: Comparison, after: Comparison, norm: Norm) -> str:
+    found = {key[1:]: of for key, of in changes(before, after).items() if key[0] == norm}
+    bands = sorted({size for size, _ in found}, reverse=True)
+    impls = list(dict.fromkeys(impl for _, impl in found))
+    impls.sort(key=lambda impl: (impl != ADD, impl))
+    rows = [
+        [norm, figures.elements(size), str(max(len(found.get((size, impl), ())) for impl in impls))]
+        + [_change(found.get((size, impl), [])) for impl in impls]
+        for size in bands
+    ]
+    return table(["norm", "elements", "cases", *impls], rows)
+
+
+def _change(quotients: Sequence[float]) -> str:
+    return figures.change(geomean(quotients)) if quotients else figures.NOTHING
+
+
+def _times(case: CaseComparison) -> dict[str, float]:
+    times = {entry.impl: entry.median_us for entry in case.ranked if entry.median_us}
+    return times | ({ADD: case.add_us} if case.add_us else {})
+
+
+def _band_of_sizes(case: NormCase) -> int:
+    elements = max(1, case.rows * case.cols)
+    return 1 << (elements.bit_length() - 1)
+
+
+def _rankings(clean: Results, other: Results, before: Comparison, after: Comparison) -> list[str]:
+    changed = turned(clean, other)
+    reversals = [each for each in changed if each.reversed]
+    mode = other.run.settings.flush
+    heads = ["case", "faster with clean", "than", "clean [95 %]", f"{mode} [95 %]"]
+    rows = [
+        [each.case.key, each.first, each.second, *(figures.ratio_and_interval(r) for r in (each.clean, each.other))]
+        for each in reversals
+    ]
+    told = (
+        f"{figures.count(len(reversals), 'pair')} reversed; "
+        f"{figures.count(len(changed) - len(reversals), 'pair')} that can no longer be told apart."
+    )
+    return [told, table(heads, rows), _fastest(before, after)]
+
+
+def _fastest(before: Comparison, after: Comparison) -> str:
+    """The cases in which another implementation is fastest; marked where neither run calls that a tie."""
+    later: Mapping[NormCase, CaseComparison] = {case.case: case for case in after.cases}
+    rows: list[list[str]] = []
+    for case in before.cases:
+        other = later.get(case.case)
+        if other is None or case.lead is None or other.lead is None or case.lead.impl == other.lead.impl:
+            continue
+        tie = other.lead.impl in case.lead.tied_with or case.lead.impl in other.lead.tied_with
+        rows.append(
+            [case.case.key, case.lead.impl, other.lead.impl, "a tie in one of them" if tie else "clear in both"]
+        )
+    both = sum(case.case in later for case in before.cases)
+    told = f"Another implementation is fastest in {len(rows)} of {figures.count(both, 'case')}."
+    heads = ["case", "fastest with clean", f"fastest with {after.run.settings.flush}", "how"]
+    return "\n\n".join(part for part in (told, table(heads, rows)) if part)
+
+
+@dataclass(frozen=True)
+class _OneCase:
+    """One case in one run, with what its verdicts need."""
+
+    rows: JoinedCase
+    band: float | None
+    budget: Budget | None
+
+    @classmethod
+    def of(cls, run: Results, rows: JoinedCase) -> _OneCase:
+        return cls(rows, band(rows, run.run.settings.baseline), run.budget)
+
+    def speedup(self, first: str, second: str) -> tuple[Ratio, Verdict] | None:
+        """Of first over second; None without a ratio, or without an A/A pair to judge it by."""
+        if self.band is None:
+            return None
+        with suppress(IncomparableError):
+            found = ratio(self.rows.get((second, "impl")), self.rows.get((first, "impl")), self.budget)
+            return found, verdict(found, self.band)
+        return None
+
+
+def _turned(case: NormCase, clean: _OneCase, other: _OneCase, pair: tuple[str, str]) -> Turned | None:
+    first, second = pair
+    before = clean.speedup(first, second)
+    if before is not None and before[1] == "slower":
+        first, second = second, first
+        before = clean.speedup(first, second)
+    if before is None or before[1] != "faster":
+        return None
+    after = other.speedup(first, second)
+    if after is None or after[1] == "faster":
+        return None
+    return Turned(case, first, second, before[0], after[0], after[1] == "slower")

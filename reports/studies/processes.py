@@ -1,0 +1,117 @@
+"""Do processes agree: each process's speedup over the baseline, as if it were the only one, beside the others'."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from statistics import median, stdev
+
+from harness.results.file import Results
+from harness.results.joining import Joined, JoinedCase, band, by_case, ratio
+from harness.results.statistics import IncomparableError, Ratio, median_and_spread
+from reports import figures
+from reports.parts.markdown_table import table
+
+ABOUT = (
+    "A cell is one implementation on one case, against the baseline: a speedup for each process, with the interval "
+    "from inside that process. Processes agree where all their intervals share a point. Widened: by what each "
+    "process could not tell apart, its own A/A band."
+)
+ASK = "This run has one process a case; `normbwd bench --processes 5` has more.\n"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The speedups of one implementation over the baseline, a process each, and their A/A bands (log ratios)."""
+
+    case: str
+    impl: str
+    ratios: tuple[Ratio, ...]
+    bands: tuple[float, ...]
+    medians_us: tuple[float, ...]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether all intervals share a point."""
+        return max(ratio.low for ratio in self.ratios) <= min(ratio.high for ratio in self.ratios)
+
+    @property
+    def agrees_widened(self) -> bool:
+        """Whether they do when each is widened by its process's A/A band."""
+        pairs = list(zip(self.ratios, self.bands, strict=True))
+        return max(r.low * math.exp(-aa) for r, aa in pairs) <= min(r.high * math.exp(aa) for r, aa in pairs)
+
+    @property
+    def time_sd(self) -> float:
+        """The standard deviation of the logs of the medians of the processes."""
+        return stdev(math.log(us) for us in self.medians_us)
+
+    @property
+    def ratio_sd(self) -> float:
+        """The standard deviation of the log ratios of the processes."""
+        return stdev(math.log(ratio.value) for ratio in self.ratios)
+
+
+def cells(results: Results) -> list[Cell]:
+    """All cells that two processes or more have measured, in the order of the file."""
+    baseline = results.run.settings.baseline
+    found: list[Cell] = []
+    for case, joined in by_case(results).items():
+        by_process = [_of_process(joined, process) for process in _processes(joined)]
+        for impl in (impl for impl, role in joined if role == "impl" and impl != baseline):
+            ratios: list[Ratio] = []
+            bands: list[float] = []
+            medians: list[float] = []
+            for of in by_process:
+                with suppress(IncomparableError):
+                    ratios.append(ratio(of.get((baseline, "impl")), of.get((impl, "impl")), results.budget))
+                    bands.append(band(of, baseline) or 0.0)
+                    medians.append(median_and_spread(of[impl, "impl"].timings[0].samples_us)[0])
+            if len(ratios) > 1:
+                found.append(Cell(case.key, impl, tuple(ratios), tuple(bands), tuple(medians)))
+    return found
+
+
+def render(results: Results) -> str:
+    """The agreement as markdown."""
+    found = cells(results)
+    if not found:
+        return ASK
+    apart = [cell for cell in found if not cell.agrees_widened]
+    times, ratios = [cell.time_sd for cell in found], [cell.ratio_sd for cell in found]
+    told = (
+        f"{figures.count(len(found), 'cell')} in {max(len(cell.ratios) for cell in found)} processes. "
+        f"Agree: {figures.share(sum(cell.agrees for cell in found), len(found))}; "
+        f"widened: {figures.share(len(found) - len(apart), len(found))}."
+    )
+    scatter = f"Standard deviation between processes: of medians {_spreads(times)}; of speedups {_spreads(ratios)}."
+    rows = [
+        [
+            cell.case,
+            cell.impl,
+            "; ".join(figures.ratio_and_interval(each) for each in cell.ratios),
+            ", ".join(figures.band(aa) for aa in cell.bands),
+        ]
+        for cell in apart
+    ]
+    parts = [f"# Agreement of processes on {results.run.device.name}", ABOUT, told, scatter]
+    if rows:
+        heads = ["case", "impl", "speedup of each process [95 %]", "A/A bands"]
+        parts += ["## Cells that do not agree", table(heads, rows)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _processes(case: JoinedCase) -> list[int]:
+    return sorted({row.process for joined in case.values() for row in joined.rows})
+
+
+def _of_process(case: JoinedCase, process: int) -> JoinedCase:
+    """What one process found of the case."""
+    rows = {key: tuple(row for row in joined.rows if row.process == process) for key, joined in case.items()}
+    return {key: Joined(of) for key, of in rows.items() if of}
+
+
+def _spreads(values: Sequence[float]) -> str:
+    return f"median {figures.spread(median(values))} %, largest {figures.spread(max(values))} %"

@@ -1,0 +1,41 @@
+"""Events against the profiler, an implementation at a time: whether two clocks tell the same of the same runs."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from reports import figures
+from reports.data.comparison import Comparison
+from reports.data.kernel_spans import agrees, disagreement_us
+from reports.parts.kernel_table import agreement
+from reports.parts.markdown_table import table
+
+ABOUT = (
+    "Events less the profiler's lead and span of the same runs, and less what events alone cost around one kernel, by "
+    "the self-test; us."
+)
+ASK = "Nothing was profiled here, or no self-test was made; `normbwd bench` on a GPU does both.\n"
+
+
+def render(comparison: Comparison) -> str:
+    """The differences as markdown."""
+    found: dict[str, list[tuple[float, bool]]] = {}
+    for case in comparison.cases:
+        for entry in case.entries:
+            difference = disagreement_us(entry.kernel_totals, comparison.budget)
+            if difference is not None:
+                agreeing = bool(agrees(entry.kernel_totals, comparison.budget))
+                found.setdefault(entry.impl, []).append((difference, agreeing))
+    if not found:
+        return ASK
+    rows = [
+        [
+            impl,
+            figures.share(sum(agreeing for _, agreeing in of), len(of)),
+            *(figures.signed(at([difference for difference, _ in of])) for at in (min, median, max)),
+        ]
+        for impl, of in sorted(found.items())
+    ]
+    heads = ["impl", "within 1 us or 2 %", "smallest", "median", "largest"]
+    parts = [f"# Events against the profiler on {comparison.run.device.name}", ABOUT, table(heads, rows)]
+    return "\n\n".join([*parts, agreement(comparison)]) + "\n"

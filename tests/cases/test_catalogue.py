@@ -1,0 +1,104 @@
+from dataclasses import replace
+
+import pytest
+
+from harness.cases import NormCase
+from harness.cases.catalogue import SHAPES, catalogue, compiled_alike, of_kinds, parse_inputs, studied
+from harness.cases.input_kinds import KINDS
+from harness.errors import UsageError
+from harness.results.schema import ImplRecord
+from harness.run.plan import Job, cells, plan_verification
+from harness.run.settings import Choice
+
+RMS = NormCase("rms", 8, 16, device="cpu")
+LAYER = NormCase("layer", 8, 16, bias=True, device="cpu")
+
+
+def test_kinds_are_read_by_name_and_pattern_in_the_catalogues_order():
+    assert parse_inputs("all") == list(KINDS)
+    assert parse_inputs(" Zero-Rows , mean-* ,normal") == ["normal", "mean-10", "mean-100", "mean-1000", "zero-rows"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("corelated", r"^--inputs corelated: no inputs are called so; did you mean correlated\?$"),
+        ("", r"^--inputs \(empty\): no inputs are called so; choose among all, normal, correlated, "),
+        ("normal,qqq", r"^--inputs qqq: "),
+    ],
+)
+def test_inputs_that_nobody_knows(text, said):
+    with pytest.raises(UsageError, match=said):
+        parse_inputs(text)
+
+
+def test_a_kind_is_tried_only_where_the_case_has_what_it_changes():
+    def kinds_of(case):
+        return {each.inputs for each in of_kinds([case], list(KINDS))}
+
+    assert kinds_of(LAYER) == set(KINDS)
+    assert set(KINDS) - kinds_of(RMS) == {"mean-10", "mean-100", "mean-1000", "large-bias"}
+    assert {"zero-weights", "tiny-weights"} <= set(KINDS) - kinds_of(replace(RMS, weight=False))
+    assert set(KINDS) - kinds_of(replace(LAYER, bias=False)) == {"large-bias"}
+
+
+@pytest.mark.parametrize("device", SHAPES)
+def test_the_catalogue_has_every_kind_at_its_first_shape_and_the_usual_one_at_the_others(device):
+    cases = Choice(timed=False).cases(device)
+    assert len(set(cases)) == len(cases)
+    rows, cols = SHAPES[device][0]
+    for norm, fewer in (("rms", 4), ("layer", 0)):
+        of_norm = [case for case in cases if case.norm == norm]
+        assert len([case for case in of_norm if (case.rows, case.cols) == (rows, cols)]) == len(KINDS) - fewer
+        others = [case for case in of_norm if (case.rows, case.cols) != (rows, cols)]
+        assert {(case.rows, case.cols) for case in others} == set(SHAPES[device][1:])
+        assert {case.inputs for case in others} == {"normal"}
+
+
+def test_the_edges_are_those_that_are_known_to_break_things():
+    shapes = SHAPES["cuda"]
+    assert {0, 1, 65537} <= {rows for rows, _ in shapes}
+    assert {1, 515, 1023, 1025, 1028, 65536} <= {cols for _, cols in shapes}
+    assert max(rows * cols for rows, cols in shapes) > 2**31
+
+
+def test_shapes_are_tried_with_every_kind_and_only_those_asked_for():
+    every = Choice(timed=False, shapes="8x16,9x16", norm="rms").cases("cpu")
+    assert len(every) == 2 * (len(KINDS) - 4)
+    some = Choice(timed=False, shapes="8x16", norm="rms", inputs="normal,nan-x").cases("cpu")
+    assert [case.inputs for case in some] == ["normal", "nan-x"]
+    assert [case.inputs for case in Choice(shapes="8x16", norm="rms").cases("cpu")] == ["normal"]
+
+
+def test_a_catalogue_without_the_usual_kind_has_no_edges():
+    cases = [replace(RMS, rows=rows, cols=cols) for rows, cols in SHAPES["cpu"]]
+    assert {(case.rows, case.cols, case.inputs) for case in catalogue(cases, ["nan-x"])} == {(32, 128, "nan-x")}
+
+
+def test_what_is_studied_is_the_usual_case_beside_others():
+    cases = [RMS, replace(RMS, inputs="nan-x"), replace(RMS, rows=9), LAYER]
+    assert studied(cases) == {RMS}
+
+
+def test_a_verification_is_planned_once_and_what_is_studied_again_in_a_new_process():
+    impls = [ImplRecord(name=name, family=name, source="") for name in ("a", "b")]
+    odd = replace(RMS, inputs="nan-x")
+    jobs = plan_verification([RMS, odd, LAYER], impls)
+    names = ("a", "b")
+    assert jobs == [Job(RMS, names, 0, True), Job(odd, names), Job(LAYER, names), Job(RMS, names, 1)]
+    assert cells(jobs) == 2 * (2 + 2 + 3 + 2)
+
+
+def test_numbers_are_nothing_to_a_compiler_and_layouts_are():
+    assert compiled_alike(replace(RMS, inputs="nan-x")) == RMS
+    assert compiled_alike(replace(RMS, inputs="strided-x")).inputs == "strided-x"
+
+
+def test_inputs_that_no_kind_is_called_are_no_case():
+    with pytest.raises(ValueError, match="no inputs are called 'qqq'"):
+        replace(RMS, inputs="qqq")
+
+
+def test_the_kind_is_in_the_name_of_a_case():
+    assert replace(RMS, inputs="nan-x").key == "rms-8x16-bf16-nan-x"
+    assert RMS.key == "rms-8x16-bf16"

@@ -1,0 +1,156 @@
+import subprocess
+import sys
+
+import pytest
+
+from harness.cases import NormCase
+from harness.cases.suites import NORMS, SUITES, cases_of, find_suite, parse_dtype, parse_norms, parse_shapes
+from harness.errors import UsageError
+
+
+def test_needs_no_torch():
+    program = "import sys, harness.suites, harness.devices; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("suite", SUITES.values(), ids=SUITES)
+def test_every_suite_has_distinct_shapes_and_a_description(suite):
+    assert SUITES[suite.name] is suite
+    assert len(set(suite.shapes)) == len(suite.shapes) > 0
+    assert all(rows >= 1 and cols >= 1 for rows, cols in suite.shapes)
+    assert suite.description
+    assert len({case.key for case in cases_of(suite.shapes)}) == 2 * len(suite.shapes)
+
+
+def test_fast_llm_is_its_fifteen_shapes():
+    shapes = SUITES["fast-llm"].shapes
+    assert len(shapes) == 15
+    assert {rows * cols for rows, cols in shapes} == {2**25, 2**24, 2**23}
+    assert {cols for _, cols in shapes} == {1024, 2048, 4096, 8192, 16384}
+    assert shapes[0] == (32768, 1024)
+    assert shapes[-1] == (512, 16384)
+
+
+def test_quack_grid():
+    shapes = SUITES["quack"].shapes
+    assert len(shapes) == 4 * 6 + 3
+    assert (65536, 8192) in shapes
+    assert (32768, 65536) in shapes
+
+
+def gates(shape):
+    """Which gates of Inductor's mix-order reduction a shape passes."""
+    rows, cols = shape
+    return {
+        name
+        for name, passed in {
+            "elements": rows * cols >= 5 * 2**20,
+            "ratio": rows >= 2 * cols,
+            "rows": rows >= 4096,
+        }.items()
+        if passed
+    }
+
+
+def test_inductor_shapes_stand_on_both_sides_of_one_gate_each():
+    every = {"elements", "ratio", "rows"}
+    first, *pairs = SUITES["inductor"].shapes
+    assert first == (576000, 384)
+    assert [gates(shape) for shape in pairs[0::2]] == [every, every, every]
+    assert [every - gates(shape) for shape in pairs[1::2]] == [{"elements"}, {"ratio"}, {"rows"}]
+
+
+def test_llm_has_odd_hidden_sizes():
+    assert {2880, 7168} < {cols for _, cols in SUITES["llm"].shapes}
+
+
+def test_quick_is_quick():
+    shapes = SUITES["quick"].shapes
+    assert len(shapes) <= 4
+    assert sum(rows * cols for rows, cols in shapes) < 2**20
+    assert any(cols % 2 for _, cols in shapes)
+
+
+def test_find_suite():
+    assert find_suite("quick") is SUITES["quick"]
+    with pytest.raises(UsageError) as error:
+        find_suite("quik")
+    assert str(error.value) == (
+        "--suite quik: no such suite; choose among quick, fast-llm, llm, quack, inductor, te-rocm"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes"),
+    [
+        ("8192x4096,1024x1024", [(8192, 4096), (1024, 1024)]),
+        ("8192X4096", [(8192, 4096)]),
+        (" 8192 x 4096 , 1x1 ", [(8192, 4096), (1, 1)]),
+        ("2x3,4x5,2x3,2X3", [(2, 3), (4, 5)]),
+    ],
+)
+def test_parse_shapes(text, shapes):
+    assert parse_shapes(text) == shapes
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "--shapes is empty; give ROWSxCOLS, such as --shapes 8192x4096,1024x1024"),
+        (" ", "--shapes is empty; give ROWSxCOLS, such as --shapes 8192x4096,1024x1024"),
+        ("8192", "--shapes: '8192' is not a shape; write ROWSxCOLS, such as 8192x4096"),
+        ("axb", "--shapes: 'axb' is not a shape; write ROWSxCOLS, such as 8192x4096"),
+        ("1x1,-2x3", "--shapes: '-2x3' is not a shape; write ROWSxCOLS, such as 8192x4096"),
+        ("1x2x3", "--shapes: '1x2x3' is not a shape; write ROWSxCOLS, such as 8192x4096"),
+        ("²x2", "--shapes: '²x2' is not a shape; write ROWSxCOLS, such as 8192x4096"),
+        ("0x1", "--shapes: '0x1' is empty; rows and cols are at least 1, such as 8192x4096"),
+        ("1x0", "--shapes: '1x0' is empty; rows and cols are at least 1, such as 8192x4096"),
+        ("1x1,", "--shapes has an empty shape between commas; remove the comma, or write ROWSxCOLS there"),
+    ],
+)
+def test_parse_shapes_says_what_is_wrong(text, message):
+    with pytest.raises(UsageError) as error:
+        parse_shapes(text)
+    assert str(error.value) == message
+
+
+def test_parse_shapes_shortens_what_it_quotes():
+    with pytest.raises(UsageError) as error:
+        parse_shapes("9" * 5000 + "x1")
+    assert len(str(error.value)) < 120
+
+
+def test_parse_norms_and_dtype():
+    assert parse_norms("rms,layer") == ["rms", "layer"]
+    assert parse_norms(" Layer,layer ") == ["layer"]
+    assert parse_dtype("BF16") == "bf16"
+
+
+@pytest.mark.parametrize(
+    ("read", "message"),
+    [
+        (lambda: parse_norms("rms,batch"), "--norm batch: not one of rms, layer"),
+        (lambda: parse_norms(""), "--norm (empty): not one of rms, layer"),
+        (lambda: parse_dtype("int8"), "--dtype int8: not one of bf16, fp16, fp32"),
+        (lambda: parse_dtype("fp8", "--weight-dtype"), "--weight-dtype fp8: not one of bf16, fp16, fp32"),
+    ],
+)
+def test_unknown_norms_and_dtypes_name_the_choices(read, message):
+    with pytest.raises(UsageError) as error:
+        read()
+    assert str(error.value) == message
+
+
+def test_cases_go_norm_by_norm_and_only_a_layer_norm_has_a_bias():
+    cases = cases_of([(4, 8), (2, 3)], NORMS)
+    assert [case.key for case in cases] == ["rms-4x8-bf16", "rms-2x3-bf16", "layer-4x8-bf16", "layer-2x3-bf16"]
+    assert [case.bias for case in cases] == [False, False, True, True]
+
+
+def test_cases_carry_every_choice():
+    (case,) = cases_of([(4, 8)], ["layer"], "fp16", "fp32", bias=False, zero_centred=True, eps=1e-6, device="cpu")
+    assert case == NormCase("layer", 4, 8, "fp16", "fp32", zero_centred=True, eps=1e-6, device="cpu")
+
+
+def test_weights_are_in_the_dtype_of_x_unless_told_otherwise():
+    assert [case.weight_dtype for case in cases_of([(4, 8)], dtype="fp32")] == ["fp32", "fp32"]

@@ -1,0 +1,156 @@
+import sys
+
+import pytest
+
+from harness.devices import nvml
+from harness.devices.nvml import Gpu, Reading
+from tests.fake_nvml import FakeNvml
+
+WHOLE = Reading(1980, 3201, 412.345, 61, ("power cap",), 2)
+UNANSWERED = {  # the fields of a reading without each query
+    "nvmlDeviceGetClockInfo": {"sm_clock_mhz": None, "memory_clock_mhz": None},
+    "nvmlDeviceGetPowerUsage": {"power_w": None},
+    "nvmlDeviceGetTemperature": {"temperature_c": None},
+    "nvmlDeviceGetCurrentClocksEventReasons": {"throttled": ()},
+    "nvmlDeviceGetComputeRunningProcesses": {"processes": 0},
+}
+
+
+def installed(monkeypatch, **card):
+    fake = FakeNvml(**card)
+    monkeypatch.setitem(sys.modules, "pynvml", fake)
+    return fake
+
+
+def read(bits):
+    return Gpu(FakeNvml(bits=bits), "card 5").read()
+
+
+def test_a_reading_has_every_quantity_in_the_units_of_its_name():
+    assert Gpu(FakeNvml(bits=0x04, pids=(7, 8)), "card 5").read() == WHOLE
+
+
+@pytest.mark.parametrize("query", UNANSWERED)
+@pytest.mark.parametrize("why", ["refused", "absent"])
+def test_a_query_that_is_refused_or_absent_costs_its_own_quantity_alone(query, why):
+    fake = FakeNvml(bits=0x04, pids=(7, 8), refused=(query,) if why == "refused" else ())
+    if why == "absent":
+        setattr(fake, query, None)
+    fields = {name: getattr(WHOLE, name) for name in WHOLE.__dataclass_fields__} | UNANSWERED[query]
+    assert Gpu(fake, "card 5").read() == Reading(**fields)
+
+
+def test_bindings_without_a_query_at_all_answer_none():
+    class Old(FakeNvml):
+        def __getattribute__(self, name):
+            if name.startswith("nvmlDeviceGet"):
+                raise AttributeError(name)
+            return super().__getattribute__(name)
+
+    gpu = Gpu(Old(bits=0x04, pids=(7,)), "card 5")
+    assert gpu.read() == Reading()
+    assert (gpu.process_ids(), gpu.power_limit_w(), gpu.driver()) == ([], None, "580.1")
+
+
+@pytest.mark.parametrize(
+    ("bits", "names"),
+    [
+        (0x000, ()),
+        (0x001, ()),  # idle
+        (0x002, ()),  # clocks that the user set
+        (0x004, ("power cap",)),
+        (0x008, ("hardware slowdown",)),
+        (0x010, ()),  # boosted in step with other cards
+        (0x020, ("software thermal slowdown",)),
+        (0x040, ("hardware thermal slowdown",)),
+        (0x080, ("power brake",)),
+        (0x100, ()),  # clocks of a display
+        (0x004 | 0x020, ("power cap", "software thermal slowdown")),
+        (0x008 | 0x040 | 0x001, ("hardware slowdown", "hardware thermal slowdown")),
+        (
+            0x1FF,
+            (
+                "power cap",
+                "hardware slowdown",
+                "software thermal slowdown",
+                "hardware thermal slowdown",
+                "power brake",
+            ),
+        ),
+    ],
+)
+def test_throttle_bits_are_named(bits, names):
+    assert read(bits).throttled == names
+
+
+def test_the_bits_are_those_of_the_bindings():
+    import pynvml
+
+    named = {
+        "SwPowerCap": "power cap",
+        "HwSlowdown": "hardware slowdown",
+        "SwThermalSlowdown": "software thermal slowdown",
+        "HwThermalSlowdown": "hardware thermal slowdown",
+        "HwPowerBrakeSlowdown": "power brake",
+    }
+    bits = {getattr(pynvml, f"nvmlClocksEventReason{word}"): reason for word, reason in named.items()}
+    assert bits == nvml.THROTTLE_REASONS
+
+
+def test_the_processes_are_those_that_hold_a_context():
+    gpu = Gpu(FakeNvml(pids=(11, 7)), "card 5")
+    assert gpu.process_ids() == [11, 7]
+    assert gpu.read().processes == 2
+    assert Gpu(FakeNvml(), "card 5").process_ids() == []
+
+
+def test_the_power_limit_is_in_watts_and_none_where_it_is_refused():
+    assert Gpu(FakeNvml(), "card 5").power_limit_w() == 700.0
+    assert Gpu(FakeNvml(refused=("nvmlDeviceGetEnforcedPowerLimit",)), "card 5").power_limit_w() is None
+
+
+def test_a_driver_that_is_not_told_is_none():
+    assert Gpu(FakeNvml(refused=("nvmlSystemGetDriverVersion",)), "card 5").driver() is None
+
+
+@pytest.mark.parametrize("uuid", ["1234", "GPU-1234"])
+def test_a_card_is_found_by_its_uuid_with_or_without_its_prefix(monkeypatch, uuid):
+    fake = installed(monkeypatch)
+    assert nvml.find(uuid) == Gpu(fake, "card 5")
+
+
+def test_a_card_that_is_asked_is_the_card_that_was_found(monkeypatch):
+    asked = []
+    fake = installed(monkeypatch)
+    fake.nvmlDeviceGetPowerUsage = lambda handle: asked.append(handle) or 1000
+    assert nvml.find("1234").read().power_w == 1.0
+    assert asked == ["card 5"]
+
+
+def test_the_only_card_is_the_card_whatever_its_uuid(monkeypatch):
+    fake = installed(monkeypatch, uuid="GPU-other", count=1)
+    assert nvml.find("1234") == nvml.find(None) == Gpu(fake, "card 0")
+
+
+@pytest.mark.parametrize("uuid", ["1234", None])
+def test_of_several_cards_none_is_taken_for_another(monkeypatch, uuid):
+    fake = installed(monkeypatch, uuid="GPU-other", bits=0x04, pids=(7,))
+    gpu = nvml.find(uuid)
+    assert gpu == Gpu(fake, None)
+    assert gpu.read() == Reading()
+    assert (gpu.process_ids(), gpu.power_limit_w(), gpu.driver()) == ([], None, "580.1")
+
+
+def test_a_count_that_is_refused_is_not_one(monkeypatch):
+    fake = installed(monkeypatch, uuid="GPU-other", count=1, refused=("nvmlDeviceGetCount",))
+    assert nvml.find("1234") == Gpu(fake, None)
+
+
+def test_without_bindings_there_is_no_gpu(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert nvml.find("1234") is None
+
+
+def test_without_a_driver_there_is_no_gpu(monkeypatch):
+    installed(monkeypatch, refused=("nvmlInit",))
+    assert nvml.find("1234") is None

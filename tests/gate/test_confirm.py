@@ -1,0 +1,392 @@
+"""What is measured again, where, and in which order; what becomes of the verdicts then is tests/test_failures.py's."""
+
+import math
+import re
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.__main__ import main
+from harness.cases import NormCase
+from harness.devices import DeviceFacts
+from harness.gate import confirm, judge
+from harness.results.file import ResultsFile, load
+from harness.results.schema import ImplRecord, SideRecord
+from harness.run import compare, session
+from harness.worker.messages import Hello
+from tests.repositories import DOUBLED, HONEST, commit, git, two_revisions
+from tests.results_factory import in_processes, results, row, timing, twin
+
+H200 = DeviceFacts("cuda", "NVIDIA H200", "sm_90", memory_bytes=141 << 30, l2_bytes=60 << 20, sm_count=132)
+CPU = DeviceFacts("cpu", "Some CPU", "x86_64", l2_bytes=1 << 20)
+LIBRARIES = {"torch": "2.11.0", "triton": "3.6.0"}
+HERE = Hello(
+    available=[H200, CPU],
+    implementations=[
+        ImplRecord(name=name, family=name, source=f"impls/{name}.py") for name in ("torch-eager", "quack")
+    ],
+    libraries=LIBRARIES,
+)
+REVISION = "abc1234"
+FIVE = (1.0, 1.01, 0.99, 1.005, 0.995)
+# Everything that may differ from the usual case, so that what gets lost shows.
+CASES = [
+    NormCase("layer", 1024 * 2**power, 4096, "fp16", "fp32", bias=True, zero_centred=True, eps=1e-6)
+    for power in range(3)
+]
+REGRESSION = "[[regression]]\nhead = 'quack'\nbase = 'liger'\n"
+
+
+def write(path, found):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    file = ResultsFile(path)
+    for record in (found.run, *found.rows, found.end):
+        file.append(record)
+    file.close()
+    return path
+
+
+def measured(losses, run=None, **settings):
+    """A run of torch-eager, liger and quack, in which quack is slower than the others, by a log ratio a case."""
+    rows = []
+    for case, slower in losses.items():
+        rows += [row(name, 50.0, case) for name in ("torch-eager", "liger")]
+        rows += [row("quack", 50.0 * math.exp(slower), case), twin("torch-eager", 50.0, case, shift=0)]
+    found = results(*in_processes(*rows, scales=FIVE), processes=5, names=("torch-eager", "liger", "quack"), **settings)
+    files = {"liger": "my_liger.py", "quack": "impls/quack.py"}
+    known = [each.model_copy(update={"source": files.get(each.name, "impls")}) for each in found.run.implementations]
+    return replace(found, run=found.run.model_copy(update={"implementations": known} | (run or {})))
+
+
+class Machine:
+    """Stands in for the device: remembers what happened in which order, and measures what it is told to."""
+
+    def __init__(self, capsys):
+        self.events = []
+        self.chosen = []
+        self.here = HERE
+        self.revision = REVISION
+        self.slower = 0.05
+        self._capsys = capsys
+
+    def inventory(self, choice):
+        self.events += [*self._printed(), f"look at {choice.device}"]
+        return self.here
+
+    def bench(self, choice, display):
+        self.events += [*self._printed(), "measure"]
+        self.chosen.append(choice)
+        if isinstance(self.slower, BaseException):
+            raise self.slower
+        return write(choice.out / session.RESULTS_NAME, measured(dict.fromkeys(choice.exactly, self.slower)))
+
+    def finish(self):
+        self.events += self._printed()
+        return self.events
+
+    def _printed(self):
+        self.out = self._capsys.readouterr().out
+        return ["print"] * ("adjusted p" in self.out)
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch, capsys):
+    """A machine like the one of the results, in an empty working folder with gates and an adapter of the reader's."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "gate.toml").write_text(REGRESSION)
+    (tmp_path / "my_liger.py").write_text("")
+    found = Machine(capsys)
+
+    def told(name, function):
+        def call(*arguments):
+            found.events.append(name)
+            return function(*arguments)
+
+        return call
+
+    monkeypatch.setattr(session, "inventory", found.inventory)
+    monkeypatch.setattr(session, "bench", found.bench)
+    monkeypatch.setattr(confirm, "own_revision", lambda: found.revision)
+    monkeypatch.setattr(judge, "judge", told("judge", judge.judge))
+    monkeypatch.setattr(confirm, "confirmed", told("judge again", confirm.confirmed))
+    return found
+
+
+def gated(*more):
+    """The exit code of the gate on runs/pr/results.jsonl."""
+    with pytest.raises(SystemExit) as ended:
+        main(["gate", "runs/pr/results.jsonl", "--confirm", *more])
+    return ended.value.code
+
+
+PR = Path("runs/pr/results.jsonl")
+ONE_LOST = dict(zip(CASES, (0.0, 0.05, 0.0), strict=True))
+
+
+def test_what_both_runs_show_has_regressed(machine):
+    write(PR, measured(ONE_LOST))
+    assert gated() == 1
+    assert machine.finish() == ["judge", "print", "look at h200", "measure", "judge again", "print"]
+    (folder,) = PR.parent.glob("confirm-*")
+    assert machine.out.startswith(f"\nMeasured again: {folder}/results.jsonl\n\n")
+    assert "slower by more than delta; confirmed: 0.951" in machine.out
+
+
+def test_what_the_second_run_does_not_show_is_inconclusive(machine):
+    write(PR, measured(ONE_LOST))
+    machine.slower = 0.0
+    assert gated() == 3
+    assert machine.finish()[-1] == "print"
+    assert "not confirmed: 0.951 [0.951, 0.951], then 1.000 [1.000, 1.000]" in machine.out
+
+
+def test_the_failing_cases_are_measured_as_before_but_for_the_seed(machine):
+    settings = {"flush": "dirty", "quick": True, "twice": True, "seeds": 3, "repeats": 7, "suite": "llm"}
+    write(PR, measured(ONE_LOST, **settings))
+    gated()
+    (choice,) = machine.chosen
+    assert choice.exactly == (CASES[1],)
+    assert choice.cases("cuda") == choice.runs("cuda") == [CASES[1]]
+    assert choice.suite_name("cuda") is None
+    assert choice.impls == "torch-eager,quack,liger"  # the baseline for its twin, then those that the limit names
+    assert choice.baseline == "torch-eager"
+    assert (choice.flush, choice.quick, choice.twice, choice.seeds, choice.repeats) == ("dirty", True, True, 3, 7)
+    assert (choice.seed, choice.device, choice.processes, choice.timed) == (8, "h200", 5, True)
+    assert (choice.resume, choice.allow_others, choice.cross_check) == (False, False, False)
+    assert choice.impl_files == (Path("my_liger.py"),)  # quack is found without being named
+    assert choice.command.startswith("normbwd ")
+
+
+def test_a_geometric_mean_is_measured_again_on_all_its_cases(machine):
+    write(PR, measured(dict.fromkeys(CASES, 0.008)))
+    machine.slower = 0.008
+    assert gated("--processes", "3", "--out", "again", "--allow-others") == 1
+    (choice,) = machine.chosen
+    assert choice.exactly == tuple(CASES)
+    assert (choice.processes, choice.out, choice.allow_others) == (3, Path("again"), True)
+
+
+def test_only_the_limits_that_failed_say_what_is_measured(machine):
+    Path("gate.toml").write_text(
+        "[[claim]]\nimpl = 'liger'\nover = 'torch-eager'\nat_least = 0.9\n"
+        "[[claim]]\nimpl = 'quack'\nover = 'torch-eager'\nat_least = 0.99\n"
+    )
+    write(PR, measured(ONE_LOST))
+    assert gated() == 1
+    (choice,) = machine.chosen
+    assert (choice.impls, choice.impl_files, choice.exactly) == ("torch-eager,quack", (), (CASES[1],))
+
+
+def test_where_nothing_failed_on_speed_nothing_is_looked_at(machine):
+    write(PR, measured(dict.fromkeys(CASES, 0.0)))
+    assert gated() == 0
+    assert machine.finish() == ["judge", "print"]
+
+
+def test_what_is_wrong_is_not_measured_again(machine):
+    found = measured(dict.fromkeys(CASES, 0.0))
+    wrong = {"status": "wrong", "reason": "dx is off", "timing": None}
+    rows = [each.model_copy(update=wrong if each.impl == "quack" else {}) for each in found.rows]
+    write(PR, replace(found, rows=rows))
+    assert gated() == 1
+    assert machine.finish() == ["judge", "print"]
+
+
+def test_without_being_asked_nothing_is_confirmed(machine):
+    write(PR, measured(ONE_LOST))
+    with pytest.raises(SystemExit) as ended:
+        main(["gate", str(PR)])
+    assert ended.value.code == 1
+    assert machine.finish() == ["judge", "print"]
+
+
+WAS = "the run was on NVIDIA H200 (h200)"
+OTHER = replace(HERE, available=[replace(H200, name="NVIDIA H100 80GB HBM3"), CPU])
+SLICE = replace(HERE, available=[replace(H200, architecture="sm_90a"), CPU])
+ABSENT = [HERE.implementations[0], HERE.implementations[1].model_copy(update={"missing": "not installed: quack"})]
+
+
+@pytest.mark.parametrize(
+    ("here", "why"),
+    [
+        (OTHER, f"{WAS}, and here is NVIDIA H100 80GB HBM3 (h100-sxm), Some CPU (cpu); run it there"),
+        (SLICE, f"{WAS}, and here is NVIDIA H200 (nvidia-h200), Some CPU (cpu); run it there"),
+        (replace(HERE, available=[CPU]), f"{WAS}, and here is Some CPU (cpu); run it there"),
+        (
+            replace(HERE, libraries={**LIBRARIES, "triton": "3.7.1"}),
+            "triton was 3.6.0 in the run and is 3.7.1 here; run it where the run was made",
+        ),
+        (
+            replace(HERE, libraries={"torch": "2.11.0"}),
+            "triton was 3.6.0 in the run and is absent here; run it where the run was made",
+        ),
+        (replace(HERE, implementations=ABSENT), "quack is missing here: not installed: quack"),
+    ],
+)
+def test_elsewhere_nothing_is_confirmed_and_nothing_is_lost(machine, capsys, here, why):
+    write(PR, measured(ONE_LOST))
+    machine.here = here
+    assert gated() == 4
+    assert machine.events == ["judge", "print", "look at h200"]
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error == f"error: cannot confirm: {why}"
+    assert [path.name for path in PR.parent.iterdir()] == ["results.jsonl"]
+
+
+def test_another_revision_of_this_project_confirms_nothing(machine, capsys):
+    write(PR, measured(ONE_LOST))
+    machine.revision = "def5678"
+    assert gated() == 4
+    error = "error: cannot confirm: the run was made by normbwd abc1234, and this is def5678; start a new run\n"
+    assert capsys.readouterr().err.endswith(error)
+
+
+def test_an_adapter_that_is_not_here_is_named(machine, capsys):
+    write(PR, measured(ONE_LOST))
+    Path("my_liger.py").unlink()
+    assert gated() == 4
+    error = "cannot confirm: liger came from my_liger.py, which is not here; run it in the folder of that run\n"
+    assert capsys.readouterr().err.endswith(error)
+    assert "measure" not in machine.events
+
+
+def test_an_interrupt_comes_after_the_first_verdicts_and_is_resumed(machine, capsys):
+    write(PR, measured(ONE_LOST))
+    machine.slower = KeyboardInterrupt()
+    assert gated() == 130
+    assert machine.finish() == ["judge", "print", "look at h200", "measure"]
+    (cut,) = machine.chosen
+    write(cut.out / "results.jsonl", measured({CASES[1]: 0.05}))
+    machine.slower = 0.05
+    assert gated("--resume") == 1
+    assert (machine.chosen[1].resume, machine.chosen[1].out) == (True, cut.out)
+
+
+def test_there_must_be_something_to_resume(machine, capsys):
+    write(PR, measured(ONE_LOST))
+    assert gated("--resume") == 2
+    complaint = "error: --resume: nothing was confirmed beside runs/pr/results.jsonl yet; name the folder with --out\n"
+    assert capsys.readouterr().err == complaint
+
+
+@pytest.mark.parametrize("option", ["--processes 3", "--out again", "--resume", "--allow-others"])
+def test_options_of_a_confirmation_are_refused_without_one(machine, capsys, option):
+    write(PR, measured(ONE_LOST))
+    with pytest.raises(SystemExit) as ended:
+        main(["gate", str(PR), *option.split()])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.endswith("are of the run that confirms; add --confirm\n")
+    assert machine.events == []
+
+
+def test_no_process_confirms_nothing(machine, capsys):
+    write(PR, measured(ONE_LOST))
+    assert gated("--processes", "0") == 2
+    assert machine.finish() == []
+
+
+# Two revisions.
+
+COMMITS = ["1" * 40, "2" * 40]
+SIDED = {"quack": "norm@head", "liger": "norm@base", "torch-eager": "norm@base"}
+
+
+def compared(file):
+    """A comparison of two revisions of the implementation `norm`, the head slower on the second case."""
+    found = measured(ONE_LOST, {"sides": sides(file)}, baseline="norm@base")
+    rows = [each.model_copy(update={"impl": SIDED[each.impl]}) for each in found.rows if each.impl != "torch-eager"]
+    twins = [each.model_copy(update={"impl": SIDED[each.impl]}) for each in found.rows if each.role == "again"]
+    Path("gate.toml").write_text("[[regression]]\nhead = 'norm@head'\nbase = 'norm@base'\n")
+    return replace(found, rows=rows + twins)
+
+
+def sides(file):
+    return [SideRecord(word=word, commit=of, file=file) for word, of in zip(("base", "head"), COMMITS, strict=True)]
+
+
+@pytest.mark.parametrize(("file", "files"), [("norm.py", (Path("norm.py"),)), (None, ())])
+def test_both_revisions_are_checked_out_again_while_they_are_measured(machine, monkeypatch, file, files):
+    @contextmanager
+    def revisions(choice, base, head):
+        assert (choice.impls, choice.impl_files, [base, head]) == ("norm", files, COMMITS)
+        machine.events.append("check out")
+        yield replace(choice, impls="norm@base,norm@head", baseline="norm@base", impl_files=()), "norm@head"
+        machine.events.append("remove")
+
+    monkeypatch.setattr(compare, "revisions_chosen", revisions)
+    Path("norm.py").write_text("")
+    write(PR, compared(file))
+    assert gated() in (1, 3)
+    assert machine.events[:6] == ["judge", "print", "look at h200", "check out", "measure", "remove"]
+    (choice,) = machine.chosen
+    assert (choice.impls, choice.baseline, choice.exactly) == ("norm@base,norm@head", "norm@base", (CASES[1],))
+
+
+def test_a_commit_that_is_not_here_confirms_nothing(machine, tmp_path, capsys):
+    repository = two_revisions(tmp_path)
+    write(PR, compared(str(repository / "my_norm.py")))
+    assert gated() == 4
+    why = f"error: cannot confirm: there is no revision {COMMITS[0]} in {repository}; name a file and revisions"
+    assert why in capsys.readouterr().err
+    assert "measure" not in machine.events
+
+
+def test_a_comparison_that_did_not_record_its_revisions_cannot_be_confirmed(machine, capsys):
+    found = compared(None)
+    gone = ImplRecord(name="norm@head", family="norm", source="gone/111/norm.py")
+    run = found.run.model_copy(update={"sides": [], "implementations": [gone]})
+    write(PR, replace(found, run=run))
+    assert gated() == 4
+    assert "cannot confirm: norm@head came from gone/111/norm.py, which is not" in capsys.readouterr().err
+
+
+def planted(path, impl):
+    """Put other times into a results file, in which this implementation is slow: what was read here is noise."""
+    found = load(path)
+    rows = [
+        each.model_copy(update={"timing": timing(100.0 if each.impl == impl else 50.0), "untimed": None})
+        for each in found.rows
+    ]
+    write(path, replace(found, rows=rows))
+
+
+def typed(*arguments):
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    return ended.value.code
+
+
+def test_two_revisions_are_measured_again_as_they_were_compared(tmp_path, monkeypatch, capsys):
+    """With real workers on a CPU: the file follows its commits, not what the branch has become since."""
+    repository = two_revisions(tmp_path)
+    monkeypatch.chdir(repository)
+    commit(repository, {"my_norm.py": HONEST + "\n# another\n"})
+    compared = ["--base", "HEAD~2", "--impl", "my_norm.py", "--impls", "my-norm", "--device", "cpu", "--norm", "rms"]
+    compared += ["--shapes", "16x64", "--quick", "--out", str(tmp_path / "pr")]
+    assert typed("compare", *compared) in (0, None)
+    path = tmp_path / "pr" / "results.jsonl"
+    run = load(path).run
+    commits = git(repository, "rev-parse", "HEAD~2", "HEAD").split()
+    assert [(side.word, side.commit, side.file) for side in run.sides] == [
+        (word, of, "my_norm.py") for word, of in zip(("base", "head"), commits, strict=True)
+    ]
+    commit(repository, {"my_norm.py": DOUBLED})
+
+    planted(path, "my-norm@head")
+    limits = tmp_path / "gate.toml"
+    limits.write_text("[[regression]]\nhead = 'my-norm@head'\nbase = 'my-norm@base'\n")
+    arguments = ["gate", str(path), "--config", str(limits), "--confirm", "--processes", "1"]
+    assert typed(*arguments, "--out", str(tmp_path / "again")) in (1, 3)  # what the second run reads is not ours to say
+    shown = capsys.readouterr().out
+    assert "REGRESSED  rms-16x64-fp32  0.500 [" in shown
+    assert re.search("; confirmed: |not confirmed: ", shown)
+    again = load(tmp_path / "again" / "results.jsonl")
+    assert [(row.case, row.impl, row.status) for row in again.rows if row.role == "impl"] == [
+        (NormCase("rms", 16, 64, "fp32", "fp32", device="cpu"), f"my-norm@{word}", "ok") for word in ("base", "head")
+    ]
+    assert again.run.sides == run.sides
+    assert again.run.settings == run.settings.model_copy(update={"seed": 1})
+    assert len(git(repository, "worktree", "list").splitlines()) == 1

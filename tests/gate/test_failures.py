@@ -1,0 +1,166 @@
+import math
+from dataclasses import replace
+
+import pytest
+
+from harness.gate.failures import cases_behind, confirmed, names_behind, of_speed
+from harness.gate.judge import judge
+from harness.gate.limits import Claim, Limits, Regression
+from reports.parts.verdicts import render
+from tests.results_factory import CASE, LAYER, in_processes, results, row, twin
+
+HEAD, BASE = "mine@head", "mine@base"
+CASES = [replace(CASE, rows=1024 * 2**power) for power in range(4)]
+FIVE = (1.0, 1.01, 0.99, 1.005, 0.995)
+ASKED = Regression(head=HEAD, base=BASE)
+SCATTER = {(HEAD, "impl", process): scale for process, scale in enumerate((0.985, 1.015, 0.99, 1.0, 1.01))}
+
+
+def pair(case, slower=0.0, head=(), twins=True):
+    """Base, its twin, and a head that is slower by a log ratio."""
+    rows = [row(BASE, 50.0, case), row(HEAD, 50.0 * math.exp(slower), case, **dict(head))]
+    return [*rows, twin(BASE, 50.0, case, shift=0)] if twins else rows
+
+
+def run(*losses, cases=CASES, bias=(), **more):
+    """A run of as many cases as there are losses."""
+    rows = [each for case, slower in zip(cases, losses, strict=False) for each in pair(case, slower, **more)]
+    return results(*in_processes(*rows, scales=FIVE, bias=bias))
+
+
+def judged(measured, *limits):
+    limits = limits or (ASKED,)
+    of = {kind: [each for each in limits if isinstance(each, kind)] for kind in (Claim, Regression)}
+    return judge(measured, Limits(claim=of[Claim], regression=of[Regression]))
+
+
+def outcomes(verdicts):
+    return [verdict.outcome for verdict in verdicts]
+
+
+def test_a_failure_that_both_runs_show_has_regressed():
+    (first,) = judged(run(0.05))
+    (found,) = confirmed([first], run(0.04))
+    assert (found.outcome, found.loss, found.ratio) == ("REGRESSED", first.loss, first.ratio)
+    assert found.reason == "slower by more than delta; confirmed: 0.961 [0.961, 0.961]"
+
+
+@pytest.mark.parametrize("slower", [0.0, 0.008, -0.05])
+def test_a_failure_that_the_second_run_does_not_show_is_inconclusive_and_never_passes(slower):
+    (first,) = judged(run(0.05))
+    (found,) = confirmed([first], run(slower))
+    assert (found.outcome, found.loss) == ("INCONCLUSIVE", first.loss)
+    figure = f"{math.exp(-slower):.3f}"
+    assert found.reason == f"not confirmed: 0.951 [0.951, 0.951], then {figure} [{figure}, {figure}]"
+
+
+def test_a_second_run_that_cannot_tell_confirms_nothing():
+    (first,) = judged(run(0.05))
+    (found,) = confirmed([first], run(0.015, bias=SCATTER))
+    assert found.outcome == "INCONCLUSIVE"
+    (found,) = confirmed([first], run(0.05, twins=False))
+    assert found.outcome == "INCONCLUSIVE"
+    assert found.reason.endswith(", then no A/A pair in this case, or too few blocks for one")
+    (found,) = confirmed([first], results(*pair(LAYER)))
+    assert found.reason == "not confirmed: 0.951 [0.951, 0.951], then not measured"
+
+
+def test_a_head_that_fails_otherwise_the_second_time_has_regressed():
+    (first,) = judged(run(0.05))
+    (found,) = confirmed([first], run(0.0, head={"status": "wrong", "reason": "dx is off"}))
+    assert found.outcome == "REGRESSED"
+    assert found.reason == "slower by more than delta; measured again: mine@head is wrong: dx is off"
+
+
+@pytest.mark.parametrize("status", ["wrong", "crashed", "nondeterministic", "unsupported"])
+def test_a_status_is_no_failure_of_speed_and_stays(status):
+    verdicts = judged(run(0.05, head={"status": status, "reason": "because"}))
+    assert outcomes(verdicts) == ["REGRESSED"]
+    assert not of_speed(verdicts[0])
+    assert cases_behind(verdicts) == names_behind(verdicts) == []
+    assert confirmed(verdicts, run(0.0)) == verdicts
+
+
+def test_what_did_not_fail_is_not_behind_a_failure_and_stays_as_it_is():
+    unclear, passed = {(HEAD, "impl", process): scale for process, scale in enumerate((1.0, 1.05, 1.0))}, run(0.0, 0.0)
+    assert cases_behind(judged(passed)) == []
+    assert cases_behind(judged(run(0.0, bias=unclear))) == []
+    first = judged(run(0.05, 0.0))
+    assert outcomes(first) == ["REGRESSED", "PASS", "INCONCLUSIVE"]
+    assert cases_behind(first) == [CASES[0]]
+    assert names_behind(first) == [HEAD, BASE]
+    found = confirmed(first, run(0.0))
+    assert outcomes(found) == ["INCONCLUSIVE", "PASS", "INCONCLUSIVE"]
+    assert found[1:] == first[1:]
+
+
+def test_only_the_cases_that_failed_are_looked_at_together():
+    """What is no discovery among four cases is one where a single case was asked again."""
+    first = judged(run(0.05, 0.0, 0.0, 0.0))
+    again = run(0.0245, 0.0, 0.0, 0.0, bias=SCATTER)
+    assert outcomes(judged(again))[0] == "INCONCLUSIVE"
+    assert outcomes(confirmed(first, again))[0] == "REGRESSED"
+
+
+def test_two_cases_that_failed_are_judged_each_for_itself():
+    found = confirmed(judged(run(0.05, 0.05, 0.0)), run(0.05, 0.0))
+    assert outcomes(found)[:3] == ["REGRESSED", "INCONCLUSIVE", "PASS"]
+
+
+def test_a_geometric_mean_is_confirmed_on_all_its_cases():
+    first = judged(run(0.008, 0.008, 0.008, 0.008))
+    assert outcomes(first) == ["PASS"] * 4 + ["REGRESSED"]
+    assert cases_behind(first) == CASES
+    again = confirmed(first, run(0.008, 0.008, 0.008, 0.007))
+    assert outcomes(again) == ["PASS"] * 4 + ["REGRESSED"]
+    assert again[-1].reason == "slower by more than delta on the whole; confirmed: 0.992 [0.992, 0.993]"
+    gone = confirmed(first, run(0.0, 0.0, 0.0, 0.0))
+    assert outcomes(gone) == ["PASS"] * 4 + ["INCONCLUSIVE"]
+    assert gone[-1].reason.startswith("not confirmed: 0.992 [0.992, 0.992], then 1.000 [")
+    assert confirmed(first, run(0.008))[-1].reason.endswith(", then not measured")
+
+
+def test_a_case_that_has_no_time_is_not_behind_a_mean():
+    wrong = pair(LAYER, head={"status": "wrong", "reason": "dx is off"})
+    rows = [each for case in CASES[:2] for each in pair(case, 0.008)]
+    first = judged(results(*in_processes(*rows, *wrong, scales=FIVE)))
+    assert outcomes(first) == ["PASS", "PASS", "REGRESSED", "REGRESSED"]
+    assert cases_behind(first) == CASES[:2]
+    assert outcomes(confirmed(first, run(0.0, 0.0))) == ["PASS", "PASS", "REGRESSED", "INCONCLUSIVE"]
+
+
+def test_a_mean_and_a_case_of_it_may_be_told_apart():
+    first = judged(run(0.015, 0.009, 0.009, 0.009))
+    assert outcomes(first) == ["REGRESSED", "PASS", "PASS", "PASS", "REGRESSED"]
+    assert cases_behind(first) == CASES
+    found = confirmed(first, run(0.008, 0.009, 0.009, 0.009))
+    assert outcomes(found) == ["INCONCLUSIVE", "PASS", "PASS", "PASS", "REGRESSED"]
+
+
+def test_a_claim_is_confirmed_like_a_regression():
+    claim = Claim(impl=HEAD, over=BASE, at_least=1.2)
+    first = judged(run(0.0, 0.0), claim)
+    assert outcomes(first) == ["REGRESSED"] * 2
+    found = confirmed(first, run(0.0, -0.3))
+    assert outcomes(found) == ["REGRESSED", "INCONCLUSIVE"]
+    assert found[0].reason.count(f"1.000 times as fast as {BASE}, between ") == 2
+    assert "; confirmed: 1.000 times" in found[0].reason
+    assert found[1].reason.startswith(f"not confirmed: 1.000 times as fast as {BASE}")
+    assert f", then 1.350 times as fast as {BASE}, between " in found[1].reason
+
+
+def test_limits_are_confirmed_each_by_its_own_names():
+    other = Regression(head=BASE, base=HEAD)
+    first = judged(run(0.05, -0.05), ASKED, other)
+    assert [(v.claim, v.case) for v in first if of_speed(v)] == [(ASKED, CASES[0]), (other, CASES[1])]
+    assert cases_behind(first) == CASES[:2]
+    found = confirmed(first, run(0.05, 0.05))
+    assert [v.outcome for v in found if v.case] == ["REGRESSED", "PASS", "PASS", "INCONCLUSIVE"]
+
+
+def test_the_table_tells_what_became_of_a_failure():
+    text = render(confirmed(judged(run(0.05, 0.05, 0.0)), run(0.05, 0.0)))
+    regressed, *_ = [line for line in text.splitlines() if line.startswith("REGRESSED")]
+    assert regressed.endswith("slower by more than delta; confirmed: 0.951 [0.951, 0.951]")
+    assert "not confirmed: 0.951 [0.951, 0.951], then 1.000 [1.000, 1.000]" in text
+    assert text.endswith("1 REGRESSED, 2 INCONCLUSIVE, 1 PASS\n")

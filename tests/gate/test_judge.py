@@ -1,0 +1,259 @@
+import bz2
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+from harness.__main__ import main
+from harness.errors import UsageError
+from harness.gate.judge import judge, only
+from harness.gate.limits import Claim, Limits, Regression, read_limits
+from harness.gate.verdicts import exit_code
+from harness.results.statistics import PROCESS_BAND
+from reports.parts.verdicts import render
+from tests.results_factory import budget, helpers, in_processes, results, row, selftest, timing, twin
+
+
+def verdicts(*rows, aa=True, **claim):
+    extra = helpers(100.0, 46.0) if aa else []
+    measured = results(row("torch-eager", 100.0), *rows, *extra)
+    return judge(measured, Limits(claim=[Claim(**{"impl": "mine", **claim})]))
+
+
+def outcome(*rows, **claim):
+    (verdict,) = verdicts(*rows, **claim)
+    return verdict.outcome
+
+
+MINE = row("mine", 50.0)
+OVER = {"over": "torch-eager"}
+
+
+def test_a_ratio_well_above_the_claim_passes_and_well_below_fails():
+    assert outcome(MINE, **OVER, at_least=1.5) == "PASS"
+    assert outcome(MINE, **OVER, at_least=2.5) == "REGRESSED"
+
+
+def test_a_claim_inside_the_interval_is_inconclusive():
+    ratio = verdicts(MINE, **OVER)[0].ratio
+    assert outcome(MINE, **OVER, at_least=ratio.value) == "INCONCLUSIVE"
+
+
+def test_the_band_widens_the_interval_as_it_does_for_a_verdict():
+    noisy = row("mine", 50.0, timed=timing(50.0, noise=6.0, shift=1))
+    ratio = verdicts(noisy, **OVER)[0].ratio
+    assert ratio.low < 0.99 * ratio.value < 1.01 * ratio.value < ratio.high
+    low, high = ratio.low * math.exp(-PROCESS_BAND), ratio.high * math.exp(PROCESS_BAND)
+    claims = (low * 0.999, low * 1.001, high * 0.999, high * 1.001)
+    found = [outcome(noisy, **OVER, at_least=claimed) for claimed in claims]
+    assert found == ["PASS", "INCONCLUSIVE", "INCONCLUSIVE", "REGRESSED"]
+
+
+def test_without_an_a_a_pair_nothing_is_concluded():
+    assert outcome(MINE, **OVER, at_least=1.5, aa=False) == "INCONCLUSIVE"
+
+
+@pytest.mark.parametrize("status", ["wrong", "crashed", "timeout", "oom"])
+def test_what_does_not_pass_fails_however_fast(status):
+    assert outcome(row("mine", 1.0, status=status, reason="off"), **OVER) == "REGRESSED"
+    assert outcome(row("mine", 1.0, status=status, reason="off")) == "REGRESSED"
+
+
+def test_determinism_is_asked_for_unless_it_is_waived():
+    unsteady = row("mine", 50.0, status="nondeterministic", reason="2 of 50 runs differ")
+    assert outcome(unsteady, **OVER, at_least=1.5) == "REGRESSED"
+    assert outcome(unsteady, **OVER, at_least=1.5, deterministic=False) == "PASS"
+    assert outcome(unsteady, deterministic=False) == "PASS"
+
+
+@pytest.mark.parametrize("status", ["missing", "unsupported"])
+def test_what_was_not_measured_is_an_error_not_a_pass(status):
+    assert outcome(row("mine", 1.0, status=status, reason="not here")) == "ERROR"
+
+
+def test_a_rival_that_failed_gives_no_ratio():
+    assert outcome(MINE, row("rival", 10.0, status="wrong", reason="off"), over="rival") == "ERROR"
+
+
+def test_rows_that_were_not_interleaved_give_no_ratio():
+    apart = MINE.model_copy(update={"timing": MINE.timing.model_copy(update={"group": "another"})})
+    assert outcome(apart, **OVER) == "ERROR"
+
+
+def test_unproven_samples_give_no_ratio():
+    host_bound = MINE.model_copy(update={"timing": MINE.timing.model_copy(update={"proven": False})})
+    assert outcome(host_bound, **OVER) == "ERROR"
+
+
+def judged(*rows, selftests=(), **claim):
+    claims = [Claim(**{"impl": "mine", "over": "torch-eager", **claim})]
+    (verdict,) = judge(results(*rows, selftests=selftests), Limits(claim=claims))
+    return verdict
+
+
+def test_a_ratio_is_over_all_processes_and_one_that_disagrees_widens_it():
+    rows = [row("torch-eager", 100.0), row("mine", 50.0), *helpers(100.0, 46.0)]
+    steady = judged(*in_processes(*rows), at_least=1.95)
+    assert (steady.outcome, steady.ratio.processes) == ("PASS", 3)
+    uneven = judged(*in_processes(*rows, bias={("mine", "impl", 1): 1.1}), at_least=1.95)
+    assert uneven.outcome == "INCONCLUSIVE"
+
+
+def test_one_process_that_finds_it_wrong_fails_the_claim_by_name():
+    rows = in_processes(row("torch-eager", 100.0), row("mine", 50.0), *helpers(100.0, 46.0))
+    wrong = row("mine", status="wrong", reason="dx is off", process=2)
+    found = judged(*rows, wrong)
+    assert (found.outcome, found.reason) == ("REGRESSED", "mine is wrong: process 2: dx is off")
+
+
+def test_one_unproven_process_leaves_no_ratio():
+    rows = in_processes(row("torch-eager", 100.0), row("mine", 50.0), *helpers(100.0, 46.0))
+    found = judged(*rows, row("mine", 50.0, process=1, timed=timing(50.0, group="p1", proven=False)))
+    assert found.outcome == "ERROR"
+    assert found.reason.startswith("no ratio: mine: process 1: unproven")
+
+
+@pytest.mark.parametrize(("mine", "base"), [(11.0, 100.0), (50.0, 11.0)])
+def test_below_ten_t0_there_is_no_ratio(mine, base):
+    rows = [row("torch-eager", base), row("mine", mine), *helpers(base, 46.0)]
+    found = judged(*rows, at_least=0.1, selftests=[selftest()])
+    assert found.outcome == "ERROR"
+    assert re.fullmatch(r"no ratio: .* is below 10 x t0 \(12\.8 us\)", found.reason)
+    assert judged(*rows, at_least=0.1).outcome == "PASS"
+    assert budget().t0_us == 1.28
+
+
+def test_the_band_is_that_of_what_is_claimed_over():
+    rows = [row("torch-eager", 100.0), row("rival", 60.0), row("mine", 50.0), *helpers(100.0, 46.0)]
+    claim = {"over": "rival", "at_least": 1.19}
+    assert judged(*rows, twin("rival", 60.0), **claim).outcome == "PASS"
+    assert judged(*rows, twin("rival", 60.0, off=0.1), **claim).outcome == "INCONCLUSIVE"
+
+
+def test_a_claim_that_fits_no_case_is_an_error():
+    assert outcome(MINE, norm="layer") == "ERROR"
+    assert outcome(MINE, cols=(1, 2)) == "ERROR"
+    assert outcome(MINE, rows=(1, 2)) == "ERROR"
+    assert outcome(MINE, norm="rms", rows=(8192, 8192), cols=(4096, 4096)) == "PASS"
+
+
+def test_an_unknown_implementation_is_named():
+    with pytest.raises(
+        UsageError, match=re.escape("no implementation 'yours' in these results; there are mine, torch")
+    ):
+        verdicts(MINE, over="yours")
+
+
+def test_what_was_probably_meant_is_said():
+    with pytest.raises(
+        UsageError, match=re.escape("no implementation 'torch-eagr' in these results; did you mean torch-")
+    ):
+        verdicts(MINE, over="torch-eagr")
+    with pytest.raises(UsageError, match="no implementation 'mine@head' in these results; did you mean mine"):
+        judge(results(MINE), Limits(regression=[Regression(head="mine@head", base="mine")]))
+
+
+@pytest.mark.parametrize("cut", [{"ended": False}, {"interrupted": True}, {"jobs": 2}])
+def test_half_a_run_is_not_judged(cut):
+    whole = [row(impl.name, 50.0) for impl in results(MINE).run.implementations if impl.name != MINE.impl]
+    with pytest.raises(
+        UsageError, match=r"the run is not finished, 1 of [12] cases are here; `normbwd bench --resume`"
+    ):
+        judge(results(MINE, *whole, **cut), Limits(claim=[Claim(impl="mine")]))
+
+
+def test_no_ratio_spans_two_files_or_two_devices():
+    here, elsewhere = results(MINE), results(MINE, cpu=True)
+    assert only([here]) is here
+    with pytest.raises(UsageError, match="2 files; a ratio is of one run on one device"):
+        only([here, here])
+    with pytest.raises(
+        UsageError, match=re.escape("results of 2 devices (NVIDIA H200, Some CPU); a ratio is of one run")
+    ):
+        only([here, elsewhere])
+
+
+def test_the_gravest_verdict_decides_and_none_is_an_error():
+    passed, failed = verdicts(MINE), verdicts(row("mine", 1.0, status="wrong", reason="off"))
+    unclear, error = verdicts(MINE, **OVER, aa=False), verdicts(MINE, norm="layer")
+    assert [exit_code(found) for found in (passed, failed, unclear, error, [])] == [0, 1, 3, 2, 2]
+    assert exit_code([*passed, *unclear]) == 3
+    assert exit_code([*passed, *unclear, *failed]) == 1
+    assert exit_code([*passed, *unclear, *failed, *error]) == 2
+
+
+def test_what_did_not_pass_stands_first():
+    text = render([*verdicts(MINE), *verdicts(row("mine", 1.0, status="wrong", reason="dx is off"))])
+    assert text.index("REGRESSED") < text.index("PASS")
+    assert "mine is wrong: dx is off" in text
+    assert text.endswith("1 REGRESSED, 1 PASS\n")
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("[[claim]]\nimpl = 'a'\nfaster = 2", "claim.0.faster: unknown key; there are at_least, cols, determin"),
+        ("[[claim]]\nimpl = 'a'\natleast = 2", "claim.0.atleast: unknown key; did you mean at_least?"),
+        ("[[regresion]]\nhead = 'a'", "regresion: unknown key; did you mean regression?"),
+        ("[[regression]]\nhead = 'a'\nbase = 'b'\nmin_effect = 0.1", "min_effect: unknown key; did you mean minimum_e"),
+        ("[[regression]]\nhead = 'a'", "regression.0.base: Field required"),
+        ("[[regression]]\nhead = 'a'\nbase = 'a'", "regression.0: head and base are the same implementation"),
+        (
+            "[[regression]]\nhead = 'a'\nbase = 'b'\nminimum_effect = 5",
+            "Input should be less than 1; docs/pull-requests",
+        ),
+        ("[[claim]]\nover = 'a'", "claim.0.impl: Field required"),
+        ("[[claim]]\nimpl = 'a'\nat_least = 0", "claim.0.at_least: Input should be greater than 0"),
+        ("claim = []", "gate.toml: it asks for nothing: give a [[claim]] or a [[regression]]"),
+        ("claim = [", "is not TOML"),
+    ],
+)
+def test_limits_that_cannot_be_read_are_said_in_one_line(tmp_path, content, complaint, capsys):
+    path = tmp_path / "gate.toml"
+    path.write_text(content)
+    with pytest.raises(UsageError) as caught:
+        read_limits(path)
+    assert complaint in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_command_line_exits_with_the_verdict(tmp_path, capsys):
+    published = "results/h200/fast-llm.jsonl.bz2"
+    with pytest.raises(SystemExit) as ended:
+        main(["gate", published])
+    assert ended.value.code == 0
+    limits = tmp_path / "gate.toml"
+    limits.write_text("[[claim]]\nimpl = 'torch-eager'\nover = 'cudnn'")
+    with pytest.raises(SystemExit) as ended:
+        main(["gate", published, "--config", str(limits)])
+    assert ended.value.code == 1
+    assert "REGRESSED" in capsys.readouterr().out
+    torn, twice = tmp_path / "torn.jsonl", tmp_path / "twice.jsonl"
+    content = bz2.decompress(Path(published).read_bytes())
+    torn.write_bytes(content[: len(content) // 2])
+    twice.write_bytes(content + content)
+    complaints = {
+        (published, "--config", str(tmp_path / "none.toml")): "cannot read",
+        (published, published): "2 files; a ratio is of one run",
+        (str(torn),): "is cut off",
+        (str(twice),): "starts a second run",
+    }
+    for arguments, complaint in complaints.items():
+        with pytest.raises(SystemExit) as ended:
+            main(["gate", *arguments])
+        assert ended.value.code == 2
+        complained = capsys.readouterr().err
+        assert complaint in complained
+        assert complained.count("\n") == 1
+
+
+def test_a_regression_is_found_in_a_published_run(tmp_path, capsys):
+    limits = tmp_path / "gate.toml"
+    limits.write_text("[[regression]]\nhead = 'torch-compiled-nonstrict'\nbase = 'torch-compiled'\nnorm = 'layer'")
+    with pytest.raises(SystemExit) as ended:
+        main(["gate", "results/h200/processes.jsonl.bz2", "--config", str(limits)])
+    said = capsys.readouterr().out
+    assert re.search(r"REGRESSED +layer-2048x16384-bf16 +0.819 \[0.816, 0.821\] +1.00 % +< 0.0001", said)
+    assert said.endswith("1 REGRESSED, 1 INCONCLUSIVE, 5 PASS\n")
+    assert ended.value.code == 1

@@ -1,0 +1,256 @@
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import t
+
+from harness.gate import failures
+from harness.gate.judge import judge
+from harness.gate.limits import Limits
+from harness.gate.variance_shrinkage import FEWEST_CELLS, moderated
+from harness.results.file import load
+from harness.results.joining import by_case
+from tests.simulated_runs import (
+    ALIKE,
+    EVEN,
+    H200,
+    Shape,
+    asked,
+    biases,
+    confirmed,
+    deviations,
+    judged,
+    medians,
+    results_of,
+    table,
+)
+
+RUNS = 2000
+PUBLISHED = Path("results/h200/processes.jsonl.bz2")
+
+
+def share(found):
+    return float(np.mean(found))
+
+
+@pytest.fixture(scope="module")
+def published():
+    """What was read of each case and implementation, in us, block by block: an array a process."""
+    return {
+        (case, impl): [np.array(timing.samples_us) for timing in joined.timings]
+        for case, of in by_case(load(PUBLISHED)).items()
+        for (impl, role), joined in of.items()
+        if role == "impl" and len(joined.timings) == 3
+    }
+
+
+def log_ratios(published, pairs):
+    """The log ratios of these implementations, block by block, of every case: an array a process."""
+    return [
+        [np.log(one / other) for one, other in zip(published[case, base], times, strict=True)]
+        for (case, impl), times in published.items()
+        for base in [pairs.get(impl, pairs.get("*"))]
+        if base is not None and base != impl and (case, base) in published
+    ]
+
+
+def between_processes(cells):
+    return np.array([np.std([np.median(logs) for logs in cell], ddof=1) for cell in cells])
+
+
+def simulated(noise):
+    head, _ = medians(np.random.default_rng(0), 2000, shape=Shape(processes=3), noise=noise)
+    return head.std(axis=2, ddof=1)
+
+
+def test_the_noise_is_that_of_the_published_run_or_a_little_more(published):
+    cells = log_ratios(published, {"*": "torch-eager"})
+    assert len(cells) == 138
+    assert np.median([logs.std() for cell in cells for logs in cell]) == pytest.approx(H200.block, rel=0.1)
+    neighbours = [np.corrcoef(logs[1:], logs[:-1])[0, 1] for cell in cells for logs in cell]
+    assert abs(np.median(neighbours)) < 0.05  # blocks of a process are as good as independent
+    seen, ours = between_processes(cells), simulated(H200)
+    assert 1.0 < np.median(ours) / np.median(seen) < 1.2
+    assert 1.0 < np.sqrt((ours**2).mean() / (seen**2).mean()) < 1.2
+
+
+def test_two_that_compile_to_the_same_kernel_scatter_less(published):
+    cells = log_ratios(published, {"torch-compiled-nonstrict": "torch-compiled"})
+    alike = [cell for cell in cells if abs(np.mean([np.median(logs) for logs in cell])) < 0.01]
+    assert len(alike) == 9  # of 12: in the others Inductor chose differently
+    assert np.median(simulated(ALIKE)) == pytest.approx(np.median(between_processes(alike)), rel=0.2)
+
+
+def of_the_mean(cells):
+    """The variance between processes of the mean over cells, and what it were if the cells were independent."""
+    off, count = cells - cells.mean(axis=-1, keepdims=True), cells.shape[-2]
+    return (off.mean(axis=-2) ** 2).sum(axis=-1).mean(), (off**2).sum(axis=(-2, -1)).mean() / count**2
+
+
+def test_cases_share_a_part_of_the_bias_of_their_process(published):
+    """All pairs of implementations that have all twelve cases: the mean over them scatters more than twelve coins."""
+    impls = [impl for impl in {impl for _, impl in published} if sum(impl == of for _, of in published) == 12]
+    pairs = [log_ratios(published, {impl: base}) for base in impls for impl in impls if impl < base]
+    seen = np.array([[[np.median(logs) for logs in cell] for cell in cells] for cells in pairs])
+    head, _ = medians(np.random.default_rng(0), 2000, shape=Shape(cells=12, processes=3))
+    observed, independent = of_the_mean(seen)
+    simulated, alone = of_the_mean(head)
+    assert observed / independent == pytest.approx(simulated / alone, rel=0.25)
+    assert simulated / alone > 1.5
+
+
+@pytest.mark.parametrize("noise", [H200, EVEN], ids=["uneven", "even"])
+def test_a_run_without_a_change_is_called_regressed_in_less_than_2_percent(noise):
+    rng = np.random.default_rng(1)
+    for processes in (1, 3, 5, 10):
+        assert share(judged(*medians(rng, RUNS, shape=Shape(processes=processes), noise=noise)).any_regressed) < 0.02
+
+
+@pytest.mark.parametrize("noise", [H200, EVEN], ids=["uneven", "even"])
+def test_a_loss_of_5_percent_in_one_cell_of_60_is_found_in_more_than_95_percent(noise):
+    rng = np.random.default_rng(2)
+    assert share(judged(*medians(rng, RUNS, np.log1p(0.05), noise=noise)).regressed[:, 0]) > 0.95
+
+
+def short_kernels(rng, processes=5, planted=0.0, everywhere=False):
+    """Runs in which every fourth cell scatters five times as much as the others, as kernels of a few us do."""
+    shape = Shape(processes=processes)
+    between = np.where(NOISIER, 5.0, 1.0) * deviations(rng, RUNS, shape)
+    return medians(rng, RUNS, planted, shape, everywhere=everywhere, between=between)
+
+
+NOISIER = np.arange(60) % 4 == 3
+
+
+def test_where_cells_really_differ_there_are_hardly_more_false_alarms_and_more_is_found():
+    none, lost = (short_kernels(np.random.default_rng(1), planted=np.log1p(by)) for by in (0.0, 0.03))
+    assert share(judged(*none, alone=True).any_regressed) < share(judged(*none).any_regressed) < 0.01
+    assert share(judged(*short_kernels(np.random.default_rng(1), 10)).any_regressed) < 0.01
+    assert share(judged(*short_kernels(np.random.default_rng(1), 3)).any_regressed) < 0.025
+    assert share(judged(*lost, alone=True).regressed[:, 0]) < 0.8 < 0.9 < share(judged(*lost).regressed[:, 0])
+
+
+def test_where_cells_really_differ_a_loss_of_just_delta_is_passed_in_5_percent_on_the_average_of_cells():
+    delta = short_kernels(np.random.default_rng(3), planted=np.log1p(0.01), everywhere=True)
+    passed = judged(*delta).passed
+    assert share(passed) < 0.055
+    assert share(passed[:, NOISIER]) < 0.09
+    assert share(judged(*delta, alone=True).passed[:, NOISIER]) < 0.055
+
+
+@pytest.mark.parametrize("noise", [H200, EVEN], ids=["uneven", "even"])
+@pytest.mark.parametrize("cells", [1, 2, 5, 20])
+def test_in_a_run_of_fewer_cells_it_is_the_same(cells, noise):
+    none, lost = (
+        judged(*medians(np.random.default_rng(seed), RUNS, np.log1p(by), Shape(cells=cells), noise))
+        for seed, by in ((1, 0.0), (2, 0.05))
+    )
+    assert share(none.any_regressed) < 0.02
+    assert share(lost.regressed[:, 0]) > 0.95
+
+
+def test_what_all_cells_show_of_the_scatter_leaves_less_than_half_as_much_open():
+    none, lost = (medians(np.random.default_rng(5), RUNS, np.log1p(by)) for by in (0.0, 0.02))
+    assert share(judged(*none).open) < share(judged(*none, alone=True).open) / 2
+    assert share(judged(*lost, alone=True).regressed[:, 0]) < 0.4 < 0.6 < share(judged(*lost).regressed[:, 0])
+
+
+def test_the_scatter_found_so_foretells_a_published_process(published):
+    """The third process is as far from the other two as their scatter says, tempered by that of the other cases."""
+    ps = []
+    for impl, base in combinations(sorted({impl for _, impl in published}), 2):
+        cells = log_ratios(published, {impl: base})
+        found = np.array([[np.median(logs) for logs in cell] for cell in cells])
+        for left_out in range(3) if len(cells) >= FEWEST_CELLS else ():
+            others = np.delete(found, left_out, axis=1)
+            variances, freedom = moderated(others.var(axis=1, ddof=1), 1)
+            off = found[:, left_out] - others.mean(axis=1)
+            ps.append(2 * t.sf(np.abs(off) / np.sqrt(1.5 * variances), freedom))
+    ps = np.concatenate(ps)
+    assert len(ps) > 2000
+    assert [share(ps <= level) < 1.1 * level for level in (0.1, 0.05, 0.02, 0.01, 0.002)] == [True] * 5
+
+
+@pytest.mark.parametrize("processes", [1, 3, 5])
+def test_a_failure_that_has_to_be_confirmed_is_no_more_often_a_false_alarm(processes):
+    rng = np.random.default_rng(1)
+    between, shape = deviations(rng, RUNS), Shape(processes=processes)
+    first = judged(*medians(rng, RUNS, shape=shape, between=between))
+    both = confirmed(first, *medians(rng, RUNS, between=between))
+    assert (both.any_regressed <= first.any_regressed).all()
+    assert share(both.any_regressed) < 0.001
+    assert processes > 1 or share(first.any_regressed) > 0.005
+
+
+def test_a_loss_of_just_delta_is_seldom_confirmed_and_one_of_5_percent_nearly_always():
+    for planted, everywhere in ((0.01, True), (0.05, False)):
+        rng = np.random.default_rng(3)
+        between = deviations(rng, RUNS)
+        first, again = (medians(rng, RUNS, np.log1p(planted), everywhere=everywhere, between=between) for _ in "12")
+        once = judged(*first)
+        both = confirmed(once, *again)
+        if everywhere:
+            assert share(both.regressed.any(axis=1)) < 0.01 < 0.03 < share(once.regressed.any(axis=1))
+        else:
+            assert share(both.regressed[:, 0]) > 0.99
+
+
+def test_losses_of_just_delta_everywhere_are_called_regressed_as_seldom_as_is_promised():
+    """The worst case of the error that the gate controls: no cell has lost more than it may, and all have lost that."""
+    rng = np.random.default_rng(3)
+    found = judged(*medians(rng, RUNS, np.log1p(0.01), noise=H200, everywhere=True))
+    assert share(found.regressed.any(axis=1)) < 0.06
+
+
+def test_a_small_loss_everywhere_is_found_by_the_mean_alone():
+    rng = np.random.default_rng(4)
+    allowed, beyond, twice = (
+        judged(*medians(rng, RUNS, np.log1p(by), everywhere=True)) for by in (0.005, 0.0075, 0.01)
+    )
+    assert share(allowed.mean_regressed) < 0.06
+    assert share(beyond.mean_regressed) > 0.85
+    assert share(beyond.regressed.any(axis=1)) < 0.02
+    assert share(twice.mean_regressed) > 0.99
+
+
+def test_what_is_counted_here_is_what_the_gate_says():
+    """Three runs of bare medians, judged by the gate and on arrays."""
+    shape = Shape(blocks=8)
+    for seed, planted in enumerate((0.0, 0.02, 0.05)):
+        head, twin = medians(np.random.default_rng(seed), 1, planted, shape)
+        found = judged(head, twin)
+        *cells, mean = judge(results_of(head[0], twin[0], shape=shape), Limits(regression=[asked()]))
+        assert [verdict.outcome == "REGRESSED" for verdict in cells] == found.regressed[0].tolist()
+        assert [verdict.outcome == "PASS" for verdict in cells] == found.passed[0].tolist()
+        assert (mean.outcome == "REGRESSED") == found.mean_regressed[0]
+
+
+def test_what_is_counted_as_confirmed_is_what_the_gate_says():
+    shape, rng = Shape(blocks=8), np.random.default_rng(7)
+    between = deviations(rng, 1, shape)
+    first, again = (medians(rng, 1, shape=shape, between=between) for _ in "12")
+    first[0][:, :4] -= np.log1p(0.05)
+    again[0][:, :2] -= np.log1p(0.05)
+    verdicts = judge(results_of(first[0][0], first[1][0], shape=shape), Limits(regression=[asked()]))
+    *cells, mean = failures.confirmed(verdicts, results_of(again[0][0], again[1][0], shape=shape))
+    found = confirmed(judged(*first), *again)
+    assert [verdict.outcome == "REGRESSED" for verdict in cells] == found.regressed[0].tolist()
+    assert found.regressed[0][:4].tolist() == [True, True, False, False]
+    assert [verdict.outcome for verdict in cells[2:4]] == ["INCONCLUSIVE"] * 2
+    assert (mean.outcome == "REGRESSED") == found.mean_regressed[0]
+
+
+@pytest.mark.parametrize(("seed", "planted"), [(0, 0.0), (1, 0.0), (2, 0.05)])
+def test_whole_runs_block_by_block(seed, planted):
+    rng = np.random.default_rng(seed)
+    head, twin = biases(rng)
+    head[0] -= planted
+    first, *others = judge(results_of(head, twin, rng), Limits(regression=[asked()]))
+    assert first.outcome == ("REGRESSED" if planted else "PASS")
+    assert "REGRESSED" not in {verdict.outcome for verdict in others}
+    assert first.loss.speedup == pytest.approx(np.exp(-planted), rel=0.01)
+
+
+def test_the_page_on_method_has_these_figures():
+    assert table() in Path("docs/method.md").read_text(encoding="utf-8")

@@ -1,0 +1,66 @@
+import hashlib
+
+import pytest
+
+import reports
+from harness.errors import UsageError
+from harness.results.file import Results
+from reports.plots.draw import draw, write
+from tests.results_factory import CASE, LAYER, careful, mixed, results, row, verified_only
+
+
+def names(measured: Results) -> list[str]:
+    return [name for name, _ in draw(measured)]
+
+
+def test_a_file_of_single_sizes_has_no_curves():
+    assert names(mixed()) == [
+        "speedup-rms",
+        "speedup-layer",
+        f"ecdf-{CASE.key}",
+        f"ecdf-{LAYER.key}",
+        f"kernels-{CASE.key}",
+        f"kernels-{LAYER.key}",
+    ]
+
+
+def test_a_verification_has_its_precision_alone():
+    assert names(careful()) == ["precision-rms"]
+
+
+def test_every_plot_is_written_in_both_forms_and_twice_the_same(tmp_path):
+    digests = []
+    for folder in (tmp_path / "one", tmp_path / "two"):
+        files = write(mixed(), folder)
+        assert [path.name for path in files] == [f"{name}.{form}" for name in names(mixed()) for form in ("svg", "png")]
+        digests.append([hashlib.sha256(path.read_bytes()).hexdigest() for path in files])
+    assert digests[0] == digests[1]
+
+
+def test_every_plot_says_device_dtype_and_date():
+    for _, figure in [*draw(mixed()), *draw(careful())]:
+        title = next(text.get_text() for text in figure.texts if text.get_fontsize() == 11)
+        assert title.startswith("NVIDIA H200, ")
+        assert "bf16" in title
+        assert title.endswith(", 2025-06-01")
+
+
+def test_the_baseline_can_be_another():
+    by_quack = dict(draw(mixed(), "quack"))
+    assert "over quack" in by_quack["speedup-rms"].texts[0].get_text()
+    assert "speedup-layer" not in by_quack  # where quack is wrong
+
+
+@pytest.mark.parametrize("measured", [verified_only(), results(row("quack", status="missing", reason="not here"))])
+def test_a_file_of_which_nothing_can_be_drawn_is_an_error(tmp_path, measured):
+    with pytest.raises(UsageError, match=r"^nothing in these results can be drawn: [^\n]*$"):
+        reports.write(measured, "plots", tmp_path / "plots")
+    assert not (tmp_path / "plots").exists()
+
+
+def test_without_a_folder_it_is_said(tmp_path):
+    with pytest.raises(UsageError, match="give a folder with --out"):
+        reports.write(mixed(), "plots")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match=r"cannot write .*file: .*; give a writable folder with --out"):
+        reports.write(mixed(), "plots", tmp_path / "file")

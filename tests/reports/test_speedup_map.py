@@ -1,0 +1,90 @@
+import math
+
+import pytest
+
+from harness.cases import NormCase
+from reports.data.comparison import compare
+from reports.data.size_groups import groups
+from reports.plots.speedup_map import speedups
+from tests.results_factory import helpers, results, row
+
+WIDE, NARROW = NormCase("rms", 2048, 4096), NormCase("rms", 8192, 1024)
+
+
+def measured():
+    """`quack` is twice as fast in the narrow case and as fast in the wide one; `liger` half as fast, and wrong wide."""
+    return results(
+        row("torch-eager", 40.0, NARROW),
+        row("quack", 20.0, NARROW, shift=2),
+        row("liger", 80.0, NARROW, shift=1),
+        *helpers(40.0, 14.0, NARROW),
+        row("torch-eager", 40.0, WIDE),
+        row("quack", 40.1, WIDE, shift=2),
+        row("liger", 80.0, WIDE, status="wrong", reason="dx is off"),
+        *helpers(40.0, 14.0, WIDE),
+    )
+
+
+def drawn(file, baseline=None):
+    comparison = compare(file, baseline)
+    (group,) = groups(comparison)
+    return speedups(group, comparison)
+
+
+def panels(figure):
+    """By implementation: the cells (column, strip), their values and whether they are hatched."""
+    found = {}
+    for axes in figure.axes:
+        if name := axes.get_title(loc="left"):
+            hatched = {centre(cell): bool(cell.get_hatch()) for cell in axes.patches}
+            found[name] = {
+                text.get_position(): (float(text.get_text()), hatched[text.get_position()]) for text in axes.texts
+            }
+            assert hatched.keys() == found[name].keys()
+    return found
+
+
+def centre(cell):
+    return round(cell.get_x() + cell.get_width() / 2), round(cell.get_y() + cell.get_height() / 2)
+
+
+def test_a_panel_is_an_implementation_best_first_and_a_cell_a_case():
+    found = panels(drawn(measured()))
+    assert list(found) == ["quack", "liger"]
+    assert found["quack"] == {(0, 0): (pytest.approx(2.0, abs=0.01), False), (1, 0): (1.0, True)}
+    assert found["liger"] == {(0, 0): (pytest.approx(0.5, abs=0.01), False)}
+
+
+def test_cells_are_hatched_exactly_where_the_verdict_is_same():
+    comparison = compare(measured())
+    found = panels(drawn(measured()))
+    for case in comparison.cases:
+        column = [1024, 4096].index(case.case.cols)
+        for entry in case.ranked:
+            if entry.speedup:
+                value, hatched = found[entry.impl][column, 0]
+                assert value == pytest.approx(entry.speedup.value, abs=0.005)
+                assert hatched is (entry.verdict == "same")
+
+
+def test_colours_are_even_about_one_and_end_at_four():
+    def scale(file):
+        axes = next(axes for axes in drawn(file).axes if not axes.get_title(loc="left"))
+        return [2**end for end in axes.get_ylim()]
+
+    assert scale(measured()) == pytest.approx([0.5, 2.0], abs=0.01)
+    far = results(row("torch-eager", 400.0, NARROW), row("quack", 20.0, NARROW, shift=2), *helpers(400.0, 14.0, NARROW))
+    assert scale(far) == pytest.approx([0.25, 4.0])
+    near = results(row("torch-eager", 40.0, NARROW), row("quack", 39.0, NARROW), *helpers(40.0, 14.0, NARROW))
+    assert scale(near) == pytest.approx([1 / 1.5, 1.5])
+    assert math.prod(scale(near)) == pytest.approx(1.0)
+
+
+def test_axes_name_sizes():
+    axes = drawn(measured()).axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["8 Mi elements"]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["1024", "4096"]
+
+
+def test_nothing_is_drawn_of_the_baseline_alone():
+    assert drawn(results(row("torch-eager", 40.0, NARROW), *helpers(40.0, 14.0, NARROW))) is None

@@ -1,0 +1,138 @@
+import importlib
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from harness.__main__ import main
+from harness.errors import UsageError
+from harness.results.file import load
+from harness.run import compare, session
+from harness.run.compare import revisions_chosen
+from harness.run.settings import Choice
+from harness.worker.discovery import discover
+from harness.worker.revisions import Side, two_sides
+from tests.repositories import DOUBLED, HONEST, commit, git, two_revisions
+
+
+@pytest.fixture
+def repository(tmp_path):
+    return two_revisions(tmp_path)
+
+
+def complaint(file, base, head="HEAD"):
+    with pytest.raises(UsageError) as caught, two_sides(file, base, head):
+        pass
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_both_revisions_stand_beside_each_other_and_are_gone_afterwards(repository):
+    with two_sides(repository / "my_norm.py", "HEAD~1", "HEAD") as (base, head):
+        assert Path(base.file).read_text(encoding="utf-8") == HONEST
+        assert Path(head.file).read_text(encoding="utf-8") == DOUBLED
+        assert (base.word, head.word) == ("base", "head")
+    assert not Path(base.file).exists()
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
+
+
+def test_what_cannot_be_compared_is_said_in_one_line(repository, tmp_path):
+    file = repository / "my_norm.py"
+    assert complaint(file, "nosuch").startswith(f"there is no revision nosuch in {repository}")
+    commit(repository, {"later.py": HONEST})
+    assert complaint(repository / "later.py", "HEAD~1").startswith("revision HEAD~1 has no later.py")
+    outside = tmp_path / "outside.py"
+    outside.write_text(HONEST)
+    assert complaint(outside, "HEAD").startswith(f"{outside} is in no git repository")
+
+
+def test_uncommitted_changes_are_refused_unless_a_head_is_named(repository):
+    file = repository / "my_norm.py"
+    file.write_text(HONEST + "\n# not committed\n")
+    assert "has uncommitted changes" in complaint(file, "HEAD~1")
+    with two_sides(file, "HEAD~1", "HEAD~0") as (_, head):
+        assert Path(head.file).read_text(encoding="utf-8") == DOUBLED
+
+
+def test_each_side_of_a_package_has_its_own_neighbours(repository):
+    adapter = HONEST.replace('name = "my-norm"', 'from .factor import FACTOR\n\nname = "packed"')
+    package = {"pack/__init__.py": "raise RuntimeError('not the adapter')", "pack/adapter.py": adapter}
+    commit(repository, {**package, "pack/factor.py": "FACTOR = 1"})
+    commit(repository, {"pack/factor.py": "FACTOR = 2"})
+    with two_sides(repository / "pack" / "adapter.py", "HEAD~1", "HEAD") as sides:
+        found = {item.name: item for item in discover(sides=sides)}
+        assert [found[name].module.FACTOR for name in ("packed@base", "packed@head")] == [1, 2]
+    for name in [name for name in sys.modules if name.startswith(("normbwd_base", "normbwd_head"))]:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize("at_fault", ["pack/adapter.py", "pack/deeper/kernels.py"])
+def test_a_package_that_imports_itself_by_name_is_refused(repository, at_fault):
+    files = {"pack/__init__.py": "", "pack/adapter.py": HONEST, "pack/deeper/kernels.py": ""}
+    commit(repository, files | {at_fault: HONEST + "\n    from pack.factor import FACTOR\n"})
+    sides = two_sides(repository / "pack" / "adapter.py", "HEAD", "HEAD~0")
+    with sides as chosen, pytest.raises(UsageError, match="use relative imports"):
+        discover(sides=chosen)
+
+
+@pytest.mark.parametrize("impls", [None, "a,b", "a*"])
+def test_one_implementation_is_compared(impls):
+    with pytest.raises(UsageError, match="one implementation"), revisions_chosen(Choice(impls=impls), "HEAD", "HEAD"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("options", "processes"),
+    [("", 5), ("--quick", 1), ("--processes 2", 2), ("--quick --processes 3", 3), ("--processes 1", 1)],
+)
+def test_a_comparison_is_made_in_five_processes_unless_it_is_a_quick_look(monkeypatch, options, processes):
+    @contextmanager
+    def revisions(choice, base, head):
+        assert (base, head) == ("HEAD~1", "HEAD")
+        yield choice, "quack@head"
+
+    def run(choice, display):
+        chosen.append((choice.processes, choice.quick, choice.twice, choice.cross_check, choice.allow_others))
+        raise UsageError("enough")
+
+    chosen = []
+    monkeypatch.setattr(compare, "revisions_chosen", revisions)
+    monkeypatch.setattr(session, "bench", run)
+    with pytest.raises(SystemExit) as ended:
+        main(["compare", "--base", "HEAD~1", "--impls", "quack", "--allow-others", *options.split()])
+    assert ended.value.code == 2
+    assert chosen == [(processes, "--quick" in options, False, False, True)]
+
+
+def test_a_comparison_in_no_process_is_refused(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["compare", "--base", "HEAD~1", "--impls", "quack", "--processes", "0"])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "error: --processes 0: must be at least 1\n"
+
+
+def test_two_revisions_are_verified_side_by_side(repository, tmp_path, capsys):
+    arguments = ["--base", "HEAD~1", "--impl", str(repository / "my_norm.py"), "--impls", "my-norm"]
+    arguments += ["--device", "cpu", "--norm", "rms", "--shapes", "16x64", "--quick", "--out", str(tmp_path / "out")]
+    with pytest.raises(SystemExit) as ended:
+        main(["compare", *arguments])
+    assert ended.value.code in (0, None)
+    rows = {row.impl: row for row in load(tmp_path / "out" / "results.jsonl").rows if row.role == "impl"}
+    assert (rows["my-norm@base"].status, rows["my-norm@head"].status) == ("ok", "wrong")
+    assert "dx is off by rho" in rows["my-norm@head"].reason
+    assert "my-norm@head" in capsys.readouterr().out
+
+
+def test_each_side_of_the_project_s_own_kernel_has_its_own_modules():
+    own = Path(__file__).parents[2] / "impls" / "triton_inhouse.py"
+    names = {item.name for item in discover(sides=[Side("base", str(own)), Side("head", str(own))])}
+    assert {"triton-inhouse@base", "triton-inhouse@head"} <= names
+    for word in ("base", "head"):
+        backward = importlib.import_module(f"normbwd_{word}.inhouse.backward")
+        assert backward.choose.__module__ == f"normbwd_{word}.inhouse.launch"
+        calls = importlib.import_module(f"normbwd_{word}.inhouse.calls")
+        assert backward.run is calls.run
+        assert calls.backward_rows.fn.__module__ == f"normbwd_{word}.inhouse.rows"
+    for name in [name for name in sys.modules if name.startswith(("normbwd_base", "normbwd_head"))]:
+        del sys.modules[name]

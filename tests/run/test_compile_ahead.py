@@ -1,0 +1,184 @@
+import signal
+import threading
+from collections import Counter
+
+import pytest
+
+from harness.cases import NormCase
+from harness.errors import UnavailableError
+from harness.run.compile_ahead import compile_ahead, forget_tuning, rounds
+from harness.run.process import WorkerDiedError
+from harness.worker.messages import Asked, Done, Warm
+
+TASKS = [(NormCase("rms", rows, 64), impl) for rows in (1, 2, 3, 4) for impl in ("a", "b")]
+
+
+class Workshop:
+    """Launches workers that answer each task as `answer(task)` says: an event, None for silence, or an exception."""
+
+    def __init__(self, answer=lambda task: Done()):
+        self.lock = threading.Lock()
+        self.answer = answer
+        self.launched = []
+        self.warmed = Counter()
+        self.advanced = 0
+
+    def launch(self):
+        worker = Apprentice(self)
+        with self.lock:
+            self.launched.append(worker)
+        return worker
+
+    def advance(self):
+        with self.lock:
+            self.advanced += 1
+
+    def run(self, processes, tasks=TASKS):
+        compile_ahead(tasks, self.launch, Asked(seed=4), processes, 2.5, self.advance)
+        assert all(worker.killed == 1 for worker in self.launched)
+        assert self.advanced == len(tasks)
+        return self
+
+
+class Apprentice:
+    def __init__(self, workshop):
+        self.workshop = workshop
+        self.killed = 0
+        self.task = None
+
+    def send(self, request):
+        assert not self.killed
+        assert isinstance(request, Warm)
+        assert request.asked == Asked(seed=4)
+        self.task = (request.case, request.impl)
+        with self.workshop.lock:
+            self.workshop.warmed[self.task] += 1
+
+    def receive(self, timeout_s):
+        assert timeout_s == 2.5
+        event = self.workshop.answer(self.task)
+        if isinstance(event, Exception):
+            raise event
+        return event
+
+    def kill(self):
+        self.killed += 1
+
+
+def test_large_cases_are_compiled_by_as_many_processes_as_the_memory_holds():
+    small, large, larger, largest = cases = [NormCase("rms", rows, 1 << 14) for rows in (64, 1 << 15, 1 << 16, 1 << 17)]
+    held_gib = [8 * case.moved_bytes / (1 << 30) for case in cases]
+    assert [round(gib) for gib in held_gib] == [0, 24, 48, 96]
+    tasks = [(case, impl) for case in reversed(cases) for impl in ("a", "b")]
+    assert rounds(tasks, 6, 140 << 30) == [
+        (6, [(small, "a"), (small, "b")]),
+        (5, [(large, "a"), (large, "b")]),
+        (2, [(larger, "a"), (larger, "b")]),
+    ]
+    assert rounds(tasks, 2, 200 << 30) == [(2, tasks)]
+    assert rounds(tasks, 6, None) == [(6, tasks)]
+    assert rounds(tasks, 1, 64 << 30) == [(1, tasks)]  # asked for
+    assert rounds([(largest, "a")], 6, 64 << 30) == []
+
+
+def test_a_case_without_rows_is_compiled_ahead_too():
+    assert rounds([(NormCase("rms", 0, 1, weight=False), "a")], 6, 64 << 30)
+
+
+@pytest.mark.parametrize("processes", [1, 3, 100])
+def test_every_task_is_worked_off_once_by_as_many_workers_as_there_may_be(processes):
+    done = Workshop().run(processes)
+    assert done.warmed == Counter(TASKS)
+    assert 1 <= len(done.launched) <= min(processes, len(TASKS))
+
+
+@pytest.mark.parametrize("failure", [WorkerDiedError("killed by SIGSEGV"), None], ids=["death", "silence"])
+def test_who_dies_or_hangs_is_replaced_and_its_task_is_not_tried_again(failure):
+    done = Workshop(lambda task: failure if task == TASKS[2] else Done()).run(1)
+    assert done.warmed == Counter(TASKS)
+    assert len(done.launched) == 2
+
+
+def test_no_worker_is_launched_after_the_last_task():
+    done = Workshop(lambda task: WorkerDiedError("always")).run(1)
+    assert len(done.launched) == len(TASKS)
+
+
+def test_an_interrupt_stops_the_others(monkeypatch):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def answer(task):
+        begun.set()
+        assert go_on.wait(60)
+        return Done()
+
+    workshop = Workshop(answer)
+    join = threading.Thread.join
+
+    def interrupted(thread, timeout=None):
+        assert begun.wait(60)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "join", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        compile_ahead(TASKS, workshop.launch, Asked(seed=4), 1, 2.5, workshop.advance)
+    monkeypatch.setattr(threading.Thread, "join", join)
+    go_on.set()
+    for thread in threading.enumerate():
+        if thread.daemon and thread.name.endswith("(_drain)"):
+            thread.join(60)
+    assert workshop.warmed == Counter(TASKS[:1])
+    assert [bool(worker.killed) for worker in workshop.launched] == [True]
+
+
+def test_a_worker_that_cannot_start_is_nothing_to_report_here(monkeypatch):
+    unhandled = []
+    monkeypatch.setattr(threading, "excepthook", unhandled.append)
+    workshop = Workshop()
+
+    def launch():
+        raise UnavailableError("the worker process was killed by SIGKILL while it started")
+
+    monkeypatch.setattr(workshop, "launch", launch)
+    compile_ahead(TASKS, workshop.launch, Asked(), 2, 2.5, workshop.advance)
+    assert unhandled == []
+
+
+def test_tuning_is_forgotten_and_binaries_stay(tmp_path):
+    files = [tmp_path / "ab" / name for name in ("k.best_config", "k.py", "k.cubin")]
+    files.append(tmp_path / "top.best_config")
+    files[0].parent.mkdir()
+    for file in files:
+        file.write_text("x")
+    forget_tuning(tmp_path)
+    assert sorted(file.name for file in tmp_path.rglob("*.*")) == ["k.cubin", "k.py"]
+    forget_tuning(tmp_path / "never there")
+
+
+@pytest.fixture
+def interruptible():
+    """Ctrl-C raises, also where the tests were started in the background, whose processes ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupt_ends_the_workers_that_still_compile():
+    killed = threading.Event()
+
+    class Busy(Apprentice):
+        def receive(self, timeout_s):
+            signal.raise_signal(signal.SIGINT)  # Ctrl-C reaches the main thread while this one waits
+            assert killed.wait(60)
+            raise WorkerDiedError("killed")
+
+        def kill(self):
+            super().kill()
+            killed.set()
+
+    workshop = Workshop()
+    workshop.launch = lambda: workshop.launched.append(Busy(workshop)) or workshop.launched[-1]
+    with pytest.raises(KeyboardInterrupt):
+        compile_ahead(TASKS, workshop.launch, Asked(seed=4), 1, 2.5, workshop.advance)
+    assert killed.is_set()

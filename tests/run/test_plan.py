@@ -1,0 +1,169 @@
+import pytest
+
+from harness.cases import NormCase
+from harness.errors import UsageError
+from harness.results.schema import ImplRecord, RowRecord
+from harness.run.plan import Job, plan, remaining, select
+
+CASES = [NormCase("rms", rows, 64, device="cpu") for rows in (1, 2, 3)]
+KNOWN = [
+    ImplRecord(name=name, family=family, source=f"impls/{family}.py")
+    for name, family in (
+        ("torch-eager", "torch-eager"),
+        ("compiled", "compiled"),
+        ("compiled-tuned", "compiled"),
+        ("quack", "quack"),
+    )
+]
+
+
+def names(wanted=None, baseline=None, default="torch-eager", known=KNOWN):
+    return [item.name for item in select(known, wanted, baseline, default)]
+
+
+def test_everything_is_chosen_where_nothing_is_named_and_the_baseline_is_first():
+    assert names() == ["torch-eager", "compiled", "compiled-tuned", "quack"]
+    assert names(known=KNOWN[::-1]) == ["torch-eager", "quack", "compiled-tuned", "compiled"]
+
+
+def test_names_are_taken_in_the_order_in_which_they_are_asked_for():
+    assert names("quack,compiled-tuned") == ["quack", "compiled-tuned"]
+    assert names(" quack , compiled-tuned ") == ["quack", "compiled-tuned"]
+
+
+def test_the_default_baseline_comes_first_where_it_is_asked_for():
+    assert names("quack,torch-eager") == ["torch-eager", "quack"]
+
+
+def test_the_first_asked_for_is_the_baseline_where_the_default_was_not_asked_for():
+    assert names("quack,compiled-tuned")[0] == "quack"
+    assert names(default="not here", known=KNOWN)[0] == "torch-eager"
+
+
+def test_a_baseline_named_comes_first_and_need_not_be_asked_for_twice():
+    assert names(baseline="quack") == ["quack", "torch-eager", "compiled", "compiled-tuned"]
+    assert names("torch-eager", baseline="quack") == ["quack", "torch-eager"]
+
+
+def test_a_pattern_stands_for_all_that_it_fits_and_a_name_for_itself():
+    assert names("compiled*") == ["compiled", "compiled-tuned"]
+    assert names("compiled") == ["compiled"]
+    assert names("torch-eager", baseline="compiled-*") == ["compiled-tuned", "torch-eager"]
+
+
+def test_what_is_slow_to_prepare_is_run_only_where_it_is_named():
+    known = [*KNOWN[:3], KNOWN[3].model_copy(update={"on_request": True})]
+    assert names(known=known) == ["torch-eager", "compiled", "compiled-tuned"]
+    assert names("quack,torch-eager", known=known) == ["torch-eager", "quack"]
+
+
+def test_what_is_named_twice_is_chosen_once():
+    assert names("quack,quack", baseline="quack") == ["quack"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "baseline", "message"),
+    [
+        ("quak", None, "no implementation is called 'quak'; did you mean quack?"),
+        ("torch", None, "no implementation is called 'torch'; did you mean torch-eager?"),
+        (
+            "xyz",
+            None,
+            "no implementation is called 'xyz'; choose from torch-eager, compiled, compiled-tuned, quack",
+        ),
+        ("quack,", None, "no implementation is called ''; choose from torch-eager, compiled, compiled-tuned, quack"),
+        (None, "compild", "no implementation is called 'compild'; did you mean compiled?"),
+    ],
+)
+def test_a_name_that_nobody_has(wanted, baseline, message):
+    with pytest.raises(UsageError) as caught:
+        names(wanted, baseline)
+    assert str(caught.value) == message
+
+
+def test_every_case_is_planned_on_every_implementation():
+    assert plan(CASES[:2], KNOWN[:2]) == [
+        Job(CASES[0], ("torch-eager", "compiled")),
+        Job(CASES[1], ("torch-eager", "compiled")),
+    ]
+
+
+def test_processes_come_one_after_the_other_each_with_every_case():
+    names = ("torch-eager", "compiled")
+    assert plan(CASES[:2], KNOWN[:2], processes=3) == [
+        Job(CASES[0], names, 0),
+        Job(CASES[1], names, 0),
+        Job(CASES[0], names, 1),
+        Job(CASES[1], names, 1),
+        Job(CASES[0], names, 2),
+        Job(CASES[1], names, 2),
+    ]
+
+
+def test_one_process_is_the_first():
+    assert plan(CASES, KNOWN) == plan(CASES, KNOWN, processes=1)
+    assert {job.process for job in plan(CASES, KNOWN)} == {0}
+
+
+def row(case, impl, status="ok", role="impl", process=0):
+    return RowRecord(case=case, impl=impl, status=status, role=role, process=process)
+
+
+JOBS = [Job(case, ("a", "b", "c")) for case in CASES]
+
+
+def test_what_is_done_is_not_done_again():
+    rows = [row(CASES[0], name) for name in "abc"]
+    assert remaining(JOBS, rows) == JOBS[1:]
+    assert remaining(JOBS, []) == JOBS
+    assert remaining(JOBS, [row(case, name) for case in CASES for name in "abc"]) == []
+
+
+def test_a_failed_row_is_an_answer():
+    rows = [row(CASES[0], "a", "crashed"), row(CASES[0], "b", "wrong"), row(CASES[0], "c", "missing")]
+    assert remaining(JOBS, rows) == JOBS[1:]
+
+
+def test_a_case_that_was_cut_short_is_tried_again_with_all_that_can_be_compared():
+    rows = [row(CASES[0], "a"), row(CASES[0], "b", "nondeterministic")]
+    assert remaining(JOBS, rows)[0] == Job(CASES[0], ("a", "b", "c"))
+
+
+@pytest.mark.parametrize("status", ["wrong", "unsupported", "missing", "crashed", "timeout", "oom"])
+def test_what_failed_for_good_is_left_out_of_a_case_that_is_tried_again(status):
+    assert remaining(JOBS, [row(CASES[0], "b", status)])[0] == Job(CASES[0], ("a", "c"))
+
+
+def test_helper_rows_do_not_answer_for_an_implementation():
+    rows = [row(CASES[0], "a", role="again"), row(CASES[0], "b"), row(CASES[0], "c", role="floor")]
+    assert remaining(JOBS, rows) == JOBS
+
+
+def test_the_last_row_of_an_implementation_counts():
+    rows = [row(CASES[0], "a", "ok"), row(CASES[0], "a", "crashed"), row(CASES[0], "b")]
+    assert remaining(JOBS, rows)[0] == Job(CASES[0], ("b", "c"))
+
+
+TWICE = [Job(case, ("a", "b"), process) for process in (0, 1) for case in CASES]
+
+
+def test_what_one_process_did_is_left_to_the_other():
+    assert remaining(TWICE, [row(case, name) for case in CASES for name in "ab"]) == TWICE[3:]
+    assert remaining(TWICE, [row(case, name, process=1) for case in CASES for name in "ab"]) == TWICE[:3]
+    assert remaining(TWICE, [row(case, name, process=of) for case in CASES for name in "ab" for of in (0, 1)]) == []
+
+
+def test_a_case_that_was_cut_short_is_tried_again_in_its_process_alone():
+    done = [row(case, name) for case in CASES for name in "ab"]
+    rows = [*done, row(CASES[0], "a", process=1), row(CASES[1], "b", "crashed", process=1)]
+    assert remaining(TWICE, rows) == [
+        Job(CASES[0], ("a", "b"), 1),
+        Job(CASES[1], ("a",), 1),
+        Job(CASES[2], ("a", "b"), 1),
+    ]
+
+
+def test_what_failed_for_good_in_one_process_is_tried_in_the_other():
+    rows = [row(CASES[0], "a", "wrong")]
+    assert remaining(TWICE, rows)[0] == Job(CASES[0], ("b",), 0)
+    assert remaining(TWICE, rows)[3] == Job(CASES[0], ("a", "b"), 1)

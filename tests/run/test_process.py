@@ -1,0 +1,119 @@
+"""Real worker processes: few, as each imports torch."""
+
+import os
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from harness.cases import NormCase
+from harness.results.file import load
+from harness.run.process import WorkerDiedError
+from harness.run.progress import Display
+from harness.run.session import bench, start_worker
+from harness.run.settings import Choice
+from harness.worker.messages import Asked, Began, Done, Row, Try
+
+MUTANTS = Path(__file__).parents[1] / "mutants"
+PATIENCE_S = 120.0
+
+
+def files(*names):
+    return tuple(MUTANTS / f"{name}.py" for name in names)
+
+
+def test_a_run_outlives_implementations_that_crash_hang_leave_and_make_noise(tmp_path, capfd):
+    choice = Choice(
+        device="cpu",
+        shapes="16x64",
+        norm="rms",
+        impls="honest,segfault,leaves,hang,noisy,cached",
+        impl_files=files("honest", "segfault", "leaves", "hang", "noisy", "cached"),
+        quick=True,
+        out=tmp_path / "run",
+        time_limit_s=8.0,
+    )
+    path = bench(choice, Display())
+    assert path == tmp_path / "run" / "results.jsonl"
+    results = load(path)
+    rows = {row.impl: row for row in results.rows if row.role == "impl"}
+    assert {name: (row.status, row.reason) for name, row in rows.items()} == {
+        "honest": ("ok", None),
+        "segfault": ("crashed", "the worker process was killed by SIGSEGV in stage 'prepare'"),
+        "leaves": ("crashed", "the worker process exited with status 9 in stage 'prepare'"),
+        "hang": ("timeout", rows["hang"].reason),
+        "noisy": ("ok", None),
+        "cached": ("wrong", "dx, dweight did not follow new contents of dy at the same address"),
+    }
+    assert rows["hang"].reason.startswith("no sign of life for 8 s in stage 'prepare'")
+    assert Counter(row.role for row in results.rows) == {"impl": 6, "again": 1, "floor": 1}
+    timed = [row.timing for row in results.rows if row.timing]
+    assert len(timed) == 4  # honest, noisy, the baseline again, the floor
+    assert len({timing.group for timing in timed}) == 1
+    assert len({tuple(timing.blocks) for timing in timed}) == 1
+
+    run = results.run
+    assert (run.jobs, run.settings.baseline, run.device.profile) == (1, "honest", "cpu")
+    assert [item.name for item in run.implementations] == choice.impls.split(",")
+    assert results.end is not None
+    assert not results.end.interrupted
+
+    shown = capfd.readouterr()
+    assert shown.out == ""
+    assert "autotuning noise" not in shown.err
+    log = (path.parent / "worker.log").read_text()
+    assert {"autotuning noise at import", "autotuning noise from Python", "autotuning noise from C"} <= set(
+        log.splitlines()
+    )
+
+
+def test_memory_without_end_costs_a_row_and_not_the_machine(tmp_path):
+    asked = Asked(
+        device="cpu", impl_files=tuple(map(str, files("allocates", "honest"))), timed=False, memory_bytes=1 << 30
+    )
+    worker = start_worker(asked, tmp_path / "worker.log").worker
+    try:
+        worker.send(Try(NormCase("rms", 4, 8, device="cpu"), ("allocates", "honest"), "g1", asked))
+        events = [worker.receive(PATIENCE_S)]
+        while events[-1] not in (None, Done()):
+            events.append(worker.receive(PATIENCE_S))
+        rows = {event.row.impl: event.row for event in events if isinstance(event, Row)}
+    finally:
+        worker.kill()
+    assert {name: row.status for name, row in rows.items()} == {"allocates": "oom", "honest": "ok"}
+    assert "can't allocate memory" in rows["allocates"].reason
+
+
+def test_a_worker_answers_ignores_ctrl_c_and_its_death_is_told(tmp_path):
+    asked = Asked(device="cpu", impl_files=tuple(map(str, files("honest"))), timed=False, baseline="honest")
+    found = start_worker(asked, tmp_path / "worker.log")
+    worker, hello = found.worker, found.hello
+    try:
+        assert [facts.kind for facts in hello.available] == ["cpu"]
+        assert "honest" in [item.name for item in hello.implementations]
+        assert {"python", "torch"} <= set(hello.libraries)
+
+        pid = worker._process.pid
+        os.kill(pid, signal.SIGINT)  # a terminal sends it to parent and child alike
+        assert worker.receive(0.0) is None
+        worker.send(Try(NormCase("rms", 4, 8, device="cpu"), ("honest",), "g1", asked))
+        events = [worker.receive(PATIENCE_S)]
+        while events[-1] not in (None, Done()):
+            events.append(worker.receive(PATIENCE_S))
+        assert [event for event in events if isinstance(event, Began)] == [
+            Began(None, "inputs"),
+            Began("honest", "prepare"),
+            Began("honest", "verify"),
+        ]
+        assert [event.row.status for event in events if isinstance(event, Row)] == ["ok"]
+        assert events[-1] == Done()
+
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(WorkerDiedError, match=r"^the worker process was killed by SIGKILL$"):
+            worker.receive(PATIENCE_S)
+        with pytest.raises(WorkerDiedError, match=r"^the worker process was killed by SIGKILL$"):
+            worker.send(Try(NormCase("rms", 4, 8, device="cpu"), ("honest",), "g2", asked))
+    finally:
+        worker.kill()
+        worker.kill()  # once more does no harm

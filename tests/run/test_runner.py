@@ -1,0 +1,558 @@
+"""The parent against a worker that plays a script: no process, no device."""
+
+from dataclasses import replace
+
+import pytest
+
+from harness.cases import NormCase
+from harness.results.schema import Budget, ConditionsRecord, RowRecord, SelfTestRecord
+from harness.run.plan import Job
+from harness.run.process import WorkerDiedError
+from harness.run.runner import QUARANTINE_AFTER, Runner
+from harness.worker.messages import Aside, Asked, Began, Done, Hello, Row, SelfTest, Try
+
+CASE = NormCase("rms", 16, 64, device="cpu")
+OTHER = NormCase("rms", 32, 64, device="cpu")
+ASKED = Asked(seed=5, repeats=50, cross_check=False)
+DEATH = WorkerDiedError("the worker process was killed by SIGSEGV")
+HANG = None
+
+
+def done(impl, case=CASE, **more):
+    """The event of a finished row."""
+    return Row(RowRecord(case=case, impl=impl, **({"status": "ok"} | more)))
+
+
+def at_work(impl, stage="verify"):
+    return Began(impl, stage)
+
+
+def self_tested(when, process=0):
+    """The events of a self-test."""
+    budget = Budget(t0_us=1.0, fixed_us=1.0, relative=0.01, ratio=0.01)
+    record = SelfTestRecord(when=when, process=process, budget=budget, checks=[])
+    return [Began(None, "self-test"), Aside(record), Done()]
+
+
+class FakeWorker:
+    """Answers with its script, an event, an exception or None (silence) at a time.
+
+    A number in the script is how many seconds the next event takes, on the clock of the run.
+    """
+
+    clock = None
+
+    def __init__(self, script):
+        self.script = list(script)
+        self.requests = []
+        self.timeouts_s = []
+        self.killed = 0
+
+    def send(self, request):
+        self.requests.append(request)
+
+    def receive(self, timeout_s):
+        self.timeouts_s.append(timeout_s)
+        event = self.script.pop(0)
+        while isinstance(event, (int, float)):
+            self.clock.now_s += event
+            event = self.script.pop(0)
+        if isinstance(event, BaseException):
+            raise event
+        return event
+
+    def kill(self):
+        self.killed += 1
+
+
+class DeafWorker(FakeWorker):
+    """Is dead before it is asked."""
+
+    def send(self, request):
+        raise DEATH
+
+
+class Clock:
+    """A clock that its owners set."""
+
+    now_s = 1000.0
+
+
+class Log:
+    """Results and progress in the order in which they came."""
+
+    def __init__(self):
+        self.rows = []
+        self.asides = []
+        self.events = []
+
+    def append(self, record):
+        if isinstance(record, RowRecord):
+            self.rows.append(record)
+            self.events.append(f"write {record.impl}")
+        else:
+            self.asides.append(record)
+            self.events.append(f"write {record.record}")
+
+    def say(self, text):
+        self.events.append(f"say {text}")
+
+    def case(self, case):
+        self.events.append(f"case {case.key}")
+
+    def step(self, impl, stage):
+        self.events.append(f"step {impl} {stage}")
+
+    def row(self, row):
+        self.events.append(f"row {row.impl} {row.status}")
+
+    def case_done(self):
+        self.events.append("case done")
+
+
+class Played:
+    """A run over scripted workers, launched one after the other."""
+
+    def __init__(self, jobs, *workers, missing=None, ready=False, time_limit_s=3.0, asked=ASKED, selftests=()):
+        self.workers = [worker if isinstance(worker, FakeWorker) else FakeWorker(worker) for worker in workers]
+        self.log = Log()
+        self.clock = Clock()
+        for worker in self.workers:
+            worker.clock = self.clock
+        self.launched = []  # the process that each worker was launched for
+        self._waiting = list(self.workers)
+        self.runner = Runner(
+            launch=self._launch,
+            results=self.log,
+            asked=asked,
+            progress=self.log,
+            missing=missing or {},
+            time_limit_s=time_limit_s,
+            worker=self._waiting.pop(0) if ready else None,
+            selftests=selftests,
+            now_s=lambda: self.clock.now_s,
+        )
+        self._jobs = jobs
+
+    def _launch(self, process):
+        self.launched.append(process)
+        return self._waiting.pop(0)
+
+    def run(self):
+        self.runner.run(self._jobs)
+        assert all(worker.killed for worker in self.workers), "a worker was left behind or never needed"
+        assert not any(worker.script for worker in self.workers), "not all of a script was heard"
+        return self
+
+    def outcomes(self):
+        return [(row.impl, row.status, row.reason) for row in self.log.rows]
+
+    def asked_for(self):
+        return [request.impls for worker in self.workers for request in worker.requests]
+
+    def requests(self):
+        """What each worker was asked, in a few words."""
+        return [[self._words(request) for request in worker.requests] for worker in self.workers]
+
+    def _words(self, request):
+        if isinstance(request, SelfTest):
+            return f"self-test {request.when} {request.process}"
+        return f"try {request.case.rows} {','.join(request.impls)} {request.process}"
+
+
+def test_rows_are_written_in_the_order_in_which_they_come_and_told_after():
+    script = [
+        Began(None, "inputs"),
+        at_work("a"),
+        done("a"),
+        at_work("b"),
+        done("b", status="wrong", reason="off"),
+        Done(),
+    ]
+    played = Played([Job(CASE, ("a", "b"))], script).run()
+    assert played.log.events == [
+        "case rms-16x64-bf16",
+        "step None inputs",
+        "step a verify",
+        "write a",
+        "row a ok",
+        "step b verify",
+        "write b",
+        "row b wrong",
+        "case done",
+    ]
+
+
+def test_one_worker_serves_all_cases_and_each_request_has_a_group_of_its_own():
+    script = [done("a"), Done(), done("a", OTHER), Done()]
+    played = Played([Job(CASE, ("a",)), Job(OTHER, ("a",))], script).run()
+    (worker,) = played.workers
+    assert [request.case for request in worker.requests] == [CASE, OTHER]
+    assert len({request.group for request in worker.requests}) == 2
+    assert {request.asked for request in worker.requests} == {ASKED}
+    assert set(worker.timeouts_s) == {3.0}
+
+
+def test_a_worker_that_is_ready_is_used_first():
+    played = Played([Job(CASE, ("a",))], [done("a"), Done()], ready=True).run()
+    assert played.asked_for() == [("a",)]
+
+
+@pytest.mark.parametrize("stage", ["prepare", "verify", "time"])
+def test_a_death_costs_who_was_at_work_and_the_rest_is_tried_again(stage):
+    first = [at_work("a"), done("a"), at_work("b", stage), DEATH]
+    second = [at_work("c"), done("c"), Done()]
+    played = Played([Job(CASE, ("a", "b", "c"))], first, second).run()
+    assert played.outcomes() == [
+        ("a", "ok", None),
+        ("b", "crashed", f"the worker process was killed by SIGSEGV in stage {stage!r}"),
+        ("c", "ok", None),
+    ]
+    assert played.asked_for() == [("a", "b", "c"), ("c",)]
+
+
+def test_verified_but_unwritten_contenders_are_tried_again_together():
+    first = [at_work("a"), at_work("b"), at_work("c"), at_work("b", "time"), DEATH]
+    second = [done("a"), done("c"), Done()]
+    played = Played([Job(CASE, ("a", "b", "c"))], first, second).run()
+    assert [outcome[:2] for outcome in played.outcomes()] == [("b", "crashed"), ("a", "ok"), ("c", "ok")]
+    assert played.asked_for() == [("a", "b", "c"), ("a", "c")]
+    groups = [worker.requests[0].group for worker in played.workers]
+    assert groups[0] != groups[1]
+
+
+def test_a_row_that_is_written_is_not_blamed_again_for_the_device_it_took_along():
+    first = [at_work("a"), done("a", status="crashed", reason="illegal memory access"), DEATH]
+    second = [at_work("b"), done("b"), Done()]
+    played = Played([Job(CASE, ("a", "b"))], first, second).run()
+    assert played.outcomes() == [("a", "crashed", "illegal memory access"), ("b", "ok", None)]
+    assert played.asked_for() == [("a", "b"), ("b",)]
+
+
+def test_a_death_after_the_last_row_needs_no_other_worker():
+    played = Played([Job(CASE, ("a",))], [at_work("a"), done("a"), DEATH]).run()
+    assert played.outcomes() == [("a", "ok", None)]
+
+
+def test_silence_is_a_timeout_and_the_worker_is_replaced():
+    first = [at_work("a", "time"), HANG]
+    played = Played([Job(CASE, ("a", "b"))], first, [done("b"), Done()], time_limit_s=2.5).run()
+    assert played.outcomes() == [
+        ("a", "timeout", "no sign of life for 2.5 s in stage 'time'"),
+        ("b", "ok", None),
+    ]
+
+
+def test_a_death_with_nobody_at_work_costs_all_that_were_left_and_ends():
+    played = Played([Job(CASE, ("a", "b"))], [Began(None, "inputs"), DEATH]).run()
+    reason = "the worker process was killed by SIGSEGV in stage 'inputs'"
+    assert played.outcomes() == [("a", "crashed", reason), ("b", "crashed", reason)]
+    assert played.runner.hard_failures["a"] == 0  # nobody knows whose fault it was
+
+
+def test_a_worker_that_is_dead_when_it_is_asked_ends_the_case_not_the_run():
+    played = Played([Job(CASE, ("a",)), Job(OTHER, ("a",))], DeafWorker([]), [done("a", OTHER), Done()]).run()
+    assert played.outcomes() == [
+        ("a", "crashed", "the worker process was killed by SIGSEGV in stage 'start'"),
+        ("a", "ok", None),
+    ]
+
+
+def test_an_event_out_of_turn_is_a_death():
+    played = Played([Job(CASE, ("a",))], [at_work("a"), Hello([], [], {})]).run()
+    ((impl, status, reason),) = played.outcomes()
+    assert (impl, status) == ("a", "crashed")
+    assert reason.startswith("the worker spoke out of turn: Hello(")
+
+
+def test_who_fails_hard_three_times_is_not_tried_again():
+    cases = [NormCase("rms", rows, 64, device="cpu") for rows in range(1, QUARANTINE_AFTER + 3)]
+    failing = [[at_work("a"), DEATH if number % 2 else HANG] for number in range(QUARANTINE_AFTER)]
+    passing = [[done("b", case), Done()] for case in cases]
+    # A worker that finished a case goes on with the next one.
+    workers = [
+        failing[0],
+        passing[0] + failing[1],
+        passing[1] + failing[2],
+        [event for p in passing[2:] for event in p],
+    ]
+    played = Played([Job(case, ("a", "b")) for case in cases], *workers).run()
+    of_a = [(row.status, row.reason) for row in played.log.rows if row.impl == "a"]
+    assert [status for status, _ in of_a] == ["timeout", "crashed", "timeout", "crashed", "crashed"]
+    assert {reason for _, reason in of_a[3:]} == {"not tried: in quarantine after 3 crashes or hangs"}
+    assert [row.status for row in played.log.rows if row.impl == "b"] == ["ok"] * len(cases)
+
+
+def test_what_is_missing_gets_its_row_without_a_worker():
+    played = Played([Job(CASE, ("a", "b"))], missing={"a": "not installed: a", "b": "no driver"}).run()
+    assert played.outcomes() == [("a", "missing", "not installed: a"), ("b", "missing", "no driver")]
+    assert played.log.events[-1] == "case done"
+
+
+def test_only_what_is_here_is_asked_for():
+    played = Played([Job(CASE, ("a", "b"))], [done("b"), Done()], missing={"a": "not installed: a"}).run()
+    assert played.asked_for() == [("b",)]
+    assert [outcome[:2] for outcome in played.outcomes()] == [("a", "missing"), ("b", "ok")]
+
+
+def test_an_interrupt_ends_the_worker_and_keeps_what_is_written():
+    played = Played([Job(CASE, ("a", "b"))], [done("a"), at_work("b"), KeyboardInterrupt()])
+    with pytest.raises(KeyboardInterrupt):
+        played.run()
+    assert played.workers[0].killed == 1
+    assert played.outcomes() == [("a", "ok", None)]
+
+
+def test_no_jobs_end_the_worker_that_is_ready():
+    played = Played([], [], ready=True).run()
+    assert played.outcomes() == []
+
+
+def test_a_helper_row_is_not_the_row_of_the_baseline():
+    first = [at_work("a", "time"), done("a", role="again"), done("same-traffic add", role="floor"), DEATH]
+    played = Played([Job(CASE, ("a",))], first).run()
+    assert [(row.impl, row.status) for row in played.log.rows if row.role == "impl"] == [("a", "crashed")]
+
+
+def test_who_loses_the_device_three_times_is_not_tried_again():
+    cases = [NormCase("rms", rows, 64, device="cpu") for rows in range(1, QUARANTINE_AFTER + 2)]
+    lost = [[at_work("a"), done("a", case, status="crashed", reason="illegal access"), DEATH] for case in cases]
+    played = Played([Job(case, ("a",)) for case in cases], *lost[:QUARANTINE_AFTER]).run()
+    assert played.outcomes()[-1][2] == "not tried: in quarantine after 3 crashes or hangs"
+
+
+BOTH = ("before", "after")
+
+
+def jobs(*processes, impls=("a",), cases=(CASE,)):
+    return [Job(case, impls, process) for process in processes for case in cases]
+
+
+def test_each_process_is_a_fresh_worker_and_serves_all_its_cases():
+    script = [done("a"), Done(), done("a", OTHER), Done()]
+    played = Played(jobs(0, 1, 2, cases=(CASE, OTHER)), script, script, script, ready=True).run()
+    assert played.requests() == [
+        ["try 16 a 0", "try 32 a 0"],
+        ["try 16 a 1", "try 32 a 1"],
+        ["try 16 a 2", "try 32 a 2"],
+    ]
+    assert [worker.killed for worker in played.workers] == [1, 1, 1]
+    groups = {request.group for worker in played.workers for request in worker.requests}
+    assert len(groups) == 6
+
+
+def test_a_worker_is_launched_for_its_process_and_so_is_who_replaces_it():
+    first, dying, second = [done("a"), Done()], [at_work("a"), DEATH], [done("b"), Done()]
+    played = Played([*jobs(0), *jobs(1, impls=("a", "b"))], first, dying, second)
+    assert played.run().launched == [0, 1, 1]
+    tested = Played(jobs(2), [*self_tested("before", 2), done("a"), Done()], selftests=("before",))
+    assert tested.run().launched == [2]
+
+
+def test_a_worker_is_ended_before_the_next_process_gets_one():
+    order = []
+
+    class Noted(FakeWorker):
+        def send(self, request):
+            order.append(f"ask {request.process}")
+            super().send(request)
+
+        def kill(self):
+            order.append("kill")
+            super().kill()
+
+    Played(jobs(0, 1), Noted([done("a"), Done()]), Noted([done("a"), Done()])).run()
+    assert order == ["ask 0", "kill", "ask 1", "kill"]
+
+
+def test_later_processes_are_asked_once_more_and_the_first_in_full():
+    asked = replace(ASKED, twice=True)
+    script = [done("a"), Done()]
+    played = Played(jobs(0, 1, 2), script, script, script, asked=asked).run()
+    assert [worker.requests[0].asked for worker in played.workers] == [asked, asked.once_more(), asked.once_more()]
+    assert asked.once_more() == replace(asked, repeats=2, broken_down=False)
+
+
+def test_a_case_that_is_tried_again_in_a_later_process_stays_in_it():
+    first, again = [at_work("a"), DEATH], [done("b"), Done()]
+    played = Played(jobs(1, impls=("a", "b")), first, again).run()
+    assert played.requests() == [["try 16 a,b 1"], ["try 16 b 1"]]
+    assert [worker.requests[0].asked for worker in played.workers] == [ASKED.once_more()] * 2
+
+
+def test_rows_that_the_parent_writes_carry_the_process():
+    script = [at_work("b"), DEATH]
+    played = Played(jobs(0, 3, impls=("a", "b")), script, [at_work("b"), HANG], missing={"a": "not installed: a"}).run()
+    assert [(row.impl, row.status, row.process) for row in played.log.rows] == [
+        ("a", "missing", 0),
+        ("b", "crashed", 0),
+        ("a", "missing", 3),
+        ("b", "timeout", 3),
+    ]
+
+
+def test_a_quarantine_holds_in_later_processes_and_its_row_carries_the_process():
+    failing = [[at_work("a"), DEATH] for _ in range(QUARANTINE_AFTER)]
+    played = Played(jobs(*range(QUARANTINE_AFTER + 1)), *failing).run()
+    assert [row.process for row in played.log.rows] == [0, 1, 2, 3]
+    assert played.outcomes()[-1] == ("a", "crashed", "not tried: in quarantine after 3 crashes or hangs")
+
+
+def test_every_process_tests_the_engine_before_and_after_its_cases():
+    def process(number):
+        case = [at_work("a"), done("a", process=number), Done()]
+        return [*self_tested("before", number), *case, *self_tested("after", number)]
+
+    played = Played(jobs(0, 1), process(0), process(1), selftests=BOTH).run()
+    assert played.requests() == [
+        [f"self-test before {number}", f"try 16 a {number}", f"self-test after {number}"] for number in (0, 1)
+    ]
+    once = [
+        "step None self-test",
+        "write selftest",
+        "case rms-16x64-bf16",
+        "step a verify",
+        "write a",
+        "row a ok",
+        "case done",
+        "step None self-test",
+        "write selftest",
+    ]
+    assert played.log.events == once * 2
+    assert [(record.when, record.process) for record in played.log.asides] == [
+        ("before", 0),
+        ("after", 0),
+        ("before", 1),
+        ("after", 1),
+    ]
+
+
+@pytest.mark.parametrize("when", BOTH)
+def test_one_self_test_a_process_where_one_is_asked_for(when):
+    case, tested = [done("a"), Done()], self_tested(when)
+    script = [*tested, *case] if when == "before" else [*case, *tested]
+    played = Played(jobs(0), script, selftests=(when,)).run()
+    words = ["try 16 a 0", f"self-test {when} 0"]
+    assert played.requests() == [words[::-1] if when == "before" else words]
+
+
+def test_a_self_test_is_told_what_every_case_is_told():
+    script = [*self_tested("before"), done("a"), Done()]
+    played = Played(jobs(0), script, selftests=("before",)).run()
+    assert played.workers[0].requests[0] == SelfTest("before", ASKED, 0)
+    assert isinstance(played.workers[0].requests[1], Try)
+
+
+def test_a_self_test_alone_needs_no_case():
+    played = Played([], self_tested("alone"), ready=True, selftests=("alone",)).run()
+    assert played.requests() == [["self-test alone 0"]]
+    assert [record.when for record in played.log.asides] == ["alone"]
+    assert played.log.rows == []
+
+
+def test_without_cases_no_process_tests_the_engine():
+    assert Played([], [], ready=True, selftests=BOTH).run().requests() == [[]]
+
+
+@pytest.mark.parametrize(
+    ("end", "how"),
+    [(DEATH, "the worker process was killed by SIGSEGV"), (HANG, "no sign of life for 3 s")],
+    ids=["death", "hang"],
+)
+def test_a_self_test_that_does_not_end_costs_no_case_and_is_said_once(end, how):
+    unfinished = [Began(None, "self-test"), end]
+    first, second = [done("a"), Done()], [done("a", process=1), Done()]
+    workers = [unfinished, [*first, *unfinished], unfinished, [*second, *self_tested("after", 1)]]
+    played = Played(jobs(0, 1), *workers, selftests=BOTH).run()
+    assert [(row.impl, row.status, row.process) for row in played.log.rows] == [("a", "ok", 0), ("a", "ok", 1)]
+    said = f"say the self-test was not finished: {how}"
+    assert [event for event in played.log.events if event.startswith("say")] == [said] * 3
+    assert played.requests() == [
+        ["self-test before 0"],
+        ["try 16 a 0", "self-test after 0"],
+        ["self-test before 1"],
+        ["try 16 a 1", "self-test after 1"],
+    ]
+    assert not played.runner.hard_failures
+    assert [record.process for record in played.log.asides] == [1]
+
+
+def test_a_worker_that_is_dead_when_the_self_test_is_asked_for_costs_no_case():
+    played = Played(jobs(0), DeafWorker([]), [done("a"), Done()], selftests=("before",)).run()
+    assert played.outcomes() == [("a", "ok", None)]
+    assert played.log.events[0] == "say the self-test was not finished: the worker process was killed by SIGSEGV"
+
+
+def test_an_interrupt_in_a_self_test_ends_the_run():
+    played = Played(jobs(0), [Began(None, "self-test"), KeyboardInterrupt()], selftests=BOTH)
+    with pytest.raises(KeyboardInterrupt):
+        played.run()
+    assert played.workers[0].killed == 1
+    assert played.log.rows == []
+
+
+def test_what_comes_beside_the_rows_is_written_in_its_place():
+    conditions = ConditionsRecord(case=CASE, group="g1")
+    played = Played(jobs(0), [at_work("a", "time"), Aside(conditions), done("a"), Done()]).run()
+    assert played.log.asides == [conditions]
+    assert [event for event in played.log.events if event.startswith("write")] == ["write conditions", "write a"]
+
+
+def test_what_comes_beside_the_rows_settles_nobody():
+    conditions = ConditionsRecord(case=CASE, group="g1")
+    played = Played(jobs(0), [at_work("a", "time"), Aside(conditions), DEATH]).run()
+    assert played.outcomes() == [("a", "crashed", "the worker process was killed by SIGSEGV in stage 'time'")]
+
+
+def test_where_other_engines_time_too_every_case_has_a_worker_of_its_own():
+    asked = replace(ASKED, cross_check=True)
+    first = [*self_tested("before"), done("a"), Done()]
+    second, third = [done("a", OTHER), Done()], self_tested("after")
+    played = Played(jobs(0, cases=(CASE, OTHER)), first, second, third, asked=asked, selftests=BOTH).run()
+    assert played.requests() == [["self-test before 0", "try 16 a 0"], ["try 32 a 0"], ["self-test after 0"]]
+    assert [worker.killed for worker in played.workers] == [1, 1, 1]
+
+
+def test_the_time_is_added_up_by_the_stage_that_was_at_work():
+    script = [
+        1,
+        Began(None, "self-test"),
+        20,
+        *self_tested("before")[1:],
+        0.5,
+        Began(None, "inputs"),
+        2,
+        at_work("a", "prepare"),
+        4,
+        at_work("a", "verify"),
+        8,
+        at_work("b", "prepare"),
+        16,
+        at_work("b", "verify"),
+        32,
+        at_work("a", "time"),
+        at_work("b", "time"),
+        64,
+        done("a"),
+        done("b"),
+        128,
+        Done(),
+    ]
+    played = Played(jobs(0, impls=("a", "b")), script, selftests=("before",)).run()
+    assert {stage: seconds for stage, seconds in played.runner.stages_s.items() if seconds} == {
+        "start": 1.5,
+        "self-test": 20.0,
+        "inputs": 2.0,
+        "prepare": 20.0,
+        "verify": 40.0,
+        "time": 192.0,
+    }
+
+
+def test_the_time_until_a_worker_dies_or_falls_silent_counts_for_the_stage_that_was_at_work():
+    first, second = [at_work("a", "prepare"), 7, DEATH], [at_work("b", "verify"), 3, HANG]
+    played = Played(jobs(0, impls=("a", "b")), first, second).run()
+    assert {stage: seconds for stage, seconds in played.runner.stages_s.items() if seconds} == {
+        "prepare": 7.0,
+        "verify": 3.0,
+    }

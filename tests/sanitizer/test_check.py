@@ -1,0 +1,399 @@
+"""A script that writes canned logs stands in for compute-sanitizer, and programs that only say their shape."""
+
+import shlex
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from harness.__main__ import main
+from harness.devices import DeviceFacts
+from harness.errors import UnavailableError
+from harness.results.file import load
+from harness.run import session
+from harness.sanitizer import check
+from harness.sanitizer.check import SIZES, TOOLS, Sanitizer
+from harness.sanitizer.target import case_of
+from tests.sanitizer.test_log import CLEAN, INVALID_WRITE, NO_RACES, RACES, REFUSED, UNINITIALISED
+from tests.test_command_line import GPU, HELLO, ScriptedProcess
+
+LAYER, RMS = case_of("layer", (33, 1032)), case_of("rms", (33, 1032))
+WROTE = "Invalid __global__ write of size 2 bytes at backward_rows+0x1d20 in kernels.py:143"
+
+# Runs the program as the real one does; a file named after the tool beside it holds the log, or says `hang`.
+FAKE = """\
+#!{python} -SE
+import pathlib, subprocess, sys, time
+options, program = sys.argv[1:sys.argv.index("--")], sys.argv[sys.argv.index("--") + 1:]
+tool = options[options.index("--tool") + 1]
+with pathlib.Path(__file__).with_name("calls").open("a") as calls:
+    calls.write(" ".join(options) + chr(10))
+canned = pathlib.Path(__file__).with_name(tool).read_text()
+if canned == "hang":
+    sleeper = subprocess.Popen([sys.executable, "-SE", "-c", "import time; time.sleep(60)"])
+    pathlib.Path(__file__).with_name("sleeper").write_text(str(sleeper.pid))
+    time.sleep(60)
+pathlib.Path(options[options.index("--log-file") + 1]).write_text(canned)
+sys.exit(subprocess.call(program) or ("(256 errors" in canned or "Invalid" in canned) * 86)
+"""
+
+
+class FakeTool:
+    """A folder to be on PATH, with a compute-sanitizer in it whose tools find nothing until told otherwise."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        folder.mkdir()
+        self.path = folder / "compute-sanitizer"
+        self.path.write_text(FAKE.format(python=sys.executable))
+        self.path.chmod(0o755)
+        self.finds(memcheck=CLEAN, initcheck=CLEAN, racecheck=NO_RACES)
+
+    def finds(self, **logs):
+        for tool, log in logs.items():
+            (self.folder / tool).write_text(log)
+
+    def calls(self):
+        calls = self.folder / "calls"
+        return [line.split() for line in calls.read_text().splitlines()] if calls.exists() else []
+
+
+def saying(code):
+    """A program that runs a line of Python in place of an implementation."""
+
+    def program(impl, norm, shapes, impl_files):
+        return [sys.executable, "-SE", "-c", f"impl, norm, shapes = {impl!r}, {norm!r}, {list(shapes)!r}\n{code}"]
+
+    return program
+
+
+RUNS = saying("print('ran %dx%d' % shapes[0])")
+
+
+@pytest.fixture
+def tool(tmp_path):
+    return FakeTool(tmp_path / "bin")
+
+
+@pytest.fixture
+def checked(tool, tmp_path):
+    """Checks an implementation with the fake tool; the records, and in `told` what was said."""
+
+    def check(norm="layer", tools=TOOLS, program=RUNS, time_limit_s=20.0, impl="mine", sizes=SIZES[:1]):
+        made = Sanitizer(
+            path=tool.path,
+            kept=tmp_path / "kept",
+            time_limit_s=time_limit_s,
+            say=check.told.append,
+            step=lambda impl, stage: check.told.append(f"{impl} {stage} ..."),
+            program=program,
+        )
+        told = {(shape, tool) for shapes in sizes for shape in shapes[:1] for tool in TOOLS if tool not in tools}
+        return list(made.check(impl, norm, told, sizes))
+
+    check.told = []
+    return check
+
+
+def outcomes(records):
+    return [(record.tool, record.errors, record.detail) for record in records]
+
+
+def test_every_tool_has_a_record_and_each_run_is_told(checked, tool, tmp_path):
+    records = checked()
+    assert outcomes(records) == [("memcheck", 0, ""), ("initcheck", 0, ""), ("racecheck", 0, "")]
+    assert {(record.impl, record.case) for record in records} == {("mine", LAYER)}
+    key = "layer-33x1032-bf16"
+    assert checked.told == [
+        f"mine {key} without a tool ...",
+        f"mine {key} memcheck ...",
+        f"{key} mine: memcheck: no errors",
+        f"mine {key} initcheck ...",
+        f"{key} mine: initcheck: no errors",
+        f"mine {key} racecheck ...",
+        f"{key} mine: racecheck: no errors",
+    ]
+    assert len(tool.calls()) == 3
+    assert not (tmp_path / "kept").exists()
+
+
+def test_errors_are_recorded_and_their_logs_kept(checked, tool, tmp_path):
+    tool.finds(memcheck=INVALID_WRITE, initcheck=UNINITIALISED, racecheck=RACES)
+    records = checked("rms")
+    assert [record.case for record in records] == [RMS] * 3
+    assert [(record.tool, record.errors) for record in records] == [
+        ("memcheck", 2064),
+        ("initcheck", 257),
+        ("racecheck", 256),
+    ]
+    assert records[0].detail == WROTE
+    assert f"rms-33x1032-bf16 mine: memcheck: 2064 errors: {WROTE}" in checked.told
+    kept = {path.name: path.read_text() for path in (tmp_path / "kept").iterdir()}
+    assert set(kept) == {f"mine-rms-33x1032-bf16-{tool}.log" for tool in TOOLS}
+    assert kept["mine-rms-33x1032-bf16-memcheck.log"] == f"{INVALID_WRITE}\nran 33x1032\n"
+
+
+def test_only_the_tools_asked_for_are_run(checked):
+    assert outcomes(checked(tools=["racecheck"])) == [("racecheck", 0, "")]
+
+
+def test_the_shape_is_the_one_that_the_program_chose(checked):
+    program = saying("print('768 or 1024 alone'); print('ran %dx%d' % shapes[-1])")
+    assert {record.case for record in checked(program=program)} == {case_of("layer", (33, 1024))}
+
+
+def test_every_size_is_run_and_takes_its_own_first_supported_shape(checked):
+    program = saying("print('768 to 12288, 1024 of them'); print('ran %dx%d' % shapes[shapes[0][0] > 1000])")
+    records = checked(tools=["memcheck"], program=program, sizes=SIZES)
+    shapes = [(record.case.rows, record.case.cols) for record in records]
+    assert shapes == [(33, 1032), (1031, 1024), (131, 12296)]
+
+
+def test_a_size_that_is_not_supported_leaves_the_others(checked):
+    program = saying("print('ran %dx%d' % shapes[0]); raise SystemExit(3 if shapes[0][1] > 8192 else 0)")
+    records = checked(tools=["memcheck"], program=program, sizes=SIZES)
+    assert [(record.case.rows, record.errors) for record in records] == [(33, 0), (1031, 0)]
+    assert checked.told[-1].startswith("layer-131x12296-bf16 mine: not run under compute-sanitizer")
+
+
+def test_what_is_supported_at_no_shape_has_no_record(checked, tool):
+    assert checked(program=saying("print('a GPU alone'); raise SystemExit(3)")) == []
+    assert checked.told[-1] == "layer-33x1032-bf16 mine: not run under compute-sanitizer: a GPU alone"
+    assert tool.calls() == []
+
+
+def test_a_program_that_fails_by_itself_is_not_run_under_a_tool(checked, tool, tmp_path):
+    records = checked(program=saying("raise OSError('no libcudart')"))
+    failed = "failed without a tool with exit code 1: OSError: no libcudart"
+    assert outcomes(records) == [(tool, None, failed) for tool in TOOLS]
+    assert tool.calls() == []
+    assert "Traceback" in (tmp_path / "kept" / "mine-layer-33x1032-bf16.log").read_text()
+    assert checked.told[-1] == f"layer-33x1032-bf16 mine: racecheck: could not tell: {failed}"
+
+
+def test_a_program_that_fails_under_a_tool_alone_proves_nothing(checked):
+    program = saying("print('ran 33x1032', flush=True); raise SystemExit(len(shapes) == 1 and 'CUDA error 999')")
+    failed = "failed under memcheck with exit code 1: CUDA error 999"
+    assert outcomes(checked(tools=["memcheck"], program=program)) == [("memcheck", None, failed)]
+
+
+def test_what_was_found_stands_where_the_program_failed_for_it(checked, tool):
+    tool.finds(memcheck=INVALID_WRITE)
+    program = saying("print('ran 33x1032', flush=True); raise SystemExit(len(shapes) == 1 and 'launch failure')")
+    assert outcomes(checked(tools=["memcheck"], program=program)) == [("memcheck", 2064, WROTE)]
+
+
+def test_a_device_that_the_tool_refuses(checked, tool):
+    tool.finds(memcheck=REFUSED)
+    ((_, errors, detail),) = outcomes(checked(tools=["memcheck"]))
+    assert errors is None
+    assert detail.startswith("Device not supported.")
+
+
+def test_a_log_without_an_end(checked, tool):
+    tool.finds(initcheck="========= COMPUTE-SANITIZER\n")
+    assert outcomes(checked(tools=["initcheck"])) == [("initcheck", None, "its log has no summary")]
+
+
+def test_a_tool_that_hangs_is_stopped_with_all_that_it_started(checked, tool):
+    tool.finds(initcheck="hang")
+    begun_s = time.monotonic()
+    records = checked(time_limit_s=1.5)
+    assert time.monotonic() - begun_s < 15
+    assert outcomes(records) == [
+        ("memcheck", 0, ""),
+        ("initcheck", None, "stopped under initcheck after 1.5 s"),
+        ("racecheck", 0, ""),
+    ]
+    sleeper = int((tool.folder / "sleeper").read_text())
+    for _ in range(50):
+        if not psutil.pid_exists(sleeper) or psutil.Process(sleeper).status() == psutil.STATUS_ZOMBIE:
+            return
+        time.sleep(0.1)
+    pytest.fail("the program outlived its tool")
+
+
+def test_a_program_that_hangs_by_itself(checked):
+    records = checked(tools=["memcheck"], program=saying("import time; time.sleep(60)"), time_limit_s=0.5)
+    assert outcomes(records) == [("memcheck", None, "stopped without a tool after 0.5 s")]
+
+
+def test_the_options_of_each_tool(checked, tool):
+    checked()
+    for name, options in zip(TOOLS, tool.calls(), strict=True):
+        given = dict(zip(options[::2], options[1::2], strict=True))
+        assert given.pop("--log-file")
+        everywhere = {
+            "--tool": name,
+            "--print-limit": "20",
+            "--error-exitcode": "86",
+            "--target-processes": "application-only",
+            "--launch-timeout": "0",
+        }
+        of_memcheck = {"--leak-check": "no", "--report-api-errors": "no", "--padding": "65536"}
+        assert given == everywhere | (of_memcheck if name == "memcheck" else {})
+
+
+def test_an_implementation_of_ours_is_called_by_the_real_program(checked):
+    def on_a_cpu(*what):
+        return [*check.once(*what), "--device", "cpu"]
+
+    records = checked("rms", ["memcheck"], on_a_cpu, time_limit_s=120, impl="torch-eager")
+    assert [(record.case, record.tool, record.errors, record.detail) for record in records] == [
+        (RMS, "memcheck", 0, "")
+    ]
+
+
+def test_the_command_of_a_program():
+    command = check.once("quack", "rms", [(33, 1032), (33, 1024)], [Path("mine.py")])
+    asked = "-P -m harness.once --impl quack --norm rms --shapes 33x1032,33x1024 --impl-file mine.py"
+    assert command == [sys.executable, *asked.split()]
+
+
+# Where it is.
+
+
+def test_it_is_found_on_the_path_before_the_toolkits_folder(tool, tmp_path, monkeypatch):
+    toolkit = FakeTool(tmp_path / "cuda")
+    monkeypatch.setattr(check, "CUDA_BIN", str(toolkit.folder))
+    monkeypatch.setenv("PATH", str(tool.folder))
+    assert check.find() == tool.path
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert check.find() == toolkit.path
+
+
+@pytest.mark.parametrize(("architecture", "refused"), [("sm_90", False), ("gfx942", True), ("x86_64", True)])
+def test_devices_that_it_does_not_know_are_refused(architecture, refused):
+    facts = DeviceFacts("cpu" if architecture == "x86_64" else "cuda", "A thing", architecture)
+    if not refused:
+        check.refuse_other_devices(facts)
+        return
+    with pytest.raises(UnavailableError) as caught:
+        check.refuse_other_devices(facts)
+    assert str(caught.value) == (
+        "--sanitizer: compute-sanitizer checks NVIDIA GPUs alone, and this is A thing; leave it out here"
+    )
+
+
+# From the command line.
+
+
+@pytest.fixture
+def workers(tmp_path, monkeypatch):
+    """Scripted workers on a GPU, where quack is missing, in an empty working folder."""
+    monkeypatch.chdir(tmp_path)
+    eager, quack, liger = HELLO.implementations
+    missing = quack.model_copy(update={"missing": "not installed: quack"})
+    greeting = replace(HELLO, available=[GPU], implementations=[eager, missing, liger])
+    scripted = type("Scripted", (ScriptedProcess,), {"statuses": {}, "launched": [], "greeting": greeting})
+    monkeypatch.setattr(session, "WorkerProcess", scripted)
+    return scripted
+
+
+@pytest.fixture
+def here(tool, monkeypatch):
+    """The fake tool on PATH, and programs that only say their shape."""
+    monkeypatch.setenv("PATH", str(tool.folder))
+    monkeypatch.setattr(Sanitizer, "__init__", _with_program(Sanitizer.__init__))
+    return tool
+
+
+def _with_program(initialise):
+    def stand_in(self, **fields):
+        initialise(self, **fields | {"program": RUNS})
+
+    return stand_in
+
+
+LINE = "verify --shapes 4x8 --out run --sanitizer"
+
+
+def typed(line):
+    with pytest.raises(SystemExit) as caught:
+        main(shlex.split(line))
+    return caught.value.code
+
+
+def test_records_follow_the_rows_of_what_is_here(workers, here, tmp_path, capsys):
+    assert typed(LINE) == 0
+    lines = (tmp_path / "run" / "results.jsonl").read_text().splitlines()
+    kinds = [line.partition('"record":"')[2].partition('"')[0] for line in lines]
+    assert kinds == ["run", *["row"] * kinds.count("row"), *["sanitizer"] * 36, "end"]
+    results = load(tmp_path / "run" / "results.jsonl")
+    assert [(record.case, record.impl, record.tool, record.errors) for record in results.sanitized] == [
+        (case_of(norm, shapes[0]), impl, tool, 0)
+        for norm in ("rms", "layer")
+        for impl in ("torch-eager", "liger")
+        for shapes in SIZES
+        for tool in TOOLS
+    ]
+    assert "sanitizer" in results.end.stages_s
+    assert "layer-33x1032-bf16 liger: racecheck: no errors\n" in capsys.readouterr().err
+
+
+def test_errors_make_the_exit_code_1(workers, here, tmp_path):
+    here.finds(racecheck=RACES)
+    assert typed(f"{LINE} --norm rms --impls liger") == 1
+    results = load(tmp_path / "run" / "results.jsonl")
+    assert {row.status for row in results.rows} == {"ok"}
+    assert [record.errors for record in results.sanitized] == [0, 0, 256] * len(SIZES)
+    assert (tmp_path / "run" / "sanitizer" / "liger-rms-33x1032-bf16-racecheck.log").exists()
+
+
+def test_a_hang_costs_its_own_record_alone(workers, here, tmp_path):
+    here.finds(memcheck="hang")
+    assert typed(f"{LINE} --norm rms --impls liger --time-limit 1.5") == 0
+    records = load(tmp_path / "run" / "results.jsonl").sanitized
+    assert [record.errors for record in records] == [None, 0, 0] * len(SIZES)
+    assert records[0].detail == "stopped under memcheck after 1.5 s"
+
+
+def test_what_the_file_tells_is_not_asked_again(workers, here, tmp_path):
+    line = f"{LINE} --norm rms --impls liger"
+    typed(line)
+    path = tmp_path / "run" / "results.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:-5]))  # without the last size, racecheck of the one before, and the end
+    (here.folder / "calls").unlink()
+    assert typed(f"{line} --resume") == 0
+    assert [call[1] for call in here.calls()] == ["racecheck", *TOOLS]
+    assert [record.tool for record in load(path).sanitized] == [*TOOLS] * len(SIZES)
+    assert [record.case.rows for record in load(path).sanitized] == [33] * 3 + [1031] * 3 + [131] * 3
+
+
+def test_what_is_told_of_one_implementation_and_norm_is_not_told_of_another(workers, here, tmp_path):
+    typed(LINE)
+    path = tmp_path / "run" / "results.jsonl"
+    before = load(path).sanitized
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[: -1 - len(SIZES) * len(TOOLS)]))  # without liger's LayerNorm and the end
+    assert typed(f"{LINE} --resume") == 0
+    assert load(path).sanitized == before
+
+
+def test_a_tool_that_is_absent_is_told_in_one_line_before_anything_runs(workers, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(check, "CUDA_BIN", str(tmp_path))
+    assert typed(LINE) == 4
+    message = "error: --sanitizer: compute-sanitizer is not here; it comes with the CUDA toolkit\n"
+    assert capsys.readouterr() == ("", message)
+    assert workers.launched == []
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_cpu_is_refused_before_anything_is_written(workers, here, tmp_path, capsys):
+    workers.greeting = HELLO
+    assert typed(LINE) == 4
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "error: --sanitizer: compute-sanitizer checks NVIDIA GPUs alone, and this is Some CPU; leave it out here"
+    ]
+    assert not (tmp_path / "run").exists()
+
+
+def test_without_the_option_nothing_is_looked_for(workers, tmp_path, monkeypatch):
+    monkeypatch.setattr(check, "find", None)
+    assert typed("verify --shapes 4x8 --out run") == 0
+    assert load(tmp_path / "run" / "results.jsonl").sanitized == ()

@@ -1,0 +1,212 @@
+"""Logs in the words of compute-sanitizer, and what is read in them."""
+
+import pytest
+
+from harness.sanitizer.log import LONGEST, Finding, read_log
+
+CLEAN = """\
+========= COMPUTE-SANITIZER
+========= ERROR SUMMARY: 0 errors
+"""
+
+INVALID_WRITE = """\
+========= COMPUTE-SANITIZER
+========= Invalid __global__ write of size 2 bytes
+=========     at backward_rows+0x1d20 in kernels.py:143
+=========     by thread (96,0,0) in block (8,0,0)
+=========     Access to 0x7f1e4fa10a10 is out of bounds
+=========     and is 1 bytes after the nearest allocation at 0x7f1e4fa00000 of size 68,112 bytes
+=========     Saved host backtrace up to driver entry point at kernel launch time
+=========         Host Frame: launch [0x2a5f] in __triton_launcher.so
+=========         Host Frame: _PyEval_EvalFrameDefault [0x143a9] in python3
+=========
+========= Invalid __global__ write of size 2 bytes
+=========     at backward_rows+0x1d20 in kernels.py:143
+=========     by thread (97,0,0) in block (8,0,0)
+=========     Access to 0x7f1e4fa10a12 is out of bounds
+=========     and is 3 bytes after the nearest allocation at 0x7f1e4fa00000 of size 68,112 bytes
+=========
+========= Target application returned an error
+========= ERROR SUMMARY: 2064 errors
+========= ERROR SUMMARY: 2044 errors were not printed. Use --print-limit option to adjust the number of printed errors
+"""
+
+OLDER_INVALID_WRITE = """\
+========= COMPUTE-SANITIZER
+========= Invalid __global__ write of size 4 bytes
+=========     at 0x160 in cuComputeGradInput(float const *, int)
+=========     by thread (0,0,0) in block (0,0,0)
+=========     Address 0x7f6510c00001 is misaligned
+=========
+========= ERROR SUMMARY: 1 error
+"""
+
+RACES = """\
+========= COMPUTE-SANITIZER
+========= Warning: Race reported between Write access at warp_sums(float *)+0x550 in sums.cu:100
+=========     and Read access at warp_sums(float *)+0x580 in sums.cu:107 [64 hazards]
+=========
+========= Error: Race reported between Write access at ln_bwd(float *, int)+0xb0 in ln.cu:28
+=========     and Write access at ln_bwd(float *, int)+0xb0 in ln.cu:28 [34 hazards]
+=========     and Read access at ln_bwd(float *, int)+0xc0 in ln.cu:30 [1024 hazards]
+=========
+========= RACECHECK SUMMARY: 2 hazards displayed (256 errors, 1 warning)
+"""
+
+RACES_BY_HAZARD = """\
+========= COMPUTE-SANITIZER
+========= ERROR: Potential WAW hazard detected at __shared__ 0x0 in block (0,0,0) :
+=========     Write Thread (0,0,0) at WAW()+0x2f0 in raceWAW.cu:20
+=========     Write Thread (1,0,0) at WAW()+0x2f0 in raceWAW.cu:20
+=========     Current Value : 1, Incoming Value : 2
+=========
+========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)
+"""
+
+WARNINGS = """\
+========= COMPUTE-SANITIZER
+========= Warning: Race reported between Write access at warp_sums(float *)+0x550 in sums.cu:100
+=========     and Read access at warp_sums(float *)+0x580 in sums.cu:107 [64 hazards]
+=========
+========= RACECHECK SUMMARY: 3 hazards displayed (0 errors, 3 warnings)
+"""
+
+NO_RACES = """\
+========= COMPUTE-SANITIZER
+========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)
+"""
+
+UNINITIALISED = """\
+========= COMPUTE-SANITIZER
+========= Uninitialized __global__ memory read of size 4 bytes
+=========     at finish+0x130 in kernels.py:201
+=========     by thread (0,0,0) in block (0,0,0)
+=========     Address 0x7f3c7ec000fc
+=========
+========= ERROR SUMMARY: 257 errors
+========= ERROR SUMMARY: 237 errors were not printed. Use --print-limit option to adjust the number of printed errors
+"""
+
+REFUSED = """\
+========= COMPUTE-SANITIZER
+========= Error: Device not supported. Please refer to the "Supported Devices" section of the sanitizer documentation
+=========
+========= Target application returned an error
+========= ERROR SUMMARY: 1 error
+"""
+
+UNTRACKED = """\
+========= COMPUTE-SANITIZER
+========= Internal Sanitizer Error: The Sanitizer encountered an error while launching ln_bwd and \
+didn't track the launch. Errors might go undetected. (Unable to allocate \
+enough memory to perform the requested operation)
+=========
+========= ERROR SUMMARY: 0 errors
+"""
+
+NO_CUDA = """\
+========= COMPUTE-SANITIZER
+========= Error: Target application terminated before first instrumented API call
+========= Tracking kernels launched by child processes requires the --target-processes all option.
+"""
+
+UNATTACHED = """\
+========= COMPUTE-SANITIZER
+========= Error: No attachable process found. compute-sanitizer timed-out.
+========= Default timeout can be adjusted with --launch-timeout. Awaiting target completion.
+========= ERROR SUMMARY: 1 error
+"""
+
+ENDED_BADLY = """\
+========= COMPUTE-SANITIZER
+========= Error: process didn't terminate successfully
+=========     The application may have hit an error when dereferencing Unified Memory from the host.
+========= Target application returned an error
+========= ERROR SUMMARY: 0 errors
+"""
+
+
+@pytest.mark.parametrize("text", [CLEAN, NO_RACES])
+def test_nothing_was_found(text):
+    assert read_log(text) == Finding(0)
+
+
+@pytest.mark.parametrize(
+    ("text", "errors", "detail"),
+    [
+        (INVALID_WRITE, 2064, "Invalid __global__ write of size 2 bytes at backward_rows+0x1d20 in kernels.py:143"),
+        (
+            OLDER_INVALID_WRITE,
+            1,
+            "Invalid __global__ write of size 4 bytes at 0x160 in cuComputeGradInput(float const *, int)",
+        ),
+        (UNINITIALISED, 257, "Uninitialized __global__ memory read of size 4 bytes at finish+0x130 in kernels.py:201"),
+        (
+            RACES_BY_HAZARD,
+            1,
+            "Potential WAW hazard detected at __shared__ 0x0 in block (0,0,0) : "
+            "Write Thread (0,0,0) at WAW()+0x2f0 in raceWAW.cu:20",
+        ),
+    ],
+    ids=["write", "older", "uninitialised", "hazard"],
+)
+def test_errors_are_counted_and_the_first_one_says_where(text, errors, detail):
+    assert read_log(text) == Finding(errors, detail)
+
+
+def test_a_race_is_told_with_all_its_places_and_the_warnings_beside_it():
+    assert read_log(RACES) == Finding(
+        256,
+        "Race reported between Write access at ln_bwd(float *, int)+0xb0 in ln.cu:28 "
+        "and Write access at ln_bwd(float *, int)+0xb0 in ln.cu:28 [34 hazards] "
+        "and Read access at ln_bwd(float *, int)+0xc0 in ln.cu:30 [1024 hazards]; "
+        "1 warning: Race reported between Write access at warp_sums(float *)+0x550 in sums.cu:100 "
+        "and Read access at warp_sums(float *)+0x580 in sums.cu:107 [64 hazards]",
+    )
+
+
+def test_warnings_are_no_errors():
+    assert read_log(WARNINGS) == Finding(
+        0,
+        "3 warnings, the first: Race reported between Write access at warp_sums(float *)+0x550 in sums.cu:100 "
+        "and Read access at warp_sums(float *)+0x580 in sums.cu:107 [64 hazards]",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "beginning"),
+    [
+        (REFUSED, "Device not supported. Please refer to"),
+        (UNTRACKED, "Internal Sanitizer Error: The Sanitizer encountered an error while launching ln_bwd"),
+        (NO_CUDA, "Target application terminated before first instrumented API call Tracking kernels"),
+        (UNATTACHED, "No attachable process found. compute-sanitizer timed-out. Default timeout can be adjusted"),
+    ],
+    ids=["device", "memory", "no CUDA", "unattached"],
+)
+def test_where_the_tool_could_not_do_its_work_it_found_neither_errors_nor_none(text, beginning):
+    finding = read_log(text)
+    assert finding.errors is None
+    assert finding.detail.startswith(beginning)
+
+
+def test_the_end_of_the_program_is_not_the_tools_to_tell():
+    assert read_log(ENDED_BADLY) == Finding(0)
+
+
+@pytest.mark.parametrize("text", ["", "========= COMPUTE-SANITIZER\n", "Segmentation fault\n"])
+def test_a_log_that_tells_nothing(text):
+    assert read_log(text) is None
+
+
+def test_what_was_found_before_the_log_was_cut_off_is_kept():
+    cut = INVALID_WRITE.partition("========= Target")[0]
+    assert read_log(cut) == Finding(2, read_log(INVALID_WRITE).detail)
+
+
+def test_a_log_may_begin_in_the_middle():
+    assert read_log("=========     and is 1 bytes after the nearest allocation\n=========\n" + CLEAN) == Finding(0)
+
+
+def test_a_name_of_a_template_is_cut():
+    long = INVALID_WRITE.replace("backward_rows", "k<" * 400)
+    assert len(read_log(long).detail) == LONGEST

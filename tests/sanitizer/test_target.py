@@ -1,0 +1,101 @@
+"""The program that compute-sanitizer watches, on a CPU."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from harness.cases import NormCase
+from harness.cases.guards import whole_buffer
+from harness.sanitizer import target
+from harness.sanitizer.target import UNSUPPORTED_EXIT, case_of, run_once
+
+
+class Recorder:
+    """An implementation that supports one width and counts its calls."""
+
+    def __init__(self, cols):
+        self.cols = cols
+        self.inputs = None
+        self.calls = 0
+
+    def unsupported(self, case):
+        return None if case.cols == self.cols else f"{case.cols} columns"
+
+    def prepare(self, inputs):
+        self.inputs = inputs
+
+        def backward():
+            self.calls += 1
+
+        return backward
+
+
+CASES = [case_of("layer", (5, cols), "cpu") for cols in (24, 16)]
+
+
+def test_the_case_is_in_bf16_with_all_its_parameters():
+    assert case_of("rms", (33, 1032)) == NormCase("rms", 33, 1032)
+    assert case_of("layer", (33, 1032)) == NormCase("layer", 33, 1032, bias=True)
+
+
+def test_the_first_case_that_is_supported_is_called_twice(capsys):
+    recorder = Recorder(16)
+    assert run_once(recorder, CASES) == 0
+    assert recorder.calls == 2
+    assert recorder.inputs.case == CASES[1]
+    assert capsys.readouterr().out == "24 columns\nran 5x16\n"
+
+
+def test_no_input_shares_its_memory_with_a_guard():
+    recorder = Recorder(24)
+    run_once(recorder, CASES)
+    for name in target.TENSORS:
+        tensor = getattr(recorder.inputs, name)
+        assert tensor.is_contiguous()
+        assert tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
+    with pytest.raises(RuntimeError):  # a guarded buffer is whole int64s; 5 rows of statistics are not
+        whole_buffer(recorder.inputs.rstd)
+
+
+def test_where_none_is_supported_the_last_reason_is_printed_last(capsys):
+    recorder = Recorder(8)
+    assert run_once(recorder, CASES) == UNSUPPORTED_EXIT
+    assert recorder.calls == 0
+    assert capsys.readouterr().out == "24 columns\n16 columns\n"
+
+
+@pytest.fixture
+def found(monkeypatch):
+    """Implementations in place of those that are installed; the environment is as it was afterwards."""
+    recorder = Recorder(16)
+    recorder.name = "mine"
+    asked = []
+
+    def discover(files):
+        asked.append(list(files))
+        return [recorder]
+
+    monkeypatch.setattr("harness.worker.discovery.discover", discover)
+    monkeypatch.setattr(target, "os", SimpleNamespace(environ={}))
+    return SimpleNamespace(recorder=recorder, asked=asked, environment=target.os.environ)
+
+
+def test_the_command_line(found):
+    line = "--impl mine --norm rms --shapes 5x24,5x16 --impl-file a.py --impl-file b.py --device cpu"
+    assert target.main(line.split()) == 0
+    assert found.recorder.inputs.case == case_of("rms", (5, 16), "cpu")
+    assert [[str(path) for path in paths] for paths in found.asked] == [["a.py", "b.py"]]
+    assert found.environment["TORCH_DISABLE_NATIVE_JIT"] == found.environment["TRITON_INTERPRET"] == "1"
+
+
+def test_on_a_gpu_every_tensor_is_an_allocation_of_its_own(found):
+    assert target.main(["--impl", "mine", "--norm", "rms", "--shapes", "5x24"]) == UNSUPPORTED_EXIT
+    assert found.environment["PYTORCH_NO_CUDA_MEMORY_CACHING"] == "1"
+    assert "TRITON_INTERPRET" not in found.environment
+
+
+def test_an_unknown_implementation(found, capsys):
+    with pytest.raises(SystemExit) as caught:
+        target.main(["--impl", "nobody", "--norm", "rms", "--shapes", "5x24"])
+    assert caught.value.code == 2
+    assert "--impl nobody: not one of mine" in capsys.readouterr().err

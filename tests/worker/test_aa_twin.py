@@ -1,0 +1,259 @@
+"""A comparison of revisions in three copies: which are loaded, in what order, and what becomes of a copy's price."""
+
+import importlib
+import random
+import re
+import sys
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise, permutations
+from pathlib import Path
+
+import pytest
+
+from harness.__main__ import main
+from harness.cases import NormCase
+from harness.gate.judge import judge
+from harness.gate.limits import Limits, Regression
+from harness.results.file import load
+from harness.results.schema import ConditionsRecord
+from harness.run.settings import Choice
+from harness.timing.engine import WARM_UP_SAMPLES
+from harness.worker import interleave
+from harness.worker.aa_twin import copies, twin_of
+from harness.worker.discovery import discover
+from harness.worker.messages import Asked, Try
+from harness.worker.revisions import Side
+from harness.worker.trial import Trial
+from reports.data.comparison import compare
+from tests.fake_device import FakeDevice
+from tests.mutants.maths import gradients, implementation
+from tests.repositories import HONEST, commit, git
+from tests.results_factory import results
+
+OWN = Path(__file__).parents[2]
+SIDES = (Side("base", "old/my_norm.py"), Side("head", "new/my_norm.py"))
+BASE, HEAD, TWIN = "norm@base", "norm@head", "norm@again"
+CASES = [NormCase("rms", rows, 32, device="cpu") for rows in (4, 8, 16, 32)]
+ASKED = Asked(
+    device="cpu", baseline=BASE, twin=TWIN, repeats=2, min_blocks=60, max_blocks=60, budget_s=1e9, half_width=0.0
+)
+PROCESSES = range(5)
+
+
+def words(seed, process):
+    return tuple(side.word for side in copies(SIDES, seed, process))
+
+
+def test_the_base_is_loaded_once_more_from_the_same_file():
+    loaded = {side.word: side.file for side in copies(SIDES, 0, 0)}
+    assert loaded == {"base": "old/my_norm.py", "head": "new/my_norm.py", "again": "old/my_norm.py"}
+    assert copies((), 0, 0) == ()
+    assert twin_of("my@norm@base") == "my@norm@again"
+
+
+def test_who_is_loaded_first_is_drawn_for_each_process_and_the_same_seed_draws_the_same():
+    drawn = Counter(words(0, process) for process in range(600))
+    assert set(drawn) == set(permutations(("base", "head", "again")))
+    assert all(70 < times < 130 for times in drawn.values())
+    assert len({words(0, process) for process in PROCESSES}) > 1
+    assert [words(3, process) for process in range(20)] == [words(3, process) for process in range(20)]
+    assert [words(3, process) for process in range(20)] != [words(4, process) for process in range(20)]
+
+
+def test_a_worker_is_asked_for_the_copies_in_the_order_of_its_process():
+    choice = Choice(device="cpu", sides=SIDES, seed=3)
+    asked = replace(ASKED, sides=SIDES, seed=3)
+    for process in PROCESSES:
+        assert asked.in_process(process).sides == copies(SIDES, 3, process)
+    assert choice.first_asked().in_process(0).sides == copies(SIDES, 3, 0)
+    assert asked.once_more().twin == TWIN
+    assert Asked().in_process(1) == Asked()
+
+
+def test_the_twin_is_another_module_with_other_kernels_and_is_loaded_in_turn():
+    file = str(OWN / "impls" / "triton_inhouse.py")
+    sides = copies((Side("base", file), Side("head", file)), 0, 0)
+    found = {item.name: item for item in discover(sides=sides)}
+    names = [f"triton-inhouse@{side.word}" for side in sides]
+    assert [name for name in found if "@" in name] == names
+    kernels = [importlib.import_module(f"normbwd_{side.word}.inhouse.rows") for side in sides]
+    for objects in ([found[name].module for name in names], kernels, [of.backward_rows for of in kernels]):
+        assert len({id(each) for each in objects}) == 3
+    for name in [name for name in sys.modules if re.match("normbwd_(base|head|again)", name)]:
+        del sys.modules[name]
+
+
+class Copies:
+    """Three copies on a device that does nothing: what happened in which order, and what the rows say.
+
+    `span_us(copies, name, process)` is what a run of this copy takes.
+    """
+
+    def __init__(self, monkeypatch, span_us=lambda *_: 50.0, asked=ASKED, names=(BASE, HEAD), prepares=None):
+        self._span_us, self._asked, self._names, self._prepares = span_us, asked, names, prepares or {}
+        self.prepared = []  # of the trial at hand
+        self.ran = []
+        self.rows = []
+        self.stages = []
+        self.device = None
+        monkeypatch.setattr(interleave, "make_device", lambda *_: self.device)
+
+    def tried(self, case=CASES[0], process=0):
+        """Try one case in one process."""
+        noise = random.Random(f"{case.rows}/{process}")
+        self.prepared, self.ran, self.stages = [], [], []
+        self.device = FakeDevice(lambda name, run: self._span_us(self, name, process) * (1 + noise.gauss(0, 0.01)))
+        known = {name: implementation(name, self._prepare(name)) for name in (BASE, HEAD, TWIN)}
+        request = Try(case, self._names, f"p{process}", self._asked, process)
+        Trial(request, known, lambda *stage: self.stages.append(stage), self._emit).run()
+        return self
+
+    def timed(self):
+        """Who ran between a start and an end, in order."""
+        return [event[4:] for before, event in pairwise(self.device.events) if before == "start" and event[:3] == "run"]
+
+    def compared(self):
+        """The results of a run of all cases in all processes."""
+        for process in PROCESSES:
+            for case in CASES:
+                self.tried(case, process)
+        return results(*self.rows, names=(BASE, HEAD), baseline=BASE, processes=len(PROCESSES))
+
+    def verdicts(self):
+        return [case.entry(HEAD).verdict for case in compare(self.compared()).cases]
+
+    def _prepare(self, name):
+        def prepare(inputs):
+            self.prepared.append(name)
+            if name in self._prepares:
+                return self._prepares[name](inputs)
+
+            def returns():
+                self.ran.append(name)
+                return gradients(inputs)
+
+            return self.device.candidate(name, returns).run
+
+        return prepare
+
+    def _emit(self, record):
+        if not isinstance(record, ConditionsRecord):
+            self.rows.append(record)
+
+
+def test_the_copies_are_prepared_and_warmed_up_in_an_order_that_varies_and_can_be_had_again(monkeypatch):
+    few = replace(ASKED, min_blocks=2, max_blocks=2)
+    orders = {}
+    for _ in range(2):
+        for process in range(12):
+            run = Copies(monkeypatch, asked=few).tried(process=process)
+            warm_up = [name for name in run.prepared for _ in range(WARM_UP_SAMPLES)]
+            assert run.timed()[: len(warm_up)] == warm_up
+            assert orders.setdefault(process, run.prepared) == run.prepared
+    assert {tuple(order) for order in orders.values()} == set(permutations((BASE, HEAD, TWIN)))
+    elsewhere = Copies(monkeypatch, asked=replace(few, seed=1))
+    assert [elsewhere.tried(process=process).prepared for process in orders] != list(orders.values())
+
+
+def test_each_copy_stands_once_in_a_block_and_processes_have_other_orders(monkeypatch):
+    few = replace(ASKED, min_blocks=8, max_blocks=8)
+    ran = []
+    for process in (0, 1, 0):
+        timed = Copies(monkeypatch, asked=few).tried(process=process).timed()[3 * WARM_UP_SAMPLES :][: 3 * 8]
+        blocks = [tuple(timed[at : at + 3]) for at in range(0, len(timed), 3)]
+        assert {frozenset(block) for block in blocks} == {frozenset((BASE, HEAD, TWIN))}
+        ran.append(blocks)
+    assert ran[0] == ran[2] != ran[1]
+
+
+def test_the_twin_s_row_is_the_base_s_again_and_was_verified_like_any(monkeypatch):
+    run = Copies(monkeypatch, asked=replace(ASKED, min_blocks=2, max_blocks=2)).tried()
+    rows = {(row.impl, row.role): row for row in run.rows}
+    assert set(rows) == {(BASE, "impl"), (HEAD, "impl"), (BASE, "again"), (interleave.FLOOR, "floor")}
+    assert len(run.rows) == 4
+    again = rows[BASE, "again"]
+    assert again.timing.group == rows[HEAD, "impl"].timing.group
+    assert again.verification is not None
+    assert {name for name, _ in run.stages} == {None, BASE, HEAD}  # what it does is the base's doing
+
+
+def test_a_twin_that_fails_leaves_no_band_and_both_sides_their_rows(monkeypatch):
+    def fails(inputs):
+        raise RuntimeError("not twice")
+
+    run = Copies(monkeypatch, prepares={TWIN: fails}, asked=replace(ASKED, min_blocks=6, max_blocks=6)).tried()
+    status = {(row.impl, row.role): row.status for row in run.rows}
+    assert (status[BASE, "impl"], status[HEAD, "impl"], status[BASE, "again"]) == ("ok", "ok", "crashed")
+    found = compare(results(*run.rows, names=(BASE, HEAD), baseline=BASE)).cases[0]
+    assert (found.aa_band, found.entry(HEAD).verdict) == (None, None)
+
+
+def test_without_the_base_there_is_no_twin(monkeypatch):
+    run = Copies(monkeypatch, names=(HEAD,), asked=replace(ASKED, min_blocks=2, max_blocks=2)).tried()
+    assert run.prepared == [HEAD]
+    assert [(row.impl, row.role) for row in run.rows if row.role != "floor"] == [(HEAD, "impl")]
+
+
+def first_is_faster(run, name, process):
+    """All copies but the first that was prepared take 0.5 % longer."""
+    return 50.0 if name == run.prepared[0] else 50.25
+
+
+def warm_is_faster(run, name, process):
+    """Code that also ran last takes 2 % less."""
+    return 49.0 if run.ran[-2:] == [name] * 2 else 50.0
+
+
+@pytest.mark.parametrize("price", [first_is_faster, warm_is_faster])
+def test_a_head_that_pays_what_every_copy_pays_is_the_same(monkeypatch, price):
+    assert Copies(monkeypatch, price).verdicts() == ["same"] * len(CASES)
+
+
+@pytest.mark.parametrize("price", [first_is_faster, warm_is_faster])
+def test_a_twin_that_is_no_copy_would_have_called_it_slower(monkeypatch, price):
+    """What the copies are for: with the base itself in the blocks twice, and always the first to be prepared."""
+    assert "slower" in Copies(monkeypatch, price, asked=replace(ASKED, twin=None)).verdicts()
+
+
+@pytest.mark.parametrize("price", [first_is_faster, warm_is_faster])
+def test_a_head_that_truly_lost_3_percent_is_slower_all_the_same(monkeypatch, price):
+    lost = {BASE: 1.0, TWIN: 1.0, HEAD: 1.03}
+    run = Copies(monkeypatch, lambda run, name, process: lost[name] * price(run, name, process))
+    assert run.verdicts() == ["slower"] * len(CASES)
+
+
+def copies_differ(run, name, process):
+    """Each copy's price is drawn for it in each process, about 1 %; but the head's is the same in all of them."""
+    drawn = random.Random(f"{name}/{process}/{len(run.rows)}")
+    return 50.5 if name == HEAD else 50.0 * (1 + drawn.gauss(0, 0.01))
+
+
+def test_what_copies_differ_by_in_a_process_is_in_the_band_and_in_a_gate_s_delta(monkeypatch):
+    found = Copies(monkeypatch, copies_differ).compared()
+    cases = compare(found).cases
+    assert [case.entry(HEAD).verdict for case in cases] == ["same"] * len(CASES)
+    assert all(0.004 < case.aa_band < 0.03 for case in cases)
+    limits = Limits(regression=[Regression(head=HEAD, base=BASE, minimum_effect=0.001)])
+    *of_cases, _ = judge(found, limits)
+    assert [verdict.loss.delta for verdict in of_cases] == pytest.approx([case.aa_band for case in cases])
+    assert "REGRESSED" not in {verdict.outcome for verdict in of_cases}
+
+
+def test_a_comparison_writes_the_twin_as_the_base_again_and_names_two_implementations(tmp_path, capsys):
+    git(tmp_path, "init", "-q")
+    for remark in ("", "# a comment\n"):
+        commit(tmp_path, {"my_norm.py": HONEST + remark})
+    arguments = ["--base", "HEAD~1", "--impl", str(tmp_path / "my_norm.py"), "--impls", "my-norm"]
+    arguments += ["--device", "cpu", "--norm", "rms"]
+    with pytest.raises(SystemExit) as ended:
+        main(["compare", *arguments, "--shapes", "16x64", "--quick", "--out", str(tmp_path / "out")])
+    assert ended.value.code in (0, None)
+    found = load(tmp_path / "out" / "results.jsonl")
+    assert [item.name for item in found.run.implementations] == ["my-norm@base", "my-norm@head"]
+    rows = {(row.impl, row.role): row for row in found.rows}
+    again = rows["my-norm@base", "again"]
+    assert again.verification is not None  # prepared and verified as a copy of its own
+    assert again.timing.group == rows["my-norm@base", "impl"].timing.group
+    assert len(found.rows) == 4
+    assert "my-norm@again" not in capsys.readouterr().out

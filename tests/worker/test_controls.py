@@ -1,0 +1,77 @@
+import pytest
+
+from harness.cases import NormCase
+from harness.results.schema import RowRecord, Timing
+from harness.worker import controls
+from harness.worker.controls import judge, run_controls, variants
+from harness.worker.messages import Asked, SelfTest
+from harness.worker.run_selftest import make_selftest
+
+CASE = NormCase("layer", 64, 1024, bias=True)
+ASKED = Asked(device="cpu", flush_bytes=1 << 16, cache_bytes=1 << 16)
+PROVEN = Timing(group="g", flush="clean", samples_us=[1.0], blocks=[0])
+LATE = PROVEN.model_copy(update={"proven": False})
+STALE = "dx did not follow new contents of dy at the same address"
+ESCAPED = "work on another stream runs outside the timed span: copy"
+
+
+def row(status, reason=None, timing=None):
+    return RowRecord(case=CASE, impl="control", status=status, reason=reason, timing=timing)
+
+
+@pytest.mark.parametrize(
+    ("how", "answer", "passed"),
+    [
+        ("honest", row("ok", timing=PROVEN), True),
+        ("honest", row("ok", timing=LATE), False),
+        ("honest", row("ok"), False),
+        ("honest", row("wrong", "dx is off by rho 9", PROVEN), False),
+        ("cached", row("wrong", STALE), True),
+        ("cached", row("ok", timing=PROVEN), False),
+        ("cached", row("wrong", "dx is off by rho 9"), False),  # for another reason than its own
+        ("synchronises", row("ok", timing=LATE), True),
+        ("synchronises", row("ok", timing=PROVEN), False),
+        ("synchronises", row("crashed", "no"), False),
+        ("side stream", row("wrong", ESCAPED, PROVEN), True),
+        ("side stream", row("ok", timing=PROVEN), False),
+        ("side stream", row("wrong", STALE), False),
+        ("side stream", row("unsupported", "a CPU has one queue"), None),
+        ("cached", None, False),
+    ],
+)
+def test_a_control_passes_for_its_own_reason_alone(how, answer, passed):
+    assert judge("control", how, answer).passed is passed
+
+
+def test_on_a_cpu_the_cache_is_caught_and_the_honest_one_passes():
+    checks = {check.name: check.passed for check in run_controls(ASKED)}
+    assert checks == {
+        "control: honest": True,
+        "control: cached output": True,
+        "control: hidden synchronise": None,
+        "control: side stream": None,
+    }
+
+
+def test_a_control_that_no_longer_cheats_fails_its_check(monkeypatch):
+    cheats = controls.prepare
+    monkeypatch.setattr(controls, "prepare", lambda inputs, how: cheats(inputs, "honest"))
+    checks = {check.name: check.passed for check in run_controls(ASKED)}
+    assert checks["control: cached output"] is False
+
+
+def test_a_self_test_of_a_cpu_is_one_record_of_checks_and_controls():
+    record = make_selftest(SelfTest("before", ASKED, process=2))
+    assert (record.when, record.process) == ("before", 2)
+    assert [check.name for check in record.checks if check.name.startswith("control: ")] == [
+        "control: warm buffer",
+        *variants,
+    ]
+    assert {check.name for check in record.checks if check.passed is None} == {
+        "null kernel",
+        "events against profiler",
+        "control: hidden synchronise",
+        "control: side stream",
+    }
+    assert record.budget.t0_us > 0
+    assert record.budget.copy_gbps is None or record.budget.copy_gbps != 0

@@ -1,0 +1,234 @@
+"""How implementations are found: in memory and from files; nothing is prepared."""
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import impls
+from harness.cases import NormCase
+from harness.cases.adapter import Implementation
+from harness.errors import UsageError
+from harness.worker.discovery import discover
+
+CASE = NormCase("rms", 4, 8, device="cpu")
+ADAPTER = """
+'''One line of summary.
+
+And more.
+'''
+name = {name!r}
+requires = ("sys",)
+def unsupported(case): return None
+def prepare(inputs): return lambda: None
+"""
+
+
+@pytest.fixture(autouse=True)
+def only_files(monkeypatch):
+    """Leave the adapters of impls/ and of installed packages out, and no module behind."""
+    monkeypatch.setattr(impls, "_own_modules", list)
+    monkeypatch.setattr(impls, "entry_points", lambda group: [])
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if name.startswith("normbwd_impl_"):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def adapter(tmp_path):
+    """Write an adapter file."""
+
+    def write(file="mine.py", text=ADAPTER, name="mine", more=""):
+        path = tmp_path / file
+        path.write_text(text.replace("{name!r}", repr(name)) + more)
+        return path
+
+    return write
+
+
+def complaint(*files):
+    with pytest.raises(UsageError) as caught:
+        discover(files)
+    return str(caught.value)
+
+
+def module(**more):
+    return SimpleNamespace(**({"name": "mine", "requires": (), "unsupported": lambda case: None} | more))
+
+
+def implementation(*arguments, **more):
+    return Implementation("mine", "mine", "here", module(**more), arguments)
+
+
+def test_a_file_is_an_implementation(adapter):
+    path = adapter()
+    (found,) = discover([path])
+    assert (found.name, found.family, found.source) == ("mine", "mine", str(path))
+    assert found.summary == "One line of summary."
+    assert (found.via, found.in_place) == ("kernel", False)
+    assert found.missing() is None
+    assert found.unsupported(CASE) is None
+    assert found.untimed(CASE) is None
+    assert found.notes(CASE) == []
+
+
+def test_the_example_is_an_adapter():
+    (found,) = discover([Path(__file__).parents[2] / "examples" / "my_norm.py"])
+    assert found.name == "my-norm"
+    assert found.unsupported(NormCase("layer", 4, 8)) is not None
+
+
+def test_a_file_may_look_itself_up_by_name(adapter):
+    path = adapter(more="from dataclasses import dataclass\n@dataclass\nclass Saved:\n    x: 'int'\n")
+    assert len(discover([path])) == 1
+
+
+def test_optional_names_are_taken_over():
+    found = implementation(
+        via="autograd",
+        in_place=True,
+        untimed=lambda case: f"not at {case.rows} rows",
+        notes=lambda case: ("one", "two"),
+    )
+    assert (found.via, found.in_place) == ("autograd", True)
+    assert found.untimed(CASE) == "not at 4 rows"
+    assert found.notes(CASE) == ["one", "two"]
+    assert implementation(untimed=lambda case: None, notes=lambda case: None).notes(CASE) == []
+
+
+def test_each_variant_is_an_implementation_that_hands_its_value_to_every_function(adapter):
+    more = """
+variants = {"mine": 1, "mine-tuned": 2}
+def unsupported(case, value): return f"unsupported {value}"
+def untimed(case, value): return f"untimed {value}"
+def notes(case, value): return [f"note {value}"]
+def prepare(inputs, value): return (inputs, value)
+"""
+    found = discover([adapter(more=more)])
+    assert [(item.name, item.family) for item in found] == [("mine", "mine"), ("mine-tuned", "mine")]
+    for value, item in enumerate(found, start=1):
+        assert item.unsupported(CASE) == f"unsupported {value}"
+        assert item.untimed(CASE) == f"untimed {value}"
+        assert item.notes(CASE) == [f"note {value}"]
+        assert item.prepare("inputs") == ("inputs", value)
+
+
+def test_what_is_not_installed_is_missing_by_name():
+    assert implementation(requires=("sys", "json")).missing() is None
+    assert implementation(requires=("sys", "no_such_x", "no_such_y")).missing() == "not installed: no_such_x, no_such_y"
+    assert implementation(requires=("no_such_package.part",)).missing() == "not installed: no_such_package.part"
+    assert implementation(requires=("sys.part",)).missing() == "not installed: sys.part"
+
+
+def test_an_adapter_may_say_itself_why_it_is_missing():
+    assert implementation(missing=lambda: "needs CUDA 13").missing() == "needs CUDA 13"
+    assert (
+        implementation(requires=("no_such",), missing=lambda: "pip install no-such").missing() == "pip install no-such"
+    )
+    assert implementation(requires=("no_such",), missing=lambda: None).missing() == "not installed: no_such"
+
+
+def test_two_of_the_same_name_are_refused(adapter):
+    first, second = adapter("first.py"), adapter("second.py")
+    assert complaint(first, second) == f"{second} and {first} both call themselves 'mine'; rename one"
+
+
+def test_a_variant_may_not_take_a_name_either(adapter):
+    first = adapter("first.py", name="mine-tuned")
+    second = adapter("second.py", more="variants = {'mine': 1, 'mine-tuned': 2}\n")
+    assert complaint(first, second) == f"{second} and {first} both call themselves 'mine-tuned'; rename one"
+
+
+@pytest.mark.parametrize("lacking", ["name", "requires", "unsupported", "prepare"])
+def test_a_file_that_lacks_a_part_of_the_contract(adapter, lacking):
+    path = adapter(more=f"del {lacking}\n")
+    assert complaint(path) == f"{path} has no {lacking}; docs/add-an-implementation.md shows what it needs"
+
+
+def test_all_that_a_file_lacks_is_told_at_once(adapter):
+    path = adapter(text="x = 1\n")
+    assert complaint(path) == (
+        f"{path} has no name, requires, unsupported, prepare; docs/add-an-implementation.md shows what it needs"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("import no_such_library\n", "ModuleNotFoundError: No module named 'no_such_library'"),
+        ("raise ValueError('no device')\n", "ValueError: no device"),
+        ("import sys; sys.exit(3)\n", "SystemExit: 3"),
+    ],
+)
+def test_a_file_that_cannot_be_imported(adapter, text, fault):
+    path = adapter(text=text)
+    assert complaint(path) == f"--impl {path} cannot be imported: {fault}"
+
+
+def test_a_file_with_a_syntax_error(adapter):
+    path = adapter(text="name = 'mine'\ndef prepare(inputs:\n")
+    assert complaint(path) == f"--impl {path}: line 2: '(' was never closed; mend the syntax"
+
+
+def test_a_file_that_is_no_python(adapter):
+    path = adapter("notes.txt")
+    assert complaint(path) == f"--impl {path}: not a Python file (its name must end in .py)"
+    absent = path.with_name("absent.py")
+    assert complaint(absent) == f"--impl {absent}: no such file"
+
+
+class Point:
+    """An entry point of another package."""
+
+    name = "theirs"
+    value = "their.package"
+
+    def __init__(self, load):
+        self.load = load
+
+
+def test_an_entry_point_is_an_implementation(monkeypatch):
+    theirs = module(name="theirs", prepare=None)
+    monkeypatch.setattr(impls, "entry_points", lambda group: [Point(lambda: theirs)] * (group == "normbwd.impls"))
+    assert [(item.name, item.source) for item in discover()] == [("theirs", "their.package")]
+
+
+def fail(error):
+    raise error
+
+
+def test_an_entry_point_that_cannot_be_imported(monkeypatch):
+    monkeypatch.setattr(impls, "entry_points", lambda group: [Point(lambda: fail(ImportError("no libcuda")))])
+    assert complaint() == (
+        "entry point 'theirs' (their.package) cannot be imported: ImportError: no libcuda; "
+        "mend or uninstall that package"
+    )
+
+
+def test_an_entry_point_that_exits(monkeypatch):
+    monkeypatch.setattr(impls, "entry_points", lambda group: [Point(lambda: fail(SystemExit(3)))])
+    assert "SystemExit: 3" in complaint()
+
+
+def test_the_own_adapters_are_found_by_file_name(monkeypatch):
+    monkeypatch.undo()
+    files = {path.stem for path in Path(impls.__file__).parent.glob("[!_]*.py")}
+    sources = {item.source for item in discover() if item.source.startswith("impls/")}
+    assert {source.removeprefix("impls/").removesuffix(".py") for source in sources} >= files
+
+
+def test_a_check_for_the_library_that_fails_makes_it_missing_and_nothing_else():
+    def fail():
+        raise OSError("libthing.so: no such file")
+
+    assert implementation(missing=fail).missing() == "cannot be checked: OSError: libthing.so: no such file"
+
+
+def test_slow_ones_are_marked_by_name_or_as_a_whole():
+    assert not implementation().on_request
+    assert implementation(on_request=True).on_request
+    assert implementation(on_request=("mine",)).on_request
+    assert not implementation(on_request=("other",)).on_request

@@ -1,0 +1,130 @@
+"""What is asked of a GPU beside the blocks, with a device that does nothing and profilers that are scripted."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from harness.cases import NormCase
+from harness.devices.nvml import Reading
+from harness.results.schema import Kernel, KernelTotals
+from harness.timing.breakdown import Breakdown
+from harness.worker import interleave
+from harness.worker.interleave import time_together
+from harness.worker.messages import Asked
+from tests.fake_device import SILENT, FakeDevice
+
+CASE = NormCase("rms", 4, 8)
+ASKED = Asked(device="gpu", baseline="quack", min_blocks=2, max_blocks=2, budget_s=1e9)
+TOTALS = KernelTotals(sum_us=1.0, union_us=1.0, span_us=1.0, event_us=2.0)
+
+
+class Gpu:
+    """Times some candidates together, and remembers what was asked for beside that, in order."""
+
+    def __init__(self, monkeypatch, looks=SILENT):
+        self.device = FakeDevice(looks=looks)
+        self.candidates = [self.device.candidate(name) for name in ("torch-eager", "quack")]
+        self.asked = []
+        self.launches = []
+        self.found = {c.name: Breakdown([Kernel(name="rows", median_us=1.0)], TOTALS) for c in self.candidates}
+        for name in ("breakdown", "time_launches", "time_elsewhere"):
+            monkeypatch.setattr(interleave, name, getattr(self, f"_{name}"))
+        monkeypatch.setattr(interleave, "make_device", lambda *arguments: self.device)
+
+    def together(self, case=CASE, **more):
+        x = torch.zeros(4, 8)
+        inputs = SimpleNamespace(case=case, x=x, dy=x)
+        return time_together(inputs, self.candidates, replace(ASKED, **more), "g7", 0, self._watch)
+
+    def _watch(self, impl, stage):
+        if stage != "time":
+            self.asked.append(stage)
+
+    def _breakdown(self, candidates, device, flush, rng):
+        self.asked.append(f"breakdown {','.join(c.name for c in candidates)} {flush}")
+        if isinstance(self.found, Exception):
+            raise self.found
+        return self.found
+
+    def _time_launches(self, candidate, device, flush, rng):
+        self.asked.append(f"launches {candidate.name} {flush}")
+        return self.launches
+
+    def _time_elsewhere(self, candidates):
+        self.asked.append(f"elsewhere {','.join(c.name for c in candidates)}")
+        return {c.name: {"do_bench": 5.0} for c in candidates}
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    return Gpu(monkeypatch)
+
+
+def test_after_the_blocks_kernels_are_broken_down_and_timed_one_by_one(gpu):
+    gpu.launches = [("rows", 3.0)]
+    done = gpu.together(flush="dirty")
+    assert gpu.asked == [
+        "break down",
+        "breakdown torch-eager,quack dirty",
+        "launches torch-eager dirty",
+        "launches quack dirty",
+        "cross-check",
+    ]
+    kernels = [Kernel(name="rows", median_us=1.0, event_us=3.0)]
+    assert done.kernels == dict.fromkeys(("torch-eager", "quack"), Breakdown(kernels, TOTALS))
+    assert done.elsewhere_us == {}
+
+
+@pytest.mark.parametrize("found", [Breakdown(None, note="lost"), Breakdown([], note="nothing was launched")])
+def test_where_no_kernel_is_known_none_is_timed(gpu, found):
+    gpu.found["quack"] = found
+    done = gpu.together()
+    assert [asked for asked in gpu.asked if asked.startswith("launches")] == ["launches torch-eager clean"]
+    assert done.kernels["quack"] == found
+
+
+def test_an_escape_outlives_the_times_of_launches(gpu):
+    gpu.found["quack"] = replace(gpu.found["quack"], escaped="a copy")
+    assert gpu.together().kernels["quack"].escaped == "a copy"
+
+
+def test_a_profiler_that_fails_costs_the_breakdown_never_the_timing(gpu):
+    gpu.found = RuntimeError("CUPTI is in use")
+    done = gpu.together()
+    note = Breakdown(None, note="RuntimeError: CUPTI is in use")
+    assert done.kernels == {"torch-eager": note, "quack": note}
+    assert [len(timing.samples_us) for timing in done.timings.values()] == [2, 2]
+
+
+def test_nothing_is_broken_down_where_that_is_not_asked_for(gpu):
+    assert gpu.together(broken_down=False).kernels == {}
+    assert gpu.asked == ["break down", "cross-check"]
+
+
+def test_other_engines_time_the_implementations_and_not_their_twins_where_that_is_asked_for(gpu):
+    done = gpu.together(cross_check=True, twice=True, broken_down=False)
+    assert gpu.asked == ["break down", "cross-check", "elsewhere torch-eager,quack"]
+    assert done.elsewhere_us == {"torch-eager": {"do_bench": 5.0}, "quack": {"do_bench": 5.0}}
+
+
+def test_a_cpu_has_neither_a_breakdown_nor_other_engines(gpu):
+    done = gpu.together(replace(CASE, device="cpu"), cross_check=True)
+    assert (done.kernels, done.elsewhere_us) == ({}, {})
+    assert gpu.asked == ["break down", "cross-check"]
+
+
+def test_the_readings_of_all_blocks_come_along_and_their_causes_are_in_every_timing(monkeypatch):
+    hot = Reading(throttled=("power brake",))
+    done = Gpu(monkeypatch, looks=[Reading(), Reading(), hot]).together()
+    assert done.readings == [Reading(), hot]
+    timings = [*done.timings.values(), *done.again.values(), done.floor]
+    assert [timing.blocks for timing in timings] == [[0]] * 4
+    assert [timing.voided for timing in timings] == [{"throttled (power brake)": 1}] * 4
+
+
+def test_the_baseline_stands_twice_or_with_twice_everyone_does(gpu):
+    assert list(gpu.together().again) == ["quack"]
+    assert list(gpu.together(twice=True).again) == ["torch-eager", "quack"]
+    assert list(gpu.together(baseline="absent").again) == ["torch-eager"]

@@ -1,0 +1,679 @@
+"""One case from inputs to rows, in this process: planted faults beside an honest twin."""
+
+import math
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+import torch
+
+from harness.cases import Grads, NormCase
+from harness.devices.nvml import Reading
+from harness.errors import UnsupportedError
+from harness.results.schema import ConditionsRecord, Kernel, KernelTotals
+from harness.timing.breakdown import Breakdown
+from harness.timing.cpu import CpuDevice
+from harness.worker import interleave, trial
+from harness.worker.interleave import FLOOR
+from harness.worker.messages import Asked, Try
+from harness.worker.trial import ContextLostError, Trial, warm
+from tests.mutants.maths import gradients, honest, implementation
+
+RMS = NormCase("rms", 16, 32, device="cpu")
+LAYER = NormCase("layer", 16, 32, bias=True, device="cpu")
+ASKED = Asked(
+    device="cpu", seed=3, flush_bytes=4096, baseline="honest", repeats=3, min_blocks=4, max_blocks=4, budget_s=1e9
+)
+
+
+class Session:
+    """A trial of some adapters: its rows in order, the conditions, the stages it announced, and the one it is in."""
+
+    def __init__(self, *adapters, case=RMS, asked=ASKED, process=0):
+        self.rows = []
+        self.conditions = []
+        self.stages = []
+        self.adapters = {item.name: item for item in adapters}
+        self._request = Try(case, tuple(self.adapters), "g7", asked, process)
+
+    @property
+    def stage(self):
+        return self.stages[-1][1]
+
+    def run(self):
+        Trial(self._request, self.adapters, lambda *stage: self.stages.append(stage), self._emit).run()
+        return self
+
+    def _emit(self, record):
+        (self.conditions if isinstance(record, ConditionsRecord) else self.rows).append(record)
+
+    def row(self, name):
+        (row,) = (row for row in self.rows if row.impl == name and row.role == "impl")
+        return row
+
+    def helpers(self):
+        return {row.role: row for row in self.rows if row.role != "impl"}
+
+
+def spoilt(spoil):
+    """A `prepare` whose answer is honest but for what `spoil(inputs, grads)` does to it."""
+
+    def prepare(inputs):
+        def backward():
+            grads = gradients(inputs)
+            return spoil(inputs, grads) or grads
+
+        return backward
+
+    return prepare
+
+
+def session(*adapters, **more):
+    """Run adapters beside an honest one; each ends in one row, and the honest one is untouched by the others."""
+    done = Session(implementation("honest"), *adapters, implementation("bystander"), **more).run()
+    assert Counter(row.impl for row in done.rows if row.role == "impl") == Counter(list(done.adapters))
+    for name in ("honest", "bystander"):
+        assert (done.row(name).status, done.row(name).reason) == ("ok", None)
+        assert len(done.row(name).timing.samples_us) == 4
+    return done
+
+
+def outcome(prepare, case=RMS, **more):
+    """Status and reason of one faulty adapter."""
+    row = session(implementation("faulty", prepare, **more), case=case).row("faulty")
+    return row.status, row.reason
+
+
+def test_what_an_adapter_refuses_while_it_prepares_is_unsupported():
+    def prepare(inputs):
+        raise UnsupportedError("spills 12\nregisters")
+
+    assert outcome(prepare) == ("unsupported", "spills 12 registers")
+
+
+def test_an_honest_implementation_is_ok_exact_and_timed():
+    row = session().row("honest")
+    assert (row.status, row.reason, row.untimed) == ("ok", None, None)
+    assert {name: check.error_class for name, check in row.verification.tensors.items()} == dict.fromkeys(
+        ("dx", "dweight"), "exact"
+    )
+    assert (row.verification.repeats, row.verification.differing, row.verification.differing_in) == (3, 0, [])
+    assert row.timing.proven
+    assert (row.timing.group, row.timing.flush) == ("g7", "clean")
+    assert row.prepare_s >= 0
+
+
+def test_the_baseline_stands_twice_and_the_floor_once_in_the_same_blocks():
+    done = session()
+    again, floor = done.helpers()["again"], done.helpers()["floor"]
+    assert (again.impl, floor.impl) == ("honest", FLOOR)
+    timings = [done.row("honest").timing, done.row("bystander").timing, again.timing, floor.timing]
+    assert {timing.group for timing in timings} == {"g7"}
+    assert [timing.blocks for timing in timings] == [[0, 1, 2, 3]] * 4
+    assert len({tuple(timing.samples_us) for timing in timings}) == 4
+    assert [row.role for row in done.rows].count("impl") == 2
+    assert len(done.rows) == 4
+
+
+def test_the_first_that_can_be_timed_stands_twice_where_the_baseline_cannot():
+    asked = replace(ASKED, baseline="absent")
+    assert session(asked=asked).helpers()["again"].impl == "honest"
+
+
+def test_stages_are_announced_before_they_begin():
+    done = session()
+    assert done.stages[:5] == [
+        (None, "inputs"),
+        ("honest", "prepare"),
+        ("honest", "verify"),
+        ("bystander", "prepare"),
+        ("bystander", "verify"),
+    ]
+    assert done.stages[5] == (None, "time")  # the device is made ready
+    timed = done.stages.index((None, "break down"))
+    assert set(done.stages[6:timed]) == {("honest", "time"), ("bystander", "time"), (None, "time")}
+    assert done.stages[timed + 1 :] == [(None, "cross-check"), ("honest", "verify"), ("bystander", "verify")]
+
+
+def test_without_timing_rows_say_why():
+    done = Session(implementation("honest"), asked=replace(ASKED, timed=False)).run()
+    assert [(row.status, row.timing, row.untimed) for row in done.rows] == [("ok", None, "timing was not asked for")]
+
+
+def swap(inputs, grads):
+    return Grads(grads.dx, grads.dbias, grads.dweight)
+
+
+def no_last_row(inputs, grads):
+    grads.dx[-1] = 0
+
+
+def one_nan(inputs, grads):
+    grads.dx[3, 4] = math.nan
+
+
+def overwrite_x(inputs, grads):
+    inputs.x[0, 0] = 5.0
+
+
+def overwrite_weight(inputs, grads):
+    inputs.weight[0] = 5.0
+
+
+def overwrite_dy(inputs, grads):
+    inputs.dy.copy_(grads.dx)
+    return Grads(inputs.dy, grads.dweight)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "case", "reason"),
+    [
+        (lambda inputs, grads: replace(grads, dbias=None), LAYER, "dbias is missing"),
+        (lambda inputs, grads: replace(grads, dx=grads.dx.T), RMS, "dx has shape (32, 16) instead of (16, 32)"),
+        (
+            lambda inputs, grads: replace(grads, dx=grads.dx.half()),
+            RMS,
+            "dx is torch.float16 instead of torch.bfloat16",
+        ),
+        (lambda inputs, grads: (grads.dx, grads.dweight), RMS, "the backward returned tuple, not Grads"),
+        (one_nan, RMS, "dx is off by rho inf (1 is one rounding)"),
+        (overwrite_x, RMS, "the backward changed its input x"),
+        (overwrite_weight, RMS, "the backward changed its input weight"),
+        (
+            overwrite_dy,
+            RMS,
+            "the backward changed its input dy; an adapter may declare in_place for dy",
+        ),
+    ],
+)
+def test_a_fault_is_wrong_and_the_reason_names_it(spoil, case, reason):
+    assert outcome(spoilt(spoil), case) == ("wrong", reason)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "named"),
+    [
+        (spoilt(swap), ["dweight", "dbias"]),
+        (spoilt(no_last_row), ["dx"]),
+        (lambda inputs: lambda: gradients(inputs, correction=False), ["dx"]),
+        (lambda inputs: lambda: replace(gradients(inputs), dweight=gradients(inputs, rows=-1).dweight), ["dweight"]),
+    ],
+    ids=["swapped", "dropped row", "no correction", "dropped term"],
+)
+def test_an_imprecise_gradient_is_named_with_its_rho(prepare, named):
+    status, reason = outcome(prepare, LAYER)
+    assert status == "wrong"
+    assert reason.endswith(" (1 is one rounding)")
+    parts = reason.removesuffix(" (1 is one rounding)").split(", ")
+    assert [part.split(" is off by rho ")[0] for part in parts] == named
+    assert all(float(part.split(" is off by rho ")[1]) > 1.8 for part in parts)
+
+
+def test_an_answer_remembered_by_address_is_wrong():
+    def prepare(inputs):
+        remembered = {}
+
+        def backward():
+            key = inputs.dy.data_ptr()
+            if key not in remembered:
+                remembered[key] = gradients(inputs)
+            return remembered[key]
+
+        return backward
+
+    assert outcome(prepare) == ("wrong", "dx, dweight did not follow new contents of dy at the same address")
+
+
+def test_work_done_beforehand_is_wrong():
+    def prepare(inputs):
+        early = gradients(inputs)
+        return lambda: replace(gradients(inputs), dweight=early.dweight)
+
+    assert outcome(prepare) == ("wrong", "dweight did not follow new contents of dy at the same address")
+
+
+def test_an_implementation_that_differs_is_nondeterministic_and_still_timed():
+    def prepare(inputs):
+        calls = []
+
+        def backward():
+            calls.append(None)
+            grads = gradients(inputs)
+            if len(calls) == 3:  # the second of the three runs that are compared
+                grads.dweight[0] *= 1.0078125  # the next number in bf16
+            return grads
+
+        return backward
+
+    row = session(implementation("faulty", prepare)).row("faulty")
+    assert (row.status, row.reason) == ("nondeterministic", "1 of 3 runs differ, in dweight")
+    assert (row.verification.differing, row.verification.differing_in) == (1, ["dweight"])
+    assert len(row.timing.samples_us) == 4
+
+
+def test_an_answer_that_is_both_wrong_and_unsteady_is_wrong():
+    def prepare(inputs):
+        return lambda: replace(gradients(inputs), dx=torch.randn(16, 32).bfloat16())
+
+    assert outcome(prepare)[0] == "wrong"
+
+
+def test_overwriting_dy_is_ok_where_it_is_declared_and_dy_is_restored_before_every_call():
+    seen = []
+
+    def prepare(inputs):
+        original = inputs.dy.clone()
+
+        def backward():
+            seen.append(torch.equal(inputs.dy, original))
+            return overwrite_dy(inputs, gradients(inputs))
+
+        return backward
+
+    row = session(implementation("faulty", prepare, in_place=True)).row("faulty")
+    assert (row.status, row.reason) == ("ok", None)
+    assert seen.count(False) == 2  # the calls with new contents in dy, before and after timing
+    assert len(seen) > len(row.timing.samples_us) + 3
+
+
+def test_declaring_in_place_is_about_dy_alone():
+    assert outcome(spoilt(overwrite_x), in_place=True) == ("wrong", "the backward changed its input x")
+
+
+def test_what_prepare_does_to_the_inputs_is_undone():
+    def prepare(inputs):
+        for tensor in (inputs.x, inputs.weight, inputs.dy):
+            tensor.zero_()
+        return honest(inputs)
+
+    assert outcome(prepare) == ("ok", None)
+
+
+def test_raising_in_prepare_costs_its_own_row():
+    def prepare(inputs):
+        raise RuntimeError("no kernel\n  for this   device")
+
+    assert outcome(prepare) == ("crashed", "RuntimeError: no kernel for this device")
+
+
+def test_raising_in_a_later_call_costs_its_own_row():
+    def prepare(inputs):
+        calls = []
+
+        def backward():
+            calls.append(None)
+            if len(calls) > 1:
+                raise ValueError("graph already freed")
+            return gradients(inputs)
+
+        return backward
+
+    assert outcome(prepare) == ("crashed", "ValueError: graph already freed")
+
+
+def raising_while_timed(stage):
+    """Prepares a backward that answers until the stage is `time`."""
+
+    def prepare(inputs):
+        def backward():
+            if stage() == "time":
+                raise RuntimeError("only when it counts")
+            return gradients(inputs)
+
+        return backward
+
+    return prepare
+
+
+def test_raising_while_timed_costs_its_own_row_and_the_others_are_timed_without_it():
+    prepare = raising_while_timed(lambda: done.stage)
+    done = Session(implementation("faulty", prepare), implementation("honest"), implementation("bystander"))
+    done.run()
+    assert (done.row("faulty").status, done.row("faulty").reason) == ("crashed", "RuntimeError: only when it counts")
+    assert done.row("faulty").timing is None
+    assert [len(done.row(name).timing.samples_us) for name in ("honest", "bystander")] == [4, 4]
+    assert sorted(row.role for row in done.rows) == ["again", "floor", "impl", "impl", "impl"]
+
+
+def test_a_baseline_that_raises_in_its_second_appearance_is_the_one_that_crashed():
+    appearances = Counter()
+
+    def prepare(inputs):
+        def backward():
+            if done.stage == "time":
+                appearances["timed"] += 1
+                if appearances["timed"] == 4:  # warmed up three times under its own name, then as its twin
+                    raise RuntimeError("not twice")
+            return gradients(inputs)
+
+        return backward
+
+    done = Session(implementation("honest", prepare), implementation("bystander"))
+    done.run()
+    assert (done.row("honest").status, done.row("honest").reason) == ("crashed", "RuntimeError: not twice")
+    assert done.row("bystander").status == "ok"
+    assert done.helpers()["again"].impl == "bystander"
+    assert len(done.rows) == 4
+
+
+def test_when_all_that_could_be_timed_raise_every_one_has_a_row_and_nothing_else_is_written():
+    def prepare(inputs):
+        def backward():
+            if done.stage == "time":
+                raise RuntimeError("never")
+            return gradients(inputs)
+
+        return backward
+
+    done = Session(implementation("one", prepare), implementation("two", prepare))
+    done.run()
+    assert {row.impl: row.status for row in done.rows} == {"one": "crashed", "two": "crashed"}
+    assert len(done.rows) == 2
+
+
+def test_a_case_that_an_implementation_does_not_support_is_said_in_its_words():
+    def prepare(inputs):
+        raise AssertionError("asked although unsupported")
+
+    assert outcome(prepare, unsupported=lambda case: "no 32 columns") == ("unsupported", "no 32 columns")
+
+
+def test_where_nothing_is_supported_no_inputs_are_made():
+    done = Session(implementation("only", unsupported=lambda case: "no")).run()
+    assert done.stages == []
+    assert [row.status for row in done.rows] == ["unsupported"]
+
+
+def test_what_must_not_be_timed_is_verified_and_says_why():
+    done = session(implementation("faulty", untimed=lambda case: "runs in an interpreter here"))
+    row = done.row("faulty")
+    assert (row.status, row.timing, row.untimed) == ("ok", None, "runs in an interpreter here")
+    assert row.verification is not None
+    assert ("faulty", "time") not in done.stages
+
+
+def test_notes_are_in_the_row():
+    assert session(implementation("noted", notes=lambda case: ["one", "two"])).row("noted").notes == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (torch.OutOfMemoryError("tried to allocate 9 GiB"), "OutOfMemoryError: tried to allocate 9 GiB"),
+        (MemoryError(), "MemoryError:"),
+        (
+            RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"),
+            "RuntimeError: DefaultCPUAllocator: can't allocate memory: you tried",
+        ),
+    ],
+)
+def test_running_out_of_memory_is_a_status_of_its_own(error, reason):
+    def prepare(inputs):
+        raise error
+
+    status, said = outcome(prepare)
+    assert (status, said.strip()) == ("oom", reason)
+
+
+def test_inputs_that_do_not_fit_cost_every_row_but_the_unsupported(monkeypatch):
+    def make_inputs(case, seed):
+        raise torch.OutOfMemoryError("tried to allocate 9 TiB")
+
+    monkeypatch.setattr(trial, "make_inputs", make_inputs)
+    done = Session(
+        implementation("one"), implementation("two", unsupported=lambda case: "no"), implementation("three")
+    ).run()
+    assert {row.impl: row.status for row in done.rows} == {"one": "oom", "two": "unsupported", "three": "oom"}
+    assert len(done.rows) == 3
+
+
+def test_a_device_that_is_lost_ends_the_trial_after_the_row_of_who_lost_it(monkeypatch):
+    def synchronise(device):
+        if done.stages[-1] == ("faulty", "prepare"):
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    def prepare(inputs):
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(trial, "synchronise", synchronise)
+    done = Session(implementation("honest"), implementation("faulty", prepare), implementation("bystander"))
+    with pytest.raises(ContextLostError):
+        done.run()
+    assert [(row.impl, row.status) for row in done.rows] == [("faulty", "crashed")]
+
+
+def test_the_same_seed_gives_the_same_inputs_to_all_and_another_seed_others():
+    seen = {}
+
+    def recording(name, seed):
+        def prepare(inputs):
+            seen[name] = inputs.dy.clone()
+            return honest(inputs)
+
+        Session(implementation(name, prepare), asked=replace(ASKED, seed=seed, timed=False)).run()
+
+    recording("a", 1)
+    recording("b", 1)
+    recording("c", 2)
+    assert torch.equal(seen["a"], seen["b"])
+    assert not torch.equal(seen["a"], seen["c"])
+
+
+def test_a_flush_asked_for_reaches_the_device_and_the_rows(monkeypatch):
+    flushed = Counter()
+
+    class Recorder(CpuDevice):
+        def flush(self, mode):
+            flushed[mode] += 1
+
+    monkeypatch.setattr(interleave, "CpuDevice", Recorder)
+    done = session(asked=replace(ASKED, flush="dirty"))
+    assert set(flushed) == {"dirty"}
+    assert {row.timing.flush for row in done.rows} == {"dirty"}
+
+
+def test_warming_prepares_and_calls_once_and_leaves_the_unsupported_alone():
+    calls = []
+
+    def prepare(inputs):
+        calls.append("prepare")
+        return lambda: calls.append("backward")
+
+    warm(RMS, implementation("one", prepare), 0)
+    assert calls == ["prepare", "backward"]
+    warm(RMS, implementation("two", prepare, unsupported=lambda case: "no"), 0)
+    assert calls == ["prepare", "backward"]
+
+
+def together(monkeypatch, **replaced):
+    """Time as ever, but with these fields of what is found replaced."""
+    measured = trial.time_together
+    monkeypatch.setattr(trial, "time_together", lambda *arguments: replace(measured(*arguments), **replaced))
+
+
+def test_with_twice_every_implementation_stands_in_the_blocks_again():
+    done = session(implementation("third"), asked=replace(ASKED, twice=True))
+    again = [row for row in done.rows if row.role == "again"]
+    assert [row.impl for row in again] == ["honest", "third", "bystander"]
+    for row in again:
+        assert (row.status, row.timing.group, row.timing.blocks) == ("ok", "g7", [0, 1, 2, 3])
+        assert row.timing.samples_us != done.row(row.impl).timing.samples_us
+    assert [row.role for row in done.rows].count("floor") == 1
+
+
+def test_without_twice_the_baseline_alone_does():
+    done = session(implementation("third"), asked=replace(ASKED, baseline="third"))
+    assert [row.impl for row in done.rows if row.role == "again"] == ["third"]
+
+
+def test_one_that_raises_in_its_second_appearance_loses_both():
+    calls = Counter()
+
+    def prepare(inputs):
+        def backward():
+            calls["timed"] += done.stage == "time"
+            if calls["timed"] == 4:  # warmed up three times under its own name, then as its twin
+                raise RuntimeError("not twice")
+            return gradients(inputs)
+
+        return backward
+
+    adapters = (implementation("honest"), implementation("faulty", prepare), implementation("bystander"))
+    done = Session(*adapters, asked=replace(ASKED, twice=True))
+    done.run()
+    assert (done.row("faulty").status, done.row("faulty").reason) == ("crashed", "RuntimeError: not twice")
+    assert [row.impl for row in done.rows if row.role == "again"] == ["honest", "bystander"]
+
+
+READINGS = [
+    Reading(1980, 3201, 400.0, 60, ("power cap",), 2),
+    Reading(1965, 3201, 412.5, 61, (), 1),
+    Reading(1950, 3201, 420.0, 61, (), 1),
+    Reading(1980, 3201, 400.0, 60, (), 1),
+]
+
+
+def test_the_conditions_are_emitted_once_with_their_case_group_and_process(monkeypatch):
+    looks = [Reading(), *READINGS]
+
+    class Watched(CpuDevice):
+        def look(self):
+            return looks.pop(0)
+
+    monkeypatch.setattr(interleave, "CpuDevice", Watched)
+    assert session(process=3).conditions == [
+        ConditionsRecord(
+            case=RMS,
+            group="g7",
+            process=3,
+            sm_clock_mhz=[1980, 1965, 1950, 1980],
+            memory_clock_mhz=[3201] * 4,
+            power_w=[400.0, 412.5, 420.0, 400.0],
+            temperature_c=[60, 61, 61, 60],
+            throttled={"power cap": [0]},
+            other_processes=1,
+        )
+    ]
+
+
+def test_every_row_carries_its_process():
+    def fail(inputs):
+        raise RuntimeError("no kernel")
+
+    refused = implementation("refused", unsupported=lambda case: "no")
+    done = session(implementation("crashing", fail), implementation("faulty", spoilt(one_nan)), refused, process=3)
+    assert len(done.rows) == 7
+    assert {row.process for row in done.rows} == {3}
+
+
+def test_without_timing_there_are_no_conditions():
+    assert Session(implementation("honest"), asked=replace(ASKED, timed=False)).run().conditions == []
+
+
+def test_after_one_that_raises_the_conditions_are_those_of_the_blocks_without_it():
+    prepare = raising_while_timed(lambda: done.stage)
+    done = Session(implementation("faulty", prepare), implementation("honest"))
+    done.run()
+    assert [(record.case, record.group, record.process) for record in done.conditions] == [(RMS, "g7", 0)]
+
+
+TOTALS = KernelTotals(sum_us=25.0, union_us=22.0, span_us=24.0, event_us=30.0)
+KERNELS = [Kernel(name="rows", median_us=20.0, start_us=0.0, event_us=21.0)]
+
+
+def test_kernels_totals_and_other_engines_reach_their_row(monkeypatch):
+    together(
+        monkeypatch,
+        kernels={"honest": Breakdown(KERNELS, TOTALS), "bystander": Breakdown(None, note="the profiler lost records")},
+        elsewhere_us={"honest": {"do_bench": 31.5, "NVBench": 29.0}, "bystander": {}},
+    )
+    done = session()
+    honest, bystander = done.row("honest"), done.row("bystander")
+    assert (honest.kernels, honest.kernel_totals, honest.kernels_note) == (KERNELS, TOTALS, None)
+    assert honest.other_engines_us == {"do_bench": 31.5, "NVBench": 29.0}
+    assert (bystander.kernels, bystander.kernel_totals) == (None, None)
+    assert bystander.kernels_note == "the profiler lost records"
+    assert bystander.other_engines_us == {}
+
+
+ESCAPED = "work on another stream runs outside the timed span: copy"
+
+
+def test_work_that_escapes_the_timed_span_is_wrong_and_keeps_what_was_found(monkeypatch):
+    together(monkeypatch, kernels={"faulty": Breakdown(KERNELS, TOTALS, escaped=ESCAPED)})
+    row = session(implementation("faulty")).row("faulty")
+    assert (row.status, row.reason) == ("wrong", ESCAPED)
+    assert (row.kernels, row.kernel_totals, len(row.timing.samples_us)) == (KERNELS, TOTALS, 4)
+    assert row.verification is not None
+
+
+def test_an_answer_that_is_stale_after_timing_is_said_before_an_escape(monkeypatch):
+    def prepare(inputs):
+        kept = []
+
+        def backward():
+            if all(stage != "time" for _, stage in done.stages):
+                return gradients(inputs)
+            kept.append(gradients(inputs))
+            return kept[0]
+
+        return backward
+
+    together(monkeypatch, kernels={"faulty": Breakdown(KERNELS, TOTALS, escaped=ESCAPED)})
+    done = Session(implementation("honest"), implementation("faulty", prepare))
+    done.run()
+    assert done.row("faulty").reason == (
+        "after timing, dx, dweight did not follow new contents of dy at the same address"
+    )
+
+
+def test_a_timed_call_that_answers_otherwise_than_the_verified_ones_is_wrong():
+    def prepare(inputs):
+        def backward():
+            grads = gradients(inputs)
+            if done.stages[-1][1] == "time":  # cuts a corner only where it counts
+                grads.dx[-1] = 0
+            return grads
+
+        return backward
+
+    done = Session(implementation("honest"), implementation("faulty", prepare))
+    done.run()
+    assert done.row("faulty").status == "wrong"
+    assert done.row("faulty").reason.startswith("in a timed call, dx is off by rho ")
+    assert (done.row("honest").status, done.row("honest").reason) == ("ok", None)
+    assert done.row("faulty").timing is not None
+
+
+def test_a_timed_call_that_leaves_a_gradient_out_is_wrong():
+    def prepare(inputs):
+        return lambda: replace(gradients(inputs), dweight=None) if done.stages[-1][1] == "time" else gradients(inputs)
+
+    done = Session(implementation("honest"), implementation("faulty", prepare))
+    done.run()
+    assert (done.row("faulty").status, done.row("faulty").reason) == (
+        "wrong",
+        "in a timed call, dweight is missing",
+    )
+
+
+def test_all_are_timed_on_the_same_dy_where_one_overwrites_it():
+    seen = []
+
+    def prepare(inputs):
+        original = inputs.dy.clone()
+
+        def backward():
+            if done.stages[-1][1] == "time":
+                seen.append(torch.equal(inputs.dy, original))
+            return gradients(inputs)
+
+        return backward
+
+    done = Session(
+        implementation("overwrites", spoilt(overwrite_dy), in_place=True), implementation("trusting", prepare)
+    )
+    done.run()
+    assert done.row("trusting").status == "ok"
+    assert len(seen) > 4
+    assert all(seen)

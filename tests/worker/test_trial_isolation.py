@@ -1,0 +1,144 @@
+"""What one implementation does must not cost another its row."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from harness.worker import interleave, trial
+from tests.mutants.maths import gradients, implementation
+from tests.worker.test_trial import ASKED, RMS, Session, session
+
+UNTIMED = replace(ASKED, timed=False)
+
+
+def test_statistics_that_an_adapter_overwrites_are_put_back_for_the_next():
+    def prepare(inputs):
+        def backward():
+            inputs.rstd.zero_()
+            return gradients(inputs)
+
+        return backward
+
+    def from_rstd(inputs):
+        def backward():
+            grads = gradients(inputs)
+            return grads if inputs.rstd.count_nonzero() == inputs.rstd.numel() else None
+
+        return backward
+
+    done = session(implementation("faulty", prepare), implementation("trusting", from_rstd))
+    assert done.row("trusting").status == "ok"
+    assert (done.row("faulty").status, done.row("faulty").reason) == ("wrong", "the backward changed its input rstd")
+
+
+@pytest.mark.parametrize("function", ["unsupported", "notes", "untimed"])
+def test_an_adapter_whose_own_functions_raise_costs_its_own_row(function):
+    def fail(case):
+        raise KeyError("surprise")
+
+    row = session(implementation("faulty", **{function: fail})).row("faulty")
+    assert (row.status, row.reason) == ("crashed", "KeyError: 'surprise'")
+
+
+def test_a_device_without_memory_for_the_flush_leaves_verified_rows_untimed(monkeypatch):
+    def no_memory(flush_bytes):
+        raise torch.OutOfMemoryError("tried to allocate the flush buffers")
+
+    monkeypatch.setattr(interleave, "CpuDevice", no_memory)
+    done = Session(implementation("honest"), implementation("bystander")).run()
+    for name in ("honest", "bystander"):
+        row = done.row(name)
+        assert (row.status, row.timing) == ("ok", None)
+        assert row.untimed == "OutOfMemoryError: tried to allocate the flush buffers"
+
+
+def test_a_floor_that_does_not_fit_leaves_verified_rows_untimed(monkeypatch):
+    done = Session(implementation("honest"), implementation("bystander"))
+
+    def add(x, dy):
+        raise torch.OutOfMemoryError("tried to allocate dx")
+
+    monkeypatch.setattr(trial.torch, "add", add)
+    done.run()
+    assert [done.row(name).status for name in ("honest", "bystander")] == ["ok", "ok"]
+
+
+def test_an_implementation_that_cheats_once_it_is_timed_is_caught():
+    def prepare(inputs):
+        remembered = []
+
+        def backward():
+            if all(stage != "time" for _, stage in done.stages):
+                return gradients(inputs)
+            if not remembered:
+                remembered.append(gradients(inputs))
+            return remembered[0]
+
+        return backward
+
+    done = Session(implementation("honest"), implementation("faulty", prepare))
+    done.run()
+    assert done.row("honest").status == "ok"
+    assert done.row("faulty").status == "wrong"
+
+
+def test_inputs_that_an_adapter_spoils_before_it_raises_are_put_back_for_the_next():
+    def prepare(inputs):
+        inputs.x.zero_()
+        raise RuntimeError("after the damage was done")
+
+    def with_a_forward(inputs):
+        answer = gradients(inputs)  # as kernels do that save something of x in the forward
+        return lambda: gradients(inputs) if answer.dweight.count_nonzero() else None
+
+    done = session(implementation("faulty", prepare), implementation("trusting", with_a_forward))
+    assert (done.row("faulty").status, done.row("trusting").status) == ("crashed", "ok")
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "reason"),
+    [
+        ("strided-x", "unsupported", "refused: ValueError: x must be contiguous"),
+        ("3-d", "unsupported", "refused: ValueError: x must be contiguous"),
+        ("normal", "crashed", "ValueError: x must be contiguous"),
+        ("nan-x", "crashed", "ValueError: x must be contiguous"),
+    ],
+)
+def test_an_error_is_a_refusal_where_the_layout_is_unusual_and_nowhere_else(kind, status, reason):
+    def prepare(inputs):
+        raise ValueError("x must be contiguous")
+
+    done = Session(implementation("strict", prepare), case=replace(RMS, inputs=kind), asked=UNTIMED).run()
+    assert (done.row("strict").status, done.row("strict").reason) == (status, reason)
+
+
+def test_running_out_of_memory_is_no_refusal():
+    def prepare(inputs):
+        raise torch.OutOfMemoryError("tried to allocate 9 GiB")
+
+    done = Session(implementation("large", prepare), case=replace(RMS, inputs="strided-x"), asked=UNTIMED).run()
+    assert done.row("large").status == "oom"
+
+
+def test_settings_that_a_preparation_changes_are_put_back_and_cost_nothing():
+    def prepare(inputs):
+        torch.set_default_dtype(torch.float64)
+        return lambda: gradients(inputs)
+
+    done = Session(implementation("loud", prepare), implementation("next"), asked=UNTIMED).run()
+    assert [row.status for row in done.rows] == ["ok", "ok"]
+    assert torch.get_default_dtype() == torch.float32
+
+
+def test_untimed_rows_are_written_as_soon_as_they_are_known():
+    """So that a worker that dies of one implementation does not take the others' rows with it."""
+    known = []
+
+    def prepare(inputs):
+        known.append([row.impl for row in done.rows])
+        return lambda: gradients(inputs)
+
+    done = Session(implementation("one", prepare), implementation("two", prepare), asked=replace(UNTIMED, seeds=1))
+    done.run()
+    assert known == [[], ["one"]]
