@@ -145,7 +145,7 @@ def test_what_a_copy_of_nothing_takes_enters_the_budget():
         ({"profiler": lambda us: us + 1.01}, {"events' own share"}),  # a span longer than what holds it
         ({"profiler": lambda us: us - 11.0}, {"events' own share"}),
     ],
-    ids=str,
+    ids=lambda named: "+".join(sorted(named)),
 )
 def test_a_lie_is_caught_by_name(lies, caught):
     assert failed(lying(**{"start_us": 0.001} | lies)) == caught
