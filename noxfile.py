@@ -1,8 +1,16 @@
 """Every job of the project, each a session: `nox -s bench -- --device b200` passes what follows `--` through.
 
+All sessions share one environment, .nox/normbwd, as torch may be gigabytes; each adds what it needs.
 `nox --no-venv -s bench` runs in the current environment (a GPU image that already holds torch and apex) and installs
 nothing.
 """
+
+import hashlib
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
 
 import nox
 
@@ -10,112 +18,182 @@ nox.options.default_venv_backend = "venv"
 nox.options.reuse_existing_virtualenvs = True
 nox.options.sessions = ["lint", "types", "tests"]
 
+ROOT = Path(__file__).parent
+SHARED = ROOT / ".nox" / "normbwd"
+PROJECT = nox.project.load_toml("pyproject.toml")["project"]
+# Reports and gates need neither torch nor triton, which take longer to install than a report takes to write.
+LIGHT = [each for each in PROJECT["dependencies"] if not each.startswith(("torch", "triton"))]
+EDITABLE = ("--no-deps", "-e", ".")
 
-def _compile_with(session: nox.Session, triton: str, *tests: str) -> None:
-    _install(session, "dev")
-    if session.virtualenv.is_sandboxed:
-        # torch asks for its own Triton by an exact version, and needs none for what runs here.
-        session.install("--no-deps", f"triton=={triton}")
-    session.run("python", "-m", "pytest", "tests/impls/test_inhouse_compiles.py", *tests, *session.posargs)
-
-
-def _install(session: nox.Session, *extras: str) -> None:
-    if session.virtualenv.is_sandboxed:
-        target = f".[{','.join(extras)}]" if extras else "."
-        session.install("-c", "constraints.txt", "-e", target)
+# What nox makes for a session stays empty: it only tells whether `--no-venv` was given.
+session = nox.session(venv_params=["--without-pip"])
 
 
-def _normbwd(session: nox.Session, command: str) -> None:
-    _install(session)
+def _python(session: nox.Session) -> str:
+    """The interpreter that a session's programs run in; makes the shared environment where it is not there yet."""
+    if not session.virtualenv.is_sandboxed:
+        return "python"
+    python = SHARED / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
+    if not python.exists():
+        session.run(sys.executable, "-m", "venv", str(SHARED), external=True)
+    return str(python)
+
+
+def _install(session: nox.Session, *arguments: str) -> None:
+    """Install into the shared environment, unless the same was done before with these versions asked for."""
+    if not session.virtualenv.is_sandboxed:
+        return
+    python, stamp = _python(session), SHARED / "installed.json"
+    asked = hashlib.sha256((ROOT / "pyproject.toml").read_bytes() + (ROOT / "constraints.txt").read_bytes()).hexdigest()
+    done = json.loads(stamp.read_text()) if stamp.exists() else {}
+    if done.get(" ".join(arguments)) == asked:
+        return
+    session.run(python, "-m", "pip", "install", "-q", "-c", "constraints.txt", *arguments, external=True)
+    stamp.write_text(json.dumps(done | {" ".join(arguments): asked}, indent=1))
+
+
+def _install_light(session: nox.Session, *more: str) -> None:
+    _install(session, *LIGHT, *more)
+    _install(session, *EDITABLE)
+
+
+def _run_module(session: nox.Session, module: str, *arguments: str, **options: Any) -> None:
+    session.run(_python(session), "-m", module, *arguments, external=True, **options)
+
+
+def _normbwd(session: nox.Session, command: str, light: bool = False) -> None:
+    if light:
+        _install_light(session)
+    else:
+        _install(session, "-e", ".")
+    if not session.virtualenv.is_sandboxed:
+        session.run(_python(session), "-c", HAS_DEPENDENCIES, external=True, silent=False)
     # After Ctrl-C the command ends its file and reports what it has; nox would kill it after a third of a second.
-    session.run("python", "-m", "harness", command, *session.posargs, interrupt_timeout=60)
+    _run_module(session, "harness", command, *session.posargs, interrupt_timeout=60)
+    if session.virtualenv.is_sandboxed:
+        session.log(f"the command itself is {os.path.relpath(Path(_python(session)).with_name('normbwd'))}")
 
 
-@nox.session
+# With --no-venv nothing is installed, so what is absent is named before an import fails.
+HAS_DEPENDENCIES = f"""
+import re, sys
+from importlib.metadata import PackageNotFoundError, version
+absent = []
+for name in {[each for each in PROJECT["dependencies"] if "sys_platform" not in each]!r}:
+    name = re.match("[A-Za-z0-9_.-]+", name)[0]
+    try:
+        version(name)
+    except PackageNotFoundError:
+        absent.append(name)
+if absent:
+    sys.exit("this environment lacks " + ", ".join(absent) + "; python -m pip install " + " ".join(absent))
+"""
+
+
+@session
 def bench(session: nox.Session) -> None:
     """Verify and time implementations, and print the comparison."""
     _normbwd(session, "bench")
 
 
-@nox.session
+@session
 def verify(session: nox.Session) -> None:
     """Verify implementations without timing them."""
     _normbwd(session, "verify")
 
 
-@nox.session
+@session
 def compare(session: nox.Session) -> None:
     """Measure two revisions of one implementation against each other."""
     _normbwd(session, "compare")
 
 
-@nox.session
+@session
 def tune(session: nox.Session) -> None:
-    """Find the in-house kernel's fastest launches on this GPU."""
+    """Find an implementation's fastest configurations on this GPU."""
     _normbwd(session, "tune")
 
 
-@nox.session
+@session
 def gate(session: nox.Session) -> None:
     """Judge a results file against limits."""
-    _normbwd(session, "gate")
+    _normbwd(session, "gate", light="--confirm" not in session.posargs)
 
 
-@nox.session
+@session
 def selftest(session: nox.Session) -> None:
     """Test the engine on work of which the time is known."""
     _normbwd(session, "selftest")
 
 
-@nox.session
+@session
 def report(session: nox.Session) -> None:
     """Write a results file as a table for a console, a page or a pull request."""
-    _normbwd(session, "report")
+    _normbwd(session, "report", light=True)
 
 
-@nox.session
+@session
 def tests(session: nox.Session) -> None:
-    """Run the tests that need neither a GPU nor a browser; `-- -m gpu` runs those that need a GPU."""
-    _install(session, "dev")
-    selection = () if "-m" in session.posargs else ("-m", "not gpu and not browser")
-    session.run("python", "-m", "pytest", *selection, *session.posargs)
+    """Run the quick tests, which need neither a GPU nor a browser; `-- -m gpu` runs those that need a GPU."""
+    _install(session, "-e", ".[dev]")
+    selection = () if "-m" in session.posargs else ("-m", "not gpu and not browser and not slow", "-n", "auto")
+    _run_module(session, "pytest", *selection, *session.posargs)
 
 
-@nox.session
+@session
+def compiled(session: nox.Session) -> None:
+    """Run the tests that compile the in-house kernels for every target, which takes minutes."""
+    _install(session, "-e", ".[dev]")
+    _run_module(session, "pytest", "-m", "slow", "-n", "auto", *session.posargs)
+
+
+def _compile_with(session: nox.Session, triton: str, *tests: str) -> None:
+    """Compile with another Triton, beside the environment's own: torch asks for that one by an exact version."""
+    _install(session, "-e", ".[dev]")
+    paths = [str(ROOT)]
+    if session.virtualenv.is_sandboxed:
+        aside = ROOT / ".nox" / f"triton-{triton}"
+        if not aside.exists():
+            wanted = ("install", "-q", "--no-deps", "--target", str(aside), f"triton=={triton}")
+            _run_module(session, "pip", *wanted)
+        paths.insert(0, str(aside))
+    env = {"PYTHONPATH": ":".join(paths)}
+    tests = ("tests/impls/test_inhouse_compiles.py", *tests)
+    _run_module(session, "pytest", "-n", "auto", *tests, *session.posargs, env=env)
+
+
+@session
 def oldest(session: nox.Session) -> None:
     """Compile the in-house kernels for every target with the oldest Triton that is promised."""
     _compile_with(session, "3.6.0")
 
 
-@nox.session
+@session
 def newest(session: nox.Session) -> None:
     """Compile them with the newest, and run what is compiled for an H200 on a CPU."""
     _compile_with(session, "3.9.0", "tests/impls/test_compiled.py")
 
 
-@nox.session
+@session
 def browser(session: nox.Session) -> None:
     """Test the pages of the HTML report in a headless Chromium, the system's own."""
-    if session.virtualenv.is_sandboxed:
-        project = nox.project.load_toml("pyproject.toml")["project"]
-        extras = project["optional-dependencies"]
-        # Reports need neither torch nor triton, which would take longer to install than these tests take.
-        light = [each for each in project["dependencies"] if not each.startswith(("torch", "triton"))]
-        session.install("-c", "constraints.txt", *light, *extras["dev"], *extras["browser"])
-    session.run("python", "-m", "pytest", "-m", "browser", "tests/reports/test_page_in_browser.py", *session.posargs)
+    extras = PROJECT["optional-dependencies"]
+    _install_light(session, *extras["dev"], *extras["browser"])
+    _run_module(session, "pytest", "-m", "browser", "tests/reports/test_page_in_browser.py", *session.posargs)
 
 
-@nox.session
+@session
 def lint(session: nox.Session) -> None:
-    """Check style and formatting."""
-    if session.virtualenv.is_sandboxed:
-        session.install("-c", "constraints.txt", "ruff")
-    session.run("ruff", "check", ".")
-    session.run("ruff", "format", "--check", ".")
+    """Check style, formatting, and which room of the house imports which."""
+    _install(session, "ruff", "import-linter")
+    _run_module(session, "ruff", "check", ".")
+    _run_module(session, "ruff", "format", "--check", ".")
+    linter = "from importlinter.cli import lint_imports_command; lint_imports_command()"
+    session.run(_python(session), "-c", linter, external=True, env={"PYTHONPATH": str(ROOT)})
 
 
-@nox.session
+@session
 def types(session: nox.Session) -> None:
     """Check types."""
-    _install(session, "dev")
-    session.run("pyright")
+    _install(session, "-e", ".[dev]")
+    _run_module(session, "pyright", "--pythonpath", _python(session))

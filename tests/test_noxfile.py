@@ -2,18 +2,59 @@
 
 from types import SimpleNamespace
 
+import pytest
+
 import noxfile
 
 
-def test_a_command_that_is_interrupted_has_time_to_end_its_file():
+def fake_session(calls, sandboxed=False):
+    return SimpleNamespace(
+        posargs=["--quick"],
+        virtualenv=SimpleNamespace(is_sandboxed=sandboxed),
+        run=lambda *command, **options: calls.append((command, options)),
+        log=lambda text: None,
+    )
+
+
+def test_interrupted_command_has_time_to_end_its_file():
     """By default nox kills what it started half a second after Ctrl-C, and a run then has no end and no report."""
     calls = []
-    session = SimpleNamespace(
-        posargs=["--quick"],
-        virtualenv=SimpleNamespace(is_sandboxed=False),
-        run=lambda *command, **options: calls.append((command, options)),
-    )
-    noxfile._normbwd(session, "bench")
-    ((command, options),) = calls
+    noxfile._normbwd(fake_session(calls), "bench")
+    command, options = calls[-1]
     assert command[1:] == ("-m", "harness", "bench", "--quick")
     assert options["interrupt_timeout"] >= 60
+
+
+def test_no_venv_installs_nothing():
+    calls = []
+    noxfile._normbwd(fake_session(calls), "bench")
+    assert not [command for command, _ in calls if "pip" in command]
+
+
+def test_no_venv_names_what_is_absent():
+    calls = []
+    noxfile._normbwd(fake_session(calls), "bench")
+    (_, _, program), _ = calls[0]
+    program = program.replace("'typer", "'no-such-package")
+    with pytest.raises(SystemExit, match="lacks no-such-package"):
+        exec(compile(program, "check", "exec"), {})
+
+
+def test_sessions_share_what_they_install(tmp_path, monkeypatch):
+    monkeypatch.setattr(noxfile, "SHARED", tmp_path)
+    calls = []
+    for _ in range(2):
+        noxfile._normbwd(fake_session(calls, sandboxed=True), "bench")
+    installed = [command for command, _ in calls if "pip" in command]
+    assert len(installed) == 1
+
+
+def test_changed_pins_are_installed_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(noxfile, "SHARED", tmp_path)
+    monkeypatch.setattr(noxfile, "ROOT", tmp_path)
+    (tmp_path / "pyproject.toml").write_text("a")
+    calls = []
+    for pins in ("torch==1", "torch==2"):
+        (tmp_path / "constraints.txt").write_text(pins)
+        noxfile._install(fake_session(calls, sandboxed=True), "-e", ".")
+    assert len([command for command, _ in calls if "pip" in command]) == 2
