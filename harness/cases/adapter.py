@@ -1,32 +1,47 @@
-"""An implementation as the harness calls it: an adapter module, or one of the variants that it offers.
+"""An implementation as the harness calls it: an adapter module, one of its variants, or one of its configurations.
 
-docs/add-an-implementation.md tells the whole contract.
+docs/add-an-implementation.md has the whole contract; `harness.worker.discovery` finds adapters and checks their shape.
 """
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Container
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, Literal
 
 from harness.cases.case import NormCase
 from harness.cases.inputs import Grads, Inputs
+from harness.errors import UnsupportedError
+
+Config = Any  # what JSON can hold: an adapter's own settings, handed back to its `prepare`
+
+
+@dataclass(frozen=True)
+class Configured:
+    """The configuration that a case runs with; `name` is None where that is the adapter's default."""
+
+    name: str | None
+    config: Config = None
+    note: str = ""
 
 
 @dataclass(frozen=True)
 class Implementation:
-    """One implementation that can be asked for by name: an adapter module, or one of the variants that it offers.
+    """One implementation that can be asked for by name.
 
-    The methods answer for this variant; each falls back to the plain answer where the adapter has no such function.
+    `arguments` holds the variant's value, the second argument of the adapter's functions. `configured` says which
+    configuration a case runs with, or raises UnsupportedError; without it every case runs with the adapter's default.
+    A method for which the adapter has no function gives the plain answer.
     """
 
     name: str
     family: str
     source: str
     module: ModuleType
-    arguments: tuple[Any, ...] = ()  # the variant's value, handed to the adapter's functions as a second argument
+    arguments: tuple[Any, ...] = ()
+    configured: Callable[[NormCase], Configured] | None = None
 
     @property
     def via(self) -> Literal["kernel", "autograd"]:
@@ -59,19 +74,40 @@ class Implementation:
 
     def unsupported(self, case: NormCase) -> str | None:
         """Say why this case cannot run, or None."""
-        return self.module.unsupported(case, *self.arguments)
+        if reason := self.module.unsupported(case, *self.arguments):
+            return reason
+        try:
+            self.config_of(case)
+        except UnsupportedError as error:
+            return str(error)
+        return None
 
     def untimed(self, case: NormCase) -> str | None:
         """Say why this case must not be timed though it can be verified, or None."""
         return self._optional("untimed", case) or None
 
     def notes(self, case: NormCase) -> list[str]:
-        """What a reader of this row should know: traps absorbed, detours taken."""
-        return list(self._optional("notes", case) or ())
+        """What a reader of this row should know: traps absorbed, detours taken, which configuration ran."""
+        configured = self.config_of(case)
+        return list(self._optional("notes", case) or ()) + ([configured.note] if configured.note else [])
+
+    def configs(self, case: NormCase) -> Mapping[str, Config]:
+        """The configurations of a case that the adapter offers, by name, its default first; none if it has no such."""
+        return self._optional("configs", case) or {}
+
+    def config_of(self, case: NormCase) -> Configured:
+        """The configuration that this case runs with; raises UnsupportedError where there is none."""
+        return self.configured(case) if self.configured else Configured(None)
+
+    def with_configs(self, name: str, configured: Callable[[NormCase], Configured]) -> Implementation:
+        """The same adapter under another name, each case with the configuration that `configured` gives."""
+        return replace(self, name=name, configured=configured)
 
     def prepare(self, inputs: Inputs) -> Callable[[], Grads]:
         """Do all that is not the backward; return the backward."""
-        return self.module.prepare(inputs, *self.arguments)
+        configured = self.config_of(inputs.case)
+        options = {} if configured.name is None else {"config": configured.config}
+        return self.module.prepare(inputs, *self.arguments, **options)
 
     def _declared(self, what: str) -> bool:
         """A declaration that is true of the whole adapter, or of the variants that it names."""

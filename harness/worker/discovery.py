@@ -1,7 +1,6 @@
 """Finds implementations: files of impls/, entry points of other packages, and files named on the command line.
 
-An adapter is a module with `name`, `requires`, `unsupported(case)` and `prepare(inputs)`; docs/add-an-implementation.md
-tells the whole contract. Nothing is registered: a file that is here is found.
+Nothing is registered: a module that is here and has the shape of an adapter (contract.py) is an implementation.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from typing import Any
 import impls
 from harness.cases.adapter import Implementation
 from harness.errors import UsageError
+from harness.worker.contract import faults
 from harness.worker.revisions import Side
 
 ENTRY_POINT_GROUP = "normbwd.impls"
@@ -57,9 +57,8 @@ def _own_modules() -> list[ModuleType]:
 
 
 def _implementations(module: ModuleType, source: str) -> list[Implementation]:
-    lacking = [item for item in ("name", "requires", "unsupported", "prepare") if not hasattr(module, item)]
-    if lacking:
-        raise UsageError(f"{source} has no {', '.join(lacking)}; docs/add-an-implementation.md shows what it needs")
+    if found := faults(module):
+        raise UsageError(f"{source}: {'; '.join(found)}; docs/add-an-implementation.md shows what it needs")
     variants: dict[str, Any] | None = getattr(module, "variants", None)
     if variants is None:
         return [Implementation(module.name, module.name, source, module)]

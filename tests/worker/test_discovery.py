@@ -8,8 +8,9 @@ import pytest
 
 import impls
 from harness.cases import NormCase
-from harness.cases.adapter import Implementation
-from harness.errors import UsageError
+from harness.cases.adapter import Configured, Implementation
+from harness.errors import UnsupportedError, UsageError
+from harness.worker import discovery
 from harness.worker.discovery import discover
 
 CASE = NormCase("rms", 4, 8, device="cpu")
@@ -28,8 +29,8 @@ def prepare(inputs): return lambda: None
 @pytest.fixture(autouse=True)
 def only_files(monkeypatch):
     """Leave the adapters of impls/ and of installed packages out, and no module behind."""
-    monkeypatch.setattr(impls, "_own_modules", list)
-    monkeypatch.setattr(impls, "entry_points", lambda group: [])
+    monkeypatch.setattr(discovery, "_own_modules", list)
+    monkeypatch.setattr(discovery, "entry_points", lambda group: [])
     before = set(sys.modules)
     yield
     for name in set(sys.modules) - before:
@@ -105,7 +106,7 @@ variants = {"mine": 1, "mine-tuned": 2}
 def unsupported(case, value): return f"unsupported {value}"
 def untimed(case, value): return f"untimed {value}"
 def notes(case, value): return [f"note {value}"]
-def prepare(inputs, value): return (inputs, value)
+def prepare(inputs, value): return (inputs.case, value)
 """
     found = discover([adapter(more=more)])
     assert [(item.name, item.family) for item in found] == [("mine", "mine"), ("mine-tuned", "mine")]
@@ -113,7 +114,7 @@ def prepare(inputs, value): return (inputs, value)
         assert item.unsupported(CASE) == f"unsupported {value}"
         assert item.untimed(CASE) == f"untimed {value}"
         assert item.notes(CASE) == [f"note {value}"]
-        assert item.prepare("inputs") == ("inputs", value)
+        assert item.prepare(SimpleNamespace(case=CASE)) == (CASE, value)
 
 
 def test_what_is_not_installed_is_missing_by_name():
@@ -136,23 +137,101 @@ def test_two_of_the_same_name_are_refused(adapter):
     assert complaint(first, second) == f"{second} and {first} both call themselves 'mine'; rename one"
 
 
+VARIANTS = """
+variants = {"mine": 1, "mine-tuned": 2}
+def unsupported(case, value): return None
+def prepare(inputs, value): return lambda: None
+"""
+
+
 def test_a_variant_may_not_take_a_name_either(adapter):
     first = adapter("first.py", name="mine-tuned")
-    second = adapter("second.py", more="variants = {'mine': 1, 'mine-tuned': 2}\n")
+    second = adapter("second.py", more=VARIANTS)
     assert complaint(first, second) == f"{second} and {first} both call themselves 'mine-tuned'; rename one"
 
 
 @pytest.mark.parametrize("lacking", ["name", "requires", "unsupported", "prepare"])
 def test_a_file_that_lacks_a_part_of_the_contract(adapter, lacking):
     path = adapter(more=f"del {lacking}\n")
-    assert complaint(path) == f"{path} has no {lacking}; docs/add-an-implementation.md shows what it needs"
+    assert complaint(path) == f"{path}: has no {lacking}; docs/add-an-implementation.md shows what it needs"
 
 
 def test_all_that_a_file_lacks_is_told_at_once(adapter):
     path = adapter(text="x = 1\n")
     assert complaint(path) == (
-        f"{path} has no name, requires, unsupported, prepare; docs/add-an-implementation.md shows what it needs"
+        f"{path}: has no name, requires, unsupported, prepare; docs/add-an-implementation.md shows what it needs"
     )
+
+
+TAKES_CASE = "takes (), and is called with (case)"
+
+
+@pytest.mark.parametrize(
+    ("more", "fault"),
+    [
+        ("name = 17", "name = 17: must be a text"),
+        ("name = ''", "name = '': must be a text"),
+        ("name = 'my norm'", "name = 'my norm': must have no blanks and none of , * ? [ ] @ #"),
+        ("requires = 'torch'", "requires = 'torch': must be a tuple of module names, such as ('torch',)"),
+        ("requires = (17,)", "requires = (17,): must be a tuple of module names"),
+        ("variants = ['a']", "variants = ['a']: must be a dict of public names to values, with one entry at least"),
+        ("via = 'magic'", "via = 'magic': must be 'kernel' or 'autograd'"),
+        ("in_place = 'yes'", "in_place = 'yes': must be True or False"),
+        ("on_request = 'mine'", "on_request = 'mine': must be True, False or a set of public names"),
+        ("compiles_ahead = 1", "compiles_ahead = 1: must be True, False or a set of public names"),
+        ("def unsupported(): return None", f"unsupported {TAKES_CASE}"),
+        ("def untimed(): return None", f"untimed {TAKES_CASE}"),
+        ("def notes(): return []", f"notes {TAKES_CASE}"),
+        ("def missing(what): return None", "missing takes (what), and is called with ()"),
+        ("unsupported = None", "unsupported must be a function"),
+        ("def prepare(): pass", "prepare takes (), and is called with (inputs)"),
+        ("def prepare(inputs, *, more): pass", "prepare takes (inputs, *, more), and is called with (inputs)"),
+        ("def configs(case): return {}", "prepare takes (inputs), and is called with (inputs, config=None)"),
+    ],
+)
+def test_an_adapter_of_the_wrong_shape(adapter, more, fault):
+    path = adapter(more=more + "\n")
+    assert complaint(path) == f"{path}: {fault}; docs/add-an-implementation.md shows what it needs"
+
+
+def test_a_variants_value_is_an_argument(adapter):
+    path = adapter(more="variants = {17: 1}\n")
+    assert complaint(path) == (
+        f"{path}: variants has 17: must be a text; unsupported takes (case), and is called with (case, value); "
+        "prepare takes (inputs), and is called with (inputs, value); docs/add-an-implementation.md shows what it needs"
+    )
+
+
+CONFIGS = """
+def configs(case): return {"plain": {"tile": 1}, "wide": {"tile": 2}} if case.cols > 4 else {}
+def prepare(inputs, config=None): return (inputs, config)
+"""
+
+
+def test_an_adapter_may_offer_configurations(adapter):
+    (found,) = discover([adapter(more=CONFIGS)])
+    assert list(found.configs(CASE)) == ["plain", "wide"]
+    inputs = SimpleNamespace(case=CASE)
+    assert found.prepare(inputs) == (inputs, None)
+    assert implementation().configs(CASE) == {}
+
+
+def test_a_configuration_is_handed_to_prepare_and_noted(adapter):
+    (found,) = discover([adapter(more=CONFIGS)])
+    wide = found.with_configs(
+        "mine@tuned", lambda case: Configured("wide", found.configs(case)["wide"], "the wide one")
+    )
+    assert (wide.name, wide.family, wide.notes(CASE)) == ("mine@tuned", "mine", ["the wide one"])
+    inputs = SimpleNamespace(case=CASE)
+    assert wide.prepare(inputs) == (inputs, {"tile": 2})
+
+
+def test_a_case_without_a_configuration_is_unsupported(adapter):
+    def refuse(case):
+        raise UnsupportedError(f"not tuned for {case.key}")
+
+    (found,) = discover([adapter(more=CONFIGS)])
+    assert found.with_configs("mine@tuned", refuse).unsupported(CASE) == "not tuned for rms-4x8-bf16"
 
 
 @pytest.mark.parametrize(
@@ -191,8 +270,8 @@ class Point:
 
 
 def test_an_entry_point_is_an_implementation(monkeypatch):
-    theirs = module(name="theirs", prepare=None)
-    monkeypatch.setattr(impls, "entry_points", lambda group: [Point(lambda: theirs)] * (group == "normbwd.impls"))
+    theirs = module(name="theirs", prepare=lambda inputs: None)
+    monkeypatch.setattr(discovery, "entry_points", lambda group: [Point(lambda: theirs)] * (group == "normbwd.impls"))
     assert [(item.name, item.source) for item in discover()] == [("theirs", "their.package")]
 
 
@@ -201,7 +280,7 @@ def fail(error):
 
 
 def test_an_entry_point_that_cannot_be_imported(monkeypatch):
-    monkeypatch.setattr(impls, "entry_points", lambda group: [Point(lambda: fail(ImportError("no libcuda")))])
+    monkeypatch.setattr(discovery, "entry_points", lambda group: [Point(lambda: fail(ImportError("no libcuda")))])
     assert complaint() == (
         "entry point 'theirs' (their.package) cannot be imported: ImportError: no libcuda; "
         "mend or uninstall that package"
@@ -209,7 +288,7 @@ def test_an_entry_point_that_cannot_be_imported(monkeypatch):
 
 
 def test_an_entry_point_that_exits(monkeypatch):
-    monkeypatch.setattr(impls, "entry_points", lambda group: [Point(lambda: fail(SystemExit(3)))])
+    monkeypatch.setattr(discovery, "entry_points", lambda group: [Point(lambda: fail(SystemExit(3)))])
     assert "SystemExit: 3" in complaint()
 
 

@@ -1,0 +1,83 @@
+"""Checks that a module has the shape of an adapter, as docs/add-an-implementation.md describes it.
+
+A fault found here is one line before anything runs; later it would be a crash in the middle of a case.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Collection, Iterator, Mapping
+from types import ModuleType
+from typing import Any
+
+NEEDED = ("name", "requires", "unsupported", "prepare")
+WITH_CASE = ("unsupported", "untimed", "notes", "configs")  # functions of a case
+NOT_IN_A_NAME = frozenset(", \t\n*?[]@#")  # `--impls` separates and matches by some, the harness appends others
+
+
+def faults(module: ModuleType) -> list[str]:
+    """Say what has to be mended before this module is an adapter; nothing for one that is."""
+    if lacking := [item for item in NEEDED if not hasattr(module, item)]:
+        return [f"has no {', '.join(lacking)}"]
+    return [*_declarations(module), *_functions(module)]
+
+
+def _declarations(module: ModuleType) -> Iterator[str]:
+    variants: Any = getattr(module, "variants", None)
+    if fault := _no_name(module.name):
+        yield f"name = {module.name!r}: {fault}"
+    if not _are_texts(module.requires):
+        mended = f", such as ({module.requires!r},)" if isinstance(module.requires, str) else ""
+        yield f"requires = {module.requires!r}: must be a tuple of module names{mended}"
+    if variants is not None and not (isinstance(variants, Mapping) and variants):
+        yield f"variants = {variants!r}: must be a dict of public names to values, with one entry at least"
+    elif variants is not None:
+        yield from (f"variants has {name!r}: {fault}" for name in variants if (fault := _no_name(name)))
+    if (via := getattr(module, "via", "kernel")) not in ("kernel", "autograd"):
+        yield f"via = {via!r}: must be 'kernel' or 'autograd'"
+    if not isinstance(in_place := getattr(module, "in_place", False), bool):
+        yield f"in_place = {in_place!r}: must be True or False"
+    for name in ("compiles_ahead", "on_request"):
+        declared: Any = getattr(module, name, False)
+        if not isinstance(declared, bool) and not _are_texts(declared):
+            yield f"{name} = {declared!r}: must be True, False or a set of public names"
+
+
+def _functions(module: ModuleType) -> Iterator[str]:
+    """Faults of the functions: whether each takes the arguments that the harness gives it."""
+    value = ["value"] if isinstance(getattr(module, "variants", None), Mapping) else []  # each variant hands one on
+    for name in WITH_CASE:
+        if hasattr(module, name) and (fault := _call_fault(getattr(module, name), ["case", *value])):
+            yield f"{name} {fault}"
+    options = ["config"] if hasattr(module, "configs") else []
+    if fault := _call_fault(module.prepare, ["inputs", *value], options):
+        yield f"prepare {fault}"
+    if hasattr(module, "missing") and (fault := _call_fault(module.missing, [])):
+        yield f"missing {fault}"
+
+
+def _call_fault(function: Any, arguments: list[str], options: Collection[str] = ()) -> str | None:
+    """Why a function cannot be called with these arguments, and optionally with these keywords; None if it can."""
+    if not callable(function):
+        return "must be a function"
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # compiled functions may not say
+        return None
+    try:
+        signature.bind(*arguments)
+        signature.bind(*arguments, **dict.fromkeys(options))
+    except TypeError:
+        wanted = ", ".join([*arguments, *(f"{option}=None" for option in options)])
+        return f"takes {signature}, and is called with ({wanted})"
+    return None
+
+
+def _no_name(name: object) -> str | None:
+    if not isinstance(name, str) or not name:
+        return "must be a text"
+    return "must have no blanks and none of , * ? [ ] @ #" if NOT_IN_A_NAME.intersection(name) else None
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, (tuple, list, set, frozenset)) and all(isinstance(item, str) for item in value)
