@@ -52,6 +52,11 @@ class Implementation:
         return getattr(self.module, "in_place", False)
 
     @property
+    def handles(self) -> frozenset[str]:
+        """The features of a case, beyond the plain one, that the adapter knows."""
+        return frozenset(getattr(self.module, "handles", ()))
+
+    @property
     def compiles_ahead(self) -> bool:
         return self._declared("compiles_ahead")
 
@@ -73,7 +78,9 @@ class Implementation:
         return explained or (f"not installed: {', '.join(absent)}" if absent else None)
 
     def unsupported(self, case: NormCase) -> str | None:
-        """Say why this case cannot run, or None."""
+        """Say why this case cannot run, or None; what the case has beyond a plain one has to be handled."""
+        if unknown := [feature for feature in case.features if feature not in self.handles]:
+            return f"does not handle {', '.join(unknown)}"
         if reason := self.module.unsupported(case, *self.arguments):
             return reason
         try:

@@ -39,9 +39,11 @@ class NormCase:
     zero_centred: bool = False
     eps: float = 1e-5
     device: DeviceKind = "cuda"
-    inputs: str = "normal"  # what the numbers are and how they lie in memory: a name in kinds.py
+    inputs: str = "normal"  # what the numbers are and how they lie in memory: a name in input_kinds.py
+    features: tuple[str, ...] = ()  # what it has beyond a plain case; an adapter declares what it `handles`
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "features", tuple(sorted(set(self.features))))
         if self.inputs not in KINDS:
             raise ValueError(f"no inputs are called {self.inputs!r}")
         if self.rows < 0 or self.cols < 1:
@@ -67,6 +69,7 @@ class NormCase:
             parts.append(f"eps{self.eps!r}")
         if self.inputs != "normal":
             parts.append(self.inputs)
+        parts += self.features
         return "-".join(parts)
 
     @property

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from statistics import median
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_serializer, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    WrapSerializer,
+    field_serializer,
+    model_validator,
+)
 
 from harness.cases import NormCase
 
@@ -21,6 +29,15 @@ ErrorClass = Literal["exact", "one extra rounding", "two", "three", "wrong"]
 # How a backward may be run again and has to give the same bits.
 Condition = Literal["side stream", "graph replay", "shuffled allocator", "busy device"]
 Tool = Literal["memcheck", "initcheck", "racecheck"]  # of compute-sanitizer
+
+
+def _without_features(case: NormCase, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    fields: dict[str, Any] = serialize(case)
+    return fields if case.features else {name: value for name, value in fields.items() if name != "features"}
+
+
+# A plain case is written without the list of what it has beyond a plain one, which is empty.
+StoredCase = Annotated[NormCase, WrapSerializer(_without_features)]
 
 
 class Record(BaseModel):
@@ -142,7 +159,7 @@ class Verification(Record):
     and not judged.
     """
 
-    tensors: dict[Literal["dx", "dweight", "dbias"], TensorCheck]
+    tensors: dict[str, TensorCheck]
     repeats: int
     differing: int
     differing_in: list[str] = []
@@ -215,7 +232,7 @@ class RowRecord(Record):
     """What became of one implementation on one case."""
 
     record: Literal["row"] = "row"
-    case: NormCase
+    case: StoredCase
     impl: str
     role: Role = "impl"
     status: Status
@@ -301,7 +318,7 @@ class ConditionsRecord(Record):
     """
 
     record: Literal["conditions"] = "conditions"
-    case: NormCase
+    case: StoredCase
     group: str
     process: int = 0
     sm_clock_mhz: list[int] = []
@@ -319,7 +336,7 @@ class SanitizerRecord(Record):
     """
 
     record: Literal["sanitizer"] = "sanitizer"
-    case: NormCase
+    case: StoredCase
     impl: str
     tool: Tool
     errors: int | None = None

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Literal
 
 import torch
 from scipy.stats import f as f_distribution
@@ -22,8 +21,6 @@ from scipy.stats import f as f_distribution
 from harness.cases import Grads, Inputs, NormCase, torch_dtype
 from harness.results.schema import ErrorClass, TensorCheck
 from harness.verify.reference import Piece, as_rows, pieces
-
-GradName = Literal["dx", "dweight", "dbias"]
 
 # Upper bounds of rho: k independent roundings beyond the last one give sqrt(1 + k), that is 1, 1.41, 1.73 and 2. Three
 # is what a library documents that saves y and rounds every step of it; accumulation in low precision starts above.
@@ -47,9 +44,9 @@ FP32_SMALLEST = 2.0**-149  # what a subnormal result is rounded to
 FP32_ROUNDINGS = 2.0
 
 
-def expected(case: NormCase) -> list[GradName]:
+def expected(case: NormCase) -> list[str]:
     """The gradients that a case has, dx first."""
-    has: dict[GradName, bool] = {"dx": True, "dweight": case.weight, "dbias": case.bias}
+    has: dict[str, bool] = {"dx": True, "dweight": case.weight, "dbias": case.bias}
     return [name for name, here in has.items() if here]
 
 
@@ -78,7 +75,7 @@ def malformed(inputs: Inputs, grads: object) -> str | None:
     return None
 
 
-def check(inputs: Inputs, grads: Grads, cells: int = 1) -> dict[GradName, TensorCheck]:
+def check(inputs: Inputs, grads: Grads, cells: int = 1) -> dict[str, TensorCheck]:
     """Compare every gradient of the case in full with the fp64 reference; `inputs.dy` must be the original one."""
     comparison = Comparison(inputs.case)
     comparison.add(inputs, grads)
@@ -90,7 +87,7 @@ class Comparison:
 
     def __init__(self, case: NormCase) -> None:
         self.case = case
-        self.sums: dict[GradName, _Sums] = {name: _Sums() for name in expected(case)}
+        self.sums: dict[str, _Sums] = {name: _Sums() for name in expected(case)}
 
     def add(self, inputs: Inputs, grads: Grads) -> None:
         """Compare the gradients of one set of inputs in full."""
@@ -109,7 +106,7 @@ class Comparison:
             elif out.count_nonzero() > 0:  # no rows: the gradient of nothing is zero
                 self.sums[name].error = math.inf
 
-    def judge(self, cells: int) -> dict[GradName, TensorCheck]:
+    def judge(self, cells: int) -> dict[str, TensorCheck]:
         """The error of each gradient and its class, by chance over `cells` tensors."""
         return {name: sums.judge(cells) for name, sums in self.sums.items()}
 
@@ -205,7 +202,7 @@ class _Sums:
         )
 
 
-def fault(checks: Mapping[GradName, TensorCheck]) -> str | None:
+def fault(checks: Mapping[str, TensorCheck]) -> str | None:
     """Name the gradients that are wrong and how far they are off, by their own error or by their worst row's."""
 
     def named(name: str, check: TensorCheck) -> str:

@@ -16,7 +16,7 @@ APPENDED_ROWS = 64
 SAME, OTHER = "same bits", "other bits"
 
 
-def fp32_errors(implementation: Implementation, inputs: Inputs) -> dict[precision.GradName, float]:
+def fp32_errors(implementation: Implementation, inputs: Inputs) -> dict[str, float]:
     """The relative rms error of each gradient where the same numbers are held in fp32; none where they are already."""
     if inputs.case.dtype == "fp32":
         return {}

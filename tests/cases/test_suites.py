@@ -9,7 +9,7 @@ from harness.errors import UsageError
 
 
 def test_needs_no_torch():
-    program = "import sys, harness.suites, harness.devices; sys.exit('torch' in sys.modules)"
+    program = "import sys, harness.cases.suites, harness.devices; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 

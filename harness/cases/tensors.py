@@ -1,0 +1,130 @@
+"""The tensors of a case: one line for each, in TABLE.
+
+Drawing inputs, guards, restoring, bytes moved, the same-traffic kernel, comparing, determinism and the columns of a
+report go over this table. A new tensor is a line here, its formula in `harness.verify.reference` (none, if it is added
+to a gradient), and the adapters that handle it. Importable without torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from harness.cases.case import ITEM_BYTES, Dtype, NormCase
+
+Extent = Literal["activation", "per column", "per row"]  # (rows, cols), (cols) and (rows)
+TensorKind = Literal["input", "statistic", "gradient"]
+
+
+def _always(_case: NormCase) -> bool:
+    return True
+
+
+def _zero(_case: NormCase) -> float:
+    return 0.0
+
+
+@dataclass(frozen=True)
+class CaseTensor:
+    """One tensor of a case.
+
+    An input is drawn from N(`centre`, `spread`); a statistic is what a forward saves of x; a gradient is what the
+    backward returns. `dtype` says whose dtype it has: the case's, its weight's, or fp32. `present` says which cases
+    have it. `traffic` is False where no backward needs to read it. `heading` is the short name of a gradient in a
+    report. An input that is `added_to` a gradient is a term of it, as the gradient of a residual is of dx.
+    """
+
+    name: str
+    kind: TensorKind
+    extent: Extent
+    dtype: Literal["case", "weight", "fp32"]
+    present: Callable[[NormCase], bool] = _always
+    centre: Callable[[NormCase], float] = _zero
+    spread: float = 1.0
+    traffic: bool = True
+    added_to: str | None = None
+    heading: str | None = None
+
+    def shape(self, case: NormCase) -> tuple[int, ...]:
+        """Its shape in a case."""
+        shapes = {"activation": (case.rows, case.cols), "per column": (case.cols,), "per row": (case.rows,)}
+        return shapes[self.extent]
+
+    def dtype_in(self, case: NormCase) -> Dtype:
+        """Its dtype in a case."""
+        dtypes: dict[str, Dtype] = {"case": case.dtype, "weight": case.weight_dtype, "fp32": "fp32"}
+        return dtypes[self.dtype]
+
+    def size_bytes(self, case: NormCase) -> int:
+        """Its size in a case, in bytes."""
+        elements = 1
+        for size in self.shape(case):
+            elements *= size
+        return elements * ITEM_BYTES[self.dtype_in(case)]
+
+
+def _has_weight(case: NormCase) -> bool:
+    return case.weight
+
+
+def _has_bias(case: NormCase) -> bool:
+    return case.bias
+
+
+def _has_mean(case: NormCase) -> bool:
+    return case.norm == "layer"
+
+
+def _weight_centre(case: NormCase) -> float:
+    return 0.0 if case.zero_centred else 1.0
+
+
+# In the order in which inputs are drawn. The mean of x is not 0, so that a LayerNorm that forgets the mean is seen. The
+# weight is near 1 as in a trained model: one near 0 would condemn every backward that divides by it.
+TABLE: tuple[CaseTensor, ...] = (
+    CaseTensor("x", "input", "activation", "case", centre=lambda _case: 0.25),
+    CaseTensor("dy", "input", "activation", "case"),
+    CaseTensor("weight", "input", "per column", "weight", _has_weight, centre=_weight_centre, spread=0.1),
+    CaseTensor("bias", "input", "per column", "weight", _has_bias, spread=0.1, traffic=False),
+    CaseTensor("mean", "statistic", "per row", "fp32", _has_mean),
+    CaseTensor("rstd", "statistic", "per row", "fp32"),
+    CaseTensor("dx", "gradient", "activation", "case", heading="dx"),
+    CaseTensor("dweight", "gradient", "per column", "weight", _has_weight, heading="dw"),
+    CaseTensor("dbias", "gradient", "per column", "weight", _has_bias, heading="db"),
+)
+
+
+def tensors_of(case: NormCase, *kinds: TensorKind) -> list[CaseTensor]:
+    """The tensors that a case has, of these kinds; of all kinds where none is named."""
+    return [tensor for tensor in TABLE if tensor.present(case) and (not kinds or tensor.kind in kinds)]
+
+
+def inputs_of(case: NormCase) -> list[CaseTensor]:
+    """What is drawn for a case."""
+    return tensors_of(case, "input")
+
+
+def statistics_of(case: NormCase) -> list[CaseTensor]:
+    """What the forward of a case saves of each row."""
+    return tensors_of(case, "statistic")
+
+
+def gradients_of(case: NormCase) -> list[CaseTensor]:
+    """What a backward returns for a case, dx first."""
+    return tensors_of(case, "gradient")
+
+
+def names_of(*kinds: TensorKind) -> list[str]:
+    """The names of all tensors of these kinds, whichever cases have them."""
+    return [tensor.name for tensor in TABLE if tensor.kind in kinds]
+
+
+def headings(gradients: Iterable[str]) -> dict[str, str]:
+    """The short heading of each of these gradients, in the table's order; one that is not in the table keeps its name.
+
+    For a report, which reads the names of gradients in a results file.
+    """
+    known = {tensor.name: tensor.heading or tensor.name for tensor in TABLE if tensor.kind == "gradient"}
+    there = dict.fromkeys(gradients)
+    return {name: known[name] for name in known if name in there} | {name: name for name in there if name not in known}

@@ -1,0 +1,60 @@
+"""The table of tensors: what each case has, and how a report calls its gradients."""
+
+from dataclasses import replace
+
+import pytest
+from pydantic import TypeAdapter
+
+from harness.cases import NormCase
+from harness.cases import tensors as table
+from harness.results.schema import RowRecord
+
+LAYER = NormCase("layer", 8, 32, dtype="bf16", weight_dtype="fp32", bias=True, device="cpu")
+RMS = NormCase("rms", 8, 32, device="cpu")
+BARE = replace(RMS, weight=False)
+
+
+@pytest.mark.parametrize(
+    ("case", "expected"),
+    [
+        (LAYER, ["x", "dy", "weight", "bias", "mean", "rstd", "dx", "dweight", "dbias"]),
+        (RMS, ["x", "dy", "weight", "rstd", "dx", "dweight"]),
+        (BARE, ["x", "dy", "rstd", "dx"]),
+    ],
+    ids=["layer", "rms", "no weight"],
+)
+def test_which_tensors_a_case_has(case, expected):
+    assert [tensor.name for tensor in table.tensors_of(case)] == expected
+
+
+def test_shapes_and_dtypes_follow_the_case():
+    facts = {tensor.name: (tensor.shape(LAYER), tensor.dtype_in(LAYER)) for tensor in table.tensors_of(LAYER)}
+    assert facts["x"] == facts["dx"] == ((8, 32), "bf16")
+    assert facts["weight"] == facts["dbias"] == ((32,), "fp32")
+    assert facts["mean"] == ((8,), "fp32")
+
+
+def test_headings_follow_the_table_and_keep_unknown_names():
+    assert headings("dbias", "dother", "dx") == {"dx": "dx", "dbias": "db", "dother": "dother"}
+
+
+def test_headings_follow_a_table_that_was_changed(monkeypatch):
+    other = table.CaseTensor("dother", "gradient", "activation", "case", heading="do")
+    monkeypatch.setattr(table, "TABLE", (*table.TABLE, other))
+    assert headings("dother", "dx") == {"dx": "dx", "dother": "do"}
+
+
+def headings(*gradients):
+    return table.headings(gradients)
+
+
+def test_features_stand_in_the_key_and_in_the_file_only_where_there_are_any():
+    plain, richer = (RowRecord(case=case, impl="a", status="ok") for case in (RMS, with_features(RMS)))
+    assert "features" not in plain.model_dump_json(exclude_none=True)
+    assert richer.case.key == f"{RMS.key}-gate-residual"
+    for row in (plain, richer):
+        assert TypeAdapter(RowRecord).validate_json(row.model_dump_json(exclude_none=True)) == row
+
+
+def with_features(case):
+    return replace(case, features=("residual", "gate", "residual"))
