@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from functools import cache
 from itertools import takewhile
 from pathlib import Path
 
@@ -9,57 +10,76 @@ import matplotlib
 import pytest
 
 import reports
-from harness.results.file import load
+from harness.results import file
 from harness.results.joining import by_case
 from harness.results.schema import RANKED
 from reports.plots.draw import draw
 from reports.plots.style import save
 
 ROOT = Path(__file__).parent.parent
+load = cache(file.load)  # many tests read the same files
 PUBLISHED = sorted((ROOT / "results").rglob("*.jsonl.bz2"))
-BLOCK = re.compile(
-    r"<!-- `normbwd report (?P<files>[^`]+?) --format (?P<form>\w+)` -->\n(?P<text>.*?)<!-- end -->", re.DOTALL
-)
-PLOTS = re.compile(
-    r"<!-- `normbwd report (?P<file>\S+) --format plots --out (?P<folder>\S+)` -->\n(?P<shown>.*?)<!-- end -->",
-    re.DOTALL,
-)
+WRITTEN = re.compile(r"^    normbwd report (?P<files>.+) --format (?P<form>\w+) --out (?P<page>\S+)$", re.MULTILINE)
+WRITTEN_PAGES = [match.groupdict() for match in WRITTEN.finditer((ROOT / "results/README.md").read_text("utf-8"))]
+QUOTE = re.compile(r"<!-- from (?P<page>\S+) -->\n(?P<text>.*?)<!-- end -->", re.DOTALL)
 DRAWN_WITH = re.search(r"^matplotlib==(.+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
 
 
-PAGES = [
-    "README.md",
-    "docs/method.md",
-    "docs/peers.md",
-    "docs/pull-requests.md",
-    "docs/results.md",
-    "docs/verification.md",
-]
+@pytest.mark.parametrize("written", WRITTEN_PAGES, ids=lambda written: Path(written["page"]).name)
+def test_page_is_what_its_command_writes(written, tmp_path):
+    results = [load(ROOT / file) for file in written["files"].split()]
+    reports.write(results, written["form"], tmp_path / "page.md")
+    assert (ROOT / written["page"]).read_text("utf-8") == (tmp_path / "page.md").read_text("utf-8")
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_tables_are_what_the_report_writes(page):
-    blocks = list(BLOCK.finditer((ROOT / page).read_text(encoding="utf-8")))
-    assert blocks
-    for block in blocks:
-        results = [load(ROOT / file) for file in block["files"].split()]
-        assert block["text"].strip() == reports.render(results, block["form"]).strip(), block["files"]
+def test_every_page_beside_results_has_its_command():
+    pages = {str(page.relative_to(ROOT)) for page in (ROOT / "results").rglob("*.md")} - {"results/README.md"}
+    assert pages == {written["page"] for written in WRITTEN_PAGES}
+
+
+def not_quoted(quote, page):
+    """The lines of a quote that its page does not have, or has in another order."""
+    rest = iter(page.splitlines())
+    return [line for line in quote.strip().splitlines() if line.strip() and line not in rest]
+
+
+def test_readme_quotes_lines_of_a_written_page():
+    quotes = list(QUOTE.finditer((ROOT / "README.md").read_text("utf-8")))
+    assert quotes
+    for quote in quotes:
+        assert quote["page"] in {written["page"] for written in WRITTEN_PAGES}
+        assert not_quoted(quote["text"], (ROOT / quote["page"]).read_text("utf-8")) == []
+        assert max(line.count("|") for line in quote["text"].splitlines()) <= 7, "six columns at most"
+
+
+def test_line_that_no_page_has_is_not_a_quote():
+    page = "| quack | 1.63 |\n| liger | 1.13 |\n"
+    assert not_quoted("| quack | 1.64 |", page) == ["| quack | 1.64 |"]
+    assert not_quoted("| liger | 1.13 |\n| quack | 1.63 |", page) == ["| quack | 1.63 |"]
+
+
+def test_readme_quotes_the_fastest_variant_of_each():
+    results = load(ROOT / "results/h200/fast-llm.jsonl.bz2")
+    family = {impl.name: impl.family for impl in results.run.implementations}
+    quote = QUOTE.search((ROOT / "README.md").read_text("utf-8"))
+    page = (ROOT / quote["page"]).read_text("utf-8")
+    fastest = {}
+    for impl, norm in re.findall(r"^\| ([\w-]+) +\| (rms|layer) ", page, re.MULTILINE):  # the fastest stands first
+        fastest.setdefault((family[impl], norm), (impl, norm))
+    assert re.findall(r"^\| ([\w-]+) +\| (rms|layer) ", quote["text"], re.MULTILINE) == list(fastest.values())
 
 
 @pytest.mark.skipif(
     DRAWN_WITH is None or matplotlib.__version__ != DRAWN_WITH[1], reason="another matplotlib draws other bytes"
 )
-def test_plots_are_what_the_report_draws(tmp_path):
-    block = PLOTS.search((ROOT / "README.md").read_text(encoding="utf-8"))
-    assert block
-    shown = [ROOT / path for path in re.findall(r"\]\((.*?)\)", block["shown"])]
-    assert len(shown) == 2
-    assert set(shown) == set((ROOT / block["folder"]).iterdir())
-    drawn = dict(draw(load(ROOT / block["file"])))
-    for path in shown:
+def test_picture_is_what_the_report_draws(tmp_path):
+    shown = re.findall(r"\]\((docs/plots/.*?)\)", (ROOT / "README.md").read_text("utf-8"))
+    assert [ROOT / path for path in shown] == list((ROOT / "docs/plots").iterdir())
+    drawn = dict(draw(load(ROOT / "results/h200/fast-llm.jsonl.bz2")))
+    for path in map(Path, shown):
         save(drawn[path.stem], tmp_path / path.name)
-        assert path.read_bytes() == (tmp_path / path.name).read_bytes(), path.name
-        assert path.stat().st_size < 60_000
+        assert (ROOT / path).read_bytes() == (tmp_path / path.name).read_bytes(), path.name
+        assert (ROOT / path).stat().st_size < 60_000
 
 
 COMMANDS = re.compile(r"(?:`|^    )normbwd report (results/[^`\n]+)", re.MULTILINE)
