@@ -105,3 +105,9 @@ def test_document_names_what_exists(document):
 )
 def test_what_does_not_exist_is_found(look, text, absent):
     assert look(text) == absent
+
+
+def test_architecture_has_a_paragraph_for_each_room():
+    rooms = {f"harness/{path.parent.name}" for path in (ROOT / "harness").glob("*/__init__.py")}
+    paragraphs = re.findall(r"^\*\*([\w/]+)\*\*", (ROOT / "docs/architecture.md").read_text("utf-8"), re.MULTILINE)
+    assert set(paragraphs) == rooms | {"impls", "reports", "tests"}
