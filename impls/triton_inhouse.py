@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.cases import Grads, Inputs, NormCase
-from harness.cases.input_kinds import KINDS
+from harness.cases.input_kinds import INPUT_KINDS
 
 from .inhouse.kinds import Launch, words
 from .inhouse.launch import WIDEST
@@ -43,7 +43,7 @@ def notes(case: NormCase) -> list[str]:
     path = os.environ.get(LAUNCHES)
     if not path:
         return []
-    if KINDS[case.inputs].layout != "contiguous":
+    if INPUT_KINDS[case.inputs].layout != "contiguous":
         return [f"launches of {Path(path).name} where the layout is one that was tuned"]
     from .inhouse.device import gpu_of, name_of
     from .inhouse.tuned import find

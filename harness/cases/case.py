@@ -1,4 +1,4 @@
-"""One norm backward to compute: which norm, shape, dtypes and inputs, and the bytes that it has to move.
+"""One norm backward to compute: which norm, shape, dtypes and inputs.
 
 Importable without torch, so that a plan or a report needs none.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from harness.cases.input_kinds import KINDS
+from harness.cases.input_kinds import INPUT_KINDS
 
 if TYPE_CHECKING:
     import torch
@@ -18,7 +18,6 @@ Dtype = Literal["bf16", "fp16", "fp32"]
 DeviceKind = Literal["cuda", "cpu"]  # torch's device type: an AMD GPU is "cuda" too
 
 ITEM_BYTES: dict[Dtype, int] = {"bf16": 2, "fp16": 2, "fp32": 4}
-STATISTIC_BYTES = 4  # mean and rstd are fp32
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class NormCase:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", tuple(sorted(set(self.features))))
-        if self.inputs not in KINDS:
+        if self.inputs not in INPUT_KINDS:
             raise ValueError(f"no inputs are called {self.inputs!r}")
         if self.rows < 0 or self.cols < 1:
             raise ValueError(f"a case needs rows >= 0 and cols >= 1, not {self.rows} x {self.cols}")
@@ -71,15 +70,6 @@ class NormCase:
             parts.append(self.inputs)
         parts += self.features
         return "-".join(parts)
-
-    @property
-    def moved_bytes(self) -> int:
-        """Bytes that any backward must move: each input read once, each gradient written once."""
-        activations = 3 * self.rows * self.cols * ITEM_BYTES[self.dtype]
-        statistics = self.rows * STATISTIC_BYTES * (2 if self.norm == "layer" else 1)
-        gradients = int(self.weight) + int(self.bias)  # dweight, dbias
-        parameters = self.cols * ITEM_BYTES[self.weight_dtype] * (int(self.weight) + gradients)
-        return activations + statistics + parameters
 
 
 def torch_dtype(dtype: Dtype) -> torch.dtype:

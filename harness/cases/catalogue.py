@@ -11,7 +11,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from harness.cases import DeviceKind, NormCase
-from harness.cases.input_kinds import KINDS
+from harness.cases.input_kinds import INPUT_KINDS
 from harness.cases.suites import Shape
 from harness.errors import UsageError
 
@@ -56,11 +56,11 @@ def parse_inputs(text: str) -> list[str]:
     """Read `normal,mean-*` or `all`, in the catalogue's order; raises UsageError for what no kind is called."""
     wanted = [part.strip().lower() for part in text.split(",")]
     for part in wanted:
-        if part != "all" and not any(fnmatchcase(name, part) for name in KINDS):
-            close = difflib.get_close_matches(part, KINDS, 1)
-            hint = f"did you mean {close[0]}?" if close else f"choose among all, {', '.join(KINDS)}"
+        if part != "all" and not any(fnmatchcase(name, part) for name in INPUT_KINDS):
+            close = difflib.get_close_matches(part, INPUT_KINDS, 1)
+            hint = f"did you mean {close[0]}?" if close else f"choose among all, {', '.join(INPUT_KINDS)}"
             raise UsageError(f"--inputs {part or '(empty)'}: no inputs are called so; {hint}")
-    return [name for name in KINDS if any(part == "all" or fnmatchcase(name, part) for part in wanted)]
+    return [name for name in INPUT_KINDS if any(part == "all" or fnmatchcase(name, part) for part in wanted)]
 
 
 def of_kinds(cases: Sequence[NormCase], names: Sequence[str]) -> list[NormCase]:
@@ -69,7 +69,7 @@ def of_kinds(cases: Sequence[NormCase], names: Sequence[str]) -> list[NormCase]:
         replace(case, inputs=name)
         for case in cases
         for name in names
-        if KINDS[name].suits(norm=case.norm, weight=case.weight, bias=case.bias)
+        if INPUT_KINDS[name].suits(norm=case.norm, weight=case.weight, bias=case.bias)
     ]
 
 
@@ -89,4 +89,4 @@ def studied(cases: Sequence[NormCase]) -> frozenset[NormCase]:
 
 def compiled_alike(case: NormCase) -> NormCase:
     """The case whose compiled code serves this one too: numbers are nothing to a compiler, layouts are."""
-    return replace(case, inputs="normal") if KINDS[case.inputs].layout == "contiguous" else case
+    return replace(case, inputs="normal") if INPUT_KINDS[case.inputs].layout == "contiguous" else case

@@ -40,7 +40,7 @@ def _unchanged(_drawn: Drawn) -> None:
 
 
 @dataclass(frozen=True)
-class Kind:
+class InputKind:
     """One kind of inputs: `finds` is the fault that it is there to find, `change` what it does to the usual ones."""
 
     name: str
@@ -110,35 +110,37 @@ def _spoil(tensor: torch.Tensor, value: float) -> None:
         tensor[rows // 2, cols // 3] = value
 
 
-KINDS: dict[str, Kind] = {
+INPUT_KINDS: dict[str, InputKind] = {
     kind.name: kind
     for kind in (
-        Kind("normal", "a wrong formula"),
-        Kind("correlated", "a row correction left out or wrong, which independent noise hides", _correlated),
-        Kind("mean-10", "mean / sigma of 10: variance in one pass", _mean(10.0), only="layer"),
-        Kind("mean-100", "mean / sigma of 100: variance in one pass", _mean(100.0), only="layer"),
-        Kind("mean-1000", "mean / sigma of 1000: variance in one pass", _mean(1000.0), only="layer"),
-        Kind("zero-weights", "a division by the weight", _zero_weights, only="weight"),
-        Kind("tiny-weights", "a division by the weight that is clamped", _tiny_weights, only="weight"),
-        Kind("large-bias", "xhat recovered from a y that the bias has drowned", _large_bias, only="bias"),
-        Kind("outliers", "sums or products in a dtype of little range or precision", _outliers),
-        Kind("constant-rows", "eps left out, or a variance that cancels", _constant_rows),
-        Kind("zero-rows", "eps left out", _zero_rows),
-        Kind("large-x", "x of 2^55, squares of 2^110: sums that overflow", lambda d: d.scaled(d.x, 55, 8)),
-        Kind("small-x", "x of 2^-60, below eps: eps left out or in the wrong place", lambda d: d.scaled(d.x, -60, -8)),
-        Kind("large-dy", "dy of 2^60: sums that overflow", lambda d: d.scaled(d.dy, 60, 4)),
-        Kind("small-dy", "dy of 2^-60: products that underflow", lambda d: d.scaled(d.dy, -60, -8)),
-        Kind("subnormal-x", "subnormal numbers flushed to zero on the way in", lambda d: _subnormal(d, d.x)),
-        Kind("subnormal-dy", "subnormal numbers flushed to zero on the way out", lambda d: _subnormal(d, d.dy)),
-        Kind("nan-x", "a NaN swallowed, or spread to other rows", lambda d: _spoil(d.x, float("nan"))),
-        Kind("inf-x", "an Inf swallowed, or spread to other rows", lambda d: _spoil(d.x, float("inf"))),
-        Kind("nan-dy", "a NaN swallowed, or spread to other rows", lambda d: _spoil(d.dy, float("nan"))),
-        Kind("inf-dy", "an Inf swallowed, or spread to other rows", lambda d: _spoil(d.dy, float("inf"))),
-        Kind("strided-x", "rows of x taken to lie side by side", layout="strided x"),
-        Kind("expanded-dy", "a dy that is one row in memory taken for many", layout="expanded dy"),
-        Kind("summed-dy", "a dy that is one number in memory (what y.sum() sends back)", layout="summed dy"),
-        Kind("transposed-dy", "columns of dy taken to lie side by side", layout="transposed dy"),
-        Kind("misaligned", "wide loads from addresses that do not allow them", layout="misaligned"),
-        Kind("3-d", "leading dimensions taken for rows and columns", layout="3-d"),
+        InputKind("normal", "a wrong formula"),
+        InputKind("correlated", "a row correction left out or wrong, which independent noise hides", _correlated),
+        InputKind("mean-10", "mean / sigma of 10: variance in one pass", _mean(10.0), only="layer"),
+        InputKind("mean-100", "mean / sigma of 100: variance in one pass", _mean(100.0), only="layer"),
+        InputKind("mean-1000", "mean / sigma of 1000: variance in one pass", _mean(1000.0), only="layer"),
+        InputKind("zero-weights", "a division by the weight", _zero_weights, only="weight"),
+        InputKind("tiny-weights", "a division by the weight that is clamped", _tiny_weights, only="weight"),
+        InputKind("large-bias", "xhat recovered from a y that the bias has drowned", _large_bias, only="bias"),
+        InputKind("outliers", "sums or products in a dtype of little range or precision", _outliers),
+        InputKind("constant-rows", "eps left out, or a variance that cancels", _constant_rows),
+        InputKind("zero-rows", "eps left out", _zero_rows),
+        InputKind("large-x", "x of 2^55, squares of 2^110: sums that overflow", lambda d: d.scaled(d.x, 55, 8)),
+        InputKind(
+            "small-x", "x of 2^-60, below eps: eps left out or in the wrong place", lambda d: d.scaled(d.x, -60, -8)
+        ),
+        InputKind("large-dy", "dy of 2^60: sums that overflow", lambda d: d.scaled(d.dy, 60, 4)),
+        InputKind("small-dy", "dy of 2^-60: products that underflow", lambda d: d.scaled(d.dy, -60, -8)),
+        InputKind("subnormal-x", "subnormal numbers flushed to zero on the way in", lambda d: _subnormal(d, d.x)),
+        InputKind("subnormal-dy", "subnormal numbers flushed to zero on the way out", lambda d: _subnormal(d, d.dy)),
+        InputKind("nan-x", "a NaN swallowed, or spread to other rows", lambda d: _spoil(d.x, float("nan"))),
+        InputKind("inf-x", "an Inf swallowed, or spread to other rows", lambda d: _spoil(d.x, float("inf"))),
+        InputKind("nan-dy", "a NaN swallowed, or spread to other rows", lambda d: _spoil(d.dy, float("nan"))),
+        InputKind("inf-dy", "an Inf swallowed, or spread to other rows", lambda d: _spoil(d.dy, float("inf"))),
+        InputKind("strided-x", "rows of x taken to lie side by side", layout="strided x"),
+        InputKind("expanded-dy", "a dy that is one row in memory taken for many", layout="expanded dy"),
+        InputKind("summed-dy", "a dy that is one number in memory (what y.sum() sends back)", layout="summed dy"),
+        InputKind("transposed-dy", "columns of dy taken to lie side by side", layout="transposed dy"),
+        InputKind("misaligned", "wide loads from addresses that do not allow them", layout="misaligned"),
+        InputKind("3-d", "leading dimensions taken for rows and columns", layout="3-d"),
     )
 }

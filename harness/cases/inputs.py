@@ -1,30 +1,58 @@
-"""What a backward is given and what it returns, and how its inputs are drawn.
+"""What a backward is given and what it returns.
 
-Importable without torch; only what makes tensors imports it.
+Importable without torch, whose tensors are only held here.
 """
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, ClassVar, Self
 
-from harness.cases.case import NormCase, torch_dtype
-from harness.cases.input_kinds import KINDS, Drawn
+from harness.cases.case import NormCase
+from harness.cases.tensors import TensorKind, names_of
 
 if TYPE_CHECKING:
     import torch
 
+Extra = Mapping[str, "torch.Tensor"]
+
 
 @dataclass(frozen=True)
-class Inputs:
+class _Tensors:
+    """Tensors of a case by name: those of a plain case are fields, others lie in `extra`; each is an attribute."""
+
+    kinds: ClassVar[tuple[TensorKind, ...]]
+
+    def __getattr__(self, name: str) -> torch.Tensor:
+        extra: Extra = self.__dict__.get("extra", {})
+        if name not in extra:
+            raise AttributeError(f"{type(self).__name__} has no {name}; it has {', '.join(self.tensors())}")
+        return extra[name]
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """All tensors that are here, by name, in the order of the table of tensors."""
+        here = self.__dict__ | dict(self.__dict__.get("extra", {}))
+        return {name: here[name] for name in names_of(*self.kinds) if here.get(name) is not None}
+
+    def with_tensors(self, tensors: Mapping[str, torch.Tensor]) -> Self:
+        """The same with these tensors in place of those of their names, or besides them."""
+        own = {item.name for item in fields(self)}
+        plain = {name: tensor for name, tensor in tensors.items() if name in own}
+        extra = {name: tensor for name, tensor in tensors.items() if name not in own}
+        return replace(self, **plain, extra={**self.__dict__["extra"], **extra})
+
+
+@dataclass(frozen=True)
+class Inputs(_Tensors):
     """What a backward is given: tensors on the case's device.
 
     x, dy `(rows, cols)` contiguous in the case's dtype, but where the case's kind of inputs has another layout; weight,
     bias `(cols)` in its weight dtype, or None; mean, rstd fp32 `(rows)`, computed once in fp64 from x, for an adapter
-    that has no forward of its own (mean is None for RMS).
+    that has no forward of its own (mean is None for RMS). What a case has beyond these is an attribute too.
     """
 
+    kinds = ("input", "statistic")
     case: NormCase
     x: torch.Tensor
     weight: torch.Tensor | None
@@ -33,93 +61,23 @@ class Inputs:
     mean: torch.Tensor | None
     rstd: torch.Tensor
     eps: float
+    extra: Extra = field(default_factory=dict[str, "torch.Tensor"])
 
 
 @dataclass(frozen=True)
-class Grads:
-    """What a backward gives: dx `(rows, cols)`; dweight, dbias `(cols)`, None where the case has no such parameter."""
+class Grads(_Tensors):
+    """What a backward gives: dx `(rows, cols)`; dweight, dbias `(cols)`, None where the case has no such parameter.
 
+    Gradients that a plain case does not have go into `extra`, by name.
+    """
+
+    kinds = ("gradient",)
     dx: torch.Tensor
     dweight: torch.Tensor | None
     dbias: torch.Tensor | None = None
+    extra: Extra = field(default_factory=dict[str, "torch.Tensor"])
 
 
 def contiguous_rows(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor as most libraries' autograd functions hand it to their kernels: `(rows, cols)`, contiguous."""
     return tensor.reshape(-1, tensor.shape[-1]).contiguous()
-
-
-def case_seed(case: NormCase, seed: int, salt: str = "") -> int:
-    """A seed for this case alone, so that its inputs do not depend on which cases ran before it."""
-    digest = hashlib.sha256(f"{seed}/{case.key}/{salt}".encode()).digest()
-    return int.from_bytes(digest[:7], "little")
-
-
-def statistics(x: torch.Tensor, case: NormCase) -> tuple[torch.Tensor | None, torch.Tensor]:
-    """Mean (None for RMS) and rstd of each row of x `(rows, cols)`, in fp64 `(rows)`."""
-    x64 = x.double()
-    if case.norm == "rms":
-        return None, (x64.square().mean(1) + case.eps).rsqrt()
-    mean = x64.mean(1)
-    return mean, ((x64 - mean[:, None]).square().mean(1) + case.eps).rsqrt()
-
-
-def make_inputs(case: NormCase, seed: int) -> Inputs:
-    """Random inputs of a case, made on its device; the same for the same case, seed, torch version and kind of device.
-
-    x ~ N(0.25, 1), so that a LayerNorm that forgets the mean is seen; dy ~ N(0, 1); weight ~ N(1, 0.1), N(0, 0.1) where
-    it is zero-centred, and bias ~ N(0, 0.1), as in a trained model: a weight near 0 would condemn every backward that
-    keeps y and divides by the weight. Never zeros: they draw less power and run faster. Then changed as the case's kind
-    of inputs says, and each placed between guards.
-    """
-    import torch
-
-    from harness.cases.guards import place
-
-    kind = KINDS[case.inputs]
-    generator = torch.Generator(case.device).manual_seed(case_seed(case, seed))
-    weight_dtype = torch_dtype(case.weight_dtype)
-
-    def normal(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-        return torch.randn(shape, dtype=dtype, device=case.device, generator=generator)
-
-    shape = (case.rows, case.cols)
-    x = normal(shape, torch_dtype(case.dtype)).add_(0.25)
-    dy = normal(shape, torch_dtype(case.dtype))
-    weight = bias = None
-    if case.weight:
-        weight = normal((case.cols,), weight_dtype).mul_(0.1).add_(0.0 if case.zero_centred else 1.0)
-    if case.bias:
-        bias = normal((case.cols,), weight_dtype).mul_(0.1)
-    kind.change(Drawn(x, dy, weight, bias, lambda: _xhat(x, case), narrow=case.dtype == "fp16"))
-    mean, rstd = _rounded_statistics(x, case)
-    tensors = {"x": x, "weight": weight, "bias": bias, "dy": dy, "mean": mean, "rstd": rstd}
-    placed: Any = {
-        name: tensor if tensor is None else place(tensor, kind.layout, name) for name, tensor in tensors.items()
-    }
-    return Inputs(case=case, eps=case.eps, **placed)
-
-
-def _xhat(x: torch.Tensor, case: NormCase) -> torch.Tensor:
-    mean, rstd = statistics(x, case)
-    return (x if mean is None else x - mean[:, None]) * rstd[:, None]
-
-
-def _rounded_statistics(x: torch.Tensor, case: NormCase) -> tuple[torch.Tensor | None, torch.Tensor]:
-    """Mean and rstd as an adapter gets them."""
-    import torch
-
-    mean = torch.empty(case.rows, dtype=torch.float32, device=case.device) if case.norm == "layer" else None
-    rstd = torch.empty(case.rows, dtype=torch.float32, device=case.device)
-    for rows in row_chunks(case):
-        mean64, rstd64 = statistics(x[rows], case)
-        rstd[rows] = rstd64.float()
-        if mean is not None and mean64 is not None:
-            mean[rows] = mean64.float()
-    return mean, rstd
-
-
-def row_chunks(case: NormCase, elements: int = 1 << 25) -> list[slice]:
-    """Rows in pieces of at most `elements` elements, so that fp64 maths of a huge case fits beside it."""
-    step = max(1, elements // case.cols)
-    return [slice(start, min(start + step, case.rows)) for start in range(0, case.rows, step)]

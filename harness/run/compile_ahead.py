@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from harness.cases import NormCase
+from harness.cases.traffic import moved_bytes
 from harness.errors import UnavailableError, UsageError
 from harness.run.process import Worker, WorkerDiedError
 from harness.worker.messages import Asked, Warm
@@ -30,7 +31,7 @@ def rounds(tasks: Iterable[Task], processes: int, memory_bytes: int | None) -> l
     """
     found: dict[int, list[Task]] = {}
     for case, impl in tasks:
-        room = processes if memory_bytes is None else min(processes, memory_bytes // max(1, HELD * case.moved_bytes))
+        room = processes if memory_bytes is None else min(processes, memory_bytes // max(1, HELD * moved_bytes(case)))
         if room > 1 or processes == 1:
             found.setdefault(max(1, room), []).append((case, impl))
     return sorted(found.items(), reverse=True)

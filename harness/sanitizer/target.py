@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 UNSUPPORTED_EXIT = 3
 NO_CACHING = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}  # or a tensor would be a part of a block of 2 MiB
-TENSORS = ("x", "weight", "bias", "dy", "mean", "rstd")
 
 
 def case_of(norm: Norm, shape: Shape, device: DeviceKind = "cuda") -> NormCase:
@@ -57,8 +56,8 @@ def _call_twice(implementation: Implementation, case: NormCase) -> None:
 def _alone(case: NormCase) -> Inputs:
     """Inputs without guards, each in memory of its own on the case's device."""
     inputs = make_inputs(replace(case, device="cpu"), seed=0)
-    given = {name: t for name in TENSORS if (t := getattr(inputs, name)) is not None}
-    return replace(inputs, case=case, **{name: t.clone().to(case.device) for name, t in given.items()})
+    alone = {name: tensor.clone().to(case.device) for name, tensor in inputs.tensors().items()}
+    return replace(inputs, case=case).with_tensors(alone)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from harness.cases import Grads, Inputs, NormCase
-from harness.cases.input_kinds import KINDS
+from harness.cases.input_kinds import INPUT_KINDS
 from harness.errors import UnsupportedError
 from impls import triton_inhouse
 
@@ -31,7 +31,7 @@ def unsupported(case: NormCase, number: int) -> str | None:
     """Say why this case cannot run, or that it has no such neighbour; None."""
     if reason := triton_inhouse.unsupported(case):
         return reason
-    if KINDS[case.inputs].layout != "contiguous":
+    if INPUT_KINDS[case.inputs].layout != "contiguous":
         return "launches are tuned for contiguous rows"
     return None if case.rows and number < len(_launches(case)) else "no such neighbour"
 

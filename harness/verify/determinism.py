@@ -18,13 +18,13 @@ def same_bits(first: torch.Tensor, other: torch.Tensor) -> bool:
 
 def differing(first: Grads, other: Grads) -> list[str]:
     """Names of the gradients whose bits differ between two runs."""
-    pairs = {name: (getattr(first, name), getattr(other, name)) for name in ("dx", "dweight", "dbias")}
-    return [name for name, (a, b) in pairs.items() if a is not None and not (b is not None and same_bits(a, b))]
+    others = other.tensors()
+    return [name for name, a in first.tensors().items() if name not in others or not same_bits(a, others[name])]
 
 
 def kept(grads: Grads) -> Grads:
     """A copy that later runs cannot overwrite."""
-    return Grads(*(None if t is None else t.clone() for t in (grads.dx, grads.dweight, grads.dbias)))  # pyright: ignore
+    return grads.with_tensors({name: tensor.clone() for name, tensor in grads.tensors().items()})
 
 
 def fingerprint(grads: Grads) -> str:
@@ -32,8 +32,8 @@ def fingerprint(grads: Grads) -> str:
 
     Sums of integers, which wrap and do not depend on their order, so that a device may form them in any.
     """
-    found = (_checksum(t) for t in (grads.dx, grads.dweight, grads.dbias) if t is not None)
-    return "-".join(f"{checksum & (1 << 64) - 1:016x}" for checksum in found)
+    checksums = (_checksum(tensor) for tensor in grads.tensors().values())
+    return "-".join(f"{checksum & (1 << 64) - 1:016x}" for checksum in checksums)
 
 
 def _checksum(tensor: torch.Tensor) -> int:

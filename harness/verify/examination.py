@@ -131,8 +131,7 @@ class Examination:
             raise WrongError(f"{', '.join(changed)} changed after the backward had returned")
         if self.inputs.x.is_cuda:
             self.pristine.restore(self.inputs)
-            outputs = (grads.dx, grads.dweight, grads.dbias)
-            output_bytes = sum(t.numel() * t.element_size() for t in outputs if t is not None)
+            output_bytes = sum(tensor.nbytes for tensor in grads.tensors().values())
             if overrun := arena.overrun(self.backward, output_bytes + extra_bytes):
                 raise WrongError(overrun)
 

@@ -19,8 +19,9 @@ import torch
 from scipy.stats import f as f_distribution
 
 from harness.cases import Grads, Inputs, NormCase, torch_dtype
+from harness.cases.tensors import CaseTensor, gradients_of
 from harness.results.schema import ErrorClass, TensorCheck
-from harness.verify.reference import Piece, as_rows, pieces
+from harness.verify.reference import Exact, as_rows, pieces
 
 # Upper bounds of rho: k independent roundings beyond the last one give sqrt(1 + k), that is 1, 1.41, 1.73 and 2. Three
 # is what a library documents that saves y and rounds every step of it; accumulation in low precision starts above.
@@ -44,12 +45,6 @@ FP32_SMALLEST = 2.0**-149  # what a subnormal result is rounded to
 FP32_ROUNDINGS = 2.0
 
 
-def expected(case: NormCase) -> list[str]:
-    """The gradients that a case has, dx first."""
-    has: dict[str, bool] = {"dx": True, "dweight": case.weight, "dbias": case.bias}
-    return [name for name, here in has.items() if here]
-
-
 def malformed(inputs: Inputs, grads: object) -> str | None:
     """Say what is missing, misshapen or of the wrong type in the gradients, or None.
 
@@ -57,22 +52,25 @@ def malformed(inputs: Inputs, grads: object) -> str | None:
     """
     if not isinstance(grads, Grads):
         return f"the backward returned {type(grads).__name__}, not Grads"
-    case = inputs.case
-    for name in expected(case):
-        tensor = getattr(grads, name)
-        shape = tuple(inputs.x.shape) if name == "dx" else (case.cols,)
-        dtype = torch_dtype(case.dtype if name == "dx" else case.weight_dtype)
-        if type(tensor) is not torch.Tensor:
-            return (
-                f"{name} is missing" if tensor is None else f"{name} is a {type(tensor).__name__}, not a plain tensor"
-            )
-        if tuple(tensor.shape) != shape:
-            return f"{name} has shape {tuple(tensor.shape)} instead of {shape}"
-        if tensor.dtype not in (dtype, torch.float32):
-            return f"{name} is {tensor.dtype} instead of {dtype}"
-        if tensor.device.type != case.device:
-            return f"{name} is on {tensor.device}"
-    return None
+    faults = (
+        _malformed(gradient, inputs, getattr(grads, gradient.name, None)) for gradient in gradients_of(inputs.case)
+    )
+    return next(filter(None, faults), None)
+
+
+def _malformed(gradient: CaseTensor, inputs: Inputs, tensor: object) -> str | None:
+    name, case = gradient.name, inputs.case
+    shape = tuple(inputs.x.shape) if gradient.extent == "activation" else gradient.shape(case)
+    dtype = torch_dtype(gradient.dtype_in(case))
+    if tensor is None:
+        return f"{name} is missing"
+    if type(tensor) is not torch.Tensor:
+        return f"{name} is a {type(tensor).__name__}, not a plain tensor"
+    if tuple(tensor.shape) != shape:
+        return f"{name} has shape {tuple(tensor.shape)} instead of {shape}"
+    if tensor.dtype not in (dtype, torch.float32):
+        return f"{name} is {tensor.dtype} instead of {dtype}"
+    return f"{name} is on {tensor.device}" if tensor.device.type != case.device else None
 
 
 def check(inputs: Inputs, grads: Grads, cells: int = 1) -> dict[str, TensorCheck]:
@@ -87,34 +85,34 @@ class Comparison:
 
     def __init__(self, case: NormCase) -> None:
         self.case = case
-        self.sums: dict[str, _Sums] = {name: _Sums() for name in expected(case)}
+        self.sums = {gradient.name: _Sums() for gradient in gradients_of(case)}
 
     def add(self, inputs: Inputs, grads: Grads) -> None:
         """Compare the gradients of one set of inputs in full."""
-        totals: dict[str, torch.Tensor] = {}
-        dx, any_spoilt = as_rows(grads.dx), False
+        case, outputs = self.case, grads.tensors()
+        gradients = gradients_of(case)
+        of_parameters = [gradient.name for gradient in gradients if gradient.extent == "per column"]
+        dtypes = {gradient.name: torch_dtype(gradient.dtype_in(case)) for gradient in gradients}
+        totals: dict[str, Exact] = {}
+        any_spoilt = torch.zeros((), dtype=torch.bool, device=inputs.x.device)
         for piece in pieces(inputs):
-            dtype = torch_dtype(self.case.dtype)
-            self.sums["dx"].add(dx[piece.rows], piece.dx, piece.dx_terms, dtype, 1, piece.spoilt[:, None])
-            _accumulate(totals, piece)
-            any_spoilt = any_spoilt or bool(piece.spoilt.any())
-        for name in expected(self.case)[1:]:
-            out, dtype = getattr(grads, name), torch_dtype(self.case.weight_dtype)
-            if totals:
-                spoilt = torch.full((), any_spoilt, device=out.device)
-                self.sums[name].add(out, totals[name], totals[f"{name}_terms"], dtype, self.case.rows, spoilt)
-            elif out.count_nonzero() > 0:  # no rows: the gradient of nothing is zero
+            for name, dtype in dtypes.items():
+                exact = piece.gradients[name]
+                if name in of_parameters:
+                    totals[name] = totals[name] + exact if name in totals else exact
+                else:
+                    rows = as_rows(outputs[name])[piece.rows]
+                    self.sums[name].add(rows, exact, dtype, 1, piece.spoilt[:, None])
+            any_spoilt = any_spoilt | piece.spoilt.any()
+        for name in of_parameters:
+            if name in totals:
+                self.sums[name].add(outputs[name], totals[name], dtypes[name], case.rows, any_spoilt)
+            elif outputs[name].count_nonzero() > 0:  # no rows: the gradient of nothing is zero
                 self.sums[name].error = math.inf
 
     def judge(self, cells: int) -> dict[str, TensorCheck]:
         """The error of each gradient and its class, by chance over `cells` tensors."""
         return {name: sums.judge(cells) for name, sums in self.sums.items()}
-
-
-def _accumulate(totals: dict[str, torch.Tensor], piece: Piece) -> None:
-    for name in ("dweight", "dweight_terms", "dbias", "dbias_terms"):
-        share = getattr(piece, name)
-        totals[name] = totals[name] + share if name in totals else share
 
 
 class _Sums:
@@ -133,8 +131,7 @@ class _Sums:
     def add(
         self,
         out: torch.Tensor,
-        ref: torch.Tensor,
-        terms: torch.Tensor,
+        exact: Exact,
         dtype: torch.dtype,
         depth: int,
         spoilt: torch.Tensor,
@@ -145,7 +142,7 @@ class _Sums:
         goes in is `spoilt` by a NaN or Inf, it may be none although the reference is.
         """
         tree = math.sqrt(max(1.0, math.log2(max(depth, 1))))
-        out = out.to(dtype).double()
+        out, ref = out.to(dtype).double(), exact.values
         rounded = ref.to(dtype).double()
         finite = rounded.isfinite()
         if not bool((finite | ~out.isfinite()).all()):
@@ -157,7 +154,7 @@ class _Sums:
                 out - ref,
                 rounded - ref,
                 ref,
-                (terms * FP32_RESOLUTION + FP32_SMALLEST) * (FP32_ROUNDINGS * tree),
+                (exact.terms * FP32_RESOLUTION + FP32_SMALLEST) * (FP32_ROUNDINGS * tree),
             )
         )
         self.error += float(error.sum())

@@ -219,8 +219,8 @@ def _set_dy(inputs: Inputs, new_dy: torch.Tensor) -> None:
 
 def _spoil(inputs: Inputs, outputs: Grads) -> None:
     """Fill the outputs with NaN, but not one that lies in dy, where that is declared."""
-    for tensor in (outputs.dx, outputs.dweight, outputs.dbias):
-        if tensor is not None and tensor.data_ptr() != inputs.dy.data_ptr():
+    for tensor in outputs.tensors().values():
+        if tensor.data_ptr() != inputs.dy.data_ptr():
             tensor.fill_(torch.nan)
 
 

@@ -7,15 +7,15 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 
 import torch
 
-from harness.cases import DeviceKind, Grads, Inputs
+from harness.cases import DeviceKind, Grads, Inputs, torch_dtype
 from harness.cases.guards import each_place_once, whole_buffer
+from harness.cases.tensors import gradients_of
 from harness.verify.determinism import same_bits
 
-NAMES = ("x", "weight", "bias", "dy", "mean", "rstd")
 M_PERTURB = -6  # of mallopt: what malloc hands out is filled with the complement of this byte
 ALMOST_NAN = 0x01  # its complement, 0xFE, is NaN in fp16, and -1.7e38 in bf16 and fp32; 0x00 would switch it off
 
@@ -30,36 +30,35 @@ class Pristine:
     @classmethod
     def of(cls, inputs: Inputs) -> Pristine:
         """Copy the inputs of a case, the statistics among them."""
-        buffers = {name: whole_buffer(t).clone() for name in NAMES if (t := getattr(inputs, name)) is not None}
+        buffers = {name: whole_buffer(tensor).clone() for name, tensor in inputs.tensors().items()}
         return cls(buffers, _like(buffers["dy"], inputs.dy))
 
     def changed(self, inputs: Inputs, in_place: bool) -> list[str]:
         """Names of the inputs that are no longer what they were; dy may change where that is declared."""
         return [
             name
-            for name in self._touched(inputs)
-            if not (in_place and name == "dy")
-            and not same_bits(_like(self.buffers[name], t := getattr(inputs, name)), t)
+            for name, tensor in self._touched(inputs).items()
+            if not (in_place and name == "dy") and not same_bits(_like(self.buffers[name], tensor), tensor)
         ]
 
     def overrun(self, inputs: Inputs) -> list[str]:
         """Names of the inputs beside which, outside of their own elements, something was written."""
-        found: list[str] = []
-        for name in self._touched(inputs):
-            now = whole_buffer(getattr(inputs, name)).clone()
-            placed: torch.Tensor = getattr(inputs, name)
-            each_place_once(_like(now, placed)).copy_(each_place_once(_like(self.buffers[name], placed)))
+        names: list[str] = []
+        for name, tensor in self._touched(inputs).items():
+            now = whole_buffer(tensor).clone()
+            each_place_once(_like(now, tensor)).copy_(each_place_once(_like(self.buffers[name], tensor)))
             if not torch.equal(now, self.buffers[name]):
-                found.append(name)
-        return found
+                names.append(name)
+        return names
 
     def restore(self, inputs: Inputs) -> None:
         """Put every input back, unseen by autograd, which would refuse a backward whose inputs were written to."""
-        for name, was in self.buffers.items():
-            whole_buffer(getattr(inputs, name)).copy_(was)
+        for name, tensor in inputs.tensors().items():
+            whole_buffer(tensor).copy_(self.buffers[name])
 
-    def _touched(self, inputs: Inputs) -> list[str]:
-        return [name for name, was in self.buffers.items() if not torch.equal(whole_buffer(getattr(inputs, name)), was)]
+    def _touched(self, inputs: Inputs) -> dict[str, torch.Tensor]:
+        tensors = inputs.tensors().items()
+        return {name: tensor for name, tensor in tensors if not torch.equal(whole_buffer(tensor), self.buffers[name])}
 
 
 def _like(buffer: torch.Tensor, placed: torch.Tensor) -> torch.Tensor:
@@ -69,15 +68,13 @@ def _like(buffer: torch.Tensor, placed: torch.Tensor) -> torch.Tensor:
 
 def overlaps(inputs: Inputs, grads: Grads, in_place: bool) -> str | None:
     """Say which gradient shares memory with an input or another gradient, or None; a declared dx may with dy."""
-    named = {name: t for name in ("dx", "dweight", "dbias") if (t := getattr(grads, name)) is not None}
-    for (first, a), (other, b) in combinations(named.items(), 2):
+    gradients = grads.tensors()
+    for (first, a), (other, b) in combinations(gradients.items(), 2):
         if _share(a, b):
             return f"{first} and {other} lie in the same memory"
-    for name, tensor in named.items():
-        for given in NAMES:
-            of = getattr(inputs, given)
-            if of is not None and _share(tensor, of) and not (in_place and (name, given) == ("dx", "dy")):
-                return f"{name} lies in the memory of the input {given}"
+    for (name, gradient), (given, tensor) in product(gradients.items(), inputs.tensors().items()):
+        if _share(gradient, tensor) and not (in_place and (name, given) == ("dx", "dy")):
+            return f"{name} lies in the memory of the input {given}"
     return None
 
 
@@ -121,14 +118,15 @@ def make_ready(inputs: Inputs, pristine: Pristine) -> None:
     poison(inputs)
 
 
-def poison(inputs: Inputs, blocks: int = 3) -> None:
+def poison(inputs: Inputs, copies: int = 3) -> None:
     """Fill the memory that outputs and scratch will reuse with NaN, so that what a backward leaves unwritten shows.
 
-    Works through the allocator's cache: blocks of the sizes of the gradients are taken, filled and given back.
+    Works through the allocator's cache: blocks of the sizes of the gradients, and vectors, are taken, filled and given
+    back.
     """
     case, device = inputs.case, inputs.x.device
-    taken = [torch.empty(case.rows, case.cols, dtype=inputs.x.dtype, device=device) for _ in range(blocks)]
-    for dtype in (inputs.dy.dtype if inputs.weight is None else inputs.weight.dtype, torch.float32):
-        taken += [torch.empty(case.cols, dtype=dtype, device=device) for _ in range(2 * blocks)]
+    blocks = [(tensor.shape(case), torch_dtype(tensor.dtype_in(case))) for tensor in gradients_of(case)]
+    vectors = [((case.cols,), dtype) for dtype in (torch_dtype(case.weight_dtype), torch.float32)]
+    taken = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype in copies * blocks + 2 * copies * vectors]
     for tensor in taken:
         tensor.fill_(torch.nan)

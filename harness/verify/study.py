@@ -9,6 +9,7 @@ import torch
 
 from harness.cases import Grads, Inputs
 from harness.cases.adapter import Implementation
+from harness.cases.tensors import gradients_of, tensors_of
 from harness.verify import precision
 from harness.verify.determinism import same_bits
 
@@ -23,14 +24,7 @@ def fp32_errors(implementation: Implementation, inputs: Inputs) -> dict[str, flo
     case = replace(inputs.case, dtype="fp32", weight_dtype="fp32")
     if implementation.unsupported(case):
         return {}
-    wide = replace(
-        inputs,
-        case=case,
-        x=inputs.x.float(),
-        dy=inputs.dy.float(),
-        weight=None if inputs.weight is None else inputs.weight.float(),
-        bias=None if inputs.bias is None else inputs.bias.float(),
-    )
+    wide = replace(inputs, case=case).with_tensors({name: t.float() for name, t in inputs.tensors().items()})
     grads = _run(implementation, wide)
     if precision.malformed(wide, grads):
         return {}
@@ -39,19 +33,24 @@ def fp32_errors(implementation: Implementation, inputs: Inputs) -> dict[str, flo
 
 def invariance(implementation: Implementation, inputs: Inputs, first: Grads) -> dict[str, str]:
     """What becomes of a row's dx when half of the batch is gone, and of dweight when rows of zero dy are added."""
-    half, more = inputs.case.rows // 2, inputs.case.rows + APPENDED_ROWS
+    case = inputs.case
+    half, more = case.rows // 2, case.rows + APPENDED_ROWS
+    expected = first.tensors()
+    of_rows, of_parameters = (
+        {gradient.name: expected[gradient.name] for gradient in gradients_of(case) if gradient.extent == extent}
+        for extent in ("activation", "per column")
+    )
 
-    def compare_dx(grads: Grads) -> bool:
-        return same_bits(first.dx[:half], grads.dx)
+    def same_rows(grads: Grads) -> bool:
+        return all(same_bits(tensor[:half], grads.tensors()[name]) for name, tensor in of_rows.items())
 
-    def compare_sums(grads: Grads) -> bool:
-        pairs = ((first.dweight, grads.dweight), (first.dbias, grads.dbias))
-        return all(a is None or (b is not None and same_bits(a, b)) for a, b in pairs)
+    def same_sums(grads: Grads) -> bool:
+        return all(same_bits(tensor, grads.tensors()[name]) for name, tensor in of_parameters.items())
 
-    found = {"dx of half the batch": _outcome(implementation, _rows(inputs, half), compare_dx)}
-    if first.dweight is not None:
-        found["dweight with zero rows appended"] = _outcome(implementation, _rows(inputs, more), compare_sums)
-    return found
+    outcomes = {"dx of half the batch": _outcome(implementation, _rows(inputs, half), same_rows)}
+    if of_parameters:
+        outcomes["dweight with zero rows appended"] = _outcome(implementation, _rows(inputs, more), same_sums)
+    return outcomes
 
 
 def _outcome(implementation: Implementation, inputs: Inputs, same: Callable[[Grads], bool]) -> str:
@@ -70,14 +69,13 @@ def _rows(inputs: Inputs, rows: int) -> Inputs:
         more = tensor[: max(0, rows - len(tensor))]
         return torch.cat([tensor[:rows], torch.zeros_like(more) if zero else more])
 
-    return replace(
-        inputs,
-        case=replace(inputs.case, rows=rows),
-        x=cut(inputs.x),
-        dy=cut(inputs.dy, zero=True),
-        mean=None if inputs.mean is None else cut(inputs.mean),
-        rstd=cut(inputs.rstd),
-    )
+    tensors = inputs.tensors()
+    cut_tensors = {
+        tensor.name: cut(tensors[tensor.name], zero=tensor.name == "dy")
+        for tensor in tensors_of(inputs.case, "input", "statistic")
+        if tensor.extent != "per column"
+    }
+    return replace(inputs, case=replace(inputs.case, rows=rows)).with_tensors(cut_tensors)
 
 
 def _run(implementation: Implementation, inputs: Inputs) -> Grads:

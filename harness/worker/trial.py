@@ -15,7 +15,7 @@ import torch
 
 from harness.cases import Grads, NormCase, case_seed, make_inputs
 from harness.cases.adapter import Implementation
-from harness.cases.input_kinds import KINDS
+from harness.cases.input_kinds import INPUT_KINDS
 from harness.errors import UnsupportedError
 from harness.results.schema import RANKED, ConditionsRecord, Role, RowRecord, Status, Timing
 from harness.timing import conditions
@@ -244,7 +244,7 @@ class Trial:
             raise ContextLostError from lost
         if refusable and isinstance(error, UnsupportedError):
             self.emit(self._row(name, "unsupported", " ".join(str(error).split())))
-        elif refusable and KINDS[self.case.inputs].layout != "contiguous" and not _is_out_of_memory(error):
+        elif refusable and INPUT_KINDS[self.case.inputs].layout != "contiguous" and not _is_out_of_memory(error):
             self.emit(self._row(name, "unsupported", f"refused: {_one_line(error)}"))
         else:
             self._emit_failure(name, error)

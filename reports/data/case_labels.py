@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from harness.cases import NormCase
-from harness.cases.input_kinds import KINDS
+from harness.cases.input_kinds import INPUT_KINDS
 
 
 def labels(cases: Sequence[NormCase]) -> dict[NormCase, str]:
@@ -19,7 +19,7 @@ def labels(cases: Sequence[NormCase]) -> dict[NormCase, str]:
     shapes: dict[str, set[tuple[int, int]]] = {}
     for case in cases:
         shapes.setdefault(case.inputs, set()).add((case.rows, case.cols))
-    ordered = sorted(dict.fromkeys(cases), key=lambda case: list(KINDS).index(case.inputs))
+    ordered = sorted(dict.fromkeys(cases), key=lambda case: list(INPUT_KINDS).index(case.inputs))
     named: dict[NormCase, str] = {}
     for case in ordered:
         parts = [case.inputs]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.cases import NormCase
+from harness.cases.traffic import moved_bytes
 from harness.results.joining import TIMES_T0, Joined, below_floor, doubt, floor_us, quotients, ratio
 from harness.results.schema import RANKED, Budget, Flush, ImplRecord, Kernel, KernelTotals, Status, Timing
 from harness.results.statistics import IncomparableError, Ratio, Verdict, geomean, median_and_spread, verdict
@@ -121,7 +122,7 @@ def make_entry(joined: Joined, impl: ImplRecord | None, against: Yardsticks) -> 
 
 def bandwidth_gbps(case: NormCase, us: float | None) -> float | None:
     """The bytes that the case must move over a time, in GB/s."""
-    return case.moved_bytes / us / 1e3 if us else None
+    return moved_bytes(case) / us / 1e3 if us else None
 
 
 def percent_of_add(add: Joined | None, timings: tuple[Timing, ...]) -> float | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from harness.cases.traffic import moved_bytes
 from reports.data.checks import TENSORS
 from reports.data.comparison import CaseComparison, Comparison
 from reports.data.entries import Entry
@@ -30,7 +31,7 @@ _CASE: dict[str, Callable[[CaseComparison], Cell]] = {
     "zero_centred": lambda c: c.case.zero_centred,
     "eps": lambda c: c.case.eps,
     "inputs": lambda c: c.case.inputs,
-    "moved_bytes": lambda c: c.case.moved_bytes,
+    "moved_bytes": lambda c: moved_bytes(c.case),
     "add_us": lambda c: c.add_us,
     "aa_band_percent": lambda c: None if c.aa_band is None else 100 * _expm1(c.aa_band),
 }
@@ -87,7 +88,7 @@ def to_json(comparison: Comparison) -> str:
     whole = asdict(comparison)
     for record, case in zip(whole["cases"], comparison.cases, strict=True):
         record["key"] = case.case.key
-        record["moved_bytes"] = case.case.moved_bytes
+        record["moved_bytes"] = moved_bytes(case.case)
     return json.dumps(_finite(whole), indent=1, allow_nan=False) + "\n"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from harness.cases.traffic import moved_bytes
 from harness.results.statistics import PROCESS_BAND
 from reports import figures
 from reports.data.checks import TENSORS
@@ -99,7 +100,7 @@ def _within(comparison: Comparison) -> str:
 
 
 def _case(comparison: Comparison, case: CaseComparison) -> str:
-    facts = [f"{figures.size(case.case.moved_bytes)} to move"]
+    facts = [f"{figures.size(moved_bytes(case.case))} to move"]
     if comparison.timed:
         facts += [f"add {figures.microseconds(case.add_us)} us", f"A/A band {figures.band(case.aa_band)}"]
         facts += [f"blocks {wording.blocks([case])}"] if case.ranked else []

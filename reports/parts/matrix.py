@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.cases import Norm
-from harness.cases.input_kinds import KINDS
+from harness.cases.input_kinds import INPUT_KINDS
 from harness.results.schema import RANKED
 from reports import figures
 from reports.data.case_labels import labels, usual
@@ -47,10 +47,12 @@ def _norm(norm: Norm, found: Sequence[Outcome]) -> Section:
 def _kinds(found: Sequence[Outcome]) -> Table:
     wrong = {
         name: dict.fromkeys(each.impl for each in found if each.case.inputs == name and each.status == "wrong")
-        for name in KINDS
+        for name in INPUT_KINDS
     }
     used = {outcome.case.inputs for outcome in found}
     rows = [
-        [name, kind.finds, ", ".join(wrong[name]) or figures.NOTHING] for name, kind in KINDS.items() if name in used
+        [name, kind.finds, ", ".join(wrong[name]) or figures.NOTHING]
+        for name, kind in INPUT_KINDS.items()
+        if name in used
     ]
     return table(["kind", "what it is there to find", "wrong on it"], rows)

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from harness.cases import NormCase, case_seed, make_inputs, row_chunks, statistics
+from harness.cases.traffic import moved_bytes
 
 CPU_LAYER = NormCase("layer", 5, 7, dtype="fp32", weight_dtype="fp32", bias=True, device="cpu")
 
@@ -82,7 +83,7 @@ def test_what_is_no_norm_raises(fields):
     ],
 )
 def test_moved_bytes(case, moved):
-    assert case.moved_bytes == moved
+    assert moved_bytes(case) == moved
 
 
 def tensors(inputs):

@@ -4,7 +4,7 @@ import pytest
 
 from harness.cases import NormCase
 from harness.cases.catalogue import SHAPES, catalogue, compiled_alike, of_kinds, parse_inputs, studied
-from harness.cases.input_kinds import KINDS
+from harness.cases.input_kinds import INPUT_KINDS
 from harness.errors import UsageError
 from harness.results.schema import ImplRecord
 from harness.run.plan import Job, cells, plan_verification
@@ -15,7 +15,7 @@ LAYER = NormCase("layer", 8, 16, bias=True, device="cpu")
 
 
 def test_kinds_are_read_by_name_and_pattern_in_the_catalogues_order():
-    assert parse_inputs("all") == list(KINDS)
+    assert parse_inputs("all") == list(INPUT_KINDS)
     assert parse_inputs(" Zero-Rows , mean-* ,normal") == ["normal", "mean-10", "mean-100", "mean-1000", "zero-rows"]
 
 
@@ -34,12 +34,12 @@ def test_inputs_that_nobody_knows(text, said):
 
 def test_a_kind_is_tried_only_where_the_case_has_what_it_changes():
     def kinds_of(case):
-        return {each.inputs for each in of_kinds([case], list(KINDS))}
+        return {each.inputs for each in of_kinds([case], list(INPUT_KINDS))}
 
-    assert kinds_of(LAYER) == set(KINDS)
-    assert set(KINDS) - kinds_of(RMS) == {"mean-10", "mean-100", "mean-1000", "large-bias"}
-    assert {"zero-weights", "tiny-weights"} <= set(KINDS) - kinds_of(replace(RMS, weight=False))
-    assert set(KINDS) - kinds_of(replace(LAYER, bias=False)) == {"large-bias"}
+    assert kinds_of(LAYER) == set(INPUT_KINDS)
+    assert set(INPUT_KINDS) - kinds_of(RMS) == {"mean-10", "mean-100", "mean-1000", "large-bias"}
+    assert {"zero-weights", "tiny-weights"} <= set(INPUT_KINDS) - kinds_of(replace(RMS, weight=False))
+    assert set(INPUT_KINDS) - kinds_of(replace(LAYER, bias=False)) == {"large-bias"}
 
 
 @pytest.mark.parametrize("device", SHAPES)
@@ -49,7 +49,7 @@ def test_the_catalogue_has_every_kind_at_its_first_shape_and_the_usual_one_at_th
     rows, cols = SHAPES[device][0]
     for norm, fewer in (("rms", 4), ("layer", 0)):
         of_norm = [case for case in cases if case.norm == norm]
-        assert len([case for case in of_norm if (case.rows, case.cols) == (rows, cols)]) == len(KINDS) - fewer
+        assert len([case for case in of_norm if (case.rows, case.cols) == (rows, cols)]) == len(INPUT_KINDS) - fewer
         others = [case for case in of_norm if (case.rows, case.cols) != (rows, cols)]
         assert {(case.rows, case.cols) for case in others} == set(SHAPES[device][1:])
         assert {case.inputs for case in others} == {"normal"}
@@ -64,7 +64,7 @@ def test_the_edges_are_those_that_are_known_to_break_things():
 
 def test_shapes_are_tried_with_every_kind_and_only_those_asked_for():
     every = Choice(timed=False, shapes="8x16,9x16", norm="rms").cases("cpu")
-    assert len(every) == 2 * (len(KINDS) - 4)
+    assert len(every) == 2 * (len(INPUT_KINDS) - 4)
     some = Choice(timed=False, shapes="8x16", norm="rms", inputs="normal,nan-x").cases("cpu")
     assert [case.inputs for case in some] == ["normal", "nan-x"]
     assert [case.inputs for case in Choice(shapes="8x16", norm="rms").cases("cpu")] == ["normal"]

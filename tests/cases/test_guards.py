@@ -5,7 +5,7 @@ import torch
 
 from harness.cases import NormCase, make_inputs, statistics
 from harness.cases.guards import GUARD, GUARD_BYTES, each_place_once, place, whole_buffer
-from harness.cases.input_kinds import KINDS
+from harness.cases.input_kinds import INPUT_KINDS
 
 LAYER = NormCase("layer", 16, 24, bias=True, device="cpu")
 VALUES = torch.arange(12.0).reshape(3, 4)
@@ -72,7 +72,7 @@ def test_each_place_once():
     assert each_place_once(VALUES).shape == (3, 4)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", INPUT_KINDS)
 def test_a_kind_is_made_for_every_shape_and_seeded_by_itself(kind):
     for rows, cols in ((0, 8), (1, 1), (2, 3), (33, 129)):
         case = replace(LAYER, rows=rows, cols=cols, inputs=kind)

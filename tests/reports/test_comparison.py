@@ -1,6 +1,7 @@
 import pytest
 
 from harness.cases import NormCase
+from harness.cases.traffic import moved_bytes
 from harness.errors import UsageError
 from reports.data.comparison import compare
 from tests.results_factory import CASE, LAYER, helpers, mixed, results, row, timing, verified_only
@@ -55,7 +56,7 @@ def test_figures_of_an_entry():
     case = only_case(row("torch-eager", 100.0), row("quack", 50.0), *helpers(100.0, 25.0))
     quack = case.entry("quack")
     assert quack.speedup.value == pytest.approx(2.0, rel=0.01)
-    assert quack.bandwidth_gbps == pytest.approx(CASE.moved_bytes / quack.median_us / 1e3)
+    assert quack.bandwidth_gbps == pytest.approx(moved_bytes(CASE) / quack.median_us / 1e3)
     assert quack.percent_of_add == pytest.approx(50.0, rel=0.01)
     assert quack.percent_of_datasheet == pytest.approx(100 * quack.bandwidth_gbps / 4800)
     assert quack.checked.errors["dweight"].rho == 1.0

@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 
 from harness.cases import NormCase
+from harness.cases.traffic import moved_bytes
 from harness.errors import UnavailableError
 from harness.run.compile_ahead import compile_ahead, forget_tuning, rounds
 from harness.run.process import WorkerDiedError
@@ -67,7 +68,7 @@ class Apprentice:
 
 def test_large_cases_are_compiled_by_as_many_processes_as_the_memory_holds():
     small, large, larger, largest = cases = [NormCase("rms", rows, 1 << 14) for rows in (64, 1 << 15, 1 << 16, 1 << 17)]
-    held_gib = [8 * case.moved_bytes / (1 << 30) for case in cases]
+    held_gib = [8 * moved_bytes(case) / (1 << 30) for case in cases]
     assert [round(gib) for gib in held_gib] == [0, 24, 48, 96]
     tasks = [(case, impl) for case in reversed(cases) for impl in ("a", "b")]
     assert rounds(tasks, 6, 140 << 30) == [

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from harness.cases.catalogue import SHAPES
-from harness.cases.input_kinds import KINDS
+from harness.cases.input_kinds import INPUT_KINDS
 from harness.worker.messages import Asked, Try
 from harness.worker.trial import Trial
 from tests.mutants.faults import FAULTS, RMS, RSTD, products
@@ -45,7 +45,7 @@ def test_usual_inputs_hide_what_the_catalogue_finds(name):
 
 
 def test_every_kind_of_inputs_finds_a_fault_that_usual_inputs_hide():
-    assert {fault.case.inputs for fault in FAULTS.values() if fault.hidden} == set(KINDS)
+    assert {fault.case.inputs for fault in FAULTS.values() if fault.hidden} == set(INPUT_KINDS)
 
 
 def test_every_edge_of_the_catalogue_finds_a_fault_that_the_usual_shape_hides():

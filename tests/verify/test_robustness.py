@@ -6,7 +6,7 @@ import torch
 
 from harness.cases import NormCase, make_inputs
 from harness.cases.guards import each_place_once
-from harness.cases.input_kinds import KINDS
+from harness.cases.input_kinds import INPUT_KINDS
 from harness.verify import robustness
 from harness.verify.robustness import Pristine, overlaps, poison, poisoned_heap
 from tests.mutants.maths import gradients
@@ -41,7 +41,7 @@ def test_an_input_that_the_case_has_not_is_not_compared():
 def test_restoring_puts_every_input_back_at_its_address():
     inputs = make_inputs(LAYER, 1)
     pristine = Pristine.of(inputs)
-    names = ["x", "weight", "bias", "dy", "mean", "rstd"]
+    names = ["x", "dy", "weight", "bias", "mean", "rstd"]
     tensors = [getattr(inputs, name) for name in names]
     addresses = [tensor.data_ptr() for tensor in tensors]
     for tensor in tensors:
@@ -127,7 +127,7 @@ def test_poisoning_leaves_the_inputs_alone():
     assert pristine.changed(inputs, in_place=False) == []
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", INPUT_KINDS)
 def test_what_lies_beside_an_input_is_looked_after_in_every_layout(kind):
     inputs = make_inputs(NormCase("layer", 16, 32, bias=True, device="cpu", inputs=kind), 1)
     pristine = Pristine.of(inputs)

@@ -1,0 +1,49 @@
+"""The bytes that a backward has to move, and an elementwise kernel that moves as many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from harness.cases.case import NormCase
+from harness.cases.tensors import CaseTensor, TensorKind, tensors_of
+
+if TYPE_CHECKING:
+    import torch
+
+    from harness.cases.inputs import Inputs
+
+
+def moved_bytes(case: NormCase) -> int:
+    """Bytes that any backward of a case must move: each input read once, each gradient written once."""
+    return sum(tensor.size_bytes(case) for tensor in tensors_of(case) if tensor.traffic)
+
+
+def same_traffic_add(inputs: Inputs) -> Callable[[], object]:
+    """An elementwise kernel that reads and writes as many activations as a case's backward; vectors are left out.
+
+    For two in and one out, as in a plain case, it is an add.
+    """
+    import torch
+
+    case = inputs.case
+    read = [inputs.tensors()[tensor.name] for tensor in _activations(case, "input")]
+    written = len(_activations(case, "gradient"))
+    if (len(read), written) == (2, 1):
+        return lambda: torch.add(*read)
+    if (len(read), written) == (3, 1):
+        return lambda: torch.addcmul(*read)
+    compiled = torch.compile(_sums)
+    return lambda: compiled(read, written)
+
+
+def _sums(read: list[torch.Tensor], written: int) -> list[torch.Tensor]:
+    """Several different sums of the same tensors, which a compiler forms in one kernel."""
+    total = read[0]
+    for tensor in read[1:]:
+        total = total + tensor
+    return [total + number for number in range(written)]
+
+
+def _activations(case: NormCase, kind: TensorKind) -> list[CaseTensor]:
+    return [tensor for tensor in tensors_of(case, kind) if tensor.extent == "activation"]
