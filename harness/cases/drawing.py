@@ -76,7 +76,7 @@ def _rounded_statistics(x: torch.Tensor, case: NormCase) -> dict[str, torch.Tens
     import torch
 
     saved = {
-        tensor.name: torch.empty(tensor.shape(case), dtype=torch_dtype(tensor.dtype_in(case)), device=case.device)
+        tensor.name: torch.empty(*tensor.shape(case), dtype=torch_dtype(tensor.dtype_in(case)), device=case.device)
         for tensor in statistics_of(case)
     }
     for rows in row_chunks(case):

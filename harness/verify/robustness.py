@@ -127,6 +127,6 @@ def poison(inputs: Inputs, copies: int = 3) -> None:
     case, device = inputs.case, inputs.x.device
     blocks = [(tensor.shape(case), torch_dtype(tensor.dtype_in(case))) for tensor in gradients_of(case)]
     vectors = [((case.cols,), dtype) for dtype in (torch_dtype(case.weight_dtype), torch.float32)]
-    taken = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype in copies * blocks + 2 * copies * vectors]
+    taken = [torch.empty(*shape, dtype=dtype, device=device) for shape, dtype in copies * blocks + 2 * copies * vectors]
     for tensor in taken:
         tensor.fill_(torch.nan)
