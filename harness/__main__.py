@@ -277,18 +277,19 @@ def gate(
     from harness.gate.confirm import confirm as measure_again
     from harness.gate.judge import judge, only
     from harness.gate.limits import read_limits
-    from harness.gate.verdicts import exit_code
+    from harness.results.verdicts import exit_code
     from reports.parts import verdicts
 
     if not confirm and (processes is not None or out is not None or resume or allow_others):
         raise UsageError("--processes, --out, --resume and --allow-others are of the run that confirms; add --confirm")
     run = only([load(path) for path in results])
-    judged = judge(run, read_limits(config))
+    limits = read_limits(config)
+    judged = judge(run, limits)
     sys.stdout.write(verdicts.render(judged))
     sys.stdout.flush()  # whatever comes, this much is known
     if confirm:
         choice = Choice(processes=processes or PROCESSES_OF_A_CLAIM, out=out, resume=resume, allow_others=allow_others)
-        again = measure_again(judged, run.run, results[0], replace(choice, command=_command()), Display())
+        again = measure_again(judged, limits, run.run, results[0], replace(choice, command=_command()), Display())
         if again is not None:
             judged, path = again
             sys.stdout.write(f"\nMeasured again: {path}\n\n{verdicts.render(judged)}")

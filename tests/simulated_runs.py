@@ -12,7 +12,7 @@ import numpy as np
 from scipy.stats import false_discovery_control, norm, t
 
 from harness.gate.limits import Regression
-from harness.gate.variance_shrinkage import moderated
+from harness.gate.variance_shrinkage import shrunk_variances
 from harness.results.statistics import CONFIDENCE, FALSE_DISCOVERIES, PROCESS_BAND, PROCESS_FREEDOM
 from tests.results_factory import CASE, results, row
 
@@ -114,7 +114,7 @@ def judged(head, twin, minimum_effect=0.01, geomean_effect=0.005, alone=False):
     delta = np.maximum(np.log1p(minimum_effect), np.sqrt((twin**2).mean(axis=2)))
     if processes > 1:
         variances, freedom = head.var(axis=2, ddof=1), np.full(head.shape[:2], processes - 1)
-        variances, freedom = (variances, freedom) if alone else moderated(variances, freedom)
+        variances, freedom = (variances, freedom) if alone else shrunk_variances(variances, freedom)
         error = np.sqrt(variances / processes)
         of_mean, of_process = head.mean(axis=1).std(axis=1, ddof=1) / np.sqrt(processes), processes - 1
     else:  # the interval inside the process is not simulated: about that of a median

@@ -16,9 +16,10 @@ from harness import devices
 from harness.cases import NormCase
 from harness.errors import UnavailableError, UsageError
 from harness.gate.failures import cases_behind, confirmed, names_behind
-from harness.gate.verdicts import Verdict
+from harness.gate.limits import Limits
 from harness.results.file import load
 from harness.results.schema import RunRecord
+from harness.results.verdicts import Verdict
 from harness.run import compare, session
 from harness.run.progress import Display
 from harness.run.provenance import own_revision
@@ -29,7 +30,7 @@ FOLDER = "confirm-"  # and the time: beside the results that are confirmed
 
 
 def confirm(
-    verdicts: Sequence[Verdict], run: RunRecord, results: Path, choice: Choice, display: Display
+    verdicts: Sequence[Verdict], limits: Limits, run: RunRecord, results: Path, choice: Choice, display: Display
 ) -> tuple[list[Verdict], Path] | None:
     """The verdicts on a run after its failures of speed were measured again, and that file; None without such failures.
 
@@ -42,7 +43,7 @@ def confirm(
         return None
     out = choice.out or _folder_beside(results, choice.resume)
     path = _measure_again(run, cases, names, replace(choice, out=out), display)
-    return confirmed(verdicts, load(path)), path
+    return confirmed(verdicts, limits, load(path)), path
 
 
 def _measure_again(

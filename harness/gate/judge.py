@@ -1,26 +1,27 @@
-"""Whether a results file bears out what is asked of it: a pure function from results and limits to verdicts.
+"""Whether a results file meets its limits: a pure function from results and limits to verdicts.
 
 A limit is on a ratio measured in one run, inside the same blocks, never on a time: times from another machine mean
-nothing here. What is wrong or not deterministic fails before any speed is looked at.
+nothing here. An implementation that is wrong or not deterministic fails before any speed is looked at.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from harness.errors import UsageError
 from harness.gate.claims import judge_claim
 from harness.gate.limits import Claim, Limits, Regression, near
 from harness.gate.regressions import judge_regression
-from harness.gate.verdicts import Verdict
 from harness.results.file import Results
+from harness.results.verdicts import Verdict
 
 
 def only(files: Sequence[Results]) -> Results:
     """The one run that is judged; raises UsageError where several were given, as no ratio spans two of them."""
     if len(files) == 1:
         return files[0]
-    devices = list(dict.fromkeys(each.run.device.name for each in files))
+    devices = list(dict.fromkeys(results.run.device.name for results in files))
     what = f"results of {len(devices)} devices ({', '.join(devices)})" if len(devices) > 1 else f"{len(files)} files"
     raise UsageError(f"gate: {what}; a ratio is of one run on one device, so give one file at a time")
 
@@ -30,13 +31,17 @@ def judge(results: Results, limits: Limits) -> list[Verdict]:
 
     Raises UsageError for a run that was cut short, and for an implementation that the results do not know.
     """
-    _whole(results)
+    _refuse_unfinished(results)
     known = sorted({row.impl for row in results.rows if row.role == "impl"})
-    for name in (name for limit in (*limits.claim, *limits.regression) for name in limit.names):
+    for name in (name for limit in limits.all for name in limit.names):
         if name not in known:
             hint = near(name, known, "there are")
             raise UsageError(f"gate: no implementation {name!r} in these results; {hint}")
-    return [verdict for each in (*limits.claim, *limits.regression) for verdict in judge_one(results, each)]
+    return [
+        replace(verdict, subject=replace(verdict.subject, number=number))
+        for number, limit in enumerate(limits.all)
+        for verdict in judge_one(results, limit)
+    ]
 
 
 def judge_one(results: Results, limit: Claim | Regression) -> list[Verdict]:
@@ -44,7 +49,7 @@ def judge_one(results: Results, limit: Claim | Regression) -> list[Verdict]:
     return judge_claim(results, limit) if isinstance(limit, Claim) else judge_regression(results, limit)
 
 
-def _whole(results: Results) -> None:
+def _refuse_unfinished(results: Results) -> None:
     """A gate that judges half a run passes what was never measured."""
     cases, end = results.cases_here, results.end
     if end is None or end.interrupted or cases < results.run.jobs:

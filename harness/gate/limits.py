@@ -1,4 +1,4 @@
-"""What is asked of a results file: a gate.toml, read and checked."""
+"""The limits that a results file must meet: a gate.toml, read and checked."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from harness.cases import Norm, NormCase
 from harness.errors import UsageError
+from harness.results.verdicts import Subject
 
 Span = Annotated[tuple[int, int], Field(description="smallest and largest, both included")]
 
@@ -51,8 +52,11 @@ class Claim(Selection):
         """The implementations that it is about."""
         return (self.impl,) if self.over is None else (self.impl, self.over)
 
-    def __str__(self) -> str:
-        return f"{self.impl} >= {self.at_least:g} x {self.over}" if self.over else f"{self.impl} is right"
+    @property
+    def subject(self) -> Subject:
+        """What its verdicts are about, in words."""
+        words = f"{self.impl} >= {self.at_least:g} x {self.over}" if self.over else f"{self.impl} is right"
+        return Subject("claim", words, self.names)
 
 
 class Regression(Selection):
@@ -80,8 +84,10 @@ class Regression(Selection):
         """The implementations that it is about."""
         return self.head, self.base
 
-    def __str__(self) -> str:
-        return f"{self.head} not slower than {self.base}"
+    @property
+    def subject(self) -> Subject:
+        """What its verdicts are about, in words."""
+        return Subject("regression", f"{self.head} not slower than {self.base}", self.names)
 
 
 class Limits(BaseModel):
@@ -91,6 +97,11 @@ class Limits(BaseModel):
 
     claim: list[Claim] = []
     regression: list[Regression] = []
+
+    @property
+    def all(self) -> tuple[Claim | Regression, ...]:
+        """Every limit, in the order of their verdicts."""
+        return (*self.claim, *self.regression)
 
     @model_validator(mode="after")
     def _not_empty(self) -> Limits:
@@ -113,7 +124,7 @@ def read_limits(path: Path) -> Limits:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        what = _unknown(first["loc"]) if first["type"] == "extra_forbidden" else _told(first)
+        what = _unknown(first["loc"]) if first["type"] == "extra_forbidden" else _message(first)
         raise UsageError(f"{path}: {where + ': ' if where else ''}{what}") from error
 
 
@@ -129,5 +140,5 @@ def _unknown(where: Sequence[int | str]) -> str:
     return "unknown key; " + near(str(where[-1]), sorted(table.model_fields) if table else [], "there are")
 
 
-def _told(error: Mapping[str, Any]) -> str:
+def _message(error: Mapping[str, Any]) -> str:
     return f"{error['msg'].removeprefix('Value error, ')}; docs/pull-requests.md lists the keys"

@@ -1,4 +1,4 @@
-"""The scatter of many cells, each seen in few processes: what all of them show tempers what one of them seems to.
+"""Empirical-Bayes shrinkage of per-case variances (limma; Smyth 2004).
 
 Smyth, Linear models and empirical Bayes methods for assessing differential expression in microarray experiments,
 Stat. Appl. Genet. Mol. Biol. 3 (2004), article 3: thousands of genes and few arrays there, tens of cases and few
@@ -12,26 +12,26 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from harness.results.statistics import Estimate
+from harness.results.intervals import Estimate
 
 Values = NDArray[np.float64]
 
-FEWEST_CELLS = 3  # two do not show how much cells differ from each other
-SMALLEST = 1e-5  # of the median variance: below, a cell's processes agreed by chance, and its log would outweigh all
+FEWEST_CASES = 3  # two do not show how much the variances of cases differ
+SMALLEST = 1e-5  # of the median variance: below, a case's processes agreed by chance, and its log would outweigh all
 
 
-def moderated(variances: ArrayLike, freedoms: ArrayLike) -> tuple[Values, Values]:
-    """Variances `(..., cells)`, each drawn towards a common one, and the degrees of freedom behind them then.
+def shrunk_variances(variances: ArrayLike, freedoms: ArrayLike) -> tuple[Values, Values]:
+    """Variances `(..., cases)`, each shrunk towards a common one, and the degrees of freedom behind them then.
 
-    Each was found with the degrees of freedom in `freedoms` (of the same shape, or one that broadcasts to it). The true
-    ones are taken to be drawn from a scaled inverse chi-square distribution, whose scale and freedom follow from mean
-    and variance of the logs: cells that differ no more than chance lets them have much in common, others little. What
-    is common never weighs more than what a cell showed itself, unlike in Smyth's paper: a few cells that truly scatter
-    more than the others would be believed too soon. Unchanged where there are fewer than FEWEST_CELLS.
+    `freedoms` are the degrees of freedom of each variance (of the same shape, or one that broadcasts to it). The true
+    variances are taken to be drawn from a scaled inverse chi-square distribution, whose scale and freedom follow from
+    the mean and the variance of the logs: the more alike the cases are, the more they share. The common variance never
+    weighs more than the case's own, unlike in Smyth's paper: a few cases that truly scatter more than the others would
+    be believed too soon. Unchanged where there are fewer than FEWEST_CASES.
     """
     own = np.asarray(variances, dtype=float)
     freedom = np.broadcast_to(np.asarray(freedoms, dtype=float), own.shape)
-    median = np.median(own, axis=-1, keepdims=True) if own.shape[-1] >= FEWEST_CELLS else np.zeros(1)
+    median = np.median(own, axis=-1, keepdims=True) if own.shape[-1] >= FEWEST_CASES else np.zeros(1)
     if not (median > 0).all():
         return own, freedom
     common, weight = _prior(np.maximum(own, SMALLEST * median), freedom)
@@ -39,15 +39,15 @@ def moderated(variances: ArrayLike, freedoms: ArrayLike) -> tuple[Values, Values
     return (weight * common + freedom * own) / (weight + freedom), weight + freedom
 
 
-def tempered(means: Sequence[Estimate]) -> list[Estimate]:
-    """Means of independent values, a degree of freedom less than values behind each, with moderated errors."""
+def shrunk(means: Sequence[Estimate]) -> list[Estimate]:
+    """Means of independent values, a degree of freedom less than values behind each, with shrunk variances."""
     if not means:
         return []
-    freedoms = np.array([each.freedom for each in means])
-    values = freedoms + 1
-    variances, freedoms = moderated(np.array([each.error for each in means]) ** 2 * values, freedoms)
-    errors = np.sqrt(variances / values)
-    return [Estimate(of.value, *found) for of, *found in zip(means, errors.tolist(), freedoms.tolist(), strict=True)]
+    freedoms = np.array([mean.freedom for mean in means])
+    counts = freedoms + 1
+    variances, freedoms = shrunk_variances(np.array([mean.error for mean in means]) ** 2 * counts, freedoms)
+    errors = np.sqrt(variances / counts).tolist()
+    return [Estimate(mean.value, *known) for mean, *known in zip(means, errors, freedoms.tolist(), strict=True)]
 
 
 def _prior(variances: Values, freedom: Values) -> tuple[Values, Values]:
@@ -69,8 +69,8 @@ def _inverse_trigamma(values: Values) -> Values:
     """The positive numbers whose trigamma is given: by Newton's method on its reciprocal, from below (Smyth's own)."""
     from scipy.special import polygamma
 
-    found = 0.5 + 1 / values
-    for _ in range(20):  # it converges from any start; 8 are enough for what data can show
-        trigamma = polygamma(1, found)
-        found = found + trigamma * (1 - trigamma / values) / polygamma(2, found)
-    return found
+    root = 0.5 + 1 / values
+    for _ in range(20):  # it converges from any start; 8 are enough for real variances
+        trigamma = polygamma(1, root)
+        root = root + trigamma * (1 - trigamma / values) / polygamma(2, root)
+    return root

@@ -6,23 +6,16 @@ A case that several processes measured has a row of each for every implementatio
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from statistics import median
 
 from harness.cases import NormCase
 from harness.results.file import Results
-from harness.results.schema import RANKED, Budget, Role, RowRecord, Status, Timing
-from harness.results.statistics import (
-    IncomparableError,
-    Ratio,
-    aa_band,
-    across_processes,
-    median_and_spread,
-    median_log,
-    speedups,
-)
+from harness.results.pairing import Paired, apart, paired
+from harness.results.schema import RANKED, SAME_TRAFFIC_ADD, Budget, Role, RowRecord, Status, Timing
+from harness.results.statistics import IncomparableError, Ratio, aa_band, across_processes, median_and_spread
 
 UNPROVEN = "unproven: the device may have waited for the host, so host time may be inside"
 NOT_TIMES = "a sample is not a positive number of microseconds"
@@ -42,25 +35,25 @@ GRAVEST_FIRST: tuple[Status, ...] = (
 
 @dataclass(frozen=True)
 class Joined:
-    """What all processes found of one implementation (or of one helper row) on one case, in order of process."""
+    """What all processes measured of one implementation (or of one helper row) on one case, in order of process."""
 
     rows: tuple[RowRecord, ...]
 
     @property
     def impl(self) -> str:
-        """The implementation's name; of a twin, that of whose twin it is."""
+        """The implementation's name; of an A/A twin, that of the implementation that it repeats."""
         return self.rows[0].impl
 
     @property
     def case(self) -> NormCase:
-        """The case that the rows are of."""
+        """The case that the rows belong to."""
         return self.rows[0].case
 
     @property
     def status(self) -> Status:
-        """The gravest that any process found; nondeterministic where only the processes differ from each other."""
-        found = {row.status for row in self.rows}
-        gravest: Status = next(status for status in GRAVEST_FIRST if status in found)
+        """The gravest status of any process; nondeterministic where only the processes differ from each other."""
+        statuses = {row.status for row in self.rows}
+        gravest: Status = next(status for status in GRAVEST_FIRST if status in statuses)
         if gravest == "ok" and any(self._other_bits):
             return "nondeterministic"
         return gravest
@@ -69,17 +62,22 @@ class Joined:
     def reason(self) -> str | None:
         """Why the status is what it is, with the processes named where not all say the same."""
         if all(row.status != self.status for row in self.rows):  # no process could see it alone
-            return self.told(OTHER_BITS if other else None for other in self._other_bits)
+            return self.summed_up(OTHER_BITS if other else None for other in self._other_bits)
         unequal = any(row.status != self.status for row in self.rows)
-        return self.told(
+        return self.summed_up(
             (row.reason or (row.status if unequal else None)) if row.status == self.status else None
             for row in self.rows
         )
 
     @property
-    def timings(self) -> tuple[Timing, ...]:
+    def timing_by_process(self) -> dict[int, Timing]:
         """The timings of the processes that timed it."""
-        return tuple(row.timing for row in self.rows if row.timing is not None and row.timing.samples_us)
+        return {row.process: row.timing for row in self.rows if row.timing is not None and row.timing.samples_us}
+
+    @property
+    def timings(self) -> tuple[Timing, ...]:
+        """The same, in order of process."""
+        return tuple(self.timing_by_process.values())
 
     @property
     def median_us(self) -> float | None:
@@ -91,18 +89,18 @@ class Joined:
     def _other_bits(self) -> list[bool]:
         """Which rows have gradients of other bits than the first process that took a fingerprint of them."""
         prints = [row.verification.fingerprint if row.verification else None for row in self.rows]
-        first = next((each for each in prints if each is not None), None)
-        return [each is not None and each != first for each in prints]
+        first = next((bits for bits in prints if bits is not None), None)
+        return [bits is not None and bits != first for bits in prints]
 
-    def told(self, texts: Iterable[str | None]) -> str | None:
-        """One text for all rows where all have the same, else each text under the processes that it is of."""
-        found: dict[str, list[str]] = {}
+    def summed_up(self, texts: Iterable[str | None]) -> str | None:
+        """A text of each row as one: itself where all have the same, else a line a text with its process numbers."""
+        processes: dict[str, list[str]] = {}
         for row, text in zip(self.rows, texts, strict=True):
             if text is not None:
-                found.setdefault(text, []).append(str(row.process))
-        if len(found) == 1 and len(next(iter(found.values()))) == len(self.rows):
-            return next(iter(found))
-        return "; ".join(f"process {', '.join(of)}: {text}" for text, of in found.items()) or None
+                processes.setdefault(text, []).append(str(row.process))
+        if len(processes) == 1 and len(next(iter(processes.values()))) == len(self.rows):
+            return next(iter(processes))
+        return "; ".join(f"process {', '.join(numbers)}: {text}" for text, numbers in processes.items()) or None
 
 
 JoinedCase = Mapping[tuple[str, Role], Joined]
@@ -113,7 +111,7 @@ def join(rows: Iterable[RowRecord]) -> dict[tuple[str, Role], Joined]:
     latest: dict[tuple[str, Role], dict[int, RowRecord]] = {}
     for row in rows:
         latest.setdefault((row.impl, row.role), {})[row.process] = row
-    return {key: Joined(tuple(of[process] for process in sorted(of))) for key, of in latest.items()}
+    return {key: Joined(tuple(by_process[n] for n in sorted(by_process))) for key, by_process in latest.items()}
 
 
 def by_case(results: Results) -> dict[NormCase, JoinedCase]:
@@ -121,103 +119,92 @@ def by_case(results: Results) -> dict[NormCase, JoinedCase]:
     rows: dict[NormCase, list[RowRecord]] = {}
     for row in results.rows:
         rows.setdefault(row.case, []).append(row)
-    return {case: join(of) for case, of in rows.items()}
+    return {case: join(of_case) for case, of_case in rows.items()}
+
+
+def status_and_reason(joined: Joined | None) -> str:
+    """The status of a result and the reason for it, in words."""
+    if joined is None:
+        return "absent"
+    return f"{joined.status}: {joined.reason}" if joined.reason else joined.status
+
+
+def same_traffic_add(case: JoinedCase) -> Joined | None:
+    """The add that reads and writes as much as the case must; None where the case has none."""
+    return next((joined for (_, role), joined in case.items() if role == SAME_TRAFFIC_ADD), None)
 
 
 def doubt(joined: Joined) -> str | None:
     """Why the times of a result that passed may not be compared, or None; one process in doubt is enough."""
-    return joined.told(_doubt(row) for row in joined.rows)
+    return joined.summed_up(_doubt(row) for row in joined.rows)
 
 
-def floor_us(budget: Budget | None) -> float:
+def shortest_rankable_us(budget: Budget | None) -> float:
     """The time below which nothing is ranked; 0 where no self-test found it."""
     return TIMES_T0 * budget.t0_us if budget else 0.0
 
 
-def below_floor(joined: Joined, budget: Budget | None) -> bool:
-    """Whether its time is too short for the engine to rank."""
-    return joined.median_us is not None and joined.median_us < floor_us(budget)
+def too_short(joined: Joined, budget: Budget | None) -> bool:
+    """Whether its time is below the shortest that the engine can rank."""
+    return joined.median_us is not None and joined.median_us < shortest_rankable_us(budget)
 
 
-def comparable(joined: Joined | None, budget: Budget | None = None) -> tuple[Timing, ...]:
-    """The timings that a ratio may be formed of, one a process.
+def comparable(joined: Joined | None, budget: Budget | None = None) -> Joined:
+    """The result itself, where a ratio may be formed of it.
 
     Raises IncomparableError with the reason where none may.
     """
     if joined is None:
         raise IncomparableError("absent")
     if joined.status not in RANKED:
-        raise IncomparableError(f"{joined.impl} is {joined.status}" + (f": {joined.reason}" if joined.reason else ""))
-    if found := doubt(joined):
-        raise IncomparableError(f"{joined.impl}: {found}")
-    if below_floor(joined, budget):
-        raise IncomparableError(f"{joined.impl} is below {TIMES_T0} x t0 ({floor_us(budget):.1f} us)")
-    return joined.timings
+        raise IncomparableError(f"{joined.impl} is {status_and_reason(joined)}")
+    if reason := doubt(joined):
+        raise IncomparableError(f"{joined.impl}: {reason}")
+    if too_short(joined, budget):
+        raise IncomparableError(f"{joined.impl} is below {TIMES_T0} x t0 ({shortest_rankable_us(budget):.1f} us)")
+    return joined
 
 
-def ratio(base: Joined | None, other: Joined | None, budget: Budget | None = None) -> Ratio:
-    """The speedup of one result over another, over all processes.
+def pairs(base: Joined | None, other: Joined | None, budget: Budget | None = None) -> list[Paired]:
+    """Two results in every process that timed both, of which a ratio may be formed.
 
     Raises IncomparableError where either may not be compared, or where a process timed the two apart.
     """
-    return across_processes(_ratios(base, other, budget))
+    base_us, other_us = (comparable(joined, budget).timing_by_process for joined in (base, other))
+    if reason := apart(base_us, other_us):
+        raise IncomparableError(reason)
+    return paired(base_us, other_us)
 
 
-def _ratios(base: Joined | None, other: Joined | None, budget: Budget | None = None) -> list[Ratio]:
-    """The speedup in each process, where there is one over all."""
-    timings = comparable(base, budget), comparable(other, budget)
-    if base is not None and other is not None:
-        groups = {row.process: row.timing.group for row in base.rows if row.timing}
-        for row in other.rows:
-            if row.timing and groups.get(row.process, row.timing.group) != row.timing.group:
-                named = f"{groups[row.process]} and {row.timing.group}"
-                raise IncomparableError(f"process {row.process}: timed in different groups, {named}")
-    return speedups(*timings)
+def ratio(base: Joined | None, other: Joined | None, budget: Budget | None = None) -> Ratio:
+    """The speedup of other over base, over all processes; raises IncomparableError as `pairs` does."""
+    return across_processes([pair.speedup for pair in pairs(base, other, budget)])
 
 
-def logs_by_process(base: Joined, other: Joined) -> dict[int, float]:
-    """The log speedup that each process found that timed both, for two results of which `ratio` is formed."""
-    of_base = {row.process: row.timing for row in base.rows}
-    pairs = [(row.process, of_base.get(row.process), row.timing) for row in other.rows]
-    return {process: median_log(one, two) for process, one, two in pairs if one is not None and two is not None}
+def interleaved(base: Joined, other: Joined) -> list[Paired]:
+    """Two results in every process that has them in the same blocks, whatever else may be said of them."""
+    return paired(base.timing_by_process, other.timing_by_process)
 
 
 def band(case: JoinedCase, baseline: str | None) -> float | None:
     """The A/A band of a case, as a log ratio: the baseline's, or where it has no twin the widest; None without any."""
-    if (own := _band_of(case, baseline)) is not None:
-        return own
-    found = (_band_of(case, impl) for impl, role in case if role == "again")
-    return max((each for each in found if each is not None), default=None)
+    twins = [impl for impl, role in case if role == "again"]
+    bands = {impl: aa_band(ratios) for impl in twins if (ratios := _aa_ratios(case, impl))}
+    if baseline in bands:
+        return bands[baseline]
+    return max(bands.values(), default=None)
 
 
-def aa_ratio(case: JoinedCase, impl: str | None) -> Ratio | None:
+def aa_ratio(case: JoinedCase, impl: str) -> Ratio | None:
     """The ratio of an implementation and its twin, which is 1 in truth; None where it has none to compare."""
-    found = _aa_ratios(case, impl)
-    return across_processes(found) if found else None
+    ratios = _aa_ratios(case, impl)
+    return across_processes(ratios) if ratios else None
 
 
-def quotients(base: Sequence[Timing], other: Sequence[Timing]) -> list[float]:
-    """Median of base over median of other, for each process in which both stood in the same blocks."""
-    of_base = {(timing.group, timing.flush): timing for timing in base}
-    pairs = [(of_base.get((timing.group, timing.flush)), timing) for timing in other]
-    return [
-        median_and_spread(first.samples_us)[0] / median_and_spread(second.samples_us)[0]
-        for first, second in pairs
-        if first is not None
-    ]
-
-
-def _band_of(case: JoinedCase, impl: str | None) -> float | None:
-    found = _aa_ratios(case, impl)
-    return aa_band(found) if found else None
-
-
-def _aa_ratios(case: JoinedCase, impl: str | None) -> list[Ratio]:
+def _aa_ratios(case: JoinedCase, impl: str) -> list[Ratio]:
     """The ratio of an implementation and its twin in each process; none where it has no twin to compare."""
-    if impl is None or (impl, "again") not in case:
-        return []
     with suppress(IncomparableError):
-        return _ratios(case.get((impl, "impl")), case[impl, "again"])
+        return [pair.speedup for pair in pairs(case.get((impl, "impl")), case.get((impl, "again")))]
     return []
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from statistics import median
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
     BaseModel,
@@ -22,8 +22,9 @@ SCHEMA_VERSION = 1
 
 Status = Literal["ok", "wrong", "nondeterministic", "unsupported", "missing", "crashed", "timeout", "oom"]
 RANKED: tuple[Status, ...] = ("ok", "nondeterministic")
-# An implementation; the same-traffic add; the baseline's second appearance, in a comparison as a copy of its own.
+# An implementation; the same-traffic add; the A/A twin: the baseline's second appearance in the same blocks.
 Role = Literal["impl", "floor", "again"]
+SAME_TRAFFIC_ADD: Final = "floor"  # how the role is stored
 Flush = Literal["clean", "dirty", "none"]
 ErrorClass = Literal["exact", "one extra rounding", "two", "three", "wrong"]
 # How a backward may be run again and has to give the same bits.

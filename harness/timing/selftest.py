@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from harness.results import planted
+from harness.results import planted_effects
 from harness.results.schema import Budget, Check, Flush
 from harness.results.statistics import Ratio, spans_agree, speedup
 from harness.timing.breakdown import CLOCK_SLACK_US
@@ -185,28 +185,36 @@ class SelfTest:
 
     def _planted(self) -> float:
         """Find the bytes that were added, and nothing where none were; return the worst error of a ratio."""
-        shares = list(planted.SHARES.values())
+        shares = list(planted_effects.SHARES.values())
         size = min(8 * self._work.cache_bytes, int(self._work.largest / (1 + shares[-1])))
         work = [self._work.elementwise(size), self._work.elementwise(size, " (again)")]
         work += [self._work.elementwise(int(size * (1 + more))) for more in shares]
         measured = self._measure(work, 2 * self._effort.blocks)
         first_us, again_us, *longer_us = (measured.samples_us[candidate.name] for candidate in work)
         if not first_us:
-            self._failed(planted.NOTHING, "every block was void")
+            self._failed(planted_effects.NOTHING, "every block was void")
             return math.inf
         again = speedup(first_us, again_us)
         errors = [abs(math.log(again.value))]
         found = f"one kernel against itself, {_interval(again)}"
         passed = errors[0] <= AA_LIMIT
-        self._add(planted.NOTHING, passed, 100 * errors[0], 100 * AA_LIMIT, "%", found, math.log(again.value))
-        for (name, more), samples_us in zip(planted.SHARES.items(), longer_us, strict=True):
+        self._add(planted_effects.NOTHING, passed, 100 * errors[0], 100 * AA_LIMIT, "%", found, math.log(again.value))
+        for (name, more), samples_us in zip(planted_effects.SHARES.items(), longer_us, strict=True):
             ratio = speedup(samples_us, first_us)  # how much longer it takes: samples over the plain one
             reading = math.log(ratio.value)
             off = abs(reading - math.log1p(more))
             errors.append(off)
-            told = planted.told([ratio], [again])
-            said = f"{more:.0%} more bytes read as {_interval(ratio)}{'' if told else ', not told from A/A'}"
-            self._add(name, told and off <= planted.LIMIT, 100 * off, 100 * planted.LIMIT, "%", said, reading)
+            is_found = planted_effects.found([ratio], [again])
+            said = f"{more:.0%} more bytes read as {_interval(ratio)}{'' if is_found else ', not told from A/A'}"
+            self._add(
+                name,
+                is_found and off <= planted_effects.LIMIT,
+                100 * off,
+                100 * planted_effects.LIMIT,
+                "%",
+                said,
+                reading,
+            )
         return max(errors)
 
     def _spans(self) -> float | None:

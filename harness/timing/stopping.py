@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.results.statistics import sign_test_interval
+from harness.results.intervals import rank_interval
 
 
 @dataclass(frozen=True)
@@ -43,5 +43,5 @@ def ratio_half_width(first_us: Sequence[float], other_us: Sequence[float]) -> fl
 
     By ranks, because a spread estimated from samples that take few values (a clock's ticks, two addresses) can be 0.
     """
-    low, high = sign_test_interval([math.log(a / b) for a, b in zip(first_us, other_us, strict=True)])
+    low, high = rank_interval([math.log(a / b) for a, b in zip(first_us, other_us, strict=True)])
     return (high - low) / 2

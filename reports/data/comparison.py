@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from harness.cases import NormCase
 from harness.errors import UsageError
 from harness.results.file import Results
-from harness.results.joining import Joined, JoinedCase, band, by_case, doubt, ratio
+from harness.results.joining import Joined, JoinedCase, band, by_case, doubt, ratio, same_traffic_add
 from harness.results.schema import RANKED, Budget, EndRecord, Flush, RunRecord, SelfTestRecord
 from harness.results.statistics import IncomparableError, Ratio, verdict
 from reports.data.device_state import DeviceState, device_state
@@ -115,7 +115,7 @@ def compare(results: Results, baseline: str | None = None) -> Comparison:
 def _compare_case(case: NormCase, found: JoinedCase, results: Results, baseline: str) -> CaseComparison:
     run = results.run
     impls = {impl: joined for (impl, role), joined in found.items() if role == "impl"}
-    add = next((joined for (_, role), joined in found.items() if role == "floor"), None)
+    add = same_traffic_add(found)
     add = add if add and is_rankable(add) else None
     aa = band(found, baseline)
     against = Yardsticks(
@@ -136,7 +136,7 @@ def _compare_case(case: NormCase, found: JoinedCase, results: Results, baseline:
         aa_band=aa,
         voided=_voided(found),
         entries=tuple(entries),
-        lead=None if any(entry.below_floor for entry in entries) else _lead(ranked, aa),
+        lead=None if any(entry.too_short for entry in entries) else _lead(ranked, aa),
     )
 
 

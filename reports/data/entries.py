@@ -8,9 +8,9 @@ from typing import Literal
 
 from harness.cases import NormCase
 from harness.cases.traffic import moved_bytes
-from harness.results.joining import TIMES_T0, Joined, below_floor, doubt, floor_us, quotients, ratio
+from harness.results.joining import TIMES_T0, Joined, doubt, interleaved, ratio, shortest_rankable_us, too_short
 from harness.results.schema import RANKED, Budget, Flush, ImplRecord, Kernel, KernelTotals, Status, Timing
-from harness.results.statistics import IncomparableError, Ratio, Verdict, geomean, median_and_spread, verdict
+from harness.results.statistics import IncomparableError, Ratio, SpeedVerdict, geomean, median_and_spread, verdict
 from reports import figures
 from reports.data.checks import Checked, join_verifications
 
@@ -40,7 +40,7 @@ class Entry:
     blocks: int
     processes: int
     speedup: Ratio | None
-    verdict: Verdict | None
+    verdict: SpeedVerdict | None
     bandwidth_gbps: float | None
     percent_of_add: float | None
     percent_of_copy: float | None
@@ -54,7 +54,7 @@ class Entry:
     via: Literal["kernel", "autograd"]
     in_place: bool
     proven: bool
-    below_floor: bool
+    too_short: bool
 
     @property
     def label(self) -> str:
@@ -102,7 +102,7 @@ def make_entry(joined: Joined, impl: ImplRecord | None, against: Yardsticks) -> 
         speedup=speedup,
         verdict=verdict(speedup, against.band) if speedup is not None and against.band is not None else None,
         bandwidth_gbps=bandwidth,
-        percent_of_add=percent_of_add(against.add, timings) if ranked_us else None,
+        percent_of_add=percent_of_add(against.add, joined) if ranked_us else None,
         percent_of_copy=_percent(bandwidth, against.budget.copy_gbps if against.budget else None),
         percent_of_datasheet=_percent(bandwidth, against.datasheet_gbps),
         checked=join_verifications([row.verification for row in joined.rows if row.verification]),
@@ -116,7 +116,7 @@ def make_entry(joined: Joined, impl: ImplRecord | None, against: Yardsticks) -> 
         via=impl.via if impl else "kernel",
         in_place=impl.in_place if impl else False,
         proven=all(timing.proven for timing in joined.timings),
-        below_floor=standing == "unranked" and below_floor(joined, against.budget),
+        too_short=standing == "unranked" and too_short(joined, against.budget),
     )
 
 
@@ -125,23 +125,23 @@ def bandwidth_gbps(case: NormCase, us: float | None) -> float | None:
     return moved_bytes(case) / us / 1e3 if us else None
 
 
-def percent_of_add(add: Joined | None, timings: tuple[Timing, ...]) -> float | None:
-    """The time of the same-traffic add over that of other timings, in percent, where they share blocks and flush."""
-    found = quotients(add.timings, timings) if add else []
-    return 100 * geomean(found) if found else None
+def percent_of_add(add: Joined | None, joined: Joined) -> float | None:
+    """The time of the same-traffic add over that of a result, in percent, where they share blocks and flush."""
+    quotients = [pair.of_medians for pair in interleaved(add, joined)] if add else []
+    return 100 * geomean(quotients) if quotients else None
 
 
 def _standing(joined: Joined, against: Yardsticks) -> tuple[Standing, str | None]:
     if joined.status not in RANKED:
         return ("absent" if joined.status in ("missing", "unsupported") else "failed"), joined.reason
     if not joined.timings:
-        return "verified", joined.told(row.untimed for row in joined.rows)
-    found = doubt(joined) or _apart(joined, against) or _below_floor(joined, against.budget)
+        return "verified", joined.summed_up(row.untimed for row in joined.rows)
+    found = doubt(joined) or _apart(joined, against) or _too_short(joined, against.budget)
     return ("unranked", found) if found else ("ranked", joined.reason)
 
 
 def _apart(joined: Joined, against: Yardsticks) -> str | None:
-    return joined.told(
+    return joined.summed_up(
         f"timed apart from the others (group {row.timing.group}, flush {row.timing.flush})"
         if row.timing and (row.timing.group, row.timing.flush) not in against.groups
         else None
@@ -149,10 +149,10 @@ def _apart(joined: Joined, against: Yardsticks) -> str | None:
     )
 
 
-def _below_floor(joined: Joined, budget: Budget | None) -> str | None:
-    if not below_floor(joined, budget):
+def _too_short(joined: Joined, budget: Budget | None) -> str | None:
+    if not too_short(joined, budget):
         return None
-    return f"below {TIMES_T0} x t0 ({figures.microseconds(floor_us(budget))} us): shown, not ranked"
+    return f"below {TIMES_T0} x t0 ({figures.microseconds(shortest_rankable_us(budget))} us): shown, not ranked"
 
 
 def _speedup(joined: Joined, against: Yardsticks) -> Ratio | None:

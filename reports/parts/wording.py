@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from harness.results.joining import TIMES_T0
-from harness.results.planted import told_together
+from harness.results.planted_effects import found_together
 from harness.results.schema import Budget, Check, SelfTestRecord, Status
 from harness.results.statistics import PROCESS_BAND
 from reports import figures
@@ -96,7 +96,7 @@ def caveats(comparison: Comparison) -> list[str]:
             f"The baseline {comparison.baseline} ranks in {ranked} of {len(comparison.cases)} cases; "
             "the others have no speedup."
         )
-    too_fast = sum(any(entry.below_floor for entry in case.entries) for case in comparison.cases)
+    too_fast = sum(any(entry.too_short for entry in case.entries) for case in comparison.cases)
     if too_fast:
         lines.append(
             f"In {figures.count(too_fast, 'case')} something is below {TIMES_T0} x t0, too fast to be ranked; "
@@ -138,7 +138,7 @@ def failed_checks(selftests: Sequence[SelfTestRecord]) -> list[str]:
         failed: dict[str, list[Check]] = {}
         for check in (check for record in records for check in record.checks if check.passed is False):
             failed.setdefault(check.name, []).append(check)
-        parts = [_failed(checks, len(records)) for name, checks in failed.items() if not told_together(name, records)]
+        parts = [_failed(checks, len(records)) for name, checks in failed.items() if not found_together(name, records)]
         if parts:
             lines.append(f"The self-test {WHEN[when]}failed: {', '.join(parts)}.")
     return lines

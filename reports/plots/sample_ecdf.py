@@ -12,7 +12,7 @@ from matplotlib.ticker import NullLocator
 from numpy.typing import NDArray
 
 from harness.cases import Norm
-from harness.results.joining import JoinedCase
+from harness.results.joining import JoinedCase, same_traffic_add
 from reports.data.comparison import CaseComparison, Comparison, is_rankable
 from reports.plots.style import ADD, INK, SOFT, Look, key_line, look, page, style, title
 
@@ -36,8 +36,8 @@ def largest(comparison: Comparison) -> list[CaseComparison]:
 def ecdf(case: CaseComparison, comparison: Comparison, rows: JoinedCase) -> Figure:
     """The samples of the ranked implementations and of the add: as times, and over their own median."""
     samples = {entry.label: (look(entry.impl), _sorted(rows, entry.impl)) for entry in case.ranked}
-    add = next((joined for (_, role), joined in rows.items() if role == "floor" and is_rankable(joined)), None)
-    if add is not None:
+    add = same_traffic_add(rows)
+    if add is not None and is_rankable(add):
         samples[ADD_NAME] = ADD, np.sort([us for timing in add.timings for us in timing.samples_us])
     key = [key_line(name, plain(drawn)) for name, (drawn, _) in samples.items()]
     sheet = page(

@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from harness.cases import NormCase
-from harness.results.joining import Joined, JoinedCase
+from harness.results.joining import Joined, JoinedCase, interleaved, same_traffic_add
+from harness.results.pairing import ABOUT_INTERVALS, quotient_interval, time_interval
 from reports import figures
-from reports.data import intervals
 from reports.data.comparison import CaseComparison, Comparison, is_rankable
 from reports.data.entries import Entry, bandwidth_gbps
 from reports.data.size_groups import Group, Strip
@@ -25,7 +25,7 @@ COPY, DATASHEET = Look(SOFT, "", DASHED), Look(SOFT, "", DOTTED)
 CROWDED = 0.36  # inches: labels of sizes that are nearer than this are turned
 TURNED: dict[str, Any] = {"rotation": 45, "rotation_mode": "anchor", "ha": "right"}
 ADD_NAME = "same-traffic add"
-BAND = f"Bands, where they are wider than a line: {intervals.ABOUT}."
+BAND = f"Bands, where they are wider than a line: {ABOUT_INTERVALS}."
 GBPS = "GB/s: the bytes that every backward must move, over the median time. Add: elementwise, the same bytes."
 PERCENT = "100 %: the median time of an elementwise add that moves the same bytes, in the same blocks."
 
@@ -93,14 +93,14 @@ def _gbps(case: CaseComparison, entry: Entry, rows: Rows) -> Point | None:
 
 
 def _moved(case: NormCase, joined: Joined) -> Point:
-    low_us, high_us = intervals.of_time(joined.timings)
+    low_us, high_us = time_interval(joined.timings)
     value, low, high = (bandwidth_gbps(case, us) or math.nan for us in (joined.median_us, high_us, low_us))
     return _point(case, value, low, high)
 
 
 def _percent(case: CaseComparison, entry: Entry, rows: Rows) -> Point | None:
     add, joined = _add_of(case, rows), rows[case.case][entry.impl, "impl"]
-    found = intervals.of_quotient(add.timings, joined.timings) if add else None
+    found = quotient_interval(interleaved(add, joined)) if add else None
     if entry.percent_of_add is None or found is None:
         return None
     return _point(case.case, entry.percent_of_add, 100 * found[0], 100 * found[1])
@@ -113,7 +113,7 @@ def _point(case: NormCase, value: float, low: float, high: float) -> Point:
 
 
 def _add_of(case: CaseComparison, rows: Rows) -> Joined | None:
-    add = next((joined for (_, role), joined in rows[case.case].items() if role == "floor"), None)
+    add = same_traffic_add(rows[case.case])
     return add if add is not None and is_rankable(add) else None
 
 

@@ -16,7 +16,7 @@ from harness.errors import UsageError
 from harness.results.file import Results
 from harness.results.joining import JoinedCase, band, by_case, ratio
 from harness.results.schema import Budget, Flush
-from harness.results.statistics import IncomparableError, Ratio, Verdict, geomean, verdict
+from harness.results.statistics import IncomparableError, Ratio, SpeedVerdict, geomean, verdict
 from reports import figures
 from reports.data.comparison import CaseComparison, Comparison, compare
 from reports.parts.markdown_table import table
@@ -179,7 +179,7 @@ class _OneCase:
     def of(cls, run: Results, rows: JoinedCase) -> _OneCase:
         return cls(rows, band(rows, run.run.settings.baseline), run.budget)
 
-    def speedup(self, first: str, second: str) -> tuple[Ratio, Verdict] | None:
+    def speedup(self, first: str, second: str) -> tuple[Ratio, SpeedVerdict] | None:
         """Of first over second; None without a ratio, or without an A/A pair to judge it by."""
         if self.band is None:
             return None

@@ -3,7 +3,8 @@ from dataclasses import replace
 
 import pytest
 
-from harness.gate.failures import cases_behind, confirmed, names_behind, of_speed
+from harness.gate import failures
+from harness.gate.failures import cases_behind, names_behind
 from harness.gate.judge import judge
 from harness.gate.limits import Claim, Limits, Regression
 from reports.parts.verdicts import render
@@ -28,10 +29,17 @@ def run(*losses, cases=CASES, bias=(), **more):
     return results(*in_processes(*rows, scales=FIVE, bias=bias))
 
 
+def limits_of(limits):
+    claims, regressions = ([limit for limit in limits if isinstance(limit, kind)] for kind in (Claim, Regression))
+    return Limits(claim=claims, regression=regressions)
+
+
 def judged(measured, *limits):
-    limits = limits or (ASKED,)
-    of = {kind: [each for each in limits if isinstance(each, kind)] for kind in (Claim, Regression)}
-    return judge(measured, Limits(claim=of[Claim], regression=of[Regression]))
+    return judge(measured, limits_of(limits or (ASKED,)))
+
+
+def confirmed(verdicts, again, *limits):
+    return failures.confirmed(verdicts, limits_of(limits or (ASKED,)), again)
 
 
 def outcomes(verdicts):
@@ -76,7 +84,7 @@ def test_a_head_that_fails_otherwise_the_second_time_has_regressed():
 def test_a_status_is_no_failure_of_speed_and_stays(status):
     verdicts = judged(run(0.05, head={"status": status, "reason": "because"}))
     assert outcomes(verdicts) == ["REGRESSED"]
-    assert not of_speed(verdicts[0])
+    assert not verdicts[0].for_speed
     assert cases_behind(verdicts) == names_behind(verdicts) == []
     assert confirmed(verdicts, run(0.0)) == verdicts
 
@@ -141,7 +149,7 @@ def test_a_claim_is_confirmed_like_a_regression():
     claim = Claim(impl=HEAD, over=BASE, at_least=1.2)
     first = judged(run(0.0, 0.0), claim)
     assert outcomes(first) == ["REGRESSED"] * 2
-    found = confirmed(first, run(0.0, -0.3))
+    found = confirmed(first, run(0.0, -0.3), claim)
     assert outcomes(found) == ["REGRESSED", "INCONCLUSIVE"]
     assert found[0].reason.count(f"1.000 times as fast as {BASE}, between ") == 2
     assert "; confirmed: 1.000 times" in found[0].reason
@@ -152,9 +160,10 @@ def test_a_claim_is_confirmed_like_a_regression():
 def test_limits_are_confirmed_each_by_its_own_names():
     other = Regression(head=BASE, base=HEAD)
     first = judged(run(0.05, -0.05), ASKED, other)
-    assert [(v.claim, v.case) for v in first if of_speed(v)] == [(ASKED, CASES[0]), (other, CASES[1])]
+    failed = [(v.subject.number, v.subject.words, v.case) for v in first if v.for_speed]
+    assert failed == [(0, ASKED.subject.words, CASES[0]), (1, other.subject.words, CASES[1])]
     assert cases_behind(first) == CASES[:2]
-    found = confirmed(first, run(0.05, 0.05))
+    found = confirmed(first, run(0.05, 0.05), ASKED, other)
     assert [v.outcome for v in found if v.case] == ["REGRESSED", "PASS", "PASS", "INCONCLUSIVE"]
 
 

@@ -9,8 +9,8 @@ from harness.__main__ import main
 from harness.errors import UsageError
 from harness.gate.judge import judge, only
 from harness.gate.limits import Claim, Limits, Regression, read_limits
-from harness.gate.verdicts import exit_code
 from harness.results.statistics import PROCESS_BAND
+from harness.results.verdicts import exit_code
 from reports.parts.verdicts import render
 from tests.results_factory import budget, helpers, in_processes, results, row, selftest, timing, twin
 

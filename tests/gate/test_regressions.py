@@ -7,8 +7,8 @@ import pytest
 from harness.cases import NormCase
 from harness.gate.judge import judge
 from harness.gate.limits import Limits, Regression, read_limits
-from harness.gate.verdicts import exit_code
 from harness.results.statistics import PROCESS_BAND
+from harness.results.verdicts import exit_code
 from reports.parts.verdicts import render
 from tests.results_factory import CASE, LAYER, in_processes, results, row, selftest, timing, twin
 
@@ -109,7 +109,7 @@ def test_a_small_loss_on_all_cases_is_found_in_the_geometric_mean():
     assert outcomes(*rows) == ["PASS"] * 4 + ["REGRESSED"]
     assert outcomes(*rows, geomean_effect=0.01) == ["PASS"] * 5
     verdict = judged(*rows)[-1]
-    assert (verdict.case, verdict.loss.cells, verdict.loss.delta) == (None, 4, math.log1p(0.005))
+    assert (verdict.case, verdict.loss.cases, verdict.loss.delta) == (None, 4, math.log1p(0.005))
     assert verdict.loss.speedup == pytest.approx(math.exp(-0.008), rel=1e-3)
 
 

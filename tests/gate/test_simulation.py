@@ -8,7 +8,7 @@ from scipy.stats import t
 from harness.gate import failures
 from harness.gate.judge import judge
 from harness.gate.limits import Limits
-from harness.gate.variance_shrinkage import FEWEST_CELLS, moderated
+from harness.gate.variance_shrinkage import FEWEST_CASES, shrunk_variances
 from harness.results.file import load
 from harness.results.joining import by_case
 from tests.simulated_runs import (
@@ -157,14 +157,14 @@ def test_what_all_cells_show_of_the_scatter_leaves_less_than_half_as_much_open()
 
 
 def test_the_scatter_found_so_foretells_a_published_process(published):
-    """The third process is as far from the other two as their scatter says, tempered by that of the other cases."""
+    """The third process is as far from the other two as their scatter says, shrunk towards that of the other cases."""
     ps = []
     for impl, base in combinations(sorted({impl for _, impl in published}), 2):
         cells = log_ratios(published, {impl: base})
         found = np.array([[np.median(logs) for logs in cell] for cell in cells])
-        for left_out in range(3) if len(cells) >= FEWEST_CELLS else ():
+        for left_out in range(3) if len(cells) >= FEWEST_CASES else ():
             others = np.delete(found, left_out, axis=1)
-            variances, freedom = moderated(others.var(axis=1, ddof=1), 1)
+            variances, freedom = shrunk_variances(others.var(axis=1, ddof=1), 1)
             off = found[:, left_out] - others.mean(axis=1)
             ps.append(2 * t.sf(np.abs(off) / np.sqrt(1.5 * variances), freedom))
     ps = np.concatenate(ps)
@@ -232,8 +232,9 @@ def test_what_is_counted_as_confirmed_is_what_the_gate_says():
     first, again = (medians(rng, 1, shape=shape, between=between) for _ in "12")
     first[0][:, :4] -= np.log1p(0.05)
     again[0][:, :2] -= np.log1p(0.05)
-    verdicts = judge(results_of(first[0][0], first[1][0], shape=shape), Limits(regression=[asked()]))
-    *cells, mean = failures.confirmed(verdicts, results_of(again[0][0], again[1][0], shape=shape))
+    limits = Limits(regression=[asked()])
+    verdicts = judge(results_of(first[0][0], first[1][0], shape=shape), limits)
+    *cells, mean = failures.confirmed(verdicts, limits, results_of(again[0][0], again[1][0], shape=shape))
     found = confirmed(judged(*first), *again)
     assert [verdict.outcome == "REGRESSED" for verdict in cells] == found.regressed[0].tolist()
     assert found.regressed[0][:4].tolist() == [True, True, False, False]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import polygamma
 
-from harness.gate.variance_shrinkage import FEWEST_CELLS, moderated, tempered
+from harness.gate.variance_shrinkage import FEWEST_CASES, shrunk, shrunk_variances
 from harness.results.statistics import Estimate
 
 
@@ -17,7 +17,7 @@ def drawn(seed, cells, freedom, prior=None):
 
 def test_variances_that_differ_by_chance_alone_are_drawn_halfway_to_what_is_common():
     own = drawn(0, 500, 4)
-    found, freedom = moderated(own, 4)
+    found, freedom = shrunk_variances(own, 4)
     assert set(freedom) == {8.0}  # what is common weighs no more than what a cell showed
     assert np.ptp(found) == pytest.approx(np.ptp(own) / 2)
     assert found == pytest.approx((own + 2.0) / 2, rel=0.1)
@@ -25,40 +25,40 @@ def test_variances_that_differ_by_chance_alone_are_drawn_halfway_to_what_is_comm
 
 def test_the_distribution_that_variances_come_from_is_found_again():
     own = drawn(1, 20_000, 10, prior=4.0)
-    found, freedom = moderated(own, 10)
+    found, freedom = shrunk_variances(own, 10)
     assert freedom == pytest.approx(np.full(20_000, 14.0), rel=0.02)
     assert found == pytest.approx((4 * 2.0 + 10 * own) / 14, rel=0.05)
 
 
 def test_variances_that_have_little_in_common_stay_about_as_they_are():
     own = 10.0 ** np.arange(-2, 4)
-    found, freedom = moderated(own, 4)
+    found, freedom = shrunk_variances(own, 4)
     assert freedom.tolist() == [freedom[0]] * 6
     assert 4.0 < freedom[0] < 4.7
     assert found[1:] == pytest.approx(own[1:], rel=0.3)
 
 
-@pytest.mark.parametrize("cells", range(1, FEWEST_CELLS))
+@pytest.mark.parametrize("cells", range(1, FEWEST_CASES))
 def test_too_few_cells_show_nothing_of_each_other(cells):
     own = drawn(0, cells, 4)
-    found, freedom = moderated(own, 4)
+    found, freedom = shrunk_variances(own, 4)
     assert found.tolist() == own.tolist()
     assert freedom.tolist() == [4.0] * cells
 
 
 def test_cells_without_any_scatter_are_no_obstacle():
-    assert moderated([0.0, 0.0, 0.0, 1.0], 4)[0].tolist() == [0.0, 0.0, 0.0, 1.0]
-    found, freedom = moderated([0.0, 1.0, 1.1, 0.9], 4)
+    assert shrunk_variances([0.0, 0.0, 0.0, 1.0], 4)[0].tolist() == [0.0, 0.0, 0.0, 1.0]
+    found, freedom = shrunk_variances([0.0, 1.0, 1.1, 0.9], 4)
     assert np.isfinite(found).all()
     assert (found > 0).all()
     assert (freedom >= 4).all()
 
 
-def test_every_run_of_several_is_moderated_by_itself():
+def test_several_runs_are_shrunk_each_by_itself():
     both = np.stack([drawn(0, 60, 4), drawn(1, 60, 4, prior=3.0)])
-    found, freedom = moderated(both, 4)
+    found, freedom = shrunk_variances(both, 4)
     for run in range(2):
-        alone, its_freedom = moderated(both[run], 4)
+        alone, its_freedom = shrunk_variances(both[run], 4)
         assert found[run] == pytest.approx(alone)
         assert freedom[run] == pytest.approx(its_freedom)
 
@@ -66,23 +66,25 @@ def test_every_run_of_several_is_moderated_by_itself():
 def test_a_cell_that_more_processes_measured_keeps_more_of_its_own():
     own = drawn(0, 60, 4)
     freedoms = np.where(np.arange(60) == 0, 9.0, 4.0)
-    found, freedom = moderated(own, freedoms)
+    found, freedom = shrunk_variances(own, freedoms)
     assert (freedom[0], freedom[1]) == (18.0, 8.0)
     assert found.shape == own.shape
 
 
 def test_means_keep_their_values_and_get_other_errors():
     means = [Estimate(0.1 * cell, error, 4) for cell, error in enumerate((0.001, 0.004, 0.002, 0.003))]
-    found = tempered(means)
+    found = shrunk(means)
     assert [each.value for each in found] == [each.value for each in means]
-    variances, freedoms = moderated([5 * each.error**2 for each in means], 4)
+    variances, freedoms = shrunk_variances([5 * each.error**2 for each in means], 4)
     assert [each.error for each in found] == pytest.approx(np.sqrt(variances / 5).tolist())
     assert [each.freedom for each in found] == pytest.approx(freedoms.tolist())
     some = [replace(each, freedom=freedom) for each, freedom in zip(means, (4, 9, 2, 4), strict=True)]
-    variances, _ = moderated([n * each.error**2 for each, n in zip(some, (5, 10, 3, 5), strict=True)], [4, 9, 2, 4])
-    assert [each.error for each in tempered(some)] == pytest.approx(np.sqrt(variances / (5, 10, 3, 5)).tolist())
-    assert tempered([]) == []
-    assert tempered(means[:2]) == means[:2]
+    variances, _ = shrunk_variances(
+        [n * each.error**2 for each, n in zip(some, (5, 10, 3, 5), strict=True)], [4, 9, 2, 4]
+    )
+    assert [each.error for each in shrunk(some)] == pytest.approx(np.sqrt(variances / (5, 10, 3, 5)).tolist())
+    assert shrunk([]) == []
+    assert shrunk(means[:2]) == means[:2]
 
 
 @pytest.mark.parametrize("half", [0.5, 2.0, 50.0, 1000.0])
@@ -90,5 +92,5 @@ def test_the_freedom_of_a_prior_is_solved_for(half):
     """Exact log variances of a spread that a prior with this freedom has: the one unknown of Smyth's equations."""
     spread = np.sqrt(polygamma(1, half) + polygamma(1, 500.0))
     logs = spread * np.array([-1.0, 1.0] * 5000) * np.sqrt(1 - 1e-4)
-    _, freedom = moderated(np.exp(logs), 1000)
+    _, freedom = shrunk_variances(np.exp(logs), 1000)
     assert freedom[0] - 1000 == pytest.approx(min(2 * half, 1000), rel=0.05)

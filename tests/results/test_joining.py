@@ -10,10 +10,11 @@ from harness.results.joining import (
     by_case,
     comparable,
     doubt,
-    floor_us,
+    interleaved,
     join,
-    quotients,
+    pairs,
     ratio,
+    shortest_rankable_us,
 )
 from harness.results.statistics import PROCESS_BAND, IncomparableError, aa_band
 from tests.results_factory import CASE, LAYER, budget, helpers, in_processes, results, row, timing, twin, verification
@@ -93,8 +94,8 @@ def test_one_process_without_a_time_puts_all_in_doubt():
 
 def test_nothing_below_ten_t0_is_comparable():
     short = joined(row("quack", 11.6))  # 12.76 us with the drift
-    assert floor_us(budget()) == pytest.approx(12.8)
-    assert floor_us(None) == 0.0
+    assert shortest_rankable_us(budget()) == pytest.approx(12.8)
+    assert shortest_rankable_us(None) == 0.0
     with pytest.raises(IncomparableError, match=r"quack is below 10 x t0 \(12.8 us\)"):
         comparable(short, budget())
     assert comparable(short)
@@ -139,10 +140,14 @@ def test_a_twin_whose_first_failed_gives_no_band():
     assert band(case, "torch-eager") is None
 
 
-def test_quotients_are_of_shared_blocks_only():
-    two = [timing(100.0, group="a"), timing(100.0, group="b")]
-    assert quotients(two, [timing(50.0, group="b")]) == [pytest.approx(2.0)]
-    assert quotients(two, [timing(50.0, group="b", flush="dirty")]) == []
+def test_what_is_interleaved_in_some_process_is_paired_there():
+    two = joined(quack(100.0), quack(100.0, process=1))
+    once = joined(quack(50.0, process=1))
+    assert [pair.of_medians for pair in interleaved(two, once)] == [pytest.approx(2.0)]
+    dirty = joined(quack(process=1, timed=timing(50.0, group="p1", flush="dirty")))
+    assert interleaved(two, dirty) == []
+    with pytest.raises(IncomparableError, match="process 1: timed with different flushes"):
+        pairs(two, dirty)
 
 
 def printed(*fingerprints, **more):

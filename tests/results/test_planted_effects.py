@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from harness.results.planted import told, told_together
+from harness.results.planted_effects import found, found_together
 from harness.results.schema import Budget, Check, SelfTestRecord
 from harness.results.statistics import PROCESS_BAND, Ratio
 from reports.parts.wording import failed_checks
@@ -26,28 +26,28 @@ def check(name, read, truth, **more):
 def of_process(process, read, nothing=0.1, passed=False):
     """A self-test that read so many per cent of one, and of nothing."""
     alone = check("A/A", nothing, 0.0, passed=nothing <= 0.5)
-    found = check("planted +1%", read, 1.0, passed=passed, detail="not told from A/A")
-    return SelfTestRecord(when="before", process=process, budget=BUDGET, checks=[alone, found])
+    effect = check("planted +1%", read, 1.0, passed=passed, detail="not told from A/A")
+    return SelfTestRecord(when="before", process=process, budget=BUDGET, checks=[alone, effect])
 
 
 def reading(*reads, **more):
     return [of_process(process, read, **more) for process, read in enumerate(reads)]
 
 
-def test_one_process_tells_it_from_what_its_own_pair_reads_and_not_from_what_processes_differ_by():
+def test_one_process_tells_an_effect_from_its_own_pair():
     read = ratio(0.92, 0.68, 1.08)
     assert read.low < math.exp(PROCESS_BAND)
-    assert told([read], [ratio(0.2)])
-    assert told([read], [ratio(-0.2)])
-    assert not told([read], [ratio(0.8)])
-    assert not told([ratio(0.3, 0.1, 0.5)], [ratio(0.2)])
-    assert not told([ratio(1.0, -100, math.inf)], [ratio(0.0)])  # no interval
+    assert found([read], [ratio(0.2)])
+    assert found([read], [ratio(-0.2)])
+    assert not found([read], [ratio(0.8)])
+    assert not found([ratio(0.3, 0.1, 0.5)], [ratio(0.2)])
+    assert not found([ratio(1.0, -100, math.inf)], [ratio(0.0)])  # no interval
 
 
-def test_several_processes_tell_it_together():
+def test_several_processes_find_it_together():
     reads = (0.92, 1.0, 1.06, 0.95, 1.02)
     records = [of_process(process, read, passed=process > 0) for process, read in enumerate(reads)]
-    assert told_together("planted +1%", records)
+    assert found_together("planted +1%", records)
     assert failed_checks(records) == []
     assert failed_checks(records[:1]) == [
         "The self-test before the cases failed: planted +1% 0.079 % (limit 0.50 %): not told from A/A."
@@ -64,24 +64,24 @@ def test_several_processes_tell_it_together():
     ],
     ids=["off in one", "scattered", "nothing is read", "two processes"],
 )
-def test_together_they_can_fail_to(records):
-    assert not told_together("planted +1%", records)
+def test_several_processes_can_miss_it(records):
+    assert not found_together("planted +1%", records)
     assert any("planted +1%" in line for line in failed_checks(records))
 
 
-def test_a_process_that_says_nothing_of_it_tells_nothing():
+def test_a_process_without_a_reading_finds_nothing():
     for name in ("A/A", "planted +1%"):
         records = reading(1.0, 1.01, 0.99)
-        assert told_together("planted +1%", records)
+        assert found_together("planted +1%", records)
         void = [each.model_copy(update={"value": None}) if each.name == name else each for each in records[1].checks]
         records[1] = records[1].model_copy(update={"checks": void})
-        assert not told_together("planted +1%", records)
+        assert not found_together("planted +1%", records)
 
 
-def test_other_checks_fail_in_every_process_they_fail_in():
+def test_other_checks_are_not_found_together():
     records = reading(1.0, 1.0, 1.0, 1.0, 1.0, passed=True)
     records[2].checks.append(Check(name="coldness", passed=False, value=3.1, limit=2.0, unit="%"))
-    assert not told_together("coldness", records)
+    assert not found_together("coldness", records)
     assert failed_checks(records) == [
         "The self-test before the cases failed: coldness 3.1 % (limit 2 %) in 1 of 5 processes."
     ]
