@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from importlib import import_module
 from typing import Any
 
-from harness.cases import ITEM_BYTES, Grads, Inputs, NormCase, contiguous_rows
+from harness.cases import ITEM_BYTES, Grads, Inputs, NormCase, contiguous_rows, torch_dtype
 
 name = "quack"
 requires = ("quack", "cutlass")
@@ -48,12 +49,47 @@ def notes(case: NormCase, tuned: bool) -> list[str]:
     return []
 
 
-def prepare(inputs: Inputs, tuned: bool) -> Callable[[], Grads]:
+def configs(case: NormCase, tuned: bool) -> Mapping[str, dict[str, Any]]:
+    """The launch of quack's heuristic, and those of its tuner's that differ from it in at most two settings.
+
+    Its tuner has 400 for each shape. What differs is the name. Threads and threads a row count as one setting, and a
+    cluster is at most halved or doubled.
+    """
+    import torch
+
+    ops: Any = import_module("quack.rmsnorm")
+    if tuned or case.norm == "layer" or not hasattr(ops, "RmsNormBwdConfig"):
+        return {}
+    bits = 8 * ITEM_BYTES[case.dtype]
+    default = asdict(ops.RmsNormBwdConfig.from_analytical_heuristic(case.cols, bits, bits, num_acc=int(case.weight)))
+    row, tuner = torch.empty(1, case.cols, dtype=torch_dtype(case.dtype), device="meta"), ops.rmsnorm_bwd_tuned
+    offered = [
+        asdict(item.kwargs["config"]) for item in tuner.early_config_prune(tuner.configs, {"x": row, "dout": row})
+    ]
+    near = {_differences(config, default): config for config in offered if _are_near(config, default)}
+    return {"default": default} | {name: config for name, config in near.items() if name}
+
+
+def _are_near(config: Mapping[str, Any], default: Mapping[str, Any]) -> bool:
+    layout = config["num_threads"], config["threads_per_row"]
+    changed = [layout != (default["num_threads"], default["threads_per_row"])]
+    changed += [config[name] != default[name] for name in default if name not in ("num_threads", "threads_per_row")]
+    smaller, larger = sorted((config["cluster_n"], default["cluster_n"]))
+    return sum(changed) <= 2 and larger <= 2 * smaller
+
+
+def _differences(config: Mapping[str, Any], default: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in config.items() if value != default[name])
+
+
+def prepare(inputs: Inputs, tuned: bool, config: Mapping[str, Any] | None = None) -> Callable[[], Grads]:
     ops: Any = import_module("quack.rmsnorm")
     if inputs.case.norm == "layer":
         backward = _layer(ops, inputs)
+    elif tuned or config is not None:
+        backward = _rms_tuned(ops, inputs, config)
     else:
-        backward = _rms_tuned(ops, inputs) if tuned else _rms(ops, inputs)
+        backward = _rms(ops, inputs)
     backward()  # compiled, and tuned, by the first call: seconds, or minutes for -tuned
     return backward
 
@@ -82,9 +118,16 @@ def _rms(ops: Any, inputs: Inputs) -> Callable[[], Grads]:
     return backward
 
 
-def _rms_tuned(ops: Any, inputs: Inputs) -> Callable[[], Grads]:
-    """`rmsnorm_bwd_tuned` fills buffers: they are allocated, and the partials summed, as `rmsnorm_bwd` does it."""
+def _rms_tuned(ops: Any, inputs: Inputs, config: Mapping[str, Any] | None) -> Callable[[], Grads]:
+    """`rmsnorm_bwd_tuned` fills buffers: they are allocated, and the partials summed, as `rmsnorm_bwd` does it.
+
+    With a configuration it is called past its tuner.
+    """
     import torch
+
+    fill, options = ops.rmsnorm_bwd_tuned, {}
+    if config is not None:
+        fill, options = fill.fn, {"config": ops.RmsNormBwdConfig(**config)}
 
     x, weight, dy = inputs.x, inputs.weight, inputs.dy
     offset, rstd = _forward(ops, inputs)
@@ -94,9 +137,9 @@ def _rms_tuned(ops: Any, inputs: Inputs) -> Callable[[], Grads]:
         dx, partials = torch.empty_like(x), None
         if weight is not None:
             partials = torch.empty(blocks, inputs.case.cols, dtype=torch.float32, device=x.device)
-        ops.rmsnorm_bwd_tuned(
+        fill(
             x, weight, dy, rstd, dx, partials,
-            sm_count=blocks, has_dw_partial=partials is not None, weight_offset=offset,
+            sm_count=blocks, has_dw_partial=partials is not None, weight_offset=offset, **options,
         )  # fmt: skip
         return Grads(dx, partials.sum(0).to(weight.dtype) if partials is not None and weight is not None else None)
 

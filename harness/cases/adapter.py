@@ -44,6 +44,11 @@ class Implementation:
     configured: Callable[[NormCase], Configured] | None = None
 
     @property
+    def variant(self) -> str:
+        """The name in the adapter, of which this may be a revision (`NAME@base`) or a configuration (`NAME#07`)."""
+        return self.name.partition("@")[0].partition("#")[0]
+
+    @property
     def via(self) -> Literal["kernel", "autograd"]:
         return getattr(self.module, "via", "kernel")
 
@@ -119,7 +124,7 @@ class Implementation:
     def _declared(self, what: str) -> bool:
         """A declaration that is true of the whole adapter, or of the variants that it names."""
         declared: bool | Container[str] = getattr(self.module, what, False)
-        return declared if isinstance(declared, bool) else self.name in declared
+        return declared if isinstance(declared, bool) else self.variant in declared
 
     def _optional(self, function: str, case: NormCase) -> Any:
         answer = getattr(self.module, function, None)

@@ -10,7 +10,7 @@ import importlib.util
 import pkgutil
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -20,18 +20,26 @@ from typing import Any
 import impls
 from harness.cases.adapter import Implementation
 from harness.errors import UsageError
+from harness.worker.configured import candidates, tuned
 from harness.worker.contract import faults
 from harness.worker.revisions import Side
 
 ENTRY_POINT_GROUP = "normbwd.impls"
 
 
-def discover(files: Iterable[Path] = (), sides: Iterable[Side] = ()) -> list[Implementation]:
-    """All implementations by name: this folder's, then entry points', then `files` (given with --impl).
+def discover(
+    files: Iterable[Path] = (),
+    sides: Iterable[Side] = (),
+    tuned_files: Iterable[Path] = (),
+    offered: Mapping[str, int] | None = None,
+) -> list[Implementation]:
+    """All implementations: this project's, then entry points', then those of `files` (given with --impl).
 
-    A side, a revision of an adapter, is added under its own names: `quack@base`.
+    A side, a revision of an adapter, is added under its own names (`quack@base`); so are the configurations of
+    `tuned_files` (`quack@tuned`), and of each implementation in `offered` so many of its configurations (`quack#01`).
 
-    Raises UsageError for a file or entry point that is not an adapter, and for a name that is taken.
+    Raises UsageError for a file or entry point that is not an adapter, for a name that is taken, and for a tuned file
+    that cannot be used.
     """
     modules = [(module, f"impls/{module.__name__.rpartition('.')[2]}.py") for module in _own_modules()]
     modules += [(_load_entry_point(point), point.value) for point in entry_points(group=ENTRY_POINT_GROUP)]
@@ -42,13 +50,20 @@ def discover(files: Iterable[Path] = (), sides: Iterable[Side] = ()) -> list[Imp
         implementations += [
             replace(item, name=f"{item.name}@{side.word}") for item in _implementations(module, side.file)
         ]
-    found: dict[str, Implementation] = {}
+    by_name = _by_name(implementations)
+    more = [item for path in tuned_files for item in tuned(by_name.values(), path)]
+    more += [item for name, count in (offered or {}).items() for item in candidates(by_name[name], count)]
+    return list(_by_name([*implementations, *more]).values())
+
+
+def _by_name(implementations: Iterable[Implementation]) -> dict[str, Implementation]:
+    by_name: dict[str, Implementation] = {}
     for item in implementations:
-        if item.name in found:
-            other = found[item.name].source
+        if item.name in by_name:
+            other = by_name[item.name].source
             raise UsageError(f"{item.source} and {other} both call themselves {item.name!r}; rename one")
-        found[item.name] = item
-    return list(found.values())
+        by_name[item.name] = item
+    return by_name
 
 
 def _own_modules() -> list[ModuleType]:

@@ -6,6 +6,7 @@ place gives wrong gradients; it refuses the dtypes and shapes that the library r
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from types import ModuleType, SimpleNamespace
 
 import torch
@@ -70,6 +71,33 @@ def liger_layer() -> ModuleType:
     return module(name, layer_norm_forward=layer_norm_forward, layer_norm_backward=layer_norm_backward)
 
 
+@dataclass(frozen=True)
+class RmsNormBwdConfig:
+    """quack's launch settings; its heuristic takes the first of those below."""
+
+    num_threads: int
+    threads_per_row: int
+    cluster_n: int
+    reload_x: str | None
+    smem_stages: int = 2
+
+    @classmethod
+    def from_analytical_heuristic(cls, N, dtype_width, dout_width, num_acc=1):
+        assert dtype_width == dout_width in (16, 32)
+        return CONFIGS[0]
+
+
+CONFIGS = [
+    RmsNormBwdConfig(128, 8, 1, None),
+    RmsNormBwdConfig(256, 16, 1, None),
+    RmsNormBwdConfig(128, 8, 2, "smem"),
+    RmsNormBwdConfig(128, 8, 4, None),  # too far from the heuristic's
+    RmsNormBwdConfig(128, 8, 2, "smem", 3),  # three settings are others
+    RmsNormBwdConfig(128, 64, 1, None),  # more threads than columns
+    RmsNormBwdConfig(128, 8, 1, None, 3),
+]
+
+
 def quack() -> ModuleType:
     def rmsnorm_fwd(x, weight=None, *, eps=1e-6, store_rstd=False, weight_offset=0.0):
         assert store_rstd
@@ -79,15 +107,29 @@ def quack() -> ModuleType:
         dx, dweight, _ = exact("rms", dout, x, None, rstd, weight, weight_offset)
         return dx.to(x.dtype), None if weight is None else dweight.to(weight.dtype), None, None
 
-    def rmsnorm_bwd_tuned(
-        x, weight, dout, rstd, dx, dw_partial=None, *, sm_count=None, has_dw_partial=False, weight_offset=0.0
+    def untuned(
+        x, weight, dout, rstd, dx, dw_partial=None, *, sm_count=None, has_dw_partial=False, weight_offset=0.0, config
     ):
+        assert config in CONFIGS
         assert has_dw_partial == (dw_partial is not None)
         gradients = exact("rms", dout, x, None, rstd, weight, weight_offset)
         dx.copy_(gradients[0])
         if dw_partial is not None:
             assert dw_partial.shape[0] == sm_count == 3
             dw_partial.zero_()[1] = gradients[1]
+
+    def early_config_prune(configs, arguments):
+        assert arguments["x"].shape == arguments["dout"].shape
+        return [item for item in configs if item.kwargs["config"].threads_per_row <= arguments["x"].size(-1)]
+
+    def rmsnorm_bwd_tuned(*arguments, **options):
+        untuned(*arguments, **options, config=CONFIGS[-1])
+
+    vars(rmsnorm_bwd_tuned).update(
+        fn=untuned,
+        configs=[SimpleNamespace(kwargs={"config": config}) for config in CONFIGS],
+        early_config_prune=early_config_prune,
+    )
 
     def layernorm_fwd(x, weight, bias=None, eps=1e-6, return_rstd=False, return_mean=False):
         assert weight.dtype == torch.float32
@@ -103,6 +145,7 @@ def quack() -> ModuleType:
     return module(
         "quack.rmsnorm", rmsnorm_fwd=rmsnorm_fwd, rmsnorm_bwd=rmsnorm_bwd, rmsnorm_bwd_tuned=rmsnorm_bwd_tuned,
         layernorm_fwd=layernorm_fwd, layernorm_bwd=layernorm_bwd, get_sm_count=lambda cols, device: 3,
+        RmsNormBwdConfig=RmsNormBwdConfig,
     )  # fmt: skip
 
 

@@ -11,10 +11,11 @@ import pytest
 import torch
 
 from harness.cases import NormCase, make_inputs
+from harness.worker.configured import candidates
 from harness.worker.discovery import discover
 from impls import apex_fast, apex_fused
 from tests.impls.peer_cases import FAST, IMPLS, LAYER, RMS, check, inputs_of, on_cpu
-from tests.impls.stand_ins import cudnn_ops, module, modules
+from tests.impls.stand_ins import CONFIGS, cudnn_ops, module, modules
 
 GPU_PEERS = ["liger", "liger-gemma", "quack", "quack-tuned", "apex-fused", "apex-fused-mem", "apex-fast"]
 GPU_PEERS += ["apex-fast-mem", "cudnn"]
@@ -67,6 +68,33 @@ def test_a_library_is_called_as_it_is_declared(name, case):
         check(grads, dataclasses.replace(inputs, dy=dy))
     assert peer.in_place or torch.equal(inputs.dy, dy)
     assert all(isinstance(note, str) for note in peer.notes(case))
+
+
+NEAR = ["default", "num_threads=256, threads_per_row=16", "cluster_n=2, reload_x=smem", "smem_stages=3"]
+
+
+@pytest.mark.usefixtures("stand_ins")
+def test_quack_offers_its_tuners_launches_near_its_own():
+    quack = IMPLS["quack"]
+    case = dataclasses.replace(RMS, cols=32)
+    assert list(quack.configs(case)) == NEAR
+    assert quack.configs(case)["smem_stages=3"] == dataclasses.asdict(CONFIGS[-1])
+    assert quack.configs(LAYER) == IMPLS["quack-tuned"].configs(case) == {}
+
+
+@pytest.mark.usefixtures("stand_ins")
+@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("case", variants_of(RMS)[:5:2], ids=lambda case: case.key)
+def test_quack_runs_with_a_configuration_past_its_tuner(case, number, monkeypatch):
+    launched = []
+    ops = sys.modules["quack.rmsnorm"]
+    fill = ops.rmsnorm_bwd_tuned.fn
+    monkeypatch.setattr(ops.rmsnorm_bwd_tuned, "fn", lambda *a, **o: (launched.append(o["config"]), fill(*a, **o)))
+    case = dataclasses.replace(case, cols=32)
+    candidate = candidates(IMPLS["quack"], 3)[number - 1]
+    inputs = inputs_of(case)
+    check(candidate.prepare(inputs)(), inputs)
+    assert [dataclasses.asdict(config) for config in launched] == [IMPLS["quack"].configs(case)[NEAR[number]]] * 2
 
 
 SUPPORTED = {  # what of the cases each takes, of: plain, no weight, zero-centred, bf16 x, all bf16, and no bias

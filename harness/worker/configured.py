@@ -1,0 +1,70 @@
+"""Implementations that run with a configuration other than their default: those `tune` measures, and tuned ones.
+
+`NAME#07` is the seventh configuration that an adapter offers beside its default, `NAME@tuned` the fastest one that a
+tuned file has for the case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from harness.cases import NormCase
+from harness.cases.adapter import Configured, Implementation
+from harness.cases.tuned import TunedCase, read_tuned
+from harness.errors import UnsupportedError, UsageError
+
+TUNED = "tuned"
+
+
+def candidate_name(name: str, number: int) -> str:
+    """The name under which the configuration of this number is measured; 0 is the default."""
+    return f"{name}#{number:02d}" if number else name
+
+
+def candidates(implementation: Implementation, count: int) -> list[Implementation]:
+    """The first `count` configurations beside the default, each an implementation of its own."""
+    return [
+        implementation.with_configs(candidate_name(implementation.name, number), partial(_nth, implementation, number))
+        for number in range(1, count + 1)
+    ]
+
+
+def tuned(known: Iterable[Implementation], path: Path) -> list[Implementation]:
+    """The implementations of a tuned file, each with its fastest configuration of each case.
+
+    Raises UsageError for a file that cannot be read, and for an implementation that is not known.
+    """
+    try:
+        file = read_tuned(str(path))
+    except ValueError as error:
+        raise UsageError(f"--tuned {error}") from error
+    by_name = {item.name: item for item in known}
+    implementations: list[Implementation] = []
+    for name in dict.fromkeys(case.impl for case in file.cases):
+        if name not in by_name:
+            raise UsageError(f"--tuned {path} has configurations of {name!r}, which is not here; give it with --impl")
+        cases = {replace(case.case, inputs="normal"): case for case in file.measured(name)}
+        implementation = by_name[name].with_configs(f"{name}@{TUNED}", partial(_from_file, cases, path))
+        implementations.append(replace(implementation, source=str(path)))
+    return implementations
+
+
+def _nth(implementation: Implementation, number: int, case: NormCase) -> Configured:
+    offered = list(implementation.configs(case).items())
+    if number >= len(offered):
+        raise UnsupportedError(f"{implementation.name} offers {max(0, len(offered) - 1)} configurations of this case")
+    name, config = offered[number]
+    return Configured(name, config, f"configuration: {name}")
+
+
+def _from_file(cases: Mapping[NormCase, TunedCase], path: Path, case: NormCase) -> Configured:
+    """The configuration that was fastest for this case, whatever its inputs are."""
+    found = cases.get(replace(case, inputs="normal"))
+    if found is None:
+        raise UnsupportedError(f"{path} has no such case; `normbwd tune` adds it")
+    if found.config_name is None:
+        return Configured(None, note=f"configuration: the default; {path} has no faster one")
+    return Configured(found.config_name, found.config, f"configuration: {found.config_name}, of {path}")
