@@ -55,7 +55,7 @@ def tuned(known: Iterable[Implementation], path: Path) -> list[Implementation]:
 def _nth(implementation: Implementation, number: int, case: NormCase) -> Configured:
     offered = list(implementation.configs(case).items())
     if number >= len(offered):
-        raise UnsupportedError(f"{implementation.name} offers {max(0, len(offered) - 1)} configurations of this case")
+        raise UnsupportedError(f"{implementation.name} has no configuration {number} of this case")
     name, config = offered[number]
     return Configured(name, config, f"configuration: {name}")
 

@@ -37,6 +37,8 @@ def _declarations(module: ModuleType) -> Iterator[str]:
         yield f"via = {via!r}: must be 'kernel' or 'autograd'"
     if not isinstance(in_place := getattr(module, "in_place", False), bool):
         yield f"in_place = {in_place!r}: must be True or False"
+    if not _are_texts(handles := getattr(module, "handles", ())):
+        yield f"handles = {handles!r}: must be a set of texts, such as {{'residual'}}"
     for name in ("compiles_ahead", "on_request"):
         declared: Any = getattr(module, name, False)
         if not isinstance(declared, bool) and not _are_texts(declared):
@@ -52,8 +54,9 @@ def _functions(module: ModuleType) -> Iterator[str]:
     options = ["config"] if hasattr(module, "configs") else []
     if fault := _call_fault(module.prepare, ["inputs", *value], options):
         yield f"prepare {fault}"
-    if hasattr(module, "missing") and (fault := _call_fault(module.missing, [])):
-        yield f"missing {fault}"
+    for name, arguments in (("missing", []), ("misconfigured", ["device"])):
+        if hasattr(module, name) and (fault := _call_fault(getattr(module, name), arguments)):
+            yield f"{name} {fault}"
 
 
 def _call_fault(function: Any, arguments: list[str], options: Collection[str] = ()) -> str | None:

@@ -26,6 +26,7 @@ from harness.verify.examination import Examination, synchronise
 from harness.verify.repetition import with_new_dy
 from harness.verify.surroundings import Surroundings
 from harness.worker.interleave import FLOOR, Together, time_together
+from harness.worker.interpreter import NEVER_TIMED, watch_interpreter
 from harness.worker.messages import Stage, Try
 
 Watch = Callable[[str | None, Stage], None]
@@ -115,14 +116,17 @@ class Trial:
             around = Surroundings.look()
             backward = implementation.prepare(self.inputs)
             self.pristine.restore(self.inputs)
-            backward()  # compiles what is compiled at the first call
+            with watch_interpreter() as interpreted:
+                backward()  # compiles what is compiled at the first call
             synchronise(self.case.device)
             prepare_s = time.monotonic() - begun_s
             around.restore()
             self.watch(name, "verify")
             examination = Examination(implementation, backward, self.inputs, self.pristine, self.asked, self.studied)
             finding = examination.run()
-            untimed = implementation.untimed(self.case) if self.asked.timed else "timing was not asked for"
+            untimed = "timing was not asked for"
+            if self.asked.timed:
+                untimed = implementation.untimed(self.case) or (NEVER_TIMED if interpreted.kernels else None)
             row = self._row(name, finding.status, finding.reason).model_copy(
                 update={
                     "verification": finding.verification,

@@ -1,0 +1,42 @@
+"""Whether a backward runs Triton kernels in Triton's interpreter, which is right and thousands of times too slow."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+NEVER_TIMED = "verified in the Triton interpreter, which is never timed"
+
+
+@dataclass
+class Interpreted:
+    """How many Triton kernels the interpreter has run."""
+
+    kernels: int = 0
+
+
+@contextmanager
+def watch_interpreter() -> Generator[Interpreted]:
+    """Count the kernels that run in the interpreter, on any thread, as long as the context lasts."""
+    interpreted = Interpreted()
+    if os.environ.get("TRITON_INTERPRET") != "1" or importlib.util.find_spec("triton") is None:
+        yield interpreted
+        return
+    from triton.runtime import interpreter
+
+    launcher: Any = interpreter.GridExecutor
+    run = launcher.__call__
+
+    def counted(executor: Any, *arguments: Any, **options: Any) -> Any:
+        interpreted.kernels += 1
+        return run(executor, *arguments, **options)
+
+    launcher.__call__ = counted
+    try:
+        yield interpreted
+    finally:
+        launcher.__call__ = run

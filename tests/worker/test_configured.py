@@ -1,0 +1,128 @@
+"""Implementations with a configuration that is not their default: those of a sweep, and those of a tuned file."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from harness.cases import NormCase, UnsupportedError
+from harness.cases.tuned import TunedCase, TunedFile
+from harness.errors import UsageError
+from harness.worker.configured import candidates, tuned
+from tests.mutants.maths import implementation
+
+CASE = NormCase("rms", 4, 8, device="cpu")
+OTHER = replace(CASE, rows=5)
+WIDE = replace(CASE, cols=16)
+INPUTS = SimpleNamespace(case=CASE)
+
+
+def configs(case):
+    return {"default": 1, "two": 2, "three": 3} if case.cols == 8 else {"default": 1, "two": 20}
+
+
+MINE = implementation(
+    "mine", lambda inputs, config=1: config, configs=configs, notes=lambda case: ["a trap"], compiles_ahead={"mine"}
+)
+PLAIN = implementation("plain")
+
+
+def test_candidates_are_the_configurations_beside_the_default():
+    two, three = candidates(MINE, 2)
+    assert [(item.name, item.family, item.prepare(INPUTS)) for item in (two, three)] == [
+        ("mine#01", "mine", 2),
+        ("mine#02", "mine", 3),
+    ]
+    assert two.prepare(SimpleNamespace(case=WIDE)) == 20
+    assert two.notes(CASE) == ["a trap", "configuration: two"]
+    assert (MINE.notes(CASE), MINE.prepare(INPUTS)) == (["a trap"], 1)
+
+
+def test_candidates_are_prepared_as_their_adapter_is():
+    assert all(item.compiles_ahead for item in candidates(MINE, 2))
+
+
+def test_a_case_with_fewer_configurations_is_unsupported():
+    _, three = candidates(MINE, 2)
+    assert three.unsupported(CASE) is None
+    assert three.unsupported(WIDE) == "mine has no configuration 2 of this case"
+    with pytest.raises(UnsupportedError, match="mine has no configuration 2 of this case"):
+        three.prepare(SimpleNamespace(case=WIDE))  # a case that a check derives from the one asked for
+    assert candidates(PLAIN, 1)[0].unsupported(CASE) == "plain has no configuration 1 of this case"
+
+
+@pytest.fixture
+def tuned_file(tmp_path):
+    """Write a file in which one case has a winner, one keeps its default, and one was not measured."""
+
+    def write(name="mine", file="tuned.json"):
+        cases = [
+            TunedCase(impl=name, case=CASE, tried=2, default_us=2.0, best_us=1.0, config_name="three", config=3),
+            TunedCase(impl=name, case=OTHER, tried=2, default_us=2.0),
+            TunedCase(impl=name, case=WIDE, tried=1, why="crashed"),
+        ]
+        path = tmp_path / file
+        path.write_text(TunedFile(device="Some CPU", date="today", cases=cases).model_dump_json())
+        return path
+
+    return write
+
+
+def test_a_tuned_implementation_takes_its_configuration_from_the_file(tuned_file):
+    path = tuned_file()
+    (item,) = tuned([PLAIN, MINE], path)
+    assert (item.name, item.family, item.source, item.compiles_ahead) == ("mine@tuned", "mine", str(path), True)
+    assert item.prepare(INPUTS) == item.prepare(SimpleNamespace(case=replace(CASE, inputs="zero-rows"))) == 3
+    assert item.notes(CASE) == ["a trap", f"configuration: three, of {path}"]
+
+
+def test_where_the_default_stays_the_default_runs(tuned_file):
+    path = tuned_file()
+    (item,) = tuned([MINE], path)
+    assert item.unsupported(OTHER) is None
+    assert item.prepare(SimpleNamespace(case=OTHER)) == 1
+    assert item.notes(OTHER) == ["a trap", f"configuration: the default; {path} has no faster one"]
+
+
+@pytest.mark.parametrize("case", [WIDE, replace(CASE, rows=9)], ids=["not measured", "not there"])
+def test_a_case_that_was_not_tuned_is_unsupported(tuned_file, case):
+    path = tuned_file()
+    (item,) = tuned([MINE], path)
+    assert item.unsupported(case) == f"{path} has no such case; `normbwd tune` adds it"
+
+
+def complaint(known, path):
+    with pytest.raises(UsageError) as caught:
+        tuned(known, path)
+    return str(caught.value)
+
+
+def test_a_tuned_file_that_cannot_be_used(tuned_file, tmp_path):
+    path = tuned_file("theirs")
+    assert complaint([MINE], path) == (
+        f"--tuned {path} has configurations of 'theirs', which is not here; give it with --impl"
+    )
+    absent = tmp_path / "absent.json"
+    assert complaint([MINE], absent) == (
+        f"--tuned cannot read {absent}: No such file or directory; name a file that `normbwd tune` wrote"
+    )
+    for text, fault in (
+        ('{"schema_version": 1, "device": "x", "cases": []}', "has schema 1, and this version reads 2"),
+        ("[]", "is no tuned file (the file: Input should be an object)"),
+        ('{"schema_version": 2, "date": "", "cases": []}', "is no tuned file (device: Field required)"),
+    ):
+        absent.write_text(text)
+        tuned_json = absent.rename(tmp_path / f"{len(text)}.json")
+        assert complaint([MINE], tuned_json) == f"--tuned {tuned_json} {fault}; run `normbwd tune` again"
+
+
+def test_a_file_of_another_device_says_so():
+    file = TunedFile(device="NVIDIA B200", multiprocessors=148, date="", cases=[])
+    assert file.other_device("NVIDIA B200", 148) is None
+    assert file.other_device("NVIDIA B200", None) is None
+    assert file.other_device("NVIDIA H200", 132) == (
+        "belongs to NVIDIA B200 (148 multiprocessors), and this is NVIDIA H200 (132 multiprocessors); "
+        "run `normbwd tune` here"
+    )
+    assert file.other_device("NVIDIA B200", 74) is not None
+    assert file.other_device("cpu", None) is not None
