@@ -17,18 +17,18 @@ def load(name):
 
 
 @pytest.mark.parametrize("norm", ["rms", "layer"])
-def test_a_model_trains_alike_with_either_norm(norm, capsys):
+def test_model_trains_alike_with_either_norm(norm, capsys):
     load("training_step").main(
         ["--device", "cpu", "--norm", norm, "--cols", "64", "--tokens", "32", "--layers", "1", "--steps", "3"]
     )
     steps = re.findall(r"^ +(\d) +([\d.]+) +([\d.]+) +([+-][\d.]+)$", capsys.readouterr().out, re.MULTILINE)
     assert [int(step) for step, *_ in steps] == [0, 1, 2]
-    theirs, ours = ([float(each[column]) for each in steps] for column in (1, 2))
+    theirs, ours = ([float(step[column]) for step in steps] for column in (1, 2))
     assert theirs == pytest.approx(ours, abs=2e-5)
     assert theirs[2] < theirs[0]  # it learns, so that a gradient that is 0 would be seen
 
 
-def test_a_norm_whose_gradient_is_wrong_trains_otherwise(monkeypatch, capsys):
+def test_wrong_gradient_trains_otherwise(monkeypatch, capsys):
     """The planted fault: weights of norms that learn nothing."""
     example = load("training_step")
     monkeypatch.setattr(

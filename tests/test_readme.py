@@ -85,16 +85,21 @@ def test_picture_is_what_the_report_draws(tmp_path):
 COMMANDS = re.compile(r"(?:`|^    )normbwd report (results/[^`\n]+)", re.MULTILINE)
 
 
-def test_every_format_is_told_of_with_a_command_on_published_files():
-    told = set()
-    for command in COMMANDS.findall((ROOT / "docs/reports.md").read_text(encoding="utf-8")):
+def test_reports_page_shows_every_format():
+    """Each with a command on published files, so that a reader can try it."""
+    shown = set()
+    for command in COMMANDS.findall((ROOT / "docs/reports.md").read_text("utf-8")):
         words = shlex.split(command)
         files = list(takewhile(lambda word: not word.startswith("--"), words))
         options = dict(zip(words[len(files) :: 2], words[len(files) + 1 :: 2], strict=True))
-        assert all((ROOT / file).is_file() for file in files), command
+        assert all((ROOT / path).is_file() for path in files), command
         assert set(options) <= {"--format", "--out", "--impl"}, command
-        told.add(options.get("--format", "console"))
-    assert told == set(reports.FORMATS)
+        shown.add(options.get("--format", "console"))
+    assert shown == set(reports.FORMATS)
+
+
+def test_there_are_published_runs():
+    assert PUBLISHED
 
 
 @pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.name)
@@ -111,14 +116,14 @@ def test_published_runs_are_finished_clean_and_small(path):
 
 
 def medians_us(name):
-    """Of each case in a published file: the in-house kernel's time, the add's, and those of all others, us."""
+    """Of each case in a published file: the times of the in-house kernel, of the add and of all others, us."""
     for case, rows in by_case(load(ROOT / "results/h200" / f"{name}.jsonl.bz2")).items():
-        found = {key: row.median_us for key, row in rows.items() if row.median_us is not None}
-        if ("triton-inhouse", "impl") not in found:
+        medians = {key: row.median_us for key, row in rows.items() if row.median_us is not None}
+        if ("triton-inhouse", "impl") not in medians:
             continue  # where a run was interrupted
-        (add,) = (us for (_, role), us in found.items() if role == "floor")
-        others = {impl: us for (impl, role), us in found.items() if role == "impl" and impl != "triton-inhouse"}
-        yield case, found["triton-inhouse", "impl"], add, others
+        (add,) = (us for (_, role), us in medians.items() if role == "floor")
+        others = {impl: us for (impl, role), us in medians.items() if role == "impl" and impl != "triton-inhouse"}
+        yield case, medians["triton-inhouse", "impl"], add, others
 
 
 @pytest.mark.parametrize(
@@ -133,28 +138,28 @@ def medians_us(name):
     ],
 )
 def test_nobody_is_ahead_of_the_in_house_kernel(name, cases, ahead):
-    others = {case.key: min(others.values()) / ours for case, ours, _, others in medians_us(name)}
-    assert len(others) == cases
-    assert sum(ratio <= 1 for ratio in others.values()) == ahead
+    leads = {case.key: min(others.values()) / ours for case, ours, _, others in medians_us(name)}
+    assert len(leads) == cases
+    assert sum(lead <= 1 for lead in leads.values()) == ahead
 
 
 @pytest.mark.parametrize("name", ["inhouse", "few"])
-def test_the_in_house_kernel_is_right_wherever_it_answers(name):
+def test_in_house_kernel_is_right_where_it_answers(name):
     rows = load(ROOT / "results/h200" / f"verify-{name}.jsonl.bz2").rows
     assert {row.status for row in rows} == {"ok", "unsupported"}
     verified = [row.verification for row in rows if row.verification]
-    assert {tensor.error_class for each in verified for tensor in each.tensors.values()} == {"exact"}
-    assert max(each.repeats for each in verified) == 3000
-    assert all(each.differing == 0 for each in verified)
+    assert {tensor.error_class for verification in verified for tensor in verification.tensors.values()} == {"exact"}
+    assert max(verification.repeats for verification in verified) == 3000
+    assert all(verification.differing == 0 for verification in verified)
 
 
 @pytest.mark.parametrize(("name", "cases"), [("fp16", 12), ("fp32", 12), ("weight-fp32", 12), ("no-bias", 6)])
-def test_no_dtype_falls_off_a_cliff(name, cases):
+def test_other_dtypes_stay_near_their_add(name, cases):
     """Over the add of its own dtype, at most a tenth above bf16."""
     bf16 = {(case.norm, case.rows, case.cols): ours / add for case, ours, add, _ in medians_us("fast-llm")}
-    found = {(case.norm, case.rows, case.cols): ours / add for case, ours, add, _ in medians_us(name)}
-    assert len(found) == cases
-    assert max(ratio / bf16[case] for case, ratio in found.items()) < 1.1
+    ratios = {(case.norm, case.rows, case.cols): ours / add for case, ours, add, _ in medians_us(name)}
+    assert len(ratios) == cases
+    assert max(ratio / bf16[case] for case, ratio in ratios.items()) < 1.1
 
 
 @pytest.mark.parametrize("name", ["training-rms.txt", "training-layer.txt"])
@@ -165,7 +170,3 @@ def test_what_a_training_printed_is_quoted_as_it_was(name):
     quoted_lines = [line.removeprefix("    ") for line in lines if line.strip()]
     assert len(quoted_lines) > 5
     assert set(quoted_lines) <= set(printed)
-
-
-def test_there_are_published_runs():
-    assert PUBLISHED
