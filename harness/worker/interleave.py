@@ -1,4 +1,4 @@
-"""All contenders of a case timed together: the engine, the device, the floor and the A/A pair brought to one table."""
+"""All contenders of a case timed together: on one device, beside the same-traffic add and the A/A pair."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from harness.cases import DeviceKind, Inputs, case_seed
+from harness.cases.traffic import same_traffic_add
 from harness.devices.nvml import Reading
 from harness.results.schema import Timing
 from harness.timing.breakdown import Breakdown, breakdown
@@ -20,7 +21,7 @@ from harness.timing.other_engines import time_elsewhere
 from harness.timing.stopping import StoppingRule
 from harness.worker.messages import Asked, Stage
 
-FLOOR = "same-traffic add"
+SAME_TRAFFIC_ADD = "same-traffic add"
 AGAIN = " (again)"  # a second appearance, under another name
 
 
@@ -28,13 +29,13 @@ AGAIN = " (again)"  # a second appearance, under another name
 class Together:
     """Timings and kernels by implementation; `again` are those of who stood in the blocks twice, the second time.
 
-    A twin that is a copy of its own is among the implementations. No floor where it did not fit.
+    A twin that is a copy of its own is among the implementations. No same-traffic add where it did not fit.
     """
 
     timings: dict[str, Timing]
     kernels: dict[str, Breakdown]
     again: dict[str, Timing]
-    floor: Timing | None
+    same_traffic_add: Timing | None
     readings: list[Reading]
     elsewhere_us: dict[str, dict[str, float]]
 
@@ -59,18 +60,18 @@ def time_together(
     watch(None, "time")
     device = make_device(inputs.case.device, asked.flush_bytes, inputs.x)
     again = {c.name: replace(c, name=c.name + AGAIN) for c in _standing_twice(candidates, asked)}
-    floor = _floor(inputs)
-    everyone = [*candidates, *again.values(), *([floor] if floor else [])]
+    add = _add_candidate(inputs)
+    everyone = [*candidates, *again.values(), *([add] if add else [])]
     rule = StoppingRule(asked.min_blocks, asked.max_blocks, asked.half_width, asked.budget_s)
 
     def told(name: str) -> None:
-        watch(None if name == FLOOR else name.removesuffix(AGAIN), "time")
+        watch(None if name == SAME_TRAFFIC_ADD else name.removesuffix(AGAIN), "time")
 
     rng = random.Random(case_seed(inputs.case, asked.seed, f"order {process}"))
     try:
         measurement = measure(device, everyone, rule, asked.flush, rng, told)
     except CandidateError as error:
-        if error.candidate == FLOOR and error.__cause__:
+        if error.candidate == SAME_TRAFFIC_ADD and error.__cause__:
             raise error.__cause__ from None
         raise CandidateError(error.candidate.removesuffix(AGAIN)) from error.__cause__
     for candidate in candidates:
@@ -85,7 +86,7 @@ def time_together(
         timings={c.name: timings[c.name] for c in candidates},
         kernels=kernels,
         again={name: timings[twin.name] for name, twin in again.items()},
-        floor=timings.get(FLOOR),
+        same_traffic_add=timings.get(SAME_TRAFFIC_ADD),
         readings=measurement.readings,
         elsewhere_us=elsewhere_us,
     )
@@ -100,13 +101,14 @@ def _standing_twice(candidates: Sequence[Candidate], asked: Asked) -> Sequence[C
     return [next((c for c in candidates if c.name == asked.baseline), candidates[0])]
 
 
-def _floor(inputs: Inputs) -> Candidate | None:
+def _add_candidate(inputs: Inputs) -> Candidate | None:
     """The add with the case's traffic, tried once: on a nearly full device there may be no room for its output."""
+    add = same_traffic_add(inputs)
     try:
-        torch.add(inputs.x, inputs.dy)
+        add()
     except torch.OutOfMemoryError:
         return None
-    return Candidate(FLOOR, lambda: torch.add(inputs.x, inputs.dy))
+    return Candidate(SAME_TRAFFIC_ADD, add)
 
 
 def make_device(kind: DeviceKind, flush_bytes: int, output_like: torch.Tensor) -> Device:

@@ -25,7 +25,7 @@ from harness.verify import precision, robustness
 from harness.verify.examination import Examination, synchronise
 from harness.verify.repetition import with_new_dy
 from harness.verify.surroundings import Surroundings
-from harness.worker.interleave import FLOOR, Together, time_together
+from harness.worker.interleave import SAME_TRAFFIC_ADD, Together, time_together
 from harness.worker.interpreter import NEVER_TIMED, watch_interpreter
 from harness.worker.messages import Stage, Try
 
@@ -172,8 +172,8 @@ class Trial:
             self.emit(conditions.record(self.case, self.group, self.process, together.readings))
             for name, timing in together.again.items():
                 self._emit_helper(name, "again", timing)
-            if together.floor is not None:
-                self._emit_helper(FLOOR, "floor", together.floor)
+            if together.same_traffic_add is not None:
+                self._emit_helper(SAME_TRAFFIC_ADD, "floor", together.same_traffic_add)
             return
 
     def _conclude(self, contender: Contender, together: Together) -> None:

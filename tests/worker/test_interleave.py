@@ -35,7 +35,7 @@ class Gpu:
 
     def together(self, case=CASE, **more):
         x = torch.zeros(4, 8)
-        inputs = SimpleNamespace(case=case, x=x, dy=x)
+        inputs = SimpleNamespace(case=case, x=x, tensors=lambda: {"x": x, "dy": x})
         return time_together(inputs, self.candidates, replace(ASKED, **more), "g7", 0, self._watch)
 
     def _watch(self, impl, stage):
@@ -119,7 +119,7 @@ def test_the_readings_of_all_blocks_come_along_and_their_causes_are_in_every_tim
     hot = Reading(throttled=("power brake",))
     done = Gpu(monkeypatch, looks=[Reading(), Reading(), hot]).together()
     assert done.readings == [Reading(), hot]
-    timings = [*done.timings.values(), *done.again.values(), done.floor]
+    timings = [*done.timings.values(), *done.again.values(), done.same_traffic_add]
     assert [timing.blocks for timing in timings] == [[0]] * 4
     assert [timing.voided for timing in timings] == [{"throttled (power brake)": 1}] * 4
 

@@ -14,7 +14,7 @@ from harness.results.schema import ConditionsRecord, Kernel, KernelTotals
 from harness.timing.breakdown import Breakdown
 from harness.timing.cpu import CpuDevice
 from harness.worker import interleave, trial
-from harness.worker.interleave import FLOOR
+from harness.worker.interleave import SAME_TRAFFIC_ADD
 from harness.worker.messages import Asked, Try
 from harness.worker.trial import ContextLostError, Trial, warm
 from tests.mutants.maths import gradients, honest, implementation
@@ -103,11 +103,11 @@ def test_an_honest_implementation_is_ok_exact_and_timed():
     assert row.prepare_s >= 0
 
 
-def test_the_baseline_stands_twice_and_the_floor_once_in_the_same_blocks():
+def test_the_baseline_stands_twice_and_the_add_once_in_the_same_blocks():
     done = session()
-    again, floor = done.helpers()["again"], done.helpers()["floor"]
-    assert (again.impl, floor.impl) == ("honest", FLOOR)
-    timings = [done.row("honest").timing, done.row("bystander").timing, again.timing, floor.timing]
+    again, add = done.helpers()["again"], done.helpers()["floor"]
+    assert (again.impl, add.impl) == ("honest", SAME_TRAFFIC_ADD)
+    timings = [done.row("honest").timing, done.row("bystander").timing, again.timing, add.timing]
     assert {timing.group for timing in timings} == {"g7"}
     assert [timing.blocks for timing in timings] == [[0, 1, 2, 3]] * 4
     assert len({tuple(timing.samples_us) for timing in timings}) == 4

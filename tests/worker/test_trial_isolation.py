@@ -53,7 +53,7 @@ def test_a_device_without_memory_for_the_flush_leaves_verified_rows_untimed(monk
         assert row.untimed == "OutOfMemoryError: tried to allocate the flush buffers"
 
 
-def test_a_floor_that_does_not_fit_leaves_verified_rows_untimed(monkeypatch):
+def test_an_add_that_does_not_fit_leaves_verified_rows_untimed(monkeypatch):
     done = Session(implementation("honest"), implementation("bystander"))
 
     def add(x, dy):

@@ -1,0 +1,227 @@
+"""A tensor that no module knows, declared in a test's own table: `dres`, the gradient of a residual, added to dx.
+
+It is drawn, guarded, restored, counted, verified, timed and reported by the declaration alone.
+"""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from harness.cases import Grads, NormCase, make_inputs, tensors
+from harness.cases.guards import GUARD, GUARD_BYTES
+from harness.cases.tensors import CaseTensor
+from harness.cases.traffic import moved_bytes, same_traffic_add
+from harness.results.file import ResultsFile, load
+from harness.sanitizer import target
+from harness.verify.determinism import differing, fingerprint, kept
+from harness.verify.precision import check, malformed
+from harness.verify.reference import pieces
+from harness.verify.robustness import Pristine, overlaps
+from harness.worker import interleave
+from reports.data.comparison import compare
+from reports.formats import markdown
+from tests.mutants.maths import gradients, implementation
+from tests.results_factory import run_record
+from tests.worker.test_trial import Session
+
+PLAIN = NormCase("rms", 16, 32, device="cpu")
+CASE = replace(PLAIN, features=("residual",))
+
+
+def has_residual(case):
+    return "residual" in case.features
+
+
+DRES = CaseTensor("dres", "input", "activation", "case", present=has_residual, added_to="dx")
+DSCALE = CaseTensor("dscale", "gradient", "per column", "fp32", present=has_residual, heading="ds")
+
+
+@pytest.fixture(autouse=True)
+def table(monkeypatch):
+    monkeypatch.setattr(tensors, "TABLE", (*tensors.TABLE, DRES))
+
+
+@pytest.fixture
+def table_with_a_gradient(monkeypatch, table):
+    monkeypatch.setattr(tensors, "TABLE", (*tensors.TABLE, DSCALE))
+
+
+def with_residual(inputs):
+    """The gradients in fp64, dres among them, rounded once."""
+    wide = gradients(inputs, wide=True)
+    return replace(gradients(inputs), dx=(wide.dx.double() + inputs.dres.double()).bfloat16())
+
+
+def right(inputs):
+    return lambda: with_residual(inputs)
+
+
+def forgetful(inputs):
+    return lambda: gradients(inputs)
+
+
+def overwriting(inputs):
+    def backward():
+        grads = with_residual(inputs)
+        inputs.dres.copy_(grads.dx)
+        return grads
+
+    return backward
+
+
+def overrunning(inputs):
+    def backward():
+        grads = with_residual(inputs)
+        inputs.dres.as_strided((1,), (1,), inputs.dres.storage_offset() + inputs.dres.numel()).fill_(1)
+        return grads
+
+    return backward
+
+
+def in_its_memory(inputs):
+    def backward():
+        grads = with_residual(inputs)
+        return replace(grads, dx=inputs.dres)
+
+    return backward
+
+
+def row_of(prepare, **more):
+    session = Session(implementation("honest", prepare, **({"handles": {"residual"}} | more)), case=CASE).run()
+    return session.row("honest")
+
+
+def test_it_is_drawn_where_a_case_has_it_and_moves_nothing_else():
+    plain, inputs = make_inputs(PLAIN, 1), make_inputs(CASE, 1)
+    assert (inputs.dres.shape, inputs.dres.dtype) == ((16, 32), torch.bfloat16)
+    assert 0.8 < inputs.dres.float().std() < 1.2
+    assert "dres" in inputs.tensors()
+    assert "dres" not in plain.tensors()
+    with pytest.raises(AttributeError, match="no dres; it has x, dy, weight, rstd"):
+        _ = plain.dres
+
+
+def test_it_lies_between_guards():
+    dres = make_inputs(CASE, 1).dres
+    buffer = torch.empty(0, dtype=torch.uint8).set_(dres.untyped_storage())
+    assert (buffer[:GUARD_BYTES] == GUARD).all()
+    assert (buffer[-GUARD_BYTES:] == GUARD).all()
+
+
+def test_it_is_restored_and_a_change_of_it_is_seen():
+    inputs = make_inputs(CASE, 1)
+    pristine = Pristine.of(inputs)
+    before = inputs.dres.clone()
+    inputs.dres.zero_()
+    assert pristine.changed(inputs, in_place=False) == ["dres"]
+    pristine.restore(inputs)
+    assert torch.equal(inputs.dres, before)
+
+
+def test_its_bytes_are_counted():
+    assert moved_bytes(CASE) - moved_bytes(PLAIN) == 16 * 32 * 2
+
+
+def test_the_same_traffic_add_reads_it_too():
+    plain, inputs = make_inputs(PLAIN, 1), make_inputs(CASE, 1)
+    assert torch.equal(same_traffic_add(plain)(), plain.x + plain.dy)
+    assert torch.equal(same_traffic_add(inputs)(), torch.addcmul(inputs.x, inputs.dy, inputs.dres))
+
+
+def test_it_is_added_to_the_reference():
+    inputs = make_inputs(CASE, 1)
+    with_it, without = (next(pieces(replace(inputs, case=case))).gradients for case in (CASE, PLAIN))
+    torch.testing.assert_close(with_it["dx"].values, without["dx"].values + inputs.dres.double(), rtol=0, atol=1e-12)
+    assert torch.equal(with_it["dweight"].values, without["dweight"].values)
+
+
+def test_a_nan_in_it_spoils_its_row_alone():
+    inputs = make_inputs(CASE, 1)
+    inputs.dres[3, 5] = torch.nan
+    assert check(inputs, with_residual(inputs))["dx"].error_class == "exact"
+    assert check(inputs, gradients(inputs))["dx"].error_class == "wrong"
+
+
+def test_a_backward_that_adds_it_is_ok_and_timed():
+    row = row_of(right)
+    assert (row.status, row.reason) == ("ok", None)
+    assert row.verification.tensors["dx"].error_class == "exact"
+    assert len(row.timing.samples_us) == 4
+
+
+@pytest.mark.parametrize(
+    ("prepare", "reason"),
+    [
+        (forgetful, "dx is off by rho"),
+        (overwriting, "changed its input dres"),
+        (overrunning, "wrote outside of its input dres"),
+        (in_its_memory, "dx lies in the memory of the input dres"),
+    ],
+)
+def test_a_backward_that_mistreats_it_is_wrong(prepare, reason):
+    row = row_of(prepare)
+    assert row.status == "wrong"
+    assert reason in row.reason
+
+
+@pytest.mark.parametrize("prepare", [right, forgetful])
+def test_an_adapter_that_does_not_handle_it_is_unsupported(prepare):
+    row = row_of(prepare, handles={"gate"})
+    assert (row.status, row.reason) == ("unsupported", "does not handle residual")
+
+
+def test_the_add_beside_the_backward_is_that_of_its_case(monkeypatch):
+    cases = []
+
+    def recorded(inputs):
+        cases.append(inputs.case)
+        return same_traffic_add(inputs)
+
+    monkeypatch.setattr(interleave, "same_traffic_add", recorded)
+    row_of(right)
+    assert cases == [CASE]
+
+
+def test_the_sanitizer_gets_it_in_memory_of_its_own():
+    dres = target._alone(CASE).dres
+    assert dres.untyped_storage().nbytes() == dres.nbytes
+
+
+def test_it_reaches_the_report(tmp_path):
+    session = Session(
+        implementation("honest", right, handles={"residual"}), implementation("forgetful", forgetful), case=CASE
+    ).run()
+    results = ResultsFile(tmp_path / "results.jsonl")
+    for record in (run_record(names=["honest", "forgetful"], baseline="honest"), *session.rows):
+        results.append(record)
+    results.close()
+    comparison = compare(load(tmp_path / "results.jsonl"))
+    (entry,) = comparison.cases[0].ranked
+    assert entry.bandwidth_gbps == pytest.approx(moved_bytes(CASE) / entry.median_us / 1e3)
+    report = markdown.render(comparison)
+    assert f"## {CASE.key}" in report
+    assert "does not handle residual" in report
+    assert "rho dx" in report
+
+
+def test_another_gradient_is_compared_bit_by_bit(table_with_a_gradient):
+    grads = Grads(torch.ones(2, 3), None, extra={"dscale": torch.ones(3)})
+    copy = kept(grads)
+    assert fingerprint(copy) == fingerprint(grads)
+    grads.dscale.zero_()
+    assert differing(grads, copy) == ["dscale"]
+    assert fingerprint(copy) != fingerprint(grads)
+
+
+def test_another_gradient_is_missed_where_it_is_not_returned(table_with_a_gradient):
+    inputs = make_inputs(CASE, 1)
+    grads = with_residual(inputs)
+    assert malformed(inputs, grads) == "dscale is missing"
+    assert malformed(inputs, grads.with_tensors({"dscale": torch.ones(32)})) is None
+    assert malformed(inputs, grads.with_tensors({"dscale": torch.ones(3)})) == (
+        "dscale has shape (3,) instead of (32,)"
+    )
+    shared = grads.with_tensors({"dscale": inputs.dres.float()})
+    assert overlaps(inputs, shared, in_place=False) is None
+    assert "dscale" in overlaps(inputs, grads.with_tensors({"dscale": inputs.dres}), in_place=False)
