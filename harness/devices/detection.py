@@ -1,36 +1,21 @@
-"""Which device is here, what it says of itself, and the profile that fits it.
-
-The decisions (`detect`, `choose`) are pure: they take `DeviceFacts`, so they are tested without a GPU. Only
-`read_facts` imports torch, and nothing here ever sets anything on a device.
-"""
+"""The profile that fits the device here. Pure: decides on `DeviceFacts`, so that it is tested without a GPU."""
 
 from __future__ import annotations
 
-import os
-import platform
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, Literal
 
-from harness.devices import nvml
+from harness.devices.facts import DeviceFacts
 from harness.devices.profiles import (
     CPU,
-    GIB,
     HIDDEN_LAST_LEVEL_BYTES,
-    KIB,
-    MIB,
     PROFILES,
     UNKNOWN_CPU_CACHE_BYTES,
-    DeviceFacts,
     DeviceProfile,
     known_names,
 )
 from harness.errors import UnavailableError, UsageError
-
-CPU_INFO = Path("/proc/cpuinfo")
-CPU_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
 def detect(facts: DeviceFacts) -> DeviceProfile:
@@ -81,54 +66,16 @@ def choose(asked: str, available: Sequence[DeviceFacts]) -> tuple[DeviceProfile,
 def refuse_shared(facts: DeviceFacts) -> None:
     """Raise UnavailableError where other processes hold a context on the device: they would disturb every figure."""
     if facts.others:
-        them = ", ".join(map(str, facts.others))
+        others = ", ".join(map(str, facts.others))
         raise UnavailableError(
-            f"other processes use this {facts.name} (process {them}) and would disturb every figure; "
+            f"other processes use this {facts.name} (process {others}) and would disturb every figure; "
             "end them, or measure beside them with --allow-others"
         )
 
 
-def read_available() -> list[DeviceFacts]:
-    """The facts of the devices of this machine: torch's current GPU, if it has one, and the CPU."""
-    first = read_facts("auto")
-    return [first] if first.kind == "cpu" else [first, read_facts("cpu")]
-
-
-def read_facts(kind: Literal["auto", "cuda", "cpu"]) -> DeviceFacts:
-    """Ask a device what it is: the CPU, torch's current GPU, or (auto) the GPU if there is one. Reads, never sets.
-
-    Raises UnavailableError where "cuda" is asked for and torch finds no GPU.
-    """
-    if kind == "cpu":
-        return DeviceFacts("cpu", _cpu_name(CPU_INFO), platform.machine(), _main_memory(), _last_level(CPU_CACHES))
-    import torch
-
-    if not torch.cuda.is_available():
-        if kind == "auto":
-            return read_facts("cpu")
-        raise UnavailableError("torch finds no GPU on this machine; run it where there is one, or use --device cpu")
-    properties: Any = torch.cuda.get_device_properties(torch.cuda.current_device())
-    uuid = None if getattr(properties, "uuid", None) is None else str(properties.uuid)
-    gpu = None if torch.version.hip else nvml.find(uuid)
-    return DeviceFacts(
-        kind="cuda",
-        name=properties.name,
-        architecture=(
-            properties.gcnArchName.split(":")[0]  # gfx942:sramecc+:xnack-
-            if torch.version.hip
-            else f"sm_{properties.major}{properties.minor}"
-        ),
-        memory_bytes=properties.total_memory,
-        l2_bytes=properties.L2_cache_size,
-        sm_count=properties.multi_processor_count,
-        uuid=uuid,
-        others=tuple(number for number in gpu.process_ids() if number != os.getpid()) if gpu else (),
-    )
-
-
 def _generic(facts: DeviceFacts) -> DeviceProfile:
     slug = re.sub(r"[^a-z0-9]+", "-", facts.name.lower()).strip("-") or "cuda-unknown"
-    if slug in known_names():  # what no profile matched must not answer to the name of one
+    if slug in known_names():  # no profile matched, so it must not have the name of one
         slug = f"{slug}-unknown"
     vendor = "AMD" if facts.architecture.startswith("gfx") else "NVIDIA"
     hidden = HIDDEN_LAST_LEVEL_BYTES.get(facts.architecture, 0)
@@ -137,34 +84,3 @@ def _generic(facts: DeviceFacts) -> DeviceProfile:
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(names))
-
-
-def _cpu_name(cpu_info: Path) -> str:
-    try:
-        text = cpu_info.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        text = ""
-    found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-    return found[1].strip() if found else platform.processor() or platform.machine()
-
-
-def _main_memory() -> int | None:
-    try:
-        import psutil
-    except ImportError:
-        return None
-    return psutil.virtual_memory().total
-
-
-def _last_level(caches: Path) -> int:
-    """Bytes of the highest-level cache that one CPU core sees."""
-    sizes: dict[int, int] = {}
-    for index in caches.glob("index*"):
-        try:
-            level, size = (index / "level").read_text().strip(), (index / "size").read_text().strip()
-        except OSError:
-            continue
-        parts = re.fullmatch(r"(\d+)([KMG]?)", size)
-        if level.isdecimal() and parts:
-            sizes[int(level)] = int(parts[1]) * {"": 1, "K": KIB, "M": MIB, "G": GIB}[parts[2]]
-    return sizes[max(sizes)] if sizes else UNKNOWN_CPU_CACHE_BYTES

@@ -1,4 +1,4 @@
-"""Device profiles: what a datasheet says of a device, how the device is recognised, how much a flush must evict.
+"""Device profiles: what a datasheet says of a device, how to recognise the device, how much a flush must evict.
 
 docs/devices.md has the sources.
 """
@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass
 
 from harness.cases import DeviceKind
+from harness.devices.facts import DeviceFacts
 
-KIB = 1 << 10
 MIB = 1 << 20
 GIB = 1 << 30
 
@@ -24,25 +24,11 @@ HIDDEN_LAST_LEVEL_BYTES = {"gfx942": 256 * MIB, "gfx950": 256 * MIB}
 
 
 @dataclass(frozen=True)
-class DeviceFacts:
-    """What a device says of itself; `l2_bytes` of a CPU is its last-level cache, `sm_count` counts AMD's CUs too."""
-
-    kind: DeviceKind
-    name: str
-    architecture: str
-    memory_bytes: int | None = None
-    l2_bytes: int | None = None
-    sm_count: int | None = None
-    uuid: str | None = None  # finds the same card in NVML, whose numbering CUDA_VISIBLE_DEVICES does not change
-    others: tuple[int, ...] = ()  # processes that hold a context on it, this one left out
-
-
-@dataclass(frozen=True)
 class DeviceProfile:
-    """What a datasheet says of a device, and how the device is recognised.
+    """What a datasheet says of a device, and how to recognise the device.
 
-    `pattern` must match the whole reported name; `least_memory_bytes` and `sm_count` tell apart what shares a name,
-    such as a part of a partitioned GPU. `family` is what several variants are asked for by: `--device h100`.
+    `pattern` must match the whole reported name. `least_memory_bytes` and `sm_count` tell apart devices of one name,
+    such as a part of a partitioned GPU. `family` names several variants together: `--device h100`.
     """
 
     name: str

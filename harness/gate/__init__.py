@@ -1,4 +1,4 @@
-"""Whether a results file bears out what is asked of it, and measuring once more what failed.
+"""Whether a results file meets its limits, and a second measurement of what failed.
 
 Imports `run` and what stands below it.
 """

@@ -1,4 +1,4 @@
-"""What is kept of a run: the schema of a results file, reading and writing it, and the statistics over it.
+"""The results of a run: the schema of the file, reading and writing it, joining over processes, and statistics.
 
 Imports `harness.devices`, `harness.cases` and `harness.errors`.
 """

@@ -1,1 +1,4 @@
-"""Times backwards: the sample order is engine.py, what touches a device is cuda.py and cpu.py."""
+"""The timing engine: engine.py has the order of events, cuda.py and cpu.py talk to the device.
+
+Imports `results`, `devices` and `cases`.
+"""

@@ -1,6 +1,7 @@
-"""The engine tested on work of which the time is known: its error budget. Pure: a device and its work are handed in.
+"""The engine tested on known work: does it read what is there? The answer is a list of checks and an error budget.
 
-Each check has a limit fixed beforehand. docs/method.md says what each is for, and what the budget is made of.
+Each check has a limit fixed beforehand. docs/method.md says what each is for, and what the budget is made of. A device
+and its work are arguments, so that tests hand in a machine that lies.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,8 +19,12 @@ from harness.results import planted_effects
 from harness.results.schema import Budget, Check, Flush
 from harness.results.statistics import Ratio, spans_agree, speedup
 from harness.timing.breakdown import CLOCK_SLACK_US
+from harness.timing.check_list import CheckList, rounded
 from harness.timing.engine import Candidate, Device, Measurement, measure
 from harness.timing.stopping import StoppingRule
+
+if TYPE_CHECKING:  # torch is slow to import
+    from harness.timing.work import TensorWork
 
 T0_LIMIT_US = 10.0  # beyond, nothing below 100 us could be ranked
 COLD_LIMIT = 0.02
@@ -27,47 +32,9 @@ LINEAR_LIMIT = 0.02
 LINE_LIMIT = 0.02
 AA_LIMIT = 0.005
 EVENT_SLACK_US = 0.5  # CUDA's documentation: the time between two events has a resolution of around 0.5 us
-# The least of events' own share, which is a time by events less one by the profiler: neither is known more closely.
+# The smallest share of events, a time by events less one by the profiler, that the two can resolve.
 SHARE_AT_LEAST_US = -(EVENT_SLACK_US + CLOCK_SLACK_US)
 CALLS = (1, 2, 4)
-
-Unit = Literal["us", "%", "GB/s", ""]
-
-
-class Work(Protocol):
-    """Known work on one device; sizes in bytes. `cache_bytes` is its last-level cache, `largest` what a copy may be."""
-
-    cache_bytes: int
-    largest: int
-    datasheet_gbps: float | None
-
-    def nothing(self) -> Candidate:
-        """No work at all."""
-        ...
-
-    def null_kernel(self) -> Candidate | None:
-        """A kernel that does nothing; None where there are no kernels."""
-        ...
-
-    def copies(self, size: int, count: int = 1) -> Candidate:
-        """`count` device copies of `size` bytes, each between buffers of its own."""
-        ...
-
-    def elementwise(self, size: int, name: str = "") -> Candidate:
-        """One kernel that reads and writes `size` bytes, whatever the size, under this name."""
-        ...
-
-    def probe(self) -> Candidate:
-        """Read half a cache: the same half at every call."""
-        ...
-
-    def fresh_probe(self) -> Candidate:
-        """Read half a cache: one that was not read for many caches' worth of traffic, another at every call."""
-        ...
-
-    def spans_us(self, candidates: Sequence[Candidate]) -> list[tuple[float, float]] | None:
-        """What events read of each candidate, and the profiler's lead and span; None where there is no profiler."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -79,19 +46,24 @@ class Effort:
 
 
 class SelfTest:
-    """One self-test: `run` makes every check; a check that cannot be made says so instead of passing."""
+    """One self-test: `run` makes every check, and leaves it in `checks`."""
 
-    def __init__(self, device: Device, work: Work, effort: Effort, rng: random.Random) -> None:
+    def __init__(self, device: Device, work: TensorWork, effort: Effort, rng: random.Random) -> None:
         self._device = device
         self._work = work
         self._effort = effort
         self._rng = rng
-        self.checks: list[Check] = []
+        self._list = CheckList()
         self._relative: list[float] = []
 
+    @property
+    def checks(self) -> list[Check]:
+        """The checks made so far."""
+        return self._list.checks
+
     def run(self) -> Budget:
-        """Make all checks, left in `checks`, and sum them up."""
-        t0_us, null_us = self._floors()
+        """Make all checks and sum them up."""
+        t0_us, null_us = self._empty_and_null()
         gbps, at_zero_us = self._copy_line()
         self._coldness()
         self._linearity()
@@ -100,38 +72,39 @@ class SelfTest:
         if not math.isfinite(t0_us):
             t0_us = math.inf  # every block was void: nothing may be ranked by an engine that could not be tested
         return Budget(
-            t0_us=_rounded(t0_us),
-            null_us=None if null_us is None else _rounded(null_us),
-            fixed_us=_rounded(max(t0_us, abs(at_zero_us))),
-            relative=_rounded(max((off for off in self._relative if math.isfinite(off)), default=math.inf), 5),
-            ratio=_rounded(ratio, 5),
-            copy_gbps=_rounded(gbps, 1) if gbps is not None else None,
-            event_offset_us=None if offset_us is None else _rounded(offset_us),
+            t0_us=rounded(t0_us),
+            null_us=None if null_us is None else rounded(null_us),
+            fixed_us=rounded(max(t0_us, abs(at_zero_us))),
+            relative=rounded(max((off for off in self._relative if math.isfinite(off)), default=math.inf), 5),
+            ratio=rounded(ratio, 5),
+            copy_gbps=rounded(gbps, 1) if gbps is not None else None,
+            event_offset_us=None if offset_us is None else rounded(offset_us),
         )
 
-    def _floors(self) -> tuple[float, float | None]:
+    def _empty_and_null(self) -> tuple[float, float | None]:
+        """Time nothing, then a kernel that does nothing; return t0 and the kernel's time in us."""
         null = self._work.null_kernel()
         medians = self._medians([self._work.nothing(), *([null] if null else [])])
         t0_us = medians[0]
-        self._check("empty region (t0)", t0_us, T0_LIMIT_US, "us", "two events with nothing between them")
+        self._list.at_most("empty region (t0)", t0_us, T0_LIMIT_US, "us", "two events with nothing between them")
         if null is None:
-            self._not_here("null kernel", "there are no kernels here")
+            self._list.not_here("null kernel", "there are no kernels here")
             return t0_us, None
         passed = t0_us < medians[1] <= t0_us + T0_LIMIT_US
-        found = "a kernel that does nothing: more than nothing, and not much more"
-        self._add("null kernel", passed, medians[1], t0_us + T0_LIMIT_US, "us", found)
+        detail = "a kernel that does nothing: more than nothing, and not much more"
+        self._list.add("null kernel", passed, medians[1], t0_us + T0_LIMIT_US, "us", detail)
         return t0_us, medians[1]
 
     def _copy_line(self) -> tuple[float | None, float]:
         """Fit t = a + b x bytes, by relative residuals; return 1 / b in GB/s, and a in us."""
         multiples = [m for m in self._effort.multiples if m * self._work.cache_bytes <= self._work.largest]
         if len(multiples) < 3:
-            self._not_here("copy line", "too little memory is free for copies of several sizes")
+            self._list.not_here("copy line", "too little memory is free for copies of several sizes")
             return None, 0.0
         sizes = [multiple * self._work.cache_bytes for multiple in multiples]
         times_us = np.array(self._medians([self._work.copies(size) for size in sizes]))
         if not np.isfinite(times_us).all():
-            self._failed("copy line", "every block was void")
+            self._list.failed("copy line", "every block was void")
             return None, 0.0
         moved = 2.0 * np.array(sizes)
         weights = 1 / times_us
@@ -139,26 +112,29 @@ class SelfTest:
         (at_zero_us, us_per_byte), *_ = np.linalg.lstsq(columns, times_us * weights, rcond=None)
         residual = float(np.abs((at_zero_us + us_per_byte * moved) / times_us - 1).max())
         if us_per_byte <= 0:
-            self._failed("copy line", "larger copies took no longer")
+            self._list.failed("copy line", "larger copies took no longer")
             return None, 0.0
         gbps = 1e-3 / float(us_per_byte)
         span = f"{multiples[0]} to {multiples[-1]} x the cache"
         self._relative.append(residual)
-        self._check("copy line", 100 * residual, 100 * LINE_LIMIT, "%", f"worst distance of a copy from it, {span}")
-        self._check("copy of nothing", abs(at_zero_us), T0_LIMIT_US, "us", "where the line meets zero bytes")
+        self._list.at_most(
+            "copy line", 100 * residual, 100 * LINE_LIMIT, "%", f"worst distance of a copy from it, {span}"
+        )
+        self._list.at_most("copy of nothing", abs(at_zero_us), T0_LIMIT_US, "us", "where the line meets zero bytes")
         if self._work.datasheet_gbps:
             limit = self._work.datasheet_gbps
-            self._check(
+            self._list.at_most(
                 "copy bandwidth", gbps, limit, "GB/s", "the slope of the line; beyond the datasheet it is a lie"
             )
         return gbps, float(at_zero_us)
 
     def _coldness(self) -> None:
+        """Read half a cache after a flush and one not read of late; without the flush the first must be faster."""
         probe, fresh = self._work.probe(), self._work.fresh_probe()
         again_us, fresh_us = self._medians([probe, fresh])
         off = again_us / fresh_us - 1
         self._relative.append(abs(off))
-        self._check(
+        self._list.at_most(
             "coldness",
             100 * abs(off),
             100 * COLD_LIMIT,
@@ -167,7 +143,7 @@ class SelfTest:
         )
         measured = self._measure([probe], self._effort.blocks, "none")
         gain = 1 - _median(measured.samples_us[probe.name]) / fresh_us
-        self._add(
+        self._list.add(
             "control: warm buffer",
             gain > COLD_LIMIT,
             100 * gain,
@@ -177,14 +153,15 @@ class SelfTest:
         )
 
     def _linearity(self) -> None:
+        """Time one, two and four copies: the times must be in proportion."""
         size = min(8 * self._work.cache_bytes, self._work.largest // CALLS[-1])
         times_us = self._medians([self._work.copies(size, count) for count in CALLS])
         off = max(abs(us / (count * times_us[0]) - 1) for us, count in zip(times_us, CALLS, strict=True))
         self._relative.append(off)
-        self._check("linearity", 100 * off, 100 * LINEAR_LIMIT, "%", "2 and 4 copies against 2 and 4 times one")
+        self._list.at_most("linearity", 100 * off, 100 * LINEAR_LIMIT, "%", "2 and 4 copies against 2 and 4 times one")
 
     def _planted(self) -> float:
-        """Find the bytes that were added, and nothing where none were; return the worst error of a ratio."""
+        """Read planted effects at their size, and an A/A pair as nothing; return the worst error of a ratio."""
         shares = list(planted_effects.SHARES.values())
         size = min(8 * self._work.cache_bytes, int(self._work.largest / (1 + shares[-1])))
         work = [self._work.elementwise(size), self._work.elementwise(size, " (again)")]
@@ -192,49 +169,51 @@ class SelfTest:
         measured = self._measure(work, 2 * self._effort.blocks)
         first_us, again_us, *longer_us = (measured.samples_us[candidate.name] for candidate in work)
         if not first_us:
-            self._failed(planted_effects.NOTHING, "every block was void")
+            self._list.failed(planted_effects.NOTHING, "every block was void")
             return math.inf
         again = speedup(first_us, again_us)
         errors = [abs(math.log(again.value))]
-        found = f"one kernel against itself, {_interval(again)}"
+        detail = f"one kernel against itself, {_interval(again)}"
         passed = errors[0] <= AA_LIMIT
-        self._add(planted_effects.NOTHING, passed, 100 * errors[0], 100 * AA_LIMIT, "%", found, math.log(again.value))
+        self._list.add(
+            planted_effects.NOTHING, passed, 100 * errors[0], 100 * AA_LIMIT, "%", detail, math.log(again.value)
+        )
         for (name, more), samples_us in zip(planted_effects.SHARES.items(), longer_us, strict=True):
             ratio = speedup(samples_us, first_us)  # how much longer it takes: samples over the plain one
             reading = math.log(ratio.value)
             off = abs(reading - math.log1p(more))
             errors.append(off)
             is_found = planted_effects.found([ratio], [again])
-            said = f"{more:.0%} more bytes read as {_interval(ratio)}{'' if is_found else ', not told from A/A'}"
-            self._add(
+            detail = f"{more:.0%} more bytes read as {_interval(ratio)}{'' if is_found else ', not told from A/A'}"
+            self._list.add(
                 name,
                 is_found and off <= planted_effects.LIMIT,
                 100 * off,
                 100 * planted_effects.LIMIT,
                 "%",
-                said,
+                detail,
                 reading,
             )
         return max(errors)
 
     def _spans(self) -> float | None:
-        """Set events beside the profiler; return what events read beyond it around one kernel."""
+        """Compare events with the profiler; return what events read beyond it around one kernel."""
         size = min(8 * self._work.cache_bytes, self._work.largest // 2)
         one = self._work.elementwise(min(self._work.cache_bytes, self._work.largest))
         others = [self._work.elementwise(size), self._work.copies(size // 2, 2)]
         spans = self._work.spans_us([one, *others])
         if spans is None:
-            self._not_here("events against profiler", "there is no profiler of kernels here")
+            self._list.not_here("events against profiler", "there is no profiler of kernels here")
             return None
         offset_us = spans[0][0] - spans[0][1]
         off = max(abs(event_us - offset_us - span_us) for event_us, span_us in spans)
         agree = all(spans_agree(event_us, span_us, offset_us) for event_us, span_us in spans)
-        said = "what events read beyond the profiler's lead and span of one kernel; below zero, what the two resolve"
+        detail = "what events read beyond the profiler's lead and span of one kernel; below zero, what the two resolve"
         passed = SHARE_AT_LEAST_US <= offset_us <= T0_LIMIT_US
         limit_us = SHARE_AT_LEAST_US if offset_us < 0 else T0_LIMIT_US
-        self._add("events' own share", passed, offset_us, limit_us, "us", said)
+        self._list.add("events' own share", passed, offset_us, limit_us, "us", detail)
         detail = "with that share taken off, other work agrees to 1 us or 2 %"
-        self._add("events against profiler", agree, off, 1.0, "us", detail)
+        self._list.add("events against profiler", agree, off, 1.0, "us", detail)
         return offset_us
 
     def _medians(self, candidates: Sequence[Candidate]) -> list[float]:
@@ -245,40 +224,8 @@ class SelfTest:
         rule = StoppingRule(min_blocks=blocks, max_blocks=blocks, half_width=0.0, budget_s=math.inf)
         measured = measure(self._device, candidates, rule, flush, self._rng)
         if unproven := [candidate.name for candidate in candidates if not candidate.proven]:
-            self._failed("queue proof", f"the host was late in {', '.join(unproven)}")
+            self._list.failed("queue proof", f"the host was late in {', '.join(unproven)}")
         return measured
-
-    def _check(self, name: str, value: float, limit: float, unit: Unit, detail: str) -> None:
-        self._add(name, value <= limit, value, limit, unit, detail)
-
-    def _add(
-        self,
-        name: str,
-        passed: bool,
-        value: float,
-        limit: float,
-        unit: Unit,
-        detail: str,
-        reading: float | None = None,
-    ) -> None:
-        finite = math.isfinite(value)
-        self.checks.append(
-            Check(
-                name=name,
-                passed=bool(passed) and finite,
-                value=_rounded(value) if finite else None,
-                limit=_rounded(limit),
-                reading=None if reading is None else _rounded(reading, 5),
-                unit=unit,
-                detail=detail if finite else "every block was void",
-            )
-        )
-
-    def _not_here(self, name: str, why: str) -> None:
-        self.checks.append(Check(name=name, passed=None, detail=why))
-
-    def _failed(self, name: str, why: str) -> None:
-        self.checks.append(Check(name=name, passed=False, detail=why))
 
 
 def _median(samples_us: Sequence[float]) -> float:
@@ -287,7 +234,3 @@ def _median(samples_us: Sequence[float]) -> float:
 
 def _interval(ratio: Ratio) -> str:
     return f"{100 * (ratio.value - 1):+.2f} % ({100 * (ratio.low - 1):+.2f} to {100 * (ratio.high - 1):+.2f})"
-
-
-def _rounded(value: float, digits: int = 3) -> float:
-    return round(float(value), digits)

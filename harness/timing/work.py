@@ -1,4 +1,4 @@
-"""Work of which the time is known, made of tensors: what the self-test measures on a GPU or a CPU."""
+"""The known work that a self-test measures, on a GPU or a CPU."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ ALIGNED = 4096  # elements: a kernel's last block is whole, so that bytes and ti
 
 
 class TensorWork:
-    """Copies, elementwise kernels and reads over two pools of `largest` bytes, filled at random.
+    """Copies, elementwise kernels and reads over two pools of `largest` bytes, filled at random; sizes are in bytes.
 
-    `largest` is at most `multiples` caches, and less where memory is short.
+    `cache_bytes` is the last-level cache; `largest`, the longest copy, is at most `multiples` caches, and less where
+    memory is short.
     """
 
     def __init__(self, kind: str, device: Device, cache_bytes: int, multiples: int, gbps: float | None) -> None:
@@ -65,7 +66,7 @@ class TensorWork:
         return Candidate("probe", lambda: self._read(half))
 
     def fresh_probe(self) -> Candidate:
-        """Read the half of a cache whose turn it is, around the whole pool."""
+        """Read another half of a cache at each call, around the whole pool: none was read for many caches' worth."""
 
         def run() -> None:
             halves = self._from.numel() // (self.cache_bytes // 2)
@@ -78,9 +79,9 @@ class TensorWork:
         """What events read of each candidate, and the profiler's lead and span; None where it sees no kernels."""
         if self._kind != "cuda":
             return None
-        found = breakdown(candidates, self._device, "clean", random.Random(0))
-        totals: list[Any] = [found[candidate.name].totals for candidate in candidates]
-        return None if None in totals else [(of.event_us, of.lead_us + of.span_us) for of in totals]
+        breakdowns = breakdown(candidates, self._device, "clean", random.Random(0))
+        totals: list[Any] = [breakdowns[candidate.name].totals for candidate in candidates]
+        return None if None in totals else [(total.event_us, total.lead_us + total.span_us) for total in totals]
 
     def _slice(self, pool: torch.Tensor, place: int, size: int) -> torch.Tensor:
         return pool[place * size : (place + 1) * size]

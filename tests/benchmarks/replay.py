@@ -48,11 +48,6 @@ def replays(results):
     ]
 
 
-def _timings(joined, impl):
-    """Of all processes that timed it, one after the other."""
-    return joined[impl, "impl"].timings
-
-
 def _extra(compared, entry):
     ratio = entry.speedup
     return {

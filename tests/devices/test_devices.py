@@ -12,7 +12,7 @@ from harness.devices import (
     DeviceFacts,
     choose,
     detect,
-    detection,
+    facts,
     known_names,
     read_available,
     read_facts,
@@ -20,7 +20,6 @@ from harness.devices import (
 )
 from harness.devices.profiles import GIB, MIB
 from harness.errors import UnavailableError, UsageError
-from harness.run.provenance import device_record
 from tests.fake_nvml import FakeNvml
 
 H200 = DeviceFacts("cuda", "NVIDIA H200", "sm_90", 140 * GIB, 60 * MIB, 132, uuid="1234")
@@ -312,63 +311,17 @@ def test_read_facts_of_a_cpu(monkeypatch, tmp_path):
         (folder / "level").write_text(level + "\n")
         (folder / "size").write_text(size + "\n")
     (tmp_path / "index9").mkdir()  # a kernel that shows an entry and no file
-    monkeypatch.setattr(detection, "CPU_INFO", cpu_info)
-    monkeypatch.setattr(detection, "CPU_CACHES", tmp_path)
-    facts = read_facts("cpu")
-    assert (facts.kind, facts.name, facts.l2_bytes) == ("cpu", "Fast CPU @ 3 GHz", 36 * MIB)
-    assert facts.memory_bytes > 0
+    monkeypatch.setattr(facts, "CPU_INFO", cpu_info)
+    monkeypatch.setattr(facts, "CPU_CACHES", tmp_path)
+    read = read_facts("cpu")
+    assert (read.kind, read.name, read.l2_bytes) == ("cpu", "Fast CPU @ 3 GHz", 36 * MIB)
+    assert read.memory_bytes > 0
 
 
 def test_read_facts_of_a_cpu_that_says_nothing(monkeypatch, tmp_path):
-    monkeypatch.setattr(detection, "CPU_INFO", tmp_path / "absent")
-    monkeypatch.setattr(detection, "CPU_CACHES", tmp_path / "absent")
-    facts = read_facts("cpu")
-    assert facts.name
-    assert facts.l2_bytes == 32 * MIB
-
-
-def test_record_states_profile_facts_and_nvml(monkeypatch):
-    nvml = FakeNvml()
-    monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    written = device_record(detect(H200), H200)
-    assert written.model_dump() == {
-        "profile": "h200",
-        "name": "NVIDIA H200",
-        "architecture": "sm_90",
-        "datasheet_gbps": 4800,
-        "l2_bytes": 60 * MIB,
-        "last_level_bytes": 60 * MIB,
-        "sm_count": 132,
-        "memory_bytes": 140 * GIB,
-        "driver": "580.1",
-        "sm_clock_mhz": 1980,
-        "memory_clock_mhz": 3201,
-        "power_limit_w": 700.0,
-    }
-
-
-def test_record_does_not_take_another_cards_clocks(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(uuid="GPU-other"))
-    written = device_record(detect(H200), H200)
-    assert (written.driver, written.sm_clock_mhz, written.power_limit_w) == ("580.1", None, None)
-
-
-def test_record_takes_the_only_card(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(uuid="GPU-other", count=1))
-    assert device_record(detect(H200), H200).sm_clock_mhz == 1980
-
-
-def test_record_does_without_a_refused_query(monkeypatch):
-    nvml = FakeNvml()
-    nvml.nvmlDeviceGetEnforcedPowerLimit = None
-    monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    written = device_record(detect(H200), H200)
-    assert (written.sm_clock_mhz, written.power_limit_w) == (1980, None)
-
-
-@pytest.mark.parametrize("facts", [H200, HOST, gpu("AMD Instinct MI300X", "gfx942")], ids=lambda facts: facts.name)
-def test_record_without_nvml(monkeypatch, facts):
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    written = device_record(detect(facts), facts)
-    assert written.name == facts.name
-    assert written.driver is None
+    monkeypatch.setattr(facts, "CPU_INFO", tmp_path / "absent")
+    monkeypatch.setattr(facts, "CPU_CACHES", tmp_path / "absent")
+    read = read_facts("cpu")
+    assert read.name
+    assert read.l2_bytes is None
+    assert detect(read).last_level_bytes == 32 * MIB

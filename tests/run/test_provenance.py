@@ -1,0 +1,56 @@
+import sys
+
+import pytest
+
+from harness.devices import detect
+from harness.devices.profiles import GIB, MIB
+from harness.run.provenance import device_record
+from tests.devices.test_devices import H200, HOST, gpu
+from tests.fake_nvml import FakeNvml
+
+
+def test_record_states_profile_facts_and_nvml(monkeypatch):
+    nvml = FakeNvml()
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    written = device_record(detect(H200), H200)
+    assert written.model_dump() == {
+        "profile": "h200",
+        "name": "NVIDIA H200",
+        "architecture": "sm_90",
+        "datasheet_gbps": 4800,
+        "l2_bytes": 60 * MIB,
+        "last_level_bytes": 60 * MIB,
+        "sm_count": 132,
+        "memory_bytes": 140 * GIB,
+        "driver": "580.1",
+        "sm_clock_mhz": 1980,
+        "memory_clock_mhz": 3201,
+        "power_limit_w": 700.0,
+    }
+
+
+def test_record_does_not_take_another_cards_clocks(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(uuid="GPU-other"))
+    written = device_record(detect(H200), H200)
+    assert (written.driver, written.sm_clock_mhz, written.power_limit_w) == ("580.1", None, None)
+
+
+def test_record_takes_the_only_card(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(uuid="GPU-other", count=1))
+    assert device_record(detect(H200), H200).sm_clock_mhz == 1980
+
+
+def test_record_does_without_a_refused_query(monkeypatch):
+    nvml = FakeNvml()
+    nvml.nvmlDeviceGetEnforcedPowerLimit = None
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    written = device_record(detect(H200), H200)
+    assert (written.sm_clock_mhz, written.power_limit_w) == (1980, None)
+
+
+@pytest.mark.parametrize("facts", [H200, HOST, gpu("AMD Instinct MI300X", "gfx942")], ids=lambda facts: facts.name)
+def test_record_without_nvml(monkeypatch, facts):
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    written = device_record(detect(facts), facts)
+    assert written.name == facts.name
+    assert written.driver is None
