@@ -42,6 +42,13 @@ class _Tensors:
         extra = {name: tensor for name, tensor in tensors.items() if name not in own}
         return replace(self, **plain, extra={**self.__dict__["extra"], **extra})
 
+    def views(self) -> Self:
+        """The same memory under tensors of their own.
+
+        Autograd refuses a backward whose saved tensor was written to; it does not see what is written to another view.
+        """
+        return self.with_tensors({name: tensor.data for name, tensor in self.tensors().items()})
+
 
 @dataclass(frozen=True)
 class Inputs(_Tensors):

@@ -111,14 +111,8 @@ class Examination:
             raise WrongError(f"the backward changed torch's {', '.join(changed_settings)}")
         if threads:
             raise WrongError(f"the backward left a thread at work: {', '.join(threads)}")
-        in_place = self.implementation.in_place
-        if changed := self.pristine.changed(self.inputs, in_place):
-            hint = "; an adapter may declare in_place for dy" if changed == ["dy"] else ""
-            raise WrongError(f"the backward changed its input {', '.join(changed)}{hint}")
-        if overrun := self.pristine.overrun(self.inputs):
-            raise WrongError(f"the backward wrote outside of its input {', '.join(overrun)}")
-        if overlap := robustness.overlaps(self.inputs, grads, in_place):
-            raise WrongError(overlap)
+        if harm := robustness.harm(self.pristine, self.inputs, grads, self.implementation.in_place):
+            raise WrongError(harm)
         if self.studied:
             self._look_closer(grads, at_once, extra_bytes or 0)
         return at_once, extra_bytes

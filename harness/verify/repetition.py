@@ -204,11 +204,12 @@ def stale(inputs: Inputs, grads: Grads, where: str = "") -> str | None:
 
 def with_new_dy(inputs: Inputs, pristine: Pristine, backward: Callable[[], Grads]) -> str | None:
     """Rewrite dy at its address, run, put it back, and say what did not follow."""
+    pristine.restore(inputs)
     new_dy = pristine.dy * -0.5
     _set_dy(inputs, new_dy)
-    found = stale(replace(inputs, dy=new_dy), backward())
+    not_followed = stale(replace(inputs, dy=new_dy), backward())
     pristine.restore(inputs)
-    return found
+    return not_followed
 
 
 def _set_dy(inputs: Inputs, new_dy: torch.Tensor) -> None:

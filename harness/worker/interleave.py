@@ -48,11 +48,12 @@ def time_together(
     process: int,
     watch: Callable[[str | None, Stage], None],
     look: Callable[[str, object], None] = lambda _name, _answer: None,
+    restore: Callable[[], None] = lambda: None,
 ) -> Together:
     """Time candidates, named by implementation, in interleaved blocks.
 
-    Then `look` is shown the answer that each gives to one more call, which is timed like all before it. Each process of
-    a run has an order of its own.
+    Then `look` is shown the answer that each gives to one more call, on inputs that `restore` has put back, timed like
+    all before it. Each process of a run has an order of its own.
 
     Raises CandidateError, naming the implementation, where one of them raises; what the device itself raises passes
     through.
@@ -76,7 +77,8 @@ def time_together(
         raise CandidateError(error.candidate.removesuffix(AGAIN)) from error.__cause__
     for candidate in candidates:
         told(candidate.name)
-        take_sample(device, candidate, asked.flush, rng, lambda answer, name=candidate.name: look(name, answer))
+        restored = replace(candidate, restore=restore)
+        take_sample(device, restored, asked.flush, rng, lambda answer, name=candidate.name: look(name, answer))
     timings = {c.name: _timing(measurement, c, asked, group) for c in everyone}
     watch(None, "break down")
     kernels = _break_down(inputs, candidates, device, asked, rng)

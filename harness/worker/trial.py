@@ -114,7 +114,8 @@ class Trial:
             self.watch(name, "prepare")
             begun_s = time.monotonic()
             around = Surroundings.look()
-            backward = implementation.prepare(self.inputs)
+            inputs = self.inputs.views()  # what one implementation writes to its inputs is no other's error
+            backward = implementation.prepare(inputs)
             self.pristine.restore(self.inputs)
             with watch_interpreter() as interpreted:
                 backward()  # compiles what is compiled at the first call
@@ -122,7 +123,7 @@ class Trial:
             prepare_s = time.monotonic() - begun_s
             around.restore()
             self.watch(name, "verify")
-            examination = Examination(implementation, backward, self.inputs, self.pristine, self.asked, self.studied)
+            examination = Examination(implementation, backward, inputs, self.pristine, self.asked, self.studied)
             finding = examination.run()
             untimed = "timing was not asked for"
             if self.asked.timed:
@@ -158,6 +159,7 @@ class Trial:
                     self.process,
                     self.watch,
                     self._look_at_answer,
+                    lambda: self.pristine.restore(self.inputs),
                 )
             except CandidateError as error:
                 del self.contenders[error.candidate]
@@ -203,11 +205,13 @@ class Trial:
         contender.row = contender.row.model_copy(update=update)
 
     def _look_at_answer(self, name: str, answer: object) -> None:
-        """A timed call must answer as well as those that were not."""
+        """A timed call must do no harm, and answer as well as those that were not timed."""
         original = replace(self.inputs, dy=self.pristine.dy)
         fault = precision.malformed(original, answer)
         if fault is None and isinstance(answer, Grads):
-            fault = precision.fault(precision.check(original, answer, self.asked.cells))
+            in_place = self.contenders[name].implementation.in_place
+            fault = robustness.harm(self.pristine, self.inputs, answer, in_place)
+            fault = fault or precision.fault(precision.check(original, answer, self.asked.cells))
         if fault is not None:
             self.timed_faults[name] = fault
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from harness.cases import Grads
 from harness.worker import interleave, trial
 from tests.mutants.maths import gradients, implementation
 from tests.worker.test_trial import ASKED, RMS, Session, session
@@ -94,6 +95,54 @@ def test_inputs_that_an_adapter_spoils_before_it_raises_are_put_back_for_the_nex
 
     done = session(implementation("faulty", prepare), implementation("trusting", with_a_forward))
     assert (done.row("faulty").status, done.row("trusting").status) == ("crashed", "ok")
+
+
+def through_autograd(inputs):
+    """An honest backward whose graph keeps x, which autograd refuses to use once x was written to."""
+    x = inputs.x.detach().requires_grad_()
+    weight = inputs.weight.detach().requires_grad_()
+    y = torch.nn.functional.rms_norm(x, (inputs.case.cols,), weight, inputs.eps)
+    return lambda: Grads(*torch.autograd.grad(y, (x, weight), inputs.dy, retain_graph=True))
+
+
+def test_an_adapter_that_changes_x_costs_nobody_else_a_row():
+    def prepare(inputs):
+        def backward():
+            grads = gradients(inputs)
+            inputs.x.mul_(2)
+            return grads
+
+        return backward
+
+    case = replace(RMS, dtype="fp32", weight_dtype="fp32")
+    innocent = [implementation(name, through_autograd) for name in ("before", "after")]
+    done = session(innocent[0], implementation("faulty", prepare), innocent[1], case=case)
+    assert (done.row("faulty").status, done.row("faulty").reason) == ("wrong", "the backward changed its input x")
+    for name in ("before", "after"):
+        assert (done.row(name).status, done.row(name).reason) == ("ok", None)
+        assert len(done.row(name).timing.samples_us) == 4
+
+
+@pytest.mark.parametrize(
+    ("names", "reason"),
+    [(("x",), "the backward changed its input x"), (("x", "weight"), "the backward changed its input x, weight")],
+)
+def test_inputs_that_are_changed_in_timed_calls_alone_are_noticed(names, reason):
+    def prepare(inputs):
+        def backward():
+            grads = gradients(inputs)
+            if any(stage == "time" for _, stage in done.stages):
+                for name in names:
+                    getattr(inputs, name).mul_(2)
+            return grads
+
+        return backward
+
+    done = Session(implementation("honest"), implementation("faulty", prepare), implementation("bystander"))
+    done.run()
+    assert (done.row("faulty").status, done.row("faulty").reason) == ("wrong", f"in a timed call, {reason}")
+    for name in ("honest", "bystander"):
+        assert (done.row(name).status, done.row(name).reason) == ("ok", None)
 
 
 @pytest.mark.parametrize(
