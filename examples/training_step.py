@@ -20,7 +20,7 @@ from torch.autograd import DeviceType
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention, silu
 from torch.profiler import ProfilerActivity, profile
 
-from impls.inhouse.functions import layer_norm, rms_norm
+from impls.inhouse.model import layer_norm, rms_norm
 
 VOCABULARY = 1024
 SEQUENCE = 512

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from harness.cases import Grads, Inputs, NormCase
 from harness.cases.input_kinds import INPUT_KINDS
 
-from .inhouse.kinds import Launch, words
-from .inhouse.launch import WIDEST
+from .inhouse.launch import Launch
+from .inhouse.limits import WIDEST
 from .inhouse.problem import LAUNCHES, Problem
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def notes(case: NormCase) -> list[str]:
     if found is None:
         return []
     near = f", tuned for {found.tuned_for} rows" if found.tuned_for != case.rows else ""
-    return [f"launch of {found.file}{near}: {words(found.launch)}"]
+    return [f"launch of {found.file}{near}: {found.launch.describe()}"]
 
 
 def problem_of(case: NormCase) -> Problem:

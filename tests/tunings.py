@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from harness.tune.candidates import NOTE
 from harness.tune.winners import DEFAULT
-from impls.inhouse.kinds import OnePass
+from impls.inhouse.regimes.one_pass import OnePass
 from impls.inhouse.tuned import as_text
 from tests.results_factory import CASE, in_processes, results, row, twin
 

@@ -72,8 +72,7 @@ def _spilled(backward: Callable[..., Grads]) -> int:
 def _launches(case: NormCase) -> tuple[Launch, ...]:
     """The launch chosen for a case, and its neighbours on the device here."""
     from impls.inhouse.device import gpu_of
-    from impls.inhouse.launch import choose
-    from impls.inhouse.neighbours import neighbours
+    from impls.inhouse.regimes.choice import choose, neighbours
 
     problem, gpu = triton_inhouse.problem_of(case), gpu_of(triton_inhouse.torch_device(case))
     return neighbours(problem, gpu, choose(problem, gpu))

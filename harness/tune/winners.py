@@ -13,7 +13,7 @@ from harness.results.joining import Joined, JoinedCase, band, by_case, comparabl
 from harness.results.schema import Budget
 from harness.results.statistics import IncomparableError, Ratio, verdict
 from harness.tune.candidates import NOTE
-from impls.inhouse.kinds import Launch
+from impls.inhouse.launch import Launch
 from impls.inhouse.tuned import LaunchFile, Speedup, TunedCase, from_text
 from impls.triton_inhouse import name as DEFAULT  # noqa: N812  what is compared with, a constant here
 from impls.triton_inhouse import problem_of

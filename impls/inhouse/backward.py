@@ -1,4 +1,4 @@
-"""The entry: checks what it is given, chooses a launch, and runs it on the current stream."""
+"""The entry: checks its arguments, chooses a launch, and runs it on the current stream."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from typing import Any
 
 import torch
 
-from .calls import Tensors, run
 from .device import gpu_of, name_of
-from .kinds import Launch
-from .launch import choose
+from .launch import Launch
 from .problem import LAUNCHES, Dtype, Problem
-from .tensors import check, output, rounded
+from .regimes.choice import choose
+from .tensors import Tensors, check, output, rounded
 
 Gradients = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
 NAMES: dict[torch.dtype, Dtype] = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
@@ -59,7 +58,7 @@ def norm_backward(
         if launch is None:
             launch = choose_for(dy, x, weight, has_bias, layer=mean is not None)
         with torch.cuda.device_of(x):  # Triton launches on the current device; this does nothing for a CPU tensor
-            kernels = run(launch, Tensors(dx, dweight, dbias, dy, x, weight, mean, rstd, zero_centred))
+            kernels = launch.run(Tensors(dx, dweight, dbias, dy, x, weight, mean, rstd, zero_centred))
         if launched is not None:
             launched.extend(kernels)
     return rounded(dx.view(shape), x), rounded(dweight, weight), rounded(dbias, weight)
@@ -93,7 +92,7 @@ def choose_for(
     )
     gpu = gpu_of(x.device)
     if path := os.environ.get(LAUNCHES):
-        from .tuned import launch_for  # reads the file with pydantic, which nobody else has to have
+        from .tuned import launch_for  # needs pydantic, which a model without such a file does not
 
         return launch_for(path, name_of(x.device), problem, gpu) or choose(problem, gpu)
     return choose(problem, gpu)

@@ -1,10 +1,55 @@
 """The last sum: partial gradients, added in one fixed order and rounded once."""
 
 # Triton compiles this file: kernel arguments have no Python type, and tl.range is not Python's.
-# pyright: reportMissingParameterType=false, reportGeneralTypeIssues=false
+# pyright: reportMissingParameterType=false, reportGeneralTypeIssues=false, reportArgumentType=false
 
+from __future__ import annotations
+
+from typing import Any
+
+import torch
 import triton
 import triton.language as tl
+
+from .launch import kernel_options, power_of_two
+from .tensors import Tensors
+
+
+def sum_partials(
+    tensors: Tensors, partial_dweight: torch.Tensor | None, partial_dbias: torch.Tensor | None
+) -> list[Any]:
+    """Launch the last sum as a kernel of its own, if there is anything to sum.
+
+    Narrow column tiles, for as many programs as multiprocessors, each with all its loads in flight at once.
+    """
+    if partial_dweight is None:
+        return []
+    partials, cols = partial_dweight.shape
+    tile_cols = 32 if cols <= 8192 else 128
+    kernel = finish[(tensors.gradients * -(-cols // tile_cols),)](
+        tensors.dweight,
+        tensors.dbias,
+        partial_dweight,
+        partial_dbias,
+        partials,
+        cols,
+        P=min(power_of_two(partials), 16384 // tile_cols),
+        C=tile_cols,
+        **kernel_options(8),
+    )
+    return [kernel]
+
+
+def finish_tile(tensors: Tensors, programs: int, partials: int, elements: int) -> dict[str, int]:
+    """The tile of the last sum within a kernel of `programs` programs, of at most so many elements.
+
+    Columns of all gradients are dealt out to all programs, at least a 32-byte sector each.
+    """
+    tile_cols = max(8, power_of_two(-(-tensors.gradients * tensors.x.shape[1] // programs)))
+    return {
+        "FINISH_ROWS": max(1, min(power_of_two(partials), elements // tile_cols)),
+        "FINISH_COLS": tile_cols,
+    }
 
 
 @triton.jit
@@ -46,14 +91,14 @@ def finish_in_turn(
     gradients = 1 if partial_dbias is None else 2
     for tile in range(tl.program_id(0), gradients * tiles, tl.num_programs(0)):
         if partial_dbias is None or tile < tiles:
-            finish_tile(dweight, partial_dweight, index, tile * C + lane, partials, cols, P)
+            finish_columns(dweight, partial_dweight, index, tile * C + lane, partials, cols, P)
         else:
-            finish_tile(dbias, partial_dbias, index, (tile - tiles) * C + lane, partials, cols, P)
+            finish_columns(dbias, partial_dbias, index, (tile - tiles) * C + lane, partials, cols, P)
 
 
 @triton.jit
-def finish_tile(gradient, partial, index, col, partials, cols, P: tl.constexpr):
-    """The same of given columns."""
+def finish_columns(gradient, partial, index, col, partials, cols, P: tl.constexpr):
+    """Sum given columns of one gradient."""
     total = ((index + col) * 0).to(tl.float32)  # zeros, laid out as the caller lays tiles out
     for start in range(0, partials, P):
         inside = (start + index < partials) & (col < cols)

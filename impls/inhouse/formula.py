@@ -6,21 +6,22 @@ With xhat = (x - mean) * rstd (RMSNorm: x * rstd), g = dy * weight, and mean_c a
     dweight = sum over rows of dy * xhat
     dbias   = sum over rows of dy
 
-A row must have been seen whole before any of its dx can be written, and every row before dweight is known. Arithmetic
-is cheap and memory is not: the floor is x and dy read once, dx written once. Four ways to cut the work:
+A row must have been read whole before any of its dx can be written, and every row before dweight is known. Arithmetic
+is cheap and memory is not: the least to move is x and dy read once, dx written once. regimes/ has four ways to cut the
+work:
 
-rows.py     a program takes whole rows, holds them on the chip across their row sums, writes dx, and adds to its own
-            dweight and dbias in registers for as long as it lives;
-parts.py    the same for rows too wide for one program: several share a row, and exchange its sums;
-columns.py  what neither takes: the sums of all rows first, after which rows no longer matter and the matrix is cut into
-            tiles of any shape. x and dy are read twice;
-few.py      few rows: some programs own rows and others columns, in one launch. x and dy are read twice.
+one_pass   a program takes whole rows, holds them on the chip across their row sums, writes dx, and adds to its own
+           dweight and dbias in registers for as long as it lives;
+shared     the same for rows too wide for one program: several share a row, and exchange its sums;
+two_pass   what neither takes: the sums of all rows first, after which rows no longer matter and the matrix is cut into
+           tiles of any shape. x and dy are read twice;
+few_rows   few rows: some programs own rows and others columns, in one launch. x and dy are read twice.
 
 All but the last leave one fp32 row of partial gradients a program (or group of programs), and finish.py sums these.
 Every sum is taken in fp32, without atomics, in an order that only the shape and the device decide, and is rounded once.
 
 A pointer that is None switches its feature off at compile time: no `mean` is RMSNorm, no `weight` is no weight, no
-`partial_dbias` is no bias. `FUSED`: the programs wait for each other at the end (grid.py) and sum the partials
+`partial_dbias` is no bias. `FUSED`: the programs wait for each other at the end (barrier.py) and sum the partials
 themselves; else finish.py's kernel does.
 """
 
@@ -80,14 +81,14 @@ def over_rows(tile, FOLD: tl.constexpr):
 @triton.jit
 def sums_over_rows(tiles):
     """The sum over rows of each of a tuple of tiles, four in one exchange between warps."""
-    found = ()
+    sums = ()
     fours: tl.constexpr = len(tiles) // 4 * 4
     for i in tl.static_range(0, fours, 4):
         a, b, c, d = tl.reduce((tiles[i], tiles[i + 1], tiles[i + 2], tiles[i + 3]), 0, add_four)
-        found = found + (a, b, c, d)
+        sums = sums + (a, b, c, d)
     for i in tl.static_range(fours, len(tiles)):
-        found = found + (tl.sum(tiles[i], 0),)
-    return found
+        sums = sums + (tl.sum(tiles[i], 0),)
+    return sums
 
 
 @triton.jit

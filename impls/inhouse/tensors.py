@@ -1,14 +1,44 @@
-"""Tensors in and out: what the kernels take, and the dtype in which they write."""
+"""The tensors of one call: what the kernels take, and the dtype in which they write."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from .launch import WIDEST
+from .limits import WIDEST
 
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """What one backward reads and writes; x, dy and dx are (rows, cols)."""
+
+    dx: torch.Tensor
+    dweight: torch.Tensor | None
+    dbias: torch.Tensor | None
+    dy: torch.Tensor
+    x: torch.Tensor
+    weight: torch.Tensor | None
+    mean: torch.Tensor | None
+    rstd: torch.Tensor
+    zero_centred: bool
+
+    @property
+    def gradients(self) -> int:
+        """How many gradients have partial sums: dweight, or dweight and dbias."""
+        return 1 if self.dbias is None else 2
+
+    def partials(self, number: int) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        """Empty memory for so many rows of partial dweight and dbias, fp32."""
+        shape, device = (number, self.x.shape[1]), self.x.device
+        dweight, dbias = (
+            None if gradient is None else torch.empty(shape, dtype=torch.float32, device=device)
+            for gradient in (self.dweight, self.dbias)
+        )
+        return dweight, dbias
 
 
 def check(
@@ -32,8 +62,8 @@ def check(
     dtypes = [matrix.dtype for matrix in matrices.values()]
     if x.dtype not in DTYPES or any(dtype != x.dtype for dtype in dtypes):
         alike = ", and alike" if len(dtypes) > 1 else ""
-        names, found = " and ".join(matrices), " and ".join(map(str, dtypes))
-        raise ValueError(f"{names} must be bf16, fp16 or fp32{alike}, not {found}")
+        names, given = " and ".join(matrices), " and ".join(map(str, dtypes))
+        raise ValueError(f"{names} must be bf16, fp16 or fp32{alike}, not {given}")
     for name, matrix in matrices.items():
         if cols > 1 and matrix.stride(1) != 1 and rows:  # of no rows any strides are contiguous
             raise ValueError(f"{name} must have unit column stride, not {matrix.stride(1)}; call .contiguous() on it")
@@ -50,12 +80,12 @@ def check(
 
 
 def _check_vector(
-    name: str, vector: torch.Tensor | None, length: int, dtypes: tuple[torch.dtype, ...], told: str
+    name: str, vector: torch.Tensor | None, length: int, dtypes: tuple[torch.dtype, ...], names: str
 ) -> None:
     if vector is None:
         return
     if vector.dtype not in dtypes:
-        raise ValueError(f"{name} must be {told}, not {vector.dtype}")
+        raise ValueError(f"{name} must be {names}, not {vector.dtype}")
     if vector.shape != (length,) or not vector.is_contiguous():
         raise ValueError(f"{name} must be contiguous ({length},), not {tuple(vector.shape)} {vector.stride()}")
 

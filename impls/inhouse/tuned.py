@@ -7,46 +7,41 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, TypeAdapter, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, InstanceOf, PlainSerializer, TypeAdapter, ValidationError
 
-from .kinds import FewRows, Launch, OnePass, Shared, TwoPass
-from .launch import dealt
-from .limits import flaw
+from .launch import Launch
 from .problem import LAUNCHES, Dtype, Gpu, Norm, Problem
+from .regimes.choice import REGIMES
 
 SCHEMA_VERSION = 1
 NEAR = 2  # times as many or as few rows, up to which the launch of a neighbour serves
-REGIMES: dict[str, type[Launch]] = {"one pass": OnePass, "shared": Shared, "two passes": TwoPass, "few rows": FewRows}
 
 
-def as_fields(launch: Launch) -> dict[str, Any]:
-    """A launch as the file holds it."""
-    regime = next(name for name, kind in REGIMES.items() if isinstance(launch, kind))
-    return {"regime": regime, **asdict(launch)}
-
-
-def from_fields(found: Any) -> Any:
-    """The launch of such fields; raises ValueError where they are of none."""
-    if not isinstance(found, dict):
-        return found  # a launch already, or for the schema to refuse
-    held: dict[str, Any] = {**found}
-    kind = REGIMES.get(str(held.pop("regime", None)))
-    if kind is None:
-        raise ValueError(f"its regime is none of {', '.join(REGIMES)}")
-    known = {field.name for field in fields(kind)}
-    if unknown := held.keys() - known:
+def from_fields(given: Any) -> Launch:
+    """The launch of `Launch.as_fields`; raises ValueError where the fields are of none."""
+    if isinstance(given, Launch):
+        return given
+    if not isinstance(given, dict):
+        raise ValueError("a launch has fields")
+    values: dict[str, Any] = {**given}
+    name = values.pop("regime", None)
+    regime = next((regime for regime in REGIMES if regime.regime == name), None)
+    if regime is None:
+        raise ValueError(f"its regime is none of {', '.join(regime.regime for regime in REGIMES)}")
+    known = {field.name for field in fields(regime)}
+    if unknown := values.keys() - known:
         raise ValueError(f"unknown {', '.join(sorted(unknown))}; there are {', '.join(sorted(known))}")
-    return TypeAdapter(kind).validate_python(held)
+    return TypeAdapter(regime).validate_python(values)
 
 
 def as_text(launch: Launch) -> str:
     """A launch on one line, for `from_text`."""
-    return json.dumps(as_fields(launch))
+    return json.dumps(launch.as_fields())
 
 
 def from_text(text: str) -> Launch:
@@ -54,7 +49,7 @@ def from_text(text: str) -> Launch:
     return from_fields(json.loads(text))
 
 
-LaunchFields = Annotated[Launch, BeforeValidator(from_fields), PlainSerializer(as_fields)]
+LaunchFields = Annotated[InstanceOf[Launch], BeforeValidator(from_fields), PlainSerializer(Launch.as_fields)]
 
 
 class _Strict(BaseModel):
@@ -116,8 +111,8 @@ class LaunchFile(_Strict):
 
 
 @dataclass(frozen=True)
-class Found:
-    """A launch for a problem, out of the file of this name; `tuned_for` is the number of rows that it was found at."""
+class TunedLaunch:
+    """A launch for a problem, and the name of its file; `tuned_for` is the number of rows that it was measured at."""
 
     launch: Launch
     file: str
@@ -155,7 +150,7 @@ def read_for(path: str, device: str, multiprocessors: int | None) -> LaunchFile:
 
 
 @lru_cache(maxsize=4096)
-def find(path: str, device: str, problem: Problem, gpu: Gpu) -> Found | None:
+def find(path: str, device: str, problem: Problem, gpu: Gpu) -> TunedLaunch | None:
     """What the file has for this problem, its programs dealt out anew where the rows differ; None where nothing.
 
     Raises ValueError as `read_for` does, and for a launch that must not run here.
@@ -163,17 +158,17 @@ def find(path: str, device: str, problem: Problem, gpu: Gpu) -> Found | None:
     case = read_for(path, device, gpu.multiprocessors).nearest(problem)
     if case is None or case.launch is None:
         return None
-    launch = case.launch if case.rows == problem.rows else dealt(case.launch, problem.rows, gpu)
-    if why := flaw(launch, problem, gpu):
+    launch = case.launch if case.rows == problem.rows else case.launch.dealt(problem.rows, gpu)
+    if why := launch.flaw(problem, gpu):
         key = f"{problem.norm} {problem.rows} x {problem.cols}"
         raise ValueError(f"{path} has a launch for {key} that must not run: {why}; run `normbwd tune` again")
-    return Found(launch, Path(path).name, case.rows)
+    return TunedLaunch(launch, Path(path).name, case.rows)
 
 
 def launch_for(path: str, device: str, problem: Problem, gpu: Gpu) -> Launch | None:
     """The tuned launch for this problem, or None; raises ValueError as `find` does."""
-    found = find(path, device, problem, gpu)
-    return found.launch if found else None
+    tuned = find(path, device, problem, gpu)
+    return tuned.launch if tuned else None
 
 
 def _times(one: int, other: int) -> float:

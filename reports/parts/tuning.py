@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from tabulate import tabulate
 
 from harness.tune.winners import Best
-from impls.inhouse.kinds import words
 from reports import figures
 
 HEADS = ["case", "default us", "best us", "speedup [95 %]", "launch"]
@@ -33,5 +32,5 @@ def _line(best: Best) -> list[str]:
         figures.microseconds(best.default_us),
         figures.microseconds(best.best_us),
         figures.ratio_and_interval(best.speedup),
-        words(best.launch),
+        best.launch.describe(),
     ]

@@ -4,6 +4,7 @@ The parent has told Triton to interpret, which a process cannot take back.
 """
 
 import contextlib
+import importlib
 import json
 import os
 import subprocess
@@ -11,7 +12,14 @@ import sys
 from pathlib import Path
 from unittest.mock import patch
 
-KERNELS = ("backward_rows", "backward_parts", "row_sums", "backward_columns", "finish", "backward_few")
+KERNELS = {
+    "backward_rows": "regimes.one_pass_kernel",
+    "backward_parts": "regimes.shared_kernel",
+    "row_sums": "regimes.two_pass_kernel",
+    "backward_columns": "regimes.two_pass_kernel",
+    "backward_few": "regimes.few_rows_kernel",
+    "finish": "finish",
+}
 
 
 def in_child(module, *arguments):
@@ -31,7 +39,7 @@ def instead_of_launches(target, substitute, memory):
     import triton
     from triton.backends.compiler import GPUTarget
 
-    from impls.inhouse import calls
+    from impls.inhouse import workspace
 
     class Driver:
         """The driver of a GPU that is not there."""
@@ -47,8 +55,9 @@ def instead_of_launches(target, substitute, memory):
 
     triton.runtime.driver.set_active(Driver())
     with contextlib.ExitStack() as stack:
-        for name in KERNELS:
-            stack.enter_context(patch.object(calls, name, substitute(name, getattr(calls, name))))
+        for name, place in KERNELS.items():
+            module = importlib.import_module(f"impls.inhouse.{place}")
+            stack.enter_context(patch.object(module, name, substitute(name, getattr(module, name))))
         parts = lambda device, words: (memory[:2].view(torch.int32), memory[8 : 8 + words])  # noqa: E731
-        stack.enter_context(patch.object(calls, "workspace", parts))
+        stack.enter_context(patch.object(workspace, "workspace", parts))
         yield

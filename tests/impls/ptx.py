@@ -1,6 +1,6 @@
-"""A warp that runs a block of grid.py's assembly, over memory in words of 64 bits or halves of them.
+"""A warp that runs a block of inline assembly of barrier.py or exchange.py, over words of 64 bits or their halves.
 
-It is a warp of the machine, and stricter: it knows the few instructions that grid.py needs and no other, so that each
+It is a warp of the machine, and stricter: it knows the few instructions that these need and no other, so that each
 access orders as it has to, and no register may be read in a lane in which it was not written. Memory is one for all
 warps, and what one stores all others see at once.
 """
@@ -122,7 +122,7 @@ class Warp(machine.Warp):
 
 @cache
 def block(text):
-    """The statements of a block; an instruction that grid.py does not need is an error."""
+    """The statements of a block; an instruction that neither file needs is an error."""
     found = Text(text)
     for _, _, opcode, operands, _ in found.statements:
         if not KNOWN.fullmatch(".".join(opcode)):

@@ -1,4 +1,4 @@
-"""How all programs of a launch wait for each other: grid.py's `meet`, run by an emulator, in orders of chance."""
+"""How all programs of a launch wait for each other: barrier.py's `meet`, run by an emulator, in orders of chance."""
 
 from itertools import product
 from random import Random
@@ -8,12 +8,12 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from impls.inhouse import grid
+from impls.inhouse import barrier
 from tests.impls.ptx import LANES, Endless, Memory, Warp, operands_fit
 
 WARPS = 4
 LAUNCHES = [3, 1, 8, 1, 1, 2, 40, 5]  # programs of launches that follow each other
-TEXTS = {text: getattr(grid, text).value for text in ("MEET", "MEET_AND_ADVANCE", "ADVANCE")}
+TEXTS = {text: getattr(barrier, text).value for text in ("MEET", "MEET_AND_ADVANCE", "ADVANCE")}
 WAYS = {"MEET": {"epoch": None}, "MEET_AND_ADVANCE": {}, "ADVANCE": {"WAIT": False}}  # arguments of `meet`
 WAITING = ["MEET", "MEET_AND_ADVANCE"]
 ADVANCING = ["MEET_AND_ADVANCE", "ADVANCE"]
@@ -39,8 +39,8 @@ def said(program, programs, epoch, way):
         inline_asm_elementwise=assembly,
         int32="int32",
     )
-    with patch.object(grid, "tl", language):
-        grid.meet.fn(**{"state": Memory.BASE, "epoch": epoch} | WAYS[way])
+    with patch.object(barrier, "tl", language):
+        barrier.meet.fn(**{"state": Memory.BASE, "epoch": epoch} | WAYS[way])
     return steps
 
 
@@ -49,7 +49,7 @@ class State(Memory):
 
     def __init__(self):
         super().__init__([0])
-        self.barrier, self.epoch = 0, 1  # places of numbers of 32 bits
+        self.arrivals, self.epoch = 0, 1  # places of numbers of 32 bits
         self.running = None
         self.forget()
 
@@ -123,7 +123,7 @@ def launch_all(way, seed=0, **spoiled):
         Launch(state, programs, epoch + 10 * number, way, **spoiled).run(random)
         *added, last = [each for each in state.done if each[0] == "add"]
         assert sorted([*added, last]) == [("add", program, 0) for program in range(programs)]
-        assert state[state.barrier] == number % 2 << 31
+        assert state[state.arrivals] == number % 2 << 31
         if way in ADVANCING:
             epoch += 10 * number
             assert state.done[programs:] == [("store", *last[1:])]  # once, by the last, when all had come

@@ -13,7 +13,10 @@ from unittest.mock import patch
 
 import pytest
 
-from impls.inhouse.kinds import FewRows, OnePass, Shared, TwoPass
+from impls.inhouse.regimes.few_rows import FewRows
+from impls.inhouse.regimes.one_pass import OnePass
+from impls.inhouse.regimes.shared import Shared
+from impls.inhouse.regimes.two_pass import TwoPass
 from tests.impls.gpuless import in_child, instead_of_launches
 from tests.impls.inhouse_cases import cpu_case, gradients, reference, rho
 

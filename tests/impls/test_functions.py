@@ -5,8 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
-from impls.inhouse import functions
-from impls.inhouse.functions import layer_norm, rms_norm
+from impls.inhouse.model import layer_norm, norms, rms_norm
 from tests.impls.inhouse_cases import rho
 from tests.impls.toy_models import OURS, SPOILED, TORCHS, Block, losses
 
@@ -265,8 +264,8 @@ def test_what_a_checkpoint_recomputes_is_the_same(reentrant):
 def test_what_a_checkpoint_drops_is_not_kept(monkeypatch):
     """The forward runs again in the backward: once without a checkpoint, twice with one."""
     runs = []
-    forward = functions.norm_forward
-    monkeypatch.setattr(functions, "norm_forward", lambda *args, **options: runs.append(1) or forward(*args, **options))
+    forward = norms.norm_forward
+    monkeypatch.setattr(norms, "norm_forward", lambda *args, **options: runs.append(1) or forward(*args, **options))
     x, block = torch.ones(2, COLS, requires_grad=True), Block(layer_norm, COLS)
     block(x).sum().backward()
     assert len(runs) == 1

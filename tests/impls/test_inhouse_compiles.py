@@ -18,8 +18,8 @@ from unittest.mock import patch
 import pytest
 import triton
 
-from impls.inhouse.kinds import OnePass
 from impls.inhouse.problem import Gpu
+from impls.inhouse.regimes.one_pass import OnePass
 from tests.impls.gpuless import in_child, instead_of_launches
 
 

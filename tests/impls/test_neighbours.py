@@ -6,14 +6,14 @@ from itertools import product
 import pytest
 
 from harness.tune.candidates import MOST
-from impls.inhouse import neighbours as module
-from impls.inhouse.grid import Exchange
-from impls.inhouse.kinds import FewRows, OnePass, Shared, TwoPass, words
-from impls.inhouse.launch import choose, dealt, many_rows
-from impls.inhouse.limits import MOST_DELAY, MOST_SUMS, MOST_WORDS, flaw
-from impls.inhouse.neighbours import neighbours
-from impls.inhouse.parts import SLOTS
+from impls.inhouse.exchange import Exchange
 from impls.inhouse.problem import Gpu
+from impls.inhouse.regimes.choice import choose, choose_for_many_rows, neighbours
+from impls.inhouse.regimes.few_rows import FewRows
+from impls.inhouse.regimes.one_pass import OnePass
+from impls.inhouse.regimes.shared import MOST_DELAY, MOST_SUMS, MOST_WORDS, Shared
+from impls.inhouse.regimes.shared_kernel import SLOTS
+from impls.inhouse.regimes.two_pass import TwoPass
 from tests.impls.problems import problem
 
 GPUS = {
@@ -55,8 +55,8 @@ def test_every_neighbour_keeps_to_the_limits(gpu, cols):
         assert found[0] == current
         assert len(set(found)) == len(found) <= MOST + 1
         for launch in found:
-            assert flaw(launch, asked, gpu) is None, (asked, launch)
-            if launch.fused:
+            assert launch.flaw(asked, gpu) is None, (asked, launch)
+            if getattr(launch, "fused", False):
                 assert resident(launch, asked, gpu), (asked, launch)
             pieces = getattr(launch, "chunks", getattr(launch, "parts", None))
             if pieces is not None:
@@ -77,7 +77,8 @@ def test_tiles_are_dealt_out_evenly(cols):
         for launch in around(asked, H200):
             if isinstance(launch, TwoPass | FewRows):
                 continue
-            number, tiles = launch.partials, -(-asked.rows // launch.rows)
+            number = launch.groups if isinstance(launch, Shared) else launch.programs
+            tiles = -(-asked.rows // launch.rows)
             turns = -(-tiles // number)
             assert number == -(-tiles // turns)
 
@@ -96,7 +97,7 @@ def test_what_is_tried_beside_one_pass():
     assert {launch.packed for launch in one_pass} == {True, False}
     assert {-(-launch.programs // 132) for launch in one_pass} == {1, 2}
     assert all(launch.cols == 256 * launch.warps for launch in one_pass)
-    assert words(current) == "one pass: 1 x 4096, 4 warps, 256 programs, 3 stages, packed"
+    assert current.describe() == "one pass: 1 x 4096, 4 warps, 256 programs, 3 stages, packed"
 
 
 def test_what_is_tried_beside_shared_rows():
@@ -132,7 +133,7 @@ def test_what_is_tried_beside_few_rows(cols):
     current, *others = around(asked, H200)
     few = [launch for launch in others if isinstance(launch, FewRows)]
     assert type(current) is FewRows
-    assert many_rows(asked, H200) in others
+    assert choose_for_many_rows(asked, H200) in others
     assert len(few) == len(others) - 1 >= 5
     assert {launch.rows for launch in few} >= {32, 64}
     assert {launch.cols for launch in few} >= {32, 64}
@@ -196,8 +197,8 @@ def broken():
 
 @pytest.mark.parametrize(("asked", "launch", "change", "why"), [*broken()], ids=str)
 def test_each_rule_that_is_broken_is_named(asked, launch, change, why):
-    assert flaw(launch, asked, H200) is None
-    assert why in flaw(replace(launch, **change), asked, H200)
+    assert launch.flaw(asked, H200) is None
+    assert why in replace(launch, **change).flaw(asked, H200)
 
 
 def test_other_devices_and_numbers_are_no_place_for_shared_rows():
@@ -206,23 +207,24 @@ def test_other_devices_and_numbers_are_no_place_for_shared_rows():
         (problem(20480), replace(H200, ptx=False)),
         (problem(20480, by_words=False), H200),
     ):
-        assert "words" in flaw(parts, asked, gpu)
-    assert "PTX" in flaw(choose(problem(4096), H200), problem(4096), replace(H200, ptx=False))
+        assert "words" in parts.flaw(asked, gpu)
+    assert "PTX" in choose(problem(4096), H200).flaw(problem(4096), replace(H200, ptx=False))
     other = replace(H200, ptx=False)
     for rows in (8, 8192):
         asked = problem(4096, rows=rows)
         limited = replace(choose(asked, other), maxnreg=128)
-        assert "registers" in flaw(limited, asked, other)
+        assert "registers" in limited.flaw(asked, other)
 
 
 def test_a_neighbour_that_breaks_residency_is_left_out(monkeypatch):
     """The planted fault: programs dealt out to three a multiprocessor more than there is room for."""
     asked = problem(4096)
     whole = around(asked, H200)
-    monkeypatch.setattr(module, "dealt", lambda launch, rows, gpu, residents=1: dealt(launch, rows, gpu, residents + 3))
+    dealt_to = OnePass.dealt_to
+    monkeypatch.setattr(OnePass, "dealt_to", lambda launch, residents, *rest: dealt_to(launch, residents + 3, *rest))
     left = around(asked, H200)
     assert 0 < len(left) < len(whole)
-    assert all(flaw(launch, asked, H200) is None for launch in left)
+    assert all(launch.flaw(asked, H200) is None for launch in left)
 
 
 def test_the_limits_are_those_of_the_kernels():
@@ -235,10 +237,10 @@ def test_the_limits_are_those_of_the_kernels():
 def test_a_launch_is_dealt_out_anew():
     flat = choose(problem(2048, norm="layer"), H200)
     assert flat.programs > 132
-    assert dealt(flat, 1500, H200) == choose(problem(2048, rows=1500, norm="layer"), H200)
+    assert flat.dealt(1500, H200) == choose(problem(2048, rows=1500, norm="layer"), H200)
     parts = choose(problem(16384, rows=4096), H200)
-    assert dealt(parts, 2048, H200) == choose(problem(16384, rows=2048), H200)
+    assert parts.dealt(2048, H200) == choose(problem(16384, rows=2048), H200)
     two = choose(problem(16385), H200)
-    assert dealt(two, 3, H200).groups == 1
+    assert two.dealt(3, H200).groups == 1
     few = choose(problem(4096, rows=8), H200)
-    assert dealt(few, 16, H200) == few
+    assert few.dealt(16, H200) == few

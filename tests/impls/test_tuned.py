@@ -11,11 +11,13 @@ from harness.cases import NormCase, make_inputs
 from harness.errors import UnsupportedError
 from harness.tune.candidates import MOST, prepare, unsupported
 from impls import triton_inhouse
-from impls.inhouse import backward
 from impls.inhouse.backward import choose_for, norm_backward
-from impls.inhouse.kinds import FewRows, OnePass, Shared, TwoPass, words
-from impls.inhouse.launch import choose, dealt
 from impls.inhouse.problem import LAUNCHES, Gpu, Problem
+from impls.inhouse.regimes.choice import REGIMES, choose
+from impls.inhouse.regimes.few_rows import FewRows
+from impls.inhouse.regimes.one_pass import OnePass
+from impls.inhouse.regimes.shared import Shared
+from impls.inhouse.regimes.two_pass import TwoPass
 from impls.inhouse.tuned import LaunchFile, Speedup, TunedCase, as_text, find, from_text, launch_for, read
 
 TINY = Gpu()
@@ -73,7 +75,7 @@ def test_a_launch_survives_the_round_trip(launch, written):
     speedup = Speedup(value=1.05, low=1.03, high=1.07, processes=5)
     file = launches(tuned(launch=launch, default_us=20.0, best_us=19.0, speedup=speedup), tuned(launch=None))
     assert read(written(file)) == file
-    assert "\n" not in words(launch)
+    assert "\n" not in launch.describe()
 
 
 def test_what_the_file_holds(written):
@@ -113,11 +115,11 @@ def test_the_exact_case_comes_first_and_the_nearest_rows_next(written):
     path = written(launches(tuned(at(64)), tuned(at(100), other), tuned(at(1000), None)))
     assert launch_for(path, "cpu", at(64), TINY) == LAUNCH
     assert launch_for(path, "cpu", at(100), TINY) == other
-    assert launch_for(path, "cpu", at(79), TINY) == dealt(LAUNCH, 79, TINY)
-    assert launch_for(path, "cpu", at(81), TINY) == dealt(other, 81, TINY)
-    assert launch_for(path, "cpu", at(80), TINY) == dealt(LAUNCH, 80, TINY)  # as near to both: the smaller
-    assert launch_for(path, "cpu", at(32), TINY) == dealt(LAUNCH, 32, TINY)
-    assert launch_for(path, "cpu", at(200), TINY) == dealt(other, 200, TINY)
+    assert launch_for(path, "cpu", at(79), TINY) == LAUNCH.dealt(79, TINY)
+    assert launch_for(path, "cpu", at(81), TINY) == other.dealt(81, TINY)
+    assert launch_for(path, "cpu", at(80), TINY) == LAUNCH.dealt(80, TINY)  # as near to both: the smaller
+    assert launch_for(path, "cpu", at(32), TINY) == LAUNCH.dealt(32, TINY)
+    assert launch_for(path, "cpu", at(200), TINY) == other.dealt(200, TINY)
     assert find(path, "cpu", at(200), TINY).tuned_for == 100
 
 
@@ -221,6 +223,13 @@ def chosen(inputs):
     return choose_for(inputs.dy, inputs.x, inputs.weight, inputs.bias is not None, layer=inputs.mean is not None)
 
 
+def runs_of(launch, monkeypatch):
+    """A list to which every launch of this regime is added that runs from now on."""
+    ran, run = [], type(launch).run
+    monkeypatch.setattr(type(launch), "run", lambda launch, tensors: ran.append(launch) or run(launch, tensors))
+    return ran
+
+
 def test_the_choice_reads_the_file_and_does_without(written, monkeypatch):
     inputs = make_inputs(case(), seed=1)
     plain = chosen(inputs)
@@ -235,9 +244,7 @@ def test_the_backward_launches_what_the_file_says(written, monkeypatch):
     inputs = make_inputs(case(norm="layer", bias=True), seed=2)
     wanted = triton_inhouse.prepare(inputs)()
     written(launches(tuned(triton_inhouse.problem_of(inputs.case))))
-    ran = []
-    run = backward.run
-    monkeypatch.setattr(backward, "run", lambda launch, tensors: ran.append(launch) or run(launch, tensors))
+    ran = runs_of(LAUNCH, monkeypatch)
     grads = triton_inhouse.prepare(inputs)()
     assert ran == [LAUNCH]
     assert torch.equal(grads.dx, wanted.dx)
@@ -256,8 +263,8 @@ def test_a_bad_file_is_an_error_of_the_library(written):
 def test_a_row_says_where_its_launch_comes_from(written, monkeypatch):
     assert triton_inhouse.notes(case()) == []
     written(launches(tuned()), "mine.json")
-    assert triton_inhouse.notes(case()) == [f"launch of mine.json: {words(LAUNCH)}"]
-    near = words(dealt(LAUNCH, 100, TINY))
+    assert triton_inhouse.notes(case()) == [f"launch of mine.json: {LAUNCH.describe()}"]
+    near = LAUNCH.dealt(100, TINY).describe()
     assert triton_inhouse.notes(case(rows=100)) == [f"launch of mine.json, tuned for 64 rows: {near}"]
     assert triton_inhouse.notes(case(rows=1000)) == []
     assert triton_inhouse.notes(case(inputs="misaligned")) == [
@@ -278,9 +285,7 @@ def test_a_candidate_runs_its_launch_and_notes_it(monkeypatch):
     wanted = triton_inhouse.prepare(inputs)()
     launch = from_text(candidates.notes(inputs.case, 1)[0].removeprefix(candidates.NOTE))
     assert launch != choose(at(9), TINY)
-    ran = []
-    run = backward.run
-    monkeypatch.setattr(backward, "run", lambda launch, tensors: ran.append(launch) or run(launch, tensors))
+    ran = runs_of(launch, monkeypatch)
     assert torch.equal(prepare(inputs, 1)().dx, wanted.dx)
     assert set(ran) == {launch}
     assert "interpreter" in candidates.untimed(inputs.case, 1)
@@ -310,7 +315,8 @@ def test_a_candidate_that_spills_is_no_candidate(monkeypatch, spilled, own, why)
     def run(launch, tensors):
         return [SimpleNamespace(n_spills=0), SimpleNamespace(n_spills=own if launch == current else spilled)]
 
-    monkeypatch.setattr(backward, "run", run)
+    for regime in REGIMES:
+        monkeypatch.setattr(regime, "run", run)
     if why is None:
         assert callable(prepare(inputs, 1))
         return

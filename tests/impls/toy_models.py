@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from impls.inhouse.functions import layer_norm, rms_norm
+from impls.inhouse.model import layer_norm, rms_norm
 
 TOKENS = 64
 

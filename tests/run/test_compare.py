@@ -130,9 +130,9 @@ def test_each_side_of_the_project_s_own_kernel_has_its_own_modules():
     assert {"triton-inhouse@base", "triton-inhouse@head"} <= names
     for word in ("base", "head"):
         backward = importlib.import_module(f"normbwd_{word}.inhouse.backward")
-        assert backward.choose.__module__ == f"normbwd_{word}.inhouse.launch"
-        calls = importlib.import_module(f"normbwd_{word}.inhouse.calls")
-        assert backward.run is calls.run
-        assert calls.backward_rows.fn.__module__ == f"normbwd_{word}.inhouse.rows"
+        assert backward.choose.__module__ == f"normbwd_{word}.inhouse.regimes.choice"
+        kernel = importlib.import_module(f"normbwd_{word}.inhouse.regimes.one_pass_kernel")
+        assert kernel.backward_rows.fn.__module__ == f"normbwd_{word}.inhouse.regimes.one_pass_kernel"
+        assert kernel.meet.fn.__module__ == f"normbwd_{word}.inhouse.barrier"
     for name in [name for name in sys.modules if name.startswith(("normbwd_base", "normbwd_head"))]:
         del sys.modules[name]

@@ -77,7 +77,7 @@ def test_the_twin_is_another_module_with_other_kernels_and_is_loaded_in_turn():
     found = {item.name: item for item in discover(sides=sides)}
     names = [f"triton-inhouse@{side.word}" for side in sides]
     assert [name for name in found if "@" in name] == names
-    kernels = [importlib.import_module(f"normbwd_{side.word}.inhouse.rows") for side in sides]
+    kernels = [importlib.import_module(f"normbwd_{side.word}.inhouse.regimes.one_pass_kernel") for side in sides]
     for objects in ([found[name].module for name in names], kernels, [of.backward_rows for of in kernels]):
         assert len({id(each) for each in objects}) == 3
     for name in [name for name in sys.modules if re.match("normbwd_(base|head|again)", name)]:

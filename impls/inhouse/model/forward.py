@@ -17,9 +17,9 @@ import torch
 import triton
 import triton.language as tl
 
-from .formula import factor
-from .launch import power_of_two
-from .tensors import check, output, rounded
+from ..formula import factor
+from ..launch import power_of_two
+from ..tensors import check, output, rounded
 
 WIDEST_CHUNK = 8192  # columns that one program holds at once; a wider row is read once for each of the three steps
 

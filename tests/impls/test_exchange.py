@@ -1,4 +1,4 @@
-"""How programs exchange sums: the assembly of grid.py, run by an emulator.
+"""How programs exchange sums: the assembly of exchange.py, run by an emulator.
 
 Triton's interpreter runs no assembly, and one program after another: those that wait for each other need another way.
 """
@@ -11,17 +11,19 @@ from random import Random
 import numpy as np
 import pytest
 
-from impls.inhouse import grid, parts
-from impls.inhouse.grid import Exchange
-from impls.inhouse.kinds import PART_BYTES
-from impls.inhouse.launch import WIDEST, choose
+from impls.inhouse import exchange
+from impls.inhouse.exchange import Exchange
+from impls.inhouse.limits import WIDEST
 from impls.inhouse.problem import Gpu
+from impls.inhouse.regimes import shared_kernel
+from impls.inhouse.regimes.choice import choose
+from impls.inhouse.regimes.shared import PART_BYTES
 from tests.impls.problems import WITH_ACCUMULATORS, problem
 from tests.impls.ptx import Endless, Memory, Warp, operands_fit
 
 SENDERS = [1, 2, 3, 5, 6, 8, 10, 16, 17, 32, 33, 64]
 SHAPES = [*product(SENDERS, (1, 2, 4))]
-SLOTS = parts.SLOTS.value
+SLOTS = shared_kernel.SLOTS.value
 SLOT = 3  # the one that is tried; the others hold words of other turns
 TAG = 1000
 
@@ -209,7 +211,7 @@ def test_the_emulator_runs_nothing_that_it_does_not_know():
 
 
 def calls_of(name):
-    """What grid.py's function `name` hands to inline assembly: constraints, how many inputs, how many outputs."""
+    """What exchange.py's function `name` hands to inline assembly: constraints, how many inputs, how many outputs."""
     function = next(each for each in SOURCE.body if isinstance(each, ast.FunctionDef) and each.name == name)
     found = []
     for call in ast.walk(function):
@@ -220,21 +222,21 @@ def calls_of(name):
     return found
 
 
-SOURCE = ast.parse(inspect.getsource(grid))
+SOURCE = ast.parse(inspect.getsource(exchange))
 CALLS = {name: calls_of(name) for name in ("send", "look", "receive")}
 
 
 @pytest.mark.parametrize(("senders", "sums"), [each for each in SHAPES if Exchange(*each).loads <= 4])
 def test_operands_are_those_that_the_text_names(senders, sums):
-    exchange = Exchange(senders, sums)
-    place = (1, 2, 4).index(exchange.loads)
-    assert operands_fit(exchange.send(), *CALLS["send"][0])
-    assert operands_fit(exchange.look(), *CALLS["look"][place])
-    assert operands_fit(exchange.receive(), *CALLS["receive"][place])
-    assert len(CALLS["look"][place][0]) == exchange.loads + 1
-    assert len(CALLS["receive"][place][0]) == Exchange.MOST + exchange.loads + 2
+    sent = Exchange(senders, sums)
+    place = (1, 2, 4).index(sent.loads)
+    assert operands_fit(sent.send(), *CALLS["send"][0])
+    assert operands_fit(sent.look(), *CALLS["look"][place])
+    assert operands_fit(sent.receive(), *CALLS["receive"][place])
+    assert len(CALLS["look"][place][0]) == sent.loads + 1
+    assert len(CALLS["receive"][place][0]) == Exchange.MOST + sent.loads + 2
     wrong = (place + 1) % 3  # the planted fault: the call for another number of loads
-    assert not operands_fit(exchange.look(), *CALLS["look"][wrong])
+    assert not operands_fit(sent.look(), *CALLS["look"][wrong])
 
 
 def test_an_output_that_may_share_a_register_with_an_input_is_written_last():

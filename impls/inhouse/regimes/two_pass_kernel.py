@@ -6,7 +6,7 @@
 import triton
 import triton.language as tl
 
-from .formula import centred, factor, input_gradient, load, over_rows, row_corrections, store
+from ..formula import centred, factor, input_gradient, load, over_rows, row_corrections, store
 
 
 @triton.jit

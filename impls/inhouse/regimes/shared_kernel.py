@@ -11,19 +11,21 @@ column.
 # pyright: reportMissingParameterType=false, reportGeneralTypeIssues=false, reportArgumentType=false
 # pyright: reportAssignmentType=false
 
+import torch
 import triton
 import triton.language as tl
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy
 
-from .finish import finish_in_turn
-from .formula import add_four, add_two, factor, row_corrections
-from .grid import look, meet, receive, send
-from .words import halves, together
+from ..barrier import meet
+from ..exchange import look, receive, send
+from ..finish import finish_in_turn
+from ..formula import add_four, add_two, factor, row_corrections
 
 # Triton 3.8 gave it this name, and 3.9 took the other one away.
 begin_copy = getattr(async_copy, "async_load", None) or async_copy.async_copy_global_to_shared
+TRITON_DTYPES = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16, torch.float32: tl.float32}
 SLOTS = tl.constexpr(8)  # a program may be up to 2 D + 1 tiles ahead of one that has yet to read
 
 
@@ -109,7 +111,7 @@ def backward_parts(
     dbias_even = gl.full([H], 0, gl.float32, ACROSS)
     dbias_odd = gl.full([H], 0, gl.float32, ACROSS)
     if weight is not None:
-        even_weight, odd_weight = halves(gl.load(weight + column, mask=inside, other=0), WEIGHT_DTYPE)
+        even_weight, odd_weight = unpack(gl.load(weight + column, mask=inside, other=0), WEIGHT_DTYPE)
         even_weight = factor(even_weight, ZERO_CENTRED)
         odd_weight = factor(odd_weight, ZERO_CENTRED)
     epoch = gl.load(state + 1)
@@ -139,8 +141,8 @@ def backward_parts(
                 async_copy.wait_group(STAGES - 1 - D)
             sums = ()
             for r in gl.static_range(R):
-                even, odd = halves(dys[r].index(place).load(ACROSS), DTYPE)
-                x_even, x_odd = halves(xs[r].index(place).load(ACROSS), DTYPE)
+                even, odd = unpack(dys[r].index(place).load(ACROSS), DTYPE)
+                x_even, x_odd = unpack(xs[r].index(place).load(ACROSS), DTYPE)
                 if CENTRED:
                     x_even -= means[r]
                     x_odd -= means[r]
@@ -174,8 +176,8 @@ def backward_parts(
             next_dy += step * dy_stride
             next_x += step * x_stride
             for r in gl.static_range(R):
-                even, odd = halves(waited[2 * r], DTYPE)
-                x_even, x_odd = halves(waited[2 * r + 1], DTYPE)
+                even, odd = unpack(waited[2 * r], DTYPE)
+                x_even, x_odd = unpack(waited[2 * r + 1], DTYPE)
                 real = first - D * groups * R + r < rows
                 if LAYER:
                     x_even -= kept_means[r]
@@ -200,7 +202,7 @@ def backward_parts(
                 even = gradient_of(even, even_weight, x_even, of_x, of_one, LAYER)
                 odd = gradient_of(odd, odd_weight, x_odd, of_x, of_one, LAYER)
                 target = finished + r * (cols // 2) + column
-                gl.store(target, together(even, odd, DTYPE), mask=real if EVEN else inside & real)
+                gl.store(target, pack(even, odd, DTYPE), mask=real if EVEN else inside & real)
             finished += step * (cols // 2)
         async_copy.commit_group()
         place = place + 1 if place + 1 < STAGES else 0
@@ -279,3 +281,33 @@ def totals(parts):
         return a, b, nothing, nothing
     else:
         return gl.reduce((parts[0], parts[1], parts[2], parts[3]), 0, add_four)
+
+
+@triton.jit
+def unpack(words, DTYPE: tl.constexpr):
+    """The numbers of the even and of the odd columns, in fp32; a word of fp32 numbers has 64 bits."""
+    if DTYPE == tl.float32:
+        odd = (words >> 32).to(tl.int32).to(tl.float32, bitcast=True)
+        return words.to(tl.int32).to(tl.float32, bitcast=True), odd
+    elif DTYPE == tl.bfloat16:
+        return (words << 16).to(tl.float32, bitcast=True), (words & -65536).to(tl.float32, bitcast=True)
+    else:
+        even = words.to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
+        return even, (words >> 16).to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
+
+
+@triton.jit
+def pack(even, odd, DTYPE: tl.constexpr):
+    """Round both numbers once, and put them in one word."""
+    if DTYPE == tl.bfloat16:
+        return tl.inline_asm_elementwise(
+            "cvt.rn.bf16x2.f32 $0, $2, $1;", "=r,f,f", [even, odd], dtype=tl.int32, is_pure=True, pack=1
+        )
+    elif DTYPE == tl.float32:
+        return tl.inline_asm_elementwise(
+            "mov.b64 $0, {$1, $2};", "=l,f,f", [even, odd], dtype=tl.int64, is_pure=True, pack=1
+        )
+    else:
+        return tl.inline_asm_elementwise(
+            "cvt.rn.f16x2.f32 $0, $2, $1;", "=r,f,f", [even, odd], dtype=tl.int32, is_pure=True, pack=1
+        )

@@ -1,68 +1,19 @@
-"""How the programs of one launch wait for each other: a barrier for all, and words that a few exchange.
+"""Sums that the programs which share a row exchange, as words in global memory.
 
-Both need every program on the device at once, which a cooperative launch promises, and a `state` that outlives the
-launch, 0 when it is made. `state[0]` is the barrier: every program adds 1 but the first, which adds what is missing to
-2^31. So its highest bit turns over exactly when all have come, and the others are 0 again (the trick of CUDA's
-cooperative groups). `state[1]` is an epoch that only grows; whoever comes last advances it. No launch has anything to
-reset, a CUDA graph replays, and no word of an earlier launch can be taken for one of this. Launches that share a state
-must follow each other on one stream (workspace.py).
+All programs of a row have to be on the device at once. The words need no reset between launches: their tags go on from
+the epoch of barrier.py.
 """
 
 # Triton compiles this file: kernel arguments have no Python type.
 # pyright: reportMissingParameterType=false, reportArgumentType=false
 
+from functools import lru_cache
+from typing import Any
+
 import triton
 import triton.language as tl
 
-# ------------------------------------------------------------------------------------------------ a barrier
-
-
-def barrier(*, wait: bool, advance: bool) -> str:
-    """The assembly that one warp of each program runs, its first lane for all.
-
-    $1: the state; $2: what this program adds; $3: the next epoch, if it is to `advance`. Every access of hundreds of
-    warps to one word would delay those that are still to come, so that only one warp of a program looks.
-    """
-    lines = [".reg .pred first, mine, true;", ".reg .b32 thread, before, now;", "mov.u32 thread, %tid.x;"]
-    lines += ["setp.lt.u32 first, thread, 32;", "@!first bra MET;", "setp.eq.u32 mine, thread, 0;"]
-    lines += ["mov.b32 before, 0;", "@mine atom.add.acq_rel.gpu.global.u32 before, [$1], $2;"]
-    if advance:
-        lines += ["add.u32 now, before, $2;", "and.b32 now, now, 2147483647;"]
-        lines += ["setp.eq.and.u32 true, now, 0, mine;", "@true st.relaxed.gpu.global.b32 [$1+4], $3;"]
-    if wait:
-        lines += ["shfl.sync.idx.b32 before, before, 0, 31, 0xffffffff;", "and.b32 before, before, 2147483648;"]
-        lines += ["WAIT:", "ld.acquire.gpu.global.b32 now, [$1];", "and.b32 now, now, 2147483648;"]
-        lines += ["setp.eq.u32 true, now, before;", "@true bra WAIT;"]
-    return _block([*lines, "MET:", "mov.b32 $0, 0;"])
-
-
-def _block(lines: list[str]) -> str:
-    return "{\n" + "\n".join(lines) + "\n}"
-
-
-MEET = tl.constexpr(barrier(wait=True, advance=False))
-MEET_AND_ADVANCE = tl.constexpr(barrier(wait=True, advance=True))
-ADVANCE = tl.constexpr(barrier(wait=False, advance=True))
-
-
-@triton.jit
-def meet(state, epoch=None, WAIT: tl.constexpr = True):
-    """Say that all this program has stored may be read, and wait until every program has; `epoch` is the next one."""
-    tl.debug_barrier()  # the stores of all threads come before what one says
-    added = tl.where(tl.program_id(0) == 0, 2147483647 - (tl.num_programs(0) - 2), 1)
-    if epoch is None:
-        tl.inline_asm_elementwise(MEET, "=r,l,r", [state, added], dtype=tl.int32, is_pure=False, pack=1)
-    elif WAIT:
-        tl.inline_asm_elementwise(
-            MEET_AND_ADVANCE, "=r,l,r,r", [state, added, epoch], dtype=tl.int32, is_pure=False, pack=1
-        )
-    else:
-        tl.inline_asm_elementwise(ADVANCE, "=r,l,r,r", [state, added, epoch], dtype=tl.int32, is_pure=False, pack=1)
-    if WAIT:
-        tl.debug_barrier()  # what the others read comes after what one saw
-
-
-# ------------------------------------------------------------------------------------------------ exchanged sums
+from .barrier import braced
 
 
 class Exchange:
@@ -93,11 +44,11 @@ class Exchange:
             lines += [f"setp.eq.u32 mine, thread, {i};", f"@mine mov.b32 value, ${3 + i};"]
         lines += [f"mad.wide.u32 to, thread, {8 * self.width}, $1;", "mov.b64 word, {value, $2};"]
         lines += [f"setp.lt.u32 mine, thread, {self.sums};", "@mine st.relaxed.gpu.global.b64 [to], word;"]
-        return _block([*lines, "mov.b32 $0, 0;"])
+        return braced([*lines, "mov.b32 $0, 0;"])
 
     def look(self) -> str:
         """$0...: the words that this lane is to watch, whatever they hold; then where the first word of all is."""
-        return _block([*self._lanes(f"${self.loads}"), *self._fetch([f"${i}" for i in range(self.loads)])])
+        return braced([*self._lanes(f"${self.loads}"), *self._fetch([f"${i}" for i in range(self.loads)])])
 
     def receive(self) -> str:
         """$0...: the numbers, summed over all senders; what `look` saw; where it looked; the tag to wait for."""
@@ -125,7 +76,7 @@ class Exchange:
             lines.append(f"shfl.sync.idx.b32 ${number}, sum{first}, {lane}, 31, 0xffffffff;")
             for more in range(first + 1, first + self.width // self.LANES):
                 lines.append(f"add.f32 ${number}, ${number}, sum{more};")
-        return _block(lines)
+        return braced(lines)
 
     def _lanes(self, where: str) -> list[str]:
         """`from`: the first word of this lane; `has0`...: whether a sender's word is there, in each load."""
@@ -142,6 +93,19 @@ class Exchange:
         for i, word in enumerate(words):
             lines += [f"mov.b64 {word}, 0;", f"@has{i} ld.relaxed.gpu.global.b64 {word}, [from+{8 * self.LANES * i}];"]
         return lines
+
+
+@lru_cache
+def exchange_options(senders: int, sums: int) -> dict[str, Any]:
+    """What a kernel has to know of an exchange; its assembly is written once, not at every call."""
+    exchange = Exchange(senders, sums)
+    return {
+        "WORDS": exchange.words,
+        "LOADS": exchange.loads,
+        "SEND": exchange.send(),
+        "LOOK": exchange.look(),
+        "RECEIVE": exchange.receive(),
+    }
 
 
 @triton.jit

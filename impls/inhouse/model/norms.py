@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from .backward import norm_backward
+from ..backward import norm_backward
+from ..tensors import check
 from .forward import norm_forward
-from .tensors import check
 
 
 def rms_norm(

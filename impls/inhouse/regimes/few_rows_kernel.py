@@ -10,7 +10,7 @@ Neither needs what the other finds: mean and rstd are given. x and dy are read t
 import triton
 import triton.language as tl
 
-from .formula import add_two, centred, factor, input_gradient, load, row_corrections, row_sums_of, store
+from ..formula import add_two, centred, factor, input_gradient, load, row_corrections, row_sums_of, store
 
 
 @triton.jit

@@ -6,8 +6,9 @@
 import triton
 import triton.language as tl
 
-from .finish import finish_in_turn
-from .formula import (
+from ..barrier import meet
+from ..finish import finish_in_turn
+from ..formula import (
     centred,
     factor,
     input_gradient,
@@ -18,7 +19,6 @@ from .formula import (
     store,
     sums_over_rows,
 )
-from .grid import meet
 
 
 @triton.jit

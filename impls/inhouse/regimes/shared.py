@@ -1,0 +1,227 @@
+"""Shared rows: several programs take a row that is too wide for one, and exchange their parts of its sums."""
+
+# Triton makes constexprs of plain ints and bools, and takes launch options beside a kernel's own arguments.
+# pyright: reportArgumentType=false
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ..launch import STAGES, Launch, deal_evenly, kernel_options, power_of_two
+from ..limits import FEWEST_WARPS, MOST_REGISTERS, RESERVED_BYTES, Rules, all_resident, covered, in_range
+from ..limits import shared_memory_fits as fits
+from ..problem import Gpu, Problem
+from .two_pass import TwoPass
+
+if TYPE_CHECKING:
+    import torch
+
+    from ..tensors import Tensors
+
+PART_BYTES = 4096  # of a row, for a program that shares it: 8 words of two elements a thread, 4 warps side by side
+MOST_PARTS = 64  # of a row: an exchange looks at no more
+MOST_SUMS = 4  # that an exchange takes at once
+MOST_WORDS = 128  # that it looks at: 4 loads of a warp
+MOST_DELAY = 3  # tiles: with SLOTS of 8, a program may be 2 D + 1 ahead
+
+
+@dataclass(frozen=True)
+class Shared(Launch):
+    """Tiles of `rows` rows, each shared by `parts` programs of `cols` columns; `groups` of these take tiles in turn.
+
+    A tile is finished `delay` tiles after its sums were sent out. Of `stages` tiles in shared memory the others are
+    under way. All programs have to be on the device at once: `residents` on each multiprocessor, for which `maxnreg`
+    registers a thread leave room.
+    """
+
+    regime: ClassVar[str] = "shared"
+
+    rows: int
+    parts: int
+    groups: int
+    delay: int
+    residents: int
+    maxnreg: int | None = None
+    cols: int = PART_BYTES // 2
+    warps: int = 4
+    stages: int = STAGES
+    fused: bool = True
+
+    @property
+    def programs(self) -> int:
+        """Programs in all."""
+        return self.groups * self.parts
+
+    # ------------------------------------------------------------------------------------------------ the choice
+
+    @classmethod
+    def serves(cls, problem: Problem, gpu: Gpu) -> bool:
+        """Rows that can be read in words, whose programs are all on the device at once and fit a multiprocessor."""
+        part = PART_BYTES // problem.item_bytes
+        one_fits = _buffers(2, part, problem.item_bytes) <= gpu.shared_bytes
+        few_parts = -(-problem.cols // part) <= min(MOST_PARTS, gpu.multiprocessors)
+        return problem.by_words and gpu.ptx and one_fits and few_parts
+
+    @classmethod
+    def choose(cls, problem: Problem, gpu: Gpu) -> Shared:
+        """Rows that do not fit: 4 KiB a program, two rows a tile, each sum in one trip for both.
+
+        From 8 turns on three programs on a multiprocessor with four tiles each: two that wait for their sums, so that
+        nobody waits for the others', one at work and one under way. Where shared memory has no room for that, and with
+        few turns, of which a tile more that waits would be one more, as many programs as hold three tiles each, at most
+        four. With three turns and fewer two at most: they have twice the turns, and half as many partials to add up at
+        the end, which is then more than is lost. Beyond 32 programs a row the words of two rows would be more loads
+        than they save.
+        """
+        part = PART_BYTES // problem.item_bytes
+        parts = -(-problem.cols // part)
+        tile_rows = 2 if parts <= 32 else 1
+        tiles = -(-problem.rows // tile_rows)
+        room = {
+            stages: gpu.shared_total // (_buffers(tile_rows, part, problem.item_bytes, stages) + RESERVED_BYTES)
+            for stages in (STAGES, STAGES + 1)
+        }
+        if tiles >= 8 * (3 * gpu.multiprocessors // parts) and room[STAGES + 1] >= 3:
+            residents, delay, stages = 3, 2, STAGES + 1
+        else:
+            most = 4 if tiles > 3 * (4 * gpu.multiprocessors // parts) else 2
+            residents, delay, stages = max(1, min(most, room[STAGES])), 1, STAGES
+        groups = deal_evenly(tiles, residents * gpu.multiprocessors // parts)
+        return cls(tile_rows, parts, groups, delay, residents, _registers(residents), part, stages=stages)
+
+    def describe(self) -> str:
+        """The regime, the tile, the programs and how long sums are waited for."""
+        text = f"shared: {self.rows} x {self.cols} by {self.parts}, {self.warps} warps, "
+        text += f"{self.groups} groups, {self.residents} resident, delay {self.delay}, {self.stages} stages"
+        return text + (f", {self.maxnreg} registers" if self.maxnreg else "")
+
+    # ------------------------------------------------------------------------------------------------ the limits
+
+    def rules(self, problem: Problem, gpu: Gpu) -> Rules:
+        """What the exchange of sums can hold, and all programs on the device at once."""
+        yield from in_range(self.rows, self.cols, self.warps, counts=(self.groups, self.residents, self.stages))
+        by_words = gpu.ptx and problem.by_words and self.cols > 1
+        yield not by_words, "rows are shared in words of two numbers, with inline PTX"
+        yield from covered(self.parts, self.cols, problem)
+        sums = self.rows * (2 if problem.norm == "layer" else 1)
+        words = sums * power_of_two(max(1, self.parts))
+        yield sums > MOST_SUMS or words > MOST_WORDS, "more sums than one exchange holds"
+        yield not 1 <= self.delay <= MOST_DELAY, "a delay that the slots of an exchange do not allow"
+        yield self.stages < self.delay + 2, "no stage for a tile under way beside those that wait and the one at work"
+        registers = self.maxnreg or 24
+        yield registers % 8 > 0 or not 24 <= registers <= MOST_REGISTERS, "registers out of range"
+        yield self.programs > self.residents * gpu.multiprocessors, "more programs than are said to be resident"
+        buffers = _buffers(self.rows, self.cols, problem.item_bytes, self.stages)
+        yield from fits(buffers, gpu)
+        yield from all_resident(self.programs, self.warps, self.maxnreg, buffers, gpu)
+
+    # ------------------------------------------------------------------------------------------------ what to tune
+
+    def dealt(self, rows: int, gpu: Gpu) -> Shared:
+        """To as many programs a multiprocessor as are resident."""
+        groups = max(1, self.residents * gpu.multiprocessors // self.parts)
+        return replace(self, groups=deal_evenly(-(-rows // self.rows), groups))
+
+    def neighbours(self, problem: Problem, gpu: Gpu) -> Iterator[Launch]:
+        """Other widths of a part, and two passes."""
+        yield from Shared.of_widths(problem, gpu, ((1024, 4), (2048, 4), (4096, 4), (2048, 8), (4096, 8)))
+        yield TwoPass.choose(problem, gpu)
+
+    @classmethod
+    def of_widths(
+        cls, problem: Problem, gpu: Gpu, widths: tuple[tuple[int, int], ...], *, most_residents_only: bool = False
+    ) -> Iterator[Shared]:
+        """Every mixture of (columns, warps), of rows, delay and stages, and of programs a multiprocessor that may fit.
+
+        More programs than there are tiles for would be the same ones with fewer registers.
+        """
+        for (cols, warps), (rows, delay, stages) in product(widths, ((2, 1, 3), (2, 1, 4), (2, 2, 4), (1, 1, 3))):
+            parts = -(-problem.cols // cols)
+            groups_before, offered = 0, list[Shared]()
+            for residents in (1, 2, 3, 4):
+                maxnreg = _registers(residents * warps // 4)
+                launch = cls(rows, parts, 1, delay, residents, maxnreg, cols, warps, stages).dealt(problem.rows, gpu)
+                enough = launch._registers_needed(problem) <= maxnreg
+                if parts > 1 and residents * warps >= FEWEST_WARPS and enough:
+                    if launch.groups > groups_before:
+                        offered.append(launch)
+                    groups_before = launch.groups
+            yield from offered[-1:] if most_residents_only else offered
+
+    def _registers_needed(self, problem: Problem) -> int:
+        """Registers of a thread, about: x and dy at work, weight, accumulators, and some for the rest."""
+        elements = self.cols // (32 * self.warps)
+        weight = int(problem.weight_dtype is not None)
+        return elements * (2 + problem.accumulators + weight) + 40
+
+    # ------------------------------------------------------------------------------------------------ the call
+
+    def run(self, tensors: Tensors) -> list[Any]:
+        """One kernel, and the sum of the partial gradients if it does not do that itself."""
+        from ..exchange import exchange_options
+        from ..finish import finish_tile, sum_partials
+        from ..workspace import workspace
+        from .shared_kernel import SLOTS, TRITON_DTYPES, backward_parts
+
+        rows, cols = tensors.x.shape
+        partial_dweight, partial_dbias = tensors.partials(self.groups)
+        fused = self.fused and partial_dweight is not None
+        weight, dtype = tensors.weight, TRITON_DTYPES[tensors.x.dtype]
+        exchange = exchange_options(self.parts, self.rows * (1 if tensors.mean is None else 2))
+        state, words = workspace(tensors.x.device, self.groups * SLOTS.value * exchange["WORDS"])
+        dx, dy, x = (_as_words(tensor) for tensor in (tensors.dx, tensors.dy, tensors.x))
+        kernel = backward_parts[(self.programs,)](  # pyright: ignore[reportIndexIssue]  what gluon.jit gives is a union
+            dx,
+            tensors.dweight,
+            tensors.dbias,
+            partial_dweight,
+            partial_dbias,
+            dy,
+            x,
+            None if weight is None else _as_words(weight),
+            tensors.mean,
+            tensors.rstd,
+            state,
+            words,
+            rows,
+            cols,
+            dy.stride(0),
+            x.stride(0),
+            ZERO_CENTRED=tensors.zero_centred,
+            DTYPE=dtype,
+            WEIGHT_DTYPE=dtype if weight is None else TRITON_DTYPES[weight.dtype],
+            R=self.rows,
+            C=self.cols,
+            S=self.parts,
+            D=self.delay,
+            STAGES=self.stages,
+            EVEN=cols == self.parts * self.cols,
+            FUSED=fused,
+            **exchange,
+            **finish_tile(tensors, self.programs, self.groups, 32 * self.warps * 16),
+            **kernel_options(self.warps, maxnreg=self.maxnreg, cooperative=True),
+        )
+        return [kernel] if fused else [kernel, *sum_partials(tensors, partial_dweight, partial_dbias)]
+
+
+def _buffers(rows: int, cols: int, item_bytes: int, stages: int = STAGES) -> int:
+    """Bytes of shared memory of one program: x and dy of `stages` tiles, and a little for sums."""
+    return 2 * item_bytes * rows * cols * stages + 512
+
+
+def _registers(residents: int) -> int:
+    """Registers of a thread where so many programs of 4 warps share a multiprocessor.
+
+    Always given: left to itself the compiler may take 96 for two, and spill some.
+    """
+    return min(248, 512 // residents // 8 * 8)
+
+
+def _as_words(tensor: torch.Tensor) -> torch.Tensor:
+    """The same memory, two numbers a word."""
+    import torch
+
+    return tensor.view(torch.int32 if tensor.itemsize == 2 else torch.int64)

@@ -1,0 +1,129 @@
+"""Two passes: rows that neither fit one program nor can be shared; x and dy are read twice."""
+
+# Triton makes constexprs of plain ints and bools, and takes launch options beside a kernel's own arguments.
+# pyright: reportArgumentType=false
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ..launch import STAGES, Launch, fitting_stages, half_and_double, kernel_options
+from ..limits import FEWEST_ELEMENTS, MOST_ELEMENTS, SUM_BYTES, Rules, in_range, shared_memory_fits
+from ..problem import Gpu, Problem
+
+if TYPE_CHECKING:
+    from ..tensors import Tensors
+
+
+@dataclass(frozen=True)
+class TwoPass(Launch):
+    """Row sums in chunks of `sum_cols` columns; then tiles of `rows` x `cols`, with `groups` programs a column tile."""
+
+    regime: ClassVar[str] = "two passes"
+
+    rows: int
+    cols: int
+    warps: int
+    groups: int
+    sum_cols: int = 4096
+    sum_warps: int = 8
+    stages: int = STAGES
+    fused: bool = False  # kept because files of tuned launches hold it
+
+    @classmethod
+    def serves(cls, problem: Problem, gpu: Gpu) -> bool:
+        """Everything that is left."""
+        return True
+
+    @classmethod
+    def choose(cls, problem: Problem, gpu: Gpu) -> TwoPass:
+        """Tiles of 4 x 1024, 32 elements a thread; there are no row sums, so 4 programs a multiprocessor."""
+        tile_cols = 1024
+        tile_rows = 4 if problem.item_bytes == 2 else 2  # the same bytes in flight, and the same registers
+        column_tiles = -(-problem.cols // tile_cols)
+        groups = max(1, min(4 * gpu.multiprocessors // column_tiles, -(-problem.rows // tile_rows)))
+        # x, dy and weight in the first pass, the larger of the two
+        stages = fitting_stages(4096 * (2 * problem.item_bytes + 4), gpu, STAGES)
+        return cls(tile_rows, tile_cols, 4, groups, stages=stages)
+
+    def describe(self) -> str:
+        """The regime, the tile of the second pass and its programs."""
+        text = f"two passes: {self.rows} x {self.cols}, {self.warps} warps, {self.groups} groups, "
+        return text + f"{self.stages} stages"
+
+    def rules(self, problem: Problem, gpu: Gpu) -> Rules:
+        """Sizes in range, and buffers of both passes that fit."""
+        yield self.fused, "two passes, whose programs do not wait for each other"  # nobody would sum the partials
+        yield from in_range(self.rows, self.cols, self.warps, counts=(self.groups, self.stages))
+        yield from in_range(self.sum_cols, self.sum_warps)
+        of_sums = self.sum_cols * (2 * problem.item_bytes + 4)  # x, dy and weight
+        of_tiles = 2 * self.rows * self.cols * problem.item_bytes
+        yield from shared_memory_fits(max(of_sums, of_tiles) * (self.stages - 1), gpu, beside=SUM_BYTES)
+
+    def dealt(self, rows: int, gpu: Gpu) -> TwoPass:
+        """No more groups than tiles."""
+        return replace(self, groups=max(1, min(self.groups, -(-rows // self.rows))))
+
+    def neighbours(self, problem: Problem, gpu: Gpu) -> Iterator[Launch]:
+        """Half and double the rows and columns of a tile, and half and double the programs."""
+        for rows, cols, factor in product(half_and_double(self.rows), half_and_double(self.cols), (1, 2, 0.5)):
+            elements = rows * cols // (32 * self.warps)
+            if FEWEST_ELEMENTS <= elements <= MOST_ELEMENTS:
+                column_tiles = -(-problem.cols // cols)
+                groups = max(1, int(factor * 4 * gpu.multiprocessors) // column_tiles)
+                yield replace(self, rows=rows, cols=cols, groups=groups).dealt(problem.rows, gpu)
+
+    def run(self, tensors: Tensors) -> list[Any]:
+        """The kernel of row sums, that of the tiles, and the sum of the partial gradients."""
+        import torch
+
+        from ..finish import sum_partials
+        from .two_pass_kernel import backward_columns, row_sums
+
+        rows, cols = tensors.x.shape
+        partial_dweight, partial_dbias = tensors.partials(self.groups)
+        of_xhats = torch.empty_like(tensors.rstd)
+        of_ones = None if tensors.mean is None else torch.empty_like(tensors.rstd)
+        first = row_sums[(rows,)](
+            of_xhats,
+            of_ones,
+            tensors.dy,
+            tensors.x,
+            tensors.weight,
+            tensors.mean,
+            tensors.rstd,
+            cols,
+            tensors.dy.stride(0),
+            tensors.x.stride(0),
+            ZERO_CENTRED=tensors.zero_centred,
+            C=self.sum_cols,
+            STAGES=self.stages,
+            EVEN=cols % self.sum_cols == 0,
+            **kernel_options(self.sum_warps),
+        )
+        second = backward_columns[(self.groups * -(-cols // self.cols),)](
+            tensors.dx,
+            partial_dweight,
+            partial_dbias,
+            tensors.dy,
+            tensors.x,
+            tensors.weight,
+            tensors.mean,
+            tensors.rstd,
+            of_xhats,
+            of_ones,
+            rows,
+            cols,
+            tensors.dy.stride(0),
+            tensors.x.stride(0),
+            ZERO_CENTRED=tensors.zero_centred,
+            R=self.rows,
+            C=self.cols,
+            STAGES=self.stages,
+            EVEN=rows % self.rows == 0 and cols % self.cols == 0,
+            **kernel_options(self.warps),
+        )
+        return [first, second, *sum_partials(tensors, partial_dweight, partial_dbias)]
