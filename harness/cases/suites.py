@@ -143,7 +143,7 @@ def cases_of(
 ) -> list[NormCase]:
     """Every norm at every shape, norm by norm.
 
-    Weights are in `dtype` and a LayerNorm has a bias unless told otherwise; an RMSNorm never has one.
+    Weights are in `dtype` and a LayerNorm has a bias, unless the arguments differ; an RMSNorm never has one.
     """
     return [
         NormCase(
@@ -164,11 +164,11 @@ def cases_of(
 def _parse_shape(part: str) -> Shape:
     if not part:
         raise UsageError("--shapes has an empty shape between commas; remove the comma, or write ROWSxCOLS there")
-    found = re.fullmatch(r"([0-9]{1,12})\s*[xX]\s*([0-9]{1,12})", part)
-    if found is None:
+    match = re.fullmatch(r"([0-9]{1,12})\s*[xX]\s*([0-9]{1,12})", part)
+    if match is None:
         shown = part if len(part) <= 40 else part[:40] + "..."
         raise UsageError(f"--shapes: {shown!r} is not a shape; write ROWSxCOLS, such as 8192x4096")
-    rows, cols = int(found[1]), int(found[2])
+    rows, cols = int(match[1]), int(match[2])
     if rows < 1 or cols < 1:
         raise UsageError(f"--shapes: {part!r} is empty; rows and cols are at least 1, such as 8192x4096")
     return rows, cols

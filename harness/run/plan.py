@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 
 from harness.cases import NormCase
 from harness.cases.catalogue import studied
+from harness.cases.tensors import gradients_of
 from harness.errors import UsageError
 from harness.results.schema import RANKED, ImplRecord, RowRecord
 
@@ -58,7 +59,7 @@ def plan_verification(cases: Sequence[NormCase], impls: Sequence[ImplRecord]) ->
 
 def cells(jobs: Iterable[Job]) -> int:
     """How many gradients will be judged."""
-    return sum(len(job.impls) * (1 + job.case.weight + job.case.bias) for job in jobs)
+    return sum(len(job.impls) * len(gradients_of(job.case)) for job in jobs)
 
 
 def remaining(jobs: Iterable[Job], rows: Iterable[RowRecord]) -> list[Job]:

@@ -57,10 +57,10 @@ class Ended:
 
 def find() -> Path:
     """Where compute-sanitizer is; raises UnavailableError where it is not."""
-    found = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path=CUDA_BIN)
-    if found is None:
+    path = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path=CUDA_BIN)
+    if path is None:
         raise UnavailableError("--sanitizer: compute-sanitizer is not here; it comes with the CUDA toolkit")
-    return Path(found)
+    return Path(path)
 
 
 def refuse_other_devices(facts: DeviceFacts) -> None:
@@ -71,7 +71,7 @@ def refuse_other_devices(facts: DeviceFacts) -> None:
         )
 
 
-def once(impl: str, norm: Norm, shapes: Sequence[Shape], impl_files: Sequence[Path]) -> list[str]:
+def target_command(impl: str, norm: Norm, shapes: Sequence[Shape], impl_files: Sequence[Path]) -> list[str]:
     """The command that calls an implementation by itself."""
     listed = ",".join(f"{rows}x{cols}" for rows, cols in shapes)
     files = [part for path in impl_files for part in ("--impl-file", str(path))]
@@ -114,14 +114,14 @@ class Sanitizer:
     say: Callable[[str], None]
     step: Callable[[str | None, str], None]
     impl_files: Sequence[Path] = ()
-    program: Program = once
+    program: Program = target_command
 
     def check(
-        self, impl: str, norm: Norm, told: Collection[tuple[Shape, Tool]] = (), sizes: Sequence[Sequence[Shape]] = SIZES
+        self, impl: str, norm: Norm, done: Collection[tuple[Shape, Tool]] = (), sizes: Sequence[Sequence[Shape]] = SIZES
     ) -> Generator[SanitizerRecord]:
-        """A record from each tool at each size but what is told already; none where no shape of a size is supported."""
+        """A record from each tool at each size not yet `done`; none at a size of which no shape is supported."""
         for shapes in sizes:
-            tools: list[Tool] = [tool for tool in TOOLS if not any((shape, tool) in told for shape in shapes)]
+            tools: list[Tool] = [tool for tool in TOOLS if not any((shape, tool) in done for shape in shapes)]
             if tools:
                 yield from self._check(impl, norm, shapes, tools)
 
@@ -197,8 +197,8 @@ def _exit_code(command: Sequence[str], output: IO[bytes], limit_s: float) -> int
 
 
 def _shape_run(ended: Ended) -> Shape | None:
-    found = re.findall(r"^ran (\d+)x(\d+)$", ended.output, re.MULTILINE)
-    return (int(found[-1][0]), int(found[-1][1])) if found else None
+    shapes = re.findall(r"^ran (\d+)x(\d+)$", ended.output, re.MULTILINE)
+    return (int(shapes[-1][0]), int(shapes[-1][1])) if shapes else None
 
 
 def _in_words(finding: Finding) -> str:

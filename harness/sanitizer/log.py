@@ -39,16 +39,16 @@ def read_log(text: str) -> Finding | None:
         if _NO_NEWS.match(headline):
             continue
         for kind, pattern in ((warnings, _WARNING), (errors, _HAZARD), (troubles, _TROUBLE), (errors, _ANYTHING)):
-            if found := pattern.match(headline):
-                kind.append(headline[found.end() :])
+            if match := pattern.match(headline):
+                kind.append(headline[match.end() :])
                 break
     total, warned = _summary(headlines)
-    told = _told(warnings, warned)
+    warned_text = _in_words(warnings, warned)
     if errors and total != 0:
-        return Finding(total or len(errors), _short("; ".join(filter(None, (errors[0], told)))))
+        return Finding(total or len(errors), _short("; ".join(filter(None, (errors[0], warned_text)))))
     if troubles:
         return Finding(None, _short(troubles[0]))
-    return None if total is None else Finding(total, _short(told))
+    return None if total is None else Finding(total, _short(warned_text))
 
 
 def _headlines(text: str) -> list[str]:
@@ -56,31 +56,31 @@ def _headlines(text: str) -> list[str]:
 
     Where the tool speaks of its own trouble, what is below a headline may stand as far out as the headline.
     """
-    found: list[str] = []
+    headlines: list[str] = []
     fresh = False  # nothing has been seen below the last headline
     for indent, line in _LINE.findall(text):
-        own = fresh and _TROUBLE.match(found[-1]) and not _HAZARD.match(found[-1])
+        own = fresh and _TROUBLE.match(headlines[-1]) and not _HAZARD.match(headlines[-1])
         if len(indent) == 1 and line and (_NO_NEWS.match(line) or not own):
-            found.append(line.strip())
+            headlines.append(line.strip())
             fresh = True
             continue
-        if line and found and (fresh or (line.startswith("and ") and "Race reported" in found[-1])):
-            found[-1] += f" {line.strip()}"
+        if line and headlines and (fresh or (line.startswith("and ") and "Race reported" in headlines[-1])):
+            headlines[-1] += f" {line.strip()}"
         fresh = False
-    return found
+    return headlines
 
 
 def _summary(headlines: list[str]) -> tuple[int | None, int]:
     """The errors and the warnings that the tool counted; None errors where it was cut off before."""
     for headline in headlines:
-        if found := _RACES.match(headline):
-            return int(found[1]), int(found[2])
-        if found := _TOTAL.match(headline):
-            return int(found[1]), 0
+        if match := _RACES.match(headline):
+            return int(match[1]), int(match[2])
+        if match := _TOTAL.match(headline):
+            return int(match[1]), 0
     return None, 0
 
 
-def _told(warnings: list[str], counted: int) -> str:
+def _in_words(warnings: list[str], counted: int) -> str:
     number = counted or len(warnings)
     if not number:
         return ""

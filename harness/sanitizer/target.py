@@ -76,11 +76,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     from harness.worker.discovery import discover
 
-    found = {item.name: item for item in discover(options.impl_file)}
-    if options.impl not in found:
-        parser.error(f"--impl {options.impl}: not one of {', '.join(found)}")
+    known = {item.name: item for item in discover(options.impl_file)}
+    if options.impl not in known:
+        parser.error(f"--impl {options.impl}: not one of {', '.join(known)}")
     cases = [case_of(options.norm, shape, options.device) for shape in options.shapes]
-    return run_once(found[options.impl], cases)
+    return run_once(known[options.impl], cases)
 
 
 if __name__ == "__main__":

@@ -1,1 +1,4 @@
-"""Judges gradients: against fp64, against themselves, and against what a careless kernel gets away with."""
+"""Verifies a backward: its error against fp64, its bits over repeated runs, and what it does to memory and state.
+
+Imports `harness.results` and `harness.cases`.
+"""

@@ -1,8 +1,8 @@
-"""Canaries around what a backward allocates itself: outputs and scratch.
+"""Canaries around the memory that a backward allocates itself: outputs and scratch.
 
-All of it is taken from one filled block of the allocator's. Afterwards every byte of the block that was in nobody's
-request, between the buffers and behind them, must be as it was. Between two buffers lies what the allocator rounds a
-request up by (to 512 bytes): a shape whose buffers are whole multiples leaves nothing to look at between them.
+The backward allocates from one block that was filled with a known byte. Afterwards every byte of the block that no
+request covers must be as it was. Between two buffers lies the padding of the allocator, which rounds a request up to
+512 bytes: where a buffer is a whole multiple, there is nothing between it and the next one to look at.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ def overrun(backward: Callable[[], Grads], peak_bytes: int) -> str | None:
         for entry in trace
         if entry["action"] == "alloc" and start <= entry["addr"] < start + size
     ]
-    found = outside(_bytes_at(start, size), requests)
+    overrun_text = outside(_bytes_at(start, size), requests)
     del grads, held
-    return found
+    return overrun_text
 
 
 def outside(memory: torch.Tensor, requests: Sequence[tuple[int, int]]) -> str | None:

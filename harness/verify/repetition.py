@@ -1,4 +1,4 @@
-"""A backward run again and again, plainly and under circumstances that must not matter to its bits."""
+"""A backward run repeatedly, plainly and under conditions that must not change its bits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a careless or cheating backward may not get away with."""
+"""Inputs that a backward must not change, memory that it must not share, and outputs that it must write in full."""
 
 from __future__ import annotations
 

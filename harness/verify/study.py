@@ -1,4 +1,4 @@
-"""What is reported of an implementation and not judged: the same numbers in fp32, and another batch around them."""
+"""Figures that are reported and not judged: the error on the same numbers in fp32, and bits in another batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a backward must leave as it found it besides its inputs: torch's settings, and no thread still at work."""
+"""The global state that a backward must leave as it was: torch's settings, and no new thread still running."""
 
 from __future__ import annotations
 

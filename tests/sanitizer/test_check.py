@@ -239,7 +239,7 @@ def test_the_options_of_each_tool(checked, tool):
 
 def test_an_implementation_of_ours_is_called_by_the_real_program(checked):
     def on_a_cpu(*what):
-        return [*check.once(*what), "--device", "cpu"]
+        return [*check.target_command(*what), "--device", "cpu"]
 
     records = checked("rms", ["memcheck"], on_a_cpu, time_limit_s=120, impl="torch-eager")
     assert [(record.case, record.tool, record.errors, record.detail) for record in records] == [
@@ -248,8 +248,8 @@ def test_an_implementation_of_ours_is_called_by_the_real_program(checked):
 
 
 def test_the_command_of_a_program():
-    command = check.once("quack", "rms", [(33, 1032), (33, 1024)], [Path("mine.py")])
-    asked = "-P -m harness.once --impl quack --norm rms --shapes 33x1032,33x1024 --impl-file mine.py"
+    command = check.target_command("quack", "rms", [(33, 1032), (33, 1024)], [Path("mine.py")])
+    asked = "-P -m harness.sanitizer.target --impl quack --norm rms --shapes 33x1032,33x1024 --impl-file mine.py"
     assert command == [sys.executable, *asked.split()]
 
 
