@@ -10,7 +10,6 @@ from harness.results.joining import OTHER_BITS
 from harness.results.schema import ErrorClass, TensorCheck, Verification
 from reports import figures
 
-TENSORS = ("dx", "dweight", "dbias")
 NEW_PROCESS = "new process"
 
 

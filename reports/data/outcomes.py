@@ -84,6 +84,11 @@ def by_impl(found: Iterable[Outcome]) -> dict[str, list[Outcome]]:
     return impls
 
 
+def tried(found: Iterable[Outcome]) -> dict[str, list[Outcome]]:
+    """The outcomes of each implementation that ran on any case."""
+    return {impl: of for impl, of in by_impl(found).items() if any(outcome.status not in NOT_RUN for outcome in of)}
+
+
 def tally(found: Iterable[Outcome]) -> Counter[Status]:
     """How many there are of each status."""
     return Counter(outcome.status for outcome in found)

@@ -1,13 +1,16 @@
-"""All times of a run on one page: a row a case, a column an implementation, the fastest in bold."""
+"""All times of a run on one page: a row for each case, a column for each implementation, the fastest in bold."""
 
 from __future__ import annotations
 
 from harness.cases import Norm
 from reports import figures
+from reports.columns import COLUMNS, Row
 from reports.data.comparison import CaseComparison, Comparison
-from reports.formats.markdown import conditions_list, geomean_table
+from reports.markdown_writer import paragraphs, table, write_table
 from reports.parts import wording
-from reports.parts.markdown_table import table
+from reports.parts.conditions import conditions_list
+from reports.parts.geomeans import geomeans
+from reports.table import words
 
 UNSTEADY = " †"
 UNRANKED = " ‡"
@@ -19,9 +22,9 @@ def render(comparison: Comparison) -> str:
     norms: dict[Norm, None] = dict.fromkeys(case.case.norm for case in comparison.cases)
     parts = [wording.headline(comparison), *caveats, *(_times(comparison, norm) for norm in norms)]
     if comparison.timed:
-        parts += [_legend(comparison), wording.error_budget(comparison), geomean_table(comparison)]
+        parts += [_legend(comparison), wording.error_budget(comparison), write_table(geomeans(comparison))]
     parts += [*(f"- {failure}" for failure in wording.failures(comparison)), conditions_list(comparison)]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return paragraphs(parts)
 
 
 def _times(comparison: Comparison, norm: Norm) -> str:
@@ -29,15 +32,20 @@ def _times(comparison: Comparison, norm: Norm) -> str:
     cases = [case for case in comparison.cases if case.case.norm == norm]
     means = {mean.impl: mean.value for mean in comparison.summary.geomeans if mean.norm == norm}
     names = {entry.impl for case in cases for entry in case.of("ranked", "unranked")}
-    columns = sorted(names, key=lambda name: (-means.get(name, 0.0), name))
+    impls = sorted(names, key=lambda name: (-means.get(name, 0.0), name))
+    of_case = [COLUMNS["case"], COLUMNS["add_us"]]
     rows = [
-        [case.case.key, figures.microseconds(case.add_us), *(_cell(case, name) for name in columns)] for case in cases
+        [
+            *(column.cell(Row(comparison, case, None)).text for column in of_case),
+            *(_marked_time(case, impl) for impl in impls),
+        ]
+        for case in cases
     ]
-    return table(["case", "add", *columns], rows) if columns else ""
+    return table([*words("case"), "add us", *impls], rows) if impls else ""
 
 
-def _cell(case: CaseComparison, name: str) -> str:
-    entry = case.entry(name)
+def _marked_time(case: CaseComparison, impl: str) -> str:
+    entry = case.entry(impl)
     if entry is None or entry.standing == "absent":
         return figures.NOTHING
     if entry.standing == "unranked":
@@ -45,7 +53,7 @@ def _cell(case: CaseComparison, name: str) -> str:
     if entry.standing != "ranked":
         return entry.status
     text = figures.microseconds(entry.median_us) + (UNSTEADY if entry.status == "nondeterministic" else "")
-    best = case.lead is not None and (name == case.lead.impl or name in case.lead.tied_with)
+    best = case.lead is not None and (impl == case.lead.impl or impl in case.lead.tied_with)
     return f"**{text}**" if best else text
 
 

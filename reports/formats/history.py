@@ -9,14 +9,15 @@ from harness.errors import UsageError
 from harness.results.file import Results
 from reports import figures
 from reports.data.comparison import CaseComparison, Comparison, compare
-from reports.parts.markdown_table import table
+from reports.markdown_writer import paragraphs, table
+from reports.table import words
 
 ABOUT = (
     "Times are medians in us of what each run measured by itself. Devices, clocks and versions differ between runs: a "
     "time may be set beside another of the same device, a speedup over the run's own baseline beside any, and neither "
     "is a test. `normbwd compare` measures two revisions in the same blocks, and is one."
 )
-_Cell = Callable[[CaseComparison, str], str]
+_Figure = Callable[[CaseComparison, str], str]
 LIBRARIES = ("torch", "triton", "cuda", "liger-kernel", "quack-kernels", "nvidia-cudnn-frontend")
 
 
@@ -35,7 +36,7 @@ def render(runs: Sequence[Results]) -> str:
         of_norm = [case for case in cases if case.norm == norm]
         parts += [f"## {norm}: us", _table(compared, of_norm, _time), f"## {norm}: speedup over the baseline"]
         parts.append(_table(compared, of_norm, _speedup))
-    return "\n\n".join(parts) + "\n"
+    return paragraphs(parts)
 
 
 def common(compared: Sequence[Comparison]) -> list[NormCase]:
@@ -48,7 +49,7 @@ def common(compared: Sequence[Comparison]) -> list[NormCase]:
 
 
 def _runs(compared: Sequence[Comparison]) -> str:
-    heads = ["run", "device", "date", "revision", "baseline", "flush", *LIBRARIES]
+    headings = ["run", *words("device", "date", "revision", "baseline", "flush", *LIBRARIES)]
     rows = [
         [
             str(number),
@@ -61,21 +62,21 @@ def _runs(compared: Sequence[Comparison]) -> str:
         ]
         for number, comparison in enumerate(compared, 1)
     ]
-    return table(heads, rows)
+    return table(headings, rows)
 
 
-def _table(compared: Sequence[Comparison], cases: Sequence[NormCase], cell: _Cell) -> str:
+def _table(compared: Sequence[Comparison], cases: Sequence[NormCase], figure: _Figure) -> str:
     """A line for each case and implementation that two runs or more rank; what one of them does not have is empty."""
     by_case = [{case.case: case for case in comparison.cases} for comparison in compared]
     rows: list[list[str]] = []
     for case in cases:
-        found = [of.get(case) for of in by_case]
-        impls = dict.fromkeys(entry.impl for each in found if each for entry in each.ranked)
+        runs = [cases_of_run.get(case) for cases_of_run in by_case]
+        impls = dict.fromkeys(entry.impl for case_of_run in runs if case_of_run for entry in case_of_run.ranked)
         for impl in impls:
-            cells = [cell(each, impl) if each else figures.NOTHING for each in found]
+            cells = [figure(case_of_run, impl) if case_of_run else figures.NOTHING for case_of_run in runs]
             if sum(text != figures.NOTHING for text in cells) > 1:
                 rows.append([case.key, impl, *cells])
-    return table(["case", "impl", *(f"run {number}" for number in range(1, len(compared) + 1))], rows)
+    return table([*words("case", "impl"), *(f"run {number}" for number in range(1, len(compared) + 1))], rows)
 
 
 def _time(case: CaseComparison, impl: str) -> str:

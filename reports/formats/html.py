@@ -17,7 +17,7 @@ from reports.formats.html_page import conditions_of, fill, pictures
 from reports.parts import wording
 from reports.parts.geomeans import geomeans
 from reports.parts.reasons import behind
-from reports.parts.sections import Cell
+from reports.table import Cell
 
 TEMPLATE = "comparison.html"
 

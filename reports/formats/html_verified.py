@@ -13,7 +13,7 @@ from reports.data.outcomes import norms, outcomes
 from reports.formats import verification
 from reports.formats.html_page import conditions_of, fill, pictures
 from reports.parts import wording
-from reports.parts.sections import Cell, Table
+from reports.table import Cell, Table
 
 TEMPLATE = "verification.html"
 # The columns that a row is filtered by. Cases stand under one head or another, by what tells them apart.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from harness.errors import UsageError
-from reports import figures
-from reports.data.checks import TENSORS
-from reports.data.comparison import CaseComparison, Comparison
+from reports import columns, figures
+from reports.columns import Row
+from reports.data.comparison import Comparison
 from reports.data.entries import Entry
-from reports.formats.markdown import geomean_table
+from reports.markdown_writer import escape, write_table
 from reports.parts import conditions, wording
-from reports.parts.markdown_table import escape, table
+from reports.parts.geomeans import geomeans
 
 MOST_LINES = 60
 MOST_DETAILS = 20  # lines between <details> and </details>, so that the cases keep the larger part
@@ -64,13 +64,9 @@ def _cases(comparison: Comparison, subject: str, room: int) -> list[str]:
         cases.sort(key=lambda case: _weight(case.entry(subject)))
         left_out = len(cases) - fitting
         cases = cases[:fitting]
-    rows = [_row(comparison, case, subject) for case in cases]
-    if comparison.timed:
-        heads = ["case", f"{comparison.baseline} us", "fastest", "its us", f"{subject} us"]
-        heads += ["speedup [95 %]", "verdict", "GB/s", "% of add"]
-    else:
-        heads = ["case", f"{subject} status", "rho dx", "rho dweight", "rho dbias", "deterministic"]
-    lines = table(heads, rows).splitlines()
+    rows = [Row(comparison, case, case.entry(subject)) for case in cases]
+    names = columns.PULL_REQUEST if comparison.timed else columns.PULL_REQUEST_UNTIMED
+    lines = write_table(columns.table_of(names, rows, {"ranked_us": f"{subject} us"})).splitlines()
     return [*lines, "", f"… {left_out} more in report"] if left_out else lines
 
 
@@ -80,48 +76,9 @@ def _weight(entry: Entry | None) -> int:
     return {"slower": 0, "same": 1}.get(entry.verdict or "", 2)
 
 
-def _row(comparison: Comparison, case: CaseComparison, subject: str) -> list[str]:
-    entry = case.entry(subject)
-    if not comparison.timed:
-        return [case.case.key, *_checked(entry)]
-    base = case.entry(comparison.baseline)
-    best = case.fastest
-    return [
-        case.case.key,
-        _time(base),
-        best.label if best else figures.NOTHING,
-        _time(best) if best else figures.NOTHING,
-        _time(entry),
-        figures.ratio_and_interval(entry.speedup if entry else None),
-        (entry.verdict if entry else None) or figures.NOTHING,
-        figures.gbps(entry.bandwidth_gbps if entry else None),
-        figures.percent(entry.percent_of_add if entry else None),
-    ]
-
-
-def _checked(entry: Entry | None) -> list[str]:
-    if entry is None:
-        return ["no row", *[figures.NOTHING] * 4]
-    errors = [entry.checked.errors.get(tensor) for tensor in TENSORS]
-    rhos = [figures.rho(error.rho, error.error_class) if error else figures.NOTHING for error in errors]
-    return [entry.status, *rhos, entry.checked.determinism]
-
-
-def _time(entry: Entry | None) -> str:
-    """A time; where there is none that ranks, why."""
-    if entry is None:
-        return "no row"
-    if entry.standing == "unranked":
-        return f"{figures.microseconds(entry.median_us)} (not ranked)"
-    if entry.standing != "ranked":
-        return "untimed" if entry.standing == "verified" else entry.status
-    mark = " (nondeterministic)" if entry.status == "nondeterministic" else ""
-    return figures.microseconds(entry.median_us) + mark
-
-
 def _details(comparison: Comparison, subject: str) -> list[str]:
     """The geometric means of all, and what did not pass, folded."""
-    lines = geomean_table(comparison).splitlines()
+    lines = write_table(geomeans(comparison)).splitlines()
     failures = sorted(wording.failures(comparison), key=lambda failure: not failure.startswith(f"{subject}:"))
     if failures:
         lines += [*([""] if lines else []), *(f"- {escape(figures.one_line(failure, 200))}" for failure in failures)]
@@ -134,6 +91,6 @@ def _details(comparison: Comparison, subject: str) -> list[str]:
 
 
 def _reproduce(comparison: Comparison) -> list[str]:
-    told = "; ".join(f"{name}: {escape(value)}" for name, value in conditions.conditions(comparison))
+    made = "; ".join(f"{name}: {escape(value)}" for name, value in conditions.conditions(comparison))
     command = figures.one_line(comparison.run.command, LONGEST_LINE)
-    return [f"Reproduce: `{command}`", "", f"Conditions: {figures.one_line(told, 2 * LONGEST_LINE)}."]
+    return [f"Reproduce: `{command}`", "", f"Conditions: {figures.one_line(made, 2 * LONGEST_LINE)}."]

@@ -14,11 +14,10 @@ from reports import figures
 from reports.data.checks import worst_class
 from reports.data.comparison import Comparison, compare
 from reports.data.outcomes import Outcome, by_impl, outcomes, tally
-from reports.formats.markdown import conditions_list
-from reports.formats.markdown_sections import write
+from reports.markdown_writer import escape, paragraphs, write_section
 from reports.parts import determinism, matrix, precision, reasons, sanitizer, wording
-from reports.parts.markdown_table import escape
-from reports.parts.sections import Section, table
+from reports.parts.conditions import conditions_list
+from reports.table import Section, table, words
 
 COUNTED: dict[str, Status] = {
     "right": "ok",
@@ -42,12 +41,12 @@ def render(runs: Sequence[Results]) -> str:
         f"# {heading}",
         *(f"**{escape(caveat)}**" for comparison in compared for caveat in wording.caveats(comparison)),
         wording.verified(found),
-        *(part for section in sections(runs, found) for part in write(section)),
+        *(part for section in sections(runs, found) for part in write_section(section)),
         "## Conditions",
         *(_conditions(number, comparison, len(runs)) for number, comparison in enumerate(compared, start=1)),
         chance(found),
     ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return paragraphs(parts)
 
 
 def title(runs: Sequence[Results]) -> str:
@@ -89,7 +88,8 @@ def summary(found: Sequence[Outcome]) -> Section:
         ]
         for impl, of in by_impl(found).items()
     ]
-    return Section("Who is right", (table(["impl", *heads, "class on normal inputs", "determinism"], rows),))
+    headings = [*words("impl"), *heads, *words("class on normal inputs", "determinism")]
+    return Section("Who is right", (table(headings, rows),))
 
 
 def _class(found: Sequence[Outcome]) -> str:

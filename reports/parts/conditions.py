@@ -39,6 +39,13 @@ def conditions(comparison: Comparison) -> list[tuple[str, str]]:
     return [(name, value) for name, value in items if value]
 
 
+def conditions_list(comparison: Comparison) -> str:
+    """The conditions of the run and its command as a list of markdown."""
+    lines = [f"- {name}: {value}" for name, value in conditions(comparison)]
+    lines.append(f"- Command: `{figures.one_line(comparison.run.command, 1000)}`")
+    return "\n".join(lines)
+
+
 def _readings(state: DeviceState) -> list[tuple[str, str]]:
     clocks = [("multiprocessors", state.sm_clock_mhz), ("memory", state.memory_clock_mhz)]
     measured = [f"{name} {figures.between(of.smallest, of.largest, 'MHz')}" for name, of in clocks if of]

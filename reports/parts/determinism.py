@@ -9,7 +9,7 @@ from harness.results.schema import RANKED, Condition
 from reports import figures
 from reports.data.checks import NEW_PROCESS, Checked, Runs, add_up
 from reports.data.outcomes import Outcome, by_impl, norms
-from reports.parts.sections import Cell, Section, table
+from reports.table import Cell, Section, table, words
 
 CONDITIONS = (*get_args(Condition), NEW_PROCESS)
 RULE_OF_THREE = 3.0  # no change in n comparisons: at 95 % a run changes with a probability below 3 / n
@@ -38,8 +38,8 @@ def section(found: Sequence[Outcome]) -> Section | None:
     ]
     if not rows:
         return None
-    heads = ["norm", "impl", "determinism", "cases", "a run differs, 95 %", *CONDITIONS]
-    return Section("Determinism", (ABOUT, table(heads, rows), *_unusual(passed, shown), *_invariance(passed)))
+    headings = [*words("norm", "impl", "determinism"), "cases", "a run differs, 95 %", *CONDITIONS]
+    return Section("Determinism", (ABOUT, table(headings, rows), *_unusual(passed, shown), *_invariance(passed)))
 
 
 def _unusual(passed: Sequence[Outcome], shown: Sequence[Outcome]) -> list[str]:
@@ -137,7 +137,7 @@ def _invariance(found: Sequence[Outcome]) -> list[Section]:
     ]
     if not rows:
         return []
-    return [Section("When something else changes", (ABOUT_INVARIANCE, table(["norm", "impl", *changes], rows)))]
+    return [Section("When something else changes", (ABOUT_INVARIANCE, table([*words("norm", "impl"), *changes], rows)))]
 
 
 def _texts(found: Sequence[Outcome], what: str) -> str:

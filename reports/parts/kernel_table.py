@@ -10,11 +10,12 @@ from reports.data.comparison import CaseComparison, Comparison
 from reports.data.entries import Entry
 from reports.data.kernel_names import display_names
 from reports.data.kernel_spans import agrees, disagreement_us, gaps_us
+from reports.markdown_writer import paragraphs, write_table
 from reports.parts import wording
-from reports.parts.markdown_table import table
+from reports.table import table, words
 
 DISAGREE = " (!)"
-HEADS = ("implementation", "kernels, us", "sum", "union", "gaps", "lead", "span", "events", "difference")
+FIGURES = ("sum", "union", "gaps", "lead", "span", "events", "difference")
 HOW_TO_READ = (
     "Kernels in launch order, each with its median us by the profiler, and by events of its own where it has them; "
     "sum: all of them; union: overlap counted once; gaps: span less union; lead: from the end of what ran before to "
@@ -31,14 +32,13 @@ def render(comparison: Comparison) -> str:
         found = case_table(case, comparison.budget)
         parts += [f"## {case.case.key}", found or "No kernels are known."]
     parts += [agreement(comparison), wording.error_budget(comparison)]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return paragraphs(parts)
 
 
 def case_table(case: CaseComparison, budget: Budget | None) -> str:
     """The table of one case; columns that hold nothing are left out, and it is empty where no kernels are known."""
-    rows = [_row(entry, budget) for entry in _profiled(case)]
-    used = [column for column in range(len(HEADS)) if any(row[column] != figures.NOTHING for row in rows)]
-    return table([HEADS[column] for column in used], [[row[column] for column in used] for row in rows])
+    headings = [*words("implementation", "kernels, us"), *FIGURES]
+    return write_table(table(headings, [_row(entry, budget) for entry in _profiled(case)]).used())
 
 
 def agreement(comparison: Comparison) -> str:
@@ -66,7 +66,7 @@ def _profiled(case: CaseComparison) -> Sequence[Entry]:
 def _row(entry: Entry, budget: Budget | None) -> list[str]:
     totals = entry.kernel_totals
     if totals is None:
-        return [entry.label, _kernels(entry), *[figures.NOTHING] * (len(HEADS) - 2)]
+        return [entry.label, _kernels(entry), *[figures.NOTHING] * len(FIGURES)]
     mark = DISAGREE if agrees(totals, budget) is False else ""
     times = [totals.sum_us, totals.union_us, gaps_us(totals), totals.lead_us or None, totals.span_us, totals.event_us]
     difference = figures.signed(disagreement_us(totals, budget)) + mark

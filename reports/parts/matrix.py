@@ -11,7 +11,7 @@ from reports import figures
 from reports.data.case_labels import labels, usual
 from reports.data.outcomes import WORDS, Outcome, norms
 from reports.parts.reasons import behind
-from reports.parts.sections import Cell, Section, Table, table
+from reports.table import Cell, Section, Table, table, words
 
 ABOUT = (
     "right: every gradient is within three extra roundings of a float64 backward of the same stored inputs, and has "
@@ -41,7 +41,7 @@ def _norm(norm: Norm, found: Sequence[Outcome]) -> Section:
     impls = list(dict.fromkeys(outcome.impl for outcome in of.values() if outcome.status != "missing"))
     rows = [[label, *(cell(of.get((case, impl))) for impl in impls)] for case, label in named.items()]
     dtypes = f"Dtypes are {usual(list(named))} where nothing else is said."
-    return Section(norm, (dtypes, table(["inputs", *impls], rows)), norm)
+    return Section(norm, (dtypes, table([*words("inputs"), *impls], rows)), norm)
 
 
 def _kinds(found: Sequence[Outcome]) -> Table:
@@ -55,4 +55,4 @@ def _kinds(found: Sequence[Outcome]) -> Table:
         for name, kind in INPUT_KINDS.items()
         if name in used
     ]
-    return table(["kind", "what it is there to find", "wrong on it"], rows)
+    return table(words("kind", "what it is there to find", "wrong on it"), rows)

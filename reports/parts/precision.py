@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from harness.cases import Norm, NormCase
+from harness.cases.tensors import headings as short_names
 from harness.results.schema import ErrorClass, TensorCheck
 from reports import figures
 from reports.data.case_labels import labels, shape, variant
-from reports.data.checks import TENSORS
 from reports.data.outcomes import Outcome, norms
-from reports.parts.sections import Cell, Section, Table, table
+from reports.table import Cell, Section, Table, table, words
 
 ABOUT = (
     "rho: the rms error against float64, in units of what one final rounding costs; 1.00 is as good as the dtype "
@@ -58,8 +58,8 @@ def section(found: Sequence[Outcome]) -> Section | None:
 def growth(found: Sequence[Outcome]) -> Section | None:
     """How the error of dweight grows with the rows."""
     rows = [_slope_row(slope) for slope in slopes(found)]
-    heads = ["impl", "norm", "columns", "rows", "rms at the fewest", "at the most", "slope"]
-    return Section("Error against rows", (ABOUT_ROWS, table(heads, rows))) if rows else None
+    headings = [*words("impl", "norm"), "columns", "rows", "rms at the fewest", "at the most", "slope"]
+    return Section("Error against rows", (ABOUT_ROWS, table(headings, rows))) if rows else None
 
 
 def slopes(found: Iterable[Outcome]) -> list[Slope]:
@@ -106,11 +106,11 @@ def _in_fp32(outcome: Outcome) -> bool:
 def _case(found: Sequence[Outcome]) -> Section:
     """Every gradient of one case in full; a gradient that the case has not is left out."""
     case = found[0].case
-    tensors = [name for name in TENSORS if any(name in outcome.checked.errors for outcome in found)]
-    heads = ["impl", *(f"rho {name}" for name in tensors), "class", "worst row"]
-    heads += [f"rms {name}, {_dtype(case, name)} / fp32" for name in tensors]
+    tensors = list(short_names(name for outcome in found for name in outcome.checked.errors))
+    headings = [*words("impl"), *(f"rho {name}" for name in tensors), *words("class"), "worst row"]
+    headings += [f"rms {name}, {_dtype(case, name)} / fp32" for name in tensors]
     rows = [[outcome.impl, *_figures(outcome, tensors)] for outcome in found]
-    return Section(case.key, (table(heads, rows),), case.norm)
+    return Section(case.key, (table(headings, rows),), case.norm)
 
 
 def _dtype(case: NormCase, tensor: str) -> str:
@@ -146,7 +146,7 @@ def _compact(norm: Norm, found: Sequence[Outcome]) -> Table:
         [f"{norm}, {shape(case)}, {variant(case)}", *(_largest(of.get((case, impl))) for impl in impls)]
         for case in labels([case for case, _ in of])
     ]
-    return table(["case", *impls], rows, norm)
+    return table([*words("case"), *impls], rows, norm)
 
 
 def _largest(outcome: Outcome | None) -> Cell:

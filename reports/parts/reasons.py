@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from harness.cases.tensors import headings as in_order
 from harness.results.schema import Status, TensorCheck
 from reports import figures
-from reports.data.checks import TENSORS, Checked
+from reports.data.checks import Checked
 from reports.data.outcomes import FAILED, Outcome, by_impl
-from reports.parts.sections import Section, table
+from reports.table import Section, table, words
 
 TOLD: tuple[Status, ...] = (*FAILED, "nondeterministic")
 LONGEST = 300
@@ -22,14 +23,14 @@ def section(found: Sequence[Outcome]) -> Section | None:
         if outcome.status in TOLD
     ]
     absent = [[impl, status, str(cases), reason] for (impl, status, reason), cases in refusals(found).items()]
-    parts = [table(["impl", "case", "status", "reason"], rows)]
-    parts += [table(["impl", "status", "cases", "reason"], absent)]
+    parts = [table(words("impl", "case", "status", "reason"), rows)]
+    parts += [table([*words("impl", "status"), "cases", *words("reason")], absent)]
     return Section("Reasons", tuple(parts)) if rows or absent else None
 
 
 def behind(reason: str | None, checked: Checked) -> list[str]:
     """All that is known of one outcome, a line each: its reason, each gradient's error, and how often bits agreed."""
-    errors = [_error(name, error) for name in TENSORS if (error := checked.errors.get(name))]
+    errors = [_error(name, checked.errors[name]) for name in in_order(checked.errors)]
     bits = [f"determinism: {checked.determinism}"] if checked.repeats else []
     return [*([reason] if reason else []), *errors, *bits]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from harness.results.schema import SanitizerRecord
 from reports import figures
-from reports.parts.sections import Section, table
+from reports.table import Section, table, words
 
 ABOUT = "Errors of memory and of order that a tool of compute-sanitizer counted in one backward."
 
@@ -23,4 +23,5 @@ def section(records: Sequence[SanitizerRecord]) -> Section | None:
         ]
         for record in records
     ]
-    return Section("Sanitizer", (ABOUT, table(["impl", "case", "tool", "errors", "detail"], rows))) if rows else None
+    headings = [*words("impl", "case", "tool"), "errors", *words("detail")]
+    return Section("Sanitizer", (ABOUT, table(headings, rows))) if rows else None

@@ -11,8 +11,7 @@ from harness.results.statistics import PROCESS_BAND
 from reports import figures
 from reports.data.comparison import CaseComparison, Comparison
 from reports.data.device_state import DeviceState
-from reports.data.entries import Entry
-from reports.data.outcomes import FAILED, NOT_RUN, Outcome, by_impl, of_comparison, tally
+from reports.data.outcomes import FAILED, Outcome, of_comparison, tally, tried
 
 WHEN = {"before": "before the cases ", "after": "after the cases ", "alone": ""}
 _HOW: dict[Status, str] = {
@@ -43,13 +42,13 @@ def headline(comparison: Comparison, impl: str | None = None) -> str:
 
 def verified(found: Sequence[Outcome]) -> str:
     """What became of each implementation that was tried, in one sentence; those that failed come last."""
-    tried = {impl: of for impl, of in by_impl(found).items() if any(each.status not in NOT_RUN for each in of)}
-    if not tried:
+    impls = tried(found)
+    if not impls:
         return "No implementation was tried."
     cases = len({outcome.case for outcome in found})
-    ordered = sorted(tried, key=lambda impl: any(each.status in FAILED for each in tried[impl]))
-    told = "; ".join(f"{impl} {_became(tried[impl])}" for impl in ordered)
-    return f"{figures.count(len(tried), 'implementation')} on {figures.count(cases, 'case')}: {told}."
+    ordered = sorted(impls, key=lambda impl: any(outcome.status in FAILED for outcome in impls[impl]))
+    became = "; ".join(f"{impl} {_became(impls[impl])}" for impl in ordered)
+    return f"{figures.count(len(impls), 'implementation')} on {figures.count(cases, 'case')}: {became}."
 
 
 def geomeans(comparison: Comparison, impl: str) -> str:
@@ -70,21 +69,15 @@ def failures(comparison: Comparison) -> list[str]:
     ]
 
 
-def not_run(entries: Iterable[Entry]) -> str | None:
-    """One line that names what is missing or unsupported and why, or None."""
-    parts = [f"{entry.impl} ({entry.status}: {figures.one_line(entry.reason, 80)})" for entry in entries]
-    return f"Not run: {', '.join(parts)}." if parts else None
-
-
-def not_run_anywhere(comparison: Comparison) -> str | None:
-    """One line for all cases: what is missing or unsupported, why, and in how many cases, or None."""
+def not_run(comparison: Comparison) -> str:
+    """One line for all cases: what is missing or unsupported, why, and in how many cases; empty where nothing is."""
     counts: dict[str, int] = {}
     for case in comparison.cases:
         for entry in case.of("absent"):
             why = f"{entry.impl} ({entry.status}: {figures.one_line(entry.reason, 80)}"
             counts[why] = counts.get(why, 0) + 1
     parts = [f"{why}; {figures.count(number, 'case')})" for why, number in counts.items()]
-    return f"Not run: {', '.join(parts)}." if parts else None
+    return f"Not run: {', '.join(parts)}." if parts else ""
 
 
 def caveats(comparison: Comparison) -> list[str]:

@@ -14,7 +14,8 @@ from harness.results.joining import Joined, JoinedCase, aa_ratio, band, by_case,
 from harness.results.schema import RowRecord, Timing
 from harness.results.statistics import IncomparableError, Ratio, verdict
 from reports import figures
-from reports.parts.markdown_table import table
+from reports.markdown_writer import paragraphs, table
+from reports.table import words
 
 SLOWDOWNS = (0.01, 0.02, 0.03, 0.05)
 EXPECTED = 0.02  # the planted slowdown whose misses are listed
@@ -65,7 +66,7 @@ def render(results: Results) -> str:
     parts = [f"# A/A on {results.run.device.name}", ABOUT, _told(found, judged, claims)]
     parts += [_power(judged), _list("Called different from themselves", claims)]
     parts += [_list(f"A slowdown of {EXPECTED:.0%} not found, above {LONG_US:.0f} us".replace("%", " %"), missed)]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return paragraphs(parts)
 
 
 def _cell(case: JoinedCase, impl: str, aa: float, baseline: str) -> list[Cell]:
@@ -140,4 +141,4 @@ def _list(title: str, listed: Sequence[Cell]) -> str:
         for cell in listed[:MOST_LISTED]
     ]
     more = f"\n\n… {len(listed) - MOST_LISTED} more" if len(listed) > MOST_LISTED else ""
-    return f"## {title}\n\n" + table(["case", "impl", "us", "ratio to itself [95 %]", "A/A band"], rows) + more
+    return f"## {title}\n\n" + table([*words("case", "impl"), "us", "ratio to itself [95 %]", "A/A band"], rows) + more

@@ -10,7 +10,8 @@ from harness.results.joining import Joined, by_case
 from harness.results.schema import RANKED
 from harness.results.statistics import geomean
 from reports import figures
-from reports.parts.markdown_table import table
+from reports.markdown_writer import paragraphs, table
+from reports.table import words
 
 ABOUT = (
     "Median us of each engine, and that over ours. The others flush, queue and average in their own ways; none of "
@@ -29,7 +30,7 @@ def render(results: Results) -> str:
     if not found:
         return "No other engine timed anything here; `normbwd bench --cross-check` has them do so.\n"
     engines = sorted({engine for _, _, of in found for engine in of})
-    heads = ["case", "impl", "ours", *(head for engine in engines for head in (engine, f"{engine} / ours"))]
+    headings = [*words("case", "impl"), "ours", *(head for engine in engines for head in (engine, f"{engine} / ours"))]
     rows = [
         [key, joined.impl, figures.microseconds(joined.median_us)]
         + [cell for engine in engines for cell in _cells(of.get(engine), joined.median_us)]
@@ -40,9 +41,9 @@ def render(results: Results) -> str:
         for engine in engines
         if (quotients := [of[engine] / j.median_us for _, j, of in found if engine in of and j.median_us])
     ]
-    parts = [f"# Other engines on {results.run.device.name}", ABOUT, table(heads, rows)]
+    parts = [f"# Other engines on {results.run.device.name}", ABOUT, table(headings, rows)]
     parts += [f"Geometric mean over ours: {', '.join(means)}."] if means else []
-    return "\n\n".join(parts) + "\n"
+    return paragraphs(parts)
 
 
 def other_engines(joined: Joined) -> Mapping[str, float]:

@@ -19,7 +19,8 @@ from harness.results.schema import Budget, Flush
 from harness.results.statistics import IncomparableError, Ratio, SpeedVerdict, geomean, verdict
 from reports import figures
 from reports.data.comparison import CaseComparison, Comparison, compare
-from reports.parts.markdown_table import table
+from reports.markdown_writer import paragraphs, table
+from reports.table import words
 
 ABOUT = (
     "Changes are quotients of the medians of different runs, so they have no interval. Rankings are what each run "
@@ -58,7 +59,7 @@ def render(runs: Sequence[Results]) -> str:
         norms: dict[Norm, None] = dict.fromkeys(case.case.norm for case in before.cases)
         parts += [_changes_table(before, after, norm) for norm in norms]
         parts += [f"## Rankings that {mode} turns", *_rankings(clean, run, before, after)]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return paragraphs(parts)
 
 
 def changes(before: Comparison, after: Comparison) -> dict[tuple[Norm, int, str], list[float]]:
@@ -116,7 +117,7 @@ def _changes_table(before: Comparison, after: Comparison, norm: Norm) -> str:
         + [_change(found.get((size, impl), [])) for impl in impls]
         for size in bands
     ]
-    return table(["norm", "elements", "cases", *impls], rows)
+    return table([*words("norm"), "elements", "cases", *impls], rows)
 
 
 def _change(quotients: Sequence[float]) -> str:
@@ -137,7 +138,7 @@ def _rankings(clean: Results, other: Results, before: Comparison, after: Compari
     changed = turned(clean, other)
     reversals = [each for each in changed if each.reversed]
     mode = other.run.settings.flush
-    heads = ["case", "faster with clean", "than", "clean [95 %]", f"{mode} [95 %]"]
+    headings = [*words("case", "faster with clean", "than"), "clean [95 %]", f"{mode} [95 %]"]
     rows = [
         [each.case.key, each.first, each.second, *(figures.ratio_and_interval(r) for r in (each.clean, each.other))]
         for each in reversals
@@ -146,7 +147,7 @@ def _rankings(clean: Results, other: Results, before: Comparison, after: Compari
         f"{figures.count(len(reversals), 'pair')} reversed; "
         f"{figures.count(len(changed) - len(reversals), 'pair')} that can no longer be told apart."
     )
-    return [told, table(heads, rows), _fastest(before, after)]
+    return [told, table(headings, rows), _fastest(before, after)]
 
 
 def _fastest(before: Comparison, after: Comparison) -> str:
@@ -163,8 +164,8 @@ def _fastest(before: Comparison, after: Comparison) -> str:
         )
     both = sum(case.case in later for case in before.cases)
     told = f"Another implementation is fastest in {len(rows)} of {figures.count(both, 'case')}."
-    heads = ["case", "fastest with clean", f"fastest with {after.run.settings.flush}", "how"]
-    return "\n\n".join(part for part in (told, table(heads, rows)) if part)
+    headings = words("case", "fastest with clean", f"fastest with {after.run.settings.flush}", "how")
+    return "\n\n".join(part for part in (told, table(headings, rows)) if part)
 
 
 @dataclass(frozen=True)

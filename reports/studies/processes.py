@@ -12,7 +12,8 @@ from harness.results.file import Results
 from harness.results.joining import Joined, JoinedCase, band, by_case, ratio
 from harness.results.statistics import IncomparableError, Ratio, median_and_spread
 from reports import figures
-from reports.parts.markdown_table import table
+from reports.markdown_writer import paragraphs, table
+from reports.table import words
 
 ABOUT = (
     "A cell is one implementation on one case, against the baseline: a speedup for each process, with the interval "
@@ -98,9 +99,9 @@ def render(results: Results) -> str:
     ]
     parts = [f"# Agreement of processes on {results.run.device.name}", ABOUT, told, scatter]
     if rows:
-        heads = ["case", "impl", "speedup of each process [95 %]", "A/A bands"]
-        parts += ["## Cells that do not agree", table(heads, rows)]
-    return "\n\n".join(parts) + "\n"
+        headings = [*words("case", "impl"), "speedup of each process [95 %]", "A/A bands"]
+        parts += ["## Cells that do not agree", table(headings, rows)]
+    return paragraphs(parts)
 
 
 def _processes(case: JoinedCase) -> list[int]:

@@ -7,8 +7,9 @@ from statistics import median
 from reports import figures
 from reports.data.comparison import Comparison
 from reports.data.kernel_spans import agrees, disagreement_us
+from reports.markdown_writer import paragraphs, table
 from reports.parts.kernel_table import agreement
-from reports.parts.markdown_table import table
+from reports.table import words
 
 ABOUT = (
     "Events less the profiler's lead and span of the same runs, and less what events alone cost around one kernel, by "
@@ -36,6 +37,6 @@ def render(comparison: Comparison) -> str:
         ]
         for impl, of in sorted(found.items())
     ]
-    heads = ["impl", "within 1 us or 2 %", "smallest", "median", "largest"]
-    parts = [f"# Events against the profiler on {comparison.run.device.name}", ABOUT, table(heads, rows)]
-    return "\n\n".join([*parts, agreement(comparison)]) + "\n"
+    headings = [*words("impl"), "within 1 us or 2 %", "smallest", "median", "largest"]
+    parts = [f"# Events against the profiler on {comparison.run.device.name}", ABOUT, table(headings, rows)]
+    return paragraphs([*parts, agreement(comparison)])

@@ -8,6 +8,8 @@ from harness.cases import NormCase
 from reports.data.comparison import compare
 from reports.formats.console import MOST_CASES_IN_FULL, render, show
 from reports.formats.console_verified import MOST_FAILURES
+from reports.table import Heading, table, words
+from reports.terminal import fitted
 from tests.results_factory import CASE, careful, many, mixed, results, row, thorough, verification, verified_only
 
 FILES = {"mixed": mixed, "many": many, "verified_only": verified_only, "thorough": thorough, "careful": careful}
@@ -24,7 +26,29 @@ def test_long_names_still_fit():
     name = "torch-compiled-max-autotune-no-cudagraphs-without-mix-order-reduction"
     text = render(compare(results(row("torch-eager", 100.0), row(name, 50.0, status="nondeterministic"))))
     assert max(map(len, text.splitlines())) <= 120
-    assert "n=50" in text
+    assert name in text
+    assert "54.9" in text
+
+
+@pytest.mark.parametrize("name", list(FILES))
+def test_80_columns_drop_columns_and_break_no_name(golden, name):
+    text = render(compare(FILES[name]()), width=80)
+    assert max(map(len, text.splitlines())) <= 80
+    broken = set(text.split()) - set(render(compare(FILES[name]()), width=300).split())
+    assert all(set(word) == {"─"} for word in broken)
+    golden(f"{name}.80.txt", text)
+
+
+def test_columns_go_in_a_stated_order_until_the_table_fits():
+    headings = [*words("impl"), Heading("us", drop=1), Heading("GB/s", drop=3), Heading("% add", drop=2)]
+    wide = table(headings, [["torch-eager", "1234.5", "4000", "99.9"]])
+    assert [fitted(wide, width).heads for width in (32, 31, 25, 18)] == [
+        ("impl", "us", "GB/s", "% add"),
+        ("impl", "us", "% add"),
+        ("impl", "us"),
+        ("impl",),
+    ]
+    assert fitted(wide, 5).heads == ("impl",)
 
 
 def test_many_cases_take_a_line_each():

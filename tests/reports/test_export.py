@@ -3,7 +3,7 @@ import io
 import json
 
 from reports.data.comparison import compare
-from reports.formats.export import COLUMNS, to_csv, to_json
+from reports.formats.export import to_csv, to_json
 from tests.results_factory import helpers, mixed, results, row, thorough, timing
 
 
@@ -14,7 +14,7 @@ def table(comparison):
 def test_csv_has_a_line_a_row(golden):
     comparison = compare(mixed())
     assert [line["impl"] for line in table(comparison)] == [e.impl for case in comparison.cases for e in case.entries]
-    golden("columns.txt", "\n".join(COLUMNS) + "\n")
+    golden("columns.txt", "\n".join(to_csv(comparison).splitlines()[0].split(",")) + "\n")
 
 
 def test_csv_cells():

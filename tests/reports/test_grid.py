@@ -13,7 +13,7 @@ def test_the_page(golden, measured):
 
 
 def test_without_times_there_is_no_table_of_times():
-    head = re.compile(r"\|\s+add \|")
+    head = re.compile(r"\|\s+add us \|")
     assert head.search(render(compare(mixed())))
     assert not head.search(render(compare(verified_only())))
 

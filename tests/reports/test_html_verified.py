@@ -13,7 +13,7 @@ from reports.data.outcomes import outcomes
 from reports.formats import html
 from reports.formats.verification import sections
 from reports.parts.reasons import behind
-from reports.parts.sections import Section, Table
+from reports.table import Section, Table
 from tests.results_factory import careful, longer, results, row, verified_only
 
 PEERS = Path(__file__).parents[2] / "results/h200/verify-peers.jsonl.bz2"

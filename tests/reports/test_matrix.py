@@ -5,7 +5,7 @@ import pytest
 from harness.cases import NormCase
 from reports.data.case_labels import labels
 from reports.data.outcomes import outcomes
-from reports.formats.markdown_sections import write
+from reports.markdown_writer import write_section as write
 from reports.parts.matrix import cell, section
 from tests.results_factory import CASE, results, row, verification
 

@@ -4,7 +4,7 @@ import pytest
 
 from harness.cases import NormCase
 from reports.data.outcomes import outcomes
-from reports.formats.markdown_sections import write
+from reports.markdown_writer import write_section as write
 from reports.parts.precision import section, slopes
 from tests.results_factory import CASE, LAYER, results, row, verification
 

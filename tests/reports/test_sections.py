@@ -1,7 +1,7 @@
 import pytest
 
-from reports.formats.markdown_sections import write
-from reports.parts.sections import Cell, Section, table
+from reports.markdown_writer import write_section as write
+from reports.table import Cell, Section, table, words
 
 
 @pytest.mark.parametrize(
@@ -20,8 +20,8 @@ def test_a_column_is_sorted_by_figures_where_it_holds_nothing_else(cells, kind):
 
 
 def test_sections_become_headings_by_their_depth_and_empty_tables_nothing():
-    inner = Section("inner", ("said", table(["impl"], [])), "rms")
-    assert write(Section("outer", (inner, table(["impl"], [["quack"]])))) == [
+    inner = Section("inner", ("said", table(words("impl"), [])), "rms")
+    assert write(Section("outer", (inner, table(words("impl"), [["quack"]])))) == [
         "## outer",
         "### inner",
         "said",
@@ -30,7 +30,9 @@ def test_sections_become_headings_by_their_depth_and_empty_tables_nothing():
 
 
 def test_what_is_wrong_is_bold_and_what_is_behind_a_cell_is_left_out():
-    found = table(["impl"], [[Cell("wrong", status="wrong", why=("dx is off",))], [Cell("crashed", status="crashed")]])
+    found = table(
+        words("impl"), [[Cell("wrong", status="wrong", why=("dx is off",))], [Cell("crashed", status="crashed")]]
+    )
     _, text = write(Section("outcomes", (found,)))
     assert "| **wrong** |" in text
     assert "| crashed   |" in text

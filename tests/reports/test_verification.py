@@ -6,8 +6,8 @@ import pytest
 import reports
 from harness.errors import UsageError
 from reports.data.outcomes import outcomes
-from reports.formats.markdown_sections import write
 from reports.formats.verification import render, summary
+from reports.markdown_writer import write_section as write
 from tests.results_factory import CASE, LAYER, careful, longer, results, row, verification
 
 

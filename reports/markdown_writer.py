@@ -1,0 +1,54 @@
+"""Tables and sections as GitHub-flavoured markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tabulate import tabulate
+
+from reports.table import Cell, Heading, Section, Table
+from reports.table import table as make_table
+
+
+def paragraphs(parts: Iterable[str]) -> str:
+    """A page of these paragraphs, without the empty ones."""
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def write_section(section: Section, level: int = 2) -> list[str]:
+    """The paragraphs of a section under its title; a table without rows is left out."""
+    parts = [f"{'#' * level} {section.title}"]
+    for part in section.parts:
+        if isinstance(part, Section):
+            parts += write_section(part, level + 1)
+        else:
+            parts.append(write_table(part) if isinstance(part, Table) else part)
+    return [part for part in parts if part]
+
+
+def write_table(table: Table) -> str:
+    """A table, words to the left and figures to the right; empty where it has no rows."""
+    if not table.rows:
+        return ""
+    cells = [[_text(cell) for cell in row] for row in table.rows]
+    align = ["left" if heading.words else "right" for heading in table.headings]
+    return tabulate(cells, [escape(head) for head in table.heads], "github", disable_numparse=True, colalign=align)
+
+
+def table(headings: Sequence[str | Heading], rows: Sequence[Sequence[str | Cell]]) -> str:
+    """A table of these headings and rows, written."""
+    return write_table(make_table(headings, rows))
+
+
+def details(summary: str, text: str) -> str:
+    """Text that is folded under its summary; empty where there is none."""
+    return f"<details><summary>{summary}</summary>\n\n{text}\n\n</details>" if text else ""
+
+
+def escape(text: str) -> str:
+    """Text that stays within its cell, and is not taken for a tag."""
+    return text.replace("|", "\\|").replace("<", "\\<").replace("\n", " ")
+
+
+def _text(cell: Cell) -> str:
+    return f"**{escape(cell.text)}**" if cell.status == "wrong" else escape(cell.text)

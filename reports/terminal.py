@@ -1,0 +1,83 @@
+"""Tables and lines at a terminal, as wide as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as RichTable
+
+from reports.table import Table
+
+WIDTH = 120
+GAP = 2  # between columns
+COLOURS = {"faster": "green", "slower": "red", "same": "yellow"}
+
+
+def captured(show: Callable[[Console], None], width: int = WIDTH) -> str:
+    """What `show` prints, as plain text of that width."""
+    console = Console(width=width, color_system=None, force_terminal=False, force_jupyter=False)
+    with console.capture() as capture:
+        show(console)
+    return "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
+
+
+def print_table(console: Console, table: Table, title: str = "") -> None:
+    """Print a table under its title; columns are left out in the order of their headings until it fits.
+
+    Words may go on in the next line, but nothing breaks inside a word, and figures stay on theirs.
+    """
+    table = fitted(table, console.width)
+    grid = RichTable(
+        title=escape(title) or None,
+        title_justify="left",
+        title_style="bold",
+        box=SIMPLE_HEAD,
+        show_edge=False,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
+    for heading, least in zip(table.headings, _least_widths(table), strict=True):
+        grid.add_column(
+            escape(heading.text),
+            justify="left" if heading.words else "right",
+            no_wrap=not heading.words,
+            overflow="fold",
+            min_width=min(least, console.width),
+        )
+    for row in table.rows:
+        grid.add_row(*(_coloured(cell.text) for cell in row))
+    console.print(grid)
+
+
+def print_line(console: Console, text: str, style: str | None = None) -> None:
+    """Print a line of text as it is, in one style."""
+    console.print(escape(text), style=style, highlight=False)
+
+
+def fitted(table: Table, width: int) -> Table:
+    """The table without the columns that have no room in `width` characters."""
+    kept = list(range(len(table.headings)))
+    least = _least_widths(table)
+    while sum(least[n] + GAP for n in kept) - GAP > width:
+        last = max(kept, key=lambda n: table.headings[n].drop)
+        if table.headings[last].drop == 0:
+            break
+        kept.remove(last)
+    return table.choose(kept)
+
+
+def _least_widths(table: Table) -> list[int]:
+    """How narrow each column may be: its longest word, or its longest text where that stays on one line."""
+    widths: list[int] = []
+    for n, heading in enumerate(table.headings):
+        texts = [heading.text, *(row[n].text for row in table.rows)]
+        parts = [part for text in texts for part in (text.split() if heading.words else [text])]
+        widths.append(max(map(len, parts), default=0))
+    return widths
+
+
+def _coloured(text: str) -> str:
+    return f"[{COLOURS[text]}]{text}[/]" if text in COLOURS else escape(text)
