@@ -97,7 +97,7 @@ def test_same_bits_are_those_of_the_case_that_was_run_most_unless_some_differ():
             row("quack", case=case, status="nondeterministic" if check.differing else "ok", verification=check)
             for case, check in zip(cases, checks, strict=False)
         ]
-        return render(compare(results(*rows, timed=False))).splitlines()[3].split("  ")[-1]
+        return render(compare(results(*rows, timed=False))).splitlines()[3].split("  ")[-1].strip()
 
     assert bits(verification(repeats=2), verification(repeats=300)) == "n=300"
     assert bits(verification(repeats=300), verification(repeats=20, differing_in=["dx"])) == "no, 2/20"
