@@ -79,7 +79,7 @@ def test_picture_is_what_the_report_draws(tmp_path):
     for path in map(Path, shown):
         save(drawn[path.stem], tmp_path / path.name)
         assert (ROOT / path).read_bytes() == (tmp_path / path.name).read_bytes(), path.name
-        assert (ROOT / path).stat().st_size < 60_000
+        assert (ROOT / path).stat().st_size < 150_000
 
 
 COMMANDS = re.compile(r"(?:`|^    )normbwd report (results/[^`\n]+)", re.MULTILINE)

@@ -1,4 +1,4 @@
-"""All that can be drawn of a results file, into a folder: speed against size, speedups, samples, precision, kernels."""
+"""Every plot of a results file, into a folder: speedups, bandwidth, spread of samples, precision, kernels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.results.joining import by_case
 from reports.data.comparison import Comparison, compare
 from reports.data.outcomes import of_comparison
 from reports.data.size_groups import groups
-from reports.plots import error_growth, kernel_bars, sample_ecdf, size_curves, speedup_map
+from reports.plots import bandwidth, error_growth, kernel_bars, sample_spread, speedup_map
 from reports.plots.style import FORMATS, save
 
 
@@ -43,22 +43,22 @@ def draw(results: Results, baseline: str | None = None) -> Iterator[tuple[str, F
     """Every plot of the file, with its name; what the file does not hold is left out."""
     comparison = compare(results, baseline)
     yield from overall(results, comparison)
+    colours = kernel_bars.kernel_colours(comparison.cases)
     for case in comparison.cases:
-        if figure := kernel_bars.kernel_bars(case, comparison.run):
+        if figure := kernel_bars.kernel_bars(case, comparison.run, colours):
             yield f"kernels-{case.case.key}", figure
 
 
 def overall(results: Results, comparison: Comparison) -> Iterator[tuple[str, Figure]]:
-    """The plots that are not one for each case."""
+    """The plots that are not one for each case; the speedups come first."""
     rows = by_case(results)
     for group in groups(comparison):
-        drawn = {
-            "bandwidth": size_curves.bandwidth(group, comparison, rows),
-            "percent-of-add": size_curves.percent_of_add(group, comparison, rows),
-            "speedup": speedup_map.speedups(group, comparison),
-        }
-        yield from ((f"{name}-{group.key}", figure) for name, figure in drawn.items() if figure)
-    for case in sample_ecdf.largest(comparison):
-        yield f"ecdf-{case.case.key}", sample_ecdf.ecdf(case, comparison, rows[case.case])
+        if figure := speedup_map.speedups(group, comparison):
+            yield f"speedup-{group.key}", figure
+    for group in groups(comparison):
+        if figure := bandwidth.bandwidth(group, comparison, rows):
+            yield f"bandwidth-{group.key}", figure
+    for case in sample_spread.largest(comparison):
+        yield f"samples-{case.case.key}", sample_spread.spread(case, comparison, rows[case.case])
     for norm, figure in error_growth.precision(of_comparison(comparison), comparison.run).items():
         yield f"precision-{norm}", figure

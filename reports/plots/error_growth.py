@@ -1,102 +1,65 @@
-"""How the error of dweight grows with the rows, drawn: a panel a hidden size, a line an implementation."""
+"""How the error of dweight grows with the rows: a panel for each hidden size."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
 
 from harness.cases import Norm
 from harness.results.schema import RunRecord
 from reports.data.outcomes import Outcome
 from reports.parts.precision import Slope, slopes
-from reports.plots.style import (
-    DASHED,
-    DOTTED,
-    FAINT,
-    INK,
-    SOFT,
-    Look,
-    Page,
-    backward,
-    key_line,
-    look,
-    page,
-    style,
-    title,
-)
+from reports.plots.style import INK, backward, look, sheet, styled, title
 
+LEAST_FACTOR = 5.0  # from the left end of the axis to its right, so that small differences look small
 CAPTION = (
-    "Against float64, on the usual inputs. Guides: an error that the rows do not change, and one that grows with their "
-    "square root.",
-    "Points are moved sideways, so that equal ones stand side by side.",
+    "Relative rms error against float64, on the usual inputs. Open: the fewest rows. Filled: the most.\n"
+    "Number: the slope of log(error) against log(rows). 0: the sum is kept in fp32. 0.5: it is kept in low precision, "
+    "and the error grows with the square root of the rows."
 )
-SPREAD = 0.7  # of the way from one number of rows to the next, for the points of all implementations
-LEAST_FACTOR = 5.0  # from the bottom of the vertical axis to its top
-BELOW = 0.85  # of the smallest error, where the guides begin: clear of the lines
-GUIDES = {"slope 0": (0.0, Look(FAINT, "", DASHED)), "slope 1/2": (0.5, Look(FAINT, "", DOTTED))}
 
 
 def precision(outcomes: Iterable[Outcome], run: RunRecord) -> dict[Norm, Figure]:
     """A figure for each norm that has columns with three numbers of rows."""
-    found: dict[Norm, list[Slope]] = {}
+    by_norm: dict[Norm, list[Slope]] = {}
     for slope in slopes(outcomes):
-        found.setdefault(slope.norm, []).append(slope)
-    return {norm: _draw(norm, of, run) for norm, of in found.items()}
+        by_norm.setdefault(slope.norm, []).append(slope)
+    return {norm: _draw(norm, lines, run) for norm, lines in by_norm.items()}
 
 
-def _draw(norm: Norm, found: Sequence[Slope], run: RunRecord) -> Figure:
-    panels: dict[tuple[str, int], list[Slope]] = {}
-    for slope in found:
-        panels.setdefault((slope.variant, slope.cols), []).append(slope)
-    impls = sorted({slope.impl for slope in found})
-    key = [key_line(impl, look(impl)) for impl in impls]
-    key += [key_line(name, drawn) for name, (_, drawn) in GUIDES.items()]
-    variants = sorted({slope.variant for slope in found})
+@styled
+def _draw(norm: Norm, lines: Sequence[Slope], run: RunRecord) -> Figure:
+    panels: dict[tuple[str, int], dict[str, Slope]] = {}
+    for line in lines:
+        panels.setdefault((line.variant, line.cols), {})[line.impl] = line
+    variants = sorted({line.variant for line in lines})
+    worst = {line.impl: max(other.points[-1][1] for other in lines if other.impl == line.impl) for line in lines}
+    impls = sorted(worst, key=lambda impl: (worst[impl], impl))
     heading = title(run, f"error of dweight, {backward(norm)}", *variants)
-    sheet = page(heading, len(panels), height=2.9, key=key, caption=CAPTION)
-    for axes, ((variant, cols), of) in zip(sheet.panels, sorted(panels.items()), strict=True):
-        _fill(axes, of, impls)
-        name = f"{cols} columns" + (f", {variant}" if len(variants) > 1 else "")
-        axes.set_title(name, fontsize=9, color=INK, loc="left", pad=4)
-    _label(sheet)
-    return sheet.figure
+    figure, drawn = sheet(heading, len(panels), height=0.22 * len(impls) + 0.4, caption=CAPTION)
+    for axes, ((variant, cols), slope_of) in zip(drawn, sorted(panels.items()), strict=True):
+        rows = next(iter(slope_of.values())).points
+        name = f"{cols} columns, {rows[0][0]} to {rows[-1][0]} rows"
+        axes.set_title(name + (f", {variant}" if len(variants) > 1 else ""))
+        for place, impl in enumerate(impls):
+            if impl in slope_of:
+                _draw_line(axes, place, slope_of[impl])
+    errors = [error for line in lines for _, error in line.points]
+    for axes in drawn:
+        axes.set_xscale("log")
+        axes.set_xlim(min(errors) / 1.3, max(1.8 * max(errors), LEAST_FACTOR * min(errors)))
+    drawn[0].set_yticks(range(len(impls)), impls)
+    drawn[0].set_ylim(len(impls) - 0.4, -0.6)
+    return figure
 
 
-def _fill(axes: Axes, found: Sequence[Slope], impls: Sequence[str]) -> None:
-    rows = sorted({each for slope in found for each, _ in slope.points})
-    anchor = BELOW * min(rms for slope in found for _, rms in slope.points)
-    for power, drawn in GUIDES.values():
-        axes.plot(rows, [anchor * (each / rows[0]) ** power for each in rows], **style(drawn), zorder=1.5)
-    nearest = min(math.log2(more / fewer) for fewer, more in pairwise(rows))
-    for slope in found:
-        aside = 2 ** (SPREAD * nearest * ((impls.index(slope.impl) + 0.5) / len(impls) - 0.5))
-        line: dict[str, Any] = {**style(look(slope.impl)), "linewidth": 0.9}
-        axes.plot([aside * each for each, _ in slope.points], [rms for _, rms in slope.points], **line)
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(rows, [str(each) for each in rows])
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_xlabel("rows", color=SOFT, fontsize=9)
-
-
-def _label(sheet: Page) -> None:
-    """One vertical axis for all panels, that goes far enough for small differences to look small."""
-    ends = [axes.get_ylim() for axes in sheet.panels if axes.set_yscale("log") is None]
-    low, high = min(low for low, _ in ends), max(high for _, high in ends)
-    high = max(high, low * LEAST_FACTOR)
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    steps = (1, 2, 5) if high / low < 1e3 else (1,)
-    ticks = [step * 10.0**power for power in powers for step in steps if low <= step * 10.0**power <= high]
-    for place, axes in enumerate(sheet.panels):
-        axes.set_ylim(low, high)
-        axes.yaxis.set_minor_locator(NullLocator())
-        axes.set_yticks(ticks, [f"{tick:.0e}".replace("e-0", "e-") for tick in ticks])
-        if place % sheet.across:
-            axes.tick_params(labelleft=False)
-        else:
-            axes.set_ylabel("relative rms error of dweight", color=SOFT, fontsize=9)
+def _draw_line(axes: Axes, place: int, line: Slope) -> None:
+    errors = [error for _, error in line.points]
+    colour = look(line.impl).colour
+    axes.plot(errors, [place] * len(errors), color=colour, zorder=2)
+    axes.plot(errors[0], place, "o", color=colour, markerfacecolor="white", markersize=7)
+    axes.plot(errors[-1], place, "o", color=colour, markersize=4)
+    text = f"{round(line.power, 2) + 0.0:.2f}"  # not -0.00
+    axes.annotate(text, (max(errors), place), (7, 0), textcoords="offset points", va="center", fontsize=7, color=INK)

@@ -1,8 +1,7 @@
-"""One look for all plots: the colour and mark of an implementation, the page it is drawn on, how it is saved."""
+"""One look for all plots: the colour and marker of an implementation, the figure it is drawn in, how it is saved."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -11,74 +10,114 @@ from zlib import crc32
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from harness.cases import Norm
 from harness.results.schema import RunRecord
-from reports.plots.svg import compact
 
-WIDTH = 9.5  # inches: what is 9 points here is 11 pixels at the width of a pull request
-DPI = 120
+WIDTH = 9.5  # inches: 9 points here are 11 pixels at the width of a pull request
 FORMATS = ("svg", "png")
 INK, SOFT, FAINT, GROUND = "#222222", "#555555", "#b8b8b8", "#e6e6e6"
-# The colours of Okabe and Ito, which the colour-blind tell apart, and a wine of Tol's in place of their pale yellow.
+# The colours of Okabe and Ito, which the colour-blind tell apart, and Tol's wine in place of their pale yellow.
 ORANGE, SKY, GREEN, PINK, BLUE, RED = "#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#0072B2", "#D55E00"
 WINE, GREY = "#882255", "#8c8c8c"
+_OTHERS = ("#332288", "#44AA99", "#999933", "#AA4499", "#661100", "#6699CC")  # more of Tol's
 SOLID, DASHED, DOTTED, MIXED = "-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (5, 1.2, 1.2, 1.2))
+_MARKERS = ("o", "^", "D", "v", "P", "X")
+# A family has one colour; its members are shades of it, and differ in marker and dashes too.
+FAMILIES: dict[str, tuple[str, ...]] = {
+    RED: ("triton-inhouse",),
+    BLUE: ("cudnn",),
+    GREEN: ("quack", "quack-tuned"),
+    ORANGE: ("torch-compiled", "torch-compiled-autotune", "torch-compiled-nonstrict", "torch-compiled-unmixed"),
+    PINK: ("liger", "liger-gemma"),
+    SKY: ("apex-fast", "apex-fast-mem"),
+    WINE: ("apex-fused", "apex-fused-mem"),
+    GREY: ("torch-eager",),
+}
+_MEMBERS = ((0.0, "o", SOLID), (-0.45, "s", DASHED), (0.45, "^", DOTTED), (-0.7, "D", MIXED))
+NORMS: dict[Norm, str] = {"rms": "RMSNorm", "layer": "LayerNorm"}
+
+styled = rc_context(
+    {
+        "text.color": INK,
+        "axes.edgecolor": FAINT,
+        "axes.labelcolor": SOFT,
+        "axes.labelsize": 9,
+        "axes.titlelocation": "left",
+        "axes.titlesize": 9,
+        "axes.titlepad": 4,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "grid.color": GROUND,
+        "grid.linewidth": 0.6,
+        "xtick.color": FAINT,
+        "ytick.color": FAINT,
+        "xtick.labelcolor": SOFT,
+        "ytick.labelcolor": SOFT,
+        "xtick.labelsize": 8,
+        "ytick.labelsize": 8,
+        "xtick.major.size": 3,
+        "ytick.major.size": 3,
+        "xtick.minor.bottom": False,
+        "ytick.minor.left": False,
+        "hatch.linewidth": 0.6,
+        "legend.fontsize": 8,
+        "legend.frameon": False,
+        "legend.handlelength": 2.6,
+        "lines.linewidth": 1.5,
+        "lines.markersize": 5.5,
+        "text.hinting": "none",  # the same widths on every machine
+        "svg.hashsalt": "normbwd",
+        "svg.fonttype": "none",  # text stays text: small, and it can be searched
+        "font.sans-serif": ["DejaVu Sans", "Verdana", "sans-serif"],  # Verdana is as wide
+    }
+)
 
 
 @dataclass(frozen=True)
 class Look:
-    """How an implementation is drawn, in every plot of every file."""
+    """How an implementation is drawn, in every plot of every file; `family` is the colour that its family shares."""
 
+    family: str
     colour: str
     marker: str
     dashes: Any = SOLID
 
+    @property
+    def line(self) -> dict[str, Any]:
+        """What matplotlib's `plot` takes; white about a marker parts it from the lines beneath."""
+        return {
+            "color": self.colour,
+            "linestyle": self.dashes,
+            "marker": self.marker,
+            "markeredgecolor": "white",
+            "markeredgewidth": 0.5,
+        }
 
-ADD = Look(INK, "")
-# A colour a family; its members differ by marker and dashes, as they often run into each other.
-_KNOWN = {
-    "triton-inhouse": Look(RED, "o"),
-    "cudnn": Look(BLUE, "s"),
-    "quack": Look(GREEN, "^"),
-    "quack-tuned": Look(GREEN, ">", DASHED),
-    "torch-compiled": Look(ORANGE, "D"),
-    "torch-compiled-autotune": Look(ORANGE, "P", DASHED),
-    "torch-compiled-nonstrict": Look(ORANGE, "X", DOTTED),
-    "torch-compiled-unmixed": Look(ORANGE, "d", MIXED),
-    "liger": Look(PINK, "v"),
-    "liger-gemma": Look(PINK, "<", DASHED),
-    "apex-fast": Look(SKY, "p"),
-    "apex-fast-mem": Look(SKY, "h", DASHED),
-    "apex-fused": Look(WINE, "*"),
-    "apex-fused-mem": Look(WINE, "P", DASHED),
-    "torch-eager": Look(GREY, "s"),
-}
-_OTHERS = ("#332288", "#44AA99", "#999933", "#AA4499", "#661100", "#6699CC")  # more of Tol's
-_MARKERS = ("o", "^", "D", "v", "P", "X")
 
-# Text stays text: small, and it can be searched. Verdana is as wide as DejaVu Sans, where that is not installed.
-PNG: Any = {"text.hinting": "none"}  # as wide as its outlines, by which kernels are named, and faster
-SVG: Any = {
-    "svg.hashsalt": "normbwd",
-    "svg.fonttype": "none",
-    "font.sans-serif": ["DejaVu Sans", "Verdana", "sans-serif"],
-}
-NORMS: dict[Norm, str] = {"rms": "RMSNorm", "layer": "LayerNorm"}
-
-TITLE, BELOW, LINE = 0.62, 0.55, 0.19  # inches: above the panels, for the label of their axis, a line of text
-LEFT, RIGHT = 0.72, 0.12
-KEY_COLUMNS = 5
+ADD = Look(INK, INK, "")
 
 
 def look(impl: str) -> Look:
-    """The look of an implementation; of one that is not this project's, by its name alone, so that it stays."""
+    """The look of an implementation; one that this project does not know has a look by its name."""
+    for colour, members in FAMILIES.items():
+        if impl in members:
+            lightness, marker, dashes = _MEMBERS[members.index(impl)]
+            return Look(colour, shade(colour, lightness), marker, dashes)
     number = crc32(impl.encode())
-    other = Look(_OTHERS[number % len(_OTHERS)], _MARKERS[number // len(_OTHERS) % len(_MARKERS)], MIXED)
-    return _KNOWN.get(impl, other)
+    colour = _OTHERS[number % len(_OTHERS)]
+    return Look(colour, colour, _MARKERS[number // len(_OTHERS) % len(_MARKERS)], MIXED)
+
+
+def shade(colour: str, lightness: float) -> str:
+    """The colour mixed with white where `lightness` is above 0, with black where it is below."""
+    ground = 1.0 if lightness > 0 else 0.0
+    red, green, blue = (part + (ground - part) * abs(lightness) for part in to_rgb(colour))
+    return to_hex((red, green, blue))
 
 
 def title(run: RunRecord, *what: str) -> str:
@@ -91,109 +130,45 @@ def backward(norm: Norm) -> str:
     return f"{NORMS[norm]} backward"
 
 
-@dataclass(frozen=True)
-class Page:
-    """A figure of equal panels under a title, over a key and a caption, all measured in inches."""
-
-    figure: Figure
-    panels: list[Axes]
-    across: int
-
-
-def page(
-    heading: str,
-    panels: int,
-    *,
-    across: int = 3,
-    height: float = 3.0,
-    key: Sequence[Line2D] = (),
-    caption: Sequence[str] = (),
-    between: tuple[float, float] = (0.14, 0.75),
-    left: float = LEFT,
-    right: float = RIGHT,
-) -> Page:
-    """Lay out a page; the panels share their vertical axis where they stand side by side.
-
-    Laid out by hand: matplotlib's engines take as long as the drawing, and know no caption below a key.
-    """
+def sheet(
+    heading: str, panels: int = 1, *, height: float, across: int = 3, caption: str = ""
+) -> tuple[Figure, list[Axes]]:
+    """A figure of equal panels, each `height` inches high, under a heading and over a caption."""
     across = min(across, panels)
     down = -(-panels // across)
-    key_lines = -(-len(key) // KEY_COLUMNS)
-    foot = BELOW + LINE * (key_lines + len(caption)) + (0.08 if key or caption else 0)
-    total = TITLE + down * height + (down - 1) * between[1] + foot
-    figure = Figure(figsize=(WIDTH, total), dpi=DPI)
-    FigureCanvasAgg(figure)
-    width = (WIDTH - left - right - (across - 1) * between[0]) / across
-    drawn: list[Axes] = []
-    for place in range(panels):
-        below, beside = divmod(place, across)
-        start = left + beside * (width + between[0])
-        bottom = total - TITLE - (below + 1) * height - below * between[1]
-        drawn.append(figure.add_axes((start / WIDTH, bottom / total, width / WIDTH, height / total)))
-        _frame(drawn[-1])
-    figure.text(left / WIDTH, 1 - 0.1 / total, heading, fontsize=11, color=INK, va="top")
-    for line, text in enumerate(reversed(caption)):
-        figure.text(left / WIDTH, (0.07 + LINE * line) / total, text, fontsize=8, color=SOFT, va="bottom")
-    if key:
-        _write_key(figure, key, (0.1 + LINE * len(caption)) / total)
-    return Page(figure, drawn, across)
+    figure = Figure(
+        figsize=(WIDTH, 1.15 + 0.15 * caption.count("\n") + down * (height + 0.3)), dpi=120, layout="constrained"
+    )
+    grid = figure.subplots(down, across, squeeze=False, sharey=True).ravel()
+    for axes in grid[panels:]:
+        axes.remove()
+    figure.suptitle(heading, x=0.01, ha="left", fontsize=11)
+    if caption:
+        figure.supxlabel(caption, x=0.01, ha="left", fontsize=8, color=SOFT, linespacing=1.5)
+    return figure, list(grid[:panels])
 
 
-def key_line(name: str, drawn: Look, **more: Any) -> Line2D:
-    """A line of the key."""
-    return Line2D([], [], **style(drawn), label=name, **more)
-
-
-def style(drawn: Look) -> dict[str, Any]:
-    """What matplotlib calls a look; white about a marker parts it from the lines that it stands on."""
-    return {
-        "color": drawn.colour,
-        "linestyle": drawn.dashes,
-        "linewidth": 1.5,
-        "marker": drawn.marker or None,
-        "markersize": 7.0 if drawn.marker == "*" else 5.5,
-        "markeredgecolor": "white",
-        "markeredgewidth": 0.5,
-    }
-
-
+@styled
 def save(figure: Figure, path: Path) -> None:
     """Write a figure as its path's ending says, the same bytes for the same figure."""
-    if path.suffix != ".svg":
-        with rc_context(PNG):
-            figure.savefig(path, dpi=DPI, metadata={"Software": None}, pil_kwargs={"compress_level": 3})
-        return
-    path.write_text(as_svg(figure), encoding="utf-8", newline="\n")
+    _lay_out(figure)
+    if path.suffix == ".svg":
+        path.write_text(as_svg(figure), encoding="utf-8", newline="\n")
+    else:
+        figure.savefig(path, metadata={"Software": None}, pil_kwargs={"compress_level": 3})
 
 
+@styled
 def as_svg(figure: Figure) -> str:
     """The figure as svg text, the same for the same figure."""
-    drawn = StringIO()
-    with rc_context(SVG):
-        figure.savefig(drawn, format="svg", metadata={"Date": None, "Creator": None})
-    return compact(drawn.getvalue())
+    _lay_out(figure)
+    text = StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+    return text.getvalue()
 
 
-def _frame(axes: Axes) -> None:
-    axes.tick_params(colors=SOFT, labelsize=8, length=3)
-    axes.grid(color=GROUND, linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["bottom", "left"]].set_color(FAINT)
-
-
-def _write_key(figure: Figure, key: Sequence[Line2D], bottom: float) -> None:
-    figure.legend(
-        handles=key,
-        loc="lower left",
-        bbox_to_anchor=(LEFT / WIDTH, bottom, 1 - (LEFT + RIGHT) / WIDTH, 0.1),
-        mode="expand",
-        ncols=min(KEY_COLUMNS, len(key)),
-        fontsize=8,
-        labelcolor=INK,
-        frameon=False,
-        handlelength=2.6,
-        borderaxespad=0.0,
-        borderpad=0.0,
-        labelspacing=0.35,
-    )
+def _lay_out(figure: Figure) -> None:
+    """Lay out once, not again for each format."""
+    if engine := figure.get_layout_engine():
+        engine.execute(figure)
+        figure.set_layout_engine(None)

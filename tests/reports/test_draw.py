@@ -17,8 +17,8 @@ def test_a_file_of_single_sizes_has_no_curves():
     assert names(mixed()) == [
         "speedup-rms",
         "speedup-layer",
-        f"ecdf-{CASE.key}",
-        f"ecdf-{LAYER.key}",
+        f"samples-{CASE.key}",
+        f"samples-{LAYER.key}",
         f"kernels-{CASE.key}",
         f"kernels-{LAYER.key}",
     ]
@@ -39,7 +39,7 @@ def test_every_plot_is_written_in_both_forms_and_twice_the_same(tmp_path):
 
 def test_every_plot_says_device_dtype_and_date():
     for _, figure in [*draw(mixed()), *draw(careful())]:
-        title = next(text.get_text() for text in figure.texts if text.get_fontsize() == 11)
+        title = figure.get_suptitle()
         assert title.startswith("NVIDIA H200, ")
         assert "bf16" in title
         assert title.endswith(", 2025-06-01")
@@ -47,7 +47,7 @@ def test_every_plot_says_device_dtype_and_date():
 
 def test_the_baseline_can_be_another():
     by_quack = dict(draw(mixed(), "quack"))
-    assert "over quack" in by_quack["speedup-rms"].texts[0].get_text()
+    assert "over quack" in by_quack["speedup-rms"].get_suptitle()
     assert "speedup-layer" not in by_quack  # where quack is wrong
 
 

@@ -5,7 +5,7 @@ from harness.cases.traffic import moved_bytes
 from harness.results.joining import by_case
 from reports.data.comparison import compare
 from reports.data.size_groups import groups
-from reports.plots.size_curves import ADD_NAME, bandwidth, percent_of_add
+from reports.plots.bandwidth import ADD_NAME, SHARES, bandwidth
 from reports.plots.style import look
 from tests.results_factory import helpers, in_processes, results, row, selftest
 
@@ -22,16 +22,17 @@ def measured(cases=SQUARE, add=True, **more):
     return results(*rows, **more)
 
 
-def drawn(plot, file):
+def drawn(file):
     comparison = compare(file)
     (group,) = groups(comparison)
-    return plot(group, comparison, by_case(file))
+    return bandwidth(group, comparison, by_case(file))
 
 
 def line(axes, impl):
-    """The one line in the colour of an implementation: {columns: value}."""
-    (found,) = [each for each in axes.get_lines() if each.get_marker() == look(impl).marker]
-    return dict(zip(found.get_xdata(), found.get_ydata(), strict=True))
+    """The line of an implementation: {columns: value}."""
+    (curve,) = [curve for curve in axes.get_lines() if curve.get_label() == impl]
+    assert curve.get_color() == look(impl).colour or impl == ADD_NAME
+    return dict(zip(curve.get_xdata(), curve.get_ydata(), strict=True))
 
 
 def levels(axes):
@@ -44,7 +45,7 @@ def key(figure):
 
 
 def test_a_line_is_the_bytes_over_the_median():
-    axes = drawn(bandwidth, measured()).axes[0]
+    axes = drawn(measured()).axes[0]
     comparison = compare(measured())
     expected = {case.case.cols: case.entry("quack").bandwidth_gbps for case in comparison.cases}
     assert line(axes, "quack") == pytest.approx(expected)
@@ -53,40 +54,48 @@ def test_a_line_is_the_bytes_over_the_median():
 
 def test_a_panel_is_a_number_of_elements_or_of_rows_whichever_are_fewer():
     by_rows = [NormCase("rms", rows, cols) for rows in (4096, 8192) for cols in (1024, 2048, 4096)]
-    titles = [axes.get_title(loc="left") for axes in drawn(bandwidth, measured(by_rows)).axes]
+    titles = [axes.get_title(loc="left") for axes in drawn(measured(by_rows)).axes]
     assert titles == ["8192 rows", "4096 rows"]
-    assert [axes.get_title(loc="left") for axes in drawn(bandwidth, measured()).axes] == ["8 Mi elements"]
+    assert [axes.get_title(loc="left") for axes in drawn(measured()).axes] == ["8 Mi elements"]
 
 
 def test_the_add_the_copy_and_the_datasheet_stand_where_they_are_known():
-    figure = drawn(bandwidth, measured(selftests=[selftest()]))
+    figure = drawn(measured(selftests=[selftest()]))
     assert levels(figure.axes[0]) == [4276.0, 4800.0]
-    assert key(figure)[-3:] == [ADD_NAME, "large copy, 4276 GB/s", "datasheet, 4800 GB/s"]
-    bare = drawn(bandwidth, measured(add=False, cpu=True))
+    assert set(key(figure)) == {"datasheet, 4800", "large copy, 4276", ADD_NAME, "quack", "torch-eager"}
+    bare = drawn(measured(add=False, cpu=True))
     assert levels(bare.axes[0]) == []
     assert key(bare) == ["quack", "torch-eager"]
 
 
-def test_percent_is_that_of_the_tables_and_the_add_is_the_hundred():
-    axes = drawn(percent_of_add, measured()).axes[0]
-    comparison = compare(measured())
-    expected = {case.case.cols: case.entry("quack").percent_of_add for case in comparison.cases}
-    assert line(axes, "quack") == pytest.approx(expected)
-    assert levels(axes) == [100.0]
-    assert drawn(percent_of_add, measured(add=False)) is None
+def test_faint_lines_are_shares_of_the_add():
+    axes = drawn(measured()).axes[0]
+    add = line(axes, ADD_NAME)
+    shares = {text.get_text(): text.xy for text in axes.texts}
+    assert shares == {f"{share} %": (4096, pytest.approx(share / 100 * add[4096])) for share in SHARES}
+    assert list(drawn(measured(add=False)).axes[0].texts) == []
 
 
-@pytest.mark.parametrize("plot", [bandwidth, percent_of_add])
+def test_key_is_ordered_by_height_at_the_right_edge():
+    last = SQUARE[-1]
+    rows = [row("low", 40.0, case) for case in SQUARE]
+    rows += [row("high", 90.0 if case != last else 30.0, case, shift=2) for case in SQUARE]
+    figure = drawn(results(*rows, *(part for case in SQUARE for part in helpers(40.0, 14.0, case)), baseline="low"))
+    assert key(figure)[-3:] == [ADD_NAME, "high", "low"]
+    assert line(figure.axes[0], "high")[1024] < line(figure.axes[0], "low")[1024]
+
+
 @pytest.mark.parametrize("processes", [1, 3])
-def test_each_point_lies_in_its_band(plot, processes):
+def test_each_point_lies_in_its_band(processes):
     file = measured()
     if processes > 1:
         file = results(*in_processes(*file.rows), processes=processes)
-    axes = drawn(plot, file).axes[0]
+    axes = drawn(file).axes[0]
     values = line(axes, "quack")
-    (band,) = [each for each in axes.patches if each.get_facecolor()[:3] == pytest.approx((0, 0x9E / 255, 0x73 / 255))]
+    green = pytest.approx((0, 0x9E / 255, 0x73 / 255))
+    (band,) = [band for band in axes.collections if tuple(band.get_facecolor()[0][:3]) == green]
     ends = {}
-    for cols, value in band.get_xy():
+    for cols, value in band.get_paths()[0].vertices:
         ends.setdefault(cols, []).append(value)
     for cols, value in values.items():
         assert min(ends[cols]) <= value * 1.001
@@ -96,9 +105,9 @@ def test_each_point_lies_in_its_band(plot, processes):
 
 def test_too_few_samples_have_no_band():
     short = [each.model_copy(update={"timing": cut(each.timing)}) for each in measured().rows]
-    axes = drawn(bandwidth, results(*short)).axes[0]
+    axes = drawn(results(*short)).axes[0]
     assert line(axes, "quack")
-    assert list(axes.patches) == []
+    assert list(axes.collections) == []
 
 
 def cut(timing):
@@ -106,12 +115,11 @@ def cut(timing):
 
 
 def test_nothing_is_drawn_of_single_sizes():
-    assert drawn(bandwidth, measured(SQUARE[:1])) is None
-    assert drawn(percent_of_add, measured(SQUARE[:1])) is None
+    assert drawn(measured(SQUARE[:1])) is None
 
 
 def test_axes_say_units_and_sizes():
-    axes = drawn(bandwidth, measured()).axes[0]
+    axes = drawn(measured()).axes[0]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("columns (hidden size)", "GB/s")
     assert [label.get_text() for label in axes.get_xticklabels()] == ["1024", "2048", "4096"]
     assert axes.get_xscale() == "log"

@@ -1,0 +1,129 @@
+"""Bandwidth against hidden size: a panel for sizes of equal elements, a line for each implementation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from harness.cases import NormCase
+from harness.results.joining import Joined, JoinedCase, same_traffic_add
+from harness.results.pairing import ABOUT_INTERVALS, time_interval
+from reports import figures
+from reports.data.comparison import CaseComparison, Comparison, is_rankable
+from reports.data.entries import bandwidth_gbps
+from reports.data.size_groups import Group, Strip
+from reports.plots.style import ADD, DASHED, DOTTED, GROUND, SOFT, Look, backward, look, sheet, styled, title
+
+ADD_NAME = "same-traffic add"
+SHARES = (25, 50, 75)  # percent of the add, drawn as faint lines
+CAPTION = (
+    "GB/s: the bytes that every backward must move, over the median time. Faint: 25, 50 and 75 % of an elementwise add "
+    "that moves the same bytes.\n"
+    f"Bands, where wider than a line: {ABOUT_INTERVALS}."
+)
+
+
+@dataclass(frozen=True)
+class Point:
+    """The bandwidth at one size in GB/s, with its interval, nan where none is known."""
+
+    cols: int
+    value: float
+    low: float
+    high: float
+
+
+Curves = dict[str, list[Point]]
+
+
+@styled
+def bandwidth(group: Group, comparison: Comparison, rows: Mapping[NormCase, JoinedCase]) -> Figure | None:
+    """GB/s against columns; None where no implementation has two sizes."""
+    panels = {strip.name: curves for strip in group.strips if (curves := _curves(strip, rows))}
+    if not any(len(points) > 1 for curves in panels.values() for points in curves.values()):
+        return None
+    heading = title(comparison.run, f"bandwidth of the {backward(group.norm)}", group.variant)
+    across = 2 if len(panels) in (2, 4) else 3
+    figure, drawn = sheet(heading, len(panels), height=4.4, across=across, caption=CAPTION)
+    for axes, (name, curves) in zip(drawn, panels.items(), strict=True):
+        axes.set_title(name)
+        axes.grid(visible=False)
+        for curve, points in curves.items():
+            _draw(axes, curve, points)
+        _draw_shares(axes, curves.get(ADD_NAME, []))
+        for level, (value, dashes) in _levels(group, comparison).items():
+            axes.axhline(value, color=SOFT, linestyle=dashes, linewidth=1.2, zorder=1.5, label=level)
+        axes.set_xscale("log", base=2)
+        axes.margins(x=0.11)
+        axes.set_xticks(group.cols, [str(cols) for cols in group.cols], rotation=45 if len(group.cols) > 6 else 0)
+        axes.set_xlabel("columns (hidden size)")
+    drawn[0].set_ylim(bottom=0)
+    for axes in drawn[::across]:
+        axes.set_ylabel("GB/s")
+    _write_key(figure, drawn)
+    return figure
+
+
+def _levels(group: Group, comparison: Comparison) -> dict[str, tuple[float, object]]:
+    """The bandwidths that hold for all sizes, with their dashes: of a large copy, and of the datasheet."""
+    copy = comparison.budget.copy_gbps if comparison.budget else None
+    datasheet = comparison.run.device.datasheet_gbps if group.cases[0].case.device != "cpu" else None
+    levels = {"large copy": (copy, DASHED), "datasheet": (datasheet, DOTTED)}
+    return {f"{name}, {figures.gbps(value)}": (value, dashes) for name, (value, dashes) in levels.items() if value}
+
+
+def _curves(strip: Strip, rows: Mapping[NormCase, JoinedCase]) -> Curves:
+    """The points of each implementation that ranks, and of the add."""
+    curves: Curves = {}
+    for case in strip.cases:
+        for entry in case.ranked:
+            curves.setdefault(entry.impl, []).append(_point(case.case, rows[case.case][entry.impl, "impl"]))
+        if add := _add(case, rows):
+            curves.setdefault(ADD_NAME, []).append(_point(case.case, add))
+    return curves
+
+
+def _add(case: CaseComparison, rows: Mapping[NormCase, JoinedCase]) -> Joined | None:
+    add = same_traffic_add(rows[case.case])
+    return add if add and is_rankable(add) and case.add_us else None
+
+
+def _point(case: NormCase, joined: Joined) -> Point:
+    """The bandwidth by the median, without an interval where one end of it is not a number above 0."""
+    low_us, high_us = time_interval(joined.timings)
+    value, low, high = (bandwidth_gbps(case, us) or math.nan for us in (joined.median_us, high_us, low_us))
+    known = math.isfinite(low) and math.isfinite(high) and low > 0
+    return Point(case.cols, value, low if known else math.nan, high if known else math.nan)
+
+
+def _look(name: str) -> Look:
+    return ADD if name == ADD_NAME else look(name)
+
+
+def _draw(axes: Axes, name: str, points: list[Point]) -> None:
+    cols = [point.cols for point in points]
+    axes.plot(cols, [point.value for point in points], **_look(name).line, label=name)
+    if not any(math.isnan(point.low) for point in points):
+        low, high = [point.low for point in points], [point.high for point in points]
+        axes.fill_between(cols, low, high, color=_look(name).colour, alpha=0.25, linewidth=0)
+
+
+def _draw_shares(axes: Axes, adds: list[Point]) -> None:
+    """Faint lines at round shares of the add, named at their right end."""
+    for share in SHARES if adds else ():
+        values = [point.value * share / 100 for point in adds]
+        axes.plot([point.cols for point in adds], values, color=GROUND, linewidth=1, zorder=1)
+        end = (adds[-1].cols, values[-1])
+        axes.annotate(f"{share} %", end, (5, -2), textcoords="offset points", fontsize=6.5, color=SOFT)
+
+
+def _write_key(figure: Figure, drawn: list[Axes]) -> None:
+    """Names beside the last panel, from the highest line at its right edge to the lowest; then those it has not."""
+    handles = {line.get_label(): line for axes in drawn for line in axes.get_lines()}
+    named = [line for name, line in handles.items() if not str(name).startswith("_")]
+    named.sort(key=lambda line: (line.axes is drawn[-1], line.get_ydata()[-1]), reverse=True)  # pyright: ignore
+    figure.legend(handles=named, loc="outside right center", labelspacing=0.7)

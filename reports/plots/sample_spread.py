@@ -1,0 +1,63 @@
+"""How far the samples of one case lie from their median: a box for each implementation and for the add."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from harness.cases import Norm
+from harness.results.joining import Joined, JoinedCase, same_traffic_add
+from reports import figures
+from reports.data.comparison import CaseComparison, Comparison, is_rankable
+from reports.plots.style import ADD, look, sheet, styled, title
+
+CAPTION = (
+    "All samples of all processes, each over the median of its implementation. Box: the middle half. Line: from 1 % to "
+    "99 % of the samples. Dots: the others."
+)
+
+
+def largest(comparison: Comparison) -> list[CaseComparison]:
+    """The case of each norm with the most elements, of those that have a ranked implementation on the usual inputs."""
+    cases: dict[Norm, CaseComparison] = {}
+    for case in comparison.cases:
+        if case.ranked and case.case.inputs == "normal":
+            best = cases.setdefault(case.case.norm, case)
+            if case.case.rows * case.case.cols > best.case.rows * best.case.cols:
+                cases[case.case.norm] = case
+    return list(cases.values())
+
+
+@styled
+def spread(case: CaseComparison, comparison: Comparison, rows: JoinedCase) -> Figure:
+    """Percent off the median, a row for each ranked implementation, fastest on top, below that of the add."""
+    boxes = {entry.label: (look(entry.impl), _samples_us(rows[entry.impl, "impl"])) for entry in case.ranked}
+    add = same_traffic_add(rows)
+    if add is not None and is_rankable(add):
+        boxes = {"same-traffic add": (ADD, _samples_us(add)), **boxes}
+    heading = title(comparison.run, f"spread of the samples of {case.case.key}")
+    figure, (axes,) = sheet(heading, height=0.3 * len(boxes), caption=CAPTION)
+    drawn = axes.boxplot(
+        [100 * (samples_us / np.median(samples_us) - 1) for _, samples_us in boxes.values()],
+        orientation="horizontal",
+        whis=(1, 99),
+        widths=0.6,
+        patch_artist=True,
+        medianprops={"color": "white"},
+        flierprops={"marker": ".", "markersize": 3},
+        tick_labels=[f"{name}, {figures.microseconds(float(np.median(us)))} us" for name, (_, us) in boxes.items()],
+    )
+    for place, (shown, _) in enumerate(boxes.values()):
+        drawn["boxes"][place].set(facecolor=shown.colour, edgecolor=shown.colour)
+        drawn["fliers"][place].set(markeredgecolor=shown.colour)
+        for line in (*drawn["whiskers"][2 * place :][:2], *drawn["caps"][2 * place :][:2]):
+            line.set_color(shown.colour)
+    axes.invert_yaxis()
+    axes.grid(visible=False, axis="y")
+    axes.set_xlabel("% off the median")
+    return figure
+
+
+def _samples_us(joined: Joined) -> NDArray[np.float64]:
+    return np.concatenate([np.asarray(timing.samples_us) for timing in joined.timings])
