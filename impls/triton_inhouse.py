@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.cases import Grads, Inputs, NormCase
+from harness.cases import DeviceKind, Grads, Inputs, NormCase
 from harness.cases.input_kinds import INPUT_KINDS
 
 from .inhouse.launch import Launch
@@ -20,6 +20,24 @@ if TYPE_CHECKING:
 name = "triton-inhouse"
 requires = ("triton",)
 compiles_ahead = True
+
+
+def misconfigured(device: DeviceKind) -> str | None:
+    """Say what is wrong with the file of launches that the environment names, or None."""
+    path = os.environ.get(LAUNCHES)
+    if not path:
+        return None
+    import torch
+
+    from .inhouse.device import gpu_of, name_of
+    from .inhouse.tuned import read_for
+
+    here = torch.device(device)
+    try:
+        read_for(path, name_of(here), None if device == "cpu" else gpu_of(here).multiprocessors)
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def unsupported(case: NormCase) -> str | None:

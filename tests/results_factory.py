@@ -24,11 +24,11 @@ from harness.results.schema import (
     RunRecord,
     SanitizerRecord,
     SelfTestRecord,
-    SettingsRecord,
     TensorCheck,
     Timing,
     Verification,
 )
+from harness.results.settings import Settings
 
 GROUP = "g1"
 LEAD_US = 1.0  # of the first kernel, after what ran before it
@@ -188,7 +188,7 @@ def run_record(jobs=1, timed=True, names=NAMES, cpu=False, **settings):
         started_at="2025-06-01T12:00:00+00:00",
         command="normbwd bench --device h200 --shapes 8192x4096",
         device=device,
-        settings=SettingsRecord(
+        settings=Settings(
             seed=7, timed=timed, **({"baseline": "torch-eager", "quick": False, "flush": "clean"} | settings)
         ),
         libraries={"torch": "2.11.0", "triton": "3.6.0"},

@@ -1,27 +1,26 @@
 """What is typed, what is answered in one line, and the exit code; nothing half-written is left behind."""
 
 import shlex
-import sys
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-import reports
 from harness.__main__ import main
 from harness.cases import NormCase
 from harness.devices import DeviceFacts
 from harness.errors import UsageError
 from harness.results.file import ResultsFile, load
 from harness.results.schema import Budget, Check, ConditionsRecord, ImplRecord, SelfTestRecord
+from harness.results.settings import Settings
 from harness.run import session
+from harness.run.invocation import Invocation
 from harness.run.process import WorkerDiedError
 from harness.run.progress import Display
-from harness.run.settings import Choice
 from harness.worker.messages import Aside, Began, Done, Hello, Refused, Row, SelfTest, Warm
 from harness.worker.revisions import Side
 from reports import FORMATS
+from reports.parts import selftest
 from tests.fake_worker import Ready
 from tests.results_factory import flushed, mixed, row, timing
 
@@ -58,8 +57,8 @@ class ScriptedProcess(Ready):
     statuses: dict  # by implementation; an exception is raised in its place
     launched: list
 
-    def __init__(self, asked, log):
-        self.asked = asked
+    def __init__(self, start, log):
+        self.start = start
         self.launched.append(self)
         self.requests = []
         super().__init__(self.greeting)
@@ -84,7 +83,7 @@ class ScriptedProcess(Ready):
 
     def _try(self, request):
         self.events.append(Began(None, "inputs"))
-        if request.asked.timed:
+        if request.settings.timed:
             self.events.append(Aside(ConditionsRecord(case=request.case, group=request.group, process=request.process)))
         for impl in request.impls:
             status = self.statuses.get(impl, "ok")
@@ -92,9 +91,9 @@ class ScriptedProcess(Ready):
             if not isinstance(status, str):
                 self.events.append(status)
                 return
-            us = 10.0 if status == "ok" and request.asked.timed else None
+            us = 10.0 if status == "ok" and request.settings.timed else None
             told = None if status == "ok" else "because"
-            more = {"untimed": "timing was not asked for"} if status == "ok" and not request.asked.timed else {}
+            more = {"untimed": "timing was not asked for"} if status == "ok" and not request.settings.timed else {}
             timed = timing(us, group=request.group) if us else None
             more["process"] = request.process
             self.events.append(Row(row(impl, us, request.case, status, timed=timed, reason=told, **more)))
@@ -115,7 +114,7 @@ def workers(monkeypatch):
 
 @pytest.fixture
 def no_worker(monkeypatch):
-    def refuse(asked, log):
+    def refuse(start, log):
         raise AssertionError("a worker was started for a line that is wrong on any machine")
 
     monkeypatch.setattr(session, "WorkerProcess", refuse)
@@ -369,15 +368,15 @@ def test_other_libraries_cannot_be_mixed_into_a_run(workers, folder, capsys):
 
 
 def test_other_revisions_cannot_be_mixed_into_a_comparison(workers):
-    sides = [Side("base", "base.py", "aaa"), Side("head", "head.py", "bbb", "mine.py")]
-    choice = Choice(shapes="4x8", norm="rms", out=Path("run"), sides=tuple(sides))
-    path = session.bench(choice, Display())
+    sides = (Side("base", "base.py", "aaa"), Side("head", "head.py", "bbb", "mine.py"))
+    invocation = Invocation(settings=Settings(shapes="4x8", norm="rms"), out=Path("run"), sides=sides)
+    path = session.bench(invocation, Display())
     assert [(side.word, side.commit, side.file) for side in load(path).run.sides] == [
         ("base", "aaa", None),
         ("head", "bbb", "mine.py"),
     ]
-    session.bench(replace(choice, resume=True), Display())
-    moved = replace(choice, resume=True, sides=(sides[0], replace(sides[1], commit="ccc")))
+    session.bench(invocation.changed(resume=True), Display())
+    moved = invocation.changed(resume=True, sides=(sides[0], replace(sides[1], commit="ccc")))
     with pytest.raises(UsageError, match=r"results\.jsonl has other revisions "):
         session.bench(moved, Display())
 
@@ -483,37 +482,50 @@ def test_suites_and_devices_are_listed_without_a_worker(no_worker, capsys, what)
 
 @pytest.fixture
 def chosen(monkeypatch):
-    """The choices that reach a run; none is run."""
-    choices = []
+    """The invocations that reach a run; none is run."""
+    invocations = []
 
-    def run(choice, display):
-        choices.append(choice)
+    def run(invocation, display):
+        invocations.append(invocation)
         raise UsageError("enough")
 
     monkeypatch.setattr(session, "bench", run)
-    return choices
+    return invocations
 
 
 @pytest.mark.parametrize(
-    ("line", "options"),
+    ("line", "settings", "rest"),
     [
-        ("bench", {}),
-        ("bench --processes 5", {"processes": 5}),
-        ("bench --twice", {"twice": True}),
-        ("bench --cross-check", {"cross_check": True}),
-        ("bench --allow-others", {"allow_others": True}),
-        ("bench --quick", {"quick": True}),
-        ("verify --allow-others", {"timed": False, "allow_others": True}),
-        ("selftest", {"selftest_alone": True}),
+        ("bench", {}, {}),
+        ("bench --processes 5", {"processes": 5}, {}),
+        ("bench --twice", {"twice": True}, {}),
+        ("bench --cross-check", {"cross_check": True}, {}),
+        ("bench --allow-others", {}, {"allow_others": True}),
+        ("bench --quick --no-bias", {"quick": True, "bias": False}, {}),
+        ("bench --impl a.py --impl b.py", {}, {"impl_files": (Path("a.py"), Path("b.py"))}),
+        ("verify --allow-others --seeds 3", {"timed": False, "seeds": 3}, {"allow_others": True}),
+        ("selftest", {}, {"selftest_alone": True}),
         (
             "selftest --device cpu --seed 3 --time-limit 9 --allow-others",
-            {"selftest_alone": True, "device": "cpu", "seed": 3, "time_limit_s": 9.0, "allow_others": True},
+            {"seed": 3},
+            {"selftest_alone": True, "device": "cpu", "time_limit_s": 9.0, "allow_others": True},
         ),
     ],
 )
-def test_options_reach_the_run(monkeypatch, chosen, page, line, options):
+def test_options_reach_the_run(monkeypatch, chosen, page, line, settings, rest):
     assert typed(line) == 2
-    assert chosen == [Choice(**options)]
+    (invocation,) = chosen
+    assert invocation.command.startswith("normbwd")
+    assert invocation.changed(command="") == Invocation(settings=Settings(**settings), **rest)
+
+
+def test_an_adapter_s_complaint_about_the_environment(workers, folder, capsys):
+    workers.greeting = replace(HELLO, misconfigured={"quack": "cannot read tuned.json; unset TUNED"})
+    assert typed("bench --shapes 4x8 --impls liger --out other") in (0, None)
+    capsys.readouterr()
+    assert typed("bench --shapes 4x8 --out run") == 2
+    assert capsys.readouterr().err == "starting a worker\nerror: cannot read tuned.json; unset TUNED\n"
+    assert not (folder / "run").exists()
 
 
 def test_every_process_measures_every_case_in_a_fresh_worker(workers, folder, capsys):
@@ -614,9 +626,7 @@ def test_a_gpu_that_others_use_is_not_measured_unless_it_is_asked_for(workers, p
 @pytest.fixture
 def page(monkeypatch):
     """The page of a self-test, which says how many there were."""
-    fake = SimpleNamespace(render=lambda records: f"{len(records)} self-tests\n")
-    monkeypatch.setitem(sys.modules, "reports.parts.selftest", fake)
-    monkeypatch.setattr(reports, "selftest", fake, raising=False)
+    monkeypatch.setattr(selftest, "render", lambda records: f"{len(records)} self-tests\n")
 
 
 PASSED, FAILED = Check(name="t0", passed=True, value=1.0), Check(name="cold", passed=False, value=9.0)
@@ -665,7 +675,7 @@ def test_a_self_test_that_is_not_finished_costs_a_run_nothing_else(workers, fold
         ("def prepare(inputs:\n", "--impl mine.py: line 1: '(' was never closed; mend the syntax"),
         (
             "name = 'mine'\nrequires = ()\ndef unsupported(case): ...\n",
-            "mine.py has no prepare; docs/add-an-implementation.md shows what it needs",
+            "mine.py: has no prepare; docs/add-an-implementation.md shows what it needs",
         ),
         ("raise OSError('no libcudart')\n", "--impl mine.py cannot be imported: OSError: no libcudart"),
     ],

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, Literal
 
-from harness.cases.case import NormCase
+from harness.cases.case import DeviceKind, NormCase
 from harness.cases.inputs import Grads, Inputs
 from harness.errors import UnsupportedError
 
@@ -81,6 +81,11 @@ class Implementation:
         except Exception as error:  # a check that fails must not take the other implementations with it
             explained = f"cannot be checked: {type(error).__name__}: {error}"
         return explained or (f"not installed: {', '.join(absent)}" if absent else None)
+
+    def misconfigured(self, device: DeviceKind) -> str | None:
+        """Say what is wrong with a setting that the adapter reads from the environment, or None."""
+        answer = getattr(self.module, "misconfigured", None)
+        return answer(device) if answer else None
 
     def unsupported(self, case: NormCase) -> str | None:
         """Say why this case cannot run, or None; what the case has beyond a plain one has to be handled."""

@@ -1,14 +1,13 @@
 """What failed on speed, measured again on the device here: the same cases, implementations and settings, new inputs.
 
-Nothing here measures. From the record of the run comes a choice like the one that it was started with, and `bench` does
-the rest.
+Nothing here measures. From the record of the run comes an invocation like the one that started it, and `bench` does the
+rest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,41 +19,41 @@ from harness.gate.limits import Limits
 from harness.results.file import load
 from harness.results.schema import RunRecord
 from harness.results.verdicts import Verdict
-from harness.run import compare, session
+from harness.run import compare, opening, session
+from harness.run.invocation import Invocation
 from harness.run.progress import Display
 from harness.run.provenance import own_revision
-from harness.run.settings import Choice
 from harness.worker.messages import Hello
 
 FOLDER = "confirm-"  # and the time: beside the results that are confirmed
 
 
 def confirm(
-    verdicts: Sequence[Verdict], limits: Limits, run: RunRecord, results: Path, choice: Choice, display: Display
+    verdicts: Sequence[Verdict], limits: Limits, run: RunRecord, results: Path, invocation: Invocation, display: Display
 ) -> tuple[list[Verdict], Path] | None:
     """The verdicts on a run after its failures of speed were measured again, and that file; None without such failures.
 
-    `results` is the file of the run. `choice` holds what the record does not: in how many processes, into which folder
-    (by default one beside `results`), beside whom. Raises UnavailableError, before anything is measured, where this is
-    not the device or not the software of the run.
+    `results` is the file of the run. `invocation` holds what the record does not: in how many processes, into which
+    folder (by default one beside `results`), beside whom. Raises UnavailableError, before anything is measured, where
+    this is not the device or not the software of the run.
     """
     cases, names = cases_behind(verdicts), names_behind(verdicts)
     if not cases:
         return None
-    out = choice.out or _folder_beside(results, choice.resume)
-    path = _measure_again(run, cases, names, replace(choice, out=out), display)
+    out = invocation.out or _folder_beside(results, invocation.resume)
+    path = _measure_again(run, cases, names, invocation.changed(out=out), display)
     return confirmed(verdicts, limits, load(path)), path
 
 
 def _measure_again(
-    run: RunRecord, cases: Sequence[NormCase], names: Sequence[str], choice: Choice, display: Display
+    run: RunRecord, cases: Sequence[NormCase], names: Sequence[str], invocation: Invocation, display: Display
 ) -> Path:
     try:
         display.say("starting a worker to see what is here")
-        here = session.inventory(Choice(device=run.device.profile))
+        here = session.inventory(Invocation(device=run.device.profile))
         _refuse_another(run, here)
         with ExitStack() as checked_out:
-            chosen = _as_in(run, cases, names, choice)
+            chosen = _as_in(run, cases, names, invocation)
             chosen = _of_revisions(chosen, run, checked_out) if run.sides else _of_files(chosen, run, here)
             return session.bench(chosen, display)
     except UnavailableError as error:
@@ -65,7 +64,7 @@ def _folder_beside(results: Path, resume: bool) -> Path:
     """A new folder, or the latest, to go on with."""
     if not resume:
         return results.parent / f"{FOLDER}{datetime.now(UTC):%Y%m%d-%H%M%S}"
-    earlier = sorted(results.parent.glob(f"{FOLDER}*/{session.RESULTS_NAME}"))
+    earlier = sorted(results.parent.glob(f"{FOLDER}*/{opening.RESULTS_NAME}"))
     if not earlier:
         raise UsageError(f"--resume: nothing was confirmed beside {results} yet; name the folder with --out")
     return earlier[-1].parent
@@ -88,48 +87,45 @@ def _refuse_another(run: RunRecord, here: Hello) -> None:
         raise UnavailableError(f"the run was made by normbwd {run.revision}, and this is {own}; start a new run")
 
 
-def _as_in(run: RunRecord, cases: Sequence[NormCase], names: Sequence[str], choice: Choice) -> Choice:
-    """The choice with the settings of the run, but for the seed: the same inputs again could repeat the same chance.
+def _as_in(run: RunRecord, cases: Sequence[NormCase], names: Sequence[str], invocation: Invocation) -> Invocation:
+    """The invocation with the settings of the run, but for the seed: the same inputs could repeat the same chance.
 
     The baseline takes part for its twin: what a limit allows hangs on its A/A band.
     """
-    settings = run.settings
-    return replace(
-        choice,
-        device=run.device.profile,
-        exactly=tuple(cases),
-        impls=",".join(dict.fromkeys([settings.baseline, *names])),
-        baseline=settings.baseline,
-        seed=settings.seed + 1,
-        flush=settings.flush,
-        quick=settings.quick,
-        twice=settings.twice,
-        seeds=settings.seeds,
-        repeats=settings.repeats,
+    settings = run.settings.changed(
+        impls=",".join(dict.fromkeys([run.settings.baseline, *names])),
+        seed=run.settings.seed + 1,
+        processes=invocation.settings.processes,
+        cross_check=False,
     )
+    chosen = invocation.changed(settings=settings, device=run.device.profile)
+    return chosen.of_cases(cases)
 
 
-def _of_revisions(choice: Choice, run: RunRecord, checked_out: ExitStack) -> Choice:
-    """The choice with both revisions of a comparison checked out once more."""
+def _of_revisions(invocation: Invocation, run: RunRecord, checked_out: ExitStack) -> Invocation:
+    """The invocation with both revisions of a comparison checked out once more."""
     base, head = run.sides
     name = run.settings.baseline.removesuffix(f"@{base.word}")
     files = () if base.file is None else (_file(base.file, name),)
-    again = compare.revisions_chosen(replace(choice, impls=name, impl_files=files), base.commit, head.commit)
+    again = compare.revisions_chosen(
+        invocation.changed(impls=name, impl_files=files, base=base.commit, head=head.commit)
+    )
     try:
-        return checked_out.enter_context(again)[0]
+        return checked_out.enter_context(again)
     except UsageError as error:  # the clone does not reach back to the commit, most often
         raise UnavailableError(str(error)) from error
 
 
-def _of_files(choice: Choice, run: RunRecord, here: Hello) -> Choice:
-    """The choice with the files of those implementations that are not found without being named."""
+def _of_files(invocation: Invocation, run: RunRecord, here: Hello) -> Invocation:
+    """The invocation with the files of those implementations that are not found without being named."""
     known = {item.name: item.missing for item in here.implementations}
-    asked = set((choice.impls or "").split(","))
+    asked = set((invocation.settings.impls or "").split(","))
     for name in sorted(asked & known.keys()):
         if known[name]:
             raise UnavailableError(f"{name} is missing here: {known[name]}")
     sources = {item.source: item.name for item in run.implementations if item.name in asked - known.keys()}
-    return replace(choice, impl_files=tuple(_file(source, name) for source, name in sources.items()))
+    files = tuple(_file(source, name) for source, name in sources.items())
+    return invocation.changed(impl_files=files)
 
 
 def _file(source: str, name: str) -> Path:

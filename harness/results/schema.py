@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from harness.cases import NormCase
+from harness.results.settings import Flush, Settings
 
 SCHEMA_VERSION = 1
 
@@ -25,7 +26,6 @@ RANKED: tuple[Status, ...] = ("ok", "nondeterministic")
 # An implementation; the same-traffic add; the A/A twin: the baseline's second appearance in the same blocks.
 Role = Literal["impl", "floor", "again"]
 SAME_TRAFFIC_ADD: Final = "floor"  # how the role is stored
-Flush = Literal["clean", "dirty", "none"]
 ErrorClass = Literal["exact", "one extra rounding", "two", "three", "wrong"]
 # How a backward may be run again and has to give the same bits.
 Condition = Literal["side stream", "graph replay", "shuffled allocator", "busy device"]
@@ -78,27 +78,6 @@ class ImplRecord(Record):
     on_request: bool = Field(default=False, description="not run unless it is named: slow to prepare")
 
 
-class SettingsRecord(Record):
-    """What was asked of the run; a resumed run must ask the same.
-
-    `processes` is how often each case is measured, each time in a fresh process; with `twice` every implementation
-    stands in the blocks twice, with `cross_check` other engines time it as well. `seeds` is how many inputs are drawn
-    to verify a case, `repeats` how often its bits are compared.
-    """
-
-    seed: int
-    flush: Flush
-    baseline: str
-    quick: bool
-    timed: bool = True
-    suite: str | None = None
-    processes: int = 1
-    twice: bool = False
-    cross_check: bool = False
-    seeds: int = 1
-    repeats: int | None = None
-
-
 class SideRecord(Record):
     """A revision that `compare` measured, so that it can be checked out again.
 
@@ -119,7 +98,7 @@ class RunRecord(Record):
     started_at: str
     command: str
     device: DeviceRecord
-    settings: SettingsRecord
+    settings: Settings
     libraries: dict[str, str]
     revision: str | None = None
     implementations: list[ImplRecord]

@@ -8,37 +8,42 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.errors import UsageError
+from harness.run.invocation import Invocation
 from harness.run.session import inventory
-from harness.run.settings import Choice
+from harness.worker.aa_twin import twin_of
 from harness.worker.revisions import two_sides
 
 OWN = Path(__file__).resolve().parents[2]  # where "impls/quack.py" is looked for
 
 
 @contextmanager
-def revisions_chosen(choice: Choice, base: str, head: str) -> Generator[tuple[Choice, str]]:
-    """The choice of a bench that compares two revisions of `choice.impls`, and the name of the newer one.
+def revisions_chosen(invocation: Invocation) -> Generator[Invocation]:
+    """The invocation of a bench that compares the revisions `base` and `head` of one implementation.
 
-    Both revisions stay checked out as long as the context lasts. Raises UsageError where `choice.impls` is not one
-    implementation, and as `two_sides` does.
+    Its baseline is the older one. Both stay checked out as long as the context lasts. Raises UsageError where
+    `--impls` is not one implementation, and as `two_sides` does.
     """
-    if choice.impls is None or "," in choice.impls or "*" in choice.impls:
+    impls = invocation.settings.impls
+    if not invocation.base:
+        raise UsageError("compare needs --base, the revision to compare with")
+    if impls is None or "," in impls or "*" in impls:
         raise UsageError("compare takes one implementation: --impls NAME")
-    name = choice.impls.strip()
-    with two_sides(_file_of(choice, name), base, head) as sides:
-        names = [f"{name}@{side.word}" for side in sides]
-        named = str(choice.impl_files[0]) if choice.impl_files else None
-        chosen = replace(choice, sides=tuple(replace(side, named=named) for side in sides), impl_files=())
-        yield replace(chosen, impls=",".join(names), baseline=names[0]), names[1]
+    name = impls.strip()
+    with two_sides(_file_of(invocation, name), invocation.base, invocation.head) as sides:
+        base, head = (f"{name}@{side.word}" for side in sides)
+        named = str(invocation.impl_files[0]) if invocation.impl_files else None
+        checked_out = tuple(replace(side, named=named) for side in sides)
+        chosen = invocation.changed(impls=f"{base},{head}", baseline=base, twin=twin_of(base))
+        yield chosen.changed(sides=checked_out, impl_files=())
 
 
-def _file_of(choice: Choice, name: str) -> Path:
-    files = list(choice.impl_files)
+def _file_of(invocation: Invocation, name: str) -> Path:
+    files = invocation.impl_files
     if len(files) > 1:
         raise UsageError("compare takes one --impl file: the adapter whose revisions are compared")
     if files:
         return files[0]
-    known = {item.name: item for item in inventory(choice).implementations}
+    known = {item.name: item for item in inventory(invocation).implementations}
     if name not in known:
         raise UsageError(f"no implementation is called {name!r}; choose from {', '.join(known)}")
     file = OWN / known[name].source

@@ -5,17 +5,21 @@ Nothing is measured here and nothing that fails here is recorded: the trial meet
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from harness.cases import NormCase
+from harness.cases import DeviceKind, NormCase
+from harness.cases.catalogue import compiled_alike
 from harness.cases.traffic import moved_bytes
 from harness.errors import UnavailableError, UsageError
+from harness.results.schema import ImplRecord
+from harness.run.plan import Job
 from harness.run.process import Worker, WorkerDiedError
-from harness.worker.messages import Asked, Warm
+from harness.worker.messages import Warm
 
 Task = tuple[NormCase, str]  # a case and an implementation
 
@@ -24,23 +28,39 @@ Task = tuple[NormCase, str]  # a case and an implementation
 HELD = 8
 
 
+def tasks_of(jobs: Iterable[Job], impls: Iterable[ImplRecord]) -> list[Task]:
+    """What the jobs will compile, each once for all processes."""
+    compiled = {item.name for item in impls if item.compiles_ahead and not item.missing}
+    return list(
+        dict.fromkeys((compiled_alike(job.case), name) for job in jobs for name in job.impls if name in compiled)
+    )
+
+
+def processes_here(device: DeviceKind) -> int:
+    """How many processes compile ahead by default: as many as there are cores to spare, where a GPU waits for them."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+    return min(12, cores - 2) if device == "cuda" and cores > 4 else 0
+
+
 def rounds(tasks: Iterable[Task], processes: int, memory_bytes: int | None) -> list[tuple[int, list[Task]]]:
     """The tasks by how many of `processes` the device's memory has room for at once, most first.
 
     What one process alone has room for is left out: it is compiled as soon when its turn comes.
     """
-    found: dict[int, list[Task]] = {}
+    if processes < 1:
+        return []
+    by_room: dict[int, list[Task]] = {}
     for case, impl in tasks:
         room = processes if memory_bytes is None else min(processes, memory_bytes // max(1, HELD * moved_bytes(case)))
         if room > 1 or processes == 1:
-            found.setdefault(max(1, room), []).append((case, impl))
-    return sorted(found.items(), reverse=True)
+            by_room.setdefault(max(1, room), []).append((case, impl))
+    return sorted(by_room.items(), reverse=True)
 
 
 def compile_ahead(
     tasks: Sequence[Task],
     launch: Callable[[], Worker],
-    asked: Asked,
+    seed: int,
     processes: int,
     time_limit_s: float,
     advance: Callable[[], None],
@@ -57,7 +77,7 @@ def compile_ahead(
         return launched[-1]
 
     threads = [
-        threading.Thread(target=_drain, args=(waiting, launch_known, asked, time_limit_s, advance, stop), daemon=True)
+        threading.Thread(target=_drain, args=(waiting, launch_known, seed, time_limit_s, advance, stop), daemon=True)
         for _ in range(min(processes, len(tasks)))
     ]
     try:
@@ -86,7 +106,7 @@ def forget_tuning(inductor_cache: Path) -> None:
 def _drain(
     waiting: queue.SimpleQueue[Task],
     launch: Callable[[], Worker],
-    asked: Asked,
+    seed: int,
     time_limit_s: float,
     advance: Callable[[], None],
     stop: threading.Event,
@@ -99,7 +119,7 @@ def _drain(
             break
         try:
             worker = worker or launch()
-            worker.send(Warm(case, impl, asked))
+            worker.send(Warm(case, impl, seed))
             if worker.receive(time_limit_s) is None:
                 raise WorkerDiedError("silent")
         except (WorkerDiedError, UnavailableError, UsageError):  # the last two from a worker that cannot start

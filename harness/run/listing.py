@@ -10,7 +10,7 @@ from rich.table import Table
 from harness import devices
 from harness.cases.suites import SUITES
 from harness.errors import UsageError
-from harness.run.settings import Choice
+from harness.run.invocation import Invocation
 
 
 def show(what: str, impl_files: tuple[Path, ...], console: Console) -> None:
@@ -25,7 +25,7 @@ def _impls(impl_files: tuple[Path, ...]) -> Table:
     from harness.run.session import inventory
 
     table = Table("implementation", "here", "what it is", box=None, pad_edge=False)
-    for item in inventory(Choice(impl_files=impl_files)).implementations:
+    for item in inventory(Invocation(impl_files=impl_files)).implementations:
         here = item.missing or ("yes, run where named" if item.on_request else "yes")
         table.add_row(item.name, here, item.summary)
     return table

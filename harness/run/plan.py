@@ -13,6 +13,8 @@ from harness.cases.tensors import gradients_of
 from harness.errors import UsageError
 from harness.results.schema import RANKED, ImplRecord, RowRecord
 
+DEFAULT_BASELINE = "torch-eager"
+
 
 @dataclass(frozen=True)
 class Job:

@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 from typing import Protocol
 
-from harness.worker.messages import Asked, Event, Request
+from harness.worker.messages import Event, Request, Start
 from harness.worker.serve import serve
 
 GRACE_S = 3.0  # for compile pools to give back their semaphores, or Python complains of them at the end
@@ -36,10 +36,10 @@ class Worker(Protocol):
 class WorkerProcess:
     """A spawned worker; its output is appended to `log`."""
 
-    def __init__(self, asked: Asked, log: Path) -> None:
+    def __init__(self, start: Start, log: Path) -> None:
         context = multiprocessing.get_context("spawn")  # a forked child cannot use CUDA
         self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=serve, args=(theirs, asked, log), daemon=False)
+        self._process = context.Process(target=serve, args=(theirs, start, log), daemon=False)
         self._process.start()
         theirs.close()  # so that its death is seen as the end of the stream
 

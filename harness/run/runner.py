@@ -15,11 +15,14 @@ from itertools import groupby
 from typing import Protocol
 
 from harness.cases import NormCase
+from harness.devices import DeviceProfile
 from harness.results.file import ResultsFile
 from harness.results.schema import RowRecord, Status
+from harness.results.settings import Settings
 from harness.run.plan import Job
 from harness.run.process import Worker, WorkerDiedError
-from harness.worker.messages import Aside, Asked, Began, Done, Row, SelfTest, Try, When
+from harness.run.resolve import for_later_process
+from harness.worker.messages import Aside, Began, Done, Row, SelfTest, Try, When
 
 QUARANTINE_AFTER = 3  # crashes or hangs, each of which costs a new worker and up to the time limit
 
@@ -58,7 +61,8 @@ class Runner:
 
     launch: Callable[[int], Worker]
     results: ResultsFile
-    asked: Asked
+    settings: Settings
+    profile: DeviceProfile
     progress: Progress
     missing: dict[str, str]
     time_limit_s: float
@@ -78,7 +82,7 @@ class Runner:
                     self.progress.case(job.case)
                     self._run_case(job)
                     self.progress.case_done()
-                    if self.asked.cross_check:
+                    if self.settings.cross_check:
                         self.close()  # another engine runs once a process
                 self._self_test("after", process)
                 self.close()
@@ -98,7 +102,7 @@ class Runner:
         attempt = _Attempt()
         try:
             self.worker = self.worker or self.launch(process)
-            self.worker.send(SelfTest(when, self.asked, process))
+            self.worker.send(SelfTest(when, self.settings, self.profile, process))
             self._follow(self.worker, attempt)
         except (WorkerDiedError, TimeoutError) as failure:
             self.close()
@@ -106,12 +110,13 @@ class Runner:
 
     def _run_case(self, job: Job) -> None:
         pending = [name for name in job.impls if not self._settled_without_trying(job, name)]
-        asked = self.asked if job.process == 0 else self.asked.once_more()
+        settings = self.settings if job.process == 0 else for_later_process(self.settings)
         while pending:
             attempt = _Attempt()
             try:
                 self.worker = self.worker or self.launch(job.process)
-                self.worker.send(Try(job.case, tuple(pending), uuid.uuid4().hex[:8], asked, job.process, job.studied))
+                group = uuid.uuid4().hex[:8]
+                self.worker.send(Try(job.case, tuple(pending), group, settings, job.process, job.studied))
                 self._follow(self.worker, attempt)
                 return
             except WorkerDiedError as death:

@@ -1,54 +1,90 @@
-"""From options to a results file: start a worker, plan, open the file, run, close the file.
-
-The stages of the main job, in order; each is somebody else's file.
-"""
+"""A run from its first worker to the end of its results file; the stages of `bench`, each in a file of its own."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from harness import devices
-from harness.cases.catalogue import compiled_alike
+from harness.cases import NormCase
 from harness.cases.suites import Shape, parse_norms
 from harness.errors import UnavailableError, UsageError
-from harness.results.file import ResultsFile, drop_torn_line, load
-from harness.results.schema import EndRecord, ImplRecord, RunRecord, SettingsRecord, SideRecord, Tool
-from harness.run.compile_ahead import compile_ahead, forget_tuning, rounds
-from harness.run.plan import Job, cells, plan, plan_verification, remaining, select
+from harness.results.file import ResultsFile, load
+from harness.results.schema import EndRecord, ImplRecord, RunRecord, SideRecord, Tool
+from harness.results.settings import Settings
+from harness.run import opening
+from harness.run.compile_ahead import compile_ahead, forget_tuning, processes_here, rounds, tasks_of
+from harness.run.invocation import Invocation
+from harness.run.plan import DEFAULT_BASELINE, Job, cells, plan, plan_verification, select
 from harness.run.process import Worker, WorkerDiedError, WorkerProcess
 from harness.run.progress import Display
 from harness.run.provenance import device_record, own_revision
+from harness.run.resolve import cases_on, check, resolved, selftests_on
 from harness.run.runner import Runner
-from harness.run.settings import DEFAULT_BASELINE, Choice
-from harness.sanitizer import check
-from harness.worker.messages import Asked, Hello, Refused
+from harness.sanitizer import check as sanitizer
+from harness.worker.messages import Hello, Refused, Start
 from harness.worker.serve import INDUCTOR_CACHE
-from impls.inhouse.problem import LAUNCHES
-from impls.triton_inhouse import name as INHOUSE  # noqa: N812  a constant here
 
 START_LIMIT_S = 180.0  # importing torch on a cold, slow disk
-RESULTS_NAME = "results.jsonl"
-RUNS = Path("runs")
 
 
 @dataclass(frozen=True)
-class Inventory:
+class Started:
     """A worker that is ready, and what it says is here."""
 
     worker: Worker
     hello: Hello
 
 
-def start_worker(asked: Asked, log: Path) -> Inventory:
+@dataclass(frozen=True)
+class Planned:
+    """What a run will do: its settings as they are on this device, on what, and which jobs."""
+
+    settings: Settings
+    profile: devices.DeviceProfile
+    facts: devices.DeviceFacts
+    impls: list[ImplRecord]
+    jobs: list[Job]
+
+
+def bench(invocation: Invocation, display: Display) -> Path:
+    """Run what was asked for and return the results file; Ctrl-C raises KeyboardInterrupt after it is closed.
+
+    Raises UsageError and UnavailableError before anything is written.
+    """
+    check(invocation)
+    if invocation.sanitizer:
+        sanitizer.find()  # raises where it is absent
+    with tempfile.TemporaryDirectory(prefix="normbwd-") as folder:
+        log = Path(folder) / "worker.log"
+        display.say("starting a worker")
+        first = start_worker(invocation.start(), log)
+        try:
+            planned = _plan(invocation, first.hello)
+            path, jobs = _open(invocation, planned, first.hello)
+            _run(invocation, planned, jobs, ResultsFile(path), first.worker, log, display)
+        finally:
+            first.worker.kill()
+    return path
+
+
+def inventory(invocation: Invocation) -> Hello:
+    """What is here: implementations and devices."""
+    with tempfile.TemporaryDirectory(prefix="normbwd-") as folder:
+        started = start_worker(invocation.start(), Path(folder) / "worker.log")
+        started.worker.kill()
+        return started.hello
+
+
+def start_worker(start: Start, log: Path) -> Started:
     """Start a worker and hear what is here; raises UsageError or UnavailableError where it cannot serve."""
-    worker = WorkerProcess(asked, log)
+    worker = WorkerProcess(start, log)
     try:
         event = worker.receive(START_LIMIT_S)
     except WorkerDiedError as death:
@@ -58,222 +94,152 @@ def start_worker(asked: Asked, log: Path) -> Inventory:
         worker.kill()
         raise
     if isinstance(event, Hello):
-        return Inventory(worker, event)
+        return Started(worker, event)
     worker.kill()
     if isinstance(event, Refused):
         raise (UsageError if event.exit_code == UsageError.exit_code else UnavailableError)(event.message)
     raise UnavailableError(f"the worker did not start within {START_LIMIT_S:g} s; its last words: {_last_line(log)}")
 
 
-def inventory(choice: Choice) -> Hello:
-    """What is here, for `list`: implementations and devices."""
-    with tempfile.TemporaryDirectory(prefix="normbwd-") as folder:
-        found = start_worker(choice.first_asked(), Path(folder) / "worker.log")
-        found.worker.kill()
-        return found.hello
-
-
-def bench(choice: Choice, display: Display) -> Path:
-    """Run what was chosen and return the results file; Ctrl-C raises KeyboardInterrupt after it is closed.
-
-    Raises UsageError and UnavailableError before anything is written.
-    """
-    choice.check()
-    if choice.sanitizer:
-        check.find()  # raises where it is absent
-    with tempfile.TemporaryDirectory(prefix="normbwd-") as folder:
-        log = Path(folder) / "worker.log"
-        display.say("starting a worker")
-        found = start_worker(choice.first_asked().in_process(0), log)
-        try:
-            return _run(choice, display, found, log)
-        finally:
-            found.worker.kill()
-
-
-def _run(choice: Choice, display: Display, found: Inventory, log: Path) -> Path:
-    profile, facts = devices.choose(choice.device, found.hello.available)
-    if choice.timed and not choice.allow_others:
+def _plan(invocation: Invocation, hello: Hello) -> Planned:
+    """Choose the device and the implementations, resolve the settings there, and make the list of jobs."""
+    profile, facts = devices.choose(invocation.device, hello.available)
+    if invocation.settings.timed and not invocation.allow_others:
         devices.refuse_shared(facts)
-    if choice.sanitizer:
-        check.refuse_other_devices(facts)
-    known = found.hello.implementations
-    impls = select(known, choice.impls, choice.baseline, DEFAULT_BASELINE)
-    _refuse_launches(impls, facts)
-    cases = choice.runs(facts.kind)
-    jobs = plan(cases, impls, choice.processes) if choice.timed else plan_verification(cases, impls)
-    baseline = impls[0].name
-    asked = replace(choice.asked(profile, baseline), cells=max(1, cells(jobs)))
+    if invocation.sanitizer:
+        sanitizer.refuse_other_devices(facts)
+    settings = resolved(invocation.settings, profile)
+    impls = select(hello.implementations, settings.impls, settings.baseline or None, DEFAULT_BASELINE)
+    for impl in impls:
+        if fault := hello.misconfigured.get(impl.name):
+            raise UsageError(fault)
+    cases = _cases(invocation, settings, facts)
+    jobs = plan(cases, impls, settings.processes) if settings.timed else plan_verification(cases, impls)
+    settings = settings.changed(baseline=impls[0].name, cells=max(1, cells(jobs)))
+    return Planned(settings, profile, facts, impls, jobs)
+
+
+def _cases(invocation: Invocation, settings: Settings, facts: devices.DeviceFacts) -> list[NormCase]:
+    if invocation.selftest_alone:
+        return []
+    return list(invocation.cases) or cases_on(facts.kind, settings)
+
+
+def _open(invocation: Invocation, planned: Planned, hello: Hello) -> tuple[Path, list[Job]]:
+    """The results file to append to, and the jobs that it does not answer yet."""
     run = RunRecord(
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        command=choice.command,
-        device=device_record(profile, facts),
-        settings=SettingsRecord(
-            seed=choice.seed,
-            flush=choice.flush,
-            baseline=baseline,
-            quick=choice.quick,
-            timed=choice.timed,
-            suite=choice.suite_name(facts.kind),
-            processes=choice.processes,
-            twice=choice.twice,
-            cross_check=choice.cross_check,
-            seeds=asked.seeds,
-            repeats=asked.repeats,
-        ),
-        libraries=found.hello.libraries,
+        command=invocation.command,
+        device=device_record(planned.profile, planned.facts),
+        settings=planned.settings,
+        libraries=hello.libraries,
         revision=own_revision(),
-        implementations=impls,
-        sides=[SideRecord(word=side.word, commit=side.commit, file=side.named) for side in choice.sides],
-        jobs=len({job.case for job in jobs}),
+        implementations=planned.impls,
+        sides=[SideRecord(word=side.word, commit=side.commit, file=side.named) for side in invocation.sides],
+        jobs=len({job.case for job in planned.jobs}),
     )
-    path, jobs = _open(choice, run, jobs)
-    begun_s, interrupted = time.monotonic(), True
-    results = ResultsFile(path)
-
-    def launch(process: int) -> Worker:
-        return start_worker(asked.in_process(process), log).worker
-
-    runner = Runner(
-        launch=launch,
-        results=results,
-        asked=asked,
-        progress=display,
-        missing={item.name: item.missing for item in impls if item.missing},
-        time_limit_s=choice.time_limit_s,
-        worker=found.worker,
-        selftests=choice.selftests(facts.kind),
-    )
-    try:
-        with display.cases(len(jobs)):
-            _compile_ahead(choice, jobs, impls, facts, asked, log, display)
-            runner.stages_s["compile ahead"] = time.monotonic() - begun_s
-            runner.run(jobs)
-            if choice.sanitizer:
-                sanitized_s = time.monotonic()
-                _sanitize(choice, impls, results, display)
-                runner.stages_s["sanitizer"] = time.monotonic() - sanitized_s
-        interrupted = False
-    finally:
-        results.append(
-            EndRecord(
-                ended_at=datetime.now(UTC).isoformat(timespec="seconds"),
-                wall_s=round(time.monotonic() - begun_s, 1),
-                interrupted=interrupted,
-                stages_s={stage: round(seconds, 1) for stage, seconds in runner.stages_s.items()},
-            )
-        )
-        results.close()
-        if log.exists():
-            shutil.copy(log, path.parent / "worker.log")
-    return path
+    if invocation.resume:
+        return opening.resume(invocation.out, run, planned.jobs)
+    return opening.create(invocation.out, run), planned.jobs
 
 
-def _refuse_launches(impls: Sequence[ImplRecord], facts: devices.DeviceFacts) -> None:
-    """Raise UsageError for a file of tuned launches that cannot be read, or that is of another device."""
-    path = os.environ.get(LAUNCHES)
-    if path and any(item.family == INHOUSE for item in impls):
-        from impls.inhouse.tuned import read_for
-
-        try:
-            read_for(path, "cpu" if facts.kind == "cpu" else facts.name, facts.sm_count)
-        except ValueError as error:
-            raise UsageError(str(error)) from error
-
-
-def _compile_ahead(
-    choice: Choice,
+def _run(
+    invocation: Invocation,
+    planned: Planned,
     jobs: Sequence[Job],
-    impls: Sequence[ImplRecord],
-    facts: devices.DeviceFacts,
-    asked: Asked,
+    results: ResultsFile,
+    first: Worker,
     log: Path,
     display: Display,
 ) -> None:
+    """Compile ahead, measure, run the sanitizer; however that ends, close the file and keep the worker's log."""
+    runner = Runner(
+        launch=lambda process: start_worker(invocation.start(process), log).worker,
+        results=results,
+        settings=planned.settings,
+        profile=planned.profile,
+        progress=display,
+        missing={item.name: item.missing for item in planned.impls if item.missing},
+        time_limit_s=invocation.time_limit_s,
+        worker=first,
+        selftests=selftests_on(planned.facts.kind, invocation),
+    )
+    with _closed_at_the_end(results, runner.stages_s, log), display.cases(len(jobs)):
+        with _clocked("compile ahead", runner.stages_s):
+            _compile_ahead(invocation, planned, jobs, log, display)
+        runner.run(jobs)
+        if invocation.sanitizer:
+            with _clocked("sanitizer", runner.stages_s):
+                _sanitize(invocation, planned.impls, results, display)
+
+
+@contextmanager
+def _closed_at_the_end(results: ResultsFile, stages_s: dict[str, float], log: Path) -> Generator[None]:
+    """Write the end record and close the file, whatever happens inside."""
+    begun_s, interrupted = time.monotonic(), True
+    try:
+        yield
+        interrupted = False
+    finally:
+        end = EndRecord(
+            ended_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            wall_s=round(time.monotonic() - begun_s, 1),
+            interrupted=interrupted,
+            stages_s={stage: round(seconds, 1) for stage, seconds in stages_s.items()},
+        )
+        results.append(end)
+        results.close()
+        if log.exists():
+            shutil.copy(log, results.path.parent / "worker.log")
+
+
+@contextmanager
+def _clocked(stage: str, stages_s: dict[str, float]) -> Generator[None]:
+    begun_s = time.monotonic()
+    yield
+    stages_s[stage] = time.monotonic() - begun_s
+
+
+def _compile_ahead(invocation: Invocation, planned: Planned, jobs: Sequence[Job], log: Path, display: Display) -> None:
     """Fill the compilers' caches by several processes at once, where there are cores to spare and a GPU to feed."""
-    compiled = {item.name for item in impls if item.compiles_ahead and not item.missing}
-    pairs = [(compiled_alike(job.case), name) for job in jobs for name in job.impls if name in compiled]
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
-    default = min(12, cores - 2) if asked.device == "gpu" and cores > 4 else 0
-    processes = default if choice.compile_ahead is None else choice.compile_ahead
-    tasks = dict.fromkeys(pairs)  # once for all processes
-    at_once = rounds(tasks, processes, facts.memory_bytes) if processes > 0 else []
-    if at_once:
-        with display.compiling(sum(len(some) for _, some in at_once)) as advance:
-            for workers, some in at_once:
-                compile_ahead(
-                    some,
-                    lambda: start_worker(asked, log).worker,
-                    asked,
-                    workers,
-                    choice.time_limit_s,
-                    advance,
-                )
-        forget_tuning(INDUCTOR_CACHE)
+    given = invocation.compile_ahead
+    processes = processes_here(planned.facts.kind) if given is None else given
+    at_once = rounds(tasks_of(jobs, planned.impls), processes, planned.facts.memory_bytes)
+    if not at_once:
+        return
+    with display.compiling(sum(len(tasks) for _, tasks in at_once)) as advance:
+        for workers, tasks in at_once:
+            compile_ahead(
+                tasks,
+                lambda: start_worker(invocation.start(), log).worker,
+                planned.settings.seed,
+                workers,
+                invocation.time_limit_s,
+                advance,
+            )
+    forget_tuning(INDUCTOR_CACHE)
 
 
-def _sanitize(choice: Choice, impls: Sequence[ImplRecord], results: ResultsFile, display: Display) -> None:
-    """Append what compute-sanitizer finds in each implementation that is here; what the file tells already stays."""
+def _sanitize(invocation: Invocation, impls: Sequence[ImplRecord], results: ResultsFile, display: Display) -> None:
+    """Append what compute-sanitizer finds in each implementation that is here; what the file has already stays."""
     earlier = load(results.path).sanitized
-    checked = check.Sanitizer(
-        path=check.find(),
+    checks = sanitizer.Sanitizer(
+        path=sanitizer.find(),
         kept=results.path.parent / "sanitizer",
-        time_limit_s=choice.time_limit_s,
+        time_limit_s=invocation.time_limit_s,
         say=display.say,
         step=display.step,
-        impl_files=choice.impl_files,
+        impl_files=invocation.impl_files,
     )
-    for norm in parse_norms(choice.norm):
+    for norm in parse_norms(invocation.settings.norm):
         for impl in (item.name for item in impls if not item.missing):
-            told: set[tuple[Shape, Tool]] = {
+            done: set[tuple[Shape, Tool]] = {
                 ((record.case.rows, record.case.cols), record.tool)
                 for record in earlier
                 if (record.impl, record.case.norm) == (impl, norm)
             }
-            for record in checked.check(impl, norm, told):
+            for record in checks.check(impl, norm, done):
                 results.append(record)
-
-
-def _open(choice: Choice, run: RunRecord, jobs: list[Job]) -> tuple[Path, list[Job]]:
-    """The results file to append to, and the jobs that it does not answer yet."""
-    if choice.resume:
-        path = _to_resume(choice)
-        drop_torn_line(path)
-        earlier = load(path)
-        for what, was, now in (
-            ("device", earlier.run.device.name, run.device.name),
-            ("settings", earlier.run.settings, run.settings),
-            ("libraries", earlier.run.libraries, run.libraries),
-            ("revisions", earlier.run.sides, run.sides),
-        ):
-            if was != now:
-                raise UsageError(f"--resume: {path} has other {what} ({was}) than this run ({now}); start a new run")
-        return path, remaining(jobs, earlier.rows)
-    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    folder = choice.out or RUNS / f"{stamp}-{run.device.profile}"
-    path = folder / RESULTS_NAME
-    if path.exists():
-        raise UsageError(f"{path} exists; --resume goes on with it, --out names another folder")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"cannot write to {folder}: {error.strerror}; give a writable folder with --out") from error
-    results = ResultsFile(path)
-    results.append(run)
-    results.close()
-    return path, jobs
-
-
-def _to_resume(choice: Choice) -> Path:
-    if choice.out is not None:
-        path = choice.out / RESULTS_NAME
-        if not path.exists():
-            raise UsageError(f"--resume: {path} does not exist; start without --resume")
-        return path
-    runs = sorted(RUNS.glob(f"*/{RESULTS_NAME}"))
-    if not runs:
-        raise UsageError("--resume: there is no earlier run in runs/; name its folder with --out")
-    return runs[-1]
 
 
 def _last_line(log: Path) -> str:

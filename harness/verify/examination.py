@@ -13,11 +13,11 @@ import torch
 from harness.cases import ITEM_BYTES, DeviceKind, Grads, Inputs, make_inputs
 from harness.cases.adapter import Implementation
 from harness.results.schema import Status, Verification
+from harness.results.settings import Settings
 from harness.verify import arena, precision, robustness, study
 from harness.verify.determinism import differing, fingerprint, kept
 from harness.verify.repetition import Repetition, with_new_dy
 from harness.verify.surroundings import Surroundings
-from harness.worker.messages import Asked
 
 FEW = 20  # repeats on inputs whose numbers are the point, not their order
 LEAK_RUNS = 4
@@ -49,14 +49,14 @@ class Examination:
         backward: Callable[[], Grads],
         inputs: Inputs,
         pristine: robustness.Pristine,
-        asked: Asked,
+        settings: Settings,
         studied: bool = False,
     ) -> None:
         self.implementation = implementation
         self.backward = backward
         self.inputs = inputs
         self.pristine = pristine
-        self.asked = asked
+        self.settings = settings
         self.studied = studied
 
     def run(self) -> Finding:
@@ -71,11 +71,11 @@ class Examination:
         first, extra_bytes = self._first_call()
         comparison = precision.Comparison(self.inputs.case)
         comparison.add(replace(self.inputs, dy=self.pristine.dy), first)
-        seeds = 1 if self._huge() else self.asked.seeds
-        for seed in range(self.asked.seed + 1, self.asked.seed + seeds):
+        seeds = 1 if self._huge() else self.settings.seeds
+        for seed in range(self.settings.seed + 1, self.settings.seed + seeds):
             self._compare_with_other_inputs(comparison, seed)
         repetition = self._repeat(first)
-        tensors = comparison.judge(self.asked.cells)
+        tensors = comparison.judge(self.settings.cells)
         if self.studied:
             for name, error in study.fp32_errors(self.implementation, self._untouched()).items():
                 tensors[name] = tensors[name].model_copy(update={"fp32_relative_rms": error})
@@ -85,7 +85,7 @@ class Examination:
             differing=len(repetition.differences),
             differing_in=repetition.differing_in,
             seeds=seeds,
-            cells=self.asked.cells,
+            cells=self.settings.cells,
             conditions=repetition.conditions,
             fingerprint=fingerprint(first),
             invariance=study.invariance(self.implementation, self._untouched(), first) if self.studied else {},
@@ -145,7 +145,7 @@ class Examination:
         repetition = Repetition(
             self.inputs, self.pristine, self.backward, first, lambda: self.implementation.prepare(self.inputs)
         )
-        repeats = self.asked.repeats
+        repeats = self.settings.repeats
         if self.inputs.case.inputs != "normal":
             repeats = max(2, min(FEW, repeats // 4))
         if self._huge():

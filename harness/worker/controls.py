@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 
 import torch
 
-from harness.cases import Grads, Inputs, NormCase
+from harness.cases import DeviceKind, Grads, Inputs, NormCase
 from harness.cases.adapter import Implementation
 from harness.results.schema import Check, RowRecord
-from harness.worker.messages import Asked, Try
+from harness.results.settings import Settings
+from harness.worker.messages import Try
 from harness.worker.trial import Trial
 
 name = "control"
@@ -25,7 +25,17 @@ variants = {
     "control: hidden synchronise": "synchronises",
     "control: side stream": "side stream",
 }
-FEW = {"min_blocks": 5, "max_blocks": 5, "repeats": 2}  # what can be told of a cheat is told by a few samples
+# A few samples show whether a cheat is found.
+FEW: dict[str, object] = {
+    "baseline": "control: honest",
+    "twin": None,
+    "twice": False,
+    "cross_check": False,
+    "flush": "clean",
+    "min_blocks": 5,
+    "max_blocks": 5,
+    "repeats": 2,
+}
 BACKWARD = torch.ops.aten.native_layer_norm_backward.default
 
 
@@ -67,9 +77,8 @@ def prepare(inputs: Inputs, how: str) -> Callable[[], Grads]:
     return honest
 
 
-def run_controls(asked: Asked) -> list[Check]:
+def run_controls(settings: Settings, device: DeviceKind) -> list[Check]:
     """Try the cheats and the honest one on a small case; each check passes where the right thing was said of it."""
-    device = "cpu" if asked.device == "cpu" else "cuda"
     rows = 64 if device == "cpu" else 8192
     dtype = "fp32" if device == "cpu" else "bf16"
     case = NormCase("layer", rows, 1024, dtype=dtype, weight_dtype=dtype, bias=True, device=device)
@@ -81,7 +90,7 @@ def run_controls(asked: Asked) -> list[Check]:
 
     module = sys.modules[__name__]
     known = {label: Implementation(label, name, __name__, module, (how,)) for label, how in variants.items()}
-    few = replace(asked, baseline="control: honest", twin=None, twice=False, cross_check=False, flush="clean", **FEW)
+    few = settings.changed(**FEW)
     Trial(Try(case, tuple(known), "controls", few), known, lambda _impl, _stage: None, emit).run()
     return [judge(label, how, found.get(label)) for label, how in variants.items()]
 

@@ -12,6 +12,7 @@ from harness.cases import DeviceKind, Inputs, case_seed
 from harness.cases.traffic import same_traffic_add
 from harness.devices.nvml import Reading
 from harness.results.schema import Timing
+from harness.results.settings import Settings
 from harness.timing.breakdown import Breakdown, breakdown
 from harness.timing.cpu import CpuDevice
 from harness.timing.cuda import CudaDevice
@@ -19,7 +20,7 @@ from harness.timing.engine import Candidate, CandidateError, Device, Measurement
 from harness.timing.launches import attach, time_launches
 from harness.timing.other_engines import time_elsewhere
 from harness.timing.stopping import StoppingRule
-from harness.worker.messages import Asked, Stage
+from harness.worker.messages import Stage
 
 SAME_TRAFFIC_ADD = "same-traffic add"
 AGAIN = " (again)"  # a second appearance, under another name
@@ -43,7 +44,7 @@ class Together:
 def time_together(
     inputs: Inputs,
     candidates: Sequence[Candidate],
-    asked: Asked,
+    settings: Settings,
     group: str,
     process: int,
     watch: Callable[[str | None, Stage], None],
@@ -59,18 +60,18 @@ def time_together(
     through.
     """
     watch(None, "time")
-    device = make_device(inputs.case.device, asked.flush_bytes, inputs.x)
-    again = {c.name: replace(c, name=c.name + AGAIN) for c in _standing_twice(candidates, asked)}
+    device = make_device(inputs.case.device, settings.flush_bytes, inputs.x)
+    again = {c.name: replace(c, name=c.name + AGAIN) for c in _standing_twice(candidates, settings)}
     add = _add_candidate(inputs)
     everyone = [*candidates, *again.values(), *([add] if add else [])]
-    rule = StoppingRule(asked.min_blocks, asked.max_blocks, asked.half_width, asked.budget_s)
+    rule = StoppingRule(settings.min_blocks, settings.max_blocks, settings.half_width, settings.budget_s)
 
     def told(name: str) -> None:
         watch(None if name == SAME_TRAFFIC_ADD else name.removesuffix(AGAIN), "time")
 
-    rng = random.Random(case_seed(inputs.case, asked.seed, f"order {process}"))
+    rng = random.Random(case_seed(inputs.case, settings.seed, f"order {process}"))
     try:
-        measurement = measure(device, everyone, rule, asked.flush, rng, told)
+        measurement = measure(device, everyone, rule, settings.flush, rng, told)
     except CandidateError as error:
         if error.candidate == SAME_TRAFFIC_ADD and error.__cause__:
             raise error.__cause__ from None
@@ -78,12 +79,12 @@ def time_together(
     for candidate in candidates:
         told(candidate.name)
         restored = replace(candidate, restore=restore)
-        take_sample(device, restored, asked.flush, rng, lambda answer, name=candidate.name: look(name, answer))
-    timings = {c.name: _timing(measurement, c, asked, group) for c in everyone}
+        take_sample(device, restored, settings.flush, rng, lambda answer, name=candidate.name: look(name, answer))
+    timings = {c.name: _timing(measurement, c, settings, group) for c in everyone}
     watch(None, "break down")
-    kernels = _break_down(inputs, candidates, device, asked, rng)
+    kernels = _break_down(inputs, candidates, device, settings, rng)
     watch(None, "cross-check")
-    elsewhere_us = time_elsewhere(candidates) if asked.cross_check and inputs.case.device != "cpu" else {}
+    elsewhere_us = time_elsewhere(candidates) if settings.cross_check and inputs.case.device != "cpu" else {}
     return Together(
         timings={c.name: timings[c.name] for c in candidates},
         kernels=kernels,
@@ -94,13 +95,13 @@ def time_together(
     )
 
 
-def _standing_twice(candidates: Sequence[Candidate], asked: Asked) -> Sequence[Candidate]:
+def _standing_twice(candidates: Sequence[Candidate], settings: Settings) -> Sequence[Candidate]:
     """Who is timed under two names: nobody where the baseline's twin is a copy of its own."""
-    if asked.twin is not None:
+    if settings.twin is not None:
         return ()
-    if asked.twice:
+    if settings.twice:
         return candidates
-    return [next((c for c in candidates if c.name == asked.baseline), candidates[0])]
+    return [next((c for c in candidates if c.name == settings.baseline), candidates[0])]
 
 
 def _add_candidate(inputs: Inputs) -> Candidate | None:
@@ -118,10 +119,10 @@ def make_device(kind: DeviceKind, flush_bytes: int, output_like: torch.Tensor) -
     return CpuDevice(flush_bytes) if kind == "cpu" else CudaDevice(flush_bytes, output_like)
 
 
-def _timing(measurement: Measurement, candidate: Candidate, asked: Asked, group: str) -> Timing:
+def _timing(measurement: Measurement, candidate: Candidate, settings: Settings, group: str) -> Timing:
     return Timing(
         group=group,
-        flush=asked.flush,
+        flush=settings.flush,
         samples_us=[round(us, 3) for us in measurement.samples_us[candidate.name]],
         blocks=measurement.blocks,
         voided=dict(measurement.voided),
@@ -130,20 +131,20 @@ def _timing(measurement: Measurement, candidate: Candidate, asked: Asked, group:
 
 
 def _break_down(
-    inputs: Inputs, candidates: Sequence[Candidate], device: Device, asked: Asked, rng: random.Random
+    inputs: Inputs, candidates: Sequence[Candidate], device: Device, settings: Settings, rng: random.Random
 ) -> dict[str, Breakdown]:
-    if inputs.case.device == "cpu" or not asked.broken_down:
+    if inputs.case.device == "cpu" or not settings.profiled:
         return {}
     try:
-        found = breakdown(candidates, device, asked.flush, rng)
-        return {c.name: _with_launches(found[c.name], c, device, asked, rng) for c in candidates}
+        found = breakdown(candidates, device, settings.flush, rng)
+        return {c.name: _with_launches(found[c.name], c, device, settings, rng) for c in candidates}
     except Exception as error:  # a profiler that fails costs the breakdown, never the timing
         return dict.fromkeys((c.name for c in candidates), Breakdown(None, note=f"{type(error).__name__}: {error}"))
 
 
 def _with_launches(
-    found: Breakdown, candidate: Candidate, device: Device, asked: Asked, rng: random.Random
+    found: Breakdown, candidate: Candidate, device: Device, settings: Settings, rng: random.Random
 ) -> Breakdown:
     if not found.kernels:
         return found
-    return replace(found, kernels=attach(found.kernels, time_launches(candidate, device, asked.flush, rng)))
+    return replace(found, kernels=attach(found.kernels, time_launches(candidate, device, settings.flush, rng)))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from harness.cases import NormCase
-from harness.devices import DeviceFacts
-from harness.results.schema import ConditionsRecord, Flush, ImplRecord, RowRecord, SelfTestRecord
-from harness.worker.aa_twin import copies
+from harness.devices import DeviceFacts, DeviceProfile
+from harness.results.schema import ConditionsRecord, ImplRecord, RowRecord, SelfTestRecord
+from harness.results.settings import Settings
 from harness.worker.revisions import Side
 
 Stage = Literal["start", "self-test", "inputs", "prepare", "verify", "time", "break down", "cross-check"]
@@ -17,48 +17,15 @@ When = Literal["before", "after", "alone"]  # of a self-test: before or after th
 
 
 @dataclass(frozen=True)
-class Asked:
-    """How every case of a run is to be tried; sent once, when a worker starts.
+class Start:
+    """To the worker, as it starts: the kind of device that it serves, and what it loads besides what it finds.
 
-    `flush_bytes`, `cache_bytes` (of the last level) and `datasheet_gbps` are the device profile's. `sides` are
-    revisions of an adapter to compare, and `twin` is what a second copy of the baseline is called, which is its A/A
-    pair's other half; without, the baseline itself stands in the blocks twice. `repeats` is for bitwise comparisons,
-    `seeds` how many inputs are drawn to verify a case, `cells` how many gradients the run judges in all; `min_blocks`,
-    `max_blocks`, `half_width`, `budget_s` are the stopping rule's. `memory_bytes` is what a worker on a CPU may take.
-    With `twice` every implementation stands in the blocks twice, with `broken_down` its kernels are profiled, with
-    `cross_check` other engines time it too.
+    `impl_files` are adapters given with --impl, `sides` the revisions of one adapter, in the order of loading.
     """
 
     device: Literal["auto", "gpu", "cpu"] = "auto"
     impl_files: tuple[str, ...] = ()
     sides: tuple[Side, ...] = ()
-    twin: str | None = None
-    seed: int = 0
-    flush: Flush = "clean"
-    flush_bytes: int = 0
-    cache_bytes: int = 0
-    datasheet_gbps: float | None = None
-    baseline: str = "torch-eager"
-    timed: bool = True
-    repeats: int = 2
-    seeds: int = 1
-    cells: int = 1
-    memory_bytes: int | None = None
-    min_blocks: int = 10
-    max_blocks: int = 20
-    half_width: float = 0.005
-    budget_s: float = 10.0
-    twice: bool = False
-    broken_down: bool = True
-    cross_check: bool = False
-
-    def in_process(self, process: int) -> Asked:
-        """What a worker that measures in this process of the run is asked as it starts: what to load, and in turn."""
-        return replace(self, sides=copies(self.sides, self.seed, process))
-
-    def once_more(self) -> Asked:
-        """What a later process of the same run is asked: the times again, and no more of the rest than it takes."""
-        return replace(self, repeats=min(2, self.repeats), seeds=1, broken_down=False, cross_check=False)
 
 
 @dataclass(frozen=True)
@@ -71,17 +38,18 @@ class Try:
     case: NormCase
     impls: tuple[str, ...]
     group: str
-    asked: Asked
+    settings: Settings
     process: int = 0
     studied: bool = False
 
 
 @dataclass(frozen=True)
 class SelfTest:
-    """To the worker: test the engine on known work."""
+    """To the worker: test the engine on known work, sized for the device of this profile."""
 
     when: When
-    asked: Asked
+    settings: Settings
+    profile: DeviceProfile
     process: int = 0
 
 
@@ -91,16 +59,20 @@ class Warm:
 
     case: NormCase
     impl: str
-    asked: Asked
+    seed: int
 
 
 @dataclass(frozen=True)
 class Hello:
-    """From the worker, first: what is here."""
+    """From the worker, first: what is here.
+
+    `misconfigured` says, by implementation, what is wrong with a setting that it reads from the environment.
+    """
 
     available: list[DeviceFacts]
     implementations: list[ImplRecord]
     libraries: dict[str, str]
+    misconfigured: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

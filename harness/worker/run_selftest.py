@@ -19,13 +19,13 @@ EFFORT = {"cuda": selftest.Effort(), "cpu": selftest.Effort(blocks=5, multiples=
 
 def make_selftest(request: SelfTest) -> SelfTestRecord:
     """Test the engine on the device that the request is for."""
-    asked = request.asked
-    kind = "cpu" if asked.device == "cpu" else "cuda"
+    settings, profile = request.settings, request.profile
+    kind, cache_bytes = profile.kind, profile.last_level_bytes
     effort = EFFORT[kind]
-    device = make_device(kind, asked.flush_bytes, torch.empty(asked.cache_bytes, dtype=torch.uint8, device=kind))
-    work = TensorWork(kind, device, asked.cache_bytes, effort.multiples[-1], asked.datasheet_gbps)
-    test = selftest.SelfTest(device, work, effort, random.Random(asked.seed))
+    device = make_device(kind, settings.flush_bytes, torch.empty(cache_bytes, dtype=torch.uint8, device=kind))
+    work = TensorWork(kind, device, cache_bytes, effort.multiples[-1], profile.datasheet_gbps)
+    test = selftest.SelfTest(device, work, effort, random.Random(settings.seed))
     budget = test.run()
     del work, device  # the controls need room of their own
-    checks = [*test.checks, *run_controls(asked)]
+    checks = [*test.checks, *run_controls(settings, kind)]
     return SelfTestRecord(when=request.when, process=request.process, budget=budget, checks=checks)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
 from harness.results.schema import ConditionsRecord, ImplRecord, RowRecord
-from harness.worker.messages import Aside, Asked, Began, Done, Hello, Refused, Row, SelfTest, Stage, Try, Warm
+from harness.worker.messages import Aside, Began, Done, Hello, Refused, Row, SelfTest, Stage, Start, Try, Warm
 
 if TYPE_CHECKING:
     from harness.cases.adapter import Implementation
@@ -37,25 +37,34 @@ LIBRARIES = ("torch", "triton", "numpy", "liger-kernel", "quack-kernels", "nvidi
 CONTEXT_LOST_EXIT = 70
 
 
-def serve(connection: Connection, asked: Asked, log: Path) -> None:
+def serve(connection: Connection, start: Start, log: Path) -> None:
     """Say what is here, then answer requests until the parent closes the connection."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     _divert_output(log)
     os.environ.update(ENVIRONMENT)
-    if asked.device == "cpu" or (asked.device == "auto" and not _has_gpu()):
+    on_cpu = start.device == "cpu" or (start.device == "auto" and not _has_gpu())
+    if on_cpu:
         os.environ.update(CPU_ENVIRONMENT)
-        _limit_memory(asked.memory_bytes)
+        _limit_memory()
 
     from harness import devices
     from harness.worker.discovery import discover
 
     try:
-        found = {item.name: item for item in discover(map(Path, asked.impl_files), asked.sides)}
+        known = {item.name: item for item in discover(map(Path, start.impl_files), start.sides)}
     except UsageError as error:
         connection.send(Refused(str(error), error.exit_code))
         return
-    facts = [devices.read_facts("cpu")] if asked.device == "cpu" else devices.read_available()
-    connection.send(Hello([item for item in facts if item], list(map(_record, found.values())), _versions()))
+    facts = [devices.read_facts("cpu")] if start.device == "cpu" else devices.read_available()
+    faults = {name: item.misconfigured("cpu" if on_cpu else "cuda") for name, item in known.items()}
+    connection.send(
+        Hello(
+            available=facts,
+            implementations=list(map(_record, known.values())),
+            libraries=_versions(),
+            misconfigured={name: fault for name, fault in faults.items() if fault},
+        )
+    )
     while True:
         try:
             request = connection.recv()
@@ -63,24 +72,24 @@ def serve(connection: Connection, asked: Asked, log: Path) -> None:
             return
         match request:
             case Warm():
-                _compile(request, found)
+                _compile(request, known)
             case SelfTest():
                 _self_test(request, connection)
             case _:
-                _try(request, found, connection)
+                _try(request, known, connection)
         connection.send(Done())
 
 
-def _compile(request: Warm, found: dict[str, Implementation]) -> None:
+def _compile(request: Warm, known: dict[str, Implementation]) -> None:
     from harness.worker.trial import warm
 
     try:
-        warm(request.case, found[request.impl], request.asked.seed)
+        warm(request.case, known[request.impl], request.seed)
     except Exception as error:  # the trial itself will meet it again and record it
         print(f"compiling ahead {request.impl} {request.case.key}: {error!r}", file=sys.stderr)
 
 
-def _try(request: Try, found: dict[str, Implementation], connection: Connection) -> None:
+def _try(request: Try, known: dict[str, Implementation], connection: Connection) -> None:
     from harness.worker.trial import ContextLostError, Trial, release
 
     def watch(impl: str | None, stage: Stage) -> None:
@@ -90,7 +99,7 @@ def _try(request: Try, found: dict[str, Implementation], connection: Connection)
         connection.send(Row(record) if isinstance(record, RowRecord) else Aside(record))
 
     try:
-        Trial(request, found, watch, emit).run()
+        Trial(request, known, watch, emit).run()
     except ContextLostError:
         sys.exit(CONTEXT_LOST_EXIT)
     release(request.case.device)
@@ -102,7 +111,7 @@ def _self_test(request: SelfTest, connection: Connection) -> None:
 
     connection.send(Began(None, "self-test"))
     connection.send(Aside(make_selftest(request)))
-    release(request.asked.device)
+    release(request.profile.kind)
 
 
 def _record(item: Implementation) -> ImplRecord:
@@ -125,10 +134,11 @@ def _has_gpu() -> bool:
     return torch.cuda.is_available()
 
 
-def _limit_memory(memory_bytes: int | None) -> None:
-    """Let an allocation fail that the machine has no room for, so that it costs a row and not the machine its peace.
+def _limit_memory() -> None:
+    """Let an allocation fail that the machine has no room for: it costs one row, and the machine stays usable.
 
-    By default four fifths of what is free are left to this process. Linux alone says what is free.
+    This process may take four fifths of what is free, or less where it was started under a lower limit. Only Linux says
+    what is free.
     """
     try:
         import resource
@@ -138,8 +148,9 @@ def _limit_memory(memory_bytes: int | None) -> None:
     except (ImportError, OSError):
         return
     free = int(meminfo["MemAvailable"].split()[0]) * 1024
-    limit = pages * resource.getpagesize() + (memory_bytes or free * 4 // 5)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    limit = pages * resource.getpagesize() + free * 4 // 5
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (limit if soft == resource.RLIM_INFINITY else min(soft, limit), hard))
 
 
 def _divert_output(log: Path) -> None:
@@ -162,5 +173,5 @@ def _cuda_versions() -> dict[str, str]:
     import torch
 
     backend = torch.backends.cudnn.version() if torch.version.cuda else None
-    found = {"cuda": torch.version.cuda, "rocm": torch.version.hip, "libcudnn": backend}
-    return {name: str(version) for name, version in found.items() if version}
+    versions = {"cuda": torch.version.cuda, "rocm": torch.version.hip, "libcudnn": backend}
+    return {name: str(version) for name, version in versions.items() if version}

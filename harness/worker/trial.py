@@ -51,7 +51,7 @@ class Trial:
 
     def __init__(self, request: Try, implementations: dict[str, Implementation], watch: Watch, emit: Emit) -> None:
         self.case = request.case
-        self.asked = request.asked
+        self.settings = request.settings
         self.group = request.group
         self.process = request.process
         self.studied = request.studied
@@ -68,7 +68,7 @@ class Trial:
             return
         self.watch(None, "inputs")
         try:
-            self.inputs = make_inputs(self.case, self.asked.seed)
+            self.inputs = make_inputs(self.case, self.settings.seed)
             self.pristine = robustness.Pristine.of(self.inputs)
         except Exception as error:  # too large for the device, most often
             for implementation in runnable:
@@ -76,7 +76,7 @@ class Trial:
             return
         for implementation in runnable:
             self._qualify(implementation)
-        if self.asked.timed:
+        if self.settings.timed:
             self._time()
         for contender in self.contenders.values():
             self.emit(contender.row)
@@ -87,15 +87,15 @@ class Trial:
         Beside a baseline whose twin is a copy of its own stands that copy. Who comes first is then drawn for each
         process and case: what being later costs is no revision's fault.
         """
-        if self.asked.twin is None:
+        if self.settings.twin is None:
             return [implementations[name] for name in names]
-        names = [*names, self.asked.twin] if self.asked.baseline in names else list(names)
-        random.Random(case_seed(self.case, self.asked.seed, f"copies {self.process}")).shuffle(names)
+        names = [*names, self.settings.twin] if self.settings.baseline in names else list(names)
+        random.Random(case_seed(self.case, self.settings.seed, f"copies {self.process}")).shuffle(names)
         return [implementations[name] for name in names]
 
     def watch(self, name: str | None, stage: Stage) -> None:
         """Announce a stage; what becomes of the baseline's twin is the baseline's doing, whose code it is."""
-        self.announce(self.asked.baseline if name is not None and name == self.asked.twin else name, stage)
+        self.announce(self.settings.baseline if name is not None and name == self.settings.twin else name, stage)
 
     def _refused(self, implementation: Implementation) -> bool:
         try:
@@ -123,10 +123,10 @@ class Trial:
             prepare_s = time.monotonic() - begun_s
             around.restore()
             self.watch(name, "verify")
-            examination = Examination(implementation, backward, inputs, self.pristine, self.asked, self.studied)
+            examination = Examination(implementation, backward, inputs, self.pristine, self.settings, self.studied)
             finding = examination.run()
             untimed = "timing was not asked for"
-            if self.asked.timed:
+            if self.settings.timed:
                 untimed = implementation.untimed(self.case) or (NEVER_TIMED if interpreted.kernels else None)
             row = self._row(name, finding.status, finding.reason).model_copy(
                 update={
@@ -142,7 +142,7 @@ class Trial:
             return
         finally:
             self.pristine.restore(self.inputs)
-        if row.status in RANKED and self.asked.timed:
+        if row.status in RANKED and self.settings.timed:
             self.contenders[name] = Contender(implementation, backward, row)
         else:
             self.emit(row)
@@ -154,7 +154,7 @@ class Trial:
                 together = time_together(
                     self.inputs,
                     [self._candidate(contender) for contender in timed],
-                    self.asked,
+                    self.settings,
                     self.group,
                     self.process,
                     self.watch,
@@ -211,7 +211,7 @@ class Trial:
         if fault is None and isinstance(answer, Grads):
             in_place = self.contenders[name].implementation.in_place
             fault = robustness.harm(self.pristine, self.inputs, answer, in_place)
-            fault = fault or precision.fault(precision.check(original, answer, self.asked.cells))
+            fault = fault or precision.fault(precision.check(original, answer, self.settings.cells))
         if fault is not None:
             self.timed_faults[name] = fault
 
@@ -227,8 +227,8 @@ class Trial:
 
     def _row(self, name: str, status: Status, reason: str | None = None) -> RowRecord:
         """A row of what it is called: the baseline's twin is the baseline, again."""
-        twin = name == self.asked.twin
-        impl, role = (self.asked.baseline, "again") if twin else (name, "impl")
+        twin = name == self.settings.twin
+        impl, role = (self.settings.baseline, "again") if twin else (name, "impl")
         return RowRecord(case=self.case, impl=impl, role=role, status=status, reason=reason, process=self.process)
 
     def _emit_helper(self, name: str, role: Role, timing: Timing) -> None:

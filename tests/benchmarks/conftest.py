@@ -8,7 +8,8 @@ from tempfile import mkdtemp
 import pytest
 
 from harness.results.file import load
-from harness.run.settings import Choice
+from harness.results.settings import Settings
+from harness.run.invocation import Invocation
 from tests.benchmarks.replay import replays
 
 FILE = "--normbwd-results"
@@ -33,7 +34,9 @@ def measured(file, shapes, impls):
 
     out = Path(mkdtemp(prefix="normbwd-")) / "run"
     said = [f"{option}={value}" for option, value in (("--shapes", shapes), ("--impls", impls)) if value]
-    return load(bench(Choice(shapes=shapes, impls=impls, out=out, command=shlex.join(["pytest", *said])), Display()))
+    settings = Settings(shapes=shapes, impls=impls)
+    command = shlex.join(["pytest", *said])
+    return load(bench(Invocation(settings=settings, out=out, command=command), Display()))
 
 
 def results_of(config):

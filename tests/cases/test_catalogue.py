@@ -7,8 +7,9 @@ from harness.cases.catalogue import SHAPES, catalogue, compiled_alike, of_kinds,
 from harness.cases.input_kinds import INPUT_KINDS
 from harness.errors import UsageError
 from harness.results.schema import ImplRecord
+from harness.results.settings import Settings
 from harness.run.plan import Job, cells, plan_verification
-from harness.run.settings import Choice
+from harness.run.resolve import cases_on
 
 RMS = NormCase("rms", 8, 16, device="cpu")
 LAYER = NormCase("layer", 8, 16, bias=True, device="cpu")
@@ -44,7 +45,7 @@ def test_a_kind_is_tried_only_where_the_case_has_what_it_changes():
 
 @pytest.mark.parametrize("device", SHAPES)
 def test_the_catalogue_has_every_kind_at_its_first_shape_and_the_usual_one_at_the_others(device):
-    cases = Choice(timed=False).cases(device)
+    cases = cases_on(device, Settings(timed=False))
     assert len(set(cases)) == len(cases)
     rows, cols = SHAPES[device][0]
     for norm, fewer in (("rms", 4), ("layer", 0)):
@@ -63,11 +64,11 @@ def test_the_edges_are_those_that_are_known_to_break_things():
 
 
 def test_shapes_are_tried_with_every_kind_and_only_those_asked_for():
-    every = Choice(timed=False, shapes="8x16,9x16", norm="rms").cases("cpu")
+    every = cases_on("cpu", Settings(timed=False, shapes="8x16,9x16", norm="rms"))
     assert len(every) == 2 * (len(INPUT_KINDS) - 4)
-    some = Choice(timed=False, shapes="8x16", norm="rms", inputs="normal,nan-x").cases("cpu")
+    some = cases_on("cpu", Settings(timed=False, shapes="8x16", norm="rms", inputs="normal,nan-x"))
     assert [case.inputs for case in some] == ["normal", "nan-x"]
-    assert [case.inputs for case in Choice(shapes="8x16", norm="rms").cases("cpu")] == ["normal"]
+    assert [case.inputs for case in cases_on("cpu", Settings(shapes="8x16", norm="rms"))] == ["normal"]
 
 
 def test_a_catalogue_without_the_usual_kind_has_no_edges():

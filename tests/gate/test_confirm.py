@@ -14,7 +14,7 @@ from harness.devices import DeviceFacts
 from harness.gate import confirm, judge
 from harness.results.file import ResultsFile, load
 from harness.results.schema import ImplRecord, SideRecord
-from harness.run import compare, session
+from harness.run import compare, opening, session
 from harness.worker.messages import Hello
 from tests.repositories import DOUBLED, HONEST, commit, git, two_revisions
 from tests.results_factory import in_processes, results, row, timing, twin
@@ -72,16 +72,16 @@ class Machine:
         self.slower = 0.05
         self._capsys = capsys
 
-    def inventory(self, choice):
-        self.events += [*self._printed(), f"look at {choice.device}"]
+    def inventory(self, invocation):
+        self.events += [*self._printed(), f"look at {invocation.device}"]
         return self.here
 
-    def bench(self, choice, display):
+    def bench(self, invocation, display):
         self.events += [*self._printed(), "measure"]
-        self.chosen.append(choice)
+        self.chosen.append(invocation)
         if isinstance(self.slower, BaseException):
             raise self.slower
-        return write(choice.out / session.RESULTS_NAME, measured(dict.fromkeys(choice.exactly, self.slower)))
+        return write(invocation.out / opening.RESULTS_NAME, measured(dict.fromkeys(invocation.cases, self.slower)))
 
     def finish(self):
         self.events += self._printed()
@@ -147,26 +147,26 @@ def test_the_failing_cases_are_measured_as_before_but_for_the_seed(machine):
     settings = {"flush": "dirty", "quick": True, "twice": True, "seeds": 3, "repeats": 7, "suite": "llm"}
     write(PR, measured(ONE_LOST, **settings))
     gated()
-    (choice,) = machine.chosen
-    assert choice.exactly == (CASES[1],)
-    assert choice.cases("cuda") == choice.runs("cuda") == [CASES[1]]
-    assert choice.suite_name("cuda") is None
-    assert choice.impls == "torch-eager,quack,liger"  # the baseline for its twin, then those that the limit names
-    assert choice.baseline == "torch-eager"
-    assert (choice.flush, choice.quick, choice.twice, choice.seeds, choice.repeats) == ("dirty", True, True, 3, 7)
-    assert (choice.seed, choice.device, choice.processes, choice.timed) == (8, "h200", 5, True)
-    assert (choice.resume, choice.allow_others, choice.cross_check) == (False, False, False)
-    assert choice.impl_files == (Path("my_liger.py"),)  # quack is found without being named
-    assert choice.command.startswith("normbwd ")
+    (invocation,) = machine.chosen
+    asked = invocation.settings
+    assert invocation.cases == (CASES[1],)
+    assert (asked.suite, asked.shapes) == (None, "2048x4096")
+    assert asked.impls == "torch-eager,quack,liger"  # the baseline for its twin, then those that the limit names
+    assert asked.baseline == "torch-eager"
+    assert (asked.flush, asked.quick, asked.twice, asked.seeds, asked.repeats) == ("dirty", True, True, 3, 7)
+    assert (asked.seed, invocation.device, asked.processes, asked.timed) == (8, "h200", 5, True)
+    assert (invocation.resume, invocation.allow_others, asked.cross_check) == (False, False, False)
+    assert invocation.impl_files == (Path("my_liger.py"),)  # quack is found without being named
+    assert invocation.command.startswith("normbwd ")
 
 
 def test_a_geometric_mean_is_measured_again_on_all_its_cases(machine):
     write(PR, measured(dict.fromkeys(CASES, 0.008)))
     machine.slower = 0.008
     assert gated("--processes", "3", "--out", "again", "--allow-others") == 1
-    (choice,) = machine.chosen
-    assert choice.exactly == tuple(CASES)
-    assert (choice.processes, choice.out, choice.allow_others) == (3, Path("again"), True)
+    (invocation,) = machine.chosen
+    assert invocation.cases == tuple(CASES)
+    assert (invocation.settings.processes, invocation.out, invocation.allow_others) == (3, Path("again"), True)
 
 
 def test_only_the_limits_that_failed_say_what_is_measured(machine):
@@ -176,8 +176,12 @@ def test_only_the_limits_that_failed_say_what_is_measured(machine):
     )
     write(PR, measured(ONE_LOST))
     assert gated() == 1
-    (choice,) = machine.chosen
-    assert (choice.impls, choice.impl_files, choice.exactly) == ("torch-eager,quack", (), (CASES[1],))
+    (invocation,) = machine.chosen
+    assert (invocation.settings.impls, invocation.impl_files, invocation.cases) == (
+        "torch-eager,quack",
+        (),
+        (CASES[1],),
+    )
 
 
 def test_where_nothing_failed_on_speed_nothing_is_looked_at(machine):
@@ -310,10 +314,11 @@ def sides(file):
 @pytest.mark.parametrize(("file", "files"), [("norm.py", (Path("norm.py"),)), (None, ())])
 def test_both_revisions_are_checked_out_again_while_they_are_measured(machine, monkeypatch, file, files):
     @contextmanager
-    def revisions(choice, base, head):
-        assert (choice.impls, choice.impl_files, [base, head]) == ("norm", files, COMMITS)
+    def revisions(invocation):
+        assert (invocation.settings.impls, invocation.impl_files) == ("norm", files)
+        assert [invocation.base, invocation.head] == COMMITS
         machine.events.append("check out")
-        yield replace(choice, impls="norm@base,norm@head", baseline="norm@base", impl_files=()), "norm@head"
+        yield invocation.changed(impls="norm@base,norm@head", baseline="norm@base")
         machine.events.append("remove")
 
     monkeypatch.setattr(compare, "revisions_chosen", revisions)
@@ -321,8 +326,9 @@ def test_both_revisions_are_checked_out_again_while_they_are_measured(machine, m
     write(PR, compared(file))
     assert gated() in (1, 3)
     assert machine.events[:6] == ["judge", "print", "look at h200", "check out", "measure", "remove"]
-    (choice,) = machine.chosen
-    assert (choice.impls, choice.baseline, choice.exactly) == ("norm@base,norm@head", "norm@base", (CASES[1],))
+    (invocation,) = machine.chosen
+    asked = invocation.settings
+    assert (asked.impls, asked.baseline, invocation.cases) == ("norm@base,norm@head", "norm@base", (CASES[1],))
 
 
 def test_a_commit_that_is_not_here_confirms_nothing(machine, tmp_path, capsys):

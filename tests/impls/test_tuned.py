@@ -176,6 +176,17 @@ def test_a_file_that_cannot_be_read_is_named(written, tmp_path):
     assert complaint(str(tmp_path / "binary")).startswith(f"cannot read {tmp_path / 'binary'}: it is not UTF-8 text")
 
 
+def test_a_wrong_file_is_refused_before_a_run(written, tmp_path, monkeypatch):
+    monkeypatch.delenv(LAUNCHES, raising=False)
+    assert triton_inhouse.misconfigured("cpu") is None
+    written(launches(tuned()))
+    assert triton_inhouse.misconfigured("cpu") is None
+    written(launches(tuned(), device="NVIDIA B200", multiprocessors=148), "other.json")
+    assert "other.json is of NVIDIA B200 (148 multiprocessors), and this is cpu" in triton_inhouse.misconfigured("cpu")
+    monkeypatch.setenv(LAUNCHES, "absent.json")
+    assert triton_inhouse.misconfigured("cpu").startswith("cannot read absent.json: No such file or directory")
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [

@@ -47,12 +47,14 @@ def implementation(name, prepare=honest, **more):
     return Implementation(name, name, "a test", SimpleNamespace(**adapter))
 
 
-def tried(fault, planted, asked, case=None):
+def tried(fault, planted, settings, case=None):
     """The row of a faulty backward, or of its honest twin; looked at closely unless its inputs are unusual or many."""
     case = case or fault.case
     adapter = implementation("mutant", lambda inputs: fault.plant(inputs, planted))
     rows = []
     studied = case.inputs == "normal" and case.rows * case.cols < 1 << 28
-    Trial(Try(case, ("mutant",), "g", asked, studied=studied), {"mutant": adapter}, lambda *_: None, rows.append).run()
+    Trial(
+        Try(case, ("mutant",), "g", settings, studied=studied), {"mutant": adapter}, lambda *_: None, rows.append
+    ).run()
     (row,) = rows
     return row

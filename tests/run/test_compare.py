@@ -8,9 +8,10 @@ import pytest
 from harness.__main__ import main
 from harness.errors import UsageError
 from harness.results.file import load
+from harness.results.settings import Settings
 from harness.run import compare, session
 from harness.run.compare import revisions_chosen
-from harness.run.settings import Choice
+from harness.run.invocation import Invocation
 from harness.worker.discovery import discover
 from harness.worker.revisions import Side, two_sides
 from tests.repositories import DOUBLED, HONEST, commit, git, two_revisions
@@ -78,8 +79,16 @@ def test_a_package_that_imports_itself_by_name_is_refused(repository, at_fault):
 
 @pytest.mark.parametrize("impls", [None, "a,b", "a*"])
 def test_one_implementation_is_compared(impls):
-    with pytest.raises(UsageError, match="one implementation"), revisions_chosen(Choice(impls=impls), "HEAD", "HEAD"):
+    invocation = Invocation(settings=Settings(impls=impls), base="HEAD")
+    with pytest.raises(UsageError, match="one implementation"), revisions_chosen(invocation):
         pass
+
+
+def test_a_comparison_needs_a_base(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["compare", "--impls", "quack"])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "error: compare needs --base, the revision to compare with\n"
 
 
 @pytest.mark.parametrize(
@@ -88,12 +97,15 @@ def test_one_implementation_is_compared(impls):
 )
 def test_a_comparison_is_made_in_five_processes_unless_it_is_a_quick_look(monkeypatch, options, processes):
     @contextmanager
-    def revisions(choice, base, head):
-        assert (base, head) == ("HEAD~1", "HEAD")
-        yield choice, "quack@head"
+    def revisions(invocation):
+        assert (invocation.base, invocation.head) == ("HEAD~1", "HEAD")
+        yield invocation.changed(sides=(Side("base", "base.py"), Side("head", "head.py")))
 
-    def run(choice, display):
-        chosen.append((choice.processes, choice.quick, choice.twice, choice.cross_check, choice.allow_others))
+    def run(invocation, display):
+        settings = invocation.settings
+        chosen.append(
+            (settings.processes, settings.quick, settings.twice, settings.cross_check, invocation.allow_others)
+        )
         raise UsageError("enough")
 
     chosen = []

@@ -9,7 +9,7 @@ from harness.cases.traffic import moved_bytes
 from harness.errors import UnavailableError
 from harness.run.compile_ahead import compile_ahead, forget_tuning, rounds
 from harness.run.process import WorkerDiedError
-from harness.worker.messages import Asked, Done, Warm
+from harness.worker.messages import Done, Warm
 
 TASKS = [(NormCase("rms", rows, 64), impl) for rows in (1, 2, 3, 4) for impl in ("a", "b")]
 
@@ -35,7 +35,7 @@ class Workshop:
             self.advanced += 1
 
     def run(self, processes, tasks=TASKS):
-        compile_ahead(tasks, self.launch, Asked(seed=4), processes, 2.5, self.advance)
+        compile_ahead(tasks, self.launch, 4, processes, 2.5, self.advance)
         assert all(worker.killed == 1 for worker in self.launched)
         assert self.advanced == len(tasks)
         return self
@@ -50,7 +50,7 @@ class Apprentice:
     def send(self, request):
         assert not self.killed
         assert isinstance(request, Warm)
-        assert request.asked == Asked(seed=4)
+        assert request.seed == 4
         self.task = (request.case, request.impl)
         with self.workshop.lock:
             self.workshop.warmed[self.task] += 1
@@ -122,7 +122,7 @@ def test_an_interrupt_stops_the_others(monkeypatch):
 
     monkeypatch.setattr(threading.Thread, "join", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        compile_ahead(TASKS, workshop.launch, Asked(seed=4), 1, 2.5, workshop.advance)
+        compile_ahead(TASKS, workshop.launch, 4, 1, 2.5, workshop.advance)
     monkeypatch.setattr(threading.Thread, "join", join)
     go_on.set()
     for thread in threading.enumerate():
@@ -141,7 +141,7 @@ def test_a_worker_that_cannot_start_is_nothing_to_report_here(monkeypatch):
         raise UnavailableError("the worker process was killed by SIGKILL while it started")
 
     monkeypatch.setattr(workshop, "launch", launch)
-    compile_ahead(TASKS, workshop.launch, Asked(), 2, 2.5, workshop.advance)
+    compile_ahead(TASKS, workshop.launch, 0, 2, 2.5, workshop.advance)
     assert unhandled == []
 
 
@@ -181,5 +181,5 @@ def test_an_interrupt_ends_the_workers_that_still_compile():
     workshop = Workshop()
     workshop.launch = lambda: workshop.launched.append(Busy(workshop)) or workshop.launched[-1]
     with pytest.raises(KeyboardInterrupt):
-        compile_ahead(TASKS, workshop.launch, Asked(seed=4), 1, 2.5, workshop.advance)
+        compile_ahead(TASKS, workshop.launch, 4, 1, 2.5, workshop.advance)
     assert killed.is_set()

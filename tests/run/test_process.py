@@ -1,40 +1,60 @@
 """Real worker processes: few, as each imports torch."""
 
 import os
+import resource
 import signal
 from collections import Counter
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from harness.cases import NormCase
 from harness.results.file import load
+from harness.results.settings import Settings
+from harness.run.invocation import Invocation
 from harness.run.process import WorkerDiedError
 from harness.run.progress import Display
 from harness.run.session import bench, start_worker
-from harness.run.settings import Choice
-from harness.worker.messages import Asked, Began, Done, Row, Try
+from harness.worker.messages import Began, Done, Row, Start, Try
 
 MUTANTS = Path(__file__).parents[1] / "mutants"
 PATIENCE_S = 120.0
+UNTIMED = Settings(timed=False, seeds=1, repeats=2)
 
 
 def files(*names):
     return tuple(MUTANTS / f"{name}.py" for name in names)
 
 
+def start(*names):
+    return Start(device="cpu", impl_files=tuple(map(str, files(*names))))
+
+
+def pages_bytes():
+    """The address space of this process."""
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+
+
+@contextmanager
+def address_space(limit):
+    """Processes that are started meanwhile get no more than this."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
 def test_a_run_outlives_implementations_that_crash_hang_leave_and_make_noise(tmp_path, capfd):
-    choice = Choice(
+    names = ("honest", "segfault", "leaves", "hang", "noisy", "cached")
+    invocation = Invocation(
+        settings=Settings(shapes="16x64", norm="rms", impls=",".join(names), quick=True),
         device="cpu",
-        shapes="16x64",
-        norm="rms",
-        impls="honest,segfault,leaves,hang,noisy,cached",
-        impl_files=files("honest", "segfault", "leaves", "hang", "noisy", "cached"),
-        quick=True,
+        impl_files=files(*names),
         out=tmp_path / "run",
         time_limit_s=8.0,
     )
-    path = bench(choice, Display())
+    path = bench(invocation, Display())
     assert path == tmp_path / "run" / "results.jsonl"
     results = load(path)
     rows = {row.impl: row for row in results.rows if row.role == "impl"}
@@ -55,7 +75,7 @@ def test_a_run_outlives_implementations_that_crash_hang_leave_and_make_noise(tmp
 
     run = results.run
     assert (run.jobs, run.settings.baseline, run.device.profile) == (1, "honest", "cpu")
-    assert [item.name for item in run.implementations] == choice.impls.split(",")
+    assert [item.name for item in run.implementations] == list(names)
     assert results.end is not None
     assert not results.end.interrupted
 
@@ -69,12 +89,10 @@ def test_a_run_outlives_implementations_that_crash_hang_leave_and_make_noise(tmp
 
 
 def test_memory_without_end_costs_a_row_and_not_the_machine(tmp_path):
-    asked = Asked(
-        device="cpu", impl_files=tuple(map(str, files("allocates", "honest"))), timed=False, memory_bytes=1 << 30
-    )
-    worker = start_worker(asked, tmp_path / "worker.log").worker
+    with address_space(pages_bytes() + (4 << 30)):
+        worker = start_worker(start("allocates", "honest"), tmp_path / "worker.log").worker
     try:
-        worker.send(Try(NormCase("rms", 4, 8, device="cpu"), ("allocates", "honest"), "g1", asked))
+        worker.send(Try(NormCase("rms", 4, 8, device="cpu"), ("allocates", "honest"), "g1", UNTIMED))
         events = [worker.receive(PATIENCE_S)]
         while events[-1] not in (None, Done()):
             events.append(worker.receive(PATIENCE_S))
@@ -85,10 +103,18 @@ def test_memory_without_end_costs_a_row_and_not_the_machine(tmp_path):
     assert "can't allocate memory" in rows["allocates"].reason
 
 
+def test_a_worker_hands_on_an_adapter_s_complaint(tmp_path):
+    complains = tmp_path / "complains.py"
+    own = files("honest")[0].read_text().replace('name = "honest"', 'name = "complains"')
+    complains.write_text(own + "\n\ndef misconfigured(device):\n    return f'no file for a {device}'\n")
+    started = start_worker(Start("cpu", (str(complains),)), tmp_path / "worker.log")
+    started.worker.kill()
+    assert started.hello.misconfigured == {"complains": "no file for a cpu"}
+
+
 def test_a_worker_answers_ignores_ctrl_c_and_its_death_is_told(tmp_path):
-    asked = Asked(device="cpu", impl_files=tuple(map(str, files("honest"))), timed=False, baseline="honest")
-    found = start_worker(asked, tmp_path / "worker.log")
-    worker, hello = found.worker, found.hello
+    started = start_worker(start("honest"), tmp_path / "worker.log")
+    worker, hello = started.worker, started.hello
     try:
         assert [facts.kind for facts in hello.available] == ["cpu"]
         assert "honest" in [item.name for item in hello.implementations]
@@ -97,7 +123,7 @@ def test_a_worker_answers_ignores_ctrl_c_and_its_death_is_told(tmp_path):
         pid = worker._process.pid
         os.kill(pid, signal.SIGINT)  # a terminal sends it to parent and child alike
         assert worker.receive(0.0) is None
-        worker.send(Try(NormCase("rms", 4, 8, device="cpu"), ("honest",), "g1", asked))
+        worker.send(Try(NormCase("rms", 4, 8, device="cpu"), ("honest",), "g1", UNTIMED))
         events = [worker.receive(PATIENCE_S)]
         while events[-1] not in (None, Done()):
             events.append(worker.receive(PATIENCE_S))
@@ -113,7 +139,7 @@ def test_a_worker_answers_ignores_ctrl_c_and_its_death_is_told(tmp_path):
         with pytest.raises(WorkerDiedError, match=r"^the worker process was killed by SIGKILL$"):
             worker.receive(PATIENCE_S)
         with pytest.raises(WorkerDiedError, match=r"^the worker process was killed by SIGKILL$"):
-            worker.send(Try(NormCase("rms", 4, 8, device="cpu"), ("honest",), "g2", asked))
+            worker.send(Try(NormCase("rms", 4, 8, device="cpu"), ("honest",), "g2", UNTIMED))
     finally:
         worker.kill()
         worker.kill()  # once more does no harm

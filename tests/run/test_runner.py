@@ -1,19 +1,21 @@
 """The parent against a worker that plays a script: no process, no device."""
 
-from dataclasses import replace
-
 import pytest
 
+from harness import devices
 from harness.cases import NormCase
 from harness.results.schema import Budget, ConditionsRecord, RowRecord, SelfTestRecord
+from harness.results.settings import Settings
 from harness.run.plan import Job
 from harness.run.process import WorkerDiedError
+from harness.run.resolve import for_later_process
 from harness.run.runner import QUARANTINE_AFTER, Runner
-from harness.worker.messages import Aside, Asked, Began, Done, Hello, Row, SelfTest, Try
+from harness.worker.messages import Aside, Began, Done, Hello, Row, SelfTest, Try
 
 CASE = NormCase("rms", 16, 64, device="cpu")
 OTHER = NormCase("rms", 32, 64, device="cpu")
-ASKED = Asked(seed=5, repeats=50, cross_check=False)
+SETTINGS = Settings(seed=5, repeats=50)
+PROFILE = devices.PROFILES[0]
 DEATH = WorkerDiedError("the worker process was killed by SIGSEGV")
 HANG = None
 
@@ -113,7 +115,7 @@ class Log:
 class Played:
     """A run over scripted workers, launched one after the other."""
 
-    def __init__(self, jobs, *workers, missing=None, ready=False, time_limit_s=3.0, asked=ASKED, selftests=()):
+    def __init__(self, jobs, *workers, missing=None, ready=False, time_limit_s=3.0, settings=SETTINGS, selftests=()):
         self.workers = [worker if isinstance(worker, FakeWorker) else FakeWorker(worker) for worker in workers]
         self.log = Log()
         self.clock = Clock()
@@ -124,7 +126,8 @@ class Played:
         self.runner = Runner(
             launch=self._launch,
             results=self.log,
-            asked=asked,
+            settings=settings,
+            profile=PROFILE,
             progress=self.log,
             missing=missing or {},
             time_limit_s=time_limit_s,
@@ -189,7 +192,7 @@ def test_one_worker_serves_all_cases_and_each_request_has_a_group_of_its_own():
     (worker,) = played.workers
     assert [request.case for request in worker.requests] == [CASE, OTHER]
     assert len({request.group for request in worker.requests}) == 2
-    assert {request.asked for request in worker.requests} == {ASKED}
+    assert {request.settings for request in worker.requests} == {SETTINGS}
     assert set(worker.timeouts_s) == {3.0}
 
 
@@ -366,18 +369,19 @@ def test_a_worker_is_ended_before_the_next_process_gets_one():
 
 
 def test_later_processes_are_asked_once_more_and_the_first_in_full():
-    asked = replace(ASKED, twice=True)
+    settings = SETTINGS.changed(twice=True)
     script = [done("a"), Done()]
-    played = Played(jobs(0, 1, 2), script, script, script, asked=asked).run()
-    assert [worker.requests[0].asked for worker in played.workers] == [asked, asked.once_more(), asked.once_more()]
-    assert asked.once_more() == replace(asked, repeats=2, broken_down=False)
+    played = Played(jobs(0, 1, 2), script, script, script, settings=settings).run()
+    later = for_later_process(settings)
+    assert [worker.requests[0].settings for worker in played.workers] == [settings, later, later]
+    assert later == settings.changed(repeats=2, seeds=1, profiled=False)
 
 
 def test_a_case_that_is_tried_again_in_a_later_process_stays_in_it():
     first, again = [at_work("a"), DEATH], [done("b"), Done()]
     played = Played(jobs(1, impls=("a", "b")), first, again).run()
     assert played.requests() == [["try 16 a,b 1"], ["try 16 b 1"]]
-    assert [worker.requests[0].asked for worker in played.workers] == [ASKED.once_more()] * 2
+    assert [worker.requests[0].settings for worker in played.workers] == [for_later_process(SETTINGS)] * 2
 
 
 def test_rows_that_the_parent_writes_carry_the_process():
@@ -439,7 +443,7 @@ def test_one_self_test_a_process_where_one_is_asked_for(when):
 def test_a_self_test_is_told_what_every_case_is_told():
     script = [*self_tested("before"), done("a"), Done()]
     played = Played(jobs(0), script, selftests=("before",)).run()
-    assert played.workers[0].requests[0] == SelfTest("before", ASKED, 0)
+    assert played.workers[0].requests[0] == SelfTest("before", SETTINGS, PROFILE, 0)
     assert isinstance(played.workers[0].requests[1], Try)
 
 
@@ -505,10 +509,10 @@ def test_what_comes_beside_the_rows_settles_nobody():
 
 
 def test_where_other_engines_time_too_every_case_has_a_worker_of_its_own():
-    asked = replace(ASKED, cross_check=True)
+    settings = SETTINGS.changed(cross_check=True)
     first = [*self_tested("before"), done("a"), Done()]
     second, third = [done("a", OTHER), Done()], self_tested("after")
-    played = Played(jobs(0, cases=(CASE, OTHER)), first, second, third, asked=asked, selftests=BOTH).run()
+    played = Played(jobs(0, cases=(CASE, OTHER)), first, second, third, settings=settings, selftests=BOTH).run()
     assert played.requests() == [["self-test before 0", "try 16 a 0"], ["try 32 a 0"], ["self-test after 0"]]
     assert [worker.killed for worker in played.workers] == [1, 1, 1]
 

@@ -8,12 +8,13 @@ import pytest
 
 from harness.cases.catalogue import SHAPES
 from harness.cases.input_kinds import INPUT_KINDS
-from harness.worker.messages import Asked, Try
+from harness.results.settings import Settings
+from harness.worker.messages import Try
 from harness.worker.trial import Trial
 from tests.mutants.faults import FAULTS, RMS, RSTD, products
 from tests.mutants.maths import gradients, implementation, tried
 
-ASKED = Asked(device="cpu", timed=False, seeds=3, repeats=6, cells=1000)
+SETTINGS = Settings(timed=False, seeds=3, repeats=6, cells=1000)
 
 
 @pytest.fixture(autouse=True)
@@ -24,14 +25,14 @@ def nothing_is_kept_from_earlier():
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_is_caught_by_name(name):
     fault = FAULTS[name]
-    row = tried(fault, True, ASKED)
+    row = tried(fault, True, SETTINGS)
     assert row.status == fault.status
     assert re.search(fault.reason, row.reason)
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_its_honest_twin_passes(name):
-    row = tried(FAULTS[name], False, ASKED)
+    row = tried(FAULTS[name], False, SETTINGS)
     assert (row.status, row.reason) == ("ok", None)
     assert {check.error_class for check in row.verification.tensors.values()} == {"exact"}
 
@@ -40,7 +41,7 @@ def test_its_honest_twin_passes(name):
 def test_usual_inputs_hide_what_the_catalogue_finds(name):
     fault = FAULTS[name]
     usual = replace(fault.case, inputs="normal", rows=64, cols=128)
-    row = tried(fault, True, ASKED, usual)
+    row = tried(fault, True, SETTINGS, usual)
     assert (row.status, row.reason) == ("ok", None)
 
 
@@ -81,7 +82,7 @@ def test_a_casting_rule_gets_its_class_and_is_no_fault(gradients_of, named):
     case = replace(RMS, rows=256, cols=4096)  # columns enough to tell 1.4 from 1.7
     adapter = implementation("casts", lambda inputs: lambda: gradients_of(inputs))
     rows = []
-    Trial(Try(case, ("casts",), "group", ASKED), {"casts": adapter}, lambda impl, stage: None, rows.append).run()
+    Trial(Try(case, ("casts",), "group", SETTINGS), {"casts": adapter}, lambda impl, stage: None, rows.append).run()
     assert (rows[0].status, rows[0].reason) == ("ok", None)
     classes = {name: check.error_class for name, check in rows[0].verification.tensors.items()}
     assert classes == {"dx": "exact", "dweight": named}

@@ -5,12 +5,12 @@ import re
 import pytest
 import torch
 
-from harness.worker.messages import Asked
+from harness.results.settings import Settings
 from tests.mutants.gpu_faults import GPU_FAULTS
 from tests.mutants.maths import tried
 
 pytestmark = pytest.mark.gpu
-ASKED = Asked(device="gpu", timed=False, seeds=2, repeats=120, cells=1000)
+SETTINGS = Settings(timed=False, seeds=2, repeats=120, cells=1000)
 
 
 @pytest.fixture(autouse=True)
@@ -22,12 +22,12 @@ def memory_is_given_back():
 @pytest.mark.parametrize("name", GPU_FAULTS)
 def test_a_planted_fault_is_caught_by_name(name):
     fault = GPU_FAULTS[name]
-    row = tried(fault, True, ASKED)
+    row = tried(fault, True, SETTINGS)
     assert row.status in fault.status.split("|"), row.reason
     assert re.search(fault.reason, row.reason)
 
 
 @pytest.mark.parametrize("name", GPU_FAULTS)
 def test_its_honest_twin_passes(name):
-    row = tried(GPU_FAULTS[name], False, ASKED)
+    row = tried(GPU_FAULTS[name], False, SETTINGS)
     assert (row.status, row.reason) == ("ok", None)

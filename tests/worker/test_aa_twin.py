@@ -5,7 +5,6 @@ import random
 import re
 import sys
 from collections import Counter
-from dataclasses import replace
 from itertools import pairwise, permutations
 from pathlib import Path
 
@@ -17,12 +16,13 @@ from harness.gate.judge import judge
 from harness.gate.limits import Limits, Regression
 from harness.results.file import load
 from harness.results.schema import ConditionsRecord
-from harness.run.settings import Choice
+from harness.results.settings import Settings
+from harness.run.invocation import Invocation
 from harness.timing.engine import WARM_UP_SAMPLES
 from harness.worker import interleave
 from harness.worker.aa_twin import copies, twin_of
 from harness.worker.discovery import discover
-from harness.worker.messages import Asked, Try
+from harness.worker.messages import Start, Try
 from harness.worker.revisions import Side
 from harness.worker.trial import Trial
 from reports.data.comparison import compare
@@ -35,9 +35,9 @@ OWN = Path(__file__).parents[2]
 SIDES = (Side("base", "old/my_norm.py"), Side("head", "new/my_norm.py"))
 BASE, HEAD, TWIN = "norm@base", "norm@head", "norm@again"
 CASES = [NormCase("rms", rows, 32, device="cpu") for rows in (4, 8, 16, 32)]
-ASKED = Asked(
-    device="cpu", baseline=BASE, twin=TWIN, repeats=2, min_blocks=60, max_blocks=60, budget_s=1e9, half_width=0.0
-)
+SETTINGS = Settings(baseline=BASE, twin=TWIN, repeats=2, min_blocks=60, max_blocks=60, budget_s=1e9, half_width=0.0)
+
+
 PROCESSES = range(5)
 
 
@@ -62,13 +62,10 @@ def test_who_is_loaded_first_is_drawn_for_each_process_and_the_same_seed_draws_t
 
 
 def test_a_worker_is_asked_for_the_copies_in_the_order_of_its_process():
-    choice = Choice(device="cpu", sides=SIDES, seed=3)
-    asked = replace(ASKED, sides=SIDES, seed=3)
+    invocation = Invocation(settings=Settings(seed=3), sides=SIDES)
     for process in PROCESSES:
-        assert asked.in_process(process).sides == copies(SIDES, 3, process)
-    assert choice.first_asked().in_process(0).sides == copies(SIDES, 3, 0)
-    assert asked.once_more().twin == TWIN
-    assert Asked().in_process(1) == Asked()
+        assert invocation.start(process).sides == copies(SIDES, 3, process)
+    assert Invocation().start(1) == Start()
 
 
 def test_the_twin_is_another_module_with_other_kernels_and_is_loaded_in_turn():
@@ -90,8 +87,8 @@ class Copies:
     `span_us(copies, name, process)` is what a run of this copy takes.
     """
 
-    def __init__(self, monkeypatch, span_us=lambda *_: 50.0, asked=ASKED, names=(BASE, HEAD), prepares=None):
-        self._span_us, self._asked, self._names, self._prepares = span_us, asked, names, prepares or {}
+    def __init__(self, monkeypatch, span_us=lambda *_: 50.0, settings=SETTINGS, names=(BASE, HEAD), prepares=None):
+        self._span_us, self._settings, self._names, self._prepares = span_us, settings, names, prepares or {}
         self.prepared = []  # of the trial at hand
         self.ran = []
         self.rows = []
@@ -105,7 +102,7 @@ class Copies:
         self.prepared, self.ran, self.stages = [], [], []
         self.device = FakeDevice(lambda name, run: self._span_us(self, name, process) * (1 + noise.gauss(0, 0.01)))
         known = {name: implementation(name, self._prepare(name)) for name in (BASE, HEAD, TWIN)}
-        request = Try(case, self._names, f"p{process}", self._asked, process)
+        request = Try(case, self._names, f"p{process}", self._settings, process)
         Trial(request, known, lambda *stage: self.stages.append(stage), self._emit).run()
         return self
 
@@ -143,24 +140,24 @@ class Copies:
 
 
 def test_the_copies_are_prepared_and_warmed_up_in_an_order_that_varies_and_can_be_had_again(monkeypatch):
-    few = replace(ASKED, min_blocks=2, max_blocks=2)
+    few = SETTINGS.changed(min_blocks=2, max_blocks=2)
     orders = {}
     for _ in range(2):
         for process in range(12):
-            run = Copies(monkeypatch, asked=few).tried(process=process)
+            run = Copies(monkeypatch, settings=few).tried(process=process)
             warm_up = [name for name in run.prepared for _ in range(WARM_UP_SAMPLES)]
             assert run.timed()[: len(warm_up)] == warm_up
             assert orders.setdefault(process, run.prepared) == run.prepared
     assert {tuple(order) for order in orders.values()} == set(permutations((BASE, HEAD, TWIN)))
-    elsewhere = Copies(monkeypatch, asked=replace(few, seed=1))
+    elsewhere = Copies(monkeypatch, settings=few.changed(seed=1))
     assert [elsewhere.tried(process=process).prepared for process in orders] != list(orders.values())
 
 
 def test_each_copy_stands_once_in_a_block_and_processes_have_other_orders(monkeypatch):
-    few = replace(ASKED, min_blocks=8, max_blocks=8)
+    few = SETTINGS.changed(min_blocks=8, max_blocks=8)
     ran = []
     for process in (0, 1, 0):
-        timed = Copies(monkeypatch, asked=few).tried(process=process).timed()[3 * WARM_UP_SAMPLES :][: 3 * 8]
+        timed = Copies(monkeypatch, settings=few).tried(process=process).timed()[3 * WARM_UP_SAMPLES :][: 3 * 8]
         blocks = [tuple(timed[at : at + 3]) for at in range(0, len(timed), 3)]
         assert {frozenset(block) for block in blocks} == {frozenset((BASE, HEAD, TWIN))}
         ran.append(blocks)
@@ -168,7 +165,7 @@ def test_each_copy_stands_once_in_a_block_and_processes_have_other_orders(monkey
 
 
 def test_the_twin_s_row_is_the_base_s_again_and_was_verified_like_any(monkeypatch):
-    run = Copies(monkeypatch, asked=replace(ASKED, min_blocks=2, max_blocks=2)).tried()
+    run = Copies(monkeypatch, settings=SETTINGS.changed(min_blocks=2, max_blocks=2)).tried()
     rows = {(row.impl, row.role): row for row in run.rows}
     assert set(rows) == {(BASE, "impl"), (HEAD, "impl"), (BASE, "again"), (interleave.SAME_TRAFFIC_ADD, "floor")}
     assert len(run.rows) == 4
@@ -182,7 +179,7 @@ def test_a_twin_that_fails_leaves_no_band_and_both_sides_their_rows(monkeypatch)
     def fails(inputs):
         raise RuntimeError("not twice")
 
-    run = Copies(monkeypatch, prepares={TWIN: fails}, asked=replace(ASKED, min_blocks=6, max_blocks=6)).tried()
+    run = Copies(monkeypatch, prepares={TWIN: fails}, settings=SETTINGS.changed(min_blocks=6, max_blocks=6)).tried()
     status = {(row.impl, row.role): row.status for row in run.rows}
     assert (status[BASE, "impl"], status[HEAD, "impl"], status[BASE, "again"]) == ("ok", "ok", "crashed")
     found = compare(results(*run.rows, names=(BASE, HEAD), baseline=BASE)).cases[0]
@@ -190,7 +187,7 @@ def test_a_twin_that_fails_leaves_no_band_and_both_sides_their_rows(monkeypatch)
 
 
 def test_without_the_base_there_is_no_twin(monkeypatch):
-    run = Copies(monkeypatch, names=(HEAD,), asked=replace(ASKED, min_blocks=2, max_blocks=2)).tried()
+    run = Copies(monkeypatch, names=(HEAD,), settings=SETTINGS.changed(min_blocks=2, max_blocks=2)).tried()
     assert run.prepared == [HEAD]
     assert [(row.impl, row.role) for row in run.rows if row.role != "floor"] == [(HEAD, "impl")]
 
@@ -213,7 +210,7 @@ def test_a_head_that_pays_what_every_copy_pays_is_the_same(monkeypatch, price):
 @pytest.mark.parametrize("price", [first_is_faster, warm_is_faster])
 def test_a_twin_that_is_no_copy_would_have_called_it_slower(monkeypatch, price):
     """What the copies are for: with the base itself in the blocks twice, and always the first to be prepared."""
-    assert "slower" in Copies(monkeypatch, price, asked=replace(ASKED, twin=None)).verdicts()
+    assert "slower" in Copies(monkeypatch, price, settings=SETTINGS.changed(twin=None)).verdicts()
 
 
 @pytest.mark.parametrize("price", [first_is_faster, warm_is_faster])

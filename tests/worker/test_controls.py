@@ -1,14 +1,17 @@
 import pytest
 
 from harness.cases import NormCase
+from harness.devices import DeviceFacts, detect
 from harness.results.schema import RowRecord, Timing
+from harness.results.settings import Settings
 from harness.worker import controls
 from harness.worker.controls import judge, run_controls, variants
-from harness.worker.messages import Asked, SelfTest
+from harness.worker.messages import SelfTest
 from harness.worker.run_selftest import make_selftest
 
 CASE = NormCase("layer", 64, 1024, bias=True)
-ASKED = Asked(device="cpu", flush_bytes=1 << 16, cache_bytes=1 << 16)
+SETTINGS = Settings(flush_bytes=1 << 16, seeds=1, half_width=0.005, budget_s=10.0)
+HOST = detect(DeviceFacts("cpu", "Some CPU", "x86_64", l2_bytes=1 << 16))
 PROVEN = Timing(group="g", flush="clean", samples_us=[1.0], blocks=[0])
 LATE = PROVEN.model_copy(update={"proven": False})
 STALE = "dx did not follow new contents of dy at the same address"
@@ -44,7 +47,7 @@ def test_a_control_passes_for_its_own_reason_alone(how, answer, passed):
 
 
 def test_on_a_cpu_the_cache_is_caught_and_the_honest_one_passes():
-    checks = {check.name: check.passed for check in run_controls(ASKED)}
+    checks = {check.name: check.passed for check in run_controls(SETTINGS, "cpu")}
     assert checks == {
         "control: honest": True,
         "control: cached output": True,
@@ -56,12 +59,12 @@ def test_on_a_cpu_the_cache_is_caught_and_the_honest_one_passes():
 def test_a_control_that_no_longer_cheats_fails_its_check(monkeypatch):
     cheats = controls.prepare
     monkeypatch.setattr(controls, "prepare", lambda inputs, how: cheats(inputs, "honest"))
-    checks = {check.name: check.passed for check in run_controls(ASKED)}
+    checks = {check.name: check.passed for check in run_controls(SETTINGS, "cpu")}
     assert checks["control: cached output"] is False
 
 
 def test_a_self_test_of_a_cpu_is_one_record_of_checks_and_controls():
-    record = make_selftest(SelfTest("before", ASKED, process=2))
+    record = make_selftest(SelfTest("before", SETTINGS, HOST, process=2))
     assert (record.when, record.process) == ("before", 2)
     assert [check.name for check in record.checks if check.name.startswith("control: ")] == [
         "control: warm buffer",

@@ -9,14 +9,14 @@ import torch
 from harness.cases import NormCase
 from harness.devices.nvml import Reading
 from harness.results.schema import Kernel, KernelTotals
+from harness.results.settings import Settings
 from harness.timing.breakdown import Breakdown
 from harness.worker import interleave
 from harness.worker.interleave import time_together
-from harness.worker.messages import Asked
 from tests.fake_device import SILENT, FakeDevice
 
 CASE = NormCase("rms", 4, 8)
-ASKED = Asked(device="gpu", baseline="quack", min_blocks=2, max_blocks=2, budget_s=1e9)
+SETTINGS = Settings(baseline="quack", min_blocks=2, max_blocks=2, budget_s=1e9)
 TOTALS = KernelTotals(sum_us=1.0, union_us=1.0, span_us=1.0, event_us=2.0)
 
 
@@ -36,7 +36,7 @@ class Gpu:
     def together(self, case=CASE, **more):
         x = torch.zeros(4, 8)
         inputs = SimpleNamespace(case=case, x=x, tensors=lambda: {"x": x, "dy": x})
-        return time_together(inputs, self.candidates, replace(ASKED, **more), "g7", 0, self._watch)
+        return time_together(inputs, self.candidates, SETTINGS.changed(**more), "g7", 0, self._watch)
 
     def _watch(self, impl, stage):
         if stage != "time":
@@ -99,12 +99,12 @@ def test_a_profiler_that_fails_costs_the_breakdown_never_the_timing(gpu):
 
 
 def test_nothing_is_broken_down_where_that_is_not_asked_for(gpu):
-    assert gpu.together(broken_down=False).kernels == {}
+    assert gpu.together(profiled=False).kernels == {}
     assert gpu.asked == ["break down", "cross-check"]
 
 
 def test_other_engines_time_the_implementations_and_not_their_twins_where_that_is_asked_for(gpu):
-    done = gpu.together(cross_check=True, twice=True, broken_down=False)
+    done = gpu.together(cross_check=True, twice=True, profiled=False)
     assert gpu.asked == ["break down", "cross-check", "elsewhere torch-eager,quack"]
     assert done.elsewhere_us == {"torch-eager": {"do_bench": 5.0}, "quack": {"do_bench": 5.0}}
 

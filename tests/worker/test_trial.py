@@ -11,30 +11,29 @@ from harness.cases import Grads, NormCase
 from harness.devices.nvml import Reading
 from harness.errors import UnsupportedError
 from harness.results.schema import ConditionsRecord, Kernel, KernelTotals
+from harness.results.settings import Settings
 from harness.timing.breakdown import Breakdown
 from harness.timing.cpu import CpuDevice
 from harness.worker import interleave, trial
 from harness.worker.interleave import SAME_TRAFFIC_ADD
-from harness.worker.messages import Asked, Try
+from harness.worker.messages import Try
 from harness.worker.trial import ContextLostError, Trial, warm
 from tests.mutants.maths import gradients, honest, implementation
 
 RMS = NormCase("rms", 16, 32, device="cpu")
 LAYER = NormCase("layer", 16, 32, bias=True, device="cpu")
-ASKED = Asked(
-    device="cpu", seed=3, flush_bytes=4096, baseline="honest", repeats=3, min_blocks=4, max_blocks=4, budget_s=1e9
-)
+SETTINGS = Settings(seed=3, flush_bytes=4096, baseline="honest", repeats=3, min_blocks=4, max_blocks=4, budget_s=1e9)
 
 
 class Session:
     """A trial of some adapters: its rows in order, the conditions, the stages it announced, and the one it is in."""
 
-    def __init__(self, *adapters, case=RMS, asked=ASKED, process=0):
+    def __init__(self, *adapters, case=RMS, settings=SETTINGS, process=0):
         self.rows = []
         self.conditions = []
         self.stages = []
         self.adapters = {item.name: item for item in adapters}
-        self._request = Try(case, tuple(self.adapters), "g7", asked, process)
+        self._request = Try(case, tuple(self.adapters), "g7", settings, process)
 
     @property
     def stage(self):
@@ -116,8 +115,8 @@ def test_the_baseline_stands_twice_and_the_add_once_in_the_same_blocks():
 
 
 def test_the_first_that_can_be_timed_stands_twice_where_the_baseline_cannot():
-    asked = replace(ASKED, baseline="absent")
-    assert session(asked=asked).helpers()["again"].impl == "honest"
+    settings = SETTINGS.changed(baseline="absent")
+    assert session(settings=settings).helpers()["again"].impl == "honest"
 
 
 def test_stages_are_announced_before_they_begin():
@@ -136,7 +135,7 @@ def test_stages_are_announced_before_they_begin():
 
 
 def test_without_timing_rows_say_why():
-    done = Session(implementation("honest"), asked=replace(ASKED, timed=False)).run()
+    done = Session(implementation("honest"), settings=SETTINGS.changed(timed=False)).run()
     assert [(row.status, row.timing, row.untimed) for row in done.rows] == [("ok", None, "timing was not asked for")]
 
 
@@ -450,7 +449,7 @@ def test_the_same_seed_gives_the_same_inputs_to_all_and_another_seed_others():
             seen[name] = inputs.dy.clone()
             return honest(inputs)
 
-        Session(implementation(name, prepare), asked=replace(ASKED, seed=seed, timed=False)).run()
+        Session(implementation(name, prepare), settings=SETTINGS.changed(seed=seed, timed=False)).run()
 
     recording("a", 1)
     recording("b", 1)
@@ -467,7 +466,7 @@ def test_a_flush_asked_for_reaches_the_device_and_the_rows(monkeypatch):
             flushed[mode] += 1
 
     monkeypatch.setattr(interleave, "CpuDevice", Recorder)
-    done = session(asked=replace(ASKED, flush="dirty"))
+    done = session(settings=SETTINGS.changed(flush="dirty"))
     assert set(flushed) == {"dirty"}
     assert {row.timing.flush for row in done.rows} == {"dirty"}
 
@@ -492,7 +491,7 @@ def together(monkeypatch, **replaced):
 
 
 def test_with_twice_every_implementation_stands_in_the_blocks_again():
-    done = session(implementation("third"), asked=replace(ASKED, twice=True))
+    done = session(implementation("third"), settings=SETTINGS.changed(twice=True))
     again = [row for row in done.rows if row.role == "again"]
     assert [row.impl for row in again] == ["honest", "third", "bystander"]
     for row in again:
@@ -502,7 +501,7 @@ def test_with_twice_every_implementation_stands_in_the_blocks_again():
 
 
 def test_without_twice_the_baseline_alone_does():
-    done = session(implementation("third"), asked=replace(ASKED, baseline="third"))
+    done = session(implementation("third"), settings=SETTINGS.changed(baseline="third"))
     assert [row.impl for row in done.rows if row.role == "again"] == ["third"]
 
 
@@ -519,7 +518,7 @@ def test_one_that_raises_in_its_second_appearance_loses_both():
         return backward
 
     adapters = (implementation("honest"), implementation("faulty", prepare), implementation("bystander"))
-    done = Session(*adapters, asked=replace(ASKED, twice=True))
+    done = Session(*adapters, settings=SETTINGS.changed(twice=True))
     done.run()
     assert (done.row("faulty").status, done.row("faulty").reason) == ("crashed", "RuntimeError: not twice")
     assert [row.impl for row in done.rows if row.role == "again"] == ["honest", "bystander"]
@@ -567,7 +566,7 @@ def test_every_row_carries_its_process():
 
 
 def test_without_timing_there_are_no_conditions():
-    assert Session(implementation("honest"), asked=replace(ASKED, timed=False)).run().conditions == []
+    assert Session(implementation("honest"), settings=SETTINGS.changed(timed=False)).run().conditions == []
 
 
 def test_after_one_that_raises_the_conditions_are_those_of_the_blocks_without_it():

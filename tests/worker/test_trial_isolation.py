@@ -8,9 +8,9 @@ import torch
 from harness.cases import Grads
 from harness.worker import interleave, trial
 from tests.mutants.maths import gradients, implementation
-from tests.worker.test_trial import ASKED, RMS, Session, session
+from tests.worker.test_trial import RMS, SETTINGS, Session, session
 
-UNTIMED = replace(ASKED, timed=False)
+UNTIMED = SETTINGS.changed(timed=False)
 
 
 def test_statistics_that_an_adapter_overwrites_are_put_back_for_the_next():
@@ -158,7 +158,7 @@ def test_an_error_is_a_refusal_where_the_layout_is_unusual_and_nowhere_else(kind
     def prepare(inputs):
         raise ValueError("x must be contiguous")
 
-    done = Session(implementation("strict", prepare), case=replace(RMS, inputs=kind), asked=UNTIMED).run()
+    done = Session(implementation("strict", prepare), case=replace(RMS, inputs=kind), settings=UNTIMED).run()
     assert (done.row("strict").status, done.row("strict").reason) == (status, reason)
 
 
@@ -166,7 +166,7 @@ def test_running_out_of_memory_is_no_refusal():
     def prepare(inputs):
         raise torch.OutOfMemoryError("tried to allocate 9 GiB")
 
-    done = Session(implementation("large", prepare), case=replace(RMS, inputs="strided-x"), asked=UNTIMED).run()
+    done = Session(implementation("large", prepare), case=replace(RMS, inputs="strided-x"), settings=UNTIMED).run()
     assert done.row("large").status == "oom"
 
 
@@ -175,7 +175,7 @@ def test_settings_that_a_preparation_changes_are_put_back_and_cost_nothing():
         torch.set_default_dtype(torch.float64)
         return lambda: gradients(inputs)
 
-    done = Session(implementation("loud", prepare), implementation("next"), asked=UNTIMED).run()
+    done = Session(implementation("loud", prepare), implementation("next"), settings=UNTIMED).run()
     assert [row.status for row in done.rows] == ["ok", "ok"]
     assert torch.get_default_dtype() == torch.float32
 
@@ -188,6 +188,8 @@ def test_untimed_rows_are_written_as_soon_as_they_are_known():
         known.append([row.impl for row in done.rows])
         return lambda: gradients(inputs)
 
-    done = Session(implementation("one", prepare), implementation("two", prepare), asked=replace(UNTIMED, seeds=1))
+    done = Session(
+        implementation("one", prepare), implementation("two", prepare), settings=SETTINGS.changed(timed=False, seeds=1)
+    )
     done.run()
     assert known == [[], ["one"]]

@@ -1,0 +1,58 @@
+"""What is asked of a run: from the command line to the worker, and on to the first line of the results."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+Flush = Literal["clean", "dirty", "none"]
+
+
+class Settings(BaseModel, frozen=True, extra="forbid"):
+    """All that decides what is measured and how; where, by whom and for how long it is done is `Invocation`'s.
+
+    A field with a description is an option of the command line, and the description is its help. What is 0, empty or
+    None was not given: `harness.run.resolve` fills it in for the device before anything is measured. In a file of an
+    earlier version such a value is unknown.
+    """
+
+    suite: str | None = Field(default=None, description="a named set of shapes; `list suites` names them")
+    shapes: str | None = Field(default=None, description="ROWSxCOLS,...")
+    norm: str = Field(default="rms,layer", description="rms, layer or both")
+    dtype: str | None = Field(default=None, description="of x and dy: bf16, fp16, fp32 (default bf16; on a CPU fp32)")
+    weight_dtype: str | None = Field(default=None, description="of weight and bias (default: as x)")
+    bias: bool = Field(default=True, description="a bias in LayerNorm")
+    zero_centred: bool = Field(default=False, description="multiply by 1 + weight")
+    eps: float = Field(default=1e-5, description="added to the variance")
+    inputs: str = Field(default="all", description="kinds of inputs, such as normal,mean-*")
+
+    impls: str | None = Field(
+        default=None, description="names or patterns, a,b-*,... (default: all but those on request)"
+    )
+    baseline: str = Field(default="", description="what speedups are over (default: torch-eager)")
+    seed: int = Field(default=0, description="of the random inputs and the order of samples")
+    flush: Flush = Field(default="clean", description="how caches are evicted before each sample: clean, dirty or none")
+    quick: bool = Field(default=False, description="fewer blocks and repetitions: a look, not a claim")
+    processes: int = Field(
+        default=1, description="fresh processes that measure every case; compare and tune take 5, with --quick 1"
+    )
+    twice: bool = Field(default=False, description="an A/A pair for every implementation")
+    cross_check: bool = Field(default=False, description="let other engines time it as well")
+    seeds: int = Field(default=0, description="inputs drawn for every case (default: 10)")
+    repeats: int = Field(default=0, description="runs compared bit by bit (default: 300; on a CPU 12)")
+
+    timed: bool = True
+    profiled: bool = True  # a timed backward's kernels, by the profiler
+    # The stopping rule: bounds of the number of blocks, the half width that is enough, and the time for one case.
+    min_blocks: int = 0
+    max_blocks: int = 0
+    half_width: float = 0.0
+    budget_s: float = 0.0
+    flush_bytes: int = 0
+    twin: str | None = None  # what the baseline's second copy is called, where two revisions are compared
+    cells: int = 1  # gradients that the run judges in all
+
+    def changed(self, **settings: object) -> Settings:
+        """The same settings but for these; what was not given stays so."""
+        return Settings.model_validate(self.model_dump(exclude_unset=True) | settings)

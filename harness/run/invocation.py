@@ -1,0 +1,63 @@
+"""One call of a command that measures: its settings, and what holds for this machine and this moment alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from harness.cases import NormCase
+from harness.results.settings import Settings
+from harness.worker.aa_twin import copies
+from harness.worker.messages import Start
+from harness.worker.revisions import Side
+
+
+class Invocation(BaseModel, frozen=True, extra="forbid"):
+    """The settings, and beside them what changes no figure: where to run and to write, how long to wait, what to load.
+
+    Two invocations with equal settings measure the same, so that one may go on (`resume`) where another ended. As in
+    `Settings`, a field with a description is an option of the command line.
+    """
+
+    settings: Settings = Settings()
+    device: str = Field(default="auto", description="auto, cpu, or the device that must be here: h100, h200, b200, ...")
+    impl_files: tuple[Path, ...] = Field(default=(), description="a file with an adapter; may be repeated")
+    base: str = Field(default="", description="the revision to compare with")
+    head: str = Field(default="HEAD", description="the revision that is compared")
+    sanitizer: bool = Field(
+        default=False, description="also run compute-sanitizer's memcheck, initcheck, racecheck on small cases"
+    )
+    out: Path | None = Field(default=None, description="folder of the results (default: runs/TIME-DEVICE)")
+    resume: bool = Field(default=False, description="go on with an interrupted run, of --out or the latest")
+    time_limit_s: float = Field(default=300.0, description="seconds that one stage of one implementation may take")
+    compile_ahead: int | None = Field(
+        default=None, description="processes that compile ahead, 0 for none (default: by cores)"
+    )
+    allow_others: bool = Field(default=False, description="measure although others use the GPU")
+
+    command: str = ""  # as it was typed
+    selftest_alone: bool = False
+    cases: tuple[NormCase, ...] = ()  # of an earlier run, in place of those that the settings describe
+    sides: tuple[Side, ...] = ()  # base and head, checked out
+
+    def changed(self, **fields: Any) -> Invocation:
+        """The same invocation but for these fields, its own or those of its settings."""
+        own = {name: fields.pop(name) for name in list(fields) if name in Invocation.model_fields}
+        settings: Settings = own.get("settings", self.settings)
+        return self.model_copy(update=own | {"settings": settings.changed(**fields)})
+
+    def of_cases(self, cases: Sequence[NormCase]) -> Invocation:
+        """The same invocation for exactly these cases; its settings name their shapes."""
+        shapes = ",".join(dict.fromkeys(f"{case.rows}x{case.cols}" for case in cases))
+        return self.changed(suite=None, shapes=shapes, cases=tuple(cases))
+
+    def start(self, process: int = 0) -> Start:
+        """What a worker that measures in this process of the run is told as it starts."""
+        kind: Literal["auto", "gpu", "cpu"] = "gpu"
+        if (device := self.device.strip().lower()) in ("auto", "cpu"):
+            kind = "cpu" if device == "cpu" else "auto"
+        sides = copies(self.sides, self.settings.seed, process)
+        return Start(device=kind, impl_files=tuple(map(str, self.impl_files)), sides=sides)

@@ -1,0 +1,69 @@
+"""The results file that a run writes to: a new one, or one that an earlier run left unfinished."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from harness.errors import UsageError
+from harness.results.file import ResultsFile, drop_torn_line, load
+from harness.results.schema import RunRecord
+from harness.run.plan import Job, remaining
+
+RESULTS_NAME = "results.jsonl"
+RUNS = Path("runs")
+
+
+def create(out: Path | None, run: RunRecord) -> Path:
+    """Start a results file in `out`, or in a new folder of runs/; raises UsageError where that cannot be."""
+    folder = out or RUNS / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{run.device.profile}"
+    path = folder / RESULTS_NAME
+    if path.exists():
+        raise UsageError(f"{path} exists; --resume goes on with it, --out names another folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot write to {folder}: {error.strerror}; give a writable folder with --out") from error
+    results = ResultsFile(path)
+    results.append(run)
+    results.close()
+    return path
+
+
+def resume(out: Path | None, run: RunRecord, jobs: Sequence[Job]) -> tuple[Path, list[Job]]:
+    """The results file of `out`, or the latest of runs/, and the jobs that it does not answer yet.
+
+    Raises UsageError where there is none, or where it is of another run than this one.
+    """
+    path = _earlier(out)
+    drop_torn_line(path)
+    earlier = load(path)
+    for what, was, now in (
+        ("device", earlier.run.device.name, run.device.name),
+        ("settings", *_differences(earlier.run, run)),
+        ("libraries", earlier.run.libraries, run.libraries),
+        ("revisions", earlier.run.sides, run.sides),
+    ):
+        if was != now:
+            raise UsageError(f"--resume: {path} has other {what} ({was}) than this run ({now}); start a new run")
+    return path, remaining(jobs, earlier.rows)
+
+
+def _earlier(out: Path | None) -> Path:
+    if out is not None:
+        path = out / RESULTS_NAME
+        if not path.exists():
+            raise UsageError(f"--resume: {path} does not exist; start without --resume")
+        return path
+    runs = sorted(RUNS.glob(f"*/{RESULTS_NAME}"))
+    if not runs:
+        raise UsageError("--resume: there is no earlier run in runs/; name its folder with --out")
+    return runs[-1]
+
+
+def _differences(earlier: RunRecord, run: RunRecord) -> tuple[str, str]:
+    """The settings in which two runs differ, as each has them."""
+    was, now = earlier.settings.model_dump(), run.settings.model_dump()
+    names = [name for name in was if was[name] != now[name]]
+    return ", ".join(f"{name} {was[name]}" for name in names), ", ".join(f"{name} {now[name]}" for name in names)

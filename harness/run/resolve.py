@@ -1,0 +1,130 @@
+"""Settings on a device: what must not be asked, the cases that they describe, and what the device decides."""
+
+from __future__ import annotations
+
+import math
+
+from harness.cases import DeviceKind, Dtype, NormCase
+from harness.cases.catalogue import SHAPES, catalogue, of_kinds, parse_inputs
+from harness.cases.suites import cases_of, find_suite, parse_dtype, parse_norms, parse_shapes
+from harness.devices import DeviceProfile
+from harness.errors import UsageError
+from harness.results.settings import Settings
+from harness.run.invocation import Invocation
+from harness.worker.messages import When
+
+PROCESSES_OF_A_CLAIM = 5  # fresh processes that measure every case where something is claimed, not just looked at
+DEFAULT_SUITE: dict[DeviceKind, str] = {"cuda": "fast-llm", "cpu": "quick"}
+DEFAULT_DTYPE: dict[DeviceKind, Dtype] = {"cuda": "bf16", "cpu": "fp32"}  # CPU kernels are written for fp32
+
+
+def check(invocation: Invocation) -> None:
+    """Raise UsageError for what is wrong on any device, before a worker is started."""
+    settings = invocation.settings
+    if settings.suite is not None and settings.shapes is not None:
+        raise UsageError("--suite and --shapes both name the cases; give one of them")
+    if not 0 <= settings.eps < math.inf:
+        raise UsageError(f"--eps {settings.eps:g}: must not be negative")
+    if not 0 < invocation.time_limit_s < math.inf:
+        raise UsageError(f"--time-limit {invocation.time_limit_s:g}: must be positive, in seconds")
+    for name in ("processes", "seeds", "repeats"):
+        if name in settings.model_fields_set and (number := getattr(settings, name)) < 1:
+            raise UsageError(f"--{name} {number}: must be at least 1")
+    cases_on("cpu", settings)
+    for path in invocation.impl_files:
+        if not path.is_file():
+            raise UsageError(f"--impl {path}: no such file")
+
+
+def for_a_claim(invocation: Invocation) -> Invocation:
+    """The invocation with the processes that a claim takes, unless their number was given or this is a quick look."""
+    if invocation.settings.quick or "processes" in invocation.settings.model_fields_set:
+        return invocation
+    return invocation.changed(processes=PROCESSES_OF_A_CLAIM)
+
+
+def resolved(settings: Settings, profile: DeviceProfile) -> Settings:
+    """The settings with this device's defaults for all that was not given."""
+    min_blocks, max_blocks, half_width, budget_s = _stopping(profile.kind, settings.quick)
+    return settings.changed(
+        suite=suite_on(profile.kind, settings),
+        dtype=dtype_on(profile.kind, settings),
+        seeds=settings.seeds or (1 if settings.timed else 10),
+        repeats=settings.repeats or _repeats(profile.kind, settings),
+        min_blocks=settings.min_blocks or min_blocks,
+        max_blocks=settings.max_blocks or max_blocks,
+        half_width=settings.half_width or half_width,
+        budget_s=settings.budget_s or budget_s,
+        flush_bytes=settings.flush_bytes or profile.flush_bytes,
+    )
+
+
+def _stopping(device: DeviceKind, quick: bool) -> tuple[int, int, float, float]:
+    """The stopping rule: least and most blocks, the half width that is enough, and seconds."""
+    if quick:
+        return 10, 20, 0.02, 5.0
+    return (40, 120, 0.003, 10.0) if device == "cuda" else (20, 60, 0.003, 3.0)
+
+
+def _repeats(device: DeviceKind, settings: Settings) -> int:
+    """How many runs are compared bit by bit: more where that is what the run is for."""
+    if not settings.timed:
+        return 300 if device == "cuda" else 12
+    return 50 if device == "cuda" and not settings.quick else 2
+
+
+def for_later_process(settings: Settings) -> Settings:
+    """What is asked of every process but the first: the times again, and of the rest no more than they need."""
+    repeats = min(2, settings.repeats)
+    return settings.changed(repeats=repeats, seeds=1, profiled=False, cross_check=False)
+
+
+def suite_on(device: DeviceKind, settings: Settings) -> str | None:
+    """The suite that is measured: the one named, or without shapes the device's default; None for a catalogue."""
+    if settings.shapes is not None or (settings.suite is None and not settings.timed):
+        return None
+    return settings.suite or DEFAULT_SUITE[device]
+
+
+def dtype_on(device: DeviceKind, settings: Settings) -> Dtype:
+    """The dtype of x and dy: the one named, or the device's default."""
+    return DEFAULT_DTYPE[device] if settings.dtype is None else parse_dtype(settings.dtype)
+
+
+def cases_on(device: DeviceKind, settings: Settings) -> list[NormCase]:
+    """The cases that the settings describe; raises UsageError for what describes none.
+
+    Where nothing is timed, each case comes with the kinds of inputs asked for, and without shapes there is a catalogue.
+    """
+    suite = suite_on(device, settings)
+    from_catalogue = suite is None and settings.shapes is None
+    if from_catalogue:
+        shapes = SHAPES[device]
+    else:
+        shapes = find_suite(suite).shapes if suite else parse_shapes(settings.shapes or "")
+    cases = cases_of(
+        shapes,
+        parse_norms(settings.norm),
+        dtype_on(device, settings),
+        None if settings.weight_dtype is None else parse_dtype(settings.weight_dtype, "--weight-dtype"),
+        bias=settings.bias,
+        zero_centred=settings.zero_centred,
+        eps=settings.eps,
+        device=device,
+    )
+    if settings.timed:
+        return cases
+    kinds = parse_inputs(settings.inputs)
+    return catalogue(cases, kinds) if from_catalogue else of_kinds(cases, kinds)
+
+
+def selftests_on(device: DeviceKind, invocation: Invocation) -> tuple[When, ...]:
+    """When a process tests the engine: a quick look less often, and a CPU, whose flushes take long, at most once."""
+    quick = invocation.settings.quick
+    if invocation.selftest_alone:
+        return ("alone",)
+    if not invocation.settings.timed:
+        return ()
+    if device == "cpu":
+        return () if quick else ("before",)
+    return ("before",) if quick else ("before", "after")

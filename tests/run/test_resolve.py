@@ -1,0 +1,172 @@
+from pathlib import Path
+
+import pytest
+
+from harness.cases import NormCase
+from harness.devices import DeviceFacts, detect
+from harness.errors import UsageError
+from harness.results.settings import Settings
+from harness.run.invocation import Invocation
+from harness.run.resolve import cases_on, check, for_a_claim, for_later_process, resolved, selftests_on, suite_on
+from harness.worker.messages import Start
+
+H200 = detect(DeviceFacts("cuda", "NVIDIA H200", "sm_90", l2_bytes=60 << 20))
+HOST = detect(DeviceFacts("cpu", "Some Xeon", "x86_64", l2_bytes=36 << 20))
+
+NAN = float("nan")
+INF = float("inf")
+
+
+def asked(**options):
+    """The invocation of these options, of whichever record."""
+    settings = {name: options.pop(name) for name in list(options) if name in Settings.model_fields}
+    return Invocation(settings=Settings(**settings), **options)
+
+
+def complaint(**options):
+    with pytest.raises(UsageError) as caught:
+        check(asked(**options))
+    return str(caught.value)
+
+
+def test_the_defaults_are_sound():
+    check(asked())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"suite": "quick", "shapes": "1x1"}, "--suite and --shapes both name the cases; give one of them"),
+        (
+            {"suite": "qick"},
+            "--suite qick: no such suite; choose among quick, fast-llm, llm, quack, inductor, te-rocm",
+        ),
+        ({"shapes": "8192"}, "--shapes: '8192' is not a shape; write ROWSxCOLS, such as 8192x4096"),
+        ({"shapes": ""}, "--shapes is empty; give ROWSxCOLS, such as --shapes 8192x4096,1024x1024"),
+        ({"shapes": "0x1"}, "--shapes: '0x1' is empty; rows and cols are at least 1, such as 8192x4096"),
+        ({"norm": "batch"}, "--norm batch: not one of rms, layer"),
+        ({"norm": ""}, "--norm (empty): not one of rms, layer"),
+        ({"dtype": "int8"}, "--dtype int8: not one of bf16, fp16, fp32"),
+        ({"weight_dtype": "fp8"}, "--weight-dtype fp8: not one of bf16, fp16, fp32"),
+        ({"eps": -1e-5}, "--eps -1e-05: must not be negative"),
+        ({"time_limit_s": 0.0}, "--time-limit 0: must be positive, in seconds"),
+        ({"time_limit_s": -3.0}, "--time-limit -3: must be positive, in seconds"),
+        ({"processes": 0}, "--processes 0: must be at least 1"),
+        ({"processes": -1}, "--processes -1: must be at least 1"),
+        ({"seeds": 0}, "--seeds 0: must be at least 1"),
+        ({"repeats": 0}, "--repeats 0: must be at least 1"),
+        ({"impl_files": (Path("missing.py"),)}, "--impl missing.py: no such file"),
+        ({"impl_files": (Path(__file__).parent,)}, f"--impl {Path(__file__).parent}: no such file"),
+    ],
+)
+def test_a_bad_option_is_refused_before_a_worker_starts(options, message):
+    assert complaint(**options) == message
+
+
+@pytest.mark.parametrize("options", [{"eps": NAN}, {"eps": INF}, {"time_limit_s": NAN}, {"time_limit_s": INF}])
+def test_a_number_that_is_none_is_refused(options):
+    assert complaint(**options)
+
+
+def test_the_suite_is_the_one_named_or_the_device_s():
+    assert suite_on("cuda", Settings()) == "fast-llm"
+    assert suite_on("cpu", Settings()) == "quick"
+    assert suite_on("cpu", Settings(suite="llm")) == "llm"
+    assert suite_on("cuda", Settings(shapes="4x8")) is None
+    assert suite_on("cuda", Settings(timed=False)) is None  # a catalogue
+
+
+def test_the_default_dtype_is_that_of_the_device():
+    assert {case.dtype for case in cases_on("cuda", Settings())} == {"bf16"}
+    assert {case.dtype for case in cases_on("cpu", Settings())} == {"fp32"}
+    assert {case.dtype for case in cases_on("cpu", Settings(dtype="fp16"))} == {"fp16"}
+
+
+def test_options_reach_the_cases():
+    settings = Settings(shapes="4x8,2x3", norm="layer", dtype="bf16", weight_dtype="fp32", zero_centred=True, eps=1e-6)
+    more = {"weight_dtype": "fp32", "bias": True, "zero_centred": True, "eps": 1e-6, "device": "cpu"}
+    expected = [NormCase("layer", rows, cols, "bf16", **more) for rows, cols in ((4, 8), (2, 3))]
+    assert cases_on("cpu", settings) == expected
+    assert [case.bias for case in cases_on("cpu", Settings(shapes="4x8", bias=False))] == [False, False]
+
+
+def test_cases_of_an_earlier_run_name_their_shapes():
+    cases = [NormCase("layer", 4, 8), NormCase("rms", 4, 8), NormCase("rms", 2, 3)]
+    invocation = asked(suite="llm").of_cases(cases)
+    assert invocation.cases == tuple(cases)
+    assert (invocation.settings.suite, invocation.settings.shapes) == (None, "4x8,2x3")
+
+
+@pytest.mark.parametrize(
+    ("device", "kind"),
+    [("auto", "auto"), ("cpu", "cpu"), (" CPU ", "cpu"), ("h200", "gpu"), ("toaster", "gpu")],
+)
+def test_what_the_first_worker_is_told(device, kind):
+    invocation = asked(device=device, impl_files=(Path("a.py"), Path("b.py")))
+    assert invocation.start() == Start(device=kind, impl_files=("a.py", "b.py"))
+
+
+def test_what_was_given_is_kept_and_the_rest_is_the_device_s():
+    settings = Settings(suite="llm", dtype="fp16", seed=9, flush="dirty", twice=True, seeds=3, repeats=7)
+    assert resolved(settings, H200) == settings.changed(
+        min_blocks=40, max_blocks=120, half_width=0.003, budget_s=10.0, flush_bytes=512 << 20
+    )
+    assert resolved(resolved(settings, H200), HOST) == resolved(settings, H200)
+
+
+def test_nothing_is_left_open():
+    for profile in (H200, HOST):
+        settings = resolved(Settings(), profile)
+        unset = {name for name, value in settings.model_dump().items() if value in ("", None)}
+        assert unset == {"shapes", "weight_dtype", "impls", "baseline", "twin"}
+        assert 0 not in (settings.seeds, settings.repeats, settings.max_blocks, settings.flush_bytes)
+
+
+def test_evidence_and_effort_by_device_and_haste():
+    def effort(profile, **options):
+        settings = resolved(Settings(**options), profile)
+        stopping = (settings.min_blocks, settings.max_blocks, settings.half_width, settings.budget_s)
+        return settings.seeds, settings.repeats, *stopping
+
+    assert effort(H200) == (1, 50, 40, 120, 0.003, 10.0)
+    assert effort(HOST) == (1, 2, 20, 60, 0.003, 3.0)
+    assert effort(H200, quick=True) == effort(HOST, quick=True) == (1, 2, 10, 20, 0.02, 5.0)
+    assert effort(H200, timed=False)[:2] == (10, 300)
+    assert effort(HOST, timed=False)[:2] == (10, 12)
+
+
+def test_a_flush_is_as_large_as_the_device_needs():
+    assert resolved(Settings(), HOST).flush_bytes == 144 << 20
+
+
+def test_a_later_process_measures_times_and_little_else():
+    settings = resolved(Settings(seed=9, twice=True, cross_check=True), H200)
+    later = settings.changed(repeats=2, profiled=False, cross_check=False)
+    assert for_later_process(settings) == later
+    assert for_later_process(later) == later
+    assert for_later_process(settings.changed(repeats=1)).repeats == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "processes"),
+    [({}, 5), ({"quick": True}, 1), ({"processes": 2}, 2), ({"processes": 1}, 1), ({"quick": True, "processes": 3}, 3)],
+)
+def test_a_claim_takes_five_processes(options, processes):
+    assert for_a_claim(asked(**options)).settings.processes == processes
+
+
+@pytest.mark.parametrize(
+    ("options", "on_gpu", "on_cpu"),
+    [
+        ({}, ("before", "after"), ("before",)),
+        ({"quick": True}, ("before",), ()),
+        ({"timed": False}, (), ()),
+        ({"timed": False, "quick": True}, (), ()),
+        ({"selftest_alone": True}, ("alone",), ("alone",)),
+        ({"selftest_alone": True, "quick": True}, ("alone",), ("alone",)),
+        ({"processes": 5}, ("before", "after"), ("before",)),
+    ],
+)
+def test_when_the_engine_is_tested(options, on_gpu, on_cpu):
+    assert selftests_on("cuda", asked(**options)) == on_gpu
+    assert selftests_on("cpu", asked(**options)) == on_cpu
