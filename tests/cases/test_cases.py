@@ -91,7 +91,7 @@ def tensors(inputs):
     return {name: tensor for name, tensor in named.items() if tensor is not None}
 
 
-def test_inputs_are_the_same_for_the_same_seed_whatever_ran_before():
+def test_inputs_depend_on_case_and_seed_alone():
     first = tensors(make_inputs(CPU_LAYER, seed=3))
     torch.manual_seed(99)
     make_inputs(replace(CPU_LAYER, rows=9), seed=3)
@@ -133,7 +133,7 @@ def test_rms_has_no_mean_and_a_case_without_weight_has_none():
     assert inputs.mean is inputs.weight is inputs.bias is None
 
 
-def test_weights_are_about_one_or_about_zero_where_zero_centred():
+def test_weights_are_near_one_or_zero_centred():
     wide = NormCase("rms", 1, 4096, dtype="fp32", weight_dtype="fp32", device="cpu")
     assert make_inputs(wide, 0).weight.mean().item() == pytest.approx(1, abs=0.05)
     assert make_inputs(replace(wide, zero_centred=True), 0).weight.mean().item() == pytest.approx(0, abs=0.05)
@@ -168,7 +168,7 @@ def test_inputs_carry_the_statistics_of_the_stored_x():
 
 
 @pytest.mark.parametrize(("rows", "cols", "elements"), [(10, 4, 12), (10, 4, 40), (10, 4, 1), (1, 100, 7), (0, 3, 8)])
-def test_row_chunks_cover_every_row_once_and_keep_to_the_size(rows, cols, elements):
+def test_row_chunks_cover_every_row_once(rows, cols, elements):
     chunks = row_chunks(NormCase("rms", rows, cols), elements)
     assert [row for chunk in chunks for row in range(rows)[chunk]] == list(range(rows))
     assert all((chunk.stop - chunk.start) * cols <= max(elements, cols) for chunk in chunks)

@@ -15,7 +15,7 @@ RMS = NormCase("rms", 8, 16, device="cpu")
 LAYER = NormCase("layer", 8, 16, bias=True, device="cpu")
 
 
-def test_kinds_are_read_by_name_and_pattern_in_the_catalogues_order():
+def test_input_kinds_are_read_by_name_and_pattern():
     assert parse_inputs("all") == list(INPUT_KINDS)
     assert parse_inputs(" Zero-Rows , mean-* ,normal") == ["normal", "mean-10", "mean-100", "mean-1000", "zero-rows"]
 
@@ -33,7 +33,7 @@ def test_inputs_that_nobody_knows(text, said):
         parse_inputs(text)
 
 
-def test_a_kind_is_tried_only_where_the_case_has_what_it_changes():
+def test_a_kind_suits_cases_that_have_what_it_changes():
     def kinds_of(case):
         return {each.inputs for each in of_kinds([case], list(INPUT_KINDS))}
 
@@ -44,7 +44,7 @@ def test_a_kind_is_tried_only_where_the_case_has_what_it_changes():
 
 
 @pytest.mark.parametrize("device", SHAPES)
-def test_the_catalogue_has_every_kind_at_its_first_shape_and_the_usual_one_at_the_others(device):
+def test_the_first_shape_has_every_kind_of_inputs(device):
     cases = cases_on(device, Settings(timed=False))
     assert len(set(cases)) == len(cases)
     rows, cols = SHAPES[device][0]
@@ -63,7 +63,7 @@ def test_the_edges_are_those_that_are_known_to_break_things():
     assert max(rows * cols for rows, cols in shapes) > 2**31
 
 
-def test_shapes_are_tried_with_every_kind_and_only_those_asked_for():
+def test_shapes_are_tried_with_the_kinds_asked_for():
     every = cases_on("cpu", Settings(timed=False, shapes="8x16,9x16", norm="rms"))
     assert len(every) == 2 * (len(INPUT_KINDS) - 4)
     some = cases_on("cpu", Settings(timed=False, shapes="8x16", norm="rms", inputs="normal,nan-x"))
@@ -81,7 +81,7 @@ def test_what_is_studied_is_the_usual_case_beside_others():
     assert studied(cases) == {RMS}
 
 
-def test_a_verification_is_planned_once_and_what_is_studied_again_in_a_new_process():
+def test_studied_cases_are_verified_in_two_processes():
     impls = [ImplRecord(name=name, family=name, source="") for name in ("a", "b")]
     odd = replace(RMS, inputs="nan-x")
     jobs = plan_verification([RMS, odd, LAYER], impls)

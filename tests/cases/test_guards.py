@@ -23,13 +23,13 @@ VALUES = torch.arange(12.0).reshape(3, 4)
         ("misaligned", "dy", (4, 1)),
     ],
 )
-def test_a_layout_changes_where_numbers_lie_and_not_what_they_are(layout, name, strides):
+def test_a_layout_changes_addresses_not_numbers(layout, name, strides):
     placed = place(VALUES, layout, name)
     assert placed.stride() == strides
     assert torch.equal(placed, VALUES)
 
 
-def test_an_expanded_dy_is_its_first_row_and_a_summed_one_is_ones():
+def test_expanded_dy_is_one_row_and_summed_dy_is_ones():
     expanded, summed = place(VALUES, "expanded dy", "dy"), place(VALUES, "summed dy", "dy")
     assert (expanded.stride(), summed.stride()) == ((0, 1), (0, 0))
     assert torch.equal(expanded, VALUES[:1].expand(3, 4))
@@ -59,7 +59,7 @@ def test_guards_lie_on_both_sides_and_are_no_number(dtype):
     assert gap.isnan().all()
 
 
-def test_the_whole_buffer_is_the_same_memory_and_unknown_to_autograd():
+def test_the_whole_buffer_is_unknown_to_autograd():
     placed = place(VALUES, "expanded dy", "dy")
     version = placed._version
     whole_buffer(placed).fill_(0)
@@ -73,7 +73,7 @@ def test_each_place_once():
 
 
 @pytest.mark.parametrize("kind", INPUT_KINDS)
-def test_a_kind_is_made_for_every_shape_and_seeded_by_itself(kind):
+def test_every_kind_is_drawn_for_every_shape(kind):
     for rows, cols in ((0, 8), (1, 1), (2, 3), (33, 129)):
         case = replace(LAYER, rows=rows, cols=cols, inputs=kind)
         one, other = make_inputs(case, 1), make_inputs(case, 1)
@@ -109,7 +109,7 @@ def test_what_kinds_are():
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp32", "fp16"])
-def test_subnormal_numbers_are_below_the_smallest_normal_one_and_not_all_zero(dtype):
+def test_subnormal_inputs_are_subnormal_and_not_all_zero(dtype):
     inputs = made("subnormal-dy", dtype=dtype, weight_dtype=dtype)
     size = inputs.dy.double().abs()
     assert float(size.max()) < torch.finfo(inputs.dy.dtype).tiny

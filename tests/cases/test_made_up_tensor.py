@@ -92,7 +92,7 @@ def row_of(prepare, **more):
     return session.row("honest")
 
 
-def test_it_is_drawn_where_a_case_has_it_and_moves_nothing_else():
+def test_it_is_drawn_where_a_case_has_it():
     plain, inputs = make_inputs(PLAIN, 1), make_inputs(CASE, 1)
     assert (inputs.dres.shape, inputs.dres.dtype) == ((16, 32), torch.bfloat16)
     assert 0.8 < inputs.dres.float().std() < 1.2
@@ -214,7 +214,7 @@ def test_another_gradient_is_compared_bit_by_bit(table_with_a_gradient):
     assert fingerprint(copy) != fingerprint(grads)
 
 
-def test_another_gradient_is_missed_where_it_is_not_returned(table_with_a_gradient):
+def test_another_gradient_must_be_returned(table_with_a_gradient):
     inputs = make_inputs(CASE, 1)
     grads = with_residual(inputs)
     assert malformed(inputs, grads) == "dscale is missing"

@@ -52,7 +52,7 @@ def gates(shape):
     }
 
 
-def test_inductor_shapes_stand_on_both_sides_of_one_gate_each():
+def test_inductor_shapes_are_on_both_sides_of_each_gate():
     every = {"elements", "ratio", "rows"}
     first, *pairs = SUITES["inductor"].shapes
     assert first == (576000, 384)
@@ -141,7 +141,7 @@ def test_unknown_norms_and_dtypes_name_the_choices(read, message):
     assert str(error.value) == message
 
 
-def test_cases_go_norm_by_norm_and_only_a_layer_norm_has_a_bias():
+def test_cases_go_norm_by_norm_and_rms_has_no_bias():
     cases = cases_of([(4, 8), (2, 3)], NORMS)
     assert [case.key for case in cases] == ["rms-4x8-bf16", "rms-2x3-bf16", "layer-4x8-bf16", "layer-2x3-bf16"]
     assert [case.bias for case in cases] == [False, False, True, True]
@@ -152,5 +152,5 @@ def test_cases_carry_every_choice():
     assert case == NormCase("layer", 4, 8, "fp16", "fp32", zero_centred=True, eps=1e-6, device="cpu")
 
 
-def test_weights_are_in_the_dtype_of_x_unless_told_otherwise():
+def test_weights_have_the_dtype_of_x_by_default():
     assert [case.weight_dtype for case in cases_of([(4, 8)], dtype="fp32")] == ["fp32", "fp32"]

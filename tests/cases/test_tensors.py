@@ -48,7 +48,7 @@ def headings(*gradients):
     return table.headings(gradients)
 
 
-def test_features_stand_in_the_key_and_in_the_file_only_where_there_are_any():
+def test_a_plain_case_is_stored_without_features():
     plain, richer = (RowRecord(case=case, impl="a", status="ok") for case in (RMS, with_features(RMS)))
     assert "features" not in plain.model_dump_json(exclude_none=True)
     assert richer.case.key == f"{RMS.key}-gate-residual"

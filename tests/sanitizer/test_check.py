@@ -145,7 +145,7 @@ def test_the_shape_is_the_one_that_the_program_chose(checked):
     assert {record.case for record in checked(program=program)} == {case_of("layer", (33, 1024))}
 
 
-def test_every_size_is_run_and_takes_its_own_first_supported_shape(checked):
+def test_every_size_runs_its_first_supported_shape(checked):
     program = saying("print('768 to 12288, 1024 of them'); print('ran %dx%d' % shapes[shapes[0][0] > 1000])")
     records = checked(tools=["memcheck"], program=program, sizes=SIZES)
     shapes = [(record.case.rows, record.case.cols) for record in records]
@@ -165,7 +165,7 @@ def test_what_is_supported_at_no_shape_has_no_record(checked, tool):
     assert tool.calls() == []
 
 
-def test_a_program_that_fails_by_itself_is_not_run_under_a_tool(checked, tool, tmp_path):
+def test_a_failing_program_is_not_run_under_a_tool(checked, tool, tmp_path):
     records = checked(program=saying("raise OSError('no libcudart')"))
     failed = "failed without a tool with exit code 1: OSError: no libcudart"
     assert outcomes(records) == [(tool, None, failed) for tool in TOOLS]
@@ -174,13 +174,13 @@ def test_a_program_that_fails_by_itself_is_not_run_under_a_tool(checked, tool, t
     assert checked.told[-1] == f"layer-33x1032-bf16 mine: racecheck: could not tell: {failed}"
 
 
-def test_a_program_that_fails_under_a_tool_alone_proves_nothing(checked):
+def test_a_failure_under_a_tool_alone_proves_nothing(checked):
     program = saying("print('ran 33x1032', flush=True); raise SystemExit(len(shapes) == 1 and 'CUDA error 999')")
     failed = "failed under memcheck with exit code 1: CUDA error 999"
     assert outcomes(checked(tools=["memcheck"], program=program)) == [("memcheck", None, failed)]
 
 
-def test_what_was_found_stands_where_the_program_failed_for_it(checked, tool):
+def test_errors_stand_where_the_program_failed_for_them(checked, tool):
     tool.finds(memcheck=INVALID_WRITE)
     program = saying("print('ran 33x1032', flush=True); raise SystemExit(len(shapes) == 1 and 'launch failure')")
     assert outcomes(checked(tools=["memcheck"], program=program)) == [("memcheck", 2064, WROTE)]
@@ -198,7 +198,7 @@ def test_a_log_without_an_end(checked, tool):
     assert outcomes(checked(tools=["initcheck"])) == [("initcheck", None, "its log has no summary")]
 
 
-def test_a_tool_that_hangs_is_stopped_with_all_that_it_started(checked, tool):
+def test_a_tool_that_hangs_is_stopped_with_its_children(checked, tool):
     tool.finds(initcheck="hang")
     begun_s = time.monotonic()
     records = checked(time_limit_s=1.5)
@@ -237,7 +237,7 @@ def test_the_options_of_each_tool(checked, tool):
         assert given == everywhere | (of_memcheck if name == "memcheck" else {})
 
 
-def test_an_implementation_of_ours_is_called_by_the_real_program(checked):
+def test_the_real_program_calls_an_implementation(checked):
     def on_a_cpu(*what):
         return [*check.target_command(*what), "--device", "cpu"]
 
@@ -364,7 +364,7 @@ def test_what_the_file_tells_is_not_asked_again(workers, here, tmp_path):
     assert [record.case.rows for record in load(path).sanitized] == [33] * 3 + [1031] * 3 + [131] * 3
 
 
-def test_what_is_told_of_one_implementation_and_norm_is_not_told_of_another(workers, here, tmp_path):
+def test_done_is_by_implementation_and_norm(workers, here, tmp_path):
     typed(LINE)
     path = tmp_path / "run" / "results.jsonl"
     before = load(path).sanitized
@@ -374,7 +374,7 @@ def test_what_is_told_of_one_implementation_and_norm_is_not_told_of_another(work
     assert load(path).sanitized == before
 
 
-def test_a_tool_that_is_absent_is_told_in_one_line_before_anything_runs(workers, tmp_path, monkeypatch, capsys):
+def test_an_absent_tool_is_one_line_before_anything_runs(workers, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(check, "CUDA_BIN", str(tmp_path))
     assert typed(LINE) == 4

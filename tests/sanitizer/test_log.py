@@ -154,7 +154,7 @@ def test_errors_are_counted_and_the_first_one_says_where(text, errors, detail):
     assert read_log(text) == Finding(errors, detail)
 
 
-def test_a_race_is_told_with_all_its_places_and_the_warnings_beside_it():
+def test_a_race_has_all_its_places_and_the_warnings():
     assert read_log(RACES) == Finding(
         256,
         "Race reported between Write access at ln_bwd(float *, int)+0xb0 in ln.cu:28 "
@@ -183,7 +183,7 @@ def test_warnings_are_no_errors():
     ],
     ids=["device", "memory", "no CUDA", "unattached"],
 )
-def test_where_the_tool_could_not_do_its_work_it_found_neither_errors_nor_none(text, beginning):
+def test_a_tool_that_failed_proves_nothing(text, beginning):
     finding = read_log(text)
     assert finding.errors is None
     assert finding.detail.startswith(beginning)

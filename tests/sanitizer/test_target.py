@@ -58,7 +58,7 @@ def test_no_input_shares_its_memory_with_a_guard():
         whole_buffer(recorder.inputs.rstd)
 
 
-def test_where_none_is_supported_the_last_reason_is_printed_last(capsys):
+def test_where_none_is_supported_reasons_are_printed(capsys):
     recorder = Recorder(8)
     assert run_once(recorder, CASES) == UNSUPPORTED_EXIT
     assert recorder.calls == 0

@@ -45,11 +45,11 @@ def test_usual_inputs_hide_what_the_catalogue_finds(name):
     assert (row.status, row.reason) == ("ok", None)
 
 
-def test_every_kind_of_inputs_finds_a_fault_that_usual_inputs_hide():
+def test_every_kind_finds_a_fault_that_normal_inputs_hide():
     assert {fault.case.inputs for fault in FAULTS.values() if fault.hidden} == set(INPUT_KINDS)
 
 
-def test_every_edge_of_the_catalogue_finds_a_fault_that_the_usual_shape_hides():
+def test_every_edge_shape_finds_a_hidden_fault():
     found = [fault.case for fault in FAULTS.values() if fault.hidden and fault.case.inputs == "normal"]
     for_rows = {case.rows for case in found}
     for_cols = {case.cols for case in found}

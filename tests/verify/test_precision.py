@@ -46,7 +46,7 @@ def test_fp32_arithmetic_is_exact_where_fp32_is_asked_for(case):
 
 @pytest.mark.parametrize("case", [RMS_FP32, LAYER_FP32], ids=lambda case: case.key)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_a_result_of_less_precision_in_an_fp32_tensor_is_wrong(case, dtype):
+def test_a_bf16_result_in_an_fp32_tensor_is_wrong(case, dtype):
     inputs = make_inputs(case, 1)
     grads = gradients(inputs)
     narrow = Grads(*(t if t is None else t.to(dtype).float() for t in (grads.dx, grads.dweight, grads.dbias)))
@@ -75,7 +75,7 @@ def test_two_roundings_more_are_two():
     assert found.rho == pytest.approx(3**0.5, abs=0.05)
 
 
-def test_accumulation_in_bf16_is_wrong_and_grows_with_the_rows():
+def test_bf16_accumulation_is_wrong_and_grows_with_rows():
     rhos = []
     for rows in (64, 1024):
         inputs = make_inputs(replace(RMS, rows=rows), 1)
@@ -91,7 +91,7 @@ def test_accumulation_in_bf16_is_wrong_and_grows_with_the_rows():
 
 
 @pytest.mark.parametrize("case", [RMS, LAYER, RMS_FP32], ids=lambda case: case.key)
-def test_leaving_out_the_correction_of_a_row_is_wrong_in_dx_alone(case):
+def test_a_missing_row_correction_is_wrong_in_dx_alone(case):
     inputs = make_inputs(case, 1)
     found = classes(inputs, gradients(inputs, correction=False))
     assert found.pop("dx") == "wrong"
@@ -99,7 +99,7 @@ def test_leaving_out_the_correction_of_a_row_is_wrong_in_dx_alone(case):
 
 
 @pytest.mark.parametrize("case", [RMS, LAYER, LAYER_FP32], ids=lambda case: case.key)
-def test_a_last_row_left_out_of_the_sums_is_wrong_in_them_alone(case):
+def test_sums_without_the_last_row_are_wrong(case):
     inputs = make_inputs(case, 1)
     short = gradients(inputs, rows=-1)
     found = classes(inputs, replace(short, dx=gradients(inputs).dx))
@@ -140,7 +140,7 @@ def test_one_element_off_by_its_own_size_is_wrong():
     assert classes(inputs, grads) == {"dx": "wrong", "dweight": "exact"}
 
 
-def test_a_forgotten_one_of_a_zero_centred_weight_is_wrong_in_dx():
+def test_a_zero_centred_weight_without_its_one_is_wrong():
     inputs = make_inputs(replace(RMS, zero_centred=True), 1)
     assert set(classes(inputs, gradients(inputs)).values()) == {"exact"}
     forgetful = gradients(replace(inputs, case=RMS))
@@ -236,7 +236,7 @@ def test_an_answer_that_is_no_grads(answer, fault):
     assert malformed(make_inputs(RMS, 1), answer) == fault
 
 
-def test_chance_widens_the_bounds_of_few_elements_and_of_many_cells():
+def test_bounds_widen_with_few_elements_and_many_cells():
     assert slack(math.inf, 1000) == 1.0
     assert 1 < slack(2.5e6, 1000) < 1.005
     assert 1.02 < slack(2.5 * 4096, 1000) < 1.06
@@ -244,7 +244,7 @@ def test_chance_widens_the_bounds_of_few_elements_and_of_many_cells():
     assert slack(25.0, 1) > 1.3
 
 
-def test_equal_errors_pass_a_bound_by_chance_no_more_often_than_promised():
+def test_chance_passes_a_bound_no_more_often_than_alpha():
     """The model behind the bounds: two sums of squared rounding errors of so many elements, set beside each other."""
     generator = torch.Generator().manual_seed(2)
     for elements, cells in ((10, 1), (64, 1), (64, 20)):
@@ -253,7 +253,7 @@ def test_equal_errors_pass_a_bound_by_chance_no_more_often_than_promised():
         assert float(beyond.double().mean()) < 1.5 * 0.05 / cells
 
 
-def test_one_row_that_is_off_is_wrong_though_the_tensor_hides_it():
+def test_one_row_that_is_off_is_wrong():
     inputs = make_inputs(replace(RMS, rows=4096), 1)
     grads = gradients(inputs)
     grads.dx[7] = (grads.dx[7].double() * 1.015).bfloat16()
@@ -277,7 +277,7 @@ def test_errors_of_several_inputs_are_judged_together():
 
 
 @pytest.mark.parametrize("kind", ["nan-x", "inf-x", "nan-dy", "inf-dy"])
-def test_a_row_without_numbers_spoils_itself_and_the_sums_alone(kind):
+def test_a_nan_row_spoils_itself_and_the_sums_alone(kind):
     case = replace(LAYER, inputs=kind)
     inputs = make_inputs(case, 1)
     assert set(classes(inputs, gradients(inputs)).values()) == {"exact"}

@@ -64,7 +64,7 @@ def test_pieces_of_rows_add_up_to_the_whole(monkeypatch):
         torch.testing.assert_close(value, at_once[name], rtol=1e-13, atol=1e-13)
 
 
-def test_statistics_are_taken_from_x_not_from_the_rounded_ones_that_adapters_get():
+def test_the_reference_takes_its_statistics_from_x():
     inputs = make_inputs(CASES[5], 5)
     before = whole(inputs)
     inputs.mean.fill_(1e3)

@@ -49,7 +49,7 @@ def test_inputs_are_put_back_before_every_run():
     assert found.differences == []
 
 
-def test_a_cpu_offers_a_shuffled_allocator_and_the_rest_is_plain():
+def test_a_cpu_has_one_condition_and_plain_runs():
     found = repetition()
     found.under_conditions(13)
     assert found.repeats == 13
@@ -58,7 +58,7 @@ def test_a_cpu_offers_a_shuffled_allocator_and_the_rest_is_plain():
     ]
 
 
-def test_what_differs_under_a_condition_is_counted_there_and_in_all():
+def test_differences_under_a_condition_count_in_all():
     inputs = make_inputs(RMS, 1)
     addresses = set()
 
@@ -80,7 +80,7 @@ def test_the_shares_of_conditions_leave_some_for_plain_runs():
 
 
 @pytest.mark.parametrize("kind", ["normal", "expanded-dy", "summed-dy", "transposed-dy", "3-d", "nan-dy"])
-def test_new_contents_of_dy_are_written_where_it_lies_and_taken_back(kind):
+def test_new_dy_is_written_in_place_and_taken_back(kind):
     case = NormCase("rms", 16, 32, device="cpu", inputs=kind)
     inputs = make_inputs(case, 1)
     pristine = Pristine.of(inputs)

@@ -52,7 +52,7 @@ def test_restoring_puts_every_input_back_at_its_address():
     assert [tensor.data_ptr() for tensor in tensors] == addresses
 
 
-def test_restoring_is_unseen_by_autograd_which_would_refuse_the_backward():
+def test_restoring_is_unseen_by_autograd():
     inputs = make_inputs(NormCase("rms", 4, 8, "fp32", "fp32", device="cpu"), 1)
     pristine = Pristine.of(inputs)
     x = inputs.x.requires_grad_()
@@ -113,7 +113,7 @@ def test_memory_that_a_backward_gets_after_poisoning_is_nan(case, recycler):
     assert torch.empty(case.cols, dtype=torch.float32).isnan().all()  # fp32 scratch
 
 
-def test_without_poison_a_right_answer_would_still_lie_there(recycler):
+def test_without_poison_an_old_answer_is_still_there(recycler):
     inputs = make_inputs(RMS, 1)
     torch.empty_like(inputs.x).copy_(gradients(inputs).dx)
     recycler.give_back()
@@ -128,7 +128,7 @@ def test_poisoning_leaves_the_inputs_alone():
 
 
 @pytest.mark.parametrize("kind", INPUT_KINDS)
-def test_what_lies_beside_an_input_is_looked_after_in_every_layout(kind):
+def test_guards_are_compared_in_every_layout(kind):
     inputs = make_inputs(NormCase("layer", 16, 32, bias=True, device="cpu", inputs=kind), 1)
     pristine = Pristine.of(inputs)
     assert (pristine.changed(inputs, False), pristine.overrun(inputs)) == ([], [])
@@ -155,7 +155,7 @@ def test_gradients_in_memory_of_others():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc alone")
-def test_what_malloc_hands_out_is_no_gradient_while_poisoned():
+def test_malloc_hands_out_poison_while_poisoned():
     with poisoned_heap():
         inside = torch.empty(100_003)
     assert bool((inside.abs() > 1e30).all())

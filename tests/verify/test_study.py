@@ -32,7 +32,7 @@ def test_precision_that_is_lost_inside_shows_in_fp32_too():
     assert errors["dx"] < 1e-6 < 1e-3 < errors["dweight"] < 3e-3
 
 
-def test_fp32_is_not_compared_with_itself_nor_where_it_is_not_supported():
+def test_fp32_is_compared_where_it_is_new_and_supported():
     narrow = implementation("narrow", unsupported=lambda case: "no" if case.dtype == "fp32" else None)
     wide = replace(RMS, dtype="fp32", weight_dtype="fp32")
     assert fp32_errors(implementation("honest"), make_inputs(wide, 1)) == {}

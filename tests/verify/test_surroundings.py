@@ -26,7 +26,7 @@ def test_a_setting_that_changes_is_named_and_put_back(name):
     assert around.changed() == []
 
 
-def test_a_thread_that_stays_is_named_and_one_that_ended_is_not():
+def test_a_thread_that_stays_is_named():
     around = Surroundings.look()
     end = threading.Event()
     stays = threading.Thread(target=end.wait, name="stays")

@@ -46,7 +46,7 @@ def test_a_control_passes_for_its_own_reason_alone(how, answer, passed):
     assert judge("control", how, answer).passed is passed
 
 
-def test_on_a_cpu_the_cache_is_caught_and_the_honest_one_passes():
+def test_a_cpu_catches_the_cache_and_passes_the_honest():
     checks = {check.name: check.passed for check in run_controls(SETTINGS, "cpu")}
     assert checks == {
         "control: honest": True,
@@ -63,7 +63,7 @@ def test_a_control_that_no_longer_cheats_fails_its_check(monkeypatch):
     assert checks["control: cached output"] is False
 
 
-def test_a_self_test_of_a_cpu_is_one_record_of_checks_and_controls():
+def test_a_self_test_is_one_record():
     record = make_selftest(SelfTest("before", SETTINGS, HOST, process=2))
     assert (record.when, record.process) == ("before", 2)
     assert [check.name for check in record.checks if check.name.startswith("control: ")] == [

@@ -62,7 +62,7 @@ def gpu(monkeypatch):
     return Gpu(monkeypatch)
 
 
-def test_after_the_blocks_kernels_are_broken_down_and_timed_one_by_one(gpu):
+def test_kernels_are_broken_down_after_the_blocks(gpu):
     gpu.launches = [("rows", 3.0)]
     done = gpu.together(flush="dirty")
     assert gpu.asked == [
@@ -90,7 +90,7 @@ def test_an_escape_outlives_the_times_of_launches(gpu):
     assert gpu.together().kernels["quack"].escaped == "a copy"
 
 
-def test_a_profiler_that_fails_costs_the_breakdown_never_the_timing(gpu):
+def test_a_failing_profiler_costs_the_breakdown_alone(gpu):
     gpu.found = RuntimeError("CUPTI is in use")
     done = gpu.together()
     note = Breakdown(None, note="RuntimeError: CUPTI is in use")
@@ -103,7 +103,7 @@ def test_nothing_is_broken_down_where_that_is_not_asked_for(gpu):
     assert gpu.asked == ["break down", "cross-check"]
 
 
-def test_other_engines_time_the_implementations_and_not_their_twins_where_that_is_asked_for(gpu):
+def test_other_engines_time_implementations_not_twins(gpu):
     done = gpu.together(cross_check=True, twice=True, profiled=False)
     assert gpu.asked == ["break down", "cross-check", "elsewhere torch-eager,quack"]
     assert done.elsewhere_us == {"torch-eager": {"do_bench": 5.0}, "quack": {"do_bench": 5.0}}
@@ -115,7 +115,7 @@ def test_a_cpu_has_neither_a_breakdown_nor_other_engines(gpu):
     assert gpu.asked == ["break down", "cross-check"]
 
 
-def test_the_readings_of_all_blocks_come_along_and_their_causes_are_in_every_timing(monkeypatch):
+def test_readings_and_causes_are_in_every_timing(monkeypatch):
     hot = Reading(throttled=("power brake",))
     done = Gpu(monkeypatch, looks=[Reading(), Reading(), hot]).together()
     assert done.readings == [Reading(), hot]
@@ -124,7 +124,7 @@ def test_the_readings_of_all_blocks_come_along_and_their_causes_are_in_every_tim
     assert [timing.voided for timing in timings] == [{"throttled (power brake)": 1}] * 4
 
 
-def test_the_baseline_stands_twice_or_with_twice_everyone_does(gpu):
+def test_twice_times_everyone_twice(gpu):
     assert list(gpu.together().again) == ["quack"]
     assert list(gpu.together(twice=True).again) == ["torch-eager", "quack"]
     assert list(gpu.together(baseline="absent").again) == ["torch-eager"]

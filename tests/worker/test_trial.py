@@ -83,7 +83,7 @@ def outcome(prepare, case=RMS, **more):
     return row.status, row.reason
 
 
-def test_what_an_adapter_refuses_while_it_prepares_is_unsupported():
+def test_a_refusal_in_prepare_is_unsupported():
     def prepare(inputs):
         raise UnsupportedError("spills 12\nregisters")
 
@@ -102,7 +102,7 @@ def test_an_honest_implementation_is_ok_exact_and_timed():
     assert row.prepare_s >= 0
 
 
-def test_the_baseline_stands_twice_and_the_add_once_in_the_same_blocks():
+def test_the_blocks_hold_the_baseline_twice_and_the_add():
     done = session()
     again, add = done.helpers()["again"], done.helpers()["floor"]
     assert (again.impl, add.impl) == ("honest", SAME_TRAFFIC_ADD)
@@ -114,7 +114,7 @@ def test_the_baseline_stands_twice_and_the_add_once_in_the_same_blocks():
     assert len(done.rows) == 4
 
 
-def test_the_first_that_can_be_timed_stands_twice_where_the_baseline_cannot():
+def test_without_a_baseline_the_first_stands_twice():
     settings = SETTINGS.changed(baseline="absent")
     assert session(settings=settings).helpers()["again"].impl == "honest"
 
@@ -231,7 +231,7 @@ def test_work_done_beforehand_is_wrong():
     assert outcome(prepare) == ("wrong", "dweight did not follow new contents of dy at the same address")
 
 
-def test_an_implementation_that_differs_is_nondeterministic_and_still_timed():
+def test_a_nondeterministic_implementation_is_timed():
     def prepare(inputs):
         calls = []
 
@@ -257,7 +257,7 @@ def test_an_answer_that_is_both_wrong_and_unsteady_is_wrong():
     assert outcome(prepare)[0] == "wrong"
 
 
-def test_overwriting_dy_is_ok_where_it_is_declared_and_dy_is_restored_before_every_call():
+def test_a_declared_overwriting_of_dy_is_ok():
     seen = []
 
     def prepare(inputs):
@@ -324,7 +324,7 @@ def raising_while_timed(stage):
     return prepare
 
 
-def test_raising_while_timed_costs_its_own_row_and_the_others_are_timed_without_it():
+def test_raising_while_timed_costs_its_own_row():
     prepare = raising_while_timed(lambda: done.stage)
     done = Session(implementation("faulty", prepare), implementation("honest"), implementation("bystander"))
     done.run()
@@ -334,7 +334,7 @@ def test_raising_while_timed_costs_its_own_row_and_the_others_are_timed_without_
     assert sorted(row.role for row in done.rows) == ["again", "floor", "impl", "impl", "impl"]
 
 
-def test_a_baseline_that_raises_in_its_second_appearance_is_the_one_that_crashed():
+def test_raising_as_the_twin_is_the_baselines_crash():
     appearances = Counter()
 
     def prepare(inputs):
@@ -355,7 +355,7 @@ def test_a_baseline_that_raises_in_its_second_appearance_is_the_one_that_crashed
     assert len(done.rows) == 4
 
 
-def test_when_all_that_could_be_timed_raise_every_one_has_a_row_and_nothing_else_is_written():
+def test_where_all_raise_each_has_a_row():
     def prepare(inputs):
         def backward():
             if done.stage == "time":
@@ -370,7 +370,7 @@ def test_when_all_that_could_be_timed_raise_every_one_has_a_row_and_nothing_else
     assert len(done.rows) == 2
 
 
-def test_a_case_that_an_implementation_does_not_support_is_said_in_its_words():
+def test_an_unsupported_case_has_the_adapters_reason():
     def prepare(inputs):
         raise AssertionError("asked although unsupported")
 
@@ -414,7 +414,7 @@ def test_running_out_of_memory_is_a_status_of_its_own(error, reason):
     assert (status, said.strip()) == ("oom", reason)
 
 
-def test_inputs_that_do_not_fit_cost_every_row_but_the_unsupported(monkeypatch):
+def test_inputs_that_do_not_fit_cost_every_row(monkeypatch):
     def make_inputs(case, seed):
         raise torch.OutOfMemoryError("tried to allocate 9 TiB")
 
@@ -426,7 +426,7 @@ def test_inputs_that_do_not_fit_cost_every_row_but_the_unsupported(monkeypatch):
     assert len(done.rows) == 3
 
 
-def test_a_device_that_is_lost_ends_the_trial_after_the_row_of_who_lost_it(monkeypatch):
+def test_a_lost_device_ends_the_trial_after_its_row(monkeypatch):
     def synchronise(device):
         if done.stages[-1] == ("faulty", "prepare"):
             raise RuntimeError("CUDA error: an illegal memory access was encountered")
@@ -441,7 +441,7 @@ def test_a_device_that_is_lost_ends_the_trial_after_the_row_of_who_lost_it(monke
     assert [(row.impl, row.status) for row in done.rows] == [("faulty", "crashed")]
 
 
-def test_the_same_seed_gives_the_same_inputs_to_all_and_another_seed_others():
+def test_inputs_follow_the_seed():
     seen = {}
 
     def recording(name, seed):
@@ -471,7 +471,7 @@ def test_a_flush_asked_for_reaches_the_device_and_the_rows(monkeypatch):
     assert {row.timing.flush for row in done.rows} == {"dirty"}
 
 
-def test_warming_prepares_and_calls_once_and_leaves_the_unsupported_alone():
+def test_warming_prepares_and_calls_once():
     calls = []
 
     def prepare(inputs):
@@ -490,7 +490,7 @@ def together(monkeypatch, **replaced):
     monkeypatch.setattr(trial, "time_together", lambda *arguments: replace(measured(*arguments), **replaced))
 
 
-def test_with_twice_every_implementation_stands_in_the_blocks_again():
+def test_with_twice_everyone_is_timed_twice():
     done = session(implementation("third"), settings=SETTINGS.changed(twice=True))
     again = [row for row in done.rows if row.role == "again"]
     assert [row.impl for row in again] == ["honest", "third", "bystander"]
@@ -505,7 +505,7 @@ def test_without_twice_the_baseline_alone_does():
     assert [row.impl for row in done.rows if row.role == "again"] == ["third"]
 
 
-def test_one_that_raises_in_its_second_appearance_loses_both():
+def test_raising_in_the_second_appearance_loses_both():
     calls = Counter()
 
     def prepare(inputs):
@@ -532,7 +532,7 @@ READINGS = [
 ]
 
 
-def test_the_conditions_are_emitted_once_with_their_case_group_and_process(monkeypatch):
+def test_conditions_are_emitted_once(monkeypatch):
     looks = [Reading(), *READINGS]
 
     class Watched(CpuDevice):
@@ -569,7 +569,7 @@ def test_without_timing_there_are_no_conditions():
     assert Session(implementation("honest"), settings=SETTINGS.changed(timed=False)).run().conditions == []
 
 
-def test_after_one_that_raises_the_conditions_are_those_of_the_blocks_without_it():
+def test_conditions_are_of_the_blocks_that_counted():
     prepare = raising_while_timed(lambda: done.stage)
     done = Session(implementation("faulty", prepare), implementation("honest"))
     done.run()
@@ -598,7 +598,7 @@ def test_kernels_totals_and_other_engines_reach_their_row(monkeypatch):
 ESCAPED = "work on another stream runs outside the timed span: copy"
 
 
-def test_work_that_escapes_the_timed_span_is_wrong_and_keeps_what_was_found(monkeypatch):
+def test_work_outside_the_timed_span_is_wrong(monkeypatch):
     together(monkeypatch, kernels={"faulty": Breakdown(KERNELS, TOTALS, escaped=ESCAPED)})
     row = session(implementation("faulty")).row("faulty")
     assert (row.status, row.reason) == ("wrong", ESCAPED)
@@ -606,7 +606,7 @@ def test_work_that_escapes_the_timed_span_is_wrong_and_keeps_what_was_found(monk
     assert row.verification is not None
 
 
-def test_an_answer_that_is_stale_after_timing_is_said_before_an_escape(monkeypatch):
+def test_a_stale_answer_is_named_before_an_escape(monkeypatch):
     def prepare(inputs):
         kept = []
 
@@ -626,7 +626,7 @@ def test_an_answer_that_is_stale_after_timing_is_said_before_an_escape(monkeypat
     )
 
 
-def test_a_timed_call_that_answers_otherwise_than_the_verified_ones_is_wrong():
+def test_a_timed_call_with_another_answer_is_wrong():
     def prepare(inputs):
         def backward():
             grads = gradients(inputs)
@@ -656,7 +656,7 @@ def test_a_timed_call_that_leaves_a_gradient_out_is_wrong():
     )
 
 
-def test_all_are_timed_on_the_same_dy_where_one_overwrites_it():
+def test_all_are_timed_on_the_same_dy():
     seen = []
 
     def prepare(inputs):

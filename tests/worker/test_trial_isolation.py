@@ -13,7 +13,7 @@ from tests.worker.test_trial import RMS, SETTINGS, Session, session
 UNTIMED = SETTINGS.changed(timed=False)
 
 
-def test_statistics_that_an_adapter_overwrites_are_put_back_for_the_next():
+def test_overwritten_statistics_are_put_back():
     def prepare(inputs):
         def backward():
             inputs.rstd.zero_()
@@ -34,7 +34,7 @@ def test_statistics_that_an_adapter_overwrites_are_put_back_for_the_next():
 
 
 @pytest.mark.parametrize("function", ["unsupported", "notes", "untimed"])
-def test_an_adapter_whose_own_functions_raise_costs_its_own_row(function):
+def test_functions_that_raise_cost_their_own_row(function):
     def fail(case):
         raise KeyError("surprise")
 
@@ -42,7 +42,7 @@ def test_an_adapter_whose_own_functions_raise_costs_its_own_row(function):
     assert (row.status, row.reason) == ("crashed", "KeyError: 'surprise'")
 
 
-def test_a_device_without_memory_for_the_flush_leaves_verified_rows_untimed(monkeypatch):
+def test_without_memory_for_the_flush_rows_are_untimed(monkeypatch):
     def no_memory(flush_bytes):
         raise torch.OutOfMemoryError("tried to allocate the flush buffers")
 
@@ -54,7 +54,7 @@ def test_a_device_without_memory_for_the_flush_leaves_verified_rows_untimed(monk
         assert row.untimed == "OutOfMemoryError: tried to allocate the flush buffers"
 
 
-def test_an_add_that_does_not_fit_leaves_verified_rows_untimed(monkeypatch):
+def test_without_memory_for_the_add_rows_stay_ok(monkeypatch):
     done = Session(implementation("honest"), implementation("bystander"))
 
     def add(x, dy):
@@ -65,7 +65,7 @@ def test_an_add_that_does_not_fit_leaves_verified_rows_untimed(monkeypatch):
     assert [done.row(name).status for name in ("honest", "bystander")] == ["ok", "ok"]
 
 
-def test_an_implementation_that_cheats_once_it_is_timed_is_caught():
+def test_cheating_in_timed_calls_is_caught():
     def prepare(inputs):
         remembered = []
 
@@ -84,7 +84,7 @@ def test_an_implementation_that_cheats_once_it_is_timed_is_caught():
     assert done.row("faulty").status == "wrong"
 
 
-def test_inputs_that_an_adapter_spoils_before_it_raises_are_put_back_for_the_next():
+def test_inputs_spoilt_before_raising_are_put_back():
     def prepare(inputs):
         inputs.x.zero_()
         raise RuntimeError("after the damage was done")
@@ -127,7 +127,7 @@ def test_an_adapter_that_changes_x_costs_nobody_else_a_row():
     ("names", "reason"),
     [(("x",), "the backward changed its input x"), (("x", "weight"), "the backward changed its input x, weight")],
 )
-def test_inputs_that_are_changed_in_timed_calls_alone_are_noticed(names, reason):
+def test_inputs_changed_in_timed_calls_are_noticed(names, reason):
     def prepare(inputs):
         def backward():
             grads = gradients(inputs)
@@ -154,7 +154,7 @@ def test_inputs_that_are_changed_in_timed_calls_alone_are_noticed(names, reason)
         ("nan-x", "crashed", "ValueError: x must be contiguous"),
     ],
 )
-def test_an_error_is_a_refusal_where_the_layout_is_unusual_and_nowhere_else(kind, status, reason):
+def test_an_error_on_an_unusual_layout_is_a_refusal(kind, status, reason):
     def prepare(inputs):
         raise ValueError("x must be contiguous")
 
@@ -170,7 +170,7 @@ def test_running_out_of_memory_is_no_refusal():
     assert done.row("large").status == "oom"
 
 
-def test_settings_that_a_preparation_changes_are_put_back_and_cost_nothing():
+def test_settings_changed_by_prepare_are_put_back():
     def prepare(inputs):
         torch.set_default_dtype(torch.float64)
         return lambda: gradients(inputs)
