@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.cases import DeviceKind, Grads, Inputs, NormCase
 from harness.cases.input_kinds import INPUT_KINDS
+from harness.errors import UnsupportedError
 
 from .inhouse.launch import Launch
 from .inhouse.limits import WIDEST
@@ -87,15 +88,55 @@ def torch_device(case: NormCase) -> torch.device:
     return torch.device("cuda", torch.cuda.current_device()) if case.device == "cuda" else torch.device("cpu")
 
 
-def prepare(inputs: Inputs) -> Callable[[], Grads]:
-    """The kernels take the statistics that come with the inputs; nothing else is saved."""
-    return launching(inputs)
+def configs(case: NormCase) -> dict[str, dict[str, Any]]:
+    """The launch chosen for a case, and launches near it that may be faster on the device here, as plain fields."""
+    if not case.rows or INPUT_KINDS[case.inputs].layout != "contiguous" or unsupported(case):
+        return {}
+    from .inhouse.device import gpu_of
+    from .inhouse.regimes.choice import choose, neighbours
+
+    problem, gpu = problem_of(case), gpu_of(torch_device(case))
+    default, *others = neighbours(problem, gpu, choose(problem, gpu))
+    return {"default": default.as_fields()} | {other.difference(default): other.as_fields() for other in others}
+
+
+def prepare(inputs: Inputs, config: Mapping[str, Any] | None = None) -> Callable[[], Grads]:
+    """The kernels take the statistics that come with the inputs; nothing else is saved.
+
+    A launch of `configs` runs once here. Raises UnsupportedError for one that must not run on these tensors, and for
+    one that spills more registers than the kernel's own choice, whatever its time.
+    """
+    if config is None:
+        return launching(inputs)
+    from .inhouse.backward import problem_for
+    from .inhouse.device import gpu_of
+    from .inhouse.regimes.choice import choose
+    from .inhouse.tuned import from_fields
+
+    layer, bias = inputs.case.norm == "layer", inputs.bias is not None
+    problem, gpu = problem_for(inputs.dy, inputs.x, inputs.weight, bias, layer=layer), gpu_of(inputs.x.device)
+    launch = from_fields(config)
+    if flaw := launch.flaw(problem, gpu):
+        raise UnsupportedError(f"this launch must not run here: {flaw}")
+    backward = launching(inputs, launch)
+    if spilled := _spilled(backward):
+        own = _spilled(launching(inputs, choose(problem, gpu)))
+        if spilled > own:
+            raise UnsupportedError(f"spills {spilled} registers" + (f", the default {own}" if own else ""))
+    return backward
+
+
+def _spilled(backward: Callable[..., Grads]) -> int:
+    """Registers a thread that the kernels of a launch keep in memory; what Triton interprets has none."""
+    kernels: list[Any] = []
+    backward(kernels)
+    return max((kernel.n_spills for kernel in kernels if kernel is not None), default=0)
 
 
 def launching(inputs: Inputs, launch: Launch | None = None) -> Callable[..., Grads]:
-    """The backward by this launch, or without one by that of the kernel's own choice.
+    """The backward by this launch, or by default by that of the kernel's own choice.
 
-    What is called takes a list, or nothing, and adds the compiled kernels to it.
+    The result takes a list, or nothing, and adds the compiled kernels to it.
     """
     from .inhouse.backward import norm_backward
 

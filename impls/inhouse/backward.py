@@ -81,7 +81,19 @@ def choose_for(
     dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor | None, has_bias: bool, *, layer: bool
 ) -> Launch:
     """The launch that `norm_backward` chooses for these tensors: a tuned one where there is one, else the default."""
-    problem = Problem(
+    problem, gpu = problem_for(dy, x, weight, has_bias, layer=layer), gpu_of(x.device)
+    if path := os.environ.get(LAUNCHES):
+        from .tuned import launch_for  # needs pydantic, which a model without such a file does not
+
+        return launch_for(path, name_of(x.device), problem, gpu) or choose(problem, gpu)
+    return choose(problem, gpu)
+
+
+def problem_for(
+    dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor | None, has_bias: bool, *, layer: bool
+) -> Problem:
+    """What a launch for these tensors is chosen for."""
+    return Problem(
         norm="layer" if layer else "rms",
         rows=x.shape[0],
         cols=x.shape[1],
@@ -90,12 +102,6 @@ def choose_for(
         bias=has_bias,
         by_words=_by_words(dy, x, weight),
     )
-    gpu = gpu_of(x.device)
-    if path := os.environ.get(LAUNCHES):
-        from .tuned import launch_for  # needs pydantic, which a model without such a file does not
-
-        return launch_for(path, name_of(x.device), problem, gpu) or choose(problem, gpu)
-    return choose(problem, gpu)
 
 
 def _by_words(dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor | None) -> bool:

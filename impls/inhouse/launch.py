@@ -64,6 +64,13 @@ class Launch(ABC):
         """The launch as plain values: its fields, and the name of its regime."""
         return {"regime": self.regime, **asdict(self)}
 
+    def difference(self, other: Launch) -> str:
+        """How this launch differs from another: its fields that do, or its description if the regimes do."""
+        if type(self) is not type(other):
+            return self.describe()
+        theirs = other.as_fields()
+        return ", ".join(f"{name}={value}" for name, value in self.as_fields().items() if value != theirs[name])
+
 
 def deal_evenly(tiles: int, most: int) -> int:
     """Programs, at most `most`, of which each gets as many tiles as the busiest would: fewer finish no later."""

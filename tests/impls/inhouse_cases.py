@@ -69,3 +69,10 @@ def check_gradients(inputs, found):
             assert (gradient.double() - wanted).abs().max() <= 16 * 2**-24 * max(1.0, bound)
         else:
             assert rho(gradient, wanted) <= 1.05
+
+
+def runs_of(launch, monkeypatch):
+    """A list to which every launch of this regime is added that runs from now on."""
+    ran, run = [], type(launch).run
+    monkeypatch.setattr(type(launch), "run", lambda launch, tensors: ran.append(launch) or run(launch, tensors))
+    return ran

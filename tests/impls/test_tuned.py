@@ -2,23 +2,21 @@
 
 import json
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 from harness.cases import NormCase, make_inputs
-from harness.errors import UnsupportedError
-from harness.tune.candidates import MOST, prepare, unsupported
 from impls import triton_inhouse
 from impls.inhouse.backward import choose_for, norm_backward
 from impls.inhouse.problem import LAUNCHES, Gpu, Problem
-from impls.inhouse.regimes.choice import REGIMES, choose
+from impls.inhouse.regimes.choice import choose
 from impls.inhouse.regimes.few_rows import FewRows
 from impls.inhouse.regimes.one_pass import OnePass
 from impls.inhouse.regimes.shared import Shared
 from impls.inhouse.regimes.two_pass import TwoPass
 from impls.inhouse.tuned import LaunchFile, Speedup, TunedCase, as_text, find, from_text, launch_for, read
+from tests.impls.inhouse_cases import runs_of
 
 TINY = Gpu()
 H200 = Gpu(multiprocessors=132, shared_bytes=227 * 1024, shared_total=228 * 1024, ptx=True)
@@ -234,13 +232,6 @@ def chosen(inputs):
     return choose_for(inputs.dy, inputs.x, inputs.weight, inputs.bias is not None, layer=inputs.mean is not None)
 
 
-def runs_of(launch, monkeypatch):
-    """A list to which every launch of this regime is added that runs from now on."""
-    ran, run = [], type(launch).run
-    monkeypatch.setattr(type(launch), "run", lambda launch, tensors: ran.append(launch) or run(launch, tensors))
-    return ran
-
-
 def test_the_choice_reads_the_file_and_does_without(written, monkeypatch):
     inputs = make_inputs(case(), seed=1)
     plain = chosen(inputs)
@@ -283,54 +274,3 @@ def test_a_row_says_where_its_launch_comes_from(written, monkeypatch):
     ]
     monkeypatch.delenv(LAUNCHES)
     assert triton_inhouse.notes(case()) == []
-
-
-# ------------------------------------------------------------------------------------------------ the candidates
-
-
-def test_a_candidate_runs_its_launch_and_notes_it(monkeypatch):
-    from harness.tune import candidates
-
-    inputs = make_inputs(case(rows=9), seed=3)
-    assert [unsupported(inputs.case, number) for number in (1, MOST)] == [None, "no such neighbour"]
-    wanted = triton_inhouse.prepare(inputs)()
-    launch = from_text(candidates.notes(inputs.case, 1)[0].removeprefix(candidates.NOTE))
-    assert launch != choose(at(9), TINY)
-    ran = runs_of(launch, monkeypatch)
-    assert torch.equal(prepare(inputs, 1)().dx, wanted.dx)
-    assert set(ran) == {launch}
-    assert "interpreter" in candidates.untimed(inputs.case, 1)
-
-
-def test_what_a_candidate_does_not_run_on():
-    assert "contiguous" in unsupported(case(inputs="strided-x"), 1)
-    assert "131072" in unsupported(case(cols=131073), 1)
-    assert unsupported(case(rows=0), 1) == "no such neighbour"
-    with pytest.raises(UnsupportedError, match="no such neighbour"):
-        prepare(make_inputs(case(rows=9), seed=3), MOST)
-
-
-@pytest.mark.parametrize(
-    ("spilled", "own", "why"),
-    [
-        (0, 0, None),
-        (12, 0, "spills 12 registers"),
-        (12, 10, "spills 12 registers, the current choice 10"),
-        (8, 10, None),
-    ],
-)
-def test_a_candidate_that_spills_is_no_candidate(monkeypatch, spilled, own, why):
-    inputs = make_inputs(case(rows=9), seed=3)
-    current = choose(at(9), TINY)
-
-    def run(launch, tensors):
-        return [SimpleNamespace(n_spills=0), SimpleNamespace(n_spills=own if launch == current else spilled)]
-
-    for regime in REGIMES:
-        monkeypatch.setattr(regime, "run", run)
-    if why is None:
-        assert callable(prepare(inputs, 1))
-        return
-    with pytest.raises(UnsupportedError) as caught:
-        prepare(inputs, 1)
-    assert str(caught.value) == why

@@ -1,0 +1,92 @@
+"""The adapter of the in-house kernels: what it answers for a case, and the launches that it offers for tuning."""
+
+import dataclasses
+import json
+import os
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from harness.cases import NormCase, make_inputs
+from harness.errors import UnsupportedError
+from impls import triton_inhouse
+from impls.inhouse.device import gpu_of
+from impls.inhouse.regimes.choice import REGIMES, choose, neighbours
+from impls.inhouse.regimes.shared import Shared
+from impls.inhouse.tuned import from_fields
+from impls.triton_inhouse import configs, prepare, problem_of
+from tests.impls.inhouse_cases import cpu_case, gradients, runs_of
+
+CASE = cpu_case("rms", 9, 256)
+NAME, CONFIG = list(configs(CASE).items())[1]
+
+
+def test_the_adapter_answers_for_its_cases(monkeypatch):
+    inputs = make_inputs(cpu_case("layer", 5, 24, bias=True), seed=12)
+    grads = triton_inhouse.prepare(inputs)()
+    for got, wanted in zip((grads.dx, grads.dweight, grads.dbias), gradients(inputs), strict=True):
+        assert torch.equal(got, wanted)
+    assert triton_inhouse.unsupported(inputs.case) is None
+    assert "interpreter" in triton_inhouse.untimed(inputs.case)
+    assert triton_inhouse.untimed(NormCase("rms", 5, 24)) is None
+    assert "131072" in triton_inhouse.unsupported(NormCase("rms", 1, 131073))
+    monkeypatch.delitem(os.environ, "TRITON_INTERPRET")
+    assert "TRITON_INTERPRET" in triton_inhouse.unsupported(inputs.case)
+
+
+def test_configs_are_the_choice_and_its_neighbours():
+    offered = configs(CASE)
+    problem, gpu = problem_of(CASE), gpu_of(torch.device("cpu"))
+    assert next(iter(offered)) == "default"
+    assert [from_fields(config) for config in offered.values()] == [*neighbours(problem, gpu, choose(problem, gpu))]
+    assert json.loads(json.dumps(offered)) == offered
+    assert NAME == "warps=2"
+    assert offered["default"] | {"warps": 2} == CONFIG
+
+
+@pytest.mark.parametrize("change", [{"inputs": "strided-x"}, {"cols": 131073}, {"rows": 0}], ids=str)
+def test_no_config_where_nothing_is_to_be_tuned(change):
+    assert configs(dataclasses.replace(CASE, **change)) == {}
+
+
+def test_a_config_is_what_runs(monkeypatch):
+    inputs = make_inputs(CASE, seed=3)
+    wanted = prepare(inputs)()
+    ran = runs_of(from_fields(CONFIG), monkeypatch)
+    assert torch.equal(prepare(inputs, CONFIG)().dx, wanted.dx)
+    assert set(ran) == {from_fields(CONFIG)} != {choose(problem_of(CASE), gpu_of(torch.device("cpu")))}
+
+
+def test_a_config_that_breaks_a_rule_is_unsupported():
+    """Even if it kept to them on the inputs that it was measured on."""
+    shared = Shared(2, 2, 1, 1, 1, cols=128).as_fields()
+    for config, why in ((CONFIG | {"chunks": 3}, "3 x 64 columns do not fit"), (shared, "in words")):
+        with pytest.raises(UnsupportedError, match=f"must not run here.*{why}"):
+            prepare(make_inputs(CASE, seed=3), config)
+
+
+@pytest.mark.parametrize(
+    ("spilled", "own", "why"),
+    [
+        (0, 0, None),
+        (12, 0, "spills 12 registers"),
+        (12, 10, "spills 12 registers, the default 10"),
+        (8, 10, None),
+    ],
+)
+def test_a_config_that_spills_more_is_unsupported(monkeypatch, spilled, own, why):
+    inputs = make_inputs(CASE, seed=3)
+    default = choose(problem_of(CASE), gpu_of(torch.device("cpu")))
+
+    def run(launch, tensors):
+        return [SimpleNamespace(n_spills=0), SimpleNamespace(n_spills=own if launch == default else spilled)]
+
+    for regime in REGIMES:
+        monkeypatch.setattr(regime, "run", run)
+    if why is None:
+        assert callable(prepare(inputs, CONFIG))
+        return
+    with pytest.raises(UnsupportedError) as caught:
+        prepare(inputs, CONFIG)
+    assert str(caught.value) == why
