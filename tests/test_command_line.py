@@ -13,7 +13,7 @@ from harness.errors import UsageError
 from harness.results.file import ResultsFile, load
 from harness.results.schema import Budget, Check, ConditionsRecord, ImplRecord, SelfTestRecord
 from harness.results.settings import Settings
-from harness.run import session
+from harness.run import opening, session
 from harness.run.invocation import Invocation
 from harness.run.process import WorkerDiedError
 from harness.run.progress import Display
@@ -334,6 +334,51 @@ def test_a_torn_file_is_resumed_from_its_last_whole_line(workers, folder):
     path.write_bytes(b"".join(lines[:5]) + b'{"record":"row","ca')
     assert typed(f"{line} --resume") in (0, None)
     assert [row.impl for row in load(path).rows] == ["torch-eager", "quack", "torch-eager", "quack", "liger"]
+
+
+@pytest.mark.parametrize("content", ["precious", "a page\nwithout an end", '{"record":"row"'])
+def test_a_file_that_is_not_ours_is_left_as_it_is(workers, folder, capsys, content):
+    path = folder / "run" / "results.jsonl"
+    path.parent.mkdir()
+    path.write_text(content)
+    assert typed("bench --shapes 4x8 --out run --resume") == 2
+    assert capsys.readouterr().err.count("error: ") == 1
+    assert (path.read_text(), [each.name for each in path.parent.iterdir()]) == (content, ["results.jsonl"])
+
+
+def test_a_torn_file_of_another_run_is_left_as_it_is(workers, folder):
+    typed("bench --shapes 4x8 --norm rms --out run")
+    path = folder / "run" / "results.jsonl"
+    path.write_bytes(torn := path.read_bytes()[:-9])
+    assert typed("bench --shapes 4x8 --norm rms --out run --resume --seed 1") == 2
+    assert path.read_bytes() == torn
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("", "run/results.jsonl is a directory; --out names another folder"),
+        (" --resume", "cannot read run/results.jsonl: Is a directory"),
+    ],
+)
+def test_results_that_are_a_directory(workers, folder, capsys, more, message):
+    (folder / "run" / "results.jsonl").mkdir(parents=True)
+    assert typed(f"bench --shapes 4x8 --out run{more}") == 2
+    assert capsys.readouterr().err == f"starting a worker\nerror: {message}\n"
+
+
+def test_a_full_disk_is_told_in_one_line(workers, folder, capsys, monkeypatch):
+    monkeypatch.setattr(opening, "RESULTS_NAME", "full")
+    (folder / "run").mkdir()
+    typed("bench --shapes 4x8 --norm rms --out run")
+    full = folder / "run" / "full"
+    full.unlink()
+    full.symlink_to("/dev/full")
+    capsys.readouterr()
+    monkeypatch.setattr(opening, "resume", lambda out, run, jobs: (full, jobs))
+    assert typed("bench --shapes 4x8 --norm rms --out run --resume") == 4
+    message = f"error: cannot write {full}: No space left on device; what is done is kept\n"
+    assert capsys.readouterr().err == f"starting a worker\n{message}"
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,9 @@ def parse_shapes(text: str) -> list[Shape]:
 
 
 def parse_norms(text: str) -> list[Norm]:
-    """Read `rms,layer`; a norm given twice is kept once. Raises UsageError."""
+    """Read `rms,layer` or `both`; a norm given twice is kept once. Raises UsageError."""
+    if text.strip().lower() == "both":
+        return list(NORMS)
     return list(dict.fromkeys(_pick(part, NORMS, "--norm") for part in text.split(",")))
 
 

@@ -18,7 +18,7 @@ from typing import Annotated, TypeVar
 from pydantic import Field, TypeAdapter, ValidationError
 
 from harness.cases import NormCase
-from harness.errors import UsageError
+from harness.errors import UnavailableError, UsageError
 from harness.results.schema import (
     AnyRecord,
     Budget,
@@ -67,32 +67,36 @@ class Results:
 
 
 class ResultsFile:
-    """A results file being written: every record is on disk before `append` returns.
+    """A results file being written: every record is with the operating system before `append` returns.
 
-    Raises UsageError where the file cannot be written.
+    Raises UsageError where the file cannot be opened, UnavailableError where a record cannot be written to it.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self._stream = path.open("a", encoding="utf-8")
+            self._stream = path.open("ab", buffering=0)
         except OSError as error:
             raise UsageError(f"cannot write {path}: {error.strerror}; give a writable folder with --out") from error
 
     def append(self, record: AnyRecord) -> None:
-        """Add one line and flush it."""
-        self._stream.write(record.model_dump_json(exclude_none=True) + "\n")
-        self._stream.flush()
+        """Add one line."""
+        line = record.model_dump_json(exclude_none=True).encode() + b"\n"
+        try:
+            while line:
+                line = line[self._stream.write(line) :]
+        except OSError as error:  # the disk is full, most often
+            raise UnavailableError(f"cannot write {self.path}: {error.strerror}; what is done is kept") from error
 
     def close(self) -> None:
         """Close the file; further appends are errors."""
         self._stream.close()
 
 
-def load(path: Path) -> Results:
+def load(path: Path, torn: bool = False) -> Results:
     """Read a results file, packed by gzip or bzip2 if its name ends in .gz or .bz2.
 
-    Raises UsageError with the line at fault and how to mend it.
+    Raises UsageError with the line at fault and how to mend it; with `torn` a last line that is cut off is left out.
     """
     packed = path.suffix in PACKED
     try:
@@ -104,6 +108,8 @@ def load(path: Path) -> Results:
             f"no whole {path.suffix} file, pack it again" if packed else "not UTF-8 text"
         )
         raise UsageError(f"cannot read {path}: {why}") from error
+    if torn and lines and not lines[-1].endswith("\n"):
+        lines.pop()
     records: list[AnyRecord] = []
     for number, line in enumerate(lines, start=1):
         record = _parse(path, number, line)
@@ -135,11 +141,13 @@ def _together(earlier: EndRecord, later: EndRecord) -> EndRecord:
     return later.model_copy(update={"wall_s": wall_s, "stages_s": dict(sorted(total.items()))})
 
 
-def drop_torn_line(path: Path) -> None:
-    """Cut off a last line that a crash left half-written; whole lines stay as they are."""
+def set_torn_line_aside(path: Path) -> None:
+    """Move a last line that was left half-written to a file beside, `results.torn`; whole lines stay as they are."""
     content = path.read_bytes()
     whole = content.rfind(b"\n") + 1
     if whole < len(content):
+        with path.with_suffix(".torn").open("ab") as aside:
+            aside.write(content[whole:] + b"\n")
         with path.open("r+b") as stream:
             stream.truncate(whole)
 

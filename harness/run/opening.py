@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
 from harness.errors import UsageError
-from harness.results.file import ResultsFile, drop_torn_line, load
+from harness.results.file import ResultsFile, load, set_torn_line_aside
 from harness.results.schema import RunRecord
 from harness.run.plan import Job, remaining
 
@@ -19,15 +20,16 @@ def create(out: Path | None, run: RunRecord) -> Path:
     """Start a results file in `out`, or in a new folder of runs/; raises UsageError where that cannot be."""
     folder = out or RUNS / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{run.device.profile}"
     path = folder / RESULTS_NAME
+    if path.is_dir():
+        raise UsageError(f"{path} is a directory; --out names another folder")
     if path.exists():
         raise UsageError(f"{path} exists; --resume goes on with it, --out names another folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"cannot write to {folder}: {error.strerror}; give a writable folder with --out") from error
-    results = ResultsFile(path)
-    results.append(run)
-    results.close()
+    with closing(ResultsFile(path)) as results:
+        results.append(run)
     return path
 
 
@@ -37,8 +39,7 @@ def resume(out: Path | None, run: RunRecord, jobs: Sequence[Job]) -> tuple[Path,
     Raises UsageError where there is none, or where it is of another run than this one.
     """
     path = _earlier(out)
-    drop_torn_line(path)
-    earlier = load(path)
+    earlier = load(path, torn=True)
     for what, was, now in (
         ("device", earlier.run.device.name, run.device.name),
         ("settings", *_differences(earlier.run, run)),
@@ -47,6 +48,7 @@ def resume(out: Path | None, run: RunRecord, jobs: Sequence[Job]) -> tuple[Path,
     ):
         if was != now:
             raise UsageError(f"--resume: {path} has other {what} ({was}) than this run ({now}); start a new run")
+    set_torn_line_aside(path)  # only now: a file that is not a results file of this run stays as it is
     return path, remaining(jobs, earlier.rows)
 
 

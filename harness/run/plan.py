@@ -29,15 +29,19 @@ class Job:
     studied: bool = False
 
 
-def select(known: Sequence[ImplRecord], wanted: str | None, baseline: str | None, default: str) -> list[ImplRecord]:
+def select(
+    known: Sequence[ImplRecord], wanted: str | None, baseline: str | None, default: str, files: Iterable[str] = ()
+) -> list[ImplRecord]:
     """The implementations asked for, the baseline among them and first.
 
     `wanted` holds names or patterns ("a,b-*"; None: all but those that are run on request alone). Where no baseline is
-    named it is `default`, or the first one asked for where that one was not. Raises UsageError for a name that nobody
-    has.
+    named it is `default`, or the first one asked for where that one was not. Where `wanted` names nothing of a file of
+    `files` (given with --impl), all of it is chosen as well. Raises UsageError for a name that nobody has.
     """
     unasked = [item for item in known if not item.on_request]
     chosen = unasked if wanted is None else [item for name in wanted.split(",") for item in _named(known, name)]
+    unnamed = set(files) - {item.source for item in chosen}
+    chosen = [*chosen, *(item for item in known if item.source in unnamed)]
     if baseline is not None:
         first = _named(known, baseline)[0]
     else:

@@ -7,12 +7,14 @@ import math
 from harness.cases import DeviceKind, Dtype, NormCase
 from harness.cases.catalogue import SHAPES, catalogue, of_kinds, parse_inputs
 from harness.cases.suites import cases_of, find_suite, parse_dtype, parse_norms, parse_shapes
+from harness.cases.traffic import moved_bytes
 from harness.devices import DeviceProfile
 from harness.errors import UsageError
 from harness.results.settings import Settings
 from harness.run.invocation import Invocation
 from harness.worker.messages import When
 
+MOST_BYTES = 1 << 42  # of inputs and gradients together: 4 TiB, which no device has
 PROCESSES_OF_A_CLAIM = 5  # fresh processes that measure every case where something is claimed, not just looked at
 DEFAULT_SUITE: dict[DeviceKind, str] = {"cuda": "fast-llm", "cpu": "quick"}
 DEFAULT_DTYPE: dict[DeviceKind, Dtype] = {"cuda": "bf16", "cpu": "fp32"}  # CPU kernels are written for fp32
@@ -23,6 +25,17 @@ def check(invocation: Invocation) -> None:
     settings = invocation.settings
     if settings.suite is not None and settings.shapes is not None:
         raise UsageError("--suite and --shapes both name the cases; give one of them")
+    _check_numbers(invocation)
+    for case in cases_on("cpu", settings):
+        if moved_bytes(case) > MOST_BYTES:
+            raise UsageError(f"--shapes {case.rows}x{case.cols}: needs more than 4 TiB, which no device has")
+    for path in invocation.impl_files:
+        if not path.is_file():
+            raise UsageError(f"--impl {path}: no such file")
+
+
+def _check_numbers(invocation: Invocation) -> None:
+    settings = invocation.settings
     if not 0 <= settings.eps < math.inf:
         raise UsageError(f"--eps {settings.eps:g}: must not be negative")
     if not 0 < invocation.time_limit_s < math.inf:
@@ -30,10 +43,8 @@ def check(invocation: Invocation) -> None:
     for name in ("processes", "seeds", "repeats"):
         if name in settings.model_fields_set and (number := getattr(settings, name)) < 1:
             raise UsageError(f"--{name} {number}: must be at least 1")
-    cases_on("cpu", settings)
-    for path in invocation.impl_files:
-        if not path.is_file():
-            raise UsageError(f"--impl {path}: no such file")
+    if invocation.compile_ahead is not None and invocation.compile_ahead < 0:
+        raise UsageError(f"--compile-ahead {invocation.compile_ahead}: must not be negative; 0 compiles nothing ahead")
 
 
 def for_a_claim(invocation: Invocation) -> Invocation:

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -109,7 +109,8 @@ def _plan(invocation: Invocation, hello: Hello) -> Planned:
     if invocation.sanitizer:
         sanitizer.refuse_other_devices(facts)
     settings = resolved(invocation.settings, profile)
-    impls = select(hello.implementations, settings.impls, settings.baseline or None, DEFAULT_BASELINE)
+    files = tuple(map(str, invocation.impl_files))
+    impls = select(hello.implementations, settings.impls, settings.baseline or None, DEFAULT_BASELINE, files)
     for impl in impls:
         if fault := hello.misconfigured.get(impl.name):
             raise UsageError(fault)
@@ -187,9 +188,8 @@ def _closed_at_the_end(results: ResultsFile, stages_s: dict[str, float], log: Pa
             interrupted=interrupted,
             stages_s={stage: round(seconds, 1) for stage, seconds in stages_s.items()},
         )
-        results.append(end)
-        results.close()
-        if log.exists():
+        with closing(results), suppress(OSError):  # the log helps, and is no result
+            results.append(end)
             shutil.copy(log, results.path.parent / "worker.log")
 
 

@@ -2,12 +2,13 @@ import bz2
 import gzip
 import json
 import math
+from pathlib import Path
 
 import pytest
 
 from harness.cases import NormCase
-from harness.errors import UsageError
-from harness.results.file import ResultsFile, drop_torn_line, load
+from harness.errors import UnavailableError, UsageError
+from harness.results.file import ResultsFile, load, set_torn_line_aside
 from harness.results.schema import (
     Budget,
     Check,
@@ -205,21 +206,24 @@ def test_a_line_that_lacks_its_newline_alone_is_cut_too(path):
     assert "line 2 is cut off" in complaint(path)
 
 
-def test_a_torn_line_can_be_dropped(path):
+def test_a_torn_line_is_kept_aside(path):
     write(path, run_record(), ROW)
     whole = path.read_bytes()
+    torn = whole.splitlines(keepends=True)[1][:30]
     with path.open("ab") as stream:
-        stream.write(whole.splitlines(keepends=True)[1][:30])
-    drop_torn_line(path)
-    assert path.read_bytes() == whole
-    drop_torn_line(path)
-    assert path.read_bytes() == whole
+        stream.write(torn)
+    assert load(path, torn=True).rows == [ROW]
+    for _ in range(2):
+        set_torn_line_aside(path)
+        assert path.read_bytes() == whole
+    assert path.with_suffix(".torn").read_bytes() == torn + b"\n"
 
 
-def test_dropping_the_only_line_leaves_an_empty_file(path):
-    path.write_text('{"record":"run"')
-    drop_torn_line(path)
-    assert path.read_bytes() == b""
+def test_a_full_disk_is_told_in_one_line():
+    file = ResultsFile(Path("/dev/full"))
+    with pytest.raises(UnavailableError, match=r"^cannot write /dev/full: No space left on device; "):
+        file.append(run_record())
+    file.close()
 
 
 def test_a_second_run(path):

@@ -17,8 +17,8 @@ KNOWN = [
 ]
 
 
-def names(wanted=None, baseline=None, default="torch-eager", known=KNOWN):
-    return [item.name for item in select(known, wanted, baseline, default)]
+def names(wanted=None, baseline=None, default="torch-eager", known=KNOWN, files=()):
+    return [item.name for item in select(known, wanted, baseline, default, files)]
 
 
 def test_everything_is_chosen_where_nothing_is_named_and_the_baseline_is_first():
@@ -55,6 +55,14 @@ def test_what_is_slow_to_prepare_is_run_only_where_it_is_named():
     known = [*KNOWN[:3], KNOWN[3].model_copy(update={"on_request": True})]
     assert names(known=known) == ["torch-eager", "compiled", "compiled-tuned"]
     assert names("quack,torch-eager", known=known) == ["torch-eager", "quack"]
+
+
+def test_a_file_given_is_run_whatever_else_is_named():
+    mine = [ImplRecord(name=name, family="mine", source="my/norm.py") for name in ("mine", "mine-fast")]
+    known = [*KNOWN, *mine]
+    assert names("quack", known=known, files=["my/norm.py"]) == ["quack", "mine", "mine-fast"]
+    assert names("quack,mine-fast", known=known, files=["my/norm.py"]) == ["quack", "mine-fast"]
+    assert names("quack", known=known) == ["quack"]
 
 
 def test_what_is_named_twice_is_chosen_once():

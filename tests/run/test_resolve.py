@@ -53,6 +53,11 @@ def test_the_defaults_are_sound():
         ({"time_limit_s": -3.0}, "--time-limit -3: must be positive, in seconds"),
         ({"processes": 0}, "--processes 0: must be at least 1"),
         ({"processes": -1}, "--processes -1: must be at least 1"),
+        ({"compile_ahead": -3}, "--compile-ahead -3: must not be negative; 0 compiles nothing ahead"),
+        (
+            {"shapes": "99999999x99999999"},
+            "--shapes 99999999x99999999: needs more than 4 TiB, which no device has",
+        ),
         ({"seeds": 0}, "--seeds 0: must be at least 1"),
         ({"repeats": 0}, "--repeats 0: must be at least 1"),
         ({"impl_files": (Path("missing.py"),)}, "--impl missing.py: no such file"),
@@ -80,6 +85,10 @@ def test_the_default_dtype_is_that_of_the_device():
     assert {case.dtype for case in cases_on("cuda", Settings())} == {"bf16"}
     assert {case.dtype for case in cases_on("cpu", Settings())} == {"fp32"}
     assert {case.dtype for case in cases_on("cpu", Settings(dtype="fp16"))} == {"fp16"}
+
+
+def test_both_norms_by_one_word():
+    assert cases_on("cpu", Settings(norm="both")) == cases_on("cpu", Settings(norm="rms,layer"))
 
 
 def test_options_reach_the_cases():
