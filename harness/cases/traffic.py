@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from harness.cases.inputs import Inputs
 
+ADD_NAME = "same-traffic add"  # what the kernel of `same_traffic_add` is called in results and reports
+
 
 def moved_bytes(case: NormCase) -> int:
     """Bytes that any backward of a case must move: each input read once, each gradient written once."""

@@ -44,7 +44,7 @@ def run_once(implementation: Implementation, cases: Sequence[NormCase]) -> int:
 
 
 def _call_twice(implementation: Implementation, case: NormCase) -> None:
-    from harness.verify.examination import synchronise
+    from harness.verify.verifier import synchronise
 
     backward = implementation.prepare(_alone(case))
     backward()

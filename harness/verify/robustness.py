@@ -66,14 +66,17 @@ def _like(buffer: torch.Tensor, placed: torch.Tensor) -> torch.Tensor:
     return buffer.view(placed.dtype).as_strided(placed.shape, placed.stride(), placed.storage_offset())
 
 
-def harm(pristine: Pristine, inputs: Inputs, grads: Grads, in_place: bool) -> str | None:
-    """Say what a backward did to memory that is not its own, or None; dy may change where `in_place` is declared."""
+def harm(pristine: Pristine, inputs: Inputs, answer: object, in_place: bool) -> str | None:
+    """Say what a backward that gave `answer` did to memory that is not its own, or None.
+
+    dy may change where `in_place` is declared.
+    """
     if changed := pristine.changed(inputs, in_place):
         hint = "; an adapter may declare in_place for dy" if changed == ["dy"] else ""
         return f"the backward changed its input {', '.join(changed)}{hint}"
     if overrun := pristine.overrun(inputs):
         return f"the backward wrote outside of its input {', '.join(overrun)}"
-    return overlaps(inputs, grads, in_place)
+    return overlaps(inputs, answer, in_place) if isinstance(answer, Grads) else None
 
 
 def overlaps(inputs: Inputs, grads: Grads, in_place: bool) -> str | None:

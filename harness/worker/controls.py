@@ -49,7 +49,7 @@ def unsupported(case: NormCase, how: str) -> str | None:
 def prepare(inputs: Inputs, how: str) -> Callable[[], Grads]:
     """Torch's own LayerNorm backward, with one cheat."""
     cols, mask = [inputs.case.cols], [True, True, True]
-    mean, rstd = (None if of is None else of[:, None] for of in (inputs.mean, inputs.rstd))
+    mean, rstd = (None if statistic is None else statistic[:, None] for statistic in (inputs.mean, inputs.rstd))
 
     def honest() -> Grads:
         return Grads(*BACKWARD(inputs.dy, inputs.x, cols, mean, rstd, inputs.weight, inputs.bias, mask))
@@ -79,20 +79,20 @@ def prepare(inputs: Inputs, how: str) -> Callable[[], Grads]:
 
 def run_controls(settings: Settings, device: DeviceKind) -> list[Check]:
     """Try the cheats and the honest one on a small case; each check passes where the right thing was said of it."""
-    rows = 64 if device == "cpu" else 8192
+    row_count = 64 if device == "cpu" else 8192
     dtype = "fp32" if device == "cpu" else "bf16"
-    case = NormCase("layer", rows, 1024, dtype=dtype, weight_dtype=dtype, bias=True, device=device)
-    found: dict[str, RowRecord] = {}
+    case = NormCase("layer", row_count, 1024, dtype=dtype, weight_dtype=dtype, bias=True, device=device)
+    rows: dict[str, RowRecord] = {}
 
     def emit(record: object) -> None:
         if isinstance(record, RowRecord) and record.role == "impl":
-            found[record.impl] = record
+            rows[record.impl] = record
 
     module = sys.modules[__name__]
     known = {label: Implementation(label, name, __name__, module, (how,)) for label, how in variants.items()}
     few = settings.changed(**FEW)
     Trial(Try(case, tuple(known), "controls", few), known, lambda _impl, _stage: None, emit).run()
-    return [judge(label, how, found.get(label)) for label, how in variants.items()]
+    return [judge(label, how, rows.get(label)) for label, how in variants.items()]
 
 
 def judge(label: str, how: str, row: RowRecord | None) -> Check:
@@ -103,11 +103,11 @@ def judge(label: str, how: str, row: RowRecord | None) -> Check:
         return Check(name=label, passed=None, detail=row.reason or "")
     proven = row.timing is not None and row.timing.proven
     late = row.timing is not None and not row.timing.proven
-    said = f"{row.status}{f', {row.reason}' if row.reason else ''}{', without the queue proof' if late else ''}"
+    verdict = f"{row.status}{f', {row.reason}' if row.reason else ''}{', without the queue proof' if late else ''}"
     rejected = {
         "honest": row.status == "ok" and proven,
         "cached": row.status == "wrong" and "new contents" in (row.reason or ""),
         "synchronises": late,
         "side stream": row.status == "wrong" and "another stream" in (row.reason or ""),
     }
-    return Check(name=label, passed=rejected[how], detail=said)
+    return Check(name=label, passed=rejected[how], detail=verdict)

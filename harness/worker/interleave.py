@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from harness.cases import DeviceKind, Inputs, case_seed
-from harness.cases.traffic import same_traffic_add
+from harness.cases.traffic import ADD_NAME, same_traffic_add
 from harness.devices.nvml import Reading
 from harness.results.schema import Timing
 from harness.results.settings import Settings
@@ -22,7 +22,6 @@ from harness.timing.other_engines import time_elsewhere
 from harness.timing.stopping import StoppingRule
 from harness.worker.messages import Stage
 
-SAME_TRAFFIC_ADD = "same-traffic add"
 AGAIN = " (again)"  # a second appearance, under another name
 
 
@@ -66,18 +65,18 @@ def time_together(
     everyone = [*candidates, *again.values(), *([add] if add else [])]
     rule = StoppingRule(settings.min_blocks, settings.max_blocks, settings.half_width, settings.budget_s)
 
-    def told(name: str) -> None:
-        watch(None if name == SAME_TRAFFIC_ADD else name.removesuffix(AGAIN), "time")
+    def announce(name: str) -> None:
+        watch(None if name == ADD_NAME else name.removesuffix(AGAIN), "time")
 
     rng = random.Random(case_seed(inputs.case, settings.seed, f"order {process}"))
     try:
-        measurement = measure(device, everyone, rule, settings.flush, rng, told)
+        measurement = measure(device, everyone, rule, settings.flush, rng, announce)
     except CandidateError as error:
-        if error.candidate == SAME_TRAFFIC_ADD and error.__cause__:
+        if error.candidate == ADD_NAME and error.__cause__:
             raise error.__cause__ from None
         raise CandidateError(error.candidate.removesuffix(AGAIN)) from error.__cause__
     for candidate in candidates:
-        told(candidate.name)
+        announce(candidate.name)
         restored = replace(candidate, restore=restore)
         take_sample(device, restored, settings.flush, rng, lambda answer, name=candidate.name: look(name, answer))
     timings = {c.name: _timing(measurement, c, settings, group) for c in everyone}
@@ -89,7 +88,7 @@ def time_together(
         timings={c.name: timings[c.name] for c in candidates},
         kernels=kernels,
         again={name: timings[twin.name] for name, twin in again.items()},
-        same_traffic_add=timings.get(SAME_TRAFFIC_ADD),
+        same_traffic_add=timings.get(ADD_NAME),
         readings=measurement.readings,
         elsewhere_us=elsewhere_us,
     )
@@ -111,7 +110,7 @@ def _add_candidate(inputs: Inputs) -> Candidate | None:
         add()
     except torch.OutOfMemoryError:
         return None
-    return Candidate(SAME_TRAFFIC_ADD, add)
+    return Candidate(ADD_NAME, add)
 
 
 def make_device(kind: DeviceKind, flush_bytes: int, output_like: torch.Tensor) -> Device:
@@ -136,15 +135,15 @@ def _break_down(
     if inputs.case.device == "cpu" or not settings.profiled:
         return {}
     try:
-        found = breakdown(candidates, device, settings.flush, rng)
-        return {c.name: _with_launches(found[c.name], c, device, settings, rng) for c in candidates}
+        breakdowns = breakdown(candidates, device, settings.flush, rng)
+        return {c.name: _with_launches(breakdowns[c.name], c, device, settings, rng) for c in candidates}
     except Exception as error:  # a profiler that fails costs the breakdown, never the timing
         return dict.fromkeys((c.name for c in candidates), Breakdown(None, note=f"{type(error).__name__}: {error}"))
 
 
 def _with_launches(
-    found: Breakdown, candidate: Candidate, device: Device, settings: Settings, rng: random.Random
+    profile: Breakdown, candidate: Candidate, device: Device, settings: Settings, rng: random.Random
 ) -> Breakdown:
-    if not found.kernels:
-        return found
-    return replace(found, kernels=attach(found.kernels, time_launches(candidate, device, settings.flush, rng)))
+    if not profile.kernels:
+        return profile
+    return replace(profile, kernels=attach(profile.kernels, time_launches(candidate, device, settings.flush, rng)))

@@ -13,19 +13,20 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from harness.cases import Grads, NormCase, case_seed, make_inputs
+from harness.cases import Grads, Inputs, NormCase, case_seed, make_inputs
 from harness.cases.adapter import Implementation
 from harness.cases.input_kinds import INPUT_KINDS
+from harness.cases.traffic import ADD_NAME
 from harness.errors import UnsupportedError
-from harness.results.schema import RANKED, ConditionsRecord, Role, RowRecord, Status, Timing
+from harness.results.schema import RANKED, SAME_TRAFFIC_ADD, ConditionsRecord, Role, RowRecord, Status, Timing
 from harness.timing import conditions
 from harness.timing.breakdown import Breakdown
 from harness.timing.engine import Candidate, CandidateError
 from harness.verify import precision, robustness
-from harness.verify.examination import Examination, synchronise
 from harness.verify.repetition import with_new_dy
 from harness.verify.surroundings import Surroundings
-from harness.worker.interleave import SAME_TRAFFIC_ADD, Together, time_together
+from harness.verify.verifier import Verifier, VerifyResult, synchronise
+from harness.worker.interleave import Together, time_together
 from harness.worker.interpreter import NEVER_TIMED, watch_interpreter
 from harness.worker.messages import Stage, Try
 
@@ -35,6 +36,17 @@ Emit = Callable[[RowRecord | ConditionsRecord], None]
 
 class ContextLostError(Exception):
     """The device no longer answers this process: its row is written, and the worker has to be replaced."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A backward after its first call: how long that took, whether Triton interpreted it, and what harm it did."""
+
+    backward: Callable[[], Grads]
+    inputs: Inputs
+    seconds: float
+    interpreted: bool
+    harm: str | None
 
 
 @dataclass
@@ -111,29 +123,18 @@ class Trial:
         """Prepare and verify one implementation; it becomes a contender, or its row says why not."""
         name = implementation.name
         try:
-            self.watch(name, "prepare")
-            begun_s = time.monotonic()
-            around = Surroundings.look()
-            inputs = self.inputs.views()  # what one implementation writes to its inputs is no other's error
-            backward = implementation.prepare(inputs)
-            self.pristine.restore(self.inputs)
-            with watch_interpreter() as interpreted:
-                backward()  # compiles what is compiled at the first call
-            synchronise(self.case.device)
-            prepare_s = time.monotonic() - begun_s
-            around.restore()
+            prepared = self._prepare(implementation)
             self.watch(name, "verify")
-            examination = Examination(implementation, backward, inputs, self.pristine, self.settings, self.studied)
-            finding = examination.run()
+            result = self._verify(implementation, prepared)
             untimed = "timing was not asked for"
             if self.settings.timed:
-                untimed = implementation.untimed(self.case) or (NEVER_TIMED if interpreted.kernels else None)
-            row = self._row(name, finding.status, finding.reason).model_copy(
+                untimed = implementation.untimed(self.case) or (NEVER_TIMED if prepared.interpreted else None)
+            row = self._row(name, result.status, result.reason).model_copy(
                 update={
-                    "verification": finding.verification,
-                    "peak_extra_bytes": finding.extra_bytes,
+                    "verification": result.verification,
+                    "peak_extra_bytes": result.extra_bytes,
                     "notes": implementation.notes(self.case),
-                    "prepare_s": round(prepare_s, 3),
+                    "prepare_s": round(prepared.seconds, 3),
                     "untimed": untimed,
                 }
             )
@@ -143,9 +144,33 @@ class Trial:
         finally:
             self.pristine.restore(self.inputs)
         if row.status in RANKED and self.settings.timed:
-            self.contenders[name] = Contender(implementation, backward, row)
+            self.contenders[name] = Contender(implementation, prepared.backward, row)
         else:
             self.emit(row)
+
+    def _prepare(self, implementation: Implementation) -> Prepared:
+        """Prepare an implementation and call it once, which compiles what is compiled at the first call."""
+        self.watch(implementation.name, "prepare")
+        begun_s = time.monotonic()
+        around = Surroundings.look()
+        inputs = self.inputs.views()  # what one implementation writes to its inputs is no other's error
+        backward = implementation.prepare(inputs)
+        self.pristine.restore(self.inputs)
+        with watch_interpreter() as interpreted:
+            answer = backward()
+        synchronise(self.case.device)
+        seconds = time.monotonic() - begun_s
+        around.restore()
+        harm = robustness.harm(self.pristine, inputs, answer, implementation.in_place)
+        return Prepared(backward, inputs, seconds, bool(interpreted.kernels), harm)
+
+    def _verify(self, implementation: Implementation, prepared: Prepared) -> VerifyResult:
+        """Verify an implementation, unless its first call did harm that a second call might not survive."""
+        if prepared.harm:
+            return VerifyResult("wrong", prepared.harm)
+        return Verifier(
+            implementation, prepared.backward, prepared.inputs, self.pristine, self.settings, self.studied
+        ).run()
 
     def _time(self) -> None:
         """Time all contenders together; one that raises loses its row, and the others start again without it."""
@@ -175,7 +200,7 @@ class Trial:
             for name, timing in together.again.items():
                 self._emit_helper(name, "again", timing)
             if together.same_traffic_add is not None:
-                self._emit_helper(SAME_TRAFFIC_ADD, "floor", together.same_traffic_add)
+                self._emit_helper(ADD_NAME, SAME_TRAFFIC_ADD, together.same_traffic_add)
             return
 
     def _conclude(self, contender: Contender, together: Together) -> None:

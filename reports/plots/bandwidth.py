@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from harness.cases import NormCase
+from harness.cases.traffic import ADD_NAME
 from harness.results.joining import Joined, JoinedCase, same_traffic_add
 from harness.results.pairing import ABOUT_INTERVALS, time_interval
 from reports import figures
@@ -18,7 +19,6 @@ from reports.data.entries import bandwidth_gbps
 from reports.data.size_groups import Group, Strip
 from reports.plots.style import ADD, DASHED, DOTTED, GROUND, SOFT, Look, backward, look, sheet, styled, title
 
-ADD_NAME = "same-traffic add"
 SHARES = (25, 50, 75)  # percent of the add, drawn as faint lines
 CAPTION = (
     "GB/s: the bytes that every backward must move, over the median time. Faint: 25, 50 and 75 % of an elementwise add "

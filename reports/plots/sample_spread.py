@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from harness.cases import Norm
+from harness.cases.traffic import ADD_NAME
 from harness.results.joining import Joined, JoinedCase, same_traffic_add
 from reports import figures
 from reports.data.comparison import CaseComparison, Comparison, is_rankable
@@ -35,7 +36,7 @@ def spread(case: CaseComparison, comparison: Comparison, rows: JoinedCase) -> Fi
     boxes = {entry.label: (look(entry.impl), _samples_us(rows[entry.impl, "impl"])) for entry in case.ranked}
     add = same_traffic_add(rows)
     if add is not None and is_rankable(add):
-        boxes = {"same-traffic add": (ADD, _samples_us(add)), **boxes}
+        boxes = {ADD_NAME: (ADD, _samples_us(add)), **boxes}
     heading = title(comparison.run, f"spread of the samples of {case.case.key}")
     figure, (axes,) = sheet(heading, height=0.3 * len(boxes), caption=CAPTION)
     drawn = axes.boxplot(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from harness.cases import Norm, NormCase
+from harness.cases.traffic import ADD_NAME
 from harness.errors import UsageError
 from harness.results.file import Results
 from harness.results.joining import JoinedCase, band, by_case, ratio
@@ -28,7 +29,6 @@ ABOUT = (
     "(addresses, what a compiler tuned) differs between runs too, and turns a close pair as well. Elements: of x, from "
     "the power of two that is named to the next."
 )
-ADD = "same-traffic add"
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def _changes_table(before: Comparison, after: Comparison, norm: Norm) -> str:
     found = {key[1:]: of for key, of in changes(before, after).items() if key[0] == norm}
     bands = sorted({size for size, _ in found}, reverse=True)
     impls = list(dict.fromkeys(impl for _, impl in found))
-    impls.sort(key=lambda impl: (impl != ADD, impl))
+    impls.sort(key=lambda impl: (impl != ADD_NAME, impl))
     rows = [
         [norm, figures.elements(size), str(max(len(found.get((size, impl), ())) for impl in impls))]
         + [_change(found.get((size, impl), [])) for impl in impls]
@@ -126,7 +126,7 @@ def _change(quotients: Sequence[float]) -> str:
 
 def _times(case: CaseComparison) -> dict[str, float]:
     times = {entry.impl: entry.median_us for entry in case.ranked if entry.median_us}
-    return times | ({ADD: case.add_us} if case.add_us else {})
+    return times | ({ADD_NAME: case.add_us} if case.add_us else {})
 
 
 def _band_of_sizes(case: NormCase) -> int:

@@ -167,7 +167,7 @@ def test_each_copy_stands_once_in_a_block_and_processes_have_other_orders(monkey
 def test_the_twin_s_row_is_the_base_s_again_and_was_verified_like_any(monkeypatch):
     run = Copies(monkeypatch, settings=SETTINGS.changed(min_blocks=2, max_blocks=2)).tried()
     rows = {(row.impl, row.role): row for row in run.rows}
-    assert set(rows) == {(BASE, "impl"), (HEAD, "impl"), (BASE, "again"), (interleave.SAME_TRAFFIC_ADD, "floor")}
+    assert set(rows) == {(BASE, "impl"), (HEAD, "impl"), (BASE, "again"), (interleave.ADD_NAME, "floor")}
     assert len(run.rows) == 4
     again = rows[BASE, "again"]
     assert again.timing.group == rows[HEAD, "impl"].timing.group

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from harness.cases import Grads, NormCase
+from harness.cases.traffic import ADD_NAME
 from harness.devices.nvml import Reading
 from harness.errors import UnsupportedError
 from harness.results.schema import ConditionsRecord, Kernel, KernelTotals
@@ -15,7 +16,6 @@ from harness.results.settings import Settings
 from harness.timing.breakdown import Breakdown
 from harness.timing.cpu import CpuDevice
 from harness.worker import interleave, trial
-from harness.worker.interleave import SAME_TRAFFIC_ADD
 from harness.worker.messages import Try
 from harness.worker.trial import ContextLostError, Trial, warm
 from tests.mutants.maths import gradients, honest, implementation
@@ -105,7 +105,7 @@ def test_an_honest_implementation_is_ok_exact_and_timed():
 def test_the_blocks_hold_the_baseline_twice_and_the_add():
     done = session()
     again, add = done.helpers()["again"], done.helpers()["floor"]
-    assert (again.impl, add.impl) == ("honest", SAME_TRAFFIC_ADD)
+    assert (again.impl, add.impl) == ("honest", ADD_NAME)
     timings = [done.row("honest").timing, done.row("bystander").timing, again.timing, add.timing]
     assert {timing.group for timing in timings} == {"g7"}
     assert [timing.blocks for timing in timings] == [[0, 1, 2, 3]] * 4

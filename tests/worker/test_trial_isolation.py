@@ -123,6 +123,22 @@ def test_an_adapter_that_changes_x_costs_nobody_else_a_row():
         assert len(done.row(name).timing.samples_us) == 4
 
 
+def test_an_adapter_that_its_own_change_of_x_breaks_is_wrong():
+    def prepare(inputs):
+        backward = through_autograd(inputs)
+
+        def changes_x():
+            grads = backward()
+            inputs.x.mul_(2)  # autograd would refuse the next call
+            return grads
+
+        return changes_x
+
+    case = replace(RMS, dtype="fp32", weight_dtype="fp32")
+    row = session(implementation("faulty", prepare), case=case).row("faulty")
+    assert (row.status, row.reason) == ("wrong", "the backward changed its input x")
+
+
 @pytest.mark.parametrize(
     ("names", "reason"),
     [(("x",), "the backward changed its input x"), (("x", "weight"), "the backward changed its input x, weight")],

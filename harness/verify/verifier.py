@@ -1,4 +1,4 @@
-"""One implementation on one case: everything that can make its row something else than `ok`, but its time."""
+"""One implementation verified on one case: everything that can make its row something else than `ok`, but timing."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ LINGER_S = 0.05  # how long a thread that goes on behind the caller's back is gi
 
 
 @dataclass(frozen=True)
-class Finding:
-    """What an examination came to."""
+class VerifyResult:
+    """The status of a verified implementation, and what it rests on."""
 
     status: Status
     reason: str | None = None
@@ -40,7 +40,7 @@ class WrongError(Exception):
     """A fault that needs no figures; the message names it."""
 
 
-class Examination:
+class Verifier:
     """One implementation, prepared for `inputs`; `studied` asks for all that needs one case only."""
 
     def __init__(
@@ -59,14 +59,14 @@ class Examination:
         self.settings = settings
         self.studied = studied
 
-    def run(self) -> Finding:
-        """Examine; a fault found early spares the rest."""
+    def run(self) -> VerifyResult:
+        """Verify; the first fault that needs no figures ends it."""
         try:
-            return self._examine()
+            return self._verify()
         except WrongError as fault:
-            return Finding("wrong", str(fault))
+            return VerifyResult("wrong", str(fault))
 
-    def _examine(self) -> Finding:
+    def _verify(self) -> VerifyResult:
         robustness.make_ready(self.inputs, self.pristine)
         first, extra_bytes = self._first_call()
         comparison = precision.Comparison(self.inputs.case)
@@ -94,7 +94,7 @@ class Examination:
         if status != "wrong":
             stale = repetition.stale or with_new_dy(self.inputs, self.pristine, self.backward)
             status, reason = ("wrong", stale) if stale else (status, reason)
-        return Finding(status, reason, verification, extra_bytes)
+        return VerifyResult(status, reason, verification, extra_bytes)
 
     def _first_call(self) -> tuple[Grads, int | None]:
         """Call once, look at all that must not have been touched, and keep what it gave at that moment."""
