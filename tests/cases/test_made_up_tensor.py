@@ -20,9 +20,9 @@ from harness.verify.reference import pieces
 from harness.verify.robustness import Pristine, overlaps
 from harness.worker import interleave
 from reports.data.comparison import compare
-from reports.formats import markdown
+from reports.formats import console, markdown
 from tests.mutants.maths import gradients, implementation
-from tests.results_factory import run_record
+from tests.results_factory import helpers, results, row, run_record, verification
 from tests.worker.test_trial import Session
 
 PLAIN = NormCase("rms", 16, 32, device="cpu")
@@ -129,6 +129,16 @@ def test_the_same_traffic_add_reads_it_too():
     assert torch.equal(same_traffic_add(inputs)(), torch.addcmul(inputs.x, inputs.dy, inputs.dres))
 
 
+def test_with_two_gradients_of_its_size_the_kernel_writes_two(monkeypatch):
+    other = CaseTensor("dother", "gradient", "activation", "case", present=has_residual)
+    monkeypatch.setattr(tensors, "TABLE", (*tensors.TABLE, other))
+    monkeypatch.setattr(torch, "compile", lambda function: function)
+    inputs = make_inputs(CASE, 1)
+    outputs = same_traffic_add(inputs)()
+    total = inputs.x + inputs.dy + inputs.dres
+    assert [torch.equal(output, total + number) for number, output in enumerate(outputs)] == [True, True]
+
+
 def test_it_is_added_to_the_reference():
     inputs = make_inputs(CASE, 1)
     with_it, without = (next(pieces(replace(inputs, case=case))).gradients for case in (CASE, PLAIN))
@@ -192,10 +202,10 @@ def test_it_reaches_the_report(tmp_path):
     session = Session(
         implementation("honest", right, handles={"residual"}), implementation("forgetful", forgetful), case=CASE
     ).run()
-    results = ResultsFile(tmp_path / "results.jsonl")
+    written = ResultsFile(tmp_path / "results.jsonl")
     for record in (run_record(names=["honest", "forgetful"], baseline="honest"), *session.rows):
-        results.append(record)
-    results.close()
+        written.append(record)
+    written.close()
     comparison = compare(load(tmp_path / "results.jsonl"))
     (entry,) = comparison.cases[0].ranked
     assert entry.bandwidth_gbps == pytest.approx(moved_bytes(CASE) / entry.median_us / 1e3)
@@ -225,3 +235,11 @@ def test_another_gradient_must_be_returned(table_with_a_gradient):
     shared = grads.with_tensors({"dscale": inputs.dres.float()})
     assert overlaps(inputs, shared, in_place=False) is None
     assert "dscale" in overlaps(inputs, grads.with_tensors({"dscale": inputs.dres}), in_place=False)
+
+
+def test_another_gradient_has_a_column_in_every_table(table_with_a_gradient):
+    checked = verification()
+    checked = checked.model_copy(update={"tensors": checked.tensors | {"dscale": checked.tensors["dweight"]}})
+    comparison = compare(results(row("torch-eager", 10.0, verification=checked), *helpers(10.0, 4.0)))
+    assert "rho dscale" in markdown.render(comparison)
+    assert "rho dx/dw/ds" in console.render(comparison)
