@@ -363,6 +363,7 @@ PULL_REQUEST_UNTIMED = _names("case status rho_each determinism")
 HTML = _names(
     "case norm rows cols impl status median_us speedup verdict bandwidth_gbps percent_of_add rho_worst same_bits"
 )
+HTML_CASES = _names("case fastest median_us speedup lead next base_us add_us failed")
 _NOT_IN_CSV = _names(
     "short_case fastest lead next failed base_us fastest_us ranked_us determinism same_bits rhos rho_worst"
 )

@@ -7,47 +7,31 @@ from dataclasses import dataclass
 
 from harness.errors import UsageError
 from harness.results.file import Results
-from harness.results.schema import ErrorClass
-from reports import figures
-from reports.data.checks import worst_error
-from reports.data.comparison import CaseComparison, Comparison, compare
+from reports import columns, figures
+from reports.columns import Row
+from reports.data.comparison import Comparison, compare
 from reports.data.entries import Entry
+from reports.data.kernel_names import display_names
+from reports.data.summary import Geomean
 from reports.formats import html_verified
 from reports.formats.html_page import conditions_of, fill, pictures
 from reports.parts import wording
-from reports.parts.geomeans import geomeans
 from reports.parts.reasons import behind
-from reports.table import Cell
+from reports.table import Cell, Heading, Table, table, words
 
 TEMPLATE = "comparison.html"
 
 
 @dataclass(frozen=True)
-class Row:
-    """One implementation on one case; `why` is what a reader may ask for: reason, notes and errors in full."""
+class ResultRow:
+    """One implementation on one case; `why` is what a reader may ask for: reason, errors, kernels and notes in full."""
 
+    case: str
     norm: str
     impl: str
     standing: str
     cells: tuple[Cell, ...]
     why: tuple[str, ...]
-
-
-HEADS = (
-    ("case", "text"),
-    ("norm", "text"),
-    ("rows", "number"),
-    ("cols", "number"),
-    ("impl", "text"),
-    ("status", "text"),
-    ("us", "number"),
-    ("speedup [95 %]", "number"),
-    ("verdict", "text"),
-    ("GB/s", "number"),
-    ("% of add", "number"),
-    ("rho, worst", "number"),
-    ("same bits", "text"),
-)
 
 
 def render(runs: Sequence[Results], baseline: str | None = None) -> str:
@@ -65,58 +49,86 @@ def render(runs: Sequence[Results], baseline: str | None = None) -> str:
     return _comparison(runs[0], compared[0])
 
 
+def results_table(comparison: Comparison) -> tuple[Table, list[ResultRow]]:
+    """A row for every implementation on every case, in the order of the comparison, and the table that they make."""
+    rows = [(row, row.entry) for row in columns.rows_of(comparison) if row.entry]
+    filled = columns.table_of(columns.HTML, [row for row, _ in rows])
+    described = [
+        ResultRow(row.case.case.key, row.case.case.norm, entry.impl, entry.standing, cells, _why(entry))
+        for (row, entry), cells in zip(rows, filled.rows, strict=True)
+    ]
+    return filled, described
+
+
+def cases_table(comparison: Comparison) -> Table:
+    """A row for each case: who is fastest, and by how much."""
+    return columns.table_of(columns.HTML_CASES, [Row(comparison, case, case.fastest) for case in comparison.cases])
+
+
+def answer(comparison: Comparison) -> Table:
+    """A row for each implementation, best first: for each norm its geometric mean speedup and in how many it wins."""
+    means = {(mean.impl, mean.norm): mean for mean in comparison.summary.geomeans}
+    norms = list(dict.fromkeys(norm for _, norm in means))
+    impls = list(dict.fromkeys(impl for impl, _ in sorted(means, key=lambda key: -means[key].value)))
+    headings = [*words("impl")]
+    for norm in norms:
+        headings += [Heading(f"{norm} {what}") for what in ("geomean speedup", "smallest to largest", "fastest in")]
+    rows = [
+        [impl, *(cell for norm in norms for cell in _answer(comparison, means.get((impl, norm))))] for impl in impls
+    ]
+    return table(headings, rows)
+
+
+def _answer(comparison: Comparison, mean: Geomean | None) -> list[Cell]:
+    """The mean, its range, and the cases that are won alone, with those in which it ties for fastest."""
+    if mean is None:
+        return [Cell(figures.NOTHING)] * 3
+    leads = [case.lead for case in comparison.cases if case.lead and case.case.norm == mean.norm]
+    alone = sum(lead.impl == mean.impl and not lead.tied_with for lead in leads)
+    tied = sum(bool(lead.tied_with) and mean.impl in (lead.impl, *lead.tied_with) for lead in leads)
+    partly = f" (in {mean.cases} of {mean.total})" if mean.cases < mean.total else ""
+    doubted = f" (nondeterministic in {mean.nondeterministic})" if mean.nondeterministic else ""
+    return [
+        Cell(figures.plain_ratio(mean.value) + partly + doubted, mean.value),
+        Cell(f"{figures.plain_ratio(mean.smallest)} to {figures.plain_ratio(mean.largest)}", mean.smallest),
+        Cell(str(alone) + (f" (tied in {tied})" if tied else ""), alone),
+    ]
+
+
 def _comparison(results: Results, comparison: Comparison) -> str:
     from reports.plots.draw import overall  # imports matplotlib: seconds
 
-    found = rows(comparison)
+    filled, rows = results_table(comparison)
+    drawn = pictures(overall(results, comparison))  # the bars of every case would be too many
     return fill(
         TEMPLATE,
         title=f"Norm backward on {comparison.run.device.name}",
         headline=wording.headline(comparison),
         caveats=wording.caveats(comparison),
         conditions=[conditions_of(comparison)],
-        means=geomeans(comparison),
+        answer=answer(comparison),
         baseline=comparison.baseline,
-        pictures=pictures(overall(results, comparison)),  # the bars of every case would be too many
-        heads=HEADS,
-        rows=found,
+        speedups=[picture for picture in drawn if picture.name.startswith("speedup")],
+        pictures=[picture for picture in drawn if not picture.name.startswith("speedup")],
+        cases=cases_table(comparison),
+        table=filled,
+        rows=rows,
         legend=figures.LEGEND,
         budget=wording.error_budget(comparison),
-        norms=list(dict.fromkeys(row.norm for row in found)),
-        impls=list(dict.fromkeys(row.impl for row in found)),
+        norms=list(dict.fromkeys(row.norm for row in rows)),
+        impls=list(dict.fromkeys(row.impl for row in rows)),
         absent=True,
         example="8192x",
     )
 
 
-def rows(comparison: Comparison) -> list[Row]:
-    """A row for every implementation on every case, in the order of the comparison."""
-    return [_row(comparison, case, entry) for case in comparison.cases for entry in case.entries]
+def _why(entry: Entry) -> tuple[str, ...]:
+    return (*behind(entry.reason, entry.checked), *_kernels(entry), *entry.notes)
 
 
-def _row(comparison: Comparison, case: CaseComparison, entry: Entry) -> Row:
-    is_base = entry.standing == "ranked" and entry.impl == comparison.baseline
-    speedup = entry.speedup
-    worst, error_class = _worst(entry)
-    cells = (
-        Cell(case.case.key),
-        Cell(case.case.norm),
-        Cell(str(case.case.rows), case.case.rows),
-        Cell(str(case.case.cols), case.case.cols),
-        Cell(entry.label),
-        Cell(entry.status),
-        Cell(figures.microseconds(entry.median_us), entry.median_us),
-        Cell("base", 1.0) if is_base else Cell(figures.ratio_and_interval(speedup), speedup.value if speedup else None),
-        Cell(entry.verdict or figures.NOTHING),
-        Cell(figures.gbps(entry.bandwidth_gbps), entry.bandwidth_gbps),
-        Cell(figures.percent(entry.percent_of_add), entry.percent_of_add),
-        Cell(figures.rho(worst, error_class), worst),
-        Cell(entry.checked.bits),
-    )
-    return Row(case.case.norm, entry.impl, entry.standing, cells, (*behind(entry.reason, entry.checked), *entry.notes))
-
-
-def _worst(entry: Entry) -> tuple[float | None, ErrorClass]:
-    """The largest rho of the gradients, and the class of the worst."""
-    errors = list(entry.checked.errors.values())
-    return (worst_error(errors).rho, entry.checked.error_class or "exact") if errors else (None, "exact")
+def _kernels(entry: Entry) -> list[str]:
+    """The kernels and their times in one line, in the order in which they run."""
+    kernels = entry.kernels or ()
+    names = display_names([kernel.name for kernel in kernels])
+    parts = [f"{name} {figures.microseconds(kernel.median_us)} us" for name, kernel in zip(names, kernels, strict=True)]
+    return [f"kernels: {', '.join(parts)}"] if parts else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,13 +26,29 @@ def fill(template: str, **values: Any) -> str:
     return _environment().get_template(template).render(**values)
 
 
-def pictures(plots: Iterable[tuple[str, Figure]]) -> list[tuple[str, str]]:
-    """Plots by name, each as an address that holds it whole."""
+@dataclass(frozen=True)
+class Picture:
+    """A plot: its name, what it shows, and an address that holds it whole."""
+
+    name: str
+    title: str
+    address: str
+
+
+def pictures(plots: Iterable[tuple[str, Figure]]) -> list[Picture]:
+    """Plots for a page; their titles are without the device and the date, which the page says once."""
     from reports.plots.style import as_svg  # imports matplotlib: seconds
 
     return [
-        (name, f"data:image/svg+xml;base64,{b64encode(as_svg(figure).encode()).decode()}") for name, figure in plots
+        Picture(name, _words(figure), f"data:image/svg+xml;base64,{b64encode(as_svg(figure).encode()).decode()}")
+        for name, figure in plots
     ]
+
+
+def _words(figure: Figure) -> str:
+    _, *what, _ = figure.get_suptitle().split(", ")
+    text = ", ".join(what)
+    return text[:1].upper() + text[1:]
 
 
 def conditions_of(comparison: Comparison) -> list[tuple[str, str]]:

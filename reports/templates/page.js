@@ -38,6 +38,10 @@ function filter() {
   document.getElementById("count").textContent = `${shown} of ${counted.length} rows`;
 }
 form.addEventListener("input", filter);
+for (const link of document.querySelectorAll("#cases a")) link.addEventListener("click", () => {
+  form.elements["case"].value = link.textContent;
+  filter();
+});
 form.addEventListener("submit", event => event.preventDefault());
 form.hidden = false;  // without scripts it could do nothing
 filter();

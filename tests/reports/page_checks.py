@@ -100,6 +100,20 @@ def filters_by_case(opened):
         assert page.evaluate(SEEN) == [[title, heads, _with_case(heads, rows, text)] for title, heads, rows in whole]
 
 
+def shows_the_case_that_is_clicked(opened):
+    page = opened().page
+    links = page.locator("#cases a")
+    if not links.count():
+        return  # nothing was timed
+    links.last.click()
+    name = links.last.inner_text()
+    assert page.locator("input[name=case]").input_value() == name
+    shown = page.locator("#results tbody tr").filter(visible=True)
+    assert shown.count() > 0
+    assert {row.get_attribute("data-case") for row in shown.all()} == {name}
+    assert page.locator(f"[id='{name}']").bounding_box()["y"] < page.viewport_size["height"]
+
+
 def tells_the_reason_on_demand(opened):
     page = opened().page
     cells = page.locator("td[data-status=wrong], tr[data-standing=failed] td.why")
@@ -165,6 +179,7 @@ CHECKS = (
     shows_where_the_keyboard_is,
     filters_by_norm_and_implementation,
     filters_by_case,
+    shows_the_case_that_is_clicked,
     tells_the_reason_on_demand,
     complains_of_nothing,
     asks_the_network_for_nothing,

@@ -10,7 +10,7 @@ import reports
 from harness.errors import UsageError
 from reports.data.comparison import compare
 from reports.formats import html
-from reports.formats.html import HEADS, rows
+from reports.formats.html import answer, results_table
 from tests.results_factory import careful, mixed, results, row, thorough
 
 
@@ -54,10 +54,10 @@ class Page(HTMLParser):
 def test_every_implementation_on_every_case_has_a_row_with_every_figure(run):
     comparison = compare(run)
     page = Page(render(run))
-    expected = rows(comparison)
+    table, expected = results_table(comparison)
     assert len(page.cells) == len(expected) == sum(len(case.entries) for case in comparison.cases)
     for cells, made in zip(page.cells, expected, strict=True):
-        assert [text for text, _ in cells[: len(HEADS)]] == [cell.text for cell in made.cells]
+        assert [text for text, _ in cells[: len(table.heads)]] == [cell.text for cell in made.cells]
         for (_, attributes), cell in zip(cells, made.cells, strict=False):
             assert attributes.get("data-key") == (None if cell.key is None else str(cell.key))
         assert all(line in cells[-1][0] for line in made.why)
@@ -67,6 +67,64 @@ def test_what_did_not_pass_is_there_with_its_reason():
     page = Page(render(mixed()))
     standings = {attributes["data-standing"] for tag, attributes in page.tags if "data-standing" in attributes}
     assert {"ranked", "failed"} <= standings
+
+
+def headings(text):
+    return re.findall(r"<h2[^>]*>(.*?)</h2>", text)
+
+
+def test_it_opens_with_the_answer():
+    text = render(mixed())
+    assert headings(text) == [
+        "Who is fastest",
+        "Speedup at each size",
+        "Case by case",
+        "Every implementation on every case",
+        "Plots",
+        "Conditions",
+    ]
+    assert "rms geomean speedup" in text.split("<h2>")[1]
+
+
+def test_the_answer_is_that_of_the_summary():
+    comparison = compare(mixed())
+    table = answer(comparison)
+    by_impl = {row[0].text: dict(zip(table.heads, row, strict=True)) for row in table.rows}
+    for mean in comparison.summary.geomeans:
+        cells = by_impl[mean.impl]
+        assert cells[f"{mean.norm} geomean speedup"].key == mean.value
+        assert cells[f"{mean.norm} smallest to largest"].text == f"{mean.smallest:.2f} to {mean.largest:.2f}"
+    for wins in comparison.summary.wins:
+        cells = by_impl[wins.impl]
+        alone = sum(cells[head].key or 0 for head in table.heads if head.endswith("fastest in"))
+        assert alone == len(wins.alone)
+        assert any("tied" in cells[head].text for head in table.heads) == bool(wins.tied)
+    best = [max(cell.key or 0 for cell in row[1::3]) for row in table.rows]
+    assert best == sorted(best, reverse=True)
+
+
+def test_the_speedups_are_shown_and_plots_are_named_in_words():
+    text = render(mixed())
+    shown = text.split("<h2>Speedup at each size</h2>")[1].split("<h2>")[0]
+    assert 'alt="Speedup of the RMSNorm backward over torch-eager, bf16"' in shown
+    assert "<details" not in shown
+    assert not re.search(r"<summary>\w+-\w+", text)
+
+
+def test_a_case_leads_to_its_first_row():
+    comparison = compare(mixed())
+    text = render(mixed())
+    for case in comparison.cases:
+        assert text.count(f'<a href="#{case.case.key}">{case.case.key}</a>') == 1
+        (first,) = re.findall(rf'<tr ([^>]*) id="{case.case.key}">', text)
+        assert f'data-impl="{case.entries[0].impl}"' in first
+
+
+def test_kernels_are_told_on_demand():
+    entry = compare(mixed()).cases[0].entries[0]
+    _, rows = results_table(compare(mixed()))
+    assert any(line.startswith("kernels: ") and line.endswith(" us") for line in rows[0].why)
+    assert len(entry.kernels) == len(rows[0].why[-1].split(", ")) or len(rows[0].why) > 1
 
 
 def test_it_needs_no_network():
@@ -90,7 +148,9 @@ def test_columns_of_figures_sort_by_figures():
     """Each head says how its column is sorted, and no figure's key is anything but a number."""
     page = Page(render(thorough()))
     kinds = page.kinds
-    assert kinds == [kind for _, kind in HEADS]
+    table, _ = results_table(compare(thorough()))
+    assert kinds == list(table.kinds)
+    assert dict(zip(table.heads, kinds, strict=True))["us"] == "number"
     for cells in page.cells:
         for kind, (_, attributes) in zip(kinds, cells, strict=False):
             if kind == "number" and attributes.get("data-key") is not None:
@@ -98,8 +158,8 @@ def test_columns_of_figures_sort_by_figures():
 
 
 def test_it_works_with_the_keyboard_and_names_its_state():
-    text = render(mixed()).split('id="results"')[1]
-    assert len(re.findall(r'<th scope="col" class="[\w ]+" data-kind="\w+"><button type="button">', text)) == len(HEADS)
+    text, heads = render(mixed()).split('id="results"')[1], results_table(compare(mixed()))[0].heads
+    assert len(re.findall(r'<th scope="col" class="[\w ]+" data-kind="\w+"><button type="button">', text)) == len(heads)
     text = render(mixed())
     assert 'aria-live="polite"' in text
     assert "prefers-color-scheme: dark" in text

@@ -156,3 +156,12 @@ def test_a_planted_fault_is_found(fault, name, opener, tmp_path):
     path.write_text(text_of(name).replace(sound, faulty), encoding="utf-8")
     with pytest.raises(AssertionError):
         getattr(page_checks, check)(opener(path))
+
+
+def test_a_case_that_leads_nowhere_is_found(opener, tmp_path):
+    sound = 'form.elements["case"].value = link.textContent;'
+    assert sound in text_of("mixed")
+    path = tmp_path / "page.html"
+    path.write_text(text_of("mixed").replace(sound, ""), encoding="utf-8")
+    with pytest.raises(AssertionError):
+        page_checks.shows_the_case_that_is_clicked(opener(path))
