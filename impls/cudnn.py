@@ -49,13 +49,13 @@ def unsupported(case: NormCase) -> str | None:
 def notes(case: NormCase) -> list[str]:
     if case.norm == "rms":
         return []
-    said: list[str] = []
+    traps: list[str] = []
     if case.weight and case.weight_dtype != "fp32":
-        said.append("takes an fp32 weight (converted, untimed) and gives dweight and dbias in fp32 (not converted)")
+        traps.append("takes an fp32 weight (converted, untimed) and gives dweight and dbias in fp32 (not converted)")
     unwanted = [wanted for wanted, has in (("dweight", case.weight), ("dbias", case.bias)) if not has]
     if unwanted:
-        said.append(f"computes {' and '.join(unwanted)} all the same")
-    return said
+        traps.append(f"computes {' and '.join(unwanted)} all the same")
+    return traps
 
 
 def prepare(inputs: Inputs) -> Callable[[], Grads]:

@@ -34,10 +34,10 @@ def unsupported(case: NormCase, casting: str) -> str | None:
 def notes(case: NormCase, casting: str) -> list[str]:
     if case.norm == "layer":
         return [] if case.bias else ["Liger's LayerNorm always has a bias: it is given zeros, and computes no dbias"]
-    said = ["dx is written over dy, as LigerRMSNorm does by default; dy is restored, untimed, before every call"]
+    traps = ["dx is written over dy, as LigerRMSNorm does by default; dy is restored, untimed, before every call"]
     if casting == "llama" and case.dtype != "fp32" and case.weight:
-        said.append("llama casting rounds xhat and dy * xhat to x's dtype before they are summed to dweight")
-    return said
+        traps.append("llama casting rounds xhat and dy * xhat to x's dtype before they are summed to dweight")
+    return traps
 
 
 # Liger's autograd functions make whatever they are given contiguous, forward and backward, before they call these.

@@ -72,8 +72,8 @@ def _own_modules() -> list[ModuleType]:
 
 
 def _implementations(module: ModuleType, source: str) -> list[Implementation]:
-    if found := faults(module):
-        raise UsageError(f"{source}: {'; '.join(found)}; docs/add-an-implementation.md shows what it needs")
+    if problems := faults(module):
+        raise UsageError(f"{source}: {'; '.join(problems)}; docs/add-an-implementation.md shows what it needs")
     variants: dict[str, Any] | None = getattr(module, "variants", None)
     if variants is None:
         return [Implementation(module.name, module.name, source, module)]
