@@ -40,7 +40,7 @@ RUN = (*CASES, *HERE, "impls", "impl_files", "seed", "resume", "compile_ahead")
 
 
 @app.command()
-@options(*RUN, "baseline", "flush", "quick", "processes", "twice", "cross_check")
+@options(*RUN, "tuned_files", "baseline", "flush", "quick", "processes", "twice", "cross_check")
 def bench(invocation: Invocation) -> None:
     """Verify and time implementations, interleaved, and print the comparison."""
     _measure_and_report(invocation)
@@ -71,20 +71,20 @@ def compare(invocation: Invocation) -> None:
 
 
 @app.command()
-@options(*RUN, "quick", "processes", hidden=("impls", "impl_files"))
+@options(*RUN, "quick", "processes")
 def tune(invocation: Invocation) -> None:
-    """Find the in-house kernel's fastest launches on this GPU, and write them to a file that its choice can read.
+    """Measure the configurations that implementations offer, and write the fastest to a file for `bench --tuned`.
 
-    NORMBWD_LAUNCHES=FILE makes every later run, and a model that uses the kernel, take the launches from it.
+    Without --impls those of the in-house kernel, which a model takes from the file that NORMBWD_LAUNCHES names.
     """
     from harness.tune.sweep import tune as run_tune
     from reports.parts import tuning
 
     display = Display()
-    swept, best, path = run_tune(for_a_claim(invocation), display)
-    sys.stdout.write(tuning.render(best))
-    display.say(f"launches: {path}")
-    if code := _exit_code([row for row in swept.rows if row.impl == swept.run.settings.baseline]):
+    file, path, sweeps = run_tune(for_a_claim(invocation), display)
+    sys.stdout.write(tuning.render(file))
+    display.say(f"tuned: {path}")
+    if code := _exit_code([row for swept in sweeps for row in swept.rows if row.impl == swept.run.settings.baseline]):
         raise typer.Exit(code)
 
 

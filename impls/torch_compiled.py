@@ -65,8 +65,9 @@ def prepare(inputs: Inputs, variant: Variant) -> Callable[[], Grads]:
         y = _compiled(_layout_alone(inputs.case), inputs.x.shape, inputs.x.stride(), variant)(x, weight, bias)
 
         def backward() -> Grads:
-            dx, *rest = torch.autograd.grad(y, leaves, inputs.dy, retain_graph=True)
-            return Grads(dx, *(rest or [None]))
+            dx, *parameters = torch.autograd.grad(y, leaves, inputs.dy, retain_graph=True)
+            dweight, dbias = [*parameters, None, None][:2]
+            return Grads(dx, dweight, dbias)
 
         backward()  # compiled by its first call: that has to happen while the settings above hold
     return backward

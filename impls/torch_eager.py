@@ -75,8 +75,8 @@ def _rms_through_autograd(inputs: Inputs) -> Callable[[], Grads]:
     y = torch.nn.functional.rms_norm(x, (inputs.case.cols,), weight, inputs.eps)
 
     def backward() -> Grads:
-        dx, *dweight = torch.autograd.grad(y, leaves, inputs.dy, retain_graph=True)
-        return Grads(dx, *(dweight or [None]))
+        dx, *parameters = torch.autograd.grad(y, leaves, inputs.dy, retain_graph=True)
+        return Grads(dx, parameters[0] if parameters else None)
 
     return backward
 

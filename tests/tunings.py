@@ -3,27 +3,25 @@
 import math
 from dataclasses import replace
 
-from harness.tune.candidates import NOTE
-from harness.tune.winners import DEFAULT
-from impls.inhouse.regimes.one_pass import OnePass
-from impls.inhouse.tuned import as_text
+from harness.tune.offers import Tunable
+from harness.worker.configured import candidate_name, note
 from tests.results_factory import CASE, in_processes, results, row, twin
 
-NAMES = (DEFAULT, "launch-01", "launch-02", "launch-03", "launch-04")
-LAUNCHES = {
-    name: OnePass(rows=number, chunks=1, cols=4096, warps=16, programs=128, fold=True, stages=3, fused=True)
-    for number, name in enumerate(NAMES[1:], 1)
-}
+DEFAULT = "mine"
+CONFIGS = {"default": {"rows": 1}} | {f"rows={rows}": {"rows": rows, "tma": None} for rows in (2, 4, 8, 16)}
+NAMES = tuple(candidate_name(DEFAULT, number) for number in range(len(CONFIGS)))
+CONFIG_NAMES = dict(zip(NAMES, CONFIGS, strict=True))
 
 
 def default(us=50.0, case=CASE, off=0.0):
-    """The default launch and its twin."""
+    """The default and its twin."""
     return [row(DEFAULT, us, case), twin(DEFAULT, us, case, off=off)]
 
 
-def candidate(name, us, case=CASE, **more):
-    """A row of another launch; one that did not pass has no time."""
-    return row(name, us, case, shift=1, notes=[NOTE + as_text(LAUNCHES[name])], **more)
+def candidate(number, us, case=CASE, **more):
+    """A row of a configuration that is not the default; one that did not pass has no time."""
+    name = candidate_name(DEFAULT, number)
+    return row(name, us, case, shift=1, notes=[note(CONFIG_NAMES[name])], **more)
 
 
 def swept(*rows, **settings):
@@ -37,16 +35,17 @@ def again(*rows, scales=(1.0, 1.004, 0.997, 1.002, 0.999), bias=()):
 
 
 TALL = [replace(CASE, rows=rows) for rows in (1024, 2048, 4096)]
+TUNABLE = Tunable(DEFAULT, dict.fromkeys([CASE, *TALL], CONFIGS))
 
 
 def one_of_each():
     """Of four cases: a winner that is confirmed, one that is not, one without, one whose default was not measured."""
-    first = [*default(), candidate("launch-01", 47.5), candidate("launch-02", 45.0)]
-    second = [*default(20.0, TALL[0]), candidate("launch-03", 19.0, TALL[0])]
-    third = [*default(10.0, TALL[1]), candidate("launch-01", 11.0, TALL[1])]
+    first = [*default(), candidate(1, 47.5), candidate(2, 45.0)]
+    second = [*default(20.0, TALL[0]), candidate(3, 19.0, TALL[0])]
+    third = [*default(10.0, TALL[1]), candidate(1, 11.0, TALL[1])]
     fourth = [row(DEFAULT, None, TALL[2], status="crashed", reason="RuntimeError: out of\nresources")]
     sweep = swept(*first, *second, *third, *fourth)
-    confirming = [*default(50.2), candidate("launch-02", 45.6), candidate("launch-03", 44.0)]
-    confirming += [*default(20.0, TALL[0]), candidate("launch-03", 20.0 * math.exp(-0.001), TALL[0])]
-    uneven = {("launch-02", "impl", 1): 1.012, ("launch-02", "impl", 3): 0.998}
+    confirming = [*default(50.2), candidate(2, 45.6), candidate(3, 44.0)]
+    confirming += [*default(20.0, TALL[0]), candidate(3, 20.0 * math.exp(-0.001), TALL[0])]
+    uneven = {("mine#02", "impl", 1): 1.012, ("mine#02", "impl", 3): 0.998}
     return sweep, again(*confirming, bias=uneven)

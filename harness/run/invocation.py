@@ -25,6 +25,9 @@ class Invocation(BaseModel, frozen=True, extra="forbid"):
     settings: Settings = Settings()
     device: str = Field(default="auto", description="auto, cpu, or the device that must be here: h100, h200, b200, ...")
     impl_files: tuple[Path, ...] = Field(default=(), description="a file with an adapter; may be repeated")
+    tuned_files: tuple[Path, ...] = Field(
+        default=(), description="a file of `tune`: its implementations run as NAME@tuned; may be repeated"
+    )
     base: str = Field(default="", description="the revision to compare with")
     head: str = Field(default="HEAD", description="the revision that is compared")
     sanitizer: bool = Field(
@@ -42,6 +45,7 @@ class Invocation(BaseModel, frozen=True, extra="forbid"):
     selftest_alone: bool = False
     cases: tuple[NormCase, ...] = ()  # of an earlier run, in place of those that the settings describe
     sides: tuple[Side, ...] = ()  # base and head, checked out
+    offered: dict[str, int] = {}  # implementations that are tuned, and how many configurations each has to measure
 
     def changed(self, **fields: Any) -> Invocation:
         """The same invocation but for these fields, its own or those of its settings."""
@@ -60,4 +64,10 @@ class Invocation(BaseModel, frozen=True, extra="forbid"):
         if (device := self.device.strip().lower()) in ("auto", "cpu"):
             kind = "cpu" if device == "cpu" else "auto"
         sides = copies(self.sides, self.settings.seed, process)
-        return Start(device=kind, impl_files=tuple(map(str, self.impl_files)), sides=sides)
+        return Start(
+            device=kind,
+            impl_files=tuple(map(str, self.impl_files)),
+            sides=sides,
+            tuned_files=tuple(map(str, self.tuned_files)),
+            offered=self.offered,
+        )

@@ -36,7 +36,7 @@ def select(
 
     `wanted` holds names or patterns ("a,b-*"; None: all but those that are run on request alone). Where no baseline is
     named it is `default`, or the first one asked for where that one was not. Where `wanted` names nothing of a file of
-    `files` (given with --impl), all of it is chosen as well. Raises UsageError for a name that nobody has.
+    `files` (given with --impl or --tuned), all of it is chosen as well. Raises UsageError for a name that nobody has.
     """
     unasked = [item for item in known if not item.on_request]
     chosen = unasked if wanted is None else [item for name in wanted.split(",") for item in _named(known, name)]

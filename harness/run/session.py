@@ -14,6 +14,7 @@ from pathlib import Path
 from harness import devices
 from harness.cases import NormCase
 from harness.cases.suites import Shape, parse_norms
+from harness.cases.tuned import read_tuned
 from harness.errors import UnavailableError, UsageError
 from harness.results.file import ResultsFile, load
 from harness.results.schema import EndRecord, ImplRecord, RunRecord, SideRecord, Tool
@@ -109,8 +110,9 @@ def _plan(invocation: Invocation, hello: Hello) -> Planned:
     if invocation.sanitizer:
         sanitizer.refuse_other_devices(facts)
     settings = resolved(invocation.settings, profile)
-    files = tuple(map(str, invocation.impl_files))
+    files = tuple(map(str, (*invocation.impl_files, *invocation.tuned_files)))
     impls = select(hello.implementations, settings.impls, settings.baseline or None, DEFAULT_BASELINE, files)
+    _refuse_other_devices(invocation.tuned_files, facts)
     for impl in impls:
         if fault := hello.misconfigured.get(impl.name):
             raise UsageError(fault)
@@ -118,6 +120,12 @@ def _plan(invocation: Invocation, hello: Hello) -> Planned:
     jobs = plan(cases, impls, settings.processes) if settings.timed else plan_verification(cases, impls)
     settings = settings.changed(baseline=impls[0].name, cells=max(1, cells(jobs)))
     return Planned(settings, profile, facts, impls, jobs)
+
+
+def _refuse_other_devices(tuned_files: Sequence[Path], facts: devices.DeviceFacts) -> None:
+    for path in tuned_files:
+        if fault := read_tuned(str(path)).other_device(facts.name, facts.sm_count):
+            raise UsageError(f"--tuned {path} {fault}")
 
 
 def _cases(invocation: Invocation, settings: Settings, facts: devices.DeviceFacts) -> list[NormCase]:

@@ -1,4 +1,4 @@
-"""The fastest configuration of an implementation on this device, measured by the engine.
+"""The fastest configuration that an implementation offers, for each case on this device, measured by the engine.
 
 Imports `run` and what stands below it.
 """

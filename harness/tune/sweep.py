@@ -1,62 +1,102 @@
-"""Finds the in-house kernel's best launches on the device here: a sweep, and the winners once more in fresh processes.
+"""Measures the configurations that implementations offer: a sweep of all, and the winners again in fresh processes.
 
-Both are runs of `bench`, so that every launch is verified, and timed in the same blocks as the default.
+Both are runs of `bench`, so that every configuration is verified, and timed in the same blocks as the default.
 """
 
 from __future__ import annotations
 
-import os
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from harness import devices
-from harness.errors import UnavailableError, UsageError
+from harness.cases.tuned import TunedCase, TunedFile
+from harness.errors import UsageError
 from harness.results.file import Results, load
 from harness.run import opening, session
 from harness.run.invocation import Invocation
 from harness.run.progress import Display
 from harness.run.resolve import check
-from harness.tune import candidates
-from harness.tune.winners import DEFAULT, Best, best_launches, confirmed, launch_file
-from impls.inhouse.problem import LAUNCHES
+from harness.tune.offers import Tunable, find_tunables
+from harness.tune.winners import Best, best_candidates, confirmed, record
+from harness.worker.configured import candidate_name, note
 
 FOLDER = "-tune"  # what the folder of a tuning ends in, after its time
-FILE_NAME = "launches.json"
-ADAPTER = Path(candidates.__file__)
+FILE_NAME = "tuned.json"
 
 
-def tune(invocation: Invocation, display: Display) -> tuple[Results, list[Best], Path]:
-    """Sweep the cases chosen; return the sweep, what was found, and the file of launches.
+def tune(invocation: Invocation, display: Display) -> tuple[TunedFile, Path, list[Results]]:
+    """Tune the implementations asked for; return the tuned file, where it was written, and the sweeps.
 
-    Its processes are those of the run that confirms the winners. Raises UsageError for options that are not of this
-    command, UnavailableError where there is no GPU, both before anything is written.
+    The processes of the invocation are those of the runs that confirm the winners. Raises UsageError and
+    UnavailableError before anything is written.
     """
-    _refuse(invocation)
     check(invocation)
-    display.say("starting a worker to see what is here")
-    profile, facts = devices.choose(
-        invocation.device, session.inventory(Invocation(device=invocation.device)).available
+    display.say("starting a worker to see what can be tuned here")
+    profile, tunables = find_tunables(invocation)
+    folder = invocation.out or _folder(invocation.resume, profile)
+    tuned = [
+        (tunable, *_sweep_and_confirm(tunable, invocation, folder / tunable.name, display)) for tunable in tunables
+    ]
+    file = tuned_file(tuned)
+    return file, _write(file, folder / FILE_NAME), [swept for _, swept, _ in tuned]
+
+
+def tuned_file(tuned: Sequence[tuple[Tunable, Results, list[Best]]]) -> TunedFile:
+    """What is written, given each implementation's sweep and its best configurations."""
+    run = tuned[0][1].run
+    return TunedFile(
+        device=run.device.name,
+        multiprocessors=run.device.sm_count,
+        libraries=run.libraries,
+        date=run.started_at,
+        revision=run.revision,
+        cases=[_tuned_case(item, tunable) for tunable, _, best in tuned for item in best],
     )
-    if facts.kind == "cpu":
-        raise UnavailableError("tune needs a GPU, and this is a CPU, where the in-house kernel is never timed")
-    folder = invocation.out or _folder(invocation.resume, profile.name)
-    chosen = invocation.changed(baseline=DEFAULT, impl_files=(ADAPTER,))
-    swept = load(_measure(chosen, f"{DEFAULT},launch-*", folder / "sweep", 1, display))
-    best = best_launches(swept)
-    winners = {each.case: each.impl for each in best if each.impl}
+
+
+def _sweep_and_confirm(
+    tunable: Tunable, invocation: Invocation, folder: Path, display: Display
+) -> tuple[Results, list[Best]]:
+    name = tunable.name
+    offered = invocation.of_cases(list(tunable.configs)).changed(baseline=name, offered={name: tunable.most})
+    display.say(f"{name}: up to {tunable.most} configurations beside the default")
+    swept = _measure(offered, tunable, f"{name},{name}#*", folder / "sweep", 1, display)
+    best = best_candidates(swept)
+    winners = {item.case: item.candidate for item in best if item.candidate}
+    display.say(f"{name}: a configuration is faster in {len(winners)} of {len(best)} cases")
     if winners:
-        names = ",".join([DEFAULT, *sorted(set(winners.values()))])
-        display.say(f"cases with a faster launch: {len(winners)} of {len(best)}; measuring the winners again")
-        again = chosen.of_cases(list(winners))
-        best = confirmed(best, load(_measure(again, names, folder / "confirm", invocation.settings.processes, display)))
-    return swept, best, _write(folder / FILE_NAME, swept, best)
+        display.say(f"{name}: measuring the winners again")
+        names = ",".join([name, *sorted(set(winners.values()))])
+        processes = invocation.settings.processes
+        again = offered.of_cases(list(winners))
+        best = confirmed(best, _measure(again, tunable, names, folder / "confirm", processes, display))
+    return swept, best
 
 
-def _refuse(invocation: Invocation) -> None:
-    if invocation.settings.impls is not None or invocation.impl_files:
-        raise UsageError(f"tune measures {DEFAULT} alone; --impls and --impl are of other commands")
-    if os.environ.get(LAUNCHES):
-        raise UsageError(f"tune compares with the launches chosen without a file; unset {LAUNCHES}")
+def _measure(
+    invocation: Invocation, tunable: Tunable, impls: str, out: Path, processes: int, display: Display
+) -> Results:
+    """One run; an earlier one of this folder is gone on with where that was asked for."""
+    resume = invocation.resume and (out / opening.RESULTS_NAME).exists()
+    changed = invocation.changed(impls=impls, processes=processes, out=out, resume=resume)
+    results = load(session.bench(changed, display))
+    _refuse_other_configs(results, tunable, out)
+    return results
+
+
+def _refuse_other_configs(results: Results, tunable: Tunable, out: Path) -> None:
+    """Raise UsageError where an earlier part of the run measured other configurations than are offered now."""
+    names = {
+        (case, candidate_name(tunable.name, number)): name
+        for case, configs in tunable.configs.items()
+        for number, name in enumerate(configs)
+        if number
+    }
+    for row in results.rows:
+        if row.notes and (name := names.get((row.case, row.impl))) is not None and note(name) not in row.notes:
+            raise UsageError(
+                f"{tunable.name} offers other configurations than those measured in {out}; start a new tuning"
+            )
 
 
 def _folder(resume: bool, profile: str) -> Path:
@@ -69,15 +109,15 @@ def _folder(resume: bool, profile: str) -> Path:
     return earlier[-1]
 
 
-def _measure(invocation: Invocation, impls: str, out: Path, processes: int, display: Display) -> Path:
-    """One run; an earlier one of this folder is gone on with where that was asked for."""
-    resume = invocation.resume and (out / opening.RESULTS_NAME).exists()
-    return session.bench(invocation.changed(impls=impls, processes=processes, out=out, resume=resume), display)
+def _tuned_case(best: Best, tunable: Tunable) -> TunedCase:
+    configs = tunable.configs[best.case]
+    names = {candidate_name(tunable.name, number): name for number, name in enumerate(configs)}
+    return record(best, tunable.name, configs, names[best.candidate] if best.candidate else None)
 
 
-def _write(path: Path, swept: Results, best: list[Best]) -> Path:
+def _write(file: TunedFile, path: Path) -> Path:
     try:
-        path.write_text(launch_file(swept, best).model_dump_json(indent=2, exclude_none=True) + "\n", encoding="utf-8")
+        path.write_text(file.model_dump_json(indent=2) + "\n", encoding="utf-8")
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}; give a writable folder with --out") from error
     return path

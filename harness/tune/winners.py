@@ -1,43 +1,43 @@
-"""Which launch is best for each case of a run of `normbwd tune`: a pure function of its results.
+"""Which configuration is best for each case of a sweep: a pure function of its results.
 
-A launch replaces the default only where it is right, gives the same bits each time, and is faster beyond the A/A band.
+A configuration replaces the default only where it is right, gives the same bits each time, and is faster beyond the A/A
+band.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from harness.cases import NormCase
+from harness.cases.adapter import Config
+from harness.cases.tuned import Speedup, TunedCase
 from harness.results.file import Results
 from harness.results.joining import Joined, JoinedCase, band, by_case, comparable, ratio
 from harness.results.schema import Budget
 from harness.results.statistics import IncomparableError, Ratio, verdict
-from harness.tune.candidates import NOTE
-from impls.inhouse.launch import Launch
-from impls.inhouse.tuned import LaunchFile, Speedup, TunedCase, from_text
-from impls.triton_inhouse import name as DEFAULT  # noqa: N812  what is compared with, a constant here
-from impls.triton_inhouse import problem_of
+from harness.worker.configured import is_candidate
 
 
 @dataclass(frozen=True)
 class Best:
-    """The best launch for a case; without one the default stays, and `why` says what there was to say of that.
+    """The best candidate of a case, an implementation of the sweep; without one the default stays, `why` may say why.
 
-    `default_us` is None where the default itself could not be measured, and so nothing was found out.
+    `default_us` is None where the default itself could not be measured, so that nothing is known.
     """
 
     case: NormCase
     default_us: float | None
-    impl: str | None = None
-    launch: Launch | None = None
+    candidate: str | None = None
     best_us: float | None = None
     speedup: Ratio | None = None
     why: str = ""
 
 
-def best_launches(results: Results) -> list[Best]:
-    """The best launch of each case, in the order of the file."""
-    return [_best(case, found, results.budget) for case, found in by_case(results).items()]
+def best_candidates(results: Results) -> list[Best]:
+    """The best candidate of each case, in the order of the file; the default is the run's baseline."""
+    default = results.run.settings.baseline
+    return [_best(case, rows, default, results.budget) for case, rows in by_case(results).items()]
 
 
 def confirmed(best: list[Best], again: Results) -> list[Best]:
@@ -45,74 +45,19 @@ def confirmed(best: list[Best], again: Results) -> list[Best]:
 
     The fastest of many is also the luckiest of many, so that its figures are taken from the second run alone.
     """
-    cases = by_case(again)
-    return [_confirmed(each, cases.get(each.case, {}), again.budget) if each.impl else each for each in best]
+    cases, default = by_case(again), again.run.settings.baseline
+    return [
+        _confirmed(item, cases.get(item.case, {}), default, again.budget) if item.candidate else item for item in best
+    ]
 
 
-def launch_file(results: Results, best: list[Best]) -> LaunchFile:
-    """What the launch choice reads: every case that was measured, those where the default stays among them."""
-    run = results.run
-    return LaunchFile(
-        device=run.device.name,
-        multiprocessors=run.device.sm_count or 0,
-        torch=run.libraries.get("torch", "unknown"),
-        triton=run.libraries.get("triton", "unknown"),
-        date=run.started_at,
-        revision=run.revision,
-        cases=[_tuned(each) for each in best if each.default_us is not None],
-    )
-
-
-def _best(case: NormCase, found: JoinedCase, budget: Budget | None) -> Best:
-    default = found.get((DEFAULT, "impl"))
-    try:
-        comparable(default, budget)
-    except IncomparableError as error:
-        return Best(case, None, why=f"not measured: {error}")
-    stays = Best(case, default.median_us if default else None)
-    if (aa := band(found, DEFAULT)) is None:
-        return replace(stays, why="no A/A band was measured")
-    faster = {
-        impl: (joined, speedup)
-        for (impl, role), joined in found.items()
-        if role == "impl" and impl != DEFAULT and (speedup := _speedup(default, joined, aa, budget))
-    }
-    if not faster:
-        return stays
-    impl, (joined, speedup) = max(faster.items(), key=lambda item: item[1][1].value)
-    return replace(stays, impl=impl, launch=_launch(joined), best_us=joined.median_us, speedup=speedup)
-
-
-def _confirmed(best: Best, found: JoinedCase, budget: Budget | None) -> Best:
-    default, joined = (found.get((impl, "impl")) for impl in (DEFAULT, best.impl or ""))
-    stays = Best(best.case, best.default_us, why=f"{best.impl} was faster in the sweep, and not when measured again")
-    aa = band(found, DEFAULT)
-    if joined is None or aa is None or not (speedup := _speedup(default, joined, aa, budget)):
-        return stays
-    default_us = default.median_us if default else None
-    return replace(best, default_us=default_us, best_us=joined.median_us, speedup=speedup)
-
-
-def _speedup(default: Joined | None, joined: Joined, aa: float, budget: Budget | None) -> Ratio | None:
-    """The speedup of a launch that may replace the default; None where it may not."""
-    if joined.status != "ok":
-        return None
-    try:
-        speedup = ratio(default, joined, budget)
-    except IncomparableError:
-        return None
-    return speedup if verdict(speedup, aa) == "faster" else None
-
-
-def _launch(joined: Joined) -> Launch:
-    note = next(note for row in joined.rows for note in row.notes if note.startswith(NOTE))
-    return from_text(note.removeprefix(NOTE))
-
-
-def _tuned(best: Best) -> TunedCase:
+def record(best: Best, impl: str, configs: Mapping[str, Config], name: str | None) -> TunedCase:
+    """What the tuned file holds of a case; `name` is that of the best candidate's configuration."""
     speedup = best.speedup
     return TunedCase(
-        **asdict(problem_of(best.case)),
+        impl=impl,
+        case=best.case,
+        tried=len(configs) - 1,
         default_us=_rounded(best.default_us),
         best_us=_rounded(best.best_us),
         speedup=speedup
@@ -122,8 +67,49 @@ def _tuned(best: Best) -> TunedCase:
             high=round(speedup.high, 4),
             processes=speedup.processes,
         ),
-        launch=best.launch,
+        config_name=name,
+        config=None if name is None else configs[name],
+        why=best.why,
     )
+
+
+def _best(case: NormCase, rows: JoinedCase, default_name: str, budget: Budget | None) -> Best:
+    try:
+        default = comparable(rows.get((default_name, "impl")), budget)
+    except IncomparableError as error:
+        return Best(case, None, why=f"not measured: {error}")
+    stays = Best(case, default.median_us)
+    if (aa := band(rows, default_name)) is None:
+        return replace(stays, why="no A/A band was measured")
+    speedups = {
+        name: speedup
+        for (name, role), joined in rows.items()
+        if role == "impl" and is_candidate(name, default_name) and (speedup := _speedup(default, joined, aa, budget))
+    }
+    if not speedups:
+        return stays
+    name, speedup = max(speedups.items(), key=lambda item: item[1].value)
+    return replace(stays, candidate=name, best_us=rows[name, "impl"].median_us, speedup=speedup)
+
+
+def _confirmed(best: Best, rows: JoinedCase, default_name: str, budget: Budget | None) -> Best:
+    default, joined = (rows.get((name, "impl")) for name in (default_name, best.candidate or ""))
+    aa = band(rows, default_name)
+    if default is None or joined is None or aa is None or not (speedup := _speedup(default, joined, aa, budget)):
+        why = f"{best.candidate} was faster in the sweep, and not when measured again"
+        return Best(best.case, best.default_us, why=why)
+    return replace(best, default_us=default.median_us, best_us=joined.median_us, speedup=speedup)
+
+
+def _speedup(default: Joined, joined: Joined, aa: float, budget: Budget | None) -> Ratio | None:
+    """The speedup of a candidate that may replace the default; None where it may not."""
+    if joined.status != "ok":
+        return None
+    try:
+        speedup = ratio(default, joined, budget)
+    except IncomparableError:
+        return None
+    return speedup if verdict(speedup, aa) == "faster" else None
 
 
 def _rounded(us: float | None) -> float | None:

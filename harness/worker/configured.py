@@ -6,6 +6,7 @@ tuned file has for the case.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -15,6 +16,7 @@ from harness.cases import NormCase
 from harness.cases.adapter import Configured, Implementation
 from harness.cases.tuned import TunedCase, read_tuned
 from harness.errors import UnsupportedError, UsageError
+from harness.worker.messages import Offer
 
 TUNED = "tuned"
 
@@ -24,12 +26,37 @@ def candidate_name(name: str, number: int) -> str:
     return f"{name}#{number:02d}" if number else name
 
 
+def is_candidate(name: str, of: str) -> bool:
+    """Whether a name is that of a configuration which is not the default of this implementation."""
+    return name.startswith(f"{of}#")
+
+
+def note(config_name: str) -> str:
+    """What the row of a candidate says of its configuration."""
+    return f"configuration: {config_name}"
+
+
 def candidates(implementation: Implementation, count: int) -> list[Implementation]:
     """The first `count` configurations beside the default, each an implementation of its own."""
     return [
         implementation.with_configs(candidate_name(implementation.name, number), partial(_nth, implementation, number))
         for number in range(1, count + 1)
     ]
+
+
+def offer(implementation: Implementation, case: NormCase) -> Offer:
+    """What an implementation offers of a case that it can run and that may be timed."""
+    try:
+        if refusal := implementation.unsupported(case) or implementation.untimed(case):
+            return Offer(refusal=refusal)
+        configs = dict(implementation.configs(case))
+        if json.loads(json.dumps(configs)) != configs:
+            return Offer(fault="configs(case) offers what JSON cannot hold: use dicts, lists, texts and numbers")
+        return Offer(configs)
+    except UnsupportedError as error:
+        return Offer(fault=str(error))
+    except Exception as error:  # the adapter's doing, whatever it is
+        return Offer(fault=f"configs(case) fails: {type(error).__name__}: {error}")
 
 
 def tuned(known: Iterable[Implementation], path: Path) -> list[Implementation]:
@@ -57,7 +84,7 @@ def _nth(implementation: Implementation, number: int, case: NormCase) -> Configu
     if number >= len(offered):
         raise UnsupportedError(f"{implementation.name} has no configuration {number} of this case")
     name, config = offered[number]
-    return Configured(name, config, f"configuration: {name}")
+    return Configured(name, config, note(name))
 
 
 def _from_file(cases: Mapping[NormCase, TunedCase], path: Path, case: NormCase) -> Configured:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from harness.cases import NormCase
+from harness.cases.adapter import Config
 from harness.devices import DeviceFacts, DeviceProfile
 from harness.results.schema import ConditionsRecord, ImplRecord, RowRecord, SelfTestRecord
 from harness.results.settings import Settings
@@ -20,12 +22,15 @@ When = Literal["before", "after", "alone"]  # of a self-test: before or after th
 class Start:
     """To the worker, as it starts: the kind of device that it serves, and what it loads besides what it finds.
 
-    `impl_files` are adapters given with --impl, `sides` the revisions of one adapter, in the order of loading.
+    `impl_files` are adapters given with --impl, `sides` the revisions of one adapter, in the order of loading. Besides,
+    it loads the configurations of `tuned_files`, and of each implementation in `offered` so many of those it offers.
     """
 
     device: Literal["auto", "gpu", "cpu"] = "auto"
     impl_files: tuple[str, ...] = ()
     sides: tuple[Side, ...] = ()
+    tuned_files: tuple[str, ...] = ()
+    offered: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,14 @@ class Warm:
     case: NormCase
     impl: str
     seed: int
+
+
+@dataclass(frozen=True)
+class ListConfigs:
+    """To the worker: say which configurations an implementation offers of these cases."""
+
+    impl: str
+    cases: tuple[NormCase, ...]
 
 
 @dataclass(frozen=True)
@@ -106,9 +119,28 @@ class Aside:
 
 
 @dataclass(frozen=True)
+class Offer:
+    """The configurations of one case by name, the default first.
+
+    `refusal` says why the case cannot be run or timed here, `fault` why the configurations cannot be used.
+    """
+
+    configs: Mapping[str, Config] = field(default_factory=dict)
+    refusal: str | None = None
+    fault: str | None = None
+
+
+@dataclass(frozen=True)
+class Offered:
+    """From the worker: the offer of each case that was asked about."""
+
+    offers: list[Offer]
+
+
+@dataclass(frozen=True)
 class Done:
     """From the worker: the request is finished."""
 
 
-Request = Try | Warm | SelfTest
-Event = Hello | Refused | Began | Row | Aside | Done
+Request = Try | Warm | SelfTest | ListConfigs
+Event = Hello | Refused | Began | Row | Aside | Offered | Done

@@ -12,11 +12,27 @@ import sys
 from importlib import metadata
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from harness.errors import UsageError
 from harness.results.schema import ConditionsRecord, ImplRecord, RowRecord
-from harness.worker.messages import Aside, Began, Done, Hello, Refused, Row, SelfTest, Stage, Start, Try, Warm
+from harness.worker.messages import (
+    Aside,
+    Began,
+    Done,
+    Event,
+    Hello,
+    ListConfigs,
+    Offered,
+    Refused,
+    Request,
+    Row,
+    SelfTest,
+    Stage,
+    Start,
+    Try,
+    Warm,
+)
 
 if TYPE_CHECKING:
     from harness.cases.adapter import Implementation
@@ -37,6 +53,14 @@ LIBRARIES = ("torch", "triton", "numpy", "liger-kernel", "quack-kernels", "nvidi
 CONTEXT_LOST_EXIT = 70
 
 
+class Sender(Protocol):
+    """The worker's end of the connection, as far as an answer needs it."""
+
+    def send(self, event: Event, /) -> None:
+        """Send an event to the parent."""
+        ...
+
+
 def serve(connection: Connection, start: Start, log: Path) -> None:
     """Say what is here, then answer requests until the parent closes the connection."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
@@ -48,10 +72,9 @@ def serve(connection: Connection, start: Start, log: Path) -> None:
         _limit_memory()
 
     from harness import devices
-    from harness.worker.discovery import discover
 
     try:
-        known = {item.name: item for item in discover(map(Path, start.impl_files), start.sides)}
+        known = discovered(start)
     except UsageError as error:
         connection.send(Refused(str(error), error.exit_code))
         return
@@ -60,7 +83,7 @@ def serve(connection: Connection, start: Start, log: Path) -> None:
     connection.send(
         Hello(
             available=facts,
-            implementations=list(map(_record, known.values())),
+            implementations=list(map(record, known.values())),
             libraries=_versions(),
             misconfigured={name: fault for name, fault in faults.items() if fault},
         )
@@ -70,14 +93,31 @@ def serve(connection: Connection, start: Start, log: Path) -> None:
             request = connection.recv()
         except EOFError:
             return
-        match request:
-            case Warm():
-                _compile(request, known)
-            case SelfTest():
-                _self_test(request, connection)
-            case _:
-                _try(request, known, connection)
-        connection.send(Done())
+        answer(request, known, connection)
+
+
+def discovered(start: Start) -> dict[str, Implementation]:
+    """The implementations that this worker is to know, by name; raises UsageError as `discover` does."""
+    from harness.worker.discovery import discover
+
+    implementations = discover(map(Path, start.impl_files), start.sides, map(Path, start.tuned_files), start.offered)
+    return {item.name: item for item in implementations}
+
+
+def answer(request: Request, known: dict[str, Implementation], connection: Sender) -> None:
+    """Do what is asked, and send what comes of it."""
+    match request:
+        case Warm():
+            _compile(request, known)
+        case SelfTest():
+            _self_test(request, connection)
+        case ListConfigs():
+            from harness.worker.configured import offer
+
+            connection.send(Offered([offer(known[request.impl], case) for case in request.cases]))
+        case Try():
+            _try(request, known, connection)
+    connection.send(Done())
 
 
 def _compile(request: Warm, known: dict[str, Implementation]) -> None:
@@ -89,7 +129,7 @@ def _compile(request: Warm, known: dict[str, Implementation]) -> None:
         print(f"compiling ahead {request.impl} {request.case.key}: {error!r}", file=sys.stderr)
 
 
-def _try(request: Try, known: dict[str, Implementation], connection: Connection) -> None:
+def _try(request: Try, known: dict[str, Implementation], connection: Sender) -> None:
     from harness.worker.trial import ContextLostError, Trial, release
 
     def watch(impl: str | None, stage: Stage) -> None:
@@ -105,7 +145,7 @@ def _try(request: Try, known: dict[str, Implementation], connection: Connection)
     release(request.case.device)
 
 
-def _self_test(request: SelfTest, connection: Connection) -> None:
+def _self_test(request: SelfTest, connection: Sender) -> None:
     from harness.worker.run_selftest import make_selftest
     from harness.worker.trial import release
 
@@ -114,7 +154,7 @@ def _self_test(request: SelfTest, connection: Connection) -> None:
     release(request.profile.kind)
 
 
-def _record(item: Implementation) -> ImplRecord:
+def record(item: Implementation) -> ImplRecord:
     return ImplRecord(
         name=item.name,
         family=item.family,

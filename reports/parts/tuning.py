@@ -1,36 +1,28 @@
-"""What `normbwd tune` found, as a table."""
+"""What `normbwd tune` measured, as a table."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tabulate import tabulate
 
-from harness.tune.winners import Best
+from harness.cases.tuned import TunedCase, TunedFile
+from harness.results.statistics import Ratio
 from reports import figures
 
-HEADS = ["case", "default us", "best us", "speedup [95 %]", "launch"]
+HEADS = ["implementation", "case", "default us", "best us", "speedup [95 %]", "configuration"]
+_ALIGNED = ("left", "left", "right", "right", "left", "left")
 
 
-def render(best: Sequence[Best]) -> str:
-    """A line for each case, and under them in how many a launch is faster than the default."""
-    table = tabulate([_line(each) for each in best], HEADS, "simple", disable_numparse=True, colalign=_ALIGNED)
-    faster = sum(each.launch is not None for each in best)
-    return f"{table}\n\nA faster launch in {faster} of {figures.count(len(best), 'case')}.\n"
+def render(file: TunedFile) -> str:
+    """A line for each case, and under them in how many a configuration is faster than the default."""
+    table = tabulate(map(_line, file.cases), HEADS, "simple", disable_numparse=True, colalign=_ALIGNED)
+    faster = sum(case.config_name is not None for case in file.cases)
+    return f"{table}\n\nA faster configuration in {faster} of {figures.count(len(file.cases), 'case')}.\n"
 
 
-_ALIGNED = ("left", "right", "right", "left", "left")
-
-
-def _line(best: Best) -> list[str]:
-    if best.launch is None:
-        said = "the default" + (f" ({figures.one_line(best.why)})" if best.why else "")
-        default = figures.microseconds(best.default_us)
-        return [best.case.key, default, default, figures.NOTHING, said]
-    return [
-        best.case.key,
-        figures.microseconds(best.default_us),
-        figures.microseconds(best.best_us),
-        figures.ratio_and_interval(best.speedup),
-        best.launch.describe(),
-    ]
+def _line(case: TunedCase) -> list[str]:
+    named = [case.impl, case.case.key, figures.microseconds(case.default_us)]
+    if case.config_name is None or case.speedup is None:
+        stays = "the default" + (f" ({figures.one_line(case.why)})" if case.why else "")
+        return [*named, figures.microseconds(case.default_us), figures.NOTHING, stays]
+    speedup = Ratio(case.speedup.value, case.speedup.low, case.speedup.high, 0, case.speedup.processes)
+    return [*named, figures.microseconds(case.best_us), figures.ratio_and_interval(speedup), case.config_name]

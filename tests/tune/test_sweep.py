@@ -1,81 +1,77 @@
-"""`normbwd tune` as it is typed: what it asks of its two runs, what it writes and prints, and what it refuses."""
+"""`normbwd tune` as it is typed: what it asks of its runs, what it writes and prints, and what it refuses."""
 
-import json
 import shlex
 
 import pytest
 
 from harness.__main__ import main
+from harness.cases.tuned import read_tuned
 from harness.devices import DeviceFacts
 from harness.results.file import load
 from harness.results.schema import Budget, ConditionsRecord, ImplRecord, SelfTestRecord
 from harness.run import session
-from harness.tune.sweep import ADAPTER
-from harness.tune.winners import DEFAULT
-from harness.worker.messages import Aside, Began, Done, Hello, Row, SelfTest, Try
-from impls.inhouse.problem import LAUNCHES
-from impls.inhouse.tuned import read
-from impls.triton_inhouse import problem_of
+from harness.tune.offers import MOST_CONFIGS
+from harness.worker.messages import Aside, Began, Done, Hello, ListConfigs, Offer, Offered, Row, SelfTest, Try
 from tests.fake_worker import Ready
 from tests.results_factory import row, timing
-from tests.tunings import LAUNCHES as OFFERED
-from tests.tunings import NAMES, candidate, twin
+from tests.tunings import CONFIGS, DEFAULT, NAMES, candidate, twin
 
 B200 = DeviceFacts("cuda", "NVIDIA B200", "sm_100", memory_bytes=180 << 30, l2_bytes=126 << 20, sm_count=148)
-CPU = DeviceFacts("cpu", "Some CPU", "x86_64", l2_bytes=1 << 20)
 LIBRARIES = {"torch": "2.11.0", "triton": "3.6.0"}
 BUDGET = Budget(t0_us=1.0, fixed_us=2.0, relative=0.01, ratio=0.02)
 
 
 class ScriptedProcess(Ready):
-    """Stands in for a worker process on a B200: each launch takes the time scripted for it, or has the status.
+    """Stands in for a worker process on a B200: each configuration takes the time scripted for it, or has the status.
 
-    `sweep` is of the first run, `confirm` of the one with named launches.
+    `offer` is what the implementation offers, `sweep` is for the run of all, `confirm` for that of the winners.
     """
 
-    available = (B200, CPU)
+    offer: Offer
     sweep: dict
     confirm: dict
-    asked_of: list
+    missing: str | None
+    tried: list
     started: list
     alive: list
 
     def __init__(self, start, log):
         self.started.append(start)
-        names = NAMES if start.impl_files else ("torch-eager", DEFAULT)
-        known = [ImplRecord(name=name, family=DEFAULT, source="impls") for name in names]
-        super().__init__(Hello(list(self.available), known, LIBRARIES))
+        known = [("torch-eager", None), ("triton-inhouse", None), (DEFAULT, self.missing)]
+        known += [(name, None) for name in NAMES[1:] if start.offered]
+        records = [ImplRecord(name=name, family=name, source="impls", missing=missing) for name, missing in known]
+        super().__init__(Hello([B200], records, LIBRARIES))
         self.alive.append(self)
 
     def send(self, request):
-        if isinstance(request, SelfTest):
-            told = SelfTestRecord(when=request.when, process=request.process, budget=BUDGET, checks=[])
-            self.events += [Aside(told), Done()]
+        if isinstance(request, ListConfigs):
+            self.events += [Offered([self.offer] * len(request.cases)), Done()]
+        elif isinstance(request, SelfTest):
+            record = SelfTestRecord(when=request.when, process=request.process, budget=BUDGET, checks=[])
+            self.events += [Aside(record), Done()]
         elif isinstance(request, Try):
-            self.asked_of.append(request)
+            self.tried.append(request)
             self._try(request)
         else:
             self.events.append(Done())
 
     def _try(self, request):
-        known = self.sweep if set(request.impls) == set(NAMES) else self.confirm
-        told = {"process": request.process}
-        told_of = ConditionsRecord(case=request.case, group=request.group, process=request.process)
-        self.events += [Began(None, "inputs"), Aside(told_of)]
+        script = self.sweep if set(request.impls) == set(NAMES) else self.confirm
+        process = {"process": request.process}
+        conditions = ConditionsRecord(case=request.case, group=request.group, **process)
+        self.events += [Began(None, "inputs"), Aside(conditions)]
         for impl in request.impls:
-            found = known.get(impl, 50.0)
-            if isinstance(found, BaseException):
-                self.events.append(found)
+            scripted = script.get(impl, 50.0)
+            if isinstance(scripted, BaseException):
+                self.events.append(scripted)
                 return
-            status, us = (found, None) if isinstance(found, str) else ("ok", found)
-            timed = timing(us, group=request.group) if us else None
-            make = candidate if impl in OFFERED else row
-            why = None if status == "ok" else "spills 12 registers"
-            self.events.append(
-                Row(make(impl, us, case=request.case, status=status, timed=timed, reason=why).model_copy(update=told))
-            )
+            status, us = (scripted, None) if isinstance(scripted, str) else ("ok", scripted)
+            more = {"case": request.case, "timed": timing(us, group=request.group) if us else None}
+            more |= {"status": status, "reason": None if status == "ok" else "spills 12 registers"}
+            made = row(impl, us, **more) if impl == DEFAULT else candidate(NAMES.index(impl), us, **more)
+            self.events.append(Row(made.model_copy(update=process)))
             if impl == DEFAULT and us:
-                again = twin(impl, us, request.case).model_copy(update={"timing": timed, **told})
+                again = twin(impl, us, request.case).model_copy(update={"timing": more["timed"], **process})
                 self.events.append(Row(again))
         self.events.append(Done())
 
@@ -86,18 +82,17 @@ class ScriptedProcess(Ready):
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """An empty working folder, and no file of launches."""
+    """An empty working folder."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv(LAUNCHES, raising=False)
-    read.cache_clear()
+    read_tuned.cache_clear()
     return tmp_path
 
 
 @pytest.fixture
 def workers(monkeypatch):
     """Scripted workers; every one of them has been ended when the test is over."""
-    fresh = {"sweep": {}, "confirm": {}, "asked_of": [], "started": [], "alive": []}
-    scripted = type("Scripted", (ScriptedProcess,), fresh)
+    fresh = {"offer": Offer(CONFIGS), "missing": None, "sweep": {}, "confirm": {}}
+    scripted = type("Scripted", (ScriptedProcess,), fresh | {"tried": [], "started": [], "alive": []})
     monkeypatch.setattr(session, "WorkerProcess", scripted)
     yield scripted
     assert scripted.alive == []
@@ -110,85 +105,94 @@ def typed(line):
     return caught.value.code or 0
 
 
-LINE = "tune --shapes 8192x4096 --norm rms --out run --compile-ahead 0"
+LINE = "tune --impls mine --shapes 8192x4096 --norm rms --out run --compile-ahead 0"
 
 
-def test_a_faster_launch_is_found_confirmed_and_written(workers, folder, capsys):
-    workers.sweep.update({"launch-01": 48.0, "launch-02": 45.0, "launch-03": "unsupported"})
-    workers.confirm.update({"launch-02": 46.0})
+def test_a_faster_one_is_found_confirmed_and_written(workers, folder, capsys):
+    workers.sweep.update({"mine#01": 48.0, "mine#02": 45.0, "mine#03": "unsupported"})
+    workers.confirm.update({"mine#02": 46.0})
     assert typed(LINE) == 0
-    file = read(str(folder / "run" / "launches.json"))
-    assert (file.device, file.multiprocessors, file.triton) == ("NVIDIA B200", 148, "3.6.0")
+    file = read_tuned("run/tuned.json")
+    assert (file.device, file.multiprocessors, file.libraries) == ("NVIDIA B200", 148, LIBRARIES)
     (case,) = file.cases
-    assert case.launch == OFFERED["launch-02"]
+    assert (case.impl, case.case, case.tried) == ("mine", workers.tried[0].case, 4)
+    assert (case.config_name, case.config) == ("rows=4", CONFIGS["rows=4"])
     assert case.speedup.value == pytest.approx(50 / 46, rel=1e-3)
-    sweep, confirm = (load(folder / "run" / name / "results.jsonl") for name in ("sweep", "confirm"))
+    sweep, confirm = (load(folder / "run" / "mine" / name / "results.jsonl") for name in ("sweep", "confirm"))
     assert [item.name for item in sweep.run.implementations] == list(NAMES)
-    assert [item.name for item in confirm.run.implementations] == [DEFAULT, "launch-02"]
+    assert [item.name for item in confirm.run.implementations] == [DEFAULT, "mine#02"]
     assert (sweep.run.settings.baseline, confirm.run.settings.baseline) == (DEFAULT, DEFAULT)
     assert (sweep.run.settings.processes, confirm.run.settings.processes) == (1, 5)
-    assert [start.impl_files for start in workers.started[1:]] == [(str(ADAPTER),)] * (len(workers.started) - 1)
-    assert {problem_of(each.case) for each in workers.asked_of} == {case.problem}
+    first, *others = workers.started
+    assert (first.offered, {tuple(start.offered.items()) for start in others}) == ({}, {(("mine", 4),)})
     shown = capsys.readouterr()
     assert shown.out == (
-        "case                  default us    best us  speedup [95 %]        "
-        "launch\n"
-        "------------------  ------------  ---------  --------------------  "
-        "----------------------------------------------------\n"
-        "rms-8192x4096-bf16          54.9       50.5  1.087 [1.087, 1.087]  "
-        "one pass: 2 x 4096, 16 warps, 128 programs, 3 stages\n"
+        "implementation    case                  default us    best us  speedup [95 %]        configuration\n"
+        "----------------  ------------------  ------------  ---------  --------------------  ---------------\n"
+        "mine              rms-8192x4096-bf16          54.9       50.5  1.087 [1.087, 1.087]  rows=4\n"
         "\n"
-        "A faster launch in 1 of 1 case.\n"
+        "A faster configuration in 1 of 1 case.\n"
     )
-    assert "cases with a faster launch: 1 of 1; measuring the winners again\n" in shown.err
-    assert shown.err.endswith("launches: run/launches.json\n")
+    assert "mine: a configuration is faster in 1 of 1 cases\nmine: measuring the winners again\n" in shown.err
+    assert shown.err.endswith("tuned: run/tuned.json\n")
 
 
 @pytest.mark.parametrize(
     ("sweep", "confirm", "runs"),
     [
         ({}, {}, 1),
-        ({"launch-01": "wrong", "launch-02": "nondeterministic"}, {}, 1),
-        ({"launch-01": 48.0}, {"launch-01": 50.0}, 6),
-        ({"launch-01": 48.0}, {"launch-01": "wrong"}, 6),
+        ({"mine#01": "wrong", "mine#02": "nondeterministic"}, {}, 1),
+        ({"mine#01": 48.0}, {"mine#01": 50.0}, 6),
+        ({"mine#01": 48.0}, {"mine#01": "wrong"}, 6),
     ],
 )
-def test_where_nothing_is_faster_the_default_stays_and_that_is_written(workers, folder, sweep, confirm, runs):
+def test_where_nothing_is_faster_the_default_stays(workers, sweep, confirm, runs):
     workers.sweep.update(sweep)
     workers.confirm.update(confirm)
     assert typed(LINE) == 0
-    (case,) = json.loads((folder / "run" / "launches.json").read_text())["cases"]
-    assert case.keys() == {"norm", "rows", "cols", "dtype", "weight_dtype", "bias", "by_words", "default_us"}
-    assert len(workers.asked_of) == runs
+    (case,) = read_tuned("run/tuned.json").cases
+    assert (case.config_name, case.config, case.best_us, case.speedup) == (None, None, None, None)
+    assert case.default_us == pytest.approx(54.9, abs=0.1)
+    assert len(workers.tried) == runs
 
 
-def test_only_cases_with_a_winner_are_measured_again(workers, folder):
-    workers.sweep.update({"launch-01": 48.0})
+def test_only_cases_with_a_winner_are_measured_again(workers):
+    workers.sweep.update({"mine#01": 48.0})
     typed(LINE.replace("8192x4096", "8192x4096,64x256"))
-    assert [each.case.cols for each in workers.asked_of] == [4096, 256] + [4096, 256] * 5
+    assert [request.case.cols for request in workers.tried] == [4096, 256] + [4096, 256] * 5
 
 
 @pytest.mark.parametrize(("options", "processes"), [("--quick", 1), ("--processes 2", 2), ("", 5)])
 def test_how_often_the_winners_are_measured(workers, folder, options, processes):
-    workers.sweep.update({"launch-01": 45.0})
-    workers.confirm.update({"launch-01": 45.0})
+    workers.sweep.update({"mine#01": 45.0})
+    workers.confirm.update({"mine#01": 45.0})
     assert typed(f"{LINE} {options}") == 0
-    settings = load(folder / "run" / "confirm" / "results.jsonl").run.settings
+    settings = load(folder / "run" / "mine" / "confirm" / "results.jsonl").run.settings
     assert (settings.processes, settings.quick) == (processes, options == "--quick")
 
 
-def test_an_interrupted_tuning_is_gone_on_with(workers, folder, capsys):
-    workers.sweep.update({"launch-01": 45.0})
-    workers.confirm.update({"launch-01": KeyboardInterrupt()})
+def test_an_interrupted_tuning_can_be_resumed(workers, folder, capsys):
+    workers.sweep.update({"mine#01": 45.0})
+    workers.confirm.update({"mine#01": KeyboardInterrupt()})
     assert typed(LINE) == 130
-    assert not (folder / "run" / "launches.json").exists()
-    before = len(workers.asked_of)
-    workers.confirm.update({"launch-01": 45.0})
+    assert not (folder / "run" / "tuned.json").exists()
+    before = len(workers.tried)
+    workers.confirm.update({"mine#01": 45.0})
     assert typed(LINE) == 2
-    assert "run/sweep/results.jsonl exists; --resume goes on with it" in capsys.readouterr().err
+    assert "run/mine/sweep/results.jsonl exists; --resume goes on with it" in capsys.readouterr().err
     assert typed(f"{LINE} --resume") == 0
-    assert len(workers.asked_of) == before + 5  # the sweep is not made again
-    assert read(str(folder / "run" / "launches.json")).cases[0].launch == OFFERED["launch-01"]
+    assert len(workers.tried) == before + 5  # the sweep is not made again
+    assert read_tuned("run/tuned.json").cases[0].config_name == "rows=2"
+
+
+def test_other_configurations_cannot_be_resumed(workers, capsys):
+    workers.sweep.update({"mine#01": 45.0})
+    workers.confirm.update({"mine#01": KeyboardInterrupt()})
+    assert typed(LINE) == 130
+    workers.offer = Offer({name.replace("2", "3"): config for name, config in CONFIGS.items()})
+    assert typed(f"{LINE} --resume") == 2
+    message = "error: mine offers other configurations than those measured in run/mine/sweep; start a new tuning\n"
+    assert capsys.readouterr().err.endswith(message)
 
 
 def test_the_default_folder_is_one_of_its_own(workers, folder):
@@ -200,47 +204,63 @@ def test_the_default_folder_is_one_of_its_own(workers, folder):
 
 
 @pytest.mark.parametrize(
-    ("line", "code", "message"),
+    ("options", "message"),
     [
-        (f"{LINE} --impls quack", 2, "tune measures triton-inhouse alone; --impls and --impl are of other commands"),
-        (f"{LINE} --impl x.py", 2, "tune measures triton-inhouse alone; --impls and --impl are of other commands"),
-        (f"{LINE} --processes 0", 2, "--processes 0: must be at least 1"),
-        (f"{LINE} --dtype int8", 2, "--dtype int8: not one of bf16, fp16, fp32"),
-        (f"{LINE} --flush none", 2, "No such option: --flush; `normbwd --help` tells what there is"),
+        ("--processes 0", "--processes 0: must be at least 1"),
+        ("--dtype int8", "--dtype int8: not one of bf16, fp16, fp32"),
+        ("--flush none", "No such option: --flush; `normbwd --help` tells what there is"),
     ],
 )
-def test_a_bad_line_is_answered_without_a_worker(monkeypatch, folder, capsys, line, code, message):
+def test_a_bad_line_is_answered_without_a_worker(monkeypatch, folder, capsys, options, message):
     monkeypatch.setattr(session, "WorkerProcess", None)
-    assert typed(line) == code
+    assert typed(f"{LINE} {options}") == 2
     assert capsys.readouterr() == ("", f"error: {message}\n")
     assert list(folder.iterdir()) == []
 
 
-@pytest.mark.parametrize(("command", "shown"), [("tune", False), ("compare", True)])
-def test_the_help_names_no_option_that_is_refused(capsys, command, shown):
-    typed(f"{command} --help")
-    words = capsys.readouterr().out.split()
-    assert "--shapes" in words
-    assert ("--impls" in words, "--impl" in words) == (shown, shown)
+MANY = {str(number): number for number in range(MOST_CONFIGS + 2)}
 
 
-@pytest.mark.parametrize("device", ["auto", "cpu"])
-def test_without_a_gpu_there_is_nothing_to_tune(workers, folder, capsys, device):
-    workers.available = (CPU,)
-    assert typed(f"{LINE} --device {device}") == 4
-    message = "error: tune needs a GPU, and this is a CPU, where the in-house kernel is never timed\n"
-    assert capsys.readouterr() == ("", f"starting a worker to see what is here\n{message}")
+@pytest.mark.parametrize(
+    ("offer", "code", "message"),
+    [
+        (Offer(), 2, "mine offers no configurations of these cases; docs/tune.md says how an adapter does"),
+        (
+            Offer({"default": 1}),
+            2,
+            "mine offers no configurations of these cases; docs/tune.md says how an adapter does",
+        ),
+        (Offer(refusal="interpreted"), 4, "mine cannot be tuned here: interpreted"),
+        (Offer(fault="unset IT"), 2, "mine cannot be tuned for rms-8192x4096-bf16: unset IT"),
+        (
+            Offer(MANY),
+            2,
+            "mine offers 65 configurations for rms-8192x4096-bf16 beside its default, and 64 can be measured; "
+            "let its configs(case) offer fewer",
+        ),
+    ],
+)
+def test_what_cannot_be_tuned_is_refused(workers, folder, capsys, offer, code, message):
+    workers.offer = offer
+    assert typed(LINE) == code
+    assert capsys.readouterr().err.endswith(f"error: {message}\n")
     assert list(folder.iterdir()) == []
 
 
-def test_a_tuning_is_not_made_on_top_of_another(folder, monkeypatch, capsys):
-    monkeypatch.setenv(LAUNCHES, "launches.json")
-    assert typed(LINE) == 2
-    message = "error: tune compares with the launches chosen without a file; unset NORMBWD_LAUNCHES\n"
-    assert capsys.readouterr().err == message
+def test_what_is_missing_cannot_be_tuned(workers, capsys):
+    workers.missing = "not installed: mine"
+    assert typed(LINE) == 4
+    assert capsys.readouterr().err.endswith("error: mine cannot be tuned here: not installed: mine\n")
 
 
-def test_a_default_that_fails_everywhere_is_the_exit_code(workers, folder):
+def test_without_a_name_the_in_house_kernel_is_tuned(workers, capsys):
+    workers.offer = Offer(refusal="not here")
+    assert typed(LINE.replace("--impls mine", "")) == 4
+    assert capsys.readouterr().err.endswith("error: triton-inhouse cannot be tuned here: not here\n")
+
+
+def test_a_default_that_fails_everywhere_is_the_exit_code(workers):
     workers.sweep.update({DEFAULT: "crashed"})
     assert typed(LINE) == 1
-    assert json.loads((folder / "run" / "launches.json").read_text())["cases"] == []
+    (case,) = read_tuned("run/tuned.json").cases
+    assert (case.default_us, case.why) == (None, "not measured: mine is crashed: spills 12 registers")

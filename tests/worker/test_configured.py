@@ -8,12 +8,14 @@ import pytest
 from harness.cases import NormCase, UnsupportedError
 from harness.cases.tuned import TunedCase, TunedFile
 from harness.errors import UsageError
-from harness.worker.configured import candidates, tuned
+from harness.worker.configured import candidates, offer, tuned
+from harness.worker.messages import Offer
 from tests.mutants.maths import implementation
 
 CASE = NormCase("rms", 4, 8, device="cpu")
 OTHER = replace(CASE, rows=5)
 WIDE = replace(CASE, cols=16)
+NO_JSON = "configs(case) offers what JSON cannot hold: use dicts, lists, texts and numbers"
 INPUTS = SimpleNamespace(case=CASE)
 
 
@@ -126,3 +128,32 @@ def test_a_file_of_another_device_says_so():
     )
     assert file.other_device("NVIDIA B200", 74) is not None
     assert file.other_device("cpu", None) is not None
+
+
+def raising(error):
+    def configs(case):
+        raise error
+
+    return configs
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"configs": configs}, Offer(configs(CASE))),
+        ({}, Offer()),
+        ({"configs": configs, "unsupported": lambda case: "too wide"}, Offer(refusal="too wide")),
+        ({"configs": configs, "untimed": lambda case: "interpreted"}, Offer(refusal="interpreted")),
+        ({"configs": raising(UnsupportedError("unset IT"))}, Offer(fault="unset IT")),
+        ({"configs": raising(KeyError("x"))}, Offer(fault="configs(case) fails: KeyError: 'x'")),
+        ({"configs": lambda case: 17}, Offer(fault="configs(case) fails: TypeError: 'int' object is not iterable")),
+        ({"configs": lambda case: {"default": (1, 2)}}, Offer(fault=NO_JSON)),
+        ({"configs": lambda case: {"default": {1: 2}}}, Offer(fault=NO_JSON)),
+        (
+            {"configs": lambda case: {"default": {1, 2}}},
+            Offer(fault="configs(case) fails: TypeError: Object of type set is not JSON serializable"),
+        ),
+    ],
+)
+def test_what_is_offered(more, expected):
+    assert offer(implementation("mine", **more), CASE) == expected

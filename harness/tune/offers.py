@@ -1,0 +1,92 @@
+"""What there is to tune: asked of a worker, where the adapters are."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness import devices
+from harness.cases import NormCase
+from harness.cases.adapter import Config
+from harness.errors import UnavailableError, UsageError
+from harness.results.schema import ImplRecord
+from harness.run.invocation import Invocation
+from harness.run.plan import select
+from harness.run.process import Worker
+from harness.run.resolve import cases_on
+from harness.run.session import start_worker
+from harness.worker.messages import ListConfigs, Offer, Offered
+
+DEFAULT_IMPLEMENTATION = "triton-inhouse"
+MOST_CONFIGS = 64  # of a case: all of them stand in one block
+
+
+@dataclass(frozen=True)
+class Tunable:
+    """An implementation, and for each case the configurations to measure, by name, its default first."""
+
+    name: str
+    configs: Mapping[NormCase, Mapping[str, Config]]
+
+    @property
+    def most(self) -> int:
+        """The most configurations that a case has beside its default."""
+        return max(map(len, self.configs.values())) - 1
+
+
+def find_tunables(invocation: Invocation) -> tuple[str, list[Tunable]]:
+    """The name of the device's profile, and what there is to tune on it.
+
+    Raises UsageError for an implementation that offers no configurations, UnavailableError where it cannot run here.
+    """
+    with tempfile.TemporaryDirectory(prefix="normbwd-") as folder:
+        started = start_worker(invocation.start(), Path(folder) / "worker.log")
+        try:
+            profile, facts = devices.choose(invocation.device, started.hello.available)
+            cases = list(invocation.cases) or cases_on(facts.kind, invocation.settings)
+            impls = _named(invocation, started.hello.implementations)
+            tunables = [_tunable(impl, cases, started.worker, invocation.time_limit_s) for impl in impls]
+        finally:
+            started.worker.kill()
+    return profile.name, tunables
+
+
+def _named(invocation: Invocation, known: Sequence[ImplRecord]) -> list[ImplRecord]:
+    """The implementations that are named, or those of the files given, or the in-house one."""
+    files = tuple(map(str, invocation.impl_files))
+    given = ",".join(item.name for item in known if item.source in files)
+    return select(known, invocation.settings.impls or given or DEFAULT_IMPLEMENTATION, None, "", files)
+
+
+def _tunable(impl: ImplRecord, cases: Sequence[NormCase], worker: Worker, time_limit_s: float) -> Tunable:
+    if impl.missing:
+        raise UnavailableError(f"{impl.name} cannot be tuned here: {impl.missing}")
+    offers = _ask(impl.name, cases, worker, time_limit_s)
+    for case, offer in zip(cases, offers, strict=True):
+        if offer.fault:
+            raise UsageError(f"{impl.name} cannot be tuned for {case.key}: {offer.fault}")
+        if len(offer.configs) > MOST_CONFIGS + 1:
+            raise UsageError(
+                f"{impl.name} offers {len(offer.configs) - 1} configurations for {case.key} beside its default, and "
+                f"{MOST_CONFIGS} can be measured; let its configs(case) offer fewer"
+            )
+    configs = {case: offer.configs for case, offer in zip(cases, offers, strict=True) if len(offer.configs) > 1}
+    if not configs:
+        if refusal := next((offer.refusal for offer in offers if offer.refusal), None):
+            raise UnavailableError(f"{impl.name} cannot be tuned here: {refusal}")
+        raise UsageError(f"{impl.name} offers no configurations of these cases; docs/tune.md says how an adapter does")
+    return Tunable(impl.name, configs)
+
+
+def _ask(name: str, cases: Sequence[NormCase], worker: Worker, time_limit_s: float) -> Sequence[Offer]:
+    worker.send(ListConfigs(name, tuple(cases)))
+    match worker.receive(time_limit_s):
+        case Offered(offers=offers):
+            worker.receive(time_limit_s)  # Done
+            return offers
+        case None:
+            raise UnavailableError(f"configs(case) of {name} did not answer within {time_limit_s:g} s")
+        case event:
+            raise UnavailableError(f"the worker answered {event} when asked for the configurations of {name}")
