@@ -124,8 +124,11 @@ def _of_files(invocation: Invocation, run: RunRecord, here: Hello) -> Invocation
         if known[name]:
             raise UnavailableError(f"{name} is missing here: {known[name]}")
     sources = {item.source: item.name for item in run.implementations if item.name in asked - known.keys()}
-    files = tuple(_file(source, name) for source, name in sources.items())
-    return invocation.changed(impl_files=files)
+    files = [_file(source, name) for source, name in sources.items()]
+    tuned_files = tuple(file for file in files if file.suffix == ".json")  # an adapter is a Python file
+    return invocation.changed(
+        impl_files=tuple(file for file in files if file not in tuned_files), tuned_files=tuned_files
+    )
 
 
 def _file(source: str, name: str) -> Path:
