@@ -100,7 +100,7 @@ def tune(tmp_path, monkeypatch):
 
     def run(*names):
         (tmp_path / "mine.py").write_text(f"NAMES = {names!r}\n{ADAPTER}")
-        assert typed("tune --impl mine.py --impls mine --out tuned --processes 2") == 0
+        assert typed("tune --impl mine.py --out tuned --processes 2") == 0
         return read_tuned("tuned/tuned.json")
 
     yield run
