@@ -23,7 +23,7 @@ NAME_IN_FILE = re.compile(r"([\w/]+\.py)::(\w+)")
 COMMAND = re.compile(
     r"(?:^ +|`)(?:normbwd|nox (?:--no-venv )?-s|python -m harness) ([a-z]+)\b(?: --)?([^`\n#|]*)", re.MULTILINE
 )
-A_READERS_OWN = {"adapter.py", "my_kernel.py"}
+A_READERS_OWN = {"adapter.py", "mine.py", "my_kernel.py"}
 SESSIONS = set(re.findall(r"^def ([a-z]\w*)\(session", (ROOT / "noxfile.py").read_text("utf-8"), re.MULTILINE))
 COMMANDS = typer.main.get_command(app).commands
 
