@@ -40,24 +40,16 @@ class WrongError(Exception):
     """A fault that needs no figures; the message names it."""
 
 
+@dataclass(frozen=True)
 class Verifier:
     """One implementation, prepared for `inputs`; `studied` asks for all that needs one case only."""
 
-    def __init__(
-        self,
-        implementation: Implementation,
-        backward: Callable[[], Grads],
-        inputs: Inputs,
-        pristine: robustness.Pristine,
-        settings: Settings,
-        studied: bool = False,
-    ) -> None:
-        self.implementation = implementation
-        self.backward = backward
-        self.inputs = inputs
-        self.pristine = pristine
-        self.settings = settings
-        self.studied = studied
+    implementation: Implementation
+    backward: Callable[[], Grads]
+    inputs: Inputs
+    pristine: robustness.Pristine
+    settings: Settings
+    studied: bool = False
 
     def run(self) -> VerifyResult:
         """Verify; the first fault that needs no figures ends it."""
