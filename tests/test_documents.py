@@ -26,6 +26,8 @@ COMMAND = re.compile(
 A_READERS_OWN = {"adapter.py", "mine.py", "my_kernel.py"}
 SESSIONS = set(re.findall(r"^def ([a-z]\w*)\(session", (ROOT / "noxfile.py").read_text("utf-8"), re.MULTILINE))
 COMMANDS = typer.main.get_command(app).commands
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z_-]+")
+OTHERS_OPTIONS = {"--help", "--no-venv", "--no-build-isolation", "--use_fast_math"}
 
 
 def names(pattern, text):
@@ -80,6 +82,13 @@ def unknown_commands(text):
     return unknown
 
 
+def unknown_options(text):
+    """The options that no command of `normbwd` has, wherever they stand."""
+    known = {word for command in COMMANDS.values() for option in command.params for word in option.opts}
+    known |= {word for command in COMMANDS.values() for option in command.params for word in option.secondary_opts}
+    return [option for option in names(OPTION, text) if option not in known | OTHERS_OPTIONS]
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_document_names_what_exists(document):
     text = document.read_text(encoding="utf-8")
@@ -87,6 +96,8 @@ def test_document_names_what_exists(document):
     assert absent_modules(text) == []
     assert absent_names(text) == []
     assert unknown_commands(text) == []
+    if document.suffix == ".md":  # a workflow calls other programs too
+        assert unknown_options(text) == []
     links = [link for link in LINK.findall(text) if not (document.parent / link).exists()]
     assert links == []
 
@@ -100,6 +111,7 @@ def test_document_names_what_exists(document):
         (absent_modules, "`harness.errors.UsageError` and `harness.errors.Nothing`", ["harness.errors.Nothing"]),
         (absent_names, "harness/errors.py::UsageError, harness/errors.py::Nothing", ["harness/errors.py::Nothing"]),
         (unknown_commands, "`normbwd bench --resume --fast`", ["bench --fast"]),
+        (unknown_options, "with `--twice` or `--thrice`", ["--thrice"]),
         (unknown_commands, "`nox -s measure -- --resume`", ["measure"]),
     ],
 )
