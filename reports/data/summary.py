@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from harness.cases import Norm
 from harness.results.schema import Status
 from harness.results.statistics import geomean
-
-if TYPE_CHECKING:
-    from reports.data.comparison import CaseComparison
+from reports.data.case_comparison import CaseComparison
 
 
 @dataclass(frozen=True)
@@ -98,21 +95,21 @@ def _geomeans(cases: Sequence[CaseComparison], norm: Norm, baseline: str) -> lis
             if value is not None:
                 speedups.setdefault(entry.impl, {})[case.case.key] = value
                 doubted[entry.impl] = doubted.get(entry.impl, 0) + (entry.status == "nondeterministic")
-    common = set[str].intersection(*(set(of) for of in speedups.values())) if speedups else set[str]()
+    common = set[str].intersection(*map(set[str], speedups.values())) if speedups else set[str]()
     means = [
         Geomean(
             norm=norm,
             impl=impl,
-            value=geomean(list(of.values())),
-            smallest=min(of.values()),
-            largest=max(of.values()),
-            cases=len(of),
+            value=geomean(list(by_case.values())),
+            smallest=min(by_case.values()),
+            largest=max(by_case.values()),
+            cases=len(by_case),
             total=len(cases),
-            common=geomean([of[key] for key in common]) if common else None,
+            common=geomean([by_case[key] for key in common]) if common else None,
             common_cases=len(common),
             nondeterministic=doubted[impl],
         )
-        for impl, of in speedups.items()
+        for impl, by_case in speedups.items()
     ]
     return sorted(means, key=lambda mean: (-mean.value, mean.impl))
 
@@ -135,8 +132,8 @@ def _wins(cases: Sequence[CaseComparison]) -> tuple[Wins, ...]:
 
 
 def _failures(cases: Sequence[CaseComparison]) -> tuple[Failure, ...]:
-    found: dict[tuple[str, Status, str], list[str]] = {}
+    failures: dict[tuple[str, Status, str], list[str]] = {}
     for case in cases:
         for entry in case.failed:
-            found.setdefault((entry.impl, entry.status, entry.reason or "no reason given"), []).append(case.case.key)
-    return tuple(Failure(*what, tuple(keys)) for what, keys in found.items())
+            failures.setdefault((entry.impl, entry.status, entry.reason or "no reason given"), []).append(case.case.key)
+    return tuple(Failure(*what, tuple(keys)) for what, keys in failures.items())
