@@ -78,59 +78,61 @@ class Checked:
         return f"n={self.repeats}" if self.repeats else figures.NOTHING
 
 
-def join_verifications(found: Sequence[Verification]) -> Checked:
+def join_verifications(verifications: Sequence[Verification]) -> Checked:
     """The verifications of all processes as one; of none, one that checked nothing.
 
     A process that ran it once has nothing to compare but its fingerprint, so its run is no repetition.
     """
-    repeated = [verification for verification in found if verification.repeats > 1]
+    repeated = [verification for verification in verifications if verification.repeats > 1]
     return Checked(
-        errors=_worst_of_each([dict[str, TensorCheck](verification.tensors.items()) for verification in found]),
+        errors=_worst_of_each([dict[str, TensorCheck](verification.tensors.items()) for verification in verifications]),
         repeats=sum(verification.repeats for verification in repeated),
         differing=sum(verification.differing for verification in repeated),
         differing_in=tuple(dict.fromkeys(name for verification in repeated for name in verification.differing_in)),
         compared=sum(verification.repeats - 1 for verification in repeated),
-        cells=max((verification.cells for verification in found), default=1),
-        conditions=_conditions(found),
-        invariance=_texts([{what: (text,) for what, text in each.invariance.items()} for each in found]),
+        cells=max((verification.cells for verification in verifications), default=1),
+        conditions=_conditions(verifications),
+        invariance=_texts(
+            [{what: (text,) for what, text in verification.invariance.items()} for verification in verifications]
+        ),
     )
 
 
-def join_files(found: Sequence[Checked]) -> Checked:
+def join_files(checks: Sequence[Checked]) -> Checked:
     """What several files say of the same: the worst errors, and the repetitions of the file that has most of them.
 
     A file in which bits differed goes before one in which they did not. Of none, one that checked nothing.
     """
-    if not found:
+    if not checks:
         return Checked({}, 0, 0, ())
-    telling = max(found, key=lambda checked: (bool(checked.differing), checked.moved, checked.repeats))
+    telling = max(checks, key=lambda checked: (bool(checked.differing), checked.moved, checked.repeats))
     return Checked(
-        errors=_worst_of_each([checked.errors for checked in found]),
+        errors=_worst_of_each([checked.errors for checked in checks]),
         repeats=telling.repeats,
         differing=telling.differing,
         differing_in=telling.differing_in,
         compared=telling.compared,
-        cells=max(checked.cells for checked in found),
-        conditions=add_up([checked.conditions for checked in found]),
-        invariance=_texts([checked.invariance for checked in found]),
+        cells=max(checked.cells for checked in checks),
+        conditions=add_up([checked.conditions for checked in checks]),
+        invariance=_texts([checked.invariance for checked in checks]),
     )
 
 
-def worst_class(found: Iterable[ErrorClass | None]) -> ErrorClass | None:
+def worst_class(classes: Iterable[ErrorClass | None]) -> ErrorClass | None:
     """The one with the most extra roundings; None where none is known."""
-    present = set(found)
-    return next((each for each in reversed(figures.EXTRA_ROUNDINGS) if each in present), None)
+    present = set(classes)
+    return next((error_class for error_class in reversed(figures.EXTRA_ROUNDINGS) if error_class in present), None)
 
 
-def add_up(found: Sequence[Mapping[str, Runs]]) -> dict[str, Runs]:
+def add_up(checks: Sequence[Mapping[str, Runs]]) -> dict[str, Runs]:
     """The runs of each condition together."""
-    names = dict.fromkeys(name for conditions in found for name in conditions)
-    return {name: sum((of[name] for of in found if name in of), Runs()) for name in names}
+    names = dict.fromkeys(name for conditions in checks for name in conditions)
+    return {name: sum((conditions[name] for conditions in checks if name in conditions), Runs()) for name in names}
 
 
-def _worst_of_each(found: Sequence[Mapping[str, TensorCheck]]) -> dict[str, TensorCheck]:
-    names = dict.fromkeys(name for checks in found for name in checks)
-    return {name: worst_error([checks[name] for checks in found if name in checks]) for name in names}
+def _worst_of_each(all_errors: Sequence[Mapping[str, TensorCheck]]) -> dict[str, TensorCheck]:
+    names = dict.fromkeys(name for errors in all_errors for name in errors)
+    return {name: worst_error([errors[name] for errors in all_errors if name in errors]) for name in names}
 
 
 def worst_error(checks: Sequence[TensorCheck]) -> TensorCheck:
@@ -150,7 +152,7 @@ def worst_error(checks: Sequence[TensorCheck]) -> TensorCheck:
     return worst.model_copy(update=known)
 
 
-def _conditions(found: Sequence[Verification]) -> dict[str, Runs]:
+def _conditions(verifications: Sequence[Verification]) -> dict[str, Runs]:
     """The runs of each condition, and as a condition of their own the processes after the first."""
     conditions = add_up(
         [
@@ -159,16 +161,16 @@ def _conditions(found: Sequence[Verification]) -> dict[str, Runs]:
                     check.runs, check.differing, tuple(check.differing_in), (check.skipped,) if check.skipped else ()
                 )
             }
-            for verification in found
+            for verification in verifications
             for check in verification.conditions
         ]
     )
-    prints = [verification.fingerprint for verification in found if verification.fingerprint is not None]
+    prints = [verification.fingerprint for verification in verifications if verification.fingerprint is not None]
     if len(prints) > 1:
-        conditions[NEW_PROCESS] = Runs(len(prints) - 1, sum(each != prints[0] for each in prints))
+        conditions[NEW_PROCESS] = Runs(len(prints) - 1, sum(fingerprint != prints[0] for fingerprint in prints))
     return conditions
 
 
-def _texts(found: Sequence[Mapping[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
-    names = dict.fromkeys(what for texts in found for what in texts)
-    return {what: tuple(dict.fromkeys(text for texts in found for text in texts.get(what, ()))) for what in names}
+def _texts(all_texts: Sequence[Mapping[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
+    names = dict.fromkeys(what for texts in all_texts for what in texts)
+    return {what: tuple(dict.fromkeys(text for texts in all_texts for text in texts.get(what, ()))) for what in names}

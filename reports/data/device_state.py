@@ -63,11 +63,11 @@ def device_state(records: Sequence[ConditionsRecord]) -> DeviceState:
     )
 
 
-def _reading(found: Sequence[tuple[ConditionsRecord, Sequence[float]]]) -> Reading | None:
-    values = [value for _, of in found for value in of]
+def _reading(readings: Sequence[tuple[ConditionsRecord, Sequence[float]]]) -> Reading | None:
+    values = [value for _, reading in readings for value in reading]
     if not values:
         return None
-    moved = _cases(record for record, of in found if of and min(of) < STEADY * max(of))
+    moved = _cases(record for record, reading in readings if reading and min(reading) < STEADY * max(reading))
     return Reading(min(values), max(values), moved)
 
 

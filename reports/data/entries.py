@@ -136,8 +136,8 @@ def _standing(joined: Joined, against: Yardsticks) -> tuple[Standing, str | None
         return ("absent" if joined.status in ("missing", "unsupported") else "failed"), joined.reason
     if not joined.timings:
         return "verified", joined.summed_up(row.untimed for row in joined.rows)
-    found = doubt(joined) or _apart(joined, against) or _too_short(joined, against.budget)
-    return ("unranked", found) if found else ("ranked", joined.reason)
+    why_not = doubt(joined) or _apart(joined, against) or _too_short(joined, against.budget)
+    return ("unranked", why_not) if why_not else ("ranked", joined.reason)
 
 
 def _apart(joined: Joined, against: Yardsticks) -> str | None:
@@ -171,8 +171,8 @@ def _spread(timings: tuple[Timing, ...], median_us: float | None) -> float | Non
     return spread * (middle / median_us)
 
 
-def _percent(bandwidth: float | None, of: float | None) -> float | None:
-    return 100 * bandwidth / of if bandwidth and of else None
+def _percent(bandwidth: float | None, limit: float | None) -> float | None:
+    return 100 * bandwidth / limit if bandwidth and limit else None
 
 
 def _notes(joined: Joined, impl: ImplRecord | None, processes: int) -> tuple[str, ...]:

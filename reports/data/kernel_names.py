@@ -44,11 +44,11 @@ def _plain(name: str) -> str:
         return name
     if name.startswith("_Z"):
         return _mangled(name)
-    if found := _CUTLASS.match(name):
-        library = "quack" if found[1].startswith("quack") else "cutlass"
-        return f"{library} {found[2]}"
-    if found := _CUTLASS_FUNCTION.match(name):
-        return f"cutlass {found[1]}"
+    if match := _CUTLASS.match(name):
+        library = "quack" if match[1].startswith("quack") else "cutlass"
+        return f"{library} {match[2]}"
+    if match := _CUTLASS_FUNCTION.match(name):
+        return f"cutlass {match[1]}"
     if "<" in name or "(" in name or "::" in name:
         return _demangled(name)
     return _NUMBERS.sub("", name) if name.startswith("cudnn") else name
@@ -75,8 +75,8 @@ def _demangled(name: str) -> str:
 
 def _operation(templates: str) -> str:
     """What a functor computes: `sum` of sum_functor, `fill` of FillFunctor, `copy` of bfloat16_copy_kernel_cuda."""
-    found = ((cuda or other).strip("_") for cuda, other in _FUNCTORS.findall(templates))
-    words = [_TYPES.sub("", word).lower() for word in found]
+    functors = ((cuda or other).strip("_") for cuda, other in _FUNCTORS.findall(templates))
+    words = [_TYPES.sub("", word).lower() for word in functors]
     return next((word for word in words if word and word not in _CARRIERS), "")
 
 
@@ -84,9 +84,9 @@ def _mangled(name: str) -> str:
     """The last identifier of an Itanium-mangled name, before its template arguments."""
     rest = re.sub(r"^_Z(?:N[rVK]*)?", "", name)
     function = name
-    while found := re.match(r"(?:St|L)?(\d+)", rest):
-        end = found.end() + int(found[1])
-        function, rest = rest[found.end() : end], rest[end:]
+    while match := re.match(r"(?:St|L)?(\d+)", rest):
+        end = match.end() + int(match[1])
+        function, rest = rest[match.end() : end], rest[end:]
         if not name.startswith("_ZN"):
             break
     return function

@@ -27,17 +27,17 @@ def segments(kernels: Sequence[Kernel]) -> list[Segment]:
     known = [begin for begin in begins if begin is not None]
     if len(known) < len(kernels):
         return _end_to_end(kernels)
-    found: list[Segment] = []
+    line: list[Segment] = []
     reached = 0.0
     for ordinal in sorted(range(len(kernels)), key=known.__getitem__):
         begin, end = known[ordinal], known[ordinal] + kernels[ordinal].median_us
         if begin > reached:
-            found.append(Segment(reached, begin - reached, None))
+            line.append(Segment(reached, begin - reached, None))
         begin = max(begin, reached)
         if end > begin:
-            found.append(Segment(begin, end - begin, ordinal))
+            line.append(Segment(begin, end - begin, ordinal))
             reached = end
-    return found
+    return line
 
 
 def gaps_us(totals: KernelTotals) -> float:
@@ -60,9 +60,9 @@ def agrees(totals: KernelTotals | None, budget: Budget | None) -> bool | None:
 
 
 def _end_to_end(kernels: Sequence[Kernel]) -> list[Segment]:
-    found: list[Segment] = []
+    line: list[Segment] = []
     reached = 0.0
     for ordinal, kernel in enumerate(kernels):
-        found.append(Segment(reached, kernel.median_us, ordinal))
+        line.append(Segment(reached, kernel.median_us, ordinal))
         reached += kernel.median_us
-    return found
+    return line

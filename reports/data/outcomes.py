@@ -51,73 +51,77 @@ def outcomes(runs: Sequence[Results]) -> list[Outcome]:
     implementation on the same case. A file in which an implementation was not installed says nothing of it where
     another tried it.
     """
-    found: dict[tuple[NormCase, str], list[tuple[RunRecord, Joined]]] = {}
+    joined_by_impl: dict[tuple[NormCase, str], list[tuple[RunRecord, Joined]]] = {}
     for run in runs:
         for case, rows in by_case(run).items():
             for (impl, role), joined in rows.items():
                 if role == "impl":
-                    found.setdefault((case, impl), []).append((run.run, joined))
+                    joined_by_impl.setdefault((case, impl), []).append((run.run, joined))
     implementations = [impl for run in runs for impl in run.run.implementations]
-    return _in_order([_outcome(_latest(of)) for of in found.values()], implementations)
+    return _in_order([_outcome(_latest(joined_results)) for joined_results in joined_by_impl.values()], implementations)
 
 
 def of_comparison(comparison: Comparison) -> list[Outcome]:
     """The outcomes of one file that has been compared already."""
-    found = [
+    outcomes = [
         Outcome(case.case, entry.impl, entry.status, entry.reason, entry.checked)
         for case in comparison.cases
         for entry in case.entries
     ]
-    return _in_order(found, comparison.run.implementations)
+    return _in_order(outcomes, comparison.run.implementations)
 
 
-def norms(found: Iterable[Outcome]) -> list[Norm]:
+def norms(outcomes: Iterable[Outcome]) -> list[Norm]:
     """The norms of these outcomes, in their order."""
-    return list(dict.fromkeys(outcome.case.norm for outcome in found))
+    return list(dict.fromkeys(outcome.case.norm for outcome in outcomes))
 
 
-def by_impl(found: Iterable[Outcome]) -> dict[str, list[Outcome]]:
+def by_impl(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:
     """The outcomes of each implementation."""
     impls: dict[str, list[Outcome]] = {}
-    for outcome in found:
+    for outcome in outcomes:
         impls.setdefault(outcome.impl, []).append(outcome)
     return impls
 
 
-def tried(found: Iterable[Outcome]) -> dict[str, list[Outcome]]:
+def tried(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:
     """The outcomes of each implementation that ran on any case."""
-    return {impl: of for impl, of in by_impl(found).items() if any(outcome.status not in NOT_RUN for outcome in of)}
+    return {
+        impl: of_impl
+        for impl, of_impl in by_impl(outcomes).items()
+        if any(outcome.status not in NOT_RUN for outcome in of_impl)
+    }
 
 
-def tally(found: Iterable[Outcome]) -> Counter[Status]:
+def tally(outcomes: Iterable[Outcome]) -> Counter[Status]:
     """How many there are of each status."""
-    return Counter(outcome.status for outcome in found)
+    return Counter(outcome.status for outcome in outcomes)
 
 
-def _in_order(found: Sequence[Outcome], implementations: Iterable[ImplRecord]) -> list[Outcome]:
+def _in_order(outcomes: Sequence[Outcome], implementations: Iterable[ImplRecord]) -> list[Outcome]:
     """Case by case as they come, and within a case as the run knows its implementations."""
-    named = dict.fromkeys([*(impl.name for impl in implementations), *(outcome.impl for outcome in found)])
-    cases = {case: place for place, case in enumerate(dict.fromkeys(outcome.case for outcome in found))}
+    named = dict.fromkeys([*(impl.name for impl in implementations), *(outcome.impl for outcome in outcomes)])
+    cases = {case: place for place, case in enumerate(dict.fromkeys(outcome.case for outcome in outcomes))}
     names = {name: place for place, name in enumerate(named)}
-    return sorted(found, key=lambda outcome: (cases[outcome.case], names[outcome.impl]))
+    return sorted(outcomes, key=lambda outcome: (cases[outcome.case], names[outcome.impl]))
 
 
-def _latest(found: Sequence[tuple[RunRecord, Joined]]) -> list[Joined]:
+def _latest(results: Sequence[tuple[RunRecord, Joined]]) -> list[Joined]:
     """Those of the revision that was run last, of all that tried it; all of them where nobody did."""
-    tried = [(run, joined) for run, joined in found if joined.status != "missing"] or found
-    last, _ = max(tried, key=lambda each: each[0].started_at)
+    tried = [(run, joined) for run, joined in results if joined.status != "missing"] or results
+    last, _ = max(tried, key=lambda result: result[0].started_at)
     return [joined for run, joined in tried if run.revision == last.revision]
 
 
-def _outcome(found: Sequence[Joined]) -> Outcome:
-    status = min(found, key=lambda joined: GRAVEST_FIRST.index(joined.status)).status
-    reasons = dict.fromkeys(joined.reason for joined in found if joined.status == status and joined.reason)
+def _outcome(results: Sequence[Joined]) -> Outcome:
+    status = min(results, key=lambda joined: GRAVEST_FIRST.index(joined.status)).status
+    reasons = dict.fromkeys(joined.reason for joined in results if joined.status == status and joined.reason)
     return Outcome(
-        case=found[0].case,
-        impl=found[0].impl,
+        case=results[0].case,
+        impl=results[0].impl,
         status=status,
         reason="; ".join(reasons) or None,
-        checked=join_files([_checked(joined) for joined in found]),
+        checked=join_files([_checked(joined) for joined in results]),
     )
 
 

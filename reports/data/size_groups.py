@@ -42,8 +42,8 @@ class Group:
             by_elements.setdefault(case.case.rows * case.case.cols, []).append(case)
             by_rows.setdefault(case.case.rows, []).append(case)
         if len(by_elements) <= len(by_rows):
-            return [Strip(_elements(size), tuple(of)) for size, of in sorted(by_elements.items(), reverse=True)]
-        return [Strip(f"{rows} rows", tuple(of)) for rows, of in sorted(by_rows.items(), reverse=True)]
+            return [Strip(_elements(size), tuple(strip)) for size, strip in sorted(by_elements.items(), reverse=True)]
+        return [Strip(f"{rows} rows", tuple(strip)) for rows, strip in sorted(by_rows.items(), reverse=True)]
 
     @property
     def impls(self) -> list[str]:
@@ -53,13 +53,13 @@ class Group:
 
 def groups(comparison: Comparison) -> list[Group]:
     """The groups of a file; the dtypes stand in the keys of all but the usual ones."""
-    found: dict[tuple[Norm, str], list[CaseComparison]] = {}
+    by_dtypes: dict[tuple[Norm, str], list[CaseComparison]] = {}
     for case in comparison.cases:
         if case.ranked and case.case.inputs == "normal":
-            found.setdefault((case.case.norm, variant(case.case)), []).append(case)
+            by_dtypes.setdefault((case.case.norm, variant(case.case)), []).append(case)
     return [
         Group(norm, dtypes, norm if dtypes == _usual(comparison.cases, norm) else f"{norm}-{dtypes}", tuple(cases))
-        for (norm, dtypes), cases in found.items()
+        for (norm, dtypes), cases in by_dtypes.items()
     ]
 
 

@@ -35,16 +35,16 @@ ALWAYS = ("right", "refused", "wrong")
 def render(runs: Sequence[Results]) -> str:
     """The page as markdown; raises UsageError where the files are of different devices."""
     heading = title(runs)
-    found = outcomes(runs)
+    all_outcomes = outcomes(runs)
     compared = [compare(run) for run in runs]
     parts = [
         f"# {heading}",
         *(f"**{escape(caveat)}**" for comparison in compared for caveat in wording.caveats(comparison)),
-        wording.verified(found),
-        *(part for section in sections(runs, found) for part in write_section(section)),
+        wording.verified(all_outcomes),
+        *(part for section in sections(runs, all_outcomes) for part in write_section(section)),
         "## Conditions",
         *(_conditions(number, comparison, len(runs)) for number, comparison in enumerate(compared, start=1)),
-        chance(found),
+        chance(all_outcomes),
     ]
     return paragraphs(parts)
 
@@ -57,23 +57,23 @@ def title(runs: Sequence[Results]) -> str:
     return f"Verification of norm backwards on {', '.join(devices)}"
 
 
-def sections(runs: Sequence[Results], found: Sequence[Outcome]) -> list[Section]:
+def sections(runs: Sequence[Results], outcomes: Sequence[Outcome]) -> list[Section]:
     """All that these files, which have these outcomes, say; a section that has nothing to show is left out."""
     made = (
-        summary(found),
-        matrix.section(found),
-        precision.section(found),
-        precision.growth(found),
-        determinism.section(found),
+        summary(outcomes),
+        matrix.section(outcomes),
+        precision.section(outcomes),
+        precision.growth(outcomes),
+        determinism.section(outcomes),
         sanitizer.section([record for run in runs for record in run.sanitized]),
-        reasons.section(found),
+        reasons.section(outcomes),
     )
     return [section for section in made if section]
 
 
-def summary(found: Sequence[Outcome]) -> Section:
+def summary(outcomes: Sequence[Outcome]) -> Section:
     """A line an implementation: in how many cases it came out how, its worst class, and its determinism."""
-    counts = {impl: tally(of) for impl, of in by_impl(found).items()}
+    counts = {impl: tally(of_impl) for impl, of_impl in by_impl(outcomes).items()}
     heads = [
         head
         for head, status in COUNTED.items()
@@ -83,17 +83,17 @@ def summary(found: Sequence[Outcome]) -> Section:
         [
             impl,
             *(str(counts[impl][COUNTED[head]]) for head in heads),
-            _class(of),
-            determinism.in_short(of),
+            _class(of_impl),
+            determinism.in_short(of_impl),
         ]
-        for impl, of in by_impl(found).items()
+        for impl, of_impl in by_impl(outcomes).items()
     ]
     headings = [*words("impl"), *heads, *words("class on normal inputs", "determinism")]
     return Section("Who is right", (table(headings, rows),))
 
 
-def _class(found: Sequence[Outcome]) -> str:
-    return worst_class(outcome.checked.error_class for outcome in found if outcome.normal) or figures.NOTHING
+def _class(outcomes: Sequence[Outcome]) -> str:
+    return worst_class(outcome.checked.error_class for outcome in outcomes if outcome.normal) or figures.NOTHING
 
 
 def _conditions(number: int, comparison: Comparison, runs: int) -> str:
@@ -102,9 +102,9 @@ def _conditions(number: int, comparison: Comparison, runs: int) -> str:
     return f"### File {number}\n\n{text}" if runs > 1 else text
 
 
-def chance(found: Sequence[Outcome]) -> str:
+def chance(outcomes: Sequence[Outcome]) -> str:
     """For how many gradients the bounds allow; empty where that is not known."""
-    cells = max((outcome.checked.cells for outcome in found), default=1)
+    cells = max((outcome.checked.cells for outcome in outcomes), default=1)
     if cells == 1:
         return ""
     return f"The bounds of the classes allow for chance over {cells} gradients of a run (Bonferroni)."

@@ -48,7 +48,7 @@ def conditions_list(comparison: Comparison) -> str:
 
 def _readings(state: DeviceState) -> list[tuple[str, str]]:
     clocks = [("multiprocessors", state.sm_clock_mhz), ("memory", state.memory_clock_mhz)]
-    measured = [f"{name} {figures.between(of.smallest, of.largest, 'MHz')}" for name, of in clocks if of]
+    measured = [f"{name} {figures.between(clock.smallest, clock.largest, 'MHz')}" for name, clock in clocks if clock]
     power, heat = state.power_w, state.temperature_c
     return [
         ("Clocks while measuring", ", ".join(measured)),

@@ -26,15 +26,15 @@ ABOUT_INVARIANCE = (
 )
 
 
-def section(found: Sequence[Outcome]) -> Section | None:
+def section(outcomes: Sequence[Outcome]) -> Section | None:
     """How often bits were the same; of what did not pass nothing is said."""
-    passed = _passed(found)
+    passed = _passed(outcomes)
     shown = [outcome for outcome in passed if outcome.normal or _unsteady(outcome.checked)] or passed
     rows = [
-        [norm, impl, *_cells(of)]
+        [norm, impl, *_cells(group)]
         for norm in norms(shown)
         for impl, of_impl in by_impl(outcome for outcome in shown if outcome.case.norm == norm).items()
-        for of in _groups(of_impl)
+        for group in _groups(of_impl)
     ]
     if not rows:
         return None
@@ -52,13 +52,13 @@ def _unusual(passed: Sequence[Outcome], shown: Sequence[Outcome]) -> list[str]:
     return [f"On the other kinds of inputs {counted} kept their bits over {fewest} runs or more each."]
 
 
-def level(found: Sequence[Checked]) -> str:
+def level(checks: Sequence[Checked]) -> str:
     """In words, for checks that are all of one kind; the runs of those that differ are counted together."""
-    unsteady = [checked for checked in found if checked.differing]
+    unsteady = [checked for checked in checks if checked.differing]
     if not unsteady:
-        text = found[0].determinism
-        return f"nondeterministic ({text})" if found[0].moved else text
-    together = sum((Runs(each.repeats, each.differing, each.differing_in) for each in unsteady), Runs())
+        text = checks[0].determinism
+        return f"nondeterministic ({text})" if checks[0].moved else text
+    together = sum((Runs(checked.repeats, checked.differing, checked.differing_in) for checked in unsteady), Runs())
     return f"nondeterministic ({_differ(together)})"
 
 
@@ -69,13 +69,13 @@ def bound(comparisons: int) -> float | None:
 
 def bound_in_words(comparisons: int) -> str:
     """The bound in percent, `< 1 %`."""
-    found = bound(comparisons)
-    return figures.NOTHING if found is None else f"< {figures.two_digits(100 * found)} %"
+    probability = bound(comparisons)
+    return figures.NOTHING if probability is None else f"< {figures.two_digits(100 * probability)} %"
 
 
-def in_short(found: Sequence[Outcome]) -> str:
+def in_short(outcomes: Sequence[Outcome]) -> str:
     """The level of one implementation: of the cases in which bits differed, or else of those that were run most."""
-    checked = [outcome for outcome in _passed(found) if _unsteady(outcome.checked) or outcome.checked.repeats]
+    checked = [outcome for outcome in _passed(outcomes) if _unsteady(outcome.checked) or outcome.checked.repeats]
     if not checked:
         return figures.NOTHING
     first, *others = _groups(checked)
@@ -84,14 +84,14 @@ def in_short(found: Sequence[Outcome]) -> str:
     return level([outcome.checked for outcome in first]) + where + (f", {limit}" if limit != figures.NOTHING else "")
 
 
-def _passed(found: Sequence[Outcome]) -> list[Outcome]:
-    return [outcome for outcome in found if outcome.status in RANKED]
+def _passed(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    return [outcome for outcome in outcomes if outcome.status in RANKED]
 
 
-def _groups(found: Sequence[Outcome]) -> list[list[Outcome]]:
+def _groups(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
     """Outcomes of one level together: those that differ first, then the ones with the most runs."""
     groups: dict[tuple[bool, int], list[Outcome]] = {}
-    for outcome in found:
+    for outcome in outcomes:
         unsteady = _unsteady(outcome.checked)
         groups.setdefault((not unsteady, 0 if unsteady else -outcome.checked.repeats), []).append(outcome)
     return [groups[key] for key in sorted(groups)]
@@ -101,16 +101,16 @@ def _unsteady(checked: Checked) -> bool:
     return bool(checked.differing or checked.moved)
 
 
-def _compared(found: Sequence[Outcome]) -> int:
-    return min(outcome.checked.compared for outcome in found)
+def _compared(outcomes: Sequence[Outcome]) -> int:
+    return min(outcome.checked.compared for outcome in outcomes)
 
 
-def _cells(found: Sequence[Outcome]) -> list[str | Cell]:
-    checks = [outcome.checked for outcome in found]
+def _cells(outcomes: Sequence[Outcome]) -> list[str | Cell]:
+    checks = [outcome.checked for outcome in outcomes]
     conditions = add_up([checked.conditions for checked in checks])
-    compared = 0 if _unsteady(checks[0]) else _compared(found)
+    compared = 0 if _unsteady(checks[0]) else _compared(outcomes)
     limit = Cell(bound_in_words(compared), bound(compared))
-    return [level(checks), str(len(found)), limit, *(_condition(conditions, name) for name in CONDITIONS)]
+    return [level(checks), str(len(outcomes)), limit, *(_condition(conditions, name) for name in CONDITIONS)]
 
 
 def _condition(conditions: Mapping[str, Runs], name: str) -> str:
@@ -127,23 +127,23 @@ def _differ(runs: Runs) -> str:
     return f"{runs.differing} of {runs.runs} differ{where}"
 
 
-def _invariance(found: Sequence[Outcome]) -> list[Section]:
-    changes = list(dict.fromkeys(what for outcome in found for what in outcome.checked.invariance))
+def _invariance(outcomes: Sequence[Outcome]) -> list[Section]:
+    changes = list(dict.fromkeys(what for outcome in outcomes for what in outcome.checked.invariance))
     rows = [
-        [norm, impl, *(_texts(of, what) for what in changes)]
-        for norm in norms(found)
-        for impl, of in by_impl(outcome for outcome in found if outcome.case.norm == norm).items()
-        if any(outcome.checked.invariance for outcome in of)
+        [norm, impl, *(_texts(of_impl, what) for what in changes)]
+        for norm in norms(outcomes)
+        for impl, of_impl in by_impl(outcome for outcome in outcomes if outcome.case.norm == norm).items()
+        if any(outcome.checked.invariance for outcome in of_impl)
     ]
     if not rows:
         return []
     return [Section("When something else changes", (ABOUT_INVARIANCE, table([*words("norm", "impl"), *changes], rows)))]
 
 
-def _texts(found: Sequence[Outcome], what: str) -> str:
+def _texts(outcomes: Sequence[Outcome], what: str) -> str:
     """What was found in all cases, or each text with the number of cases that it was found in."""
     counts: dict[str, int] = {}
-    for outcome in found:
+    for outcome in outcomes:
         for text in outcome.checked.invariance.get(what, ()):
             counts[text] = counts.get(text, 0) + 1
     if len(counts) > 1:

@@ -29,8 +29,8 @@ def render(comparison: Comparison) -> str:
     """A table for each case, and in how many entries events and the profiler agree."""
     parts = [f"# Kernels on {comparison.run.device.name}", HOW_TO_READ]
     for case in comparison.cases:
-        found = case_table(case, comparison.budget)
-        parts += [f"## {case.case.key}", found or "No kernels are known."]
+        kernels = case_table(case, comparison.budget)
+        parts += [f"## {case.case.key}", kernels or "No kernels are known."]
     parts += [agreement(comparison), wording.error_budget(comparison)]
     return paragraphs(parts)
 
@@ -43,18 +43,18 @@ def case_table(case: CaseComparison, budget: Budget | None) -> str:
 
 def agreement(comparison: Comparison) -> str:
     """How often events and the profiler agree, and where they do least; empty where neither can be told."""
-    found = [
+    differences = [
         (difference, agrees(entry.kernel_totals, comparison.budget), case.case.key, entry.impl)
         for case in comparison.cases
         for entry in _profiled(case)
         if (difference := disagreement_us(entry.kernel_totals, comparison.budget)) is not None
     ]
-    if not found:
+    if not differences:
         return ""
-    largest, _, key, impl = max(found, key=lambda each: abs(each[0]))
-    agreeing = sum(bool(each[1]) for each in found)
+    largest, _, key, impl = max(differences, key=lambda item: abs(item[0]))
+    agreeing = sum(bool(item[1]) for item in differences)
     return (
-        f"Events and the profiler agree within 1 us or 2 % in {agreeing} of {len(found)} entries; "
+        f"Events and the profiler agree within 1 us or 2 % in {agreeing} of {len(differences)} entries; "
         f"the largest disagreement is {figures.signed(largest)} us ({impl}, {key})."
     )
 

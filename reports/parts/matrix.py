@@ -20,10 +20,10 @@ ABOUT = (
 )
 
 
-def section(found: Sequence[Outcome]) -> Section:
+def section(outcomes: Sequence[Outcome]) -> Section:
     """A table for each norm, and one of the kinds of inputs."""
-    kinds = Section("What the inputs are there to find", (_kinds(found),))
-    return Section("Outcomes", (ABOUT, *(_norm(norm, found) for norm in norms(found)), kinds))
+    kinds = Section("What the inputs are there to find", (_kinds(outcomes),))
+    return Section("Outcomes", (ABOUT, *(_norm(norm, outcomes) for norm in norms(outcomes)), kinds))
 
 
 def cell(outcome: Outcome | None) -> Cell:
@@ -35,21 +35,23 @@ def cell(outcome: Outcome | None) -> Cell:
     return Cell(WORDS[outcome.status] + mark, status=outcome.status, why=tuple(why))
 
 
-def _norm(norm: Norm, found: Sequence[Outcome]) -> Section:
-    of = {(outcome.case, outcome.impl): outcome for outcome in found if outcome.case.norm == norm}
-    named = labels([case for case, _ in of])
-    impls = list(dict.fromkeys(outcome.impl for outcome in of.values() if outcome.status != "missing"))
-    rows = [[label, *(cell(of.get((case, impl))) for impl in impls)] for case, label in named.items()]
+def _norm(norm: Norm, outcomes: Sequence[Outcome]) -> Section:
+    by_place = {(outcome.case, outcome.impl): outcome for outcome in outcomes if outcome.case.norm == norm}
+    named = labels([case for case, _ in by_place])
+    impls = list(dict.fromkeys(outcome.impl for outcome in by_place.values() if outcome.status != "missing"))
+    rows = [[label, *(cell(by_place.get((case, impl))) for impl in impls)] for case, label in named.items()]
     dtypes = f"Dtypes are {usual(list(named))} where nothing else is said."
     return Section(norm, (dtypes, table([*words("inputs"), *impls], rows)), norm)
 
 
-def _kinds(found: Sequence[Outcome]) -> Table:
+def _kinds(outcomes: Sequence[Outcome]) -> Table:
     wrong = {
-        name: dict.fromkeys(each.impl for each in found if each.case.inputs == name and each.status == "wrong")
+        name: dict.fromkeys(
+            outcome.impl for outcome in outcomes if outcome.case.inputs == name and outcome.status == "wrong"
+        )
         for name in INPUT_KINDS
     }
-    used = {outcome.case.inputs for outcome in found}
+    used = {outcome.case.inputs for outcome in outcomes}
     rows = [
         [name, kind.finds, ", ".join(wrong[name]) or figures.NOTHING]
         for name, kind in INPUT_KINDS.items()

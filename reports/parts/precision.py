@@ -44,9 +44,9 @@ class Slope:
     points: tuple[tuple[int, float], ...]
 
 
-def section(found: Sequence[Outcome]) -> Section | None:
+def section(outcomes: Sequence[Outcome]) -> Section | None:
     """Every gradient of the cases that were studied in full, and the largest rho on all others."""
-    checked = [outcome for outcome in found if outcome.normal and outcome.checked.errors]
+    checked = [outcome for outcome in outcomes if outcome.normal and outcome.checked.errors]
     full = dict.fromkeys(outcome.case for outcome in checked if _in_fp32(outcome))
     parts = [_case([outcome for outcome in checked if outcome.case == case]) for case in full]
     others = [outcome for outcome in checked if outcome.case not in full]
@@ -55,17 +55,17 @@ def section(found: Sequence[Outcome]) -> Section | None:
     return Section("Precision", (ABOUT, *parts)) if parts else None
 
 
-def growth(found: Sequence[Outcome]) -> Section | None:
+def growth(outcomes: Sequence[Outcome]) -> Section | None:
     """How the error of dweight grows with the rows."""
-    rows = [_slope_row(slope) for slope in slopes(found)]
+    rows = [_slope_row(slope) for slope in slopes(outcomes)]
     headings = [*words("impl", "norm"), "columns", "rows", "rms at the fewest", "at the most", "slope"]
     return Section("Error against rows", (ABOUT_ROWS, table(headings, rows))) if rows else None
 
 
-def slopes(found: Iterable[Outcome]) -> list[Slope]:
+def slopes(outcomes: Iterable[Outcome]) -> list[Slope]:
     """The slope of each implementation for each set of cases that differ in rows alone."""
     series: dict[tuple[str, Norm, int, str], dict[int, float]] = {}
-    for outcome in found:
+    for outcome in outcomes:
         case, error = outcome.case, outcome.checked.errors.get("dweight")
         if outcome.normal and case.rows >= FEWEST_ROWS and error and _has_logarithm(error.relative_rms):
             series.setdefault((outcome.impl, case.norm, case.cols, variant(case)), {})[case.rows] = error.relative_rms
@@ -103,13 +103,13 @@ def _in_fp32(outcome: Outcome) -> bool:
     return any(error.fp32_relative_rms is not None for error in outcome.checked.errors.values())
 
 
-def _case(found: Sequence[Outcome]) -> Section:
+def _case(outcomes: Sequence[Outcome]) -> Section:
     """Every gradient of one case in full; a gradient that the case has not is left out."""
-    case = found[0].case
-    tensors = list(short_names(name for outcome in found for name in outcome.checked.errors))
+    case = outcomes[0].case
+    tensors = list(short_names(name for outcome in outcomes for name in outcome.checked.errors))
     headings = [*words("impl"), *(f"rho {name}" for name in tensors), *words("class"), "worst row"]
     headings += [f"rms {name}, {_dtype(case, name)} / fp32" for name in tensors]
-    rows = [[outcome.impl, *_figures(outcome, tensors)] for outcome in found]
+    rows = [[outcome.impl, *_figures(outcome, tensors)] for outcome in outcomes]
     return Section(case.key, (table(headings, rows),), case.norm)
 
 
@@ -139,12 +139,12 @@ def _both(error: TensorCheck | None) -> Cell:
     return Cell(text, error.relative_rms)
 
 
-def _compact(norm: Norm, found: Sequence[Outcome]) -> Table:
-    of = {(outcome.case, outcome.impl): outcome for outcome in found if outcome.case.norm == norm}
-    impls = list(dict.fromkeys(impl for _, impl in of))
+def _compact(norm: Norm, outcomes: Sequence[Outcome]) -> Table:
+    by_place = {(outcome.case, outcome.impl): outcome for outcome in outcomes if outcome.case.norm == norm}
+    impls = list(dict.fromkeys(impl for _, impl in by_place))
     rows = [
-        [f"{norm}, {shape(case)}, {variant(case)}", *(_largest(of.get((case, impl))) for impl in impls)]
-        for case in labels([case for case, _ in of])
+        [f"{norm}, {shape(case)}, {variant(case)}", *(_largest(by_place.get((case, impl))) for impl in impls)]
+        for case in labels([case for case, _ in by_place])
     ]
     return table([*words("case"), *impls], rows, norm)
 

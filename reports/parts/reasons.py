@@ -15,14 +15,14 @@ TOLD: tuple[Status, ...] = (*FAILED, "nondeterministic")
 LONGEST = 300
 
 
-def section(found: Sequence[Outcome]) -> Section | None:
+def section(outcomes: Sequence[Outcome]) -> Section | None:
     """A table of what failed and one of what did not run; None where everything is right."""
     rows = [
         [outcome.impl, outcome.case.key, outcome.status, figures.one_line(outcome.reason, LONGEST) or figures.NOTHING]
-        for outcome in found
+        for outcome in outcomes
         if outcome.status in TOLD
     ]
-    absent = [[impl, status, str(cases), reason] for (impl, status, reason), cases in refusals(found).items()]
+    absent = [[impl, status, str(cases), reason] for (impl, status, reason), cases in refusals(outcomes).items()]
     parts = [table(words("impl", "case", "status", "reason"), rows)]
     parts += [table([*words("impl", "status"), "cases", *words("reason")], absent)]
     return Section("Reasons", tuple(parts)) if rows or absent else None
@@ -39,10 +39,10 @@ def _error(name: str, error: TensorCheck) -> str:
     return f"{name}: rho {figures.rho(error.rho)}, {error.error_class}, relative rms {error.relative_rms:.2e}"
 
 
-def refusals(found: Sequence[Outcome]) -> dict[tuple[str, Status, str], int]:
+def refusals(outcomes: Sequence[Outcome]) -> dict[tuple[str, Status, str], int]:
     """In how many cases each implementation refused, or was missing, for each reason; one implementation at a time."""
     counts: dict[tuple[str, Status, str], int] = {}
-    for outcome in (outcome for of in by_impl(found).values() for outcome in of):
+    for outcome in (outcome for of_impl in by_impl(outcomes).values() for outcome in of_impl):
         if outcome.status in ("unsupported", "missing"):
             key = outcome.impl, outcome.status, figures.one_line(outcome.reason, LONGEST) or figures.NOTHING
             counts[key] = counts.get(key, 0) + 1

@@ -67,5 +67,5 @@ def _title(record: SelfTestRecord) -> str:
 
 
 def _cells(check: Check) -> list[str]:
-    found, limit = (figures.measure(value, check.unit) for value in (check.value, check.limit))
-    return [check.name, found, limit, PASSED[check.passed], check.detail or figures.NOTHING]
+    value, limit = (figures.measure(value, check.unit) for value in (check.value, check.limit))
+    return [check.name, value, limit, PASSED[check.passed], check.detail or figures.NOTHING]

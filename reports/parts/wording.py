@@ -40,12 +40,12 @@ def headline(comparison: Comparison, impl: str | None = None) -> str:
     return f"{text} {geomeans(comparison, wins.impl if wins else subject)}".rstrip()
 
 
-def verified(found: Sequence[Outcome]) -> str:
+def verified(outcomes: Sequence[Outcome]) -> str:
     """What became of each implementation that was tried, in one sentence; those that failed come last."""
-    impls = tried(found)
+    impls = tried(outcomes)
     if not impls:
         return "No implementation was tried."
-    cases = len({outcome.case for outcome in found})
+    cases = len({outcome.case for outcome in outcomes})
     ordered = sorted(impls, key=lambda impl: any(outcome.status in FAILED for outcome in impls[impl]))
     became = "; ".join(f"{impl} {_became(impls[impl])}" for impl in ordered)
     return f"{figures.count(len(impls), 'implementation')} on {figures.count(cases, 'case')}: {became}."
@@ -188,9 +188,9 @@ def aa_bands(cases: Iterable[CaseComparison]) -> str:
     return f"{text}; none in {figures.count(missing, 'case')}" if missing else text
 
 
-def _became(found: Sequence[Outcome]) -> str:
+def _became(outcomes: Sequence[Outcome]) -> str:
     """What became of one implementation, in how many cases: its failures alone, where there are any."""
-    counts = tally(found)
+    counts = tally(outcomes)
     failed = [f"{_HOW[status]} {counts[status]}" for status in FAILED if counts[status]]
     passed: tuple[Status, ...] = ("ok", "nondeterministic", "unsupported")
     return ", ".join(failed or [f"{_HOW[status]} {counts[status]}" for status in passed if counts[status]])

@@ -31,7 +31,7 @@ ASK = "No implementation has a second appearance here; `normbwd bench --twice` g
 
 
 @dataclass(frozen=True)
-class Cell:
+class SelfComparison:
     """One implementation against itself on one case; `found` says of each planted slowdown whether it is seen."""
 
     case: str
@@ -44,38 +44,38 @@ class Cell:
     found: dict[float, bool]
 
 
-def cells(results: Results) -> list[Cell]:
-    """All cells that can be compared, in the order of the file."""
-    found: list[Cell] = []
+def self_comparisons(results: Results) -> list[SelfComparison]:
+    """Every implementation that can be compared with itself, in the order of the file."""
+    comparisons: list[SelfComparison] = []
     for case in by_case(results).values():
         aa = band(case, results.run.settings.baseline)
         for impl, role in case:
             if role == "again" and aa is not None:
-                found += _cell(case, impl, aa, results.run.settings.baseline)
-    return found
+                comparisons += _self_comparison(case, impl, aa, results.run.settings.baseline)
+    return comparisons
 
 
 def render(results: Results) -> str:
     """The study as markdown."""
-    found = cells(results)
-    if not found:
+    comparisons = self_comparisons(results)
+    if not comparisons:
         return ASK
-    judged = [cell for cell in found if not cell.makes_band]
-    claims = [cell for cell in judged if cell.claim]
-    missed = [cell for cell in judged if not cell.found[EXPECTED] and cell.median_us > LONG_US]
-    parts = [f"# A/A on {results.run.device.name}", ABOUT, _told(found, judged, claims)]
+    judged = [pair for pair in comparisons if not pair.makes_band]
+    claims = [pair for pair in judged if pair.claim]
+    missed = [pair for pair in judged if not pair.found[EXPECTED] and pair.median_us > LONG_US]
+    parts = [f"# A/A on {results.run.device.name}", ABOUT, _counted(comparisons, judged, claims)]
     parts += [_power(judged), _list("Called different from themselves", claims)]
     parts += [_list(f"A slowdown of {EXPECTED:.0%} not found, above {LONG_US:.0f} us".replace("%", " %"), missed)]
     return paragraphs(parts)
 
 
-def _cell(case: JoinedCase, impl: str, aa: float, baseline: str) -> list[Cell]:
+def _self_comparison(case: JoinedCase, impl: str, aa: float, baseline: str) -> list[SelfComparison]:
     first, again = case.get((impl, "impl")), case[impl, "again"]
     measured = aa_ratio(case, impl)
     if measured is None or first is None or first.median_us is None:
         return []
     return [
-        Cell(
+        SelfComparison(
             case=first.case.key,
             impl=impl,
             median_us=first.median_us,
@@ -104,11 +104,13 @@ def _slowed(row: RowRecord, timing: Timing, by: float) -> RowRecord:
     return row.model_copy(update={"timing": longer})
 
 
-def _told(found: Sequence[Cell], judged: Sequence[Cell], claims: Sequence[Cell]) -> str:
-    text = f"{figures.count(len(found), 'cell')}, {len(found) - len(judged)} of them the baseline's own."
+def _counted(
+    comparisons: Sequence[SelfComparison], judged: Sequence[SelfComparison], claims: Sequence[SelfComparison]
+) -> str:
+    text = f"{figures.count(len(comparisons), 'cell')}, {len(comparisons) - len(judged)} of them the baseline's own."
     if not judged:
         return text
-    offs = np.abs([math.log(cell.ratio.value) for cell in judged])
+    offs = np.abs([math.log(pair.ratio.value) for pair in judged])
     middle, high, most = (figures.spread(float(value)) for value in np.percentile(offs, (50, 95, 100)))
     return (
         f"{text} Called different from themselves, which must be none: {figures.share(len(claims), len(judged))}. "
@@ -116,29 +118,29 @@ def _told(found: Sequence[Cell], judged: Sequence[Cell], claims: Sequence[Cell])
     )
 
 
-def _power(judged: Sequence[Cell]) -> str:
-    long = [cell for cell in judged if cell.median_us > LONG_US]
-    short = [cell for cell in judged if cell.median_us <= LONG_US]
+def _power(judged: Sequence[SelfComparison]) -> str:
+    long = [pair for pair in judged if pair.median_us > LONG_US]
+    short = [pair for pair in judged if pair.median_us <= LONG_US]
     rows = [
-        [f"{100 * by:.0f} %", *(figures.share(sum(c.found[by] for c in of), len(of)) for of in (long, short))]
+        [f"{100 * by:.0f} %", *(figures.share(sum(c.found[by] for c in group), len(group)) for group in (long, short))]
         for by in SLOWDOWNS
     ]
     limit = f"{LONG_US:.0f} us"
     return table(["planted slowdown", f"found, above {limit}", f"found, {limit} or less"], rows) if judged else ""
 
 
-def _list(title: str, listed: Sequence[Cell]) -> str:
+def _list(title: str, listed: Sequence[SelfComparison]) -> str:
     if not listed:
         return ""
     rows = [
         [
-            cell.case,
-            cell.impl,
-            figures.microseconds(cell.median_us),
-            figures.ratio_and_interval(cell.ratio),
-            figures.band(cell.band),
+            pair.case,
+            pair.impl,
+            figures.microseconds(pair.median_us),
+            figures.ratio_and_interval(pair.ratio),
+            figures.band(pair.band),
         ]
-        for cell in listed[:MOST_LISTED]
+        for pair in listed[:MOST_LISTED]
     ]
     more = f"\n\n… {len(listed) - MOST_LISTED} more" if len(listed) > MOST_LISTED else ""
     return f"## {title}\n\n" + table([*words("case", "impl"), "us", "ratio to itself [95 %]", "A/A band"], rows) + more

@@ -21,25 +21,31 @@ ABOUT = (
 
 def render(results: Results) -> str:
     """A line for each implementation on each case that another engine timed as well, and the geometric means."""
-    found = [
+    readings = [
         (case.key, joined, figures_of)
-        for case, of in by_case(results).items()
-        for (_, role), joined in of.items()
+        for case, engines_us in by_case(results).items()
+        for (_, role), joined in engines_us.items()
         if role == "impl" and joined.status in RANKED and (figures_of := other_engines(joined))
     ]
-    if not found:
+    if not readings:
         return "No other engine timed anything here; `normbwd bench --cross-check` has them do so.\n"
-    engines = sorted({engine for _, _, of in found for engine in of})
+    engines = sorted({engine for _, _, engines_us in readings for engine in engines_us})
     headings = [*words("case", "impl"), "ours", *(head for engine in engines for head in (engine, f"{engine} / ours"))]
     rows = [
         [key, joined.impl, figures.microseconds(joined.median_us)]
-        + [cell for engine in engines for cell in _cells(of.get(engine), joined.median_us)]
-        for key, joined, of in found
+        + [cell for engine in engines for cell in _cells(engines_us.get(engine), joined.median_us)]
+        for key, joined, engines_us in readings
     ]
     means = [
         f"{engine} {figures.plain_ratio(geomean(quotients))} ({figures.count(len(quotients), 'figure')})"
         for engine in engines
-        if (quotients := [of[engine] / j.median_us for _, j, of in found if engine in of and j.median_us])
+        if (
+            quotients := [
+                engines_us[engine] / j.median_us
+                for _, j, engines_us in readings
+                if engine in engines_us and j.median_us
+            ]
+        )
     ]
     parts = [f"# Other engines on {results.run.device.name}", ABOUT, table(headings, rows)]
     parts += [f"Geometric mean over ours: {', '.join(means)}."] if means else []
@@ -52,7 +58,7 @@ def other_engines(joined: Joined) -> Mapping[str, float]:
     for row in joined.rows:
         for engine, us in row.other_engines_us.items():
             readings.setdefault(engine, []).append(us)
-    return {engine: median(of) for engine, of in readings.items()}
+    return {engine: median(values) for engine, values in readings.items()}
 
 
 def _cells(us: float | None, ours: float | None) -> list[str]:

@@ -65,26 +65,26 @@ def render(runs: Sequence[Results]) -> str:
 def changes(before: Comparison, after: Comparison) -> dict[tuple[Norm, int, str], list[float]]:
     """Time after over time before of every case in both, by norm, band of sizes and implementation."""
     later = {case.case: case for case in after.cases}
-    found: dict[tuple[Norm, int, str], list[float]] = {}
+    quotients: dict[tuple[Norm, int, str], list[float]] = {}
     for case in before.cases:
         if case.case not in later:
             continue
         times, others = _times(case), _times(later[case.case])
         for impl in (impl for impl in times if impl in others):
             key = case.case.norm, _band_of_sizes(case.case), impl
-            found.setdefault(key, []).append(others[impl] / times[impl])
-    return found
+            quotients.setdefault(key, []).append(others[impl] / times[impl])
+    return quotients
 
 
 def turned(clean: Results, other: Results) -> list[Turned]:
     """The pairs whose order is clear with a clean cache, and reversed or lost in the other run."""
-    found: list[Turned | None] = []
+    pairs: list[Turned | None] = []
     of_other = by_case(other)
     for case, joined in by_case(clean).items():
         one, two = _OneCase.of(clean, joined), _OneCase.of(other, of_other.get(case, {}))
         names = [impl for impl, role in joined if role == "impl" and (impl, "impl") in two.rows]
-        found += [_turned(case, one, two, pair) for pair in combinations(names, 2)]
-    return [each for each in found if each is not None]
+        pairs += [_turned(case, one, two, pair) for pair in combinations(names, 2)]
+    return [pair_turned for pair_turned in pairs if pair_turned is not None]
 
 
 def _modes(runs: Sequence[Results]) -> dict[Flush, Results]:
@@ -96,25 +96,25 @@ def _modes(runs: Sequence[Results]) -> dict[Flush, Results]:
         modes[mode] = run
     if "clean" not in modes or len(modes) < 2:
         raise UsageError("the flush study needs a file with the flush clean, and one or two others; give them all")
-    for what, of in (
+    for what, names in (
         ("devices", {run.run.device.name for run in runs}),
         ("suites", {run.run.settings.suite or "none" for run in runs}),
     ):
-        if len(of) > 1:
-            raise UsageError(f"the files are of different {what} ({', '.join(sorted(of))}); give runs of one")
+        if len(names) > 1:
+            raise UsageError(f"the files are of different {what} ({', '.join(sorted(names))}); give runs of one")
     if not set.intersection(*({row.case for row in run.rows} for run in runs)):
         raise UsageError("the files have no case in common; give runs of the same cases")
     return modes
 
 
 def _changes_table(before: Comparison, after: Comparison, norm: Norm) -> str:
-    found = {key[1:]: of for key, of in changes(before, after).items() if key[0] == norm}
-    bands = sorted({size for size, _ in found}, reverse=True)
-    impls = list(dict.fromkeys(impl for _, impl in found))
+    quotients = {key[1:]: values for key, values in changes(before, after).items() if key[0] == norm}
+    bands = sorted({size for size, _ in quotients}, reverse=True)
+    impls = list(dict.fromkeys(impl for _, impl in quotients))
     impls.sort(key=lambda impl: (impl != ADD_NAME, impl))
     rows = [
-        [norm, figures.elements(size), str(max(len(found.get((size, impl), ())) for impl in impls))]
-        + [_change(found.get((size, impl), [])) for impl in impls]
+        [norm, figures.elements(size), str(max(len(quotients.get((size, impl), ())) for impl in impls))]
+        + [_change(quotients.get((size, impl), [])) for impl in impls]
         for size in bands
     ]
     return table([*words("norm"), "elements", "cases", *impls], rows)
@@ -136,18 +136,18 @@ def _band_of_sizes(case: NormCase) -> int:
 
 def _rankings(clean: Results, other: Results, before: Comparison, after: Comparison) -> list[str]:
     changed = turned(clean, other)
-    reversals = [each for each in changed if each.reversed]
+    reversals = [pair for pair in changed if pair.reversed]
     mode = other.run.settings.flush
     headings = [*words("case", "faster with clean", "than"), "clean [95 %]", f"{mode} [95 %]"]
     rows = [
-        [each.case.key, each.first, each.second, *(figures.ratio_and_interval(r) for r in (each.clean, each.other))]
-        for each in reversals
+        [pair.case.key, pair.first, pair.second, *(figures.ratio_and_interval(r) for r in (pair.clean, pair.other))]
+        for pair in reversals
     ]
-    told = (
+    counted = (
         f"{figures.count(len(reversals), 'pair')} reversed; "
         f"{figures.count(len(changed) - len(reversals), 'pair')} that can no longer be told apart."
     )
-    return [told, table(headings, rows), _fastest(before, after)]
+    return [counted, table(headings, rows), _fastest(before, after)]
 
 
 def _fastest(before: Comparison, after: Comparison) -> str:
@@ -163,9 +163,9 @@ def _fastest(before: Comparison, after: Comparison) -> str:
             [case.case.key, case.lead.impl, other.lead.impl, "a tie in one of them" if tie else "clear in both"]
         )
     both = sum(case.case in later for case in before.cases)
-    told = f"Another implementation is fastest in {len(rows)} of {figures.count(both, 'case')}."
+    counted = f"Another implementation is fastest in {len(rows)} of {figures.count(both, 'case')}."
     headings = words("case", "fastest with clean", f"fastest with {after.run.settings.flush}", "how")
-    return "\n\n".join(part for part in (told, table(headings, rows)) if part)
+    return "\n\n".join(part for part in (counted, table(headings, rows)) if part)
 
 
 @dataclass(frozen=True)
@@ -185,8 +185,8 @@ class _OneCase:
         if self.band is None:
             return None
         with suppress(IncomparableError):
-            found = ratio(self.rows.get((second, "impl")), self.rows.get((first, "impl")), self.budget)
-            return found, verdict(found, self.band)
+            speedup = ratio(self.rows.get((second, "impl")), self.rows.get((first, "impl")), self.budget)
+            return speedup, verdict(speedup, self.band)
         return None
 
 

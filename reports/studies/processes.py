@@ -24,7 +24,7 @@ ASK = "This run has one process a case; `normbwd bench --processes 5` has more.\
 
 
 @dataclass(frozen=True)
-class Cell:
+class Agreement:
     """The speedups of one implementation over the baseline, a process each, and their A/A bands (log ratios)."""
 
     case: str
@@ -55,49 +55,50 @@ class Cell:
         return stdev(math.log(ratio.value) for ratio in self.ratios)
 
 
-def cells(results: Results) -> list[Cell]:
-    """All cells that two processes or more have measured, in the order of the file."""
+def agreements_of(results: Results) -> list[Agreement]:
+    """The implementations, case by case, that two processes or more have measured, in the order of the file."""
     baseline = results.run.settings.baseline
-    found: list[Cell] = []
+    agreements: list[Agreement] = []
     for case, joined in by_case(results).items():
         by_process = [_of_process(joined, process) for process in _processes(joined)]
         for impl in (impl for impl, role in joined if role == "impl" and impl != baseline):
             ratios: list[Ratio] = []
             bands: list[float] = []
             medians: list[float] = []
-            for of in by_process:
+            for process in by_process:
                 with suppress(IncomparableError):
-                    ratios.append(ratio(of.get((baseline, "impl")), of.get((impl, "impl")), results.budget))
-                    bands.append(band(of, baseline) or 0.0)
-                    medians.append(median_and_spread(of[impl, "impl"].timings[0].samples_us)[0])
+                    ratios.append(ratio(process.get((baseline, "impl")), process.get((impl, "impl")), results.budget))
+                    bands.append(band(process, baseline) or 0.0)
+                    medians.append(median_and_spread(process[impl, "impl"].timings[0].samples_us)[0])
             if len(ratios) > 1:
-                found.append(Cell(case.key, impl, tuple(ratios), tuple(bands), tuple(medians)))
-    return found
+                agreements.append(Agreement(case.key, impl, tuple(ratios), tuple(bands), tuple(medians)))
+    return agreements
 
 
 def render(results: Results) -> str:
     """The agreement as markdown."""
-    found = cells(results)
-    if not found:
+    agreements = agreements_of(results)
+    if not agreements:
         return ASK
-    apart = [cell for cell in found if not cell.agrees_widened]
-    times, ratios = [cell.time_sd for cell in found], [cell.ratio_sd for cell in found]
-    told = (
-        f"{figures.count(len(found), 'cell')} in {max(len(cell.ratios) for cell in found)} processes. "
-        f"Agree: {figures.share(sum(cell.agrees for cell in found), len(found))}; "
-        f"widened: {figures.share(len(found) - len(apart), len(found))}."
+    apart = [agreement for agreement in agreements if not agreement.agrees_widened]
+    times, ratios = [agreement.time_sd for agreement in agreements], [agreement.ratio_sd for agreement in agreements]
+    most = max(len(agreement.ratios) for agreement in agreements)
+    counted = (
+        f"{figures.count(len(agreements), 'cell')} in {most} processes. "
+        f"Agree: {figures.share(sum(agreement.agrees for agreement in agreements), len(agreements))}; "
+        f"widened: {figures.share(len(agreements) - len(apart), len(agreements))}."
     )
     scatter = f"Standard deviation between processes: of medians {_spreads(times)}; of speedups {_spreads(ratios)}."
     rows = [
         [
-            cell.case,
-            cell.impl,
-            "; ".join(figures.ratio_and_interval(each) for each in cell.ratios),
-            ", ".join(figures.band(aa) for aa in cell.bands),
+            agreement.case,
+            agreement.impl,
+            "; ".join(figures.ratio_and_interval(speedup) for speedup in agreement.ratios),
+            ", ".join(figures.band(aa) for aa in agreement.bands),
         ]
-        for cell in apart
+        for agreement in apart
     ]
-    parts = [f"# Agreement of processes on {results.run.device.name}", ABOUT, told, scatter]
+    parts = [f"# Agreement of processes on {results.run.device.name}", ABOUT, counted, scatter]
     if rows:
         headings = [*words("case", "impl"), "speedup of each process [95 %]", "A/A bands"]
         parts += ["## Cells that do not agree", table(headings, rows)]
@@ -111,7 +112,7 @@ def _processes(case: JoinedCase) -> list[int]:
 def _of_process(case: JoinedCase, process: int) -> JoinedCase:
     """What one process found of the case."""
     rows = {key: tuple(row for row in joined.rows if row.process == process) for key, joined in case.items()}
-    return {key: Joined(of) for key, of in rows.items() if of}
+    return {key: Joined(own_rows) for key, own_rows in rows.items() if own_rows}
 
 
 def _spreads(values: Sequence[float]) -> str:

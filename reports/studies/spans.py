@@ -20,22 +20,22 @@ ASK = "Nothing was profiled here, or no self-test was made; `normbwd bench` on a
 
 def render(comparison: Comparison) -> str:
     """The differences as markdown."""
-    found: dict[str, list[tuple[float, bool]]] = {}
+    differences: dict[str, list[tuple[float, bool]]] = {}
     for case in comparison.cases:
         for entry in case.entries:
             difference = disagreement_us(entry.kernel_totals, comparison.budget)
             if difference is not None:
                 agreeing = bool(agrees(entry.kernel_totals, comparison.budget))
-                found.setdefault(entry.impl, []).append((difference, agreeing))
-    if not found:
+                differences.setdefault(entry.impl, []).append((difference, agreeing))
+    if not differences:
         return ASK
     rows = [
         [
             impl,
-            figures.share(sum(agreeing for _, agreeing in of), len(of)),
-            *(figures.signed(at([difference for difference, _ in of])) for at in (min, median, max)),
+            figures.share(sum(agreeing for _, agreeing in of_impl), len(of_impl)),
+            *(figures.signed(at([difference for difference, _ in of_impl])) for at in (min, median, max)),
         ]
-        for impl, of in sorted(found.items())
+        for impl, of_impl in sorted(differences.items())
     ]
     headings = [*words("impl"), "within 1 us or 2 %", "smallest", "median", "largest"]
     parts = [f"# Events against the profiler on {comparison.run.device.name}", ABOUT, table(headings, rows)]

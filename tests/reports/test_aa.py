@@ -1,14 +1,14 @@
 import pytest
 
 from harness.results.joining import join
-from reports.studies.aa import ASK, SLOWDOWNS, cells, render, slowed
+from reports.studies.aa import ASK, SLOWDOWNS, render, self_comparisons, slowed
 from tests.results_factory import CASE, LAYER, helpers, mixed, results, row, thorough, twin
 
 PAIRS = (row("torch-eager", 100.0), row("quack", 50.0), *helpers(100.0, 46.0))
 
 
 def only_cell(*rows):
-    (found,) = [cell for cell in cells(results(*PAIRS, *rows)) if not cell.makes_band]
+    (found,) = [cell for cell in self_comparisons(results(*PAIRS, *rows)) if not cell.makes_band]
     return found
 
 
@@ -35,7 +35,7 @@ def test_a_planted_slowdown_is_found_as_far_as_the_band_lets_it():
     sharp = only_cell(twin("quack", 50.0))
     assert sharp.found == dict.fromkeys(SLOWDOWNS, True)
     rows = [row("torch-eager", 100.0), row("quack", 50.0), *helpers(100.0, 46.0, again_off=0.025), twin("quack", 50.0)]
-    (blunt,) = [cell for cell in cells(results(*rows)) if not cell.makes_band]
+    (blunt,) = [cell for cell in self_comparisons(results(*rows)) if not cell.makes_band]
     assert blunt.found == {0.01: False, 0.02: False, 0.03: True, 0.05: True}
     text = render(results(*rows))
     assert "## A slowdown of 2 % not found, above 20 us" in text
@@ -50,7 +50,7 @@ def test_short_cells_are_counted_apart_and_their_misses_not_listed():
 
 
 def test_the_baselines_own_cells_make_the_band():
-    found = cells(results(*PAIRS, twin("quack", 50.0)))
+    found = self_comparisons(results(*PAIRS, twin("quack", 50.0)))
     assert [(cell.impl, cell.makes_band, cell.claim) for cell in found] == [
         ("torch-eager", True, False),
         ("quack", False, False),

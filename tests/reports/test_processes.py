@@ -1,13 +1,13 @@
 import pytest
 
-from reports.studies.processes import ASK, cells, render
+from reports.studies.processes import ASK, agreements_of, render
 from tests.results_factory import helpers, in_processes, mixed, results, row, thorough, timing
 
 ROWS = (row("torch-eager", 100.0), row("quack", 50.0, shift=1), *helpers(100.0, 46.0))
 
 
 def only_cell(*rows):
-    (found,) = cells(results(*rows))
+    (found,) = agreements_of(results(*rows))
     return found
 
 
