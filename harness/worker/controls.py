@@ -1,4 +1,4 @@
-"""Backwards that cheat, one way each, and an honest one: what the engine must reject, tried as any implementation is.
+"""Control backwards, each with one cheat that the engine must reject, and an honest one that it must accept.
 
 This is an adapter like those in impls/, found by nobody; only a self-test tries it.
 """
@@ -78,7 +78,7 @@ def prepare(inputs: Inputs, how: str) -> Callable[[], Grads]:
 
 
 def run_controls(settings: Settings, device: DeviceKind) -> list[Check]:
-    """Try the cheats and the honest one on a small case; each check passes where the right thing was said of it."""
+    """Try the cheats and the honest one on a small case; each check passes where its row is the right one."""
     row_count = 64 if device == "cpu" else 8192
     dtype = "fp32" if device == "cpu" else "bf16"
     case = NormCase("layer", row_count, 1024, dtype=dtype, weight_dtype=dtype, bias=True, device=device)

@@ -27,9 +27,9 @@ AGAIN = " (again)"  # a second appearance, under another name
 
 @dataclass(frozen=True)
 class Together:
-    """Timings and kernels by implementation; `again` are those of who stood in the blocks twice, the second time.
+    """Timings and kernels by implementation; `again` holds the second timing of those that are timed twice.
 
-    A twin that is a copy of its own is among the implementations. No same-traffic add where it did not fit.
+    An A/A twin with code of its own counts as an implementation. `same_traffic_add` is None where it did not fit.
     """
 
     timings: dict[str, Timing]
@@ -60,7 +60,7 @@ def time_together(
     """
     watch(None, "time")
     device = make_device(inputs.case.device, settings.flush_bytes, inputs.x)
-    again = {c.name: replace(c, name=c.name + AGAIN) for c in _standing_twice(candidates, settings)}
+    again = {c.name: replace(c, name=c.name + AGAIN) for c in _timed_twice(candidates, settings)}
     add = _add_candidate(inputs)
     everyone = [*candidates, *again.values(), *([add] if add else [])]
     rule = StoppingRule(settings.min_blocks, settings.max_blocks, settings.half_width, settings.budget_s)
@@ -94,8 +94,8 @@ def time_together(
     )
 
 
-def _standing_twice(candidates: Sequence[Candidate], settings: Settings) -> Sequence[Candidate]:
-    """Who is timed under two names: nobody where the baseline's twin is a copy of its own."""
+def _timed_twice(candidates: Sequence[Candidate], settings: Settings) -> Sequence[Candidate]:
+    """The candidates that are timed under two names; none where the baseline has a twin with code of its own."""
     if settings.twin is not None:
         return ()
     if settings.twice:

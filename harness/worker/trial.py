@@ -59,7 +59,7 @@ class Contender:
 
 
 class Trial:
-    """One request: `watch` is told of each stage before it begins, `emit` is given each record once it is final."""
+    """One request: `watch` is called with each stage before it begins, `emit` with each record once it is final."""
 
     def __init__(self, request: Try, implementations: dict[str, Implementation], watch: Watch, emit: Emit) -> None:
         self.case = request.case
@@ -94,10 +94,10 @@ class Trial:
             self.emit(contender.row)
 
     def _in_turn(self, names: Sequence[str], implementations: dict[str, Implementation]) -> list[Implementation]:
-        """Those asked for, in the order in which they are prepared and warmed up.
+        """The implementations asked for, in the order in which they are prepared and warmed up.
 
-        Beside a baseline whose twin is a copy of its own stands that copy. Who comes first is then drawn for each
-        process and case: what being later costs is no revision's fault.
+        Where two revisions are compared, the baseline's A/A twin is added. The order is then drawn for each process and
+        case, so that no revision is always the later one.
         """
         if self.settings.twin is None:
             return [implementations[name] for name in names]
@@ -106,7 +106,7 @@ class Trial:
         return [implementations[name] for name in names]
 
     def watch(self, name: str | None, stage: Stage) -> None:
-        """Announce a stage; what becomes of the baseline's twin is the baseline's doing, whose code it is."""
+        """Announce a stage; the baseline's twin is announced as the baseline, whose code it is."""
         self.announce(self.settings.baseline if name is not None and name == self.settings.twin else name, stage)
 
     def _refused(self, implementation: Implementation) -> bool:
@@ -204,7 +204,7 @@ class Trial:
             return
 
     def _conclude(self, contender: Contender, together: Together) -> None:
-        """Complete a timed row, once the backward has shown that it still answers what it is asked."""
+        """Complete a timed row, after a check that the backward still follows new contents of dy."""
         name = contender.implementation.name
         kernels = together.kernels.get(name, Breakdown(None))
         update: dict[str, object] = {
@@ -241,7 +241,7 @@ class Trial:
             self.timed_faults[name] = fault
 
     def _candidate(self, contender: Contender) -> Candidate:
-        """Where anyone overwrites dy, it is restored for everyone: all are timed on the same numbers."""
+        """The candidate that the engine times; if any contender overwrites dy, dy is restored before every call."""
         name = contender.implementation.name
         if any(other.implementation.in_place for other in self.contenders.values()):
             return Candidate(name, contender.backward, self._restore_dy)
@@ -251,7 +251,7 @@ class Trial:
         self.inputs.dy.copy_(self.pristine.dy)
 
     def _row(self, name: str, status: Status, reason: str | None = None) -> RowRecord:
-        """A row of what it is called: the baseline's twin is the baseline, again."""
+        """A row; that of the baseline's twin is stored under the baseline's name, with the role `again`."""
         twin = name == self.settings.twin
         impl, role = (self.settings.baseline, "again") if twin else (name, "impl")
         return RowRecord(case=self.case, impl=impl, role=role, status=status, reason=reason, process=self.process)
@@ -266,8 +266,8 @@ class Trial:
     def _fail(self, name: str, error: BaseException, refusable: bool = False) -> None:
         """Write off an implementation that raised; raise ContextLostError where it took the device with it.
 
-        An unusual layout is beyond what an adapter has to take: there, an error that leaves the device well is a
-        refusal, as is anywhere the one by which an adapter says so.
+        An adapter need not take an unusual layout: there, an error that leaves the device usable is a refusal. An
+        UnsupportedError is a refusal everywhere.
         """
         try:
             synchronise(self.case.device)
@@ -284,14 +284,14 @@ class Trial:
 
 
 def warm(case: NormCase, implementation: Implementation, seed: int) -> None:
-    """Prepare and call once, for the sake of the compilers' caches alone."""
+    """Prepare and call once, to fill the caches of compilers."""
     if implementation.unsupported(case) is None:
         implementation.prepare(make_inputs(case, seed))()
         synchronise(case.device)
 
 
 def release(device: str) -> None:
-    """Give back what a case or a failure held, so that the next one finds the device as this one did."""
+    """Free the memory that a case or a failure held, so that the next case has as much."""
     gc.collect()
     if device != "cpu":
         torch.cuda.empty_cache()
