@@ -37,7 +37,8 @@ def _subject(comparison: Comparison, impl: str | None) -> str:
         if impl not in names:
             raise UsageError(f"no implementation {impl!r} in these results; --impl can be: {', '.join(names)}")
         return impl
-    if DEFAULT_SUBJECT in names and comparison.baseline != DEFAULT_SUBJECT:
+    competed = not comparison.timed or wording.competed(comparison, DEFAULT_SUBJECT)
+    if DEFAULT_SUBJECT in names and comparison.baseline != DEFAULT_SUBJECT and competed:
         return DEFAULT_SUBJECT
     others = [mean for mean in comparison.summary.geomeans if mean.impl != comparison.baseline]
     if others:  # most cases first: a mean over a few easy cases is no lead

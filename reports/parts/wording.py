@@ -34,10 +34,18 @@ def headline(comparison: Comparison, impl: str | None = None) -> str:
     subject = wins.label if wins else impl
     if subject is None:
         return f"No implementation could be ranked in {figures.count(summary.cases, 'case')}."
+    if not competed(comparison, subject) and not wins:
+        return f"{subject} was not timed here."
     alone, tied = (len(wins.alone), len(wins.tied)) if wins else (0, 0)
     text = f"{subject} is fastest in {alone} of {figures.count(summary.cases, 'case')}"
     text += f" and tied for fastest in {tied} more." if tied else "."
     return f"{text} {geomeans(comparison, wins.impl if wins else subject)}".rstrip()
+
+
+def competed(comparison: Comparison, impl: str) -> bool:
+    """Whether an implementation was timed in any case, or failed before it could be."""
+    entries = [case.entry(impl) for case in comparison.cases]
+    return any(entry and entry.standing not in ("verified", "absent") for entry in entries)
 
 
 def verified(outcomes: Sequence[Outcome]) -> str:

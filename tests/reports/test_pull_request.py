@@ -51,6 +51,19 @@ def test_without_the_default_subject_it_is_the_fastest_that_covers_most():
     assert render(compare(results(*rows))).startswith("liger is fastest in 1 of 1 case")
 
 
+def test_what_was_not_timed_is_not_called_fastest_in_none():
+    untimed = row("triton-inhouse", timed=None, untimed="interpreted on a CPU")
+    comparison = compare(results(untimed, row("torch-eager", 100.0), row("quack", 50.0), *helpers(100.0, 46.0)))
+    assert render(comparison).startswith("quack is fastest in 1 of 1 case")
+    assert render(comparison, "triton-inhouse").startswith("triton-inhouse was not timed here.")
+
+
+def test_a_subject_that_failed_stays_the_subject():
+    wrong = row("triton-inhouse", status="wrong", reason="dx is off")
+    text = render(compare(results(wrong, row("torch-eager", 100.0), *helpers(100.0, 46.0))))
+    assert text.startswith("triton-inhouse is fastest in 0 of 1 case")
+
+
 def test_it_ends_with_how_to_reproduce_and_the_conditions():
     text = lines(compare(mixed()))
     assert text[-3] == "Reproduce: `normbwd bench --device h200 --shapes 8192x4096`"

@@ -1,0 +1,57 @@
+import pytest
+
+from harness.results.schema import TensorCheck
+from reports import columns
+from reports.columns import Column, Row, rows_of, table_of
+from reports.data.comparison import compare
+from reports.formats.console import render
+from reports.formats.export import to_csv
+from reports.table import Cell
+from tests.results_factory import mixed, results, row, thorough, verification
+
+CHOICES = ("CONSOLE", "OVERVIEW", "MARKDOWN", "MARKDOWN_UNTIMED", "PULL_REQUEST", "PULL_REQUEST_UNTIMED", "HTML", "CSV")
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_every_format_chooses_columns_that_exist(choice):
+    rows = rows_of(compare(thorough()))
+    chosen = columns.columns(getattr(columns, choice), rows)
+    assert len({column.name for column in chosen}) == len(chosen)
+    assert all(isinstance(column.cell(row), Cell) for column in chosen for row in rows)
+
+
+def test_a_new_column_is_an_entry_and_its_name(monkeypatch):
+    blocks = Column("twice", "2 x", lambda row: 2, lambda row: Cell("two", 2))
+    monkeypatch.setitem(columns.COLUMNS, "twice", blocks)
+    monkeypatch.setattr(columns, "CONSOLE", (*columns.CONSOLE, "twice"))
+    text = render(compare(mixed()))
+    assert "2 x" in text
+    assert "two" in text
+
+
+def test_a_column_that_no_row_fills_is_left_out():
+    case = compare(results(row("torch-eager", 10.0))).cases[0]
+    comparison = compare(results(row("torch-eager", 10.0)))
+    assert table_of(["impl", "verdict", "median_us"], [Row(comparison, case, case.entries[0])]).heads == ("impl", "us")
+
+
+def test_a_case_without_the_implementation_has_no_row():
+    comparison = compare(mixed())
+    table = table_of(["case", "status", "ranked_us", "speedup"], [Row(comparison, comparison.cases[0], None)])
+    assert [cell.text for cell in table.rows[0]] == [comparison.cases[0].case.key, "no row", "no row"]
+
+
+def test_a_gradient_that_is_in_the_results_alone_has_its_columns():
+    checked = verification()
+    more = checked.tensors | {"dres": TensorCheck(rho=1.25, relative_rms=0.001, error_class="exact")}
+    comparison = compare(results(row("quack", verification=checked.model_copy(update={"tensors": more}), timed=None)))
+    rows = rows_of(comparison)
+    assert table_of(columns.PULL_REQUEST_UNTIMED, rows).heads == (
+        "case",
+        "status",
+        "rho dx",
+        "rho dweight",
+        "rho dres",
+        "deterministic",
+    )
+    assert "rho_dres" in to_csv(comparison).splitlines()[0].split(",")
