@@ -1,6 +1,6 @@
 """The results file: one JSON object a line, the run first, then a row for each (case, implementation).
 
-This is the only form in which measurements leave the measuring half of the project. records.py says what a line holds.
+This is the only form in which measurements leave the measuring half of the project. schema.py says what a line holds.
 """
 
 from __future__ import annotations
