@@ -1,7 +1,6 @@
-"""What failed on speed, measured again on the device here: the same cases, implementations and settings, new inputs.
+"""Measures failures of speed again on the device here: the same cases, implementations and settings, new inputs.
 
-Nothing here measures. From the record of the run comes an invocation like the one that started it, and `bench` does the
-rest.
+It makes an invocation like the one that started the run, from the run's record; `bench` does the rest.
 """
 
 from __future__ import annotations

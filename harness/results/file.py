@@ -50,7 +50,7 @@ class Results:
 
     @property
     def budget(self) -> Budget | None:
-        """The worst that any self-test of the run found, figure by figure; None where it made none."""
+        """The largest error of each kind that any self-test of the run found; None where it made none."""
         budgets = [selftest.budget for selftest in self.selftests]
         return worst(budgets) if budgets else None
 
@@ -118,22 +118,22 @@ def load(path: Path, torn: bool = False) -> Results:
         records.append(record)
     if not records or not isinstance(records[0], RunRecord):
         raise UsageError(f"{path} does not begin with a run record; is it a results.jsonl of `normbwd bench`?")
-    ends = _of(EndRecord, records)
+    ends = _only(EndRecord, records)
     return Results(
         records[0],
-        _of(RowRecord, records),
-        reduce(_together, ends) if ends else None,
-        tuple(_of(SelfTestRecord, records)),
-        tuple(_of(ConditionsRecord, records)),
-        tuple(_of(SanitizerRecord, records)),
+        _only(RowRecord, records),
+        reduce(_add_legs, ends) if ends else None,
+        tuple(_only(SelfTestRecord, records)),
+        tuple(_only(ConditionsRecord, records)),
+        tuple(_only(SanitizerRecord, records)),
     )
 
 
-def _of(kind: type[R], records: Sequence[AnyRecord]) -> list[R]:
+def _only(kind: type[R], records: Sequence[AnyRecord]) -> list[R]:
     return [record for record in records if isinstance(record, kind)]
 
 
-def _together(earlier: EndRecord, later: EndRecord) -> EndRecord:
+def _add_legs(earlier: EndRecord, later: EndRecord) -> EndRecord:
     """The end of a run that was resumed: what its legs took, added up."""
     stages = earlier.stages_s.keys() | later.stages_s.keys()
     total = {stage: round(earlier.stages_s.get(stage, 0.0) + later.stages_s.get(stage, 0.0), 1) for stage in stages}

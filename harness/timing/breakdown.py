@@ -91,19 +91,19 @@ def assign(events_us: Mapping[str, Sequence[float]], activities: Sequence[Activi
     """
     launched = sorted(activities, key=lambda activity: (activity.launch, activity.start_us))
     spins = [place for place, activity in enumerate(launched) if MARKER in activity.name]
-    expected = SPINS * sum(len(of) for of in events_us.values())
+    expected = SPINS * sum(len(runs_us) for runs_us in events_us.values())
     if len(spins) != expected:
         lost = f"the profiler lost records ({len(spins)} of {expected} markers are here)"
         return dict.fromkeys(events_us, Breakdown(None, note=lost))
     markers = iter([spins[place : place + SPINS] for place in range(0, len(spins), SPINS)])
-    found: dict[str, Breakdown] = {}
+    breakdowns: dict[str, Breakdown] = {}
     for name, read_us in events_us.items():
         runs: list[_Run] = []
         for us in read_us:
             _, first, last = next(markers)
             runs.append(_Run(launched[first + 1 : last], launched[first], launched[last], us))
-        found[name] = _of_runs(runs)
-    return found
+        breakdowns[name] = _of_runs(runs)
+    return breakdowns
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The same backwards timed by engines that are not ours, for the sake of comparison; they keep no queue proof.
+"""The same backwards timed by other engines, for comparison; these keep no queue proof.
 
 docs/method.md sets their figures beside ours and explains each difference.
 """
@@ -21,10 +21,10 @@ MEDIAN = "nv/cold/time/gpu/median"
 def time_elsewhere(candidates: Sequence[Candidate]) -> dict[str, dict[str, float]]:
     """Median times in microseconds, by candidate and engine; an engine that is not installed, or fails, is left out.
 
-    What a candidate overwrites is restored before each engine has its turn, not before each of its calls. NVBench runs
-    once in the life of a process: a second call finds it unable.
+    What a candidate overwrites is restored before each engine's turn, not before each call. NVBench runs once in the
+    life of a process: a second call fails.
     """
-    found: dict[str, dict[str, float]] = {candidate.name: {} for candidate in candidates}
+    medians_us: dict[str, dict[str, float]] = {candidate.name: {} for candidate in candidates}
     for engine, measure in {"do_bench": _do_bench, "NVBench": _nvbench}.items():
         for candidate in candidates:
             candidate.restore()
@@ -36,8 +36,8 @@ def time_elsewhere(candidates: Sequence[Candidate]) -> dict[str, dict[str, float
             print(f"{engine}: {error!r}", file=sys.stderr)
             continue
         for name, us in times_us.items():
-            found[name][engine] = round(us, 3)
-    return found
+            medians_us[name][engine] = round(us, 3)
+    return medians_us
 
 
 def _do_bench(candidates: Sequence[Candidate]) -> dict[str, float]:
