@@ -20,7 +20,10 @@ THROTTLE_REASONS = {
 
 @dataclass(frozen=True)
 class Reading:
-    """One look at a device; None where it does not say. `throttled` names the reasons, `processes` counts contexts."""
+    """One look at a device; None where it does not say. `throttled` names the reasons, `processes` counts contexts.
+
+    `host_load` is the share of the CPUs that other processes used since the last look.
+    """
 
     sm_clock_mhz: int | None = None
     memory_clock_mhz: int | None = None
@@ -28,6 +31,7 @@ class Reading:
     temperature_c: int | None = None
     throttled: tuple[str, ...] = ()
     processes: int = 0
+    host_load: float | None = None
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from statistics import median
 
 from harness.cases import NormCase
+from harness.results import evidence
 from harness.results.file import Results
 from harness.results.pairing import Paired, apart, paired
-from harness.results.schema import RANKED, SAME_TRAFFIC_ADD, Budget, Role, RowRecord, Status, Timing
+from harness.results.schema import RANKED, SAME_TRAFFIC_ADD, Budget, ConditionsRecord, Role, RowRecord, Status, Timing
 from harness.results.statistics import IncomparableError, Ratio, aa_band, across_processes, median_and_spread
 
 UNPROVEN = "unproven: the device may have waited for the host, so host time may be inside"
@@ -103,15 +104,23 @@ class Joined:
         return "; ".join(f"process {', '.join(numbers)}: {text}" for text, numbers in processes.items()) or None
 
 
-JoinedCase = Mapping[tuple[str, Role], Joined]
+class JoinedCase(dict[tuple[str, Role], Joined]):
+    """The joined rows of one case by (implementation, role), and what speaks against any verdict on them."""
+
+    def __init__(self, joined: Mapping[tuple[str, Role], Joined], interference: str | None = None) -> None:
+        super().__init__(joined)
+        self.interference = interference
 
 
-def join(rows: Iterable[RowRecord]) -> dict[tuple[str, Role], Joined]:
-    """The rows of one case by (implementation, role), the latest of each process, as a resumed run appends."""
+def join(rows: Iterable[RowRecord]) -> JoinedCase:
+    """The rows of one case, the latest of each process, as a resumed run appends."""
     latest: dict[tuple[str, Role], dict[int, RowRecord]] = {}
     for row in rows:
         latest.setdefault((row.impl, row.role), {})[row.process] = row
-    return {key: Joined(tuple(by_process[n] for n in sorted(by_process))) for key, by_process in latest.items()}
+    joined = {key: Joined(tuple(by_process[n] for n in sorted(by_process))) for key, by_process in latest.items()}
+    twins = [impl for impl, role in joined if role == "again" and (impl, "impl") in joined]
+    pairs = (pair for impl in twins for pair in interleaved(joined[impl, "impl"], joined[impl, "again"]))
+    return JoinedCase(joined, evidence.against_pairs(pairs))
 
 
 def by_case(results: Results) -> dict[NormCase, JoinedCase]:
@@ -119,7 +128,15 @@ def by_case(results: Results) -> dict[NormCase, JoinedCase]:
     rows: dict[NormCase, list[RowRecord]] = {}
     for row in results.rows:
         rows.setdefault(row.case, []).append(row)
-    return {case: join(of_case) for case, of_case in rows.items()}
+    conditions: dict[NormCase, list[ConditionsRecord]] = {}
+    for record in results.conditions:
+        conditions.setdefault(record.case, []).append(record)
+    against_run = evidence.against_run(results.selftests)
+    cases = {case: join(of_case) for case, of_case in rows.items()}
+    for case, joined in cases.items():
+        against_case = evidence.against_conditions(conditions.get(case, ()))
+        joined.interference = against_run or against_case or joined.interference
+    return cases
 
 
 def status_and_reason(joined: Joined | None) -> str:
@@ -187,7 +204,12 @@ def interleaved(base: Joined, other: Joined) -> list[Paired]:
 
 
 def band(case: JoinedCase, baseline: str | None) -> float | None:
-    """The A/A band of a case, as a log ratio: the baseline's, or where it has no twin the widest; None without any."""
+    """The A/A band of a case, as a log ratio: the baseline's, or where it has no twin the widest; None without any.
+
+    Infinite where something speaks against any verdict on the case.
+    """
+    if case.interference:
+        return math.inf
     twins = [impl for impl, role in case if role == "again"]
     bands = {impl: aa_band(ratios) for impl in twins if (ratios := _aa_ratios(case, impl))}
     if baseline in bands:

@@ -294,6 +294,7 @@ class SelfTestRecord(Record):
 class ConditionsRecord(Record):
     """What the device said of itself after each block of a case that was attempted; lists are empty where it is silent.
 
+    `host_load` is the share of this process's CPUs that others used during the block (0 to 1), where a CPU is timed.
     `throttled` lists, by reason, the blocks during which the device held its clocks back.
     """
 
@@ -305,6 +306,7 @@ class ConditionsRecord(Record):
     memory_clock_mhz: list[int] = []
     power_w: list[float] = []
     temperature_c: list[int] = []
+    host_load: list[float] = []
     throttled: dict[str, list[int]] = {}
     other_processes: int = Field(default=0, description="most that were seen on the device besides this one")
 

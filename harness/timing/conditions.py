@@ -36,6 +36,7 @@ def record(case: NormCase, group: str, process: int, readings: Sequence[Reading]
         memory_clock_mhz=_column([reading.memory_clock_mhz for reading in readings]),
         power_w=_column([reading.power_w for reading in readings]),
         temperature_c=_column([reading.temperature_c for reading in readings]),
+        host_load=_column([reading.host_load for reading in readings]),
         throttled=throttled,
         # This process is on the device itself; one that is not listed is of another namespace, and listed unknown.
         other_processes=max((max(0, reading.processes - 1) for reading in readings), default=0),

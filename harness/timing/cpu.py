@@ -9,6 +9,7 @@ import torch
 
 from harness.devices.nvml import Reading
 from harness.results.schema import Flush
+from harness.timing.host_load import HostLoad
 
 
 class CpuDevice:
@@ -19,6 +20,7 @@ class CpuDevice:
         self._read = torch.ones_like(self._written)
         self._start_ns = 0
         self._end_ns = 0
+        self._load = HostLoad()
 
     def flush(self, mode: Flush) -> None:
         """Write one buffer, then read another."""
@@ -55,8 +57,8 @@ class CpuDevice:
         return (self._end_ns - self._start_ns) / 1e3
 
     def look(self) -> Reading:
-        """Nothing: a host tells too little of its clocks to void anything by."""
-        return Reading()
+        """How busy others kept the CPUs since the last look; a host says too little of its clocks."""
+        return Reading(host_load=self._load.since_last_look())
 
     def now_s(self) -> float:
         """Seconds on the host's clock."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from harness.results import planted_effects
+from harness.results.evidence import EVENTS_AGAINST_PROFILER, EVENTS_SHARE
 from harness.results.schema import Budget, Check, Flush
 from harness.results.statistics import Ratio, spans_agree, speedup
 from harness.timing.breakdown import CLOCK_SLACK_US
@@ -203,7 +204,7 @@ class SelfTest:
         others = [self._work.elementwise(size), self._work.copies(size // 2, 2)]
         spans = self._work.spans_us([one, *others])
         if spans is None:
-            self._list.not_here("events against profiler", "there is no profiler of kernels here")
+            self._list.not_here(EVENTS_AGAINST_PROFILER, "there is no profiler of kernels here")
             return None
         offset_us = spans[0][0] - spans[0][1]
         off = max(abs(event_us - offset_us - span_us) for event_us, span_us in spans)
@@ -211,9 +212,9 @@ class SelfTest:
         detail = "what events read beyond the profiler's lead and span of one kernel; below zero, what the two resolve"
         passed = SHARE_AT_LEAST_US <= offset_us <= T0_LIMIT_US
         limit_us = SHARE_AT_LEAST_US if offset_us < 0 else T0_LIMIT_US
-        self._list.add("events' own share", passed, offset_us, limit_us, "us", detail)
+        self._list.add(EVENTS_SHARE, passed, offset_us, limit_us, "us", detail)
         detail = "with that share taken off, other work agrees to 1 us or 2 %"
-        self._list.add("events against profiler", agree, off, 1.0, "us", detail)
+        self._list.add(EVENTS_AGAINST_PROFILER, agree, off, 1.0, "us", detail)
         return offset_us
 
     def _medians(self, candidates: Sequence[Candidate]) -> list[float]:

@@ -31,12 +31,14 @@ class Lead:
 class CaseComparison:
     """One case: the same-traffic add (median us), the A/A band (a log ratio), and the entries in order of standing.
 
-    There is no lead where an entry is too fast to be ranked: those that rank are slower than it.
+    `interference` says why nothing here is called faster or slower, or is None. There is no lead where an entry
+    is too fast to be ranked: those that rank are slower than it.
     """
 
     case: NormCase
     add_us: float | None
     aa_band: float | None
+    interference: str | None
     voided: dict[str, int]
     entries: tuple[Entry, ...]
     lead: Lead | None
@@ -88,6 +90,7 @@ def compare_case(case: NormCase, joined_case: JoinedCase, results: Results, base
         case=case,
         add_us=add.median_us if add else None,
         aa_band=aa,
+        interference=joined_case.interference,
         voided=_voided(joined_case),
         entries=tuple(entries),
         lead=None if any(entry.too_short for entry in entries) else _lead(ranked, aa),

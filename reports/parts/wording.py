@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from harness.results.joining import TIMES_T0
@@ -103,9 +104,19 @@ def caveats(comparison: Comparison) -> list[str]:
             f"In {figures.count(too_fast, 'case')} something is below {TIMES_T0} x t0, too fast to be ranked; "
             "nothing is called fastest there."
         )
+    lines += interference(comparison)
     if comparison.timed and comparison.run.settings.quick:
         lines.append("A quick run: few blocks, wide intervals.")
     return [*lines, *failed_checks(comparison.selftests), *moved(comparison.state)]
+
+
+def interference(comparison: Comparison) -> list[str]:
+    """Why nothing is called faster or slower in some cases, a sentence a reason."""
+    reasons = Counter(case.interference for case in comparison.cases if case.interference and case.ranked)
+    return [
+        f"Nothing is called faster or slower in {figures.count(number, 'case')}: {reason}."
+        for reason, number in reasons.items()
+    ]
 
 
 def error_budget(comparison: Comparison) -> str:

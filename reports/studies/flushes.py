@@ -81,7 +81,7 @@ def turned(clean: Results, other: Results) -> list[Turned]:
     pairs: list[Turned | None] = []
     of_other = by_case(other)
     for case, joined in by_case(clean).items():
-        one, two = _OneCase.of(clean, joined), _OneCase.of(other, of_other.get(case, {}))
+        one, two = _OneCase.of(clean, joined), _OneCase.of(other, of_other.get(case, JoinedCase({})))
         names = [impl for impl, role in joined if role == "impl" and (impl, "impl") in two.rows]
         pairs += [_turned(case, one, two, pair) for pair in combinations(names, 2)]
     return [pair_turned for pair_turned in pairs if pair_turned is not None]

@@ -112,7 +112,7 @@ def _processes(case: JoinedCase) -> list[int]:
 def _of_process(case: JoinedCase, process: int) -> JoinedCase:
     """What one process found of the case."""
     rows = {key: tuple(row for row in joined.rows if row.process == process) for key, joined in case.items()}
-    return {key: Joined(own_rows) for key, own_rows in rows.items() if own_rows}
+    return JoinedCase({key: Joined(own_rows) for key, own_rows in rows.items() if own_rows})
 
 
 def _spreads(values: Sequence[float]) -> str:

@@ -1,0 +1,59 @@
+"""What speaks against any verdict on a case: a failed self-test, a busy host, an A/A pair that scatters too much.
+
+A verdict is not stronger than its evidence. Where one of these is found the A/A band of the case is infinite: nothing
+is called faster or slower there, and a gate says INCONCLUSIVE with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import median
+
+import numpy as np
+
+from harness.results.pairing import Paired
+from harness.results.planted_effects import found_together
+from harness.results.schema import ConditionsRecord, SelfTestRecord
+
+EVENTS_SHARE, EVENTS_AGAINST_PROFILER = "events' own share", "events against profiler"
+PROFILER_CHECKS = frozenset({EVENTS_SHARE, EVENTS_AGAINST_PROFILER})  # no ratio rests on the profiler's clock
+# Half the inter-quartile range of an A/A pair's ratio from block to block: at most 6.8 % in all runs on H200s.
+MOST_SCATTER = 0.15
+# The share of the CPUs that other processes may use: a fifth of a core of two.
+MOST_HOST_LOAD = 0.1
+
+
+def failed_checks(selftests: Sequence[SelfTestRecord]) -> list[str]:
+    """The names of the checks on which a ratio rests and that failed in any process.
+
+    A planted effect that all processes together find did not fail.
+    """
+    failed: dict[str, None] = {}
+    for when in dict.fromkeys(record.when for record in selftests):
+        records = [record for record in selftests if record.when == when]
+        names = (check.name for record in records for check in record.checks if check.passed is False)
+        failed |= dict.fromkeys(name for name in names if not found_together(name, records))
+    return [name for name in failed if name not in PROFILER_CHECKS]
+
+
+def against_run(selftests: Sequence[SelfTestRecord]) -> str | None:
+    """Why nothing of a run may be ranked, or None."""
+    failed = failed_checks(selftests)
+    return f"the self-test failed ({', '.join(failed)})" if failed else None
+
+
+def against_conditions(conditions: Iterable[ConditionsRecord]) -> str | None:
+    """Why a case may not be ranked, by what the host said of itself in any process; or None."""
+    load = max((median(record.host_load) for record in conditions if record.host_load), default=0.0)
+    return f"other processes used {100 * load:.0f} % of the CPUs" if load > MOST_HOST_LOAD else None
+
+
+def against_pairs(pairs: Iterable[Paired]) -> str | None:
+    """Why a case may not be ranked, by its A/A pairs in any process; or None."""
+    scatter = max((_half_range(pair) for pair in pairs), default=0.0)
+    return f"an A/A pair scatters by {100 * scatter:.0f} % from block to block" if scatter > MOST_SCATTER else None
+
+
+def _half_range(pair: Paired) -> float:
+    lower, upper = np.percentile(pair.logs, (25, 75))
+    return float(upper - lower) / 2
