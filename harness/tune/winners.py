@@ -46,8 +46,10 @@ def confirmed(best: list[Best], again: Results) -> list[Best]:
     The fastest of many is also the luckiest of many, so that its figures are taken from the second run alone.
     """
     cases, default = by_case(again), again.run.settings.baseline
+    nothing = JoinedCase({})
     return [
-        _confirmed(item, cases.get(item.case, {}), default, again.budget) if item.candidate else item for item in best
+        _confirmed(item, cases.get(item.case, nothing), default, again.budget) if item.candidate else item
+        for item in best
     ]
 
 
