@@ -20,6 +20,7 @@ from reports.data.size_groups import Group
 from reports.plots.style import INK, backward, sheet, styled, title
 
 MAP = colormaps["PuOr_r"].resampled(32)  # orange is faster, purple slower: the colour-blind tell them apart
+CELL, BAR_WIDTH = 0.3, 0.14  # inches: the height of a cell, and the width of the scale
 MANY = 9  # columns, beyond which two panels stand side by side and not three
 # Ends of the scale, as powers of two: at least 1.5, so that small differences look small, and at most 4, so that one
 # case of a fallback does not pale the others.
@@ -53,7 +54,7 @@ def speedups(group: Group, comparison: Comparison) -> Figure | None:
         title(comparison.run, heading, group.variant),
         len(panels),
         across=across,
-        height=0.3 * len(strips),
+        height=CELL * len(strips),
         caption=CAPTION,
     )
     reach = max(abs(math.log2(speedup.value)) for speedups in panels.values() for speedup in speedups)
@@ -68,7 +69,8 @@ def speedups(group: Group, comparison: Comparison) -> Figure | None:
     for axes in drawn[-across:]:
         axes.set_xlabel("columns (hidden size)", fontsize=8)
     ticks = [power / 2 for power in range(math.ceil(-2 * reach), math.floor(2 * reach) + 1)]
-    bar = figure.colorbar(ScalarMappable(scale, MAP), ax=drawn, aspect=40, ticks=ticks, pad=0.01)
+    bar_height = -(-len(panels) // across) * (CELL * len(strips) + 0.5)
+    bar = figure.colorbar(ScalarMappable(scale, MAP), ax=drawn, aspect=bar_height / BAR_WIDTH, ticks=ticks, pad=0.01)
     bar.ax.set_yticklabels([f"{2**tick:.2g}" for tick in ticks])
     bar.outline.set_visible(False)
     return figure
@@ -101,9 +103,8 @@ def _fill(axes: Axes, speedups: Sequence[Speedup], shape: tuple[int, int], scale
             ha="center",
             va="center_baseline",
         )
-    axes.pcolormesh(
-        np.arange(shape[1]), np.arange(shape[0]), powers, cmap=MAP, norm=scale, edgecolor="white", linewidth=1.5
-    )
+    across, down = (np.arange(cells + 1) - 0.5 for cells in reversed(shape))
+    axes.pcolormesh(across, down, powers, cmap=MAP, norm=scale, edgecolor="white", linewidth=1.5)
     axes.grid(visible=False)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)

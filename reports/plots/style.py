@@ -137,7 +137,7 @@ def sheet(
     across = min(across, panels)
     down = -(-panels // across)
     figure = Figure(
-        figsize=(WIDTH, 1.15 + 0.15 * caption.count("\n") + down * (height + 0.3)), dpi=120, layout="constrained"
+        figsize=(WIDTH, 1.05 + 0.15 * caption.count("\n") + down * (height + 0.5)), dpi=120, layout="constrained"
     )
     grid = figure.subplots(down, across, squeeze=False, sharey=True).ravel()
     for axes in grid[panels:]:

@@ -41,6 +41,9 @@ def panels(figure):
             found[name] = {place: (float(text.lstrip("≈")), text.startswith("≈")) for place, text in texts.items()}
             (mesh,) = axes.collections
             coloured = ~np.ma.getmaskarray(np.ma.masked_invalid(mesh.get_array()))
+            widths, heights = (np.diff(mesh.get_coordinates()[..., axis], axis=1 - axis) for axis in (0, 1))
+            assert np.allclose(widths, 1)
+            assert np.allclose(heights, 1)
             assert {(int(column), int(strip)) for strip, column in np.argwhere(coloured)} == texts.keys()
     return found
 
@@ -75,6 +78,16 @@ def test_colours_are_even_about_one_and_end_at_four():
     near = results(row("torch-eager", 40.0, NARROW), row("quack", 39.0, NARROW), *helpers(40.0, 14.0, NARROW))
     assert scale(near) == pytest.approx([1 / 1.5, 1.5])
     assert math.prod(scale(near)) == pytest.approx(1.0)
+
+
+def test_a_single_case_is_a_cell():
+    single = results(
+        row("torch-eager", 40.0, NARROW), row("quack", 20.0, NARROW, shift=2), *helpers(40.0, 14.0, NARROW)
+    )
+    figure = drawn(single)
+    assert panels(figure) == {"quack": {(0, 0): (pytest.approx(2.0, abs=0.01), False)}}
+    axes = figure.axes[0]
+    assert (axes.get_xlim(), axes.get_ylim()) == ((-0.5, 0.5), (0.5, -0.5))
 
 
 def test_axes_name_sizes():

@@ -2,8 +2,10 @@ from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
+
 import impls
-from reports.plots.style import FAMILIES, look, save, sheet
+from reports.plots.style import FAMILIES, as_svg, look, save, sheet
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -48,3 +50,14 @@ def test_an_svg_is_text_without_a_date(tmp_path):
     root = ElementTree.fromstring(text)
     assert "a title" in [element.text for element in root.iter(f"{SVG}text")]
     assert "date" not in text
+
+
+@pytest.mark.parametrize("panels", [1, 2, 5])
+def test_panels_have_the_height_that_was_asked_for(panels):
+    figure, drawn = sheet("title", panels, height=0.4, caption="one line\nanother")
+    for axes in drawn:
+        axes.set_title("name")
+        axes.set_xlabel("label")
+    as_svg(figure)
+    heights = [axes.get_position().height * figure.get_figheight() for axes in drawn]
+    assert min(heights) >= 0.36
