@@ -23,6 +23,9 @@ from impls.inhouse.regimes.one_pass import OnePass
 from tests.impls.gpuless import in_child, instead_of_launches
 
 
+pytestmark = pytest.mark.slow
+
+
 class Case(NamedTuple):
     """What is compiled; many rows, so that every program has many tiles."""
 
