@@ -91,10 +91,10 @@ def _check_vector(
 
 
 def output(like: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
-    """An empty output in the dtype of `like`; fp32 on a CPU, where Triton's interpreter cuts bf16 off, not rounds."""
+    """An empty output in the dtype of `like`; fp32 on a CPU, where Triton's interpreter truncates to bf16."""
     return torch.empty(shape, dtype=torch.float32 if like.is_cpu else like.dtype, device=like.device)
 
 
 def rounded(result: torch.Tensor | None, like: torch.Tensor | None) -> Any:
-    """The output in the dtype of `like`: itself on a GPU, rounded here on a CPU."""
+    """The output in the dtype of `like`: as it is on a GPU, rounded here on a CPU."""
     return None if result is None or like is None else result.to(like.dtype)

@@ -22,7 +22,6 @@ from impls.inhouse.problem import Gpu
 from impls.inhouse.regimes.one_pass import OnePass
 from tests.impls.gpuless import in_child, instead_of_launches
 
-
 pytestmark = pytest.mark.slow
 
 
