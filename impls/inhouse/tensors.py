@@ -27,6 +27,17 @@ class Tensors:
     zero_centred: bool
 
     @property
+    def inputs(self) -> tuple[Any, ...]:
+        """What is read, in the order in which all kernels take it."""
+        return self.dy, self.x, self.weight, self.mean, self.rstd
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """Rows, columns, and the row strides of dy and x, in the order in which all kernels take them."""
+        rows, cols = self.x.shape
+        return rows, cols, self.dy.stride(0), self.x.stride(0)
+
+    @property
     def gradients(self) -> int:
         """How many gradients have partial sums: dweight, or dweight and dbias."""
         return 1 if self.dbias is None else 2

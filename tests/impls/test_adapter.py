@@ -51,7 +51,7 @@ def test_no_config_where_nothing_is_to_be_tuned(change):
     assert configs(dataclasses.replace(CASE, **change)) == {}
 
 
-def test_no_config_beside_a_file_that_changes_the_default(monkeypatch):
+def test_no_config_beside_a_file_of_launches(monkeypatch):
     monkeypatch.setenv(LAUNCHES, "launches.json")
     with pytest.raises(ValueError, match=f"unset {LAUNCHES}"):
         configs(CASE)

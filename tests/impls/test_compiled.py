@@ -164,7 +164,7 @@ def wrong_launch(delay, seeds, slots=None, lag=0):
 
 
 @pytest.mark.parametrize("delay", [1, 2])
-def test_no_word_is_overwritten_before_all_have_read_it(delay):
+def test_no_word_is_overwritten_too_early(delay):
     """With the slots that there are; the delay allows two fewer than twice itself and two, and no fewer."""
     assert in_child(__name__, "wrong_launch", [delay, 2]) == [None]
 

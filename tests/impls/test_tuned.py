@@ -96,7 +96,7 @@ def measured(rows, launch=LAUNCH):
     return tuned(replace(CASE, rows=rows), launch)
 
 
-def test_the_exact_case_comes_first_and_the_nearest_rows_next(written):
+def test_the_exact_case_serves_first_then_the_nearest(written):
     other = replace(LAUNCH, rows=8)
     path = written(launches(measured(64), measured(100, other), measured(1000, None)))
     assert launch_for(path, "cpu", at(64), TINY) == LAUNCH
@@ -110,7 +110,7 @@ def test_the_exact_case_comes_first_and_the_nearest_rows_next(written):
 
 
 @pytest.mark.parametrize("asked", [at(31), at(201), at(0), at(900), at(1000), at(2000)])
-def test_where_nothing_near_is_faster_the_default_stays(written, asked):
+def test_the_default_stays_where_no_case_is_near(written, asked):
     path = written(launches(measured(64), measured(100), measured(1000, None)))
     assert launch_for(path, "cpu", asked, TINY) is None
 
@@ -141,7 +141,7 @@ def complaint(path, device="cpu", problem=PROBLEM, gpu=TINY):
     return str(caught.value)
 
 
-def test_another_implementation_or_a_default_without_a_time_does_not_serve(written):
+def test_only_measured_launches_serve(written):
     path = written(launches(tuned(impl="quack"), tuned(default_us=None)))
     assert launch_for(path, "cpu", PROBLEM, TINY) is None
 
@@ -199,7 +199,7 @@ def test_a_file_of_an_earlier_schema_is_refused(written):
     assert "has schema 1, and this version reads 2; run `normbwd tune` again, or unset" in complaint(written(older))
 
 
-def test_a_launch_that_could_hang_the_device_is_refused(written):
+def test_a_launch_that_could_hang_is_refused(written):
     wide = replace(CASE, rows=100_000, cols=4096)
     problem = problem_of(wide)
     launch = replace(choose(problem, H200), programs=1000)
@@ -219,7 +219,7 @@ def chosen(inputs):
     return choose_for(inputs.dy, inputs.x, inputs.weight, inputs.bias is not None, layer=inputs.mean is not None)
 
 
-def test_the_choice_reads_the_file_and_does_without(written, monkeypatch):
+def test_the_choice_reads_the_file(written, monkeypatch):
     inputs = make_inputs(case(), seed=1)
     plain = chosen(inputs)
     written(launches(tuned()))
@@ -229,7 +229,7 @@ def test_the_choice_reads_the_file_and_does_without(written, monkeypatch):
     assert chosen(inputs) == plain
 
 
-def test_the_backward_launches_what_the_file_says(written, monkeypatch):
+def test_the_backward_runs_the_launch_of_the_file(written, monkeypatch):
     inputs = make_inputs(case(norm="layer", bias=True), seed=2)
     wanted = triton_inhouse.prepare(inputs)()
     written(launches(tuned(inputs.case)))
