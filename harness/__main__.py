@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import shlex
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -190,20 +192,39 @@ def list_(
 
 
 def _measure_and_report(invocation: Invocation, form: str = "console", impl: str | None = None) -> Path:
-    """Measure, print the report, write all of it beside the results; raise typer.Exit where nothing passed."""
-    import reports
+    """Measure, print the report, write all of it beside the results; raise typer.Exit where nothing passed.
+
+    A run that is interrupted is reported as far as it came, with the line that goes on with it.
+    """
+    from harness.run.session import InterruptedRun
     from harness.run.session import bench as run_bench
 
     display = Display()
-    path = run_bench(invocation, display)
+    try:
+        path = run_bench(invocation, display)
+    except InterruptedRun as cut:
+        _report(cut.path, invocation, display, form, impl)
+        resume = "" if invocation.resume else " --resume"
+        out = "" if invocation.out else f" --out {shlex.quote(str(cut.path.parent))}"
+        display.say(f"go on:   {invocation.command}{resume}{out}")
+        raise
+    _report(path, invocation, display, form, impl)
+    if code := _exit_code(load(path).rows):
+        raise typer.Exit(code)
+    return path
+
+
+def _report(path: Path, invocation: Invocation, display: Display, form: str, impl: str | None) -> None:
+    import reports
+
     results = load(path)
+    if not results.rows:
+        display.say(f"results: {path}, without a row yet")
+        return
     reports.write(results, form, impl=impl)
     markdown = path.with_name("report.md")
     reports.write(results, "markdown" if invocation.settings.timed else "verification", markdown)
     display.say(f"results: {path}\nreport:  {markdown}")
-    if code := _exit_code(results.rows):
-        raise typer.Exit(code)
-    return path
 
 
 def _exit_code(rows: Sequence[RowRecord]) -> int:
@@ -215,7 +236,8 @@ def _exit_code(rows: Sequence[RowRecord]) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line; exits with the code of the answer."""
+    """Run the command line; exits with the code of the answer. SIGTERM ends it as Ctrl-C does."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         code = app(arguments, prog_name="normbwd", standalone_mode=False)  # errors are ours to print, in one line
         if code == 130:  # Typer turns an interrupt into an exit
@@ -230,6 +252,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (KeyboardInterrupt, typer.Abort):
         _complain("interrupted; what is done is kept, --resume goes on from it")
         code = 130
+    finally:
+        signal.signal(signal.SIGTERM, before)
     sys.exit(code)
 
 

@@ -1,6 +1,8 @@
 """What is typed, what is answered in one line, and the exit code; nothing half-written is left behind."""
 
+import os
 import shlex
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,6 +55,7 @@ class ScriptedProcess(Ready):
     """Stands in for a worker process: greets, then gives each implementation the status that is scripted for it."""
 
     greeting = HELLO
+    greetings = ()  # in place of the one greeting
     checks = ()  # what a self-test finds; None: it is not finished
     statuses: dict  # by implementation; an exception is raised in its place
     launched: list
@@ -61,7 +64,7 @@ class ScriptedProcess(Ready):
         self.start = start
         self.launched.append(self)
         self.requests = []
-        super().__init__(self.greeting)
+        super().__init__(*(self.greetings or [self.greeting]))
         self.killed = False
 
     def send(self, request):
@@ -298,11 +301,73 @@ def test_the_exit_code_of_a_verify_and_it_times_nothing(workers, folder, statuse
     assert (folder / "run" / "report.md").read_text().startswith("# Verification of norm backwards on ")
 
 
-def test_an_interrupt_is_told_in_one_line(workers, capsys):
-    workers.statuses["liger"] = KeyboardInterrupt()
+INTERRUPTED = "error: interrupted; what is done is kept, --resume goes on from it"
+
+
+def test_an_interrupt_before_a_run_is_told_in_one_line(workers, folder, capsys):
+    workers.greeting = KeyboardInterrupt()
     assert typed("bench --shapes 4x8 --norm rms --out run") == 130
-    message = "error: interrupted; what is done is kept, --resume goes on from it\n"
-    assert capsys.readouterr().err == f"starting a worker\n{message}"
+    assert capsys.readouterr() == ("", f"starting a worker\n{INTERRUPTED}\n")
+    assert list(folder.iterdir()) == []
+
+
+def test_an_interrupted_run_is_reported_as_far_as_it_came(workers, folder, capsys, monkeypatch):
+    line = "bench --shapes 4x8 --norm rms"
+    monkeypatch.setattr("sys.argv", ["normbwd", *line.split()])
+    workers.statuses["liger"] = KeyboardInterrupt()
+    assert typed(line) == 130
+    (run,) = (folder / "runs").iterdir()
+    shown = capsys.readouterr()
+    assert "quack" in shown.out
+    assert shown.err.splitlines() == [
+        "starting a worker",
+        f"results: {run.relative_to(folder)}/results.jsonl",
+        f"report:  {run.relative_to(folder)}/report.md",
+        f"go on:   normbwd {line} --resume --out {run.relative_to(folder)}",
+        INTERRUPTED,
+    ]
+    workers.statuses.clear()
+    assert typed(f"{line} --resume --out {run}") in (0, None)
+
+
+def test_an_interrupt_before_the_first_row(workers, capsys):
+    workers.statuses["torch-eager"] = KeyboardInterrupt()
+    assert typed("bench --shapes 4x8 --norm rms --out run") == 130
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "results: run/results.jsonl, without a row yet" in shown.err
+
+
+def test_sigterm_ends_a_run_as_ctrl_c_does(workers, folder):
+    before = signal.getsignal(signal.SIGTERM)
+    workers.statuses["liger"] = lambda: os.kill(os.getpid(), signal.SIGTERM)
+    assert typed("bench --shapes 4x8 --norm rms --out run") == 130
+    assert load(folder / "run" / "results.jsonl").end.interrupted
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+@pytest.mark.parametrize(
+    ("events", "code", "message"),
+    [
+        ([Began("mine.py", "start"), None], 2, "--impl mine.py: its import did not end within 7 s (--time-limit)"),
+        (
+            [Began("mine.py", "start"), WorkerDiedError("the worker process was killed by SIGSEGV")],
+            4,
+            "the worker process was killed by SIGSEGV while it imported mine.py; its last words: none",
+        ),
+        (
+            [Began("mine.py", "start"), Began(None, "start"), None],
+            4,
+            "the worker did not start within 180 s; its last words: none",
+        ),
+    ],
+)
+def test_a_file_that_hangs_or_dies_as_it_is_imported(workers, folder, capsys, events, code, message):
+    workers.greetings = events
+    assert typed("bench --out run --time-limit 7") == code
+    assert capsys.readouterr().err == f"starting a worker\nerror: {message}\n"
+    (worker,) = workers.launched
+    assert worker.waited_s[1] == 7
 
 
 def test_an_interrupted_run_keeps_what_is_done_and_is_resumed(workers, folder):

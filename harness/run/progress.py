@@ -25,7 +25,7 @@ class Display:
 
     def say(self, text: str) -> None:
         """One line."""
-        self._console.print(text, highlight=False, markup=False)
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     @contextmanager
     def cases(self, total: int) -> Generator[None]:

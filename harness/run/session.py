@@ -29,7 +29,7 @@ from harness.run.provenance import device_record, own_revision
 from harness.run.resolve import cases_on, check, resolved, selftests_on
 from harness.run.runner import Runner
 from harness.sanitizer import check as sanitizer
-from harness.worker.messages import Hello, Refused, Start
+from harness.worker.messages import Began, Hello, Refused, Start
 from harness.worker.serve import INDUCTOR_CACHE
 
 START_LIMIT_S = 180.0  # importing torch on a cold, slow disk
@@ -54,8 +54,16 @@ class Planned:
     jobs: list[Job]
 
 
+class InterruptedRun(KeyboardInterrupt):
+    """Ctrl-C or SIGTERM during a run; `path` is its results file, which is closed and can be gone on with."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+
+
 def bench(invocation: Invocation, display: Display) -> Path:
-    """Run what was asked for and return the results file; Ctrl-C raises KeyboardInterrupt after it is closed.
+    """Run what was asked for and return the results file; an interrupt raises InterruptedRun after it is closed.
 
     Raises UsageError and UnavailableError before anything is written.
     """
@@ -65,11 +73,14 @@ def bench(invocation: Invocation, display: Display) -> Path:
     with tempfile.TemporaryDirectory(prefix="normbwd-") as folder:
         log = Path(folder) / "worker.log"
         display.say("starting a worker")
-        first = start_worker(invocation.start(), log)
+        first = start_worker(invocation.start(), log, invocation.time_limit_s)
         try:
             planned = _plan(invocation, first.hello)
             path, jobs = _open(invocation, planned, first.hello)
-            _run(invocation, planned, jobs, ResultsFile(path), first.worker, log, display)
+            try:
+                _run(invocation, planned, jobs, ResultsFile(path), first.worker, log, display)
+            except KeyboardInterrupt as interrupt:
+                raise InterruptedRun(path) from interrupt
         finally:
             first.worker.kill()
     return path
@@ -78,28 +89,44 @@ def bench(invocation: Invocation, display: Display) -> Path:
 def inventory(invocation: Invocation) -> Hello:
     """What is here: implementations and devices."""
     with tempfile.TemporaryDirectory(prefix="normbwd-") as folder:
-        started = start_worker(invocation.start(), Path(folder) / "worker.log")
+        started = start_worker(invocation.start(), Path(folder) / "worker.log", invocation.time_limit_s)
         started.worker.kill()
         return started.hello
 
 
-def start_worker(start: Start, log: Path) -> Started:
-    """Start a worker and hear what is here; raises UsageError or UnavailableError where it cannot serve."""
+def start_worker(start: Start, log: Path, time_limit_s: float = START_LIMIT_S) -> Started:
+    """Start a worker and hear what is here; the import of each file given may take `time_limit_s`.
+
+    Raises UsageError or UnavailableError where it cannot serve.
+    """
     worker = WorkerProcess(start, log)
     try:
-        event = worker.receive(START_LIMIT_S)
-    except WorkerDiedError as death:
-        worker.kill()
-        raise UnavailableError(f"{death} while it started; its last words: {_last_line(log)}") from death
+        return Started(worker, _greeting(worker, log, time_limit_s))
     except BaseException:
         worker.kill()
         raise
-    if isinstance(event, Hello):
-        return Started(worker, event)
-    worker.kill()
-    if isinstance(event, Refused):
-        raise (UsageError if event.exit_code == UsageError.exit_code else UnavailableError)(event.message)
-    raise UnavailableError(f"the worker did not start within {START_LIMIT_S:g} s; its last words: {_last_line(log)}")
+
+
+def _greeting(worker: Worker, log: Path, time_limit_s: float) -> Hello:
+    file: str | None = None  # that is being imported
+    while True:
+        try:
+            event = worker.receive(START_LIMIT_S if file is None else time_limit_s)
+        except WorkerDiedError as death:
+            where = "while it started" if file is None else f"while it imported {file}"
+            raise UnavailableError(f"{death} {where}; its last words: {_last_line(log)}") from death
+        match event:
+            case Began(impl=file):
+                pass
+            case Hello():
+                return event
+            case Refused():
+                raise (UsageError if event.exit_code == UsageError.exit_code else UnavailableError)(event.message)
+            case _ if file is not None:
+                raise UsageError(f"--impl {file}: its import did not end within {time_limit_s:g} s (--time-limit)")
+            case _:
+                how = f"the worker did not start within {START_LIMIT_S:g} s"
+                raise UnavailableError(f"{how}; its last words: {_last_line(log)}")
 
 
 def _plan(invocation: Invocation, hello: Hello) -> Planned:
@@ -163,7 +190,7 @@ def _run(
 ) -> None:
     """Compile ahead, measure, run the sanitizer; however that ends, close the file and keep the worker's log."""
     runner = Runner(
-        launch=lambda process: start_worker(invocation.start(process), log).worker,
+        launch=lambda process: start_worker(invocation.start(process), log, invocation.time_limit_s).worker,
         results=results,
         settings=planned.settings,
         profile=planned.profile,
@@ -219,7 +246,7 @@ def _compile_ahead(invocation: Invocation, planned: Planned, jobs: Sequence[Job]
         for workers, tasks in at_once:
             compile_ahead(
                 tasks,
-                lambda: start_worker(invocation.start(), log).worker,
+                lambda: start_worker(invocation.start(), log, invocation.time_limit_s).worker,
                 planned.settings.seed,
                 workers,
                 invocation.time_limit_s,

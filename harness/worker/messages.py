@@ -13,7 +13,7 @@ from harness.results.schema import ConditionsRecord, ImplRecord, RowRecord, Self
 from harness.results.settings import Settings
 from harness.worker.revisions import Side
 
-Stage = Literal["start", "self-test", "inputs", "prepare", "verify", "time", "break down", "cross-check"]
+Stage = Literal["start", "self-test", "inputs", "prepare", "first call", "verify", "time", "break down", "cross-check"]
 
 When = Literal["before", "after", "alone"]  # of a self-test: before or after the cases, or without any
 
@@ -98,7 +98,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class Began:
-    """From the worker: it begins this stage of this implementation (None: of the case)."""
+    """From the worker: it begins this stage of this implementation (None: of the case); `start` names a file."""
 
     impl: str | None
     stage: Stage

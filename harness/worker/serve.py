@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from importlib import metadata
+from collections.abc import Callable, Generator
+from importlib import import_module, metadata
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from harness.errors import UsageError
 from harness.results.schema import ConditionsRecord, ImplRecord, RowRecord
+from harness.worker.lifeline import end_with_parent
 from harness.worker.messages import (
     Aside,
     Began,
@@ -63,6 +65,7 @@ class Sender(Protocol):
 
 def serve(connection: Connection, start: Start, log: Path) -> None:
     """Say what is here, then answer requests until the parent closes the connection."""
+    end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     _divert_output(log)
     os.environ.update(ENVIRONMENT)
@@ -71,10 +74,12 @@ def serve(connection: Connection, start: Start, log: Path) -> None:
         os.environ.update(CPU_ENVIRONMENT)
         _limit_memory()
 
+    import_module("torch")  # which takes seconds: they are not counted against a file that is given
+
     from harness import devices
 
     try:
-        known = discovered(start)
+        known = discovered(start, lambda file: connection.send(Began(file, "start")))
     except UsageError as error:
         connection.send(Refused(str(error), error.exit_code))
         return
@@ -96,11 +101,20 @@ def serve(connection: Connection, start: Start, log: Path) -> None:
         answer(request, known, connection)
 
 
-def discovered(start: Start) -> dict[str, Implementation]:
-    """The implementations that this worker is to know, by name; raises UsageError as `discover` does."""
+def discovered(start: Start, announce: Callable[[str | None], None] = lambda _: None) -> dict[str, Implementation]:
+    """The implementations that this worker is to know, by name; raises UsageError as `discover` does.
+
+    `announce` is told each file given before it is imported, and None after the last one: what hangs there has a name.
+    """
     from harness.worker.discovery import discover
 
-    implementations = discover(map(Path, start.impl_files), start.sides, map(Path, start.tuned_files), start.offered)
+    def announced() -> Generator[Path]:
+        for file in start.impl_files:
+            announce(file)
+            yield Path(file)
+        announce(None)
+
+    implementations = discover(announced(), start.sides, map(Path, start.tuned_files), start.offered)
     return {item.name: item for item in implementations}
 
 

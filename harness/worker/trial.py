@@ -156,6 +156,7 @@ class Trial:
         inputs = self.inputs.views()  # what one implementation writes to its inputs is no other's error
         backward = implementation.prepare(inputs)
         self.pristine.restore(self.inputs)
+        self.watch(implementation.name, "first call")
         with watch_interpreter() as interpreted:
             answer = backward()
         synchronise(self.case.device)

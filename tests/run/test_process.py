@@ -60,13 +60,13 @@ def test_a_run_outlives_implementations_that_crash_hang_leave_and_make_noise(tmp
     rows = {row.impl: row for row in results.rows if row.role == "impl"}
     assert {name: (row.status, row.reason) for name, row in rows.items()} == {
         "honest": ("ok", None),
-        "segfault": ("crashed", "the worker process was killed by SIGSEGV in stage 'prepare'"),
+        "segfault": ("crashed", "the worker process was killed by SIGSEGV in stage 'first call'"),
         "leaves": ("crashed", "the worker process exited with status 9 in stage 'prepare'"),
         "hang": ("timeout", rows["hang"].reason),
         "noisy": ("ok", None),
         "cached": ("wrong", "dx, dweight did not follow new contents of dy at the same address"),
     }
-    assert rows["hang"].reason.startswith("no sign of life for 8 s in stage 'prepare'")
+    assert rows["hang"].reason.startswith("no sign of life for 8 s in stage 'first call'")
     assert Counter(row.role for row in results.rows) == {"impl": 6, "again": 1, "floor": 1}
     timed = [row.timing for row in results.rows if row.timing]
     assert len(timed) == 4  # honest, noisy, the baseline again, the floor
@@ -130,6 +130,7 @@ def test_a_worker_answers_ignores_ctrl_c_and_its_death_is_told(tmp_path):
         assert [event for event in events if isinstance(event, Began)] == [
             Began(None, "inputs"),
             Began("honest", "prepare"),
+            Began("honest", "first call"),
             Began("honest", "verify"),
         ]
         assert [event.row.status for event in events if isinstance(event, Row)] == ["ok"]

@@ -121,16 +121,18 @@ def test_without_a_baseline_the_first_stands_twice():
 
 def test_stages_are_announced_before_they_begin():
     done = session()
-    assert done.stages[:5] == [
+    assert done.stages[:7] == [
         (None, "inputs"),
         ("honest", "prepare"),
+        ("honest", "first call"),
         ("honest", "verify"),
         ("bystander", "prepare"),
+        ("bystander", "first call"),
         ("bystander", "verify"),
     ]
-    assert done.stages[5] == (None, "time")  # the device is made ready
+    assert done.stages[7] == (None, "time")  # the device is made ready
     timed = done.stages.index((None, "break down"))
-    assert set(done.stages[6:timed]) == {("honest", "time"), ("bystander", "time"), (None, "time")}
+    assert set(done.stages[8:timed]) == {("honest", "time"), ("bystander", "time"), (None, "time")}
     assert done.stages[timed + 1 :] == [(None, "cross-check"), ("honest", "verify"), ("bystander", "verify")]
 
 

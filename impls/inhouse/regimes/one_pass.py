@@ -1,7 +1,7 @@
 """One pass: a program takes whole rows, and reads x and dy once."""
 
 # Triton makes constexprs of plain ints and bools, and takes launch options beside a kernel's own arguments.
-# pyright: reportArgumentType=false, reportCallIssue=false
+# pyright: reportArgumentType=false
 
 from __future__ import annotations
 
@@ -180,9 +180,16 @@ class OnePass(Launch):
             tensors.dbias,
             partial_dweight,
             partial_dbias,
-            *tensors.inputs,
+            tensors.dy,
+            tensors.x,
+            tensors.weight,
+            tensors.mean,
+            tensors.rstd,
             workspace(tensors.x.device, 0)[0] if fused else None,
-            *tensors.sizes,
+            rows,
+            cols,
+            tensors.dy.stride(0),
+            tensors.x.stride(0),
             ZERO_CENTRED=tensors.zero_centred,
             R=self.rows,
             K=self.chunks,
