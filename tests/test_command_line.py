@@ -534,7 +534,7 @@ def test_plots_are_written_into_a_folder_and_need_one(measured, folder, capsys, 
     assert capsys.readouterr().err == "error: --format plots is drawn, not written; give a folder with --out\n"
     assert typed("report results.jsonl --format plots --out plots") in (0, None)
     written = {path.name for path in (folder / "plots").iterdir()}
-    assert {name.split("-")[0] for name in written} >= {"kernels", "ecdf"}
+    assert {name.split("-")[0] for name in written} >= {"kernels", "speedup"}
     assert {path.removesuffix(".png") for path in written if path.endswith(".png")} == {
         path.removesuffix(".svg") for path in written if path.endswith(".svg")
     }
