@@ -13,7 +13,7 @@ from harness.errors import UnsupportedError
 
 from .inhouse.launch import Launch
 from .inhouse.limits import WIDEST
-from .inhouse.problem import LAUNCHES, Problem
+from .inhouse.problem import LAUNCHES, problem_of
 
 if TYPE_CHECKING:
     import torch
@@ -68,17 +68,11 @@ def notes(case: NormCase) -> list[str]:
     from .inhouse.tuned import find
 
     device = torch_device(case)
-    found = find(path, name_of(device), problem_of(case), gpu_of(device))
-    if found is None:
+    tuned = find(path, name_of(device), problem_of(case), gpu_of(device))
+    if tuned is None:
         return []
-    near = f", tuned for {found.tuned_for} rows" if found.tuned_for != case.rows else ""
-    return [f"launch of {found.file}{near}: {found.launch.describe()}"]
-
-
-def problem_of(case: NormCase) -> Problem:
-    """What a launch for a case is chosen for, where its inputs are contiguous."""
-    weight_dtype = case.weight_dtype if case.weight else None
-    return Problem(case.norm, case.rows, case.cols, case.dtype, weight_dtype, case.bias, by_words=case.cols % 2 == 0)
+    near = f", tuned for {tuned.tuned_for} rows" if tuned.tuned_for != case.rows else ""
+    return [f"launch of {tuned.file}{near}: {tuned.launch.describe()}"]
 
 
 def torch_device(case: NormCase) -> torch.device:
@@ -92,6 +86,8 @@ def configs(case: NormCase) -> dict[str, dict[str, Any]]:
     """The launch chosen for a case, and launches near it that may be faster on the device here, as plain fields."""
     if not case.rows or INPUT_KINDS[case.inputs].layout != "contiguous" or unsupported(case):
         return {}
+    if os.environ.get(LAUNCHES):
+        raise ValueError(f"launches are compared with those that are chosen without a file; unset {LAUNCHES}")
     from .inhouse.device import gpu_of
     from .inhouse.regimes.choice import choose, neighbours
 

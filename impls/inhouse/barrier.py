@@ -18,8 +18,8 @@ import triton.language as tl
 def barrier(*, wait: bool, advance: bool) -> str:
     """The assembly that one warp of each program runs, its first lane for all.
 
-    $1: the state; $2: what this program adds; $3: the next epoch, if it is to `advance`. Every access of hundreds of
-    warps to one word would delay those that are still to come, so that only one warp of a program looks.
+    $1: the state; $2: the number that this program adds; $3: the next epoch, if `advance`. One warp of a program waits
+    for all of its warps: hundreds of warps that read one word would delay the programs that have yet to arrive.
     """
     lines = [".reg .pred first, mine, true;", ".reg .b32 thread, before, now;", "mov.u32 thread, %tid.x;"]
     lines += ["setp.lt.u32 first, thread, 32;", "@!first bra MET;", "setp.eq.u32 mine, thread, 0;"]

@@ -11,7 +11,7 @@ from .problem import Gpu
 
 @lru_cache
 def gpu_of(device: torch.device) -> Gpu:
-    """What launch.py may know of a device."""
+    """What the choice of a launch may know of a device."""
     if device.type != "cuda":
         return Gpu()
     properties = torch.cuda.get_device_properties(device)
@@ -28,5 +28,5 @@ def gpu_of(device: torch.device) -> Gpu:
 
 @lru_cache
 def name_of(device: torch.device) -> str:
-    """What a device calls itself, by which a file of tuned launches knows it; a CPU is `cpu`."""
+    """The name of a device, as a tuned file has it; a CPU is `cpu`."""
     return torch.cuda.get_device_properties(device).name if device.type == "cuda" else "cpu"

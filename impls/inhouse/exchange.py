@@ -19,11 +19,11 @@ from .barrier import braced
 class Exchange:
     """The assembly by which `senders` programs exchange `sums` numbers each, at most MOST.
 
-    A word holds a number in fp32 and a tag that tells which it is of those that follow each other in its place; it is
-    one 64-bit access, whole and never of two times. The words of one number lie side by side, a lane for each, so that
-    one load fetches them all and shuffles add them up, in one order everywhere. What is written here runs on scalars,
-    which all lanes of a warp hold alike: that is what makes shuffles between them safe. Always MOST numbers go in and
-    come out, the last of them 0 where there are fewer.
+    A word holds a number in fp32 and a tag. It is written and read by one 64-bit access, so that both parts are always
+    of one time. Many words follow each other in one place; the tag tells them apart. The words of one number lie side
+    by side, a lane for each: one load fetches them all, and shuffles add them up in the same order in every program.
+    The operands are scalars, which all lanes of a warp hold alike, so that shuffles between lanes are safe. MOST
+    numbers go in and come out; where there are fewer the last are 0.
     """
 
     MOST = 4
@@ -37,7 +37,7 @@ class Exchange:
         self.loads = -(-self.words // self.LANES)
 
     def send(self) -> str:
-        """$1: where this sender's first word is; $2: the tag; then the numbers, of which thread i sends number i."""
+        """$1: the address of this sender's first word; $2: the tag; then the numbers. Thread i sends number i."""
         lines = [".reg .pred mine;", ".reg .b32 thread, value;", ".reg .b64 word, to;"]
         lines += ["mov.u32 thread, %tid.x;", "mov.b32 value, $3;"]
         for i in range(1, self.sums):
@@ -47,11 +47,11 @@ class Exchange:
         return braced([*lines, "mov.b32 $0, 0;"])
 
     def look(self) -> str:
-        """$0...: the words that this lane is to watch, whatever they hold; then where the first word of all is."""
+        """$0...: the words of this lane, whatever they hold now; then the address of the first word of all."""
         return braced([*self._lanes(f"${self.loads}"), *self._fetch([f"${i}" for i in range(self.loads)])])
 
     def receive(self) -> str:
-        """$0...: the numbers, summed over all senders; what `look` saw; where it looked; the tag to wait for."""
+        """$0...: the numbers, summed over all senders; then the words of `look`, its address, the tag to wait for."""
         where, tag = (f"${self.MOST + self.loads + i}" for i in range(2))
         words = [f"word{i}" for i in range(self.loads)]
         lines = [f".reg .b64 word<{self.loads}>;", f".reg .b32 found, sum<{self.loads}>, moved;", ".reg .pred ready;"]
@@ -79,7 +79,7 @@ class Exchange:
         return braced(lines)
 
     def _lanes(self, where: str) -> list[str]:
-        """`from`: the first word of this lane; `has0`...: whether a sender's word is there, in each load."""
+        """Set `from`, the address of this lane's first word, and `has0`...: whether a load has a sender's word."""
         lines = [f".reg .pred has<{self.loads}>;", ".reg .b32 lane, place;", ".reg .b64 from;"]
         lines += ["mov.u32 lane, %laneid;", f"mad.wide.u32 from, lane, 8, {where};"]
         for i in range(self.loads):
@@ -97,7 +97,7 @@ class Exchange:
 
 @lru_cache
 def exchange_options(senders: int, sums: int) -> dict[str, Any]:
-    """What a kernel has to know of an exchange; its assembly is written once, not at every call."""
+    """The constants of a kernel that exchanges sums; the assembly is written once, and not at every call."""
     exchange = Exchange(senders, sums)
     return {
         "WORDS": exchange.words,
@@ -110,7 +110,7 @@ def exchange_options(senders: int, sums: int) -> dict[str, Any]:
 
 @triton.jit
 def send(words, tag, sums, ASM: tl.constexpr):
-    """Send out this program's part of the sums."""
+    """Send this program's part of the sums to all programs of the row."""
     tl.inline_asm_elementwise(
         ASM,
         "=r,l,r,r,r,r,r",
@@ -128,7 +128,7 @@ def as_bits(number):
 
 @triton.jit
 def look(words, ASM: tl.constexpr, LOADS: tl.constexpr):
-    """What the words are now; each lane sees others, and `receive` knows which."""
+    """Read the words as they are now, for `receive`; each lane reads other ones."""
     if LOADS == 1:
         return (tl.inline_asm_elementwise(ASM, "=&l,l", [words], dtype=tl.int64, is_pure=False, pack=1),)
     elif LOADS == 2:
@@ -146,7 +146,7 @@ def look(words, ASM: tl.constexpr, LOADS: tl.constexpr):
 
 @triton.jit
 def receive(seen, words, tag, ASM: tl.constexpr):
-    """The sums over all programs of a row, once all have sent theirs."""
+    """Wait until all programs of a row have sent their parts, and return the sums."""
     if len(seen) == 1:
         return tl.inline_asm_elementwise(
             ASM,

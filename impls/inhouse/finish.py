@@ -1,4 +1,4 @@
-"""The last sum: partial gradients, added in one fixed order and rounded once."""
+"""The last sum: partial gradients are added in one fixed order, and rounded once."""
 
 # Triton compiles this file: kernel arguments have no Python type, and tl.range is not Python's.
 # pyright: reportMissingParameterType=false, reportGeneralTypeIssues=false, reportArgumentType=false

@@ -34,7 +34,7 @@ import triton.language as tl
 
 @triton.jit
 def factor(weight, ZERO_CENTRED: tl.constexpr):
-    """What the norm multiplied xhat by. Past the end of a row it meets dy = 0, so its value there does not matter."""
+    """The factor of xhat in the norm. Its value past the end of a row does not matter, because dy is 0 there."""
     multiplier = weight.to(tl.float32)
     if ZERO_CENTRED:
         multiplier += 1.0
@@ -43,7 +43,7 @@ def factor(weight, ZERO_CENTRED: tl.constexpr):
 
 @triton.jit
 def centred(x, row_mean):
-    """In fp32; subtracted before anything is multiplied, so that a mean far from 0 costs no digits."""
+    """Subtract the mean, in fp32 and before anything is multiplied, so that a large mean costs no digits."""
     if row_mean is not None:
         return x.to(tl.float32) - row_mean
     return x.to(tl.float32)
@@ -51,7 +51,7 @@ def centred(x, row_mean):
 
 @triton.jit
 def row_sums_of(sum_g, sum_g_centred, LAYER: tl.constexpr):
-    """The sums of whole rows from those of columns; both in one exchange between warps, half the barriers."""
+    """Sum both tiles over their columns, in one exchange between warps, which halves the barriers."""
     if LAYER:
         return tl.split(tl.sum(tl.join(sum_g, sum_g_centred), 1, keep_dims=True))
     of_centred = tl.sum(sum_g_centred, 1, keep_dims=True)
@@ -60,7 +60,7 @@ def row_sums_of(sum_g, sum_g_centred, LAYER: tl.constexpr):
 
 @triton.jit
 def row_corrections(sum_g, sum_g_centred, row_rstd, scale):
-    """What dx takes from a row's sums: dx = g * rstd + xhat * of_xhat + of_one, two fused operations an element."""
+    """The coefficients of dx = g * rstd + xhat * of_xhat + of_one: two fused operations an element."""
     of_xhat = -row_rstd * (row_rstd * sum_g_centred * scale)
     of_one = -row_rstd * (sum_g * scale)
     return of_xhat, of_one
@@ -68,6 +68,7 @@ def row_corrections(sum_g, sum_g_centred, row_rstd, scale):
 
 @triton.jit
 def input_gradient(g, xhat, row_rstd, of_xhat, of_one, LAYER: tl.constexpr):
+    """One tile of dx, from the coefficients of its rows."""
     if LAYER:
         return g * row_rstd + (xhat * of_xhat + of_one)
     return g * row_rstd + xhat * of_xhat
@@ -75,12 +76,13 @@ def input_gradient(g, xhat, row_rstd, of_xhat, of_one, LAYER: tl.constexpr):
 
 @triton.jit
 def over_rows(tile, FOLD: tl.constexpr):
+    """The tile, or if FOLD the sum over its rows."""
     return tl.sum(tile, 0, keep_dims=True) if FOLD else tile
 
 
 @triton.jit
 def sums_over_rows(tiles):
-    """The sum over rows of each of a tuple of tiles, four in one exchange between warps."""
+    """Sum each of a tuple of tiles over its rows, four tiles in one exchange between warps."""
     sums = ()
     fours: tl.constexpr = len(tiles) // 4 * 4
     for i in tl.static_range(0, fours, 4):
@@ -103,7 +105,7 @@ def add_four(a, b, c, d, e, f, g, h):
 
 @triton.jit
 def load(pointers, inside, EVEN: tl.constexpr):
-    """Load; EVEN says that tiles cover the matrix exactly, and spares the masks."""
+    """Load; with EVEN the tiles cover the matrix exactly, and no mask is needed."""
     return tl.load(pointers) if EVEN else tl.load(pointers, mask=inside, other=0.0)
 
 

@@ -1,9 +1,12 @@
-"""What a launch is chosen for: all of a call, and of the device, that the choice may depend on."""
+"""What a launch is chosen for: what the choice may know of a call, and of a device."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from harness.cases import NormCase
 
 LAUNCHES = "NORMBWD_LAUNCHES"  # the environment variable that names a file of tuned launches
 
@@ -13,9 +16,9 @@ Dtype = Literal["bf16", "fp16", "fp32"]
 
 @dataclass(frozen=True)
 class Problem:
-    """A call, which a tuned launch has to match: x, dy `(rows, cols)` of `dtype`; weight and bias of `weight_dtype`.
+    """A call: x and dy `(rows, cols)` of `dtype`; weight and bias of `weight_dtype`, None where there are none.
 
-    That is None where there are none. `by_words` says that every row of x and dy begins at a multiple of 4 bytes, and
+    A tuned launch serves a call whose fields are the same but for rows. `by_words` says that every row of x and dy
     can be read two numbers at a time.
     """
 
@@ -29,12 +32,12 @@ class Problem:
 
     @property
     def item_bytes(self) -> int:
-        """Of an element of x."""
+        """Bytes of an element of x."""
         return _bytes(self.dtype)
 
     @property
     def weight_bytes(self) -> int:
-        """Of an element of weight; 0 without one."""
+        """Bytes of an element of weight; 0 without one."""
         return 0 if self.weight_dtype is None else _bytes(self.weight_dtype)
 
     @property
@@ -45,12 +48,18 @@ class Problem:
 
 @dataclass(frozen=True)
 class Gpu:
-    """A device, as far as the choice may depend on it; a CPU in Triton's interpreter looks like a tiny one."""
+    """What the choice may know of a device; a CPU in Triton's interpreter looks like a tiny one."""
 
     multiprocessors: int = 4
     shared_bytes: int = 96 * 1024  # the most that one program may have
     shared_total: int = 100 * 1024  # of a multiprocessor, for all programs on it
     ptx: bool = False  # NVIDIA, sm_80 and later: takes inline PTX, and launches programs that wait for each other
+
+
+def problem_of(case: NormCase) -> Problem:
+    """What a launch for a case is chosen for, where its inputs are contiguous."""
+    weight_dtype = case.weight_dtype if case.weight else None
+    return Problem(case.norm, case.rows, case.cols, case.dtype, weight_dtype, case.bias, by_words=case.cols % 2 == 0)
 
 
 def _bytes(dtype: Dtype) -> int:

@@ -27,6 +27,17 @@ class Tensors:
     zero_centred: bool
 
     @property
+    def inputs(self) -> tuple[Any, ...]:
+        """What is read, in the order in which all kernels take it."""
+        return self.dy, self.x, self.weight, self.mean, self.rstd
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """Rows, columns, and the row strides of dy and x, in the order in which all kernels take them."""
+        rows, cols = self.x.shape
+        return rows, cols, self.dy.stride(0), self.x.stride(0)
+
+    @property
     def gradients(self) -> int:
         """How many gradients have partial sums: dweight, or dweight and dbias."""
         return 1 if self.dbias is None else 2
@@ -91,10 +102,10 @@ def _check_vector(
 
 
 def output(like: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
-    """An empty output in the dtype of `like`; fp32 on a CPU, where Triton's interpreter cuts bf16 off, not rounds."""
+    """An empty output in the dtype of `like`; fp32 on a CPU, where Triton's interpreter truncates to bf16."""
     return torch.empty(shape, dtype=torch.float32 if like.is_cpu else like.dtype, device=like.device)
 
 
 def rounded(result: torch.Tensor | None, like: torch.Tensor | None) -> Any:
-    """The output in the dtype of `like`: itself on a GPU, rounded here on a CPU."""
+    """The output in the dtype of `like`: as it is on a GPU, rounded here on a CPU."""
     return None if result is None or like is None else result.to(like.dtype)

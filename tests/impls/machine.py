@@ -26,7 +26,6 @@ COMPARE = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equa
 COMPARE |= {"ge": np.greater_equal, "lo": np.less, "hi": np.greater}
 ARITHMETIC = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
 LOGIC = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
-MOST_IDLE = 200_000
 
 
 class Stuck(Exception):
@@ -66,15 +65,22 @@ class Machine:
                 return base, buffer
         raise IndexError(f"global memory has no address {address:#x}")
 
-    def run(self, seed):
-        """Let one warp run a while, long or short, then another, until all have ended."""
-        random, idle = Random(seed), 0
+    def run(self, seed, most_idle=200_000):
+        """Let one warp run a while, long or short, then another, until all have ended.
+
+        Now and then one program is preferred for a while, so that it gets as far ahead of the others as it can. Raises
+        Stuck where so many turns pass without progress.
+        """
+        random, idle, preferred = Random(seed), 0, None
         running = {warp: warp.steps() for team in self.teams for warp in team}
         waiting, live = set(), list(running)
         while live:
-            warp = random.choice(live)
+            if random.random() < 1 / 30:
+                preferred = random.choice([None, *range(self.programs)])
+            first = [each for each in live if each.program == preferred] if random.random() < 0.95 else []
+            warp = random.choice(first or live)
             idle += 1
-            if idle > MOST_IDLE:
+            if idle > most_idle:
                 raise Stuck
             for _ in range(0 if warp in waiting else random.choice((1, 2, 5, 20))):
                 event = next(running[warp], "end")

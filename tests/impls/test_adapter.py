@@ -12,10 +12,11 @@ from harness.cases import NormCase, make_inputs
 from harness.errors import UnsupportedError
 from impls import triton_inhouse
 from impls.inhouse.device import gpu_of
+from impls.inhouse.problem import LAUNCHES, problem_of
 from impls.inhouse.regimes.choice import REGIMES, choose, neighbours
 from impls.inhouse.regimes.shared import Shared
 from impls.inhouse.tuned import from_fields
-from impls.triton_inhouse import configs, prepare, problem_of
+from impls.triton_inhouse import configs, prepare
 from tests.impls.inhouse_cases import cpu_case, gradients, runs_of
 
 CASE = cpu_case("rms", 9, 256)
@@ -48,6 +49,12 @@ def test_configs_are_the_choice_and_its_neighbours():
 @pytest.mark.parametrize("change", [{"inputs": "strided-x"}, {"cols": 131073}, {"rows": 0}], ids=str)
 def test_no_config_where_nothing_is_to_be_tuned(change):
     assert configs(dataclasses.replace(CASE, **change)) == {}
+
+
+def test_no_config_beside_a_file_of_launches(monkeypatch):
+    monkeypatch.setenv(LAUNCHES, "launches.json")
+    with pytest.raises(ValueError, match=f"unset {LAUNCHES}"):
+        configs(CASE)
 
 
 def test_a_config_is_what_runs(monkeypatch):

@@ -133,7 +133,7 @@ def launch_all(way, seed=0, **spoiled):
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("way", WAYS)
-def test_all_leave_and_nobody_before_all_have_come(way, seed):
+def test_nobody_leaves_before_all_have_come(way, seed):
     launch_all(way, seed)
 
 
@@ -228,7 +228,7 @@ def test_a_spoiled_advance_is_seen(way, spoil):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_operands_are_those_that_the_text_names(way):
+def test_operands_fit_the_text(way):
     ((text, constraints, inputs),) = (step for step in said(0, 2, 7, way) if step)
     assert text == TEXTS[way]
     assert operands_fit(text, constraints, len(inputs), 1)

@@ -304,7 +304,7 @@ def refused():
 
 
 @pytest.mark.parametrize(("message", "function", "arguments", "options"), [*refused()])
-def test_what_it_cannot_do_is_refused_in_the_forward(message, function, arguments, options):
+def test_the_forward_refuses_what_it_cannot_do(message, function, arguments, options):
     with pytest.raises(ValueError, match=message):
         function(*arguments, **options)
 

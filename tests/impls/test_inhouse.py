@@ -40,7 +40,7 @@ NORMS += [("layer", True, parameters) for parameters in PARAMETERS if parameters
 
 
 @pytest.mark.parametrize("rows", [7, 33])  # few for what a CPU looks like, and many
-@pytest.mark.parametrize("cols", [17, 256, 1000])
+@pytest.mark.parametrize("cols", [17, 256, 600])
 @pytest.mark.parametrize(("norm", "bias", "parameters"), NORMS, ids=str)
 def test_every_norm_with_every_parameter(norm, bias, parameters, cols, rows):
     check(make_inputs(cpu_case(norm, rows, cols, bias=bias, **parameters), seed=1))
@@ -53,7 +53,7 @@ def test_weight_may_have_another_dtype_than_x(dtype, weight_dtype, rows):
 
 
 @pytest.mark.parametrize(("rows", "cols"), [(1, 17), (1, 1000), (3, 1024), (7, 2880), (2, 8192), (2, 9000)])
-def test_each_width_chooses_a_launch_that_is_right(rows, cols):
+def test_the_launch_of_each_width_is_right(rows, cols):
     inputs = make_inputs(cpu_case("rms", rows, cols), seed=3)
     check(inputs)
 
@@ -146,7 +146,7 @@ def test_leading_dimensions_are_rows(norm):
     assert torch.equal(deep[1], flat[1])
 
 
-def test_what_the_interpreter_itself_gets_wrong_is_not_tried_in_it(monkeypatch):
+def test_faults_of_the_interpreter_are_left_out(monkeypatch):
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     for inputs in ("subnormal-x", "subnormal-dy"):
         case = dataclasses.replace(cpu_case("rms", 12, 40), inputs=inputs)
@@ -225,7 +225,7 @@ def test_every_launch_covers_the_row_and_fits(gpu, dtype, cols):
 @pytest.mark.parametrize("gpu", [H200, RTX], ids=["h200", "rtx"])
 @pytest.mark.parametrize("cols", WIDTHS)
 @pytest.mark.parametrize("accumulators", [0, 1, 2])
-def test_programs_that_wait_for_each_other_are_all_resident(gpu, cols, accumulators):
+def test_programs_that_wait_are_all_resident(gpu, cols, accumulators):
     """By registers and by shared memory: else a cooperative launch is refused."""
     for rows in (1, 400, 100_000):
         asked = problem(cols, rows, **WITH_ACCUMULATORS[accumulators])
@@ -262,7 +262,7 @@ def test_tiles_are_dealt_out_evenly():
         ("finish", 9000, TwoPass(4, 1024, 4, 2)),
     ],
 )
-def test_the_last_sum_is_dealt_out_evenly_over_all_gradients(kernel, cols, launch, norm, bias, sums, monkeypatch):
+def test_the_last_sum_is_dealt_out_evenly(kernel, cols, launch, norm, bias, sums, monkeypatch):
     """Each program has one tile of one gradient, and as few have none as tiles of powers of two allow."""
     launched = {}
 
@@ -297,9 +297,7 @@ def test_the_last_sum_is_dealt_out_evenly_over_all_gradients(kernel, cols, launc
     ],
 )
 @pytest.mark.parametrize("norm", ["rms", "layer"])
-def test_shared_rows_with_few_turns_have_more_programs_and_with_hardly_any_fewest(
-    norm, cols, tile_rows, two, three, four
-):
+def test_programs_of_shared_rows_follow_their_turns(norm, cols, tile_rows, two, three, four):
     fewest = 67 if norm == "rms" and cols <= 16384 else 1  # fewer are few rows
     most = {3 * four * tile_rows: (2, 248, two), 8 * three * tile_rows - tile_rows: (4, 128, four)}  # rows up to which
     rows_of = {fewest: (2, 248, two)} | most
@@ -351,7 +349,7 @@ def test_how_many_rows_are_few(cols, norm, by_words, most):
 @pytest.mark.parametrize(
     ("shared", "residents", "delay"), [(228, 3, 2), (196, 3, 1), (164, 3, 1), (100, 2, 1), (64, 1, 1), (48, None, None)]
 )
-def test_shared_memory_says_how_many_programs_share_rows_and_how_many_tiles_wait(shared, residents, delay):
+def test_shared_memory_limits_residents_and_delay(shared, residents, delay):
     gpu = dataclasses.replace(H200, shared_total=shared * 1024, shared_bytes=(shared - 1) * 1024)
     asked = problem(16384, rows=8192)
     launch = choose(asked, gpu)
@@ -380,7 +378,7 @@ def test_a_row_that_would_not_be_resident_is_not_shared():
         (lambda x: x[:1].expand(4, 10), True),
     ],
 )
-def test_rows_are_read_by_words_only_where_they_begin_on_words(change, by_words, monkeypatch):
+def test_words_are_read_where_rows_begin_on_words(change, by_words, monkeypatch):
     asked = []
     monkeypatch.setattr(backward, "choose", lambda problem, gpu: asked.append(problem.by_words))
     x = change(torch.zeros(4, 10, dtype=torch.bfloat16))

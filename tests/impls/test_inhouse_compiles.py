@@ -22,6 +22,8 @@ from impls.inhouse.problem import Gpu
 from impls.inhouse.regimes.one_pass import OnePass
 from tests.impls.gpuless import in_child, instead_of_launches
 
+pytestmark = pytest.mark.slow
+
 
 class Case(NamedTuple):
     """What is compiled; many rows, so that every program has many tiles."""
@@ -168,7 +170,7 @@ def test_compiles_without_spills(target):
 
 
 @pytest.mark.parametrize("cols", [1024, 2880, 4096])
-def test_a_weight_of_another_size_brings_no_tile_into_a_second_layout(cols):
+def test_a_wider_weight_causes_no_second_layout(cols):
     like_x, wider = in_child(__name__, "sm_90", [Case(cols, "layer"), Case(cols, "layer", weight_dtype="float32")])
     chunks = {1024: 1, 2880: 3, 4096: 4}[cols]
     again = int(TRITON >= (3, 9) and chunks > 1)  # a statistic, with either weight

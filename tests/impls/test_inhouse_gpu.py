@@ -190,7 +190,7 @@ def test_a_graph_may_hold_several_launches():
         assert sum(wrong_bytes(got, wanted) for got, (_, wanted) in zip(found, runs, strict=True)).item() == 0
 
 
-def test_graphs_replay_beside_each_other_and_beside_eager_calls():
+def test_graphs_replay_beside_eager_calls():
     all_calls = [Replays(two_of_each(SHARED)), Replays(two_of_each(SHARED)), Replays(two_of_each(FLAT))]
     all_calls += [Calls(two_of_each(SHARED, FLAT)), Calls(two_of_each(WIDER), torch.cuda.current_stream())]
     for _ in range(30):
@@ -241,7 +241,7 @@ def test_threads(streams, monkeypatch):
         assert all(pool.map(work, streams))
 
 
-def test_words_of_wider_and_narrower_launches_are_not_mistaken(monkeypatch):
+def test_words_of_other_launches_are_not_taken(monkeypatch):
     calls = Calls(two_of_each(WIDEST, SHARED, WIDEST, FLAT, WIDER))
     monkeypatch.setattr(workspace, "_by_stream", {})
     for _ in range(50):

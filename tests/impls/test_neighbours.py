@@ -201,7 +201,7 @@ def test_each_rule_that_is_broken_is_named(asked, launch, change, why):
     assert why in replace(launch, **change).flaw(asked, H200)
 
 
-def test_other_devices_and_numbers_are_no_place_for_shared_rows():
+def test_rules_of_devices_without_ptx():
     parts = choose(problem(20480), H200)
     for asked, gpu in (
         (problem(20480), replace(H200, ptx=False)),
@@ -216,7 +216,7 @@ def test_other_devices_and_numbers_are_no_place_for_shared_rows():
         assert "registers" in limited.flaw(asked, other)
 
 
-def test_a_neighbour_that_breaks_residency_is_left_out(monkeypatch):
+def test_a_neighbour_that_would_hang_is_left_out(monkeypatch):
     """The planted fault: programs dealt out to three a multiprocessor more than there is room for."""
     asked = problem(4096)
     whole = around(asked, H200)

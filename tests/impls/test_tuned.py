@@ -7,38 +7,32 @@ import pytest
 import torch
 
 from harness.cases import NormCase, make_inputs
+from harness.cases.tuned import TunedCase, TunedFile, read_tuned
 from impls import triton_inhouse
 from impls.inhouse.backward import choose_for, norm_backward
-from impls.inhouse.problem import LAUNCHES, Gpu, Problem
+from impls.inhouse.problem import LAUNCHES, Gpu, problem_of
 from impls.inhouse.regimes.choice import choose
 from impls.inhouse.regimes.few_rows import FewRows
 from impls.inhouse.regimes.one_pass import OnePass
 from impls.inhouse.regimes.shared import Shared
 from impls.inhouse.regimes.two_pass import TwoPass
-from impls.inhouse.tuned import LaunchFile, Speedup, TunedCase, as_text, find, from_text, launch_for, read
+from impls.inhouse.tuned import find, from_fields, launch_for
 from tests.impls.inhouse_cases import runs_of
 
 TINY = Gpu()
 H200 = Gpu(multiprocessors=132, shared_bytes=227 * 1024, shared_total=228 * 1024, ptx=True)
-PROBLEM = Problem("rms", 64, 256, "bf16", "bf16", bias=False, by_words=True)
+CASE = NormCase("rms", 64, 256, device="cpu")
+PROBLEM = problem_of(CASE)
 LAUNCH = OnePass(rows=4, chunks=4, cols=64, warps=2, programs=2, fold=False, stages=1)
 
 
-def tuned(problem=PROBLEM, launch=LAUNCH, **more):
-    fields = {name: getattr(problem, name) for name in ("norm", "rows", "cols", "dtype", "weight_dtype", "bias")}
-    return TunedCase(**fields, by_words=problem.by_words, launch=launch, **more)
+def tuned(case=CASE, launch=LAUNCH, **more):
+    chosen = {"config_name": "warps=2", "config": launch.as_fields()} if launch else {}
+    return TunedCase(**{"impl": "triton-inhouse", "case": case, "tried": 3, "default_us": 20.0} | chosen | more)
 
 
 def launches(*cases, device="cpu", multiprocessors=4):
-    return LaunchFile(
-        device=device,
-        multiprocessors=multiprocessors,
-        torch="2.11.0",
-        triton="3.6.0",
-        date="2025-06-01T12:00:00+00:00",
-        revision="abc1234",
-        cases=list(cases),
-    )
+    return TunedFile(device=device, multiprocessors=multiprocessors, date="2025-06-01T12:00:00", cases=list(cases))
 
 
 @pytest.fixture
@@ -47,11 +41,11 @@ def written(tmp_path, monkeypatch):
 
     def write(file, name="launches.json"):
         path = tmp_path / name
-        path.write_text(file if isinstance(file, str) else file.model_dump_json(exclude_none=True), encoding="utf-8")
+        path.write_text(file if isinstance(file, str) else file.model_dump_json(), encoding="utf-8")
         monkeypatch.setenv(LAUNCHES, str(path))
         return str(path)
 
-    read.cache_clear()
+    read_tuned.cache_clear()
     find.cache_clear()
     return write
 
@@ -69,27 +63,14 @@ def test_each_regime_is_there():
 
 @pytest.mark.parametrize("launch", [*each_regime()], ids=lambda launch: type(launch).__name__)
 def test_a_launch_survives_the_round_trip(launch, written):
-    assert from_text(as_text(launch)) == launch
-    speedup = Speedup(value=1.05, low=1.03, high=1.07, processes=5)
-    file = launches(tuned(launch=launch, default_us=20.0, best_us=19.0, speedup=speedup), tuned(launch=None))
-    assert read(written(file)) == file
+    assert from_fields(json.loads(json.dumps(launch.as_fields()))) == launch
+    file = launches(tuned(launch=launch), tuned(launch=None))
+    assert read_tuned(written(file)) == file
     assert "\n" not in launch.describe()
 
 
-def test_what_the_file_holds(written):
-    held = json.loads(launches(tuned(default_us=20.0)).model_dump_json(exclude_none=True))
-    assert held.keys() == {
-        "schema_version",
-        "device",
-        "multiprocessors",
-        "torch",
-        "triton",
-        "date",
-        "revision",
-        "cases",
-    }
-    (case,) = held["cases"]
-    assert case["launch"] == {
+def test_the_fields_of_a_launch():
+    assert LAUNCH.as_fields() == {
         "regime": "one pass",
         "rows": 4,
         "chunks": 4,
@@ -102,15 +83,22 @@ def test_what_the_file_holds(written):
         "stages": 1,
         "fused": False,
     }
+    assert LAUNCH.difference(replace(LAUNCH, rows=8, stages=3)) == "rows=4, stages=1"
+    other = choose(replace(PROBLEM, rows=4), TINY)
+    assert LAUNCH.difference(other) == LAUNCH.describe()
 
 
 def at(rows, **changes):
     return replace(PROBLEM, rows=rows, **changes)
 
 
-def test_the_exact_case_comes_first_and_the_nearest_rows_next(written):
+def measured(rows, launch=LAUNCH):
+    return tuned(replace(CASE, rows=rows), launch)
+
+
+def test_the_exact_case_serves_first_then_the_nearest(written):
     other = replace(LAUNCH, rows=8)
-    path = written(launches(tuned(at(64)), tuned(at(100), other), tuned(at(1000), None)))
+    path = written(launches(measured(64), measured(100, other), measured(1000, None)))
     assert launch_for(path, "cpu", at(64), TINY) == LAUNCH
     assert launch_for(path, "cpu", at(100), TINY) == other
     assert launch_for(path, "cpu", at(79), TINY) == LAUNCH.dealt(79, TINY)
@@ -122,8 +110,8 @@ def test_the_exact_case_comes_first_and_the_nearest_rows_next(written):
 
 
 @pytest.mark.parametrize("asked", [at(31), at(201), at(0), at(900), at(1000), at(2000)])
-def test_where_nothing_near_is_faster_the_default_stays(written, asked):
-    path = written(launches(tuned(at(64)), tuned(at(100)), tuned(at(1000), None)))
+def test_the_default_stays_where_no_case_is_near(written, asked):
+    path = written(launches(measured(64), measured(100), measured(1000, None)))
     assert launch_for(path, "cpu", asked, TINY) is None
 
 
@@ -153,11 +141,15 @@ def complaint(path, device="cpu", problem=PROBLEM, gpu=TINY):
     return str(caught.value)
 
 
+def test_only_measured_launches_serve(written):
+    path = written(launches(tuned(impl="quack"), tuned(default_us=None)))
+    assert launch_for(path, "cpu", PROBLEM, TINY) is None
+
+
 def test_another_device_is_refused(written):
     path = written(launches(tuned(), device="NVIDIA H200", multiprocessors=132))
-    told = complaint(path, "NVIDIA B200", gpu=replace(H200, multiprocessors=148))
-    assert told == (
-        f"{path} is of NVIDIA H200 (132 multiprocessors), and this is NVIDIA B200 (148 multiprocessors); "
+    assert complaint(path, "NVIDIA B200", gpu=replace(H200, multiprocessors=148)) == (
+        f"{path} belongs to NVIDIA H200 (132 multiprocessors), and this is NVIDIA B200 (148 multiprocessors); "
         "run `normbwd tune` here, or unset NORMBWD_LAUNCHES"
     )
     part = complaint(path, "NVIDIA H200", gpu=replace(H200, multiprocessors=16))
@@ -167,11 +159,9 @@ def test_another_device_is_refused(written):
 def test_a_file_that_cannot_be_read_is_named(written, tmp_path):
     missing = str(tmp_path / "absent.json")
     assert complaint(missing) == (
-        f"cannot read {missing}: No such file or directory; NORMBWD_LAUNCHES names a file of `normbwd tune`"
+        f"cannot read {missing}: No such file or directory; name a file that `normbwd tune` wrote, "
+        "or unset NORMBWD_LAUNCHES"
     )
-    assert "cannot read" in complaint(str(tmp_path))
-    (tmp_path / "binary").write_bytes(b"\xff\xfe")
-    assert complaint(str(tmp_path / "binary")).startswith(f"cannot read {tmp_path / 'binary'}: it is not UTF-8 text")
 
 
 def test_a_wrong_file_is_refused_before_a_run(written, tmp_path, monkeypatch):
@@ -180,7 +170,9 @@ def test_a_wrong_file_is_refused_before_a_run(written, tmp_path, monkeypatch):
     written(launches(tuned()))
     assert triton_inhouse.misconfigured("cpu") is None
     written(launches(tuned(), device="NVIDIA B200", multiprocessors=148), "other.json")
-    assert "other.json is of NVIDIA B200 (148 multiprocessors), and this is cpu" in triton_inhouse.misconfigured("cpu")
+    assert "other.json belongs to NVIDIA B200 (148 multiprocessors), and this is cpu" in triton_inhouse.misconfigured(
+        "cpu"
+    )
     monkeypatch.setenv(LAUNCHES, "absent.json")
     assert triton_inhouse.misconfigured("cpu").startswith("cannot read absent.json: No such file or directory")
 
@@ -188,35 +180,30 @@ def test_a_wrong_file_is_refused_before_a_run(written, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda held: held.update(schema_version=2), "is of schema 2, and this version reads 1"),
-        (lambda held: held.update(colour="red"), "is no file of launches (colour: Extra inputs are not permitted)"),
-        (lambda held: held.pop("device"), "is no file of launches (device: Field required)"),
-        (lambda held: held["cases"][0].update(dtype="int8"), "is no file of launches (cases.0.dtype: "),
-        (lambda held: held["cases"][0]["launch"].update(regime="three"), "cases.0.launch: its regime is none of "),
-        (lambda held: held["cases"][0]["launch"].update(colour=1), "cases.0.launch: unknown colour; there are chunks"),
-        (lambda held: held["cases"][0]["launch"].update(rows="many"), "cases.0.launch.rows: "),
-        (lambda held: held["cases"][0]["launch"].pop("rows"), "cases.0.launch.rows: Field required"),
-        (lambda held: held["cases"][0].update(launch=3), "is no file of launches (cases.0.launch"),
+        ({"regime": "three"}, "its regime is none of few rows, one pass, shared, two passes"),
+        ({"colour": 1}, "unknown colour; there are chunks, "),
+        ({"rows": "many"}, "rows: Input should be a valid integer"),
+        ({"rows": None}, "rows: Input should be a valid integer"),
     ],
 )
-def test_a_file_that_is_none_is_refused_with_the_field_at_fault(written, change, why):
-    held = json.loads(launches(tuned()).model_dump_json())
-    change(held)
-    path = written(json.dumps(held))
-    told = complaint(path)
-    assert told.startswith(path)
-    assert why in told
-    assert told.endswith("; run `normbwd tune` again, or unset NORMBWD_LAUNCHES")
+def test_a_config_that_is_no_launch_is_refused(written, change, why):
+    config = LAUNCH.as_fields() | change
+    problem = complaint(written(launches(tuned(config=config))))
+    assert f"has no launch for rms 64 x 256: {why}" in problem
+    assert problem.endswith("; run `normbwd tune` again")
+    assert "has no launch for rms 64 x 256: a launch has fields" in complaint(written(launches(tuned(config=3)), "3"))
 
 
-def test_text_that_is_no_json_is_refused(written):
-    assert "is no file of launches (the file: Invalid JSON" in complaint(written("no json"))
+def test_a_file_of_an_earlier_schema_is_refused(written):
+    older = launches(tuned()).model_dump_json().replace('"schema_version":2', '"schema_version":1')
+    assert "has schema 1, and this version reads 2; run `normbwd tune` again, or unset" in complaint(written(older))
 
 
-def test_a_launch_that_could_hang_the_device_is_refused(written):
-    problem = replace(PROBLEM, rows=100_000, cols=4096)
+def test_a_launch_that_could_hang_is_refused(written):
+    wide = replace(CASE, rows=100_000, cols=4096)
+    problem = problem_of(wide)
     launch = replace(choose(problem, H200), programs=1000)
-    path = written(launches(tuned(problem, launch), device="NVIDIA H200", multiprocessors=132))
+    path = written(launches(tuned(wide, launch), device="NVIDIA H200", multiprocessors=132))
     told = complaint(path, "NVIDIA H200", problem, H200)
     assert "has a launch for rms 100000 x 4096 that must not run: 8 programs a multiprocessor wait" in told
 
@@ -225,14 +212,14 @@ def test_a_launch_that_could_hang_the_device_is_refused(written):
 
 
 def case(**changes):
-    return replace(NormCase("rms", 64, 256, device="cpu"), **changes)
+    return replace(CASE, **changes)
 
 
 def chosen(inputs):
     return choose_for(inputs.dy, inputs.x, inputs.weight, inputs.bias is not None, layer=inputs.mean is not None)
 
 
-def test_the_choice_reads_the_file_and_does_without(written, monkeypatch):
+def test_the_choice_reads_the_file(written, monkeypatch):
     inputs = make_inputs(case(), seed=1)
     plain = chosen(inputs)
     written(launches(tuned()))
@@ -242,10 +229,10 @@ def test_the_choice_reads_the_file_and_does_without(written, monkeypatch):
     assert chosen(inputs) == plain
 
 
-def test_the_backward_launches_what_the_file_says(written, monkeypatch):
+def test_the_backward_runs_the_launch_of_the_file(written, monkeypatch):
     inputs = make_inputs(case(norm="layer", bias=True), seed=2)
     wanted = triton_inhouse.prepare(inputs)()
-    written(launches(tuned(triton_inhouse.problem_of(inputs.case))))
+    written(launches(tuned(inputs.case)))
     ran = runs_of(LAUNCH, monkeypatch)
     grads = triton_inhouse.prepare(inputs)()
     assert ran == [LAUNCH]
@@ -258,7 +245,7 @@ def test_the_backward_launches_what_the_file_says(written, monkeypatch):
 def test_a_bad_file_is_an_error_of_the_library(written):
     written(launches(tuned(), device="NVIDIA H200"))
     inputs = make_inputs(case(), seed=1)
-    with pytest.raises(ValueError, match=r"is of NVIDIA H200 .* and this is cpu"):
+    with pytest.raises(ValueError, match=r"belongs to NVIDIA H200 .* and this is cpu"):
         norm_backward(inputs.dy, inputs.x, inputs.weight, inputs.mean, inputs.rstd)
 
 

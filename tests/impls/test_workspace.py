@@ -47,7 +47,7 @@ def same(one, other):
     return all(a.data_ptr() == b.data_ptr() for a, b in zip(one, other, strict=True))
 
 
-def test_a_stream_has_one_piece_which_keeps_what_was_left_in_it():
+def test_a_stream_keeps_its_memory():
     first = use(10)
     first[0][1] = 5
     first[1][3] = 6
@@ -109,7 +109,7 @@ def test_a_captured_launch_has_its_own(cuda):
     assert same(eager, use(10))
 
 
-def test_what_is_polled_and_what_is_exchanged_share_no_cache_line():
+def test_barrier_and_words_share_no_cache_line():
     state, exchange = use(10)
     assert exchange.data_ptr() - state.data_ptr() == STATE_BYTES
     assert STATE_BYTES % 64 == exchange.data_ptr() % 64 == 0

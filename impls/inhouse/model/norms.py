@@ -1,7 +1,7 @@
-"""`rms_norm` and `layer_norm` for a model: this forward and this backward, under autograd and torch.compile.
+"""`rms_norm` and `layer_norm` under autograd and torch.compile.
 
-Both directions are operators of torch with a fake twin each, so that torch.compile keeps them whole in its graph, and
-functional collectives, FSDP and activation checkpointing see ordinary tensors in and out.
+Forward and backward are custom operators of torch, each with a fake implementation: torch.compile keeps them whole in
+its graph, and functional collectives, FSDP and activation checkpointing see ordinary tensors in and out.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Few rows: one launch in which some programs own a row and others own columns; x and dy are read twice."""
 
 # Triton makes constexprs of plain ints and bools, and takes launch options beside a kernel's own arguments.
-# pyright: reportArgumentType=false
+# pyright: reportArgumentType=false, reportCallIssue=false
 
 from __future__ import annotations
 
@@ -127,15 +127,8 @@ class FewRows(Launch):
             tensors.dx,
             tensors.dweight,
             tensors.dbias,
-            tensors.dy,
-            tensors.x,
-            tensors.weight,
-            tensors.mean,
-            tensors.rstd,
-            rows,
-            cols,
-            tensors.dy.stride(0),
-            tensors.x.stride(0),
+            *tensors.inputs,
+            *tensors.sizes,
             ZERO_CENTRED=tensors.zero_centred,
             R=self.rows,
             C=self.cols,

@@ -1,7 +1,8 @@
-"""Few rows: one launch cuts the matrix both ways at once, and nobody waits for anybody.
+"""The kernel for few rows: one launch cuts the matrix both ways at once, and no program waits for another.
 
-Some programs own a row each and write its dx; the others own columns, walk down all rows, and write dweight and dbias.
-Neither needs what the other finds: mean and rstd are given. x and dy are read twice, the second time from the L2 cache.
+Some programs own a row each and write its dx. The others own columns, go over all rows, and write dweight and dbias.
+None needs a result of another, because mean and rstd are given. x and dy are read twice, the second time from the L2
+cache.
 """
 
 # Triton compiles this file: kernel arguments have no Python type, and tl.range is not Python's.
@@ -61,7 +62,7 @@ def input_of_row(
     C: tl.constexpr,
     EVEN: tl.constexpr,
 ):
-    """The dx of one row, which stays in registers between its sums and its dx."""
+    """The dx of one row, which stays in registers from its sums to its dx."""
     row = row.to(tl.int64)
     row_rstd = tl.load(rstd + row)
     row_mean = None
@@ -106,7 +107,7 @@ def parameters_of_columns(
     C: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """The gradients of C columns, summed over all rows; both cross between warps in one exchange."""
+    """The gradients of C columns, summed over all rows; both are exchanged between warps at once."""
     of_weight = tl.zeros([R, C], tl.float32)
     of_bias = tl.zeros([R, C], tl.float32)
     for first in tl.range(0, rows, R, num_stages=STAGES):

@@ -1,7 +1,7 @@
 """One pass: a program takes whole rows, and reads x and dy once."""
 
 # Triton makes constexprs of plain ints and bools, and takes launch options beside a kernel's own arguments.
-# pyright: reportArgumentType=false
+# pyright: reportArgumentType=false, reportCallIssue=false
 
 from __future__ import annotations
 
@@ -180,16 +180,9 @@ class OnePass(Launch):
             tensors.dbias,
             partial_dweight,
             partial_dbias,
-            tensors.dy,
-            tensors.x,
-            tensors.weight,
-            tensors.mean,
-            tensors.rstd,
+            *tensors.inputs,
             workspace(tensors.x.device, 0)[0] if fused else None,
-            rows,
-            cols,
-            tensors.dy.stride(0),
-            tensors.x.stride(0),
+            *tensors.sizes,
             ZERO_CENTRED=tensors.zero_centred,
             R=self.rows,
             K=self.chunks,

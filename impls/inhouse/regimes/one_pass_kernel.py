@@ -1,4 +1,4 @@
-"""One pass: a program takes R whole rows at a time, and holds them on the chip between their row sums and their dx."""
+"""The kernel of one pass: a program holds R whole rows on the chip from their row sums to their dx."""
 
 # Triton compiles this file: kernel arguments have no Python type, and tl.range is not Python's.
 # pyright: reportMissingParameterType=false, reportGeneralTypeIssues=false
@@ -33,7 +33,7 @@ def backward_rows(
     weight,
     mean,
     rstd,
-    state,  # of grid.py, if FUSED
+    state,  # of barrier.py, if FUSED
     rows,
     cols,
     dy_stride,
@@ -68,8 +68,8 @@ def backward_rows(
             if weight.dtype == x.dtype:
                 chunk = tl.load(weight + k * C + col, mask=k * C + col < cols, other=0.0)
             else:
-                # As a tile of which the first row counts: by itself it would be laid out by its own size of element,
-                # and Triton would then bring every tile into both layouts instead of this into that of x.
+                # Loaded as a tile, of which the first row counts. Loaded by itself it would have a layout for its own
+                # element size, and Triton would convert every tile to that layout instead of this one to that of x.
                 first = (row_in_tile == 0) & (k * C + col < cols)
                 chunk = tl.sum(
                     tl.load(weight + k * C + col + 0 * row_in_tile, mask=first, other=0.0), 0, keep_dims=True
@@ -143,10 +143,10 @@ def backward_rows(
 
 @triton.jit
 def after(tile, value):
-    """The same 16-bit tile, made to look as if it came from `value` too.
+    """The same 16-bit tile, which the compiler takes to depend on `value` too.
 
-    Its conversion to fp32 then cannot be shared with one that ran before `value` was known, so that 16 bits an element
-    live in registers until then instead of 32. Other tiles come back as they are.
+    So the compiler cannot convert it to fp32 before `value` is known, and until then it takes 16 bits an element in
+    registers instead of 32. A tile of 32 bits comes back as it is.
     """
     if tile.dtype.primitive_bitwidth != 16:
         return tile

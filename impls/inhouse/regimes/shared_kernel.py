@@ -1,10 +1,9 @@
-"""Rows too wide for one program: several share a row, and exchange its sums.
+"""The kernel of shared rows: several programs share a row that is too wide for one, and exchange its sums.
 
 A tile is R rows of C columns, and S programs side by side cover the row. Each adds up its part of both row sums and
-sends them out; a tile or two later it takes in the sums of all, so that nobody waits while memory could be busy. Until
-then the tile stays in shared memory, where it came, and is read from there twice: that leaves registers for more
-programs, and is why this is Gluon, Triton's lower level. A word of a tile is two numbers, of an `even` and an `odd`
-column.
+sends it out. One or two tiles later it receives the sums of all, so that no program waits while memory could be busy.
+Until then the tile stays in shared memory, and is read from there twice. That leaves registers for more programs, and
+is the reason for Gluon, Triton's lower level. A word of a tile is two numbers, of an `even` and an `odd` column.
 """
 
 # Triton compiles this file: kernel arguments have no Python type.
@@ -84,14 +83,14 @@ def backward_parts(
     inside = column < cols // 2
     turns = gl.cdiv(gl.cdiv(rows, R) - group, groups)
 
-    # Tiles are sent for before anything else is waited for. Of each row of a tile and of each tensor there is a ring of
-    # its own: of one alone the compiler would take all for a single place, and put a barrier between any two accesses.
+    # The first copies begin before anything is waited for. Each row of a tile and each tensor has a ring buffer of its
+    # own: the compiler would take a single one for one place, and put a barrier between any two accesses.
     dys = ()
     xs = ()
     for _ in gl.static_range(R):
         dys = dys + (gl.allocate_shared_memory(WORD, [STAGES, H], gl.SwizzledSharedLayout(1, 1, 1, [0])),)
         xs = xs + (gl.allocate_shared_memory(WORD, [STAGES, H], gl.SwizzledSharedLayout(1, 1, 1, [0])),)
-    # Where the next tile is sent for, and where dx of the one to be finished goes: each turn adds a step.
+    # Where the next tile is copied from, and where dx of the tile to be finished goes: each turn adds a step.
     step = (groups * R).to(gl.int64)
     at = (group * R).to(gl.int64)
     next_dy = dy + at * dy_stride
@@ -99,7 +98,7 @@ def backward_parts(
     finished = dx + at * (cols // 2)
     for early in gl.static_range(STAGES):
         left = rows - (group + early * groups) * R
-        send_for(dys, xs, early, next_dy, next_x, dy_stride, x_stride, left, column, inside, EVEN)
+        begin_tile(dys, xs, early, next_dy, next_x, dy_stride, x_stride, left, column, inside, EVEN)
         async_copy.commit_group()
         next_dy += step * dy_stride
         next_x += step * x_stride
@@ -132,12 +131,12 @@ def backward_parts(
         first = (group + turn * groups) * R
         before = words + ((turn + SLOTS - D) % SLOTS) * WORDS
 
-        # This tile's part of the row sums goes out. The words of the tile that will be finished are looked for while
-        # these sums cross between warps: any earlier, they would return behind the tile that was sent for last.
+        # Send this tile's part of the row sums. The words of the tile that will be finished are read while these sums
+        # cross between warps: an earlier read would return only after the copy that was begun last.
         if turn < turns:
             if turn < STAGES:
                 async_copy.wait_group(STAGES - 1)
-            else:  # nothing was sent for in the first D turns
+            else:  # no copy was begun in the first D turns
                 async_copy.wait_group(STAGES - 1 - D)
             sums = ()
             for r in gl.static_range(R):
@@ -157,14 +156,14 @@ def backward_parts(
         else:
             seen = look(before, LOOK, LOADS)
 
-        # The next tile's statistics.
+        # Load the next tile's statistics.
         next_rstds = ()
         next_means = ()
         for r in gl.static_range(R):
             next_rstds = next_rstds + (statistic(rstd, first + groups * R + r, rows),)
             next_means = next_means + (statistic(mean, first + groups * R + r, rows),)
 
-        # The tile of D turns ago is finished, and another sent for in its place.
+        # Finish the tile of D turns ago, and begin to copy another to its place.
         if turn >= D:
             waiting = place - D if place >= D else place - D + STAGES
             waited = ()
@@ -172,7 +171,7 @@ def backward_parts(
                 waited = waited + (dys[r].index(waiting).load(ACROSS), xs[r].index(waiting).load(ACROSS))
             sums = receive(seen, before, epoch + 1 + turn - D, RECEIVE)
             left = rows - first - (STAGES - D) * groups * R
-            send_for(dys, xs, waiting, next_dy, next_x, dy_stride, x_stride, left, column, inside, EVEN)
+            begin_tile(dys, xs, waiting, next_dy, next_x, dy_stride, x_stride, left, column, inside, EVEN)
             next_dy += step * dy_stride
             next_x += step * x_stride
             for r in gl.static_range(R):
@@ -226,7 +225,7 @@ def backward_parts(
     if partial_dbias is not None:
         wide = gl.convert_layout(gl.reshape(gl.join(dbias_even, dbias_odd), [C]), WIDE)
         gl.store(partial_dbias + group * cols + at, wide, mask=at < cols)
-    # The next launch's tags begin behind those of the group with the most turns, so that none comes twice.
+    # The next launch's tags begin after those of the group with the most turns, so that no tag comes twice.
     meet(state, epoch + gl.cdiv(gl.cdiv(rows, R), groups), FUSED and weight is not None)
     if FUSED and weight is not None:
         NARROW: gl.constexpr = max(1, min(FINISH_COLS // 4, 32))
@@ -241,8 +240,8 @@ def backward_parts(
 
 
 @gluon.jit
-def send_for(dys, xs, place, dy, x, dy_stride, x_stride, left, column, inside, EVEN: gl.constexpr):
-    """Begin to copy a tile into a place of the rings: zeros where no row is `left`."""
+def begin_tile(dys, xs, place, dy, x, dy_stride, x_stride, left, column, inside, EVEN: gl.constexpr):
+    """Begin to copy a tile into a place of the ring buffers; zeros where no row is `left`."""
     for r in gl.static_range(len(dys)):
         copied = r < left if EVEN else inside & (r < left)
         begin_copy(dys[r].index(place), dy + r * dy_stride + column, mask=copied)
@@ -251,7 +250,7 @@ def send_for(dys, xs, place, dy, x, dy_stride, x_stride, left, column, inside, E
 
 @triton.jit
 def gradient_of(scaled_dy, multiplier, x_centred, of_x, of_one, LAYER: tl.constexpr):
-    """Give dx from dy * rstd, which dweight takes too: that spares xhat, an operation an element."""
+    """One tile of dx from dy * rstd, which dweight needs too; without xhat that is an operation an element less."""
     correction = x_centred * of_x
     if LAYER:
         correction += of_one
@@ -263,7 +262,7 @@ def gradient_of(scaled_dy, multiplier, x_centred, of_x, of_one, LAYER: tl.conste
 
 @triton.jit
 def statistic(of_rows, row, rows):
-    """One row's number; 0 past the last row, and where there is none."""
+    """The mean or rstd of one row; 0 past the last row, and where there is none."""
     if of_rows is not None:
         return tl.load(of_rows + row, mask=row < rows, other=0.0)
     else:
@@ -272,7 +271,7 @@ def statistic(of_rows, row, rows):
 
 @gluon.jit
 def totals(parts):
-    """The sum of each of 1, 2 or 4 tensors, all in one exchange between warps; always 4 numbers."""
+    """The sums of 1, 2 or 4 tensors, in one exchange between warps; always 4 numbers, the last of them 0 if fewer."""
     nothing = gl.to_tensor(0.0)
     if len(parts) == 1:
         return gl.sum(parts[0], 0), nothing, nothing, nothing

@@ -1,7 +1,7 @@
 """Two passes: rows that neither fit one program nor can be shared; x and dy are read twice."""
 
 # Triton makes constexprs of plain ints and bools, and takes launch options beside a kernel's own arguments.
-# pyright: reportArgumentType=false
+# pyright: reportArgumentType=false, reportCallIssue=false
 
 from __future__ import annotations
 
@@ -90,11 +90,7 @@ class TwoPass(Launch):
         first = row_sums[(rows,)](
             of_xhats,
             of_ones,
-            tensors.dy,
-            tensors.x,
-            tensors.weight,
-            tensors.mean,
-            tensors.rstd,
+            *tensors.inputs,
             cols,
             tensors.dy.stride(0),
             tensors.x.stride(0),
@@ -108,17 +104,10 @@ class TwoPass(Launch):
             tensors.dx,
             partial_dweight,
             partial_dbias,
-            tensors.dy,
-            tensors.x,
-            tensors.weight,
-            tensors.mean,
-            tensors.rstd,
+            *tensors.inputs,
             of_xhats,
             of_ones,
-            rows,
-            cols,
-            tensors.dy.stride(0),
-            tensors.x.stride(0),
+            *tensors.sizes,
             ZERO_CENTRED=tensors.zero_centred,
             R=self.rows,
             C=self.cols,

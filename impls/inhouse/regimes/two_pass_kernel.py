@@ -1,4 +1,4 @@
-"""Two passes: both sums of every row first, and then tiles of any shape; x and dy are read twice."""
+"""The kernels of two passes: both sums of every row first, then tiles of any shape; x and dy are read twice."""
 
 # Triton compiles this file: kernel arguments have no Python type, and tl.range is not Python's.
 # pyright: reportMissingParameterType=false, reportGeneralTypeIssues=false
@@ -26,7 +26,7 @@ def row_sums(
     STAGES: tl.constexpr,
     EVEN: tl.constexpr,
 ):
-    """First pass: what dx takes from the sums of a row, one row a program."""
+    """First pass: the coefficients of dx that the sums of a row give, one row a program."""
     row = tl.program_id(0).to(tl.int64)
     row_rstd = tl.load(rstd + row)
     row_mean = None
