@@ -87,38 +87,38 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--tokens", type=int, default=8192, help="a step; rows of every norm")
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--steps", type=int, default=20)
-    asked = parser.parse_args(arguments)
-    layer = asked.norm == "layer"
+    options = parser.parse_args(arguments)
+    layer = options.norm == "layer"
 
-    def torchs() -> nn.Module:
-        return nn.LayerNorm(asked.cols) if layer else nn.RMSNorm(asked.cols, eps=1e-5)
+    def torch_norm() -> nn.Module:
+        return nn.LayerNorm(options.cols) if layer else nn.RMSNorm(options.cols, eps=1e-5)
 
-    def inhouse() -> nn.Module:
-        return InhouseNorm(asked.cols, layer=layer)
+    def inhouse_norm() -> nn.Module:
+        return InhouseNorm(options.cols, layer=layer)
 
-    found = {name: train(asked, norm) for name, norm in (("torch", torchs), ("in-house", inhouse))}
+    results = {name: train(options, norm) for name, norm in (("torch", torch_norm), ("in-house", inhouse_norm))}
     print("step  loss with torch's norms  with the in-house ones  difference")
-    pairs = zip(found["torch"][0], found["in-house"][0], strict=True)
+    pairs = zip(results["torch"][0], results["in-house"][0], strict=True)
     for step, (theirs, ours) in enumerate(pairs):
         print(f"{step:4d}  {theirs:23.5f}  {ours:22.5f}  {ours - theirs:+10.5f}")
-    for name, (_, norms_us, step_us) in found.items():
+    for name, (_, norms_us, step_us) in results.items():
         if step_us:
             print(f"{name}: backward of norms {norms_us:.0f} us of {step_us:.0f} us on the device, a step")
-    if found["in-house"][1]:
-        print(f"torch's takes {found['torch'][1] / found['in-house'][1]:.2f} times as long")
+    if results["in-house"][1]:
+        print(f"torch's takes {results['torch'][1] / results['in-house'][1]:.2f} times as long")
 
 
-def train(asked: argparse.Namespace, norm: Callable[[], nn.Module]) -> tuple[list[float], float, float]:
+def train(options: argparse.Namespace, norm: Callable[[], nn.Module]) -> tuple[list[float], float, float]:
     """The loss of each step, and the device time in us that a step spends in the backward of norms, and in all."""
     torch.manual_seed(0)
-    dtype = torch.bfloat16 if asked.device != "cpu" else torch.float32
-    model = Model(asked.cols, asked.layers, norm).to(asked.device, dtype)
+    dtype = torch.bfloat16 if options.device != "cpu" else torch.float32
+    model = Model(options.cols, options.layers, norm).to(options.device, dtype)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    sequence = min(SEQUENCE, asked.tokens)
+    sequence = min(SEQUENCE, options.tokens)
     generator = torch.Generator().manual_seed(1)
     # Sums of random walks: something that can be learnt.
-    steps = torch.randint(0, 3, (asked.tokens // sequence, sequence + 1), generator=generator)
-    tokens = (steps.cumsum(1) % VOCABULARY).to(asked.device)
+    steps = torch.randint(0, 3, (options.tokens // sequence, sequence + 1), generator=generator)
+    tokens = (steps.cumsum(1) % VOCABULARY).to(options.device)
 
     def step() -> Tensor:
         loss = cross_entropy(model(tokens[:, :-1]).flatten(0, 1).float(), tokens[:, 1:].flatten())
@@ -127,19 +127,19 @@ def train(asked: argparse.Namespace, norm: Callable[[], nn.Module]) -> tuple[lis
         optimizer.step()
         return loss.detach()
 
-    losses = [float(step()) for _ in range(asked.steps)]
-    if asked.device == "cpu":
+    losses = [float(step()) for _ in range(options.steps)]
+    if options.device == "cpu":
         return losses, 0.0, 0.0
-    profiled = 5
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
-        for _ in range(profiled):
+    profiled_steps = 5
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
+        for _ in range(profiled_steps):
             step()
         torch.cuda.synchronize()
-    averages = seen.key_averages()
-    norms_us = sum(each.device_time_total for each in averages if each.key in NORM_BACKWARDS)
-    # Kernels alone: what the host calls holds the time of the kernels that it launched once more.
-    kernels_us = sum(each.self_device_time_total for each in averages if each.device_type == DeviceType.CUDA)
-    return losses, norms_us / profiled, kernels_us / profiled
+    averages = profiler.key_averages()
+    norms_us = sum(row.device_time_total for row in averages if row.key in NORM_BACKWARDS)
+    # Kernels alone: a call on the host holds the time of its kernels a second time.
+    kernels_us = sum(row.self_device_time_total for row in averages if row.device_type == DeviceType.CUDA)
+    return losses, norms_us / profiled_steps, kernels_us / profiled_steps
 
 
 if __name__ == "__main__":
