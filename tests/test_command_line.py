@@ -652,7 +652,7 @@ def test_every_process_measures_every_case_in_a_fresh_worker(workers, folder, ca
     assert capsys.readouterr().err.count("rms-4x8-fp32: 1 ok\n") == 3
 
 
-def test_a_run_of_several_processes_is_resumed_in_the_process_that_was_cut(workers, folder):
+def test_resume_starts_in_the_interrupted_process(workers, folder):
     line = "bench --shapes 4x8,8x8 --norm rms --impls quack --processes 2 --out run"
     typed(line)
     path = folder / "run" / "results.jsonl"
@@ -666,7 +666,7 @@ def test_a_run_of_several_processes_is_resumed_in_the_process_that_was_cut(worke
     assert [(row.process, row.case.rows) for row in load(path).rows] == [(0, 4), (0, 8), (1, 4), (1, 8)]
 
 
-def test_what_is_compiled_ahead_is_compiled_once_for_all_processes(workers, folder):
+def test_kernels_are_compiled_once_for_all_processes(workers, folder):
     quack = HELLO.implementations[1].model_copy(update={"compiles_ahead": True})
     workers.greeting = Hello([CPU], [HELLO.implementations[0], quack], {})
     typed("bench --shapes 4x8,8x8 --norm rms --processes 3 --compile-ahead 1 --out run")
@@ -722,7 +722,7 @@ def test_a_gpu_tests_the_engine_before_and_after(workers, folder):
         ("selftest --out run --allow-others", 0),
     ],
 )
-def test_a_gpu_that_others_use_is_not_measured_unless_it_is_asked_for(workers, page, folder, capsys, line, code):
+def test_busy_gpu_is_refused_unless_allowed(workers, page, folder, capsys, line, code):
     workers.greeting = replace(HELLO, available=[replace(GPU, others=(71,)), CPU])
     assert (typed(line) or 0) == code
     message = (
@@ -767,7 +767,8 @@ def test_a_self_test_that_is_not_finished_has_not_passed(workers, page, folder, 
     )
 
 
-def test_a_self_test_that_is_not_finished_costs_a_run_nothing_else(workers, folder, capsys):
+def test_unfinished_selftest_keeps_the_rows(workers, folder, capsys):
+    """A self-test that does not finish costs a run nothing else."""
     workers.checks = None
     assert typed("bench --shapes 4x8 --norm rms --out run") in (0, None)
     results = load(folder / "run" / "results.jsonl")

@@ -45,7 +45,7 @@ def written(run, path):
     return path
 
 
-def test_its_json_holds_the_engines_samples_the_ratio_and_the_gpu(tmp_path):
+def test_json_holds_samples_ratio_and_gpu(tmp_path):
     run = mixed()
     out = tmp_path / "out.json"
     command = [sys.executable, "-m", "pytest", "-q", "tests/benchmarks/bench_backward.py", "-p", "no:cacheprovider"]

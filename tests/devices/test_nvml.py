@@ -32,7 +32,7 @@ def test_a_reading_has_every_quantity_in_the_units_of_its_name():
 
 @pytest.mark.parametrize("query", UNANSWERED)
 @pytest.mark.parametrize("why", ["refused", "absent"])
-def test_a_query_that_is_refused_or_absent_costs_its_own_quantity_alone(query, why):
+def test_failed_query_costs_only_its_quantity(query, why):
     fake = FakeNvml(bits=0x04, pids=(7, 8), refused=(query,) if why == "refused" else ())
     if why == "absent":
         setattr(fake, query, None)
@@ -104,7 +104,7 @@ def test_the_processes_are_those_that_hold_a_context():
     assert Gpu(FakeNvml(), "card 5").process_ids() == []
 
 
-def test_the_power_limit_is_in_watts_and_none_where_it_is_refused():
+def test_power_limit_is_in_watts_or_none():
     assert Gpu(FakeNvml(), "card 5").power_limit_w() == 700.0
     assert Gpu(FakeNvml(refused=("nvmlDeviceGetEnforcedPowerLimit",)), "card 5").power_limit_w() is None
 

@@ -143,7 +143,8 @@ def test_what_the_second_run_does_not_show_is_inconclusive(machine):
     assert "not confirmed: 0.951 [0.951, 0.951], then 1.000 [1.000, 1.000]" in machine.out
 
 
-def test_the_failing_cases_are_measured_as_before_but_for_the_seed(machine):
+def test_second_run_changes_only_cases_and_seed(machine):
+    """Only the failing cases are measured again, with the settings of the first run but another seed."""
     settings = {"flush": "dirty", "quick": True, "twice": True, "seeds": 3, "repeats": 7, "suite": "llm"}
     write(PR, measured(ONE_LOST, **settings))
     gated()
@@ -257,7 +258,7 @@ def test_an_adapter_that_is_not_here_is_named(machine, capsys):
     assert "measure" not in machine.events
 
 
-def test_an_interrupt_comes_after_the_first_verdicts_and_is_resumed(machine, capsys):
+def test_interrupted_confirmation_is_resumed(machine, capsys):
     write(PR, measured(ONE_LOST))
     machine.slower = KeyboardInterrupt()
     assert gated() == 130
@@ -312,7 +313,7 @@ def sides(file):
 
 
 @pytest.mark.parametrize(("file", "files"), [("norm.py", (Path("norm.py"),)), (None, ())])
-def test_both_revisions_are_checked_out_again_while_they_are_measured(machine, monkeypatch, file, files):
+def test_confirmation_checks_out_both_revisions(machine, monkeypatch, file, files):
     @contextmanager
     def revisions(invocation):
         assert (invocation.settings.impls, invocation.impl_files) == ("norm", files)
@@ -340,7 +341,7 @@ def test_a_commit_that_is_not_here_confirms_nothing(machine, tmp_path, capsys):
     assert "measure" not in machine.events
 
 
-def test_a_comparison_that_did_not_record_its_revisions_cannot_be_confirmed(machine, capsys):
+def test_no_recorded_revisions_cannot_be_confirmed(machine, capsys):
     found = compared(None)
     gone = ImplRecord(name="norm@head", family="norm", source="gone/111/norm.py")
     run = found.run.model_copy(update={"sides": [], "implementations": [gone]})

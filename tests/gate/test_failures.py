@@ -54,7 +54,8 @@ def test_a_failure_that_both_runs_show_has_regressed():
 
 
 @pytest.mark.parametrize("slower", [0.0, 0.008, -0.05])
-def test_a_failure_that_the_second_run_does_not_show_is_inconclusive_and_never_passes(slower):
+def test_unconfirmed_failure_is_inconclusive(slower):
+    """A failure that the second run does not show is inconclusive; it never passes."""
     (first,) = judged(run(0.05))
     (found,) = confirmed([first], run(slower))
     assert (found.outcome, found.loss) == ("INCONCLUSIVE", first.loss)
@@ -73,7 +74,7 @@ def test_a_second_run_that_cannot_tell_confirms_nothing():
     assert found.reason == "not confirmed: 0.951 [0.951, 0.951], then not measured"
 
 
-def test_a_head_that_fails_otherwise_the_second_time_has_regressed():
+def test_other_failure_in_second_run_is_a_regression():
     (first,) = judged(run(0.05))
     (found,) = confirmed([first], run(0.0, head={"status": "wrong", "reason": "dx is off"}))
     assert found.outcome == "REGRESSED"
@@ -89,7 +90,8 @@ def test_a_status_is_no_failure_of_speed_and_stays(status):
     assert confirmed(verdicts, run(0.0)) == verdicts
 
 
-def test_what_did_not_fail_is_not_behind_a_failure_and_stays_as_it_is():
+def test_passed_cases_are_not_confirmed():
+    """A case that did not fail is not measured again, and its verdict stays."""
     unclear, passed = {(HEAD, "impl", process): scale for process, scale in enumerate((1.0, 1.05, 1.0))}, run(0.0, 0.0)
     assert cases_behind(judged(passed)) == []
     assert cases_behind(judged(run(0.0, bias=unclear))) == []

@@ -30,7 +30,7 @@ MINE = row("mine", 50.0)
 OVER = {"over": "torch-eager"}
 
 
-def test_a_ratio_well_above_the_claim_passes_and_well_below_fails():
+def test_ratio_above_claim_passes_and_below_fails():
     assert outcome(MINE, **OVER, at_least=1.5) == "PASS"
     assert outcome(MINE, **OVER, at_least=2.5) == "REGRESSED"
 
@@ -92,7 +92,7 @@ def judged(*rows, selftests=(), **claim):
     return verdict
 
 
-def test_a_ratio_is_over_all_processes_and_one_that_disagrees_widens_it():
+def test_deviating_process_widens_the_interval():
     rows = [row("torch-eager", 100.0), row("mine", 50.0), *helpers(100.0, 46.0)]
     steady = judged(*in_processes(*rows), at_least=1.95)
     assert (steady.outcome, steady.ratio.processes) == ("PASS", 3)

@@ -45,19 +45,19 @@ def outcome(*rows, **asked):
 SCATTER = {(HEAD, "impl", process): scale for process, scale in enumerate((0.985, 1.015, 0.99, 1.0, 1.01))}
 
 
-def test_the_same_speed_passes_and_a_loss_well_beyond_delta_does_not():
+def test_same_speed_passes_and_large_loss_fails():
     assert outcome(*pair(CASE)) == "PASS"
     assert outcome(*pair(CASE, 0.05)) == "REGRESSED"
     assert outcome(*pair(CASE, -0.05)) == "PASS"
 
 
-def test_a_loss_that_does_not_matter_passes_and_what_matters_can_be_set():
+def test_loss_below_delta_passes_and_delta_can_be_set():
     assert outcome(*pair(CASE, 0.008)) == "PASS"
     assert outcome(*pair(CASE, 0.02)) == "REGRESSED"
     assert outcome(*pair(CASE, 0.02), minimum_effect=0.03) == "PASS"
 
 
-def test_delta_is_what_the_a_a_pair_of_the_case_could_not_tell_apart_where_that_is_more():
+def test_delta_is_at_least_the_aa_band_of_the_case():
     (verdict,) = judged(*pair(CASE, 0.02, aa=0.03))
     assert (verdict.outcome, round(verdict.loss.delta, 6)) == ("PASS", 0.03)
     (verdict,) = judged(*pair(CASE, 0.02, aa=0.004))
@@ -78,7 +78,7 @@ def test_one_process_is_not_believed_to_less_than_its_scatter():
     assert outcome(*pair(CASE), processes=None) == "PASS"
 
 
-def test_one_process_learns_nothing_of_its_scatter_from_other_cases():
+def test_one_process_has_no_variance_shrinkage():
     (alone,) = judged(*pair(CASES[0], 0.012), processes=None)
     among = judged(*(each for case in CASES for each in pair(case, 0.012)), processes=None)[0]
     assert (among.loss.low, among.loss.p) == (alone.loss.low, alone.loss.p)
@@ -86,7 +86,7 @@ def test_one_process_learns_nothing_of_its_scatter_from_other_cases():
     assert several.loss.low > judged(*pair(CASES[0], 0.012), bias=SCATTER)[0].loss.low
 
 
-def test_without_an_a_a_pair_or_without_an_interval_nothing_is_concluded():
+def test_no_aa_pair_or_no_interval_is_inconclusive():
     head, base, _ = pair(CASE, 0.05)
     assert outcome(head, base) == "INCONCLUSIVE"
     few = [each.model_copy(update={"timing": timing(50.0, blocks=3)}) for each in pair(CASE)]
@@ -104,7 +104,7 @@ def test_many_cases_are_looked_at_together():
     assert (alone.outcome, among.outcome) == ("REGRESSED", "INCONCLUSIVE")
 
 
-def test_a_small_loss_on_all_cases_is_found_in_the_geometric_mean():
+def test_geomean_finds_a_small_loss_on_all_cases():
     rows = [each for case in CASES for each in pair(case, 0.008)]
     assert outcomes(*rows) == ["PASS"] * 4 + ["REGRESSED"]
     assert outcomes(*rows, geomean_effect=0.01) == ["PASS"] * 5
@@ -162,7 +162,7 @@ def test_a_case_that_neither_side_supports_is_nothing_to_lose():
     assert outcome(*neither) == "ERROR"
 
 
-def test_a_selection_that_is_empty_is_an_error_and_one_that_is_not_selects():
+def test_empty_selection_is_an_error():
     rows = [*pair(CASE), *pair(LAYER, 0.05)]
     assert outcomes(*rows) == ["PASS", "REGRESSED", "INCONCLUSIVE"]
     assert outcomes(*rows, norm="rms") == ["PASS"]
@@ -176,7 +176,7 @@ def test_times_that_cannot_be_compared_are_an_error():
     assert outcome(pair(CASE)[0], head, pair(CASE)[2], processes=None) == "ERROR"
 
 
-def test_the_table_has_the_figures_of_each_test_and_what_did_not_pass_first():
+def test_table_lists_failures_first_with_figures():
     rows = [*pair(CASE), *pair(NormCase("rms", 64, 4096), 0.05), *pair(LAYER, head={"status": "wrong", "reason": "dx"})]
     found = judged(*rows)
     text = render(found)

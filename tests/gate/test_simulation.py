@@ -101,14 +101,15 @@ def test_cases_share_a_part_of_the_bias_of_their_process(published):
 
 
 @pytest.mark.parametrize("noise", [H200, EVEN], ids=["uneven", "even"])
-def test_a_run_without_a_change_is_called_regressed_in_less_than_2_percent(noise):
+def test_false_alarms_are_below_2_percent(noise):
     rng = np.random.default_rng(1)
     for processes in (1, 3, 5, 10):
         assert share(judged(*medians(rng, RUNS, shape=Shape(processes=processes), noise=noise)).any_regressed) < 0.02
 
 
 @pytest.mark.parametrize("noise", [H200, EVEN], ids=["uneven", "even"])
-def test_a_loss_of_5_percent_in_one_cell_of_60_is_found_in_more_than_95_percent(noise):
+def test_5_percent_loss_in_one_of_60_cases_is_found(noise):
+    """The power is above 95 %."""
     rng = np.random.default_rng(2)
     assert share(judged(*medians(rng, RUNS, np.log1p(0.05), noise=noise)).regressed[:, 0]) > 0.95
 
@@ -123,7 +124,8 @@ def short_kernels(rng, processes=5, planted=0.0, everywhere=False):
 NOISIER = np.arange(60) % 4 == 3
 
 
-def test_where_cells_really_differ_there_are_hardly_more_false_alarms_and_more_is_found():
+def test_power_where_case_variances_differ():
+    """Where the variances of the cases differ, false alarms are hardly more frequent and more losses are found."""
     none, lost = (short_kernels(np.random.default_rng(1), planted=np.log1p(by)) for by in (0.0, 0.03))
     assert share(judged(*none, alone=True).any_regressed) < share(judged(*none).any_regressed) < 0.01
     assert share(judged(*short_kernels(np.random.default_rng(1), 10)).any_regressed) < 0.01
@@ -131,7 +133,8 @@ def test_where_cells_really_differ_there_are_hardly_more_false_alarms_and_more_i
     assert share(judged(*lost, alone=True).regressed[:, 0]) < 0.8 < 0.9 < share(judged(*lost).regressed[:, 0])
 
 
-def test_where_cells_really_differ_a_loss_of_just_delta_is_passed_in_5_percent_on_the_average_of_cells():
+def test_loss_of_delta_passes_in_5_percent():
+    """Where the variances of the cases differ, 5 % is the average over the cases."""
     delta = short_kernels(np.random.default_rng(3), planted=np.log1p(0.01), everywhere=True)
     passed = judged(*delta).passed
     assert share(passed) < 0.055
@@ -150,7 +153,8 @@ def test_in_a_run_of_fewer_cells_it_is_the_same(cells, noise):
     assert share(lost.regressed[:, 0]) > 0.95
 
 
-def test_what_all_cells_show_of_the_scatter_leaves_less_than_half_as_much_open():
+def test_shrinkage_halves_inconclusive_verdicts():
+    """Variance shrinkage leaves less than half as many cases inconclusive."""
     none, lost = (medians(np.random.default_rng(5), RUNS, np.log1p(by)) for by in (0.0, 0.02))
     assert share(judged(*none).open) < share(judged(*none, alone=True).open) / 2
     assert share(judged(*lost, alone=True).regressed[:, 0]) < 0.4 < 0.6 < share(judged(*lost).regressed[:, 0])
@@ -173,7 +177,7 @@ def test_the_scatter_found_so_foretells_a_published_process(published):
 
 
 @pytest.mark.parametrize("processes", [1, 3, 5])
-def test_a_failure_that_has_to_be_confirmed_is_no_more_often_a_false_alarm(processes):
+def test_confirmation_adds_no_false_alarms(processes):
     rng = np.random.default_rng(1)
     between, shape = deviations(rng, RUNS), Shape(processes=processes)
     first = judged(*medians(rng, RUNS, shape=shape, between=between))
@@ -183,7 +187,8 @@ def test_a_failure_that_has_to_be_confirmed_is_no_more_often_a_false_alarm(proce
     assert processes > 1 or share(first.any_regressed) > 0.005
 
 
-def test_a_loss_of_just_delta_is_seldom_confirmed_and_one_of_5_percent_nearly_always():
+def test_confirmation_separates_delta_from_5_percent():
+    """A loss of delta is seldom confirmed, a loss of 5 % nearly always."""
     for planted, everywhere in ((0.01, True), (0.05, False)):
         rng = np.random.default_rng(3)
         between = deviations(rng, RUNS)
@@ -196,7 +201,7 @@ def test_a_loss_of_just_delta_is_seldom_confirmed_and_one_of_5_percent_nearly_al
             assert share(both.regressed[:, 0]) > 0.99
 
 
-def test_losses_of_just_delta_everywhere_are_called_regressed_as_seldom_as_is_promised():
+def test_false_discovery_rate_is_as_promised():
     """The worst case of the error that the gate controls: no cell has lost more than it may, and all have lost that."""
     rng = np.random.default_rng(3)
     found = judged(*medians(rng, RUNS, np.log1p(0.01), noise=H200, everywhere=True))

@@ -15,7 +15,7 @@ def drawn(seed, cells, freedom, prior=None):
     return true * rng.chisquare(freedom, cells) / freedom
 
 
-def test_variances_that_differ_by_chance_alone_are_drawn_halfway_to_what_is_common():
+def test_chance_differences_shrink_halfway():
     own = drawn(0, 500, 4)
     found, freedom = shrunk_variances(own, 4)
     assert set(freedom) == {8.0}  # what is common weighs no more than what a cell showed
@@ -23,14 +23,14 @@ def test_variances_that_differ_by_chance_alone_are_drawn_halfway_to_what_is_comm
     assert found == pytest.approx((own + 2.0) / 2, rel=0.1)
 
 
-def test_the_distribution_that_variances_come_from_is_found_again():
+def test_prior_of_the_variances_is_recovered():
     own = drawn(1, 20_000, 10, prior=4.0)
     found, freedom = shrunk_variances(own, 10)
     assert freedom == pytest.approx(np.full(20_000, 14.0), rel=0.02)
     assert found == pytest.approx((4 * 2.0 + 10 * own) / 14, rel=0.05)
 
 
-def test_variances_that_have_little_in_common_stay_about_as_they_are():
+def test_unrelated_variances_hardly_shrink():
     own = 10.0 ** np.arange(-2, 4)
     found, freedom = shrunk_variances(own, 4)
     assert freedom.tolist() == [freedom[0]] * 6
@@ -63,7 +63,7 @@ def test_several_runs_are_shrunk_each_by_itself():
         assert freedom[run] == pytest.approx(its_freedom)
 
 
-def test_a_cell_that_more_processes_measured_keeps_more_of_its_own():
+def test_more_processes_mean_less_shrinkage():
     own = drawn(0, 60, 4)
     freedoms = np.where(np.arange(60) == 0, 9.0, 4.0)
     found, freedom = shrunk_variances(own, freedoms)

@@ -52,14 +52,15 @@ def test_a_line_is_the_bytes_over_the_median():
     assert expected[2048] == pytest.approx(moved_bytes(SQUARE[1]) / 20.0 / 1e3, rel=0.15)  # the factory's drift
 
 
-def test_a_panel_is_a_number_of_elements_or_of_rows_whichever_are_fewer():
+def test_panels_are_elements_or_rows():
     by_rows = [NormCase("rms", rows, cols) for rows in (4096, 8192) for cols in (1024, 2048, 4096)]
     titles = [axes.get_title(loc="left") for axes in drawn(measured(by_rows)).axes]
     assert titles == ["8192 rows", "4096 rows"]
     assert [axes.get_title(loc="left") for axes in drawn(measured()).axes] == ["8 Mi elements"]
 
 
-def test_the_add_the_copy_and_the_datasheet_stand_where_they_are_known():
+def test_reference_lines_are_drawn_where_known():
+    """They are the same-traffic add, the copy and the datasheet."""
     figure = drawn(measured(selftests=[selftest()]))
     assert levels(figure.axes[0]) == [4276.0, 4800.0]
     assert set(key(figure)) == {"datasheet, 4800", "large copy, 4276", ADD_NAME, "quack", "torch-eager"}

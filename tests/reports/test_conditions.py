@@ -66,7 +66,7 @@ def test_readings_and_stages_are_conditions():
     assert found["Blocks per case"] == "120 in 3 processes"
 
 
-def test_an_older_file_says_that_its_error_is_unknown_and_no_more():
+def test_older_file_says_its_error_is_unknown():
     assert named(mixed())["Engine's own error"] == "unknown, as no self-test was made"
     assert named(mixed())["Time"] == "600 s"
     assert caveats(compare(mixed())) == []

@@ -80,7 +80,7 @@ def test_a_verification_tells_each_failure_on_a_line_of_its_own():
     ]
 
 
-def test_an_implementation_that_fails_everywhere_does_not_scroll_the_others_away():
+def test_failures_do_not_scroll_results_away():
     cases = [NormCase("rms", rows, 64) for rows in range(1, 41)]
     rows = [row("quack", case=case, status="wrong", reason="dx is off") for case in cases]
     rows += [row("liger", case=cases[0], status="crashed", reason="boom")]
@@ -90,7 +90,9 @@ def test_an_implementation_that_fails_everywhere_does_not_scroll_the_others_away
     assert "liger: rms-1x64-bf16: crashed, boom" in lines
 
 
-def test_same_bits_are_those_of_the_case_that_was_run_most_unless_some_differ():
+def test_same_bits_are_of_the_most_run_case():
+    """Differing bits of any case come first."""
+
     def bits(*checks):
         cases = [CASE, *(replace(CASE, rows=rows) for rows in (1, 2))]
         rows = [
@@ -103,7 +105,7 @@ def test_same_bits_are_those_of_the_case_that_was_run_most_unless_some_differ():
     assert bits(verification(repeats=300), verification(repeats=20, differing_in=["dx"])) == "no, 2/20"
 
 
-def test_a_verification_of_many_implementations_and_long_reasons_fits():
+def test_long_verification_fits_the_console():
     why = "AssertionError: " + "very long " * 40
     rows = [
         row(f"implementation-with-a-long-name-{n}", case=case, status=status, reason=why)

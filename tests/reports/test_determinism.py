@@ -30,13 +30,14 @@ def cells(outcomes_found, line=0):
     return dict(zip(heads, lines[line], strict=True))
 
 
-def test_no_change_in_n_comparisons_bounds_the_probability_by_three_over_n():
+def test_rule_of_three_bounds_the_probability():
+    """No change in n comparisons bounds the probability of a change by 3 / n."""
     assert bound(299) == pytest.approx(3 / 299)
     assert bound(3) is None
     assert [bound_in_words(runs - 1) for runs in (2, 50, 300, 3000)] == ["-", "< 6.1 %", "< 1 %", "< 0.10 %"]
 
 
-def test_the_runs_of_two_processes_are_compared_with_a_first_each():
+def test_runs_compare_with_first_of_their_process():
     twice = join_verifications([verification(repeats=300), verification(repeats=300)])
     assert (twice.repeats, twice.compared) == (600, 598)
 

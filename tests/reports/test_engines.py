@@ -9,7 +9,7 @@ def test_golden(golden):
     golden("thorough.engines.md", render(thorough()))
 
 
-def test_figures_are_medians_over_processes_and_quotients_over_ours():
+def test_figures_are_medians_and_quotients_over_ours():
     rows = [
         row("quack", 50.0, process=process, other_engines_us={"do_bench": us})
         for process, us in enumerate((55.0, 80.0, 60.4))
@@ -20,7 +20,8 @@ def test_figures_are_medians_over_processes_and_quotients_over_ours():
     assert "| 54.9 | 60.4 | 1.10 |" in " ".join(render(results(*rows)).split())
 
 
-def test_an_engine_that_lacks_a_figure_has_a_gap_and_a_failure_is_left_out():
+def test_missing_figure_is_a_gap_in_the_engine_table():
+    """A failed implementation is left out."""
     rows = [row("quack", 50.0, other_engines_us={"do_bench": 60.0}), row("liger", 50.0, other_engines_us={"x": 40.0})]
     rows += [row("apex", status="wrong", other_engines_us={"x": 1.0})]
     text = " ".join(render(results(*rows)).split())

@@ -46,7 +46,7 @@ def test_one_process_reads_as_before():
     assert entry.percent_of_add == pytest.approx(50.0, rel=0.01)
 
 
-def test_a_process_that_differs_widens_the_interval_and_can_take_the_verdict():
+def test_deviating_process_can_remove_the_verdict():
     steady = only_case(*in_processes(row("liger", 95.0), *PAIR)).entry("liger")
     uneven = only_case(*in_processes(row("liger", 95.0), *PAIR, bias={("liger", "impl", 1): 1.2})).entry("liger")
     assert (steady.verdict, uneven.verdict) == ("faster", "same")

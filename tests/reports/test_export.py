@@ -37,7 +37,7 @@ def test_json_is_the_comparison_without_samples():
     assert "samples_us" not in to_json(compare(mixed()))
 
 
-def test_a_thorough_run_has_its_budget_processes_and_full_kernel_names():
+def test_export_has_budget_and_full_kernel_names():
     comparison = compare(thorough())
     data = json.loads(to_json(comparison))
     assert (data["budget"]["fixed_us"], data["selftests"][1]["checks"][0]["name"]) == (1.9, "coldness")

@@ -27,7 +27,7 @@ def test_the_change_of_a_band_is_the_geometric_mean_of_its_cases():
     assert found["rms", 16 << 20, "quack"] == pytest.approx([0.9])
 
 
-def test_an_order_that_is_reversed_is_listed_and_one_that_is_lost_is_counted():
+def test_reversed_order_is_listed_lost_one_counted():
     (found,) = turned(CLEAN, flushed("dirty", quack=70.0))
     assert (found.first, found.second, found.reversed) == ("quack", "liger", True)
     assert (found.clean.value, found.other.value) == pytest.approx((1.2, 60 / 70), rel=0.01)

@@ -51,7 +51,7 @@ class Page(HTMLParser):
 
 
 @pytest.mark.parametrize("run", [mixed(), thorough()], ids=["mixed", "thorough"])
-def test_every_implementation_on_every_case_has_a_row_with_every_figure(run):
+def test_each_implementation_has_a_row_on_each_case(run):
     comparison = compare(run)
     page = Page(render(run))
     table, expected = results_table(comparison)
@@ -176,7 +176,7 @@ def test_of_several_files_none_may_hold_times():
         html.render([mixed(), careful()])
 
 
-def test_a_name_that_the_results_do_not_hold_is_refused_with_or_without_times():
+def test_unknown_name_is_refused_without_times_too():
     for run in (mixed(), careful()):
         with pytest.raises(UsageError, match="no implementation 'nobody' in these results"):
             html.render([run], "nobody")

@@ -81,7 +81,7 @@ def test_every_title_and_every_cell_is_there_in_order(runs):
         assert [[why for *_, why in cells] for _, cells in rows] == [[list(c.why) for c in each] for each in table.rows]
 
 
-def test_behind_an_outcome_stand_its_reason_its_errors_and_its_bits():
+def test_outcome_details_are_reason_errors_and_bits():
     runs = [careful()]
     cells = [cell for table in Page(html.render(runs)).tables for _, row in table for cell in row]
     behind_cells = [why for attributes, _, why in cells if attributes.get("data-status")]
@@ -91,7 +91,7 @@ def test_behind_an_outcome_stand_its_reason_its_errors_and_its_bits():
     assert any(why[0] == "dx is off by rho 9.1 | 1" and why[1].startswith("dx: rho 9.10, wrong") for why in told)
 
 
-def test_rows_and_columns_are_marked_by_what_they_are_filtered_by():
+def test_rows_and_columns_carry_their_filters():
     page = Page(html.render([careful()]))
     matrix = next(table for table in page.tables if table[0][1][0][1] == "inputs")
     assert [attributes.get("data-impl") for attributes, *_ in matrix[0][1]] == [

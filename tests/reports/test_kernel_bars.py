@@ -44,7 +44,7 @@ def test_bars_hold_each_moment_once_and_the_gaps():
     assert rectangles(axes) == [(0.0, 40.0, False), (40.0, 10.0, False), (50.0, 2.0, True), (52.0, 4.0, False)]
 
 
-def test_the_fastest_is_on_top_and_what_does_not_rank_is_not_drawn():
+def test_fastest_is_on_top_and_unranked_not_drawn():
     axes = drawn(mixed())
     labels = [label.get_text() for label in axes.get_yticklabels()]
     assert labels == ["quack", "triton-inhouse", "liger (nondeterministic)", "torch-eager"]
@@ -74,7 +74,7 @@ def test_the_title_says_device_case_dtype_and_date():
 
 
 @pytest.mark.parametrize(("measured", "said"), [(mixed, True), (thorough, False)])
-def test_kernels_whose_begin_is_unknown_are_said_to_stand_end_to_end(measured, said):
+def test_kernels_of_unknown_begin_stand_end_to_end(measured, said):
     assert ("not recorded" in figure_of(measured()).get_supxlabel()) is said
 
 

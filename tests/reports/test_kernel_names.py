@@ -22,7 +22,7 @@ def test_every_published_kernel_has_a_short_name(golden):
     golden("kernel_names.txt", "".join(f"{shorten(name):<{LONGEST}}  {name}\n" for name in names))
 
 
-def test_different_kernels_of_a_published_row_have_different_names():
+def test_kernels_of_published_rows_differ_in_name():
     for row in published():
         assert len(set(display_names(row))) == len(set(row))
 

@@ -46,7 +46,7 @@ def test_the_subject_can_be_chosen():
         render(compare(mixed()), "nonesuch")
 
 
-def test_without_the_default_subject_it_is_the_fastest_that_covers_most():
+def test_default_subject_is_fastest_with_most_cases():
     rows = [row("torch-eager", 100.0), row("quack", 50.0), row("liger", 40.0), *helpers(100.0, 46.0)]
     assert render(compare(results(*rows))).startswith("liger is fastest in 1 of 1 case")
 

@@ -15,11 +15,12 @@ from reports.table import Cell, Section, table, words
         (["-", "-"], "text"),
     ],
 )
-def test_a_column_is_sorted_by_figures_where_it_holds_nothing_else(cells, kind):
+def test_column_of_figures_is_sorted_by_figures(cells, kind):
     assert table(["what"], [[cell] for cell in cells]).kinds == (kind,)
 
 
-def test_sections_become_headings_by_their_depth_and_empty_tables_nothing():
+def test_sections_become_headings_by_depth():
+    """Empty tables are left out."""
     inner = Section("inner", ("said", table(words("impl"), [])), "rms")
     assert write(Section("outer", (inner, table(words("impl"), [["quack"]])))) == [
         "## outer",
@@ -29,7 +30,7 @@ def test_sections_become_headings_by_their_depth_and_empty_tables_nothing():
     ]
 
 
-def test_what_is_wrong_is_bold_and_what_is_behind_a_cell_is_left_out():
+def test_faults_are_bold_and_cell_details_left_out():
     found = table(
         words("impl"), [[Cell("wrong", status="wrong", why=("dx is off",))], [Cell("crashed", status="crashed")]]
     )

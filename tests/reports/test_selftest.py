@@ -41,7 +41,7 @@ def test_the_budget_in_a_sentence():
     assert budget_sentence(budget(copy_gbps=None)).endswith("t0 1.28 us.")
 
 
-def test_failures_are_told_at_their_worst_and_in_how_many_processes():
+def test_worst_failure_names_number_of_processes():
     worse = COLD.model_copy(update={"value": 4.0})
     assert failed_checks([selftest()]) == []
     assert failed_checks([selftest(COLD)]) == ["The self-test before the cases failed: coldness 3.1 % (limit 2 %)."]

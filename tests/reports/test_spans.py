@@ -15,7 +15,7 @@ def test_golden(golden):
 
 
 @pytest.mark.parametrize(("off", "within"), [(1.4, "2 of 2 (100.0 %)"), (9.0, "1 of 2 (50.0 %)")])
-def test_an_implementation_has_its_smallest_median_and_largest_difference(off, within):
+def test_row_has_smallest_median_and_largest_gap(off, within):
     near = profiled(row("quack", 60.0), ("a", 0.0, 50.0), event_off=1.5)
     far = profiled(row("quack", 60.0, LAYER), ("a", 0.0, 50.0), event_off=1.5 + off - 0.5)
     page = render(compare(results(near, far, selftests=[selftest(event_offset_us=1.5)])))
@@ -23,7 +23,7 @@ def test_an_implementation_has_its_smallest_median_and_largest_difference(off, w
     assert cells(page, "quack") == [within, "+0.00", half, f"{off - 0.5:+.2f}"]
 
 
-def test_without_a_self_test_or_a_profile_there_is_nothing_to_compare():
+def test_no_selftest_or_profile_gives_no_table():
     bare = profiled(row("quack", 60.0), ("a", 0.0, 50.0), event_off=1.5)
     assert render(compare(results(bare))) == ASK
     assert render(compare(results(row("quack", 60.0), selftests=[selftest()]))) == ASK

@@ -48,7 +48,7 @@ def panels(figure):
     return found
 
 
-def test_a_panel_is_an_implementation_best_first_and_a_cell_a_case():
+def test_panels_are_implementations_best_first():
     found = panels(drawn(measured()))
     assert list(found) == ["quack", "liger"]
     assert found["quack"] == {(0, 0): (pytest.approx(2.0, abs=0.01), False), (1, 0): (1.0, True)}

@@ -64,7 +64,7 @@ def test_the_worst_error_of_several_files_counts():
     assert (found.checked.errors["dx"].rho, found.checked.error_class) == (1.41, "one extra rounding")
 
 
-def test_the_worst_class_counts_although_another_check_has_the_larger_rho():
+def test_worst_class_counts_before_larger_rho():
     """With fewer draws the bounds are wider, so that a larger rho may be no worse."""
     few = repeated(300, rho=2.06, error_class="two")
     (found,) = outcomes([few, repeated(3000, rho=1.99, error_class="three")])
@@ -107,7 +107,7 @@ def test_the_sanitizer_has_a_section_only_where_it_ran():
     assert "## Sanitizer" not in render([longer()])
 
 
-def test_reasons_are_told_of_all_that_is_not_right_and_refusals_are_counted():
+def test_failures_have_reasons_and_refusals_a_count():
     section = render([careful()]).split("## Reasons")[1].split("## Conditions")[0]
     assert re.search(
         r"torch-eager \| rms-8192x1024-bf16-strided-x +\| crashed +\| RuntimeError: x is not cont", section
@@ -129,7 +129,7 @@ def test_refusals_of_one_implementation_stand_together():
     ]
 
 
-def test_the_number_of_gradients_that_chance_was_allowed_for_is_told():
+def test_number_of_gradients_in_bound_is_reported():
     assert "over 120 gradients" in render([careful()])
     assert "Bonferroni" not in render([results(row("quack", case=CASE), timed=False)])
 
@@ -148,7 +148,7 @@ def test_a_later_revision_replaces_what_an_earlier_one_said():
     assert status(old, new, gone) == ("ok", None)
 
 
-def test_a_later_revision_that_did_not_try_a_case_replaces_nothing_there():
+def test_later_revision_replaces_only_cases_it_ran():
     old = of_revision(results(row("quack", status="wrong", reason="dx is off", case=LAYER), timed=False), "aaa", "1")
     new = of_revision(one(), "bbb", "2")
     assert {(each.case.norm, each.status) for each in outcomes([old, new])} == {("layer", "wrong"), ("rms", "ok")}

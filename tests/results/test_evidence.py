@@ -96,7 +96,7 @@ def test_no_ratio_rests_on_the_clock_of_the_profiler():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_identical_implementations_on_a_loaded_host_are_never_told_apart(seed):
+def test_identical_kernels_on_loaded_host_are_ties(seed):
     """Whichever of them waits more for a CPU, and however evenly: some claim differences, and none may."""
     rng = np.random.default_rng(seed)
     rows = [

@@ -63,7 +63,8 @@ def test_a_run_that_knows_little_of_its_device_can_be_read(path, unknown):
 BUDGET = Budget(t0_us=1.0, null_us=2.0, fixed_us=1.5, relative=0.01, ratio=0.02, copy_gbps=4000.0, event_offset_us=3.0)
 
 
-def test_self_tests_and_conditions_survive_and_what_could_not_be_checked_stays_unknown(path):
+def test_selftests_and_conditions_are_read_back(path):
+    """A check that could not be made stays unknown."""
     checks = [
         Check(name="t0", passed=True, value=1.0, limit=10.0, unit="us", detail="median of 20"),
         Check(name="cold", passed=False, value=9.0, limit=2.0, unit="%"),
@@ -86,7 +87,7 @@ def test_self_tests_and_conditions_survive_and_what_could_not_be_checked_stays_u
     assert (found.rows, found.end) == ([ROW], END)
 
 
-def test_the_budget_of_a_run_is_the_worst_of_its_self_tests_figure_by_figure(path):
+def test_budget_is_the_worst_of_the_selftests(path):
     other = Budget(t0_us=2.0, fixed_us=1.0, relative=0.03, ratio=0.01, copy_gbps=3900.0, event_offset_us=4.0)
     bare = Budget(t0_us=0.5, fixed_us=0.5, relative=0.0, ratio=0.0)
     write(
@@ -153,7 +154,8 @@ def test_appending_later_keeps_what_is_there(path):
     assert loaded.end == END
 
 
-def test_the_last_end_counts_its_times_added_to_those_before_and_a_cut_run_has_none(path):
+def test_stage_times_are_summed_over_resumes(path):
+    """A file without an end record has none."""
     write(path, run_record(), ROW)
     assert load(path).end is None
     first = END.model_copy(update={"wall_s": 5.0, "stages_s": {"time": 2.5, "verify": 1.0}})

@@ -31,7 +31,7 @@ def quack(us=50.0, process=0, **more):
 
 
 @pytest.mark.parametrize(("graver", "lighter"), list(pairwise(GRAVEST_FIRST)))
-def test_the_gravest_status_of_any_process_counts_and_the_process_is_named(graver, lighter):
+def test_gravest_status_counts_with_its_process(graver, lighter):
     whole = joined(quack(status=lighter), quack(process=1, status=graver, reason="because"))
     assert (whole.status, whole.reason) == (graver, "process 1: because")
 

@@ -76,14 +76,15 @@ def test_what_is_no_pair_of_positive_samples_is_refused(base, other):
         speedup(base, other)
 
 
-def test_aa_band_is_what_the_pair_reads_and_in_one_process_never_less_than_what_processes_differ_by():
+def test_aa_band_of_one_process_has_a_minimum():
+    """The band is what the A/A pair reads; of one process, it is at least the scatter between processes."""
     assert aa_band([Ratio(1.0, math.exp(-0.003), math.exp(0.001), 40)]) == PROCESS_BAND == 0.007
     assert aa_band([Ratio(1.01, math.exp(0.008), math.exp(0.012), 40)]) == pytest.approx(math.log(1.01))
     assert aa_band([Ratio(1 / 1.01, math.exp(-0.012), math.exp(-0.008), 40)]) == pytest.approx(math.log(1.01))
     assert aa_band([Ratio(1.0, 0.0, math.inf, 3)]) == math.inf
 
 
-def test_one_process_does_not_make_up_in_the_band_for_what_another_is_off():
+def test_band_errors_of_processes_do_not_cancel():
     fast, slow, exact = (Ratio(math.exp(log), 0.99, 1.01, 40) for log in (0.003, -0.003, 0.0))
     assert aa_band([fast, slow]) == pytest.approx(0.003)
     assert aa_band([exact, slow, exact, exact]) == pytest.approx(0.0015)
@@ -112,7 +113,7 @@ BIAS_SD = 0.005  # between processes; the samples inside one scatter by 1 %
 
 
 @pytest.mark.parametrize("processes", [3, 5])
-def test_an_interval_across_processes_covers_the_truth_as_often_as_it_says(processes):
+def test_interval_across_processes_has_its_coverage(processes):
     rng, covered, repeats = np.random.default_rng(4), 0, 1000
     for _ in range(repeats):
         medians = [np.median(bias + rng.normal(0, 0.01, 40)) for bias in rng.normal(0, BIAS_SD, processes)]
@@ -121,7 +122,8 @@ def test_an_interval_across_processes_covers_the_truth_as_often_as_it_says(proce
     assert 0.93 <= covered / repeats <= 0.97
 
 
-def test_an_interval_from_inside_one_process_does_not_and_the_band_is_there_for_that():
+def test_interval_in_one_process_needs_the_band():
+    """An interval from inside one process covers the truth too seldom."""
     rng, repeats = np.random.default_rng(5), 200
     found = [
         speedup(10 * np.exp(rng.normal(0, BIAS_SD) + rng.normal(0, 0.01, 40)), np.full(40, 10.0))
@@ -177,7 +179,8 @@ def test_equal_processes_leave_no_doubt():
     assert (known.p_below(-0.01), known.p_below(-0.1)) == (0.0, 1.0)
 
 
-def test_the_mean_of_cells_is_tested_by_what_knows_less_of_it_the_cells_or_the_processes():
+def test_geomean_uses_the_larger_standard_error():
+    """The error of the mean is taken over the cases or over the processes, whichever is less certain."""
     cells = np.array([-0.008, -0.011, -0.004, -0.009])
     processes = np.array([-0.003, 0.0, 0.003])
     uneven, biased = cells[:, None] + processes / 9, cells[:, None] / 9 + processes - 0.01
@@ -186,7 +189,7 @@ def test_the_mean_of_cells_is_tested_by_what_knows_less_of_it_the_cells_or_the_p
         assert mean_of_logs(logs).p_below(-0.005) == pytest.approx(expected)
 
 
-def test_the_mean_of_many_cells_of_one_process_is_not_surer_than_its_scatter():
+def test_geomean_in_one_process_keeps_its_scatter():
     known = mean_of_logs([[-0.011]] * 60)
     assert (known.freedom, known.error) == (4, pytest.approx(PROCESS_BAND / 1.959964))
     assert known.p_below(-0.005) == pytest.approx(t.cdf(-0.006 / known.error, 4))

@@ -29,7 +29,7 @@ def complaint(file, base, head="HEAD"):
     return str(caught.value)
 
 
-def test_both_revisions_stand_beside_each_other_and_are_gone_afterwards(repository):
+def test_revisions_are_checked_out_and_removed(repository):
     with two_sides(repository / "my_norm.py", "HEAD~1", "HEAD") as (base, head):
         assert Path(base.file).read_text(encoding="utf-8") == HONEST
         assert Path(head.file).read_text(encoding="utf-8") == DOUBLED
@@ -95,7 +95,7 @@ def test_a_comparison_needs_a_base(capsys):
     ("options", "processes"),
     [("", 5), ("--quick", 1), ("--processes 2", 2), ("--quick --processes 3", 3), ("--processes 1", 1)],
 )
-def test_a_comparison_is_made_in_five_processes_unless_it_is_a_quick_look(monkeypatch, options, processes):
+def test_comparison_has_five_processes_unless_quick(monkeypatch, options, processes):
     @contextmanager
     def revisions(invocation):
         assert (invocation.base, invocation.head) == ("HEAD~1", "HEAD")
@@ -136,7 +136,7 @@ def test_two_revisions_are_verified_side_by_side(repository, tmp_path, capsys):
     assert "my-norm@head" in capsys.readouterr().out
 
 
-def test_each_side_of_the_project_s_own_kernel_has_its_own_modules():
+def test_each_revision_of_own_kernel_has_own_modules():
     own = Path(__file__).parents[2] / "impls" / "triton_inhouse.py"
     names = {item.name for item in discover(sides=[Side("base", str(own)), Side("head", str(own))])}
     assert {"triton-inhouse@base", "triton-inhouse@head"} <= names

@@ -66,7 +66,7 @@ class Apprentice:
         self.killed += 1
 
 
-def test_large_cases_are_compiled_by_as_many_processes_as_the_memory_holds():
+def test_memory_limits_compile_processes():
     small, large, larger, largest = cases = [NormCase("rms", rows, 1 << 14) for rows in (64, 1 << 15, 1 << 16, 1 << 17)]
     held_gib = [8 * moved_bytes(case) / (1 << 30) for case in cases]
     assert [round(gib) for gib in held_gib] == [0, 24, 48, 96]
@@ -87,14 +87,14 @@ def test_a_case_without_rows_is_compiled_ahead_too():
 
 
 @pytest.mark.parametrize("processes", [1, 3, 100])
-def test_every_task_is_worked_off_once_by_as_many_workers_as_there_may_be(processes):
+def test_each_task_is_done_once_by_all_workers(processes):
     done = Workshop().run(processes)
     assert done.warmed == Counter(TASKS)
     assert 1 <= len(done.launched) <= min(processes, len(TASKS))
 
 
 @pytest.mark.parametrize("failure", [WorkerDiedError("killed by SIGSEGV"), None], ids=["death", "silence"])
-def test_who_dies_or_hangs_is_replaced_and_its_task_is_not_tried_again(failure):
+def test_dead_compiler_is_replaced_without_retry(failure):
     done = Workshop(lambda task: failure if task == TASKS[2] else Done()).run(1)
     assert done.warmed == Counter(TASKS)
     assert len(done.launched) == 2

@@ -45,7 +45,7 @@ def address_space(limit):
     resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
-def test_a_run_outlives_implementations_that_crash_hang_leave_and_make_noise(tmp_path, capfd):
+def test_run_survives_crash_hang_exit_and_noise(tmp_path, capfd):
     names = ("honest", "segfault", "leaves", "hang", "noisy", "cached")
     invocation = Invocation(
         settings=Settings(shapes="16x64", norm="rms", impls=",".join(names), quick=True),

@@ -35,7 +35,8 @@ def play(display):
         display.case_done()
 
 
-def test_off_a_terminal_there_is_a_line_a_case_and_one_for_what_went_wrong(capsys):
+def test_progress_without_terminal_is_a_line_a_case(capsys):
+    """Each failure has a line of its own."""
     play(Display())
     captured = capsys.readouterr()
     assert captured.out == ""  # standard output holds the report alone
@@ -48,7 +49,7 @@ def test_off_a_terminal_there_is_a_line_a_case_and_one_for_what_went_wrong(capsy
     ]
 
 
-def test_on_a_terminal_there_is_a_bar_and_lines_for_what_went_wrong_alone():
+def test_progress_on_terminal_is_a_bar_and_failures():
     display, screen = Display(), io.StringIO()
     display._console = Console(file=screen, force_terminal=True, width=200, legacy_windows=False)
     play(display)

@@ -163,7 +163,7 @@ class Played:
         return f"try {request.case.rows} {','.join(request.impls)} {request.process}"
 
 
-def test_rows_are_written_in_the_order_in_which_they_come_and_told_after():
+def test_rows_are_written_before_they_are_shown():
     script = [
         Began(None, "inputs"),
         at_work("a"),
@@ -186,7 +186,8 @@ def test_rows_are_written_in_the_order_in_which_they_come_and_told_after():
     ]
 
 
-def test_one_worker_serves_all_cases_and_each_request_has_a_group_of_its_own():
+def test_one_worker_serves_all_cases():
+    """Each request has a timing group of its own."""
     script = [done("a"), Done(), done("a", OTHER), Done()]
     played = Played([Job(CASE, ("a",)), Job(OTHER, ("a",))], script).run()
     (worker,) = played.workers
@@ -202,7 +203,8 @@ def test_a_worker_that_is_ready_is_used_first():
 
 
 @pytest.mark.parametrize("stage", ["prepare", "verify", "time"])
-def test_a_death_costs_who_was_at_work_and_the_rest_is_tried_again(stage):
+def test_worker_death_costs_only_the_running_one(stage):
+    """The other implementations are tried again."""
     first = [at_work("a"), done("a"), at_work("b", stage), DEATH]
     second = [at_work("c"), done("c"), Done()]
     played = Played([Job(CASE, ("a", "b", "c"))], first, second).run()
@@ -214,7 +216,7 @@ def test_a_death_costs_who_was_at_work_and_the_rest_is_tried_again(stage):
     assert played.asked_for() == [("a", "b", "c"), ("c",)]
 
 
-def test_verified_but_unwritten_contenders_are_tried_again_together():
+def test_unwritten_contenders_are_retried_together():
     first = [at_work("a"), at_work("b"), at_work("c"), at_work("b", "time"), DEATH]
     second = [done("a"), done("c"), Done()]
     played = Played([Job(CASE, ("a", "b", "c"))], first, second).run()
@@ -224,7 +226,7 @@ def test_verified_but_unwritten_contenders_are_tried_again_together():
     assert groups[0] != groups[1]
 
 
-def test_a_row_that_is_written_is_not_blamed_again_for_the_device_it_took_along():
+def test_written_row_is_not_blamed_for_lost_device():
     first = [at_work("a"), done("a", status="crashed", reason="illegal memory access"), DEATH]
     second = [at_work("b"), done("b"), Done()]
     played = Played([Job(CASE, ("a", "b"))], first, second).run()
@@ -246,14 +248,14 @@ def test_silence_is_a_timeout_and_the_worker_is_replaced():
     ]
 
 
-def test_a_death_with_nobody_at_work_costs_all_that_were_left_and_ends():
+def test_death_of_idle_worker_costs_all_that_is_left():
     played = Played([Job(CASE, ("a", "b"))], [Began(None, "inputs"), DEATH]).run()
     reason = "the worker process was killed by SIGSEGV in stage 'inputs'"
     assert played.outcomes() == [("a", "crashed", reason), ("b", "crashed", reason)]
     assert played.runner.hard_failures["a"] == 0  # nobody knows whose fault it was
 
 
-def test_a_worker_that_is_dead_when_it_is_asked_ends_the_case_not_the_run():
+def test_dead_worker_ends_the_case_not_the_run():
     played = Played([Job(CASE, ("a",)), Job(OTHER, ("a",))], DeafWorker([]), [done("a", OTHER), Done()]).run()
     assert played.outcomes() == [
         ("a", "crashed", "the worker process was killed by SIGSEGV in stage 'start'"),
@@ -344,7 +346,7 @@ def test_each_process_is_a_fresh_worker_and_serves_all_its_cases():
     assert len(groups) == 6
 
 
-def test_a_worker_is_launched_for_its_process_and_so_is_who_replaces_it():
+def test_replacement_worker_keeps_process_number():
     first, dying, second = [done("a"), Done()], [at_work("a"), DEATH], [done("b"), Done()]
     played = Played([*jobs(0), *jobs(1, impls=("a", "b"))], first, dying, second)
     assert played.run().launched == [0, 1, 1]
@@ -368,7 +370,7 @@ def test_a_worker_is_ended_before_the_next_process_gets_one():
     assert order == ["ask 0", "kill", "ask 1", "kill"]
 
 
-def test_later_processes_are_asked_once_more_and_the_first_in_full():
+def test_only_first_process_runs_all_checks():
     settings = SETTINGS.changed(twice=True)
     script = [done("a"), Done()]
     played = Played(jobs(0, 1, 2), script, script, script, settings=settings).run()
@@ -377,7 +379,7 @@ def test_later_processes_are_asked_once_more_and_the_first_in_full():
     assert later == settings.changed(repeats=2, seeds=1, profiled=False)
 
 
-def test_a_case_that_is_tried_again_in_a_later_process_stays_in_it():
+def test_retry_stays_in_its_process():
     first, again = [at_work("a"), DEATH], [done("b"), Done()]
     played = Played(jobs(1, impls=("a", "b")), first, again).run()
     assert played.requests() == [["try 16 a,b 1"], ["try 16 b 1"]]
@@ -395,14 +397,15 @@ def test_rows_that_the_parent_writes_carry_the_process():
     ]
 
 
-def test_a_quarantine_holds_in_later_processes_and_its_row_carries_the_process():
+def test_quarantine_holds_in_later_processes():
+    """The row of the quarantined implementation carries the number of the process."""
     failing = [[at_work("a"), DEATH] for _ in range(QUARANTINE_AFTER)]
     played = Played(jobs(*range(QUARANTINE_AFTER + 1)), *failing).run()
     assert [row.process for row in played.log.rows] == [0, 1, 2, 3]
     assert played.outcomes()[-1] == ("a", "crashed", "not tried: in quarantine after 3 crashes or hangs")
 
 
-def test_every_process_tests_the_engine_before_and_after_its_cases():
+def test_selftest_runs_before_and_after_the_cases():
     def process(number):
         case = [at_work("a"), done("a", process=number), Done()]
         return [*self_tested("before", number), *case, *self_tested("after", number)]
@@ -463,7 +466,8 @@ def test_without_cases_no_process_tests_the_engine():
     [(DEATH, "the worker process was killed by SIGSEGV"), (HANG, "no sign of life for 3 s")],
     ids=["death", "hang"],
 )
-def test_a_self_test_that_does_not_end_costs_no_case_and_is_said_once(end, how):
+def test_hanging_selftest_costs_no_case(end, how):
+    """It is reported once."""
     unfinished = [Began(None, "self-test"), end]
     first, second = [done("a"), Done()], [done("a", process=1), Done()]
     workers = [unfinished, [*first, *unfinished], unfinished, [*second, *self_tested("after", 1)]]
@@ -481,7 +485,7 @@ def test_a_self_test_that_does_not_end_costs_no_case_and_is_said_once(end, how):
     assert [record.process for record in played.log.asides] == [1]
 
 
-def test_a_worker_that_is_dead_when_the_self_test_is_asked_for_costs_no_case():
+def test_worker_death_before_selftest_costs_no_case():
     played = Played(jobs(0), DeafWorker([]), [done("a"), Done()], selftests=("before",)).run()
     assert played.outcomes() == [("a", "ok", None)]
     assert played.log.events[0] == "say the self-test was not finished: the worker process was killed by SIGSEGV"
@@ -508,7 +512,7 @@ def test_what_comes_beside_the_rows_settles_nobody():
     assert played.outcomes() == [("a", "crashed", "the worker process was killed by SIGSEGV in stage 'time'")]
 
 
-def test_where_other_engines_time_too_every_case_has_a_worker_of_its_own():
+def test_other_engines_get_a_worker_for_each_case():
     settings = SETTINGS.changed(cross_check=True)
     first = [*self_tested("before"), done("a"), Done()]
     second, third = [done("a", OTHER), Done()], self_tested("after")
@@ -553,7 +557,7 @@ def test_the_time_is_added_up_by_the_stage_that_was_at_work():
     }
 
 
-def test_the_time_until_a_worker_dies_or_falls_silent_counts_for_the_stage_that_was_at_work():
+def test_time_of_a_lost_worker_counts_for_its_stage():
     first, second = [at_work("a", "prepare"), 7, DEATH], [at_work("b", "verify"), 3, HANG]
     played = Played(jobs(0, impls=("a", "b")), first, second).run()
     assert {stage: seconds for stage, seconds in played.runner.stages_s.items() if seconds} == {

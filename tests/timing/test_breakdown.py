@@ -71,7 +71,7 @@ def two_candidates():
     return session, {"one": [12.0] * REPETITIONS, "two": [30.0] * REPETITIONS}
 
 
-def test_each_candidate_gets_what_was_launched_between_its_markers():
+def test_kernels_between_markers_go_to_the_candidate():
     session, events_us = two_candidates()
     assert assign(events_us, session.activities) == {
         "one": Breakdown(
@@ -123,7 +123,8 @@ def test_sum_union_span_and_gaps_by_hand(spans, expected):
     assert (found.note, found.escaped) == (None, None)
 
 
-def test_kernels_stand_in_the_order_of_their_launches_whatever_the_order_of_time_and_of_records():
+def test_kernels_are_in_launch_order():
+    """Neither the order of begin times nor the order of records matters."""
     session = Session().run(("late", 250.0, 5.0), ("early", 210.0, 5.0))
     shuffled = random.Random(1).sample(session.activities, len(session.activities))
     assert shuffled != session.activities
@@ -205,7 +206,7 @@ def test_nobody_to_break_down():
         ([["a", "b"], ["b", "a"]], "the kernels are launched in another order from repetition to repetition"),
     ],
 )
-def test_kernels_that_do_not_agree_are_not_reported_and_the_others_are(repetitions, note):
+def test_only_agreeing_kernels_are_reported(repetitions, note):
     session = Session()
     for names in repetitions:
         session.run(*((name, 205.0 + 10 * place, 1.0) for place, name in enumerate(names)))
@@ -290,7 +291,8 @@ def profiling(monkeypatch, session):
     return asked
 
 
-def test_one_session_holds_all_runs_and_the_calls_of_the_host_are_no_activities(monkeypatch):
+def test_one_profiler_session_records_all_runs(monkeypatch):
+    """Calls on the host are not among the activities."""
     session, events_us = two_candidates()
     asked = profiling(monkeypatch, session)
     device = FakeDevice(lambda name, run: events_us[name][run])
@@ -300,7 +302,8 @@ def test_one_session_holds_all_runs_and_the_calls_of_the_host_are_no_activities(
     assert device.samples() == ["one"] * REPETITIONS + ["two"] * REPETITIONS
 
 
-def test_a_profiled_run_is_taken_as_a_sample_is_behind_a_longer_hold_and_between_markers(monkeypatch):
+def test_profiled_run_is_a_sample_between_markers(monkeypatch):
+    """A profiled run is taken as a sample is, but behind a longer hold."""
     profiling(monkeypatch, Session())
     device = FakeDevice()
     candidate = device.candidate("one", restore=lambda: device.events.append("restore"), hold_us=250.0)
@@ -332,7 +335,7 @@ def profiled(device, run):
 
 
 @pytest.mark.gpu
-def test_work_on_a_side_stream_that_nobody_waits_for_is_found_to_escape(device):
+def test_unawaited_side_stream_work_escapes(device):
     x, side = torch.ones(64 << 20, device="cuda"), torch.cuda.Stream()
 
     def run():
@@ -343,7 +346,7 @@ def test_work_on_a_side_stream_that_nobody_waits_for_is_found_to_escape(device):
 
 
 @pytest.mark.gpu
-def test_work_on_a_side_stream_that_is_waited_for_has_not_escaped(device):
+def test_awaited_side_stream_work_does_not_escape(device):
     x, side = torch.ones(1 << 20, device="cuda"), torch.cuda.Stream()
 
     def run():

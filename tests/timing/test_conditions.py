@@ -71,7 +71,7 @@ def test_the_readings_are_recorded_a_column_a_quantity():
         ("temperature_c", [60, 60]),
     ],
 )
-def test_a_quantity_that_is_unknown_once_is_left_out_whole_and_alone(field, column):
+def test_quantity_unknown_once_is_left_out(field, column):
     fields = {name: getattr(FREE, name) for name in FREE.__dataclass_fields__}
     lacking = recorded(FREE, Reading(**fields | {field: None}))
     whole = recorded(FREE, FREE)
@@ -91,7 +91,7 @@ def test_throttled_blocks_are_listed_by_reason_power_caps_too():
 @pytest.mark.parametrize(
     ("processes", "others"), [((0, 0), 0), ((1, 1), 0), ((1, 3, 2), 2), ((0, 2), 1), ((2, 0), 1), ((), 0)]
 )
-def test_the_most_others_that_were_seen_leave_out_one_for_this_process(processes, others):
+def test_other_processes_do_not_count_this_one(processes, others):
     assert recorded(*(Reading(processes=count) for count in processes)).other_processes == others
 
 

@@ -51,7 +51,8 @@ def test_the_flush_asked_for_is_the_one_made(mode):
     assert device.events[1] == f"flush {mode}"
 
 
-def test_what_an_earlier_call_overwrote_is_restored_before_anything_is_placed_or_flushed():
+def test_overwritten_inputs_are_restored_first():
+    """The restore comes before the inputs are placed and before the flush."""
     device = FakeDevice()
     candidate = device.candidate("A", restore=lambda: device.events.append("restore"))
     take_sample(device, candidate, "clean", random.Random(0))
@@ -105,7 +106,8 @@ def test_a_backward_that_cannot_be_proven_is_kept_and_marked():
     assert max(holds) == LONGEST_HOLD_US
 
 
-def test_a_block_in_which_the_allocator_grew_is_void_as_a_whole_and_numbers_stay_aligned():
+def test_allocator_growth_voids_the_whole_block():
+    """The samples of the candidates stay aligned by block."""
     third_block = WARM_UP_SAMPLES + 2
     device = FakeDevice(lambda name, run: run + 0.5, grows={("B", third_block)})
     measurement = timed(device, "AB", count=6)
@@ -141,7 +143,7 @@ def test_who_raises_is_named_and_the_cause_is_chained():
     assert str(caught.value.__cause__) == "no kernel image"
 
 
-def test_who_fails_on_the_device_is_named_where_the_failure_surfaces():
+def test_device_failure_names_the_candidate():
     def span_us(name, run):
         if name == "B":
             raise RuntimeError("CUDA error: an illegal memory access was encountered")
@@ -152,7 +154,7 @@ def test_who_fails_on_the_device_is_named_where_the_failure_surfaces():
     assert caught.value.candidate == "B"
 
 
-def test_every_block_holds_each_candidate_once_and_not_always_in_the_same_order():
+def test_block_holds_each_candidate_in_random_order():
     device = FakeDevice()
     timed(device, "ABCD", count=50)
     order = timed_order(device, "ABCD")
@@ -163,7 +165,7 @@ def test_every_block_holds_each_candidate_once_and_not_always_in_the_same_order(
     assert max(first.values()) < 25  # no candidate has a place of its own
 
 
-def test_the_same_seed_gives_the_same_order_and_another_seed_another():
+def test_seed_determines_the_order():
     orders = []
     for seed in (3, 3, 4):
         device = FakeDevice()
@@ -173,7 +175,7 @@ def test_the_same_seed_gives_the_same_order_and_another_seed_another():
     assert orders[0] != orders[2]
 
 
-def test_every_candidate_is_warmed_up_and_the_warm_up_is_not_recorded():
+def test_warm_up_is_not_recorded():
     device = FakeDevice(lambda name, run: float(run))
     measurement = timed(device, "AB", count=4)
     assert device.samples()[: 2 * WARM_UP_SAMPLES] == ["A"] * WARM_UP_SAMPLES + ["B"] * WARM_UP_SAMPLES
@@ -199,7 +201,8 @@ def test_outputs_are_gone_before_the_next_sample_is_placed():
     assert set(at_placement) == {0}
 
 
-def test_outputs_of_a_sample_without_proof_are_gone_before_it_is_taken_again():
+def test_outputs_are_freed_before_a_retry():
+    """A sample without proof of its hold is taken again."""
     device, outputs, at_placement = FakeDevice(host_us={"A": 350.0}), weakref.WeakSet(), []
 
     class Output:
@@ -224,7 +227,8 @@ def test_the_watcher_hears_of_each_candidate_before_its_samples():
     assert following == [event.replace("watch", "run") for event in told if event.startswith("watch")]
 
 
-def test_the_budget_is_counted_from_after_the_warm_up_on_the_device_clock():
+def test_time_budget_starts_after_the_warm_up():
+    """The budget is counted on the device's clock."""
     device = FakeDevice(tick_s=2.0)
     rule = StoppingRule(min_blocks=3, max_blocks=1000, half_width=-1.0, budget_s=19.0)  # never narrow enough
     measurement = measure(device, [device.candidate(name) for name in "AB"], rule, "clean", random.Random(0))
@@ -232,7 +236,8 @@ def test_the_budget_is_counted_from_after_the_warm_up_on_the_device_clock():
     assert len(measurement.blocks) == 9
 
 
-def test_drift_cancels_inside_blocks_where_one_after_the_other_would_be_fooled():
+def test_drift_cancels_inside_blocks():
+    """Timing one candidate after the other would read the drift as a difference."""
     growth, true_ratio, count = 1.01, 1.1, 40
     cost = {"A": 100.0 * true_ratio, "B": 100.0}
     device = FakeDevice(lambda name, run: cost[name] * growth ** device.runs.total())
@@ -266,7 +271,7 @@ TOO_HOT = "throttled (software thermal slowdown)"
         ([HOT] * 7, []),
     ],
 )
-def test_a_block_at_either_end_of_which_the_device_throttled_is_void_whole(looks, kept):
+def test_throttling_at_either_end_voids_the_block(looks, kept):
     device = FakeDevice(lambda name, run: run + 0.5, looks=looks)
     measurement = timed(device, "AB", count=6)
     assert measurement.blocks == kept
@@ -284,7 +289,7 @@ def test_a_power_cap_voids_nothing():
     assert measurement.readings == [CAPPED] * 6
 
 
-def test_the_reading_after_each_attempted_block_is_kept_whether_the_block_is_or_not():
+def test_readings_of_void_blocks_are_kept():
     looks = [FREE, CAPPED, HOT, BRAKED, FREE]
     measurement = timed(FakeDevice(looks=looks, grows={("A", WARM_UP_SAMPLES)}), "AB", count=6)
     assert measurement.readings == [CAPPED, HOT, BRAKED, FREE, FREE, FREE]
@@ -301,7 +306,7 @@ def test_a_block_that_is_void_for_two_causes_is_counted_once():
     assert measurement.attempted == 6
 
 
-def test_the_device_is_looked_at_between_blocks_and_never_inside_of_one():
+def test_device_is_read_only_between_blocks():
     device = FakeDevice()
     answer = device.look
 

@@ -30,7 +30,7 @@ def test_each_kernel_gets_the_time_between_its_own_events():
     assert attached(["rows", "columns"], [("rows", 20.1234), ("columns", 5.0)]) == [("rows", 20.123), ("columns", 5.0)]
 
 
-def test_what_was_launched_otherwise_stands_between_and_gets_none():
+def test_other_activities_have_no_launch_config():
     kernels = ["memset", "rows", "memcpy", "columns", "cast"]
     assert attached(kernels, [("rows", 20.0), ("columns", 5.0)]) == [
         ("memset", None),
@@ -118,7 +118,8 @@ def test_each_run_is_taken_as_a_sample_is_behind_a_longer_hold(hooks):
     assert device.events == one * REPETITIONS
 
 
-def test_launches_of_the_restore_and_after_the_run_are_not_recorded(hooks):
+def test_only_launches_of_the_run_are_recorded(hooks):
+    """Launches of the restore and after the run are left out."""
     device = FakeDevice()
     answer = device.elapsed_us
 
@@ -145,7 +146,7 @@ def test_without_a_launch_through_triton_there_are_none(hooks):
     ],
     ids=["one more", "another name", "another order", "none at first"],
 )
-def test_launches_that_differ_between_repetitions_are_not_reported(hooks, runs):
+def test_varying_launches_are_not_reported(hooks, runs):
     left = list(runs)
     assert timed(FakeDevice(), lambda: launch(*left.pop(0))) == []
     assert left == []

@@ -48,7 +48,7 @@ def failing(error):
     return measure
 
 
-def test_both_engines_time_every_candidate_each_after_a_restore_of_all(monkeypatch, events, candidates):
+def test_both_engines_restore_before_each_candidate(monkeypatch, events, candidates):
     engines(
         monkeypatch,
         _do_bench=answering(events, "do_bench", 10.12345, 20.0),
@@ -62,7 +62,7 @@ def test_both_engines_time_every_candidate_each_after_a_restore_of_all(monkeypat
     assert events == [*restores, "do_bench", *restores, "NVBench"]
 
 
-def test_an_engine_that_is_not_installed_is_left_out_without_a_word(monkeypatch, events, candidates, capsys):
+def test_engine_not_installed_is_skipped_silently(monkeypatch, events, candidates, capsys):
     engines(monkeypatch, _do_bench=answering(events, "", 10.0, 20.0), _nvbench=failing(ModuleNotFoundError("cuda")))
     assert time_elsewhere(candidates) == {"quack": {"do_bench": 10.0}, "liger (all)": {"do_bench": 20.0}}
     engines(monkeypatch, _do_bench=failing(ImportError("triton")), _nvbench=answering(events, "", 11.0, 21.0))
@@ -70,7 +70,7 @@ def test_an_engine_that_is_not_installed_is_left_out_without_a_word(monkeypatch,
     assert capsys.readouterr() == ("", "")
 
 
-def test_an_engine_that_fails_costs_its_own_figures_and_says_so_in_the_log(monkeypatch, events, candidates, capsys):
+def test_failing_engine_is_logged_and_skipped(monkeypatch, events, candidates, capsys):
     engines(
         monkeypatch,
         _do_bench=failing(RuntimeError("no L2 to flush")),
@@ -80,7 +80,7 @@ def test_an_engine_that_fails_costs_its_own_figures_and_says_so_in_the_log(monke
     assert capsys.readouterr() == ("", "do_bench: RuntimeError('no L2 to flush')\n")
 
 
-def test_a_candidate_that_an_engine_has_no_time_for_is_left_out_there(monkeypatch, events, candidates):
+def test_candidate_without_a_time_is_left_out(monkeypatch, events, candidates):
     engines(monkeypatch, _do_bench=answering(events, "", 10.0, 20.0), _nvbench=answering(events, "", 11.0))
     assert time_elsewhere(candidates) == {
         "quack": {"do_bench": 10.0, "NVBench": 11.0},
@@ -165,14 +165,15 @@ def nvbench(monkeypatch, events, *states):
     return fake
 
 
-def test_nvbench_gives_medians_in_seconds_and_labels_are_mapped_back_to_names(monkeypatch, events, candidates):
+def test_nvbench_medians_are_mapped_to_names(monkeypatch, events, candidates):
+    """NVBench gives medians in seconds under labels of its own."""
     fake = nvbench(monkeypatch, events, [state(12.5e-6)], [state(40e-6)])
     assert other_engines._nvbench(candidates) == {"quack": 12.5, "liger (all)": pytest.approx(40.0)}
     assert [benchmark.__name__ for benchmark in fake.benchmarks] == ["candidate_0", "candidate_1"]
     assert not fake.path.parent.exists()
 
 
-def test_each_candidate_has_a_limit_and_runs_on_the_stream_that_nvbench_times(monkeypatch, events, candidates):
+def test_candidate_runs_on_nvbench_stream_with_limit(monkeypatch, events, candidates):
     nvbench(monkeypatch, events, [state(1e-6)], [state(1e-6)])
     other_engines._nvbench(candidates)
     assert events == [

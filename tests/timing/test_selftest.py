@@ -93,7 +93,8 @@ def lying(**lies):
     return machine
 
 
-def test_an_honest_engine_passes_every_check_and_its_budget_is_what_it_was_given():
+def test_honest_engine_passes_every_check():
+    """The error budget that is read equals the one that was planted."""
     machine = lying(start_us=0.001)
     budget, checks = machine.tested()
     assert [check.passed for check in checks] == [True] * len(checks)
@@ -155,7 +156,7 @@ def test_a_lie_is_caught_by_name(lies, caught):
     ("short_us", "passed", "limit_us"),
     [(-0.1, True, 10.0), (0.1, True, -1.0), (0.99, True, -1.0), (1.01, False, -1.0), (3.0, False, -1.0)],
 )
-def test_a_share_below_nothing_is_what_events_and_profiler_resolve_and_no_more(short_us, passed, limit_us):
+def test_negative_share_reads_as_resolution(short_us, passed, limit_us):
     checks = lying(start_us=0.001, profiler=lambda us: us + short_us).tested()[1]
     (share,) = (check for check in checks if check.name == "events' own share")
     assert (share.passed, share.value, share.limit) == (passed, -short_us, limit_us)
@@ -169,14 +170,16 @@ def scattering(sd, seed=4, **lies):
     return machine
 
 
-def test_a_per_cent_is_told_from_nothing_though_its_interval_reaches_below_what_one_process_may_claim():
+def test_one_percent_is_detected_by_the_selftest():
+    """The interval reaches below what one process may claim."""
     (planted,) = (check for check in scattering(0.003, seed=5).tested()[1] if check.name == "planted +1%")
     read, low, high = map(float, re.findall(r"[+-]\d+\.\d+", planted.detail))
     assert planted.passed
     assert low < 100 * PROCESS_BAND < read < high
 
 
-def test_nothing_that_is_read_as_nearly_a_per_cent_fails_and_takes_the_per_cent_with_it():
+def test_zero_read_as_nearly_one_percent_fails():
+    """An A/A pair that reads nearly one per cent fails, and so does the planted one per cent."""
     assert failed(scattering(0.003, second_place=1.008)) == {"A/A", "planted +1%"}
     assert all("A/A" in failed(scattering(0.003, seed, second_place=1.008)) for seed in range(4))
 
@@ -211,7 +214,8 @@ def test_a_host_that_is_late_is_named():
     assert [(check.passed, check.detail) for check in late] == [(False, "the host was late in null")]
 
 
-def test_without_kernels_and_profiler_a_check_says_so_and_does_not_pass():
+def test_check_that_cannot_be_made_does_not_pass():
+    """Without kernels and without a profiler its detail says why."""
     machine = lying(start_us=0.001, null_kernel=lambda: None, profiler=None)
     budget, checks = machine.tested()
     absent = {check.name: check.detail for check in checks if check.passed is None}
@@ -222,7 +226,8 @@ def test_without_kernels_and_profiler_a_check_says_so_and_does_not_pass():
     assert (budget.null_us, budget.event_offset_us) == (None, None)
 
 
-def test_copies_that_do_not_fit_are_left_out_and_too_few_make_no_line():
+def test_copies_that_do_not_fit_are_left_out():
+    """Too few copies give no regression line."""
     fitting = lying(start_us=0.001, largest=8 * CACHE)
     assert not failed(fitting)
     assert max(int(name.split()[-1]) for name in fitting._us if "copies" in name) == 8 * CACHE

@@ -17,7 +17,7 @@ def enough(first, other, attempted=None, spent_s=0.0, rule=RULE):
     return rule.enough({"A": first, "B": other}, len(first) if attempted is None else attempted, spent_s)
 
 
-def test_a_perfectly_known_ratio_stops_at_the_least_number_of_blocks():
+def test_exact_ratio_stops_at_minimum_blocks():
     assert not enough(STEADY[:9], STEADY[:9])
     assert enough(STEADY[:10], STEADY[:10])
 
@@ -39,7 +39,7 @@ def test_a_slow_case_keeps_three_blocks_however_long_they_take():
     assert not enough(STEADY[:3], STEADY[:3], spent_s=4.9)
 
 
-def test_voided_blocks_count_against_the_most_but_not_for_the_least():
+def test_void_blocks_count_only_for_the_maximum():
     assert not enough(STEADY[:9], STEADY[:9], attempted=39)
     assert enough(STEADY[:9], STEADY[:9], attempted=40)
     assert enough([], [], attempted=40)
@@ -50,7 +50,7 @@ def test_before_the_first_block_nothing_is_enough():
     assert not RULE.enough({"A": [], "B": []}, 0, 0.0)
 
 
-def test_the_half_width_is_half_the_sign_test_interval_of_the_log_ratios():
+def test_half_width_is_from_the_sign_test_interval():
     ladder = [10.0 * math.exp(0.001 * block) for block in range(40)]  # 40 values: the 14th from either end
     assert ratio_half_width(ladder, STEADY[:40]) == pytest.approx(0.001 * (26 - 13) / 2)
 
@@ -59,7 +59,8 @@ def test_too_few_blocks_for_an_interval_are_never_narrow():
     assert ratio_half_width(STEADY[:5], STEADY[:5]) == math.inf
 
 
-def test_a_spread_between_two_values_is_seen_though_most_samples_are_equal():
+def test_spread_is_seen_among_equal_samples():
+    """Most samples are equal and the rest differ."""
     two_addresses = [10.0] * 11 + [10.5] * 9  # the median absolute deviation is 0
     assert ratio_half_width(two_addresses, STEADY[:20]) == pytest.approx(math.log(1.05) / 2)
 
@@ -88,6 +89,6 @@ def test_one_candidate_alone_has_no_ratio():
     assert widest_ratio({"A": STEADY}) == 0.0
 
 
-def test_samples_that_do_not_match_are_an_error_not_a_shorter_list():
+def test_unequal_numbers_of_samples_are_an_error():
     with pytest.raises(ValueError, match="zip"):
         ratio_half_width(STEADY[:5], STEADY[:4])

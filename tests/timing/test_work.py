@@ -12,7 +12,7 @@ def work():
     return TensorWork("cpu", CpuDevice(1 << 12), CACHE, multiples=4, gbps=None)
 
 
-def test_the_pools_hold_as_many_caches_as_asked_for_and_are_random(work):
+def test_pools_have_the_asked_size_and_are_random(work):
     assert work.largest == 4 * CACHE
     assert work._from.float().std() > 70  # of 256 values: zeros draw less power
 
@@ -39,7 +39,7 @@ def test_an_elementwise_kernel_writes_its_bytes_in_whole_blocks(work):
     assert not written[2 * CACHE // 4 :].any()
 
 
-def test_the_probe_reads_one_half_and_the_fresh_probe_never_that_one(work, monkeypatch):
+def test_fresh_probe_reads_the_other_half(work, monkeypatch):
     read = []
     monkeypatch.setattr(work, "_read", lambda half: read.append((half.data_ptr() - work._from.data_ptr(), half.nbytes)))
     probe, fresh = work.probe(), work.fresh_probe()
@@ -51,6 +51,6 @@ def test_the_probe_reads_one_half_and_the_fresh_probe_never_that_one(work, monke
     assert halves == [1, 2, 3, 4, 5, 6, 7, 1, 2]
 
 
-def test_a_cpu_has_neither_a_null_kernel_nor_a_profiler_of_kernels(work):
+def test_cpu_has_no_null_kernel_and_no_profiler(work):
     assert work.null_kernel() is None
     assert work.spans_us([work.nothing()]) is None

@@ -52,7 +52,7 @@ def test_the_base_is_loaded_once_more_from_the_same_file():
     assert twin_of("my@norm@base") == "my@norm@again"
 
 
-def test_who_is_loaded_first_is_drawn_for_each_process_and_the_same_seed_draws_the_same():
+def test_load_order_is_random_by_process_and_seed():
     drawn = Counter(words(0, process) for process in range(600))
     assert set(drawn) == set(permutations(("base", "head", "again")))
     assert all(70 < times < 130 for times in drawn.values())
@@ -61,14 +61,14 @@ def test_who_is_loaded_first_is_drawn_for_each_process_and_the_same_seed_draws_t
     assert [words(3, process) for process in range(20)] != [words(4, process) for process in range(20)]
 
 
-def test_a_worker_is_asked_for_the_copies_in_the_order_of_its_process():
+def test_worker_gets_the_copies_in_its_own_order():
     invocation = Invocation(settings=Settings(seed=3), sides=SIDES)
     for process in PROCESSES:
         assert invocation.start(process).sides == copies(SIDES, 3, process)
     assert Invocation().start(1) == Start()
 
 
-def test_the_twin_is_another_module_with_other_kernels_and_is_loaded_in_turn():
+def test_twin_is_another_module_with_own_kernels():
     file = str(OWN / "impls" / "triton_inhouse.py")
     sides = copies((Side("base", file), Side("head", file)), 0, 0)
     found = {item.name: item for item in discover(sides=sides)}
@@ -139,7 +139,7 @@ class Copies:
             self.rows.append(record)
 
 
-def test_the_copies_are_prepared_and_warmed_up_in_an_order_that_varies_and_can_be_had_again(monkeypatch):
+def test_warm_up_order_varies_and_is_reproducible(monkeypatch):
     few = SETTINGS.changed(min_blocks=2, max_blocks=2)
     orders = {}
     for _ in range(2):
@@ -153,7 +153,8 @@ def test_the_copies_are_prepared_and_warmed_up_in_an_order_that_varies_and_can_b
     assert [elsewhere.tried(process=process).prepared for process in orders] != list(orders.values())
 
 
-def test_each_copy_stands_once_in_a_block_and_processes_have_other_orders(monkeypatch):
+def test_block_times_each_copy_once(monkeypatch):
+    """The order within a block differs between processes."""
     few = SETTINGS.changed(min_blocks=8, max_blocks=8)
     ran = []
     for process in (0, 1, 0):
@@ -164,7 +165,7 @@ def test_each_copy_stands_once_in_a_block_and_processes_have_other_orders(monkey
     assert ran[0] == ran[2] != ran[1]
 
 
-def test_the_twin_s_row_is_the_base_s_again_and_was_verified_like_any(monkeypatch):
+def test_twin_row_repeats_the_base_and_is_verified(monkeypatch):
     run = Copies(monkeypatch, settings=SETTINGS.changed(min_blocks=2, max_blocks=2)).tried()
     rows = {(row.impl, row.role): row for row in run.rows}
     assert set(rows) == {(BASE, "impl"), (HEAD, "impl"), (BASE, "again"), (interleave.ADD_NAME, "floor")}
@@ -175,7 +176,7 @@ def test_the_twin_s_row_is_the_base_s_again_and_was_verified_like_any(monkeypatc
     assert {name for name, _ in run.stages} == {None, BASE, HEAD}  # what it does is the base's doing
 
 
-def test_a_twin_that_fails_leaves_no_band_and_both_sides_their_rows(monkeypatch):
+def test_failed_twin_gives_no_band_but_keeps_rows(monkeypatch):
     def fails(inputs):
         raise RuntimeError("not twice")
 
@@ -226,7 +227,7 @@ def copies_differ(run, name, process):
     return 50.5 if name == HEAD else 50.0 * (1 + drawn.gauss(0, 0.01))
 
 
-def test_what_copies_differ_by_in_a_process_is_in_the_band_and_in_a_gate_s_delta(monkeypatch):
+def test_band_and_delta_hold_difference_of_copies(monkeypatch):
     found = Copies(monkeypatch, copies_differ).compared()
     cases = compare(found).cases
     assert [case.entry(HEAD).verdict for case in cases] == ["same"] * len(CASES)
@@ -237,7 +238,8 @@ def test_what_copies_differ_by_in_a_process_is_in_the_band_and_in_a_gate_s_delta
     assert "REGRESSED" not in {verdict.outcome for verdict in of_cases}
 
 
-def test_a_comparison_writes_the_twin_as_the_base_again_and_names_two_implementations(tmp_path, capsys):
+def test_comparison_names_two_implementations(tmp_path, capsys):
+    """The twin's rows are written as a repetition of the base."""
     git(tmp_path, "init", "-q")
     for remark in ("", "# a comment\n"):
         commit(tmp_path, {"my_norm.py": HONEST + remark})

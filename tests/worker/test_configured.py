@@ -70,7 +70,7 @@ def tuned_file(tmp_path):
     return write
 
 
-def test_a_tuned_implementation_takes_its_configuration_from_the_file(tuned_file):
+def test_tuned_configuration_comes_from_the_file(tuned_file):
     path = tuned_file()
     (item,) = tuned([PLAIN, MINE], path)
     assert (item.name, item.family, item.source, item.compiles_ahead) == ("mine@tuned", "mine", str(path), True)

@@ -100,7 +100,8 @@ def test_optional_names_are_taken_over():
     assert implementation(untimed=lambda case: None, notes=lambda case: None).notes(CASE) == []
 
 
-def test_each_variant_is_an_implementation_that_hands_its_value_to_every_function(adapter):
+def test_each_variant_is_an_implementation(adapter):
+    """The value of a variant is passed to every function of the adapter."""
     more = """
 variants = {"mine": 1, "mine-tuned": 2}
 def unsupported(case, value): return f"unsupported {value}"
@@ -301,7 +302,7 @@ def test_the_own_adapters_are_found_by_file_name(monkeypatch):
     assert {source.removeprefix("impls/").removesuffix(".py") for source in sources} >= files
 
 
-def test_a_check_for_the_library_that_fails_makes_it_missing_and_nothing_else():
+def test_failed_library_check_marks_it_missing():
     def fail():
         raise OSError("libthing.so: no such file")
 
