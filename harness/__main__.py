@@ -155,9 +155,9 @@ def gate(
     sys.stdout.write(verdicts.render(judged))
     sys.stdout.flush()  # whatever comes, this much is known
     if confirm:
-        here = Invocation(out=out, resume=resume, allow_others=allow_others, command=command_line())
-        here = here.changed(processes=processes or PROCESSES_OF_A_CLAIM)
-        again = measure_again(judged, limits, run.run, results[0], here, Display())
+        invocation = Invocation(out=out, resume=resume, allow_others=allow_others, command=command_line())
+        invocation = invocation.changed(processes=processes or PROCESSES_OF_A_CLAIM)
+        again = measure_again(judged, limits, run.run, results[0], invocation, Display())
         if again is not None:
             judged, path = again
             sys.stdout.write(f"\nMeasured again: {path}\n\n{verdicts.render(judged)}")

@@ -232,8 +232,8 @@ def _notes(entry: Entry) -> list[str]:
 
 
 def _note_numbers(row: Row) -> Cell:
-    known = footnotes(row.comparison, row.case)
-    numbers = [str(known.index(note) + 1) for note in (_notes(row.entry) if row.entry else [])]
+    listed = footnotes(row.comparison, row.case)
+    numbers = [str(listed.index(note) + 1) for note in (_notes(row.entry) if row.entry else [])]
     return Cell(", ".join(numbers) or figures.NOTHING)
 
 

@@ -32,8 +32,8 @@ class _Tensors:
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """All tensors that are here, by name, in the order of the table of tensors."""
-        here = self.__dict__ | dict(self.__dict__.get("extra", {}))
-        return {name: here[name] for name in names_of(*self.kinds) if here.get(name) is not None}
+        by_name = self.__dict__ | dict(self.__dict__.get("extra", {}))
+        return {name: by_name[name] for name in names_of(*self.kinds) if by_name.get(name) is not None}
 
     def with_tensors(self, tensors: Mapping[str, torch.Tensor]) -> Self:
         """The same with these tensors in place of those of their names, or besides them."""

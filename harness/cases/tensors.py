@@ -125,6 +125,6 @@ def headings(gradients: Iterable[str]) -> dict[str, str]:
 
     For a report, which reads the names of gradients in a results file.
     """
-    known = {tensor.name: tensor.heading or tensor.name for tensor in TABLE if tensor.kind == "gradient"}
-    there = dict.fromkeys(gradients)
-    return {name: known[name] for name in known if name in there} | {name: name for name in there if name not in known}
+    short = {tensor.name: tensor.heading or tensor.name for tensor in TABLE if tensor.kind == "gradient"}
+    names = dict.fromkeys(gradients)
+    return {name: short[name] for name in short if name in names} | {name: name for name in names if name not in short}

@@ -48,8 +48,8 @@ def choose(asked: str, available: Sequence[DeviceFacts]) -> tuple[DeviceProfile,
             return profile, facts
     names = known_names()
     if wanted not in names:
-        here = (profile.name for profile, _ in present)
-        raise UsageError(f"--device {asked}: no such device; choose among {_listed([*names, *here])}")
+        present_names = (profile.name for profile, _ in present)
+        raise UsageError(f"--device {asked}: no such device; choose among {_listed([*names, *present_names])}")
     gpu = next(((profile, facts) for profile, facts in present if facts.kind == "cuda"), None)
     if gpu is None:
         raise UnavailableError(

@@ -1,4 +1,4 @@
-"""Whether one implementation is as much faster than another as is claimed, case by case."""
+"""Judges a claimed speedup of one implementation over another, case by case."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.results.verdicts import Outcome, Verdict
 
 
 def judge_claim(results: Results, claim: Claim) -> list[Verdict]:
-    """A verdict on each case that the claim fits; one that fits nothing measured is an ERROR."""
+    """A verdict on each case that the claim selects; a claim that selects no measured case is an ERROR."""
     verdicts = [
         _judge_case(case, joined, claim, results.budget)
         for case, joined in by_case(results).items()

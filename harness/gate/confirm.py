@@ -24,17 +24,17 @@ from harness.run.progress import Display
 from harness.run.provenance import own_revision
 from harness.worker.messages import Hello
 
-FOLDER = "confirm-"  # and the time: beside the results that are confirmed
+FOLDER = "confirm-"  # and the time; the folder lies beside the results that are confirmed
 
 
 def confirm(
     verdicts: Sequence[Verdict], limits: Limits, run: RunRecord, results: Path, invocation: Invocation, display: Display
 ) -> tuple[list[Verdict], Path] | None:
-    """The verdicts on a run after its failures of speed were measured again, and that file; None without such failures.
+    """Measure failures of speed again; the new verdicts and the file of the second run, or None without such failures.
 
-    `results` is the file of the run. `invocation` holds what the record does not: in how many processes, into which
-    folder (by default one beside `results`), beside whom. Raises UnavailableError, before anything is measured, where
-    this is not the device or not the software of the run.
+    `results` is the file of the run. `invocation` holds what the record does not: the number of processes, the folder
+    (by default one beside `results`), and whether others may use the device. Raises UnavailableError, before
+    anything is measured, where the device or the software differs from the run's.
     """
     cases, names = cases_behind(verdicts), names_behind(verdicts)
     if not cases:
@@ -49,18 +49,18 @@ def _measure_again(
 ) -> Path:
     try:
         display.say("starting a worker to see what is here")
-        here = session.inventory(Invocation(device=run.device.profile))
-        _refuse_another(run, here)
+        greeting = session.inventory(Invocation(device=run.device.profile))
+        _refuse_another(run, greeting)
         with ExitStack() as checked_out:
             chosen = _as_in(run, cases, names, invocation)
-            chosen = _of_revisions(chosen, run, checked_out) if run.sides else _of_files(chosen, run, here)
+            chosen = _of_revisions(chosen, run, checked_out) if run.sides else _of_files(chosen, run, greeting)
             return session.bench(chosen, display)
     except UnavailableError as error:
         raise UnavailableError(f"cannot confirm: {error}") from error
 
 
 def _folder_beside(results: Path, resume: bool) -> Path:
-    """A new folder, or the latest, to go on with."""
+    """A new folder, or the latest one to resume."""
     if not resume:
         return results.parent / f"{FOLDER}{datetime.now(UTC):%Y%m%d-%H%M%S}"
     earlier = sorted(results.parent.glob(f"{FOLDER}*/{opening.RESULTS_NAME}"))
@@ -69,17 +69,17 @@ def _folder_beside(results: Path, resume: bool) -> Path:
     return earlier[-1].parent
 
 
-def _refuse_another(run: RunRecord, here: Hello) -> None:
-    """Raise UnavailableError where a second run would be one of another thing."""
+def _refuse_another(run: RunRecord, greeting: Hello) -> None:
+    """Raise UnavailableError where the device or the software differs from the first run's."""
     was, now = (
         (run.device.name, run.device.profile),
-        [(each.name, devices.detect(each).name) for each in here.available],
+        [(facts.name, devices.detect(facts).name) for facts in greeting.available],
     )
     if was not in now:
-        found = ", ".join(f"{name} ({profile})" for name, profile in now)
-        raise UnavailableError(f"the run was on {was[0]} ({was[1]}), and here is {found}; run it there")
-    for name in (*run.libraries, *here.libraries):
-        theirs, ours = (libraries.get(name, "absent") for libraries in (run.libraries, here.libraries))
+        present = ", ".join(f"{name} ({profile})" for name, profile in now)
+        raise UnavailableError(f"the run was on {was[0]} ({was[1]}), and here is {present}; run it there")
+    for name in (*run.libraries, *greeting.libraries):
+        theirs, ours = (libraries.get(name, "absent") for libraries in (run.libraries, greeting.libraries))
         if theirs != ours:
             raise UnavailableError(f"{name} was {theirs} in the run and is {ours} here; run it where the run was made")
     if run.revision != (own := own_revision()):
@@ -87,9 +87,9 @@ def _refuse_another(run: RunRecord, here: Hello) -> None:
 
 
 def _as_in(run: RunRecord, cases: Sequence[NormCase], names: Sequence[str], invocation: Invocation) -> Invocation:
-    """The invocation with the settings of the run, but for the seed: the same inputs could repeat the same chance.
+    """The invocation with the settings of the run and another seed: the same inputs could repeat the same chance.
 
-    The baseline takes part for its twin: what a limit allows hangs on its A/A band.
+    The baseline takes part because of its A/A twin: the limits depend on the A/A band.
     """
     settings = run.settings.changed(
         impls=",".join(dict.fromkeys([run.settings.baseline, *names])),
@@ -111,18 +111,18 @@ def _of_revisions(invocation: Invocation, run: RunRecord, checked_out: ExitStack
     )
     try:
         return checked_out.enter_context(again)
-    except UsageError as error:  # the clone does not reach back to the commit, most often
+    except UsageError as error:  # most often a shallow clone, which lacks the commit
         raise UnavailableError(str(error)) from error
 
 
-def _of_files(invocation: Invocation, run: RunRecord, here: Hello) -> Invocation:
-    """The invocation with the files of those implementations that are not found without being named."""
-    known = {item.name: item.missing for item in here.implementations}
+def _of_files(invocation: Invocation, run: RunRecord, greeting: Hello) -> Invocation:
+    """The invocation with the files of those implementations that are found only if their file is named."""
+    missing = {item.name: item.missing for item in greeting.implementations}
     asked = set((invocation.settings.impls or "").split(","))
-    for name in sorted(asked & known.keys()):
-        if known[name]:
-            raise UnavailableError(f"{name} is missing here: {known[name]}")
-    sources = {item.source: item.name for item in run.implementations if item.name in asked - known.keys()}
+    for name in sorted(asked & missing.keys()):
+        if missing[name]:
+            raise UnavailableError(f"{name} is missing here: {missing[name]}")
+    sources = {item.source: item.name for item in run.implementations if item.name in asked - missing.keys()}
     files = [_file(source, name) for source, name in sources.items()]
     tuned_files = tuple(file for file in files if file.suffix == ".json")  # an adapter is a Python file
     return invocation.changed(

@@ -1,7 +1,7 @@
-"""Failures of speed, and what becomes of them once they were measured again: pure functions of verdicts and results.
+"""Failures of speed and their verdicts after a second measurement: pure functions of verdicts and results.
 
-A failure that both runs show is REGRESSED. One that the first run alone shows is INCONCLUSIVE, and never passes: two
-runs that disagree prove nothing. A status (wrong, crashed, other bits) is not a matter of chance, and stays as it is.
+A failure in both runs is REGRESSED. A failure in the first run alone is INCONCLUSIVE and does not pass, as two runs
+that disagree prove nothing. A status (wrong, crashed, other bits) is not a matter of chance and is not measured again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from harness.results.verdicts import Verdict
 
 
 def cases_behind(verdicts: Sequence[Verdict]) -> list[NormCase]:
-    """The cases that the failures of speed were timed on, each once; of a geometric mean all that it was taken over."""
+    """The cases of the failures of speed, each once; a geometric mean counts with all of its cases."""
     failed = [verdict for verdict in verdicts if verdict.for_speed]
     return list(dict.fromkeys(case for failure in failed for case in _cases(failure, verdicts)))
 
@@ -30,8 +30,8 @@ def names_behind(verdicts: Sequence[Verdict]) -> list[str]:
 def confirmed(verdicts: Sequence[Verdict], limits: Limits, again: Results) -> list[Verdict]:
     """The verdicts on a first run, with each failure of speed compared with a second run of its cases.
 
-    p-values of the second run are adjusted over the cases that failed alone: the others were not measured again, and
-    add no chance of a false discovery.
+    p-values of the second run are adjusted over the failed cases only: the others were not measured again and cannot
+    be false discoveries.
     """
     failed = [verdict for verdict in verdicts if verdict.for_speed]
     second: dict[tuple[int, NormCase | None], Verdict] = {}

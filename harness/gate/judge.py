@@ -29,13 +29,13 @@ def only(files: Sequence[Results]) -> Results:
 def judge(results: Results, limits: Limits) -> list[Verdict]:
     """A verdict for each limit on each case that it fits.
 
-    Raises UsageError for a run that was cut short, and for an implementation that the results do not know.
+    Raises UsageError for an interrupted run, and for an implementation that is not in the results.
     """
     _refuse_unfinished(results)
-    known = sorted({row.impl for row in results.rows if row.role == "impl"})
+    measured = sorted({row.impl for row in results.rows if row.role == "impl"})
     for name in (name for limit in limits.all for name in limit.names):
-        if name not in known:
-            hint = near(name, known, "there are")
+        if name not in measured:
+            hint = near(name, measured, "there are")
             raise UsageError(f"gate: no implementation {name!r} in these results; {hint}")
     return [
         replace(verdict, subject=replace(verdict.subject, number=number))
@@ -50,7 +50,7 @@ def judge_one(results: Results, limit: Claim | Regression) -> list[Verdict]:
 
 
 def _refuse_unfinished(results: Results) -> None:
-    """A gate that judges half a run passes what was never measured."""
+    """Raise UsageError for an interrupted run: the gate would pass cases that were never measured."""
     cases, end = results.cases_here, results.end
     if end is None or end.interrupted or cases < results.run.jobs:
         raise UsageError(

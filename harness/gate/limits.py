@@ -38,8 +38,7 @@ class Selection(BaseModel):
 class Claim(Selection):
     """`impl` is at least `at_least` times as fast as `over`, on every case of the file that the other fields fit.
 
-    `deterministic` asks for the same bits in every repetition as well; without `over`, right and deterministic is all
-    that is asked.
+    `deterministic` also requires the same bits in every repetition. Without `over` there is no limit on the speed.
     """
 
     impl: str
@@ -60,11 +59,11 @@ class Claim(Selection):
 
 
 class Regression(Selection):
-    """`head` is not slower than `base` on any case that fits, beyond what does not matter or cannot be told.
+    """`head` is not slower than `base` by more than delta on any selected case.
 
-    What does not matter on one case is a loss up to `minimum_effect` (0.01 is 1 %), and on the geometric mean over the
-    cases one up to `geomean_effect`. A head that fails, or that lost the determinism of its base, has regressed however
-    fast it is; `allow_nondeterministic` waives the second.
+    A loss up to `minimum_effect` (0.01 is 1 %) is allowed on one case, and one up to `geomean_effect` on the geometric
+    mean over the cases. A head that fails has regressed whatever its speed, and so has a head that is not deterministic
+    where its base is, unless `allow_nondeterministic` is set.
     """
 
     head: str
@@ -128,10 +127,10 @@ def read_limits(path: Path) -> Limits:
         raise UsageError(f"{path}: {where + ': ' if where else ''}{what}") from error
 
 
-def near(name: str, known: list[str], otherwise: str) -> str:
-    """The hint after an unknown name: the one that was probably meant, or what there is."""
-    close = difflib.get_close_matches(name, known, 1)
-    return f"did you mean {close[0]}?" if close else f"{otherwise} {', '.join(known)}"
+def near(name: str, names: list[str], otherwise: str) -> str:
+    """The hint after an unknown name: the closest known name, or all of them."""
+    close = difflib.get_close_matches(name, names, 1)
+    return f"did you mean {close[0]}?" if close else f"{otherwise} {', '.join(names)}"
 
 
 def _unknown(where: Sequence[int | str]) -> str:

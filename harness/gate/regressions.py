@@ -42,7 +42,7 @@ class TestedCase:
 
 
 def judge_regression(results: Results, asked: Regression) -> list[Verdict]:
-    """A verdict on each case that it fits and that either side supports, and one on the geometric mean.
+    """A verdict on each selected case that either side supports, and one on the geometric mean.
 
     Where there is no such case, nothing was measured: an ERROR.
     """
@@ -71,7 +71,7 @@ def _both_refuse(joined: JoinedCase, asked: Regression) -> bool:
 
 
 def _look_at(case: NormCase, joined: JoinedCase, asked: Regression, budget: Budget | None) -> Verdict | TestedCase:
-    """What is to be tested on a case, or the verdict where there is nothing to test."""
+    """The case as it is tested, or its verdict where there is nothing to test."""
 
     def found(outcome: Outcome, reason: str, measured: Ratio | None = None) -> Verdict:
         return Verdict(asked.subject, case, outcome, reason, measured)
@@ -94,7 +94,7 @@ def _look_at(case: NormCase, joined: JoinedCase, asked: Regression, budget: Budg
 
 
 def _judge_status(head: Joined | None, base: Joined | None, asked: Regression) -> tuple[Outcome, str] | None:
-    """What is clear before any time is looked at: right first, then the same bits again; None where nothing is."""
+    """The verdict from the statuses alone (failed, not deterministic), before any time; None where both passed."""
     for name, side in zip(asked.names, (head, base), strict=True):
         if side is None or side.status == "missing":
             return "ERROR", f"{name} was not measured: {status_and_reason(side)}"
@@ -115,9 +115,9 @@ def _judge_status(head: Joined | None, base: Joined | None, asked: Regression) -
 def _losses(tested: Sequence[TestedCase]) -> list[Loss]:
     """The test of each case: variances shrunk where there are several processes, p-values adjusted."""
     several = [case.ratio.processes > 1 for case in tested]  # a single process has its scatter from PROCESS_BAND
-    learnt = iter(shrunk([case.estimate for case, many in zip(tested, several, strict=True) if many]))
-    estimates = [next(learnt) if many else case.estimate for case, many in zip(tested, several, strict=True)]
-    losses = [_loss(known, case.delta) for known, case in zip(estimates, tested, strict=True)]
+    shrunk_estimates = iter(shrunk([case.estimate for case, many in zip(tested, several, strict=True) if many]))
+    estimates = [next(shrunk_estimates) if many else case.estimate for case, many in zip(tested, several, strict=True)]
+    losses = [_loss(estimate, case.delta) for estimate, case in zip(estimates, tested, strict=True)]
     adjusted = benjamini_hochberg([loss.p for loss in losses])
     return [replace(loss, adjusted=p) for loss, p in zip(losses, adjusted, strict=True)]
 
@@ -131,10 +131,10 @@ def _outcome(loss: Loss) -> tuple[Outcome, str]:
 
 
 def _judge_geomean(asked: Regression, tested: Sequence[TestedCase]) -> list[Verdict]:
-    """A loss on most cases that is too small to be found on any of them.
+    """Test the geometric mean for a loss on most cases that is too small to be found on a single one.
 
-    A mean that shows no such loss passes however wide its interval is: cases that gained unequally make it wide, and a
-    loss on a single case is for that case's own test.
+    A mean without such a loss passes even if its interval is wide: cases that gained unequally make it wide. A loss on
+    a single case is found by the test of that case.
     """
     if len(tested) < 2:
         return []
@@ -153,7 +153,7 @@ def _judge_geomean(asked: Regression, tested: Sequence[TestedCase]) -> list[Verd
     return [Verdict(asked.subject, None, outcome, reason, loss=loss)]
 
 
-def _loss(known: Estimate, delta: float, cases: int = 1) -> Loss:
-    low, high = known.bounds()
-    p = known.p_below(-delta)
-    return Loss(math.exp(known.value), math.exp(low), math.exp(high), delta, p, p, cases)
+def _loss(estimate: Estimate, delta: float, cases: int = 1) -> Loss:
+    low, high = estimate.bounds()
+    p = estimate.p_below(-delta)
+    return Loss(math.exp(estimate.value), math.exp(low), math.exp(high), delta, p, p, cases)

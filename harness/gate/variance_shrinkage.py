@@ -1,8 +1,8 @@
 """Empirical-Bayes shrinkage of per-case variances (limma; Smyth 2004).
 
 Smyth, Linear models and empirical Bayes methods for assessing differential expression in microarray experiments,
-Stat. Appl. Genet. Mol. Biol. 3 (2004), article 3: thousands of genes and few arrays there, tens of cases and few
-processes here.
+Stat. Appl. Genet. Mol. Biol. 3 (2004), article 3: the paper has thousands of genes and few arrays; we have
+tens of cases and few processes.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ SMALLEST = 1e-5  # of the median variance: below, a case's processes agreed by c
 
 
 def shrunk_variances(variances: ArrayLike, freedoms: ArrayLike) -> tuple[Values, Values]:
-    """Variances `(..., cases)`, each shrunk towards a common one, and the degrees of freedom behind them then.
+    """Variances `(..., cases)`, each shrunk towards a common one, and their degrees of freedom afterwards.
 
     `freedoms` are the degrees of freedom of each variance (of the same shape, or one that broadcasts to it). The true
     variances are taken to be drawn from a scaled inverse chi-square distribution, whose scale and freedom follow from
-    the mean and the variance of the logs: the more alike the cases are, the more they share. The common variance never
-    weighs more than the case's own, unlike in Smyth's paper: a few cases that truly scatter more than the others would
-    be believed too soon. Unchanged where there are fewer than FEWEST_CASES.
+    the mean and the variance of the logs: the more alike the cases are, the more they share. Unlike in
+    Smyth's paper, the common variance never weighs more than the case's own; otherwise the losses of a few cases that
+    truly scatter more would be believed too soon. Unchanged where there are fewer than FEWEST_CASES.
     """
     own = np.asarray(variances, dtype=float)
     freedom = np.broadcast_to(np.asarray(freedoms, dtype=float), own.shape)
@@ -40,7 +40,7 @@ def shrunk_variances(variances: ArrayLike, freedoms: ArrayLike) -> tuple[Values,
 
 
 def shrunk(means: Sequence[Estimate]) -> list[Estimate]:
-    """Means of independent values, a degree of freedom less than values behind each, with shrunk variances."""
+    """Means of independent values with shrunk variances; n values have n - 1 degrees of freedom."""
     if not means:
         return []
     freedoms = np.array([mean.freedom for mean in means])

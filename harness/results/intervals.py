@@ -55,8 +55,8 @@ class Estimate:
 
 def mean_by_t(values: Values) -> Estimate:
     """The mean of two or more independent values, with Student's t behind its interval."""
-    known = np.asarray(values, dtype=float)
-    return Estimate(float(known.mean()), float(known.std(ddof=1)) / math.sqrt(known.size), known.size - 1)
+    array = np.asarray(values, dtype=float)
+    return Estimate(float(array.mean()), float(array.std(ddof=1)) / math.sqrt(array.size), array.size - 1)
 
 
 def rank_interval(values: Values) -> Interval:

@@ -127,8 +127,8 @@ def aa_band(again: Sequence[Ratio]) -> float:
     """
     if len(again) > 1:
         return aa_reading(again)
-    known = again[0].low > 0 and math.isfinite(again[0].high)
-    return max(PROCESS_BAND, aa_reading(again)) if known else math.inf
+    has_interval = again[0].low > 0 and math.isfinite(again[0].high)
+    return max(PROCESS_BAND, aa_reading(again)) if has_interval else math.inf
 
 
 def aa_reading(again: Sequence[Ratio]) -> float:

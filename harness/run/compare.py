@@ -43,10 +43,10 @@ def _file_of(invocation: Invocation, name: str) -> Path:
         raise UsageError("compare takes one --impl file: the adapter whose revisions are compared")
     if files:
         return files[0]
-    known = {item.name: item for item in inventory(invocation).implementations}
-    if name not in known:
-        raise UsageError(f"no implementation is called {name!r}; choose from {', '.join(known)}")
-    file = OWN / known[name].source
+    implementations = {item.name: item for item in inventory(invocation).implementations}
+    if name not in implementations:
+        raise UsageError(f"no implementation is called {name!r}; choose from {', '.join(implementations)}")
+    file = OWN / implementations[name].source
     if not file.is_file():
         raise UsageError(f"{name} comes from an entry point; give its file with --impl")
     return file

@@ -26,8 +26,8 @@ def _impls(impl_files: tuple[Path, ...]) -> Table:
 
     table = Table("implementation", "here", "what it is", box=None, pad_edge=False)
     for item in inventory(Invocation(impl_files=impl_files)).implementations:
-        here = item.missing or ("yes, run where named" if item.on_request else "yes")
-        table.add_row(item.name, here, item.summary)
+        availability = item.missing or ("yes, run where named" if item.on_request else "yes")
+        table.add_row(item.name, availability, item.summary)
     return table
 
 
@@ -40,12 +40,12 @@ def _suites(_: tuple[Path, ...]) -> Table:
 
 def _devices(_: tuple[Path, ...]) -> Table:
     table = Table("--device", "device", "datasheet GB/s", "last-level cache", box=None, pad_edge=False)
-    here = {devices.detect(facts).name: facts.name for facts in devices.read_available()}
+    present = {devices.detect(facts).name: facts.name for facts in devices.read_available()}
     for profile in devices.PROFILES:
-        mark = f"{profile.title} (here)" if profile.name in here else profile.title
+        mark = f"{profile.title} (here)" if profile.name in present else profile.title
         bandwidth = f"{profile.datasheet_gbps:g}" if profile.datasheet_gbps else "-"
         table.add_row(profile.name, mark, bandwidth, f"{profile.last_level_bytes / 2**20:g} MiB")
-    for name, title in here.items():
+    for name, title in present.items():
         if name not in {profile.name for profile in devices.PROFILES}:
             table.add_row(name, f"{title} (here, no datasheet)", "-", "-")
     return table

@@ -37,13 +37,13 @@ def own_revision() -> str | None:
     """
     if stated := os.environ.get("NORMBWD_REVISION"):
         return stated
-    here = Path(__file__).resolve().parents[2]
-    if not (here / ".git").exists():
+    checkout = Path(__file__).resolve().parents[2]
+    if not (checkout / ".git").exists():
         return None
     try:
         described = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--abbrev=12"],
-            cwd=here,
+            cwd=checkout,
             capture_output=True,
             text=True,
             check=True,

@@ -76,11 +76,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     from harness.worker.discovery import discover
 
-    known = {item.name: item for item in discover(options.impl_file)}
-    if options.impl not in known:
-        parser.error(f"--impl {options.impl}: not one of {', '.join(known)}")
+    implementations = {item.name: item for item in discover(options.impl_file)}
+    if options.impl not in implementations:
+        parser.error(f"--impl {options.impl}: not one of {', '.join(implementations)}")
     cases = [case_of(options.norm, shape, options.device) for shape in options.shapes]
-    return run_once(known[options.impl], cases)
+    return run_once(implementations[options.impl], cases)
 
 
 if __name__ == "__main__":

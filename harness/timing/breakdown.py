@@ -1,4 +1,4 @@
-"""Which kernels a backward launches and how long each takes: a pass of its own, never the headline.
+"""Which kernels a backward launches and how long each takes: a separate pass, whose times are never the headline.
 
 One profiler session a case. Every run stands between two spin kernels, and what was launched between the two belongs
 to it: by the order of launches, which streams cannot change, so that nothing has to be filtered by name.
@@ -18,7 +18,7 @@ REPETITIONS = 7
 MARKER = "spin_kernel"  # what torch.cuda._sleep launches, on CUDA and ROCm
 MARKER_US = 1.0
 SPINS = 3  # a run has three: the hold, and a marker on either side
-CLOCK_SLACK_US = 0.5  # of a time between two of the profiler's stamps: it documents none, so as for events
+CLOCK_SLACK_US = 0.5  # resolution of the profiler's stamps: it documents none, so that of events is taken
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class Activity:
 
 @dataclass(frozen=True)
 class Breakdown:
-    """The kernels of one backward in launch order and together, or in `note` why they are unknown.
+    """The kernels of one backward in launch order and their totals; `note` says why, where they are unknown.
 
-    `escaped` says what ran outside the timed span: then the span is not the time of the backward.
+    `escaped` names kernels that ran outside the timed span; the span is then shorter than the backward.
     """
 
     kernels: list[Kernel] | None

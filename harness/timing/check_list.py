@@ -1,4 +1,4 @@
-"""The checks of a self-test as they are made: each with its value, its limit and how it was found."""
+"""The checks of a self-test as they are made: each with its value, its limit and how it was measured."""
 
 from __future__ import annotations
 

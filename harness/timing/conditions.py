@@ -1,4 +1,4 @@
-"""What a device said of itself while it was measured, and which blocks are void for it."""
+"""The state of the device (clocks, power, heat) during the measurement, and the blocks that are void because of it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Number = TypeVar("Number", int, float)
 
 
 def void_cause(before: Reading, after: Reading) -> str | None:
-    """Why the block between two readings is void, or None: the device held its clocks back at one end of it."""
+    """Why the block between two readings is void: the device throttled at one of them; None where it did not."""
     reasons = [reason for reason in (*before.throttled, *after.throttled) if reason not in STEADY]
     return f"throttled ({reasons[0]})" if reasons else None
 
 
 def record(case: NormCase, group: str, process: int, readings: Sequence[Reading]) -> ConditionsRecord:
-    """The readings of a case, a column a quantity; a quantity that was not always read is left out."""
+    """The readings of a case, one column for each quantity; a quantity with a missing reading is left out."""
     throttled: dict[str, list[int]] = {}
     for block, reading in enumerate(readings):
         for reason in reading.throttled:
@@ -38,11 +38,11 @@ def record(case: NormCase, group: str, process: int, readings: Sequence[Reading]
         temperature_c=_column([reading.temperature_c for reading in readings]),
         host_load=_column([reading.host_load for reading in readings]),
         throttled=throttled,
-        # This process is on the device itself; one that is not listed is of another namespace, and listed unknown.
+        # Minus this process. PIDs are not compared: in a container this process is listed under another one.
         other_processes=max((max(0, reading.processes - 1) for reading in readings), default=0),
     )
 
 
 def _column(values: Sequence[Number | None]) -> list[Number]:
-    known = [value for value in values if value is not None]
-    return known if len(known) == len(values) else []
+    numbers = [value for value in values if value is not None]
+    return numbers if len(numbers) == len(values) else []

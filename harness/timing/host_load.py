@@ -1,4 +1,4 @@
-"""How busy other processes keep the CPUs that this one may use: times on busy CPUs are worth nothing."""
+"""The load of other processes on the CPUs that this process may use; times on busy CPUs are worth nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ IDLE_FIELDS = (3, 4)  # idle, iowait
 
 @dataclass(frozen=True)
 class Look:
-    """The clock, and the seconds that the CPUs, and this process on them, have been busy so far."""
+    """The clock, and the busy seconds so far: of the CPUs, and of this process."""
 
     at_s: float
     busy_s: float
@@ -35,7 +35,7 @@ class HostLoad:
 
 
 def share_of_others(before: Look, after: Look) -> float | None:
-    """What others used of the CPUs between two looks, from 0 to 1; None where no time went by."""
+    """The share of the CPUs that other processes used between two looks, from 0 to 1; None where no time passed."""
     available_s = after.cpus * (after.at_s - before.at_s)
     if available_s <= 0:
         return None

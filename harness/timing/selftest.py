@@ -1,4 +1,4 @@
-"""The engine tested on known work: does it read what is there? The answer is a list of checks and an error budget.
+"""The engine tested on known work. The result is a list of checks and an error budget.
 
 Each check has a limit fixed beforehand. docs/method.md says what each is for, and what the budget is made of. A device
 and its work are arguments, so that tests hand in a machine that lies.
@@ -33,7 +33,7 @@ LINEAR_LIMIT = 0.02
 LINE_LIMIT = 0.02
 AA_LIMIT = 0.005
 EVENT_SLACK_US = 0.5  # CUDA's documentation: the time between two events has a resolution of around 0.5 us
-# The smallest share of events, a time by events less one by the profiler, that the two can resolve.
+# The events' own share is a time by events minus one by the profiler; below this the two cannot resolve it.
 SHARE_AT_LEAST_US = -(EVENT_SLACK_US + CLOCK_SLACK_US)
 CALLS = (1, 2, 4)
 
@@ -130,7 +130,7 @@ class SelfTest:
         return gbps, float(at_zero_us)
 
     def _coldness(self) -> None:
-        """Read half a cache after a flush and one not read of late; without the flush the first must be faster."""
+        """Half a cache after a flush must take as long as one long evicted, and less time without the flush."""
         probe, fresh = self._work.probe(), self._work.fresh_probe()
         again_us, fresh_us = self._medians([probe, fresh])
         off = again_us / fresh_us - 1
@@ -162,7 +162,7 @@ class SelfTest:
         self._list.at_most("linearity", 100 * off, 100 * LINEAR_LIMIT, "%", "2 and 4 copies against 2 and 4 times one")
 
     def _planted(self) -> float:
-        """Read planted effects at their size, and an A/A pair as nothing; return the worst error of a ratio."""
+        """Planted effects must be read at their size, an A/A pair as no effect; return the worst error of a ratio."""
         shares = list(planted_effects.SHARES.values())
         size = min(8 * self._work.cache_bytes, int(self._work.largest / (1 + shares[-1])))
         work = [self._work.elementwise(size), self._work.elementwise(size, " (again)")]
@@ -180,7 +180,7 @@ class SelfTest:
             planted_effects.NOTHING, passed, 100 * errors[0], 100 * AA_LIMIT, "%", detail, math.log(again.value)
         )
         for (name, more), samples_us in zip(planted_effects.SHARES.items(), longer_us, strict=True):
-            ratio = speedup(samples_us, first_us)  # how much longer it takes: samples over the plain one
+            ratio = speedup(samples_us, first_us)  # how much longer: samples over the plain one's
             reading = math.log(ratio.value)
             off = abs(reading - math.log1p(more))
             errors.append(off)
@@ -198,7 +198,7 @@ class SelfTest:
         return max(errors)
 
     def _spans(self) -> float | None:
-        """Compare events with the profiler; return what events read beyond it around one kernel."""
+        """Compare events with the profiler; return how much longer events read around one kernel, in us."""
         size = min(8 * self._work.cache_bytes, self._work.largest // 2)
         one = self._work.elementwise(min(self._work.cache_bytes, self._work.largest))
         others = [self._work.elementwise(size), self._work.copies(size // 2, 2)]

@@ -66,7 +66,7 @@ class TensorWork:
         return Candidate("probe", lambda: self._read(half))
 
     def fresh_probe(self) -> Candidate:
-        """Read another half of a cache at each call, around the whole pool: none was read for many caches' worth."""
+        """Read another half of a cache at each call, in turn over the whole pool, so that it has long been evicted."""
 
         def run() -> None:
             halves = self._from.numel() // (self.cache_bytes // 2)

@@ -53,11 +53,11 @@ def find_tunables(invocation: Invocation) -> tuple[str, list[Tunable]]:
     return profile.name, tunables
 
 
-def _named(invocation: Invocation, known: Sequence[ImplRecord]) -> list[ImplRecord]:
+def _named(invocation: Invocation, implementations: Sequence[ImplRecord]) -> list[ImplRecord]:
     """The implementations that are named, or those of the files given, or the in-house one."""
     files = tuple(map(str, invocation.impl_files))
-    given = ",".join(item.name for item in known if item.source in files)
-    return select(known, invocation.settings.impls or given or DEFAULT_IMPLEMENTATION, None, "", files)
+    given = ",".join(item.name for item in implementations if item.source in files)
+    return select(implementations, invocation.settings.impls or given or DEFAULT_IMPLEMENTATION, None, "", files)
 
 
 def _tunable(impl: ImplRecord, cases: Sequence[NormCase], worker: Worker, time_limit_s: float) -> Tunable:

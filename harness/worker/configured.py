@@ -59,7 +59,7 @@ def offer(implementation: Implementation, case: NormCase) -> Offer:
         return Offer(fault=f"configs(case) fails: {type(error).__name__}: {error}")
 
 
-def tuned(known: Iterable[Implementation], path: Path) -> list[Implementation]:
+def tuned(available: Iterable[Implementation], path: Path) -> list[Implementation]:
     """The implementations of a tuned file, each with its fastest configuration of each case.
 
     Raises UsageError for a file that cannot be read, and for an implementation that is not known.
@@ -68,7 +68,7 @@ def tuned(known: Iterable[Implementation], path: Path) -> list[Implementation]:
         file = read_tuned(str(path))
     except ValueError as error:
         raise UsageError(f"--tuned {error}") from error
-    by_name = {item.name: item for item in known}
+    by_name = {item.name: item for item in available}
     implementations: list[Implementation] = []
     for name in dict.fromkeys(case.impl for case in file.cases):
         if name not in by_name:
@@ -89,9 +89,9 @@ def _nth(implementation: Implementation, number: int, case: NormCase) -> Configu
 
 def _from_file(cases: Mapping[NormCase, TunedCase], path: Path, case: NormCase) -> Configured:
     """The configuration that was fastest for this case, whatever its inputs are."""
-    found = cases.get(replace(case, inputs="normal"))
-    if found is None:
+    tuned_case = cases.get(replace(case, inputs="normal"))
+    if tuned_case is None:
         raise UnsupportedError(f"{path} has no such case; `normbwd tune` adds it")
-    if found.config_name is None:
+    if tuned_case.config_name is None:
         return Configured(None, note=f"configuration: the default; {path} has no faster one")
-    return Configured(found.config_name, found.config, f"configuration: {found.config_name}, of {path}")
+    return Configured(tuned_case.config_name, tuned_case.config, f"configuration: {tuned_case.config_name}, of {path}")

@@ -89,9 +89,9 @@ def run_controls(settings: Settings, device: DeviceKind) -> list[Check]:
             rows[record.impl] = record
 
     module = sys.modules[__name__]
-    known = {label: Implementation(label, name, __name__, module, (how,)) for label, how in variants.items()}
+    implementations = {label: Implementation(label, name, __name__, module, (how,)) for label, how in variants.items()}
     few = settings.changed(**FEW)
-    Trial(Try(case, tuple(known), "controls", few), known, lambda _impl, _stage: None, emit).run()
+    Trial(Try(case, tuple(implementations), "controls", few), implementations, lambda _impl, _stage: None, emit).run()
     return [judge(label, how, rows.get(label)) for label, how in variants.items()]
 
 

@@ -70,6 +70,6 @@ def _git(where: Path, *arguments: str, why: str | None = None) -> str:
     except FileNotFoundError as error:
         raise UsageError("comparing revisions needs git; install it") from error
     except subprocess.CalledProcessError as error:
-        said = " ".join((error.stderr or "").split())
-        raise UsageError(f"{why or said}; name a file and revisions of a git repository") from error
+        stderr = " ".join((error.stderr or "").split())
+        raise UsageError(f"{why or stderr}; name a file and revisions of a git repository") from error
     return done.stdout

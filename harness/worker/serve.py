@@ -79,16 +79,16 @@ def serve(connection: Connection, start: Start, log: Path) -> None:
     from harness import devices
 
     try:
-        known = discovered(start, lambda file: connection.send(Began(file, "start")))
+        implementations = discovered(start, lambda file: connection.send(Began(file, "start")))
     except UsageError as error:
         connection.send(Refused(str(error), error.exit_code))
         return
     facts = [devices.read_facts("cpu")] if start.device == "cpu" else devices.read_available()
-    faults = {name: item.misconfigured("cpu" if on_cpu else "cuda") for name, item in known.items()}
+    faults = {name: item.misconfigured("cpu" if on_cpu else "cuda") for name, item in implementations.items()}
     connection.send(
         Hello(
             available=facts,
-            implementations=list(map(record, known.values())),
+            implementations=list(map(record, implementations.values())),
             libraries=_versions(),
             misconfigured={name: fault for name, fault in faults.items() if fault},
         )
@@ -98,7 +98,7 @@ def serve(connection: Connection, start: Start, log: Path) -> None:
             request = connection.recv()
         except EOFError:
             return
-        answer(request, known, connection)
+        answer(request, implementations, connection)
 
 
 def discovered(start: Start, announce: Callable[[str | None], None] = lambda _: None) -> dict[str, Implementation]:
@@ -118,32 +118,32 @@ def discovered(start: Start, announce: Callable[[str | None], None] = lambda _: 
     return {item.name: item for item in implementations}
 
 
-def answer(request: Request, known: dict[str, Implementation], connection: Sender) -> None:
+def answer(request: Request, implementations: dict[str, Implementation], connection: Sender) -> None:
     """Do what is asked, and send what comes of it."""
     match request:
         case Warm():
-            _compile(request, known)
+            _compile(request, implementations)
         case SelfTest():
             _self_test(request, connection)
         case ListConfigs():
             from harness.worker.configured import offer
 
-            connection.send(Offered([offer(known[request.impl], case) for case in request.cases]))
+            connection.send(Offered([offer(implementations[request.impl], case) for case in request.cases]))
         case Try():
-            _try(request, known, connection)
+            _try(request, implementations, connection)
     connection.send(Done())
 
 
-def _compile(request: Warm, known: dict[str, Implementation]) -> None:
+def _compile(request: Warm, implementations: dict[str, Implementation]) -> None:
     from harness.worker.trial import warm
 
     try:
-        warm(request.case, known[request.impl], request.seed)
+        warm(request.case, implementations[request.impl], request.seed)
     except Exception as error:  # the trial itself will meet it again and record it
         print(f"compiling ahead {request.impl} {request.case.key}: {error!r}", file=sys.stderr)
 
 
-def _try(request: Try, known: dict[str, Implementation], connection: Sender) -> None:
+def _try(request: Try, implementations: dict[str, Implementation], connection: Sender) -> None:
     from harness.worker.trial import ContextLostError, Trial, release
 
     def watch(impl: str | None, stage: Stage) -> None:
@@ -153,7 +153,7 @@ def _try(request: Try, known: dict[str, Implementation], connection: Sender) -> 
         connection.send(Row(record) if isinstance(record, RowRecord) else Aside(record))
 
     try:
-        Trial(request, known, watch, emit).run()
+        Trial(request, implementations, watch, emit).run()
     except ContextLostError:
         sys.exit(CONTEXT_LOST_EXIT)
     release(request.case.device)

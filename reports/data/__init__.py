@@ -1,1 +1,1 @@
-"""What is known of a run, a case and a row, without a word of text. Imports `harness.results` and `harness.cases`."""
+"""Runs, cases and rows as the reports need them: data without text. Imports `harness.results` and `harness.cases`."""

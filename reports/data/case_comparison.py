@@ -1,4 +1,4 @@
-"""One case of a results file as a comparison: its implementations in order of standing, and which of them leads."""
+"""One case of a results file as a comparison: its implementations, best first, and the one that leads."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def compare_case(case: NormCase, joined_case: JoinedCase, results: Results, base
 
 
 def is_rankable(joined: Joined) -> bool:
-    """Whether its times may stand in a comparison at all: it passed, and its samples are times of the device."""
+    """Whether a result may be ranked: it passed, and there is no doubt about its times in any process."""
     return joined.status in RANKED and doubt(joined) is None
 
 

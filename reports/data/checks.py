@@ -1,4 +1,4 @@
-"""What was checked of one implementation on one case, over all processes: the worst error, and all repetitions."""
+"""The checks of one implementation on one case over all processes: the worst error, and all repetitions."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Runs:
 class Checked:
     """The worst error of each gradient, and how many of all repetitions had other bits than the first, and where.
 
-    `compared` is how many comparisons that were. `conditions` are the runs that were not plain: those of a condition
-    are among the repetitions, those of a new process beside them. `invariance` is every text that was found.
+    `compared` is the number of comparisons. `conditions` are the runs under special conditions; those in a new process
+    are not among the repetitions, the others are. `invariance` holds the text of every finding.
     """
 
     errors: Mapping[str, TensorCheck]
@@ -55,7 +55,7 @@ class Checked:
 
     @property
     def moved(self) -> bool:
-        """Whether another process found other bits."""
+        """Whether the bits of another process differed."""
         return bool(self.conditions.get(NEW_PROCESS, Runs()).differing)
 
     @property
@@ -79,9 +79,9 @@ class Checked:
 
 
 def join_verifications(verifications: Sequence[Verification]) -> Checked:
-    """The verifications of all processes as one; of none, one that checked nothing.
+    """The verifications of all processes as one; without any, the result checked nothing.
 
-    A process that ran it once has nothing to compare but its fingerprint, so its run is no repetition.
+    A single run in a process is no repetition: only its fingerprint is compared.
     """
     repeated = [verification for verification in verifications if verification.repeats > 1]
     return Checked(
@@ -99,9 +99,9 @@ def join_verifications(verifications: Sequence[Verification]) -> Checked:
 
 
 def join_files(checks: Sequence[Checked]) -> Checked:
-    """What several files say of the same: the worst errors, and the repetitions of the file that has most of them.
+    """Several files' checks as one: the worst errors, and the repetitions of the file with the most.
 
-    A file in which bits differed goes before one in which they did not. Of none, one that checked nothing.
+    A file in which bits differed comes before files in which none did. Without files, the result checked nothing.
     """
     if not checks:
         return Checked({}, 0, 0, ())
@@ -136,7 +136,7 @@ def _worst_of_each(all_errors: Sequence[Mapping[str, TensorCheck]]) -> dict[str,
 
 
 def worst_error(checks: Sequence[TensorCheck]) -> TensorCheck:
-    """The check of the largest rho, with the worst class of all, and the worst of what only some of them looked at.
+    """The check with the largest rho, the worst class of all checks, and the worst of the figures that only some have.
 
     A check of fewer draws has wider bounds: its rho may be the largest, and its class not the worst.
     """
@@ -144,12 +144,12 @@ def worst_error(checks: Sequence[TensorCheck]) -> TensorCheck:
     rows = [check.worst_row for check in checks if check.worst_row is not None]
     in_fp32 = [check.fp32_relative_rms for check in checks if check.fp32_relative_rms is not None]
     classes = worst_class(check.error_class for check in checks)
-    known = {
+    worst_figures = {
         "error_class": classes,
         "worst_row": max(rows, default=None),
         "fp32_relative_rms": max(in_fp32, default=None),
     }
-    return worst.model_copy(update=known)
+    return worst.model_copy(update=worst_figures)
 
 
 def _conditions(verifications: Sequence[Verification]) -> dict[str, Runs]:

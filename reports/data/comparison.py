@@ -60,8 +60,8 @@ def compare(results: Results, baseline: str | None = None) -> Comparison:
 
 
 def _names(results: Results) -> list[str]:
-    known = [impl.name for impl in results.run.implementations]
-    return list(dict.fromkeys(known + [row.impl for row in results.rows if row.role == "impl"]))
+    names = [impl.name for impl in results.run.implementations]
+    return list(dict.fromkeys(names + [row.impl for row in results.rows if row.role == "impl"]))
 
 
 def _unfinished(results: Results) -> str | None:

@@ -1,4 +1,4 @@
-"""What the device said of itself while it measured: clocks, power, heat, what held it back, and who else was there."""
+"""The state of the device during the run: clocks, power, temperature, throttling, and other processes on it."""
 
 from __future__ import annotations
 

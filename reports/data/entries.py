@@ -1,4 +1,4 @@
-"""One implementation on one case, as a reader sees it: what may be said of a row, and what may not."""
+"""One implementation on one case as reports show it: its standing, and the figures that this standing allows."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Yardsticks:
-    """What the results of one case are measured against; each is None where the case has none to offer.
+    """The reference values of one case: baseline, add, A/A band, datasheet; each is None where the case has none.
 
     `groups` are the blocks in which the case is compared, with their flush: one a process. `processes` is how many the
     run asked for.
@@ -82,7 +82,7 @@ class Yardsticks:
 
 
 def make_entry(joined: Joined, impl: ImplRecord | None, against: Yardsticks) -> Entry:
-    """Say of a result what its status and timings allow."""
+    """The entry of a result: only the figures that its status and its timings allow."""
     standing, why = _standing(joined, against)
     timings = joined.timings if standing in ("ranked", "unranked") else ()
     median = joined.median_us if timings else None

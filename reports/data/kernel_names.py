@@ -8,7 +8,7 @@ from collections.abc import Sequence
 LONGEST = 40
 TAIL = 12  # of a name that is cut, kept from its end: generated names differ there
 
-# Functors that only carry another one, so that they say nothing of what is computed.
+# Functors that only wrap another one: their names do not say what is computed.
 _CARRIERS = {"binary", "unary", "aunary", "bunary", "opmath_gpu", "func_wrapper"}
 _TYPES = re.compile(r"^(?:bfloat16|float16|half|float8\w*|direct|nocast)_")
 _FUNCTORS = re.compile(r"CUDAFunctor_(\w+)|(\w+?)_?(?:[Ff]unctor|_kernel_cuda|_kernel_impl|Ops)\b")

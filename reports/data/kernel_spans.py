@@ -1,4 +1,4 @@
-"""Where the kernels of one backward lie on a line of time: each moment once, however many kernels share it."""
+"""The kernels of one backward on a time line; a moment that several kernels share counts once."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ class Segment:
 
 
 def segments(kernels: Sequence[Kernel]) -> list[Segment]:
-    """The line of time, gaps included: a kernel has what it adds to the union of those that began before it.
+    """The time line with its gaps; a kernel gets the time that it adds to the kernels that began before it.
 
     Where not every begin is known, the kernels stand end to end in launch order.
     """
     begins = [kernel.start_us for kernel in kernels]
-    known = [begin for begin in begins if begin is not None]
-    if len(known) < len(kernels):
+    begins_us = [begin for begin in begins if begin is not None]
+    if len(begins_us) < len(kernels):
         return _end_to_end(kernels)
     line: list[Segment] = []
     reached = 0.0
-    for ordinal in sorted(range(len(kernels)), key=known.__getitem__):
-        begin, end = known[ordinal], known[ordinal] + kernels[ordinal].median_us
+    for ordinal in sorted(range(len(kernels)), key=begins_us.__getitem__):
+        begin, end = begins_us[ordinal], begins_us[ordinal] + kernels[ordinal].median_us
         if begin > reached:
             line.append(Segment(reached, begin - reached, None))
         begin = max(begin, reached)

@@ -1,4 +1,4 @@
-"""What became of every implementation on every case, over all files and processes that tried it."""
+"""The outcome of every implementation on every case, over all files and processes that ran it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WORDS: dict[Status, str] = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """One implementation on one case: the gravest status that was found, why, and what was checked."""
+    """One implementation on one case: its gravest status, the reason, and the checks."""
 
     case: NormCase
     impl: str
@@ -47,9 +47,8 @@ class Outcome:
 def outcomes(runs: Sequence[Results]) -> list[Outcome]:
     """The outcomes of these files, case by case; where several have the same, the worst outcome wins.
 
-    Of files of different revisions the one that was started last replaces what the others say of the same
-    implementation on the same case. A file in which an implementation was not installed says nothing of it where
-    another tried it.
+    Where files of different revisions ran the same implementation on the same case, the file that was started last
+    counts. A file in which the implementation was not installed does not count where another file ran it.
     """
     joined_by_impl: dict[tuple[NormCase, str], list[tuple[RunRecord, Joined]]] = {}
     for run in runs:
@@ -94,7 +93,7 @@ def tried(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:
 
 
 def tally(outcomes: Iterable[Outcome]) -> Counter[Status]:
-    """How many there are of each status."""
+    """The number of outcomes of each status."""
     return Counter(outcome.status for outcome in outcomes)
 
 
@@ -107,7 +106,7 @@ def _in_order(outcomes: Sequence[Outcome], implementations: Iterable[ImplRecord]
 
 
 def _latest(results: Sequence[tuple[RunRecord, Joined]]) -> list[Joined]:
-    """Those of the revision that was run last, of all that tried it; all of them where nobody did."""
+    """The results of the revision that ran last; results `missing` count only where there are no others."""
     tried = [(run, joined) for run, joined in results if joined.status != "missing"] or results
     last, _ = max(tried, key=lambda result: result[0].started_at)
     return [joined for run, joined in tried if run.revision == last.revision]

@@ -47,7 +47,7 @@ class Group:
 
     @property
     def impls(self) -> list[str]:
-        """Who ranks anywhere, by name."""
+        """The names of the implementations that rank in any case."""
         return sorted({entry.impl for case in self.cases for entry in case.ranked})
 
 

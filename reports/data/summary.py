@@ -1,4 +1,4 @@
-"""What the cases say together: geometric means, who wins where, what did not pass."""
+"""All cases summed up: geometric means, wins, failures."""
 
 from __future__ import annotations
 

@@ -24,19 +24,19 @@ def render(runs: Sequence[Results], compared: Sequence[Comparison]) -> str:
     """The page as HTML text; raises UsageError where the files are of different devices."""
     from reports.plots.error_growth import precision  # imports matplotlib: seconds
 
-    found = outcomes(runs)
-    plots = precision(found, runs[-1].run)
+    all_outcomes = outcomes(runs)
+    plots = precision(all_outcomes, runs[-1].run)
     return fill(
         TEMPLATE,
         title=verification.title(runs),
-        headline=wording.verified(found),
+        headline=wording.verified(all_outcomes),
         caveats=[caveat for comparison in compared for caveat in wording.caveats(comparison)],
         conditions=[conditions_of(comparison) for comparison in compared],
-        sections=verification.sections(runs, found),
-        chance=verification.chance(found),
+        sections=verification.sections(runs, all_outcomes),
+        chance=verification.chance(all_outcomes),
         pictures=pictures((f"precision-{norm}", figure) for norm, figure in plots.items()),
-        norms=norms(found),
-        impls=list(dict.fromkeys(outcome.impl for outcome in found)),
+        norms=norms(all_outcomes),
+        impls=list(dict.fromkeys(outcome.impl for outcome in all_outcomes)),
         marks=marks,
         absent=False,
         example="nan-x",
@@ -46,7 +46,7 @@ def render(runs: Sequence[Results], compared: Sequence[Comparison]) -> str:
 def marks(table: Table, row: Sequence[Cell]) -> dict[str, str]:
     """The attributes by which a row is filtered."""
     named = zip(table.heads, row, strict=True)
-    found = {FILTERED[head]: cell.text for head, cell in named if head in FILTERED}
-    if "norm" not in found and (norm := re.split(r"\W", found.get("case", ""))[0]) in get_args(Norm):
-        found["norm"] = norm  # which the name of a case begins with
-    return {f"data-{name}": text for name, text in found.items()}
+    filters = {FILTERED[head]: cell.text for head, cell in named if head in FILTERED}
+    if "norm" not in filters and (norm := re.split(r"\W", filters.get("case", ""))[0]) in get_args(Norm):
+        filters["norm"] = norm  # which the name of a case begins with
+    return {f"data-{name}": text for name, text in filters.items()}

@@ -1,4 +1,4 @@
-"""Under what a run was made: the device and its state, libraries, settings, and where the time went."""
+"""The conditions of a run: the device and its state, libraries, settings, and the time by stage."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_SELFTEST = "unknown, as no self-test was made"
 
 
 def conditions(comparison: Comparison) -> list[tuple[str, str]]:
-    """Under what the run was made, as names and values; what is unknown is left out."""
+    """The conditions of the run as names and values; unknown ones are left out."""
     run = comparison.run
     items = [
         ("Device", _device(run)),

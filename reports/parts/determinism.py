@@ -1,4 +1,4 @@
-"""Whether gradients have the same bits again: how much evidence there is, and under which conditions."""
+"""Whether gradients repeat bit for bit: the number of repetitions, and under which conditions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ABOUT_INVARIANCE = (
 
 
 def section(outcomes: Sequence[Outcome]) -> Section | None:
-    """How often bits were the same; of what did not pass nothing is said."""
+    """How often bits were the same; implementations that did not pass are left out."""
     passed = _passed(outcomes)
     shown = [outcome for outcome in passed if outcome.normal or _unsteady(outcome.checked)] or passed
     rows = [
@@ -43,7 +43,7 @@ def section(outcomes: Sequence[Outcome]) -> Section | None:
 
 
 def _unusual(passed: Sequence[Outcome], shown: Sequence[Outcome]) -> list[str]:
-    """What is not shown: inputs whose numbers are the point, not their order, which fewer runs are spent on."""
+    """The other kinds of inputs in one sentence: they test values, not order, and get fewer runs."""
     others = [outcome for outcome in passed if outcome not in shown]
     if not others:
         return []
@@ -63,7 +63,7 @@ def level(checks: Sequence[Checked]) -> str:
 
 
 def bound(comparisons: int) -> float | None:
-    """The probability below which, at 95 %, a run differs, where none of these comparisons did; None where it is 1."""
+    """The upper bound (95 %) of the probability that a run differs, where no comparison did; None where it is 1."""
     return RULE_OF_THREE / comparisons if comparisons > RULE_OF_THREE else None
 
 

@@ -1,4 +1,4 @@
-"""Who is right on what: a table of outcomes for each norm, and what each kind of inputs has found."""
+"""Which implementations are right on which cases: a table for each norm, and the faults by kind of inputs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def section(outcomes: Sequence[Outcome]) -> Section:
 
 
 def cell(outcome: Outcome | None) -> Cell:
-    """The outcome in a word, with the mark of its class where it passed, and all that is known of it behind."""
+    """The outcome in one word, with the mark of its error class where it passed, and its details behind."""
     if outcome is None:
         return Cell(figures.NOTHING)
     mark = figures.EXTRA_ROUNDINGS[outcome.checked.error_class or "exact"] if outcome.status in RANKED else ""

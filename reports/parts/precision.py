@@ -33,7 +33,7 @@ FEWEST_POINTS = 3  # through two, a line has no error
 
 @dataclass(frozen=True)
 class Slope:
-    """The power of the rows that the relative error of dweight grows with, its standard error, and (rows, rms)."""
+    """The relative error of dweight grows as a power of the rows: that power, its standard error, and (rows, rms)."""
 
     impl: str
     norm: Norm
@@ -104,7 +104,7 @@ def _in_fp32(outcome: Outcome) -> bool:
 
 
 def _case(outcomes: Sequence[Outcome]) -> Section:
-    """Every gradient of one case in full; a gradient that the case has not is left out."""
+    """All figures of every gradient of one case; gradients that the case does not have are left out."""
     case = outcomes[0].case
     tensors = list(short_names(name for outcome in outcomes for name in outcome.checked.errors))
     headings = [*words("impl"), *(f"rho {name}" for name in tensors), *words("class"), "worst row"]

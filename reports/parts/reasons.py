@@ -1,4 +1,4 @@
-"""Why what is not right is not right: a line a case for what failed, a line a reason for what was refused."""
+"""The reasons of failures (one line for each case) and of refusals (one line for each reason)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LONGEST = 300
 
 
 def section(outcomes: Sequence[Outcome]) -> Section | None:
-    """A table of what failed and one of what did not run; None where everything is right."""
+    """A table of failures and one of implementations that did not run; None where there are neither."""
     rows = [
         [outcome.impl, outcome.case.key, outcome.status, figures.one_line(outcome.reason, LONGEST) or figures.NOTHING]
         for outcome in outcomes

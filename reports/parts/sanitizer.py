@@ -1,4 +1,4 @@
-"""What compute-sanitizer found in the backwards that it watched."""
+"""The findings of compute-sanitizer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ABOUT = "Errors of memory and of order that a tool of compute-sanitizer counted 
 
 
 def section(records: Sequence[SanitizerRecord]) -> Section | None:
-    """A line a backward and a tool; None where no tool was run."""
+    """One line for each backward and tool; None where no tool was run."""
     rows = [
         [
             record.impl,

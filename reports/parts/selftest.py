@@ -1,4 +1,4 @@
-"""The self-tests of a run: every check of the engine by itself, with what was found and the limit it must keep."""
+"""The self-tests of a run: every check of the engine by itself, with its value and its limit."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ _ALIGNED = ("left", "left", "right", "right", "left", "left")
 
 
 def render(file: TunedFile) -> str:
-    """A line for each case, and under them in how many a configuration is faster than the default."""
+    """A line for each case, and below the number of cases in which a configuration is faster than the default."""
     table = tabulate(map(_line, file.cases), HEADS, "simple", disable_numparse=True, colalign=_ALIGNED)
     faster = sum(case.config_name is not None for case in file.cases)
     return f"{table}\n\nA faster configuration in {faster} of {figures.count(len(file.cases), 'case')}.\n"

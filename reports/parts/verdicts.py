@@ -1,4 +1,4 @@
-"""The verdicts of a gate as text: what did not pass first."""
+"""The verdicts of a gate as text, failures first."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _about(regression: Subject) -> str:
 
 
 def _table(heads: list[str], rows: Sequence[tuple[Verdict, list[str]]]) -> str:
-    """The gravest first, and among equals what is not of one case, so that it is not cut off."""
+    """The gravest first; among equals the geometric means come before single cases, so that they are not cut off."""
     by_weight = sorted(rows, key=lambda row: (GRAVEST_OUTCOME_FIRST.index(row[0].outcome), row[0].case is not None))
     ordered = [cells for _, cells in by_weight]
     text = tabulate(ordered[:MOST_ROWS], heads, "simple", disable_numparse=True)

@@ -50,7 +50,7 @@ def competed(comparison: Comparison, impl: str) -> bool:
 
 
 def verified(outcomes: Sequence[Outcome]) -> str:
-    """What became of each implementation that was tried, in one sentence; those that failed come last."""
+    """The outcomes of each implementation that ran, in one sentence; those that failed come last."""
     impls = tried(outcomes)
     if not impls:
         return "No implementation was tried."
@@ -120,7 +120,7 @@ def interference(comparison: Comparison) -> list[str]:
 
 
 def error_budget(comparison: Comparison) -> str:
-    """The engine's own error, for under a table of times; empty where there is none to tell."""
+    """The engine's own error as a footnote of a table of times; empty where it is unknown."""
     if not comparison.budget or not comparison.timed:
         return ""
     text = budget_sentence(comparison.budget)
@@ -142,7 +142,7 @@ def budget_sentence(budget: Budget) -> str:
 def failed_checks(selftests: Sequence[SelfTestRecord]) -> list[str]:
     """A sentence for the self-tests before the cases, and one for those after, with each check that failed at worst.
 
-    What a process could not tell and all of them together can is no failure.
+    A check that failed in single processes but passes over all of them is no failure.
     """
     lines: list[str] = []
     for when in dict.fromkeys(record.when for record in selftests):
@@ -157,7 +157,7 @@ def failed_checks(selftests: Sequence[SelfTestRecord]) -> list[str]:
 
 
 def moved(state: DeviceState) -> list[str]:
-    """What of the device was not the same throughout, a sentence a kind."""
+    """The readings of the device that moved during the run, one sentence for each."""
     lines: list[str] = []
     for name, clock in (("multiprocessor", state.sm_clock_mhz), ("memory", state.memory_clock_mhz)):
         if clock and clock.moved:
@@ -208,7 +208,7 @@ def aa_bands(cases: Iterable[CaseComparison]) -> str:
 
 
 def _became(outcomes: Sequence[Outcome]) -> str:
-    """What became of one implementation, in how many cases: its failures alone, where there are any."""
+    """The outcomes of one implementation with their numbers of cases; only its failures, where there are any."""
     counts = tally(outcomes)
     failed = [f"{_HOW[status]} {counts[status]}" for status in FAILED if counts[status]]
     passed: tuple[Status, ...] = ("ok", "nondeterministic", "unsupported")

@@ -96,8 +96,8 @@ def _point(case: NormCase, joined: Joined) -> Point:
     """The bandwidth by the median, without an interval where one end of it is not a number above 0."""
     low_us, high_us = time_interval(joined.timings)
     value, low, high = (bandwidth_gbps(case, us) or math.nan for us in (joined.median_us, high_us, low_us))
-    known = math.isfinite(low) and math.isfinite(high) and low > 0
-    return Point(case.cols, value, low if known else math.nan, high if known else math.nan)
+    has_interval = math.isfinite(low) and math.isfinite(high) and low > 0
+    return Point(case.cols, value, low if has_interval else math.nan, high if has_interval else math.nan)
 
 
 def _look(name: str) -> Look:

@@ -32,7 +32,7 @@ ASK = "No implementation has a second appearance here; `normbwd bench --twice` g
 
 @dataclass(frozen=True)
 class SelfComparison:
-    """One implementation against itself on one case; `found` says of each planted slowdown whether it is seen."""
+    """One implementation against itself on one case; `detected` says, for each planted slowdown, whether it is seen."""
 
     case: str
     impl: str
@@ -41,7 +41,7 @@ class SelfComparison:
     band: float
     makes_band: bool
     claim: bool
-    found: dict[float, bool]
+    detected: dict[float, bool]
 
 
 def self_comparisons(results: Results) -> list[SelfComparison]:
@@ -62,7 +62,7 @@ def render(results: Results) -> str:
         return ASK
     judged = [pair for pair in comparisons if not pair.makes_band]
     claims = [pair for pair in judged if pair.claim]
-    missed = [pair for pair in judged if not pair.found[EXPECTED] and pair.median_us > LONG_US]
+    missed = [pair for pair in judged if not pair.detected[EXPECTED] and pair.median_us > LONG_US]
     parts = [f"# A/A on {results.run.device.name}", ABOUT, _counted(comparisons, judged, claims)]
     parts += [_power(judged), _list("Called different from themselves", claims)]
     parts += [_list(f"A slowdown of {EXPECTED:.0%} not found, above {LONG_US:.0f} us".replace("%", " %"), missed)]
@@ -83,7 +83,7 @@ def _self_comparison(case: JoinedCase, impl: str, aa: float, baseline: str) -> l
             band=aa,
             makes_band=impl == baseline,
             claim=verdict(measured, aa) != "same",
-            found={by: _is_found(first, again, aa, by) for by in SLOWDOWNS},
+            detected={by: _is_found(first, again, aa, by) for by in SLOWDOWNS},
         )
     ]
 
@@ -122,7 +122,10 @@ def _power(judged: Sequence[SelfComparison]) -> str:
     long = [pair for pair in judged if pair.median_us > LONG_US]
     short = [pair for pair in judged if pair.median_us <= LONG_US]
     rows = [
-        [f"{100 * by:.0f} %", *(figures.share(sum(c.found[by] for c in group), len(group)) for group in (long, short))]
+        [
+            f"{100 * by:.0f} %",
+            *(figures.share(sum(c.detected[by] for c in group), len(group)) for group in (long, short)),
+        ]
         for by in SLOWDOWNS
     ]
     limit = f"{LONG_US:.0f} us"

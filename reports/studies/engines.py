@@ -1,4 +1,4 @@
-"""What engines that are not ours read of the same backward, beside ours."""
+"""The times of other engines for the same backward, beside ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do processes agree: each process's speedup over the baseline, as if it were the only one, beside the others'."""
+"""Whether processes agree: the speedup over the baseline from each process alone, side by side."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Agreement:
 
     @property
     def agrees_widened(self) -> bool:
-        """Whether they do when each is widened by its process's A/A band."""
+        """Whether all intervals share a point after each is widened by the A/A band of its process."""
         pairs = list(zip(self.ratios, self.bands, strict=True))
         return max(r.low * math.exp(-aa) for r, aa in pairs) <= min(r.high * math.exp(aa) for r, aa in pairs)
 

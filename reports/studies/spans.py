@@ -1,4 +1,4 @@
-"""Events against the profiler, an implementation at a time: whether two clocks tell the same of the same runs."""
+"""Events against the profiler, by implementation: whether both clocks give the same time for the same runs."""
 
 from __future__ import annotations
 

@@ -33,10 +33,10 @@ def test_planted_difference_beyond_band_is_listed(off):
 
 def test_a_planted_slowdown_is_found_as_far_as_the_band_lets_it():
     sharp = only_cell(twin("quack", 50.0))
-    assert sharp.found == dict.fromkeys(SLOWDOWNS, True)
+    assert sharp.detected == dict.fromkeys(SLOWDOWNS, True)
     rows = [row("torch-eager", 100.0), row("quack", 50.0), *helpers(100.0, 46.0, again_off=0.025), twin("quack", 50.0)]
     (blunt,) = [cell for cell in self_comparisons(results(*rows)) if not cell.makes_band]
-    assert blunt.found == {0.01: False, 0.02: False, 0.03: True, 0.05: True}
+    assert blunt.detected == {0.01: False, 0.02: False, 0.03: True, 0.05: True}
     text = render(results(*rows))
     assert "## A slowdown of 2 % not found, above 20 us" in text
     assert "| 2 % | 0 of 1 (0.0 %) | 0 of 0 |" in " ".join(text.split())
