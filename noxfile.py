@@ -48,7 +48,9 @@ def _install(session: nox.Session, *arguments: str) -> None:
     done = json.loads(stamp.read_text()) if stamp.exists() else {}
     if done.get(" ".join(arguments)) == asked:
         return
-    session.run(python, "-m", "pip", "install", "-q", "-c", "constraints.txt", *arguments, external=True)
+    # Of torch's thousands of files few are imported, so they are compiled when they are.
+    pip = (python, "-m", "pip", "install", "-q", "--no-compile", "-c", "constraints.txt")
+    session.run(*pip, *arguments, external=True)
     stamp.write_text(json.dumps(done | {" ".join(arguments): asked}, indent=1))
 
 
