@@ -142,7 +142,7 @@ def no_worker(monkeypatch):
         ("report .", "cannot read .: Is a directory"),
     ],
 )
-def test_a_bad_line_is_answered_in_one_line_without_a_worker(no_worker, folder, capsys, line, message):
+def test_bad_command_line_gives_one_line_of_error(no_worker, folder, capsys, line, message):
     assert typed(line + " --out run" * line.startswith("bench")) == 2
     shown = capsys.readouterr()
     assert (shown.out, shown.err) == ("", f"error: {message}\n")
@@ -370,7 +370,7 @@ def test_a_file_that_hangs_or_dies_as_it_is_imported(workers, folder, capsys, ev
     assert worker.waited_s[1] == 7
 
 
-def test_an_interrupted_run_keeps_what_is_done_and_is_resumed(workers, folder):
+def test_interrupted_run_keeps_rows_and_is_resumed(workers, folder):
     line = "bench --shapes 4x8,8x8 --norm rms --out run"
     workers.statuses["liger"] = KeyboardInterrupt()
     assert typed(line) == 130
@@ -638,7 +638,7 @@ def test_an_adapter_s_complaint_about_the_environment(workers, folder, capsys):
     assert not (folder / "run").exists()
 
 
-def test_every_process_measures_every_case_in_a_fresh_worker(workers, folder, capsys):
+def test_each_process_measures_all_in_a_fresh_worker(workers, folder, capsys):
     assert typed("bench --shapes 4x8,8x8 --norm rms --impls quack --processes 3 --out run") in (0, None)
     assert len(workers.launched) == 3
     results = load(folder / "run" / "results.jsonl")

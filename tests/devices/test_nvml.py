@@ -114,7 +114,7 @@ def test_a_driver_that_is_not_told_is_none():
 
 
 @pytest.mark.parametrize("uuid", ["1234", "GPU-1234"])
-def test_a_card_is_found_by_its_uuid_with_or_without_its_prefix(monkeypatch, uuid):
+def test_card_is_found_by_uuid_with_or_without_prefix(monkeypatch, uuid):
     fake = installed(monkeypatch)
     assert nvml.find(uuid) == Gpu(fake, "card 5")
 

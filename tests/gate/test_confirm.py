@@ -161,7 +161,7 @@ def test_second_run_changes_only_cases_and_seed(machine):
     assert invocation.command.startswith("normbwd ")
 
 
-def test_a_geometric_mean_is_measured_again_on_all_its_cases(machine):
+def test_geomean_is_measured_again_on_all_its_cases(machine):
     write(PR, measured(dict.fromkeys(CASES, 0.008)))
     machine.slower = 0.008
     assert gated("--processes", "3", "--out", "again", "--allow-others") == 1
@@ -366,7 +366,7 @@ def typed(*arguments):
     return ended.value.code
 
 
-def test_two_revisions_are_measured_again_as_they_were_compared(tmp_path, monkeypatch, capsys):
+def test_two_revisions_are_measured_again(tmp_path, monkeypatch, capsys):
     """With real workers on a CPU: the file follows its commits, not what the branch has become since."""
     repository = two_revisions(tmp_path)
     monkeypatch.chdir(repository)

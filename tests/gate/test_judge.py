@@ -40,7 +40,7 @@ def test_a_claim_inside_the_interval_is_inconclusive():
     assert outcome(MINE, **OVER, at_least=ratio.value) == "INCONCLUSIVE"
 
 
-def test_the_band_widens_the_interval_as_it_does_for_a_verdict():
+def test_aa_band_widens_the_interval_of_a_claim():
     noisy = row("mine", 50.0, timed=timing(50.0, noise=6.0, shift=1))
     ratio = verdicts(noisy, **OVER)[0].ratio
     assert ratio.low < 0.99 * ratio.value < 1.01 * ratio.value < ratio.high
@@ -100,7 +100,7 @@ def test_deviating_process_widens_the_interval():
     assert uneven.outcome == "INCONCLUSIVE"
 
 
-def test_one_process_that_finds_it_wrong_fails_the_claim_by_name():
+def test_claim_fails_where_one_process_is_wrong():
     rows = in_processes(row("torch-eager", 100.0), row("mine", 50.0), *helpers(100.0, 46.0))
     wrong = row("mine", status="wrong", reason="dx is off", process=2)
     found = judged(*rows, wrong)

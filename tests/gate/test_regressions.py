@@ -70,7 +70,7 @@ def test_processes_that_disagree_leave_a_loss_open():
     assert verdict.loss.low < math.exp(-verdict.loss.delta) < verdict.loss.high
 
 
-def test_one_process_is_not_believed_to_less_than_its_scatter():
+def test_one_process_has_at_least_its_scatter():
     (verdict,) = judged(*pair(CASE, 0.012), processes=None)
     assert verdict.outcome == "INCONCLUSIVE"
     assert verdict.loss.high / verdict.loss.low > math.exp(1.6 * PROCESS_BAND)
@@ -113,7 +113,7 @@ def test_geomean_finds_a_small_loss_on_all_cases():
     assert verdict.loss.speedup == pytest.approx(math.exp(-0.008), rel=1e-3)
 
 
-def test_gains_that_are_unequal_do_not_make_the_mean_doubtful():
+def test_unequal_gains_keep_the_geomean_passing():
     rows = [each for case, by in zip(CASES, (0.0, 0.0, 0.0, -0.7), strict=True) for each in pair(case, by)]
     assert outcomes(*rows) == ["PASS"] * 5
 
@@ -124,7 +124,7 @@ def test_a_loss_on_one_case_leaves_the_mean_open():
 
 
 @pytest.mark.parametrize("status", ["wrong", "crashed", "timeout", "oom", "unsupported"])
-def test_a_head_that_does_not_pass_has_regressed_however_fast(status):
+def test_failing_head_regresses_whatever_its_speed(status):
     failed = {"status": status, "reason": "off"}
     (verdict,) = judged(*pair(CASE, -1.0, head=failed))
     assert (verdict.outcome, verdict.loss) == ("REGRESSED", None)

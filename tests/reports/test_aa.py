@@ -31,7 +31,7 @@ def test_planted_difference_beyond_band_is_listed(off):
     assert "## Called different from themselves" in text
 
 
-def test_a_planted_slowdown_is_found_as_far_as_the_band_lets_it():
+def test_planted_slowdown_above_the_band_is_detected():
     sharp = only_cell(twin("quack", 50.0))
     assert sharp.detected == dict.fromkeys(SLOWDOWNS, True)
     rows = [row("torch-eager", 100.0), row("quack", 50.0), *helpers(100.0, 46.0, again_off=0.025), twin("quack", 50.0)]

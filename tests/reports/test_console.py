@@ -72,7 +72,7 @@ def test_an_unfinished_run_is_visible():
     assert "Unfinished: 1 of 3 cases" in render(compare(results(row("torch-eager", 10.0), jobs=3)))
 
 
-def test_a_verification_tells_each_failure_on_a_line_of_its_own():
+def test_each_failed_verification_has_its_own_line():
     lines = render(compare(careful())).splitlines()
     assert "quack: rms-8192x1024-bf16-correlated: timeout, no answer within 300 s" in lines
     assert [line for line in lines if line.startswith("Not run: quack")] == [

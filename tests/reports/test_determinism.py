@@ -102,7 +102,7 @@ def test_conditions_are_counted_over_their_cases():
     assert cells(found(verification()))["busy device"] == "not run"
 
 
-def test_a_condition_under_which_bits_differ_is_told_with_where():
+def test_condition_of_differing_bits_is_reported():
     check = verification(repeats=300, differing_in=["dx"], conditions=under(50, ["dx"]))
     assert cells(found(check))["shuffled allocator"] == "1 of 50 differ, in dx"
 

@@ -28,7 +28,7 @@ def test_a_verification_has_its_precision_alone():
     assert names(careful()) == ["precision-rms"]
 
 
-def test_every_plot_is_written_in_both_forms_and_twice_the_same(tmp_path):
+def test_plots_are_written_reproducibly_in_both_forms(tmp_path):
     digests = []
     for folder in (tmp_path / "one", tmp_path / "two"):
         files = write(mixed(), folder)

@@ -98,7 +98,7 @@ def test_a_process_that_is_missing_is_noted():
     assert only_case(*rows, processes=3).entry("quack").notes == ("timed in 2 of 3 processes",)
 
 
-def test_voided_blocks_are_summed_over_processes_not_over_rows():
+def test_void_blocks_are_summed_over_processes():
     voided = [
         each.model_copy(update={"timing": each.timing.model_copy(update={"voided": {"throttled": each.process + 1}})})
         for each in in_processes(*PAIR)

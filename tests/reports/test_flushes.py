@@ -15,7 +15,7 @@ def test_golden(golden):
     golden("flushes.md", render(runs))
 
 
-def test_the_change_of_a_band_is_the_geometric_mean_of_its_cases():
+def test_change_of_a_size_band_is_a_geometric_mean():
     shapes = [NormCase("rms", 4096, 2048), NormCase("rms", 4096, 3072), NormCase("rms", 4096, 4096)]
 
     def run(*times):

@@ -18,7 +18,7 @@ def test_without_times_there_is_no_table_of_times():
     assert not head.search(render(compare(verified_only())))
 
 
-def test_the_fastest_stands_in_bold_and_what_failed_has_no_time():
+def test_fastest_is_bold_and_failed_has_no_time():
     rows = [row("torch-eager", 100.0), row("quack", 50.0), row("liger", 1.2345, status="wrong", reason="off")]
     text = render(compare(results(*rows, *helpers(100.0, 46.0))))
     assert "**54.9**" in text

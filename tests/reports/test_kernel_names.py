@@ -63,7 +63,7 @@ def test_names_that_none_of_the_published_files_has(name, expected):
     assert expected is None or shorten(name) == expected
 
 
-def test_equal_short_names_of_different_kernels_are_numbered():
+def test_equal_short_kernel_names_are_numbered():
     one, two = f"{AT}some<1>(x)", f"{AT}some<2>(x)"
     assert display_names([one, two, one, "finish"]) == ["some (1)", "some (2)", "some (1)", "finish"]
     assert display_names([one, one]) == ["some", "some"]

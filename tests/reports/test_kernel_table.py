@@ -23,7 +23,7 @@ def test_without_a_self_test_nothing_is_said_of_agreement():
     assert "| 60.0" in " ".join(case_table(comparison.cases[0], None).split())
 
 
-def test_a_kernel_timed_by_events_of_its_own_has_both_figures():
+def test_kernel_with_own_events_has_both_times():
     timed = row("quack", 60.0, kernels=[Kernel(name="rows", median_us=46.0, event_us=47.5)])
     assert "`rows` 46.0 (events 47.5)" in case_table(compare(results(timed)).cases[0], None)
 

@@ -48,7 +48,7 @@ def test_a_file_in_which_it_was_not_installed_says_nothing_of_it():
     assert status(one("missing", "not installed")) == ("missing", "not installed")
 
 
-def test_the_file_with_more_repetitions_supplies_determinism():
+def test_determinism_comes_from_file_with_most_runs():
     for runs in ([repeated(300), repeated(3000)], [repeated(3000), repeated(300)]):
         (found,) = outcomes(runs)
         assert (found.checked.determinism, found.checked.compared) == ("bitwise n=3000", 2999)

@@ -130,7 +130,7 @@ def test_blocks_with_gaps_and_without_survive(path):
 
 
 @pytest.mark.parametrize("broken", [[1], {"samples_us": None}, {"samples_us": 3}])
-def test_a_timing_that_is_none_is_a_complaint_not_a_traceback(path, broken):
+def test_timing_of_none_is_a_readable_error(path, broken):
     write(path, run_record(), ROW)
     altered(path, 2, lambda record: record.update(timing=broken))
     assert "line 2 is not a results record (row.timing" in complaint(path)
@@ -165,7 +165,7 @@ def test_stage_times_are_summed_over_resumes(path):
     assert load(path).end == later.model_copy(update=together)
 
 
-def test_an_infinite_rho_survives_and_the_file_is_plain_json(path):
+def test_infinite_rho_is_read_back_from_plain_json(path):
     check = TensorCheck(rho=math.inf, relative_rms=math.inf, error_class="wrong")
     verification = Verification(tensors={"dx": check}, repeats=2, differing=0)
     row = ROW.model_copy(update={"status": "wrong", "verification": verification})

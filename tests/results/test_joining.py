@@ -41,7 +41,7 @@ def test_what_all_processes_say_is_said_once():
     assert joined(quack(), quack(process=1)).reason is None
 
 
-def test_a_grave_status_without_a_reason_still_names_its_process():
+def test_status_without_a_reason_names_its_process():
     assert joined(quack(), quack(process=1, status="wrong")).reason == "process 1: wrong"
 
 

@@ -133,7 +133,7 @@ def test_interval_in_one_process_needs_the_band():
     assert sum(verdict(ratio, PROCESS_BAND) == "same" for ratio in found) / repeats > 0.95
 
 
-def test_across_processes_is_the_mean_log_ratio_and_students_t():
+def test_ratio_over_processes_uses_students_t():
     ratios = [Ratio(math.exp(log), 0.5, 2.0, 40) for log in (0.10, 0.11, 0.12)]
     combined = across_processes(ratios)
     half = 4.302652729696142 * 0.01 / math.sqrt(3)  # t of 2 degrees of freedom at 97.5 %
@@ -195,6 +195,6 @@ def test_geomean_in_one_process_keeps_its_scatter():
     assert known.p_below(-0.005) == pytest.approx(t.cdf(-0.006 / known.error, 4))
 
 
-def test_many_p_values_are_adjusted_as_benjamini_and_hochberg_do():
+def test_p_values_are_adjusted_by_benjamini_hochberg():
     assert benjamini_hochberg([0.01, 0.04, 0.03, 0.5]) == pytest.approx([0.04, 0.16 / 3, 0.16 / 3, 0.5])
     assert benjamini_hochberg([]) == []

@@ -48,7 +48,7 @@ def test_what_cannot_be_compared_is_said_in_one_line(repository, tmp_path):
     assert complaint(outside, "HEAD").startswith(f"{outside} is in no git repository")
 
 
-def test_uncommitted_changes_are_refused_unless_a_head_is_named(repository):
+def test_uncommitted_changes_need_a_named_head(repository):
     file = repository / "my_norm.py"
     file.write_text(HONEST + "\n# not committed\n")
     assert "has uncommitted changes" in complaint(file, "HEAD~1")

@@ -112,7 +112,7 @@ def test_a_worker_hands_on_an_adapter_s_complaint(tmp_path):
     assert started.hello.misconfigured == {"complains": "no file for a cpu"}
 
 
-def test_a_worker_answers_ignores_ctrl_c_and_its_death_is_told(tmp_path):
+def test_worker_ignores_ctrl_c_and_death_is_reported(tmp_path):
     started = start_worker(start("honest"), tmp_path / "worker.log")
     worker, hello = started.worker, started.hello
     try:

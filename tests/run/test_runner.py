@@ -300,7 +300,7 @@ def test_only_what_is_here_is_asked_for():
     assert [outcome[:2] for outcome in played.outcomes()] == [("a", "missing"), ("b", "ok")]
 
 
-def test_an_interrupt_ends_the_worker_and_keeps_what_is_written():
+def test_interrupt_ends_worker_and_keeps_the_rows():
     played = Played([Job(CASE, ("a", "b"))], [done("a"), at_work("b"), KeyboardInterrupt()])
     with pytest.raises(KeyboardInterrupt):
         played.run()
@@ -319,7 +319,7 @@ def test_a_helper_row_is_not_the_row_of_the_baseline():
     assert [(row.impl, row.status) for row in played.log.rows if row.role == "impl"] == [("a", "crashed")]
 
 
-def test_who_loses_the_device_three_times_is_not_tried_again():
+def test_no_retry_after_losing_the_device_three_times():
     cases = [NormCase("rms", rows, 64, device="cpu") for rows in range(1, QUARANTINE_AFTER + 2)]
     lost = [[at_work("a"), done("a", case, status="crashed", reason="illegal access"), DEATH] for case in cases]
     played = Played([Job(case, ("a",)) for case in cases], *lost[:QUARANTINE_AFTER]).run()
@@ -333,7 +333,7 @@ def jobs(*processes, impls=("a",), cases=(CASE,)):
     return [Job(case, impls, process) for process in processes for case in cases]
 
 
-def test_each_process_is_a_fresh_worker_and_serves_all_its_cases():
+def test_each_process_is_a_fresh_worker():
     script = [done("a"), Done(), done("a", OTHER), Done()]
     played = Played(jobs(0, 1, 2, cases=(CASE, OTHER)), script, script, script, ready=True).run()
     assert played.requests() == [

@@ -133,7 +133,7 @@ def test_kernels_are_in_launch_order():
         assert listed(found) == [("late", 40.0, 5.0), ("early", 0.0, 5.0)]
 
 
-def test_times_are_medians_over_the_repetitions_each_by_itself():
+def test_kernel_times_are_medians_over_repetitions():
     found = of(
         [("rows", 205.0, 9.0), ("columns", 216.0, 3.0)],
         [("rows", 203.0, 10.0), ("columns", 210.0, 5.0)],
@@ -159,13 +159,13 @@ def test_times_are_rounded_to_nanoseconds():
     assert totals(found) == (2.235, 2.235, 3.346, 9.877)
 
 
-def test_the_same_kernel_launched_twice_stands_twice_in_order():
+def test_kernel_launched_twice_is_listed_twice():
     found = of([("k", 205.0, 1.0), ("memset", 207.0, 0.5), ("k", 208.0, 2.0)])
     assert [(kernel.name, kernel.median_us) for kernel in found.kernels] == [("k", 1.0), ("memset", 0.5), ("k", 2.0)]
 
 
 @pytest.mark.parametrize("lost", range(2 * SPINS * REPETITIONS))
-def test_a_lost_marker_or_hold_leaves_every_candidate_unknown(lost):
+def test_lost_marker_makes_every_candidate_unknown(lost):
     session, events_us = two_candidates()
     del session.activities[session.spins[lost]]
     unknown = Breakdown(None, note="the profiler lost records (41 of 42 markers are here)")
@@ -361,7 +361,7 @@ def test_awaited_side_stream_work_does_not_escape(device):
 
 
 @pytest.mark.gpu
-def test_the_span_of_an_elementwise_kernel_agrees_with_events(device):
+def test_span_of_elementwise_kernel_agrees_with_events(device):
     x = torch.ones(64 << 20, device="cuda")
     found = profiled(device, lambda: x.mul_(2.0))
     assert len(found.kernels) == 1

@@ -38,7 +38,7 @@ def test_a_power_cap_voids_nothing_and_hides_nothing():
     assert void_cause(capped, throttled("power cap", "power brake")) == "throttled (power brake)"
 
 
-def test_of_several_reasons_the_first_at_the_beginning_is_said():
+def test_first_of_several_throttle_reasons_is_named():
     before, after = throttled("hardware slowdown", "power brake"), throttled("software thermal slowdown")
     assert void_cause(before, after) == "throttled (hardware slowdown)"
     assert void_cause(after, before) == "throttled (software thermal slowdown)"
@@ -83,7 +83,7 @@ def test_a_reading_of_zero_is_a_reading():
     assert recorded(Reading(temperature_c=0), Reading(temperature_c=1)).temperature_c == [0, 1]
 
 
-def test_throttled_blocks_are_listed_by_reason_power_caps_too():
+def test_throttled_blocks_are_listed_by_reason():
     readings = [throttled("power cap"), FREE, throttled("power cap", "power brake"), throttled("power brake")]
     assert recorded(*readings).throttled == {"power cap": [0, 2], "power brake": [2, 3]}
 

@@ -94,7 +94,7 @@ def test_only_the_sample_with_the_proof_counts():
     assert take_sample(device, device.candidate("A"), "clean", random.Random(0)).us == 999.0
 
 
-def test_a_backward_that_cannot_be_proven_is_kept_and_marked():
+def test_backward_without_queue_proof_is_marked():
     device = FakeDevice(host_us={"A": 1e9})
     slow, fast = device.candidate("A"), device.candidate("B")
     measurement = measure(device, [slow, fast], blocks(5), "clean", random.Random(0))
@@ -218,7 +218,7 @@ def test_outputs_are_freed_before_a_retry():
     assert at_placement == [0, 0, 0]
 
 
-def test_the_watcher_hears_of_each_candidate_before_its_samples():
+def test_watcher_gets_each_candidate_before_samples():
     device = FakeDevice()
     timed(device, "AB", count=3, watch=lambda name: device.events.append(f"watch {name}"))
     told = [event for event in device.events if event.split()[0] in ("watch", "run")]
@@ -297,7 +297,7 @@ def test_readings_of_void_blocks_are_kept():
     assert measurement.voided == {"allocator grew": 1, TOO_HOT: 2, "throttled (power brake)": 1}
 
 
-def test_a_block_that_is_void_for_two_causes_is_counted_once():
+def test_block_with_two_void_causes_counts_once():
     looks = [FREE, FREE, FREE, HOT, FREE]
     grows = {(name, WARM_UP_SAMPLES + 2) for name in "AB"}
     measurement = timed(FakeDevice(looks=looks, grows=grows), "AB", count=6)

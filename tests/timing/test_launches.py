@@ -104,14 +104,14 @@ def timed(device, returns, **more):
     return time_launches(device.candidate("one", returns, **more), device, "clean", random.Random(0))
 
 
-def test_each_launch_is_timed_between_two_events_in_launch_order(hooks):
+def test_each_launch_is_timed_between_two_events(hooks):
     # Events 4n, ..., 4n + 3 of the n-th run: the first launch takes 8n + 1 ms, the second 8n + 5 ms.
     assert REPETITIONS == 5
     assert timed(FakeDevice(), lambda: launch("rows", "columns")) == [("rows", 17_000.0), ("columns", 21_000.0)]
     assert FakeEvent.recorded == 4 * REPETITIONS
 
 
-def test_each_run_is_taken_as_a_sample_is_behind_a_longer_hold(hooks):
+def test_each_run_is_a_sample_behind_a_longer_hold(hooks):
     device = FakeDevice()
     timed(device, launch, restore=lambda: device.events.append("restore"), hold_us=250.0)
     one = ["restore", "place", "flush clean", "hold 1000", "start", "run one", "end", "elapsed"]
@@ -163,7 +163,7 @@ def test_the_hooks_are_removed_when_a_run_raises(hooks):
     assert FakeEvent.recorded == 2
 
 
-def test_the_hooks_are_removed_when_a_launch_raises_between_them(hooks):
+def test_hooks_are_removed_when_a_launch_raises(hooks):
     def fail():
         knobs.runtime.launch_enter_hook(LazyDict({"name": "rows"}))
         raise RuntimeError("out of resources")

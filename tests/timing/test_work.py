@@ -31,7 +31,7 @@ def test_calls_copy_between_buffers_of_their_own(work):
     assert not work._to[3 * CACHE :].any()
 
 
-def test_an_elementwise_kernel_writes_its_bytes_in_whole_blocks(work):
+def test_elementwise_kernel_writes_whole_blocks(work):
     work._to.zero_()
     work.elementwise(2 * CACHE + 100).run()
     written, source = work._to.view(torch.int32), work._from.view(torch.int32)

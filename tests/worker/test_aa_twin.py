@@ -215,7 +215,7 @@ def test_a_twin_that_is_no_copy_would_have_called_it_slower(monkeypatch, price):
 
 
 @pytest.mark.parametrize("price", [first_is_faster, warm_is_faster])
-def test_a_head_that_truly_lost_3_percent_is_slower_all_the_same(monkeypatch, price):
+def test_head_that_lost_3_percent_is_slower(monkeypatch, price):
     lost = {BASE: 1.0, TWIN: 1.0, HEAD: 1.03}
     run = Copies(monkeypatch, lambda run, name, process: lost[name] * price(run, name, process))
     assert run.verdicts() == ["slower"] * len(CASES)
