@@ -9,11 +9,11 @@ on arrays, from the medians of processes. The tests hold the two against each ot
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.stats import false_discovery_control, norm, t
+from scipy.stats import false_discovery_control, t
 
 from harness.gate.limits import Regression
 from harness.gate.variance_shrinkage import shrunk_variances
-from harness.results.statistics import CONFIDENCE, FALSE_DISCOVERIES, PROCESS_BAND, PROCESS_FREEDOM
+from harness.results.statistics import CONFIDENCE, FALSE_DISCOVERIES, PROCESS_BAND, PROCESS_FREEDOM, process_error
 from tests.results_factory import CASE, results, row
 
 HEAD, BASE = "mine@head", "mine@base"
@@ -118,7 +118,7 @@ def judged(head, twin, minimum_effect=0.01, geomean_effect=0.005, alone=False):
         error = np.sqrt(variances / processes)
         of_mean, of_process = head.mean(axis=1).std(axis=1, ddof=1) / np.sqrt(processes), processes - 1
     else:  # the interval inside the process is not simulated: about that of a median
-        scatter = PROCESS_BAND / norm.ppf((1 + CONFIDENCE) / 2)
+        scatter = process_error()
         freedom = of_process = PROCESS_FREEDOM
         error, of_mean = np.hypot(H200.block * np.sqrt(np.pi / 2 / 120), scatter), scatter
         delta = np.maximum(delta, PROCESS_BAND)

@@ -16,12 +16,12 @@ import numpy as np
 
 from harness.results.intervals import CONFIDENCE, Estimate, block_interval, mean_by_t
 
-# Addresses and compilations are drawn once a process, and ratios differ for it: by 0.31 and 0.34 % (sd, the median over
-# cells) in two runs of three processes on an H200. One process must not claim less than 1.96 of that, rounded up;
-# docs/method.md has the study.
-PROCESS_BAND = 0.007
-# That scatter differs from cell to cell. A normal test with it calls one run in ten of 60 cells regressed where nothing
-# changed; with so many degrees of freedom, as if five processes had told it, one in a hundred.
+# Addresses and compilations are drawn once a process, and ratios differ for it. One process must not claim less than
+# what 95 % of processes are off by: 1.12 and 1.10 % in two runs of three processes on H200s, rounded up. The command
+# `normbwd report results/h200/processes.jsonl.bz2 --format processes` says it.
+PROCESS_BAND = 0.012
+# That scatter differs from cell to cell: its tails are heavier than a normal's, as Student's t with so many degrees of
+# freedom has them, of which 95 % lie within PROCESS_BAND.
 PROCESS_FREEDOM = 4
 FALSE_DISCOVERIES = 0.05  # of what a gate calls regressed, the share that may be chance
 
@@ -87,7 +87,7 @@ def estimate(ratio: Ratio) -> Estimate:
     if ratio.processes > 1:
         freedom = ratio.processes - 1
         return Estimate(value, half / float(t.ppf(tail, freedom)), freedom)
-    return Estimate(value, math.hypot(half, PROCESS_BAND) / float(norm.ppf(tail)), PROCESS_FREEDOM)
+    return Estimate(value, math.hypot(half / float(norm.ppf(tail)), process_error()), PROCESS_FREEDOM)
 
 
 def mean_of_logs(logs: Sequence[Sequence[float]]) -> Estimate:
@@ -97,17 +97,29 @@ def mean_of_logs(logs: Sequence[Sequence[float]]) -> Estimate:
     share some of its bias, so they count for fewer. A single process has the scatter of PROCESS_BAND. At least two
     cases.
     """
-    from scipy.stats import norm
-
     values = np.asarray(logs, dtype=float)
     by_case = mean_by_t(values.mean(axis=1))
     processes = values.mean(axis=0)
     by_process = (
-        mean_by_t(processes)
-        if processes.size > 1
-        else Estimate(by_case.value, PROCESS_BAND / float(norm.ppf((1 + CONFIDENCE) / 2)), PROCESS_FREEDOM)
+        mean_by_t(processes) if processes.size > 1 else Estimate(by_case.value, process_error(), PROCESS_FREEDOM)
     )
     return min(by_case, by_process, key=lambda mean: mean.bounds()[0])
+
+
+def beyond_processes(ratios: Sequence[Ratio]) -> list[float]:
+    """By how much each of two or more processes is off from the truth, as log ratios of the right scale.
+
+    The mean of n processes moves with each of them: what is left of one is longer by the root of n / (n - 1).
+    """
+    logs = np.log([ratio.value for ratio in ratios])
+    return [float(off) for off in np.abs(logs - logs.mean()) * math.sqrt(logs.size / (logs.size - 1))]
+
+
+def process_error() -> float:
+    """The standard error, with PROCESS_FREEDOM degrees of freedom, of which 95 % lie within PROCESS_BAND."""
+    from scipy.stats import t  # slow to import
+
+    return PROCESS_BAND / float(t.ppf((1 + CONFIDENCE) / 2, PROCESS_FREEDOM))
 
 
 def benjamini_hochberg(ps: Sequence[float]) -> list[float]:

@@ -8,9 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from statistics import median, stdev
 
+import numpy as np
+
 from harness.results.file import Results
+from harness.results.intervals import CONFIDENCE
 from harness.results.joining import Joined, JoinedCase, band, by_case, ratio
-from harness.results.statistics import IncomparableError, Ratio, median_and_spread
+from harness.results.statistics import IncomparableError, Ratio, beyond_processes, median_and_spread
 from reports import figures
 from reports.markdown_writer import paragraphs, table
 from reports.table import words
@@ -75,6 +78,12 @@ def agreements_of(results: Results) -> list[Agreement]:
     return agreements
 
 
+def process_bound(agreements: Sequence[Agreement]) -> float:
+    """What 95 % of processes are off by, over all cells, as a log ratio: PROCESS_BAND comes from this."""
+    offs = [off for agreement in agreements for off in beyond_processes(agreement.ratios)]
+    return float(np.percentile(offs, 100 * CONFIDENCE))
+
+
 def render(results: Results) -> str:
     """The agreement as markdown."""
     agreements = agreements_of(results)
@@ -88,7 +97,11 @@ def render(results: Results) -> str:
         f"Agree: {figures.share(sum(agreement.agrees for agreement in agreements), len(agreements))}; "
         f"widened: {figures.share(len(agreements) - len(apart), len(agreements))}."
     )
-    scatter = f"Standard deviation between processes: of medians {_spreads(times)}; of speedups {_spreads(ratios)}."
+    scatter = (
+        f"Standard deviation between processes: of medians {_spreads(times)}; of speedups {_spreads(ratios)}. "
+        f"A process's speedup is off by at most {figures.spread(process_bound(agreements))} % in {CONFIDENCE:.0%} of "
+        "all, taken from their mean and scaled by the root of n / (n - 1)."
+    ).replace("95%", "95 %")
     rows = [
         [
             agreement.case,

@@ -126,7 +126,7 @@ def test_below_ten_t0_there_is_no_ratio(mine, base):
 
 def test_the_band_is_that_of_what_is_claimed_over():
     rows = [row("torch-eager", 100.0), row("rival", 60.0), row("mine", 50.0), *helpers(100.0, 46.0)]
-    claim = {"over": "rival", "at_least": 1.19}
+    claim = {"over": "rival", "at_least": 1.18}
     assert judged(*rows, twin("rival", 60.0), **claim).outcome == "PASS"
     assert judged(*rows, twin("rival", 60.0, off=0.1), **claim).outcome == "INCONCLUSIVE"
 

@@ -73,7 +73,7 @@ def test_processes_that_disagree_leave_a_loss_open():
 def test_one_process_has_at_least_its_scatter():
     (verdict,) = judged(*pair(CASE, 0.012), processes=None)
     assert verdict.outcome == "INCONCLUSIVE"
-    assert verdict.loss.high / verdict.loss.low > math.exp(1.6 * PROCESS_BAND)
+    assert verdict.loss.high / verdict.loss.low > math.exp(1.5 * PROCESS_BAND)
     assert outcome(*pair(CASE, 0.05), processes=None) == "REGRESSED"
     assert outcome(*pair(CASE), processes=None) == "PASS"
 

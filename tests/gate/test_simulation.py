@@ -184,7 +184,7 @@ def test_confirmation_adds_no_false_alarms(processes):
     both = confirmed(first, *medians(rng, RUNS, between=between))
     assert (both.any_regressed <= first.any_regressed).all()
     assert share(both.any_regressed) < 0.001
-    assert processes > 1 or share(first.any_regressed) > 0.005
+    assert processes > 1 or share(first.any_regressed) > 0.002
 
 
 def test_confirmation_separates_delta_from_5_percent():

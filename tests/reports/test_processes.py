@@ -1,6 +1,10 @@
+from pathlib import Path
+
 import pytest
 
-from reports.studies.processes import ASK, agreements_of, render
+from harness.results.file import load
+from harness.results.statistics import PROCESS_BAND
+from reports.studies.processes import ASK, agreements_of, process_bound, render
 from tests.results_factory import helpers, in_processes, mixed, results, row, thorough, timing
 
 ROWS = (row("torch-eager", 100.0), row("quack", 50.0, shift=1), *helpers(100.0, 46.0))
@@ -48,3 +52,17 @@ def test_a_process_that_cannot_be_compared_is_left_out():
 
 def test_one_process_says_how_to_get_more():
     assert render(mixed()) == ASK
+
+
+def test_process_band_is_the_bound_of_published_processes():
+    """What 95 % of processes are off by in the larger of two runs, rounded up to a tenth of a per cent."""
+    files = [Path("results/h200") / f"{name}.jsonl.bz2" for name in ("processes", "processes-again")]
+    bounds = [process_bound(agreements_of(load(path))) for path in files]
+    assert PROCESS_BAND - 0.001 < max(bounds) <= PROCESS_BAND
+    assert min(bounds) > 0.9 * max(bounds)  # on another machine, and other shapes, about the same
+
+
+def test_bound_grows_with_one_process_that_is_off():
+    biased = agreements_of(results(*in_processes(*ROWS, bias={("quack", "impl", 1): 1.05})))
+    assert process_bound(agreements_of(results(*in_processes(*ROWS)))) < 1e-9
+    assert process_bound(biased) > 0.03

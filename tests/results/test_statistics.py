@@ -78,9 +78,9 @@ def test_what_is_no_pair_of_positive_samples_is_refused(base, other):
 
 def test_aa_band_of_one_process_has_a_minimum():
     """The band is what the A/A pair reads; of one process, it is at least the scatter between processes."""
-    assert aa_band([Ratio(1.0, math.exp(-0.003), math.exp(0.001), 40)]) == PROCESS_BAND == 0.007
-    assert aa_band([Ratio(1.01, math.exp(0.008), math.exp(0.012), 40)]) == pytest.approx(math.log(1.01))
-    assert aa_band([Ratio(1 / 1.01, math.exp(-0.012), math.exp(-0.008), 40)]) == pytest.approx(math.log(1.01))
+    assert aa_band([Ratio(1.0, math.exp(-0.003), math.exp(0.001), 40)]) == PROCESS_BAND == 0.012
+    assert aa_band([Ratio(1.02, math.exp(0.018), math.exp(0.022), 40)]) == pytest.approx(math.log(1.02))
+    assert aa_band([Ratio(1 / 1.02, math.exp(-0.022), math.exp(-0.018), 40)]) == pytest.approx(math.log(1.02))
     assert aa_band([Ratio(1.0, 0.0, math.inf, 3)]) == math.inf
 
 
@@ -168,7 +168,7 @@ def test_a_ratio_of_several_processes_gives_its_t_test_back():
 
 def test_one_process_is_never_surer_than_its_scatter():
     known = estimate(Ratio(math.exp(-0.03), math.exp(-0.033), math.exp(-0.029), 120))
-    error = math.hypot(0.003, PROCESS_BAND) / 1.959964
+    error = math.hypot(0.003 / 1.959964, PROCESS_BAND / 2.776445)
     assert (known.freedom, known.error) == (4, pytest.approx(error))
     assert known.p_below(-0.01) == pytest.approx(t.cdf(-0.02 / error, 4))
     assert estimate(Ratio(0.9, 0.0, math.inf, 3)).p_below(-0.01) == 0.5
@@ -191,7 +191,7 @@ def test_geomean_uses_the_larger_standard_error():
 
 def test_geomean_in_one_process_keeps_its_scatter():
     known = mean_of_logs([[-0.011]] * 60)
-    assert (known.freedom, known.error) == (4, pytest.approx(PROCESS_BAND / 1.959964))
+    assert (known.freedom, known.error) == (4, pytest.approx(PROCESS_BAND / 2.776445))
     assert known.p_below(-0.005) == pytest.approx(t.cdf(-0.006 / known.error, 4))
 
 
