@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any, Literal
 
 from harness.cases.case import DeviceKind, NormCase
+from harness.cases.input_kinds import INPUT_KINDS
 from harness.cases.inputs import Grads, Inputs
 from harness.errors import UnsupportedError
 
@@ -57,6 +58,10 @@ class Implementation:
         return getattr(self.module, "in_place", False)
 
     @property
+    def contiguous_only(self) -> bool:
+        return getattr(self.module, "contiguous_only", False)
+
+    @property
     def handles(self) -> frozenset[str]:
         """The features of a case, beyond the plain one, that the adapter knows."""
         return frozenset(getattr(self.module, "handles", ()))
@@ -91,6 +96,8 @@ class Implementation:
         """Say why this case cannot run, or None; what the case has beyond a plain one has to be handled."""
         if unknown := [feature for feature in case.features if feature not in self.handles]:
             return f"does not handle {', '.join(unknown)}"
+        if self.contiguous_only and not INPUT_KINDS[case.inputs].contiguous:
+            return "takes contiguous x and dy alone"
         if reason := self.module.unsupported(case, *self.arguments):
             return reason
         try:

@@ -49,6 +49,11 @@ class InputKind:
     layout: Layout = "contiguous"
     only: Only = "any"
 
+    @property
+    def contiguous(self) -> bool:
+        """Whether x and dy are contiguous in memory, wherever they begin and whatever leading dimensions they have."""
+        return self.layout in ("contiguous", "misaligned", "3-d")
+
     def suits(self, *, norm: str, weight: bool, bias: bool) -> bool:
         """Whether a case has what this kind changes."""
         return {"any": True, "layer": norm == "layer", "weight": weight, "bias": bias}[self.only]

@@ -28,7 +28,7 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
     inputs: str = Field(default="all", description="kinds of inputs, such as normal,mean-*")
 
     impls: str | None = Field(
-        default=None, description="names or patterns, a,b-*,... (default: all but those on request)"
+        default=None, description="names or patterns, a,b-*,...; all is every variant (default: one a library)"
     )
     baseline: str = Field(default="", description="what speedups are over (default: torch-eager)")
     seed: int = Field(default=0, description="of the random inputs and the order of samples")

@@ -11,6 +11,7 @@ from harness import devices
 from harness.cases.suites import SUITES
 from harness.errors import UsageError
 from harness.run.invocation import Invocation
+from harness.run.plan import DEFAULT_BASELINE, select
 
 
 def show(what: str, impl_files: tuple[Path, ...], console: Console) -> None:
@@ -25,8 +26,11 @@ def _impls(impl_files: tuple[Path, ...]) -> Table:
     from harness.run.session import inventory
 
     table = Table("implementation", "here", "what it is", box=None, pad_edge=False)
-    for item in inventory(Invocation(impl_files=impl_files)).implementations:
-        availability = item.missing or ("yes, run where named" if item.on_request else "yes")
+    known = inventory(Invocation(impl_files=impl_files)).implementations
+    run = select(known, None, None, DEFAULT_BASELINE, tuple(map(str, impl_files)))
+    for item in known:
+        where = "" if item in run else ", run where named" if item.on_request else ", with --impls all"
+        availability = item.missing or f"yes{where}"
         table.add_row(item.name, availability, item.summary)
     return table
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from harness.errors import UsageError
 from harness.results.file import ResultsFile, load, set_torn_line_aside
 from harness.results.schema import RunRecord
-from harness.run.plan import Job, remaining
+from harness.run.plan import Job, remaining, without_untimed
 
 RESULTS_NAME = "results.jsonl"
 RUNS = Path("runs")
@@ -49,7 +49,8 @@ def resume(out: Path | None, run: RunRecord, jobs: Sequence[Job]) -> tuple[Path,
         if was != now:
             raise UsageError(f"--resume: {path} has other {what} ({was}) than this run ({now}); start a new run")
     set_torn_line_aside(path)  # only now: a file that is not a results file of this run stays as it is
-    return path, remaining(jobs, earlier.rows)
+    left = without_untimed(jobs, earlier.rows) if run.settings.timed else jobs
+    return path, remaining(left, earlier.rows)
 
 
 def _earlier(out: Path | None) -> Path:

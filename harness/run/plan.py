@@ -14,6 +14,7 @@ from harness.errors import UsageError
 from harness.results.schema import RANKED, ImplRecord, RowRecord
 
 DEFAULT_BASELINE = "torch-eager"
+EVERY_VARIANT = "all"
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,16 @@ def select(
 ) -> list[ImplRecord]:
     """The implementations asked for, the baseline among them and first.
 
-    `wanted` holds names or patterns ("a,b-*"; None: all but those that are run on request alone). Where no baseline is
-    named it is `default`, or the first one asked for where that one was not. Where `wanted` names nothing of a file of
-    `files` (given with --impl or --tuned), all of it is chosen as well. Raises UsageError for a name that nobody has.
+    `wanted` holds names or patterns ("a,b-*"); `all` among them is every variant but those that are run on request
+    alone. Where it is None, it is one row a library, and every variant of the `files` given with --impl or --tuned.
+    Where it names nothing of such a file, all of the file is chosen as well. Where no baseline is named it is
+    `default`, or the first one asked for where that one was not. Raises UsageError for a name that nobody has.
     """
-    unasked = [item for item in known if not item.on_request]
-    chosen = unasked if wanted is None else [item for name in wanted.split(",") for item in _named(known, name)]
+    if wanted is None:
+        usual = one_a_library(known)
+        chosen = [item for item in _every_variant(known) if item in usual or item.source in files]
+    else:
+        chosen = [item for name in wanted.split(",") for item in _named(known, name)]
     unnamed = set(files) - {item.source for item in chosen}
     chosen = [*chosen, *(item for item in known if item.source in unnamed)]
     if baseline is not None:
@@ -47,6 +52,14 @@ def select(
     else:
         first = next((item for item in chosen if item.name == default), chosen[0])
     return list({item.name: item for item in [first, *chosen]}.values())
+
+
+def one_a_library(known: Iterable[ImplRecord]) -> list[ImplRecord]:
+    """The first variant of each adapter, which is what the library's users call."""
+    first: dict[tuple[str, str], ImplRecord] = {}
+    for item in _every_variant(known):
+        first.setdefault((item.source, item.family), item)
+    return list(first.values())
 
 
 def plan(cases: Sequence[NormCase], impls: Sequence[ImplRecord], processes: int = 1) -> list[Job]:
@@ -84,8 +97,25 @@ def remaining(jobs: Iterable[Job], rows: Iterable[RowRecord]) -> list[Job]:
     return left
 
 
+def without_untimed(jobs: Iterable[Job], rows: Iterable[RowRecord]) -> list[Job]:
+    """The jobs without what an earlier process verified and did not time: a later one has nothing to add to it."""
+    first = {(row.case.key, row.impl): row.process for row in rows if row.role == "impl" and row.untimed}
+
+    def is_left(job: Job, name: str) -> bool:
+        return first.get((job.case.key, name), job.process) >= job.process
+
+    left = [replace(job, impls=tuple(name for name in job.impls if is_left(job, name))) for job in jobs]
+    return [job for job in left if job.impls]
+
+
+def _every_variant(known: Iterable[ImplRecord]) -> list[ImplRecord]:
+    return [item for item in known if not item.on_request]
+
+
 def _named(known: Sequence[ImplRecord], name: str) -> list[ImplRecord]:
     name = name.strip()
+    if name == EVERY_VARIANT:
+        return _every_variant(known)
     found = [item for item in known if fnmatchcase(item.name, name)]
     if not found:
         close = difflib.get_close_matches(name, [item.name for item in known], 1)

@@ -19,7 +19,7 @@ from harness.devices import DeviceProfile
 from harness.results.file import ResultsFile
 from harness.results.schema import RowRecord, Status
 from harness.results.settings import Settings
-from harness.run.plan import Job
+from harness.run.plan import Job, without_untimed
 from harness.run.process import Worker, WorkerDiedError
 from harness.run.resolve import for_later_process
 from harness.worker.messages import Aside, Began, Done, Row, SelfTest, Try, When
@@ -71,12 +71,19 @@ class Runner:
     now_s: Callable[[], float] = time.monotonic
     hard_failures: Counter[str] = field(default_factory=Counter)
     stages_s: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    untimed: list[RowRecord] = field(default_factory=list[RowRecord])
 
     def run(self, jobs: Sequence[Job]) -> None:
-        """Run every job; each implementation of each job ends in one row. Each process is a fresh worker."""
+        """Run every job; each implementation of each job ends in one row. Each process is a fresh worker.
+
+        What one process verified and did not time, because it must not be timed, is left out of the later ones.
+        """
         try:
             self._self_test("alone", 0)
-            for process, its_jobs in groupby(jobs, lambda job: job.process):
+            for process, planned in groupby(jobs, lambda job: job.process):
+                its_jobs = without_untimed(planned, self.untimed)
+                if not its_jobs:
+                    continue
                 self._self_test("before", process)
                 for job in its_jobs:
                     self.progress.case(job.case)
@@ -176,6 +183,8 @@ class Runner:
         self._append(RowRecord(case=job.case, impl=name, status=status, reason=reason, process=job.process))
 
     def _append(self, row: RowRecord) -> None:
+        if self.settings.timed and row.untimed:
+            self.untimed.append(row)
         self.results.append(row)
         self.progress.row(row)
 

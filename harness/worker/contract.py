@@ -35,10 +35,15 @@ def _declarations(module: ModuleType) -> Iterator[str]:
         yield from (f"variants has {name!r}: {fault}" for name in variants if (fault := _no_name(name)))
     if (via := getattr(module, "via", "kernel")) not in ("kernel", "autograd"):
         yield f"via = {via!r}: must be 'kernel' or 'autograd'"
-    if not isinstance(in_place := getattr(module, "in_place", False), bool):
-        yield f"in_place = {in_place!r}: must be True or False"
     if not _are_texts(handles := getattr(module, "handles", ())):
         yield f"handles = {handles!r}: must be a set of texts, such as {{'residual'}}"
+    yield from _flags(module)
+
+
+def _flags(module: ModuleType) -> Iterator[str]:
+    for name in ("in_place", "contiguous_only"):
+        if not isinstance(declared := getattr(module, name, False), bool):
+            yield f"{name} = {declared!r}: must be True or False"
     for name in ("compiles_ahead", "on_request"):
         declared: Any = getattr(module, name, False)
         if not isinstance(declared, bool) and not _are_texts(declared):
@@ -79,6 +84,8 @@ def _call_fault(function: Any, arguments: list[str], options: Collection[str] = 
 def _no_name(name: object) -> str | None:
     if not isinstance(name, str) or not name:
         return "must be a text"
+    if name == "all":
+        return "is what --impls calls every variant; take another"
     return "must have no blanks and none of , * ? [ ] @ #" if NOT_IN_A_NAME.intersection(name) else None
 
 

@@ -13,7 +13,7 @@ from reports import figures
 from reports.data.checks import join_files
 from reports.data.comparison import Comparison
 from reports.data.outcomes import FAILED, Outcome, by_impl, norms, of_comparison, tally, tried
-from reports.parts.reasons import refusals
+from reports.parts.reasons import failures, refusals
 from reports.table import Heading, Table, table, words
 from reports.terminal import WIDTH, print_line, print_table
 
@@ -81,12 +81,13 @@ def _bits(outcomes: Sequence[Outcome]) -> str:
 
 
 def _failures(outcomes: Sequence[Outcome]) -> list[str]:
-    """A line for each case, up to MOST_FAILURES of one implementation."""
+    """A line for each failure, up to MOST_FAILURES of one implementation."""
     lines: list[str] = []
-    for impl, failed in by_impl(outcome for outcome in outcomes if outcome.status in FAILED).items():
+    for impl, of_impl in by_impl(outcomes).items():
+        failed = failures(of_impl, FAILED)
         lines += [
-            f"{impl}: {outcome.case.key}: {outcome.status}, {outcome.reason or 'no reason given'}"
-            for outcome in failed[:MOST_FAILURES]
+            f"{impl}: {failure.case}: {failure.status}, {failure.reason or 'no reason given'}"
+            for failure in failed[:MOST_FAILURES]
         ]
         if len(failed) > MOST_FAILURES:
             more = figures.count(len(failed) - MOST_FAILURES, "more case")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
+from harness.cases import NormCase
+from harness.cases.input_kinds import INPUT_KINDS
 from harness.cases.tensors import headings as in_order
-from harness.results.schema import Status, TensorCheck
+from harness.results.schema import RANKED, Status, TensorCheck
 from reports import figures
 from reports.data.checks import Checked
 from reports.data.outcomes import FAILED, Outcome, by_impl
@@ -13,19 +16,54 @@ from reports.table import Section, table, words
 
 TOLD: tuple[Status, ...] = (*FAILED, "nondeterministic")
 LONGEST = 300
+NOT_CONTIGUOUS = "where x or dy is not contiguous; an adapter may declare contiguous_only = True"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One line of what failed: on which case, or on how many layouts of one, and why."""
+
+    impl: str
+    case: str
+    status: Status
+    reason: str | None
 
 
 def section(outcomes: Sequence[Outcome]) -> Section | None:
     """A table of failures and one of implementations that did not run; None where there are neither."""
     rows = [
-        [outcome.impl, outcome.case.key, outcome.status, figures.one_line(outcome.reason, LONGEST) or figures.NOTHING]
-        for outcome in outcomes
-        if outcome.status in TOLD
+        [failure.impl, failure.case, failure.status, figures.one_line(failure.reason, LONGEST) or figures.NOTHING]
+        for failure in failures(outcomes, TOLD)
     ]
     absent = [[impl, status, str(cases), reason] for (impl, status, reason), cases in refusals(outcomes).items()]
     parts = [table(words("impl", "case", "status", "reason"), rows)]
     parts += [table([*words("impl", "status"), "cases", *words("reason")], absent)]
     return Section("Reasons", tuple(parts)) if rows or absent else None
+
+
+def failures(outcomes: Sequence[Outcome], statuses: Sequence[Status]) -> list[Failure]:
+    """A line for each outcome of these statuses; one that is wrong in every layout that is not contiguous has one."""
+    layouts: dict[tuple[str, NormCase], list[Outcome]] = {}
+    for outcome in outcomes:
+        if not INPUT_KINDS[outcome.case.inputs].contiguous:
+            layouts.setdefault((outcome.impl, replace(outcome.case, inputs="normal")), []).append(outcome)
+    right = {(outcome.impl, outcome.case) for outcome in outcomes if outcome.status in RANKED}
+    told: set[tuple[str, NormCase]] = set()
+    lines: list[Failure] = []
+    for outcome in (outcome for outcome in outcomes if outcome.status in statuses):
+        key = outcome.impl, replace(outcome.case, inputs="normal")
+        group = layouts.get(key, [])
+        if outcome not in group or key not in right or not _all_wrong(group):
+            lines.append(Failure(outcome.impl, outcome.case.key, outcome.status, outcome.reason))
+        elif key not in told:
+            told.add(key)
+            where = f"{key[1].key}, {len(group)} layouts"
+            lines.append(Failure(outcome.impl, where, "wrong", f"{NOT_CONTIGUOUS}: {outcome.reason}"))
+    return lines
+
+
+def _all_wrong(group: Sequence[Outcome]) -> bool:
+    return len(group) > 1 and all(outcome.status == "wrong" for outcome in group)
 
 
 def behind(reason: str | None, checked: Checked) -> list[str]:

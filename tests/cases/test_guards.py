@@ -131,3 +131,8 @@ def test_scales_of_fp16_stay_within_it():
         assert inputs.x.isfinite().all()
         assert inputs.dy.isfinite().all()
         assert float(inputs.x.abs().max()) > 0
+
+
+@pytest.mark.parametrize("kind", INPUT_KINDS.values(), ids=lambda kind: kind.name)
+def test_a_kind_knows_if_it_is_contiguous(kind):
+    assert kind.contiguous == all(place(VALUES, kind.layout, name).is_contiguous() for name in ("x", "dy"))

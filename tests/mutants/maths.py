@@ -47,10 +47,13 @@ def implementation(name, prepare=honest, **more):
     return Implementation(name, name, "a test", SimpleNamespace(**adapter))
 
 
-def tried(fault, planted, settings, case=None):
-    """The row of a faulty backward, or of its honest twin; looked at closely unless its inputs are unusual or many."""
+def tried(fault, planted, settings, case=None, **more):
+    """The row of a faulty backward, or of its honest twin; looked at closely unless its inputs are unusual or many.
+
+    `more` is what its adapter declares.
+    """
     case = case or fault.case
-    adapter = implementation("mutant", lambda inputs: fault.plant(inputs, planted))
+    adapter = implementation("mutant", lambda inputs: fault.plant(inputs, planted), **more)
     rows = []
     studied = case.inputs == "normal" and case.rows * case.cols < 1 << 28
     Trial(

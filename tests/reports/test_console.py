@@ -8,8 +8,9 @@ from harness.cases import NormCase
 from reports.data.comparison import compare
 from reports.formats.console import MOST_CASES_IN_FULL, render, show
 from reports.formats.console_verified import MOST_FAILURES
+from reports.parts.reasons import NOT_CONTIGUOUS
 from reports.table import Heading, table, words
-from reports.terminal import fitted
+from reports.terminal import WIDTH, fitted
 from tests.results_factory import CASE, careful, many, mixed, results, row, thorough, verification, verified_only
 
 FILES = {"mixed": mixed, "many": many, "verified_only": verified_only, "thorough": thorough, "careful": careful}
@@ -88,6 +89,38 @@ def test_failures_do_not_scroll_results_away():
     assert sum(line.startswith("quack: rms-") for line in lines) == MOST_FAILURES
     assert "quack: … 28 more cases in --format verification" in lines
     assert "liger: rms-1x64-bf16: crashed, boom" in lines
+
+
+def in_layouts(*layouts, inputs=(), right=(), **normal):
+    """A verification of `mine` that is wrong in these layouts and on these other inputs, and right on others."""
+    wrong = [replace(CASE, inputs=name) for name in (*inputs, *layouts)]
+    rows = [row("mine", case=CASE, **normal), *(row("mine", case=replace(CASE, inputs=name)) for name in right)]
+    rows += [row("mine", case=case, status="wrong", reason="dx is off by rho inf") for case in wrong]
+    return render(compare(results(*rows, timed=False))).splitlines()
+
+
+def test_layouts_that_are_wrong_alike_are_one_line():
+    layouts = ("strided-x", "expanded-dy", "summed-dy", "transposed-dy")
+    lines = in_layouts(*layouts, inputs=["misaligned"])
+    folded = f"mine: {CASE.key}, 4 layouts: wrong, {NOT_CONTIGUOUS}: dx is off by rho inf"
+    assert [line for line in lines if line.startswith("mine: ")] == [
+        f"mine: {CASE.key}-misaligned: wrong, dx is off by rho inf",
+        folded[: WIDTH - 1] + "…",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("layouts", "right", "status"),
+    [
+        (["strided-x"], [], "ok"),
+        (["strided-x", "summed-dy"], [], "wrong"),
+        (["strided-x", "summed-dy"], ["expanded-dy"], "ok"),
+    ],
+)
+def test_other_faults_are_not_the_layouts(layouts, right, status):
+    lines = in_layouts(*layouts, right=right, status=status)
+    assert not any(NOT_CONTIGUOUS[:30] in line for line in lines)
+    assert sum("-strided-x: wrong, dx is off" in line for line in lines) == 1
 
 
 def test_same_bits_are_of_the_most_run_case():

@@ -3,7 +3,9 @@ import pytest
 from harness.cases import NormCase
 from harness.errors import UsageError
 from harness.results.schema import ImplRecord, RowRecord
-from harness.run.plan import Job, plan, remaining, select
+from harness.run.plan import Job, plan, remaining, select, without_untimed
+from harness.worker.discovery import discover
+from harness.worker.serve import record
 
 CASES = [NormCase("rms", rows, 64, device="cpu") for rows in (1, 2, 3)]
 KNOWN = [
@@ -21,9 +23,22 @@ def names(wanted=None, baseline=None, default="torch-eager", known=KNOWN, files=
     return [item.name for item in select(known, wanted, baseline, default, files)]
 
 
-def test_everything_is_chosen_where_nothing_is_named_and_the_baseline_is_first():
-    assert names() == ["torch-eager", "compiled", "compiled-tuned", "quack"]
-    assert names(known=KNOWN[::-1]) == ["torch-eager", "quack", "compiled-tuned", "compiled"]
+def test_one_row_a_library_where_nothing_is_named():
+    assert names() == ["torch-eager", "compiled", "quack"]
+    assert names(known=KNOWN[::-1]) == ["torch-eager", "quack", "compiled-tuned"]
+
+
+def test_all_is_every_variant_but_those_on_request():
+    known = [*KNOWN, ImplRecord(name="slow", family="quack", source="impls/quack.py", on_request=True)]
+    assert names("all", known=known) == ["torch-eager", "compiled", "compiled-tuned", "quack"]
+    assert names("all,slow", known=known) == ["torch-eager", "compiled", "compiled-tuned", "quack", "slow"]
+
+
+def test_own_adapters_run_as_users_call_them():
+    known = [record(item) for item in discover() if item.source.startswith("impls/")]
+    usual = ["torch-eager", "apex-fast", "apex-fused", "cudnn", "liger", "quack", "torch-compiled", "triton-inhouse"]
+    assert names(known=known) == usual
+    assert len(names("all", known=known)) == 14
 
 
 def test_names_are_taken_in_the_order_in_which_they_are_asked_for():
@@ -41,7 +56,8 @@ def test_the_first_asked_for_is_the_baseline_where_the_default_was_not_asked_for
 
 
 def test_a_baseline_named_comes_first_and_need_not_be_asked_for_twice():
-    assert names(baseline="quack") == ["quack", "torch-eager", "compiled", "compiled-tuned"]
+    assert names(baseline="quack") == ["quack", "torch-eager", "compiled"]
+    assert names(baseline="compiled-tuned") == ["compiled-tuned", "torch-eager", "compiled", "quack"]
     assert names("torch-eager", baseline="quack") == ["quack", "torch-eager"]
 
 
@@ -53,7 +69,7 @@ def test_a_pattern_stands_for_all_that_it_fits_and_a_name_for_itself():
 
 def test_what_is_slow_to_prepare_is_run_only_where_it_is_named():
     known = [*KNOWN[:3], KNOWN[3].model_copy(update={"on_request": True})]
-    assert names(known=known) == ["torch-eager", "compiled", "compiled-tuned"]
+    assert names(known=known) == ["torch-eager", "compiled"]
     assert names("quack,torch-eager", known=known) == ["torch-eager", "quack"]
 
 
@@ -63,6 +79,7 @@ def test_a_file_given_is_run_whatever_else_is_named():
     assert names("quack", known=known, files=["my/norm.py"]) == ["quack", "mine", "mine-fast"]
     assert names("quack,mine-fast", known=known, files=["my/norm.py"]) == ["quack", "mine-fast"]
     assert names("quack", known=known) == ["quack"]
+    assert names(known=known, files=["my/norm.py"]) == ["torch-eager", "compiled", "quack", "mine", "mine-fast"]
 
 
 def test_what_is_named_twice_is_chosen_once():
@@ -175,3 +192,10 @@ def test_what_failed_for_good_in_one_process_is_tried_in_the_other():
     rows = [row(CASES[0], "a", "wrong")]
     assert remaining(TWICE, rows)[0] == Job(CASES[0], ("b",), 0)
     assert remaining(TWICE, rows)[3] == Job(CASES[0], ("a", "b"), 1)
+
+
+def test_untimed_rows_have_no_later_process():
+    rows = [row(CASES[0], "a").model_copy(update={"untimed": "in the interpreter"}), row(CASES[0], "b")]
+    assert without_untimed(TWICE, rows) == [*TWICE[:3], Job(CASES[0], ("b",), 1), *TWICE[4:]]
+    rows += [row(CASES[0], "b").model_copy(update={"untimed": "in the interpreter"})]
+    assert without_untimed(TWICE, rows) == [*TWICE[:3], *TWICE[4:]]

@@ -564,3 +564,25 @@ def test_time_of_a_lost_worker_counts_for_its_stage():
         "prepare": 7.0,
         "verify": 3.0,
     }
+
+
+INTERPRETED = "verified in the Triton interpreter, which is never timed"
+
+
+def test_what_is_not_timed_is_verified_by_one_process():
+    compared = jobs(0, 1, 2, 3, 4, impls=("mine@base", "mine@head"))
+    script = [*self_tested("before"), done("mine@base", untimed=INTERPRETED), done("mine@head", untimed=INTERPRETED)]
+    played = Played(compared, [*script, Done()], selftests=("before",)).run()
+    assert played.requests() == [["self-test before 0", "try 16 mine@base,mine@head 0"]]
+
+
+def test_later_processes_take_what_was_timed_beside_it():
+    first, second = [done("a"), done("b", untimed=INTERPRETED), Done()], [done("a", process=1), Done()]
+    played = Played(jobs(0, 1, impls=("a", "b")), first, second).run()
+    assert played.requests() == [["try 16 a,b 0"], ["try 16 a 1"]]
+
+
+def test_a_verification_has_its_second_process():
+    script = [done("a", untimed="timing was not asked for"), Done()]
+    played = Played(jobs(0, 1), script, script, settings=SETTINGS.changed(timed=False)).run()
+    assert played.requests() == [["try 16 a 0"], ["try 16 a 1"]]

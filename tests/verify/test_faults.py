@@ -45,6 +45,21 @@ def test_usual_inputs_hide_what_the_catalogue_finds(name):
     assert (row.status, row.reason) == ("ok", None)
 
 
+LAYOUTS = [name for name, fault in FAULTS.items() if name.startswith("strides taken for granted")]
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_declared_layout_is_refused(name):
+    row = tried(FAULTS[name], True, SETTINGS, contiguous_only=True)
+    assert (row.status, row.reason) == ("unsupported", "takes contiguous x and dy alone")
+
+
+def test_what_is_declared_hides_no_other_fault():
+    assert len(LAYOUTS) == sum(not kind.contiguous for kind in INPUT_KINDS.values()) == 4
+    for name in ("addresses rounded down (misaligned)", "second dimension taken for columns (3-d)", "x changed"):
+        assert tried(FAULTS[name], True, SETTINGS, contiguous_only=True).status == "wrong"
+
+
 def test_every_kind_finds_a_fault_that_normal_inputs_hide():
     assert {fault.case.inputs for fault in FAULTS.values() if fault.hidden} == set(INPUT_KINDS)
 

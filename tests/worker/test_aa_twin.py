@@ -84,11 +84,14 @@ def test_twin_is_another_module_with_own_kernels():
 class Copies:
     """Three copies on a device that does nothing: what happened in which order, and what the rows say.
 
-    `span_us(copies, name, process)` is what a run of this copy takes.
+    `span_us(copies, name, process)` is what a run of this copy takes; `more` is what the adapter declares.
     """
 
-    def __init__(self, monkeypatch, span_us=lambda *_: 50.0, settings=SETTINGS, names=(BASE, HEAD), prepares=None):
+    def __init__(
+        self, monkeypatch, span_us=lambda *_: 50.0, settings=SETTINGS, names=(BASE, HEAD), prepares=None, **more
+    ):
         self._span_us, self._settings, self._names, self._prepares = span_us, settings, names, prepares or {}
+        self._declared = more
         self.prepared = []  # of the trial at hand
         self.ran = []
         self.rows = []
@@ -101,7 +104,7 @@ class Copies:
         noise = random.Random(f"{case.rows}/{process}")
         self.prepared, self.ran, self.stages = [], [], []
         self.device = FakeDevice(lambda name, run: self._span_us(self, name, process) * (1 + noise.gauss(0, 0.01)))
-        known = {name: implementation(name, self._prepare(name)) for name in (BASE, HEAD, TWIN)}
+        known = {name: implementation(name, self._prepare(name), **self._declared) for name in (BASE, HEAD, TWIN)}
         request = Try(case, self._names, f"p{process}", self._settings, process)
         Trial(request, known, lambda *stage: self.stages.append(stage), self._emit).run()
         return self
@@ -191,6 +194,12 @@ def test_without_the_base_there_is_no_twin(monkeypatch):
     run = Copies(monkeypatch, names=(HEAD,), settings=SETTINGS.changed(min_blocks=2, max_blocks=2)).tried()
     assert run.prepared == [HEAD]
     assert [(row.impl, row.role) for row in run.rows if row.role != "floor"] == [(HEAD, "impl")]
+
+
+def test_what_is_not_timed_has_no_twin(monkeypatch):
+    run = Copies(monkeypatch, untimed=lambda case: "in the interpreter").tried()
+    assert sorted(set(run.prepared)) == [BASE, HEAD]
+    assert {(row.impl, row.role, row.status) for row in run.rows} == {(BASE, "impl", "ok"), (HEAD, "impl", "ok")}
 
 
 def first_is_faster(run, name, process):

@@ -178,6 +178,8 @@ TAKES_CASE = "takes (), and is called with (case)"
         ("variants = ['a']", "variants = ['a']: must be a dict of public names to values, with one entry at least"),
         ("via = 'magic'", "via = 'magic': must be 'kernel' or 'autograd'"),
         ("in_place = 'yes'", "in_place = 'yes': must be True or False"),
+        ("contiguous_only = ()", "contiguous_only = (): must be True or False"),
+        ("name = 'all'", "name = 'all': is what --impls calls every variant; take another"),
         ("on_request = 'mine'", "on_request = 'mine': must be True, False or a set of public names"),
         ("handles = 'residual'", "handles = 'residual': must be a set of texts, such as {'residual'}"),
         ("compiles_ahead = 1", "compiles_ahead = 1: must be True, False or a set of public names"),
