@@ -20,7 +20,12 @@ from impls.triton_inhouse import configs, prepare
 from tests.impls.inhouse_cases import cpu_case, gradients, runs_of
 
 CASE = cpu_case("rms", 9, 256)
-NAME, CONFIG = list(configs(CASE).items())[1]
+
+
+@pytest.fixture
+def config():
+    """The first configuration beside the default; there is none where tests are only collected for a GPU."""
+    return list(configs(CASE).values())[1]
 
 
 def test_the_adapter_answers_for_its_cases(monkeypatch):
@@ -42,8 +47,8 @@ def test_configs_are_the_choice_and_its_neighbours():
     assert next(iter(offered)) == "default"
     assert [from_fields(config) for config in offered.values()] == [*neighbours(problem, gpu, choose(problem, gpu))]
     assert json.loads(json.dumps(offered)) == offered
-    assert NAME == "warps=2"
-    assert offered["default"] | {"warps": 2} == CONFIG
+    assert list(offered)[1] == "warps=2"
+    assert offered["default"] | {"warps": 2} == offered["warps=2"]
 
 
 @pytest.mark.parametrize("change", [{"inputs": "strided-x"}, {"cols": 131073}, {"rows": 0}], ids=str)
@@ -57,20 +62,20 @@ def test_no_config_beside_a_file_of_launches(monkeypatch):
         configs(CASE)
 
 
-def test_a_config_is_what_runs(monkeypatch):
+def test_a_config_is_what_runs(monkeypatch, config):
     inputs = make_inputs(CASE, seed=3)
     wanted = prepare(inputs)()
-    ran = runs_of(from_fields(CONFIG), monkeypatch)
-    assert torch.equal(prepare(inputs, CONFIG)().dx, wanted.dx)
-    assert set(ran) == {from_fields(CONFIG)} != {choose(problem_of(CASE), gpu_of(torch.device("cpu")))}
+    ran = runs_of(from_fields(config), monkeypatch)
+    assert torch.equal(prepare(inputs, config)().dx, wanted.dx)
+    assert set(ran) == {from_fields(config)} != {choose(problem_of(CASE), gpu_of(torch.device("cpu")))}
 
 
-def test_a_config_that_breaks_a_rule_is_unsupported():
+def test_a_config_that_breaks_a_rule_is_unsupported(config):
     """Even if it kept to them on the inputs that it was measured on."""
     shared = Shared(2, 2, 1, 1, 1, cols=128).as_fields()
-    for config, why in ((CONFIG | {"chunks": 3}, "3 x 64 columns do not fit"), (shared, "in words")):
+    for wrong, why in ((config | {"chunks": 3}, "3 x 64 columns do not fit"), (shared, "in words")):
         with pytest.raises(UnsupportedError, match=f"must not run here.*{why}"):
-            prepare(make_inputs(CASE, seed=3), config)
+            prepare(make_inputs(CASE, seed=3), wrong)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +87,7 @@ def test_a_config_that_breaks_a_rule_is_unsupported():
         (8, 10, None),
     ],
 )
-def test_a_config_that_spills_more_is_unsupported(monkeypatch, spilled, own, why):
+def test_a_config_that_spills_more_is_unsupported(monkeypatch, spilled, own, why, config):
     inputs = make_inputs(CASE, seed=3)
     default = choose(problem_of(CASE), gpu_of(torch.device("cpu")))
 
@@ -92,8 +97,8 @@ def test_a_config_that_spills_more_is_unsupported(monkeypatch, spilled, own, why
     for regime in REGIMES:
         monkeypatch.setattr(regime, "run", run)
     if why is None:
-        assert callable(prepare(inputs, CONFIG))
+        assert callable(prepare(inputs, config))
         return
     with pytest.raises(UnsupportedError) as caught:
-        prepare(inputs, CONFIG)
+        prepare(inputs, config)
     assert str(caught.value) == why
