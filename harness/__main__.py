@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from harness.errors import UnavailableError, UsageError
-from harness.results.file import load
+from harness.results.file import Results, load
 from harness.results.schema import RANKED, RowRecord
 from harness.run.invocation import Invocation
 from harness.run.options import command_line, options
@@ -209,7 +209,8 @@ def _measure_and_report(invocation: Invocation, form: str = "console", impl: str
         display.say(f"go on:   {invocation.command}{resume}{out}")
         raise
     _report(path, invocation, display, form, impl)
-    if code := _exit_code(load(path).rows):
+    results = load(path)
+    if code := _exit_code(results.rows) or _exit_code_of_given(results, invocation):
         raise typer.Exit(code)
     return path
 
@@ -233,6 +234,13 @@ def _exit_code(rows: Sequence[RowRecord]) -> int:
     if tried.intersection(RANKED):
         return 0
     return 4 if tried <= {"oom", "missing", "unsupported"} else 1
+
+
+def _exit_code_of_given(results: Results, invocation: Invocation) -> int:
+    """1 where an implementation of a file that was given with --impl did not pass, whatever became of the others."""
+    given = {str(path) for path in invocation.impl_files}
+    names = {impl.name for impl in results.run.implementations if impl.source in given}
+    return int(any(row.impl in names and row.status not in (*RANKED, "unsupported", "missing") for row in results.rows))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -810,3 +810,12 @@ def test_a_case_keeps_its_key_from_the_command_line(workers, folder):
     typed("bench --shapes 4x8 --norm layer --dtype bf16 --weight-dtype fp32 --no-bias --out run")
     (case, *_) = {row.case for row in load(folder / "run" / "results.jsonl").rows}
     assert case == NormCase("layer", 4, 8, "bf16", "fp32", device="cpu")
+
+
+@pytest.mark.parametrize(("wrong", "code"), [("liger", 1), ("quack", 0)])
+def test_bench_fails_where_a_given_file_is_wrong(workers, folder, wrong, code):
+    """An implementation of --impl that is wrong fails the bench; one of this project's own is a row among others."""
+    (folder / "impls").mkdir()
+    (folder / "impls/liger.py").touch()
+    workers.statuses[wrong] = "wrong"
+    assert (typed("bench --impl impls/liger.py --shapes 4x8 --norm rms --out run") or 0) == code

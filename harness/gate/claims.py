@@ -38,8 +38,8 @@ def _judge_case(case: NormCase, joined: JoinedCase, claim: Claim, budget: Budget
         measured = ratio(joined.get((claim.over, "impl")), mine, budget)
     except IncomparableError as error:
         return found("ERROR", f"no ratio: {error}")
-    if joined.interference:
-        return found("INCONCLUSIVE", joined.interference, measured)
+    if reason := joined.against(claim.impl, claim.over):
+        return found("INCONCLUSIVE", reason, measured)
     return found(*_judge_ratio(claim, measured, band(joined, claim.over)), measured)
 
 

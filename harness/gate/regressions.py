@@ -84,8 +84,8 @@ def _look_at(case: NormCase, joined: JoinedCase, asked: Regression, budget: Budg
         measured = across_processes([pair.speedup for pair in processes])
     except IncomparableError as error:
         return found("ERROR", f"no ratio: {error}")
-    if joined.interference:
-        return found("INCONCLUSIVE", joined.interference, measured)
+    if reason := joined.against(*asked.names):
+        return found("INCONCLUSIVE", reason, measured)
     aa = band(joined, asked.base)
     if aa is None or not math.isfinite(aa):
         return found("INCONCLUSIVE", "no A/A pair in this case, or too few blocks for one", measured)

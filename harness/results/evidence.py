@@ -19,6 +19,11 @@ EVENTS_SHARE, EVENTS_AGAINST_PROFILER = "events' own share", "events against pro
 PROFILER_CHECKS = frozenset({EVENTS_SHARE, EVENTS_AGAINST_PROFILER})  # no ratio rests on the profiler's clock
 # Half the inter-quartile range of an A/A pair's ratio from block to block: at most 6.8 % in all runs on H200s.
 MOST_SCATTER = 0.15
+# The ratio of an implementation and the baseline, from the first third of the blocks to the last: at most 6.8 %.
+MOST_DRIFT = 0.1
+# The share of blocks in which such a ratio is off from its median by more than FAR_OFF (a log ratio): none.
+MOST_BURSTS, FAR_OFF = 0.1, 0.3
+FEWEST_BLOCKS = 9  # of fewer, thirds and shares say nothing, and the interval is wide
 # The share of the CPUs that other processes may use: a fifth of a core of two.
 MOST_HOST_LOAD = 0.1
 
@@ -50,10 +55,35 @@ def against_conditions(conditions: Iterable[ConditionsRecord]) -> str | None:
 
 def against_pairs(pairs: Iterable[Paired]) -> str | None:
     """Why a case may not be ranked, by its A/A pairs in any process; or None."""
-    scatter = max((_half_range(pair) for pair in pairs), default=0.0)
-    return f"an A/A pair scatters by {100 * scatter:.0f} % from block to block" if scatter > MOST_SCATTER else None
+    reasons = (against_samples(pair) for pair in pairs)
+    return next((f"an A/A pair {reason}" for reason in reasons if reason), None)
+
+
+def against_samples(pair: Paired) -> str | None:
+    """What the blocks of two implementations show of interference: scatter, drift or bursts; or None."""
+    scatter, drift, bursts = _half_range(pair), _drift(pair), _bursts(pair)
+    if scatter > MOST_SCATTER:
+        return f"scatters by {100 * scatter:.0f} % from block to block"
+    if drift > MOST_DRIFT:
+        return f"drifts by {100 * drift:.0f} % from the first third of the blocks to the last"
+    if bursts > MOST_BURSTS:
+        return f"is off by more than {100 * FAR_OFF:.0f} % in {100 * bursts:.0f} % of the blocks"
+    return None
 
 
 def _half_range(pair: Paired) -> float:
     lower, upper = np.percentile(pair.logs, (25, 75))
     return float(upper - lower) / 2
+
+
+def _drift(pair: Paired) -> float:
+    third = len(pair.logs) // 3
+    if len(pair.logs) < FEWEST_BLOCKS:
+        return 0.0
+    return abs(float(np.median(pair.logs[-third:]) - np.median(pair.logs[:third])))
+
+
+def _bursts(pair: Paired) -> float:
+    if len(pair.logs) < FEWEST_BLOCKS:
+        return 0.0
+    return float(np.mean(np.abs(pair.logs - pair.median_log) > FAR_OFF))

@@ -110,6 +110,25 @@ class JoinedCase(dict[tuple[str, Role], Joined]):
     def __init__(self, joined: Mapping[tuple[str, Role], Joined], interference: str | None = None) -> None:
         super().__init__(joined)
         self.interference = interference
+        self.disturbed: dict[str, str] = {}
+
+    def against(self, *impls: str) -> str | None:
+        """Why nothing may be said of the speed of these implementations on this case, or None."""
+        disturbed = [impl for impl in impls if impl in self.disturbed]
+        if self.interference or not disturbed:
+            return self.interference
+        reason = self.disturbed[disturbed[0]]
+        return reason if len(impls) == 1 else f"{disturbed[0]}: {reason}"
+
+    def look_at_samples(self, baseline: str) -> None:
+        """Find the implementations whose own samples, against the baseline's, show interference."""
+        if (base := self.get((baseline, "impl"))) is None:
+            return
+        for (impl, role), joined in self.items():
+            if role == "impl" and impl != baseline:
+                reasons = (evidence.against_samples(pair) for pair in interleaved(base, joined))
+                if reason := next(filter(None, reasons), None):
+                    self.disturbed[impl] = f"its ratio to {baseline} {reason}"
 
 
 def join(rows: Iterable[RowRecord]) -> JoinedCase:
@@ -136,6 +155,7 @@ def by_case(results: Results) -> dict[NormCase, JoinedCase]:
     for case, joined in cases.items():
         against_case = evidence.against_conditions(conditions.get(case, ()))
         joined.interference = against_run or against_case or joined.interference
+        joined.look_at_samples(results.run.settings.baseline)
     return cases
 
 

@@ -58,6 +58,16 @@ def malformed(inputs: Inputs, grads: object) -> str | None:
     return next(filter(None, faults), None)
 
 
+def wider(inputs: Inputs, grads: Grads) -> list[str]:
+    """A note for each gradient in a wider dtype than asked for, which has to be converted before it is used."""
+    asked = {gradient.name: torch_dtype(gradient.dtype_in(inputs.case)) for gradient in gradients_of(inputs.case)}
+    return [
+        f"{name} is {tensor.dtype} where {asked[name]} was asked for: accepted, and rounded before it is judged"
+        for name, tensor in grads.tensors().items()
+        if name in asked and tensor.dtype != asked[name]
+    ]
+
+
 def _malformed(gradient: CaseTensor, inputs: Inputs, tensor: object) -> str | None:
     name, case = gradient.name, inputs.case
     shape = tuple(inputs.x.shape) if gradient.extent == "activation" else gradient.shape(case)

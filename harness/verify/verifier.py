@@ -34,6 +34,7 @@ class VerifyResult:
     reason: str | None = None
     verification: Verification | None = None
     extra_bytes: int | None = None
+    notes: tuple[str, ...] = ()
 
 
 class WrongError(Exception):
@@ -86,7 +87,7 @@ class Verifier:
         if status != "wrong":
             stale = repetition.stale or with_new_dy(self.inputs, self.pristine, self.backward)
             status, reason = ("wrong", stale) if stale else (status, reason)
-        return VerifyResult(status, reason, verification, extra_bytes)
+        return VerifyResult(status, reason, verification, extra_bytes, tuple(precision.wider(self.inputs, first)))
 
     def _first_call(self) -> tuple[Grads, int | None]:
         """Call once, look at all that must not have been touched, and keep what it gave at that moment."""

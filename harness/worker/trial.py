@@ -135,7 +135,7 @@ class Trial:
                 update={
                     "verification": result.verification,
                     "peak_extra_bytes": result.extra_bytes,
-                    "notes": implementation.notes(self.case),
+                    "notes": [*implementation.notes(self.case), *result.notes],
                     "prepare_s": round(prepared.seconds, 3),
                     "untimed": untimed,
                 }

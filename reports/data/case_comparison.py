@@ -32,7 +32,7 @@ class CaseComparison:
     """One case: the same-traffic add (median us), the A/A band (a log ratio), and the entries in order of standing.
 
     `interference` says why nothing here is called faster or slower, or is None. There is no lead where an entry
-    is too fast to be ranked: those that rank are slower than it.
+    is too fast to be ranked, or its own samples show interference: those that rank may be slower than it.
     """
 
     case: NormCase
@@ -82,6 +82,7 @@ def compare_case(case: NormCase, joined_case: JoinedCase, results: Results, base
         datasheet_gbps=run.device.datasheet_gbps if case.device != "cpu" else None,
         budget=results.budget,
         processes=run.settings.processes,
+        evidence=joined_case.against,
     )
     records = {impl.name: impl for impl in run.implementations}
     entries = sorted((make_entry(joined, records.get(joined.impl), against) for joined in impls.values()), key=_place)
@@ -93,7 +94,7 @@ def compare_case(case: NormCase, joined_case: JoinedCase, results: Results, base
         interference=joined_case.interference,
         voided=_voided(joined_case),
         entries=tuple(entries),
-        lead=None if any(entry.too_short for entry in entries) else _lead(ranked, aa),
+        lead=None if any(entry.too_short or entry.disturbed for entry in entries) else _lead(ranked, aa),
     )
 
 

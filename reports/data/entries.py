@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
@@ -55,6 +56,7 @@ class Entry:
     in_place: bool
     proven: bool
     too_short: bool
+    disturbed: bool = False
 
     @property
     def label(self) -> str:
@@ -69,7 +71,7 @@ class Yardsticks:
     """The reference values of one case: baseline, add, A/A band, datasheet; each is None where the case has none.
 
     `groups` are the blocks in which the case is compared, with their flush: one a process. `processes` is how many the
-    run asked for.
+    run asked for. `evidence` says of an implementation why nothing may be said of its speed, or None.
     """
 
     groups: frozenset[tuple[str, Flush]]
@@ -79,6 +81,7 @@ class Yardsticks:
     datasheet_gbps: float | None
     budget: Budget | None
     processes: int = 1
+    evidence: Callable[[str], str | None] | None = None
 
 
 def make_entry(joined: Joined, impl: ImplRecord | None, against: Yardsticks) -> Entry:
@@ -117,6 +120,7 @@ def make_entry(joined: Joined, impl: ImplRecord | None, against: Yardsticks) -> 
         in_place=impl.in_place if impl else False,
         proven=all(timing.proven for timing in joined.timings),
         too_short=standing == "unranked" and too_short(joined, against.budget),
+        disturbed=standing == "unranked" and _disturbed(joined, against) is not None,
     )
 
 
@@ -136,7 +140,9 @@ def _standing(joined: Joined, against: Yardsticks) -> tuple[Standing, str | None
         return ("absent" if joined.status in ("missing", "unsupported") else "failed"), joined.reason
     if not joined.timings:
         return "verified", joined.summed_up(row.untimed for row in joined.rows)
-    why_not = doubt(joined) or _apart(joined, against) or _too_short(joined, against.budget)
+    why_not = (
+        doubt(joined) or _apart(joined, against) or _too_short(joined, against.budget) or _disturbed(joined, against)
+    )
     return ("unranked", why_not) if why_not else ("ranked", joined.reason)
 
 
@@ -147,6 +153,10 @@ def _apart(joined: Joined, against: Yardsticks) -> str | None:
         else None
         for row in joined.rows
     )
+
+
+def _disturbed(joined: Joined, against: Yardsticks) -> str | None:
+    return against.evidence(joined.impl) if against.evidence else None
 
 
 def _too_short(joined: Joined, budget: Budget | None) -> str | None:

@@ -33,6 +33,8 @@ def headline(comparison: Comparison, impl: str | None = None) -> str:
     summary = comparison.summary
     wins = next((wins for wins in summary.wins if impl is None or wins.impl == impl), None)
     subject = wins.label if wins else impl
+    if subject is None and (reasons := interference(comparison)):
+        return " ".join(reasons)
     if subject is None:
         return f"No implementation could be ranked in {figures.count(summary.cases, 'case')}."
     if not competed(comparison, subject) and not wins:
@@ -92,11 +94,11 @@ def not_run(comparison: Comparison) -> str:
 def caveats(comparison: Comparison) -> list[str]:
     """What a reader must know before any figure: an unfinished run, a baseline that is not there, a quick run."""
     lines = [comparison.unfinished] if comparison.unfinished else []
-    ranked = sum(bool(case.entry(comparison.baseline) in case.ranked) for case in comparison.cases)
-    if comparison.timed and ranked < len(comparison.cases):
+    quiet = [case for case in comparison.cases if not case.interference]
+    ranked = sum(bool(case.entry(comparison.baseline) in case.ranked) for case in quiet)
+    if comparison.timed and ranked < len(quiet):
         lines.append(
-            f"The baseline {comparison.baseline} ranks in {ranked} of {len(comparison.cases)} cases; "
-            "the others have no speedup."
+            f"The baseline {comparison.baseline} ranks in {ranked} of {len(quiet)} cases; the others have no speedup."
         )
     too_fast = sum(any(entry.too_short for entry in case.entries) for case in comparison.cases)
     if too_fast:
@@ -112,11 +114,8 @@ def caveats(comparison: Comparison) -> list[str]:
 
 def interference(comparison: Comparison) -> list[str]:
     """Why nothing is called faster or slower in some cases, a sentence a reason."""
-    reasons = Counter(case.interference for case in comparison.cases if case.interference and case.ranked)
-    return [
-        f"Nothing is called faster or slower in {figures.count(number, 'case')}: {reason}."
-        for reason, number in reasons.items()
-    ]
+    reasons = Counter(case.interference for case in comparison.cases if case.interference and case.of("unranked"))
+    return [f"Nothing is ranked in {figures.count(number, 'case')}: {reason}." for reason, number in reasons.items()]
 
 
 def error_budget(comparison: Comparison) -> str:

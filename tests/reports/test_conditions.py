@@ -78,6 +78,6 @@ def test_older_file_says_its_error_is_unknown():
 def test_the_error_and_what_moved_are_in_every_format(form):
     text = " ".join(reports.render(thorough(), form).split())
     assert "The engine's own error, by its self-test: a time ±1.9 us" in text
-    assert "The self-test after the cases failed: coldness 3.1 % (limit 2 %)." in text
+    assert "The self-test after the cases failed: events against profiler 3.14 us (limit 1.00 us)." in text
     assert "The multiprocessor clock moved in 1 of 2 cases" in text
     assert "by its self-test" not in reports.render(mixed(), form)

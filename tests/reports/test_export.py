@@ -40,7 +40,7 @@ def test_json_is_the_comparison_without_samples():
 def test_export_has_budget_and_full_kernel_names():
     comparison = compare(thorough())
     data = json.loads(to_json(comparison))
-    assert (data["budget"]["fixed_us"], data["selftests"][1]["checks"][0]["name"]) == (1.9, "coldness")
+    assert (data["budget"]["fixed_us"], data["selftests"][1]["checks"][0]["name"]) == (1.9, "events against profiler")
     assert data["state"]["sm_clock_mhz"] == {"smallest": 1755, "largest": 1980, "moved_cases": 1}
     assert data["end"]["stages_s"]["preparing"] == 40.0
     quack = next(entry for entry in data["cases"][0]["entries"] if entry["impl"] == "quack")

@@ -1,6 +1,8 @@
 """Planted interference: what was seen of the run, the host or the A/A pair leaves no verdict on a case."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,10 +10,11 @@ import pytest
 from harness.gate.judge import judge
 from harness.gate.limits import Claim, Limits, Regression
 from harness.results.evidence import EVENTS_AGAINST_PROFILER, MOST_HOST_LOAD, failed_checks
+from harness.results.file import load
 from harness.results.joining import band, by_case
 from harness.results.schema import Check
 from reports.data.comparison import compare
-from reports.parts.wording import caveats
+from reports.parts.wording import caveats, headline
 from tests.results_factory import CASE, COLD, conditions, helpers, in_processes, results, row, selftest, timing
 
 ROWS = [row("torch-eager", 100.0), row("quack", 50.0), *helpers(100.0, 46.0)]
@@ -57,9 +60,9 @@ def test_interference_leaves_no_verdict(kind):
     (case,) = by_case(run).values()
     assert (case.interference, band(case, "torch-eager")) == (REASONS[kind], np.inf)
     (compared,) = compare(run).cases
-    assert {entry.verdict for entry in compared.entries} <= {"same", None}
-    assert compared.lead is None or set(compared.lead.tied_with) == {entry.impl for entry in compared.ranked[1:]}
-    assert f"Nothing is called faster or slower in 1 case: {REASONS[kind]}." in caveats(compare(run))
+    assert {(entry.standing, entry.speedup, entry.verdict) for entry in compared.entries} == {("unranked", None, None)}
+    assert compared.lead is None
+    assert f"Nothing is ranked in 1 case: {REASONS[kind]}." in caveats(compare(run))
 
 
 @pytest.mark.parametrize("kind", REASONS)
@@ -110,4 +113,73 @@ def test_identical_kernels_on_loaded_host_are_ties(seed):
         for each, shift in zip(ROWS, rng.normal(0, 1.0, 4), strict=True)
     ]
     loaded = compare(results(*rows, states=[conditions(host_load=[0.8] * 3)]))
-    assert loaded.cases[0].entry("quack").verdict == "same"
+    assert {entry.verdict for entry in loaded.cases[0].entries} == {None}
+    assert (loaded.cases[0].ranked, loaded.cases[0].lead) == ((), None)
+    assert headline(loaded) == "Nothing is ranked in 1 case: other processes used 80 % of the CPUs."
+
+
+def quiet(blocks=60, seed=7):
+    """Samples that scatter as those of an H200 do."""
+    return 50.0 * np.exp(np.random.default_rng(seed).normal(0, 0.0175, blocks))
+
+
+PLANTED = {
+    "scatter": (
+        lambda us: us * np.exp(np.random.default_rng(1).normal(0, 0.3, us.size)),
+        r"scatters by \d+ % from block to block",
+    ),
+    "drift": (
+        lambda us: us * np.linspace(1.0, 1.3, us.size),
+        r"drifts by 1\d % from the first third of the blocks to the last",
+    ),
+    "burst": (
+        lambda us: np.where(np.arange(us.size) % 60 // 9 == 3, 3 * us, us),
+        "is off by more than 30 % in 15 % of the blocks",
+    ),
+}
+
+
+def disturbed(plant, blocks=60):
+    """A run of which one implementation alone met interference."""
+
+    def timed(us):
+        samples = {"samples_us": us.tolist(), "blocks": list(range(blocks))}
+        return timing(100.0).model_copy(update=samples)
+
+    rows = [
+        each.model_copy(update={"timing": timed(factor * quiet(blocks, seed))})
+        for seed, (each, factor) in enumerate(zip(ROWS, (2.0, 1.0, 2.0, 0.9), strict=True))
+    ]
+    rows[1] = rows[1].model_copy(update={"timing": timed(plant(np.array(rows[1].timing.samples_us)))})
+    rows.append(row("liger", timed=timed(0.7 * quiet(blocks, 9)), us=35.0))
+    return results(*rows, selftests=[selftest()])
+
+
+@pytest.mark.parametrize("kind", PLANTED)
+def test_own_samples_take_a_row_out_of_the_ranking(kind):
+    plant, reason = PLANTED[kind]
+    run = disturbed(plant)
+    (case,) = compare(run).cases
+    assert case.interference is None
+    assert case.entry("quack").standing == "unranked"
+    assert re.fullmatch(f"its ratio to torch-eager {reason}", case.entry("quack").reason)
+    assert (case.entry("liger").verdict, case.lead) == ("faster", None)  # the row left out might be the fastest
+    assert [(verdict.outcome, verdict.reason) for verdict in judge(run, LIMITS)] == [
+        ("INCONCLUSIVE", f"quack: {case.entry('quack').reason}")
+    ] * 2
+
+
+@pytest.mark.parametrize("blocks", [6, 60])
+def test_quiet_samples_are_ranked(blocks):
+    (case,) = compare(disturbed(lambda us: us, blocks)).cases
+    assert (case.entry("quack").standing, case.lead.impl) == ("ranked", "liger")
+
+
+PUBLISHED = sorted(Path("results/h200").glob("*.jsonl.bz2"))
+
+
+@pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.name.split(".")[0])
+def test_no_published_row_is_disturbed(path):
+    cases = by_case(load(path))
+    assert {case.key: joined.disturbed for case, joined in cases.items() if joined.disturbed} == {}
+    assert {joined.interference for joined in cases.values()} <= {None}

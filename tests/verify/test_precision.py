@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from harness.cases import Grads, NormCase, make_inputs
-from harness.verify.precision import Comparison, check, classify, malformed, slack
+from harness.verify.precision import Comparison, check, classify, malformed, slack, wider
 from harness.verify.reference import pieces
 from tests.mutants.maths import gradients
 
@@ -300,3 +300,14 @@ def test_an_overflow_of_the_outputs_dtype_has_to_show():
     assert set(classes(inputs, grads).values()) == {"exact"}
     clipped = replace(grads, dweight=grads.dweight.clamp(-65504, 65504))
     assert classes(inputs, clipped)["dweight"] == "wrong"
+
+
+def test_wider_gradients_are_accepted_and_noted():
+    inputs = make_inputs(RMS, 1)
+    grads = gradients(inputs)
+    wide = replace(grads, dweight=grads.dweight.float())
+    assert malformed(inputs, wide) is None
+    assert wider(inputs, grads) == []
+    assert wider(inputs, wide) == [
+        "dweight is torch.float32 where torch.bfloat16 was asked for: accepted, and rounded before it is judged"
+    ]
