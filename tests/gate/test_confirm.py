@@ -2,6 +2,7 @@
 
 import math
 import re
+import sys
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -143,8 +144,9 @@ def test_what_the_second_run_does_not_show_is_inconclusive(machine):
     assert "not confirmed: 0.951 [0.951, 0.951], then 1.000 [1.000, 1.000]" in machine.out
 
 
-def test_second_run_changes_only_cases_and_seed(machine):
+def test_second_run_changes_only_cases_and_seed(machine, monkeypatch):
     """Only the failing cases are measured again, with the settings of the first run but another seed."""
+    monkeypatch.setattr(sys, "argv", ["normbwd", "gate", "--confirm"])
     settings = {"flush": "dirty", "quick": True, "twice": True, "seeds": 3, "repeats": 7, "suite": "llm"}
     write(PR, measured(ONE_LOST, **settings))
     gated()
@@ -158,7 +160,7 @@ def test_second_run_changes_only_cases_and_seed(machine):
     assert (asked.seed, invocation.device, asked.processes, asked.timed) == (8, "h200", 5, True)
     assert (invocation.resume, invocation.allow_others, asked.cross_check) == (False, False, False)
     assert invocation.impl_files == (Path("my_liger.py"),)  # quack is found without being named
-    assert invocation.command.startswith("normbwd ")
+    assert invocation.command == "normbwd gate --confirm"
 
 
 def test_geomean_is_measured_again_on_all_its_cases(machine):
