@@ -20,7 +20,7 @@ from harness.errors import UnavailableError, UsageError
 from harness.results.file import Results, load
 from harness.results.schema import RANKED, RowRecord
 from harness.run.invocation import Invocation
-from harness.run.options import command_line, options
+from harness.run.options import CASES, command_line, options
 from harness.run.progress import Display
 from harness.run.resolve import PROCESSES_OF_A_CLAIM, check, for_a_claim
 
@@ -36,7 +36,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-CASES = ("suite", "shapes", "norm", "dtype", "weight_dtype", "bias", "zero_centred", "eps")
 HERE = ("device", "out", "allow_others", "time_limit_s")
 RUN = (*CASES, *HERE, "impls", "impl_files", "seed", "resume", "compile_ahead")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,14 +69,6 @@ def apart(base: Timings, other: Timings) -> str | None:
         if not set(one.blocks) & set(two.blocks):
             return f"process {process}: no block holds both"
     return None if both else "no process timed both"
-
-
-def quotient_interval(pairs: Sequence[Paired]) -> Interval | None:
-    """The 95 % interval of base's median over other's; None without a pair.
-
-    Within one process by ranks of the quotients block by block, in which drift cancels.
-    """
-    return _over_processes([replace(_by_ranks(pair.logs), value=pair.of_medians) for pair in pairs]) if pairs else None
 
 
 def time_interval(timings: Sequence[Timing]) -> Interval:

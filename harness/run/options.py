@@ -17,7 +17,8 @@ from harness.errors import UsageError
 from harness.results.settings import Settings
 from harness.run.invocation import Invocation
 
-CASES = ("suite", "shapes", "norm", "dtype", "weight_dtype", "bias", "zero_centred", "eps", "inputs")  # a panel of help
+CASES = ("suite", "shapes", "norm", "dtype", "weight_dtype", "bias", "zero_centred", "eps")
+CASES_PANEL = (*CASES, "inputs")  # of the help; only `verify` chooses inputs
 FIELDS = Settings.model_fields | Invocation.model_fields
 
 
@@ -56,7 +57,7 @@ def _parameter(name: str, field: FieldInfo, hidden: bool) -> Parameter:
         *(() if field.default is True else (option_of(name),)),  # what is on by default gets a --no- as well
         help=field.description,
         hidden=hidden,
-        rich_help_panel="Cases" if name in CASES else None,
+        rich_help_panel="Cases" if name in CASES_PANEL else None,
         show_default=str(field.default) if field.default and field.default is not True else False,
     )
     return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[_typed(field), option])
