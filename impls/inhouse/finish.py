@@ -5,20 +5,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
 
-from .launch import kernel_options, power_of_two
+from .launch import KernelCall, kernel_options, power_of_two
 from .tensors import Tensors
 
 
 def sum_partials(
     tensors: Tensors, partial_dweight: torch.Tensor | None, partial_dbias: torch.Tensor | None
-) -> list[Any]:
-    """Launch the last sum as a kernel of its own, if there is anything to sum.
+) -> list[KernelCall]:
+    """The last sum as a kernel of its own, if there is anything to sum.
 
     Narrow column tiles, for as many programs as multiprocessors, each with all its loads in flight at once.
     """
@@ -26,7 +24,9 @@ def sum_partials(
         return []
     partials, cols = partial_dweight.shape
     tile_cols = 32 if cols <= 8192 else 128
-    kernel = finish[(tensors.gradients * -(-cols // tile_cols),)](
+    kernel = KernelCall(
+        finish,
+        (tensors.gradients * -(-cols // tile_cols),),
         tensors.dweight,
         tensors.dbias,
         partial_dweight,

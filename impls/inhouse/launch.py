@@ -20,6 +20,20 @@ if TYPE_CHECKING:
 STAGES = 3  # two buffers: a tile arrives while another is used; with 2 Triton makes one, and nothing overlaps
 
 
+class KernelCall:
+    """A kernel, its grid and its arguments, before it is launched."""
+
+    def __init__(self, kernel: Any, grid: tuple[int, ...], *args: Any, **options: Any) -> None:
+        self.kernel = kernel
+        self.grid = grid
+        self.args = args
+        self.options = options
+
+    def start(self) -> Any:
+        """Launch it on the current stream; return it compiled, or None in Triton's interpreter."""
+        return self.kernel[self.grid](*self.args, **self.options)
+
+
 @dataclass(frozen=True)
 class Launch(ABC):
     """A regime's sizes for one call. It is frozen and hashable, and its fields are plain values that JSON can hold."""
@@ -53,8 +67,16 @@ class Launch(ABC):
         """Yield launches that may be faster than this one; some may break rules."""
 
     @abstractmethod
+    def calls(self, tensors: Tensors) -> list[KernelCall]:
+        """Name the kernels of one call, in order.
+
+        They read and write `tensors`, the workspace, and memory of `tensors.empty`, and no other: so that the same can
+        be launched again for other tensors of the same shapes.
+        """
+
     def run(self, tensors: Tensors) -> list[Any]:
         """Launch all kernels of one call; return them compiled, or None for each in Triton's interpreter."""
+        return [call.start() for call in self.calls(tensors)]
 
     def flaw(self, problem: Problem, gpu: Gpu) -> str | None:
         """Say in a few words why this launch must not run on this problem and device; None where it may."""

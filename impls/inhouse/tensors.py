@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -25,6 +25,7 @@ class Tensors:
     mean: torch.Tensor | None
     rstd: torch.Tensor
     zero_centred: bool
+    scratch: list[torch.Tensor] = field(default_factory=list, init=False, compare=False)  # what `empty` gave out
 
     @property
     def inputs(self) -> tuple[Any, ...]:
@@ -44,12 +45,15 @@ class Tensors:
 
     def partials(self, number: int) -> tuple[torch.Tensor | None, torch.Tensor | None]:
         """Empty memory for so many rows of partial dweight and dbias, fp32."""
-        shape, device = (number, self.x.shape[1]), self.x.device
-        dweight, dbias = (
-            None if gradient is None else torch.empty(shape, dtype=torch.float32, device=device)
-            for gradient in (self.dweight, self.dbias)
-        )
+        shape = (number, self.x.shape[1])
+        dweight, dbias = (None if gradient is None else self.empty(shape) for gradient in (self.dweight, self.dbias))
         return dweight, dbias
+
+    def empty(self, shape: tuple[int, ...]) -> torch.Tensor:
+        """Memory of this call alone, fp32, whatever it holds."""
+        memory = torch.empty(shape, dtype=torch.float32, device=self.x.device)
+        self.scratch.append(memory)
+        return memory
 
 
 def check(

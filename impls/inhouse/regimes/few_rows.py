@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from ..launch import STAGES, Launch, fitting_stages, half_and_double, kernel_options, power_of_two
+from ..launch import STAGES, KernelCall, Launch, fitting_stages, half_and_double, kernel_options, power_of_two
 from ..limits import (
     FEWEST_ELEMENTS,
     MOST_ELEMENTS,
@@ -117,13 +117,15 @@ class FewRows(Launch):
 
     # ------------------------------------------------------------------------------------------------ the call
 
-    def run(self, tensors: Tensors) -> list[Any]:
+    def calls(self, tensors: Tensors) -> list[KernelCall]:
         """One kernel."""
         from .few_rows_kernel import backward_few
 
         rows, cols = tensors.x.shape
         column_tiles = 0 if tensors.dweight is None else -(-cols // self.cols)
-        kernel = backward_few[(rows + column_tiles,)](
+        kernel = KernelCall(
+            backward_few,
+            (rows + column_tiles,),
             tensors.dx,
             tensors.dweight,
             tensors.dbias,

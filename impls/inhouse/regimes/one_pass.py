@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from ..launch import (
     STAGES,
+    KernelCall,
     Launch,
     deal_evenly,
     fitting_stages,
@@ -165,7 +166,7 @@ class OnePass(Launch):
 
     # ------------------------------------------------------------------------------------------------ the call
 
-    def run(self, tensors: Tensors) -> list[Any]:
+    def calls(self, tensors: Tensors) -> list[KernelCall]:
         """One kernel, and the sum of the partial gradients if it does not do that itself."""
         from ..finish import finish_tile, sum_partials
         from ..workspace import workspace
@@ -174,7 +175,9 @@ class OnePass(Launch):
         rows, cols = tensors.x.shape
         partial_dweight, partial_dbias = tensors.partials(self.programs)
         fused = self.fused and partial_dweight is not None
-        kernel = backward_rows[(self.programs,)](
+        kernel = KernelCall(
+            backward_rows,
+            (self.programs,),
             tensors.dx,
             tensors.dweight,
             tensors.dbias,

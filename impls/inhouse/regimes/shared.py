@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from ..launch import STAGES, Launch, deal_evenly, kernel_options, power_of_two
+from ..launch import STAGES, KernelCall, Launch, deal_evenly, kernel_options, power_of_two
 from ..limits import FEWEST_WARPS, MOST_REGISTERS, RESERVED_BYTES, Rules, all_resident, covered, in_range
 from ..limits import shared_memory_fits as fits
 from ..problem import Gpu, Problem
@@ -159,7 +159,7 @@ class Shared(Launch):
 
     # ------------------------------------------------------------------------------------------------ the call
 
-    def run(self, tensors: Tensors) -> list[Any]:
+    def calls(self, tensors: Tensors) -> list[KernelCall]:
         """One kernel, and the sum of the partial gradients if it does not do that itself."""
         from ..exchange import exchange_options
         from ..finish import finish_tile, sum_partials
@@ -173,7 +173,9 @@ class Shared(Launch):
         exchange = exchange_options(self.parts, self.rows * (1 if tensors.mean is None else 2))
         state, words = workspace(tensors.x.device, self.groups * SLOTS.value * exchange["WORDS"])
         dx, dy, x = (_as_words(tensor) for tensor in (tensors.dx, tensors.dy, tensors.x))
-        kernel = backward_parts[(self.programs,)](  # pyright: ignore[reportIndexIssue]  what gluon.jit gives is a union
+        kernel = KernelCall(
+            backward_parts,
+            (self.programs,),
             dx,
             tensors.dweight,
             tensors.dbias,

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from ..launch import STAGES, Launch, fitting_stages, half_and_double, kernel_options
+from ..launch import STAGES, KernelCall, Launch, fitting_stages, half_and_double, kernel_options
 from ..limits import FEWEST_ELEMENTS, MOST_ELEMENTS, SUM_BYTES, Rules, in_range, shared_memory_fits
 from ..problem import Gpu, Problem
 
@@ -76,18 +76,18 @@ class TwoPass(Launch):
                 groups = max(1, int(factor * 4 * gpu.multiprocessors) // column_tiles)
                 yield replace(self, rows=rows, cols=cols, groups=groups).dealt(problem.rows, gpu)
 
-    def run(self, tensors: Tensors) -> list[Any]:
+    def calls(self, tensors: Tensors) -> list[KernelCall]:
         """The kernel of row sums, that of the tiles, and the sum of the partial gradients."""
-        import torch
-
         from ..finish import sum_partials
         from .two_pass_kernel import backward_columns, row_sums
 
         rows, cols = tensors.x.shape
         partial_dweight, partial_dbias = tensors.partials(self.groups)
-        of_xhats = torch.empty_like(tensors.rstd)
-        of_ones = None if tensors.mean is None else torch.empty_like(tensors.rstd)
-        first = row_sums[(rows,)](
+        of_xhats = tensors.empty((rows,))
+        of_ones = None if tensors.mean is None else tensors.empty((rows,))
+        first = KernelCall(
+            row_sums,
+            (rows,),
             of_xhats,
             of_ones,
             *tensors.inputs,
@@ -100,7 +100,9 @@ class TwoPass(Launch):
             EVEN=cols % self.sum_cols == 0,
             **kernel_options(self.sum_warps),
         )
-        second = backward_columns[(self.groups * -(-cols // self.cols),)](
+        second = KernelCall(
+            backward_columns,
+            (self.groups * -(-cols // self.cols),),
             tensors.dx,
             partial_dweight,
             partial_dbias,
