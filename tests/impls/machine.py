@@ -65,16 +65,19 @@ class Machine:
                 return base, buffer
         raise IndexError(f"global memory has no address {address:#x}")
 
-    def run(self, seed, most_idle=200_000):
+    def run(self, seed, most_idle=200_000, slots=None):
         """Let one warp run a while, long or short, then another, until all have ended.
 
-        Now and then one program is preferred for a while, so that it gets as far ahead of the others as it can. Raises
-        Stuck where so many turns pass without progress.
+        Now and then one program is preferred for a while, so that it gets as far ahead of the others as it can. At most
+        `slots` programs are there at a time, if given: another comes where one has ended. Raises Stuck where so many
+        turns pass without progress.
         """
         random, idle, preferred = Random(seed), 0, None
         running = {warp: warp.steps() for team in self.teams for warp in team}
-        waiting, live = set(), list(running)
-        while live:
+        waiting, live, to_come = set(), [], self.teams[::-1]
+        while live or to_come:
+            while to_come and len({warp.program for warp in live}) < (slots or self.programs):
+                live += to_come.pop()
             if random.random() < 1 / 30:
                 preferred = random.choice([None, *range(self.programs)])
             first = [each for each in live if each.program == preferred] if random.random() < 0.95 else []
@@ -210,9 +213,16 @@ class Warp:
         for i, each in enumerate(source.strip("{}").split(",")):
             self.store(space, addresses + i * size, self.read(each.strip(), f"b{8 * size}"), mask)
 
-    def run_atom(self, opcode, mask, to, where, value):
-        addresses, added = self.address(where), self.read(value, opcode[-1])
-        self.write(to, self.add(addresses, added, mask), mask)
+    def run_atom(self, opcode, mask, to, where, *values):
+        addresses, given = self.address(where), [self.read(value, opcode[-1]) for value in values]
+        self.write(to, (self.swap if "cas" in opcode else self.add)(addresses, *given, mask), mask)
+
+    def swap(self, addresses, expected, wanted, mask):
+        """Compare and swap, by one lane; return what it found."""
+        assert mask.sum() <= 1, "lanes that swap in no order"
+        found = self.load("global", addresses, expected.dtype.itemsize, mask).view(expected.dtype)
+        self.store("global", addresses, wanted, mask & (found == expected))
+        return found
 
     def add(self, addresses, added, mask):
         """Lane after lane; return what each found."""
@@ -354,6 +364,10 @@ class Warp:
     def run_shfl(self, opcode, mask, to, source, other, _clamp, _lanes):
         given, other = self.read(source, "b32"), self.read(other, "b32")
         self.write(to.split("|")[0], given[self.values["%laneid"] ^ other if "bfly" in opcode else other], mask)
+
+    def run_redux(self, opcode, mask, to, source, _lanes):
+        given = self.read(source, opcode[-1])
+        self.write(to, np.full(LANES, ARITHMETIC[opcode[2]].reduce(given), given.dtype), mask)
 
     def run_vote(self, _opcode, mask, to, source, _lanes):
         self.write(to, np.full(LANES, self.register(source).all()), mask)
