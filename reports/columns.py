@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from harness.cases import NormCase
+from harness.cases.tensors import gradients_of
 from harness.cases.tensors import headings as short_names
-from harness.cases.tensors import names_of
 from harness.cases.traffic import moved_bytes
 from harness.results.schema import ErrorClass, TensorCheck
 from reports import figures
@@ -19,6 +20,8 @@ from reports.data.checks import worst_error
 from reports.data.comparison import CaseComparison, Comparison
 from reports.data.entries import Entry, Standing
 from reports.table import Cell, Heading, Table, table
+
+OF_A_PLAIN_CASE = [gradient.name for gradient in gradients_of(NormCase("layer", 1, 1, bias=True))]
 
 Value = str | int | float | bool | None  # in a csv
 _V = TypeVar("_V", bound=Value)
@@ -61,13 +64,16 @@ def table_of(names: Sequence[str], rows: Sequence[Row], headings: Mapping[str, s
 
 
 def columns(names: Sequence[str], rows: Sequence[Row]) -> list[Column]:
-    """The columns of these names; `rho_each` is one for each gradient of these rows, `errors` all of each gradient."""
+    """The columns of these names; `rho_each` is one for each gradient of these rows, `errors` all of each.
+
+    `errors` has those of a plain case's gradients, whether any row has them or not.
+    """
     chosen: list[Column] = []
     for name in names:
         if name == "rho_each":
             chosen += [_errors(tensor)[0] for tensor in _gradients(rows)]
         elif name == "errors":
-            chosen += [column for tensor in _gradients(rows, *names_of("gradient")) for column in _errors(tensor)]
+            chosen += [column for tensor in _gradients(rows, *OF_A_PLAIN_CASE) for column in _errors(tensor)]
         else:
             chosen.append(COLUMNS[name])
     return chosen

@@ -52,6 +52,9 @@ SHAPES: dict[DeviceKind, tuple[Shape, ...]] = {
 }
 
 
+NEAR_ONE = 0.999  # a p that is 1 in bf16
+
+
 def parse_inputs(text: str) -> list[str]:
     """Read `normal,mean-*` or `all`, in the catalogue's order; raises UsageError for what no kind is called."""
     wanted = [part.strip().lower() for part in text.split(",")]
@@ -69,15 +72,19 @@ def of_kinds(cases: Sequence[NormCase], names: Sequence[str]) -> list[NormCase]:
         replace(case, inputs=name)
         for case in cases
         for name in names
-        if INPUT_KINDS[name].suits(norm=case.norm, weight=case.weight, bias=case.bias)
+        if INPUT_KINDS[name].suits(norm=case.norm, weight=case.weight, bias=case.bias, features=case.features)
     ]
 
 
 def catalogue(cases: Sequence[NormCase], names: Sequence[str]) -> list[NormCase]:
-    """Of the cases of SHAPES, the first shape's with every kind and the others' with the usual one, where asked for."""
+    """Of the cases of SHAPES, the first shape's with every kind and the others' with the usual one, where asked for.
+
+    Dropout is also tried with a p near 1.
+    """
     rows, cols = SHAPES["cpu" if cases[0].device == "cpu" else "cuda"][0]
     first = [case for case in cases if (case.rows, case.cols) == (rows, cols)]
     others = [case for case in cases if (case.rows, case.cols) != (rows, cols)]
+    others += [replace(case, dropout_p=NEAR_ONE) for case in first if case.dropout_p]
     return of_kinds(first, names) + of_kinds(others, [name for name in names if name == "normal"])
 
 

@@ -6,6 +6,7 @@ Importable without torch; only what makes tensors imports it.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from harness.cases.case import NormCase, torch_dtype
@@ -26,8 +27,9 @@ def case_seed(case: NormCase, seed: int, salt: str = "") -> int:
 def make_inputs(case: NormCase, seed: int) -> Inputs:
     """Random inputs of a case, made on its device; the same for the same case, seed, torch version and kind of device.
 
-    Each input is normal with the centre and the spread of its line in the table of tensors. None is all zeros, which
-    draws less power and runs faster. Then the case's kind of inputs changes them, and each is placed between guards.
+    Each input is normal with the centre and the spread of its line in the table of tensors, or a mask. None is all
+    zeros, which draws less power and runs faster. Then the case's kind of inputs changes them, and each is placed
+    between guards.
     """
     import torch
 
@@ -37,22 +39,22 @@ def make_inputs(case: NormCase, seed: int) -> Inputs:
     generator = torch.Generator(case.device).manual_seed(case_seed(case, seed))
 
     def draw(tensor: CaseTensor) -> torch.Tensor:
-        dtype = torch_dtype(tensor.dtype_in(case))
-        noise = torch.randn(tensor.shape(case), dtype=dtype, device=case.device, generator=generator)
+        shape, dtype = tensor.shape(case), torch_dtype(tensor.dtype_in(case))
+        if tensor.dtype == "uint8":
+            return (torch.rand(shape, device=case.device, generator=generator) >= case.dropout_p).to(dtype)
+        noise = torch.randn(shape, dtype=dtype, device=case.device, generator=generator)
         return noise.mul_(tensor.spread).add_(tensor.centre(case))
 
     drawn = {tensor.name: draw(tensor) for tensor in inputs_of(case)}
-    x = drawn["x"]
-    kind.change(
-        Drawn(x, drawn["dy"], drawn.get("weight"), drawn.get("bias"), lambda: _xhat(x, case), case.dtype == "fp16")
-    )
-    placed = {name: place(t, kind.layout, name) for name, t in (drawn | _rounded_statistics(x, case)).items()}
+    kind.change(Drawn(drawn, lambda: _xhat(drawn, case), case.dtype == "fp16"))
+    saved = _rounded_statistics(drawn, case)
+    placed = {name: place(t, kind.layout, name, case.heads, case.projection) for name, t in (drawn | saved).items()}
     plain: dict[str, Any] = {name: placed.pop(name, None) for name in ("x", "weight", "bias", "dy", "mean", "rstd")}
     return Inputs(case=case, eps=case.eps, **plain, extra=placed)
 
 
 def statistics(x: torch.Tensor, case: NormCase) -> tuple[torch.Tensor | None, torch.Tensor]:
-    """Mean (None for RMS) and rstd of each row of x `(rows, cols)`, in fp64 `(rows)`."""
+    """Mean (None for RMS) and rstd of each row of what is normalised `(rows, cols)`, in fp64 `(rows)`."""
     x64 = x.double()
     if case.norm == "rms":
         return None, (x64.square().mean(1) + case.eps).rsqrt()
@@ -66,12 +68,21 @@ def row_chunks(case: NormCase, elements: int = 1 << 25) -> list[slice]:
     return [slice(start, min(start + step, case.rows)) for start in range(0, case.rows, step)]
 
 
-def _xhat(x: torch.Tensor, case: NormCase) -> torch.Tensor:
+def _xhat(drawn: Mapping[str, torch.Tensor], case: NormCase) -> torch.Tensor:
+    x = _normalised(drawn, case, slice(None))
     mean, rstd = statistics(x, case)
     return (x if mean is None else x - mean[:, None]) * rstd[:, None]
 
 
-def _rounded_statistics(x: torch.Tensor, case: NormCase) -> dict[str, torch.Tensor]:
+def _normalised(drawn: Mapping[str, torch.Tensor], case: NormCase, rows: slice) -> torch.Tensor:
+    """What the norm of a case normalises, on some rows: x, or x * silu(z) in fp64."""
+    import torch
+
+    x = drawn["x"][rows]
+    return x.double() * torch.nn.functional.silu(drawn["z"][rows].double()) if case.gate_first else x
+
+
+def _rounded_statistics(drawn: Mapping[str, torch.Tensor], case: NormCase) -> dict[str, torch.Tensor]:
     """Mean and rstd as an adapter gets them."""
     import torch
 
@@ -80,7 +91,7 @@ def _rounded_statistics(x: torch.Tensor, case: NormCase) -> dict[str, torch.Tens
         for tensor in statistics_of(case)
     }
     for rows in row_chunks(case):
-        mean, rstd = statistics(x[rows], case)
+        mean, rstd = statistics(_normalised(drawn, case, rows), case)
         for name, exact in (("mean", mean), ("rstd", rstd)):
             if exact is not None:
                 saved[name][rows] = exact.float()

@@ -16,14 +16,19 @@ GUARD_BYTES = 512  # what the CUDA allocator aligns to, so that the input is as 
 GUARD = 0xFF
 
 
-def place(tensor: torch.Tensor, layout: Layout, name: str) -> torch.Tensor:
+def place(tensor: torch.Tensor, layout: Layout, name: str, heads: int = 0, projection: int = 0) -> torch.Tensor:
     """Copy an input `(rows, cols)`, or a vector, into guarded memory; only x and dy have a layout but the plain one.
 
-    Of an expanded dy the first row is kept, of a summed one nothing but ones.
+    Of an expanded dy the first row is kept, of a summed one nothing but ones. With `heads` an input is `(rows / heads,
+    heads, cols)`, and x a slice of `projection` columns: its heads and its tokens have strides of their own.
     """
     if tensor.dim() < 2:
         return _filled(tensor, tensor.stride())
     rows, cols = tensor.shape
+    offset = int(layout == "misaligned")
+    if heads:
+        tensor = tensor.view(rows // heads, heads, cols)
+        return _filled(tensor, (projection, cols, 1) if name == "x" else tensor.stride(), offset)
     if layout == "3-d":
         planes = 2 if rows % 2 == 0 and rows else 1
         tensor = tensor.view(planes, rows // planes, cols)
@@ -36,7 +41,7 @@ def place(tensor: torch.Tensor, layout: Layout, name: str) -> torch.Tensor:
         ("summed dy", "dy"): (0, 0),
         ("transposed dy", "dy"): (1, max(rows, 1)),
     }
-    return _filled(tensor, strides.get((layout, name), (cols, 1)), offset=int(layout == "misaligned"))
+    return _filled(tensor, strides.get((layout, name), (cols, 1)), offset)
 
 
 def _filled(tensor: torch.Tensor, strides: Sequence[int], offset: int = 0) -> torch.Tensor:

@@ -5,7 +5,7 @@ A kind changes the usual random inputs of a case. Importable without torch: tens
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -13,22 +13,31 @@ if TYPE_CHECKING:
     import torch
 
 Layout = Literal["contiguous", "strided x", "expanded dy", "summed dy", "transposed dy", "misaligned", "3-d"]
-Only = Literal["any", "layer", "weight", "bias"]  # the cases that a kind makes sense for
+Only = Literal["any", "layer", "weight", "bias", "residual", "gated"]  # the cases that a kind makes sense for
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """The usual inputs of a case, to be changed in place: x, dy `(rows, cols)`, weight, bias `(cols)` or None.
+    """The usual inputs of a case by name, to be changed in place: x, dy `(rows, cols)`, weight, bias `(cols)`, ...
 
     `xhat()` normalises x as it is now, in fp64; `narrow` is fp16, whose range is small.
     """
 
-    x: torch.Tensor
-    dy: torch.Tensor
-    weight: torch.Tensor | None
-    bias: torch.Tensor | None
+    tensors: Mapping[str, torch.Tensor]
     xhat: Callable[[], torch.Tensor]
     narrow: bool
+
+    @property
+    def x(self) -> torch.Tensor:
+        return self.tensors["x"]
+
+    @property
+    def dy(self) -> torch.Tensor:
+        return self.tensors["dy"]
+
+    def those(self, *names: str) -> list[torch.Tensor]:
+        """Those of these inputs that the case has."""
+        return [self.tensors[name] for name in names if name in self.tensors]
 
     def scaled(self, tensor: torch.Tensor, exponent: int, narrow_exponent: int) -> None:
         """Multiply by a power of two; by another in fp16."""
@@ -54,13 +63,18 @@ class InputKind:
         """Whether x and dy are contiguous in memory, wherever they begin and whatever leading dimensions they have."""
         return self.layout in ("contiguous", "misaligned", "3-d")
 
-    def suits(self, *, norm: str, weight: bool, bias: bool) -> bool:
-        """Whether a case has what this kind changes."""
-        return {"any": True, "layer": norm == "layer", "weight": weight, "bias": bias}[self.only]
+    def suits(self, *, norm: str, weight: bool, bias: bool, features: Collection[str] = ()) -> bool:
+        """Whether a case has what this kind changes; heads of a projection have a layout of their own."""
+        if "qk" in features and self.layout not in ("contiguous", "misaligned"):
+            return False
+        has = {"layer": norm == "layer", "weight": weight, "bias": bias, "residual": "residual" in features}
+        has["gated"] = any(feature.startswith("gated") for feature in features)
+        return self.only == "any" or has[self.only]
 
 
 def _correlated(drawn: Drawn) -> None:
-    drawn.dy.copy_(3 * drawn.xhat() + drawn.dy)
+    for dy in drawn.those("dy", "dy1"):
+        dy.copy_(3 * drawn.xhat() + dy)
 
 
 def _mean(over_sigma: float) -> Callable[[Drawn], None]:
@@ -73,20 +87,31 @@ def _mean(over_sigma: float) -> Callable[[Drawn], None]:
 
 
 def _zero_weights(drawn: Drawn) -> None:
-    if drawn.weight is not None:
-        drawn.weight[::4] = 0
+    for weight in drawn.those("weight", "weight1"):
+        weight[::4] = 0
 
 
 def _tiny_weights(drawn: Drawn) -> None:
     """One in four, at and below the eps that some kernels clamp to."""
-    if drawn.weight is not None:
+    for weight in drawn.those("weight", "weight1"):
         for start, tiny in enumerate((1e-5, -1e-5, 1e-3, -1e-7)):
-            drawn.weight[4 * start :: 16] = tiny
+            weight[4 * start :: 16] = tiny
 
 
 def _large_bias(drawn: Drawn) -> None:
-    if drawn.bias is not None:
-        drawn.bias.add_(100.0)
+    for bias in drawn.those("bias", "bias1"):
+        bias.add_(100.0)
+
+
+def _large_residual(drawn: Drawn) -> None:
+    for dres in drawn.those("dres"):
+        dres.mul_(1000)
+
+
+def _large_gates(drawn: Drawn) -> None:
+    """A gate of 100 and more either way: exp of that overflows fp32."""
+    for z in drawn.those("z"):
+        z.mul_(100)
 
 
 def _outliers(drawn: Drawn) -> None:
@@ -126,6 +151,10 @@ INPUT_KINDS: dict[str, InputKind] = {
         InputKind("zero-weights", "a division by the weight", _zero_weights, only="weight"),
         InputKind("tiny-weights", "a division by the weight that is clamped", _tiny_weights, only="weight"),
         InputKind("large-bias", "xhat recovered from a y that the bias has drowned", _large_bias, only="bias"),
+        InputKind(
+            "large-residual", "a residual's gradient that goes through the norm", _large_residual, only="residual"
+        ),
+        InputKind("large-gates", "silu by an exp that overflows", _large_gates, only="gated"),
         InputKind("outliers", "sums or products in a dtype of little range or precision", _outliers),
         InputKind("constant-rows", "eps left out, or a variance that cancels", _constant_rows),
         InputKind("zero-rows", "eps left out", _zero_rows),

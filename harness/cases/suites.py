@@ -1,4 +1,4 @@
-"""Named lists of shapes, and the reading of `--shapes`, `--norm` and `--dtype` into cases."""
+"""Named lists of shapes or cases, and the reading of `--shapes`, `--norm` and `--dtype` into cases."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from itertools import product
 from typing import TypeVar, get_args
 
 from harness.cases import DeviceKind, Dtype, Norm, NormCase
+from harness.cases.models import cases_of_models
+from harness.cases.variants import PLAIN, with_features
 from harness.errors import UsageError
 
 Shape = tuple[int, int]  # rows, cols
@@ -20,11 +22,16 @@ DTYPES: tuple[Dtype, ...] = get_args(Dtype)
 
 @dataclass(frozen=True)
 class Suite:
-    """Shapes that are measured together, under a name."""
+    """Shapes that are measured together, under a name: as plain norms, or as these `variants`.
+
+    With `cases` those are measured, in the dtypes and on the device asked for.
+    """
 
     name: str
     description: str
     shapes: tuple[Shape, ...]
+    variants: str = PLAIN
+    cases: tuple[NormCase, ...] = ()
 
 
 def _constant_elements(*elements: int) -> tuple[Shape, ...]:
@@ -102,7 +109,49 @@ _TE_ROCM = Suite(
     ),
 )
 
-SUITES: dict[str, Suite] = {suite.name: suite for suite in (_QUICK, _FAST_LLM, _LLM, _QUACK, _INDUCTOR, _TE_ROCM)}
+_RESIDUAL = Suite("residual", "a residual beside the norm, at Fast-LLM's shapes", _FAST_LLM.shapes, "residual")
+
+_PARALLEL = Suite("parallel", "two norms of one x, at Fast-LLM's shapes", _FAST_LLM.shapes, "parallel")
+
+_QK = Suite(
+    "qk",
+    "norms of queries and keys, 128 and 256 columns: of a tensor of their own, and of a slice of a projection",
+    (
+        (262144, 128),  # 8192 tokens of 32 heads
+        (65536, 128),  # of 8
+        (1048576, 128),  # 32768 tokens of 32 heads
+        (131072, 256),
+    ),
+    "plain,qk",
+)
+
+_GATED = Suite(
+    "gated",
+    "gated norms, the gate before the norm and after it, as in Mamba2 and Qwen3-Next",
+    (
+        (8192, 4096),
+        (8192, 5120),  # Mamba2 2.7B
+        (8192, 8192),
+        (32768, 1024),
+        (262144, 128),  # Qwen3-Next: 8192 tokens of 32 heads
+    ),
+    "gated,gated-norm-first",
+)
+
+_MODELS = Suite(
+    "models",
+    "the norms of nine models at 8192 and 32768 tokens, and what a step of each spends in their backwards",
+    tuple(dict.fromkeys((case.rows, case.cols) for case in cases_of_models())),
+    cases=cases_of_models(),
+)
+
+SUITES: dict[str, Suite] = {
+    suite.name: suite
+    for suite in (
+        *(_QUICK, _FAST_LLM, _LLM, _QUACK, _INDUCTOR, _TE_ROCM),
+        *(_RESIDUAL, _PARALLEL, _QK, _GATED, _MODELS),
+    )
+}
 
 
 def find_suite(name: str) -> Suite:
@@ -138,29 +187,34 @@ def cases_of(
     dtype: Dtype = "bf16",
     weight_dtype: Dtype | None = None,
     *,
+    variants: Sequence[tuple[str, ...]] = ((),),
+    weight: bool = True,
     bias: bool = True,
     zero_centred: bool = False,
     eps: float = 1e-5,
     device: DeviceKind = "cuda",
 ) -> list[NormCase]:
-    """Every norm at every shape, norm by norm.
+    """Every norm at every shape in every variant, norm by norm.
 
-    Weights are in `dtype` and a LayerNorm has a bias, unless the arguments differ; an RMSNorm never has one.
+    Weights are in `dtype` and a LayerNorm has a bias, unless the arguments differ; an RMSNorm never has one, nor what
+    has no weight.
     """
-    return [
+    plain = [
         NormCase(
             norm=norm,
             rows=rows,
             cols=cols,
             dtype=dtype,
             weight_dtype=weight_dtype or dtype,
-            bias=bias and norm == "layer",
+            weight=weight,
+            bias=bias and weight and norm == "layer",
             zero_centred=zero_centred,
             eps=eps,
             device=device,
         )
         for norm, (rows, cols) in product(norms, tuple(shapes))
     ]
+    return [with_features(case, features) for features in variants for case in plain]
 
 
 def _parse_shape(part: str) -> Shape:

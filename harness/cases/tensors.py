@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.cases.case import ITEM_BYTES, Dtype, NormCase
+from harness.cases.case import ITEM_BYTES, NormCase, Stored
 
 Extent = Literal["activation", "per column", "per row"]  # (rows, cols), (cols) and (rows)
 TensorKind = Literal["input", "statistic", "gradient"]
@@ -29,16 +29,17 @@ def _zero(_case: NormCase) -> float:
 class CaseTensor:
     """One tensor of a case.
 
-    An input is drawn from N(`centre`, `spread`); a statistic is what a forward saves of x; a gradient is what the
-    backward returns. `dtype` says whose dtype it has: the case's, its weight's, or fp32. `present` says which cases
-    have it. `traffic` is False where no backward needs to read it. `heading` is the short name of a gradient in a
-    report. An input that is `added_to` a gradient is a term of it, as the gradient of a residual is of dx.
+    An input is drawn from N(`centre`, `spread`), a uint8 one is a mask: 1 where dropout keeps an element, 0 where it
+    drops it. A statistic is what a forward saves of what it normalises; a gradient is what the backward returns.
+    `dtype` says whose dtype it has: the case's, its weight's, or its own. `present` says which cases have it. `traffic`
+    is False where no backward needs to read it. `heading` is the short name of a gradient in a report. An input that is
+    `added_to` a gradient is a term of it, as the gradient of a residual is of dx.
     """
 
     name: str
     kind: TensorKind
     extent: Extent
-    dtype: Literal["case", "weight", "fp32"]
+    dtype: Literal["case", "weight", "fp32", "uint8"]
     present: Callable[[NormCase], bool] = _always
     centre: Callable[[NormCase], float] = _zero
     spread: float = 1.0
@@ -51,10 +52,11 @@ class CaseTensor:
         shapes = {"activation": (case.rows, case.cols), "per column": (case.cols,), "per row": (case.rows,)}
         return shapes[self.extent]
 
-    def dtype_in(self, case: NormCase) -> Dtype:
+    def dtype_in(self, case: NormCase) -> Stored:
         """Its dtype in a case."""
-        dtypes: dict[str, Dtype] = {"case": case.dtype, "weight": case.weight_dtype, "fp32": "fp32"}
-        return dtypes[self.dtype]
+        if self.dtype == "case":
+            return case.dtype
+        return case.weight_dtype if self.dtype == "weight" else self.dtype
 
     def size_bytes(self, case: NormCase) -> int:
         """Its size in a case, in bytes."""
@@ -80,19 +82,52 @@ def _weight_centre(case: NormCase) -> float:
     return 0.0 if case.zero_centred else 1.0
 
 
-# In the order in which inputs are drawn. The mean of x is not 0, so that a LayerNorm that forgets the mean is seen. The
-# weight is near 1 as in a trained model: one near 0 would condemn every backward that divides by it.
+def _featured(*features: str) -> Callable[[NormCase], bool]:
+    """Whether a case has all of these features."""
+    return lambda case: set(features) <= set(case.features)
+
+
+def _is_gated(case: NormCase) -> bool:
+    return case.gate_first or "gated-norm-first" in case.features
+
+
+def _has_weight1(case: NormCase) -> bool:
+    return case.weight and "parallel" in case.features
+
+
+def _has_bias1(case: NormCase) -> bool:
+    return case.bias and "parallel" in case.features
+
+
+# The inputs in the order in which they are drawn, those of a plain case first. The mean of x is not 0, so that a
+# LayerNorm that forgets the mean is seen. The weight is near 1 as in a trained model: one near 0 would condemn every
+# backward that divides by it.
 TABLE: tuple[CaseTensor, ...] = (
     CaseTensor("x", "input", "activation", "case", centre=lambda _case: 0.25),
     CaseTensor("dy", "input", "activation", "case"),
     CaseTensor("weight", "input", "per column", "weight", _has_weight, centre=_weight_centre, spread=0.1),
     CaseTensor("bias", "input", "per column", "weight", _has_bias, spread=0.1, traffic=False),
+    CaseTensor("dres", "input", "activation", "case", _featured("residual"), added_to="dx"),
+    CaseTensor("mask", "input", "activation", "uint8", _featured("dropout")),
+    CaseTensor("mask1", "input", "activation", "uint8", _featured("dropout", "parallel-tied")),
+    CaseTensor("dy1", "input", "activation", "case", _featured("parallel")),
+    CaseTensor("weight1", "input", "per column", "weight", _has_weight1, centre=_weight_centre, spread=0.1),
+    CaseTensor("bias1", "input", "per column", "weight", _has_bias1, spread=0.1, traffic=False),
+    CaseTensor("z", "input", "activation", "case", _is_gated),
     CaseTensor("mean", "statistic", "per row", "fp32", _has_mean),
     CaseTensor("rstd", "statistic", "per row", "fp32"),
     CaseTensor("dx", "gradient", "activation", "case", heading="dx"),
     CaseTensor("dweight", "gradient", "per column", "weight", _has_weight, heading="dw"),
     CaseTensor("dbias", "gradient", "per column", "weight", _has_bias, heading="db"),
+    CaseTensor("dbranch", "gradient", "activation", "case", _featured("dropout"), heading="da"),
+    CaseTensor("dbranch1", "gradient", "activation", "case", _featured("dropout", "parallel-tied"), heading="da1"),
+    CaseTensor("dweight1", "gradient", "per column", "weight", _has_weight1, heading="dw1"),
+    CaseTensor("dbias1", "gradient", "per column", "weight", _has_bias1, heading="db1"),
+    CaseTensor("dz", "gradient", "activation", "case", _is_gated, heading="dz"),
 )
+
+# The gradients of outputs that are normalised: a backward that declares `in_place` may overwrite them.
+OUTPUT_GRADIENTS = ("dy", "dy1")
 
 
 def tensors_of(case: NormCase, *kinds: TensorKind) -> list[CaseTensor]:

@@ -24,12 +24,15 @@ def moved_bytes(case: NormCase) -> int:
 def same_traffic_add(inputs: Inputs) -> Callable[[], object]:
     """An elementwise kernel that reads and writes as many activations as a case's backward; vectors are left out.
 
-    For two in and one out, as in a plain case, it is an add.
+    For two in and one out, as in a plain case, it is an add. Heads of a projection are copied out of it, untimed: as
+    many bytes are read, and torch has no fast add of a slice.
     """
     import torch
 
     case = inputs.case
     read = [inputs.tensors()[tensor.name] for tensor in _activations(case, "input")]
+    if case.heads:
+        read = [tensor.contiguous() for tensor in read]
     written = len(_activations(case, "gradient"))
     if (len(read), written) == (2, 1):
         return lambda: torch.add(*read)

@@ -32,13 +32,16 @@ Condition = Literal["side stream", "graph replay", "shuffled allocator", "busy d
 Tool = Literal["memcheck", "initcheck", "racecheck"]  # of compute-sanitizer
 
 
-def _without_features(case: NormCase, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+BEYOND_PLAIN = ("features", "dropout_p", "heads", "projection")
+
+
+def _without_nothing(case: NormCase, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
     fields: dict[str, Any] = serialize(case)
-    return fields if case.features else {name: value for name, value in fields.items() if name != "features"}
+    return {name: value for name, value in fields.items() if value or name not in BEYOND_PLAIN}
 
 
-# A plain case is written without the list of what it has beyond a plain one, which is empty.
-StoredCase = Annotated[NormCase, WrapSerializer(_without_features)]
+# A plain case is written without what one can have beyond it, all of which is empty or 0.
+StoredCase = Annotated[NormCase, WrapSerializer(_without_nothing)]
 
 
 class Record(BaseModel):

@@ -24,6 +24,12 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
     weight_dtype: str | None = Field(default=None, description="of weight and bias (default: as x)")
     bias: bool = Field(default=True, description="a bias in LayerNorm")
     zero_centred: bool = Field(default=False, description="multiply by 1 + weight")
+    weight: bool = Field(default=True, description="a weight, and with it a bias")
+    variant: str | None = Field(
+        default=None,
+        description="what is around the norm: plain, residual, dropout, parallel, parallel-tied, qk, gated, "
+        "gated-norm-first; a,b is each, a+b both together (default: plain, or the suite's)",
+    )
     eps: float = Field(default=1e-5, description="added to the variance")
     inputs: str = Field(default="all", description="kinds of inputs, such as normal,mean-*")
 

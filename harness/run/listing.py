@@ -36,9 +36,11 @@ def _impls(impl_files: tuple[Path, ...]) -> Table:
 
 
 def _suites(_: tuple[Path, ...]) -> Table:
-    table = Table("suite", "shapes", "what it is", box=None, pad_edge=False)
+    table = Table("suite", "shapes", "variants", "what it is", box=None, pad_edge=False)
     for suite in SUITES.values():
-        table.add_row(suite.name, str(len(suite.shapes)), suite.description)
+        table.add_row(
+            suite.name, str(len(suite.shapes)), "each its own" if suite.cases else suite.variants, suite.description
+        )
     return table
 
 

@@ -17,7 +17,7 @@ from harness.errors import UsageError
 from harness.results.settings import Settings
 from harness.run.invocation import Invocation
 
-CASES = ("suite", "shapes", "norm", "dtype", "weight_dtype", "bias", "zero_centred", "eps")
+CASES = ("suite", "shapes", "norm", "variant", "dtype", "weight_dtype", "weight", "bias", "zero_centred", "eps")
 CASES_PANEL = (*CASES, "inputs")  # of the help; only `verify` chooses inputs
 FIELDS = Settings.model_fields | Invocation.model_fields
 

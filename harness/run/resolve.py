@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 
 from harness.cases import DeviceKind, Dtype, NormCase
 from harness.cases.catalogue import SHAPES, catalogue, of_kinds, parse_inputs
-from harness.cases.suites import cases_of, find_suite, parse_dtype, parse_norms, parse_shapes
+from harness.cases.suites import Shape, Suite, cases_of, find_suite, parse_dtype, parse_norms, parse_shapes
 from harness.cases.traffic import moved_bytes
+from harness.cases.variants import PLAIN, parse_variants
 from harness.devices import DeviceProfile
 from harness.errors import UsageError
 from harness.results.settings import Settings
@@ -107,26 +110,57 @@ def cases_on(device: DeviceKind, settings: Settings) -> list[NormCase]:
 
     Where nothing is timed, each case comes with the kinds of inputs asked for, and without shapes there is a catalogue.
     """
-    suite = suite_on(device, settings)
+    name = suite_on(device, settings)
+    suite = find_suite(name) if name else None
     from_catalogue = suite is None and settings.shapes is None
-    if from_catalogue:
-        shapes = SHAPES[device]
+    if suite is not None and suite.cases:
+        cases = _of_suite(suite, device, settings)
     else:
-        shapes = find_suite(suite).shapes if suite else parse_shapes(settings.shapes or "")
-    cases = cases_of(
+        shapes = SHAPES[device] if from_catalogue else suite.shapes if suite else parse_shapes(settings.shapes or "")
+        cases = _of_shapes(shapes, suite, device, settings)
+    if settings.timed:
+        return cases
+    kinds = parse_inputs(settings.inputs)
+    return catalogue(cases, kinds) if from_catalogue else of_kinds(cases, kinds)
+
+
+def _of_shapes(shapes: Sequence[Shape], suite: Suite | None, device: DeviceKind, settings: Settings) -> list[NormCase]:
+    if settings.zero_centred and not settings.weight:
+        raise UsageError("--zero-centred --no-weight: there is no weight to be zero-centred; leave one of them out")
+    return cases_of(
         shapes,
         parse_norms(settings.norm),
         dtype_on(device, settings),
-        None if settings.weight_dtype is None else parse_dtype(settings.weight_dtype, "--weight-dtype"),
+        _weight_dtype(settings),
+        variants=parse_variants(settings.variant or (suite.variants if suite else PLAIN)),
+        weight=settings.weight,
         bias=settings.bias,
         zero_centred=settings.zero_centred,
         eps=settings.eps,
         device=device,
     )
-    if settings.timed:
-        return cases
-    kinds = parse_inputs(settings.inputs)
-    return catalogue(cases, kinds) if from_catalogue else of_kinds(cases, kinds)
+
+
+def _of_suite(suite: Suite, device: DeviceKind, settings: Settings) -> list[NormCase]:
+    """The cases that a suite names one by one, of the norms and in the dtypes asked for."""
+    for option, given in (
+        ("--variant", settings.variant is not None),
+        ("--zero-centred", settings.zero_centred),
+        ("--no-weight", not settings.weight),
+    ):
+        if given:
+            raise UsageError(f"--suite {suite.name} {option}: each case of the suite has its own; leave {option} out")
+    dtype, norms = dtype_on(device, settings), parse_norms(settings.norm)
+    weight_dtype = _weight_dtype(settings) or dtype
+    return [
+        replace(case, dtype=dtype, weight_dtype=weight_dtype, eps=settings.eps, device=device)
+        for case in suite.cases
+        if case.norm in norms
+    ]
+
+
+def _weight_dtype(settings: Settings) -> Dtype | None:
+    return None if settings.weight_dtype is None else parse_dtype(settings.weight_dtype, "--weight-dtype")
 
 
 def selftests_on(device: DeviceKind, invocation: Invocation) -> tuple[When, ...]:

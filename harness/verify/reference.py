@@ -2,12 +2,19 @@
 
     xhat = (x - mean) * rstd            RMS: x * rstd
     wdy = dy * weight                   zero-centred: dy * (1 + weight)
-    dx = rstd * (wdy - mean_c(wdy) - xhat * mean_c(wdy * xhat))     RMS: without mean_c(wdy)
-    dweight = sum_r(dy * xhat), dbias = sum_r(dy)
+    J(wdy) = rstd * (wdy - mean_c(wdy) - xhat * mean_c(wdy * xhat))     RMS: without mean_c(wdy)
+    dx = J(wdy), dweight = sum_r(dy * xhat), dbias = sum_r(dy)
 
-Inputs that the table of tensors says are added to a gradient are added last.
+Two parallel norms of one x have one xhat: dx = J(dy * weight + dy1 * weight1). A gate multiplies by
+silu(z) = z * sigmoid(z), with silu'(z) = sigmoid(z) * (1 + z * (1 - sigmoid(z))):
 
-Ba, Kiros, Hinton 2016 (LayerNorm); Zhang, Sennrich 2019 (RMSNorm).
+    gated              x * silu(z) takes the place of x:  dx = J * silu(z),  dz = J * x * silu'(z)
+    gated-norm-first   dy * silu(z) takes that of dy:     dx = J,            dz = dy * (xhat * weight + bias) * silu'(z)
+
+Inputs that the table of tensors says are added to a gradient are added last. Dropout hands that sum on to the branches
+that it dropped elements of: dbranch = dx * mask / (1 - p).
+
+Ba, Kiros, Hinton 2016 (LayerNorm); Zhang, Sennrich 2019 (RMSNorm); Dao, Gu 2024 (gated, Mamba-2).
 """
 
 from __future__ import annotations
@@ -17,7 +24,7 @@ from dataclasses import dataclass
 
 import torch
 
-from harness.cases import Inputs, row_chunks, statistics
+from harness.cases import Inputs, NormCase, row_chunks, statistics
 from harness.cases.tensors import inputs_of
 
 
@@ -32,8 +39,25 @@ class Exact:
     values: torch.Tensor
     terms: torch.Tensor
 
+    @classmethod
+    def given(cls, tensor: torch.Tensor) -> Exact:
+        """An input, which is one term."""
+        values = tensor.double()
+        return cls(values, values.abs())
+
     def __add__(self, other: Exact) -> Exact:
         return Exact(self.values + other.values, self.terms + other.terms)
+
+    def __mul__(self, other: Exact) -> Exact:
+        return Exact(self.values * other.values, self.terms * other.terms)
+
+    def scaled(self, factor: float) -> Exact:
+        """The product with a positive number."""
+        return Exact(self.values * factor, self.terms * factor)
+
+    def over_rows(self) -> Exact:
+        """The sum over rows `(cols)`."""
+        return Exact(self.values.sum(0), self.terms.sum(0))
 
 
 @dataclass(frozen=True)
@@ -55,39 +79,75 @@ def pieces(inputs: Inputs) -> Iterator[Piece]:
 
 
 def reference(inputs: Inputs, rows: slice) -> Piece:
-    """The reference on the given rows, with mean and rstd computed in fp64 from x."""
-    case = inputs.case
-    tensors = inputs.tensors()
-    activations = {
-        tensor.name: as_rows(tensors[tensor.name])[rows].double()
-        for tensor in inputs_of(case)
-        if tensor.extent == "activation"
-    }
-    x, dy = activations["x"], activations["dy"]
-    mean, rstd = statistics(x, case)
-    rstd = rstd[:, None]
-    xhat = (x if mean is None else x - mean[:, None]) * rstd
-    xhat_terms = xhat.abs() if mean is None else (x.abs() + mean[:, None].abs()) * rstd
-    wdy = dy
-    if inputs.weight is not None:
-        wdy = dy * (inputs.weight.double() + float(case.zero_centred))
-    mean_wdy_xhat = (wdy * xhat).mean(1, keepdim=True)
-    centre = wdy.mean(1, keepdim=True) if case.norm == "layer" else torch.zeros_like(rstd)
-    gradients = {
-        "dx": Exact(
-            rstd * (wdy - centre - xhat * mean_wdy_xhat),
-            # An error of the mean moves xhat, and by way of mean_c(wdy) the mean of wdy * xhat as well.
-            rstd * (wdy.abs() + centre.abs() + xhat_terms * (mean_wdy_xhat.abs() + xhat.abs() * centre.abs())),
-        ),
-        "dweight": Exact((dy * xhat).sum(0), (dy.abs() * xhat_terms).sum(0)),
-        "dbias": Exact(dy.sum(0), dy.abs().sum(0)),
-    }
+    """The reference on the given rows, with mean and rstd computed in fp64 from what is normalised."""
+    case, given = inputs.case, _given(inputs, rows)
+    one, norm_first = Exact.given(torch.ones((), device=inputs.x.device)), "gated-norm-first" in case.features
+    silu, slope = _gate(given["z"].values) if "z" in given else (one, one)
+    weight = given.get("weight", one)
+    xhat, rstd = _normalised(given["x"] * silu if case.gate_first else given["x"], case)
+    dy = given["dy"] * silu if norm_first else given["dy"]
+    wdy = dy * weight
+    gradients = {"dweight": (dy * xhat).over_rows(), "dbias": dy.over_rows()}
+    if "dy1" in given:
+        wdy += given["dy1"] * given.get("weight1", one)
+        gradients |= {"dweight1": (given["dy1"] * xhat).over_rows(), "dbias1": given["dy1"].over_rows()}
+    dx = _back_through(wdy, xhat, rstd, case)
+    if case.gate_first:
+        gradients["dz"] = dx * given["x"] * slope
+        dx *= silu
+    elif norm_first:
+        y = xhat * weight
+        gradients["dz"] = given["dy"] * (y + given["bias"] if "bias" in given else y) * slope
+    gradients["dx"] = dx
     for tensor in inputs_of(case):
         if tensor.added_to is not None:
-            addend = activations[tensor.name]
-            gradients[tensor.added_to] += Exact(addend, addend.abs())
-    finite = [activation.isfinite().all(1) for activation in activations.values()]
-    return Piece(rows, gradients, ~torch.stack(finite).all(0))
+            gradients[tensor.added_to] += given[tensor.name]
+    for mask, branch in (("mask", "dbranch"), ("mask1", "dbranch1")):
+        if mask in given:
+            gradients[branch] = gradients["dx"] * given[mask].scaled(1 / (1 - case.dropout_p))
+    of_rows = [given[tensor.name].values for tensor in inputs_of(case) if tensor.extent == "activation"]
+    return Piece(rows, gradients, ~torch.stack([values.isfinite().all(1) for values in of_rows]).all(0))
+
+
+def _given(inputs: Inputs, rows: slice) -> dict[str, Exact]:
+    """What was drawn: activations of these rows, parameters as the norm multiplies by them."""
+    case, tensors = inputs.case, inputs.tensors()
+    given: dict[str, Exact] = {}
+    for tensor in inputs_of(case):
+        values = tensors[tensor.name]
+        if tensor.extent == "activation":
+            values = as_rows(values)[rows]
+        elif case.zero_centred and tensor.name.startswith("weight"):
+            values = values.double() + 1
+        given[tensor.name] = Exact.given(values)
+    return given
+
+
+def _normalised(x: Exact, case: NormCase) -> tuple[Exact, torch.Tensor]:
+    """xhat, and rstd as a column."""
+    mean, rstd = statistics(x.values, case)
+    rstd = rstd[:, None]
+    if mean is None:
+        return Exact(x.values * rstd, x.terms * rstd), rstd
+    return Exact((x.values - mean[:, None]) * rstd, (x.terms + mean[:, None].abs()) * rstd), rstd
+
+
+def _back_through(wdy: Exact, xhat: Exact, rstd: torch.Tensor, case: NormCase) -> Exact:
+    """J(wdy), the gradient of what is normalised."""
+    mean_wdy_xhat = (wdy.values * xhat.values).mean(1, keepdim=True)
+    centre = wdy.values.mean(1, keepdim=True) if case.norm == "layer" else torch.zeros_like(rstd)
+    return Exact(
+        rstd * (wdy.values - centre - xhat.values * mean_wdy_xhat),
+        # An error of the mean moves xhat, and by way of mean_c(wdy) the mean of wdy * xhat as well.
+        rstd * (wdy.terms + centre.abs() + xhat.terms * (mean_wdy_xhat.abs() + xhat.values.abs() * centre.abs())),
+    )
+
+
+def _gate(z: torch.Tensor) -> tuple[Exact, Exact]:
+    """silu(z) and silu'(z). An exp in fp32 has the error of its argument, which is as large as z."""
+    sigmoid = z.sigmoid()
+    silu, slope = z * sigmoid, sigmoid * (1 + z * (1 - sigmoid))
+    return Exact(silu, silu.abs() * (1 + z.abs())), Exact(slope, sigmoid * (1 + z.abs()) ** 2)
 
 
 def as_rows(tensor: torch.Tensor) -> torch.Tensor:

@@ -6,7 +6,7 @@ import gc
 import random
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -166,12 +166,10 @@ class Repetition:
             _spoil(self.inputs, outputs)
             graph.replay()
             self._compare(outputs)
-        new_dy = self.pristine.dy * -0.5
-        self.pristine.restore(self.inputs)
-        _set_dy(self.inputs, new_dy)
+        renewed = _with_new_dy(self.inputs, self.pristine)
         _spoil(self.inputs, outputs)
         graph.replay()
-        self.stale = stale(replace(self.inputs, dy=new_dy), outputs, "in a graph replay")
+        self.stale = stale(renewed, outputs, "in a graph replay")
         self.pristine.restore(self.inputs)
         del outputs, graph
         gc.collect()
@@ -204,18 +202,20 @@ def stale(inputs: Inputs, grads: Grads, where: str = "") -> str | None:
 
 def with_new_dy(inputs: Inputs, pristine: Pristine, backward: Callable[[], Grads]) -> str | None:
     """Rewrite dy at its address, run, put it back, and say what did not follow."""
-    pristine.restore(inputs)
-    new_dy = pristine.dy * -0.5
-    _set_dy(inputs, new_dy)
-    not_followed = stale(replace(inputs, dy=new_dy), backward())
+    renewed = _with_new_dy(inputs, pristine)
+    not_followed = stale(renewed, backward())
     pristine.restore(inputs)
     return not_followed
 
 
-def _set_dy(inputs: Inputs, new_dy: torch.Tensor) -> None:
-    """Write where dy lies, unseen by autograd."""
-    target = each_place_once(inputs.dy.data)
-    target.copy_(new_dy[tuple(slice(size) for size in target.shape)])
+def _with_new_dy(inputs: Inputs, pristine: Pristine) -> Inputs:
+    """Restore the inputs and rewrite the gradients of outputs where they lie; the inputs with these in other memory."""
+    pristine.restore(inputs)
+    new = {name: gradient * -0.5 for name, gradient in pristine.output_gradients(inputs).items()}
+    for name, gradient in new.items():
+        target = each_place_once(inputs.tensors()[name].data)  # unseen by autograd
+        target.copy_(gradient[tuple(slice(size) for size in target.shape)])
+    return inputs.with_tensors(new)
 
 
 def _spoil(inputs: Inputs, outputs: Grads) -> None:

@@ -13,7 +13,7 @@ import torch
 
 from harness.cases import DeviceKind, Grads, Inputs, torch_dtype
 from harness.cases.guards import each_place_once, whole_buffer
-from harness.cases.tensors import gradients_of
+from harness.cases.tensors import OUTPUT_GRADIENTS, gradients_of
 from harness.verify.determinism import same_bits
 
 M_PERTURB = -6  # of mallopt: what malloc hands out is filled with the complement of this byte
@@ -25,20 +25,28 @@ class Pristine:
     """Copies of the inputs as they were made, guards and gaps included, to compare with and to restore from."""
 
     buffers: dict[str, torch.Tensor]
-    dy: torch.Tensor
 
     @classmethod
     def of(cls, inputs: Inputs) -> Pristine:
         """Copy the inputs of a case, the statistics among them."""
         buffers = {name: whole_buffer(tensor).clone() for name, tensor in inputs.tensors().items()}
-        return cls(buffers, _like(buffers["dy"], inputs.dy))
+        return cls(buffers)
+
+    def output_gradients(self, inputs: Inputs) -> dict[str, torch.Tensor]:
+        """dy, and dy1 where there is one, as they were."""
+        given = inputs.tensors()
+        return {name: _like(self.buffers[name], given[name]) for name in OUTPUT_GRADIENTS if name in given}
+
+    def original(self, inputs: Inputs) -> Inputs:
+        """The inputs with the gradients that a backward may overwrite as they were, in other memory."""
+        return inputs.with_tensors(self.output_gradients(inputs))
 
     def changed(self, inputs: Inputs, in_place: bool) -> list[str]:
-        """Names of the inputs that are no longer what they were; dy may change where that is declared."""
+        """Names of the inputs that are no longer what they were; those of outputs may change where that is declared."""
         return [
             name
             for name, tensor in self._touched(inputs).items()
-            if not (in_place and name == "dy") and not same_bits(_like(self.buffers[name], tensor), tensor)
+            if not (in_place and name in OUTPUT_GRADIENTS) and not same_bits(_like(self.buffers[name], tensor), tensor)
         ]
 
     def overrun(self, inputs: Inputs) -> list[str]:

@@ -9,9 +9,10 @@ import torch
 
 from harness.cases import Grads, Inputs
 from harness.cases.adapter import Implementation
-from harness.cases.tensors import gradients_of, tensors_of
+from harness.cases.tensors import OUTPUT_GRADIENTS, gradients_of, tensors_of
 from harness.verify import precision
 from harness.verify.determinism import same_bits
+from harness.verify.reference import as_rows
 
 APPENDED_ROWS = 64
 SAME, OTHER = "same bits", "other bits"
@@ -24,7 +25,8 @@ def fp32_errors(implementation: Implementation, inputs: Inputs) -> dict[str, flo
     case = replace(inputs.case, dtype="fp32", weight_dtype="fp32")
     if implementation.unsupported(case):
         return {}
-    wide = replace(inputs, case=case).with_tensors({name: t.float() for name, t in inputs.tensors().items()})
+    numbers = {name: tensor for name, tensor in inputs.tensors().items() if tensor.is_floating_point()}
+    wide = replace(inputs, case=case).with_tensors({name: tensor.float() for name, tensor in numbers.items()})
     grads = _run(implementation, wide)
     if precision.malformed(wide, grads):
         return {}
@@ -34,7 +36,8 @@ def fp32_errors(implementation: Implementation, inputs: Inputs) -> dict[str, flo
 def invariance(implementation: Implementation, inputs: Inputs, first: Grads) -> dict[str, str]:
     """What becomes of a row's dx when half of the batch is gone, and of dweight when rows of zero dy are added."""
     case = inputs.case
-    half, more = case.rows // 2, case.rows + APPENDED_ROWS
+    token = case.heads or 1  # rows that stay together
+    half, more = case.rows // 2 // token * token, case.rows + -(-APPENDED_ROWS // token) * token
     expected = first.tensors()
     of_rows, of_parameters = (
         {gradient.name: expected[gradient.name] for gradient in gradients_of(case) if gradient.extent == extent}
@@ -42,7 +45,8 @@ def invariance(implementation: Implementation, inputs: Inputs, first: Grads) -> 
     )
 
     def same_rows(grads: Grads) -> bool:
-        return all(same_bits(tensor[:half], grads.tensors()[name]) for name, tensor in of_rows.items())
+        given = grads.tensors()
+        return all(same_bits(as_rows(tensor)[:half], as_rows(given[name])) for name, tensor in of_rows.items())
 
     def same_sums(grads: Grads) -> bool:
         return all(same_bits(tensor, grads.tensors()[name]) for name, tensor in of_parameters.items())
@@ -63,15 +67,16 @@ def _outcome(implementation: Implementation, inputs: Inputs, same: Callable[[Gra
 
 
 def _rows(inputs: Inputs, rows: int) -> Inputs:
-    """The first rows of a case, or all of them and more, whose dy is zero."""
+    """The first rows of a case, or all of them and more, whose gradients of outputs are zero."""
 
-    def cut(tensor: torch.Tensor, zero: bool = False) -> torch.Tensor:
-        more = tensor[: max(0, rows - len(tensor))]
-        return torch.cat([tensor[:rows], torch.zeros_like(more) if zero else more])
+    def cut(tensor: torch.Tensor, zero: bool) -> torch.Tensor:
+        each = rows // inputs.case.heads if inputs.case.heads and tensor.dim() > 1 else rows  # tokens, or rows
+        more = tensor[: max(0, each - len(tensor))]
+        return torch.cat([tensor[:each], torch.zeros_like(more) if zero else more])
 
     tensors = inputs.tensors()
     cut_tensors = {
-        tensor.name: cut(tensors[tensor.name], zero=tensor.name == "dy")
+        tensor.name: cut(tensors[tensor.name], zero=tensor.name in OUTPUT_GRADIENTS)
         for tensor in tensors_of(inputs.case, "input", "statistic")
         if tensor.extent != "per column"
     }
@@ -79,5 +84,7 @@ def _rows(inputs: Inputs, rows: int) -> Inputs:
 
 
 def _run(implementation: Implementation, inputs: Inputs) -> Grads:
-    """One call, on a dy of its own, which it may overwrite."""
-    return implementation.prepare(replace(inputs, dy=inputs.dy.clone()))()
+    """One call, on gradients of outputs of its own, which it may overwrite."""
+    given = inputs.tensors()
+    own = {name: given[name].clone() for name in OUTPUT_GRADIENTS if name in given}
+    return implementation.prepare(inputs.with_tensors(own))()

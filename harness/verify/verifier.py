@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
@@ -63,7 +63,7 @@ class Verifier:
         robustness.make_ready(self.inputs, self.pristine)
         first, extra_bytes = self._first_call()
         comparison = precision.Comparison(self.inputs.case)
-        comparison.add(replace(self.inputs, dy=self.pristine.dy), first)
+        comparison.add(self.pristine.original(self.inputs), first)
         seeds = 1 if self._huge() else self.settings.seeds
         for seed in range(self.settings.seed + 1, self.settings.seed + seeds):
             self._compare_with_other_inputs(comparison, seed)
@@ -132,7 +132,7 @@ class Verifier:
             grads = backward()
         if fault := precision.malformed(inputs, grads):
             raise WrongError(fault)
-        comparison.add(replace(inputs, dy=pristine.dy), grads)
+        comparison.add(pristine.original(inputs), grads)
 
     def _repeat(self, first: Grads) -> Repetition:
         repetition = Repetition(

@@ -9,7 +9,7 @@ import gc
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
@@ -234,7 +234,7 @@ class Trial:
 
     def _look_at_answer(self, name: str, answer: object) -> None:
         """A timed call must do no harm, and answer as well as those that were not timed."""
-        original = replace(self.inputs, dy=self.pristine.dy)
+        original = self.pristine.original(self.inputs)
         fault = precision.malformed(original, answer)
         if fault is None and isinstance(answer, Grads):
             in_place = self.contenders[name].implementation.in_place
@@ -251,7 +251,8 @@ class Trial:
         return Candidate(name, contender.backward)
 
     def _restore_dy(self) -> None:
-        self.inputs.dy.copy_(self.pristine.dy)
+        for name, original in self.pristine.output_gradients(self.inputs).items():
+            self.inputs.tensors()[name].copy_(original)
 
     def _row(self, name: str, status: Status, reason: str | None = None) -> RowRecord:
         """A row; that of the baseline's twin is stored under the baseline's name, with the role `again`."""

@@ -37,10 +37,16 @@ def test_a_kind_suits_cases_that_have_what_it_changes():
     def kinds_of(case):
         return {each.inputs for each in of_kinds([case], list(INPUT_KINDS))}
 
-    assert kinds_of(LAYER) == set(INPUT_KINDS)
-    assert set(INPUT_KINDS) - kinds_of(RMS) == {"mean-10", "mean-100", "mean-1000", "large-bias"}
+    whole = replace(LAYER, features=("residual", "gated"))
+    assert kinds_of(whole) == set(INPUT_KINDS)
+    featured = {"large-residual", "large-gates"}
+    assert kinds_of(LAYER) == set(INPUT_KINDS) - featured
+    assert set(INPUT_KINDS) - kinds_of(RMS) == {"mean-10", "mean-100", "mean-1000", "large-bias"} | featured
     assert {"zero-weights", "tiny-weights"} <= set(INPUT_KINDS) - kinds_of(replace(RMS, weight=False))
-    assert set(INPUT_KINDS) - kinds_of(replace(LAYER, bias=False)) == {"large-bias"}
+    assert set(INPUT_KINDS) - kinds_of(replace(LAYER, bias=False)) == {"large-bias"} | featured
+    strided = {name for name, kind in INPUT_KINDS.items() if not kind.contiguous} | {"3-d"}
+    heads = replace(whole, features=("residual", "gated", "qk"), heads=2, projection=48)
+    assert kinds_of(whole) - kinds_of(heads) == strided
 
 
 @pytest.mark.parametrize("device", SHAPES)
@@ -48,7 +54,7 @@ def test_the_first_shape_has_every_kind_of_inputs(device):
     cases = cases_on(device, Settings(timed=False))
     assert len(set(cases)) == len(cases)
     rows, cols = SHAPES[device][0]
-    for norm, fewer in (("rms", 4), ("layer", 0)):
+    for norm, fewer in (("rms", 6), ("layer", 2)):
         of_norm = [case for case in cases if case.norm == norm]
         assert len([case for case in of_norm if (case.rows, case.cols) == (rows, cols)]) == len(INPUT_KINDS) - fewer
         others = [case for case in of_norm if (case.rows, case.cols) != (rows, cols)]
@@ -65,7 +71,7 @@ def test_the_edges_are_those_that_are_known_to_break_things():
 
 def test_shapes_are_tried_with_the_kinds_asked_for():
     every = cases_on("cpu", Settings(timed=False, shapes="8x16,9x16", norm="rms"))
-    assert len(every) == 2 * (len(INPUT_KINDS) - 4)
+    assert len(every) == 2 * (len(INPUT_KINDS) - 6)
     some = cases_on("cpu", Settings(timed=False, shapes="8x16", norm="rms", inputs="normal,nan-x"))
     assert [case.inputs for case in some] == ["normal", "nan-x"]
     assert [case.inputs for case in cases_on("cpu", Settings(shapes="8x16", norm="rms"))] == ["normal"]

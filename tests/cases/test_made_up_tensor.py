@@ -1,4 +1,4 @@
-"""A tensor that no module knows, declared in a test's own table: `dres`, the gradient of a residual, added to dx.
+"""A tensor that no module knows, declared in a test's own table: `dmore`, a second gradient of x, added to dx.
 
 It is drawn, guarded, restored, counted, verified, timed and reported by the declaration alone.
 """
@@ -26,20 +26,20 @@ from tests.results_factory import helpers, results, row, run_record, verificatio
 from tests.worker.test_trial import Session
 
 PLAIN = NormCase("rms", 16, 32, device="cpu")
-CASE = replace(PLAIN, features=("residual",))
+CASE = replace(PLAIN, features=("more",))
 
 
-def has_residual(case):
-    return "residual" in case.features
+def has_more(case):
+    return "more" in case.features
 
 
-DRES = CaseTensor("dres", "input", "activation", "case", present=has_residual, added_to="dx")
-DSCALE = CaseTensor("dscale", "gradient", "per column", "fp32", present=has_residual, heading="ds")
+DMORE = CaseTensor("dmore", "input", "activation", "case", present=has_more, added_to="dx")
+DSCALE = CaseTensor("dscale", "gradient", "per column", "fp32", present=has_more, heading="ds")
 
 
 @pytest.fixture(autouse=True)
 def table(monkeypatch):
-    monkeypatch.setattr(tensors, "TABLE", (*tensors.TABLE, DRES))
+    monkeypatch.setattr(tensors, "TABLE", (*tensors.TABLE, DMORE))
 
 
 @pytest.fixture
@@ -47,14 +47,14 @@ def table_with_a_gradient(monkeypatch, table):
     monkeypatch.setattr(tensors, "TABLE", (*tensors.TABLE, DSCALE))
 
 
-def with_residual(inputs):
-    """The gradients in fp64, dres among them, rounded once."""
+def with_more(inputs):
+    """The gradients in fp64, dmore among them, rounded once."""
     wide = gradients(inputs, wide=True)
-    return replace(gradients(inputs), dx=(wide.dx.double() + inputs.dres.double()).bfloat16())
+    return replace(gradients(inputs), dx=(wide.dx.double() + inputs.dmore.double()).bfloat16())
 
 
 def right(inputs):
-    return lambda: with_residual(inputs)
+    return lambda: with_more(inputs)
 
 
 def forgetful(inputs):
@@ -63,8 +63,8 @@ def forgetful(inputs):
 
 def overwriting(inputs):
     def backward():
-        grads = with_residual(inputs)
-        inputs.dres.copy_(grads.dx)
+        grads = with_more(inputs)
+        inputs.dmore.copy_(grads.dx)
         return grads
 
     return backward
@@ -72,8 +72,8 @@ def overwriting(inputs):
 
 def overrunning(inputs):
     def backward():
-        grads = with_residual(inputs)
-        inputs.dres.as_strided((1,), (1,), inputs.dres.storage_offset() + inputs.dres.numel()).fill_(1)
+        grads = with_more(inputs)
+        inputs.dmore.as_strided((1,), (1,), inputs.dmore.storage_offset() + inputs.dmore.numel()).fill_(1)
         return grads
 
     return backward
@@ -81,30 +81,30 @@ def overrunning(inputs):
 
 def in_its_memory(inputs):
     def backward():
-        grads = with_residual(inputs)
-        return replace(grads, dx=inputs.dres)
+        grads = with_more(inputs)
+        return replace(grads, dx=inputs.dmore)
 
     return backward
 
 
 def row_of(prepare, **more):
-    session = Session(implementation("honest", prepare, **({"handles": {"residual"}} | more)), case=CASE).run()
+    session = Session(implementation("honest", prepare, **({"handles": {"more"}} | more)), case=CASE).run()
     return session.row("honest")
 
 
 def test_it_is_drawn_where_a_case_has_it():
     plain, inputs = make_inputs(PLAIN, 1), make_inputs(CASE, 1)
-    assert (inputs.dres.shape, inputs.dres.dtype) == ((16, 32), torch.bfloat16)
-    assert 0.8 < inputs.dres.float().std() < 1.2
-    assert "dres" in inputs.tensors()
-    assert "dres" not in plain.tensors()
-    with pytest.raises(AttributeError, match="no dres; it has x, dy, weight, rstd"):
-        _ = plain.dres
+    assert (inputs.dmore.shape, inputs.dmore.dtype) == ((16, 32), torch.bfloat16)
+    assert 0.8 < inputs.dmore.float().std() < 1.2
+    assert "dmore" in inputs.tensors()
+    assert "dmore" not in plain.tensors()
+    with pytest.raises(AttributeError, match="no dmore; it has x, dy, weight, rstd"):
+        _ = plain.dmore
 
 
 def test_it_lies_between_guards():
-    dres = make_inputs(CASE, 1).dres
-    buffer = torch.empty(0, dtype=torch.uint8).set_(dres.untyped_storage())
+    dmore = make_inputs(CASE, 1).dmore
+    buffer = torch.empty(0, dtype=torch.uint8).set_(dmore.untyped_storage())
     assert (buffer[:GUARD_BYTES] == GUARD).all()
     assert (buffer[-GUARD_BYTES:] == GUARD).all()
 
@@ -112,11 +112,11 @@ def test_it_lies_between_guards():
 def test_it_is_restored_and_a_change_of_it_is_seen():
     inputs = make_inputs(CASE, 1)
     pristine = Pristine.of(inputs)
-    before = inputs.dres.clone()
-    inputs.dres.zero_()
-    assert pristine.changed(inputs, in_place=False) == ["dres"]
+    before = inputs.dmore.clone()
+    inputs.dmore.zero_()
+    assert pristine.changed(inputs, in_place=False) == ["dmore"]
     pristine.restore(inputs)
-    assert torch.equal(inputs.dres, before)
+    assert torch.equal(inputs.dmore, before)
 
 
 def test_its_bytes_are_counted():
@@ -126,30 +126,30 @@ def test_its_bytes_are_counted():
 def test_the_same_traffic_add_reads_it_too():
     plain, inputs = make_inputs(PLAIN, 1), make_inputs(CASE, 1)
     assert torch.equal(same_traffic_add(plain)(), plain.x + plain.dy)
-    assert torch.equal(same_traffic_add(inputs)(), torch.addcmul(inputs.x, inputs.dy, inputs.dres))
+    assert torch.equal(same_traffic_add(inputs)(), torch.addcmul(inputs.x, inputs.dy, inputs.dmore))
 
 
 def test_with_two_gradients_of_its_size_the_kernel_writes_two(monkeypatch):
-    other = CaseTensor("dother", "gradient", "activation", "case", present=has_residual)
+    other = CaseTensor("dother", "gradient", "activation", "case", present=has_more)
     monkeypatch.setattr(tensors, "TABLE", (*tensors.TABLE, other))
     monkeypatch.setattr(torch, "compile", lambda function: function)
     inputs = make_inputs(CASE, 1)
     outputs = same_traffic_add(inputs)()
-    total = inputs.x + inputs.dy + inputs.dres
+    total = inputs.x + inputs.dy + inputs.dmore
     assert [torch.equal(output, total + number) for number, output in enumerate(outputs)] == [True, True]
 
 
 def test_it_is_added_to_the_reference():
     inputs = make_inputs(CASE, 1)
     with_it, without = (next(pieces(replace(inputs, case=case))).gradients for case in (CASE, PLAIN))
-    torch.testing.assert_close(with_it["dx"].values, without["dx"].values + inputs.dres.double(), rtol=0, atol=1e-12)
+    torch.testing.assert_close(with_it["dx"].values, without["dx"].values + inputs.dmore.double(), rtol=0, atol=1e-12)
     assert torch.equal(with_it["dweight"].values, without["dweight"].values)
 
 
 def test_a_nan_in_it_spoils_its_row_alone():
     inputs = make_inputs(CASE, 1)
-    inputs.dres[3, 5] = torch.nan
-    assert check(inputs, with_residual(inputs))["dx"].error_class == "exact"
+    inputs.dmore[3, 5] = torch.nan
+    assert check(inputs, with_more(inputs))["dx"].error_class == "exact"
     assert check(inputs, gradients(inputs))["dx"].error_class == "wrong"
 
 
@@ -164,9 +164,9 @@ def test_a_backward_that_adds_it_is_ok_and_timed():
     ("prepare", "reason"),
     [
         (forgetful, "dx is off by rho"),
-        (overwriting, "changed its input dres"),
-        (overrunning, "wrote outside of its input dres"),
-        (in_its_memory, "dx lies in the memory of the input dres"),
+        (overwriting, "changed its input dmore"),
+        (overrunning, "wrote outside of its input dmore"),
+        (in_its_memory, "dx lies in the memory of the input dmore"),
     ],
 )
 def test_a_backward_that_mistreats_it_is_wrong(prepare, reason):
@@ -178,7 +178,7 @@ def test_a_backward_that_mistreats_it_is_wrong(prepare, reason):
 @pytest.mark.parametrize("prepare", [right, forgetful])
 def test_an_adapter_that_does_not_handle_it_is_unsupported(prepare):
     row = row_of(prepare, handles={"gate"})
-    assert (row.status, row.reason) == ("unsupported", "does not handle residual")
+    assert (row.status, row.reason) == ("unsupported", "does not handle more")
 
 
 def test_the_add_beside_the_backward_is_that_of_its_case(monkeypatch):
@@ -194,13 +194,13 @@ def test_the_add_beside_the_backward_is_that_of_its_case(monkeypatch):
 
 
 def test_the_sanitizer_gets_it_in_memory_of_its_own():
-    dres = target._alone(CASE).dres
-    assert dres.untyped_storage().nbytes() == dres.nbytes
+    dmore = target._alone(CASE).dmore
+    assert dmore.untyped_storage().nbytes() == dmore.nbytes
 
 
 def test_it_reaches_the_report(tmp_path):
     session = Session(
-        implementation("honest", right, handles={"residual"}), implementation("forgetful", forgetful), case=CASE
+        implementation("honest", right, handles={"more"}), implementation("forgetful", forgetful), case=CASE
     ).run()
     written = ResultsFile(tmp_path / "results.jsonl")
     for record in (run_record(names=["honest", "forgetful"], baseline="honest"), *session.rows):
@@ -212,7 +212,7 @@ def test_it_reaches_the_report(tmp_path):
     assert entry.median_us > 0
     report = markdown.render(comparison)
     assert f"## {CASE.key}" in report
-    assert "does not handle residual" in report
+    assert "does not handle more" in report
     assert "rho dx" in report
 
 
@@ -227,15 +227,15 @@ def test_another_gradient_is_compared_bit_by_bit(table_with_a_gradient):
 
 def test_another_gradient_must_be_returned(table_with_a_gradient):
     inputs = make_inputs(CASE, 1)
-    grads = with_residual(inputs)
+    grads = with_more(inputs)
     assert malformed(inputs, grads) == "dscale is missing"
     assert malformed(inputs, grads.with_tensors({"dscale": torch.ones(32)})) is None
     assert malformed(inputs, grads.with_tensors({"dscale": torch.ones(3)})) == (
         "dscale has shape (3,) instead of (32,)"
     )
-    shared = grads.with_tensors({"dscale": inputs.dres.float()})
+    shared = grads.with_tensors({"dscale": inputs.dmore.float()})
     assert overlaps(inputs, shared, in_place=False) is None
-    assert "dscale" in overlaps(inputs, grads.with_tensors({"dscale": inputs.dres}), in_place=False)
+    assert "dscale" in overlaps(inputs, grads.with_tensors({"dscale": inputs.dmore}), in_place=False)
 
 
 def test_another_gradient_has_a_column_in_every_table(table_with_a_gradient):

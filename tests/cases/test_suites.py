@@ -76,7 +76,8 @@ def test_find_suite():
     with pytest.raises(UsageError) as error:
         find_suite("quik")
     assert str(error.value) == (
-        "--suite quik: no such suite; choose among quick, fast-llm, llm, quack, inductor, te-rocm"
+        "--suite quik: no such suite; choose among quick, fast-llm, llm, quack, inductor, te-rocm, "
+        "residual, parallel, qk, gated, models"
     )
 
 

@@ -53,6 +53,7 @@ def tried(fault, planted, settings, case=None, **more):
     `more` is what its adapter declares.
     """
     case = case or fault.case
+    more = {"handles": set(case.features)} | more
     adapter = implementation("mutant", lambda inputs: fault.plant(inputs, planted), **more)
     rows = []
     studied = case.inputs == "normal" and case.rows * case.cols < 1 << 28

@@ -39,7 +39,8 @@ def test_the_defaults_are_sound():
         ({"suite": "quick", "shapes": "1x1"}, "--suite and --shapes both name the cases; give one of them"),
         (
             {"suite": "qick"},
-            "--suite qick: no such suite; choose among quick, fast-llm, llm, quack, inductor, te-rocm",
+            "--suite qick: no such suite; choose among quick, fast-llm, llm, quack, inductor, te-rocm, "
+            "residual, parallel, qk, gated, models",
         ),
         ({"shapes": "8192"}, "--shapes: '8192' is not a shape; write ROWSxCOLS, such as 8192x4096"),
         ({"shapes": ""}, "--shapes is empty; give ROWSxCOLS, such as --shapes 8192x4096,1024x1024"),
@@ -127,7 +128,7 @@ def test_nothing_is_left_open():
     for profile in (H200, HOST):
         settings = resolved(Settings(), profile)
         unset = {name for name, value in settings.model_dump().items() if value in ("", None)}
-        assert unset == {"shapes", "weight_dtype", "impls", "baseline", "twin"}
+        assert unset == {"shapes", "variant", "weight_dtype", "impls", "baseline", "twin"}
         assert 0 not in (settings.seeds, settings.repeats, settings.max_blocks, settings.flush_bytes)
 
 

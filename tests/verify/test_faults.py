@@ -11,8 +11,9 @@ from harness.cases.input_kinds import INPUT_KINDS
 from harness.results.settings import Settings
 from harness.worker.messages import Try
 from harness.worker.trial import Trial
-from tests.mutants.faults import FAULTS, RMS, RSTD, products
+from tests.mutants.faults import RMS, RSTD, products
 from tests.mutants.maths import gradients, implementation, tried
+from tests.mutants.variants import FAULTS
 
 SETTINGS = Settings(timed=False, seeds=3, repeats=6, cells=1000)
 

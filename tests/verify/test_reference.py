@@ -2,8 +2,11 @@ import pytest
 import torch
 
 from harness.cases import NormCase, make_inputs
+from harness.cases.tensors import gradients_of
+from harness.cases.variants import parse_variants, with_features
 from harness.verify import reference
 from harness.verify.reference import pieces
+from tests.mutants.variants import by_autograd
 
 CASES = [
     NormCase("rms", 7, 33, "fp32", "fp32", device="cpu"),
@@ -17,32 +20,27 @@ CASES = [
     NormCase("layer", 7, 33, weight=False, device="cpu"),
     NormCase("layer", 7, 33, "fp32", "fp32", bias=True, zero_centred=True, eps=1e-1, device="cpu"),
 ]
-
-
-def by_autograd(inputs):
-    """Gradients in float64 by torch's own forward and its autograd."""
-    case = inputs.case
-    x = inputs.x.double().requires_grad_()
-    leaves = {"dx": x}
-    weight = bias = None
-    if inputs.weight is not None:
-        weight = leaves["dweight"] = (inputs.weight.double() + float(case.zero_centred)).requires_grad_()
-    if inputs.bias is not None:
-        bias = leaves["dbias"] = inputs.bias.double().requires_grad_()
-    if case.norm == "layer":
-        y = torch.nn.functional.layer_norm(x, (case.cols,), weight, bias, case.eps)
-    else:
-        y = torch.nn.functional.rms_norm(x, (case.cols,), weight, case.eps)
-    return dict(zip(leaves, torch.autograd.grad(y, leaves.values(), inputs.dy.double()), strict=True))
+LAYER, RMS, BARE = CASES[6], CASES[2], CASES[3]
+COMBINED = (
+    "residual",
+    "dropout+parallel-tied",
+    "dropout+parallel",
+    "parallel+gated",
+    "qk",
+    "gated-norm-first+residual",
+)
+CASES += [
+    with_features(case, features) for case in (LAYER, RMS, BARE) for features in parse_variants(",".join(COMBINED))
+]
 
 
 def whole(inputs):
     """The reference put together from its pieces."""
     parts = list(pieces(inputs))
+    joined = {"activation": torch.cat, "per column": sum}
     return {
-        "dx": torch.cat([part.gradients["dx"].values for part in parts]),
-        "dweight": sum(part.gradients["dweight"].values for part in parts),
-        "dbias": sum(part.gradients["dbias"].values for part in parts),
+        tensor.name: joined[tensor.extent]([part.gradients[tensor.name].values for part in parts])
+        for tensor in gradients_of(inputs.case)
     }
 
 
@@ -50,6 +48,7 @@ def whole(inputs):
 def test_the_reference_is_autograd_in_float64(case):
     inputs = make_inputs(case, 5)
     found = whole(inputs)
+    assert set(by_autograd(inputs)) == {tensor.name for tensor in gradients_of(case)}
     for name, wanted in by_autograd(inputs).items():
         assert found[name].dtype == torch.float64
         torch.testing.assert_close(found[name], wanted, rtol=1e-12, atol=1e-12)

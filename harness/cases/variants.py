@@ -1,0 +1,74 @@
+"""What a model has around a norm: the features of a case beyond the plain one, and the reading of `--variant`."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection
+from dataclasses import replace
+
+from harness.cases.case import NormCase
+from harness.errors import UsageError
+
+PLAIN = "plain"
+
+# By feature: what its backward does beyond the plain one, whose gradient of x is J(dy).
+FEATURES: dict[str, str] = {
+    "residual": "x goes on as the next residual, whose gradient is added: dx = J(dy) + dres",
+    "dropout": "x = residual + mask * branch / (1 - p): dx as with a residual, dbranch = mask * dx / (1 - p)",
+    "parallel": "two norms of one x: dx = J(dy * weight + dy1 * weight1), the gradients of both norms' parameters",
+    "parallel-tied": "x = residual + two branches, one norm: dx as with a residual; with dropout each has its mask",
+    "qk": "the rows are heads of a slice of a projection, so that x has two row strides",
+    "gated": "y = norm(x * silu(z)): dz as well",
+    "gated-norm-first": "y = norm(x) * silu(z): dz as well",
+}
+IMPLIED = {"dropout": "residual", "parallel-tied": "residual"}
+
+USUAL_P = 0.1
+MOST_HEADS = 32  # of a token, where only rows are known
+OF_ALL_HEADS = 2 / 3  # that are queries, where keys and values lie beside them: 32 of 48 in Qwen3 8B
+
+
+def parse_variants(text: str) -> list[tuple[str, ...]]:
+    """Read `plain,residual,parallel+residual` into the features of each variant; raises UsageError."""
+    return list(dict.fromkeys(_parse_variant(part.strip().lower()) for part in text.split(",")))
+
+
+def _parse_variant(text: str) -> tuple[str, ...]:
+    features = [feature.strip() for feature in text.split("+")]
+    for feature in features:
+        if feature not in (PLAIN, *FEATURES):
+            close = difflib.get_close_matches(feature, FEATURES, 1)
+            hint = f"did you mean {close[0]}?" if close else f"choose among {', '.join((PLAIN, *FEATURES))}"
+            raise UsageError(f"--variant {feature or '(empty)'}: no variant is called so; {hint}")
+    features += [IMPLIED[feature] for feature in features if feature in IMPLIED]
+    return tuple(sorted({feature for feature in features if feature != PLAIN}))
+
+
+def with_features(case: NormCase, features: Collection[str]) -> NormCase:
+    """A case with these features, in place of those that it has; raises UsageError for some that exclude each other.
+
+    Dropout has the usual p, and qk as many heads as fit the rows, beside half as many of keys and values.
+    """
+    heads = next(n for n in range(MOST_HEADS, 0, -1) if case.rows % n == 0) if "qk" in features else 0
+    try:
+        return replace(
+            case,
+            features=tuple(features),
+            dropout_p=USUAL_P if "dropout" in features else 0.0,
+            heads=heads,
+            projection=round(heads / OF_ALL_HEADS) * case.cols,
+        )
+    except ValueError as error:
+        raise UsageError(f"--variant {'+'.join(features)}: {error}") from error
+
+
+def without(case: NormCase, features: Collection[str]) -> NormCase:
+    """A case without these features."""
+    left = tuple(feature for feature in case.features if feature not in features)
+    return replace(
+        case,
+        features=left,
+        dropout_p=case.dropout_p if "dropout" in left else 0.0,
+        heads=case.heads if "qk" in left else 0,
+        projection=case.projection if "qk" in left else 0,
+    )

@@ -1,0 +1,69 @@
+"""What a step of each model calls, checked against figures that follow from its configuration in another way."""
+
+from harness.cases.models import MODELS, TOKENS, cases_of_models
+from harness.cases.suites import SUITES
+
+
+def calls(name):
+    (model,) = (model for model in MODELS if model.name == name)
+    return {call.case(8192).key: call.times for call in model.calls}
+
+
+def test_every_model_has_norms_and_a_source():
+    assert [model.name for model in MODELS] == [
+        *("Llama 3 8B", "Llama 3 70B", "Qwen3 8B", "Qwen3 235B", "Gemma 3 27B"),
+        *("DeepSeek-V3", "gpt-oss 120B", "nanochat d20", "Mamba2 2.7B"),
+    ]
+    assert all(model.calls and "/" in model.source for model in MODELS)
+
+
+def test_a_llama_has_two_residuals_a_layer_and_a_last_norm():
+    assert calls("Llama 3 8B") == {"rms-8192x4096-bf16-residual": 64, "rms-8192x4096-bf16": 1}
+
+
+def test_a_qwen_has_queries_and_keys_in_one_projection():
+    assert calls("Qwen3 8B") == {
+        "rms-8192x4096-bf16-residual": 72,
+        "rms-8192x4096-bf16": 1,
+        "rms-262144x128-bf16-qk32of6144": 36,
+        "rms-65536x128-bf16-qk8of6144": 36,
+    }
+
+
+def test_a_gemma_norms_branches_too():
+    assert calls("Gemma 3 27B") == {
+        "rms-8192x5376-bf16-zerocentred-residual": 124,
+        "rms-8192x5376-bf16-zerocentred": 125,
+        "rms-262144x128-bf16-zerocentred-qk32of8192": 62,
+        "rms-131072x128-bf16-zerocentred-qk16of8192": 62,
+    }
+
+
+def test_latents_of_deepseek():
+    assert {key: times for key, times in calls("DeepSeek-V3").items() if times == 61} == {
+        "rms-8192x1536-bf16": 61,
+        "rms-8192x512-bf16-qk1of576": 61,
+    }
+
+
+def test_no_norm_of_nanochat_has_a_weight():
+    assert calls("nanochat d20") == {
+        "rms-8192x1280-bf16-noweight-residual": 40,
+        "rms-8192x1280-bf16-noweight": 2,
+        "rms-81920x128-bf16-noweight": 40,
+    }
+
+
+def test_a_mamba_has_a_gated_norm_a_layer():
+    assert calls("Mamba2 2.7B") == {
+        "rms-8192x2560-bf16-residual": 64,
+        "rms-8192x2560-bf16": 1,
+        "rms-8192x5120-bf16-gated": 64,
+    }
+
+
+def test_the_suite_has_each_case_once():
+    cases = cases_of_models()
+    assert SUITES["models"].cases == cases
+    assert len({case.key for case in cases}) == len(cases)
+    assert {call.case(tokens) for tokens in TOKENS for model in MODELS for call in model.calls} == set(cases)
