@@ -1,21 +1,26 @@
-"""cuDNN's RMSNorm and LayerNorm backward, through the torch operators of nvidia-cudnn-frontend."""
+"""cuDNN's RMSNorm and LayerNorm backward: the torch operators of nvidia-cudnn-frontend, or the fastest of all plans."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.cases import Grads, Inputs, NormCase, contiguous_rows
+from harness.cases import Chosen, Grads, Inputs, NormCase, contiguous_rows
+
+from .libraries.cudnn_plans import Plans, fastest
 
 if TYPE_CHECKING:
     import torch
 
 name = "cudnn"
 requires = ("torch", "cudnn")
+variants = {"cudnn": False, "cudnn-tuned": True}  # whether all plans are built and timed
+
+_fastest: dict[tuple[object, ...], Plans] = {}  # by norm, shapes and dtypes: each process finds its own
 
 MOST_ELEMENTS = 2**31 - 1  # CUDNN_STATUS_NOT_SUPPORTED_SHAPE beyond
 
@@ -32,7 +37,7 @@ def missing() -> str | None:
     return None
 
 
-def unsupported(case: NormCase) -> str | None:
+def unsupported(case: NormCase, _tuned: bool) -> str | None:
     if case.device == "cpu":
         return "cuDNN needs an NVIDIA GPU"
     if not 0 < case.rows * case.cols <= MOST_ELEMENTS:
@@ -46,7 +51,7 @@ def unsupported(case: NormCase) -> str | None:
     return None
 
 
-def notes(case: NormCase) -> list[str]:
+def notes(case: NormCase, _tuned: bool) -> list[str]:
     if case.norm == "rms":
         return []
     traps: list[str] = []
@@ -58,46 +63,61 @@ def notes(case: NormCase) -> list[str]:
     return traps
 
 
-def prepare(inputs: Inputs) -> Callable[[], Grads]:
+def prepare(inputs: Inputs, tuned: bool) -> Callable[[], Grads]:
     _load()
-    backward = _layer(inputs) if inputs.case.norm == "layer" else _rms(inputs)
-    backward()  # the first call builds the plan, which the operators keep by shape and dtype
-    return backward
+    case, operands = inputs.case, _saved(inputs)
+    if not tuned:
+        backward = _backward(inputs, _operator(case.norm, operands))
+        backward()  # the first call builds the plan, which the operators keep by shape and dtype
+        return backward
+    key = (case.norm, *((operand.shape, operand.dtype) for operand in operands))
+    if key not in _fastest:
+        _fastest[key] = fastest(case.norm, (_rows(inputs.dy), *operands))
+    plans = _fastest[key]
+    return Chosen(_backward(inputs, lambda dy: plans.run(dy, *operands)), plans.chosen)
 
 
-def _rms(inputs: Inputs) -> Callable[[], Grads]:
-    import torch
-
-    assert inputs.weight is not None  # unsupported() has seen to it
-    x, scale = _rows(inputs.x), inputs.weight.view(1, -1, 1, 1)
-    _, rstd = torch.ops.cudnn.rmsnorm(x, scale, inputs.eps)
+def _backward(inputs: Inputs, call: Callable[..., Any]) -> Callable[[], Grads]:
+    case = inputs.case
 
     def backward() -> Grads:
-        dx, dweight, _ = torch.ops.cudnn.rmsnorm_bwd(_rows(inputs.dy), x, scale, rstd, False)
-        return Grads(dx.view_as(inputs.x), dweight.view(-1))
+        dx, dweight, *dbias = call(_rows(inputs.dy))
+        return Grads(
+            dx.view_as(inputs.x),
+            dweight.view(-1) if case.weight else None,
+            dbias[0].view(-1) if case.bias else None,
+        )
 
     return backward
 
 
-def _layer(inputs: Inputs) -> Callable[[], Grads]:
-    """A weight or bias that the case lacks is ones or zeros, as in the library's own `layer_norm`."""
+def _operator(norm: str, operands: Sequence[torch.Tensor]) -> Callable[[torch.Tensor], Any]:
+    """The library's own operator, given dy."""
+    import torch
+
+    if norm == "layer":
+        return lambda dy: torch.ops.cudnn.layernorm_bwd(dy, *operands)
+    return lambda dy: torch.ops.cudnn.rmsnorm_bwd(dy, *operands, False)
+
+
+def _saved(inputs: Inputs) -> tuple[torch.Tensor, ...]:
+    """x, the weight and what the library's own forward saves, as its operators take them.
+
+    A weight or bias that the case lacks is ones or zeros, as in the library's own `layer_norm`.
+    """
     import torch
 
     x = _rows(inputs.x)
+    if inputs.case.norm == "rms":
+        assert inputs.weight is not None  # unsupported() has seen to it
+        scale = inputs.weight.view(1, -1, 1, 1)
+        _, rstd = torch.ops.cudnn.rmsnorm(x, scale, inputs.eps)
+        return x, scale, rstd
     ones = torch.ones(1, inputs.case.cols, 1, 1, dtype=torch.float32, device=x.device)
     scale = ones if inputs.weight is None else inputs.weight.float().view(1, -1, 1, 1)
     bias = torch.zeros_like(ones) if inputs.bias is None else inputs.bias.float().view(1, -1, 1, 1)
     _, mean, rstd = torch.ops.cudnn.layernorm(x, scale, bias, inputs.eps)
-
-    def backward() -> Grads:
-        dx, dweight, dbias = torch.ops.cudnn.layernorm_bwd(_rows(inputs.dy), x, scale, mean, rstd)
-        return Grads(
-            dx.view_as(inputs.x),
-            dweight.view(-1) if inputs.weight is not None else None,
-            dbias.view(-1) if inputs.bias is not None else None,
-        )
-
-    return backward
+    return x, scale, mean, rstd
 
 
 def _rows(tensor: torch.Tensor) -> torch.Tensor:

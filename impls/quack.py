@@ -1,55 +1,71 @@
-"""QuACK's CuTe-DSL RMSNorm and LayerNorm backward, called directly; -tuned searches its launch settings."""
+"""QuACK's CuTe-DSL RMSNorm and LayerNorm backward: called directly, under torch.compile, and tuned by its own tuner."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import lru_cache
 from importlib import import_module
-from typing import Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Literal
 
-from harness.cases import ITEM_BYTES, Grads, Inputs, NormCase, contiguous_rows, torch_dtype
+from harness.cases import ITEM_BYTES, Chosen, Grads, Inputs, NormCase, contiguous_rows, torch_dtype
+
+from .libraries import cute_dsl
+from .libraries.inductor import compile_alone
+
+if TYPE_CHECKING:
+    import torch
+
+    Statistics = tuple[torch.Tensor | None, torch.Tensor]  # mean, None for RMS, and rstd
+
+Variant = Literal["called", "compiled", "tuned"]
 
 name = "quack"
 requires = ("quack", "cutlass")
-variants = {"quack": False, "quack-tuned": True}
-compiles_ahead = ("quack",)  # what -tuned times while others crowd the device would be unfair to it
+variants: dict[str, Variant] = {"quack": "called", "quack-compiled": "compiled", "quack-tuned": "tuned"}
+compiles_ahead = ("quack", "quack-compiled")  # what -tuned times while others crowd the device would be unfair to it
 on_request = ("quack-tuned",)  # its search takes more than a minute a shape
 
 MIN_TUNED_COLS = 64  # every launch that the tuner tries has at least 64 threads a row
+KEPT = 64  # compiled functions, so that other inputs of a case find theirs
 MAX_FP32_COLS = 128 * 1024  # its backward refuses more: shared memory
 
 
-def unsupported(case: NormCase, tuned: bool) -> str | None:
+def missing() -> str | None:
+    return cute_dsl.missing() if find_spec("quack") else None
+
+
+def unsupported(case: NormCase, variant: Variant) -> str | None:
     if case.device == "cpu":
         return "CuTe-DSL kernels need an NVIDIA GPU"
     if ITEM_BYTES[case.dtype] == 2 and case.cols % 2:
         return "quack copies at least 4 bytes at a time, so a 2-byte dtype needs an even number of columns"
     if case.dtype == "fp32" and case.cols > MAX_FP32_COLS:
         return f"quack's backward takes at most {MAX_FP32_COLS} columns in fp32"
-    if case.norm == "layer":
-        return _unsupported_layer(case, tuned)
-    if tuned and case.rows == 0:
-        return "the tuner cannot time zero rows"
-    return f"the tuner needs at least {MIN_TUNED_COLS} columns" if tuned and case.cols < MIN_TUNED_COLS else None
-
-
-def _unsupported_layer(case: NormCase, tuned: bool) -> str | None:
-    if tuned:
-        return "tuned here for RMSNorm alone"
-    if not case.weight:
+    if case.norm == "layer" and not case.weight:
         return "quack's LayerNorm always has a weight"
-    return "quack's LayerNorm has no offset to the weight" if case.zero_centred else None
+    if case.norm == "layer" and case.zero_centred:
+        return "quack's LayerNorm has no offset to the weight"
+    return _not_tuned(case) if variant == "tuned" else None
 
 
-def notes(case: NormCase, tuned: bool) -> list[str]:
-    if tuned:
-        return ["quack keeps what it tuned in ~/.quack/cache (or QUACK_CACHE_DIR) by shape and dtype, not by GPU"]
+def _not_tuned(case: NormCase) -> str | None:
+    if case.rows == 0:
+        return "the tuner cannot time zero rows"
+    return f"the tuner needs at least {MIN_TUNED_COLS} columns" if case.cols < MIN_TUNED_COLS else None
+
+
+def notes(case: NormCase, variant: Variant) -> list[str]:
+    traps: list[str] = []
     if case.norm == "layer" and case.weight_dtype != "fp32":
-        return ["quack's LayerNorm forward wants an fp32 weight: the mean and rstd are the harness's"]
-    return []
+        traps.append("takes an fp32 weight (converted, untimed) and gives dweight and dbias in fp32 (not converted)")
+    if variant == "tuned":
+        traps.append("tuned by quack's own tuner; torch.compile fuses the sum and the cast of its partial gradients")
+    return traps
 
 
-def configs(case: NormCase, tuned: bool) -> Mapping[str, dict[str, Any]]:
+def configs(case: NormCase, variant: Variant) -> Mapping[str, dict[str, Any]]:
     """The launch of quack's heuristic, and those of its tuner's that differ from it in at most two settings.
 
     Its tuner has 400 for each shape. What differs is the name. Threads and threads a row count as one setting, and a
@@ -58,10 +74,10 @@ def configs(case: NormCase, tuned: bool) -> Mapping[str, dict[str, Any]]:
     import torch
 
     ops: Any = import_module("quack.rmsnorm")
-    if tuned or case.norm == "layer" or not hasattr(ops, "RmsNormBwdConfig"):
+    if variant != "called" or not hasattr(ops, "RmsNormBwdConfig"):
         return {}
-    bits = 8 * ITEM_BYTES[case.dtype]
-    default = asdict(ops.RmsNormBwdConfig.from_analytical_heuristic(case.cols, bits, bits, num_acc=int(case.weight)))
+    bits, sums = 8 * ITEM_BYTES[case.dtype], int(case.weight) + int(case.bias)
+    default = asdict(ops.RmsNormBwdConfig.from_analytical_heuristic(case.cols, bits, bits, num_acc=sums))
     row, tuner = torch.empty(1, case.cols, dtype=torch_dtype(case.dtype), device="meta"), ops.rmsnorm_bwd_tuned
     offered = [
         asdict(item.kwargs["config"]) for item in tuner.early_config_prune(tuner.configs, {"x": row, "dout": row})
@@ -82,74 +98,119 @@ def _differences(config: Mapping[str, Any], default: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in config.items() if value != default[name])
 
 
-def prepare(inputs: Inputs, tuned: bool, config: Mapping[str, Any] | None = None) -> Callable[[], Grads]:
+def prepare(inputs: Inputs, variant: Variant, config: Mapping[str, Any] | None = None) -> Callable[[], Grads]:
+    """The first call compiles for seconds; that of -tuned searches, for minutes."""
     ops: Any = import_module("quack.rmsnorm")
-    if inputs.case.norm == "layer":
-        backward = _layer(ops, inputs)
-    elif tuned or config is not None:
-        backward = _rms_tuned(ops, inputs, config)
+    weight, bias = _parameters(inputs)
+    statistics = _forward(ops, inputs, weight, bias)
+    if variant == "tuned" or config is not None:
+        backward = _tuned(ops, inputs, weight, statistics, config)
     else:
-        backward = _rms(ops, inputs)
-    backward()  # compiled, and tuned, by the first call: seconds, or minutes for -tuned
-    return backward
+        backward = _called(ops, inputs, weight, statistics, variant == "compiled")
+    backward()
+    return Chosen(backward, str(ops.rmsnorm_bwd_tuned.best_config)) if variant == "tuned" else backward
 
 
-def _layer(ops: Any, inputs: Inputs) -> Callable[[], Grads]:
-    x, weight, mean, rstd = contiguous_rows(inputs.x), inputs.weight, inputs.mean, inputs.rstd
-    has_bias = inputs.bias is not None
-    if inputs.case.weight_dtype == "fp32":
-        _, rstd, mean = ops.layernorm_fwd(x, weight, inputs.bias, inputs.eps, return_rstd=True, return_mean=True)
+def _parameters(inputs: Inputs) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """Weight and bias as quack's forward takes them: its LayerNorm in fp32 alone."""
+    weight, bias = inputs.weight, inputs.bias
+    if inputs.case.norm == "rms" or weight is None:
+        return weight, bias
+    return weight.float(), None if bias is None else bias.float()
+
+
+def _forward(ops: Any, inputs: Inputs, weight: torch.Tensor | None, bias: torch.Tensor | None) -> Statistics:
+    """What quack's own forward saves."""
+    x = contiguous_rows(inputs.x)
+    if inputs.case.norm == "layer":
+        _, rstd, mean = ops.layernorm_fwd(x, weight, bias, inputs.eps, return_rstd=True, return_mean=True)
+        return mean, rstd
+    _, _, rstd = ops.rmsnorm_fwd(x, weight, eps=inputs.eps, store_rstd=True, weight_offset=_offset(inputs))
+    return None, rstd
+
+
+def _offset(inputs: Inputs) -> float:
+    return 1.0 if inputs.case.zero_centred else 0.0
+
+
+def _called(
+    ops: Any, inputs: Inputs, weight: torch.Tensor | None, statistics: Statistics, compiled: bool
+) -> Callable[[], Grads]:
+    (mean, rstd), x = statistics, contiguous_rows(inputs.x)
+    function = _compiled(inputs.case) if compiled else _function(ops, inputs.case)
 
     def backward() -> Grads:
-        dx, *rest = ops.layernorm_bwd(x, weight, contiguous_rows(inputs.dy), rstd, mean, has_bias)  # rstd before mean
-        return Grads(dx.view(inputs.x.shape), *rest)
+        dx, dweight, dbias = function(x, weight, contiguous_rows(inputs.dy), rstd, mean)
+        return Grads(dx.view(inputs.x.shape), dweight, dbias)
 
     return backward
 
 
-def _rms(ops: Any, inputs: Inputs) -> Callable[[], Grads]:
-    x, weight = contiguous_rows(inputs.x), inputs.weight
-    offset, rstd = _forward(ops, inputs)
+def _function(ops: Any, case: NormCase) -> Callable[..., Any]:
+    """`layernorm_bwd` or `rmsnorm_bwd` of a case."""
+    offset = 1.0 if case.zero_centred else 0.0
 
-    def backward() -> Grads:
-        dx, dweight, *_ = ops.rmsnorm_bwd(x, weight, contiguous_rows(inputs.dy), rstd, weight_offset=offset)
-        return Grads(dx.view(inputs.x.shape), dweight)
+    def layer(x: Any, weight: Any, dy: Any, rstd: Any, mean: Any) -> Any:
+        return ops.layernorm_bwd(x, weight, dy, rstd, mean, case.bias)  # rstd before mean
 
-    return backward
+    def rms(x: Any, weight: Any, dy: Any, rstd: Any, _mean: Any) -> Any:
+        return ops.rmsnorm_bwd(x, weight, dy, rstd, weight_offset=offset)[:3]
+
+    return layer if case.norm == "layer" else rms
 
 
-def _rms_tuned(ops: Any, inputs: Inputs, config: Mapping[str, Any] | None) -> Callable[[], Grads]:
-    """`rmsnorm_bwd_tuned` fills buffers: they are allocated, and the partials summed, as `rmsnorm_bwd` does it.
+@lru_cache(maxsize=KEPT)
+def _compiled(case: NormCase) -> Callable[..., Any]:
+    """The same under torch.compile: the sum and the cast of the partial gradients are one kernel."""
+    return compile_alone(_function(import_module("quack.rmsnorm"), case))
 
-    With a configuration it is called past its tuner.
+
+def _tuned(
+    ops: Any, inputs: Inputs, weight: torch.Tensor | None, statistics: Statistics, config: Mapping[str, Any] | None
+) -> Callable[[], Grads]:
+    """`rmsnorm_bwd_tuned` fills buffers: they are allocated here, and the partial gradients in them are summed.
+
+    With a configuration it is called past its tuner, and summed as `rmsnorm_bwd` does it. What it finds is not kept on
+    disk, so that each process tunes anew.
     """
     import torch
 
-    fill, options = ops.rmsnorm_bwd_tuned, {}
-    if config is not None:
-        fill, options = fill.fn, {"config": ops.RmsNormBwdConfig(**config)}
+    (mean, rstd), x, dy, case = statistics, inputs.x, inputs.dy, inputs.case
+    tuner: Any = ops.rmsnorm_bwd_tuned
+    finish: Any = _finish
+    if config is None:
+        fill, options = tuner, dict[str, Any]()
+        tuner.cache_results = False
+        finish = _compiled_finish(case)
+    else:
+        fill, options = tuner.fn, {"config": ops.RmsNormBwdConfig(**config)}
+    blocks, offset = ops.get_sm_count(case.cols, x.device), _offset(inputs)
 
-    x, weight, dy = inputs.x, inputs.weight, inputs.dy
-    offset, rstd = _forward(ops, inputs)
-    blocks = ops.get_sm_count(inputs.case.cols, x.device)
+    def partials(wanted: bool) -> torch.Tensor | None:
+        return torch.empty(blocks, case.cols, dtype=torch.float32, device=x.device) if wanted else None
 
     def backward() -> Grads:
-        dx, partials = torch.empty_like(x), None
-        if weight is not None:
-            partials = torch.empty(blocks, inputs.case.cols, dtype=torch.float32, device=x.device)
+        dx, dweight, dbias = torch.empty_like(x), partials(case.weight), partials(case.bias)
         fill(
-            x, weight, dy, rstd, dx, partials,
-            sm_count=blocks, has_dw_partial=partials is not None, weight_offset=offset, **options,
+            x, weight, dy, rstd, dx, dweight, dbias,
+            sm_count=blocks, has_dw_partial=case.weight, has_db_partial=case.bias,
+            mean=mean, is_layernorm=case.norm == "layer", weight_offset=offset, **options,
         )  # fmt: skip
-        return Grads(dx, partials.sum(0).to(weight.dtype) if partials is not None and weight is not None else None)
+        return Grads(dx, *finish(dweight, dbias, None if weight is None else weight.dtype))
 
     return backward
 
 
-def _forward(ops: Any, inputs: Inputs) -> tuple[float, Any]:
-    """The weight's offset, and rstd from quack's own forward."""
-    offset = 1.0 if inputs.case.zero_centred else 0.0
-    _, _, rstd = ops.rmsnorm_fwd(
-        contiguous_rows(inputs.x), inputs.weight, eps=inputs.eps, store_rstd=True, weight_offset=offset
+@lru_cache(maxsize=KEPT)
+def _compiled_finish(_case: NormCase) -> Callable[..., Any]:
+    return compile_alone(_finish)
+
+
+def _finish(
+    dweight: torch.Tensor | None, dbias: torch.Tensor | None, dtype: torch.dtype | None
+) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """Partial gradients summed, and rounded to the weight's dtype."""
+    return (
+        None if dweight is None else dweight.sum(dim=0).to(dtype),
+        None if dbias is None else dbias.sum(dim=0).to(dtype),
     )
-    return offset, rstd

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from types import FunctionType
 from typing import TYPE_CHECKING, Literal
 
 from harness.cases import Grads, Inputs, NormCase
+
+from .libraries.inductor import compile_alone
 
 if TYPE_CHECKING:
     import torch
@@ -75,16 +76,8 @@ def prepare(inputs: Inputs, variant: Variant) -> Callable[[], Grads]:
 
 @lru_cache(maxsize=KEPT)
 def _compiled(case: NormCase, _shape: object, _stride: object, variant: Variant) -> Callable[..., torch.Tensor]:
-    """The forward of a case, compiled once for all inputs of one shape and layout.
-
-    Each has a code object of its own: the compiler keeps what it compiled by code object, counts recompilations there,
-    and would take what one variant's settings made for another's.
-    """
-    import torch
-
-    forward = _forward(case)
-    own = FunctionType(forward.__code__.replace(), forward.__globals__, forward.__name__, None, forward.__closure__)
-    return torch.compile(own, mode=variant.mode, dynamic=False, fullgraph=True)
+    """The forward of a case, compiled once for all inputs of one shape and layout."""
+    return compile_alone(_forward(case), variant.mode)
 
 
 def _layout_alone(case: NormCase) -> NormCase:

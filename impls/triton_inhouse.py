@@ -97,7 +97,7 @@ def configs(case: NormCase) -> dict[str, dict[str, Any]]:
 
 
 def prepare(inputs: Inputs, config: Mapping[str, Any] | None = None) -> Callable[[], Grads]:
-    """The kernels take the statistics that come with the inputs; nothing else is saved.
+    """The kernels take the statistics that this project's own forward saves of each row; nothing else is saved.
 
     A launch of `configs` runs once here. Raises UnsupportedError for one that must not run on these tensors, and for
     one that spills more registers than the kernel's own choice, whatever its time.
@@ -135,16 +135,21 @@ def launching(inputs: Inputs, launch: Launch | None = None) -> Callable[..., Gra
     The result takes a list, or nothing, and adds the compiled kernels to it.
     """
     from .inhouse.backward import norm_backward
+    from .inhouse.model.forward import norm_forward
+
+    case, layer = inputs.case, inputs.case.norm == "layer"
+    x = inputs.x.view(-1, case.cols)
+    _, mean, rstd = norm_forward(x, inputs.weight, inputs.bias, inputs.eps, layer=layer, zero_centred=case.zero_centred)
 
     def backward(launched: list[Any] | None = None) -> Grads:
         gradients = norm_backward(
             inputs.dy,
             inputs.x,
             inputs.weight,
-            inputs.mean,
-            inputs.rstd,
+            mean if layer else None,
+            rstd,
             has_bias=inputs.bias is not None,
-            zero_centred=inputs.case.zero_centred,
+            zero_centred=case.zero_centred,
             launch=launch,
             launched=launched,
         )

@@ -5,11 +5,12 @@ An adapter imports from here alone.
 
 from harness.cases.case import ITEM_BYTES, DeviceKind, Dtype, Norm, NormCase, torch_dtype
 from harness.cases.drawing import case_seed, make_inputs, row_chunks, statistics
-from harness.cases.inputs import Grads, Inputs, contiguous_rows
+from harness.cases.inputs import Chosen, Grads, Inputs, contiguous_rows
 from harness.errors import UnsupportedError
 
 __all__ = [
     "ITEM_BYTES",
+    "Chosen",
     "DeviceKind",
     "Dtype",
     "Grads",

@@ -6,6 +6,7 @@ docs/add-an-implementation.md has the whole contract; `harness.worker.discovery`
 from __future__ import annotations
 
 import importlib.util
+import inspect
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from types import ModuleType
@@ -82,10 +83,15 @@ class Implementation:
         """Say which library is not installed here, or why the one that is cannot be used; None if all is there."""
         absent = [module for module in self.module.requires if not _importable(module)]
         try:
-            explained = self.module.missing() if hasattr(self.module, "missing") else None
+            explained = self._explained() if hasattr(self.module, "missing") else None
         except Exception as error:  # a check that fails must not take the other implementations with it
             explained = f"cannot be checked: {type(error).__name__}: {error}"
         return explained or (f"not installed: {', '.join(absent)}" if absent else None)
+
+    def _explained(self) -> str | None:
+        """The adapter's own answer, for the whole adapter or for the variant, as its function asks."""
+        takes = len(inspect.signature(self.module.missing).parameters)
+        return self.module.missing(*self.arguments[:takes])
 
     def misconfigured(self, device: DeviceKind) -> str | None:
         """Say what is wrong with a setting that the adapter reads from the environment, or None."""

@@ -5,7 +5,7 @@ Importable without torch, whose tensors are only held here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -83,6 +83,17 @@ class Grads(_Tensors):
     dweight: torch.Tensor | None
     dbias: torch.Tensor | None = None
     extra: Extra = field(default_factory=dict[str, "torch.Tensor"])
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A backward for which a dispatcher, or a search by timing, made a choice; `what` names it in the row's notes."""
+
+    backward: Callable[[], Grads]
+    what: str
+
+    def __call__(self) -> Grads:
+        return self.backward()
 
 
 def contiguous_rows(tensor: torch.Tensor) -> torch.Tensor:

@@ -59,9 +59,10 @@ def _functions(module: ModuleType) -> Iterator[str]:
     options = ["config"] if hasattr(module, "configs") else []
     if fault := _call_fault(module.prepare, ["inputs", *value], options):
         yield f"prepare {fault}"
-    for name, arguments in (("missing", []), ("misconfigured", ["device"])):
-        if hasattr(module, name) and (fault := _call_fault(getattr(module, name), arguments)):
-            yield f"{name} {fault}"
+    if hasattr(module, "missing") and (fault := _call_fault(module.missing, [])) and _call_fault(module.missing, value):
+        yield f"missing {fault}"
+    if hasattr(module, "misconfigured") and (fault := _call_fault(module.misconfigured, ["device"])):
+        yield f"misconfigured {fault}"
 
 
 def _call_fault(function: Any, arguments: list[str], options: Collection[str] = ()) -> str | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import torch
 
-from harness.cases import Grads, Inputs, NormCase, case_seed, make_inputs
+from harness.cases import Chosen, Grads, Inputs, NormCase, case_seed, make_inputs
 from harness.cases.adapter import Implementation
 from harness.cases.input_kinds import INPUT_KINDS
 from harness.cases.traffic import ADD_NAME
@@ -32,6 +32,9 @@ from harness.worker.messages import Stage, Try
 
 Watch = Callable[[str | None, Stage], None]
 Emit = Callable[[RowRecord | ConditionsRecord], None]
+
+
+CHOSEN = "chosen: "
 
 
 class ContextLostError(Exception):
@@ -135,7 +138,7 @@ class Trial:
                 update={
                     "verification": result.verification,
                     "peak_extra_bytes": result.extra_bytes,
-                    "notes": [*implementation.notes(self.case), *result.notes],
+                    "notes": [*implementation.notes(self.case), *_chosen(prepared.backward), *result.notes],
                     "prepare_s": round(prepared.seconds, 3),
                     "untimed": untimed,
                 }
@@ -285,6 +288,10 @@ class Trial:
             self.emit(self._row(name, "unsupported", f"refused: {_one_line(error)}"))
         else:
             self._emit_failure(name, error)
+
+
+def _chosen(backward: Callable[[], Grads]) -> list[str]:
+    return [f"{CHOSEN}{backward.what}"] if isinstance(backward, Chosen) else []
 
 
 def warm(case: NormCase, implementation: Implementation, seed: int) -> None:

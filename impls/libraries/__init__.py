@@ -1,0 +1,1 @@
+"""What several adapters know of the libraries that they call."""
