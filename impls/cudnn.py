@@ -20,7 +20,7 @@ name = "cudnn"
 requires = ("torch", "cudnn")
 variants = {"cudnn": False, "cudnn-tuned": True}  # whether all plans are built and timed
 
-_fastest: dict[tuple[object, ...], Plans] = {}  # by norm, shapes and dtypes: each process finds its own
+_fastest: dict[tuple[object, ...], tuple[Plans, str]] = {}  # by norm, shapes and dtypes: each process finds its own
 
 MOST_ELEMENTS = 2**31 - 1  # CUDNN_STATUS_NOT_SUPPORTED_SHAPE beyond
 
@@ -73,8 +73,8 @@ def prepare(inputs: Inputs, tuned: bool) -> Callable[[], Grads]:
     key = (case.norm, *((operand.shape, operand.dtype) for operand in operands))
     if key not in _fastest:
         _fastest[key] = fastest(case.norm, (_rows(inputs.dy), *operands))
-    plans = _fastest[key]
-    return Chosen(_backward(inputs, lambda dy: plans.run(dy, *operands)), plans.chosen)
+    plans, chosen = _fastest[key]
+    return Chosen(_backward(inputs, lambda dy: plans.run(dy, *operands)), chosen)
 
 
 def _backward(inputs: Inputs, call: Callable[..., Any]) -> Callable[[], Grads]:

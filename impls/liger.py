@@ -78,14 +78,15 @@ def prepare(inputs: Inputs, variant: Variant) -> Callable[[], Grads]:
         None if leaf is None else leaf.detach().requires_grad_() for leaf in (inputs.x, inputs.weight, inputs.bias)
     ]
     with torch.enable_grad():
-        node = _forward(case, leaves, variant).grad_fn
+        y = _forward(case, leaves, variant)
+    node = y.grad_fn
     recorded = type(node)._forward_cls
     if variant.module not in recorded.__module__:
         raise UnsupportedError(f"Liger hands this shape on to {recorded.__module__}")
 
     @torch.no_grad()  # as the engine of autograd calls it
     def backward() -> Grads:
-        dx, *parameters = node.apply(dy)
+        dx, *parameters = y.grad_fn.apply(dy)  # what the forward saved lives as long as y
         dweight, dbias = parameters[0], parameters[1] if case.bias else None
         return Grads(dx, dweight, dbias)
 

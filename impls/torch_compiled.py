@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
-from harness.cases import Grads, Inputs, NormCase
+from harness.cases import Chosen, Grads, Inputs, NormCase
 
-from .libraries.inductor import compile_alone
+from .libraries.inductor import compile_alone, tuned_kernels
 
 if TYPE_CHECKING:
     import torch
@@ -57,27 +57,40 @@ def prepare(inputs: Inputs, variant: Variant) -> Callable[[], Grads]:
     import torch._functorch.config as functorch_config
     import torch._inductor.config as inductor_config
 
+    compiled = _compiled(_layout_alone(inputs.case), inputs.x.shape, inputs.x.stride(), variant)
     x = inputs.x.detach().requires_grad_()
     weight = inputs.weight.detach().requires_grad_() if inputs.weight is not None else None
     bias = inputs.bias.detach().requires_grad_() if inputs.bias is not None else None
     leaves = [leaf for leaf in (x, weight, bias) if leaf is not None]
     # Donated buffers are reused by the backward, which could then run only once.
     with functorch_config.patch(donated_buffer=False), inductor_config.patch(variant.settings):
-        y = _compiled(_layout_alone(inputs.case), inputs.x.shape, inputs.x.stride(), variant)(x, weight, bias)
+        y = compiled.forward(x, weight, bias)
 
         def backward() -> Grads:
             dx, *parameters = torch.autograd.grad(y, leaves, inputs.dy, retain_graph=True)
             dweight, dbias = [*parameters, None, None][:2]
             return Grads(dx, dweight, dbias)
 
+        tuned = tuned_kernels() if variant.mode else {}
         backward()  # compiled by its first call: that has to happen while the settings above hold
-    return backward
+    if variant.mode is None:
+        return backward
+    compiled.kernels.update((name, config) for name, config in tuned_kernels().items() if name not in tuned)
+    return Chosen(backward, "; ".join(f"{name.rpartition('.')[2]}: {item}" for name, item in compiled.kernels.items()))
+
+
+@dataclass(frozen=True)
+class _Compiled:
+    """A compiled forward, and with which launch configuration each kernel of its backward runs, once it has run."""
+
+    forward: Callable[..., torch.Tensor]
+    kernels: dict[str, str] = field(default_factory=dict[str, str])
 
 
 @lru_cache(maxsize=KEPT)
-def _compiled(case: NormCase, _shape: object, _stride: object, variant: Variant) -> Callable[..., torch.Tensor]:
+def _compiled(case: NormCase, _shape: object, _stride: object, variant: Variant) -> _Compiled:
     """The forward of a case, compiled once for all inputs of one shape and layout."""
-    return compile_alone(_forward(case), variant.mode)
+    return _Compiled(compile_alone(_forward(case), variant.mode))
 
 
 def _layout_alone(case: NormCase) -> NormCase:

@@ -47,7 +47,7 @@ def make_inputs(case: NormCase, seed: int) -> Inputs:
 
     drawn = {tensor.name: draw(tensor) for tensor in inputs_of(case)}
     kind.change(Drawn(drawn, lambda: _xhat(drawn, case), case.dtype == "fp16"))
-    saved = _rounded_statistics(drawn, case)
+    saved = _saved_statistics(drawn, case)
     placed = {name: place(t, kind.layout, name, case.heads, case.projection) for name, t in (drawn | saved).items()}
     plain: dict[str, Any] = {name: placed.pop(name, None) for name in ("x", "weight", "bias", "dy", "mean", "rstd")}
     return Inputs(case=case, eps=case.eps, **plain, extra=placed)
@@ -82,8 +82,8 @@ def _normalised(drawn: Mapping[str, torch.Tensor], case: NormCase, rows: slice) 
     return x.double() * torch.nn.functional.silu(drawn["z"][rows].double()) if case.gate_first else x
 
 
-def _rounded_statistics(drawn: Mapping[str, torch.Tensor], case: NormCase) -> dict[str, torch.Tensor]:
-    """Mean and rstd as an adapter gets them."""
+def _saved_statistics(drawn: Mapping[str, torch.Tensor], case: NormCase) -> dict[str, torch.Tensor]:
+    """Mean and rstd as an adapter without a forward of its own gets them: what torch's own forward saves."""
     import torch
 
     saved = {
@@ -91,8 +91,25 @@ def _rounded_statistics(drawn: Mapping[str, torch.Tensor], case: NormCase) -> di
         for tensor in statistics_of(case)
     }
     for rows in row_chunks(case):
-        mean, rstd = statistics(_normalised(drawn, case, rows), case)
-        for name, exact in (("mean", mean), ("rstd", rstd)):
-            if exact is not None:
-                saved[name][rows] = exact.float()
+        mean, rstd = _torch_statistics(_normalised(drawn, case, rows), case)
+        for name, statistic in (("mean", mean), ("rstd", rstd)):
+            if statistic is not None:
+                saved[name][rows] = statistic
     return saved
+
+
+def _torch_statistics(x: torch.Tensor, case: NormCase) -> tuple[torch.Tensor | None, torch.Tensor]:
+    """Mean (None for RMS) and rstd `(rows)` fp32 of x `(rows, cols)`, by torch's forward.
+
+    On a CPU from x in fp32: of a 2-byte x that forward keeps its statistics in low precision. So is a product in fp64.
+    """
+    import torch
+
+    if case.device == "cpu" or x.dtype == torch.float64:
+        x = x.float()
+    if case.norm == "layer":
+        _, mean, rstd = torch.native_layer_norm(x, (case.cols,), None, None, case.eps)
+        return mean.view(-1), rstd.view(-1)
+    if x.is_cuda and hasattr(torch.ops.aten, "_fused_rms_norm"):  # torch 2.9
+        return None, torch.ops.aten._fused_rms_norm(x, [case.cols], None, case.eps)[1].view(-1)
+    return None, torch.rsqrt(x.float().square().mean(1) + case.eps)

@@ -55,7 +55,7 @@ class Inputs(_Tensors):
     """What a backward is given: tensors on the case's device.
 
     x, dy `(rows, cols)` contiguous in the case's dtype, but where the case's kind of inputs has another layout; weight,
-    bias `(cols)` in its weight dtype, or None; mean, rstd fp32 `(rows)`, computed once in fp64 from x, for an adapter
+    bias `(cols)` in its weight dtype, or None; mean, rstd fp32 `(rows)`, as torch saves them, for an adapter
     that has no forward of its own (mean is None for RMS). What a case has beyond these is an attribute too.
     """
 

@@ -5,7 +5,7 @@ It makes an invocation like the one that started the run, from the run's record;
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -54,6 +54,7 @@ def _measure_again(
         with ExitStack() as checked_out:
             chosen = _as_in(run, cases, names, invocation)
             chosen = _of_revisions(chosen, run, checked_out) if run.sides else _of_files(chosen, run, greeting)
+            _refuse_other_versions(run, greeting, chosen)
             return session.bench(chosen, display)
     except UnavailableError as error:
         raise UnavailableError(f"cannot confirm: {error}") from error
@@ -78,12 +79,29 @@ def _refuse_another(run: RunRecord, greeting: Hello) -> None:
     if was not in now:
         present = ", ".join(f"{name} ({profile})" for name, profile in now)
         raise UnavailableError(f"the run was on {was[0]} ({was[1]}), and here is {present}; run it there")
-    for name in (*run.libraries, *greeting.libraries):
-        theirs, ours = (libraries.get(name, "absent") for libraries in (run.libraries, greeting.libraries))
-        if theirs != ours:
-            raise UnavailableError(f"{name} was {theirs} in the run and is {ours} here; run it where the run was made")
+    required = {name for item in run.implementations for name in item.libraries}
+    _refuse_versions(run, greeting.libraries, (run.libraries.keys() - required) | greeting.libraries.keys())
     if run.revision != (own := own_revision()):
         raise UnavailableError(f"the run was made by normbwd {run.revision}, and this is {own}; start a new run")
+
+
+def _refuse_other_versions(run: RunRecord, greeting: Hello, chosen: Invocation) -> None:
+    """Raise UnavailableError where a library that an implementation asked for requires is another one here.
+
+    What files of somebody else's require is known only to a worker that loads them.
+    """
+    asked = {name.partition("@")[0] for name in (chosen.settings.impls or "").split(",")}
+    files = chosen.impl_files and not run.sides  # revisions are stated by their commits
+    for item in (session.inventory(chosen) if files else greeting).implementations:
+        if item.name in asked:
+            _refuse_versions(run, item.libraries, item.libraries)
+
+
+def _refuse_versions(run: RunRecord, here: Mapping[str, str], names: Iterable[str]) -> None:
+    for name in names:
+        theirs, ours = (libraries.get(name, "absent") for libraries in (run.libraries, here))
+        if theirs != ours:
+            raise UnavailableError(f"{name} was {theirs} in the run and is {ours} here; run it where the run was made")
 
 
 def _as_in(run: RunRecord, cases: Sequence[NormCase], names: Sequence[str], invocation: Invocation) -> Invocation:

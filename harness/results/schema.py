@@ -68,7 +68,10 @@ class DeviceRecord(Record):
 
 
 class ImplRecord(Record):
-    """An implementation as the run knew it: its family (its file), and why it is missing, if it is."""
+    """An implementation as the run knew it: its family (its file), and why it is missing, if it is.
+
+    `libraries` has the versions of what it requires beyond what all do.
+    """
 
     name: str
     family: str
@@ -79,6 +82,7 @@ class ImplRecord(Record):
     summary: str = ""
     compiles_ahead: bool = False
     on_request: bool = Field(default=False, description="not run unless it is named: slow to prepare")
+    libraries: dict[str, str] = {}
 
 
 class SideRecord(Record):
@@ -221,6 +225,7 @@ class RowRecord(Record):
     status: Status
     reason: str | None = None
     notes: list[str] = []
+    chosen: str | None = Field(default=None, description="what a dispatcher, or a search by timing, chose")
     timing: Timing | None = None
     untimed: str | None = Field(default=None, description="why a row that passed has no timing")
     verification: Verification | None = None

@@ -168,7 +168,7 @@ def _open(invocation: Invocation, planned: Planned, hello: Hello) -> tuple[Path,
         command=invocation.command,
         device=device_record(planned.profile, planned.facts),
         settings=planned.settings,
-        libraries=hello.libraries,
+        libraries={**hello.libraries, **_required(planned.impls)},
         revision=own_revision(),
         implementations=planned.impls,
         sides=[SideRecord(word=side.word, commit=side.commit, file=side.named) for side in invocation.sides],
@@ -177,6 +177,10 @@ def _open(invocation: Invocation, planned: Planned, hello: Hello) -> tuple[Path,
     if invocation.resume:
         return opening.resume(invocation.out, run, planned.jobs)
     return opening.create(invocation.out, run), planned.jobs
+
+
+def _required(impls: Sequence[ImplRecord]) -> dict[str, str]:
+    return {name: version for impl in impls for name, version in impl.libraries.items()}
 
 
 def _run(

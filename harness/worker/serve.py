@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Generator
-from importlib import import_module, metadata
+from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -51,7 +51,6 @@ CPU_ENVIRONMENT = {
     "TRITON_INTERPRET": "1",  # Triton kernels are verified on a CPU, in its interpreter
     "TORCHINDUCTOR_COMPILE_THREADS": "1",  # Inductor's idle compile processes would share the cores that are timed
 }
-LIBRARIES = ("torch", "triton", "numpy", "liger-kernel", "quack-kernels", "nvidia-cudnn-frontend", "apex")
 CONTEXT_LOST_EXIT = 70
 
 
@@ -77,6 +76,7 @@ def serve(connection: Connection, start: Start, log: Path) -> None:
     import_module("torch")  # which takes seconds: they are not counted against a file that is given
 
     from harness import devices
+    from harness.worker import libraries
 
     try:
         implementations = discovered(start, lambda file: connection.send(Began(file, "start")))
@@ -89,7 +89,7 @@ def serve(connection: Connection, start: Start, log: Path) -> None:
         Hello(
             available=facts,
             implementations=list(map(record, implementations.values())),
-            libraries=_versions(),
+            libraries=libraries.versions(),
             misconfigured={name: fault for name, fault in faults.items() if fault},
         )
     )
@@ -169,6 +169,8 @@ def _self_test(request: SelfTest, connection: Sender) -> None:
 
 
 def record(item: Implementation) -> ImplRecord:
+    from harness.worker.libraries import versions_for
+
     return ImplRecord(
         name=item.name,
         family=item.family,
@@ -179,6 +181,7 @@ def record(item: Implementation) -> ImplRecord:
         summary=item.summary,
         compiles_ahead=item.compiles_ahead,
         on_request=item.on_request,
+        libraries=versions_for(item),
     )
 
 
@@ -211,21 +214,3 @@ def _divert_output(log: Path) -> None:
     stream = log.open("ab", buffering=0)
     os.dup2(stream.fileno(), 1)
     os.dup2(stream.fileno(), 2)
-
-
-def _versions() -> dict[str, str]:
-    versions = {"python": sys.version.split()[0]}
-    for name in LIBRARIES:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return versions | _cuda_versions()
-
-
-def _cuda_versions() -> dict[str, str]:
-    import torch
-
-    backend = torch.backends.cudnn.version() if torch.version.cuda else None
-    versions = {"cuda": torch.version.cuda, "rocm": torch.version.hip, "libcudnn": backend}
-    return {name: str(version) for name, version in versions.items() if version}

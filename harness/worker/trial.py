@@ -34,9 +34,6 @@ Watch = Callable[[str | None, Stage], None]
 Emit = Callable[[RowRecord | ConditionsRecord], None]
 
 
-CHOSEN = "chosen: "
-
-
 class ContextLostError(Exception):
     """The device no longer answers this process: its row is written, and the worker has to be replaced."""
 
@@ -138,7 +135,8 @@ class Trial:
                 update={
                     "verification": result.verification,
                     "peak_extra_bytes": result.extra_bytes,
-                    "notes": [*implementation.notes(self.case), *_chosen(prepared.backward), *result.notes],
+                    "notes": [*implementation.notes(self.case), *result.notes],
+                    "chosen": prepared.backward.what if isinstance(prepared.backward, Chosen) else None,
                     "prepare_s": round(prepared.seconds, 3),
                     "untimed": untimed,
                 }
@@ -288,10 +286,6 @@ class Trial:
             self.emit(self._row(name, "unsupported", f"refused: {_one_line(error)}"))
         else:
             self._emit_failure(name, error)
-
-
-def _chosen(backward: Callable[[], Grads]) -> list[str]:
-    return [f"{CHOSEN}{backward.what}"] if isinstance(backward, Chosen) else []
 
 
 def warm(case: NormCase, implementation: Implementation, seed: int) -> None:

@@ -23,50 +23,59 @@ HELD_CYCLES = 400_000  # how long the device is kept waiting while the host queu
 
 @dataclass(frozen=True)
 class Plans:
-    """The graph, with the plan to run built and selected; `chosen` names it. `uids` are of inputs, then outputs."""
+    """A graph, of which the plan to run is built and selected; `uids` are of its inputs, then of its outputs."""
 
+    cudnn: Any
     graph: Any
     handle: Any
     uids: tuple[int, ...]
-    chosen: str
 
     def run(self, *operands: torch.Tensor) -> list[torch.Tensor]:
-        """Return dx and the gradients of the parameters, of dy, x, scale and what the forward saved, in that order."""
-        return _execute(self.graph, self.handle, self.uids, operands)
+        """Return dx, dweight and, for LayerNorm, dbias, of dy, x, scale and what the forward saved, in that order."""
+        import torch
+
+        self.cudnn.set_stream(handle=self.handle, stream=_current_stream())
+        outputs = [torch.empty_like(like) for like in _likes(operands)[: len(self.uids) - len(operands)]]
+        workspace = torch.empty(max(1, self.graph.get_workspace_size()), dtype=torch.uint8, device=operands[0].device)
+        self.graph.execute([*operands, *outputs], workspace, handle=self.handle, tensor_uids=self.uids)
+        return outputs
 
 
-def fastest(norm: str, operands: Sequence[torch.Tensor]) -> Plans:
-    """Build all plans that the heuristics name, time each on these operands, and keep the fastest."""
-    cudnn: Any = import_module("cudnn")
-    handle = cudnn.create_handle()
-    graph, uids = _graph(cudnn, handle, norm, operands)
-    graph.validate()
-    graph.build_operation_graph()
-    graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.B, cudnn.heur_mode.FALLBACK])
-    graph.check_support()
-    times_us: dict[int, float] = {}
+def fastest(norm: str, operands: Sequence[torch.Tensor]) -> tuple[Plans, str]:
+    """Build all plans that the heuristics name, time each on these operands, and select the fastest; with its name."""
+    plans = _planned(norm, operands)
+    graph, times_us = plans.graph, dict[int, float]()
     for index in range(graph.get_execution_plan_count()):
         try:
             graph.build_plan_at_index(index)
-            times_us[index] = _time_us(graph, handle, uids, operands)
+            times_us[index] = _time_us(plans, operands)
         except (RuntimeError, NotImplementedError):  # a plan that cannot be built or run here
             continue
     best = min(times_us, key=times_us.__getitem__)
     graph.build_plan_at_index(best)
-    chosen = f"{graph.get_plan_name_at_index(best)}, number {best + 1} of the heuristic's {len(times_us)} plans"
-    return Plans(graph, handle, uids, chosen)
+    return plans, f"{graph.get_plan_name_at_index(best)}, plan {best + 1} of the {len(times_us)} that were timed"
 
 
-def _graph(cudnn: Any, handle: Any, norm: str, operands: Sequence[torch.Tensor]) -> tuple[Any, tuple[int, ...]]:
-    """One node: the backward of LayerNorm or RMSNorm, whose inputs and outputs are numbered in the order of `uids`."""
+def _planned(norm: str, operands: Sequence[torch.Tensor]) -> Plans:
+    """The backward as a graph of one node, with its plans listed and none built."""
+    cudnn: Any = import_module("cudnn")
+    handle = cudnn.create_handle()
+    types, heuristics = cudnn.data_type, cudnn.heur_mode
+    graph = cudnn.pygraph(handle=handle, intermediate_data_type=types.FLOAT, compute_data_type=types.FLOAT)
+    uids = _node(types, graph, norm, operands)
+    graph.validate()
+    graph.build_operation_graph()
+    graph.create_execution_plans([heuristics.A, heuristics.B, heuristics.FALLBACK])
+    graph.check_support()
+    return Plans(cudnn, graph, handle, uids)
+
+
+def _node(types: Any, graph: Any, norm: str, operands: Sequence[torch.Tensor]) -> tuple[int, ...]:
+    """Add the backward to a graph; its inputs, then its outputs, are numbered from 1."""
     import torch
 
-    types = cudnn.data_type
     dtypes = {torch.float16: types.HALF, torch.bfloat16: types.BFLOAT16, torch.float32: types.FLOAT}
-    graph = cudnn.pygraph(handle=handle, intermediate_data_type=types.FLOAT, compute_data_type=types.FLOAT)
-    names = ("grad", "input", "scale", "mean", "inv_variance")
-    if norm == "rms":
-        names = ("grad", "input", "scale", "inv_variance")
+    mean = ("mean",) if norm == "layer" else ()
     given = {
         name: graph.tensor(
             name=name,
@@ -75,7 +84,9 @@ def _graph(cudnn: Any, handle: Any, norm: str, operands: Sequence[torch.Tensor])
             data_type=dtypes[operand.dtype],
             uid=number,
         )
-        for number, (name, operand) in enumerate(zip(names, operands, strict=True), start=1)
+        for number, (name, operand) in enumerate(
+            zip(("grad", "input", "scale", *mean, "inv_variance"), operands, strict=True), start=1
+        )
     }
     if norm == "layer":
         outputs = graph.layernorm_backward(name="layernorm_bwd", **given)
@@ -83,7 +94,7 @@ def _graph(cudnn: Any, handle: Any, norm: str, operands: Sequence[torch.Tensor])
         outputs = graph.rmsnorm_backward(name="rmsnorm_bwd", has_dbias=False, **given)[:2]
     for number, (output, like) in enumerate(zip(outputs, _likes(operands), strict=False), start=len(given) + 1):
         output.set_uid(number).set_output(True).set_data_type(dtypes[like.dtype])
-    return graph, tuple(range(1, len(given) + len(outputs) + 1))
+    return tuple(range(1, len(given) + len(outputs) + 1))
 
 
 def _likes(operands: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -92,30 +103,25 @@ def _likes(operands: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     return [x, scale, scale]
 
 
-def _execute(graph: Any, handle: Any, uids: Sequence[int], operands: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    import torch
-
-    cudnn: Any = import_module("cudnn")
-    cudnn.set_stream(handle=handle, stream=torch.cuda.current_stream().cuda_stream)
-    outputs = [torch.empty_like(like) for like in _likes(operands)[: len(uids) - len(operands)]]
-    workspace = torch.empty(max(1, graph.get_workspace_size()), dtype=torch.uint8, device=operands[0].device)
-    graph.execute([*operands, *outputs], workspace, handle=handle, tensor_uids=tuple(uids))
-    return outputs
-
-
-def _time_us(graph: Any, handle: Any, uids: Sequence[int], operands: Sequence[torch.Tensor]) -> float:
-    """The median time of a plan from a cold cache, by events, while the host is kept out of the interval."""
+def _time_us(plans: Plans, operands: Sequence[torch.Tensor]) -> float:
+    """The median time of the selected plan from a cold cache, by events, while the host is kept out of the interval."""
     import torch
 
     flushed = torch.empty(FLUSHED_BYTES, dtype=torch.uint8, device=operands[0].device)
     for _ in range(WARMUPS):
-        _execute(graph, handle, uids, operands)
+        plans.run(*operands)
     events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(REPEATS)]
     for start, end in events:
         flushed.zero_()
         torch.cuda._sleep(HELD_CYCLES)
         start.record()
-        _execute(graph, handle, uids, operands)
+        plans.run(*operands)
         end.record()
     torch.cuda.synchronize()
     return median(start.elapsed_time(end) * 1e3 for start, end in events)
+
+
+def _current_stream() -> int:
+    import torch
+
+    return torch.cuda.current_stream().cuda_stream

@@ -185,12 +185,23 @@ def _percent(bandwidth: float | None, limit: float | None) -> float | None:
     return 100 * bandwidth / limit if bandwidth and limit else None
 
 
+def _scatter(joined: Joined) -> list[str]:
+    """How far the processes are apart, each of which had something chosen for it."""
+    medians = [median_and_spread(timing.samples_us)[0] for timing in joined.timings]
+    if len(medians) < 2:
+        return []
+    lowest, highest = (figures.microseconds(limit(medians)) for limit in (min, max))
+    return [f"medians of the {len(medians)} processes: {lowest} to {highest} us"]
+
+
 def _notes(joined: Joined, impl: ImplRecord | None, processes: int) -> tuple[str, ...]:
     notes = [note for row in joined.rows for note in row.notes]
     if impl is not None and impl.in_place:
         notes.append(IN_PLACE)
     if impl is not None and impl.via == "autograd":
         notes.append(AUTOGRAD)
+    if chosen := joined.summed_up(row.chosen for row in joined.rows):
+        notes += [f"chosen: {chosen}", *_scatter(joined)]
     notes += [row.kernels_note for row in joined.rows if row.kernels_note]
     if 0 < len(joined.timings) < processes:
         notes.append(f"timed in {len(joined.timings)} of {processes} processes")

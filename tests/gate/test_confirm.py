@@ -59,7 +59,7 @@ def measured(losses, run=None, **settings):
     found = results(*in_processes(*rows, scales=FIVE), processes=5, names=("torch-eager", "liger", "quack"), **settings)
     files = {"liger": "my_liger.py", "quack": "impls/quack.py"}
     known = [each.model_copy(update={"source": files.get(each.name, "impls")}) for each in found.run.implementations]
-    return replace(found, run=found.run.model_copy(update={"implementations": known} | (run or {})))
+    return replace(found, run=found.run.model_copy(update={"implementations": known, **(run or {})}))
 
 
 class Machine:
@@ -74,7 +74,8 @@ class Machine:
         self._capsys = capsys
 
     def inventory(self, invocation):
-        self.events += [*self._printed(), f"look at {invocation.device}"]
+        files = "".join(f" with {path}" for path in invocation.impl_files)
+        self.events += [*self._printed(), f"look at {invocation.device}{files}"]
         return self.here
 
     def bench(self, invocation, display):
@@ -130,7 +131,8 @@ ONE_LOST = dict(zip(CASES, (0.0, 0.05, 0.0), strict=True))
 def test_what_both_runs_show_has_regressed(machine):
     write(PR, measured(ONE_LOST))
     assert gated() == 1
-    assert machine.finish() == ["judge", "print", "look at h200", "measure", "judge again", "print"]
+    looked = ["look at h200", "look at h200 with my_liger.py"]
+    assert machine.finish() == ["judge", "print", *looked, "measure", "judge again", "print"]
     (folder,) = PR.parent.glob("confirm-*")
     assert machine.out.startswith(f"\nMeasured again: {folder}/results.jsonl\n\n")
     assert "slower by more than delta; confirmed: 0.951" in machine.out
@@ -251,6 +253,29 @@ def test_another_revision_of_this_project_confirms_nothing(machine, capsys):
     assert capsys.readouterr().err.endswith(error)
 
 
+@pytest.mark.parametrize(("name", "path"), [("liger", "my_liger.py"), ("quack", "quack-kernels")])
+def test_what_an_adapter_requires_has_to_be_what_it_was(machine, capsys, name, path):
+    files = {"liger": "my_liger.py", "quack": "impls/quack.py"}
+
+    def having(version):
+        return [
+            each.model_copy(
+                update={
+                    "libraries": {path: version} if each.name == name else {},
+                    "source": files.get(each.name, "impls"),
+                }
+            )
+            for each in measured(ONE_LOST).run.implementations
+        ]
+
+    write(PR, measured(ONE_LOST, {"libraries": {**LIBRARIES, path: "1"}, "implementations": having("1")}))
+    machine.here = replace(HERE, implementations=having("1"))
+    assert gated() == 1
+    machine.here = replace(HERE, implementations=having("2"))
+    assert gated() == 4
+    assert f"{path} was 1 in the run and is 2 here" in capsys.readouterr().err
+
+
 def test_an_adapter_that_is_not_here_is_named(machine, capsys):
     write(PR, measured(ONE_LOST))
     Path("my_liger.py").unlink()
@@ -264,7 +289,7 @@ def test_interrupted_confirmation_is_resumed(machine, capsys):
     write(PR, measured(ONE_LOST))
     machine.slower = KeyboardInterrupt()
     assert gated() == 130
-    assert machine.finish() == ["judge", "print", "look at h200", "measure"]
+    assert machine.finish() == ["judge", "print", "look at h200", "look at h200 with my_liger.py", "measure"]
     (cut,) = machine.chosen
     write(cut.out / "results.jsonl", measured({CASES[1]: 0.05}))
     machine.slower = 0.05

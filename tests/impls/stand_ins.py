@@ -24,14 +24,14 @@ def module(name: str, **contents: object) -> ModuleType:
 
 def modules() -> dict[str, ModuleType]:
     """Every GPU library by the names under which it is imported."""
-    libraries = (liger_rms(), liger_layer(), quack(), apex_fused_extension(), apex_fast_extension())
-    found = {}
+    libraries = (*liger(), quack(), apex_fused_extension(), apex_fast_extension(), cudnn())
+    found = {"cutlass.cute": ModuleType("cutlass.cute"), "cutlass": ModuleType("cutlass")}
     for library in libraries:
         parts = library.__name__.split(".")
         parents = [".".join(parts[:depth]) for depth in range(1, len(parts))]
         found |= {parent: ModuleType(parent) for parent in parents} | {library.__name__: library}
-    for name in ("cudnn", "cudnn.ops", "cudnn.ops.norm", "cudnn.ops.norm.rmsnorm", "cudnn.ops.norm.layernorm"):
-        found[name] = module(name, backend_version=lambda: 91000)
+    for name in ("cudnn.ops", "cudnn.ops.norm", "cudnn.ops.norm.rmsnorm", "cudnn.ops.norm.layernorm"):
+        found[name] = ModuleType(name)
     return found
 
 
@@ -41,34 +41,82 @@ def forward_of(norm, x, eps):
     return ((x.double() - mean[:, None]) * rstd[:, None]), mean.float(), rstd.float()
 
 
-def liger_rms() -> ModuleType:
-    def rms_norm_forward(X, W, eps, offset, casting_mode, row_mode):
-        assert row_mode is None
-        _, _, rstd = forward_of("rms", X, eps)
-        return X, X, rstd, 32, 4, {"llama": 0, "gemma": 1}[casting_mode]
+class LigerRMSNormFunction(torch.autograd.Function):
+    """Liger's Triton kernels: dx over dy, as LigerRMSNorm asks for by default."""
 
-    def rms_norm_backward(
-        dY, X, W, RSTD, offset, casting_mode, BLOCK_SIZE, num_warps, in_place, row_mode, needs_dw=None
-    ):
-        assert (casting_mode in (0, 1), BLOCK_SIZE, num_warps, in_place, row_mode) == (True, 32, 4, True, None)
-        dx, dweight, _ = exact("rms", dY, X, None, RSTD, W, offset)
-        return dY.copy_(dx), None if W is None else dweight.to(W.dtype)
+    @staticmethod
+    def forward(ctx, X, W, eps, offset=0.0, casting_mode="llama", in_place=True, row_mode=None):
+        assert (casting_mode in ("llama", "gemma"), row_mode) == (True, None)
+        ctx.save_for_backward(X, W, forward_of("rms", X, eps)[2])
+        ctx.offset, ctx.in_place = offset, in_place
+        return X.clone()
 
-    return module("liger_kernel.ops.rms_norm", rms_norm_forward=rms_norm_forward, rms_norm_backward=rms_norm_backward)
+    @staticmethod
+    def backward(ctx, dY):
+        X, W, RSTD = ctx.saved_tensors
+        dx, dweight, _ = exact("rms", dY, X, None, RSTD, W, ctx.offset)
+        dx = dY.copy_(dx) if ctx.in_place else dx.to(dY.dtype)
+        return dx, None if W is None else dweight.to(W.dtype), None, None, None, None, None
 
 
-def liger_layer() -> ModuleType:
-    def layer_norm_forward(X, W, B, eps):
+class LigerLayerNormFunction(torch.autograd.Function):
+    """Liger's Triton kernels."""
+
+    @staticmethod
+    def forward(ctx, X, W, B, eps):
         assert W.shape == B.shape
-        _, mean, rstd = forward_of("layer", X, eps)
-        return X, X, mean, rstd, 32, 4
+        ctx.save_for_backward(X, W, B, *forward_of("layer", X, eps)[1:])
+        return X.clone()
 
-    def layer_norm_backward(dY, X, W, B, Mean, RSTD, needs_dw=None, needs_db=None):
+    @staticmethod
+    def backward(ctx, dY):
+        X, W, B, Mean, RSTD = ctx.saved_tensors
         dx, dweight, dbias = exact("layer", dY, X, Mean, RSTD, W)
-        return dx.to(X.dtype), dweight.to(W.dtype), dbias.to(B.dtype) if needs_db else None
+        return dx.to(X.dtype), dweight.to(W.dtype), dbias.to(B.dtype) if ctx.needs_input_grad[2] else None, None
 
-    name = "liger_kernel.ops.layer_norm"
-    return module(name, layer_norm_forward=layer_norm_forward, layer_norm_backward=layer_norm_backward)
+
+class _LigerRMSNormCuTeDSLFunction(LigerRMSNormFunction):
+    """Liger's CuTe DSL kernels."""
+
+
+class _LigerLayerNormCuTeDSLFunction(LigerLayerNormFunction):
+    """Liger's CuTe DSL kernels."""
+
+
+LIGER_BACKENDS = {"nvidia-triton": "liger_kernel.ops", "nvidia-cutedsl": "liger_kernel.ops.backends._cutedsl"}
+LigerRMSNormFunction.__module__ = "liger_kernel.ops.rms_norm"
+LigerLayerNormFunction.__module__ = "liger_kernel.ops.layer_norm"
+_LigerRMSNormCuTeDSLFunction.__module__ = "liger_kernel.ops.backends._cutedsl.rms_norm"
+_LigerLayerNormCuTeDSLFunction.__module__ = "liger_kernel.ops.backends._cutedsl.layer_norm"
+
+
+class ImplNotAvailableError(RuntimeError):
+    """What its dispatcher raises."""
+
+
+def liger(widest_cutedsl: int = 8192) -> list[ModuleType]:
+    """Its dispatcher, by rank: CuTe DSL up to a width, and Triton beyond."""
+
+    def by_cutedsl(x, impl):
+        if impl not in (None, *LIGER_BACKENDS):
+            raise ImplNotAvailableError(f"No '{impl}' implementation registered")
+        return impl != "nvidia-triton" and x.shape[1] <= widest_cutedsl
+
+    def rms_norm(
+        x, weight, eps=1e-6, *, offset=0.0, casting_mode="llama", in_place=False, row_mode=None, impl=None, mode=None,
+        backend=None,
+    ):  # fmt: skip
+        function = _LigerRMSNormCuTeDSLFunction if by_cutedsl(x, impl) else LigerRMSNormFunction
+        return function.apply(x, weight, eps, offset, casting_mode, in_place, row_mode)
+
+    def layer_norm(x, weight, bias=None, eps=1e-6, *, impl=None, mode=None, backend=None):
+        function = _LigerLayerNormCuTeDSLFunction if by_cutedsl(x, impl) else LigerLayerNormFunction
+        return function.apply(x, weight, torch.zeros_like(weight) if bias is None else bias, eps)
+
+    return [
+        module("liger_kernel.ops", LigerRMSNormFunction=LigerRMSNormFunction),
+        module("liger_kernel.functional", rms_norm=rms_norm, layer_norm=layer_norm),
+    ]
 
 
 @dataclass(frozen=True)
@@ -98,8 +146,21 @@ CONFIGS = [
 ]
 
 
+@dataclass(frozen=True)
+class AutotuneConfig:
+    """One launch that quack's tuner may choose."""
+
+    kwargs: dict[str, RmsNormBwdConfig]
+
+    def __str__(self):
+        return ", ".join(f"{name}: {value}" for name, value in self.kwargs.items())
+
+
 def quack() -> ModuleType:
-    def rmsnorm_fwd(x, weight=None, *, eps=1e-6, store_rstd=False, weight_offset=0.0):
+    def rmsnorm_fwd(
+        x, weight=None, bias=None, residual=None, out_dtype=None, residual_dtype=None, eps=1e-6, store_rstd=False,
+        weight_offset=0.0,
+    ):  # fmt: skip
         assert store_rstd
         return x, x, forward_of("rms", x, eps)[2]
 
@@ -108,28 +169,35 @@ def quack() -> ModuleType:
         return dx.to(x.dtype), None if weight is None else dweight.to(weight.dtype), None, None
 
     def untuned(
-        x, weight, dout, rstd, dx, dw_partial=None, *, sm_count=None, has_dw_partial=False, weight_offset=0.0, config
-    ):
+        x, weight, dout, rstd, dx, dw_partial=None, db_partial=None, dresidual_out=None, dresidual=None, sm_count=None,
+        per_head=False, has_dw_partial=False, has_db_partial=False, mean=None, is_layernorm=False, weight_offset=0.0,
+        config=None,
+    ):  # fmt: skip
         assert config in CONFIGS
-        assert has_dw_partial == (dw_partial is not None)
-        gradients = exact("rms", dout, x, None, rstd, weight, weight_offset)
+        assert (has_dw_partial, has_db_partial) == (dw_partial is not None, db_partial is not None)
+        gradients = exact("layer" if is_layernorm else "rms", dout, x, mean, rstd, weight, weight_offset)
         dx.copy_(gradients[0])
-        if dw_partial is not None:
-            assert dw_partial.shape[0] == sm_count == 3
-            dw_partial.zero_()[1] = gradients[1]
+        for partial, gradient in zip((dw_partial, db_partial), gradients[1:], strict=True):
+            if partial is not None:
+                assert partial.shape[0] == sm_count == 3
+                partial.zero_()[1] = gradient
 
-    def early_config_prune(configs, arguments):
-        assert arguments["x"].shape == arguments["dout"].shape
-        return [item for item in configs if item.kwargs["config"].threads_per_row <= arguments["x"].size(-1)]
+    class Autotuner:
+        """quack's tuner, which finds the last of the configurations."""
 
-    def rmsnorm_bwd_tuned(*arguments, **options):
-        untuned(*arguments, **options, config=CONFIGS[-1])
+        fn = staticmethod(untuned)
+        configs = tuple(AutotuneConfig({"config": config}) for config in CONFIGS)
+        cache_results = True
+        best_config = None
 
-    vars(rmsnorm_bwd_tuned).update(
-        fn=untuned,
-        configs=[SimpleNamespace(kwargs={"config": config}) for config in CONFIGS],
-        early_config_prune=early_config_prune,
-    )
+        def early_config_prune(self, configs, arguments):
+            assert arguments["x"].shape == arguments["dout"].shape
+            return [item for item in configs if item.kwargs["config"].threads_per_row <= arguments["x"].size(-1)]
+
+        def __call__(self, *arguments, **options):
+            assert not self.cache_results  # what another process found is not read
+            self.best_config = self.configs[-1]
+            untuned(*arguments, **options, **self.best_config.kwargs)
 
     def layernorm_fwd(x, weight, bias=None, eps=1e-6, return_rstd=False, return_mean=False):
         assert weight.dtype == torch.float32
@@ -143,7 +211,7 @@ def quack() -> ModuleType:
         return dx.to(x.dtype), dweight.to(weight.dtype), dbias.to(weight.dtype) if has_bias else None
 
     return module(
-        "quack.rmsnorm", rmsnorm_fwd=rmsnorm_fwd, rmsnorm_bwd=rmsnorm_bwd, rmsnorm_bwd_tuned=rmsnorm_bwd_tuned,
+        "quack.rmsnorm", rmsnorm_fwd=rmsnorm_fwd, rmsnorm_bwd=rmsnorm_bwd, rmsnorm_bwd_tuned=Autotuner(),
         layernorm_fwd=layernorm_fwd, layernorm_bwd=layernorm_bwd, get_sm_count=lambda cols, device: 3,
         RmsNormBwdConfig=RmsNormBwdConfig,
     )  # fmt: skip
@@ -207,6 +275,99 @@ def apex_fast_extension() -> ModuleType:
         return [*gradients, "dgamma partials", "dbeta partials"]
 
     return module("fast_layer_norm", ln_fwd=ln_fwd, ln_bwd=ln_bwd)
+
+
+class Graph:
+    """A graph of cuDNN's frontend with three plans, of which the second cannot be built."""
+
+    def __init__(self, handle=None, intermediate_data_type=None, compute_data_type=None):
+        assert (intermediate_data_type, compute_data_type) == (torch.float32, torch.float32)
+        self.inputs, self.outputs, self.selected = {}, {}, None
+
+    def tensor(self, dim, stride=None, data_type=None, *, name="", uid=None):
+        self.inputs[uid] = (name, dim, stride, data_type)
+        return name
+
+    def layernorm_backward(self, name="", grad=None, input=None, scale=None, mean=None, inv_variance=None):  # noqa: A002  # the library's name
+        assert (grad, input, scale, mean, inv_variance) == ("grad", "input", "scale", "mean", "inv_variance")
+        return self.nodes("layer", 3)
+
+    def rmsnorm_backward(self, name="", grad=None, input=None, scale=None, inv_variance=None, has_dbias=None):  # noqa: A002
+        assert (grad, input, scale, inv_variance, has_dbias) == ("grad", "input", "scale", "inv_variance", False)
+        return [*self.nodes("rms", 2), None]
+
+    def nodes(self, norm, count):
+        self.norm, outputs = norm, self.outputs
+
+        class Node:
+            def set_uid(self, uid):
+                self.uid = uid
+                return self
+
+            def set_output(self, wanted):
+                assert wanted
+                return self
+
+            def set_data_type(self, data_type):
+                outputs[self.uid] = data_type
+                return self
+
+        return [Node() for _ in range(count)]
+
+    def validate(self):
+        self.stages = ["validate"]
+
+    def build_operation_graph(self):
+        self.stages.append("build")
+
+    def create_execution_plans(self, heuristics=None):
+        assert heuristics == ["A", "B", "FALLBACK"]
+        self.stages.append("plan")
+
+    def check_support(self):
+        assert self.stages == ["validate", "build", "plan"]
+
+    def get_execution_plan_count(self):
+        return 3
+
+    def build_plan_at_index(self, index):
+        if index == 1:
+            raise RuntimeError("CUDNN_STATUS_NOT_SUPPORTED")
+        self.selected = index
+
+    def get_plan_name_at_index(self, index):
+        return f"eng{index}"
+
+    def get_workspace_size(self):
+        return 16
+
+    def execute(self, tensor_dict, workspace=None, handle=None, tensor_uids=None):
+        assert (workspace.numel(), handle) == (16, "handle")
+        assert tensor_uids == tuple(range(1, len(self.inputs) + len(self.outputs) + 1))
+        operands, results = tensor_dict[: len(self.inputs)], tensor_dict[len(self.inputs) :]
+        for operand, (_, dim, stride, data_type) in zip(operands, self.inputs.values(), strict=True):
+            assert (list(operand.shape), list(operand.stride()), operand.dtype) == (dim, stride, data_type)
+        dy, x, scale, *saved = operands
+        mean, rstd = (None, *saved)[-2:]
+        rows, cols = x.shape[:2]
+        weight = scale.reshape(cols)
+        gradients = exact(self.norm, dy.reshape(rows, cols), x.reshape(rows, cols), mean, rstd, weight)
+        for result, gradient, data_type in zip(results, gradients, self.outputs.values(), strict=False):
+            assert result.dtype == data_type
+            result.copy_(gradient.reshape(result.shape))
+
+
+def cudnn() -> ModuleType:
+    """The frontend; a cudnn data type is torch's."""
+    return module(
+        "cudnn",
+        backend_version=lambda: 91000,
+        pygraph=Graph,
+        create_handle=lambda: "handle",
+        set_stream=lambda handle, stream: None,
+        data_type=SimpleNamespace(HALF=torch.float16, BFLOAT16=torch.bfloat16, FLOAT=torch.float32),
+        heur_mode=SimpleNamespace(A="A", B="B", FALLBACK="FALLBACK"),
+    )
 
 
 def cudnn_ops() -> SimpleNamespace:

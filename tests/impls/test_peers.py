@@ -13,12 +13,13 @@ import torch
 from harness.cases import NormCase, make_inputs
 from harness.worker.configured import candidates
 from harness.worker.discovery import discover
-from impls import apex_fast, apex_fused
+from impls import apex_fast, apex_fused, cudnn, quack
+from impls.libraries import cudnn_plans
 from tests.impls.peer_cases import FAST, IMPLS, LAYER, RMS, check, inputs_of, on_cpu
 from tests.impls.stand_ins import CONFIGS, cudnn_ops, module, modules
 
-GPU_PEERS = ["liger", "liger-gemma", "quack", "quack-tuned", "apex-fused", "apex-fused-mem", "apex-fast"]
-GPU_PEERS += ["apex-fast-mem", "cudnn"]
+GPU_PEERS = ["liger", "liger-gemma", "liger-triton", "liger-cutedsl", "quack", "quack-compiled", "quack-tuned"]
+GPU_PEERS += ["apex-fused", "apex-fused-mem", "apex-fast", "apex-fast-mem", "cudnn", "cudnn-tuned"]
 
 
 def test_the_public_names():
@@ -33,10 +34,15 @@ def test_every_adapter_has_a_one_line_summary(name):
 
 @pytest.fixture
 def stand_ins(monkeypatch):
-    """Every GPU library replaced in sys.modules."""
+    """Every GPU library replaced in sys.modules; nothing is compiled, and the first plan of cuDNN is the slowest."""
     for name, made in modules().items():
         monkeypatch.setitem(sys.modules, name, made)
     monkeypatch.setattr(torch.ops, "cudnn", cudnn_ops(), raising=False)
+    monkeypatch.setattr(quack, "compile_alone", lambda function: function)
+    monkeypatch.setattr(cudnn_plans, "_current_stream", lambda: 0)
+    monkeypatch.setattr(cudnn_plans, "_time_us", lambda plans, _operands: 9.0 - plans.graph.selected)
+    for cache in (quack._compiled, quack._compiled_finish, cudnn._fastest):
+        getattr(cache, "cache_clear", getattr(cache, "clear", None))()
 
 
 def variants_of(case: NormCase) -> list[NormCase]:
@@ -75,11 +81,12 @@ NEAR = ["default", "num_threads=256, threads_per_row=16", "cluster_n=2, reload_x
 
 @pytest.mark.usefixtures("stand_ins")
 def test_quack_offers_its_tuners_launches_near_its_own():
-    quack = IMPLS["quack"]
+    offered = IMPLS["quack"].configs
     case = dataclasses.replace(RMS, cols=32)
-    assert list(quack.configs(case)) == NEAR
-    assert quack.configs(case)["smem_stages=3"] == dataclasses.asdict(CONFIGS[-1])
-    assert quack.configs(LAYER) == IMPLS["quack-tuned"].configs(case) == {}
+    assert list(offered(case)) == NEAR
+    assert offered(case)["smem_stages=3"] == dataclasses.asdict(CONFIGS[-1])
+    assert list(offered(dataclasses.replace(LAYER, cols=32))) == NEAR
+    assert IMPLS["quack-tuned"].configs(case) == {}
 
 
 @pytest.mark.usefixtures("stand_ins")
@@ -102,12 +109,16 @@ SUPPORTED = {  # what of the cases each takes, of: plain, no weight, zero-centre
     "liger": ("+--+++", "+++++-"),
     "liger-gemma": ("------", "+++++-"),
     "quack": ("+--+++", "+++++-"),
-    "quack-tuned": ("------", "+++++-"),
+    "quack-compiled": ("+--+++", "+++++-"),
+    "quack-tuned": ("+--+++", "+++++-"),
+    "liger-triton": ("+--+++", "+++++-"),
+    "liger-cutedsl": ("+--+++", "+++++-"),
     "apex-fused": ("++--+-", "++--+-"),
     "apex-fused-mem": ("++--+-", "++--+-"),
     "apex-fast": ("+---+-", "------"),
     "apex-fast-mem": ("+---+-", "------"),
     "cudnn": ("++-+++", "+---+-"),
+    "cudnn-tuned": ("++-+++", "+---+-"),
 }
 
 
@@ -182,8 +193,6 @@ def test_a_cudnn_that_cannot_be_used_says_so(tmp_path, monkeypatch):
 
 
 def test_libcudnn_is_loaded_from_torchs_package(tmp_path, monkeypatch):
-    from impls import cudnn
-
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "libcudnn.so.9").write_text("not a library")
     monkeypatch.setattr(cudnn, "_cudnn_folders", lambda: [str(tmp_path)])

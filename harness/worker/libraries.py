@@ -1,0 +1,135 @@
+"""Which versions of what they require the implementations run with: what has to be the same for two runs to be one.
+
+An installed package states its version. What was built from source has one that says little, so its commit is added, or
+else a hash of what is imported.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import subprocess
+import sys
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from harness.cases.adapter import Implementation
+
+ALWAYS = ("torch", "triton", "numpy")
+HASHED = (".py", ".so", ".pyd")  # of a package's files
+SHOWN = 12  # digits of a hash
+
+
+def versions() -> dict[str, str]:
+    """What every implementation runs with, by name: Python, torch and what that brings."""
+    found = {"python": sys.version.split()[0]}
+    for name in ALWAYS:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found | _of_torch()
+
+
+def versions_for(implementation: Implementation) -> dict[str, str]:
+    """What an implementation requires beyond that, by name of the distribution, or of the module where there is none.
+
+    An adapter of somebody else's is itself such a thing.
+    """
+    found: dict[str, str] = {}
+    for module in implementation.module.requires:
+        if module.partition(".")[0] not in ALWAYS and (origin := _origin(module)) is not None:
+            found |= version_of(module, origin)
+    if Path(implementation.source).suffix == ".py" and not implementation.module.__name__.startswith("impls."):
+        found[Path(implementation.source).name] = _hashed([Path(implementation.source)])
+    return found
+
+
+def version_of(module: str, origin: Path) -> dict[str, str]:
+    """The versions of the distributions that a module imported from `origin` belongs to, or its own."""
+    names = next(filter(None, map(_packages().get, _tops(module, origin))), [])
+    found = {name: metadata.distribution(name) for name in sorted(set(names))}
+    installed = {name: _of_distribution(item, origin) for name, item in found.items() if _holds(item, origin)}
+    return installed or {module: _commit(origin.parent) or _hashed(_files(origin))}
+
+
+def _tops(module: str, origin: Path) -> list[str]:
+    """The names under which a distribution may list a module: its own, or that of the folder that it lies in."""
+    roots = [Path(entry).resolve() for entry in sys.path]
+    below = [origin.relative_to(root) for root in roots if origin.is_relative_to(root)]
+    return [module.partition(".")[0], *(path.parts[0] for path in below)]
+
+
+def _holds(distribution: metadata.Distribution, origin: Path) -> bool:
+    """Whether the file is where the distribution was installed, and not a checkout that comes before it on the path."""
+    editable = _came_from(distribution).get("dir_info", {}).get("editable", False)
+    return bool(editable) or origin.is_relative_to(Path(str(distribution.locate_file(""))).resolve())
+
+
+def _of_distribution(distribution: metadata.Distribution, origin: Path) -> str:
+    """Its version, with the commit or hash of one that was not installed from a package index."""
+    came_from = _came_from(distribution)
+    if not came_from or "archive_info" in came_from:
+        return distribution.version
+    commit = came_from.get("vcs_info", {}).get("commit_id") or _commit(origin.parent)
+    return f"{distribution.version} ({commit[:SHOWN] if commit else _hashed(_files(origin))})"
+
+
+def _came_from(distribution: metadata.Distribution) -> dict[str, Any]:
+    return json.loads(distribution.read_text("direct_url.json") or "{}")
+
+
+def _commit(folder: Path) -> str | None:
+    """The commit of the checkout that holds a folder among its files, marked where it has uncommitted changes."""
+    git = ["git", "-C", str(folder)]
+    try:
+        subprocess.run([*git, "ls-files", "--error-unmatch", "."], capture_output=True, check=True)
+        done = subprocess.run(
+            [*git, "describe", "--always", "--dirty", f"--abbrev={SHOWN}", "--exclude=*"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()
+
+
+def _files(origin: Path) -> list[Path]:
+    """The files of a package, or the one file of a module."""
+    if origin.name != "__init__.py":
+        return [origin]
+    return sorted(path for path in origin.parent.rglob("*") if path.suffix in HASHED)
+
+
+def _hashed(files: list[Path]) -> str:
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.read_bytes())
+    return f"sha256:{digest.hexdigest()[:SHOWN]}"
+
+
+def _origin(module: str) -> Path | None:
+    try:
+        spec = importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        return None
+    path = Path(spec.origin).resolve() if spec is not None and spec.origin else None
+    return path if path is not None and path.is_file() else None
+
+
+@lru_cache
+def _packages() -> dict[str, list[str]]:
+    """The distributions that have a top-level module or folder of each name."""
+    return dict(metadata.packages_distributions())
+
+
+def _of_torch() -> dict[str, str]:
+    import torch
+
+    backend = torch.backends.cudnn.version() if torch.version.cuda else None
+    found = {"cuda": torch.version.cuda, "rocm": torch.version.hip, "libcudnn": backend}
+    return {name: str(version) for name, version in found.items() if version}
