@@ -94,10 +94,11 @@ def compile_ahead(
 
 
 def forget_tuning(inductor_cache: Path) -> None:
-    """Delete what Inductor tuned while the compiling workers crowded the device; the binaries stay.
+    """Delete the winners of Inductor's tuning, so that the next process tunes anew; the binaries stay.
 
-    It times a kernel's few launch configurations at the first call and keeps the winner on disk: a winner found on a
-    busy device would be unfair to torch.compile, so that the trial finds it again, alone.
+    It times the launch configurations of a kernel at the first call and keeps the fastest on disk. A winner found while
+    compiling workers crowd the device would be unfair to torch.compile, and one that an earlier process found by chance
+    would be every later one's: how far processes are apart would not be seen.
     """
     for winner in inductor_cache.rglob("*.best_config"):
         winner.unlink(missing_ok=True)

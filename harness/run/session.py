@@ -193,8 +193,13 @@ def _run(
     display: Display,
 ) -> None:
     """Compile ahead, measure, run the sanitizer; however that ends, close the file and keep the worker's log."""
+
+    def launch_anew(process: int) -> Worker:
+        forget_tuning(INDUCTOR_CACHE)  # each process tunes for itself what is tuned by timing
+        return start_worker(invocation.start(process), log, invocation.time_limit_s).worker
+
     runner = Runner(
-        launch=lambda process: start_worker(invocation.start(process), log, invocation.time_limit_s).worker,
+        launch=launch_anew,
         results=results,
         settings=planned.settings,
         profile=planned.profile,
@@ -207,6 +212,7 @@ def _run(
     with _closed_at_the_end(results, runner.stages_s, log), display.cases(len(jobs)):
         with _clocked("compile ahead", runner.stages_s):
             _compile_ahead(invocation, planned, jobs, log, display)
+        forget_tuning(INDUCTOR_CACHE)
         runner.run(jobs)
         if invocation.sanitizer:
             with _clocked("sanitizer", runner.stages_s):
@@ -256,7 +262,6 @@ def _compile_ahead(invocation: Invocation, planned: Planned, jobs: Sequence[Job]
                 invocation.time_limit_s,
                 advance,
             )
-    forget_tuning(INDUCTOR_CACHE)
 
 
 def _sanitize(invocation: Invocation, impls: Sequence[ImplRecord], results: ResultsFile, display: Display) -> None:

@@ -46,6 +46,7 @@ ENVIRONMENT = {
     # torch may serve its own RMSNorm by a vendored quack; "torch eager" has to be torch's own kernel.
     "TORCH_DISABLE_NATIVE_JIT": "1",
     "TORCHINDUCTOR_CACHE_DIR": str(INDUCTOR_CACHE),
+    "TRITON_CACHE_AUTOTUNING": "0",  # what is tuned by timing is tuned in each process anew
 }
 CPU_ENVIRONMENT = {
     "TRITON_INTERPRET": "1",  # Triton kernels are verified on a CPU, in its interpreter
