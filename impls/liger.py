@@ -14,6 +14,7 @@ from .libraries import cute_dsl
 
 name = "liger"
 requires = ("liger_kernel", "triton")
+uses = ("cutlass",)  # which decides what LigerLayerNorm takes
 compiles_ahead = ("liger", "liger-gemma", "liger-triton")  # CuTe DSL keeps what it compiled in the process alone
 in_place = True  # LigerRMSNorm's default writes dx over dy; LayerNorm leaves dy alone
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from functools import lru_cache
@@ -35,12 +36,12 @@ def versions() -> dict[str, str]:
 
 
 def versions_for(implementation: Implementation) -> dict[str, str]:
-    """What an implementation requires beyond that, by name of the distribution, or of the module where there is none.
+    """What an implementation requires, or uses where it is there, by name of the distribution, or else of the module.
 
     An adapter of somebody else's is itself such a thing.
     """
     found: dict[str, str] = {}
-    for module in implementation.module.requires:
+    for module in (*implementation.module.requires, *getattr(implementation.module, "uses", ())):
         if module.partition(".")[0] not in ALWAYS and (origin := _origin(module)) is not None:
             found |= version_of(module, origin)
     if Path(implementation.source).suffix == ".py" and not implementation.module.__name__.startswith("impls."):
@@ -51,9 +52,14 @@ def versions_for(implementation: Implementation) -> dict[str, str]:
 def version_of(module: str, origin: Path) -> dict[str, str]:
     """The versions of the distributions that a module imported from `origin` belongs to, or its own."""
     names = next(filter(None, map(_packages().get, _tops(module, origin))), [])
-    found = {name: metadata.distribution(name) for name in sorted(set(names))}
+    found = {_normalised(name): metadata.distribution(name) for name in sorted(set(names))}
     installed = {name: _of_distribution(item, origin) for name, item in found.items() if _holds(item, origin)}
     return installed or {module: _commit(origin.parent) or _hashed(_files(origin))}
+
+
+def _normalised(name: str) -> str:
+    """A distribution's name as package indices write it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _tops(module: str, origin: Path) -> list[str]:

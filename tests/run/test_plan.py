@@ -38,7 +38,7 @@ def test_own_adapters_run_as_users_call_them():
     known = [record(item) for item in discover() if item.source.startswith("impls/")]
     usual = ["torch-eager", "apex-fast", "apex-fused", "cudnn", "liger", "quack", "torch-compiled", "triton-inhouse"]
     assert names(known=known) == usual
-    assert len(names("all", known=known)) == 14
+    assert len(names("all", known=known)) == 18
 
 
 def test_names_are_taken_in_the_order_in_which_they_are_asked_for():

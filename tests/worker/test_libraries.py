@@ -51,7 +51,7 @@ def test_all_run_with_python_and_torch():
 
 
 def test_an_installed_library_has_its_version(site):
-    install(site, "liger-kernel", "liger_kernel")
+    install(site, "liger_kernel", "liger_kernel")
     assert found("liger_kernel", "not_here", "not.here") == {"liger-kernel": "1.2"}
 
 
