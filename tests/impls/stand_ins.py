@@ -341,7 +341,10 @@ class Graph:
     def get_workspace_size(self):
         return 16
 
-    def execute(self, tensor_dict, workspace=None, handle=None, tensor_uids=None):
+    def execute(
+        self, tensor_dict, workspace=None, handle=None, override_uids=None, override_shapes=None,
+        override_strides=None, tensor_uids=None,
+    ):  # fmt: skip
         assert (workspace.numel(), handle) == (16, "handle")
         assert tensor_uids == tuple(range(1, len(self.inputs) + len(self.outputs) + 1))
         operands, results = tensor_dict[: len(self.inputs)], tensor_dict[len(self.inputs) :]
