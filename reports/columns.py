@@ -275,6 +275,7 @@ _OF_CASE = (
     _case("inputs", "inputs", lambda case: case.case.inputs, words=True),
     _case("moved_bytes", "to move", lambda case: moved_bytes(case.case), figures.size),
     _case("add_us", "add us", lambda case: case.add_us, figures.microseconds, drop=6),
+    _case("copy_us", "copy us", lambda case: case.copy_us, figures.microseconds),
     _case("aa_band_percent", "A/A band %", _band_percent, lambda band: figures.percent(band, 2)),
     _case("fastest", "fastest", _fastest, words=True),
     _case("lead", "lead", _lead, drop=3),

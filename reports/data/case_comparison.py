@@ -8,6 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from harness.cases import NormCase
+from harness.cases.tensors import gradients_of
+from harness.cases.traffic import moved_bytes
 from harness.results.file import Results
 from harness.results.joining import Joined, JoinedCase, band, doubt, ratio, same_traffic_add
 from harness.results.schema import RANKED, Flush
@@ -31,12 +33,16 @@ class Lead:
 class CaseComparison:
     """One case: the same-traffic add (median us), the A/A band (a log ratio), and the entries in order of standing.
 
+    `copy_us` is what its bytes take at the rate of a large copy. `dx_stays` says that dx is no larger than the last
+    cache, which it need not have left when the backward ends.
     `interference` says why nothing here is called faster or slower, or is None. There is no lead where an entry
     is too fast to be ranked, or its own samples show interference: those that rank may be slower than it.
     """
 
     case: NormCase
     add_us: float | None
+    copy_us: float | None
+    dx_stays: bool
     aa_band: float | None
     interference: str | None
     voided: dict[str, int]
@@ -74,6 +80,7 @@ def compare_case(case: NormCase, joined_case: JoinedCase, results: Results, base
     add = same_traffic_add(joined_case)
     add = add if add and is_rankable(add) else None
     aa = band(joined_case, baseline)
+    copy_gbps = results.budget.copy_gbps if results.budget else None
     against = Yardsticks(
         groups=_common_groups(impls, baseline),
         baseline=impls.get(baseline),
@@ -90,6 +97,8 @@ def compare_case(case: NormCase, joined_case: JoinedCase, results: Results, base
     return CaseComparison(
         case=case,
         add_us=add.median_us if add else None,
+        copy_us=moved_bytes(case) / copy_gbps / 1e3 if copy_gbps else None,
+        dx_stays=gradients_of(case)[0].size_bytes(case) <= run.device.last_level_bytes,
         aa_band=aa,
         interference=joined_case.interference,
         voided=_voided(joined_case),

@@ -43,7 +43,7 @@ def render(comparison: Comparison, width: int = WIDTH) -> str:
 
 
 def _case(comparison: Comparison, case: CaseComparison, console: Console) -> None:
-    add = f"add {figures.microseconds(case.add_us)} us, A/A band {figures.band(case.aa_band)}"
+    add = f"{wording.yardsticks(case)}, A/A band {figures.band(case.aa_band)}"
     title = f"{case.case.key}   {add}"
     if rows := columns.passed(comparison, case):
         print_table(console, columns.table_of(columns.CONSOLE, rows), title)

@@ -33,7 +33,8 @@ def _times(comparison: Comparison, norm: Norm) -> str:
     means = {mean.impl: mean.value for mean in comparison.summary.geomeans if mean.norm == norm}
     names = {entry.impl for case in cases for entry in case.of("ranked", "unranked")}
     impls = sorted(names, key=lambda name: (-means.get(name, 0.0), name))
-    of_case = [COLUMNS["case"], COLUMNS["add_us"]]
+    known = [COLUMNS["copy_us"]] if any(case.copy_us for case in cases) else []
+    of_case = [COLUMNS["case"], COLUMNS["add_us"], *known]
     rows = [
         [
             *(column.cell(Row(comparison, case, None)).text for column in of_case),
@@ -41,7 +42,7 @@ def _times(comparison: Comparison, norm: Norm) -> str:
         ]
         for case in cases
     ]
-    return table([*words("case"), "add us", *impls], rows) if impls else ""
+    return table([*words("case"), "add us", *(["copy us"] if known else []), *impls], rows) if impls else ""
 
 
 def _marked_time(case: CaseComparison, impl: str) -> str:
@@ -62,6 +63,7 @@ def _legend(comparison: Comparison) -> str:
     unranked = f" {UNRANKED.strip()}: shown, not ranked (the full report says why)." if shown_only else ""
     return (
         "Median us of the backward alone, cold cache; **bold**: the fastest, and what cannot be told from it; add: an "
-        f"elementwise add with the same traffic;{UNSTEADY}: other bits from run to run. "
+        "elementwise add with the same traffic, a yardstick and no bound; copy: the same bytes at the rate of a large "
+        f"copy;{UNSTEADY}: other bits from run to run. "
         f"A/A bands: {wording.aa_bands(comparison.cases)}.{unranked}"
     )

@@ -70,9 +70,11 @@ def _how_to_read(comparison: Comparison) -> str:
             f"{_within(comparison)}; above 1 is faster. `same`: the interval does not clear the A/A band, which is "
             f"what the engine finds between the run's baseline and itself, in one process at least "
             f"{figures.band(PROCESS_BAND)}.",
-            "- add: an elementwise add of x and dy, the same traffic without a reduction. "
-            "% add: its time over the row's. GB/s: the bytes any backward must move, over the time. % copy: that "
-            "over what a large copy reaches on this device.",
+            "- add: an elementwise add of x and dy: the same traffic without a reduction, the same cold cache before, "
+            "and the last lines that it wrote in the cache after. It is no bound. % add: its time over the row's. "
+            "Copy: the bytes any backward must move, at the rate of a large copy, nearly all of whose lines reach "
+            "memory. GB/s: those bytes over the time; % copy: that over the rate of the copy. A dx that is no larger "
+            "than the last cache need not leave it before the time ends.",
             *lines,
             "- Rows that are wrong, unproven, untimed or crashed do not rank.",
         ]
@@ -87,7 +89,8 @@ def _within(comparison: Comparison) -> str:
 def _case(comparison: Comparison, case: CaseComparison) -> list[str]:
     facts = [f"{figures.size(moved_bytes(case.case))} to move"]
     if comparison.timed:
-        facts += [f"add {figures.microseconds(case.add_us)} us", f"A/A band {figures.band(case.aa_band)}"]
+        facts += ["dx need not leave the cache"] if case.dx_stays else []
+        facts += [wording.yardsticks(case), f"A/A band {figures.band(case.aa_band)}"]
         facts += [f"blocks {wording.blocks([case])}"] if case.ranked else []
     failed = [[entry.impl, entry.status, figures.one_line(entry.reason)] for entry in case.failed]
     names = columns.MARKDOWN if comparison.timed else columns.MARKDOWN_UNTIMED

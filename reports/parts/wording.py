@@ -118,6 +118,12 @@ def interference(comparison: Comparison) -> list[str]:
     return [f"Nothing is ranked in {figures.count(number, 'case')}: {reason}." for reason, number in reasons.items()]
 
 
+def yardsticks(case: CaseComparison) -> str:
+    """What the times of a case are read against: the same-traffic add, and its bytes at the rate of a large copy."""
+    copy = f", copy {figures.microseconds(case.copy_us)} us" if case.copy_us else ""
+    return f"add {figures.microseconds(case.add_us)} us{copy}"
+
+
 def error_budget(comparison: Comparison) -> str:
     """The engine's own error as a footnote of a table of times; empty where it is unknown."""
     if not comparison.budget or not comparison.timed:
