@@ -469,6 +469,22 @@ def test_another_run_cannot_be_resumed(workers, folder, capsys, more, what):
     assert (folder / "run" / "results.jsonl").read_bytes() == before
 
 
+def test_each_process_tunes_anew(workers, monkeypatch):
+    launched = []
+    monkeypatch.setattr(session, "forget_tuning", lambda cache: launched.append(len(workers.launched)))
+    assert typed("bench --device cpu --shapes 8x8 --norm rms --processes 3") in (0, None)
+    assert launched == [1, 1, 2]  # workers so far, each time that what was tuned is forgotten
+
+
+def test_another_revision_cannot_be_mixed_into_a_run(workers, monkeypatch, capsys):
+    line = "bench --device cpu --shapes 8x8 --norm rms --out run"
+    monkeypatch.setattr(session, "own_revision", lambda: "abc1234")
+    assert typed(line) in (0, None)
+    monkeypatch.setattr(session, "own_revision", lambda: "def5678")
+    assert typed(f"{line} --resume") == 2
+    assert "has other normbwd (abc1234) than this run (def5678)" in capsys.readouterr().err
+
+
 def test_other_libraries_cannot_be_mixed_into_a_run(workers, folder, capsys):
     line = "bench --shapes 4x8 --norm rms --out run"
     typed(line)

@@ -45,7 +45,7 @@ def resume(out: Path | None, run: RunRecord, jobs: Sequence[Job]) -> tuple[Path,
         ("settings", *_differences(earlier.run, run)),
         ("libraries", earlier.run.libraries, run.libraries),
         ("revisions", earlier.run.sides, run.sides),
-        ("own revision", earlier.run.revision, run.revision),
+        ("normbwd", earlier.run.revision, run.revision),
     ):
         if was != now:
             raise UsageError(f"--resume: {path} has other {what} ({was}) than this run ({now}); start a new run")

@@ -53,7 +53,7 @@ def fastest(norm: str, operands: Sequence[torch.Tensor]) -> tuple[Plans, str]:
             continue
     best = min(times_us, key=times_us.__getitem__)
     graph.build_plan_at_index(best)
-    return plans, f"{graph.get_plan_name_at_index(best)}, plan {best + 1} of the {len(times_us)} that were timed"
+    return plans, f"{graph.get_plan_name_at_index(best)}, plan {best + 1} of {graph.get_execution_plan_count()}"
 
 
 def _planned(norm: str, operands: Sequence[torch.Tensor]) -> Plans:

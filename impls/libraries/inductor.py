@@ -8,6 +8,9 @@ from typing import TypeVar
 
 Result = TypeVar("Result")
 
+TRIED = "triton_"
+AT_DEFAULT = ("num_ctas: 1", "maxnreg: None")
+
 
 def compile_alone(function: Callable[..., Result], mode: str | None = None) -> Callable[..., Result]:
     """Compile a function of fixed shapes, with a code object of its own.
@@ -30,14 +33,20 @@ def compile_alone(function: Callable[..., Result], mode: str | None = None) -> C
 def tuned_kernels() -> dict[str, str]:
     """The launch configuration that each kernel which Inductor wrote in this process runs with, by the kernel's name.
 
-    A kernel that has not run yet, and may still be tuned, is left out.
+    A kernel that has not run yet, and may still be tuned, is left out; so are those that Inductor only tried, which it
+    gives one name.
     """
     from torch._inductor.codecache import PyCodeCache
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
     return {
-        f"{module.__name__}.{name}": str(kernel.launchers[0].config)
+        f"{module.__name__}.{name}": _described(str(kernel.launchers[0].config))
         for module in PyCodeCache.modules
         for name, kernel in vars(module).items()
-        if isinstance(kernel, CachingAutotuner) and len(kernel.launchers) == 1
+        if isinstance(kernel, CachingAutotuner) and len(kernel.launchers) == 1 and name != TRIED
     }
+
+
+def _described(config: str) -> str:
+    """A configuration without what is at its default."""
+    return ", ".join(part for part in config.split(", ") if part not in AT_DEFAULT)

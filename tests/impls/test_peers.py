@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.cases import NormCase, make_inputs
+from harness.cases import NormCase, UnsupportedError, make_inputs
 from harness.worker.configured import candidates
 from harness.worker.discovery import discover
 from impls import apex_fast, apex_fused, cudnn, quack
 from impls.libraries import cudnn_plans
 from tests.impls.peer_cases import FAST, IMPLS, LAYER, RMS, check, inputs_of, on_cpu
-from tests.impls.stand_ins import CONFIGS, cudnn_ops, module, modules
+from tests.impls.stand_ins import CONFIGS, LIGER_BACKENDS, cudnn_ops, module, modules
 
 GPU_PEERS = ["liger", "liger-gemma", "liger-triton", "liger-cutedsl", "quack", "quack-compiled", "quack-tuned"]
 GPU_PEERS += ["apex-fused", "apex-fused-mem", "apex-fast", "apex-fast-mem", "cudnn", "cudnn-tuned"]
@@ -74,6 +74,46 @@ def test_a_library_is_called_as_it_is_declared(name, case):
         check(grads, dataclasses.replace(inputs, dy=dy))
     assert peer.in_place or torch.equal(inputs.dy, dy)
     assert all(isinstance(note, str) for note in peer.notes(case))
+
+
+@pytest.mark.usefixtures("stand_ins")
+def test_liger_says_which_kernels_its_dispatcher_took():
+    narrow, wide = inputs_of(LAYER), inputs_of(dataclasses.replace(LAYER, rows=2, cols=8208))
+    assert "cutedsl" in IMPLS["liger"].prepare(narrow).what
+    assert IMPLS["liger"].prepare(wide).what == "liger_kernel.ops.layer_norm.LigerLayerNormFunction"
+    assert IMPLS["liger-triton"].prepare(narrow).what == "liger_kernel.ops.layer_norm.LigerLayerNormFunction"
+    assert IMPLS["liger"].prepare(inputs_of(RMS)).what == "liger_kernel.ops.rms_norm.LigerRMSNormFunction"
+    with pytest.raises(UnsupportedError, match=r"hands this shape on to liger_kernel.ops.layer_norm"):
+        IMPLS["liger-cutedsl"].prepare(wide)
+
+
+@pytest.mark.usefixtures("stand_ins")
+def test_what_ligers_dispatcher_does_not_have_here_is_unsupported(monkeypatch):
+    monkeypatch.delitem(LIGER_BACKENDS, "nvidia-cutedsl")
+    with pytest.raises(UnsupportedError, match="No 'nvidia-cutedsl' implementation"):
+        IMPLS["liger-cutedsl"].prepare(inputs_of(LAYER))
+
+
+@pytest.mark.usefixtures("stand_ins")
+@pytest.mark.parametrize("case", [LAYER, WIDE_RMS], ids=lambda case: case.key)
+def test_what_is_tuned_says_what_was_chosen(case):
+    inputs = inputs_of(dataclasses.replace(case, cols=64))
+    assert IMPLS["quack-tuned"].prepare(inputs).what == f"config: {CONFIGS[-1]}"
+    assert IMPLS["cudnn-tuned"].prepare(inputs).what == "eng2, plan 3 of 3"
+
+
+def test_a_cute_dsl_without_a_compiler_for_this_cuda_is_missing_with_the_reason(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    for library in ("quack", "liger_kernel"):
+        package(tmp_path, library)
+    importlib.invalidate_caches()
+    for name in ("quack", "quack-tuned", "liger-cutedsl"):
+        assert "not installed: cutlass; pip install" in (IMPLS[name].missing() or "")
+    assert IMPLS["liger-triton"].missing() is None
+    package(tmp_path, "cutlass", "raise RuntimeError('No CTK flavor installed')")
+    importlib.invalidate_caches()
+    for name in ("quack", "quack-compiled", "liger-cutedsl"):
+        assert "RuntimeError: No CTK flavor installed" in (IMPLS[name].missing() or "")
 
 
 NEAR = ["default", "num_threads=256, threads_per_row=16", "cluster_n=2, reload_x=smem", "smem_stages=3"]

@@ -62,6 +62,7 @@ TAKEN = [("layer", 4096, "cutedsl"), ("layer", 16384, "ops.layer_norm"), ("rms",
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of cutlass, as it compiles
 @pytest.mark.parametrize(("norm", "cols", "taken"), TAKEN)
 def test_liger_takes_the_kernels_that_it_took(norm, cols, taken):
     if IMPLS["liger-cutedsl"].missing() or torch.cuda.get_device_capability() < (9, 0):

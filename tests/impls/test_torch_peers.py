@@ -10,9 +10,12 @@ import pytest
 import torch
 import torch._functorch.config as functorch_config
 import torch._inductor.config as inductor_config
+from torch._inductor.codecache import PyCodeCache
+from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
 from harness.cases import Inputs, make_inputs, statistics
 from impls import torch_compiled, torch_eager
+from impls.libraries.inductor import tuned_kernels
 from tests.impls.peer_cases import IMPLS, LAYER, RMS, check, exact, inputs_of, on_cpu
 
 EAGER = [
@@ -145,3 +148,18 @@ def test_torch_eager_rms_needs_torch_2_9(monkeypatch):
     assert IMPLS["torch-eager"].unsupported(on_cpu(RMS)) is None
     monkeypatch.setattr(torch_eager, "version", lambda package: "2.11.0a0+git1234")
     assert IMPLS["torch-eager"].unsupported(RMS) is None
+
+
+def test_what_inductor_tuned_is_said_of_the_kernels_that_run(monkeypatch):
+    def kernel(*configs):
+        made = object.__new__(CachingAutotuner)
+        made.launchers = [SimpleNamespace(config=config) for config in configs]
+        return made
+
+    def compiled(**kernels):
+        return SimpleNamespace(__name__="generated", **kernels)
+
+    warps = "XBLOCK: 4, num_warps: 8, num_ctas: 1, num_stages: 3, maxnreg: None"
+    modules = [compiled(triton_=kernel("XBLOCK: 1")), compiled(triton_red_0=kernel(warps), other="no kernel")]
+    monkeypatch.setattr(PyCodeCache, "modules", [*modules, compiled(triton_poi_1=kernel("a", "b"))])
+    assert tuned_kernels() == {"generated.triton_red_0": "XBLOCK: 4, num_warps: 8, num_stages: 3"}

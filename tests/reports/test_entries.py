@@ -149,3 +149,16 @@ def test_another_baseline_is_judged_by_its_own_twin():
     assert compare(results(*rows)).cases[0].aa_band == PROCESS_BAND
     assert compare(results(*rows), "quack").cases[0].aa_band == pytest.approx(0.05, abs=2e-3)
     assert compare(results(*rows)).cases[0].case == CASE
+
+
+def test_what_was_chosen_is_said_with_the_processes_that_chose_it_and_how_far_they_are_apart():
+    tuned = [each.model_copy(update={"chosen": "8 warps"}) if each.impl == "quack" else each for each in PAIR]
+    assert only_case(*tuned).entry("quack").notes == ("chosen: 8 warps",)
+    rows = [
+        each.model_copy(update={"chosen": "4 warps" if each.process == 1 else "8 warps"}) if each.chosen else each
+        for each in in_processes(*tuned, scales=(1.0, 1.3, 1.1))
+    ]
+    chosen, scatter = only_case(*rows, processes=3).entry("quack").notes
+    assert chosen == "chosen: process 0, 2: 8 warps; process 1: 4 warps"
+    alone = only_case(*PAIR).entry("quack").median_us
+    assert scatter == f"medians of the 3 processes: {alone:.1f} to {1.3 * alone:.1f} us"

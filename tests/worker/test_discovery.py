@@ -133,6 +133,12 @@ def test_an_adapter_may_say_itself_why_it_is_missing():
     assert implementation(requires=("no_such",), missing=lambda: None).missing() == "not installed: no_such"
 
 
+def test_one_variant_may_miss_what_others_do_not_need():
+    module = SimpleNamespace(requires=("sys",), missing=lambda value: "needs CuTe DSL" if value == "cute" else None)
+    found = [Implementation(value, "mine", "mine.py", module, (value,)).missing() for value in ("triton", "cute")]
+    assert found == [None, "needs CuTe DSL"]
+
+
 def test_two_of_the_same_name_are_refused(adapter):
     first, second = adapter("first.py"), adapter("second.py")
     assert complaint(first, second) == f"{second} and {first} both call themselves 'mine'; rename one"

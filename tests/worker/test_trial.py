@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from harness.cases import Grads, NormCase
+from harness.cases import Chosen, Grads, NormCase
 from harness.cases.traffic import ADD_NAME
 from harness.devices.nvml import Reading
 from harness.errors import UnsupportedError
@@ -678,3 +678,9 @@ def test_all_are_timed_on_the_same_dy():
     assert done.row("trusting").status == "ok"
     assert len(seen) > 4
     assert all(seen)
+
+
+def test_a_row_says_what_was_chosen_for_it():
+    done = session(implementation("tuned", lambda inputs: Chosen(lambda: gradients(inputs), "8 warps")))
+    assert (done.row("tuned").chosen, done.row("honest").chosen) == ("8 warps", None)
+    assert done.row("tuned").status == "ok"
