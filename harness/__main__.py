@@ -181,7 +181,7 @@ def selftest(invocation: Invocation) -> None:
 
 @app.command("list")
 def list_(
-    what: Annotated[str, typer.Argument(help="impls, suites or devices")],
+    what: Annotated[str, typer.Argument(help="impls, suites, variants or devices")],
     impl: Annotated[list[Path] | None, typer.Option("--impl", help="a file with an adapter; may be repeated")] = None,
 ) -> None:
     """Say what is known and what is available here, with the reason where something is missing."""

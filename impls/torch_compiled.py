@@ -1,4 +1,4 @@
-"""torch.compile of F.layer_norm and F.rms_norm: the backward that Inductor writes, reached through autograd."""
+"""torch.compile of a norm and what is around it: the backward that Inductor writes, reached through autograd."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from harness.cases import Chosen, Grads, Inputs, NormCase
+from harness.cases.variants import FEATURES
 
 from .libraries.inductor import compile_alone, tuned_kernels
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 name = "torch-compiled"
 requires = ("torch",)
+handles = frozenset(FEATURES)
 via: Literal["kernel", "autograd"] = "autograd"
 
 
@@ -58,18 +60,22 @@ def prepare(inputs: Inputs, variant: Variant) -> Callable[[], Grads]:
     import torch._inductor.config as inductor_config
 
     compiled = _compiled(_layout_alone(inputs.case), inputs.x.shape, inputs.x.stride(), variant)
-    x = inputs.x.detach().requires_grad_()
-    weight = inputs.weight.detach().requires_grad_() if inputs.weight is not None else None
-    bias = inputs.bias.detach().requires_grad_() if inputs.bias is not None else None
-    leaves = [leaf for leaf in (x, weight, bias) if leaf is not None]
+    given = inputs.tensors()
+    leaves = {name: given[name] for name in ("x", "weight", "bias", "weight1", "bias1", "z") if name in given}
+    masks = {name: given[name] for name in ("mask", "mask1") if name in given}
+    leaves |= {name.replace("mask", "branch"): torch.zeros_like(inputs.x) for name in masks}
+    leaves = {name: leaf.detach().requires_grad_() for name, leaf in leaves.items()}
+    nothing = torch.zeros((), dtype=inputs.x.dtype, device=inputs.x.device)
+    gradients = [given[name] for name in ("dy", "dy1", "dres") if name in given]
     # Donated buffers are reused by the backward, which could then run only once.
     with functorch_config.patch(donated_buffer=False), inductor_config.patch(variant.settings):
-        y = compiled.forward(x, weight, bias)
+        outputs = compiled.forward(**leaves, **masks, nothing=nothing)
 
         def backward() -> Grads:
-            dx, *parameters = torch.autograd.grad(y, leaves, inputs.dy, retain_graph=True)
-            dweight, dbias = [*parameters, None, None][:2]
-            return Grads(dx, dweight, dbias)
+            found = torch.autograd.grad(outputs, list(leaves.values()), gradients, retain_graph=True)
+            by_name = {f"d{name}": gradient for name, gradient in zip(leaves, found, strict=True)}
+            plain = {name: by_name.pop(name, None) for name in ("dweight", "dbias")}
+            return Grads(by_name.pop("dx"), **plain, extra=by_name)
 
         tuned = tuned_kernels() if variant.mode else {}
         backward()  # compiled by its first call: that has to happen while the settings above hold
@@ -83,7 +89,7 @@ def prepare(inputs: Inputs, variant: Variant) -> Callable[[], Grads]:
 class _Compiled:
     """A compiled forward, and with which launch configuration each kernel of its backward runs, once it has run."""
 
-    forward: Callable[..., torch.Tensor]
+    forward: Callable[..., list[torch.Tensor]]
     kernels: dict[str, str] = field(default_factory=dict[str, str])
 
 
@@ -98,16 +104,45 @@ def _layout_alone(case: NormCase) -> NormCase:
     return replace(case, inputs="normal")
 
 
-def _forward(case: NormCase) -> Callable[..., torch.Tensor]:
+def _forward(case: NormCase) -> Callable[..., list[torch.Tensor]]:
+    """A variant as a model writes it; its outputs are y, of parallel norms both, and the residual that goes on."""
     import torch.nn.functional as F  # noqa: N812  # the name that the field knows it by
 
     shape, eps, offset = (case.cols,), case.eps, 1 if case.zero_centred else 0
+    has, scale = set(case.features), 1 / (1 - case.dropout_p)
 
-    def forward(x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None) -> torch.Tensor:
+    def norm(x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None) -> torch.Tensor:
         if offset and weight is not None:
             weight = weight + offset
         y = F.layer_norm(x, shape, weight, bias, eps) if case.norm == "layer" else F.rms_norm(x, shape, weight, eps)
         return y.to(x.dtype)  # an fp32 weight must not widen y, whose dtype is dy's
+
+    def forward(
+        x: torch.Tensor,
+        nothing: torch.Tensor,
+        weight: torch.Tensor | None = None,
+        bias: torch.Tensor | None = None,
+        weight1: torch.Tensor | None = None,
+        bias1: torch.Tensor | None = None,
+        z: torch.Tensor | None = None,
+        branch: torch.Tensor | None = None,
+        mask: torch.Tensor | None = None,
+        branch1: torch.Tensor | None = None,
+        mask1: torch.Tensor | None = None,
+    ) -> list[torch.Tensor]:
+        if "residual" in has:
+            x = x + nothing  # a sum with a branch, as in a model: what goes on is not the input itself
+        if branch is not None and mask is not None:
+            x = x + branch * mask * scale
+        if branch1 is not None and mask1 is not None:
+            x = x + branch1 * mask1 * scale
+        gate = None if z is None else F.silu(z)
+        normalised = x * gate if gate is not None and case.gate_first else x
+        y = norm(normalised, weight, bias)
+        outputs = [y if gate is None or case.gate_first else y * gate]
+        if "parallel" in has:
+            outputs.append(norm(normalised, weight1, bias1))
+        return [*outputs, x] if "residual" in has else outputs
 
     return forward
 

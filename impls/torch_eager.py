@@ -1,4 +1,4 @@
-"""PyTorch's own kernels: the aten calls that eager LayerNorm and RMSNorm make."""
+"""PyTorch's own kernels: the aten calls that eager LayerNorm and RMSNorm make, and elementwise ones around them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from harness.cases import Grads, Inputs, NormCase
+from harness.cases.unfused import prepare as with_operators
+from harness.cases.variants import FEATURES
 
 name = "torch-eager"
 requires = ("torch",)
+handles = frozenset(FEATURES)
 
 RMS_OPS = ("_fused_rms_norm", "_fused_rms_norm_backward")
 
@@ -39,6 +42,10 @@ def notes(case: NormCase) -> list[str]:
 
 
 def prepare(inputs: Inputs) -> Callable[[], Grads]:
+    return with_operators(inputs, _plain)
+
+
+def _plain(inputs: Inputs) -> Callable[[], Grads]:
     if inputs.case.norm == "layer":
         return _layer(inputs)
     return _rms_through_autograd(inputs) if inputs.case.device == "cpu" else _rms(inputs)

@@ -137,7 +137,7 @@ def no_worker(monkeypatch):
         ("bench --frobnicate", "No such option: --frobnicate; `normbwd --help` tells what there is"),
         ("frobnicate", "No such command 'frobnicate'; `normbwd --help` tells what there is"),
         ("bench extra", "Got unexpected extra argument(s) (extra); `normbwd --help` tells what there is"),
-        ("list things", "list things: not one of impls, suites, devices"),
+        ("list things", "list things: not one of impls, suites, variants, devices"),
         ("report absent.jsonl", "cannot read absent.jsonl: No such file or directory"),
         ("report .", "cannot read .: Is a directory"),
     ],

@@ -81,6 +81,7 @@ class ImplRecord(Record):
     missing: str | None = None
     summary: str = ""
     compiles_ahead: bool = False
+    handles: list[str] = Field(default=[], description="what a case may have beyond a plain one")
     on_request: bool = Field(default=False, description="not run unless it is named: slow to prepare")
     libraries: dict[str, str] = {}
 

@@ -9,6 +9,8 @@ from rich.table import Table
 
 from harness import devices
 from harness.cases.suites import SUITES
+from harness.cases.unfused import WITH_TORCH
+from harness.cases.variants import FEATURES, PLAIN
 from harness.errors import UsageError
 from harness.run.invocation import Invocation
 from harness.run.plan import DEFAULT_BASELINE, select
@@ -16,7 +18,7 @@ from harness.run.plan import DEFAULT_BASELINE, select
 
 def show(what: str, impl_files: tuple[Path, ...], console: Console) -> None:
     """Print one of the lists; raises UsageError for another word."""
-    lists = {"impls": _impls, "suites": _suites, "devices": _devices}
+    lists = {"impls": _impls, "suites": _suites, "variants": _variants, "devices": _devices}
     if what not in lists:
         raise UsageError(f"list {what}: not one of {', '.join(lists)}")
     console.print(lists[what](impl_files))
@@ -28,7 +30,7 @@ def _impls(impl_files: tuple[Path, ...]) -> Table:
     table = Table("implementation", "here", "what it is", box=None, pad_edge=False)
     known = inventory(Invocation(impl_files=impl_files)).implementations
     run = select(known, None, None, DEFAULT_BASELINE, tuple(map(str, impl_files)))
-    for item in known:
+    for item in (item for item in known if not item.name.endswith(WITH_TORCH)):
         where = "" if item in run else ", run where named" if item.on_request else ", with --impls all"
         availability = item.missing or f"yes{where}"
         table.add_row(item.name, availability, item.summary)
@@ -41,6 +43,14 @@ def _suites(_: tuple[Path, ...]) -> Table:
         table.add_row(
             suite.name, str(len(suite.shapes)), "each its own" if suite.cases else suite.variants, suite.description
         )
+    return table
+
+
+def _variants(_: tuple[Path, ...]) -> Table:
+    table = Table("--variant", "what its backward does", box=None, pad_edge=False)
+    table.add_row(PLAIN, "dx = J(dy), the gradient of the norm alone")
+    for feature, what in FEATURES.items():
+        table.add_row(feature, what)
     return table
 
 

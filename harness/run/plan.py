@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from harness.cases import NormCase
 from harness.cases.catalogue import studied
 from harness.cases.tensors import gradients_of
+from harness.cases.unfused import WITH_TORCH
 from harness.errors import UsageError
 from harness.results.schema import RANKED, ImplRecord, RowRecord
 
@@ -62,18 +63,38 @@ def one_a_library(known: Iterable[ImplRecord]) -> list[ImplRecord]:
     return list(first.values())
 
 
+def with_torch(
+    chosen: Iterable[ImplRecord], known: Iterable[ImplRecord], cases: Iterable[NormCase]
+) -> list[ImplRecord]:
+    """The implementations chosen, and behind each that lacks a variant of any case the one that has torch do it."""
+    by_name = {item.name: item for item in known}
+    features = {feature for case in cases for feature in case.features}
+    more: dict[str, ImplRecord] = {}
+    for item in chosen:
+        more[item.name] = item
+        beside = by_name.get(item.name + WITH_TORCH)
+        if beside is not None and features.difference(item.handles):
+            more[beside.name] = beside
+    return list(more.values())
+
+
+def tried_on(case: NormCase, impls: Iterable[ImplRecord]) -> tuple[str, ...]:
+    """The names of what is tried on a case: `NAME + torch` only where NAME lacks a feature of it."""
+    return tuple(
+        item.name for item in impls if not item.name.endswith(WITH_TORCH) or set(case.features).difference(item.handles)
+    )
+
+
 def plan(cases: Sequence[NormCase], impls: Sequence[ImplRecord], processes: int = 1) -> list[Job]:
     """Every case on every implementation in every process: one process after the other, as drift is no replicate."""
-    names = tuple(item.name for item in impls)
-    return [Job(case, names, process) for process in range(processes) for case in cases]
+    return [Job(case, tried_on(case, impls), process) for process in range(processes) for case in cases]
 
 
 def plan_verification(cases: Sequence[NormCase], impls: Sequence[ImplRecord]) -> list[Job]:
     """Every case once; what is studied a second time, in a new process, for the sake of its bits."""
-    names = tuple(item.name for item in impls)
     closest = studied(cases)
-    first = [Job(case, names, studied=case in closest) for case in cases]
-    return first + [Job(job.case, names, 1) for job in first if job.studied]
+    first = [Job(case, tried_on(case, impls), studied=case in closest) for case in cases]
+    return first + [Job(job.case, job.impls, 1) for job in first if job.studied]
 
 
 def cells(jobs: Iterable[Job]) -> int:

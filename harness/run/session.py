@@ -22,7 +22,7 @@ from harness.results.settings import Settings
 from harness.run import opening
 from harness.run.compile_ahead import compile_ahead, forget_tuning, processes_here, rounds, tasks_of
 from harness.run.invocation import Invocation
-from harness.run.plan import DEFAULT_BASELINE, Job, cells, plan, plan_verification, select
+from harness.run.plan import DEFAULT_BASELINE, Job, cells, plan, plan_verification, select, with_torch
 from harness.run.process import Worker, WorkerDiedError, WorkerProcess
 from harness.run.progress import Display
 from harness.run.provenance import device_record, own_revision
@@ -144,6 +144,7 @@ def _plan(invocation: Invocation, hello: Hello) -> Planned:
         if fault := hello.misconfigured.get(impl.name):
             raise UsageError(fault)
     cases = _cases(invocation, settings, facts)
+    impls = with_torch(impls, hello.implementations, cases)
     jobs = plan(cases, impls, settings.processes) if settings.timed else plan_verification(cases, impls)
     settings = settings.changed(baseline=impls[0].name, cells=max(1, cells(jobs)))
     return Planned(settings, profile, facts, impls, jobs)

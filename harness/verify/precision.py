@@ -39,6 +39,8 @@ ALPHA = 0.05
 FREEDOM_PER_ELEMENT = 2.5
 FREEDOM = 1.8 * FREEDOM_PER_ELEMENT
 
+MOST_SUSPECTS = 64  # rows of a piece that are looked at closely
+
 FP32_RESOLUTION = 2.0**-24
 FP32_SMALLEST = 2.0**-149  # what a subnormal result is rounded to
 # An fp32 backward rounds half a dozen times on the way to an element: statistics, xhat, products, differences.
@@ -135,8 +137,8 @@ class _Sums:
         self.resolution = 0.0
         self.size = 0.0
         self.rows = 0
-        self.cols = 0
         self.worst_row: float | None = None
+        self.suspects: list[tuple[float, float]] = []  # rows beyond the last class: rho, and its degrees of freedom
 
     def add(
         self,
@@ -176,16 +178,20 @@ class _Sums:
         self.resolution += float(resolution.sum())
         self.size += float(size.sum())
         if out.dim() == 2 and out.numel():
-            self._look_at_rows(error, rounding, resolution)
+            self._look_at_rows(error, rounding, resolution, torch.where(compared, ref, 0.0))
 
-    def _look_at_rows(self, error: torch.Tensor, rounding: torch.Tensor, resolution: torch.Tensor) -> None:
+    def _look_at_rows(
+        self, error: torch.Tensor, rounding: torch.Tensor, resolution: torch.Tensor, ref: torch.Tensor
+    ) -> None:
         """Statistics and sums of a row are common to all of its elements, and may have been added up one by one."""
         unavoidable = torch.maximum(rounding.sum(1), resolution.sum(1) * error.shape[1])
         rho = torch.where(error.sum(1) > 0, (error.sum(1) / unavoidable).sqrt(), 0.0)
-        worst = float(rho.nan_to_num(nan=math.inf).max())
-        self.worst_row = max(worst, self.worst_row or 0.0)
+        rho = rho.nan_to_num(nan=math.inf)
+        self.worst_row = max(float(rho.max()), self.worst_row or 0.0)
         self.rows += error.shape[0]
-        self.cols = error.shape[1]
+        if self.worst_row > CLASSES[-1][0]:
+            worst, places = rho.topk(min(len(rho), MOST_SUSPECTS))
+            self.suspects += zip(worst.tolist(), _freedom_of_rows(ref[places]).tolist(), strict=True)
 
     def judge(self, cells: int) -> TensorCheck:
         """Rho and its class; a NaN or Inf where the reference is finite is infinitely wrong."""
@@ -200,13 +206,24 @@ class _Sums:
         freedom = FREEDOM * self.rounding * (self.rounding / self.rounding_fourth) if self.rounding_fourth else math.inf
         error_class = classify(rho, slack(freedom, cells))
         if self.worst_row is not None and error_class != "wrong":
-            row_slack = slack(FREEDOM_PER_ELEMENT * self.cols, cells * max(self.rows, 1))
-            if self.worst_row > CLASSES[-1][0] * row_slack:
+            many = cells * max(self.rows, 1)
+            if any(rho > CLASSES[-1][0] * slack(freedom, many) for rho, freedom in self.suspects):
                 error_class = "wrong"
         worst_row = None if self.worst_row is None else _rounded(self.worst_row)
         return TensorCheck(
             rho=_rounded(rho), relative_rms=_rounded(relative), error_class=error_class, worst_row=worst_row
         )
+
+
+def _freedom_of_rows(ref: torch.Tensor) -> torch.Tensor:
+    """The degrees of freedom of a row's squared rounding errors: few, where a few large elements outweigh the rest.
+
+    What an element is rounded by is as large as its spacing to the next number of its dtype (Satterthwaite 1946).
+    """
+    exponents = torch.frexp(ref).exponent
+    spacing = torch.where(ref == 0, 0.0, 4.0 ** (exponents - exponents.amax(1, keepdim=True)).double())
+    counted = spacing.sum(1).square() / spacing.square().sum(1)
+    return FREEDOM_PER_ELEMENT * counted.nan_to_num(nan=ref.shape[1]).clamp_min(1.0)
 
 
 def fault(checks: Mapping[str, TensorCheck]) -> str | None:

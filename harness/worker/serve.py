@@ -105,8 +105,10 @@ def serve(connection: Connection, start: Start, log: Path) -> None:
 def discovered(start: Start, announce: Callable[[str | None], None] = lambda _: None) -> dict[str, Implementation]:
     """The implementations that this worker is to know, by name; raises UsageError as `discover` does.
 
+    Beside each stands `NAME + torch`, for the variants that it lacks, but not beside a revision or a configuration.
     `announce` is told each file given before it is imported, and None after the last one: what hangs there has a name.
     """
+    from harness.cases.unfused import WithTorch
     from harness.worker.discovery import discover
 
     def announced() -> Generator[Path]:
@@ -116,7 +118,8 @@ def discovered(start: Start, announce: Callable[[str | None], None] = lambda _: 
         announce(None)
 
     implementations = discover(announced(), start.sides, map(Path, start.tuned_files), start.offered)
-    return {item.name: item for item in implementations}
+    beside = [WithTorch.beside(item) for item in implementations if item.name == item.variant]
+    return {item.name: item for item in (*implementations, *filter(None, beside))}
 
 
 def answer(request: Request, implementations: dict[str, Implementation], connection: Sender) -> None:
@@ -181,6 +184,7 @@ def record(item: Implementation) -> ImplRecord:
         missing=item.missing(),
         summary=item.summary,
         compiles_ahead=item.compiles_ahead,
+        handles=sorted(item.handles),
         on_request=item.on_request,
         libraries=versions_for(item),
     )

@@ -126,7 +126,7 @@ def test_the_bytes_of_a_variant(text):
 
 @pytest.mark.parametrize("text", TRAFFIC)
 def test_the_same_traffic_kernel_reads_and_writes_all_of_them(text, monkeypatch):
-    monkeypatch.setattr(torch, "compile", lambda function: function)
+    monkeypatch.setattr(torch, "compile", lambda function, **_: function)
     inputs = make_inputs(of(text), 1)
     outputs = same_traffic_add(inputs)()
     outputs = outputs if isinstance(outputs, list) else [outputs]

@@ -14,8 +14,11 @@ from torch._inductor.codecache import PyCodeCache
 from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
 from harness.cases import Inputs, make_inputs, statistics
+from harness.cases.variants import parse_variants, with_features
+from harness.verify import precision
 from impls import torch_compiled, torch_eager
 from impls.libraries.inductor import tuned_kernels
+from tests.cases.test_unfused import COMBINED
 from tests.impls.peer_cases import IMPLS, LAYER, RMS, check, exact, inputs_of, on_cpu
 
 EAGER = [
@@ -86,6 +89,24 @@ class Spy(torch.autograd.Function):
         Spy.seen.append((functorch_config.donated_buffer, *mixing))
 
 
+@pytest.mark.parametrize("name", ["torch-eager", "torch-compiled"])
+@pytest.mark.parametrize("text", COMBINED)
+def test_every_variant_is_written_plainly(text, name, monkeypatch):
+    monkeypatch.setattr(torch, "compile", lambda function, **options: function)
+    torch_compiled._compiled.cache_clear()
+    (features,) = parse_variants(text)
+    for plain in (LAYER, dataclasses.replace(RMS, weight=False)):
+        inputs = make_inputs(with_features(on_cpu(plain), features), 2)
+        assert IMPLS[name].unsupported(inputs.case) is None
+        checks = precision.check(inputs, IMPLS[name].prepare(inputs)())
+        assert {each.error_class for each in checks.values()} == {"exact"}
+    torch_compiled._compiled.cache_clear()
+
+
+def spied(x, weight, bias, **others):
+    return [Spy.apply(x, weight, bias)]
+
+
 @pytest.mark.parametrize(
     ("name", "mode", "mixing"),
     [
@@ -98,7 +119,7 @@ class Spy(torch.autograd.Function):
 def test_torch_compiled_compiles_both_halves_under_its_settings(name, mode, mixing, monkeypatch):
     asked = {}
     monkeypatch.setattr(Spy, "seen", [])
-    monkeypatch.setattr(torch, "compile", lambda function, **options: asked.update(options) or Spy.apply)
+    monkeypatch.setattr(torch, "compile", lambda function, **options: asked.update(options) or spied)
     IMPLS[name].prepare(inputs_of(LAYER))
     assert asked == {"mode": mode, "dynamic": False, "fullgraph": True}
     assert Spy.seen == [(False, *mixing)] * 2

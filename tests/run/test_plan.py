@@ -1,9 +1,10 @@
 import pytest
 
 from harness.cases import NormCase
+from harness.cases.variants import with_features
 from harness.errors import UsageError
 from harness.results.schema import ImplRecord, RowRecord
-from harness.run.plan import Job, plan, remaining, select, without_untimed
+from harness.run.plan import Job, plan, plan_verification, remaining, select, tried_on, with_torch, without_untimed
 from harness.worker.discovery import discover
 from harness.worker.serve import record
 
@@ -199,3 +200,32 @@ def test_untimed_rows_have_no_later_process():
     assert without_untimed(TWICE, rows) == [*TWICE[:3], Job(CASES[0], ("b",), 1), *TWICE[4:]]
     rows += [row(CASES[0], "b").model_copy(update={"untimed": "in the interpreter"})]
     assert without_untimed(TWICE, rows) == [*TWICE[:3], *TWICE[4:]]
+
+
+RESIDUAL = with_features(CASES[0], ["residual"])
+BESIDE = ImplRecord(name="quack + torch", family="quack", source="impls/quack.py", on_request=True)
+ABLE = ImplRecord(name="quack", family="quack", source="impls/quack.py", handles=["residual"])
+
+
+def test_torch_stands_behind_what_lacks_a_variant():
+    known = [*KNOWN, BESIDE]
+    chosen = with_torch(select(known, "quack,torch-eager", None, "torch-eager"), known, [CASES[0], RESIDUAL])
+    assert [item.name for item in chosen] == ["torch-eager", "quack", "quack + torch"]
+    assert [job.impls for job in plan([CASES[0], RESIDUAL], chosen)] == [
+        ("torch-eager", "quack"),
+        ("torch-eager", "quack", "quack + torch"),
+    ]
+    assert [job.impls for job in plan_verification([RESIDUAL], chosen)] == [("torch-eager", "quack", "quack + torch")]
+
+
+def test_torch_stands_behind_nothing_that_has_the_variant_or_needs_none():
+    assert with_torch([ABLE], [ABLE, BESIDE], [CASES[0], RESIDUAL]) == [ABLE]
+    assert with_torch(KNOWN, [*KNOWN, BESIDE], CASES) == KNOWN
+    beside = BESIDE.model_copy(update={"handles": ABLE.handles})
+    assert tried_on(RESIDUAL, [ABLE, beside]) == ("quack",)
+
+
+def test_what_stands_beside_is_not_among_all_and_can_be_named():
+    assert "quack + torch" not in names("all", known=[*KNOWN, BESIDE])
+    assert names("quack,quack + torch", known=[*KNOWN, BESIDE]) == ["quack", "quack + torch"]
+    assert tried_on(RESIDUAL, [BESIDE]) == ("quack + torch",)

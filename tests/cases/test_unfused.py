@@ -1,0 +1,138 @@
+"""A variant by a backward that lacks some of it: what is left to that backward, and what torch makes of the rest."""
+
+from dataclasses import replace
+from itertools import chain, combinations
+
+import pytest
+import torch
+
+from harness.cases import Grads, NormCase, make_inputs
+from harness.cases.input_kinds import INPUT_KINDS
+from harness.cases.unfused import WithTorch, left_to, prepare
+from harness.cases.variants import FEATURES, parse_variants, with_features
+from harness.verify.precision import check
+from tests.mutants.maths import gradients, implementation
+from tests.mutants.variants import honest
+from tests.worker.test_trial import Session
+
+RMS = NormCase("rms", 24, 16, "fp32", "fp32", device="cpu")
+LAYER = replace(RMS, norm="layer", bias=True)
+COMBINED = [
+    *FEATURES,
+    "parallel+residual",
+    "dropout+parallel",
+    "dropout+parallel-tied",
+    "gated+residual+dropout",
+    "gated+parallel+qk",
+    "gated-norm-first+parallel+dropout",
+]
+
+
+def of(text, case=RMS):
+    (features,) = parse_variants(text)
+    return with_features(case, features)
+
+
+def subsets(features):
+    return chain.from_iterable(combinations(features, n) for n in range(len(features) + 1))
+
+
+@pytest.mark.parametrize("plain", [RMS, LAYER, replace(RMS, weight=False), replace(LAYER, zero_centred=True)])
+@pytest.mark.parametrize("text", COMBINED)
+def test_whatever_is_handled_the_whole_is_right(text, plain):
+    case = of(text, plain)
+    for handled in subsets(case.features):
+        seen = []
+
+        def inner(inputs, seen=seen):
+            seen.append(inputs.case)
+            return honest(inputs)
+
+        inputs = make_inputs(case, 3)
+        checks = check(inputs, prepare(inputs, inner, handled)())
+        assert {name: each.error_class for name, each in checks.items()} == dict.fromkeys(checks, "exact"), handled
+        assert seen[0] == left_to(case, handled)
+        assert set(seen[0].features) <= set(handled)
+        assert len(seen) == 1 + ("parallel" in case.features and "parallel" not in seen[0].features)
+
+
+def test_a_backward_that_has_all_of_it_is_left_alone():
+    case = of("gated+residual")
+    assert left_to(case, FEATURES) == case
+    assert left_to(case, ["gated"]).features == ("gated",)
+    assert left_to(case, ["residual"]).features == ()  # the residual is added behind the gate
+
+
+@pytest.mark.parametrize("layout", [name for name, kind in INPUT_KINDS.items() if kind.layout != "contiguous"])
+def test_layouts_go_through(layout):
+    inputs = make_inputs(replace(of("gated-norm-first+residual", LAYER), inputs=layout), 3)
+    checks = check(inputs, prepare(inputs, lambda given: lambda: gradients(given))())
+    assert {each.error_class for each in checks.values()} == {"exact"}
+
+
+def with_torch(prepare_plain=lambda inputs: lambda: gradients(inputs), **more):
+    return WithTorch.beside(implementation("mine", prepare_plain, **more))
+
+
+@pytest.mark.parametrize("text", COMBINED)
+def test_a_plain_implementation_passes_every_variant_and_is_timed(text, monkeypatch):
+    monkeypatch.setattr(torch, "compile", lambda function, **_: function)
+    row = Session(with_torch(), case=of(text)).run().row("mine + torch")
+    assert (row.status, row.reason) == ("ok", None)
+    assert row.timing.samples_us
+    assert row.notes[-1].startswith("torch's elementwise operators do ")
+
+
+def test_one_that_overwrites_both_gradients_of_outputs_passes():
+    def overwriting(inputs):
+        def backward():
+            grads = gradients(inputs)
+            inputs.dy.copy_(grads.dx)
+            return Grads(inputs.dy, grads.dweight, grads.dbias)
+
+        return backward
+
+    for text in ("parallel", "gated-norm-first", "residual"):
+        row = Session(with_torch(overwriting, in_place=True), case=of(text, LAYER)).run().row("mine + torch")
+        assert (row.status, row.reason) == ("ok", None)
+    wrong = Session(with_torch(overwriting), case=of("parallel")).run().row("mine + torch")
+    assert wrong.reason == "the backward changed its input dy, dy1"
+
+
+def test_a_faulty_plain_backward_is_wrong_beside_torch_too():
+    row = Session(with_torch(lambda inputs: lambda: gradients(inputs, correction=False)), case=of("residual")).run()
+    assert row.row("mine + torch").status == "wrong"
+
+
+def test_what_it_says_of_a_case():
+    refusing = {"unsupported": lambda case: None if case.bias else "only with a bias"}
+    beside = with_torch(handles={"residual"}, **refusing)
+    assert beside.name == "mine + torch"
+    assert beside.unsupported(RMS) == "nothing is left to torch: mine has all of this case"
+    assert beside.unsupported(of("residual")) == "nothing is left to torch: mine has all of this case"
+    assert beside.unsupported(of("gated")) == "only with a bias"
+    assert beside.unsupported(of("gated", LAYER)) is None
+    assert beside.on_request
+    assert WithTorch.beside(implementation("mine", handles=set(FEATURES))) is None
+
+
+def test_declarations_are_those_of_the_adapter():
+    beside = with_torch(compiles_ahead={"mine"}, in_place=True, notes=lambda case: [case.key])
+    assert beside.compiles_ahead
+    assert beside.in_place
+    assert beside.notes(of("qk")) == [RMS.key, "torch's elementwise operators do qk"]
+
+
+def test_contiguous_rows_are_made_of_heads():
+    seen = []
+
+    def plain(inputs):
+        seen.append(inputs.x)
+        return lambda: gradients(inputs)
+
+    inputs = make_inputs(of("qk"), 3)
+    beside = with_torch(plain, contiguous_only=True)
+    assert beside.unsupported(inputs.case) is None
+    assert beside.prepare(inputs)().dx.shape == inputs.x.shape
+    assert seen[0].shape == (24, 16)
+    assert torch.equal(seen[0], inputs.x.reshape(24, 16))
