@@ -14,6 +14,7 @@ EXTRA_ROUNDINGS: dict[ErrorClass, str] = {
     "one extra rounding": " (+1)",
     "two": " (+2)",
     "three": " (+3)",
+    "flushes subnormals": " (flushes)",
     "wrong": " (wrong)",
 }
 LEGEND = "(+1), (+2), (+3): one, two, three extra roundings"

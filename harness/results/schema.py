@@ -26,7 +26,8 @@ RANKED: tuple[Status, ...] = ("ok", "nondeterministic")
 # An implementation; the same-traffic add; the A/A twin: the baseline's second appearance in the same blocks.
 Role = Literal["impl", "floor", "again"]
 SAME_TRAFFIC_ADD: Final = "floor"  # how the role is stored
-ErrorClass = Literal["exact", "one extra rounding", "two", "three", "wrong"]
+# What is wrong but for subnormal numbers taken as zero, as a GPU does that is told to, is not `wrong`.
+ErrorClass = Literal["exact", "one extra rounding", "two", "three", "flushes subnormals", "wrong"]
 # How a backward may be run again and has to give the same bits.
 Condition = Literal["side stream", "graph replay", "shuffled allocator", "busy device"]
 Tool = Literal["memcheck", "initcheck", "racecheck"]  # of compute-sanitizer

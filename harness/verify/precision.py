@@ -19,7 +19,7 @@ import torch
 from scipy.stats import f as f_distribution
 
 from harness.cases import Grads, Inputs, NormCase, torch_dtype
-from harness.cases.tensors import CaseTensor, gradients_of
+from harness.cases.tensors import CaseTensor, gradients_of, inputs_of
 from harness.results.schema import ErrorClass, TensorCheck
 from harness.verify.reference import Exact, as_rows, pieces
 
@@ -31,6 +31,8 @@ CLASSES: tuple[tuple[float, ErrorClass], ...] = (
     (1.8, "two"),
     (2.1, "three"),
 )
+
+FLUSHES: ErrorClass = "flushes subnormals"
 
 ALPHA = 0.05
 # An error that is uniform between two numbers has a square whose variance is 0.8 times its squared mean: n of them
@@ -93,14 +95,24 @@ def check(inputs: Inputs, grads: Grads, cells: int = 1) -> dict[str, TensorCheck
 
 
 class Comparison:
-    """The gradients of a case compared with the reference, over as many inputs of the case as are added."""
+    """The gradients of a case compared with the reference, over as many inputs of the case as are added.
+
+    Where the case has subnormal numbers, they are also compared with references that take these as zero: as a gradient
+    is written, and as an input is read as well.
+    """
 
     def __init__(self, case: NormCase) -> None:
         self.case = case
-        self.sums = {gradient.name: _Sums() for gradient in gradients_of(case)}
+        self.sums = _sums(case)
+        self.flushed = [_sums(case), _sums(case)] if case.inputs.startswith("subnormal") else []
 
     def add(self, inputs: Inputs, grads: Grads) -> None:
         """Compare the gradients of one set of inputs in full."""
+        self._add(self.sums, inputs, grads)
+        for sums, read in zip(self.flushed, (inputs, _without_subnormals(inputs)), strict=False):
+            self._add(sums, read, grads, flushes=True)
+
+    def _add(self, sums: Mapping[str, _Sums], inputs: Inputs, grads: Grads, *, flushes: bool = False) -> None:
         case, outputs = self.case, grads.tensors()
         gradients = gradients_of(case)
         of_parameters = [gradient.name for gradient in gradients if gradient.extent == "per column"]
@@ -114,17 +126,50 @@ class Comparison:
                     totals[name] = totals[name] + exact if name in totals else exact
                 else:
                     rows = as_rows(outputs[name])[piece.rows]
-                    self.sums[name].add(rows, exact, dtype, 1, piece.spoilt[:, None])
+                    exact = _as_written(exact, rows, dtype) if flushes else exact
+                    sums[name].add(rows, exact, dtype, 1, piece.spoilt[:, None])
             any_spoilt = any_spoilt | piece.spoilt.any()
         for name in of_parameters:
             if name in totals:
-                self.sums[name].add(outputs[name], totals[name], dtypes[name], case.rows, any_spoilt)
+                exact = _as_written(totals[name], outputs[name], dtypes[name]) if flushes else totals[name]
+                sums[name].add(outputs[name], exact, dtypes[name], case.rows, any_spoilt)
             elif outputs[name].count_nonzero() > 0:  # no rows: the gradient of nothing is zero
-                self.sums[name].error = math.inf
+                sums[name].error = math.inf
 
     def judge(self, cells: int) -> dict[str, TensorCheck]:
         """The error of each gradient and its class, by chance over `cells` tensors."""
-        return {name: sums.judge(cells) for name, sums in self.sums.items()}
+        checks = {name: sums.judge(cells) for name, sums in self.sums.items()}
+        for flushed in self.flushed:
+            for name, check in checks.items():
+                if check.error_class == "wrong" and flushed[name].judge(cells).error_class != "wrong":
+                    checks[name] = check.model_copy(update={"error_class": FLUSHES})
+        return checks
+
+
+def _sums(case: NormCase) -> dict[str, _Sums]:
+    return {gradient.name: _Sums() for gradient in gradients_of(case)}
+
+
+def _without_subnormals(inputs: Inputs) -> Inputs:
+    """The same inputs, with zero in place of each number below the smallest normal one of its dtype."""
+    names = {tensor.name for tensor in inputs_of(inputs.case)}
+    drawn = {name: tensor for name, tensor in inputs.tensors().items() if name in names and tensor.is_floating_point()}
+    return inputs.with_tensors({name: _flushed(tensor, tensor.dtype) for name, tensor in drawn.items()})
+
+
+def _as_written(exact: Exact, written: torch.Tensor, dtype: torch.dtype) -> Exact:
+    """The reference with zero where it is subnormal in the gradient's dtype and zero was written."""
+    return Exact(torch.where(written == 0, _flushed(exact.values, dtype), exact.values), exact.terms)
+
+
+def _flushed(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return torch.where(tensor.abs() < torch.finfo(dtype).tiny, torch.zeros_like(tensor), tensor)
+
+
+def flushing(checks: Mapping[str, TensorCheck]) -> list[str]:
+    """A note that names the gradients in which subnormal numbers are taken as zero, if there are any."""
+    names = [name for name, check in checks.items() if check.error_class == FLUSHES]
+    return [f"takes subnormal numbers as zero: {', '.join(names)}"] if names else []
 
 
 class _Sums:

@@ -87,7 +87,8 @@ class Verifier:
         if status != "wrong":
             stale = repetition.stale or with_new_dy(self.inputs, self.pristine, self.backward)
             status, reason = ("wrong", stale) if stale else (status, reason)
-        return VerifyResult(status, reason, verification, extra_bytes, tuple(precision.wider(self.inputs, first)))
+        notes = (*precision.wider(self.inputs, first), *precision.flushing(tensors))
+        return VerifyResult(status, reason, verification, extra_bytes, notes)
 
     def _first_call(self) -> tuple[Grads, int | None]:
         """Call once, look at all that must not have been touched, and keep what it gave at that moment."""

@@ -16,7 +16,8 @@ from reports.table import Cell, Section, Table, table, words
 ABOUT = (
     "right: every gradient is within three extra roundings of a float64 backward of the same stored inputs, and has "
     "the same bits in every run; nondet.: as right, with other bits in some runs; refused: the implementation itself "
-    f"says that it does not support the case; -: not tried. {figures.LEGEND}."
+    f"says that it does not support the case; -: not tried. {figures.LEGEND}; (flushes): right but for subnormal "
+    "numbers taken as zero."
 )
 
 

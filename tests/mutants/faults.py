@@ -456,8 +456,9 @@ def spreads(inputs, planted):
     return backward
 
 
-enter("subnormal numbers flushed as they are read", flushes_what_it_reads, RMS, "subnormal-x")
-enter("subnormal numbers flushed as they are written", flushes_what_it_writes, RMS, "subnormal-dy")
+FLUSH = "takes subnormal numbers as zero: "
+enter("subnormal numbers flushed as they are read", flushes_what_it_reads, RMS, "subnormal-x", f"{FLUSH}dweight", "ok")
+enter("subnormal numbers flushed as they are written", flushes_what_it_writes, RMS, "subnormal-dy", f"{FLUSH}dx", "ok")
 for spoilt_input in ("nan-x", "inf-x", "nan-dy", "inf-dy"):
     enter("swallowed", swallows(spoilt_input.partition("-")[2]), LAYER, spoilt_input, "^dx is off by rho inf")
 enter("spread to the next row", spreads, RMS, "nan-x", "^dx is off by rho inf")
