@@ -7,13 +7,16 @@ from typing import Any
 
 import torch
 
+from . import bound
 from .device import gpu_of, name_of
 from .launch import Launch
 from .problem import LAUNCHES, Dtype, Problem
 from .regimes.choice import choose
-from .tensors import Tensors, check, output, rounded
+from .tensors import Tensors, as_rows, check, output, rounded
 
 Gradients = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
+VARIABLES: Any = getattr(os.environ, "_data", {})  # os.environ itself takes ten times as long to look into
+LAUNCHES_VARIABLE = getattr(os.environ, "encodekey", str)(LAUNCHES)
 NAMES: dict[torch.dtype, Dtype] = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
 
 
@@ -40,10 +43,22 @@ def norm_backward(
 
     Raises ValueError for anything else: strides, dtypes, devices or shapes that do not fit, more than 131072 columns.
     """
+    given = dy, x, weight, mean, rstd
+    seen = bound.look(given, "backward", has_bias, zero_centred, launch, VARIABLES.get(LAUNCHES_VARIABLE))
+    if seen is not None:
+        key, addresses, stream = seen
+        kept = bound.find(key)
+        outputs = None if kept is None else kept.start(addresses, stream)
+        if kept is not None and outputs is not None:
+            if launched is not None:
+                launched.extend(kept.kernels)
+            dx, dweight, dbias = outputs
+            assert dx is not None
+            return dx, dweight, dbias
     shape = x.shape
     if dy.shape != shape:
         raise ValueError(f"x and dy must have one shape, not {tuple(shape)} and {tuple(dy.shape)}")
-    x, dy = _as_rows(x, "x"), _as_rows(dy, "dy")
+    x, dy = as_rows(x, "x"), as_rows(dy, "dy")
     statistics = {"mean": mean, "rstd": rstd}
     check({"x": x, "dy": dy}, {"weight": weight}, statistics, has_bias=has_bias, zero_centred=zero_centred)
     rows, cols = x.shape
@@ -58,23 +73,14 @@ def norm_backward(
         if launch is None:
             launch = choose_for(dy, x, weight, has_bias, layer=mean is not None)
         with torch.cuda.device_of(x):  # Triton launches on the current device; this does nothing for a CPU tensor
-            kernels = launch.run(Tensors(dx, dweight, dbias, dy, x, weight, mean, rstd, zero_centred))
+            tensors = Tensors(dx, dweight, dbias, dy, x, weight, mean, rstd, zero_centred)
+            calls = launch.calls(tensors)
+            kernels = [call.start() for call in calls]
+        if seen is not None:
+            bound.keep(seen[0], calls, kernels, given, (dx.view(shape), dweight, dbias), tensors.scratch)
         if launched is not None:
             launched.extend(kernels)
     return rounded(dx.view(shape), x), rounded(dweight, weight), rounded(dbias, weight)
-
-
-def _as_rows(tensor: torch.Tensor, name: str) -> torch.Tensor:
-    """The same memory as (rows, cols)."""
-    if tensor.dim() < 2:
-        raise ValueError(f"{name} must be (rows, cols), or have more leading dimensions, not {tuple(tensor.shape)}")
-    try:
-        return tensor.view(-1, tensor.shape[-1]) if tensor.dim() > 2 else tensor
-    except RuntimeError as error:
-        strides = tensor.stride()
-        raise ValueError(
-            f"{name}'s strides {strides} are no rows of equal distance; call .contiguous() on it"
-        ) from error
 
 
 def choose_for(

@@ -70,13 +70,9 @@ class Launch(ABC):
     def calls(self, tensors: Tensors) -> list[KernelCall]:
         """Name the kernels of one call, in order.
 
-        They read and write `tensors`, the workspace, and memory of `tensors.empty`, and no other: so that the same can
-        be launched again for other tensors of the same shapes.
+        They read and write `tensors`, the workspace, and memory of `tensors.empty`, and no other. All other arguments
+        follow from shapes, strides and dtypes: the same is launched again for other tensors that are alike (bound.py).
         """
-
-    def run(self, tensors: Tensors) -> list[Any]:
-        """Launch all kernels of one call; return them compiled, or None for each in Triton's interpreter."""
-        return [call.start() for call in self.calls(tensors)]
 
     def flaw(self, problem: Problem, gpu: Gpu) -> str | None:
         """Say in a few words why this launch must not run on this problem and device; None where it may."""

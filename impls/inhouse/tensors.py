@@ -105,6 +105,19 @@ def _check_vector(
         raise ValueError(f"{name} must be contiguous ({length},), not {tuple(vector.shape)} {vector.stride()}")
 
 
+def as_rows(tensor: torch.Tensor, name: str) -> torch.Tensor:
+    """The same memory as (rows, cols)."""
+    if tensor.dim() < 2:
+        raise ValueError(f"{name} must be (rows, cols), or have more leading dimensions, not {tuple(tensor.shape)}")
+    try:
+        return tensor.view(-1, tensor.shape[-1]) if tensor.dim() > 2 else tensor
+    except RuntimeError as error:
+        strides = tensor.stride()
+        raise ValueError(
+            f"{name}'s strides {strides} are no rows of equal distance; call .contiguous() on it"
+        ) from error
+
+
 def output(like: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
     """An empty output in the dtype of `like`; fp32 on a CPU, where Triton's interpreter truncates to bf16."""
     return torch.empty(shape, dtype=torch.float32 if like.is_cpu else like.dtype, device=like.device)

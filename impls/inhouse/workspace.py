@@ -1,28 +1,62 @@
-"""The memory through which the programs of a launch wait for each other: one piece a stream, never reset."""
+"""The memory of launches that lasts: one piece a stream, by which programs wait for each other, never reset."""
 
 from __future__ import annotations
 
 import torch
 
+from . import graph_memory
+
 STATE_BYTES = 64  # so that the barrier and the exchanged words share no cache line
+grown: list[tuple[int | None, int]] = []  # streams whose memory was replaced by more
 _by_stream: dict[tuple[int | None, int], torch.Tensor] = {}
+_scratch_by_stream: dict[tuple[int | None, int], torch.Tensor] = {}
 
 
 def workspace(device: torch.device, words: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The state of barrier.py (int32) and so many words (int64) for launches on the current stream; 0 when made.
 
-    Launches on one stream follow each other, so they may share it. A graph may replay beside anything, so a captured
-    launch has memory of its own, which every replay clears.
+    Launches on one stream follow each other, so they may share it. A graph may replay beside anything, so captured
+    launches have memory of their own (graph_memory.py).
     """
     size = STATE_BYTES // 8 + words
     if torch.cuda.is_current_stream_capturing():
-        return _parts(torch.zeros(size, dtype=torch.int64, device=device))
-    key = (device.index, torch.cuda.current_stream(device).cuda_stream)
+        return _parts(graph_memory.piece(device, size))
+    graph_memory.prepare(device, size)
+    key = _stream(device)
     memory = _by_stream.get(key)
     if memory is None or memory.numel() < size:
-        memory = torch.zeros(size, dtype=torch.int64, device=device)
-        _by_stream[key] = memory
+        memory = _replaced(_by_stream, device, size, torch.int64)
     return _parts(memory)
+
+
+def of_stream(device: torch.device, scratch_bytes: int) -> list[torch.Tensor]:
+    """The memory of the current stream: what `workspace` gave out, if it has, and so many bytes of any content."""
+    key = _stream(device)
+    scratch = _scratch_by_stream.get(key)
+    if scratch is None or scratch.numel() < scratch_bytes:
+        scratch = _replaced(_scratch_by_stream, device, scratch_bytes, torch.uint8)
+    return [_by_stream[key], scratch] if key in _by_stream else [scratch]
+
+
+def _stream(device: torch.device) -> tuple[int | None, int]:
+    return device.index, torch.cuda.current_stream(device).cuda_stream
+
+
+def _replaced(
+    memories: dict[tuple[int | None, int], torch.Tensor], device: torch.device, size: int, dtype: torch.dtype
+) -> torch.Tensor:
+    """New memory for the current stream, cleared on it, so that what was launched before may still use the old."""
+    key = _stream(device)
+    stream = torch.cuda.current_stream(device)
+
+    def make() -> torch.Tensor:
+        with torch.cuda.stream(stream):
+            return torch.zeros(size, dtype=dtype, device=device)
+
+    if key in memories:
+        grown.append(key)
+    memories[key] = graph_memory.outside_of_pools(make)
+    return memories[key]
 
 
 def _parts(memory: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

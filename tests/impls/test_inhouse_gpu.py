@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from harness.cases import NormCase, make_inputs
-from impls.inhouse import workspace
+from impls.inhouse import bound, workspace
 from impls.inhouse.backward import choose_for
 from impls.inhouse.model import layer_norm, rms_norm
 from impls.inhouse.regimes.few_rows import FewRows
@@ -227,6 +227,7 @@ def test_while_another_kernel_keeps_the_device_busy(busy):
 def test_threads(streams, monkeypatch):
     made = [torch.cuda.Stream() for _ in range(4)]
     runs = two_of_each(FLAT, SHARED, WIDEST)
+    monkeypatch.setattr(bound, "_kept", {})
     monkeypatch.setattr(workspace, "_by_stream", {})  # so that they meet where it is made, and where it grows
     together = threading.Barrier(len(streams))
 
@@ -243,6 +244,7 @@ def test_threads(streams, monkeypatch):
 
 def test_words_of_other_launches_are_not_taken(monkeypatch):
     calls = Calls(two_of_each(WIDEST, SHARED, WIDEST, FLAT, WIDER))
+    monkeypatch.setattr(bound, "_kept", {})
     monkeypatch.setattr(workspace, "_by_stream", {})
     for _ in range(50):
         calls.next()

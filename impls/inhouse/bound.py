@@ -1,0 +1,227 @@
+"""Launches that are kept, so that a call like an earlier one decides nothing again.
+
+Triton binds and specialises every argument of a kernel in Python, at every launch. What it comes to depends on shapes,
+strides, dtypes and alignments alone, and so do the choice of the launch and every check of the arguments. So the first
+call with a key (`look`) goes the ordinary way and leaves a `BoundCall`: the compiled kernels, with all arguments but
+the addresses of its inputs and outputs. The next call with that key allocates its outputs and starts them.
+
+What is not sure to be the same again is not kept: in Triton's interpreter, in a capture, on AMD (where Triton looks at
+the size of the memory behind a tensor), with hooks of a profiler, or with a Triton that starts kernels in another way.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from operator import itemgetter
+from typing import Any
+
+import torch
+from triton import knobs
+from triton.compiler import CompiledKernel
+from triton.runtime.jit import JITFunction
+
+from . import graph_memory, workspace
+from .device import allocate, current_device, current_stream, is_capturing
+from .launch import KernelCall
+
+MOST_KEPT = 4096  # calls; where rows differ in every step, all are dropped then
+ALIGNED = 16  # bytes: a pointer to a multiple of them has a kernel of its own in Triton
+# How Triton 3.6 to 3.9 start a compiled kernel.
+START = (
+    "kernel.run(grid_0, grid_1, grid_2, stream, kernel.function, kernel.packed_metadata, launch_metadata, "
+    "knobs.runtime.launch_enter_hook, knobs.runtime.launch_exit_hook, *bound_args.values())"
+)
+
+Tensors = Sequence[torch.Tensor | None]
+
+_kept: dict[Hashable, BoundCall] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class BoundCall:
+    """The kernels of one call, compiled, with all arguments but addresses.
+
+    `outputs` are the shape, strides and dtype of what each call allocates, None where there is no such gradient; the
+    last of them, from `results` on, only the kernels need. `starts` has for each kernel what its launcher takes, and a
+    function that picks its arguments from the addresses of outputs and inputs, and `constants`.
+    """
+
+    kernels: list[Any]
+    starts: list[tuple[Any, ...]]
+    outputs: list[tuple[torch.Size, tuple[int, ...], torch.dtype] | None]
+    results: int
+    constants: list[Any]
+    lasting: list[torch.Tensor]  # memory of the stream, to which constants point
+    hooks: list[list[Any]]
+    settings: tuple[dict[str, Any], dict[str, Any]]
+
+    def disturbed(self) -> bool:
+        """Whether somebody listens to launches, or Triton's settings are others than when this was bound."""
+        return any(self.hooks) or self.settings != (vars(knobs.runtime), vars(knobs.compilation))
+
+    def start(self, addresses: list[int | None], stream: int) -> list[torch.Tensor | None] | None:
+        """Start all kernels on a stream, given the addresses of the inputs; return the outputs.
+
+        None, and nothing is started, where an output is not aligned as those were that this was bound with.
+        """
+        outputs: list[torch.Tensor | None] = []
+        values: list[Any] = []
+        for memory in self.outputs:
+            if memory is None:
+                outputs.append(None)
+                values.append(None)
+                continue
+            output = allocate(*memory)
+            address = output.data_ptr()
+            if address % ALIGNED:
+                return None
+            outputs.append(output)
+            values.append(address)
+        values += addresses
+        values += self.constants
+        for run, x, y, z, function, metadata, pick in self.starts:
+            run(x, y, z, stream, function, metadata, None, None, None, *pick(values))
+        return outputs[: self.results]
+
+
+# ------------------------------------------------------------------------------------------------ what is kept
+
+
+def look(tensors: Tensors, *decided_by: Hashable) -> tuple[Hashable, list[int | None], int] | None:
+    """The key of a call with these inputs, their addresses, and the current stream; None where nothing is kept.
+
+    The key has all that the call depends on: its tensors, the first of which is there, the device, the stream, and
+    `decided_by`.
+    """
+    first = tensors[0]
+    assert first is not None
+    if not first.is_cuda or is_capturing():
+        return None
+    stream = current_stream(first.get_device())
+    key: list[Hashable] = [current_device(), stream, *decided_by]
+    addresses: list[int | None] = []
+    for tensor in tensors:
+        if tensor is None:
+            key.append(None)
+            addresses.append(None)
+            continue
+        address = tensor.data_ptr()
+        addresses.append(address)
+        key += (
+            tensor.__class__,
+            tensor.dtype,
+            tensor.device,
+            tensor.shape,
+            tensor.stride(),
+            address % ALIGNED,
+            tensor.storage_offset() % 2,
+        )
+    return tuple(key), addresses, stream
+
+
+def find(key: Hashable) -> BoundCall | None:
+    """The call that was kept with this key, if it may be started now."""
+    call = _kept.get(key)
+    return None if call is None or call.disturbed() else call
+
+
+def keep(
+    key: Hashable, calls: list[KernelCall], compiled: list[Any], inputs: Tensors, outputs: Tensors, scratch: Tensors
+) -> None:
+    """Keep under a key of `look` what was launched with these tensors, if it is sure to be the same again."""
+    grown = len(workspace.grown)
+    call = bind(calls, compiled, inputs, outputs, scratch)
+    if len(workspace.grown) > grown or len(_kept) >= MOST_KEPT:
+        forget()  # earlier calls hold the smaller memory
+    if call is not None:
+        _kept[key] = call
+
+
+def forget() -> None:
+    """Drop all that is kept; every call goes the ordinary way once more."""
+    _kept.clear()
+
+
+graph_memory.when_short.append(forget)  # on the ordinary way memory is prepared
+
+
+# ------------------------------------------------------------------------------------------------ binding
+
+
+def bind(
+    calls: list[KernelCall], compiled: list[Any], inputs: Tensors, outputs: Tensors, scratch: Tensors
+) -> BoundCall | None:
+    """The call with all arguments but the addresses of inputs and outputs; None where it cannot be kept.
+
+    `scratch` is memory that the kernels alone need. A single kernel has the stream's own, as nothing comes between its
+    writing and its reading; between several kernels another thread may launch, so that each call allocates it.
+    """
+    device = next(tensor.device for tensor in inputs if tensor is not None)
+    hooks = [_listeners(knobs.runtime.launch_enter_hook), _listeners(knobs.runtime.launch_exit_hook)]
+    if not all(isinstance(kernel, CompiledKernel) for kernel in compiled) or not starts_as_known():
+        return None
+    hooks += [call.kernel.pre_run_hooks for call in calls]
+    plain = all(tensor is None or type(tensor) in (torch.Tensor, torch.nn.Parameter) for tensor in inputs)
+    if any(hooks) or not plain or device.index != current_device():
+        return None
+    changing = [*outputs, *(scratch if len(calls) > 1 else ()), *inputs]
+    places = {tensor.data_ptr(): place for place, tensor in enumerate(changing) if tensor is not None}
+    if len(places) < sum(tensor is not None for tensor in changing):
+        return None  # which of two tensors of one address an argument is cannot be told
+    if any(tensor is not None and tensor.data_ptr() % ALIGNED for tensor in (*outputs, *scratch)):
+        return None
+    lasting = workspace.of_stream(device, sum(map(_bytes, scratch)) if len(calls) == 1 else 0)
+    moved = _moved(scratch, lasting[-1].data_ptr()) if len(calls) == 1 else {}
+    constants: list[Any] = []
+    starts = []
+    for call, kernel in zip(calls, compiled, strict=True):
+        given = dict(zip(call.kernel.arg_names, call.args, strict=False)) | call.options
+        picked: list[int] = []
+        for name in call.kernel.arg_names:
+            argument = given[name]
+            if hasattr(argument, "data_ptr"):
+                address = argument.data_ptr()
+                if address in places:
+                    picked.append(places[address])
+                    continue
+                if address not in moved and not any(0 <= address - each.data_ptr() < each.nbytes for each in lasting):
+                    return None
+                argument = moved.get(address, address)
+            picked.append(len(changing) + len(constants))
+            constants.append(argument)
+        x, y, z = (*call.grid, 1, 1)[:3]
+        starts.append((kernel.run, x, y, z, kernel.function, kernel.packed_metadata, itemgetter(*picked)))
+    allocated = changing[: len(changing) - len(inputs)]
+    memory = [None if each is None else (each.shape, each.stride(), each.dtype) for each in allocated]
+    settings = dict(vars(knobs.runtime)), dict(vars(knobs.compilation))
+    return BoundCall(compiled, starts, memory, len(outputs), constants, lasting, hooks, settings)
+
+
+def _listeners(hook: Any) -> list[Any]:
+    """The functions of a chain of hooks, which may become more; one that is not known counts as a function."""
+    return getattr(hook, "calls", [hook])
+
+
+def _moved(scratch: Tensors, address: int) -> dict[int, int]:
+    """The address in lasting memory that takes the place of each tensor's."""
+    moved = {}
+    for tensor in scratch:
+        if tensor is not None:
+            moved[tensor.data_ptr()] = address
+            address += _bytes(tensor)
+    return moved
+
+
+def _bytes(tensor: torch.Tensor | None) -> int:
+    """What a tensor takes of lasting memory, in which every piece is aligned."""
+    return 0 if tensor is None else -(-tensor.nbytes // 256) * 256
+
+
+@lru_cache
+def starts_as_known() -> bool:
+    """Whether this Triton, on this kind of device, starts kernels as those that this was written for."""
+    text = " ".join(inspect.getsource(JITFunction.run).split())
+    return START in text and torch.version.hip is None
