@@ -1,11 +1,15 @@
-"""A small transformer trained twice, with torch's norms and with the in-house ones: the losses, and what norms cost.
+"""A small transformer trained twice, with torch's norms and with the in-house ones: the losses, and what a step takes.
 
     python -m pip install -e .                                    # once, in a clone of this project
     python examples/training_step.py                              # on a GPU: 4 layers of 4096, 8192 tokens a step
     python examples/training_step.py --norm layer --cols 8192
+    python examples/training_step.py --compile                    # the model compiled whole
+    python examples/training_step.py --beside 8                   # a kernel holds 8 multiprocessors during the backward
     TRITON_INTERPRET=1 python examples/training_step.py --device cpu --cols 64 --tokens 64 --layers 1 --steps 3
 
-Prints the loss of each step for both, and by the profiler the device time of a step that is the backward of norms.
+Prints the loss of each step for both; on a GPU also the time of a step, alone and beside another kernel, and by the
+profiler the device time of a step that is the backward of norms. The other kernel stands for an all-reduce of
+gradients: it begins with the backward and lasts as long as that takes alone.
 Where nothing is to be installed, `python -m examples.training_step` in the clone does the same.
 """
 
@@ -13,6 +17,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
 
 import torch
 from torch import Tensor, nn
@@ -24,8 +30,10 @@ from impls.inhouse.model import layer_norm, rms_norm
 
 VOCABULARY = 1024
 SEQUENCE = 512
-# What the profiler calls the backward of a norm: autograd's nodes of torch's own, and this project's operator.
-NORM_BACKWARDS = ("NativeLayerNormBackward0", "FusedRmsNormBackward0", "normbwd::norm_backward")
+TIMED_STEPS = 20
+# What the profiler calls the backward of a norm: autograd's nodes of torch's own, and this project's node and operator.
+NORM_BACKWARDS = ("NativeLayerNormBackward0", "FusedRmsNormBackward0", "_EagerNormBackward", "normbwd::norm_backward")
+HOLDER_THREADS, HOLDER_KIB = 640, 200  # of each program that holds a multiprocessor, as in `bench --context beside:8`
 
 
 class InhouseNorm(nn.Module):
@@ -87,7 +95,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--tokens", type=int, default=8192, help="a step; rows of every norm")
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--compile", action="store_true", help="compile the model with torch.compile")
+    parser.add_argument(
+        "--beside",
+        type=int,
+        default=0,
+        metavar="K",
+        help="also time steps while another kernel holds K multiprocessors",
+    )
     options = parser.parse_args(arguments)
+    if options.beside and options.device == "cpu":
+        parser.error("--beside holds multiprocessors of a GPU; leave it out on a CPU")
     layer = options.norm == "layer"
 
     def torch_norm() -> nn.Module:
@@ -98,48 +116,113 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     results = {name: train(options, norm) for name, norm in (("torch", torch_norm), ("in-house", inhouse_norm))}
     print("step  loss with torch's norms  with the in-house ones  difference")
-    pairs = zip(results["torch"][0], results["in-house"][0], strict=True)
+    pairs = zip(results["torch"].losses, results["in-house"].losses, strict=True)
     for step, (theirs, ours) in enumerate(pairs):
         print(f"{step:4d}  {theirs:23.5f}  {ours:22.5f}  {ours - theirs:+10.5f}")
-    for name, (_, norms_us, step_us) in results.items():
-        if step_us:
-            print(f"{name}: backward of norms {norms_us:.0f} us of {step_us:.0f} us on the device, a step")
-    if results["in-house"][1]:
-        print(f"torch's takes {results['torch'][1] / results['in-house'][1]:.2f} times as long")
+    if options.device != "cpu":
+        tell_times(results, options.beside)
 
 
-def train(options: argparse.Namespace, norm: Callable[[], nn.Module]) -> tuple[list[float], float, float]:
-    """The loss of each step, and the device time in us that a step spends in the backward of norms, and in all."""
-    torch.manual_seed(0)
-    dtype = torch.bfloat16 if options.device != "cpu" else torch.float32
-    model = Model(options.cols, options.layers, norm).to(options.device, dtype)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    sequence = min(SEQUENCE, options.tokens)
-    generator = torch.Generator().manual_seed(1)
-    # Sums of random walks: something that can be learnt.
-    steps = torch.randint(0, 3, (options.tokens // sequence, sequence + 1), generator=generator)
-    tokens = (steps.cumsum(1) % VOCABULARY).to(options.device)
+def tell_times(results: dict[str, Trained], beside: int) -> None:
+    """Print what a step takes with each kind of norm."""
+    for name, trained in results.items():
+        held = f", beside a kernel on {beside} multiprocessors {trained.beside_us:.0f} us" if beside else ""
+        print(f"{name}: a step takes {trained.step_us:.0f} us{held}")
+        print(
+            f"{name}: backward of norms {trained.norms_us:.0f} us of {trained.kernels_us:.0f} us on the device, a step"
+        )
+    if results["in-house"].norms_us and results["torch"].norms_us:
+        times = results["torch"].norms_us / results["in-house"].norms_us
+        print(f"torch's backward of norms takes {times:.2f} times as long")
 
-    def step() -> Tensor:
-        loss = cross_entropy(model(tokens[:, :-1]).flatten(0, 1).float(), tokens[:, 1:].flatten())
-        optimizer.zero_grad()
+
+@dataclass
+class Trained:
+    """The losses, and times of a step in us, 0 where nothing was timed.
+
+    From begin to end, the same beside another kernel, of the backward of norms on the device, and of all kernels.
+    """
+
+    losses: list[float]
+    step_us: float = 0.0
+    beside_us: float = 0.0
+    norms_us: float = 0.0
+    kernels_us: float = 0.0
+
+
+class Step:
+    """One step of training; `times_us` has what each took, and what its backward took, where there is a GPU."""
+
+    def __init__(self, options: argparse.Namespace, norm: Callable[[], nn.Module]) -> None:
+        torch.manual_seed(0)
+        dtype = torch.bfloat16 if options.device != "cpu" else torch.float32
+        model = Model(options.cols, options.layers, norm).to(options.device, dtype)
+        self.model = torch.compile(model) if options.compile else model
+        self.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+        sequence = min(SEQUENCE, options.tokens)
+        generator = torch.Generator().manual_seed(1)
+        # Sums of random walks: something that can be learnt.
+        steps = torch.randint(0, 3, (options.tokens // sequence, sequence + 1), generator=generator)
+        self.tokens = (steps.cumsum(1) % VOCABULARY).to(options.device)
+
+    def __call__(self, mark: Callable[[], object] = lambda: None) -> Tensor:
+        """Train once; `mark` is called at the begin and the end, and around the backward."""
+        mark()
+        tokens = self.tokens
+        loss = cross_entropy(self.model(tokens[:, :-1]).flatten(0, 1).float(), tokens[:, 1:].flatten())
+        self.optimizer.zero_grad()
+        mark()
         loss.backward()
-        optimizer.step()
+        mark()
+        self.optimizer.step()
+        mark()
         return loss.detach()
 
-    losses = [float(step()) for _ in range(options.steps)]
+    def times_us(self, beside: Callable[[], object] = lambda: None) -> tuple[float, float]:
+        """The medians of a step and of its backward; `beside` is called as the backward begins."""
+        steps: list[float] = []
+        backwards: list[float] = []
+        for _ in range(TIMED_STEPS):
+            events: list[torch.cuda.Event] = []
+
+            def mark(events: list[torch.cuda.Event] = events) -> None:
+                if len(events) == 1:
+                    beside()
+                events.append(torch.cuda.Event(enable_timing=True))
+                events[-1].record()
+
+            self(mark)
+            torch.cuda.synchronize()
+            begin, backward, after, end = events
+            steps.append(begin.elapsed_time(end) * 1e3)
+            backwards.append(backward.elapsed_time(after) * 1e3)
+        return median(steps), median(backwards)
+
+
+def train(options: argparse.Namespace, norm: Callable[[], nn.Module]) -> Trained:
+    """Train as many steps as asked for; then, on a GPU, take the times of more."""
+    step = Step(options, norm)
+    trained = Trained([float(step()) for _ in range(options.steps)])
     if options.device == "cpu":
-        return losses, 0.0, 0.0
+        return trained
+    trained.step_us, backward_us = step.times_us()
+    if options.beside:
+        from harness.devices.holder import Holder
+
+        holder = Holder(HOLDER_THREADS, HOLDER_KIB)
+        trained.beside_us, _ = step.times_us(lambda: holder.occupy(options.beside, backward_us))
+        holder.release()
     profiled_steps = 5
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
         for _ in range(profiled_steps):
             step()
         torch.cuda.synchronize()
     averages = profiler.key_averages()
-    norms_us = sum(row.device_time_total for row in averages if row.key in NORM_BACKWARDS)
+    trained.norms_us = sum(row.device_time_total for row in averages if row.key in NORM_BACKWARDS) / profiled_steps
     # Kernels alone: a call on the host holds the time of its kernels a second time.
     kernels_us = sum(row.self_device_time_total for row in averages if row.device_type == DeviceType.CUDA)
-    return losses, norms_us / profiled_steps, kernels_us / profiled_steps
+    trained.kernels_us = kernels_us / profiled_steps
+    return trained
 
 
 if __name__ == "__main__":

@@ -44,17 +44,12 @@ def norm_backward(
     Raises ValueError for anything else: strides, dtypes, devices or shapes that do not fit, more than 131072 columns.
     """
     given = dy, x, weight, mean, rstd
-    seen = bound.look(given, "backward", has_bias, zero_centred, launch, VARIABLES.get(LAUNCHES_VARIABLE))
-    if seen is not None:
-        key, addresses, stream = seen
-        kept = bound.find(key)
-        outputs = None if kept is None else kept.start(addresses, stream)
-        if kept is not None and outputs is not None:
-            if launched is not None:
-                launched.extend(kept.kernels)
-            dx, dweight, dbias = outputs
-            assert dx is not None
-            return dx, dweight, dbias
+    decided_by = "backward", has_bias, zero_centred, launch, VARIABLES.get(LAUNCHES_VARIABLE)
+    outputs = bound.restart(given, *decided_by, launched=launched)
+    if outputs is not None:
+        dx, dweight, dbias = outputs
+        assert dx is not None
+        return dx, dweight, dbias
     shape = x.shape
     if dy.shape != shape:
         raise ValueError(f"x and dy must have one shape, not {tuple(shape)} and {tuple(dy.shape)}")
@@ -76,8 +71,7 @@ def norm_backward(
             tensors = Tensors(dx, dweight, dbias, dy, x, weight, mean, rstd, zero_centred)
             calls = launch.calls(tensors)
             kernels = [call.start() for call in calls]
-        if seen is not None:
-            bound.keep(seen[0], calls, kernels, given, (dx.view(shape), dweight, dbias), tensors.scratch)
+        bound.keep(calls, kernels, given, (dx.view(shape), dweight, dbias), tensors.scratch, *decided_by)
         if launched is not None:
             launched.extend(kernels)
     return rounded(dx.view(shape), x), rounded(dweight, weight), rounded(dbias, weight)
@@ -115,4 +109,4 @@ def _by_words(dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor | None) ->
     if x.shape[1] % 2 or x.stride(0) % 2 or dy.stride(0) % 2:
         return False
     tensors = [tensor for tensor in (dy, x, weight) if tensor is not None]
-    return all(t.storage_offset() % 2 == 0 and t.data_ptr() % (2 * t.itemsize) == 0 for t in tensors)
+    return all(tensor.data_ptr() % (2 * tensor.itemsize) == 0 for tensor in tensors)

@@ -2,8 +2,8 @@
 
 Triton binds and specialises every argument of a kernel in Python, at every launch. What it comes to depends on shapes,
 strides, dtypes and alignments alone, and so do the choice of the launch and every check of the arguments. So the first
-call with a key (`look`) goes the ordinary way and leaves a `BoundCall`: the compiled kernels, with all arguments but
-the addresses of its inputs and outputs. The next call with that key allocates its outputs and starts them.
+call of a kind goes the ordinary way and leaves a `BoundCall` (`keep`): the compiled kernels, with all arguments but the
+addresses of its inputs and outputs. The next call of that kind allocates its outputs and starts them (`restart`).
 
 What is not sure to be the same again is not kept: in Triton's interpreter, in a capture, on AMD (where Triton looks at
 the size of the memory behind a tensor), with hooks of a profiler, or with a Triton that starts kernels in another way.
@@ -12,7 +12,7 @@ the size of the memory behind a tensor), with hooks of a profiler, or with a Tri
 from __future__ import annotations
 
 import inspect
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import itemgetter
@@ -24,10 +24,11 @@ from triton.compiler import CompiledKernel
 from triton.runtime.jit import JITFunction
 
 from . import graph_memory, workspace
-from .device import allocate, current_device, current_stream, is_capturing
+from .device import allocate, current_device, current_stream, is_capturing, make_guards
 from .launch import KernelCall
 
 MOST_KEPT = 4096  # calls; where rows differ in every step, all are dropped then
+MOST_RECENT = 4  # of one stream, that are compared with one after another
 ALIGNED = 16  # bytes: a pointer to a multiple of them has a kernel of its own in Triton
 # How Triton 3.6 to 3.9 start a compiled kernel.
 START = (
@@ -37,7 +38,9 @@ START = (
 
 Tensors = Sequence[torch.Tensor | None]
 
-_kept: dict[Hashable, BoundCall] = {}
+_kept: dict[Hashable, BoundCall] = {}  # by all that a call depends on
+# The last of them, by all but the tensors: which of these are there, which are not, what compares them, and the call.
+_recent: dict[Hashable, list[tuple[Callable[..., Any], list[int], Callable[..., bool], BoundCall]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ class BoundCall:
 
     kernels: list[Any]
     starts: list[tuple[Any, ...]]
-    outputs: list[tuple[torch.Size, tuple[int, ...], torch.dtype] | None]
+    outputs: list[tuple[tuple[int, ...], tuple[int, ...], torch.dtype] | None]
     results: int
     constants: list[Any]
     lasting: list[torch.Tensor]  # memory of the stream, to which constants point
@@ -69,17 +72,19 @@ class BoundCall:
         """
         outputs: list[torch.Tensor | None] = []
         values: list[Any] = []
+        bits = 0
         for memory in self.outputs:
             if memory is None:
                 outputs.append(None)
                 values.append(None)
-                continue
-            output = allocate(*memory)
-            address = output.data_ptr()
-            if address % ALIGNED:
-                return None
-            outputs.append(output)
-            values.append(address)
+            else:
+                output = allocate(*memory)
+                address = output.data_ptr()
+                outputs.append(output)
+                values.append(address)
+                bits |= address
+        if bits % ALIGNED:
+            return None
         values += addresses
         values += self.constants
         for run, x, y, z, function, metadata, pick in self.starts:
@@ -90,59 +95,100 @@ class BoundCall:
 # ------------------------------------------------------------------------------------------------ what is kept
 
 
-def look(tensors: Tensors, *decided_by: Hashable) -> tuple[Hashable, list[int | None], int] | None:
-    """The key of a call with these inputs, their addresses, and the current stream; None where nothing is kept.
+def restart(
+    tensors: tuple[torch.Tensor | None, ...], *decided_by: Hashable, launched: list[Any] | None = None
+) -> list[torch.Tensor | None] | None:
+    """Start the kernels that are kept for a call with these inputs; return its outputs, or None where none are kept.
 
-    The key has all that the call depends on: its tensors, the first of which is there, the device, the stream, and
-    `decided_by`.
+    The call depends on the inputs, the first of which is there, on the device, the stream, and `decided_by`. The
+    compiled kernels are added to `launched`.
     """
     first = tensors[0]
     assert first is not None
     if not first.is_cuda or is_capturing():
         return None
     stream = current_stream(first.get_device())
-    key: list[Hashable] = [current_device(), stream, *decided_by]
+    around = (current_device(), stream, *decided_by)
     addresses: list[int | None] = []
+    bits = 0
     for tensor in tensors:
         if tensor is None:
-            key.append(None)
             addresses.append(None)
-            continue
-        address = tensor.data_ptr()
-        addresses.append(address)
-        key += (
-            tensor.__class__,
-            tensor.dtype,
-            tensor.device,
-            tensor.shape,
-            tensor.stride(),
-            address % ALIGNED,
-            tensor.storage_offset() % 2,
-        )
-    return tuple(key), addresses, stream
+        else:
+            address = tensor.data_ptr()
+            addresses.append(address)
+            bits |= address
+    aligned = bits % ALIGNED == 0
+    call = _recent_call(around, tensors) if aligned else None
+    if call is None:
+        call = _kept.get((around, *map(_traits, tensors)))
+        if call is None:
+            return None
+        if aligned:
+            _remember(around, tensors, call)
+    outputs = None if call.disturbed() else call.start(addresses, stream)
+    if outputs is not None and launched is not None:
+        launched.extend(call.kernels)
+    return outputs
 
 
-def find(key: Hashable) -> BoundCall | None:
-    """The call that was kept with this key, if it may be started now."""
-    call = _kept.get(key)
-    return None if call is None or call.disturbed() else call
+def _traits(tensor: torch.Tensor | None) -> Hashable:
+    """All of a tensor that a call depends on."""
+    if tensor is None:
+        return None
+    return type(tensor), tensor.dtype, tensor.device, tensor.shape, tensor.stride(), tensor.data_ptr() % ALIGNED
+
+
+def _recent_call(around: Hashable, tensors: tuple[torch.Tensor | None, ...]) -> BoundCall | None:
+    """One of the last calls, if all tensors, which are aligned, are like its own."""
+    for present, absent, alike, call in _recent.get(around, ()):
+        for place in absent:
+            if tensors[place] is not None:
+                break
+        else:
+            if alike(*present(tensors)):
+                return call
+    return None
+
+
+def _remember(around: Hashable, tensors: tuple[torch.Tensor | None, ...], call: BoundCall) -> None:
+    """Have a call among the last ones, where torch can compare tensors with those of another call at once."""
+    if make_guards is None:
+        return
+    places = [place for place, tensor in enumerate(tensors) if tensor is not None]
+    absent = [place for place, tensor in enumerate(tensors) if tensor is None]
+    guards = make_guards(*(tensors[place] for place in places), dynamic_dims_sizes=None, dynamic_dims_strides=None)
+    present = itemgetter(*places) if absent else itemgetter(slice(None))
+    _recent[around] = [(present, absent, guards.check, call), *_recent.get(around, [])][:MOST_RECENT]
 
 
 def keep(
-    key: Hashable, calls: list[KernelCall], compiled: list[Any], inputs: Tensors, outputs: Tensors, scratch: Tensors
+    calls: list[KernelCall],
+    compiled: list[Any],
+    inputs: tuple[torch.Tensor | None, ...],
+    outputs: Tensors,
+    scratch: Tensors,
+    *decided_by: Hashable,
 ) -> None:
-    """Keep under a key of `look` what was launched with these tensors, if it is sure to be the same again."""
+    """Keep for `restart` what was launched with these tensors, if it is sure to be the same again."""
+    first = inputs[0]
+    assert first is not None
+    if not first.is_cuda or is_capturing():
+        return
     grown = len(workspace.grown)
     call = bind(calls, compiled, inputs, outputs, scratch)
     if len(workspace.grown) > grown or len(_kept) >= MOST_KEPT:
         forget()  # earlier calls hold the smaller memory
     if call is not None:
-        _kept[key] = call
+        around = (current_device(), current_stream(first.get_device()), *decided_by)
+        _kept[around, *map(_traits, inputs)] = call
+        _recent.pop(around, None)  # the one in whose place it comes may be there
 
 
 def forget() -> None:
     """Drop all that is kept; every call goes the ordinary way once more."""
     _kept.clear()
+    _recent.clear()
 
 
 graph_memory.when_short.append(forget)  # on the ordinary way memory is prepared
@@ -195,7 +241,7 @@ def bind(
         x, y, z = (*call.grid, 1, 1)[:3]
         starts.append((kernel.run, x, y, z, kernel.function, kernel.packed_metadata, itemgetter(*picked)))
     allocated = changing[: len(changing) - len(inputs)]
-    memory = [None if each is None else (each.shape, each.stride(), each.dtype) for each in allocated]
+    memory = [None if each is None else (tuple(each.shape), each.stride(), each.dtype) for each in allocated]
     settings = dict(vars(knobs.runtime)), dict(vars(knobs.compilation))
     return BoundCall(compiled, starts, memory, len(outputs), constants, lasting, hooks, settings)
 

@@ -57,10 +57,10 @@ is_capturing: Callable[[], bool] = getattr(
     _private, "_cuda_isCurrentStreamCapturing", torch.cuda.is_current_stream_capturing
 )
 allocate: Callable[..., torch.Tensor] = getattr(_private._dynamo.guards, "_empty_strided_cuda", _allocate)
+# Makes what compares tensors with these at once: class, dtype, device, shape and strides. None where torch has none.
+make_guards: Callable[..., Any] | None = getattr(_private._dynamo.guards, "TensorGuards", None)
 
 
-def is_looked_at(tensors: Any) -> bool:
-    """Whether somebody beside autograd sees what is done with these: a mode, a transform, or a wrapper that is left."""
-    if _private._len_torch_dispatch_stack() or _private._are_functorch_transforms_active():
-        return True
-    return any(_private._functorch.is_functorch_wrapped_tensor(tensor) for tensor in tensors)
+def is_looked_at() -> bool:
+    """Whether somebody beside autograd sees the operators that are called: a mode, or a transform of functorch."""
+    return bool(_private._len_torch_dispatch_stack() or _private._are_functorch_transforms_active())

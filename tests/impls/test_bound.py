@@ -88,13 +88,16 @@ class FakeDevice:
         self.launch = FakeLaunch(self)
 
     def allocate(self, shape, strides, dtype):
+        assert type(shape) is type(strides) is tuple  # torch's own takes no torch.Size
         self.allocated.append(torch.empty_strided(shape, strides, dtype=dtype))
         return self.allocated[-1]
 
 
-@pytest.fixture
-def gpu(monkeypatch):
+@pytest.fixture(params=["compared at once", "looked up"])
+def gpu(request, monkeypatch):
     fake = FakeDevice()
+    if request.param == "looked up":
+        monkeypatch.setattr(bound, "make_guards", None)
     monkeypatch.setattr(torch.Tensor, "is_cuda", True, raising=False)
     monkeypatch.setattr(torch.Tensor, "is_cpu", False, raising=False)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=fake.stream))
@@ -109,7 +112,12 @@ def gpu(monkeypatch):
     monkeypatch.setattr(bound, "allocate", fake.allocate)
     monkeypatch.setattr(bound, "starts_as_known", lambda: True)
     monkeypatch.setattr(backward, "choose_for", lambda *args, **options: fake.launch)
-    for module, name in ((bound, "_kept"), (workspace, "_by_stream"), (workspace, "_scratch_by_stream")):
+    for module, name in (
+        (bound, "_kept"),
+        (bound, "_recent"),
+        (workspace, "_by_stream"),
+        (workspace, "_scratch_by_stream"),
+    ):
         monkeypatch.setattr(module, name, {})
     return fake
 
@@ -221,20 +229,9 @@ DECIDES = {
     "has_bias": {"has_bias": False},
     "zero_centred": {"zero_centred": True},
     "a subclass": {"x": lambda t: t.as_subclass(type("Sub", (torch.Tensor,), {}))},
-    "storage offset of x": {"x": lambda t: _at_odd_offset(t)},
     **{f"alignment of {name}": {name: misaligned} for name in ("dy", "x", "weight", "mean", "rstd")},
     "8 bytes of alignment in place of 4": {"x": lambda t: misaligned(t, 2)},
 }
-
-
-def _at_odd_offset(tensor):
-    """The same alignment, in memory that begins elsewhere."""
-    memory = torch.empty(tensor.numel() + 16)
-    whole = memory.untyped_storage()
-    start = next(start for start in range(1, 16, 2) if memory[start:].data_ptr() % 8 == 4)
-    view = torch.empty(0).set_(whole, start, tensor.shape)
-    assert view.storage_offset() % 2 == 1
-    return view
 
 
 @pytest.mark.parametrize("changes", DECIDES.values(), ids=DECIDES.keys())
@@ -243,6 +240,18 @@ def test_what_decides_makes_another_call(gpu, changes):
     assert is_kept(gpu, Call())
     assert not is_kept(gpu, Call(**changes))
     assert is_kept(gpu, Call())  # the first is still there
+
+
+def test_the_last_calls_are_compared_at_once(gpu):
+    warm(gpu)
+    Call()()
+    assert sum(map(len, bound._recent.values())) == (bound.make_guards is not None)
+    for rows in range(1, 2 + bound.MOST_RECENT):
+        changes = {name: lambda t, rows=rows: torch.zeros(rows, *t.shape[1:]) for name in ("dy", "x", "mean", "rstd")}
+        for _ in range(3):
+            Call(**changes)()
+    assert all(len(calls) <= bound.MOST_RECENT for calls in bound._recent.values())
+    assert is_kept(gpu, Call())
 
 
 @pytest.mark.parametrize("changes", DECIDES.values(), ids=DECIDES.keys())

@@ -11,6 +11,7 @@ from impls import triton_inhouse
 from impls.inhouse import backward, workspace
 from impls.inhouse.backward import norm_backward
 from impls.inhouse.problem import Gpu
+from impls.inhouse.regimes import shared
 from impls.inhouse.regimes.choice import choose
 from impls.inhouse.regimes.few_rows import FewRows
 from impls.inhouse.regimes.one_pass import OnePass
@@ -386,3 +387,13 @@ def test_words_are_read_where_rows_begin_on_words(change, by_words, monkeypatch)
     backward.choose_for(plain, x, None, False, layer=False)
     backward.choose_for(x, plain, None, False, layer=True)
     assert asked == [by_words, by_words]
+
+
+def test_words_are_told_by_the_address_alone():
+    """In memory that begins on half a word, as another library's may, an odd element begins a whole one."""
+    memory = torch.arange(33, dtype=torch.int16).untyped_storage()[2:]
+    tensor = torch.empty(0, dtype=torch.bfloat16).set_(memory, 1, (4, 6), (8, 1))
+    assert (tensor.storage_offset(), tensor.data_ptr() % 4) == (1, 0)
+    words = shared._as_words(tensor)
+    assert (words.data_ptr(), words.shape, words.stride()) == (tensor.data_ptr(), (4, 3), (4, 1))
+    assert words.dtype == torch.int32

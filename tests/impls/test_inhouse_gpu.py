@@ -227,7 +227,7 @@ def test_while_another_kernel_keeps_the_device_busy(busy):
 def test_threads(streams, monkeypatch):
     made = [torch.cuda.Stream() for _ in range(4)]
     runs = two_of_each(FLAT, SHARED, WIDEST)
-    monkeypatch.setattr(bound, "_kept", {})
+    bound.forget()
     monkeypatch.setattr(workspace, "_by_stream", {})  # so that they meet where it is made, and where it grows
     together = threading.Barrier(len(streams))
 
@@ -244,7 +244,7 @@ def test_threads(streams, monkeypatch):
 
 def test_words_of_other_launches_are_not_taken(monkeypatch):
     calls = Calls(two_of_each(WIDEST, SHARED, WIDEST, FLAT, WIDER))
-    monkeypatch.setattr(bound, "_kept", {})
+    bound.forget()
     monkeypatch.setattr(workspace, "_by_stream", {})
     for _ in range(50):
         calls.next()

@@ -41,16 +41,13 @@ def norm_forward(
     else, as `norm_backward` does.
     """
     given, shape = (x, weight, bias), x.shape
-    seen = bound.look(given, "forward", layer, eps, zero_centred)
-    if seen is not None:
-        key, addresses, stream = seen
-        kept = bound.find(key)
-        outputs = None if kept is None else kept.start(addresses, stream)
-        if outputs is not None:
-            y, mean, rstd = outputs
-            assert y is not None
-            assert rstd is not None
-            return y, mean, rstd
+    decided_by = "forward", layer, eps, zero_centred
+    outputs = bound.restart(given, *decided_by)
+    if outputs is not None:
+        y, mean, rstd = outputs
+        assert y is not None
+        assert rstd is not None
+        return y, mean, rstd
     x = as_rows(x, "x")
     parameters = {"weight": weight, "bias": bias}
     check({"x": x}, parameters, has_bias=bias is not None, zero_centred=zero_centred)
@@ -78,8 +75,7 @@ def norm_forward(
         )
         with torch.cuda.device_of(x):
             kernel = call.start()
-        if seen is not None:
-            bound.keep(seen[0], [call], [kernel], given, (y.view(shape), mean, rstd), ())
+        bound.keep([call], [kernel], given, (y.view(shape), mean, rstd), (), *decided_by)
     return rounded(y.view(shape), x), mean, rstd
 
 

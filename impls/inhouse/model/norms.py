@@ -17,7 +17,7 @@ from ..device import is_looked_at
 from ..tensors import check
 from .forward import norm_forward
 
-PLAIN = (torch.Tensor, torch.nn.Parameter)  # other classes have their own ways with operators
+PLAIN = (torch.Tensor, torch.nn.Parameter, type(None))  # other classes have their own ways with operators
 
 
 def rms_norm(
@@ -70,10 +70,12 @@ def _norm(
 
 def _is_plain(x: torch.Tensor, *parameters: torch.Tensor | None) -> bool:
     """Whether these are tensors on a GPU, x in contiguous rows, at which nothing of torch looks but autograd."""
-    if torch.compiler.is_compiling() or not x.is_cuda or x.dim() < 2 or not x.is_contiguous() or not x.shape[-1]:
+    if torch.compiler.is_compiling() or not x.is_cuda or x.dim() < 2 or not x.is_contiguous() or not x.numel():
         return False
-    tensors = [x, *(each for each in parameters if each is not None)]
-    return all(type(each) in PLAIN for each in tensors) and not is_looked_at(tensors)
+    for each in parameters:
+        if type(each) not in PLAIN:
+            return False
+    return type(x) in PLAIN and not is_looked_at()
 
 
 class _EagerNorm(torch.autograd.Function):
@@ -98,7 +100,7 @@ class _EagerNorm(torch.autograd.Function):
     def backward(ctx: Any, *dys: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         (dy,) = dys
         x, weight, mean, rstd = ctx.saved_tensors
-        if torch.is_grad_enabled() or not _is_plain(dy, x, weight, mean, rstd):
+        if torch.is_grad_enabled() or not _is_plain(dy, x, weight):
             # The operator: its own derivative, which there is not, would be asked for; or somebody looks on.
             return _by_operator(dy, x, weight, mean, rstd, ctx.has_bias, ctx.zero_centred)
         dx, dweight, dbias = norm_backward(

@@ -226,4 +226,6 @@ def _as_words(tensor: torch.Tensor) -> torch.Tensor:
     """The same memory, two numbers a word."""
     import torch
 
+    if tensor.storage_offset() % 2:  # the memory behind it begins on half a word, which the tensor does not
+        tensor = torch.from_dlpack(tensor.detach())
     return tensor.view(torch.int32 if tensor.itemsize == 2 else torch.int64)

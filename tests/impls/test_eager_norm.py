@@ -1,0 +1,192 @@
+"""The autograd function that takes the operators' place where nobody looks on: the same numbers, and when it does not.
+
+On a CPU, in Triton's interpreter, behind tensors that say that they are on a GPU.
+"""
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import checkpoint
+
+from impls.inhouse import bound
+from impls.inhouse.model import layer_norm, norms, rms_norm
+
+COLS = 24
+SHAPE = (2, 3, COLS)
+NORMS = [(rms_norm, 0), (rms_norm, 1), (layer_norm, 0), (layer_norm, 1), (layer_norm, 2)]  # and how many parameters
+
+
+class Sees(TorchDispatchMode):
+    """Writes down the operators that are called."""
+
+    def __init__(self):
+        super().__init__()
+        self.operators = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.operators.append(str(function))
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.fixture
+def eager(monkeypatch):
+    """Tensors that say they are on a GPU; the list gets a line for each call of the function, or of its backward."""
+    calls = []
+    monkeypatch.setattr(torch.Tensor, "is_cuda", True, raising=False)
+    monkeypatch.setattr(bound, "restart", lambda *args, **options: None)
+    monkeypatch.setattr(bound, "keep", lambda *args: None)
+    for name in ("norm_forward", "norm_backward"):
+        kernel = getattr(norms, name)
+        monkeypatch.setattr(
+            norms, name, lambda *a, name=name, kernel=kernel, **o: calls.append(name) or kernel(*a, **o)
+        )
+    return calls
+
+
+def leaves_of(parameters, seed=0, shape=SHAPE):
+    generator = torch.Generator().manual_seed(seed)
+    shapes = [shape, (COLS,), (COLS,)][: 1 + parameters]
+    return [torch.randn(each, generator=generator).requires_grad_() for each in shapes]
+
+
+def results(function, leaves, dy, **options):
+    y = function(*leaves, **options)
+    return [y.detach(), *torch.autograd.grad(y, leaves, dy)], type(y.grad_fn).__name__
+
+
+@pytest.mark.parametrize(("norm", "parameters"), NORMS)
+def test_the_same_bits_as_the_operators(norm, parameters, monkeypatch, eager):
+    leaves, (dy,) = leaves_of(parameters), leaves_of(0, seed=1)
+    for options in ({}, {"zero_centred": True})[: 1 + (parameters > 0)]:
+        found, node = results(norm, leaves, dy.detach(), **options)
+        assert node == "_EagerNormBackward"
+        with monkeypatch.context() as patch:
+            patch.setattr(norms, "_is_plain", lambda *tensors: False)
+            wanted, node = results(norm, leaves, dy.detach(), **options)
+        assert node != "_EagerNormBackward"
+        for got, right in zip(found, wanted, strict=True):
+            assert got.shape == right.shape
+            assert torch.equal(got, right)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda y: y.sum(),
+        lambda y: (y.transpose(0, 1).contiguous() * torch.arange(3)[:, None, None]).sum(),
+        lambda y: (y[..., 1:] * torch.arange(COLS - 1)).sum(),
+    ],
+)
+def test_whatever_strides_dy_has(change, monkeypatch, eager):
+    leaves = leaves_of(2)
+    found = torch.autograd.grad(change(layer_norm(*leaves)), leaves)
+    monkeypatch.setattr(norms, "_is_plain", lambda *tensors: False)
+    wanted = torch.autograd.grad(change(layer_norm(*leaves)), leaves)
+    assert all(torch.equal(got, right) for got, right in zip(found, wanted, strict=True))
+
+
+def test_a_gradient_to_one_leaf_alone(eager):
+    wanted, _ = results(layer_norm, leaves_of(2), torch.ones(SHAPE))
+    for number in range(3):
+        leaves = [leaf if place == number else leaf.detach() for place, leaf in enumerate(leaves_of(2))]
+        layer_norm(*leaves).backward(torch.ones(SHAPE))
+        assert [leaf.grad is not None for leaf in leaves] == [place == number for place in range(3)]
+        assert torch.equal(leaves[number].grad, wanted[1 + number])
+    with torch.no_grad():
+        assert not layer_norm(*leaves_of(2)).requires_grad
+
+
+def test_a_second_derivative_is_refused(eager):
+    (x,) = leaves_of(0)
+    (dx,) = torch.autograd.grad(rms_norm(x).square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="norm_backward"):
+        dx.sum().backward()
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_what_a_checkpoint_recomputes_is_the_same(reentrant, eager):
+    wanted, _ = results(layer_norm, leaves_of(2), torch.ones(SHAPE))
+    leaves = leaves_of(2)
+    eager.clear()
+    y = checkpoint(layer_norm, *leaves, use_reentrant=reentrant)
+    y.backward(torch.ones(SHAPE))
+    assert all(torch.equal(leaf.grad, right) for leaf, right in zip(leaves, wanted[1:], strict=True))
+    assert eager == ["norm_forward", "norm_forward", "norm_backward"]
+
+
+def test_what_is_saved_may_be_kept_elsewhere(eager):
+    """As in offloading to the host: the backward takes whatever comes back."""
+    wanted, _ = results(layer_norm, leaves_of(2), torch.ones(SHAPE))
+    leaves = leaves_of(2)
+    packed = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: packed.append(t) or t.clone(), lambda t: t.clone()):
+        y = layer_norm(*leaves)
+    assert len(packed) == 4
+    found = torch.autograd.grad(y, leaves, torch.ones(SHAPE))
+    assert all(torch.equal(got, right) for got, right in zip(found, wanted[1:], strict=True))
+
+
+def test_a_changed_input_is_noticed(eager):
+    leaves = leaves_of(1)
+    y = rms_norm(*leaves)
+    with torch.no_grad():
+        leaves[1].mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_who_looks_on_sees_the_operators(eager):
+    leaves = leaves_of(1)
+    with Sees() as seen:
+        y = rms_norm(*leaves)
+    assert "normbwd.norm.default" in seen.operators
+    assert type(y.grad_fn).__name__ != "_EagerNormBackward"
+    y = rms_norm(*leaves)
+    assert type(y.grad_fn).__name__ == "_EagerNormBackward"
+    with Sees() as seen:
+        y.backward(torch.ones(SHAPE))
+    assert "normbwd.norm_backward.default" in seen.operators
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: x.transpose(0, 1),
+        lambda x: x[..., ::2],
+        lambda x: x[0, 0],
+        lambda x: x.as_subclass(type("Sub", (torch.Tensor,), {})),
+    ],
+)
+def test_other_tensors_go_to_the_operators(change, eager):
+    (x,) = leaves_of(0)
+    assert not norms._is_plain(change(x))
+    assert norms._is_plain(x)
+    assert not norms._is_plain(x, change(x).as_subclass(type("Sub", (torch.Tensor,), {})))
+
+
+def test_transforms_of_functorch_go_to_the_operators(eager):
+    seen = []
+    x = torch.randn(2, *SHAPE)
+    torch.func.vmap(lambda each: seen.append(norms._is_plain(each)) or each)(x)
+    assert seen == [False]
+
+
+@pytest.mark.parametrize(
+    ("message", "arguments"),
+    [
+        ("last dimension", (torch.ones(3, 0),)),
+        ("x must be bf16", (torch.ones(3, COLS, dtype=torch.float64),)),
+        ("weight must be contiguous", (torch.ones(3, COLS), torch.ones(COLS + 1))),
+        ("x's device", (torch.ones(3, COLS), torch.ones(COLS, device="meta"))),
+    ],
+)
+def test_what_it_cannot_do_is_refused(message, arguments, eager):
+    with pytest.raises(ValueError, match=message):
+        rms_norm(*arguments)
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_no_rows_give_zero_parameter_gradients(rows, eager):
+    found, _ = results(layer_norm, leaves_of(2, shape=(rows, COLS)), torch.ones(rows, COLS))
+    assert [each.shape for each in found] == [(rows, COLS), (rows, COLS), (COLS,), (COLS,)]
+    assert rows or not any(each.any() for each in found)

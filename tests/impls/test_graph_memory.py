@@ -1,0 +1,236 @@
+"""Memory for launches that a graph captures: cleared before, one piece a graph and stream, and used again."""
+
+import contextlib
+import ctypes
+import threading
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from impls.inhouse import graph_memory
+from impls.inhouse.graph_memory import Capture, capture_of, is_posted, outside_of_pools, piece, post_when_gone, prepare
+
+CPU = torch.device("cpu")
+CUDA = torch.device("cuda", 0)
+
+
+class FakeCuda:
+    """Streams and captures, and the memory that was zeroed while nothing was captured."""
+
+    def __init__(self):
+        self.stream, self.capture, self.gone, self.made, self.waited = 7, None, set(), [], 0
+
+    def zeros(self, size, *, dtype, device):
+        self.made.append(size)
+        return torch.zeros(size, dtype=dtype)
+
+    def synchronize(self):
+        self.waited += 1
+
+
+@pytest.fixture
+def cuda(monkeypatch):
+    fake = FakeCuda()
+    stand_in = SimpleNamespace(
+        zeros=fake.zeros,
+        int64=torch.int64,
+        cuda=SimpleNamespace(
+            Stream=lambda device: fake,
+            stream=contextlib.nullcontext,
+            current_stream=lambda device: SimpleNamespace(cuda_stream=fake.stream),
+        ),
+    )
+    monkeypatch.setattr(graph_memory, "torch", stand_in)
+    monkeypatch.setattr(graph_memory, "driver", lambda: (None, None))
+    monkeypatch.setattr(graph_memory, "capture_of", lambda stream: fake.capture)
+    monkeypatch.setattr(graph_memory, "post_when_gone", lambda graph: graph)
+    monkeypatch.setattr(graph_memory, "is_posted", lambda semaphore: semaphore in fake.gone)
+    for name, empty in (("_reserves", {}), ("_pieces", []), ("when_short", [])):
+        monkeypatch.setattr(graph_memory, name, empty)
+    return fake
+
+
+def captured(cuda, number, size=10, stream=7):
+    """A piece that a launch of this capture waits in."""
+    cuda.stream, cuda.capture = stream, Capture(number, 1000 + number)
+    memory = piece(CUDA, size)
+    assert memory.numel() >= size
+    cuda.capture = None
+    return memory
+
+
+def test_a_capture_clears_nothing_itself(cuda):
+    prepare(CUDA, 10)
+    assert (len(cuda.made), cuda.waited) == (1, 1)
+    assert not captured(cuda, 1).any()
+    assert len(cuda.made) == 1
+
+
+def test_where_nothing_was_prepared_the_graph_clears_it(cuda):
+    asked = []
+    graph_memory.when_short.append(lambda: asked.append(1))
+    captured(cuda, 1)
+    captured(cuda, 1)
+    assert cuda.made == [10, 10]
+    assert len(asked) == 2
+    prepare(CUDA, 10)
+    captured(cuda, 1)
+    assert (len(cuda.made), len(asked)) == (3, 2)
+
+
+def test_launches_of_one_graph_and_stream_share_a_piece(cuda):
+    prepare(CUDA, 10)
+    first = captured(cuda, 1)
+    first[3] = 5
+    assert captured(cuda, 1).data_ptr() == first.data_ptr()
+    assert captured(cuda, 1, size=4).data_ptr() == first.data_ptr()
+    larger = captured(cuda, 1, size=100)
+    assert larger.data_ptr() != first.data_ptr()
+    assert captured(cuda, 1, size=100).data_ptr() == larger.data_ptr()
+
+
+def overlap(one, other):
+    return one.data_ptr() < other.data_ptr() + other.nbytes and other.data_ptr() < one.data_ptr() + one.nbytes
+
+
+def test_other_graphs_and_streams_have_their_own(cuda):
+    """Two graphs may replay at once, and so may two streams of one."""
+    prepare(CUDA, 10)
+    pieces = [captured(cuda, 1), captured(cuda, 2), captured(cuda, 1, stream=8), captured(cuda, 2, size=99)]
+    for number, each in enumerate(pieces):
+        assert not any(overlap(each, other) for other in pieces[:number])
+        assert each.data_ptr() % 128 == pieces[0].data_ptr() % 128
+
+
+def test_the_piece_of_a_graph_that_is_gone_serves_another(cuda):
+    prepare(CUDA, 10)
+    first, second = captured(cuda, 1), captured(cuda, 2)
+    left = graph_memory._reserves[CUDA].numel()
+    assert captured(cuda, 3).data_ptr() not in (first.data_ptr(), second.data_ptr())
+    first[5] = 9
+    cuda.gone.add(1001)
+    again = captured(cuda, 4)
+    assert (again.data_ptr(), again[5]) == (first.data_ptr(), 9)  # as it is: what waits in it goes on from there
+    assert captured(cuda, 5).data_ptr() != first.data_ptr()
+    assert graph_memory._reserves[CUDA].numel() == left - 2 * 16
+    cuda.gone.add(1002)
+    assert captured(cuda, 6, size=1000).data_ptr() != second.data_ptr()  # too small
+
+
+def test_a_reserve_that_is_used_up_is_made_anew(cuda):
+    size = graph_memory.RESERVE_WORDS // 16
+    prepare(CUDA, size)
+    pieces = [captured(cuda, number, size) for number in range(16)]
+    assert len(cuda.made) == 1
+    captured(cuda, 16, size)
+    assert cuda.made[1:] == [size]  # cleared by the graph
+    prepare(CUDA, size)
+    assert len(cuda.made) == 3
+    assert not any(overlap(captured(cuda, 17, size), each) for each in pieces)
+    assert len(cuda.made) == 3
+    prepare(CUDA, size)
+    assert len(cuda.made) == 3
+
+
+def test_large_launches_have_a_larger_reserve(cuda):
+    prepare(CUDA, graph_memory.RESERVE_WORDS)
+    assert cuda.made == [graph_memory.FEWEST_PIECES * graph_memory.RESERVE_WORDS]
+
+
+def test_nothing_is_prepared_where_captures_have_no_number(cuda, monkeypatch):
+    monkeypatch.setattr(graph_memory, "driver", lambda: None)
+    prepare(CUDA, 10)
+    monkeypatch.setattr(graph_memory, "driver", lambda: (None, None))
+    prepare(CPU, 10)
+    assert cuda.made == []
+
+
+def test_what_lasts_is_made_in_another_thread():
+    """A thread's allocations may be directed to the pool of a graph."""
+    threads = []
+    outside_of_pools(lambda: threads.append(threading.get_ident()) or torch.zeros(1))
+    assert threads != [threading.get_ident()]
+
+
+# ------------------------------------------------------------------------------------------------ what CUDA says
+
+
+class FakeDriver:
+    """What is asked of NVIDIA's driver: captures, and objects that a graph destroys with itself."""
+
+    def __init__(self, *, refuses=()):
+        self.refuses, self.objects, self.retained = refuses, {}, {}
+
+    def cuStreamGetCaptureInfo_v2(self, stream, status, number, graph, dependencies, count):
+        assert (dependencies, count) == (None, None)
+        if stream.value != 7:
+            return 0
+        status._obj.value, number._obj.value, graph._obj.value = 1, 5, 4096
+        return "capture" in self.refuses
+
+    def cuUserObjectCreate(self, created, data, destroy, references, flags):
+        assert (references, flags) == (1, 1)
+        created._obj.value = 1 + len(self.objects)
+        self.objects[created._obj.value] = (data, ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(destroy.value))
+        return "create" in self.refuses
+
+    def cuGraphRetainUserObject(self, graph, kept, references, flags):
+        assert (references, flags) == (1, 1)
+        self.retained[graph.value] = kept.value
+        return "retain" in self.refuses
+
+    def destroy(self, graph):
+        data, function = self.objects[self.retained[graph]]
+        function(data)
+
+
+def c_library():
+    library = ctypes.CDLL(None)
+    library.calloc.restype = ctypes.c_void_p
+    return library
+
+
+def test_a_semaphore_tells_when_a_graph_is_gone(monkeypatch):
+    fake = FakeDriver()
+    monkeypatch.setattr(graph_memory, "driver", lambda: (fake, c_library()))
+    first, second = post_when_gone(4096), post_when_gone(8192)
+    assert (is_posted(first), is_posted(second)) == (False, False)
+    fake.destroy(8192)
+    assert (is_posted(first), is_posted(second)) == (False, True)
+
+
+@pytest.mark.parametrize("call", ["create", "retain"])
+def test_a_graph_of_which_cuda_tells_nothing_keeps_its_piece(monkeypatch, call):
+    monkeypatch.setattr(graph_memory, "driver", lambda: (FakeDriver(refuses=(call,)), c_library()))
+    assert post_when_gone(4096) is None
+    assert not is_posted(None)
+
+
+def test_what_a_stream_captures(monkeypatch):
+    monkeypatch.setattr(graph_memory, "driver", lambda: (FakeDriver(), None))
+    assert capture_of(7) == Capture(5, 4096)
+    assert capture_of(8) is None
+    monkeypatch.setattr(graph_memory, "driver", lambda: (FakeDriver(refuses=("capture",)), None))
+    assert capture_of(7) is None
+    monkeypatch.setattr(graph_memory, "driver", lambda: None)
+    assert capture_of(7) is None
+
+
+@pytest.mark.parametrize("fault", ["one piece for all", "shared by streams", "never gone", "gone at once"])
+def test_a_fault_would_be_seen(cuda, monkeypatch, fault):
+    """Planted: what the tests above are there for."""
+    if fault == "one piece for all":
+        monkeypatch.setattr(graph_memory, "_take", lambda device, size: graph_memory._reserves[device])
+        test = test_other_graphs_and_streams_have_their_own
+    elif fault == "shared by streams":
+        monkeypatch.setattr(graph_memory, "Piece", lambda device, stream, *rest: graph_memory_piece(device, 8, *rest))
+        test = test_other_graphs_and_streams_have_their_own
+    else:
+        monkeypatch.setattr(graph_memory, "is_posted", lambda semaphore: fault == "gone at once")
+        test = test_the_piece_of_a_graph_that_is_gone_serves_another
+    with pytest.raises(AssertionError):
+        test(cuda)
+
+
+graph_memory_piece = graph_memory.Piece
