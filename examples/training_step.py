@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from statistics import median
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -136,8 +136,7 @@ def tell_times(results: dict[str, Trained], beside: int) -> None:
         print(f"torch's backward of norms takes {times:.2f} times as long")
 
 
-@dataclass
-class Trained:
+class Trained(NamedTuple):
     """The losses, and times of a step in us, 0 where nothing was timed.
 
     From begin to end, the same beside another kernel, of the backward of norms on the device, and of all kernels.
@@ -202,15 +201,16 @@ class Step:
 def train(options: argparse.Namespace, norm: Callable[[], nn.Module]) -> Trained:
     """Train as many steps as asked for; then, on a GPU, take the times of more."""
     step = Step(options, norm)
-    trained = Trained([float(step()) for _ in range(options.steps)])
+    losses = [float(step()) for _ in range(options.steps)]
     if options.device == "cpu":
-        return trained
-    trained.step_us, backward_us = step.times_us()
+        return Trained(losses)
+    step_us, backward_us = step.times_us()
+    beside_us = 0.0
     if options.beside:
         from harness.devices.holder import Holder
 
         holder = Holder(HOLDER_THREADS, HOLDER_KIB)
-        trained.beside_us, _ = step.times_us(lambda: holder.occupy(options.beside, backward_us))
+        beside_us, _ = step.times_us(lambda: holder.occupy(options.beside, backward_us))
         holder.release()
     profiled_steps = 5
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
@@ -218,11 +218,10 @@ def train(options: argparse.Namespace, norm: Callable[[], nn.Module]) -> Trained
             step()
         torch.cuda.synchronize()
     averages = profiler.key_averages()
-    trained.norms_us = sum(row.device_time_total for row in averages if row.key in NORM_BACKWARDS) / profiled_steps
+    norms_us = sum(row.device_time_total for row in averages if row.key in NORM_BACKWARDS) / profiled_steps
     # Kernels alone: a call on the host holds the time of its kernels a second time.
     kernels_us = sum(row.self_device_time_total for row in averages if row.device_type == DeviceType.CUDA)
-    trained.kernels_us = kernels_us / profiled_steps
-    return trained
+    return Trained(losses, step_us, beside_us, norms_us, kernels_us / profiled_steps)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ Every result is compared with one that was computed alone and checked against fl
 memory is never what the next is to write there: inputs alternate, and results are spoiled once they are compared.
 """
 
+import ctypes
 import dataclasses
 import os
 import threading
@@ -15,7 +16,7 @@ import pytest
 import torch
 
 from harness.cases import NormCase, make_inputs
-from impls.inhouse import bound, workspace
+from impls.inhouse import bound, graph_memory, workspace
 from impls.inhouse.backward import choose_for
 from impls.inhouse.model import layer_norm, rms_norm
 from impls.inhouse.regimes.few_rows import FewRows
@@ -190,6 +191,58 @@ def test_a_graph_may_hold_several_launches():
         assert sum(wrong_bytes(got, wanted) for got, (_, wanted) in zip(found, runs, strict=True)).item() == 0
 
 
+def nodes_of(graph):
+    """How many nodes CUDA has in a captured graph that was kept."""
+    number = ctypes.c_size_t()
+    cuda, _ = graph_memory.driver()
+    assert cuda.cuGraphGetNodes(ctypes.c_void_p(graph.raw_cuda_graph()), None, ctypes.byref(number)) == 0
+    return number.value
+
+
+@pytest.mark.parametrize("case", [FLAT, SHARED], ids=lambda case: case.key)
+def test_a_captured_call_is_one_node(case):
+    inputs, _ = known(case, 1)
+    graph, spoiled = torch.cuda.CUDAGraph(keep_graph=True), torch.cuda.CUDAGraph(keep_graph=True)
+    with torch.cuda.graph(graph):
+        found = gradients(inputs)
+    with torch.cuda.graph(spoiled):  # planted: what the graph would have to clear itself
+        gradients(inputs)
+        torch.zeros(100, device="cuda")
+    assert (nodes_of(graph), nodes_of(spoiled)) == (1, 2)
+    del found
+
+
+def test_graphs_that_come_and_go_use_the_same_memory():
+    left = []
+    for _ in range(6):
+        replays = Replays(two_of_each(SHARED))
+        for _ in range(4):
+            replays.next()
+        assert replays.all_right()
+        del replays
+        torch.cuda.synchronize()
+        left.append(graph_memory._reserves[torch.device("cuda", 0)].numel())
+    assert left[-1] == left[2]
+
+
+@pytest.mark.filterwarnings("ignore")  # of the compiler's own
+@pytest.mark.parametrize("norm", [rms_norm, layer_norm])
+def test_under_torchs_own_graphs(norm):
+    """Which refuse memory that a call leaves in their pool."""
+    torch.compiler.reset()
+    compiled = torch.compile(lambda x, weight: norm(2 * x, weight) * 3, mode="reduce-overhead", fullgraph=True)
+    generator = torch.Generator("cuda").manual_seed(5)
+    x, dy = (torch.randn(96, 2048, device="cuda", generator=generator) for _ in range(2))
+    weight = torch.linspace(0.5, 1.5, 2048, device="cuda")
+    leaves = [x.requires_grad_(), weight.requires_grad_()]
+    wanted = torch.autograd.grad(norm(2 * x, weight) * 3, leaves, dy)
+    for _ in range(5):
+        torch.compiler.cudagraph_mark_step_begin()
+        found = torch.autograd.grad(compiled(*leaves), leaves, dy)
+        for got, right in zip(found, wanted, strict=True):
+            torch.testing.assert_close(got, right, rtol=1e-5, atol=1e-5 * right.abs().max().item())
+
+
 def test_graphs_replay_beside_eager_calls():
     all_calls = [Replays(two_of_each(SHARED)), Replays(two_of_each(SHARED)), Replays(two_of_each(FLAT))]
     all_calls += [Calls(two_of_each(SHARED, FLAT)), Calls(two_of_each(WIDER), torch.cuda.current_stream())]
@@ -274,6 +327,18 @@ def test_another_rows_sums_would_be_seen():
 
 
 # ------------------------------------------------------------------------------------------------ in a model
+
+
+@pytest.mark.parametrize("norm", ["rms", "layer"])
+def test_an_eager_norm_has_no_operator(norm):
+    """And a second call of it starts what was kept."""
+    x = torch.randn(64, 2048, device="cuda", requires_grad=True)
+    for _ in range(2):
+        y = {"rms": rms_norm, "layer": layer_norm}[norm](x)
+        assert type(y.grad_fn).__name__ == "_EagerNormBackward"
+        y.backward(torch.ones_like(y))
+    kept = {key[0][2] for key in bound._kept if (64, 2048) in [traits[3] for traits in key[1:] if traits]}
+    assert kept == {"forward", "backward"}
 
 
 @pytest.mark.parametrize("norm", ["rms", "layer"])
