@@ -27,6 +27,11 @@ A_READERS_OWN = {"adapter.py", "mine.py", "my_kernel.py"}
 SESSIONS = set(re.findall(r"^def ([a-z]\w*)\(session", (ROOT / "noxfile.py").read_text("utf-8"), re.MULTILINE))
 COMMANDS = typer.main.get_command(app).commands
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z_-]+")
+EXAMPLES_OPTIONS = {
+    option
+    for path in (ROOT / "examples").glob("*.py")
+    for option in re.findall(r'add_argument\(\s*"(--\w+)"', path.read_text())
+}
 OTHERS_OPTIONS = {"--help", "--no-venv", "--no-build-isolation", "--use_fast_math"}
 
 
@@ -83,10 +88,10 @@ def unknown_commands(text):
 
 
 def unknown_options(text):
-    """The options that no command of `normbwd` has, wherever they stand."""
+    """The options that no command of `normbwd` and no example has, wherever they stand."""
     known = {word for command in COMMANDS.values() for option in command.params for word in option.opts}
     known |= {word for command in COMMANDS.values() for option in command.params for word in option.secondary_opts}
-    return [option for option in names(OPTION, text) if option not in known | OTHERS_OPTIONS]
+    return [option for option in names(OPTION, text) if option not in known | EXAMPLES_OPTIONS | OTHERS_OPTIONS]
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
