@@ -91,11 +91,12 @@ def test_a_config_that_spills_more_is_unsupported(monkeypatch, spilled, own, why
     inputs = make_inputs(CASE, seed=3)
     default = choose(problem_of(CASE), gpu_of(torch.device("cpu")))
 
-    def run(launch, tensors):
-        return [SimpleNamespace(n_spills=0), SimpleNamespace(n_spills=own if launch == default else spilled)]
+    def calls(launch, tensors):
+        spills = (0, own if launch == default else spilled)
+        return [SimpleNamespace(start=lambda n_spills=each: SimpleNamespace(n_spills=n_spills)) for each in spills]
 
     for regime in REGIMES:
-        monkeypatch.setattr(regime, "run", run)
+        monkeypatch.setattr(regime, "calls", calls)
     if why is None:
         assert callable(prepare(inputs, config))
         return
