@@ -175,9 +175,9 @@ def keep(
     assert first is not None
     if not first.is_cuda or is_capturing():
         return
-    grown = len(workspace.grown)
     call = bind(calls, compiled, inputs, outputs, scratch)
-    if len(workspace.grown) > grown or len(_kept) >= MOST_KEPT:
+    if workspace.grown or len(_kept) >= MOST_KEPT:
+        workspace.grown.clear()
         forget()  # earlier calls hold the smaller memory
     if call is not None:
         around = (current_device(), current_stream(first.get_device()), *decided_by)

@@ -7,7 +7,7 @@ import torch
 from . import graph_memory
 
 STATE_BYTES = 64  # so that the barrier and the exchanged words share no cache line
-grown: list[tuple[int | None, int]] = []  # streams whose memory was replaced by more
+grown: list[tuple[int | None, int]] = []  # streams whose memory was replaced by more; who keeps launches clears it
 _by_stream: dict[tuple[int | None, int], torch.Tensor] = {}
 _scratch_by_stream: dict[tuple[int | None, int], torch.Tensor] = {}
 
@@ -18,15 +18,18 @@ def workspace(device: torch.device, words: int) -> tuple[torch.Tensor, torch.Ten
     Launches on one stream follow each other, so they may share it. A graph may replay beside anything, so captured
     launches have memory of their own (graph_memory.py).
     """
-    size = STATE_BYTES // 8 + words
+    memory = _memory(device, STATE_BYTES // 8 + words)
+    return memory[:2].view(torch.int32), memory[STATE_BYTES // 8 :]
+
+
+def _memory(device: torch.device, size: int) -> torch.Tensor:
     if torch.cuda.is_current_stream_capturing():
-        return _parts(graph_memory.piece(device, size))
+        return graph_memory.piece(device, size)
     graph_memory.prepare(device, size)
-    key = _stream(device)
-    memory = _by_stream.get(key)
+    memory = _by_stream.get(_stream(device))
     if memory is None or memory.numel() < size:
         memory = _replaced(_by_stream, device, size, torch.int64)
-    return _parts(memory)
+    return memory
 
 
 def of_stream(device: torch.device, scratch_bytes: int) -> list[torch.Tensor]:
@@ -57,7 +60,3 @@ def _replaced(
         grown.append(key)
     memories[key] = graph_memory.outside_of_pools(make)
     return memories[key]
-
-
-def _parts(memory: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    return memory[:2].view(torch.int32), memory[STATE_BYTES // 8 :]
