@@ -52,10 +52,11 @@ class FakeLaunch:
     """A launch of so many kernels, each with partials of its own."""
 
     def __init__(self, device, kernels=1):
+        self.words = 4
         self.kernels = [FakeKernel(f"kernel {number}", device) for number in range(kernels)]
 
     def calls(self, tensors):
-        state, _ = workspace.workspace(tensors.x.device, 4)
+        state, _ = workspace.workspace(tensors.x.device, self.words)
         partials = [tensors.empty((3, tensors.x.shape[1])) for _ in self.kernels]
         return [
             KernelCall(
@@ -111,6 +112,7 @@ def gpu(request, monkeypatch):
     monkeypatch.setattr(bound, "is_capturing", lambda: fake.capturing)
     monkeypatch.setattr(bound, "allocate", fake.allocate)
     monkeypatch.setattr(bound, "starts_as_known", lambda: True)
+    monkeypatch.setattr(workspace, "grown", [])
     monkeypatch.setattr(backward, "choose_for", lambda *args, **options: fake.launch)
     for module, name in (
         (bound, "_kept"),
@@ -415,6 +417,16 @@ def test_more_memory_for_a_stream_drops_what_was_kept(gpu):
     assert is_kept(gpu, Call(**wide))
     assert is_kept(gpu, Call())
     assert len({started[3]["partial"] for started in gpu.started}) == 1
+
+
+def test_more_words_for_a_stream_drop_what_was_kept(gpu):
+    warm(gpu)
+    gpu.launch.words = 1000
+    assert not is_kept(gpu, Call(zero_centred=True))
+    assert not is_kept(gpu, Call())
+    assert is_kept(gpu, Call())
+    assert is_kept(gpu, Call(zero_centred=True))
+    assert len({started[3]["state"] for started in gpu.started}) == 1
 
 
 def test_only_so_many_are_kept(gpu, monkeypatch):
