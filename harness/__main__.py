@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from harness.errors import UnavailableError, UsageError
+from harness.results.contexts import COLD
 from harness.results.file import Results, load
 from harness.results.schema import RANKED, RowRecord
 from harness.run.invocation import Invocation
@@ -41,7 +42,7 @@ RUN = (*CASES, *HERE, "impls", "impl_files", "seed", "resume", "compile_ahead")
 
 
 @app.command()
-@options(*RUN, "tuned_files", "baseline", "flush", "quick", "processes", "twice", "cross_check")
+@options(*RUN, "tuned_files", "baseline", "flush", "context", "holder", "quick", "processes", "twice", "cross_check")
 def bench(invocation: Invocation) -> None:
     """Verify and time implementations, interleaved, and print the comparison."""
     _measure_and_report(invocation)
@@ -110,12 +111,13 @@ def report(
     ] = None,
     baseline: Annotated[str | None, typer.Option(help="what speedups are over")] = None,
     impl: Annotated[str | None, typer.Option(help="whose pull request it is, for --format pr")] = None,
+    context: Annotated[str, typer.Option(help="what the tables of cases are about, such as beside:8")] = COLD,
 ) -> None:
     """Write a results file as tables or plots; needs no GPU and no implementation."""
     import reports
 
     form = form or ("console" if len(results) == 1 else "history")
-    reports.write([load(path) for path in results], form, out, baseline=baseline, impl=impl)
+    reports.write([load(path) for path in results], form, out, baseline=baseline, impl=impl, context=context)
 
 
 @app.command()

@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from harness.errors import UsageError
+from harness.results.contexts import COLD
 from harness.results.file import Results
 from reports.data.comparison import Comparison, compare
 from reports.formats import console, export, grid, history, html, markdown, pull_request, verification
@@ -31,7 +32,7 @@ _STUDYING: dict[str, Callable[[Results], str]] = {
     "aa": aa.render,
     "processes": processes.render,
 }
-_WHOLE: dict[str, Callable[[Sequence[Results], str | None], str]] = {"html": html.render}
+_WHOLE: dict[str, Callable[[Sequence[Results], str | None, str], str]] = {"html": html.render}
 _OF_SEVERAL: dict[str, Callable[[Sequence[Results]], str]] = {
     "flush": flushes.render,
     "history": history.render,
@@ -44,24 +45,36 @@ FORMATS = (*TEXTS, *DRAWN)
 Runs = Results | Sequence[Results]  # several only for a format that sets files beside each other
 
 
-def render(results: Runs, form: str, *, baseline: str | None = None, impl: str | None = None) -> str:
+def render(
+    results: Runs, form: str, *, baseline: str | None = None, impl: str | None = None, context: str = COLD
+) -> str:
     """The text of a report in one of TEXTS; `impl` is the subject of a `pr`, the other formats show all.
+
+    `context` is what the tables of cases are about.
 
     Raises UsageError for an unknown format, more files than it takes, or a name that the results do not hold.
     """
     if form in DRAWN:
         raise UsageError(f"--format {form} is drawn, not written; give a folder with --out")
     runs = [results] if isinstance(results, Results) else results
+    if context != COLD and form in {**_STUDYING, **_OF_SEVERAL}:
+        raise UsageError(f"--format {form} is about the context {COLD}; leave out --context")
     if form in _OF_SEVERAL:
         return _OF_SEVERAL[form](runs)
     if form in _WHOLE:
-        return _WHOLE[form](runs, baseline)
+        return _WHOLE[form](runs, baseline, context)
     run = _only(results, form)
-    return _STUDYING[form](run) if form in _STUDYING else _COMPARING[form](compare(run, baseline), impl)
+    return _STUDYING[form](run) if form in _STUDYING else _COMPARING[form](compare(run, baseline, context), impl)
 
 
 def write(
-    results: Runs, form: str, out: Path | None = None, *, baseline: str | None = None, impl: str | None = None
+    results: Runs,
+    form: str,
+    out: Path | None = None,
+    *,
+    baseline: str | None = None,
+    impl: str | None = None,
+    context: str = COLD,
 ) -> None:
     """Write a report to a file, or to standard output, where the `console` format has the terminal's colours.
 
@@ -70,13 +83,13 @@ def write(
     if form in DRAWN and out is not None:
         from reports.plots import draw  # imports matplotlib: seconds
 
-        draw.write(_only(results, form), out, baseline)
+        draw.write(_only(results, form), out, baseline, context)
         return
     if out is None and form == "console":
-        comparison = compare(_only(results, form), baseline)
+        comparison = compare(_only(results, form), baseline, context)
         console.show(comparison, Console(width=None if sys.stdout.isatty() else console.WIDTH))
         return
-    text = render(results, form, baseline=baseline, impl=impl)
+    text = render(results, form, baseline=baseline, impl=impl, context=context)
     if out is None:
         sys.stdout.write(text)
         return

@@ -258,6 +258,7 @@ def _baseline(row: Row) -> Entry | None:
 _OF_RUN = (
     _run("device", lambda comparison: comparison.run.device.name),
     _run("flush", lambda comparison: comparison.run.settings.flush),
+    _run("context", lambda comparison: comparison.context),
     _run("baseline", lambda comparison: comparison.baseline),
 )
 _OF_CASE = (
@@ -372,6 +373,6 @@ HTML = _names(
 )
 HTML_CASES = _names("case fastest median_us speedup lead next base_us add_us failed")
 _NOT_IN_CSV = _names(
-    "short_case fastest lead next failed base_us fastest_us ranked_us determinism same_bits rhos rho_worst"
+    "context short_case fastest lead next failed base_us fastest_us ranked_us determinism same_bits rhos rho_worst"
 )
 CSV = (*(name for name in COLUMNS if name not in _NOT_IN_CSV), "errors")

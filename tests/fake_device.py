@@ -72,6 +72,9 @@ class FakeDevice:
         self.events.append("elapsed")
         return self._span_us(*self._ran)
 
+    def fault(self):
+        return None
+
     def look(self):
         return self._looks.pop(0) if len(self._looks) > 1 else self._looks[0]
 

@@ -15,6 +15,7 @@ from harness.results.schema import (
     Condition,
     ConditionCheck,
     ConditionsRecord,
+    ContextRecord,
     DeviceRecord,
     EndRecord,
     ImplRecord,
@@ -92,6 +93,29 @@ def row(impl, us=None, case=CASE, status="ok", shift=0, timed=None, **more):
     if us is not None:
         fields["timing"] = timed or timing(us, shift=shift)
     return RowRecord(case=case, impl=impl, status=status, **(fields | more))
+
+
+def in_contexts(rows, **scales):
+    """The rows with times in other contexts as well, each a number of times as long; `beside_8` is beside:8."""
+    return [
+        each.model_copy(
+            update={
+                "contexts": {
+                    name.replace("_", ":", 1) if name.startswith("beside") else name.replace("_", "-"): _scaled(
+                        each.timing, scale(each.impl) if callable(scale) else scale
+                    )
+                    for name, scale in scales.items()
+                }
+            }
+        )
+        for each in rows
+        if each.timing
+    ]
+
+
+def _scaled(timed, scale):
+    longer = {"samples_us": [scale * us for us in timed.samples_us]}
+    return ContextRecord(status="ok", timing=timed.model_copy(update=longer))
 
 
 def helpers(base_us, add_us, case=CASE, again_off=0.0):

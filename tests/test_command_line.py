@@ -134,6 +134,12 @@ def no_worker(monkeypatch):
         ("verify --impl missing.py", "--impl missing.py: no such file"),
         ("bench --suite quick --shapes 1x1", "--suite and --shapes both name the cases; give one of them"),
         ("bench --flush wet", "--flush wet: not one of clean, dirty, none"),
+        (
+            "bench --context graph,warm",
+            "--context warm: not one of cold, graph, beside:N, hot-dy, host, or step for "
+            "cold,graph,beside:8,beside:32,hot-dy,host",
+        ),
+        ("bench --holder 640", "--holder 640: must be THREADSxKIB, such as 640x200"),
         ("bench --frobnicate", "No such option: --frobnicate; `normbwd --help` tells what there is"),
         ("frobnicate", "No such command 'frobnicate'; `normbwd --help` tells what there is"),
         ("bench extra", "Got unexpected extra argument(s) (extra); `normbwd --help` tells what there is"),
@@ -452,6 +458,7 @@ def test_a_full_disk_is_told_in_one_line(workers, folder, capsys, monkeypatch):
         ("--seed 1", "settings"),
         ("--quick", "settings"),
         ("--flush dirty", "settings"),
+        ("--context hot-dy", "settings"),
         ("--baseline quack", "settings"),
         ("--processes 2", "settings"),
         ("--twice", "settings"),

@@ -45,7 +45,11 @@ def judge(results: Results, limits: Limits) -> list[Verdict]:
 
 
 def judge_one(results: Results, limit: Claim | Regression) -> list[Verdict]:
-    """A verdict for one limit on each case that it fits, and a regression's on the geometric mean."""
+    """A verdict for one limit on each case that it fits, in its context, and a regression's on the geometric mean.
+
+    Raises UsageError where the run did not measure that context.
+    """
+    results = results.in_context(limit.context)
     return judge_claim(results, limit) if isinstance(limit, Claim) else judge_regression(results, limit)
 
 

@@ -8,23 +8,38 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from harness.cases import Norm, NormCase
 from harness.errors import UsageError
+from harness.results.contexts import COLD, WHAT, parse_context
 from harness.results.verdicts import Subject
 
 Span = Annotated[tuple[int, int], Field(description="smallest and largest, both included")]
 
 
 class Selection(BaseModel):
-    """The cases of a file that a limit is about: those that fit every field that is given."""
+    """The cases of a file that a limit is about: those that fit every field that is given, in one context."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     norm: Norm | None = None
     rows: Span | None = None
     cols: Span | None = None
+    context: str = COLD
+
+    @field_validator("context")
+    @classmethod
+    def _known(cls, word: str) -> str:
+        try:
+            return parse_context(word)
+        except UsageError:
+            raise ValueError(f"{word!r} is not one of {WHAT}") from None
+
+    @property
+    def where(self) -> str:
+        """The context in words, where it is not cold."""
+        return "" if self.context == COLD else f" ({self.context})"
 
     def fits(self, case: NormCase) -> bool:
         """Whether the limit is about this case."""
@@ -55,7 +70,7 @@ class Claim(Selection):
     def subject(self) -> Subject:
         """What its verdicts are about, in words."""
         words = f"{self.impl} >= {self.at_least:g} x {self.over}" if self.over else f"{self.impl} is right"
-        return Subject("claim", words, self.names)
+        return Subject("claim", words + self.where, self.names, self.where)
 
 
 class Regression(Selection):
@@ -86,7 +101,7 @@ class Regression(Selection):
     @property
     def subject(self) -> Subject:
         """What its verdicts are about, in words."""
-        return Subject("regression", f"{self.head} not slower than {self.base}", self.names)
+        return Subject("regression", f"{self.head} not slower than {self.base}{self.where}", self.names, self.where)
 
 
 class Limits(BaseModel):

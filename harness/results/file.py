@@ -9,16 +9,17 @@ import bz2
 import gzip
 import re
 import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from harness.cases import NormCase
 from harness.errors import UnavailableError, UsageError
+from harness.results.contexts import COLD, HOST, parse_contexts
 from harness.results.schema import (
     AnyRecord,
     Budget,
@@ -55,6 +56,29 @@ class Results:
         return worst(budgets) if budgets else None
 
     @property
+    def contexts(self) -> tuple[str, ...]:
+        """The contexts that were asked for, cold first."""
+        return parse_contexts(self.run.settings.context)
+
+    def in_context(self, context: str) -> Results:
+        """The results of one context as those of a run of its own, so that all that judges `cold` judges it too.
+
+        What the self-tests say of events on the device says nothing of the host's clock. Raises UsageError for a
+        context that was not asked for.
+        """
+        if context not in self.contexts:
+            here = ", ".join(self.contexts)
+            raise UsageError(f"no context {context!r} in these results; there are: {here}")
+        stored = None if context == COLD else context
+        rows = self.rows if stored is None else [row for row in map(_in_context(context), self.rows) if row is not None]
+        return replace(
+            self,
+            rows=rows,
+            conditions=tuple(record for record in self.conditions if record.context == stored),
+            selftests=() if context == HOST else self.selftests,
+        )
+
+    @property
     def cases_here(self) -> int:
         """Cases with rows; of a run that was cut short, as a rule within a case, those with a row of everybody."""
         rows: dict[NormCase, set[str]] = {}
@@ -64,6 +88,31 @@ class Results:
             return len(rows)
         asked = {impl.name for impl in self.run.implementations}
         return sum(asked <= impls for impls in rows.values())
+
+
+def _in_context(context: str) -> Callable[[RowRecord], RowRecord | None]:
+    """How a row is turned into what it says of one context besides cold; None for a helper that has no times in it."""
+
+    def of_row(row: RowRecord) -> RowRecord | None:
+        record = (row.contexts or {}).get(context)
+        alone: dict[str, Any] = {"kernels": None, "kernel_totals": None, "kernels_note": None, "other_engines_us": {}}
+        if record is None:
+            if row.role != "impl":
+                return None
+            untimed = row.untimed or f"not timed in the context {context}"
+            return row.model_copy(update=alone | {"timing": None, "untimed": untimed})
+        return row.model_copy(
+            update=alone
+            | {
+                "timing": record.timing,
+                "status": row.status if record.status == "ok" else record.status,
+                "reason": row.reason if record.status == "ok" else record.reason,
+                "untimed": record.untimed,
+                "notes": [*row.notes, *record.notes],
+            }
+        )
+
+    return of_row
 
 
 class ResultsFile:

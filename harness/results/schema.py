@@ -29,7 +29,7 @@ SAME_TRAFFIC_ADD: Final = "floor"  # how the role is stored
 # What is wrong but for subnormal numbers taken as zero, as a GPU does that is told to, is not `wrong`.
 ErrorClass = Literal["exact", "one extra rounding", "two", "three", "flushes subnormals", "wrong"]
 # How a backward may be run again and has to give the same bits.
-Condition = Literal["side stream", "graph replay", "shuffled allocator", "busy device"]
+Condition = Literal["side stream", "graph replay", "shuffled allocator", "busy device", "held multiprocessors"]
 Tool = Literal["memcheck", "initcheck", "racecheck"]  # of compute-sanitizer
 
 
@@ -189,6 +189,19 @@ class Timing(Record):
         return None if blocks == list(range(len(blocks))) else blocks
 
 
+class ContextRecord(Record):
+    """What became of one implementation in one context besides `cold`, on one case.
+
+    `untimed` says why there are no times though nothing failed, such as that every block was void.
+    """
+
+    status: Status
+    reason: str | None = None
+    notes: list[str] = []
+    timing: Timing | None = None
+    untimed: str | None = None
+
+
 class Kernel(Record):
     """One kernel (or memset, or copy) that a backward launches, in launch order, by the profiler's clock.
 
@@ -238,6 +251,7 @@ class RowRecord(Record):
     peak_extra_bytes: int | None = Field(default=None, description="device memory beyond inputs and gradients")
     prepare_s: float | None = Field(default=None, description="forward and compilation, before anything is timed")
     other_engines_us: dict[str, float] = Field(default={}, description="what engines that are not ours read")
+    contexts: dict[str, ContextRecord] | None = Field(default=None, description="besides cold, which `timing` is of")
 
 
 class Check(Record):
@@ -301,6 +315,14 @@ class SelfTestRecord(Record):
     checks: list[Check]
 
 
+class HolderRecord(Record):
+    """The kernel that ran beside the backwards: its programs, and the threads and KiB of shared memory of each."""
+
+    programs: int
+    threads: int
+    shared_kib: int
+
+
 class ConditionsRecord(Record):
     """What the device said of itself after each block of a case that was attempted; lists are empty where it is silent.
 
@@ -312,6 +334,8 @@ class ConditionsRecord(Record):
     case: StoredCase
     group: str
     process: int = 0
+    context: str | None = None  # None is cold
+    holder: HolderRecord | None = None
     sm_clock_mhz: list[int] = []
     memory_clock_mhz: list[int] = []
     power_w: list[float] = []

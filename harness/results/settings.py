@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_serializer
+
+from harness.results.contexts import COLD, HOLDER, WHAT
 
 Flush = Literal["clean", "dirty", "none"]
 
@@ -39,6 +41,10 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
     baseline: str = Field(default="", description="what speedups are over (default: torch-eager)")
     seed: int = Field(default=0, description="of the random inputs and the order of samples")
     flush: Flush = Field(default="clean", description="how caches are evicted before each sample: clean, dirty or none")
+    context: str = Field(default=COLD, description=f"what to time besides {COLD}: a list of {WHAT}")
+    holder: str = Field(
+        default=HOLDER, description="threads x KiB of shared memory of each program of the kernel beside"
+    )
     quick: bool = Field(default=False, description="fewer blocks and repetitions: a look, not a claim")
     processes: int = Field(
         default=1, description="fresh processes that measure every case; compare and tune take 5, with --quick 1"
@@ -58,6 +64,13 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
     flush_bytes: int = 0
     twin: str | None = None  # what the baseline's second copy is called, where two revisions are compared
     cells: int = 1  # gradients that the run judges in all
+
+    @model_serializer(mode="wrap")
+    def _plainly(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A run of the cold context alone is written without what it says of others."""
+        fields: dict[str, Any] = serialize(self)
+        others = () if self.context != COLD else ("context", "holder")
+        return {name: value for name, value in fields.items() if name not in others}
 
     def changed(self, **settings: object) -> Settings:
         """The same settings but for these; what was not given stays so."""

@@ -20,12 +20,13 @@ class Subject:
     """The limit that a verdict is about: what kind it is, the limit in words, and its implementations.
 
     `number` is the limit's place among those that were asked; a claim names its implementation first, a regression its
-    head.
+    head. `where` is its context in words, empty for the cold one.
     """
 
     kind: Literal["claim", "regression"]
     words: str
     names: tuple[str, ...]
+    where: str = ""
     number: int = 0
 
 

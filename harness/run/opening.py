@@ -68,6 +68,6 @@ def _earlier(out: Path | None) -> Path:
 
 def _differences(earlier: RunRecord, run: RunRecord) -> tuple[str, str]:
     """The settings in which two runs differ, as each has them."""
-    was, now = earlier.settings.model_dump(), run.settings.model_dump()
+    was, now = dict(earlier.settings), dict(run.settings)
     names = [name for name in was if was[name] != now[name]]
     return ", ".join(f"{name} {was[name]}" for name in names), ", ".join(f"{name} {now[name]}" for name in names)

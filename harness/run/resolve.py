@@ -13,6 +13,7 @@ from harness.cases.traffic import moved_bytes
 from harness.cases.variants import PLAIN, parse_variants
 from harness.devices import DeviceProfile
 from harness.errors import UsageError
+from harness.results.contexts import parse_contexts, parse_held
 from harness.results.settings import Settings
 from harness.run.invocation import Invocation
 from harness.worker.messages import When
@@ -29,6 +30,8 @@ def check(invocation: Invocation) -> None:
     if settings.suite is not None and settings.shapes is not None:
         raise UsageError("--suite and --shapes both name the cases; give one of them")
     _check_numbers(invocation)
+    parse_contexts(settings.context)
+    parse_held(settings.holder)
     for case in cases_on("cpu", settings):
         if moved_bytes(case) > MOST_BYTES:
             raise UsageError(f"--shapes {case.rows}x{case.cols}: needs more than 4 TiB, which no device has")
@@ -63,6 +66,7 @@ def resolved(settings: Settings, profile: DeviceProfile) -> Settings:
     return settings.changed(
         suite=suite_on(profile.kind, settings),
         dtype=dtype_on(profile.kind, settings),
+        context=",".join(parse_contexts(settings.context)),
         seeds=settings.seeds or (1 if settings.timed else 10),
         repeats=settings.repeats or _repeats(profile.kind, settings),
         min_blocks=settings.min_blocks or min_blocks,

@@ -56,6 +56,9 @@ class CpuDevice:
         """The time between the two readings."""
         return (self._end_ns - self._start_ns) / 1e3
 
+    def fault(self) -> str | None:
+        """Nothing: there is only what the engine knows."""
+
     def look(self) -> Reading:
         """How busy others kept the CPUs since the last look; a host says too little of its clocks."""
         return Reading(host_load=self._load.since_last_look())

@@ -82,6 +82,9 @@ class CudaDevice:
         self._end.synchronize()
         return self._start.elapsed_time(self._end) * 1e3
 
+    def fault(self) -> str | None:
+        """Nothing: alone on the device, a sample has only the causes that the engine knows."""
+
     def look(self) -> Reading:
         """What NVML says at this moment; nothing off NVIDIA."""
         return self._gpu.read() if self._gpu else Reading()

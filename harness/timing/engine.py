@@ -1,7 +1,8 @@
 """The order of events in which backwards are timed; it knows nothing of torch.
 
 A sample is: restore, place outputs, flush, hold, start, backward, end, proof. A block is one sample of every candidate
-in random order. docs/method.md says why each step is there.
+in random order. docs/method.md says why each step is there. In another context than alone the order is the same, and
+the device does more at some of its steps: in_context.py.
 """
 
 from __future__ import annotations
@@ -60,6 +61,10 @@ class Device(Protocol):
         """Wait for the end mark; the span between the marks in microseconds."""
         ...
 
+    def fault(self) -> str | None:
+        """Why the sample that was taken last is void, as far as the device can tell; None where it is not."""
+        ...
+
     def look(self) -> Reading:
         """Clocks, power, temperature and throttling at this moment, as far as the device tells."""
         ...
@@ -77,12 +82,14 @@ def _nothing() -> None:
 class Candidate:
     """One backward to time: `run` is the timed call, `restore` undoes, untimed, what an earlier call overwrote.
 
-    The engine lengthens `hold_us` until the queue proof succeeds, and clears `proven` where it cannot be had.
+    The engine lengthens `hold_us` until the queue proof succeeds, and clears `proven` where it cannot be had. `prepare`
+    makes `run` anew on the current stream, for a capture; None where `run` itself may be captured.
     """
 
     name: str
     run: Callable[[], object]
     restore: Callable[[], None] = _nothing
+    prepare: Callable[[], Callable[[], object]] | None = None
     hold_us: float = SHORTEST_HOLD_US
     proven: bool = True
 
@@ -154,7 +161,7 @@ def take_sample(
         look(outputs)
         del outputs  # before the next sample's outputs are placed
         if held or not candidate.proven:
-            return Sample(us, "allocator grew" if device.allocations() != allocations else None)
+            return Sample(us, "allocator grew" if device.allocations() != allocations else device.fault())
         if candidate.hold_us >= LONGEST_HOLD_US:
             candidate.proven = False  # the backward waits for the device itself, or the host is hopelessly slow
         candidate.hold_us = min(2 * candidate.hold_us, LONGEST_HOLD_US)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import gc
 import random
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 
 from harness.cases import Grads, Inputs
 from harness.cases.guards import each_place_once
+from harness.devices.capture import CaptureError, capture
+from harness.devices.holder import Holder
+from harness.errors import UnavailableError
+from harness.results.contexts import HOLDER, WAITS, parse_held
 from harness.results.schema import Condition, ConditionCheck
 from harness.verify import precision
 from harness.verify.determinism import differing, kept
@@ -24,10 +26,13 @@ SHARES: dict[Condition, float] = {
     "shuffled allocator": 1 / 6,
     "side stream": 1 / 12,
     "graph replay": 1 / 12,
+    "held multiprocessors": 1 / 12,
 }
 ON_CPU: tuple[Condition, ...] = ("shuffled allocator",)
 HOLD_CYCLES = 1_000_000  # half a millisecond: time for work that does not wait its turn to go wrong
 REMEMBERED = 0.01  # relative rms: an answer to the old dy is off by 3, and by 0.03 where one row in 8192 is
+HELD = (8, 32)  # multiprocessors, in turn, as an all-reduce takes them
+HELD_FOR_US = 100_000.0  # longer than any backward takes on what is left
 BUSY_SIZE = 4096  # rows and columns of the product that keeps the multiprocessors busy: 0.2 ms of all of them
 
 
@@ -37,7 +42,8 @@ class Repetition:
 
     `prepare` makes the backward once more, on the stream that is current: it has to be that of a capture, because
     autograd runs a backward on the stream of its forward.
-    `stale` says what did not follow new contents of dy, and how that was found.
+    `stale` says what did not follow new contents of dy, and how that was found; `waits` beside what it did not
+    end.
     """
 
     inputs: Inputs
@@ -49,6 +55,7 @@ class Repetition:
     differences: list[list[str]] = field(default_factory=list[list[str]])
     conditions: list[ConditionCheck] = field(default_factory=list[ConditionCheck])
     stale: str | None = None
+    waits: str | None = None
 
     def make_ready(self) -> None:
         """Restore the inputs and poison the memory that outputs will get."""
@@ -84,12 +91,13 @@ class Repetition:
             "shuffled allocator": self._shuffled,
             "side stream": self._aside,
             "graph replay": self._replayed,
+            "held multiprocessors": self._beside_a_holder,
         }
         before, already = self.repeats, len(self.differences)
         skipped = None
         try:
             run_under[condition](runs)
-        except CaptureError as refusal:
+        except (CaptureError, UnavailableError) as refusal:
             skipped = str(refusal)
         new = self.differences[already:]
         names = sorted({name for names in new for name in names})
@@ -146,45 +154,47 @@ class Repetition:
             torch.cuda.synchronize()
             self._compare(at_once)
 
+    def _beside_a_holder(self, runs: int) -> None:
+        """While another kernel holds multiprocessors: what starts only when all are free does not end in time."""
+        held = parse_held(HOLDER)
+        holder = Holder(held.threads, held.shared_kib)
+        most = holder.multiprocessors - 1
+        for run in range(runs):
+            programs = min(HELD[run % len(HELD)], most)
+            self.make_ready()
+            holder.occupy(programs, HELD_FOR_US)
+            if not holder.started():
+                raise UnavailableError("the kernel that holds multiprocessors did not start")
+            grads, ended = self.backward(), torch.cuda.Event()
+            ended.record()
+            ended.synchronize()  # the holder ends by itself, and then whatever waits for it
+            state = holder.state()
+            holder.release()
+            if state != "running":
+                self.waits = (
+                    f"{WAITS}: it did not end within {HELD_FOR_US / 1e6:g} s while another kernel held {programs} of "
+                    f"{holder.multiprocessors} multiprocessors"
+                )
+                return
+            self._compare(grads)
+
     def _replayed(self, runs: int) -> None:
         """Captured in a CUDA graph: what the graph does not hold does not happen again."""
         self.make_ready()
-        graph, stream, pool = torch.cuda.CUDAGraph(), torch.cuda.Stream(), torch.cuda.graph_pool_handle()
-        torch.cuda.synchronize()
-        try:
-            with torch.cuda.stream(stream):
-                backward = self.prepare() if self.prepare else self.backward
-                backward()
-            torch.cuda.synchronize()
-            with torch.cuda.graph(graph, pool=pool, stream=stream):
-                outputs = backward()
-        except Exception as error:  # an implementation may refuse it; the next call shows whether it did harm
-            _abandon(pool)
-            raise CaptureError(f"{type(error).__name__}: {' '.join(str(error).split())[:120]}") from error
+        captured = capture(self.prepare or (lambda: self.backward))
+        outputs = captured.answer
         for _ in range(runs):
             self.make_ready()
-            _spoil(self.inputs, outputs)
-            graph.replay()
+            spoil(self.inputs, outputs)
+            captured.replay()
             self._compare(outputs)
         renewed = _with_new_dy(self.inputs, self.pristine)
-        _spoil(self.inputs, outputs)
-        graph.replay()
+        spoil(self.inputs, outputs)
+        captured.replay()
         self.stale = stale(renewed, outputs, "in a graph replay")
         self.pristine.restore(self.inputs)
-        del outputs, graph
+        del outputs, captured
         gc.collect()
-
-
-def _abandon(pool: object) -> None:
-    """Tell the allocator that a capture has ended which failed: torch 2.11 does not, and aborts much later."""
-    torch.cuda.synchronize()
-    private: Any = torch._C  # pyright: ignore[reportPrivateUsage]
-    with suppress(RuntimeError, AttributeError):
-        private._cuda_endAllocateToPool(torch.cuda.current_device(), pool)
-
-
-class CaptureError(Exception):
-    """An implementation cannot be captured in a CUDA graph; the message says why."""
 
 
 def stale(inputs: Inputs, grads: Grads, where: str = "") -> str | None:
@@ -218,7 +228,7 @@ def _with_new_dy(inputs: Inputs, pristine: Pristine) -> Inputs:
     return inputs.with_tensors(new)
 
 
-def _spoil(inputs: Inputs, outputs: Grads) -> None:
+def spoil(inputs: Inputs, outputs: Grads) -> None:
     """Fill the outputs with NaN, but not one that lies in dy, where that is declared."""
     for tensor in outputs.tensors().values():
         if tensor.data_ptr() != inputs.dy.data_ptr():

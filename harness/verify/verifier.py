@@ -12,7 +12,7 @@ import torch
 
 from harness.cases import ITEM_BYTES, DeviceKind, Grads, Inputs, make_inputs
 from harness.cases.adapter import Implementation
-from harness.results.schema import Status, Verification
+from harness.results.schema import RANKED, Status, Verification
 from harness.results.settings import Settings
 from harness.verify import arena, precision, robustness, study
 from harness.verify.determinism import differing, fingerprint, kept
@@ -87,6 +87,8 @@ class Verifier:
         if status != "wrong":
             stale = repetition.stale or with_new_dy(self.inputs, self.pristine, self.backward)
             status, reason = ("wrong", stale) if stale else (status, reason)
+        if status in RANKED and repetition.waits:
+            status, reason = "timeout", repetition.waits
         notes = (*precision.wider(self.inputs, first), *precision.flushing(tensors))
         return VerifyResult(status, reason, verification, extra_bytes, notes)
 

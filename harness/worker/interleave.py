@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -26,17 +26,37 @@ AGAIN = " (again)"  # a second appearance, under another name
 
 
 @dataclass(frozen=True)
-class Together:
-    """Timings and kernels by implementation; `again` holds the second timing of those that are timed twice.
+class Lineup:
+    """Who is timed together: candidates by implementation, those that are timed twice once more, the add if it fits."""
+
+    candidates: Sequence[Candidate]
+    again: Mapping[str, Candidate]
+    add: Candidate | None
+
+    @property
+    def everyone(self) -> list[Candidate]:
+        """All of them, in the order in which they are warmed up."""
+        return [*self.candidates, *self.again.values(), *([self.add] if self.add else [])]
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Timings by implementation; `again` holds the second timing of those that are timed twice.
 
     An A/A twin with code of its own counts as an implementation. `same_traffic_add` is None where it did not fit.
     """
 
     timings: dict[str, Timing]
-    kernels: dict[str, Breakdown]
     again: dict[str, Timing]
     same_traffic_add: Timing | None
     readings: list[Reading]
+
+
+@dataclass(frozen=True)
+class Together(Blocks):
+    """The blocks, and the kernels and what other engines read by implementation."""
+
+    kernels: dict[str, Breakdown]
     elsewhere_us: dict[str, dict[str, float]]
 
 
@@ -60,38 +80,60 @@ def time_together(
     """
     watch(None, "time")
     device = make_device(inputs.case.device, settings.flush_bytes, inputs.x)
-    again = {c.name: replace(c, name=c.name + AGAIN) for c in _timed_twice(candidates, settings)}
-    add = _add_candidate(inputs)
-    everyone = [*candidates, *again.values(), *([add] if add else [])]
-    rule = StoppingRule(settings.min_blocks, settings.max_blocks, settings.half_width, settings.budget_s)
-
-    def announce(name: str) -> None:
-        watch(None if name == ADD_NAME else name.removesuffix(AGAIN), "time")
-
     rng = random.Random(case_seed(inputs.case, settings.seed, f"order {process}"))
-    try:
-        measurement = measure(device, everyone, rule, settings.flush, rng, announce)
-    except CandidateError as error:
-        if error.candidate == ADD_NAME and error.__cause__:
-            raise error.__cause__ from None
-        raise CandidateError(error.candidate.removesuffix(AGAIN)) from error.__cause__
+    blocks = time_blocks(device, lineup(inputs, candidates, settings), settings, group, rng, watch)
     for candidate in candidates:
-        announce(candidate.name)
+        watch(candidate.name, "time")
         restored = replace(candidate, restore=restore)
         take_sample(device, restored, settings.flush, rng, lambda answer, name=candidate.name: look(name, answer))
-    timings = {c.name: _timing(measurement, c, settings, group) for c in everyone}
     watch(None, "break down")
     kernels = _break_down(inputs, candidates, device, settings, rng)
     watch(None, "cross-check")
     elsewhere_us = time_elsewhere(candidates) if settings.cross_check and inputs.case.device != "cpu" else {}
     return Together(
-        timings={c.name: timings[c.name] for c in candidates},
+        timings=blocks.timings,
+        again=blocks.again,
+        same_traffic_add=blocks.same_traffic_add,
+        readings=blocks.readings,
         kernels=kernels,
-        again={name: timings[twin.name] for name, twin in again.items()},
-        same_traffic_add=timings.get(ADD_NAME),
-        readings=measurement.readings,
         elsewhere_us=elsewhere_us,
     )
+
+
+def time_blocks(
+    device: Device,
+    lineup: Lineup,
+    settings: Settings,
+    group: str,
+    rng: random.Random,
+    watch: Callable[[str | None, Stage], None],
+    stage: Stage = "time",
+) -> Blocks:
+    """Time all of a lineup in interleaved blocks; raises as `time_together` does."""
+    rule = StoppingRule(settings.min_blocks, settings.max_blocks, settings.half_width, settings.budget_s)
+
+    def announce(name: str) -> None:
+        watch(None if name == ADD_NAME else name.removesuffix(AGAIN), stage)
+
+    try:
+        measurement = measure(device, lineup.everyone, rule, settings.flush, rng, announce)
+    except CandidateError as error:
+        if error.candidate == ADD_NAME and error.__cause__:
+            raise error.__cause__ from None
+        raise CandidateError(error.candidate.removesuffix(AGAIN)) from error.__cause__
+    timings = {c.name: _timing(measurement, c, settings, group) for c in lineup.everyone}
+    return Blocks(
+        timings={c.name: timings[c.name] for c in lineup.candidates},
+        again={name: timings[twin.name] for name, twin in lineup.again.items()},
+        same_traffic_add=timings.get(ADD_NAME),
+        readings=measurement.readings,
+    )
+
+
+def lineup(inputs: Inputs, candidates: Sequence[Candidate], settings: Settings) -> Lineup:
+    """These candidates with all that stands beside them in a block."""
+    again = {c.name: replace(c, name=c.name + AGAIN) for c in _timed_twice(candidates, settings)}
+    return Lineup(candidates, again, _add_candidate(inputs))
 
 
 def _timed_twice(candidates: Sequence[Candidate], settings: Settings) -> Sequence[Candidate]:

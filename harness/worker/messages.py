@@ -13,7 +13,18 @@ from harness.results.schema import ConditionsRecord, ImplRecord, RowRecord, Self
 from harness.results.settings import Settings
 from harness.worker.revisions import Side
 
-Stage = Literal["start", "self-test", "inputs", "prepare", "first call", "verify", "time", "break down", "cross-check"]
+Stage = Literal[
+    "start",
+    "self-test",
+    "inputs",
+    "prepare",
+    "first call",
+    "verify",
+    "time",
+    "break down",
+    "cross-check",
+    "time in context",
+]
 
 When = Literal["before", "after", "alone"]  # of a self-test: before or after the cases, or without any
 

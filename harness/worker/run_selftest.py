@@ -6,8 +6,12 @@ import random
 
 import torch
 
-from harness.results.schema import SelfTestRecord
+from harness.devices.holder import Holder
+from harness.results.contexts import parse_contexts, parse_held, programs_beside
+from harness.results.schema import Check, SelfTestRecord
 from harness.timing import selftest
+from harness.timing.engine import Device
+from harness.timing.held_checks import held_checks
 from harness.timing.work import TensorWork
 from harness.worker.controls import run_controls
 from harness.worker.interleave import make_device
@@ -26,6 +30,16 @@ def make_selftest(request: SelfTest) -> SelfTestRecord:
     work = TensorWork(kind, device, cache_bytes, effort.multiples[-1], profile.datasheet_gbps)
     test = selftest.SelfTest(device, work, effort, random.Random(settings.seed))
     budget = test.run()
+    checks = [*test.checks, *_held_checks(request, device)]
     del work, device  # the controls need room of their own
-    checks = [*test.checks, *run_controls(settings, kind)]
+    checks += run_controls(settings, kind)
     return SelfTestRecord(when=request.when, process=request.process, budget=budget, checks=checks)
+
+
+def _held_checks(request: SelfTest, device: Device) -> list[Check]:
+    """Those of the kernel beside: in a self-test alone, and where a run asks for that context."""
+    contexts = parse_contexts(request.settings.context)
+    if request.profile.kind == "cpu" or not (request.when == "alone" or any(map(programs_beside, contexts))):
+        return []
+    held = parse_held(request.settings.holder)
+    return held_checks(device, lambda: Holder(held.threads, held.shared_kib))

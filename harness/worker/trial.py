@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -18,17 +18,29 @@ from harness.cases.adapter import Implementation
 from harness.cases.input_kinds import INPUT_KINDS
 from harness.cases.traffic import ADD_NAME
 from harness.errors import UnsupportedError
-from harness.results.schema import RANKED, SAME_TRAFFIC_ADD, ConditionsRecord, Role, RowRecord, Status, Timing
+from harness.results.contexts import parse_contexts
+from harness.results.schema import (
+    RANKED,
+    SAME_TRAFFIC_ADD,
+    ConditionsRecord,
+    ContextRecord,
+    Role,
+    RowRecord,
+    Status,
+    Timing,
+)
 from harness.timing import conditions
 from harness.timing.breakdown import Breakdown
 from harness.timing.engine import Candidate, CandidateError
 from harness.verify import precision, robustness
+from harness.verify.raised import is_out_of_memory, one_line, status_of
 from harness.verify.repetition import with_new_dy
 from harness.verify.surroundings import Surroundings
 from harness.verify.verifier import Verifier, VerifyResult, synchronise
-from harness.worker.interleave import Together, time_together
+from harness.worker.interleave import AGAIN, Together, time_together
 from harness.worker.interpreter import NEVER_TIMED, watch_interpreter
 from harness.worker.messages import Stage, Try
+from harness.worker.training_step import InContext, TrainingStep
 
 Watch = Callable[[str | None, Stage], None]
 Emit = Callable[[RowRecord | ConditionsRecord], None]
@@ -196,18 +208,47 @@ class Trial:
                 continue
             except Exception as error:  # no room for the flush buffers, most often: what was verified stays so
                 for contender in timed:
-                    contender.row = contender.row.model_copy(update={"untimed": _one_line(error)})
+                    contender.row = contender.row.model_copy(update={"untimed": one_line(error)})
                 return
+            try:
+                step = self._time_in_contexts(timed, together)
+            except CandidateError as error:  # it took the device with it
+                del self.contenders[error.candidate]
+                self._fail(error.candidate, error.__cause__ or error)
+                continue
             for contender in timed:
-                self._conclude(contender, together)
+                self._conclude(contender, together, _records_of(contender.implementation.name, step))
             self.emit(conditions.record(self.case, self.group, self.process, together.readings))
+            for context, found in step.items():
+                self._emit_conditions(context, found)
             for name, timing in together.again.items():
-                self._emit_helper(name, "again", timing)
+                self._emit_helper(name, "again", timing, _records_of(name + AGAIN, step))
             if together.same_traffic_add is not None:
-                self._emit_helper(ADD_NAME, SAME_TRAFFIC_ADD, together.same_traffic_add)
+                add = together.same_traffic_add
+                self._emit_helper(ADD_NAME, SAME_TRAFFIC_ADD, add, _records_of(ADD_NAME, step))
             return
 
-    def _conclude(self, contender: Contender, together: Together) -> None:
+    def _time_in_contexts(self, timed: Sequence[Contender], together: Together) -> dict[str, InContext]:
+        """What becomes of the same contenders in every other context that was asked for."""
+        step = TrainingStep(
+            self.inputs,
+            [self._candidate(contender) for contender in timed],
+            together.timings,
+            self.settings,
+            self.group,
+            self.process,
+            self.watch,
+            self._fault_of,
+            lambda: self.pristine.restore(self.inputs),
+        )
+        return {context: step.time_in(context) for context in parse_contexts(self.settings.context)[1:]}
+
+    def _emit_conditions(self, context: str, found: InContext) -> None:
+        group = f"{self.group}-{context}"
+        record = conditions.record(self.case, group, self.process, found.readings)
+        self.emit(record.model_copy(update={"context": context, "holder": found.holder}))
+
+    def _conclude(self, contender: Contender, together: Together, contexts: dict[str, ContextRecord] | None) -> None:
         """Complete a timed row, after a check that the backward still follows new contents of dy."""
         name = contender.implementation.name
         kernels = together.kernels.get(name, Breakdown(None))
@@ -217,6 +258,7 @@ class Trial:
             "kernel_totals": kernels.totals,
             "kernels_note": kernels.note,
             "other_engines_us": together.elsewhere_us.get(name, {}),
+            "contexts": contexts,
         }
         try:
             self.watch(name, "verify")
@@ -234,6 +276,10 @@ class Trial:
         contender.row = contender.row.model_copy(update=update)
 
     def _look_at_answer(self, name: str, answer: object) -> None:
+        if fault := self._fault_of(name, answer):
+            self.timed_faults[name] = fault
+
+    def _fault_of(self, name: str, answer: object) -> str | None:
         """A timed call must do no harm, and answer as well as those that were not timed."""
         original = self.pristine.original(self.inputs)
         fault = precision.malformed(original, answer)
@@ -241,15 +287,17 @@ class Trial:
             in_place = self.contenders[name].implementation.in_place
             fault = robustness.harm(self.pristine, self.inputs, answer, in_place)
             fault = fault or precision.fault(precision.check(original, answer, self.settings.cells))
-        if fault is not None:
-            self.timed_faults[name] = fault
+        return fault
 
     def _candidate(self, contender: Contender) -> Candidate:
         """The candidate that the engine times; if any contender overwrites dy, dy is restored before every call."""
-        name = contender.implementation.name
+        implementation = contender.implementation
+        candidate = Candidate(
+            implementation.name, contender.backward, prepare=lambda: implementation.prepare(self.inputs.views())
+        )
         if any(other.implementation.in_place for other in self.contenders.values()):
-            return Candidate(name, contender.backward, self._restore_dy)
-        return Candidate(name, contender.backward)
+            candidate.restore = self._restore_dy
+        return candidate
 
     def _restore_dy(self) -> None:
         for name, original in self.pristine.output_gradients(self.inputs).items():
@@ -261,12 +309,11 @@ class Trial:
         impl, role = (self.settings.baseline, "again") if twin else (name, "impl")
         return RowRecord(case=self.case, impl=impl, role=role, status=status, reason=reason, process=self.process)
 
-    def _emit_helper(self, name: str, role: Role, timing: Timing) -> None:
-        self.emit(self._row(name, "ok").model_copy(update={"role": role, "timing": timing}))
+    def _emit_helper(self, name: str, role: Role, timing: Timing, contexts: dict[str, ContextRecord] | None) -> None:
+        self.emit(self._row(name, "ok").model_copy(update={"role": role, "timing": timing, "contexts": contexts}))
 
     def _emit_failure(self, name: str, error: BaseException) -> None:
-        status: Status = "oom" if _is_out_of_memory(error) else "crashed"
-        self.emit(self._row(name, status, _one_line(error)))
+        self.emit(self._row(name, status_of(error), one_line(error)))
 
     def _fail(self, name: str, error: BaseException, refusable: bool = False) -> None:
         """Write off an implementation that raised; raise ContextLostError where it took the device with it.
@@ -282,8 +329,8 @@ class Trial:
             raise ContextLostError from lost
         if refusable and isinstance(error, UnsupportedError):
             self.emit(self._row(name, "unsupported", " ".join(str(error).split())))
-        elif refusable and INPUT_KINDS[self.case.inputs].layout != "contiguous" and not _is_out_of_memory(error):
-            self.emit(self._row(name, "unsupported", f"refused: {_one_line(error)}"))
+        elif refusable and INPUT_KINDS[self.case.inputs].layout != "contiguous" and not is_out_of_memory(error):
+            self.emit(self._row(name, "unsupported", f"refused: {one_line(error)}"))
         else:
             self._emit_failure(name, error)
 
@@ -302,10 +349,6 @@ def release(device: str) -> None:
         torch.cuda.empty_cache()
 
 
-def _is_out_of_memory(error: BaseException) -> bool:
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "can't allocate memory" in str(error)
-
-
-def _one_line(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}"[:400]
+def _records_of(name: str, step: Mapping[str, InContext]) -> dict[str, ContextRecord] | None:
+    """What became of one candidate in each context; None where there is nothing to say."""
+    return {context: found.records[name] for context, found in step.items() if name in found.records} or None

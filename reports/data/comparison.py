@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.errors import UsageError
+from harness.results.contexts import COLD
 from harness.results.file import Results
 from harness.results.joining import by_case
-from harness.results.schema import Budget, EndRecord, RunRecord, SelfTestRecord
+from harness.results.schema import Budget, EndRecord, HolderRecord, RunRecord, SelfTestRecord
 from reports.data.case_comparison import CaseComparison, Lead, compare_case, is_rankable
 from reports.data.device_state import DeviceState, device_state
 from reports.data.summary import Summary, summarise
@@ -17,9 +18,10 @@ __all__ = ["CaseComparison", "Comparison", "Lead", "compare", "is_rankable"]
 
 @dataclass(frozen=True)
 class Comparison:
-    """A whole results file; `unfinished` says what is missing from it, `timed` whether any row has a time.
+    """One context of a results file; `unfinished` says what is missing from it, `timed` whether any row has a time.
 
-    `budget` is the engine's own error by the worst of `selftests`, `state` what the device said of itself meanwhile.
+    `budget` is the engine's own error by the worst of `selftests`, `state` what the device said of itself meanwhile,
+    `holder` the kernel that ran beside the backwards. That of the cold context has a comparison of each other context.
     """
 
     run: RunRecord
@@ -32,14 +34,21 @@ class Comparison:
     selftests: tuple[SelfTestRecord, ...]
     state: DeviceState
     end: EndRecord | None
+    context: str = COLD
+    holder: HolderRecord | None = None
+    contexts: tuple[Comparison, ...] = ()
 
 
-def compare(results: Results, baseline: str | None = None) -> Comparison:
+def compare(results: Results, baseline: str | None = None, context: str = COLD) -> Comparison:
     """Set every implementation beside the baseline (the run's own by default), case by case.
 
     Of several rows of one (case, implementation, role, process) the last counts, as a resumed run appends; those of
-    several processes are one entry. Raises UsageError where the file has no implementation of the name asked for.
+    several processes are one entry. Raises UsageError where the file has no implementation of the name asked for, or no
+    such context.
     """
+    others = [other for other in results.contexts if other != COLD] if context == COLD else []
+    contexts = tuple(compare(results, baseline, other) for other in others)
+    results = results.in_context(context)
     names = _names(results)
     if baseline is not None and baseline not in names:
         raise UsageError(f"no implementation {baseline!r} in these results; --baseline can be: {', '.join(names)}")
@@ -56,6 +65,9 @@ def compare(results: Results, baseline: str | None = None) -> Comparison:
         selftests=tuple(results.selftests),
         state=device_state(results.conditions),
         end=results.end,
+        context=context,
+        holder=next((record.holder for record in results.conditions if record.holder), None),
+        contexts=contexts,
     )
 
 

@@ -8,8 +8,9 @@ from reports import columns, figures
 from reports.columns import Row
 from reports.data.comparison import CaseComparison, Comparison
 from reports.formats import console_verified
-from reports.parts import wording
+from reports.parts import training_step, wording
 from reports.parts.geomeans import geomeans
+from reports.table import Table
 from reports.terminal import WIDTH, captured, print_line, print_table
 
 MOST_CASES_IN_FULL = 12  # beyond, a table for each case fills many screens: one line for each case instead
@@ -29,6 +30,7 @@ def show(comparison: Comparison, console: Console) -> None:
             print_line(console, absent, "dim")
             console.print()
         _summary(comparison, console)
+        _in_a_training_step(comparison, console)
     for caveat in wording.caveats(comparison):
         print_line(console, caveat, "bold yellow")
     print_line(console, wording.headline(comparison), "bold")
@@ -70,6 +72,20 @@ def _summary(comparison: Comparison, console: Console) -> None:
         print_table(console, geomeans(comparison))
     for failure in wording.failures(comparison):
         print_line(console, figures.one_line(failure, 400), "red")
+
+
+def _in_a_training_step(comparison: Comparison, console: Console) -> None:
+    section = training_step.section(comparison)
+    if section:
+        console.print()
+        print_line(console, section.title, "bold")
+    for part in section.parts if section else ():
+        if isinstance(part, Table):
+            print_table(console, part)
+        elif isinstance(part, str):
+            print_line(console, part)
+    if section:
+        console.print()
 
 
 def _legend(comparison: Comparison) -> str:

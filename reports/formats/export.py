@@ -6,22 +6,24 @@ import csv
 import io
 import json
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from pydantic import BaseModel
 
 from harness.cases.traffic import moved_bytes
+from harness.results.contexts import COLD
 from reports.columns import CSV, columns, rows_of
 from reports.data.comparison import Comparison
+from reports.data.step import every_context
 
 
 def to_csv(comparison: Comparison) -> str:
-    """A line for each implementation on each case; what is unknown or unbounded is empty."""
+    """A line for each implementation on each case, in each context; what is unknown or unbounded is empty."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    rows = rows_of(comparison)
-    chosen = columns(CSV, rows)
+    rows = [row for each in every_context(comparison) for row in rows_of(each)]
+    chosen = columns(CSV if _is_plain(comparison) else ("context", *CSV), rows)
     writer.writerow([column.name for column in chosen])
     writer.writerows([_finite(column.value(row)) for column in chosen] for row in rows)
     return stream.getvalue()
@@ -29,11 +31,21 @@ def to_csv(comparison: Comparison) -> str:
 
 def to_json(comparison: Comparison) -> str:
     """The comparison as one JSON object; nan and infinities are null, and each case carries its key and bytes."""
-    whole = asdict(comparison)
+    return json.dumps(_finite(_as_fields(comparison)), indent=1, allow_nan=False) + "\n"
+
+
+def _as_fields(comparison: Comparison) -> dict[str, Any]:
+    whole = asdict(replace(comparison, contexts=()))
     for record, case in zip(whole["cases"], comparison.cases, strict=True):
         record["key"] = case.case.key
         record["moved_bytes"] = moved_bytes(case.case)
-    return json.dumps(_finite(whole), indent=1, allow_nan=False) + "\n"
+    if _is_plain(comparison):  # written as before there were contexts
+        return {name: value for name, value in whole.items() if name not in ("context", "holder", "contexts")}
+    return whole | {"contexts": [_as_fields(context) for context in comparison.contexts]}
+
+
+def _is_plain(comparison: Comparison) -> bool:
+    return comparison.context == COLD and not comparison.contexts
 
 
 def _finite(value: Any) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.errors import UsageError
+from harness.results.contexts import COLD
 from harness.results.file import Results
 from reports import columns, figures
 from reports.columns import Row
@@ -15,7 +16,7 @@ from reports.data.kernel_names import display_names
 from reports.data.summary import Geomean
 from reports.formats import html_verified
 from reports.formats.html_page import conditions_of, fill, pictures
-from reports.parts import wording
+from reports.parts import training_step, wording
 from reports.parts.reasons import behind
 from reports.table import Cell, Heading, Table, table, words
 
@@ -34,19 +35,19 @@ class ResultRow:
     why: tuple[str, ...]
 
 
-def render(runs: Sequence[Results], baseline: str | None = None) -> str:
+def render(runs: Sequence[Results], baseline: str | None = None, context: str = COLD) -> str:
     """The page as HTML text, its plots in it: the comparison of one file, or the verification where nothing was timed.
 
     Raises UsageError where several files hold times, or are of different devices.
     """
-    compared = [compare(run, baseline) for run in runs]
+    compared = [compare(run, baseline, context) for run in runs]
     if not any(comparison.timed for comparison in compared):
         return html_verified.render(runs, compared)
     if len(runs) > 1:
         raise UsageError(
             f"--format html takes one file that was timed, or several of `normbwd verify`, not {len(runs)}"
         )
-    return _comparison(runs[0], compared[0])
+    return _comparison(runs[0].in_context(context), compared[0])
 
 
 def results_table(comparison: Comparison) -> tuple[Table, list[ResultRow]]:
@@ -107,6 +108,7 @@ def _comparison(results: Results, comparison: Comparison) -> str:
         caveats=wording.caveats(comparison),
         conditions=[conditions_of(comparison)],
         answer=answer(comparison),
+        step=training_step.section(comparison),
         baseline=comparison.baseline,
         speedups=[picture for picture in drawn if picture.name.startswith("speedup")],
         pictures=[picture for picture in drawn if not picture.name.startswith("speedup")],

@@ -6,8 +6,8 @@ from harness.cases.traffic import moved_bytes
 from harness.results.statistics import PROCESS_BAND
 from reports import columns, figures
 from reports.data.comparison import CaseComparison, Comparison
-from reports.markdown_writer import details, escape, paragraphs, table, write_table
-from reports.parts import kernel_table, selftest, wording
+from reports.markdown_writer import details, escape, paragraphs, table, write_section, write_table
+from reports.parts import kernel_table, selftest, training_step, wording
 from reports.parts.conditions import conditions_list
 from reports.parts.geomeans import geomeans
 from reports.table import words
@@ -50,6 +50,8 @@ def _summary(comparison: Comparison) -> str:
     if comparison.timed:
         parts += [write_table(geomeans(comparison)), wording.error_budget(comparison), wins_table(comparison)]
         parts += [kernel_table.agreement(comparison)]
+        if (step := training_step.section(comparison)) is not None:
+            parts += write_section(step)
     failures = wording.failures(comparison)
     if failures:
         parts.append("Did not pass:\n\n" + "\n".join(f"- {escape(failure)}" for failure in failures))
@@ -102,5 +104,6 @@ def _case(comparison: Comparison, case: CaseComparison) -> list[str]:
         wording.error_budget(comparison),
         "\n".join(f"{number}. {escape(note)}" for number, note in notes),
         table(words("did not pass", "status", "reason"), failed),
+        write_table(training_step.of_case(comparison, case)) if comparison.contexts else "",
         details(KERNELS, kernel_table.case_table(case, comparison.budget)),
     ]

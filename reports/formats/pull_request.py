@@ -8,7 +8,7 @@ from reports.columns import Row
 from reports.data.comparison import Comparison
 from reports.data.entries import Entry
 from reports.markdown_writer import escape, write_table
-from reports.parts import conditions, wording
+from reports.parts import conditions, training_step, wording
 from reports.parts.geomeans import geomeans
 
 MOST_LINES = 60
@@ -26,7 +26,8 @@ def render(comparison: Comparison, impl: str | None = None) -> str:
     lead = [_headline(comparison, subject), *(f"**{caveat}**" for caveat in wording.caveats(comparison))]
     top = [line for text in lead for line in (figures.one_line(text, LONGEST_LINE), "")]
     budget = wording.error_budget(comparison)
-    bottom = ["", *([budget, ""] if budget else []), *_details(comparison, subject), "", *_reproduce(comparison)]
+    step = _in_a_training_step(comparison, subject)
+    bottom = ["", *step, *([budget, ""] if budget else []), *_details(comparison, subject), "", *_reproduce(comparison)]
     room = MOST_LINES - len(top) - len(bottom)
     return "\n".join([*top, *_cases(comparison, subject, room), *bottom]) + "\n"
 
@@ -69,6 +70,22 @@ def _cases(comparison: Comparison, subject: str, room: int) -> list[str]:
     names = columns.PULL_REQUEST if comparison.timed else columns.PULL_REQUEST_UNTIMED
     lines = write_table(columns.table_of(names, rows, {"ranked_us": f"{subject} us"})).splitlines()
     return [*lines, "", f"… {left_out} more in report"] if left_out else lines
+
+
+def _in_a_training_step(comparison: Comparison, subject: str) -> list[str]:
+    """The subject in every context: a row a norm, and in how many cases it is fastest."""
+    speedups = training_step.speedups(comparison, subject)
+    if not speedups.rows:
+        return []
+    firsts = " ".join(training_step.leads(comparison, subject))
+    return [
+        f"{training_step.TITLE}, speedup over {comparison.baseline} (smallest):",
+        "",
+        *write_table(speedups).splitlines(),
+        "",
+        firsts,
+        "",
+    ]
 
 
 def _weight(entry: Entry | None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from harness.results.contexts import COLD
 from harness.results.schema import EndRecord, RunRecord
 from reports import figures
 from reports.data.comparison import Comparison
@@ -32,6 +33,7 @@ def conditions(comparison: Comparison) -> list[tuple[str, str]]:
         ("Suite", run.settings.suite or ""),
     ]
     if comparison.timed:
+        items += [("Context", "" if comparison.context == COLD else comparison.context)]
         items += [("Cache flush", FLUSHES[run.settings.flush]), ("Blocks per case", wording.blocks(comparison.cases))]
         items += [("A/A band", wording.aa_bands(comparison.cases))]
         items += [("Engine's own error", "" if comparison.budget else NO_SELFTEST)]

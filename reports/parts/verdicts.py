@@ -33,7 +33,7 @@ def _about(regression: Subject) -> str:
     """What is tested, in words: the table has no room for it."""
     head, base = regression.names
     return (
-        f"{head} over {base}, times as fast: REGRESSED where slower by more than delta, "
+        f"{head} over {base}, times as fast{regression.where}: REGRESSED where slower by more than delta, "
         f"at a false discovery rate of {figures.percent(100 * FALSE_DISCOVERIES, 0)} %"
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from harness.results.contexts import COLD
 from harness.results.joining import TIMES_T0
 from harness.results.planted_effects import found_together
 from harness.results.schema import Budget, Check, SelfTestRecord, Status
@@ -30,19 +31,32 @@ def headline(comparison: Comparison, impl: str | None = None) -> str:
     """Who is fastest in how many cases and by how much over the baseline; of `impl`, or of whoever wins most."""
     if not comparison.timed:
         return verified(of_comparison(comparison))
+    text, subject = _fastest(comparison, impl)
+    several = comparison.contexts or comparison.context != COLD
+    means = geomeans(comparison, subject) if subject else ""
+    return f"{f'{comparison.context}: ' if several else ''}{text} {means}".rstrip()
+
+
+def fastest(comparison: Comparison, impl: str | None = None) -> str:
+    """Who is fastest in how many cases, of `impl`, or of whoever wins most."""
+    return _fastest(comparison, impl)[0]
+
+
+def _fastest(comparison: Comparison, impl: str | None) -> tuple[str, str | None]:
+    """The sentence, and whose geometric means go with it."""
     summary = comparison.summary
     wins = next((wins for wins in summary.wins if impl is None or wins.impl == impl), None)
     subject = wins.label if wins else impl
     if subject is None and (reasons := interference(comparison)):
-        return " ".join(reasons)
+        return " ".join(reasons), None
     if subject is None:
-        return f"No implementation could be ranked in {figures.count(summary.cases, 'case')}."
+        return f"No implementation could be ranked in {figures.count(summary.cases, 'case')}.", None
     if not competed(comparison, subject) and not wins:
-        return f"{subject} was not timed here."
+        return f"{subject} was not timed here.", None
     alone, tied = (len(wins.alone), len(wins.tied)) if wins else (0, 0)
     text = f"{subject} is fastest in {alone} of {figures.count(summary.cases, 'case')}"
     text += f" and tied for fastest in {tied} more." if tied else "."
-    return f"{text} {geomeans(comparison, wins.impl if wins else subject)}".rstrip()
+    return text, wins.impl if wins else subject
 
 
 def competed(comparison: Comparison, impl: str) -> bool:

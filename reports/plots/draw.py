@@ -8,6 +8,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from harness.errors import UsageError
+from harness.results.contexts import COLD
 from harness.results.file import Results
 from harness.results.joining import by_case
 from reports.data.comparison import Comparison, compare
@@ -17,14 +18,14 @@ from reports.plots import bandwidth, error_growth, kernel_bars, sample_spread, s
 from reports.plots.style import FORMATS, save
 
 
-def write(results: Results, folder: Path, baseline: str | None = None) -> list[Path]:
+def write(results: Results, folder: Path, baseline: str | None = None, context: str = COLD) -> list[Path]:
     """Draw what the file holds into `folder`, as svg and png; gives the files.
 
     Raises UsageError where nothing can be drawn of it, or the folder cannot be written.
     """
     files: list[Path] = []
     try:
-        for name, figure in draw(results, baseline):
+        for name, figure in draw(results, baseline, context):
             folder.mkdir(parents=True, exist_ok=True)
             for form in FORMATS:
                 files.append(folder / f"{name}.{form}")
@@ -39,10 +40,10 @@ def write(results: Results, folder: Path, baseline: str | None = None) -> list[P
     return files
 
 
-def draw(results: Results, baseline: str | None = None) -> Iterator[tuple[str, Figure]]:
+def draw(results: Results, baseline: str | None = None, context: str = COLD) -> Iterator[tuple[str, Figure]]:
     """Every plot of the file, with its name; what the file does not hold is left out."""
-    comparison = compare(results, baseline)
-    yield from overall(results, comparison)
+    comparison = compare(results, baseline, context)
+    yield from overall(results.in_context(context), comparison)
     colours = kernel_bars.kernel_colours(comparison.cases)
     for case in comparison.cases:
         if figure := kernel_bars.kernel_bars(case, comparison.run, colours):

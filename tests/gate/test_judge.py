@@ -12,7 +12,7 @@ from harness.gate.limits import Claim, Limits, Regression, read_limits
 from harness.results.statistics import PROCESS_BAND
 from harness.results.verdicts import exit_code
 from reports.parts.verdicts import render
-from tests.results_factory import budget, helpers, in_processes, results, row, selftest, timing, twin
+from tests.results_factory import budget, helpers, in_contexts, in_processes, results, row, selftest, timing, twin
 
 
 def verdicts(*rows, aa=True, **claim):
@@ -52,6 +52,32 @@ def test_aa_band_widens_the_interval_of_a_claim():
 
 def test_without_an_a_a_pair_nothing_is_concluded():
     assert outcome(MINE, **OVER, at_least=1.5, aa=False) == "INCONCLUSIVE"
+
+
+def in_two_contexts(scale):
+    """`mine` is twice as fast as the baseline alone, and `scale` times as long beside another kernel."""
+    base, add = [row("torch-eager", 100.0), *helpers(100.0, 46.0)], {"beside_8": 1.0}
+    rows = [*in_contexts(base, **add), *in_contexts([MINE], beside_8=scale)]
+    return results(*rows, context="cold,beside:8")
+
+
+def test_a_claim_is_of_one_context():
+    claims = [Claim(impl="mine", over="torch-eager", at_least=1.5, context=name) for name in ("cold", "beside:8")]
+    found = judge(in_two_contexts(50.0), Limits(claim=claims))
+    assert [verdict.outcome for verdict in found] == ["PASS", "REGRESSED"]
+    assert "mine >= 1.5 x torch-eager (beside:8)" in render(found)
+
+
+def test_a_regression_is_of_one_context():
+    asked = [Regression(head="mine", base="torch-eager", context=name) for name in ("cold", "beside:8")]
+    found = judge(in_two_contexts(50.0), Limits(regression=asked))
+    assert [verdict.outcome for verdict in found] == ["PASS", "REGRESSED"]
+    assert "mine over torch-eager, times as fast (beside:8): REGRESSED" in render(found)
+
+
+def test_a_context_that_was_not_measured_cannot_be_judged():
+    with pytest.raises(UsageError, match="no context 'host' in these results; there are: cold, beside:8"):
+        judge(in_two_contexts(1.0), Limits(claim=[Claim(impl="mine", context="host")]))
 
 
 @pytest.mark.parametrize("status", ["wrong", "crashed", "timeout", "oom"])
@@ -193,7 +219,8 @@ def test_what_did_not_pass_stands_first():
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        ("[[claim]]\nimpl = 'a'\nfaster = 2", "claim.0.faster: unknown key; there are at_least, cols, determin"),
+        ("[[claim]]\nimpl = 'a'\nfaster = 2", "claim.0.faster: unknown key; there are at_least, cols, context,"),
+        ("[[claim]]\nimpl = 'a'\ncontext = 'warm'", "claim.0.context: 'warm' is not one of cold, graph, beside:N"),
         ("[[claim]]\nimpl = 'a'\natleast = 2", "claim.0.atleast: unknown key; did you mean at_least?"),
         ("[[regresion]]\nhead = 'a'", "regresion: unknown key; did you mean regression?"),
         ("[[regression]]\nhead = 'a'\nbase = 'b'\nmin_effect = 0.1", "min_effect: unknown key; did you mean minimum_e"),

@@ -1,6 +1,10 @@
+from types import SimpleNamespace
+
 import pytest
+import torch
 
 from harness.cases import Grads, NormCase, make_inputs
+from harness.errors import UnavailableError
 from harness.verify.repetition import SHARES, Repetition, stale, with_new_dy
 from harness.verify.robustness import Pristine
 from tests.mutants.maths import gradients
@@ -99,3 +103,58 @@ def test_where_it_did_not_follow_is_said():
         "dx did not follow new contents of dy at the same address in a graph replay"
     )
     assert stale(inputs, Grads(gradients(inputs).dx, gradients(inputs).dweight)) is None
+
+
+class FakeHolder:
+    """A kernel beside a backward on a CPU; `state` is how it looks once the backward has ended."""
+
+    multiprocessors = 132
+
+    def __init__(self, state):
+        self.occupied, self.left, self._state = [], 0, state
+
+    def occupy(self, programs, for_us):
+        self.occupied.append(programs)
+
+    def started(self):
+        return True
+
+    def state(self):
+        return self._state
+
+    def release(self):
+        self.left += 1
+
+
+def beside(monkeypatch, state, runs=4):
+    holder, found = FakeHolder(state), repetition()
+    event = SimpleNamespace(record=lambda: None, synchronize=lambda: None)
+    monkeypatch.setattr("harness.verify.repetition.Holder", lambda threads, shared_kib: holder)
+    monkeypatch.setattr(torch.cuda, "Event", lambda: event)
+    found._try("held multiprocessors", runs)
+    return holder, found
+
+
+def test_bits_are_compared_while_multiprocessors_are_held(monkeypatch):
+    holder, found = beside(monkeypatch, "running")
+    assert (holder.occupied, holder.left) == ([8, 32, 8, 32], 4)
+    assert (found.repeats, found.differences, found.waits) == (5, [], None)
+
+
+def test_a_backward_that_waits_for_the_holder_is_named(monkeypatch):
+    holder, found = beside(monkeypatch, "over")
+    assert (holder.occupied, holder.left, found.repeats) == ([8], 1, 1)
+    assert found.waits == (
+        "waits for other kernels: it did not end within 0.1 s while another kernel held 8 of 132 multiprocessors"
+    )
+
+
+def test_where_there_is_no_holder_that_is_the_reason(monkeypatch):
+    def refuse(threads, shared_kib):
+        raise UnavailableError("no such kernel here")
+
+    found = repetition()
+    monkeypatch.setattr("harness.verify.repetition.Holder", refuse)
+    found._try("held multiprocessors", 4)
+    (check,) = found.conditions
+    assert (check.runs, check.skipped) == (0, "no such kernel here")

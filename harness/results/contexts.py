@@ -1,0 +1,66 @@
+"""The contexts in which a backward is timed: alone with a cold cache, and as it happens in a training step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.errors import UsageError
+
+COLD = "cold"  # alone, with a cold cache: the headline, always measured, because the others are set beside it
+GRAPH = "graph"  # captured once, replayed
+HOT_DY = "hot-dy"  # dy written by an elementwise kernel just before
+HOST = "host"  # the time on the host to enqueue one call
+BESIDE = "beside:"  # and a number of programs, each of which holds a multiprocessor on another stream
+STEP = (COLD, GRAPH, f"{BESIDE}8", f"{BESIDE}32", HOT_DY, HOST)
+EVERY = "step"
+WHAT = f"{COLD}, {GRAPH}, {BESIDE}N, {HOT_DY}, {HOST}, or {EVERY} for {','.join(STEP)}"
+
+HOLDER = "640x200"  # what each program beside holds, by default: threads x KiB of shared memory, as an all-reduce's
+WAITS = "waits for other kernels"  # what a report says of a backward that cannot start beside another kernel
+
+
+@dataclass(frozen=True)
+class Held:
+    """What each program of the kernel beside holds: threads, and KiB of shared memory."""
+
+    threads: int
+    shared_kib: int
+
+
+def parse_contexts(text: str) -> tuple[str, ...]:
+    """The contexts of a list such as `graph,beside:8`, cold always first; raises UsageError for another word."""
+    named = [word.strip() for word in text.split(",")]
+    listed = [context for word in named for context in (STEP if word == EVERY else (parse_context(word),))]
+    return tuple(dict.fromkeys([COLD, *listed]))
+
+
+def parse_context(word: str) -> str:
+    """One context as it is stored; raises UsageError for what is none."""
+    if word in (COLD, GRAPH, HOT_DY, HOST):
+        return word
+    number = word.removeprefix(BESIDE)
+    if word.startswith(BESIDE) and number.isdecimal() and int(number) > 0:
+        return f"{BESIDE}{int(number)}"
+    raise UsageError(f"--context {word}: not one of {WHAT}")
+
+
+def programs_beside(context: str) -> int | None:
+    """How many programs run beside the backward; None in another context."""
+    return int(context.removeprefix(BESIDE)) if context.startswith(BESIDE) else None
+
+
+def parse_held(text: str) -> Held:
+    """What `--holder` says, such as 640x200; raises UsageError for what cannot be launched anywhere."""
+    threads, _, shared_kib = text.partition("x")
+    if not (threads.isdecimal() and shared_kib.isdecimal()):
+        raise UsageError(f"--holder {text}: must be THREADSxKIB, such as 640x200")
+    held = Held(int(threads), int(shared_kib))
+    if not 64 <= held.threads <= 1024 or held.threads % 64 or _ones(held.threads // 64) > 2:
+        raise UsageError(f"--holder {text}: threads must be 64 to 1024, a power of two or the sum of two (512, 640)")
+    if held.shared_kib < 1:
+        raise UsageError(f"--holder {text}: must hold shared memory, at least 1 KiB")
+    return held
+
+
+def _ones(number: int) -> int:
+    return bin(number).count("1")

@@ -1,0 +1,82 @@
+"""Checks of the kernel that holds multiprocessors: it holds what it says, and a launch that waits for it is seen."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable
+from statistics import median
+
+import torch
+
+from harness.devices.holder import Holder
+from harness.errors import UnavailableError
+from harness.results.contexts import WAITS
+from harness.results.schema import Check
+from harness.timing.check_list import CheckList
+from harness.timing.engine import Candidate, Device, Sample, take_sample
+from harness.timing.in_context import Beside
+
+HELD = "held multiprocessors"
+CONTROL = "control: all-resident"
+PROGRAMS = 8
+SETTLED_S = 0.002  # by then all programs run that find room
+LASTS_US = 20_000.0
+SAMPLES = 5
+
+
+def held_checks(device: Device, make_holder: Callable[[], Holder]) -> list[Check]:
+    """Both checks; on a device without such a kernel they are not made."""
+    checks = CheckList()
+    try:
+        holder, probe = make_holder(), make_holder()
+    except UnavailableError as error:
+        for name in (HELD, CONTROL):
+            checks.not_here(name, str(error))
+        return checks.checks
+    _held(checks, holder, probe)
+    _all_resident(checks, device, holder, probe)
+    return checks.checks
+
+
+def _held(checks: CheckList, holder: Holder, probe: Holder) -> None:
+    """A probe of one program a multiprocessor must find all free but those that are held."""
+    holder.occupy(PROGRAMS, LASTS_US)
+    holder.started()
+    probe.occupy(probe.multiprocessors, LASTS_US)
+    time.sleep(SETTLED_S)
+    found, state = probe.running(), holder.state()
+    holder.release()
+    probe.release()
+    off = abs(holder.multiprocessors - PROGRAMS - found)
+    detail = (
+        f"beside {PROGRAMS} programs of {holder.threads} threads and {holder.shared_kib} KiB of shared memory a probe "
+        f"found {found} of {holder.multiprocessors} multiprocessors free"
+    )
+    checks.add(HELD, off == 0 and state == "running", off, 0, "", detail)
+
+
+def _all_resident(checks: CheckList, device: Device, holder: Holder, probe: Holder) -> None:
+    """A launch that starts only when all its programs fit at once must be seen to wait for the kernel beside."""
+    run = lambda: probe.queue(probe.multiprocessors, 0, launch_cooperative_grid=True)  # noqa: E731
+    beside = Beside(device, holder, PROGRAMS, 0.0)
+    try:
+        run()
+        torch.cuda.synchronize()
+        alone, waiting = (_samples(of, Candidate(CONTROL, run)) for of in (device, beside))
+    except Exception as error:  # Triton has no such launch for every device
+        checks.not_here(CONTROL, f"{type(error).__name__}: {' '.join(str(error).split())[:120]}")
+        return
+    times_us = [sample.us for sample in waiting if sample.void is None]
+    us, alone_us = median(times_us or [math.nan]), median(sample.us for sample in alone)
+    detail = (
+        f"{WAITS}: a launch that needs every multiprocessor took {us:.0f} us beside {PROGRAMS}, {alone_us:.0f} us alone"
+    )
+    if not beside.waits(us):
+        detail = f"a launch that needs every multiprocessor did not wait: {us:.0f} us beside {PROGRAMS} programs"
+    checks.add(CONTROL, beside.waits(us) and not beside.waits(alone_us), us, beside.outlasts_us / 2, "us", detail)
+
+
+def _samples(device: Device, candidate: Candidate) -> list[Sample]:
+    return [take_sample(device, candidate, "clean", random.Random(0)) for _ in range(SAMPLES)]

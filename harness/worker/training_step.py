@@ -1,0 +1,210 @@
+"""The contenders of a case timed in the contexts of a training step, one context after the other."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from statistics import median
+
+import torch
+
+from harness.cases import Grads, Inputs, case_seed
+from harness.cases.tensors import OUTPUT_GRADIENTS
+from harness.cases.traffic import ADD_NAME
+from harness.devices.capture import CaptureError, capture
+from harness.devices.holder import Holder
+from harness.devices.nvml import Reading
+from harness.errors import UnavailableError
+from harness.results.contexts import GRAPH, HOST, HOT_DY, WAITS, parse_held, programs_beside
+from harness.results.schema import ContextRecord, HolderRecord, Timing
+from harness.results.settings import Settings
+from harness.timing.engine import Candidate, CandidateError, Device, take_sample
+from harness.timing.in_context import Beside, HostClock, HotDy, anew, repeated, replayed
+from harness.verify.raised import one_line, status_of
+from harness.verify.repetition import spoil
+from harness.worker.interleave import AGAIN, Blocks, Lineup, lineup, make_device, time_blocks
+from harness.worker.messages import Stage
+
+STAGE: Stage = "time in context"
+NOT_ON_A_CPU = "a CPU has no streams: nothing runs beside a call, which is itself what is timed"
+NOTHING_CAPTURED = "the capture holds nothing: its replay runs no backward"
+HOST_WAITED = "a call waits for the device, so that the host's time is not its own"
+
+
+@dataclass
+class InContext:
+    """What became of each candidate in one context, by its name, and the state of the device meanwhile.
+
+    `captured` says what the graph of a candidate holds.
+    """
+
+    records: dict[str, ContextRecord] = field(default_factory=dict[str, ContextRecord])
+    readings: list[Reading] = field(default_factory=list[Reading])
+    holder: HolderRecord | None = None
+    captured: dict[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True)
+class TrainingStep:
+    """One case and its contenders, with the times that each has alone; the other fields are as in `time_together`.
+
+    `judge` says what is wrong with an answer of an implementation, if anything is.
+    """
+
+    inputs: Inputs
+    candidates: Sequence[Candidate]
+    alone: Mapping[str, Timing]
+    settings: Settings
+    group: str
+    process: int
+    watch: Callable[[str | None, Stage], None]
+    judge: Callable[[str, object], str | None]
+    restore: Callable[[], None]
+
+    def time_in(self, context: str) -> InContext:
+        """Time all in one context; what cannot be timed in it has a record that says why.
+
+        Raises CandidateError, naming the implementation, where one of them took the device with it.
+        """
+        self.watch(None, STAGE)
+        found = InContext()
+        device = self._device(context, found)
+        contenders = self._called_as_in(context, found) if device else None
+        rng = random.Random(case_seed(self.inputs.case, self.settings.seed, f"order {self.process} {context}"))
+        while device and contenders and contenders.candidates:
+            try:
+                self._time(context, device, contenders, rng, found)
+                break
+            except CandidateError as error:
+                cause = error.__cause__ or error
+                if not self._device_answers():
+                    raise
+                found.records[error.candidate] = ContextRecord(status=status_of(cause), reason=one_line(cause))
+                contenders = _without(error.candidate, contenders)
+        return found
+
+    def _device(self, context: str, found: InContext) -> Device | None:
+        """The device with what the context adds to it; where that is not to be had, the records say so."""
+        try:
+            if self.inputs.case.device == "cpu" and context != HOT_DY:
+                raise UnavailableError(NOT_ON_A_CPU)
+            device = make_device(self.inputs.case.device, self.settings.flush_bytes, self.inputs.x)
+            if (programs := programs_beside(context)) is not None:
+                holder = _holder(self.settings.holder)
+                if programs >= holder.multiprocessors:
+                    raise UnavailableError(f"none of {holder.multiprocessors} multiprocessors would be free")
+                found.holder = HolderRecord(programs=programs, threads=holder.threads, shared_kib=holder.shared_kib)
+                slowest_us = max(median(timing.samples_us) for timing in self.alone.values() if timing.samples_us)
+                return Beside(device, holder, programs, slowest_us)
+        except UnavailableError as error:
+            refused = ContextRecord(status="unsupported", reason=str(error))
+            found.records |= {candidate.name: refused for candidate in self.candidates}
+            return None
+        if context == HOT_DY:
+            return HotDy(device, self._write_dy)
+        return HostClock(device) if context == HOST else device
+
+    def _called_as_in(self, context: str, found: InContext) -> Lineup:
+        """Everyone, called in the manner of the context; who cannot be called so gets its record here."""
+
+        def called(candidate: Candidate) -> Iterator[Candidate]:
+            if context == HOST:
+                yield repeated(candidate)
+            elif context == GRAPH:
+                yield from self._captured(candidate, found)
+            else:
+                yield anew(candidate)
+
+        plain = lineup(self.inputs, self.candidates, self.settings)
+        candidates = [made for candidate in plain.candidates for made in called(candidate)]
+        left = {candidate.name for candidate in candidates}
+        again = {name: made for name, twin in plain.again.items() if name in left for made in called(twin)}
+        return Lineup(candidates, again, next(called(plain.add), None) if plain.add else None)
+
+    def _captured(self, candidate: Candidate, found: InContext) -> Iterator[Candidate]:
+        name = candidate.name.removesuffix(AGAIN)
+        self.watch(None if name == ADD_NAME else name, STAGE)
+        try:
+            captured = capture(candidate.prepare or (lambda: candidate.run))
+        except CaptureError as error:
+            found.records[candidate.name] = ContextRecord(status="unsupported", reason=f"cannot be captured: {error}")
+            return
+        if captured.nodes is not None and not captured.nodes:
+            found.records[candidate.name] = ContextRecord(status="wrong", reason=NOTHING_CAPTURED)
+            return
+        found.captured[candidate.name] = f"captured: {captured.content}"
+        yield replayed(candidate, captured, self._spoil)
+
+    def _time(self, context: str, device: Device, contenders: Lineup, rng: random.Random, found: InContext) -> None:
+        blocks = time_blocks(device, contenders, self.settings, f"{self.group}-{context}", rng, self.watch, STAGE)
+        faults: dict[str, str] = {}
+
+        def look(name: str, answer: object) -> None:
+            if fault := self.judge(name, answer):
+                faults[name] = fault
+
+        for candidate in contenders.candidates if context != HOST else ():  # where several calls overwrite each other
+            self.watch(candidate.name, STAGE)
+            restored = replace(candidate, restore=partial(_both, self.restore, candidate.restore))
+            take_sample(device, restored, self.settings.flush, rng, partial(look, candidate.name))
+        found.readings = blocks.readings
+        for name, timing in _by_name(blocks).items():
+            found.records[name] = _record(context, device, timing, found.captured.get(name), faults.get(name))
+
+    def _device_answers(self) -> bool:
+        try:
+            if self.inputs.case.device != "cpu":
+                torch.cuda.synchronize()
+        except Exception:
+            return False
+        return True
+
+    def _write_dy(self) -> None:
+        """Write the same values again, unseen by autograd."""
+        for name, tensor in self.inputs.tensors().items():
+            if name in OUTPUT_GRADIENTS:
+                tensor.data.mul_(1)
+
+    def _spoil(self, answer: object) -> None:
+        if isinstance(answer, Grads):
+            spoil(self.inputs, answer)
+
+
+@cache
+def _holder(what: str) -> Holder:
+    """The kernel beside, compiled once in the life of a process."""
+    held = parse_held(what)
+    return Holder(held.threads, held.shared_kib)
+
+
+def _both(first: Callable[[], None], then: Callable[[], None]) -> None:
+    first()
+    then()
+
+
+def _without(name: str, contenders: Lineup) -> Lineup:
+    candidates = [candidate for candidate in contenders.candidates if candidate.name != name]
+    return Lineup(candidates, {n: twin for n, twin in contenders.again.items() if n != name}, contenders.add)
+
+
+def _by_name(blocks: Blocks) -> dict[str, Timing]:
+    """Every timing by the name of its candidate."""
+    again = {name + AGAIN: timing for name, timing in blocks.again.items()}
+    add = {ADD_NAME: blocks.same_traffic_add} if blocks.same_traffic_add else {}
+    return blocks.timings | again | add
+
+
+def _record(context: str, device: Device, timing: Timing, captured: str | None, fault: str | None) -> ContextRecord:
+    notes = [captured] if captured else []
+    if fault:
+        return ContextRecord(status="wrong", reason=f"in a timed call, {fault}", notes=notes)
+    if not timing.samples_us:
+        causes = ", ".join(f"{number} {cause}" for cause, number in timing.voided.items())
+        return ContextRecord(status="ok", untimed=f"every block was void ({causes})", notes=notes)
+    if context == HOST and not timing.proven:
+        return ContextRecord(status="ok", untimed=HOST_WAITED)
+    if isinstance(device, Beside) and (waits := sum(map(device.waits, timing.samples_us))):
+        notes.append(f"{WAITS}: until the one beside had ended, in {waits} of {len(timing.samples_us)} samples")
+    return ContextRecord(status="ok", timing=timing, notes=notes)

@@ -1,0 +1,86 @@
+"""A run in all its contexts, summed up: what each implementation gains, and what each context costs it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.cases import Norm
+from harness.results.contexts import COLD, HOST, WAITS
+from harness.results.statistics import geomean
+from reports.data.case_comparison import CaseComparison
+from reports.data.comparison import Comparison
+from reports.data.entries import Entry
+from reports.data.summary import Geomean
+
+
+@dataclass(frozen=True)
+class StepCell:
+    """One implementation in one context: its speedups over the baseline, and its time over that alone.
+
+    Of `host`, which has nothing to be set beside, the time is in us and not over that alone. `waits` is the number of
+    cases in which it waits for other kernels.
+    """
+
+    speedup: Geomean | None
+    time: float | None
+    longest: float | None
+    waits: int
+
+
+@dataclass(frozen=True)
+class StepRow:
+    """One implementation of one norm, with a cell a context."""
+
+    impl: str
+    norm: Norm
+    cells: tuple[StepCell, ...]
+
+
+def every_context(comparison: Comparison) -> tuple[Comparison, ...]:
+    """The comparisons of all contexts in which anything was timed, cold first."""
+    return comparison, *(context for context in comparison.contexts if context.timed)
+
+
+def training_step(comparison: Comparison) -> list[StepRow]:
+    """A row for each implementation that was timed, norm by norm, best in the cold context first."""
+    norms: dict[Norm, None] = dict.fromkeys(case.case.norm for case in comparison.cases)
+    rows: list[StepRow] = []
+    for norm in norms:
+        means = [mean for each in every_context(comparison) for mean in each.summary.geomeans if mean.norm == norm]
+        for impl in dict.fromkeys(mean.impl for mean in means):
+            cells = tuple(_cell(comparison, each, impl, norm) for each in every_context(comparison))
+            rows.append(StepRow(impl, norm, cells))
+    return rows
+
+
+def waits_for_others(entry: Entry) -> bool:
+    """Whether a backward ends only after the kernel that runs beside it."""
+    return any(note.startswith(WAITS) for note in entry.notes)
+
+
+def _cell(comparison: Comparison, context: Comparison, impl: str, norm: Norm) -> StepCell:
+    alone = {case.case: case.entry(impl) for case in comparison.cases if case.case.norm == norm}
+    entries = [(alone.get(case.case), entry) for case, entry in _timed(context.cases, impl, norm)]
+    if context.context == HOST:
+        times = [entry.median_us for _, entry in entries if entry.median_us]
+    elif context.context == COLD:
+        times = []
+    else:
+        times = [
+            entry.median_us / before.median_us
+            for before, entry in entries
+            if entry.median_us and before and before.median_us
+        ]
+    means = context.summary.geomeans
+    return StepCell(
+        speedup=next((mean for mean in means if (mean.impl, mean.norm) == (impl, norm)), None),
+        time=geomean(times) if times else None,
+        longest=max(times, default=None),
+        waits=sum(waits_for_others(entry) for _, entry in entries),
+    )
+
+
+def _timed(cases: Sequence[CaseComparison], impl: str, norm: Norm) -> list[tuple[CaseComparison, Entry]]:
+    found = [(case, case.entry(impl)) for case in cases if case.case.norm == norm]
+    return [(case, entry) for case, entry in found if entry and entry.standing in ("ranked", "unranked")]

@@ -1,0 +1,144 @@
+"""The section "In a training step": every implementation in every context, as tables that all formats share."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from harness.results.contexts import COLD, HOST, WAITS
+from harness.results.schema import RANKED
+from reports import figures
+from reports.data.case_comparison import CaseComparison
+from reports.data.comparison import Comparison
+from reports.data.step import StepCell, every_context, training_step, waits_for_others
+from reports.parts import wording
+from reports.table import Cell, Heading, Section, Table, table, words
+
+TITLE = "In a training step"
+ALONE = (
+    "The same as times: how many times as long as alone, the geometric mean and the longest of a case; "
+    f"{HOST} is in us. A quotient of medians of different blocks, without an interval."
+)
+
+
+def section(comparison: Comparison) -> Section | None:
+    """Both tables and what has to be said of them; None for a run of the cold context alone."""
+    if not comparison.contexts:
+        return None
+    gained = speedups(comparison)
+    parts = (_legend(comparison), gained, " ".join(leads(comparison)), ALONE, times(comparison)) if gained.rows else ()
+    return Section(TITLE, (*parts, *waiting(comparison), *not_timed(comparison)))
+
+
+def speedups(comparison: Comparison, impl: str | None = None) -> Table:
+    """A row an implementation, a column a context: the geometric mean speedup over the baseline, and the smallest.
+
+    Of `impl` alone, where it is given.
+    """
+
+    def cell(of: StepCell) -> Cell:
+        mean = of.speedup
+        if mean is None:
+            return Cell(figures.NOTHING)
+        partly = f" in {mean.cases} of {mean.total}" if mean.cases < mean.total else ""
+        text = f"{figures.plain_ratio(mean.value)} ({figures.plain_ratio(mean.smallest)}){partly}"
+        return Cell(f"{text}, waits" if of.waits else text, mean.value)
+
+    headings = [*words("impl", "norm"), *(context.context for context in every_context(comparison))]
+    rows = [row for row in training_step(comparison) if comparison.contexts and impl in (None, row.impl)]
+    return table(headings, [[row.impl, row.norm, *(cell(each) for each in row.cells)] for row in rows])
+
+
+def times(comparison: Comparison) -> Table:
+    """A row an implementation, a column a context besides cold: how many times as long as alone."""
+
+    def cell(of: StepCell, context: str) -> Cell:
+        if of.time is None:
+            return Cell(figures.NOTHING)
+        text = figures.microseconds if context == HOST else figures.plain_ratio
+        shown = f"{text(of.time)} ({text(of.longest)})"
+        return Cell(f"{shown}, waits" if of.waits else shown, of.time)
+
+    contexts = [context.context for context in every_context(comparison)[1:]]
+    headings = [*words("impl", "norm"), *(f"{name} us" if name == HOST else name for name in contexts)]
+    rows = [
+        [row.impl, row.norm, *(cell(each, context) for each, context in zip(row.cells[1:], contexts, strict=True))]
+        for row in training_step(comparison)
+    ]
+    return table(headings, rows)
+
+
+def of_case(comparison: Comparison, case: CaseComparison) -> Table:
+    """The times of one case: a row an implementation, a column a context, with speedup and verdict."""
+    contexts = every_context(comparison)[1:]
+    found = [next((each for each in context.cases if each.case == case.case), None) for context in contexts]
+    rows = [[entry.label, *(_time(each, entry.impl) for each in found)] for entry in case.of("ranked", "unranked")]
+    return table([*words("impl"), *(Heading(context.context) for context in contexts)], rows)
+
+
+def leads(comparison: Comparison, impl: str | None = None) -> list[str]:
+    """Who is fastest in how many cases, a sentence a context: of `impl`, or of whoever wins most."""
+    contexts = [context for context in every_context(comparison) if context.summary.wins]
+    return [f"{context.context}: {wording.fastest(context, impl)}" for context in contexts]
+
+
+def waiting(comparison: Comparison) -> list[str]:
+    """A sentence for each context in which something waits for the other kernel."""
+    lines: list[str] = []
+    for context in comparison.contexts:
+        waits = Counter(e.impl for case in context.cases for e in case.entries if waits_for_others(e))
+        if waits:
+            lines.append(f"{context.context}: {_counted(waits)} {WAITS}, and takes as long as the one beside.")
+    return lines
+
+
+def not_timed(comparison: Comparison) -> list[str]:
+    """A sentence for each reason why what ranks alone does not rank in another context."""
+    reasons: dict[tuple[str, str], Counter[str]] = {}
+    for context in comparison.contexts:
+        for before, case in _pairs(comparison, context):
+            for entry in case.of("verified", "failed", "absent", "unranked"):
+                alone = before.entry(entry.impl)
+                if alone and alone.median_us is not None and alone.standing != entry.standing:
+                    why = figures.one_line(entry.reason or entry.status)
+                    why = why if entry.status in RANKED else f"{entry.status}: {why}"
+                    reasons.setdefault((context.context, why), Counter())[entry.impl] += 1
+    contexts: dict[tuple[str, str], list[str]] = {}
+    for (context, why), impls in reasons.items():
+        contexts.setdefault((_counted(impls), why), []).append(context)
+    return [f"Not ranked in {', '.join(names)}: {impls} ({why})." for (impls, why), names in contexts.items()]
+
+
+def _pairs(comparison: Comparison, context: Comparison) -> list[tuple[CaseComparison, CaseComparison]]:
+    """The cases of a context, each with the same case alone."""
+    alone = {case.case: case for case in comparison.cases}
+    return [(alone[case.case], case) for case in context.cases if case.case in alone]
+
+
+def _counted(impls: Counter[str]) -> str:
+    return ", ".join(f"{impl} in {figures.count(number, 'case')}" for impl, number in impls.items())
+
+
+def _time(case: CaseComparison | None, impl: str) -> Cell:
+    entry = case.entry(impl) if case else None
+    if entry is None or entry.median_us is None:
+        return Cell(entry.status if entry and entry.standing in ("failed", "absent") else figures.NOTHING)
+    said = [figures.ratio(entry.speedup) if entry.speedup else "", entry.verdict or ""]
+    said.append("waits" if waits_for_others(entry) else "" if entry.standing == "ranked" else "not ranked")
+    extra = " ".join(word for word in said if word)
+    return Cell(figures.microseconds(entry.median_us) + (f" ({extra})" if extra else ""), entry.median_us)
+
+
+def _legend(comparison: Comparison) -> str:
+    held = [f"{c.holder.programs}" for c in comparison.contexts if c.holder]
+    holder = next((c.holder for c in comparison.contexts if c.holder), None)
+    text = (
+        f"The geometric mean speedup over {comparison.baseline} in each context, and the smallest of a case: {COLD}, "
+        "alone with a cold cache; graph, captured once and replayed; beside:N, while a kernel of N programs runs on "
+        f"another stream; hot-dy, with dy written just before; {HOST}, the host's time to enqueue a call."
+    )
+    if holder is None:
+        return text
+    return (
+        f"{text} Each of the {' or '.join(held)} programs beside held {holder.threads} threads and {holder.shared_kib} "
+        "KiB of shared memory of a multiprocessor, from before the backward until after it."
+    )

@@ -1,0 +1,74 @@
+"""The kernel that holds multiprocessors compiles without a GPU, and holds what it says where there is one."""
+
+import json
+import sys
+
+import pytest
+
+from tests.impls.gpuless import in_child
+
+KIB = 1024
+# Target, warps of the launch, warps beside them, KiB: what `Holder` asks for with 640x200 on each.
+TARGETS = {
+    "sm_80": (("cuda", 80, 32), 16, 0, 162),
+    "sm_90": (("cuda", 90, 32), 16, 4, 200),
+    "sm_120": (("cuda", 120, 32), 16, 4, 98),
+    "gfx942": (("hip", "gfx942", 64), 8, 0, 63),
+}
+
+
+def compile_for(target, warps, more, kib):
+    """The warps and the bytes of shared memory of the kernel as it is compiled for a target."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.experimental.gluon._runtime import GluonASTSource
+
+    from harness.devices.holder import REGISTERS
+    from harness.devices.holder_kernel import hold
+
+    signature = dict.fromkeys(("started", "ended", "release"), "*i32") | {"looks": "i32"}
+    constants = {"kib": kib, "lanes": target[2], "more": more}
+    places = {(list(hold.arg_names).index(name),): value for name, value in constants.items()}
+    source = GluonASTSource(hold, signature | dict.fromkeys(constants, "constexpr"), places)
+    options = {"num_warps": warps} | ({"maxnreg": REGISTERS} if more else {})
+    compiled = triton.compile(source, target=GPUTarget(*target), options=options)
+    return [compiled.metadata.num_warps, compiled.metadata.shared]
+
+
+def test_the_kernel_compiles_for_every_target_and_holds_what_it_says():
+    found = in_child("tests.devices.test_holder", TARGETS)
+    for name, (_, warps, more, kib) in TARGETS.items():
+        threads, shared = found[name]
+        assert threads == warps + more
+        assert kib * KIB <= shared <= kib * KIB + 16  # and a word by which threads tell each other what one saw
+
+
+@pytest.mark.gpu
+def test_the_holder_holds_and_a_launch_that_waits_is_seen():
+    import torch
+
+    from harness.devices.holder import Holder
+    from harness.timing.cuda import CudaDevice
+    from harness.timing.held_checks import held_checks
+
+    device = CudaDevice(64 << 20, torch.empty(1 << 20, device="cuda"))
+    checks = held_checks(device, lambda: Holder(640, 200))
+    assert [check.passed for check in checks] == [True, True], checks
+
+
+@pytest.mark.gpu
+def test_a_holder_that_is_not_released_ends_by_itself():
+    import torch
+
+    from harness.devices.holder import Holder
+
+    holder = Holder(640, 200)
+    holder.occupy(8, 500.0)
+    assert holder.started()
+    torch.cuda.synchronize()
+    assert holder.state() == "over"
+
+
+if __name__ == "__main__":
+    (targets,) = json.loads(sys.argv[1])
+    print(json.dumps({name: compile_for(*asked) for name, asked in targets.items()}))

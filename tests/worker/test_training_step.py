@@ -1,0 +1,176 @@
+"""What becomes of each contender in a context, with a device that does nothing and captures that are scripted."""
+
+from collections import Counter
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from harness.cases import NormCase
+from harness.cases.traffic import ADD_NAME
+from harness.devices.capture import Captured, CaptureError
+from harness.errors import UnavailableError
+from harness.results.schema import HolderRecord, Timing
+from harness.results.settings import Settings
+from harness.timing.engine import WARM_UP_SAMPLES, CandidateError
+from harness.worker import training_step
+from harness.worker.training_step import HOST_WAITED, NOT_ON_A_CPU, NOTHING_CAPTURED, TrainingStep
+from tests.fake_device import FakeDevice
+from tests.timing.test_in_context import FakeHolder
+
+NAMES = ("torch-eager", "quack")
+AGAIN = "torch-eager (again)"
+SETTINGS = Settings(baseline="torch-eager", min_blocks=2, max_blocks=2, budget_s=1e9)
+
+
+class Step:
+    """A case on a GPU that is not there; `span_us` and `host_us` are the device's, `judge` is asked of each answer."""
+
+    def __init__(
+        self, monkeypatch, device="cuda", judge=lambda name, answer: None, returns=None, states=(), **scripted
+    ):
+        self.device = FakeDevice(**scripted)
+        self.holder = FakeHolder(self.device.events, states or ("running",))
+        self.holder.threads, self.holder.shared_kib = 640, 200
+        monkeypatch.setattr(training_step, "make_device", lambda *arguments: self.device)
+        monkeypatch.setattr(training_step, "_holder", lambda what: self.holder)
+        monkeypatch.setattr(training_step.torch.cuda, "synchronize", lambda: None)
+        monkeypatch.setattr(training_step, "capture", self._capture)
+        self.contents = {}
+        x = torch.zeros(4, 8)
+        inputs = SimpleNamespace(
+            case=NormCase("rms", 4, 8, device=device), x=x, dy=x, tensors=lambda: {"x": x, "dy": torch.ones(4, 8)}
+        )
+        run = returns or {}
+        self.step = TrainingStep(
+            inputs,
+            [self.device.candidate(name, **({"returns": run[name]} if name in run else {})) for name in NAMES],
+            {name: Timing(group="g", flush="clean", samples_us=[20.0], blocks=[0]) for name in NAMES},
+            SETTINGS,
+            "g7",
+            0,
+            lambda name, stage: None,
+            judge,
+            lambda: None,
+        )
+
+    def _capture(self, prepare):
+        run = prepare()
+        run()
+        name = self.device.samples()[-1] if self.device.samples() else ADD_NAME
+        content = self.contents.get(name, Counter(kernel=2, memset=1))
+        if isinstance(content, Exception):
+            raise content
+        return Captured(run, None, content, run)
+
+    def time_in(self, context):
+        return self.step.time_in(context)
+
+
+def test_everyone_is_timed_and_the_holder_is_stated(monkeypatch):
+    found = Step(monkeypatch).time_in("beside:8")
+    assert set(found.records) == {*NAMES, AGAIN, ADD_NAME}
+    assert {record.status for record in found.records.values()} == {"ok"}
+    assert found.records["quack"].timing.group == "g7-beside:8"
+    assert found.holder == HolderRecord(programs=8, threads=640, shared_kib=200)
+
+
+def test_a_backward_that_waits_is_said_to(monkeypatch):
+    waiting = {"quack": 2700.0}
+    step = Step(monkeypatch, span_us=lambda name, run: waiting.get(name, 20.0))
+    found = step.time_in("beside:8").records
+    assert found["quack"].notes == ["waits for other kernels: until the one beside had ended, in 2 of 2 samples"]
+    assert found["torch-eager"].notes == []
+
+
+def test_where_the_kernel_beside_always_ends_early_there_are_no_times(monkeypatch):
+    found = Step(monkeypatch, states=["ended early"]).time_in("beside:8").records
+    assert found["quack"].timing is None
+    assert found["quack"].untimed == "every block was void (2 the kernel beside ended early)"
+
+
+def test_a_capture_is_named_by_its_nodes(monkeypatch):
+    found = Step(monkeypatch).time_in("graph").records
+    assert found["quack"].notes == ["captured: 2 kernels, 1 memset"]
+
+
+def test_what_cannot_be_captured_is_unsupported_there(monkeypatch):
+    step = Step(monkeypatch)
+    step.contents["quack"] = CaptureError("RuntimeError: it allocates")
+    found = step.time_in("graph").records
+    assert (found["quack"].status, found["quack"].reason) == (
+        "unsupported",
+        "cannot be captured: RuntimeError: it allocates",
+    )
+    assert found["torch-eager"].timing is not None
+
+
+def test_a_capture_of_nothing_is_wrong(monkeypatch):
+    step = Step(monkeypatch)
+    step.contents["quack"] = Counter()
+    found = step.time_in("graph").records
+    assert (found["quack"].status, found["quack"].reason, found["quack"].timing) == ("wrong", NOTHING_CAPTURED, None)
+
+
+def test_a_wrong_answer_in_a_context_is_wrong_there(monkeypatch):
+    step = Step(monkeypatch, judge=lambda name, answer: "dx is off" if name == "quack" else None)
+    found = step.time_in("hot-dy").records
+    assert (found["quack"].status, found["quack"].reason) == ("wrong", "in a timed call, dx is off")
+    assert found["torch-eager"].status == "ok"
+
+
+def test_a_host_that_waited_has_no_times(monkeypatch):
+    found = Step(monkeypatch, host_us={"quack": 1e9}).time_in("host").records
+    assert (found["quack"].timing, found["quack"].untimed) == (None, HOST_WAITED)
+    assert found["torch-eager"].timing.proven
+
+
+def test_who_raises_in_a_context_loses_it_alone(monkeypatch):
+    calls = Counter()
+
+    def fails():
+        calls["quack"] += 1
+        if calls["quack"] > WARM_UP_SAMPLES:
+            raise RuntimeError("not beside anything")
+
+    found = Step(monkeypatch, returns={"quack": fails}).time_in("beside:8").records
+    assert (found["quack"].status, found["quack"].reason) == ("crashed", "RuntimeError: not beside anything")
+    assert len(found["torch-eager"].timing.samples_us) == 2
+
+
+def test_who_takes_the_device_with_it_loses_all(monkeypatch):
+    def fails():
+        raise RuntimeError("illegal memory access")
+
+    step = Step(monkeypatch, returns={"quack": fails})
+    monkeypatch.setattr(training_step.torch.cuda, "synchronize", fails)
+    with pytest.raises(CandidateError, match="quack"):
+        step.time_in("hot-dy")
+
+
+def test_a_holder_that_cannot_be_had_is_a_plain_reason(monkeypatch):
+    def refuse(what):
+        raise UnavailableError("the kernel that holds multiprocessors cannot run here")
+
+    step = Step(monkeypatch)
+    monkeypatch.setattr(training_step, "_holder", refuse)
+    found = step.time_in("beside:8").records
+    assert {(record.status, record.reason) for record in found.values()} == {
+        ("unsupported", "the kernel that holds multiprocessors cannot run here")
+    }
+    assert step.device.events == []
+
+
+def test_something_has_to_be_left_free(monkeypatch):
+    found = Step(monkeypatch).time_in("beside:132").records
+    assert found["quack"].reason == "none of 132 multiprocessors would be free"
+
+
+@pytest.mark.parametrize("context", ["graph", "beside:8", "host"])
+def test_a_cpu_has_few_contexts(monkeypatch, context):
+    found = Step(monkeypatch, device="cpu").time_in(context).records
+    assert {record.reason for record in found.values()} == {NOT_ON_A_CPU}
+
+
+def test_dy_is_hot_on_a_cpu_too(monkeypatch):
+    assert Step(monkeypatch, device="cpu").time_in("hot-dy").records["quack"].timing is not None
