@@ -49,6 +49,7 @@ def _allocate(shape: torch.Size, strides: tuple[int, ...], dtype: torch.dtype) -
 
 
 _private: Any = torch._C
+_of_dynamo: Any = getattr(getattr(_private, "_dynamo", None), "guards", None)
 # The number of the current device, the handle of the current stream on a device, whether the current stream is
 # captured, and empty memory on the current device, as the programs of torch.compile allocate it.
 current_device: Callable[[], int] = getattr(_private, "_cuda_getDevice", torch.cuda.current_device)
@@ -56,9 +57,9 @@ current_stream: Callable[[int], int] = getattr(_private, "_cuda_getCurrentRawStr
 is_capturing: Callable[[], bool] = getattr(
     _private, "_cuda_isCurrentStreamCapturing", torch.cuda.is_current_stream_capturing
 )
-allocate: Callable[..., torch.Tensor] = getattr(_private._dynamo.guards, "_empty_strided_cuda", _allocate)
+allocate: Callable[..., torch.Tensor] = getattr(_of_dynamo, "_empty_strided_cuda", _allocate)
 # Makes what compares tensors with these at once: class, dtype, device, shape and strides. None where torch has none.
-make_guards: Callable[..., Any] | None = getattr(_private._dynamo.guards, "TensorGuards", None)
+make_guards: Callable[..., Any] | None = getattr(_of_dynamo, "TensorGuards", None)
 
 
 def is_looked_at() -> bool:
