@@ -27,6 +27,11 @@ def microseconds(value: float | None) -> str:
     return f"{value:.{2 if value < 10 else 1 if value < 1000 else 0}f}"
 
 
+def milliseconds(value: float | None) -> str:
+    """A time of many calls in ms, to about three digits."""
+    return NOTHING if value is None else f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}"
+
+
 def plain_ratio(value: float | None) -> str:
     """A ratio that comes without an interval."""
     return NOTHING if value is None or not math.isfinite(value) else f"{value:.2f}"

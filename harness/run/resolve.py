@@ -29,6 +29,8 @@ def check(invocation: Invocation) -> None:
     settings = invocation.settings
     if settings.suite is not None and settings.shapes is not None:
         raise UsageError("--suite and --shapes both name the cases; give one of them")
+    if invocation.sanitizer and settings.variant not in (None, PLAIN):
+        raise UsageError("--sanitizer --variant: the sanitizer runs plain norms alone; leave one of them out")
     _check_numbers(invocation)
     parse_contexts(settings.context)
     parse_held(settings.holder)
@@ -156,11 +158,10 @@ def _of_suite(suite: Suite, device: DeviceKind, settings: Settings) -> list[Norm
             raise UsageError(f"--suite {suite.name} {option}: each case of the suite has its own; leave {option} out")
     dtype, norms = dtype_on(device, settings), parse_norms(settings.norm)
     weight_dtype = _weight_dtype(settings) or dtype
-    return [
-        replace(case, dtype=dtype, weight_dtype=weight_dtype, eps=settings.eps, device=device)
-        for case in suite.cases
-        if case.norm in norms
-    ]
+    cases = [case for case in suite.cases if case.norm in norms]
+    if not cases:
+        raise UsageError(f"--suite {suite.name} --norm {settings.norm}: the suite has none of these; leave --norm out")
+    return [replace(case, dtype=dtype, weight_dtype=weight_dtype, eps=settings.eps, device=device) for case in cases]
 
 
 def _weight_dtype(settings: Settings) -> Dtype | None:

@@ -8,7 +8,7 @@ from reports import columns, figures
 from reports.columns import Row
 from reports.data.comparison import CaseComparison, Comparison
 from reports.formats import console_verified
-from reports.parts import training_step, wording
+from reports.parts import models, training_step, wording
 from reports.parts.geomeans import geomeans
 from reports.table import Table
 from reports.terminal import WIDTH, captured, print_line, print_table
@@ -70,6 +70,8 @@ def _overview(comparison: Comparison, console: Console) -> None:
 def _summary(comparison: Comparison, console: Console) -> None:
     if comparison.summary.geomeans:
         print_table(console, geomeans(comparison))
+    for tokens, table in models.tables_by_tokens(comparison).items():
+        print_table(console, table, f"{models.TITLE}, ms, {tokens}")
     for failure in wording.failures(comparison):
         print_line(console, figures.one_line(failure, 400), "red")
 

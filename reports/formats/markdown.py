@@ -7,7 +7,7 @@ from harness.results.statistics import PROCESS_BAND
 from reports import columns, figures
 from reports.data.comparison import CaseComparison, Comparison
 from reports.markdown_writer import details, escape, paragraphs, table, write_section, write_table
-from reports.parts import kernel_table, selftest, training_step, wording
+from reports.parts import kernel_table, models, selftest, training_step, wording
 from reports.parts.conditions import conditions_list
 from reports.parts.geomeans import geomeans
 from reports.table import words
@@ -21,6 +21,7 @@ def render(comparison: Comparison) -> str:
     parts = [
         f"# Norm backward on {run.device.name}",
         _summary(comparison),
+        *(write_section(spent) if (spent := models.section(comparison)) else []),
         "## Conditions",
         conditions_list(comparison),
     ]

@@ -42,6 +42,30 @@ def test_the_defaults_are_sound():
             "--suite qick: no such suite; choose among quick, fast-llm, llm, quack, inductor, te-rocm, "
             "residual, parallel, qk, gated, models",
         ),
+        (
+            {"suite": "models", "variant": "residual"},
+            "--suite models --variant: each case of the suite has its own; leave --variant out",
+        ),
+        (
+            {"suite": "models", "weight": False},
+            "--suite models --no-weight: each case of the suite has its own; leave --no-weight out",
+        ),
+        (
+            {"zero_centred": True, "weight": False},
+            "--zero-centred --no-weight: there is no weight to be zero-centred; leave one of them out",
+        ),
+        (
+            {"suite": "models", "norm": "layer"},
+            "--suite models --norm layer: the suite has none of these; leave --norm out",
+        ),
+        (
+            {"variant": "residuals"},
+            "--variant residuals: no variant is called so; did you mean residual?",
+        ),
+        (
+            {"variant": "residual", "sanitizer": True},
+            "--sanitizer --variant: the sanitizer runs plain norms alone; leave one of them out",
+        ),
         ({"shapes": "8192"}, "--shapes: '8192' is not a shape; write ROWSxCOLS, such as 8192x4096"),
         ({"shapes": ""}, "--shapes is empty; give ROWSxCOLS, such as --shapes 8192x4096,1024x1024"),
         ({"shapes": "0x1"}, "--shapes: '0x1' is empty; rows and cols are at least 1, such as 8192x4096"),
@@ -180,3 +204,25 @@ def test_a_claim_takes_five_processes(options, processes):
 def test_when_the_engine_is_tested(options, on_gpu, on_cpu):
     assert selftests_on("cuda", asked(**options)) == on_gpu
     assert selftests_on("cpu", asked(**options)) == on_cpu
+
+
+def test_a_suite_brings_its_variants_unless_others_are_asked_for():
+    def features(**options):
+        return {case.features for case in cases_on("cuda", Settings(**options))}
+
+    assert features(suite="fast-llm") == {()}
+    assert features(suite="residual") == {("residual",)}
+    assert features(suite="residual", variant="plain,gated") == {(), ("gated",)}
+    assert features(suite="qk") == {(), ("qk",)}
+    assert features(suite="quick", variant="parallel+residual") == {("parallel", "residual")}
+
+
+def test_a_suite_of_cases_takes_dtypes_and_norms():
+    cases = cases_on("cuda", Settings(suite="models", dtype="fp16", weight_dtype="fp32"))
+    assert len(cases) == 48
+    assert {(case.dtype, case.weight_dtype, case.eps) for case in cases} == {("fp16", "fp32", 1e-5)}
+
+
+def test_what_has_no_weight_has_no_bias():
+    cases = cases_on("cuda", Settings(suite="quick", weight=False, variant="parallel"))
+    assert {(case.weight, case.bias) for case in cases} == {(False, False)}

@@ -1,0 +1,108 @@
+"""What a training step of each model spends in norm backwards: the time of each case, times its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from harness.cases import NormCase
+from harness.cases.models import MODELS, TOKENS, Model
+from harness.cases.unfused import WITH_TORCH
+from reports.data.case_comparison import CaseComparison
+from reports.data.entries import Entry
+
+
+@dataclass(frozen=True)
+class Spender:
+    """One implementation, and ms a step by model; None where a norm of the model has no time that may be compared.
+
+    Where it lacks a variant, `NAME + torch` counts: `with_torch` says that it did so anywhere, `nondeterministic` that
+    any of its results differed from run to run.
+    """
+
+    impl: str
+    ms: Mapping[str, float | None]
+    with_torch: bool = False
+    nondeterministic: bool = False
+
+    @property
+    def label(self) -> str:
+        """The name, with the marks that it must not be shown without."""
+        name = f"{self.impl} (+ torch)" if self.with_torch else self.impl
+        return f"{name} (nondeterministic)" if self.nondeterministic else name
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What a step of so many tokens spends, for the models of which every norm was measured; the least first.
+
+    `add_ms` is what the same-traffic kernels take.
+    """
+
+    tokens: int
+    models: tuple[str, ...]
+    add_ms: Mapping[str, float | None]
+    spenders: tuple[Spender, ...]
+
+
+def spending(cases: Sequence[CaseComparison]) -> list[Spending]:
+    """A spending for each number of tokens at which the cases of any model are all here, in one set of dtypes."""
+    by_case = {_as_listed(case.case): case for case in cases}
+    if len(by_case) < len(cases):
+        return []
+    found: list[Spending] = []
+    for tokens in TOKENS:
+        models = [model for model in MODELS if all(call.case(tokens) in by_case for call in model.calls)]
+        if models:
+            found.append(_spending(tokens, models, by_case))
+    return found
+
+
+def _as_listed(case: NormCase) -> NormCase:
+    """A case as the models have it, which say nothing of dtypes, eps or the device."""
+    return replace(case, dtype="bf16", weight_dtype="bf16", eps=1e-5, device="cuda")
+
+
+def _spending(tokens: int, models: Sequence[Model], by_case: Mapping[NormCase, CaseComparison]) -> Spending:
+    called = {model.name: [(call.times, by_case[call.case(tokens)]) for call in model.calls] for model in models}
+    names = {
+        entry.impl.removesuffix(WITH_TORCH) for calls in called.values() for _, case in calls for entry in case.entries
+    }
+    spenders = [spender for name in sorted(names) if any((spender := _spender(name, called)).ms.values())]
+    return Spending(
+        tokens=tokens,
+        models=tuple(called),
+        add_ms={name: _sum([(times, case.add_us) for times, case in calls]) for name, calls in called.items()},
+        spenders=tuple(sorted(spenders, key=_place)),
+    )
+
+
+def _spender(impl: str, called: Mapping[str, Sequence[tuple[int, CaseComparison]]]) -> Spender:
+    ms: dict[str, float | None] = {}
+    used: list[Entry] = []
+    for model, calls in called.items():
+        entries = [(times, _ranked(case, impl) or _ranked(case, impl + WITH_TORCH)) for times, case in calls]
+        ms[model] = _sum([(times, entry.median_us if entry else None) for times, entry in entries])
+        used += [entry for _, entry in entries if entry and ms[model] is not None]
+    return Spender(
+        impl,
+        ms,
+        with_torch=any(entry.impl != impl for entry in used),
+        nondeterministic=any(entry.status == "nondeterministic" for entry in used),
+    )
+
+
+def _ranked(case: CaseComparison, impl: str) -> Entry | None:
+    return next((entry for entry in case.ranked if entry.impl == impl), None)
+
+
+def _sum(times_us: Sequence[tuple[int, float | None]]) -> float | None:
+    """In ms, or None where a time is unknown."""
+    known = [times * us for times, us in times_us if us is not None]
+    return sum(known) / 1e3 if len(known) == len(times_us) else None
+
+
+def _place(spender: Spender) -> tuple[int, float, str]:
+    """Those with the most models first, then those that spend the least."""
+    known = [ms for ms in spender.ms.values() if ms is not None]
+    return -len(known), sum(known), spender.impl

@@ -1,0 +1,41 @@
+"""The table of what a training step of each model spends in norm backwards."""
+
+from __future__ import annotations
+
+from reports import figures
+from reports.data.comparison import Comparison
+from reports.data.spending import Spending, spending
+from reports.table import Cell, Heading, Section, Table, table, words
+
+TITLE = "What a training step of these models spends in norm backwards"
+ABOUT = (
+    "ms a step: the time of each norm's backward, times how often a step calls it; harness/cases/models.py has the "
+    "calls and their assumptions. (+ torch): where the implementation lacks a variant, its plain backward with torch's "
+    "elementwise operators around it. A model of which any norm has no ranked time is left open."
+)
+
+
+def section(comparison: Comparison) -> Section | None:
+    """A table for each number of tokens, or None where no model's norms were all measured."""
+    tables = tables_by_tokens(comparison)
+    if not tables:
+        return None
+    return Section(TITLE, (ABOUT, *(part for title, rows in tables.items() for part in (f"**{title}**", rows))))
+
+
+def tables_by_tokens(comparison: Comparison) -> dict[str, Table]:
+    """The tables, each under the number of tokens of its step."""
+    if not comparison.timed:
+        return {}
+    return {f"{each.tokens} tokens": _table(each) for each in spending(comparison.cases)}
+
+
+def _table(spent: Spending) -> Table:
+    headings = [*words("impl"), *(Heading(name, words=True, drop=n) for n, name in enumerate(spent.models))]
+    lines = [(spender.label, spender.ms) for spender in spent.spenders]
+    lines.append(("same-traffic add", spent.add_ms))
+    return table(headings, [[label, *(_cell(ms[model]) for model in spent.models)] for label, ms in lines])
+
+
+def _cell(ms: float | None) -> Cell:
+    return Cell(figures.milliseconds(ms), ms)

@@ -1,0 +1,79 @@
+"""What a step of a model spends, formed from fixed times."""
+
+from dataclasses import replace
+
+import pytest
+
+from harness.cases.models import MODELS
+from harness.cases.unfused import WITH_TORCH
+from reports.data.comparison import compare
+from reports.data.spending import spending
+from reports.formats import console, markdown
+from reports.parts import models
+from tests.results_factory import helpers, results, row
+
+LLAMA = MODELS[0]
+DRIFTED = 1.0986  # what the factory's drift makes of a median
+RESIDUAL, PLAIN = (call.case(8192) for call in LLAMA.calls)  # 64 times and once
+
+
+def measured(case, changes=()):
+    """Rows of a case: eager, one that lacks the variant, and the add; `changes` replaces some, None leaves them out."""
+    times = {"torch-eager": 100.0, "quack": 60.0} | ({} if case == PLAIN else {"quack" + WITH_TORCH: 90.0})
+    times |= dict(changes)
+    if case != PLAIN and "quack" not in dict(changes):
+        del times["quack"]
+    rows = [row(impl, us, case=case) for impl, us in times.items() if us is not None]
+    if case != PLAIN:
+        rows.append(row("quack", case=case, status="unsupported", reason="does not handle residual"))
+    return [*rows, *helpers(100.0, 50.0, case=case)]
+
+
+def of(*cases, **changes):
+    return compare(results(*(each for case in cases for each in measured(case, changes.items()))))
+
+
+def test_times_are_multiplied_by_calls():
+    (spent,) = spending(of(RESIDUAL, PLAIN).cases)
+    assert (spent.tokens, spent.models) == (8192, ("Llama 3 8B",))
+    by_name = {spender.label: spender.ms["Llama 3 8B"] for spender in spent.spenders}
+    assert list(by_name) == ["quack (+ torch)", "torch-eager"]
+    assert by_name["torch-eager"] == pytest.approx(DRIFTED * 65 * 0.100, rel=0.01)
+    assert by_name["quack (+ torch)"] == pytest.approx(DRIFTED * (64 * 0.090 + 0.060), rel=0.01)
+    assert spent.add_ms["Llama 3 8B"] == pytest.approx(DRIFTED * 65 * 0.050, rel=0.01)
+
+
+def test_a_norm_without_a_time_leaves_the_model_open():
+    rows = [each for case in (RESIDUAL, PLAIN) for each in measured(case)]
+    rows = [each for each in rows if (each.impl, each.case) != ("quack", PLAIN)]
+    wrong = row("quack", case=PLAIN, status="wrong", reason="dx is off")
+    (spent,) = spending(compare(results(*rows, wrong)).cases)
+    assert [spender.impl for spender in spent.spenders] == ["torch-eager"]
+
+
+def test_a_model_of_which_a_norm_was_not_measured_has_no_column():
+    assert spending(of(RESIDUAL).cases) == []
+    assert models.section(of(PLAIN)) is None
+
+
+def test_the_same_case_in_two_dtypes_is_no_step():
+    assert spending(of(RESIDUAL, PLAIN, replace(PLAIN, dtype="fp16", weight_dtype="fp16")).cases) == []
+
+
+def test_another_dtype_is_a_step_of_that_dtype():
+    halves = [replace(case, dtype="fp16", weight_dtype="fp16") for case in (RESIDUAL, PLAIN)]
+    rows = [
+        each for case in halves for each in (row("torch-eager", 100.0, case=case), *helpers(100.0, 50.0, case=case))
+    ]
+    assert spending(compare(results(*rows)).cases)[0].spenders[0].ms["Llama 3 8B"] == pytest.approx(
+        DRIFTED * 6.5, rel=0.01
+    )
+
+
+def test_the_table_stands_in_the_report_and_on_the_console():
+    comparison = of(RESIDUAL, PLAIN)
+    text = markdown.render(comparison)
+    assert f"## {models.TITLE}" in text
+    assert "| impl             | Llama 3 8B   |" in text
+    assert "| quack (+ torch)  |" in text
+    assert f"{models.TITLE}, ms, 8192 tokens" in " ".join(console.render(comparison).split())
