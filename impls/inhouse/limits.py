@@ -13,6 +13,7 @@ WIDEST = 131072  # columns; a wider row is refused rather than left untested
 REGISTERS = 65536  # of a multiprocessor, of 32 bits
 MOST_REGISTERS = 255  # of a thread
 MOST_WARPS = 32  # of a program
+MOST_GROUPS = 1024  # of programs that share rows: each has a word in memory of fixed places (groups.py)
 RESERVED_BYTES = 1024  # of shared memory that the device keeps for each program
 SUM_BYTES = 4096  # beside a program's tiles, for row sums that cross between warps
 # What is worth compiling for tuning:

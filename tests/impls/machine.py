@@ -48,7 +48,7 @@ class Machine:
             name: np.full(LANES, int(value) & (1 << 8 * KINDS[kind].itemsize) - 1, BITS[KINDS[kind].itemsize])
             for (kind, name), value in zip(parameters, given, strict=True)
         }
-        self.teams = []
+        self.teams, self.votes = [], {}
         for program in range(programs):
             shared = np.full(shared_bytes, 0xFF, np.uint8)
             self.teams.append([Warp(self, program, warp, shared) for warp in range(warps)])
@@ -112,7 +112,7 @@ class Warp:
         self.values = lanes(LANES * number)
         self.values |= {"%ctaid.x": np.full(LANES, program, np.uint32)}
         self.values |= {"%nctaid.x": np.full(LANES, machine.programs, np.uint32)}
-        self.copies, self.groups = [], []
+        self.copies, self.groups, self.voted = [], [], 0
 
     def steps(self):
         """Run; yield "barrier" at one, and "access" before what others may have to be waited for at."""
@@ -130,7 +130,14 @@ class Warp:
                 if mask.any():
                     at = next(text.labels[key] for s in scopes[::-1] if (key := (s, operands[0])) in text.labels)
             elif opcode[0] in ("bar", "barrier"):
-                yield "barrier"
+                if "red" in opcode:
+                    votes = self.machine.votes.setdefault((self.program, self.voted), [])
+                    votes.append(self.register(operands[-1]).all())
+                    self.voted += 1
+                    yield "barrier"
+                    self.write(operands[0], np.full(LANES, all(votes)), EVERY)
+                else:
+                    yield "barrier"
             else:
                 if {"relaxed", "acquire", "acq_rel"} & set(opcode):
                     yield "access"

@@ -11,7 +11,7 @@ from itertools import product
 from typing import TYPE_CHECKING, ClassVar
 
 from ..launch import STAGES, KernelCall, Launch, deal_evenly, kernel_options, power_of_two
-from ..limits import FEWEST_WARPS, MOST_REGISTERS, RESERVED_BYTES, Rules, all_resident, covered, in_range
+from ..limits import FEWEST_WARPS, MOST_GROUPS, MOST_REGISTERS, RESERVED_BYTES, Rules, all_resident, covered, in_range
 from ..limits import shared_memory_fits as fits
 from ..problem import Gpu, Problem
 from .two_pass import TwoPass
@@ -71,10 +71,9 @@ class Shared(Launch):
 
         From 8 turns on three programs on a multiprocessor with four tiles each: two that wait for their sums, so that
         nobody waits for the others', one at work and one under way. Where shared memory has no room for that, and with
-        few turns, of which a tile more that waits would be one more, as many programs as hold three tiles each, at most
-        four. With three turns and fewer two at most: they have twice the turns, and half as many partials to add up at
-        the end, which is then more than is lost. Beyond 32 programs a row the words of two rows would be more loads
-        than they save.
+        fewer turns, of which a tile more that waits would be one more, as many programs as hold three tiles each, at
+        most three. With eight turns and fewer for two, two: they have fewer partials to add up at the end, which is
+        then more than is lost. Beyond 32 programs a row the words of two rows would be more loads than they save.
         """
         part = PART_BYTES // problem.item_bytes
         parts = -(-problem.cols // part)
@@ -87,7 +86,7 @@ class Shared(Launch):
         if tiles >= 8 * (3 * gpu.multiprocessors // parts) and room[STAGES + 1] >= 3:
             residents, delay, stages = 3, 2, STAGES + 1
         else:
-            most = 4 if tiles > 3 * (4 * gpu.multiprocessors // parts) else 2
+            most = 3 if tiles > 8 * (2 * gpu.multiprocessors // parts) else 2
             residents, delay, stages = max(1, min(most, room[STAGES])), 1, STAGES
         groups = deal_evenly(tiles, residents * gpu.multiprocessors // parts)
         return cls(tile_rows, parts, groups, delay, residents, _registers(residents), part, stages=stages)
@@ -113,6 +112,7 @@ class Shared(Launch):
         yield self.stages < self.delay + 2, "no stage for a tile under way beside those that wait and the one at work"
         registers = self.maxnreg or 24
         yield registers % 8 > 0 or not 24 <= registers <= MOST_REGISTERS, "registers out of range"
+        yield self.groups > MOST_GROUPS, "more groups than have words to meet in"
         yield self.programs > self.residents * gpu.multiprocessors, "more programs than are said to be resident"
         buffers = _buffers(self.rows, self.cols, problem.item_bytes, self.stages)
         yield from fits(buffers, gpu)
@@ -161,8 +161,11 @@ class Shared(Launch):
 
     def calls(self, tensors: Tensors) -> list[KernelCall]:
         """One kernel, and the sum of the partial gradients if it does not do that itself."""
+        import torch
+
         from ..exchange import exchange_options
         from ..finish import finish_tile, sum_partials
+        from ..groups import RINGS
         from ..workspace import workspace
         from .shared_kernel import SLOTS, TRITON_DTYPES, backward_parts
 
@@ -171,7 +174,9 @@ class Shared(Launch):
         fused = self.fused and partial_dweight is not None
         weight, dtype = tensors.weight, TRITON_DTYPES[tensors.x.dtype]
         exchange = exchange_options(self.parts, self.rows * (1 if tensors.mean is None else 2))
-        state, words = workspace(tensors.x.device, self.groups * SLOTS.value * exchange["WORDS"])
+        _, words = workspace(tensors.x.device, RINGS.value + self.groups * SLOTS.value * exchange["WORDS"])
+        tiles = -(-rows // self.rows)
+        opened = tensors.empty((2 * tiles * exchange["WORDS"],)).view(torch.int64)  # read where a chain is opened alone
         dx, dy, x = (_as_words(tensor) for tensor in (tensors.dx, tensors.dy, tensors.x))
         kernel = KernelCall(
             backward_parts,
@@ -186,8 +191,8 @@ class Shared(Launch):
             None if weight is None else _as_words(weight),
             tensors.mean,
             tensors.rstd,
-            state,
             words,
+            opened,
             rows,
             cols,
             dy.stride(0),
@@ -202,9 +207,10 @@ class Shared(Launch):
             STAGES=self.stages,
             EVEN=cols == self.parts * self.cols,
             FUSED=fused,
+            SCAN=max(32 * self.warps, power_of_two(self.groups)),
             **exchange,
             **finish_tile(tensors, self.programs, self.groups, 32 * self.warps * 16),
-            **kernel_options(self.warps, maxnreg=self.maxnreg, cooperative=True),
+            **kernel_options(self.warps, maxnreg=self.maxnreg),
         )
         return [kernel] if fused else [kernel, *sum_partials(tensors, partial_dweight, partial_dbias)]
 

@@ -3,7 +3,10 @@
 A tile is R rows of C columns, and S programs side by side cover the row. Each adds up its part of both row sums and
 sends it out. One or two tiles later it receives the sums of all, so that no program waits while memory could be busy.
 Until then the tile stays in shared memory, and is read from there twice. That leaves registers for more programs, and
-is the reason for Gluon, Triton's lower level. A word of a tile is two numbers, of an `even` and an `odd` column.
+is the reason for Gluon, Triton's lower level.
+
+A group begins when all of its programs have come. Who is done, or came too late, works at the chains of groups that
+have not begun (groups.py, opened_chains.py), so that a launch ends however few programs the device has room for.
 """
 
 # Triton compiles this file: kernel arguments have no Python type.
@@ -11,16 +14,33 @@ is the reason for Gluon, Triton's lower level. A word of a tile is two numbers, 
 # pyright: reportAssignmentType=false
 
 import torch
-import triton
 import triton.language as tl
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy
 
-from ..barrier import meet
 from ..exchange import look, receive, send
-from ..finish import finish_in_turn
-from ..formula import add_four, add_two, factor, row_corrections
+from ..finish import finish_columns
+from ..groups import (
+    CHAINS,
+    DONE,
+    EPOCH,
+    RINGS,
+    SENT,
+    START,
+    all_agree,
+    claim,
+    clear,
+    come,
+    come_together,
+    find_work,
+    look_at_chains,
+    opened,
+    report,
+    wait_for,
+)
+from .opened_chains import AT_ONCE, PIECES, finish_piece, send_sums
+from .words import finish_row, multipliers, no_gradients, statistic, store_partials, summands, totals
 
 # Triton 3.8 gave it this name, and 3.9 took the other one away.
 begin_copy = getattr(async_copy, "async_load", None) or async_copy.async_copy_global_to_shared
@@ -40,8 +60,8 @@ def backward_parts(
     weight,
     mean,
     rstd,
-    state,
-    exchange,  # (groups, SLOTS, WORDS)
+    words,  # of groups.py, then (groups, SLOTS, WORDS) for groups
+    opened_words,  # (tiles, WORDS), whatever they hold: for the chains that are opened
     rows,
     cols,
     dy_stride,  # in words
@@ -61,6 +81,7 @@ def backward_parts(
     STAGES: gl.constexpr,
     EVEN: gl.constexpr,
     FUSED: gl.constexpr,
+    SCAN: gl.constexpr,
     FINISH_ROWS: gl.constexpr,
     FINISH_COLS: gl.constexpr,
 ):
@@ -77,11 +98,12 @@ def backward_parts(
     # fp32 at a mean of a thousand sigma is far below one rounding of dx. xhat itself is always made from x - mean.
     CENTRED: gl.constexpr = LAYER and DTYPE == gl.float32
     scale = 1.0 / cols
-    words = exchange + group * (SLOTS * WORDS)
+    tiles = gl.cdiv(rows, R)
+    ring = words + RINGS + group * (SLOTS * WORDS)
 
     column = part * H + gl.arange(0, H, ACROSS)
     inside = column < cols // 2
-    turns = gl.cdiv(gl.cdiv(rows, R) - group, groups)
+    turns = gl.maximum(gl.cdiv(tiles - group, groups), 1)
 
     # The first copies begin before anything is waited for. Each row of a tile and each tensor has a ring buffer of its
     # own: the compiler would take a single one for one place, and put a barrier between any two accesses.
@@ -96,6 +118,18 @@ def backward_parts(
     next_dy = dy + at * dy_stride
     next_x = x + at * x_stride
     finished = dx + at * (cols // 2)
+    come(words + CHAINS + group)
+
+    # A load seems to return behind the copies that were sent before it. So all that the first turn needs goes first.
+    weights = multipliers(weight, column, inside, ZERO_CENTRED, WEIGHT_DTYPE)
+    epoch = gl.load(words + EPOCH).to(gl.int32)
+    rstds = ()
+    means = ()
+    means_of_sums = ()
+    for r in gl.static_range(R):
+        rstds = rstds + (statistic(rstd, group * R + r, rows),)
+        means = means + (statistic(mean, group * R + r, rows),)
+        means_of_sums = means_of_sums + (statistic(mean if CENTRED else None, group * R + r, rows),)
     for early in gl.static_range(STAGES):
         left = rows - (group + early * groups) * R
         begin_tile(dys, xs, early, next_dy, next_x, dy_stride, x_stride, left, column, inside, EVEN)
@@ -103,33 +137,15 @@ def backward_parts(
         next_dy += step * dy_stride
         next_x += step * x_stride
 
-    even_weight = None
-    odd_weight = None
-    dweight_even = gl.full([H], 0, gl.float32, ACROSS)
-    dweight_odd = gl.full([H], 0, gl.float32, ACROSS)
-    dbias_even = gl.full([H], 0, gl.float32, ACROSS)
-    dbias_odd = gl.full([H], 0, gl.float32, ACROSS)
-    if weight is not None:
-        even_weight, odd_weight = unpack(gl.load(weight + column, mask=inside, other=0), WEIGHT_DTYPE)
-        even_weight = factor(even_weight, ZERO_CENTRED)
-        odd_weight = factor(odd_weight, ZERO_CENTRED)
-    epoch = gl.load(state + 1)
-    # The statistics of a tile's rows are loaded one tile ahead, and kept until it is finished.
-    rstds = ()
-    means = ()
-    kept_rstds = ()
-    kept_means = ()
-    for r in gl.static_range(R):
-        rstds = rstds + (statistic(rstd, group * R + r, rows),)
-        means = means + (statistic(mean, group * R + r, rows),)
-    for _ in gl.static_range(D * R):
-        kept_rstds = kept_rstds + (0.0,)
-        kept_means = kept_means + (0.0,)
+    gradients = no_gradients(partial_dweight, partial_dbias, H, ACROSS)
     place = 0
+    began = 0
 
-    for turn in range(turns + D):
+    turn = 0
+    while turn < turns + D:
         first = (group + turn * groups) * R
-        before = words + ((turn + SLOTS - D) % SLOTS) * WORDS
+        before = ring + ((turn + SLOTS - D) % SLOTS) * WORDS
+        come_so_far = gl.load(words + CHAINS + group, mask=turn == D, other=0, volatile=True)
 
         # Send this tile's part of the row sums. The words of the tile that will be finished are read while these sums
         # cross between warps: an earlier read would return only after the copy that was begun last.
@@ -140,31 +156,30 @@ def backward_parts(
                 async_copy.wait_group(STAGES - 1 - D)
             sums = ()
             for r in gl.static_range(R):
-                even, odd = unpack(dys[r].index(place).load(ACROSS), DTYPE)
-                x_even, x_odd = unpack(xs[r].index(place).load(ACROSS), DTYPE)
-                if CENTRED:
-                    x_even -= means[r]
-                    x_odd -= means[r]
-                if weight is not None:
-                    even *= even_weight
-                    odd *= odd_weight
-                if LAYER:
-                    sums = sums + (even + odd,)
-                sums = sums + (even * x_even + odd * x_odd,)
+                dy_words, x_words = dys[r].index(place).load(ACROSS), xs[r].index(place).load(ACROSS)
+                sums = sums + summands(dy_words, x_words, weights, means_of_sums[r], DTYPE, LAYER, CENTRED)
             seen = look(before, LOOK, LOADS)
-            send(words + (turn % SLOTS) * WORDS + part, epoch + 1 + turn, totals(sums), SEND)
+            send(ring + (turn % SLOTS) * WORDS + part, epoch + 1 + turn, totals(sums), SEND)
         else:
             seen = look(before, LOOK, LOADS)
+            began = gl.load(words + START, volatile=True).to(gl.int32)
 
-        # Load the next tile's statistics.
+        # The statistics of a tile are loaded one turn before it is finished, those of the first at the start.
         next_rstds = ()
         next_means = ()
+        next_means_of_sums = ()
         for r in gl.static_range(R):
-            next_rstds = next_rstds + (statistic(rstd, first + groups * R + r, rows),)
-            next_means = next_means + (statistic(mean, first + groups * R + r, rows),)
+            row = first + (1 - D) * groups * R + r
+            next_rstds = next_rstds + (statistic(rstd, row, rows),)
+            next_means = next_means + (statistic(mean, row, rows),)
+            row = first + groups * R + r
+            next_means_of_sums = next_means_of_sums + (statistic(mean if CENTRED else None, row, rows),)
+
+        if turn == D:  # nobody has been waited for so far
+            turns = gl.where(come_together(words, words + CHAINS + group, come_so_far, part == 0, S), turns, -D)
 
         # Finish the tile of D turns ago, and begin to copy another to its place.
-        if turn >= D:
+        if (turn >= D) & (turn < turns + D):
             waiting = place - D if place >= D else place - D + STAGES
             waited = ()
             for r in gl.static_range(R):
@@ -175,68 +190,131 @@ def backward_parts(
             next_dy += step * dy_stride
             next_x += step * x_stride
             for r in gl.static_range(R):
-                even, odd = unpack(waited[2 * r], DTYPE)
-                x_even, x_odd = unpack(waited[2 * r + 1], DTYPE)
                 real = first - D * groups * R + r < rows
-                if LAYER:
-                    x_even -= kept_means[r]
-                    x_odd -= kept_means[r]
-                if partial_dbias is not None:
-                    dbias_even += even
-                    dbias_odd += odd
-                even *= kept_rstds[r]
-                odd *= kept_rstds[r]
-                if weight is not None:
-                    dweight_even += even * x_even
-                    dweight_odd += odd * x_odd
-                sum_g = 0.0
-                sum_g_centred = sums[2 * r if LAYER else r]
-                if LAYER:
-                    sum_g = sums[2 * r]
-                    sum_g_centred = sums[2 * r + 1]
-                    if not CENTRED:
-                        sum_g_centred -= kept_means[r] * sum_g
-                of_xhat, of_one = row_corrections(sum_g, sum_g_centred, kept_rstds[r], scale)
-                of_x = kept_rstds[r] * of_xhat
-                even = gradient_of(even, even_weight, x_even, of_x, of_one, LAYER)
-                odd = gradient_of(odd, odd_weight, x_odd, of_x, of_one, LAYER)
+                sum_g = sums[2 * r] if LAYER else 0.0
+                gradients, dx_words = finish_row(
+                    gradients,
+                    waited[2 * r],
+                    waited[2 * r + 1],
+                    weights,
+                    means[r],
+                    rstds[r],
+                    sum_g,
+                    sums[2 * r + 1 if LAYER else r],
+                    scale,
+                    DTYPE,
+                    LAYER,
+                    CENTRED,
+                )
                 target = finished + r * (cols // 2) + column
-                gl.store(target, pack(even, odd, DTYPE), mask=real if EVEN else inside & real)
+                gl.store(target, dx_words, mask=real if EVEN else inside & real)
             finished += step * (cols // 2)
         async_copy.commit_group()
         place = place + 1 if place + 1 < STAGES else 0
 
-        older_rstds = ()
-        older_means = ()
-        for i in gl.static_range(R, D * R):
-            older_rstds = older_rstds + (kept_rstds[i],)
-            older_means = older_means + (kept_means[i],)
-        kept_rstds = older_rstds + rstds
-        kept_means = older_means + means
-        rstds = next_rstds
-        means = next_means
+        if turn >= D:
+            rstds = next_rstds
+            means = next_means
+        means_of_sums = next_means_of_sums
+        turn += 1
 
     async_copy.wait_group(0)
-    WIDE: gl.constexpr = gl.BlockedLayout([4], [32], [gl.num_warps()], [0])  # 16 bytes of fp32 a thread
-    at = part * C + gl.arange(0, C, WIDE)
-    if weight is not None:
-        wide = gl.convert_layout(gl.reshape(gl.join(dweight_even, dweight_odd), [C]), WIDE)
-        gl.store(partial_dweight + group * cols + at, wide, mask=at < cols)
-    if partial_dbias is not None:
-        wide = gl.convert_layout(gl.reshape(gl.join(dbias_even, dbias_odd), [C]), WIDE)
-        gl.store(partial_dbias + group * cols + at, wide, mask=at < cols)
-    # The next launch's tags begin after those of the group with the most turns, so that no tag comes twice.
-    meet(state, epoch + gl.cdiv(gl.cdiv(rows, R), groups), FUSED and weight is not None)
+    UNITS: gl.constexpr = PIECES  # of work: a part is done as a whole, or in pieces
+    together = turns > 0
+    units = gl.where(together, UNITS, 0)
+    base = (gl.load(words + START) >> 32).to(gl.int32)
+    index = gl.arange(0, SCAN, gl.BlockedLayout([1], [32], [gl.num_warps()], [0]))
+    store_partials(partial_dweight, partial_dbias, gradients, group, part * C, together, cols, C)
+
+    # Work at chains whose programs have not all come: first the sums of their rows, then pieces of parts.
+    inputs = dy, x, weight, mean, rstd, rows, cols, dy_stride, x_stride
+    items = gl.cdiv(gl.cdiv(tiles - index, groups), AT_ONCE) * S + S * PIECES
+    other = -1
+    now = gl.to_tensor(0).to(gl.int64)
+    if not all_agree(began == groups):
+        other, now = find_work(look_at_chains(words, index, groups, S), index, items, gl.program_id(0), S, SCAN)
+    while other >= 0:
+        chain = words + CHAINS + other
+        of_sums = gl.cdiv(gl.cdiv(tiles - other, groups), AT_ONCE) * S
+        now = opened(chain, now, S)
+        item = claim(chain, now)
+        while item < of_sums + S * PIECES:
+            if item < of_sums:
+                send_sums(
+                    opened_words,
+                    inputs,
+                    other,
+                    groups,
+                    item // S * AT_ONCE,
+                    item % S,
+                    epoch,
+                    ZERO_CENTRED,
+                    DTYPE,
+                    WEIGHT_DTYPE,
+                    R,
+                    C,
+                    WORDS,
+                    SEND,
+                    ACROSS,
+                    CENTRED,
+                )
+                report(words + SENT + other, 1)
+            else:
+                wait_for(words + SENT + other, of_sums)
+                finish_piece(
+                    dx,
+                    partial_dweight,
+                    partial_dbias,
+                    opened_words,
+                    inputs,
+                    other,
+                    groups,
+                    item - of_sums,
+                    epoch,
+                    scale,
+                    ZERO_CENTRED,
+                    DTYPE,
+                    WEIGHT_DTYPE,
+                    R,
+                    C // PIECES,
+                    WORDS,
+                    LOADS,
+                    LOOK,
+                    RECEIVE,
+                    CENTRED,
+                )
+                units += 1
+            item = claim(chain, now)
+        other, now = find_work(look_at_chains(words, index, groups, S), index, items, gl.program_id(0), S, SCAN)
+
+    # The next launch's tags begin after those of the chain with the most turns, so that no tag comes twice.
+    target = base + groups * S * UNITS
+    before = report(words + DONE, units)
+    if (before & 0xFFFFFFFF) == gl.num_programs(0) - 1:
+        clear(words, index, groups, epoch + gl.cdiv(tiles, groups), target)
     if FUSED and weight is not None:
         NARROW: gl.constexpr = max(1, min(FINISH_COLS // 4, 32))
         TILE: gl.constexpr = gl.BlockedLayout(
             [1, min(4, FINISH_COLS)], [32 // NARROW, NARROW], [gl.num_warps(), 1], [1, 0]
         )
-        index = gl.arange(0, FINISH_ROWS, gl.SliceLayout(1, TILE))[:, None]
+        row = gl.arange(0, FINISH_ROWS, gl.SliceLayout(1, TILE))[:, None]
         lane = gl.arange(0, FINISH_COLS, gl.SliceLayout(0, TILE))[None, :]
-        finish_in_turn(
-            dweight, dbias, partial_dweight, partial_dbias, index, lane, groups, cols, FINISH_ROWS, FINISH_COLS
-        )
+        rank = (before >> 32).to(gl.int32) - base
+        columns = gl.cdiv(cols, FINISH_COLS)
+        pieces = columns * (1 if partial_dbias is None else 2)
+        mine = gl.cdiv(rank, UNITS)
+        if (mine < gl.cdiv(rank + units, UNITS)) & (mine < pieces):
+            wait_for(words + DONE, target)
+            for own in range(mine, gl.cdiv(rank + units, UNITS)):
+                for piece in range(own, pieces, groups * S):
+                    if partial_dbias is None or piece < columns:
+                        finish_columns(
+                            dweight, partial_dweight, row, piece * FINISH_COLS + lane, groups, cols, FINISH_ROWS
+                        )
+                    else:
+                        finish_columns(
+                            dbias, partial_dbias, row, (piece - columns) * FINISH_COLS + lane, groups, cols, FINISH_ROWS
+                        )
 
 
 @gluon.jit
@@ -246,67 +324,3 @@ def begin_tile(dys, xs, place, dy, x, dy_stride, x_stride, left, column, inside,
         copied = r < left if EVEN else inside & (r < left)
         begin_copy(dys[r].index(place), dy + r * dy_stride + column, mask=copied)
         begin_copy(xs[r].index(place), x + r * x_stride + column, mask=copied)
-
-
-@triton.jit
-def gradient_of(scaled_dy, multiplier, x_centred, of_x, of_one, LAYER: tl.constexpr):
-    """One tile of dx from dy * rstd, which dweight needs too; without xhat that is an operation an element less."""
-    correction = x_centred * of_x
-    if LAYER:
-        correction += of_one
-    if multiplier is None:
-        return scaled_dy + correction
-    else:
-        return scaled_dy * multiplier + correction
-
-
-@triton.jit
-def statistic(of_rows, row, rows):
-    """The mean or rstd of one row; 0 past the last row, and where there is none."""
-    if of_rows is not None:
-        return tl.load(of_rows + row, mask=row < rows, other=0.0)
-    else:
-        return 0.0
-
-
-@gluon.jit
-def totals(parts):
-    """The sums of 1, 2 or 4 tensors, in one exchange between warps; always 4 numbers, the last of them 0 if fewer."""
-    nothing = gl.to_tensor(0.0)
-    if len(parts) == 1:
-        return gl.sum(parts[0], 0), nothing, nothing, nothing
-    elif len(parts) == 2:
-        a, b = gl.reduce((parts[0], parts[1]), 0, add_two)
-        return a, b, nothing, nothing
-    else:
-        return gl.reduce((parts[0], parts[1], parts[2], parts[3]), 0, add_four)
-
-
-@triton.jit
-def unpack(words, DTYPE: tl.constexpr):
-    """The numbers of the even and of the odd columns, in fp32; a word of fp32 numbers has 64 bits."""
-    if DTYPE == tl.float32:
-        odd = (words >> 32).to(tl.int32).to(tl.float32, bitcast=True)
-        return words.to(tl.int32).to(tl.float32, bitcast=True), odd
-    elif DTYPE == tl.bfloat16:
-        return (words << 16).to(tl.float32, bitcast=True), (words & -65536).to(tl.float32, bitcast=True)
-    else:
-        even = words.to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
-        return even, (words >> 16).to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
-
-
-@triton.jit
-def pack(even, odd, DTYPE: tl.constexpr):
-    """Round both numbers once, and put them in one word."""
-    if DTYPE == tl.bfloat16:
-        return tl.inline_asm_elementwise(
-            "cvt.rn.bf16x2.f32 $0, $2, $1;", "=r,f,f", [even, odd], dtype=tl.int32, is_pure=True, pack=1
-        )
-    elif DTYPE == tl.float32:
-        return tl.inline_asm_elementwise(
-            "mov.b64 $0, {$1, $2};", "=l,f,f", [even, odd], dtype=tl.int64, is_pure=True, pack=1
-        )
-    else:
-        return tl.inline_asm_elementwise(
-            "cvt.rn.f16x2.f32 $0, $2, $1;", "=r,f,f", [even, odd], dtype=tl.int32, is_pure=True, pack=1
-        )

@@ -1,0 +1,160 @@
+"""How the programs that share rows find each other, and who does the work of those that do not come.
+
+A group is the programs of one chain of tiles, which must be on the device at once. Nobody promises that, so a group
+begins only when all of its programs have come. A chain whose group is not complete may be opened, by one
+compare-and-swap: then its group never begins, and any program takes items of its work, one after another, each of
+which needs nobody else. A launch so ends wherever one program at a time can run.
+
+The memory is words of 64 bits, 0 when it is made:
+
+words[EPOCH]           grows with every launch, and so tells the words of exchange.py apart
+words[START]           the groups that have begun in this launch; in the high half `base`, the units of work that all
+                       launches before have done
+words[DONE]            the programs of this launch that have no more work; in the high half all units that are done
+words[CHAINS + chain]  how many programs of the chain have come, and OPENED; in the high half the items claimed
+words[SENT + chain]    the items of an opened chain that are sums and have been sent, in both halves
+
+Of the programs of a launch the last to report clears what the next one needs. Launches that share a memory must follow
+each other on one stream (workspace.py).
+"""
+
+# Triton compiles this file: kernel arguments have no Python type.
+# pyright: reportMissingParameterType=false, reportGeneralTypeIssues=false, reportArgumentType=false
+
+import triton
+import triton.language as tl
+
+from .barrier import braced
+from .limits import MOST_GROUPS
+
+EPOCH = tl.constexpr(0)  # places of words
+START = tl.constexpr(1)
+DONE = tl.constexpr(2)
+CHAINS = tl.constexpr(8)
+SENT = tl.constexpr(8 + MOST_GROUPS)
+RINGS = tl.constexpr(8 + 2 * MOST_GROUPS)
+OPENED = tl.constexpr(1 << 16)
+ITEM = tl.constexpr(1 << 32)
+NOTHING = tl.constexpr(0x7FFFFFFF)
+LOOKS = tl.constexpr(16)  # about as many microseconds until a program does not wait for its group any longer
+
+
+def wait() -> str:
+    """The assembly that one warp of each program runs: until the high half of the word at $1 has come to $2."""
+    lines = [".reg .pred first, early;", ".reg .b32 thread, low, high;", ".reg .b64 now;", "mov.u32 thread, %tid.x;"]
+    lines += ["setp.lt.u32 first, thread, 32;", "@!first bra MET;", "WAIT:", "ld.acquire.gpu.global.b64 now, [$1];"]
+    lines += ["mov.b64 {low, high}, now;", "sub.s32 high, high, $2;", "setp.lt.s32 early, high, 0;"]
+    return braced([*lines, "@early bra WAIT;", "MET:", "mov.b32 $0, 0;"])
+
+
+WAIT = tl.constexpr(wait())
+AGREE = tl.constexpr(
+    braced(
+        [".reg .pred true;", "setp.ne.u32 true, $1, 0;", "bar.red.and.pred true, 0, true;", "selp.b32 $0, 1, 0, true;"]
+    )
+)
+
+
+@triton.jit
+def incomplete(now, S: tl.constexpr):
+    """Whether a chain's group may still be waited for."""
+    return ((now & (OPENED - 1)) < S) & ((now & OPENED) == 0)
+
+
+@triton.jit
+def opened(chain, now, S: tl.constexpr):
+    """Open a chain, last seen as `now`, if its group is incomplete; return what it then is."""
+    while incomplete(now, S):
+        before = tl.atomic_cas(chain, now, now | OPENED, sem="relaxed")
+        now = tl.where(before == now, now | OPENED, before)
+    return now
+
+
+@triton.jit
+def come(chain):
+    """Come to a chain, without waiting until anybody knows."""
+    tl.atomic_add(chain, 1, sem="relaxed")
+
+
+@triton.jit
+def all_agree(condition):
+    """Whether it is true for all threads, which wait for each other here: each may have seen another word."""
+    condition = tl.cast(condition, tl.int32)
+    return tl.inline_asm_elementwise(AGREE, "=r,r", [condition], dtype=tl.int32, is_pure=False, pack=1) != 0
+
+
+@triton.jit
+def come_together(words, chain, seen, is_first, S: tl.constexpr):
+    """Whether all S programs of a chain have come; else it was opened, by another program or because nobody came.
+
+    `seen` is what each thread has seen of the chain since this program came.
+    """
+    together = all_agree(((seen & OPENED) == 0) & ((seen & (OPENED - 1)) == S))
+    if not together:
+        now = tl.atomic_add(chain, 0, sem="relaxed")
+        looks = 0
+        while incomplete(now, S):
+            looks += 1
+            now = tl.atomic_add(chain, 0, sem="relaxed")
+            if looks >= LOOKS:
+                now = opened(chain, now, S)
+        together = (now & OPENED) == 0
+    if together & is_first:
+        tl.atomic_add(words + START, 1, sem="relaxed")
+    return together
+
+
+@triton.jit
+def look_at_chains(words, index, groups, S: tl.constexpr):
+    """The words of all chains as they are now; no chain looks like one whose group is complete."""
+    return tl.load(words + CHAINS + index, mask=index < groups, other=S, volatile=True)
+
+
+@triton.jit
+def find_work(seen, index, items, program, S: tl.constexpr, SCAN: tl.constexpr):
+    """A chain whose group is incomplete, or of whose items some are left, and its word; -1 and 0 if there is none.
+
+    Each thread has to have looked at other chains, or threads may disagree. Programs begin in different places.
+    """
+    is_open = tl.where((seen & OPENED) != 0, (seen >> 32) < items, incomplete(seen, S))
+    places = ((index * 40503 + program * 30011) & 0x7FFF) * SCAN + index
+    best = tl.min(tl.where(is_open, places, 0x7FFFFFFF), 0)
+    chosen = tl.where(best == 0x7FFFFFFF, -1, best & (SCAN - 1))
+    return chosen, tl.max(tl.where(index == chosen, seen, 0), 0)
+
+
+@triton.jit
+def claim(chain, now):
+    """The number of an item that is this program's; a large one if the chain has none, because it is not open."""
+    item = NOTHING
+    if (now & OPENED) != 0:
+        item = tl.cast(tl.atomic_add(chain, ITEM, sem="relaxed") >> 32, tl.int32)
+    return item
+
+
+@triton.jit
+def report(done, units):
+    """Publish what this program has stored, and the units of work that it has done; return `done` as it was before."""
+    tl.debug_barrier()  # the stores of all threads come before the one thread's addition
+    return tl.atomic_add(done, (tl.cast(units, tl.int64) << 32) + 1, sem="acq_rel")
+
+
+@triton.jit
+def wait_for(done, target):
+    """Wait until so many units are done, and their stores can be read."""
+    tl.inline_asm_elementwise(WAIT, "=r,l,r", [done, target], dtype=tl.int32, is_pure=False, pack=1)
+    tl.debug_barrier()
+
+
+@triton.jit
+def clear(words, index, groups, epoch, units):
+    """Leave the words as the next launch is to find them; for the last program that reports, after which nobody looks.
+
+    `epoch` and `units` are those of all launches so far.
+    """
+    tl.store(words + CHAINS + index, tl.cast(index * 0, tl.int64), mask=index < groups)
+    tl.store(words + SENT + index, tl.cast(index * 0, tl.int64), mask=index < groups)
+    done = tl.cast(units, tl.int64) << 32
+    tl.store(words + EPOCH, tl.cast(epoch, tl.int64))
+    tl.store(words + START, done)
+    tl.store(words + DONE, done)

@@ -1,0 +1,188 @@
+"""Rows as words of two numbers, of an `even` and an `odd` column: what shared rows compute of each.
+
+A row gives the same bits whoever works at it. The compiler fuses multiplications and additions as it likes, and not in
+the same way everywhere. So here every product that meets an addition is fused by name.
+"""
+
+# Triton compiles this file: kernel arguments have no Python type.
+# pyright: reportMissingParameterType=false, reportGeneralTypeIssues=false, reportArgumentType=false
+# pyright: reportAssignmentType=false
+
+import triton
+import triton.language as tl
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+from ..formula import add_four, add_two, factor, row_corrections
+
+
+@gluon.jit
+def multipliers(weight, column, inside, ZERO_CENTRED: gl.constexpr, WEIGHT_DTYPE: gl.constexpr):
+    """What dy is multiplied with in the even and the odd columns; nothing without a weight."""
+    weights = ()
+    if weight is not None:
+        even, odd = unpack(gl.load(weight + column, mask=inside, other=0), WEIGHT_DTYPE)
+        weights = (factor(even, ZERO_CENTRED), factor(odd, ZERO_CENTRED))
+    return weights
+
+
+@gluon.jit
+def no_gradients(partial_dweight, partial_dbias, H: gl.constexpr, ACROSS: gl.constexpr):
+    """Zeros for dweight and dbias, each of the even and of the odd columns, where there are such gradients."""
+    gradients = ()
+    if partial_dweight is not None:
+        gradients = gradients + (gl.full([H], 0, gl.float32, ACROSS), gl.full([H], 0, gl.float32, ACROSS))
+    if partial_dbias is not None:
+        gradients = gradients + (gl.full([H], 0, gl.float32, ACROSS), gl.full([H], 0, gl.float32, ACROSS))
+    return gradients
+
+
+@triton.jit
+def summands(
+    dy_words,
+    x_words,
+    weights,
+    row_mean,
+    DTYPE: tl.constexpr,
+    LAYER: tl.constexpr,
+    CENTRED: tl.constexpr,
+):
+    """What the sums of one row add up: g (LayerNorm alone), and g * x."""
+    even, odd = unpack(dy_words, DTYPE)
+    x_even, x_odd = unpack(x_words, DTYPE)
+    if CENTRED:
+        x_even -= row_mean
+        x_odd -= row_mean
+    if len(weights) == 0:
+        of_g = even + odd
+    else:
+        odd *= weights[1]
+        of_g = tl.fma(even, weights[0], odd)
+        even *= weights[0]
+    if LAYER:
+        return of_g, tl.fma(even, x_even, odd * x_odd)
+    else:
+        return (tl.fma(even, x_even, odd * x_odd),)
+
+
+@triton.jit
+def finish_row(
+    gradients,
+    dy_words,
+    x_words,
+    weights,
+    row_mean,
+    row_rstd,
+    sum_g,
+    sum_g_x,
+    scale,
+    DTYPE: tl.constexpr,
+    LAYER: tl.constexpr,
+    CENTRED: tl.constexpr,
+):
+    """Add one row to the gradients of the even and the odd columns; return these, and the words of dx."""
+    even, odd = unpack(dy_words, DTYPE)
+    x_even, x_odd = unpack(x_words, DTYPE)
+    if LAYER:
+        x_even -= row_mean
+        x_odd -= row_mean
+    scaled_even = even * row_rstd
+    scaled_odd = odd * row_rstd
+    if LAYER and not CENTRED:
+        sum_g_x = tl.fma(-row_mean, sum_g, sum_g_x)
+    of_xhat, of_one = row_corrections(sum_g, sum_g_x, row_rstd, scale)
+    of_x = row_rstd * of_xhat
+    dx_even = tl.fma(x_even, of_x, of_one) if LAYER else x_even * of_x
+    dx_odd = tl.fma(x_odd, of_x, of_one) if LAYER else x_odd * of_x
+    with_row = ()
+    if len(weights) > 0:
+        # dx from dy * rstd, which dweight needs too: without xhat that is an operation an element less.
+        dx_even = tl.fma(scaled_even, weights[0], dx_even)
+        dx_odd = tl.fma(scaled_odd, weights[1], dx_odd)
+        with_row = (tl.fma(scaled_even, x_even, gradients[0]), tl.fma(scaled_odd, x_odd, gradients[1]))
+    else:
+        dx_even = tl.fma(even, row_rstd, dx_even)
+        dx_odd = tl.fma(odd, row_rstd, dx_odd)
+    if len(gradients) > 2:
+        with_row = with_row + (gradients[2] + even, gradients[3] + odd)
+    return with_row, pack(dx_even, dx_odd, DTYPE)
+
+
+@gluon.jit
+def store_partials(
+    partial_dweight,
+    partial_dbias,
+    gradients,
+    chain,
+    first,
+    wanted,
+    cols,
+    C: gl.constexpr,
+):
+    """Store the partial gradients of one chain, from column `first` on."""
+    WIDE: gl.constexpr = gl.BlockedLayout([4], [32], [gl.num_warps()], [0])  # 16 bytes of fp32 a thread
+    at = first + gl.arange(0, C, WIDE)
+    if partial_dweight is not None:
+        wide = gl.convert_layout(gl.reshape(gl.join(gradients[0], gradients[1]), [C]), WIDE)
+        gl.store(partial_dweight + chain * cols + at, wide, mask=(at < cols) & wanted)
+    if partial_dbias is not None:
+        wide = gl.convert_layout(gl.reshape(gl.join(gradients[2], gradients[3]), [C]), WIDE)
+        gl.store(partial_dbias + chain * cols + at, wide, mask=(at < cols) & wanted)
+
+
+@gluon.jit
+def words_of(tensor, row, stride, column, inside, rows):
+    """Words of one row; 0 past the last row."""
+    return gl.load(tensor + row.to(gl.int64) * stride + column, mask=inside & (row < rows), other=0)
+
+
+@triton.jit
+def statistic(of_rows, row, rows):
+    """The mean or rstd of one row; 0 where there is no such row, or no mean."""
+    if of_rows is not None:
+        return tl.load(of_rows + row, mask=(row >= 0) & (row < rows), other=0.0)
+    else:
+        return 0.0
+
+
+@gluon.jit
+def totals(parts):
+    """The sums of 1, 2 or 4 tensors, in one exchange between warps; always 4 numbers, the last of them 0 if fewer."""
+    nothing = gl.to_tensor(0.0)
+    if len(parts) == 1:
+        return gl.sum(parts[0], 0), nothing, nothing, nothing
+    elif len(parts) == 2:
+        a, b = gl.reduce((parts[0], parts[1]), 0, add_two)
+        return a, b, nothing, nothing
+    else:
+        return gl.reduce((parts[0], parts[1], parts[2], parts[3]), 0, add_four)
+
+
+@triton.jit
+def unpack(words, DTYPE: tl.constexpr):
+    """The numbers of the even and of the odd columns, in fp32; a word of fp32 numbers has 64 bits."""
+    if DTYPE == tl.float32:
+        odd = (words >> 32).to(tl.int32).to(tl.float32, bitcast=True)
+        return words.to(tl.int32).to(tl.float32, bitcast=True), odd
+    elif DTYPE == tl.bfloat16:
+        return (words << 16).to(tl.float32, bitcast=True), (words & -65536).to(tl.float32, bitcast=True)
+    else:
+        even = words.to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
+        return even, (words >> 16).to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
+
+
+@triton.jit
+def pack(even, odd, DTYPE: tl.constexpr):
+    """Round both numbers once, and put them in one word."""
+    if DTYPE == tl.bfloat16:
+        return tl.inline_asm_elementwise(
+            "cvt.rn.bf16x2.f32 $0, $2, $1;", "=r,f,f", [even, odd], dtype=tl.int32, is_pure=True, pack=1
+        )
+    elif DTYPE == tl.float32:
+        return tl.inline_asm_elementwise(
+            "mov.b64 $0, {$1, $2};", "=l,f,f", [even, odd], dtype=tl.int64, is_pure=True, pack=1
+        )
+    else:
+        return tl.inline_asm_elementwise(
+            "cvt.rn.f16x2.f32 $0, $2, $1;", "=r,f,f", [even, odd], dtype=tl.int32, is_pure=True, pack=1
+        )
