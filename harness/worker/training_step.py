@@ -70,6 +70,18 @@ class TrainingStep:
         """
         self.watch(None, STAGE)
         found = InContext()
+        try:
+            self._try(context, found)
+        except CandidateError:
+            raise
+        except Exception as error:  # no room for the flush buffers, most often
+            if not self._device_answers():
+                raise
+            why = ContextRecord(status="ok", untimed=one_line(error))
+            found.records = {candidate.name: found.records.get(candidate.name, why) for candidate in self.candidates}
+        return found
+
+    def _try(self, context: str, found: InContext) -> None:
         device = self._device(context, found)
         contenders = self._called_as_in(context, found) if device else None
         rng = random.Random(case_seed(self.inputs.case, self.settings.seed, f"order {self.process} {context}"))
@@ -83,7 +95,6 @@ class TrainingStep:
                     raise
                 found.records[error.candidate] = ContextRecord(status=status_of(cause), reason=one_line(cause))
                 contenders = _without(error.candidate, contenders)
-        return found
 
     def _device(self, context: str, found: InContext) -> Device | None:
         """The device with what the context adds to it; where that is not to be had, the records say so."""
@@ -96,8 +107,8 @@ class TrainingStep:
                 if programs >= holder.multiprocessors:
                     raise UnavailableError(f"none of {holder.multiprocessors} multiprocessors would be free")
                 found.holder = HolderRecord(programs=programs, threads=holder.threads, shared_kib=holder.shared_kib)
-                slowest_us = max(median(timing.samples_us) for timing in self.alone.values() if timing.samples_us)
-                return Beside(device, holder, programs, slowest_us)
+                medians_us = [median(timing.samples_us) for timing in self.alone.values() if timing.samples_us]
+                return Beside(device, holder, programs, max(medians_us, default=0.0))
         except UnavailableError as error:
             refused = ContextRecord(status="unsupported", reason=str(error))
             found.records |= {candidate.name: refused for candidate in self.candidates}

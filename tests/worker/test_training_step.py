@@ -148,6 +148,17 @@ def test_who_takes_the_device_with_it_loses_all(monkeypatch):
         step.time_in("hot-dy")
 
 
+def test_where_there_is_no_room_there_are_no_times(monkeypatch):
+    def full(*arguments):
+        raise torch.OutOfMemoryError("no room for the flush")
+
+    step = Step(monkeypatch)
+    monkeypatch.setattr(training_step, "make_device", full)
+    found = step.time_in("graph").records
+    assert {record.untimed for record in found.values()} == {"OutOfMemoryError: no room for the flush"}
+    assert {record.status for record in found.values()} == {"ok"}
+
+
 def test_a_holder_that_cannot_be_had_is_a_plain_reason(monkeypatch):
     def refuse(what):
         raise UnavailableError("the kernel that holds multiprocessors cannot run here")
