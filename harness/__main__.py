@@ -37,14 +37,22 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+FLEET = ("fleet", "kinds", "gpus", "mixed", "dry_run")
 HERE = ("device", "out", "allow_others", "time_limit_s")
 RUN = (*CASES, *HERE, "impls", "impl_files", "seed", "resume", "compile_ahead")
 
 
 @app.command()
-@options(*RUN, "tuned_files", "baseline", "flush", "context", "holder", "quick", "processes", "twice", "cross_check")
+@options(
+    *RUN, "tuned_files", "baseline", "flush", "context", "holder", "quick", "processes", "twice", "cross_check", *FLEET
+)
 def bench(invocation: Invocation) -> None:
-    """Verify and time implementations, interleaved, and print the comparison."""
+    """Verify and time implementations, interleaved, and print the comparison; with --fleet on many GPUs at once."""
+    if invocation.dry_run:
+        from harness.fleet.rehearsal import rehearse
+
+        sys.stdout.write(rehearse(invocation, Display()))
+        return
     _measure_and_report(invocation)
 
 
@@ -55,7 +63,8 @@ def verify(invocation: Invocation) -> None:
 
     Without shapes or a suite: the catalogue, every kind of inputs at one shape and the usual kind at many.
     """
-    results = load(_measure_and_report(invocation.changed(timed=False)))
+    (path,) = _measure_and_report(invocation.changed(timed=False))
+    results = load(path)
     failed = any(row.status not in (*RANKED, "unsupported", "missing") for row in results.rows)
     raise typer.Exit(1 if failed or any(record.errors for record in results.sanitized) else 0)
 
@@ -192,41 +201,57 @@ def list_(
     listing.show(what, tuple(impl or ()), Console())
 
 
-def _measure_and_report(invocation: Invocation, form: str = "console", impl: str | None = None) -> Path:
+def _measure_and_report(invocation: Invocation, form: str = "console", impl: str | None = None) -> list[Path]:
     """Measure, print the report, write all of it beside the results; raise typer.Exit where nothing passed.
 
-    A run that is interrupted is reported as far as it came, with the line that goes on with it.
+    A run that is interrupted is reported as far as it came, with the line that goes on with it. A fleet has a results
+    file for each kind of GPU.
     """
     from harness.run.session import InterruptedRun
-    from harness.run.session import bench as run_bench
 
     display = Display()
     try:
-        path = run_bench(invocation, display)
+        paths = _measure(invocation, display)
     except InterruptedRun as cut:
-        _report(cut.path, invocation, display, form, impl)
+        _report(cut.paths, invocation, display, form, impl)
         resume = "" if invocation.resume else " --resume"
-        out = "" if invocation.out else f" --out {shlex.quote(str(cut.path.parent))}"
+        folder = cut.paths[0].parent if len(cut.paths) == 1 else cut.paths[0].parent.parent
+        out = "" if invocation.out else f" --out {shlex.quote(str(folder))}"
         display.say(f"go on:   {invocation.command}{resume}{out}")
         raise
-    _report(path, invocation, display, form, impl)
-    results = load(path)
-    if code := _exit_code(results.rows) or _exit_code_of_given(results, invocation):
+    _report(paths, invocation, display, form, impl)
+    runs = [load(path) for path in paths]
+    codes = [_exit_code(results.rows) or _exit_code_of_given(results, invocation) for results in runs]
+    if code := max(codes):
         raise typer.Exit(code)
-    return path
+    return paths
 
 
-def _report(path: Path, invocation: Invocation, display: Display, form: str, impl: str | None) -> None:
+def _measure(invocation: Invocation, display: Display) -> list[Path]:
+    """Measure on the device of this host, or on a fleet."""
+    if invocation.fleet is not None:
+        from harness.fleet.spread import bench as bench_on_fleet
+
+        return bench_on_fleet(invocation, display)
+    from harness.run.session import bench as run_bench
+
+    return [run_bench(invocation, display)]
+
+
+def _report(paths: Sequence[Path], invocation: Invocation, display: Display, form: str, impl: str | None) -> None:
     import reports
 
-    results = load(path)
-    if not results.rows:
-        display.say(f"results: {path}, without a row yet")
-        return
-    reports.write(results, form, impl=impl)
-    markdown = path.with_name("report.md")
-    reports.write(results, "markdown" if invocation.settings.timed else "verification", markdown)
-    display.say(f"results: {path}\nreport:  {markdown}")
+    for path in paths:
+        results = load(path)
+        if not results.rows:
+            display.say(f"results: {path}, without a row yet")
+            continue
+        reports.write(results, form, impl=impl)
+        markdown = path.with_name("report.md")
+        reports.write(results, "markdown" if invocation.settings.timed else "verification", markdown)
+        display.say(f"results: {path}\nreport:  {markdown}")
+    if len(paths) > 1:
+        display.say(f"beside each other: normbwd report {shlex.join(map(str, paths))}")
 
 
 def _exit_code(rows: Sequence[RowRecord]) -> int:

@@ -3,8 +3,11 @@
 import os
 import shlex
 import signal
+import sys
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +15,8 @@ from harness.__main__ import main
 from harness.cases import NormCase
 from harness.devices import DeviceFacts
 from harness.errors import UsageError
+from harness.fleet import rehearsal
+from harness.fleet.estimate import Durations
 from harness.results.file import ResultsFile, load
 from harness.results.schema import Budget, Check, ConditionsRecord, ImplRecord, SelfTestRecord
 from harness.results.settings import Settings
@@ -133,6 +138,9 @@ def no_worker(monkeypatch):
         ("bench --impl missing.py", "--impl missing.py: no such file"),
         ("verify --impl missing.py", "--impl missing.py: no such file"),
         ("bench --suite quick --shapes 1x1", "--suite and --shapes both name the cases; give one of them"),
+        ("bench --kinds h200", "--kinds: of a fleet; name it with --fleet local or --fleet ADDRESS"),
+        ("bench --gpus 2 --mixed", "--gpus, --mixed: of a fleet; name it with --fleet local or --fleet ADDRESS"),
+        ("bench --fleet local --gpus 0", "--gpus 0: must be at least 1"),
         ("bench --flush wet", "--flush wet: not one of clean, dirty, none"),
         (
             "bench --context graph,warm",
@@ -194,6 +202,43 @@ def test_what_only_a_worker_can_tell_leaves_nothing_behind(workers, folder, caps
     shown = capsys.readouterr()
     assert (shown.out, shown.err) == ("", f"starting a worker\nerror: {message}\n")
     assert len(workers.launched) == 1
+    assert list(folder.iterdir()) == []
+
+
+def test_without_a_fleet_nothing_of_ray_is_imported(workers, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "ray", None)  # whose import then fails
+    assert typed("bench --shapes 16x64 --quick --out run") in (0, None)
+    assert typed("bench --fleet local --out other") == 4
+    assert "error: --fleet needs Ray (import of ray halted; " in capsys.readouterr().err
+
+
+def test_a_dry_run_says_what_it_would_do(workers, folder, monkeypatch, capsys):
+    monkeypatch.setattr(rehearsal, "published", lambda kind: Durations({"quack": 60.0, "torch-eager": 30.0}, runs=2))
+    line = "bench --dry-run --shapes 16x64,32x64 --norm rms --impls torch-eager,quack --processes 3 --quick"
+    assert typed(line) in (0, None)
+    assert capsys.readouterr().out == (
+        "cpu: 6 jobs on 1 GPU; a job is a case on all implementations in one process\n"
+        "  2 cases: rms-16x64-fp32, rms-32x64-fp32\n"
+        "  2 implementations: torch-eager, quack\n"
+        "  3 processes\n"
+        "  time: about 9 min by 2 published runs, and less with --quick\n"
+    )
+    assert list(folder.iterdir()) == []
+
+
+def test_a_dry_run_on_a_fleet_needs_no_gpu_here(workers, folder, monkeypatch, capsys):
+    @contextmanager
+    def connected(address):
+        yield SimpleNamespace(gpus=lambda: {"h200": 8, "toaster": 1})
+
+    monkeypatch.setattr(rehearsal, "connected", connected)
+    monkeypatch.setattr(rehearsal, "published", lambda kind: Durations())
+    assert typed("bench --dry-run --fleet 10.0.0.1:6379 --shapes 16x64 --norm rms --gpus 4") in (0, None)
+    told = capsys.readouterr().out
+    assert "h200: 1 jobs on 4 GPUs" in told
+    assert "toaster: 1 jobs on 1 GPU;" in told
+    assert told.count("rms-16x64-bf16") == 2
+    assert "time: unknown, as there is no published run here" in told
     assert list(folder.iterdir()) == []
 
 

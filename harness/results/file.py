@@ -8,6 +8,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import re
+import threading
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +26,7 @@ from harness.results.schema import (
     Budget,
     ConditionsRecord,
     EndRecord,
+    GpuRecord,
     RowRecord,
     RunRecord,
     SanitizerRecord,
@@ -48,6 +50,7 @@ class Results:
     selftests: Sequence[SelfTestRecord] = ()
     conditions: Sequence[ConditionsRecord] = ()
     sanitized: Sequence[SanitizerRecord] = ()
+    gpus: Sequence[GpuRecord] = ()
 
     @property
     def budget(self) -> Budget | None:
@@ -118,11 +121,13 @@ def _in_context(context: str) -> Callable[[RowRecord], RowRecord | None]:
 class ResultsFile:
     """A results file being written: every record is with the operating system before `append` returns.
 
-    Raises UsageError where the file cannot be opened, UnavailableError where a record cannot be written to it.
+    Several threads may append. Raises UsageError where the file cannot be opened, UnavailableError where a record
+    cannot be written to it.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._lock = threading.Lock()
         try:
             self._stream = path.open("ab", buffering=0)
         except OSError as error:
@@ -132,8 +137,9 @@ class ResultsFile:
         """Add one line."""
         line = record.model_dump_json(exclude_none=True).encode() + b"\n"
         try:
-            while line:
-                line = line[self._stream.write(line) :]
+            with self._lock:
+                while line:
+                    line = line[self._stream.write(line) :]
         except OSError as error:  # the disk is full, most often
             raise UnavailableError(f"cannot write {self.path}: {error.strerror}; what is done is kept") from error
 
@@ -175,6 +181,7 @@ def load(path: Path, torn: bool = False) -> Results:
         tuple(_only(SelfTestRecord, records)),
         tuple(_only(ConditionsRecord, records)),
         tuple(_only(SanitizerRecord, records)),
+        tuple(_only(GpuRecord, records)),
     )
 
 

@@ -6,7 +6,7 @@ A case that several processes measured has a row of each for every implementatio
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from statistics import median
@@ -15,7 +15,17 @@ from harness.cases import NormCase
 from harness.results import evidence
 from harness.results.file import Results
 from harness.results.pairing import Paired, apart, paired
-from harness.results.schema import RANKED, SAME_TRAFFIC_ADD, Budget, ConditionsRecord, Role, RowRecord, Status, Timing
+from harness.results.schema import (
+    RANKED,
+    SAME_TRAFFIC_ADD,
+    Budget,
+    ConditionsRecord,
+    Role,
+    RowRecord,
+    SelfTestRecord,
+    Status,
+    Timing,
+)
 from harness.results.statistics import IncomparableError, Ratio, aa_band, across_processes, median_and_spread
 
 UNPROVEN = "unproven: the device may have waited for the host, so host time may be inside"
@@ -150,13 +160,19 @@ def by_case(results: Results) -> dict[NormCase, JoinedCase]:
     conditions: dict[NormCase, list[ConditionsRecord]] = {}
     for record in results.conditions:
         conditions.setdefault(record.case, []).append(record)
-    against_run = evidence.against_run(results.selftests)
     cases = {case: join(of_case) for case, of_case in rows.items()}
     for case, joined in cases.items():
         against_case = evidence.against_conditions(conditions.get(case, ()))
-        joined.interference = against_run or against_case or joined.interference
+        against_gpus = evidence.against_run(_selftests_of(rows[case], results.selftests))
+        joined.interference = against_gpus or against_case or joined.interference
         joined.look_at_samples(results.run.settings.baseline)
     return cases
+
+
+def _selftests_of(rows: Sequence[RowRecord], selftests: Sequence[SelfTestRecord]) -> list[SelfTestRecord]:
+    """The self-tests on the GPUs that measured these rows, which is all of them where a run had one GPU."""
+    gpus = {row.gpu for row in rows}
+    return [record for record in selftests if record.gpu in gpus]
 
 
 def status_and_reason(joined: Joined | None) -> str:

@@ -230,6 +230,21 @@ class KernelTotals(Record):
     lead_us: float = 0.0
 
 
+class GpuRecord(Record):
+    """A GPU of a run that was spread over several; rows and self-tests name it by its `number`.
+
+    `visible` is how its host numbers it, where it says no `uuid`. `versions` has the libraries, and the driver and the
+    revision, that are not as the run record has them.
+    """
+
+    record: Literal["gpu"] = "gpu"
+    number: int
+    host: str
+    visible: str = ""
+    uuid: str | None = None
+    versions: dict[str, str] = {}
+
+
 class RowRecord(Record):
     """What became of one implementation on one case."""
 
@@ -245,6 +260,7 @@ class RowRecord(Record):
     untimed: str | None = Field(default=None, description="why a row that passed has no timing")
     verification: Verification | None = None
     process: int = Field(default=0, description="which of the run's processes measured it")
+    gpu: int | None = Field(default=None, description="which of a fleet's GPUs it was measured on")
     kernels: list[Kernel] | None = None
     kernel_totals: KernelTotals | None = None
     kernels_note: str | None = Field(default=None, description="why the kernels are unknown or in doubt")
@@ -311,6 +327,7 @@ class SelfTestRecord(Record):
     record: Literal["selftest"] = "selftest"
     when: Literal["before", "after", "alone"]
     process: int = 0
+    gpu: int | None = None
     budget: Budget
     checks: list[Check]
 
@@ -336,6 +353,7 @@ class ConditionsRecord(Record):
     process: int = 0
     context: str | None = None  # None is cold
     holder: HolderRecord | None = None
+    gpu: int | None = None
     sm_clock_mhz: list[int] = []
     memory_clock_mhz: list[int] = []
     power_w: list[float] = []
@@ -369,4 +387,4 @@ class EndRecord(Record):
     stages_s: dict[str, float] = {}
 
 
-AnyRecord = RunRecord | SelfTestRecord | RowRecord | ConditionsRecord | SanitizerRecord | EndRecord
+AnyRecord = RunRecord | GpuRecord | SelfTestRecord | RowRecord | ConditionsRecord | SanitizerRecord | EndRecord

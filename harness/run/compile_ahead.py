@@ -36,9 +36,13 @@ def tasks_of(jobs: Iterable[Job], impls: Iterable[ImplRecord]) -> list[Task]:
     )
 
 
-def processes_here(device: DeviceKind) -> int:
-    """How many processes compile ahead by default: as many as there are cores to spare, where a GPU waits for them."""
+def processes_here(device: DeviceKind, sharing: int = 1) -> int:
+    """How many processes compile ahead by default: as many as there are cores to spare, where a GPU waits for them.
+
+    `sharing` runs, this one among them, share the cores.
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+    cores //= sharing
     return min(12, cores - 2) if device == "cuda" and cores > 4 else 0
 
 

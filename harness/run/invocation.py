@@ -40,6 +40,13 @@ class Invocation(BaseModel, frozen=True, extra="forbid"):
         default=None, description="processes that compile ahead, 0 for none (default: by cores)"
     )
     allow_others: bool = Field(default=False, description="measure although others use the GPU")
+    fleet: str | None = Field(
+        default=None, description="spread over GPUs by Ray: local for those of this host, or a cluster's address"
+    )
+    kinds: str | None = Field(default=None, description="kinds of GPU in a fleet, such as h200,b200 (default: all)")
+    gpus: int | None = Field(default=None, description="most GPUs of a kind in a fleet (default: all)")
+    mixed: bool = Field(default=False, description="let versions differ between a fleet's hosts, and name them")
+    dry_run: bool = Field(default=False, description="print the plan and about how long it takes; measure nothing")
 
     command: str = ""  # as it was typed
     selftest_alone: bool = False

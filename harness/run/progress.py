@@ -14,10 +14,15 @@ from harness.results.schema import RowRecord
 
 
 class Display:
-    """Progress on standard error, so that standard output holds the report alone."""
+    """Progress on standard error, so that standard output holds the report alone.
 
-    def __init__(self) -> None:
-        self._console = Console(stderr=True)
+    One with a `name` shows its own part of what `whole` shows.
+    """
+
+    def __init__(self, whole: Display | None = None, name: str = "") -> None:
+        self._whole = whole
+        self._name = name
+        self._console: Console = whole._console if whole else Console(stderr=True)
         self._progress: Progress | None = None
         self._task = None
         self._case: NormCase | None = None
@@ -25,7 +30,18 @@ class Display:
 
     def say(self, text: str) -> None:
         """One line."""
-        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+        self._console.print(self._named(text), highlight=False, markup=False, soft_wrap=True)
+
+    @contextmanager
+    def part(self, name: str) -> Generator[Display]:
+        """Show progress of a part of the run, such as one GPU of several, on a line of its own."""
+        part = Display(self, name)
+        if self._progress is not None:
+            part._progress = self._progress
+            part._task = self._progress.add_task(name, total=None)
+        yield part
+        if part._progress is not None and part._task is not None:
+            part._progress.remove_task(part._task)
 
     @contextmanager
     def cases(self, total: int) -> Generator[None]:
@@ -69,16 +85,24 @@ class Display:
     def case_done(self) -> None:
         """A case is finished."""
         assert self._case is not None, "a case that ends has begun"
-        if self._progress is not None and self._task is not None:
-            self._progress.advance(self._task)
+        self._advance()
         if not self._console.is_terminal:
             counted = ", ".join(f"{count} {status}" for status, count in self._statuses.items())
             self.say(f"{self._case.key}: {counted}")
         self._case = None
 
+    def _advance(self) -> None:
+        if self._progress is not None and self._task is not None:
+            self._progress.advance(self._task)
+        if self._whole is not None:
+            self._whole._advance()
+
     def _describe(self, text: str) -> None:
         if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, description=text)
+            self._progress.update(self._task, description=self._named(text))
+
+    def _named(self, text: str) -> str:
+        return f"{self._name}: {text}" if self._name else text
 
     def _bar(self) -> Progress:
         return Progress(

@@ -37,6 +37,7 @@ def check(invocation: Invocation) -> None:
     for case in cases_on("cpu", settings):
         if moved_bytes(case) > MOST_BYTES:
             raise UsageError(f"--shapes {case.rows}x{case.cols}: needs more than 4 TiB, which no device has")
+    _check_fleet(invocation)
     for path in invocation.impl_files:
         if not path.is_file():
             raise UsageError(f"--impl {path}: no such file")
@@ -53,6 +54,14 @@ def _check_numbers(invocation: Invocation) -> None:
             raise UsageError(f"--{name} {number}: must be at least 1")
     if invocation.compile_ahead is not None and invocation.compile_ahead < 0:
         raise UsageError(f"--compile-ahead {invocation.compile_ahead}: must not be negative; 0 compiles nothing ahead")
+
+
+def _check_fleet(invocation: Invocation) -> None:
+    given = {"--kinds": invocation.kinds, "--gpus": invocation.gpus, "--mixed": invocation.mixed or None}
+    if invocation.fleet is None and (lone := [name for name, value in given.items() if value is not None]):
+        raise UsageError(f"{', '.join(lone)}: of a fleet; name it with --fleet local or --fleet ADDRESS")
+    if invocation.gpus is not None and invocation.gpus < 1:
+        raise UsageError(f"--gpus {invocation.gpus}: must be at least 1")
 
 
 def for_a_claim(invocation: Invocation) -> Invocation:

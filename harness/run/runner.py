@@ -9,15 +9,14 @@ from __future__ import annotations
 import time
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Protocol
 
 from harness.cases import NormCase
 from harness.devices import DeviceProfile
-from harness.results.file import ResultsFile
-from harness.results.schema import RowRecord, Status
+from harness.results.schema import AnyRecord, RowRecord, Status
 from harness.results.settings import Settings
 from harness.run.plan import Job, without_untimed
 from harness.run.process import Worker, WorkerDiedError
@@ -25,6 +24,14 @@ from harness.run.resolve import for_later_process
 from harness.worker.messages import Aside, Began, Done, Row, SelfTest, Try, When
 
 QUARANTINE_AFTER = 3  # crashes or hangs, each of which costs a new worker and up to the time limit
+
+
+class Records(Protocol):
+    """Where records are written, such as a `harness.results.file.ResultsFile`."""
+
+    def append(self, record: AnyRecord) -> None:
+        """Keep one."""
+        ...
 
 
 class Progress(Protocol):
@@ -60,7 +67,7 @@ class Runner:
     """
 
     launch: Callable[[int], Worker]
-    results: ResultsFile
+    results: Records
     settings: Settings
     profile: DeviceProfile
     progress: Progress
@@ -73,27 +80,32 @@ class Runner:
     stages_s: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     untimed: list[RowRecord] = field(default_factory=list[RowRecord])
 
-    def run(self, jobs: Sequence[Job]) -> None:
+    def run(self, jobs: Iterable[Job]) -> None:
         """Run every job; each implementation of each job ends in one row. Each process is a fresh worker.
 
-        What one process verified and did not time, because it must not be timed, is left out of the later ones.
+        A job is not asked for before the one ahead of it is done. What one process verified and did not time, because
+        it must not be timed, is left out of the later ones.
         """
         try:
             self._self_test("alone", 0)
             for process, planned in groupby(jobs, lambda job: job.process):
-                its_jobs = without_untimed(planned, self.untimed)
-                if not its_jobs:
-                    continue
-                self._self_test("before", process)
-                for job in its_jobs:
-                    self.progress.case(job.case)
-                    self._run_case(job)
-                    self.progress.case_done()
-                    if self.settings.cross_check:
-                        self.close()  # another engine runs once a process
-                self._self_test("after", process)
-                self.close()
+                self._run_process(process, planned)
         finally:
+            self.close()
+
+    def _run_process(self, process: int, planned: Iterable[Job]) -> None:
+        begun = False
+        for job in (left for each in planned for left in without_untimed([each], self.untimed)):
+            if not begun:
+                self._self_test("before", process)
+                begun = True
+            self.progress.case(job.case)
+            self._run_case(job)
+            self.progress.case_done()
+            if self.settings.cross_check:
+                self.close()  # another engine runs once a process
+        if begun:
+            self._self_test("after", process)
             self.close()
 
     def close(self) -> None:

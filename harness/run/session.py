@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ from harness.cases.suites import Shape, parse_norms
 from harness.cases.tuned import read_tuned
 from harness.errors import UnavailableError, UsageError
 from harness.results.file import ResultsFile, load
-from harness.results.schema import EndRecord, ImplRecord, RunRecord, SideRecord, Tool
+from harness.results.schema import DeviceRecord, EndRecord, ImplRecord, RunRecord, SideRecord, Tool
 from harness.results.settings import Settings
 from harness.run import opening
 from harness.run.compile_ahead import compile_ahead, forget_tuning, processes_here, rounds, tasks_of
@@ -55,11 +55,11 @@ class Planned:
 
 
 class InterruptedRun(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM during a run; `path` is its results file, which is closed and can be gone on with."""
+    """Ctrl-C or SIGTERM during a run; `paths` are its results files, which are closed and can be gone on with."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, *paths: Path) -> None:
         super().__init__()
-        self.path = path
+        self.paths = paths
 
 
 def bench(invocation: Invocation, display: Display) -> Path:
@@ -75,8 +75,9 @@ def bench(invocation: Invocation, display: Display) -> Path:
         display.say("starting a worker")
         first = start_worker(invocation.start(), log, invocation.time_limit_s)
         try:
-            planned = _plan(invocation, first.hello)
-            path, jobs = _open(invocation, planned, first.hello)
+            planned = plan_run(invocation, first.hello)
+            device = device_record(planned.profile, planned.facts)
+            path, jobs = open_results(invocation, planned, first.hello, device)
             try:
                 _run(invocation, planned, jobs, ResultsFile(path), first.worker, log, display)
             except KeyboardInterrupt as interrupt:
@@ -94,12 +95,17 @@ def inventory(invocation: Invocation) -> Hello:
         return started.hello
 
 
-def start_worker(start: Start, log: Path, time_limit_s: float = START_LIMIT_S) -> Started:
+def start_worker(
+    start: Start,
+    log: Path,
+    time_limit_s: float = START_LIMIT_S,
+    process: Callable[[Start, Path], Worker] | None = None,
+) -> Started:
     """Start a worker and hear what is here; the import of each file given may take `time_limit_s`.
 
-    Raises UsageError or UnavailableError where it cannot serve.
+    `process` starts it where WorkerProcess is not to. Raises UsageError or UnavailableError where it cannot serve.
     """
-    worker = WorkerProcess(start, log)
+    worker = (process or WorkerProcess)(start, log)
     try:
         return Started(worker, _greeting(worker, log, time_limit_s))
     except BaseException:
@@ -129,9 +135,14 @@ def _greeting(worker: Worker, log: Path, time_limit_s: float) -> Hello:
                 raise UnavailableError(f"{how}; its last words: {_last_line(log)}")
 
 
-def _plan(invocation: Invocation, hello: Hello) -> Planned:
-    """Choose the device and the implementations, resolve the settings there, and make the list of jobs."""
-    profile, facts = devices.choose(invocation.device, hello.available)
+def plan_run(
+    invocation: Invocation, hello: Hello, found: tuple[devices.DeviceProfile, devices.DeviceFacts] | None = None
+) -> Planned:
+    """Choose the device and the implementations, resolve the settings there, and make the list of jobs.
+
+    `found` is a device elsewhere, where it is not one of those that the worker has.
+    """
+    profile, facts = found or devices.choose(invocation.device, hello.available)
     if invocation.settings.timed and not invocation.allow_others:
         devices.refuse_shared(facts)
     if invocation.sanitizer:
@@ -162,14 +173,16 @@ def _cases(invocation: Invocation, settings: Settings, facts: devices.DeviceFact
     return list(invocation.cases) or cases_on(facts.kind, settings)
 
 
-def _open(invocation: Invocation, planned: Planned, hello: Hello) -> tuple[Path, list[Job]]:
+def open_results(
+    invocation: Invocation, planned: Planned, hello: Hello, device: DeviceRecord
+) -> tuple[Path, list[Job]]:
     """The results file to append to, and the jobs that it does not answer yet."""
     run = RunRecord(
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
         command=invocation.command,
-        device=device_record(planned.profile, planned.facts),
+        device=device,
         settings=planned.settings,
-        libraries={**hello.libraries, **_required(planned.impls)},
+        libraries=versions_of(hello, planned.impls),
         revision=own_revision(),
         implementations=planned.impls,
         sides=[SideRecord(word=side.word, commit=side.commit, file=side.named) for side in invocation.sides],
@@ -180,8 +193,9 @@ def _open(invocation: Invocation, planned: Planned, hello: Hello) -> tuple[Path,
     return opening.create(invocation.out, run), planned.jobs
 
 
-def _required(impls: Sequence[ImplRecord]) -> dict[str, str]:
-    return {name: version for impl in impls for name, version in impl.libraries.items()}
+def versions_of(hello: Hello, impls: Sequence[ImplRecord]) -> dict[str, str]:
+    """The versions of the libraries of a host: those that every run names, and those that `impls` require."""
+    return hello.libraries | {name: version for impl in impls for name, version in impl.libraries.items()}
 
 
 def _run(
@@ -210,7 +224,7 @@ def _run(
         worker=first,
         selftests=selftests_on(planned.facts.kind, invocation),
     )
-    with _closed_at_the_end(results, runner.stages_s, log), display.cases(len(jobs)):
+    with closed_at_the_end(results, runner.stages_s, log), display.cases(len(jobs)):
         with _clocked("compile ahead", runner.stages_s):
             _compile_ahead(invocation, planned, jobs, log, display)
         forget_tuning(INDUCTOR_CACHE)
@@ -221,7 +235,7 @@ def _run(
 
 
 @contextmanager
-def _closed_at_the_end(results: ResultsFile, stages_s: dict[str, float], log: Path) -> Generator[None]:
+def closed_at_the_end(results: ResultsFile, stages_s: dict[str, float], log: Path) -> Generator[None]:
     """Write the end record and close the file, whatever happens inside."""
     begun_s, interrupted = time.monotonic(), True
     try:

@@ -11,6 +11,7 @@ from harness.results.joining import by_case
 from harness.results.schema import Budget, EndRecord, HolderRecord, RunRecord, SelfTestRecord
 from reports.data.case_comparison import CaseComparison, Lead, compare_case, is_rankable
 from reports.data.device_state import DeviceState, device_state
+from reports.data.gpu_use import GpuUse, gpu_uses
 from reports.data.summary import Summary, summarise
 
 __all__ = ["CaseComparison", "Comparison", "Lead", "compare", "is_rankable"]
@@ -21,7 +22,8 @@ class Comparison:
     """One context of a results file; `unfinished` says what is missing from it, `timed` whether any row has a time.
 
     `budget` is the engine's own error by the worst of `selftests`, `state` what the device said of itself meanwhile,
-    `holder` the kernel that ran beside the backwards. That of the cold context has a comparison of each other context.
+    `gpus` those of a fleet, `holder` the kernel that ran beside the backwards. That of the cold context has a
+    comparison of each other context.
     """
 
     run: RunRecord
@@ -34,6 +36,7 @@ class Comparison:
     selftests: tuple[SelfTestRecord, ...]
     state: DeviceState
     end: EndRecord | None
+    gpus: tuple[GpuUse, ...]
     context: str = COLD
     holder: HolderRecord | None = None
     contexts: tuple[Comparison, ...] = ()
@@ -68,6 +71,7 @@ def compare(results: Results, baseline: str | None = None, context: str = COLD) 
         context=context,
         holder=next((record.holder for record in results.conditions if record.holder), None),
         contexts=contexts,
+        gpus=gpu_uses(results),
     )
 
 

@@ -8,7 +8,7 @@ from reports import columns, figures
 from reports.data.comparison import CaseComparison, Comparison
 from reports.markdown_writer import details, escape, paragraphs, table, write_section, write_table
 from reports.parts import kernel_table, models, selftest, training_step, wording
-from reports.parts.conditions import conditions_list
+from reports.parts.conditions import conditions_list, gpus
 from reports.parts.geomeans import geomeans
 from reports.table import words
 
@@ -24,6 +24,7 @@ def render(comparison: Comparison) -> str:
         *(write_section(spent) if (spent := models.section(comparison)) else []),
         "## Conditions",
         conditions_list(comparison),
+        write_table(gpus(comparison)),
     ]
     parts += [selftest.details(comparison.selftests), _how_to_read(comparison)]
     parts += [part for case in comparison.cases for part in _case(comparison, case)]
@@ -86,7 +87,7 @@ def _how_to_read(comparison: Comparison) -> str:
 
 def _within(comparison: Comparison) -> str:
     processes = comparison.run.settings.processes
-    return f"across {processes} processes" if processes > 1 else "within this process"
+    return f"across {processes} processes{wording.between_gpus(comparison)}" if processes > 1 else "within this process"
 
 
 def _case(comparison: Comparison, case: CaseComparison) -> list[str]:

@@ -8,6 +8,7 @@ from reports import figures
 from reports.data.comparison import Comparison
 from reports.data.device_state import DeviceState
 from reports.parts import wording
+from reports.table import Table, table, words
 
 FLUSHES = {
     "clean": "clean (cold cache: write a buffer, then read another)",
@@ -22,6 +23,7 @@ def conditions(comparison: Comparison) -> list[tuple[str, str]]:
     run = comparison.run
     items = [
         ("Device", _device(run)),
+        ("GPUs", wording.fleet(comparison)),
         ("Clocks at the start", _clocks(run)),
         *_readings(comparison.state),
         ("Date", run.started_at),
@@ -46,6 +48,22 @@ def conditions_list(comparison: Comparison) -> str:
     lines = [f"- {name}: {value}" for name, value in conditions(comparison)]
     lines.append(f"- Command: `{figures.one_line(comparison.run.command, 1000)}`")
     return "\n".join(lines)
+
+
+def gpus(comparison: Comparison) -> Table:
+    """The GPUs of a fleet, a line each."""
+    rows = [
+        [
+            str(use.gpu.number),
+            use.gpu.host,
+            use.gpu.visible or figures.NOTHING,
+            use.gpu.uuid or figures.NOTHING,
+            str(use.measured),
+            wording.versions_in_words(use.gpu.versions) or figures.NOTHING,
+        ]
+        for use in comparison.gpus
+    ]
+    return table(["GPU", *words("host", "there", "uuid"), "cases", *words("other versions")], rows)
 
 
 def _readings(state: DeviceState) -> list[tuple[str, str]]:

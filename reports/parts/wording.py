@@ -123,7 +123,35 @@ def caveats(comparison: Comparison) -> list[str]:
     lines += interference(comparison)
     if comparison.timed and comparison.run.settings.quick:
         lines.append("A quick run: few blocks, wide intervals.")
-    return [*lines, *failed_checks(comparison.selftests), *moved(comparison.state)]
+    return [*lines, *mixed(comparison), *failed_checks(comparison.selftests), *moved(comparison.state)]
+
+
+def fleet(comparison: Comparison) -> str:
+    """How many GPUs of how many hosts measured; empty where it was not a fleet."""
+    if not comparison.gpus:
+        return ""
+    hosts = Counter(use.gpu.host for use in comparison.gpus)
+    text = f"{figures.count(len(comparison.gpus), 'GPU')} of {figures.count(len(hosts), 'host')}"
+    if shared := [host for host, gpus in hosts.items() if gpus > 1]:
+        text += f"; those of {', '.join(shared)} measured at the same time"
+    return text
+
+
+def between_gpus(comparison: Comparison) -> str:
+    """What an interval across processes holds besides, where they ran on several GPUs; else empty."""
+    several = comparison.run.settings.processes > 1 and len(comparison.gpus) > 1
+    return f" on {len(comparison.gpus)} GPUs, which holds the difference between GPUs too" if several else ""
+
+
+def mixed(comparison: Comparison) -> list[str]:
+    """A sentence for each host on which versions were not those of the run."""
+    versions = {use.gpu.host: use.gpu.versions for use in comparison.gpus if use.gpu.versions}
+    return [f"Versions differ: {host} has {versions_in_words(differing)}." for host, differing in versions.items()]
+
+
+def versions_in_words(versions: dict[str, str]) -> str:
+    """Versions by library, in a line."""
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
 
 
 def interference(comparison: Comparison) -> list[str]:

@@ -1,0 +1,152 @@
+"""Ray as far as a fleet needs it: a cluster's GPUs by kind, and an actor on each. The only module that imports Ray."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UnavailableError, UsageError
+from harness.fleet.seat import RAYS_OWN, Seat
+from harness.run.process import Worker, WorkerDiedError
+from harness.worker.messages import Start
+
+LOCAL = "local"
+UNNAMED = "gpu"  # the kind of a GPU of which Ray does not say what it is
+TYPE = "accelerator_type:"  # a node's resource of this name says what its GPUs are
+LOOK_S = 0.5  # how often it is looked whether an answer is still wanted
+STORE_BYTES = 80 << 20  # of the object store of a local cluster: what goes through it are rows
+OURS = (UsageError, UnavailableError, WorkerDiedError)  # what a seat raises
+
+
+class GpuLostError(Exception):
+    """The actor or its host is gone, and with it whatever it did; the message says how."""
+
+
+class RemoteSeat:
+    """A `Seat` in an actor, which may still wait for its GPU."""
+
+    def __init__(self, actor: Any) -> None:
+        self.actor = actor
+
+    def ask(
+        self,
+        method: str,
+        *arguments: Any,
+        limit_s: float | None = None,
+        wanted: Callable[[], bool] = lambda: True,
+        **named: Any,
+    ) -> Any:
+        """What a method of the seat returns or raises; GpuLostError where it cannot answer, or not within `limit_s`.
+
+        As soon as the answer is not `wanted` any more, that is a GpuLostError too.
+        """
+        ray, exceptions = _ray(), _ray().exceptions
+        try:
+            answer = getattr(self.actor, method).remote(*arguments, **named)
+            waited_s = 0.0
+            while not ray.wait([answer], timeout=LOOK_S)[0]:
+                waited_s += LOOK_S
+                if not wanted():
+                    raise GpuLostError("it was not waited for")
+                if limit_s is not None and waited_s > limit_s:
+                    raise GpuLostError(f"its host did not answer for {limit_s:g} s")
+            return ray.get(answer)
+        except exceptions.RayTaskError as error:
+            if isinstance(cause := getattr(error, "cause", None), OURS):
+                raise cause from None
+            raise
+        except exceptions.RayError as error:
+            lines = str(error).strip().splitlines()
+            raise GpuLostError(lines[-1] if "creation task" in lines[0] else lines[0]) from error
+
+    def end(self) -> None:
+        """End the actor at once, and with it its worker."""
+        with suppress(Exception):  # it may be gone, and the cluster with it
+            _ray().kill(self.actor)
+
+
+class Cluster:
+    """A cluster that this process is connected to; `process` starts a worker where WorkerProcess is not to."""
+
+    def __init__(self, process: Callable[[Start, Path], Worker] | None = None) -> None:
+        self.process = process
+
+    def gpus(self) -> dict[str, int]:
+        """How many GPUs of each kind there are, free or not."""
+        ray = _ray()
+        found: Counter[str] = Counter()
+        for node in ray.nodes():
+            if node["Alive"] and (gpus := int(node["Resources"].get("GPU", 0))):
+                found[_kind_of(node["Resources"])] += gpus
+        return dict(sorted(found.items()))
+
+    def seat(self, kind: str) -> RemoteSeat:
+        """A seat on a GPU of a kind, which is free or will be."""
+        ray = _ray()
+        types = [name for node in ray.nodes() for name in node["Resources"] if name.startswith(TYPE)]
+        own = [name for name in types if name.removeprefix(TYPE).lower() == kind]
+        options = {"num_gpus": 1, "num_cpus": 0, "max_restarts": 0, "max_task_retries": 0}
+        resources = {own[0]: 0.001} if own else {}
+        actor: Any = ray.remote(Seat).options(**options, resources=resources).remote(self.process)
+        actor.forget_ray.remote([name for name in RAYS_OWN if name in os.environ])
+        return RemoteSeat(actor)
+
+
+@contextmanager
+def connected(address: str) -> Generator[Cluster]:
+    """Connect to a cluster, or start one of this host's GPUs for as long as it is needed (`local`).
+
+    Raises UnavailableError where there is no Ray, or no cluster.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if address != LOCAL:  # where Ray does so itself
+        os.environ.setdefault("RAY_AUTH_MODE", "token")  # read as Ray is imported
+    try:
+        ray = _ray()
+    except ImportError as error:
+        raise UnavailableError(f"--fleet needs Ray ({error}); pip install 'normbwd[fleet]'") from error
+    _refuse_where_nobody_listens(address)
+    here = {"include_dashboard": False, "object_store_memory": STORE_BYTES} if address == LOCAL else {}
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(address, log_to_driver=False, logging_level="ERROR", configure_logging=True, **here)
+    except (ConnectionError, RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:
+        why = str(error).strip().splitlines()[0]
+        raise UnavailableError(
+            f"--fleet {address}: no cluster ({why}); `ray start` begins one, --fleet local uses this host's GPUs"
+        ) from error
+    try:
+        signal.signal(signal.SIGTERM, before)  # Ray takes it for itself
+        yield Cluster()
+    finally:
+        ray.shutdown()
+
+
+def _ray() -> Any:
+    """Ray, which is imported where it is used, and whose own types say little."""
+    return import_module("ray")
+
+
+def _refuse_where_nobody_listens(address: str) -> None:
+    """Raise UnavailableError at once, where Ray would try for two minutes."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+    except OSError as error:
+        raise UnavailableError(
+            f"--fleet {address}: nobody listens there ({error.strerror or error}); `ray start --head` begins a cluster"
+        ) from error
+
+
+def _kind_of(resources: dict[str, float]) -> str:
+    names = sorted(name.removeprefix(TYPE).lower() for name in resources if name.startswith(TYPE))
+    return min(names, key=len) if names else UNNAMED

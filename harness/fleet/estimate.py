@@ -1,0 +1,141 @@
+"""How long a run will take, from how long published runs took."""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+
+from harness.cases import NormCase
+from harness.cases.catalogue import compiled_alike
+from harness.errors import UsageError
+from harness.fleet.shares import Shares
+from harness.results.file import Results, load
+from harness.run.plan import Job
+
+PUBLISHED = Path(__file__).resolve().parents[2] / "results"  # of a checkout; an installed package has none
+SHARED_STAGES = ("inputs", "verify", "time", "break down")  # whose time a file has for all rows together
+COMPILING_PROCESSES = 12  # that published runs compiled ahead with, on hosts of 16 cores
+
+
+@dataclass(frozen=True)
+class Durations:
+    """Seconds that published runs took: for a row of an implementation, and for a process besides its rows.
+
+    `row_s` is the mean of an implementation, `of_row_s` of one on one case, `compile_s` what one process takes to
+    compile a row's backward ahead.
+    """
+
+    row_s: Mapping[str, float] = field(default_factory=dict[str, float])
+    of_row_s: Mapping[tuple[NormCase, str], float] = field(default_factory=dict[tuple[NormCase, str], float])
+    process_s: float = 0.0
+    compile_s: float = 0.0
+    runs: int = 0
+
+    def of(self, job: Job) -> float:
+        """How long the rows of a job took, where they were published; about how long, where not."""
+        return sum(self.of_row_s.get((job.case, impl), self._about_s(impl)) for impl in job.impls)
+
+    def about(self, job: Job) -> float:
+        """How long a job would be thought to take if its case had never been measured."""
+        return sum(map(self._about_s, job.impls))
+
+    def _about_s(self, impl: str) -> float:
+        return self.row_s.get(impl) or (fmean(self.row_s.values()) if self.row_s else 1.0)
+
+
+def durations(runs: Iterable[Results]) -> Durations:
+    """What these runs took; of those that say so, and that timed something."""
+    told = [run for run in runs if run.end and run.end.stages_s.get("time") and run.selftests]
+    of_impl: dict[str, list[float]] = defaultdict(list)
+    of_row: dict[tuple[NormCase, str], list[float]] = defaultdict(list)
+    process: list[float] = []
+    compile_s: list[float] = []
+    for run in told:
+        assert run.end is not None
+        stages = run.end.stages_s
+        rows = [row for row in run.rows if row.role == "impl" and row.timing]
+        shared_s = sum(stages.get(stage, 0.0) for stage in SHARED_STAGES) / len(rows)
+        for row in rows:
+            of_impl[row.impl].append(shared_s + (row.prepare_s or 0.0))
+            of_row[row.case, row.impl].append(of_impl[row.impl][-1])
+        outside_s = run.end.wall_s - sum(stages.values())
+        process += [(stages.get("self-test", 0.0) + stages.get("start", 0.0) + outside_s) / run.run.settings.processes]
+        if ahead := _compiled(run):
+            compile_s.append(stages.get("compile ahead", 0.0) * COMPILING_PROCESSES / ahead)
+    return Durations(
+        row_s={impl: fmean(seconds) for impl, seconds in of_impl.items()},
+        of_row_s={row: fmean(seconds) for row, seconds in of_row.items()},
+        process_s=fmean(process) if process else 0.0,
+        compile_s=fmean(compile_s) if compile_s else 0.0,
+        runs=len(told),
+    )
+
+
+def _compiled(run: Results) -> int:
+    """How many backwards a run compiled ahead."""
+    names = {impl.name for impl in run.run.implementations if impl.compiles_ahead}
+    return len({(compiled_alike(row.case), row.impl) for row in run.rows if row.role == "impl" and row.impl in names})
+
+
+def published(kind: str, folder: Path = PUBLISHED) -> Durations:
+    """What the published runs on this kind of GPU took; where there are none, on any."""
+    own = sorted((folder / kind).glob("*.jsonl*"))
+    return durations(map(_loaded, own or sorted(folder.glob("*/*.jsonl*"))))
+
+
+def _loaded(path: Path) -> Results:
+    try:
+        return load(path)
+    except UsageError as error:
+        raise UsageError(f"no estimate: {error}") from error
+
+
+def makespan_s(
+    jobs: Sequence[Job],
+    lanes: int,
+    took: Durations,
+    *,
+    lanes_a_host: int = 8,
+    thought_s: Callable[[Job], float] | None = None,
+    compiled: Iterable[str] = (),
+) -> float:
+    """Seconds from the first job to the last row on so many GPUs, by playing it with the shares that a run has.
+
+    `thought_s` is what the shares are made by, where that is not what the jobs take. Before, each host compiles what
+    its own lanes measure of the implementations `compiled`, COMPILING_PROCESSES for a lane at once.
+    """
+    shares = Shares(jobs, range(lanes), thought_s or took.of, took.process_s)
+    begun_s = _compile_ahead_s(shares, lanes, took, lanes_a_host, frozenset(compiled))
+    free = [(begun_s, lane) for lane in range(lanes)]
+    process: dict[int, int] = {}
+    end_s = begun_s
+    while free:
+        now_s, lane = heapq.heappop(free)
+        if (job := shares.take(lane)) is None:
+            continue
+        if process.get(lane) != job.process:
+            now_s += took.process_s
+            process[lane] = job.process
+        now_s += took.of(job)
+        end_s = max(end_s, now_s)
+        heapq.heappush(free, (now_s, lane))
+    return end_s
+
+
+def _compile_ahead_s(shares: Shares, lanes: int, took: Durations, lanes_a_host: int, compiled: frozenset[str]) -> float:
+    """How long the host compiles that has most to compile."""
+    longest_s = 0.0
+    for first in range(0, lanes, lanes_a_host):
+        of_host = range(first, min(lanes, first + lanes_a_host))
+        tasks = {
+            (compiled_alike(job.case), impl)
+            for lane in of_host
+            for job in shares.of(lane)
+            for impl in compiled.intersection(job.impls)
+        }
+        longest_s = max(longest_s, len(tasks) * took.compile_s / (COMPILING_PROCESSES * len(of_host)))
+    return longest_s

@@ -1,0 +1,91 @@
+"""Which GPUs a run takes, and the wait for them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from harness.errors import UnavailableError
+from harness.fleet.cluster import GpuLostError
+from harness.fleet.lane import Lane
+from harness.fleet.team import Team
+from harness.run.invocation import Invocation
+from harness.run.progress import Display
+
+PATIENCE_S = 15.0  # for the other GPUs, once there is one of each kind
+SAY_EVERY_S = 30.0  # that it is still waited
+LOOK_S = 0.2
+
+
+def chosen(there: dict[str, int], invocation: Invocation) -> dict[str, int]:
+    """How many GPUs of which kinds the run takes; raises UnavailableError where one that was asked for is not there."""
+    known = ", ".join(f"{count} {kind}" for kind, count in there.items()) or "no GPU"
+    asked = [kind.strip().lower() for kind in (invocation.kinds or ",".join(there)).split(",")]
+    if absent := [kind for kind in asked if kind not in there]:
+        what = f"--kinds {', '.join(absent)}: not in this cluster" if invocation.kinds else "no GPU to measure on"
+        raise UnavailableError(f"--fleet {invocation.fleet}: {what}, which has {known}")
+    return {kind: min(there[kind], invocation.gpus or there[kind]) for kind in dict.fromkeys(asked)}
+
+
+def gather(teams: Sequence[Team], display: Display) -> None:
+    """Give each lane a GPU and a worker; where others use some of the GPUs, so many lanes as have one after a while.
+
+    It waits for one of each kind as long as it takes, and says so. Raises what a worker raises as it starts.
+    """
+    display.say(f"looking for {', '.join(f'{len(team.lanes)} {team.kind}' for team in teams)}")
+    given_up = threading.Event()
+    with ThreadPoolExecutor(sum(len(team.lanes) for team in teams)) as pool:
+        try:
+            got = {
+                team.kind: {lane: pool.submit(lane.get_gpu, lambda: not given_up.is_set()) for lane in team.lanes}
+                for team in teams
+            }
+            _wait([list(of_kind.values()) for of_kind in got.values()], teams, display)
+            given_up.set()
+            for team in teams:
+                team.lanes = _with_gpus(team.kind, got[team.kind])
+            sat = [(team, lane, pool.submit(lane.sit)) for team in teams for lane in team.lanes]
+            while not all(future.done() for _, _, future in sat):
+                time.sleep(LOOK_S)
+            for team, lane, future in sat:
+                team.sittings[lane.number] = future.result()
+        except BaseException:
+            given_up.set()  # or the pool would wait for its threads
+            for team in teams:
+                team.end()
+            raise
+
+
+def _wait(got: Sequence[Sequence[Future[None]]], teams: Sequence[Team], display: Display) -> None:
+    """Wait until all have a GPU, or for a while after each kind has one."""
+    said_s = patient_since_s = time.monotonic()
+    while not all(future.done() for of_kind in got for future in of_kind):
+        now_s = time.monotonic()
+        if not all(any(future.done() for future in of_kind) for of_kind in got):
+            patient_since_s = now_s
+        if now_s - patient_since_s > PATIENCE_S:
+            return
+        if now_s - said_s > SAY_EVERY_S:
+            said_s = now_s
+            ready = [sum(future.done() for future in of_kind) for of_kind in got]
+            told = ", ".join(f"{has} of {len(team.lanes)} {team.kind}" for has, team in zip(ready, teams, strict=True))
+            display.say(f"waiting for GPUs, which others use; free are {told}")
+        time.sleep(LOOK_S)
+
+
+def _with_gpus(kind: str, got: Mapping[Lane, Future[None]]) -> list[Lane]:
+    """The lanes that have a GPU; raises UnavailableError where none has."""
+    lanes: list[Lane] = []
+    why: dict[str, None] = {}
+    for lane, future in got.items():
+        try:
+            future.result()
+            lanes.append(lane)
+        except GpuLostError as lost:
+            lane.end()
+            why[str(lost)] = None
+    if not lanes:
+        raise UnavailableError(f"no {kind} can be used: {'; '.join(why)}")
+    return lanes

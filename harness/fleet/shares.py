@@ -1,0 +1,186 @@
+"""Which GPU measures which job: a share each, handed over to whoever is done early or when a GPU is lost.
+
+Jobs stand in the order of the plan, one process after the other, and a share is a stretch of them. So a GPU has few
+processes to start, and where there are as many GPUs as processes, no GPU measures a case twice. Cases that stand beside
+each other are those that a library compiles for the same widths.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+
+from harness.cases import NormCase
+from harness.run.plan import Job
+
+MOST_TRIES = 2  # of a job whose GPU is lost
+
+
+class Shares:
+    """The jobs of a run by lane, which is what measures on one GPU; safe to be used by a thread for each lane.
+
+    `cost_s` is about how long a job takes, `process_s` what it takes to start a process and to test the engine in it.
+    """
+
+    def __init__(
+        self, jobs: Sequence[Job], lanes: Sequence[int], cost_s: Callable[[Job], float], process_s: float
+    ) -> None:
+        self._cost_s = cost_s
+        self._process_s = process_s
+        stretches = slices(jobs, len(lanes), cost_s, process_s)
+        self._shares = {lane: deque(stretch) for lane, stretch in zip(lanes, stretches, strict=True)}
+        self._ownerless: deque[Job] = deque()
+        self._apart = len(lanes) >= len({job.process for job in jobs})  # so that no GPU has to measure a case twice
+        self._measured: dict[int, set[NormCase]] = {lane: set() for lane in lanes}
+        self._process: dict[int, int | None] = dict.fromkeys(lanes)
+        self._present: set[int] = set(lanes)
+        self._lost_by: dict[Job, int] = {}
+        self._losses: Counter[Job] = Counter()
+        self._unfinished = len(jobs)
+        self._stopped = False
+        self._changed = threading.Condition()
+
+    def of(self, lane: int) -> list[Job]:
+        """What a lane is to measure, as far as nothing unforeseen happens."""
+        with self._changed:
+            return list(self._shares[lane])
+
+    def take(self, lane: int) -> Job | None:
+        """The next job of a lane: of its own share, else what lost its GPU, else from the end of a large share."""
+        with self._changed:
+            job = None if self._stopped else self._next(lane)
+            if job is not None:
+                self._process[lane] = job.process
+                self._measured[lane].add(job.case)
+            return job
+
+    def finish(self) -> None:
+        """A job has all its rows."""
+        with self._changed:
+            self._unfinished -= 1
+            self._changed.notify_all()
+
+    def lose(self, lane: int, job: Job | None, left: Job | None) -> bool:
+        """A lane has lost its GPU, in the middle of `job`, of which `left` is to do; false where it was lost before.
+
+        What the lane had before it is anybody's.
+        """
+        with self._changed:
+            self._depart(lane)
+            if job is None:
+                return True
+            self._losses[job] += 1
+            if left is None or self._losses[job] >= MOST_TRIES:
+                self._unfinished -= 1
+                return left is None
+            self._losses[left] = self._losses[job]
+            self._lost_by[left] = lane
+            self._ownerless.appendleft(left)
+            return True
+
+    def arrive(self, lane: int) -> None:
+        """A lane has a GPU, later than the first or in place of one that is lost."""
+        with self._changed:
+            self._shares.setdefault(lane, deque())
+            self._measured.setdefault(lane, set())
+            self._present.add(lane)
+            self._process[lane] = None
+
+    def depart(self, lane: int) -> None:
+        """A lane has no GPU and will have none; what it had before it is anybody's."""
+        with self._changed:
+            self._depart(lane)
+
+    def wait(self, lane: int) -> bool:
+        """Wait until there is something for a lane; false where nothing will come."""
+        with self._changed:
+            while not self._stopped and self._unfinished and self._choice(lane) is None:
+                self._changed.wait()
+            return not self._stopped and self._unfinished > 0
+
+    @property
+    def unfinished(self) -> int:
+        """How many jobs do not have all their rows yet."""
+        with self._changed:
+            return self._unfinished
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more is handed out, whatever comes."""
+        with self._changed:
+            return self._stopped or not self._unfinished
+
+    def stop(self) -> None:
+        """Hand out nothing more."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+    def _depart(self, lane: int) -> None:
+        self._present.discard(lane)
+        self._ownerless.extend(self._shares.get(lane, ()))
+        self._shares[lane] = deque()
+        self._changed.notify_all()
+
+    def _next(self, lane: int) -> Job | None:
+        if (choice := self._choice(lane)) is None:
+            return None
+        share, job = choice
+        share.remove(job)
+        return job
+
+    def _choice(self, lane: int) -> tuple[deque[Job], Job] | None:
+        """The share to take from, and the job."""
+        if share := self._shares[lane]:
+            return share, share[0]
+        others_present = self._present - {lane}
+        free = [job for job in self._ownerless if not (others_present and self._lost_by.get(job) == lane)]
+        if free:
+            same = [job for job in free if job.process == self._process[lane]]
+            return self._ownerless, (same or free)[0]
+        for share in sorted(self._shares.values(), key=self._seconds, reverse=True):
+            left_s = self._seconds(share)
+            for job in reversed(share):
+                if self._helps(lane, job, left_s):
+                    return share, job
+        return None
+
+    def _helps(self, lane: int, job: Job, left_s: float) -> bool:
+        """Whether a lane that has nothing to do would be done with a job of a share before that share's own lane is."""
+        if self._apart and job.case in self._measured[lane]:
+            return False
+        start_s = 0.0 if job.process == self._process[lane] else self._process_s
+        return start_s + self._cost_s(job) < left_s
+
+    def _seconds(self, share: deque[Job]) -> float:
+        return sum(map(self._cost_s, share))
+
+
+def slices(jobs: Sequence[Job], lanes: int, cost_s: Callable[[Job], float], process_s: float) -> list[list[Job]]:
+    """The jobs as one stretch for each lane, the longest of them as short as can be to within a thousandth."""
+    long_enough = sum(map(cost_s, jobs)) + process_s * len(jobs)
+    too_short = 0.0
+    while long_enough - too_short > 1e-3 * long_enough:
+        middle = (too_short + long_enough) / 2
+        if len(_filled(jobs, middle, cost_s, process_s)) > lanes:
+            too_short = middle
+        else:
+            long_enough = middle
+    stretches = _filled(jobs, long_enough, cost_s, process_s)
+    return stretches + [[] for _ in range(lanes - len(stretches))]
+
+
+def _filled(jobs: Sequence[Job], limit_s: float, cost_s: Callable[[Job], float], process_s: float) -> list[list[Job]]:
+    """The jobs in stretches, each filled up to the limit; a job that is longer than it has a stretch of its own."""
+    stretches: list[list[Job]] = []
+    taken_s, process = math.inf, -1
+    for job in jobs:
+        more_s = cost_s(job) + (process_s if job.process != process else 0.0)
+        if taken_s + more_s > limit_s:
+            stretches.append([])
+            taken_s, more_s = 0.0, cost_s(job) + process_s
+        stretches[-1].append(job)
+        taken_s, process = taken_s + more_s, job.process
+    return stretches

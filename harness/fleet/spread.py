@@ -1,0 +1,182 @@
+"""`bench` over a fleet: a results file for each kind of GPU, which this process writes, and a thread for each GPU."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+
+from harness.errors import UsageError
+from harness.fleet.cluster import Cluster, connected
+from harness.fleet.estimate import published
+from harness.fleet.gathering import LOOK_S, chosen, gather
+from harness.fleet.lane import Lane, Run
+from harness.fleet.shares import Shares
+from harness.fleet.team import Team, numbering, refuse
+from harness.results.file import ResultsFile, load
+from harness.run.compile_ahead import Task, tasks_of
+from harness.run.invocation import Invocation
+from harness.run.opening import RUNS
+from harness.run.progress import Display
+from harness.run.resolve import check
+from harness.run.session import InterruptedRun, Planned, closed_at_the_end, open_results, plan_run
+
+ENDS_S = 10.0  # that a thread may take to see that its actor is gone
+
+
+def bench(invocation: Invocation, display: Display) -> list[Path]:
+    """Run what was asked for on all GPUs and return the results files, one a kind.
+
+    An interrupt raises InterruptedRun after they are closed. Raises UsageError and UnavailableError before anything is
+    written.
+    """
+    check(invocation)
+    assert invocation.fleet is not None, "a fleet is asked for by name"
+    with connected(invocation.fleet) as cluster:
+        return bench_on(cluster, invocation, display)
+
+
+def bench_on(cluster: Cluster, invocation: Invocation, display: Display) -> list[Path]:
+    """The same on a cluster that this process is connected to."""
+    teams = [
+        Team(kind, [Lane(number, invocation, lambda kind=kind: cluster.seat(kind)) for number in range(count)])
+        for kind, count in chosen(cluster.gpus(), invocation).items()
+    ]
+    invocation = _with_a_folder_for_several(invocation, len(teams))
+    try:
+        gather(teams, display)
+        for team in teams:
+            for sitting in team.sittings.values():
+                refuse(team, sitting, invocation)
+        plans = [plan_run(invocation, team.first.hello) for team in teams]
+        with tempfile.TemporaryDirectory(prefix="normbwd-") as folder, ExitStack() as files:
+            paths: list[Path] = []
+            together = invocation.out if len(teams) > 1 else None
+            for team, planned in zip(teams, plans, strict=True):
+                own = invocation.changed(out=together / team.kind) if together else invocation
+                paths.append(_open(team, planned, own, Path(folder) / team.kind, files))
+            try:
+                _measure(teams, display)
+            except KeyboardInterrupt as interrupt:
+                raise InterruptedRun(*paths) from interrupt
+        return paths
+    finally:
+        for team in teams:
+            team.end()
+
+
+def _with_a_folder_for_several(invocation: Invocation, kinds: int) -> Invocation:
+    """The invocation with a folder in which each kind has its own, where there are several."""
+    if kinds == 1 or invocation.out:
+        return invocation
+    if invocation.resume:
+        raise UsageError("--resume: a run on several kinds of GPU is found by --out")
+    return invocation.changed(out=RUNS / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-fleet")
+
+
+def _open(team: Team, planned: Planned, invocation: Invocation, log: Path, files: ExitStack) -> Path:
+    """Open the file of a kind, and make the run that its lanes share; `files` closes it."""
+    path, jobs = open_results(invocation, planned, team.first.hello, team.first.place.device)
+    results = ResultsFile(path)
+    stages_s: defaultdict[str, float] = defaultdict(float)
+    files.enter_context(closed_at_the_end(results, stages_s, log))
+    files.callback(_gather_logs, team, stages_s, log)
+    took = published(team.kind)
+    known = {record.number: record for record in load(path).gpus}
+    team.run = Run(
+        planned,
+        Shares(jobs, sorted(team.sittings), took.of, took.process_s),
+        results,
+        numbering(team, invocation, results, known),
+    )
+    for sitting in team.in_order:
+        team.run.number_of(sitting)
+    return path
+
+
+def _gather_logs(team: Team, stages_s: dict[str, float], log: Path) -> None:
+    for lane in team.lanes:
+        for stage, seconds in lane.stages_s.items():
+            stages_s[stage] += seconds
+    log.write_text("".join(text for lane in team.lanes for text in lane.logs), encoding="utf-8")
+
+
+def _measure(teams: Sequence[Team], display: Display) -> None:
+    """Compile ahead on all hosts, then measure on all GPUs at once."""
+    faults: list[BaseException] = []
+    threads = [
+        threading.Thread(target=_work, args=(team, lane, display, faults), daemon=True)
+        for team in teams
+        for lane in team.lanes
+    ]
+    with display.cases(sum(team.shared.shares.unfinished for team in teams)):
+        try:
+            begun_s = time.monotonic()
+            _compile_ahead(teams, display)
+            for team in teams:
+                team.lanes[0].stages_s["compile ahead"] = time.monotonic() - begun_s
+            for thread in threads:
+                thread.start()
+            while any(thread.is_alive() for thread in threads):  # a bare join would not let Ctrl-C through
+                time.sleep(LOOK_S)
+        except BaseException:
+            for team in teams:
+                team.end()
+            for thread in threads:
+                if thread.ident is not None:
+                    thread.join(ENDS_S)
+            raise
+    if faults:
+        raise faults[0]
+    for team in teams:
+        team.refuse_to_end_early()
+
+
+def _work(team: Team, lane: Lane, display: Display, faults: list[BaseException]) -> None:
+    try:
+        with display.part(f"{team.kind} {lane.number}") as progress:
+            lane.work(team.shared, team.sittings[lane.number], progress)
+    except BaseException as fault:  # it is raised again by who started the thread
+        faults.append(fault)
+        team.shared.shares.stop()
+
+
+def _compile_ahead(teams: Sequence[Team], display: Display) -> None:
+    """Each host compiles what its own GPUs will measure, so that nothing else runs there while they do."""
+    parts = [(team, *part) for team in teams for part in _parts(team)]
+    if not any(tasks for _, _, _, tasks in parts):
+        return
+    display.say("compiling ahead")
+    with ThreadPoolExecutor(len(parts)) as pool:
+        try:
+            compiling = [
+                pool.submit(lane.compile, team.sittings[lane.number], tasks, team.shared.planned.settings.seed, seats)
+                for team, lane, seats, tasks in parts
+            ]
+            while not all(future.done() for future in compiling):
+                time.sleep(LOOK_S)
+            for future in compiling:
+                future.result()
+        except BaseException:
+            for team in teams:
+                team.end()  # or the pool would wait for its threads
+            raise
+    for _, lane, _, _ in parts:
+        lane.forget_tuning()
+
+
+def _parts(team: Team) -> list[tuple[Lane, int, list[Task]]]:
+    """The lanes of a kind, each with the number of those on its host and its part of what they have to compile."""
+    parts: list[tuple[Lane, int, list[Task]]] = []
+    for host in {sitting.place.host for sitting in team.sittings.values()}:
+        lanes = [lane for lane in team.lanes if team.sittings[lane.number].place.host == host]
+        jobs = [job for lane in lanes for job in team.shared.shares.of(lane.number)]
+        tasks = tasks_of(jobs, team.shared.planned.impls)
+        parts += [(lane, len(lanes), tasks[part :: len(lanes)]) for part, lane in enumerate(lanes)]
+    return parts

@@ -1,0 +1,270 @@
+"""A run over several GPUs whose hosts are in this process: what is asked where, what is written, what is refused."""
+
+import json
+import threading
+from dataclasses import replace
+
+import pytest
+
+from harness.errors import UnavailableError, UsageError
+from harness.fleet import gathering, spread
+from harness.fleet.cluster import GpuLostError
+from harness.fleet.estimate import Durations
+from harness.fleet.seat import Seat
+from harness.results.file import ResultsFile, load
+from harness.results.settings import Settings
+from harness.run.invocation import Invocation
+from harness.run.progress import Display
+from harness.run.session import InterruptedRun
+from tests.fleet.light import InProcess, Script, asked, rows_of
+
+SHAPES = [16, 32, 48, 64]
+IMPLS = ("quack", "torch-eager")
+
+
+class LocalSeat:
+    """A seat of this process, which is lost as the test says: `dies` after so many answers, `killed` by the run."""
+
+    def __init__(self, seat, dies=None):
+        self.seat = seat
+        self.dies = dies
+        self.ended = False
+
+    def ask(self, method, *arguments, limit_s=None, wanted=lambda: True, **named):
+        if self.dies is not None:
+            self.dies -= method == "receive"
+            if self.dies < 0:
+                raise GpuLostError("the actor died")
+        if self.ended:
+            raise GpuLostError("it was ended")
+        return getattr(self.seat, method)(*arguments, **named)
+
+    def end(self):
+        if self.seat is not None and not self.ended:
+            self.seat.close()
+        self.ended = True
+
+
+class Busy(LocalSeat):
+    """A seat whose GPU others use."""
+
+    def __init__(self):
+        super().__init__(None)
+
+    def ask(self, method, *arguments, limit_s=None, wanted=lambda: True, **named):
+        while wanted() and not self.ended:
+            threading.Event().wait(0.01)
+        raise GpuLostError("it was not waited for")
+
+
+class Fleet:
+    """Hosts of one GPU each; `deaths` says after how many answers the seats of a host die, one after the other."""
+
+    def __init__(self, folder, kinds=("h200", "h200"), deaths=None, busy=0, **script):
+        self.folder = folder
+        self.kinds = kinds
+        self.deaths = {host: list(after) for host, after in (deaths or {}).items()}
+        self.busy = busy
+        self.script = script
+        self.seats = []
+        self._free = list(range(len(kinds)))
+
+    def gpus(self):
+        return {kind: self.kinds.count(kind) for kind in sorted(set(self.kinds))}
+
+    def seat(self, kind):
+        host = next((host for host in self._free if self.kinds[host] == kind), None)
+        if host is None or len(self._free) <= self.busy:
+            return Busy()
+        self._free.remove(host)
+        script = Script(self.folder, kind, uuid=str(host), host=f"host{host}", **self.script)
+        seat = Seat(lambda start, log: InProcess(script))
+        seat.host = lambda: f"host{host}"
+        deaths = self.deaths.get(host, [])
+        self.seats.append(LocalSeat(seat, deaths.pop(0) if deaths else None))
+        if self.seats[-1].dies is not None:
+            self._free.append(host)  # whose next seat takes its place
+        return self.seats[-1]
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    monkeypatch.setattr(gathering, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(gathering, "LOOK_S", 0.01)
+    monkeypatch.setattr(spread, "LOOK_S", 0.01)
+    monkeypatch.setattr(spread, "published", lambda kind: Durations())
+
+
+@pytest.fixture
+def said(tmp_path):
+    folder = tmp_path / "said"
+    folder.mkdir()
+    return folder
+
+
+def invocation(tmp_path, processes=1, **more):
+    shapes = ",".join(f"{rows}x1024" for rows in SHAPES)
+    settings = Settings(shapes=shapes, norm="rms", impls="torch-eager,quack", processes=processes)
+    return Invocation(settings=settings, fleet="local", out=tmp_path / "run", compile_ahead=0, **more)
+
+
+def bench(fleet, asked_for):
+    paths = spread.bench_on(fleet, asked_for, Display())
+    assert all(seat.ended for seat in fleet.seats)
+    return [load(path) for path in paths]
+
+
+def all_rows(processes=1):
+    return sorted((process, rows, impl) for process in range(processes) for rows in SHAPES for impl in IMPLS)
+
+
+def test_one_gpu_does_what_a_run_without_a_fleet_does(tmp_path, said):
+    (results,) = bench(Fleet(said, ["h200"]), invocation(tmp_path, processes=2))
+    assert asked(said) == [("0", process, rows) for process in (0, 1) for rows in SHAPES]
+    assert [(test.process, test.when) for test in results.selftests] == [
+        (process, when) for process in (0, 1) for when in ("before", "after")
+    ]
+    assert rows_of(results) == all_rows(2)
+    assert not results.end.interrupted
+
+
+def test_each_case_is_measured_on_one_gpu_and_its_processes_on_several(tmp_path, said):
+    (results,) = bench(Fleet(said, ["h200"] * 2), invocation(tmp_path, processes=2))
+    assert rows_of(results) == all_rows(2)
+    of_case = {}
+    for row in results.rows:
+        of_case.setdefault((row.process, row.case.rows), set()).add(row.gpu)
+    assert all(len(gpus) == 1 for gpus in of_case.values())
+    assert all(of_case[0, rows] != of_case[1, rows] for rows in SHAPES)
+    assert {gpu.number: gpu.host for gpu in results.gpus} == {0: "host0", 1: "host1"}
+    assert {test.gpu for test in results.selftests} == {0, 1}
+
+
+def test_two_kinds_are_two_files(tmp_path, said):
+    runs = bench(Fleet(said, ["h200", "b200", "h200"]), invocation(tmp_path, processes=2))
+    assert [(results.run.device.profile, len(results.gpus)) for results in runs] == [("b200", 1), ("h200", 2)]
+    assert [rows_of(results) for results in runs] == [all_rows(2)] * 2
+    assert sorted(path.parent.name for path in (tmp_path / "run").glob("*/results.jsonl")) == ["b200", "h200"]
+
+
+def test_of_the_kinds_there_those_that_were_asked_for(tmp_path, said):
+    (results,) = bench(Fleet(said, ["h200", "b200", "h200"]), invocation(tmp_path, kinds="h200", gpus=1))
+    assert [gpu.host for gpu in results.gpus] == ["host0"]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "there", "message"),
+    [
+        ("h100", ["h200", "b200"], "--fleet local: --kinds h100: not in this cluster, which has 1 b200, 1 h200"),
+        (None, [], "--fleet local: no GPU to measure on, which has no GPU"),
+    ],
+)
+def test_a_kind_that_is_not_there_is_said_at_once(tmp_path, said, kinds, there, message):
+    with pytest.raises(UnavailableError) as refused:
+        bench(Fleet(said, there), invocation(tmp_path, kinds=kinds))
+    assert str(refused.value) == message
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("deaths", [{1: [3]}, {0: [3]}, {0: [1], 1: [9]}])
+def test_a_gpu_that_is_lost_costs_no_row(tmp_path, said, deaths, capsys):
+    (results,) = bench(Fleet(said, deaths=deaths), invocation(tmp_path, processes=2))
+    assert sorted(set(rows_of(results))) == all_rows(2)
+    assert {row.status for row in results.rows} == {"ok"}
+    assert "lost on host" in capsys.readouterr().err
+
+
+def test_rows_written_before_a_gpu_is_lost_are_kept(tmp_path, said):
+    """A case of which some rows are there is measured once more as a whole: what is compared was interleaved."""
+    (results,) = bench(Fleet(said, ["h200"], deaths={0: [5]}), invocation(tmp_path))
+    last = {(row.case.rows, row.impl): row for row in results.rows}
+    assert len(last) == len(all_rows())
+    assert len(results.rows) - len(last) <= 1
+
+
+def test_a_case_that_costs_two_gpus_is_written_off(tmp_path, said):
+    fleet = Fleet(said, ["h200"], deaths={0: [3, 3]})
+    (results,) = bench(fleet, invocation(tmp_path))
+    crashed = [(row.case.rows, row.impl, row.reason) for row in results.rows if row.status == "crashed"]
+    assert crashed == [(16, impl, "the GPU was lost in two tries: the actor died") for impl in ("torch-eager", "quack")]
+    assert {row.case.rows for row in results.rows if row.status == "ok"} == set(SHAPES[1:])
+
+
+def test_a_hang_costs_the_rows_it_costs_without_a_fleet(tmp_path, said):
+    (results,) = bench(Fleet(said, ["h200"], hangs="quack"), invocation(tmp_path))
+    statuses = {(row.impl, row.status) for row in results.rows}
+    assert statuses == {("torch-eager", "ok"), ("quack", "timeout"), ("quack", "crashed")}  # the last in quarantine
+    assert rows_of(results) == all_rows()
+
+
+def test_gpus_that_others_use_are_left_to_them(tmp_path, said):
+    (results,) = bench(Fleet(said, ["h200"] * 3, busy=2), invocation(tmp_path))
+    assert rows_of(results) == all_rows()
+    assert len(results.gpus) == 1
+
+
+def test_a_gpu_with_a_foreign_process_is_refused(tmp_path, said):
+    with pytest.raises(UnavailableError, match=r"other processes use this NVIDIA H200 \(process 7\)"):
+        bench(Fleet(said, others=(7,)), invocation(tmp_path))
+    (results,) = bench(Fleet(said, others=(7,)), invocation(tmp_path, allow_others=True))
+    assert rows_of(results) == all_rows()
+
+
+def test_versions_that_differ_are_refused_or_named(tmp_path, said):
+    told = "host1 has other versions than host0 (torch 2.10.0); install the same, or let them differ: --mixed"
+    with pytest.raises(UnavailableError) as refused:
+        bench(Fleet(said, torch={"host1": "2.10.0"}), invocation(tmp_path))
+    assert str(refused.value) == told
+    assert not (tmp_path / "run").exists()
+    (results,) = bench(Fleet(said, torch={"host1": "2.10.0"}), invocation(tmp_path, mixed=True))
+    assert {gpu.host: gpu.versions for gpu in results.gpus} == {"host0": {}, "host1": {"torch": "2.10.0"}}
+
+
+def test_a_run_that_was_cut_short_is_gone_on_with(tmp_path, said, monkeypatch):
+    """Its file has half of the rows; only the others are measured, and a GPU that it knows keeps its number."""
+    written = []
+    append = ResultsFile.append
+
+    def cut(self, record):
+        written.append(record.record)
+        if record.record == "row" and written.count("row") == 5:
+            raise KeyboardInterrupt
+        append(self, record)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ResultsFile, "append", cut)
+        with pytest.raises(InterruptedRun) as interrupt:
+            bench(Fleet(said), invocation(tmp_path, processes=2))
+    (path,) = interrupt.value.paths
+    before = load(path)
+    assert before.end.interrupted
+    (results,) = bench(Fleet(said), invocation(tmp_path, processes=2, resume=True))
+    assert {(row.process, row.case.rows, row.impl) for row in results.rows} == set(all_rows(2))
+    assert len(results.rows) <= len(all_rows(2)) + 2  # of the case that was cut short on each GPU
+    assert sorted(gpu.number for gpu in results.gpus) == [0, 1]
+
+
+def test_a_full_disk_ends_all_lanes(tmp_path, said, monkeypatch):
+    def full(self, record):
+        raise UnavailableError("cannot write: no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ResultsFile, "append", full)
+        with pytest.raises(UnavailableError, match="no space left"):
+            bench(Fleet(said), invocation(tmp_path))
+
+
+def test_several_kinds_are_resumed_by_name(tmp_path, said):
+    with pytest.raises(UsageError, match="--resume: a run on several kinds of GPU is found by --out"):
+        bench(Fleet(said, ["h200", "b200"]), invocation(tmp_path, resume=True).changed(out=None))
+
+
+def test_records_say_which_gpu(tmp_path, said):
+    bench(Fleet(said, ["h200"]), invocation(tmp_path))
+    lines = [json.loads(line) for line in (tmp_path / "run" / "results.jsonl").read_text().splitlines()]
+    assert {line.get("gpu") for line in lines if line["record"] in ("row", "selftest")} == {0}
+    assert lines[1] == {"record": "gpu", "number": 0, "host": "host0", "visible": "", "uuid": "0", "versions": {}}
+
+
+def test_a_script_is_one_host_each(said):
+    assert replace(Script(said), host="host1", torch={"host1": "2.10.0"}).hello().libraries == {"torch": "2.10.0"}

@@ -1,0 +1,79 @@
+"""A run that was spread over GPUs: what its report says of them."""
+
+from dataclasses import replace
+
+import pytest
+
+from harness.results.joining import by_case
+from harness.results.schema import Check, GpuRecord
+from reports.data.comparison import compare
+from reports.formats import console, markdown
+from reports.parts import wording
+from tests.results_factory import CASE, LAYER, helpers, in_processes, results, row, selftest
+
+FAILED = Check(name="t0", passed=False, value=9.0, limit=5.0, unit="us", detail="two events with nothing between them")
+
+
+def spread(hosts, versions=None, processes=2, selftests=()):
+    """A run of a case on a GPU of each of `hosts`, one a process."""
+    rows = in_processes(row("torch-eager", 100.0), row("quack", 50.0), *helpers(100.0, 40.0), scales=[1.0] * processes)
+    rows = [each.model_copy(update={"gpu": each.process % len(hosts)}) for each in rows]
+    gpus = [
+        GpuRecord(number=number, host=host, visible="0", uuid=f"uuid-{number}", versions=(versions or {}).get(host, {}))
+        for number, host in enumerate(hosts)
+    ]
+    return replace(results(*rows, processes=processes, selftests=selftests), gpus=gpus)
+
+
+def page(run):
+    return markdown.render(compare(run))
+
+
+@pytest.mark.parametrize(
+    ("hosts", "text"),
+    [
+        (["a"], "- GPUs: 1 GPU of 1 host\n"),
+        (["a", "b"], "- GPUs: 2 GPUs of 2 hosts\n"),
+        (["a", "a"], "- GPUs: 2 GPUs of 1 host; those of a measured at the same time\n"),
+    ],
+)
+def test_hosts_that_several_gpus_share_are_named(hosts, text):
+    assert text in page(spread(hosts))
+
+
+def test_an_interval_across_gpus_says_so():
+    told = "across 2 processes on 2 GPUs, which holds the difference between GPUs too"
+    assert told in page(spread(["a", "b"]))
+    assert "difference between GPUs" not in page(spread(["a"]))
+    assert "difference between GPUs" not in page(spread(["a", "b"], processes=1))
+
+
+def test_other_versions_are_named_in_the_table_and_above_it():
+    run = spread(["a", "b"], versions={"b": {"torch": "2.10.0"}})
+    assert "Versions differ: b has torch 2.10.0." in console.render(compare(run))
+    lines = [line.split("|") for line in page(run).splitlines() if line.startswith("|") and "uuid-" in line]
+    assert [[cell.strip() for cell in line[1:-1]] for line in lines] == [
+        ["0", "a", "0", "uuid-0", "1", "-"],
+        ["1", "b", "0", "uuid-1", "1", "torch 2.10.0"],
+    ]
+
+
+def test_a_gpu_that_measured_nothing_is_not_there():
+    run = spread(["a", "b"])
+    idle = GpuRecord(number=2, host="c")
+    assert len(compare(replace(run, gpus=[*run.gpus, idle])).gpus) == 2
+
+
+def test_a_run_on_one_gpu_says_nothing_of_gpus():
+    run = results(row("torch-eager", 100.0), row("quack", 50.0))
+    assert "GPUs" not in page(run)
+    assert wording.fleet(compare(run)) == ""
+
+
+def test_a_failed_self_test_speaks_against_the_cases_of_its_gpu():
+    tests = [selftest(FAILED).model_copy(update={"gpu": 1}), selftest().model_copy(update={"gpu": 0})]
+    good = row("torch-eager", 100.0).model_copy(update={"gpu": 0})
+    bad = row("torch-eager", 100.0, case=LAYER).model_copy(update={"gpu": 1})
+    cases = by_case(results(good, bad, selftests=tests))
+    assert cases[CASE].interference is None
+    assert cases[LAYER].interference == "the self-test failed (t0)"
