@@ -1,0 +1,78 @@
+"""The checks of the kernel that holds multiprocessors can fail: with holders and a device that are scripted."""
+
+import pytest
+
+from harness.errors import UnavailableError
+from harness.timing import held_checks as module
+from harness.timing.held_checks import CONTROL, HELD, held_checks
+from tests.fake_device import FakeDevice
+from tests.timing.test_in_context import FakeHolder
+
+
+class Holders:
+    """Makes the holder and then the probe, which finds `free` multiprocessors."""
+
+    def __init__(self, events, free=124, states=("running",), refuses=None):
+        self.made = [FakeHolder(events, states), FakeHolder(events)]
+        self.refuses = refuses
+        for holder in self.made:
+            holder.threads, holder.shared_kib = 640, 200
+            holder.running = lambda: free
+            holder.queue = self._queue
+
+    def __call__(self):
+        return self.made.pop(0)
+
+    def _queue(self, programs, looks, **options):
+        if self.refuses:
+            raise self.refuses
+        assert (programs, looks, options) == (132, 0, {"launch_cooperative_grid": True})
+
+
+@pytest.fixture
+def checked(monkeypatch):
+    monkeypatch.setattr(module.torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(module.time, "sleep", lambda seconds: None)
+
+    def check(beside_us=2900.0, **scripted):
+        device = FakeDevice(lambda name, run: beside_us if "occupy 8 for 3100" in device.events[-9:] else 4.0)
+        found = held_checks(device, Holders(device.events, **scripted))
+        return {each.name: each for each in found}
+
+    return check
+
+
+def test_a_holder_that_holds_what_it_says_passes(checked):
+    found = checked()
+    assert found[HELD].passed
+    assert "a probe found 124 of 132 multiprocessors free" in found[HELD].detail
+
+
+def test_a_launch_that_waits_is_told_in_words(checked):
+    control = checked()[CONTROL]
+    assert (control.passed, control.value) == (True, 2900.0)
+    assert control.detail.startswith("waits for other kernels: a launch that needs every multiprocessor took 2900 us")
+
+
+@pytest.mark.parametrize("scripted", [{"free": 126}, {"free": 0}, {"states": ["over", "running"]}])
+def test_a_holder_that_holds_something_else_fails(checked, scripted):
+    assert checked(**scripted)[HELD].passed is False
+
+
+def test_a_launch_that_is_not_seen_to_wait_fails(checked):
+    control = checked(beside_us=20.0)[CONTROL]
+    assert control.passed is False
+    assert "did not wait" in control.detail
+
+
+def test_where_there_is_no_such_launch_the_check_is_not_made(checked):
+    control = checked(refuses=KeyError("launch_cooperative_grid"))[CONTROL]
+    assert (control.passed, control.detail) == (None, "KeyError: 'launch_cooperative_grid'")
+
+
+def test_without_a_holder_neither_check_is_made():
+    def refuse():
+        raise UnavailableError("it does not compile")
+
+    found = held_checks(FakeDevice(), refuse)
+    assert [(check.passed, check.detail) for check in found] == [(None, "it does not compile")] * 2
