@@ -27,7 +27,7 @@ HOW_TO_READ = (
 
 def render(comparison: Comparison) -> str:
     """A table for each case, and in how many entries events and the profiler agree."""
-    parts = [f"# Kernels on {comparison.run.device.name}", HOW_TO_READ]
+    parts = [wording.heading("Kernels", comparison.run), HOW_TO_READ]
     for case in comparison.cases:
         kernels = case_table(case, comparison.budget)
         parts += [f"## {case.case.key}", kernels or "No kernels are known."]

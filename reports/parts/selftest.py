@@ -36,7 +36,7 @@ def page(results: Results) -> str:
     """The self-tests of a run as a page of markdown."""
     if not results.selftests:
         return ASK
-    parts = [f"# Self-test on {results.run.device.name}", write_table(_checks(results.selftests))]
+    parts = [wording.heading("Self-test", results.run), write_table(_checks(results.selftests))]
     parts += [*wording.failed_checks(results.selftests), *_budget(results.selftests)]
     return paragraphs(parts)
 

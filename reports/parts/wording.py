@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from harness.results.contexts import COLD
 from harness.results.joining import TIMES_T0
 from harness.results.planted_effects import found_together
-from harness.results.schema import Budget, Check, SelfTestRecord, Status
+from harness.results.schema import Budget, Check, RunRecord, SelfTestRecord, Status
 from harness.results.statistics import PROCESS_BAND
 from reports import figures
 from reports.data.comparison import CaseComparison, Comparison
@@ -158,6 +158,12 @@ def interference(comparison: Comparison) -> list[str]:
     """Why nothing is called faster or slower in some cases, a sentence a reason."""
     reasons = Counter(case.interference for case in comparison.cases if case.interference and case.of("unranked"))
     return [f"Nothing is ranked in {figures.count(number, 'case')}: {reason}." for reason, number in reasons.items()]
+
+
+def heading(title: str, *runs: RunRecord) -> str:
+    """The first lines of a page about runs on one device: what it is about, and the revisions that measured."""
+    revisions = dict.fromkeys(f"revision {run.revision or figures.NOTHING}, {run.started_at[:10]}" for run in runs)
+    return f"# {title} on {runs[0].device.name}\n\nMeasured at {'; '.join(revisions)}."
 
 
 def yardsticks(case: CaseComparison) -> str:

@@ -11,6 +11,7 @@ from harness.results.schema import RANKED
 from harness.results.statistics import geomean
 from reports import figures
 from reports.markdown_writer import paragraphs, table
+from reports.parts import wording
 from reports.table import words
 
 ABOUT = (
@@ -47,7 +48,7 @@ def render(results: Results) -> str:
             ]
         )
     ]
-    parts = [f"# Other engines on {results.run.device.name}", ABOUT, table(headings, rows)]
+    parts = [wording.heading("Other engines", results.run), ABOUT, table(headings, rows)]
     parts += [f"Geometric mean over ours: {', '.join(means)}."] if means else []
     return paragraphs(parts)
 

@@ -21,6 +21,7 @@ from harness.results.statistics import IncomparableError, Ratio, SpeedVerdict, g
 from reports import figures
 from reports.data.comparison import CaseComparison, Comparison, compare
 from reports.markdown_writer import paragraphs, table
+from reports.parts import wording
 from reports.table import words
 
 ABOUT = (
@@ -52,7 +53,7 @@ def render(runs: Sequence[Results]) -> str:
     modes = _modes(runs)
     clean = modes.pop("clean")
     before = compare(clean)
-    parts = [f"# Flushes on {before.run.device.name}", ABOUT]
+    parts = [wording.heading("Flushes", *(run.run for run in runs)), ABOUT]
     for mode, run in modes.items():
         after = compare(run)
         parts.append(f"## {mode} over clean: change of time, %")
