@@ -16,7 +16,7 @@ from reports.data.kernel_names import display_names
 from reports.data.summary import Geomean
 from reports.formats import html_verified
 from reports.formats.html_page import conditions_of, fill, pictures
-from reports.parts import training_step, wording
+from reports.parts import models, training_step, wording
 from reports.parts.reasons import behind
 from reports.table import Cell, Heading, Table, table, words
 
@@ -108,7 +108,7 @@ def _comparison(results: Results, comparison: Comparison) -> str:
         caveats=wording.caveats(comparison),
         conditions=[conditions_of(comparison)],
         answer=answer(comparison),
-        step=training_step.section(comparison),
+        sections=list(filter(None, (models.section(comparison), training_step.section(comparison)))),
         baseline=comparison.baseline,
         speedups=[picture for picture in drawn if picture.name.startswith("speedup")],
         pictures=[picture for picture in drawn if not picture.name.startswith("speedup")],

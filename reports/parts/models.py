@@ -20,7 +20,7 @@ def section(comparison: Comparison) -> Section | None:
     tables = tables_by_tokens(comparison)
     if not tables:
         return None
-    return Section(TITLE, (ABOUT, *(part for title, rows in tables.items() for part in (f"**{title}**", rows))))
+    return Section(TITLE, (ABOUT, *(part for title, rows in tables.items() for part in (f"{title}:", rows))))
 
 
 def tables_by_tokens(comparison: Comparison) -> dict[str, Table]:

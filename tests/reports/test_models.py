@@ -8,7 +8,7 @@ from harness.cases.models import MODELS
 from harness.cases.unfused import WITH_TORCH
 from reports.data.comparison import compare
 from reports.data.spending import spending
-from reports.formats import console, markdown
+from reports.formats import console, html, markdown
 from reports.parts import models
 from tests.results_factory import helpers, results, row
 
@@ -76,4 +76,11 @@ def test_the_table_stands_in_the_report_and_on_the_console():
     assert f"## {models.TITLE}" in text
     assert "| impl             | Llama 3 8B   |" in text
     assert "| quack (+ torch)  |" in text
+    assert "8192 tokens:" in text
     assert f"{models.TITLE}, ms, 8192 tokens" in " ".join(console.render(comparison).split())
+
+
+def test_the_table_stands_on_the_page():
+    page = html.render([results(*(each for case in (RESIDUAL, PLAIN) for each in measured(case)))])
+    assert f"<h2>{models.TITLE}</h2>" in page
+    assert "quack (+ torch)" in page
