@@ -14,6 +14,7 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
 from harness.cases import Norm
+from harness.cases.unfused import WITH_TORCH
 from harness.results.schema import RunRecord
 
 WIDTH = 9.5  # inches: 9 points here are 11 pixels at the width of a pull request
@@ -103,12 +104,16 @@ ADD = Look(INK, INK, "")
 
 
 def look(impl: str) -> Look:
-    """The look of an implementation; one that this project does not know has a look by its name."""
+    """The look of an implementation; `NAME + torch` has NAME's, dashed as what this project does not know.
+
+    One that it does not know has a look by its name.
+    """
+    name = impl.removesuffix(WITH_TORCH)
     for colour, members in FAMILIES.items():
-        if impl in members:
-            lightness, marker, dashes = _MEMBERS[members.index(impl)]
-            return Look(colour, shade(colour, lightness), marker, dashes)
-    number = crc32(impl.encode())
+        if name in members:
+            lightness, marker, dashes = _MEMBERS[members.index(name)]
+            return Look(colour, shade(colour, lightness), marker, dashes if name == impl else MIXED)
+    number = crc32(name.encode())
     colour = _OTHERS[number % len(_OTHERS)]
     return Look(colour, colour, _MARKERS[number // len(_OTHERS) % len(_MARKERS)], MIXED)
 

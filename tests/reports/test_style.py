@@ -29,6 +29,12 @@ def test_the_look_of_a_stranger_is_its_own_and_stays():
     assert look("my-kernel") != look("your-kernel")
 
 
+def test_what_torch_stands_behind_looks_like_itself_dashed_otherwise():
+    plain, beside = look("quack"), look("quack + torch")
+    assert (plain.colour, plain.marker) == (beside.colour, beside.marker)
+    assert plain.dashes != beside.dashes
+
+
 def test_a_sheet_keeps_its_panels_apart_and_below_the_title():
     figure, panels = sheet("title", 5, across=3, height=2.0, caption="one line\nanother")
     figure.draw_without_rendering()
