@@ -400,7 +400,11 @@ def test_sigterm_ends_a_run_as_ctrl_c_does(workers, folder):
 @pytest.mark.parametrize(
     ("events", "code", "message"),
     [
-        ([Began("mine.py", "start"), None], 2, "--impl mine.py: its import did not end within 7 s (--time-limit)"),
+        (
+            [Began("mine.py", "start"), None],
+            2,
+            "--impl mine.py: its import or missing() did not end within 7 s (--time-limit)",
+        ),
         (
             [Began("mine.py", "start"), WorkerDiedError("the worker process was killed by SIGSEGV")],
             4,

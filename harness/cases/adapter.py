@@ -15,7 +15,7 @@ from typing import Any, Literal
 from harness.cases.case import DeviceKind, NormCase
 from harness.cases.input_kinds import INPUT_KINDS
 from harness.cases.inputs import Grads, Inputs
-from harness.errors import UnsupportedError
+from harness.errors import UnsupportedError, UsageError
 
 Config = Any  # what JSON can hold: an adapter's own settings, handed back to its `prepare`
 
@@ -77,13 +77,13 @@ class Implementation:
 
     @property
     def summary(self) -> str:
-        return (self.module.__doc__ or "").strip().partition("\n")[0]
+        return str(self.module.__doc__ or "").strip().partition("\n")[0]
 
     def missing(self) -> str | None:
         """Say which library is not installed here, or why the one that is cannot be used; None if all is there."""
         absent = [module for module in self.module.requires if not _importable(module)]
         try:
-            explained = self._explained() if hasattr(self.module, "missing") else None
+            explained = _text("missing", self._explained()) if hasattr(self.module, "missing") else None
         except Exception as error:  # a check that fails must not take the other implementations with it
             explained = f"cannot be checked: {type(error).__name__}: {error}"
         return explained or (f"not installed: {', '.join(absent)}" if absent else None)
@@ -96,7 +96,12 @@ class Implementation:
     def misconfigured(self, device: DeviceKind) -> str | None:
         """Say what is wrong with a setting that the adapter reads from the environment, or None."""
         answer = getattr(self.module, "misconfigured", None)
-        return answer(device) if answer else None
+        try:
+            return _text("misconfigured", answer(device)) if answer else None
+        except Exception as error:
+            raise UsageError(
+                f"{self.source}: misconfigured({device!r}) failed: {type(error).__name__}: {error}"
+            ) from error
 
     def unsupported(self, case: NormCase) -> str | None:
         """Say why this case cannot run, or None; what the case has beyond a plain one has to be handled."""
@@ -104,7 +109,7 @@ class Implementation:
             return f"does not handle {', '.join(unknown)}"
         if self.contiguous_only and not INPUT_KINDS[case.inputs].contiguous:
             return "takes contiguous x and dy alone"
-        if reason := self.module.unsupported(case, *self.arguments):
+        if reason := _text("unsupported", self.module.unsupported(case, *self.arguments)):
             return reason
         try:
             self.config_of(case)
@@ -114,12 +119,15 @@ class Implementation:
 
     def untimed(self, case: NormCase) -> str | None:
         """Say why this case must not be timed though it can be verified, or None."""
-        return self._optional("untimed", case) or None
+        return _text("untimed", self._optional("untimed", case))
 
     def notes(self, case: NormCase) -> list[str]:
         """What a reader of this row should know: traps absorbed, detours taken, which configuration ran."""
         configured = self.config_of(case)
-        return list(self._optional("notes", case) or ()) + ([configured.note] if configured.note else [])
+        notes = self._optional("notes", case) or ()
+        if isinstance(notes, str) or not all(isinstance(note, str) for note in notes):
+            raise TypeError(f"notes must return a list of texts; it returned {notes!r}")
+        return list(notes) + ([configured.note] if configured.note else [])
 
     def configs(self, case: NormCase) -> Mapping[str, Config]:
         """The configurations of a case that the adapter offers, by name, its default first; none if it has no such."""
@@ -147,6 +155,13 @@ class Implementation:
     def _optional(self, function: str, case: NormCase) -> Any:
         answer = getattr(self.module, function, None)
         return answer(case, *self.arguments) if answer else None
+
+
+def _text(function: str, answer: Any) -> str | None:
+    """The answer of an adapter's function that says why, or None; raises TypeError where it is neither."""
+    if answer is not None and not isinstance(answer, str):
+        raise TypeError(f"{function} must return a text or None; it returned {answer!r}")
+    return answer or None
 
 
 def _importable(module: str) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -63,6 +65,9 @@ class WorkerProcess:
         self._process.join(GRACE_S)
         self._process.kill()
         self._process.join()
+        if hasattr(os, "killpg") and self._process.pid:  # whatever it forked
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
 
     def _epitaph(self) -> str:
         self._process.join(10)

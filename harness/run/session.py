@@ -129,7 +129,9 @@ def _greeting(worker: Worker, log: Path, time_limit_s: float) -> Hello:
             case Refused():
                 raise (UsageError if event.exit_code == UsageError.exit_code else UnavailableError)(event.message)
             case _ if file is not None:
-                raise UsageError(f"--impl {file}: its import did not end within {time_limit_s:g} s (--time-limit)")
+                raise UsageError(
+                    f"--impl {file}: its import or missing() did not end within {time_limit_s:g} s (--time-limit)"
+                )
             case _:
                 how = f"the worker did not start within {START_LIMIT_S:g} s"
                 raise UnavailableError(f"{how}; its last words: {_last_line(log)}")

@@ -80,6 +80,8 @@ def _malformed(gradient: CaseTensor, inputs: Inputs, tensor: object) -> str | No
         return f"{name} is missing"
     if type(tensor) is not torch.Tensor:
         return f"{name} is a {type(tensor).__name__}, not a plain tensor"
+    if tensor.layout != torch.strided:
+        return f"{name} is a {tensor.layout} tensor, not a dense one"
     if tuple(tensor.shape) != shape:
         return f"{name} has shape {tuple(tensor.shape)} instead of {shape}"
     if tensor.dtype not in (dtype, torch.float32):

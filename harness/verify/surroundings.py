@@ -1,78 +1,75 @@
-"""The global state that a backward must leave as it was: torch's settings, and no new thread still running."""
+"""What a backward must leave as it was: settings, functions of modules that all share, and no thread still running."""
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from traceback import walk_stack
+from types import CodeType
+from typing import Any, Self
 
-import torch
-
-
-@dataclass(frozen=True)
-class Setting:
-    """A global setting of torch: how it is read and how it is put back."""
-
-    read: Callable[[], Any]
-    put: Callable[[Any], None]
-
-
-def _put_deterministic(was: tuple[bool, bool]) -> None:
-    torch.use_deterministic_algorithms(was[0], warn_only=was[1])
-
-
-def _put_gradient_mode(was: bool) -> None:
-    torch.set_grad_enabled(was)
-
-
-SETTINGS: dict[str, Setting] = {
-    "default dtype": Setting(torch.get_default_dtype, torch.set_default_dtype),
-    "float32 matmul precision": Setting(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
-    "deterministic algorithms": Setting(
-        lambda: (torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()),
-        _put_deterministic,
-    ),
-    "gradient mode": Setting(torch.is_grad_enabled, _put_gradient_mode),
-    "number of threads": Setting(torch.get_num_threads, torch.set_num_threads),
-    "cuDNN benchmark mode": Setting(
-        lambda: torch.backends.cudnn.benchmark, lambda was: setattr(torch.backends.cudnn, "benchmark", was)
-    ),
-    "cuDNN deterministic mode": Setting(
-        lambda: torch.backends.cudnn.deterministic, lambda was: setattr(torch.backends.cudnn, "deterministic", was)
-    ),
-}
-ON_GPU: dict[str, Setting] = {
-    "current device": Setting(torch.cuda.current_device, torch.cuda.set_device),
-    "current stream": Setting(torch.cuda.current_stream, torch.cuda.set_stream),
-}
+from harness.verify import global_state
+from harness.verify.global_state import ENVIRONMENT, Namespaces
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """The settings and threads of this process at one moment."""
+    """The settings, functions and threads of this process at one moment."""
 
     settings: dict[str, Any]
+    environment: dict[str, str]
+    functions: Namespaces
     threads: frozenset[threading.Thread]
 
     @classmethod
     def look(cls) -> Surroundings:
         """Read all of them."""
-        return cls({name: setting.read() for name, setting in _all().items()}, frozenset(threading.enumerate()))
+        settings = {name: setting.read() for name, setting in global_state.settings().items()}
+        threads = frozenset(threading.enumerate())
+        return cls(settings, ENVIRONMENT.read(), global_state.functions(), threads)
+
+    def with_environment_of_now(self) -> Self:
+        """The same, but that the environment may stay as it is now: a library may set it as it is loaded."""
+        return replace(self, environment=ENVIRONMENT.read())
 
     def changed(self) -> list[str]:
-        """Names of the settings that are no longer what they were."""
-        return [name for name, setting in _all().items() if setting.read() != self.settings[name]]
+        """Names of what is no longer what it was."""
+        environment = ["the environment"] if ENVIRONMENT.read() != self.environment else []
+        return self._settings_changed() + environment + [name for name, *_ in global_state.replaced(self.functions)]
+
+    def changed_by_an_import(self) -> list[str]:
+        """The same without what libraries set as they are loaded: the environment and filters of warnings."""
+        return [name for name in self.with_environment_of_now().changed() if name != global_state.WARNINGS]
 
     def restore(self) -> None:
-        """Put back what was changed."""
-        for name in self.changed():
-            _all()[name].put(self.settings[name])
+        """Put back what was changed, as far as that can be done."""
+        settings = global_state.settings()
+        for name in self._settings_changed():
+            settings[name].put(self.settings[name])
+        if ENVIRONMENT.read() != self.environment:
+            ENVIRONMENT.put(self.environment)
+        global_state.put_back(self.functions)
+
+    def left_behind(self) -> list[str]:
+        """After `restore`: names of what could not be put back, and of threads that are still at work."""
+        return self._settings_changed() + self.new_threads()
 
     def new_threads(self) -> list[str]:
         """Names of the threads that were not there before and are still alive."""
         return [thread.name for thread in threading.enumerate() if thread not in self.threads]
 
+    def _settings_changed(self) -> list[str]:
+        settings = global_state.settings()
+        return [name for name, was in self.settings.items() if name in settings and settings[name].read() != was]
 
-def _all() -> dict[str, Setting]:
-    return SETTINGS | (ON_GPU if torch.cuda.is_available() else {})
+
+def at_work_in(function: Callable[..., object]) -> list[str]:
+    """Names of the threads that are at this moment inside the file in which a function stands."""
+    code: CodeType | None = getattr(function, "__code__", None)
+    frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
+    others = (thread for thread in threading.enumerate() if thread is not threading.current_thread())
+    stacks = {thread.name: walk_stack(frames.get(thread.ident or 0)) for thread in others}
+    files = {name: {frame.f_code.co_filename for frame, _ in stack} for name, stack in stacks.items()}
+    return [name for name in files if code is not None and code.co_filename in files[name]]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gc
+import mmap
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 import torch
 
@@ -21,6 +24,8 @@ from harness.verify.surroundings import Surroundings
 
 FEW = 20  # repeats on inputs whose numbers are the point, not their order
 LEAK_RUNS = 4
+LEAST_HOST_BYTES = 1 << 20  # less than this moves without a leak
+STATM = Path("/proc/self/statm")  # Linux: the address space comes first, in pages
 # Elements beyond which one run takes seconds, on a CPU those of Triton's interpreter: one seed, a few repeats.
 HUGE: dict[DeviceKind, int] = {"cuda": 1 << 28, "cpu": 1 << 16}
 LINGER_S = 0.05  # how long a thread that goes on behind the caller's back is given to show itself
@@ -99,12 +104,12 @@ class Verifier:
             grads, extra_bytes = _with_peak(self.inputs, self.backward)
         fault = precision.malformed(self.inputs, grads)
         at_once = None if fault else kept(grads)  # before anything waits for the device
-        changed_settings, threads = around.changed(), around.new_threads()
+        changed, threads = around.changed(), around.new_threads()
         around.restore()
         if fault or at_once is None:
             raise WrongError(fault)
-        if changed_settings:
-            raise WrongError(f"the backward changed torch's {', '.join(changed_settings)}")
+        if changed:
+            raise WrongError(f"the backward changed {', '.join(changed)}")
         if threads:
             raise WrongError(f"the backward left a thread at work: {', '.join(threads)}")
         if harm := robustness.harm(self.pristine, self.inputs, grads, self.implementation.in_place):
@@ -146,28 +151,36 @@ class Verifier:
             repeats = max(2, min(FEW, repeats // 4))
         if self._huge():
             repeats = max(2, min(FEW, repeats // 8))
-        held: list[int] = []
+        held = [held_bytes(self.inputs.case.device)]
         with robustness.poisoned_heap(self.inputs.case.device):
-            for _ in range(min(LEAK_RUNS, repeats - 1)):
+            while len(held) <= LEAK_RUNS and (repetition.repeats < repeats or self._leaks(held)):
                 repetition.plain(1)
-                held.append(_allocated(self.inputs))
-            self._look_for_a_leak(held)
+                held.append(held_bytes(self.inputs.case.device))
+            self._refuse_a_leak(held)
             if self.studied:
                 repetition.under_conditions(repeats)
             else:
                 repetition.plain(repeats - repetition.repeats)
         return repetition
 
-    def _look_for_a_leak(self, held: Sequence[int]) -> None:
-        """Memory that grows by at least a vector at every call, and does not shrink when Python tidies up."""
-        case = self.inputs.case
-        least = case.cols * ITEM_BYTES[case.weight_dtype]
-        if len(held) < LEAK_RUNS or any(after - before < least for before, after in pairwise(held)):
+    def _leaks(self, held: Sequence[int]) -> bool:
+        """Whether each call so far left more memory in use than the one before."""
+        return len(held) > 1 and all(after - before >= self._least for before, after in pairwise(held))
+
+    def _refuse_a_leak(self, held: Sequence[int]) -> None:
+        """Memory that grows at every call, and does not shrink when Python tidies up."""
+        if len(held) <= LEAK_RUNS or not self._leaks(held):
             return
         gc.collect()
-        grown = _allocated(self.inputs) - held[0]
-        if grown >= least * (LEAK_RUNS - 1):
-            raise WrongError(f"every call keeps {grown // (LEAK_RUNS - 1)} bytes of device memory")
+        runs = len(held) - 1
+        if (grown := held_bytes(self.inputs.case.device) - held[0]) >= self._least * runs:
+            raise WrongError(f"every call keeps {grown // runs} bytes of memory")
+
+    @property
+    def _least(self) -> int:
+        """Bytes that count as a leak: a vector, and on a CPU a block that malloc takes from the system."""
+        case = self.inputs.case
+        return max(case.cols * ITEM_BYTES[case.weight_dtype], LEAST_HOST_BYTES if case.device == "cpu" else 0)
 
     def _huge(self) -> bool:
         return self.inputs.x.numel() > HUGE[self.inputs.case.device]
@@ -193,8 +206,13 @@ def synchronise(device: DeviceKind) -> None:
         torch.cuda.synchronize()
 
 
-def _allocated(inputs: Inputs) -> int:
-    return torch.cuda.memory_allocated() if inputs.x.is_cuda else 0
+def held_bytes(device: DeviceKind) -> int:
+    """The memory in use: on a GPU by torch's allocator, on a CPU by this process; 0 where the host does not say."""
+    if device != "cpu":
+        return torch.cuda.memory_allocated()
+    with suppress(OSError):
+        return int(STATM.read_text().split()[0]) * mmap.PAGESIZE
+    return 0
 
 
 def _with_peak(inputs: Inputs, backward: Callable[[], Grads]) -> tuple[Grads, int | None]:

@@ -16,6 +16,7 @@ from harness.worker.revisions import Side
 Stage = Literal[
     "start",
     "self-test",
+    "asking",
     "inputs",
     "prepare",
     "first call",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -37,6 +37,7 @@ from harness.worker.messages import (
 )
 
 if TYPE_CHECKING:
+    from harness.cases import DeviceKind
     from harness.cases.adapter import Implementation
 
 INDUCTOR_CACHE = Path.home() / ".cache" / "normbwd" / "inductor"
@@ -52,7 +53,7 @@ CPU_ENVIRONMENT = {
     "TRITON_INTERPRET": "1",  # Triton kernels are verified on a CPU, in its interpreter
     "TORCHINDUCTOR_COMPILE_THREADS": "1",  # Inductor's idle compile processes would share the cores that are timed
 }
-CONTEXT_LOST_EXIT = 70
+SPOILT_EXIT = 70
 
 
 class Sender(Protocol):
@@ -66,7 +67,10 @@ class Sender(Protocol):
 def serve(connection: Connection, start: Start, log: Path) -> None:
     """Say what is here, then answer requests until the parent closes the connection."""
     end_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    if hasattr(os, "setpgid"):  # what an implementation forks has no say, and is of a group that can be ended with it
+        os.setpgid(0, 0)
+        os.register_at_fork(after_in_child=connection.close)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     _divert_output(log)
     os.environ.update(ENVIRONMENT)
     on_cpu = start.device == "cpu" or (start.device == "auto" and not _has_gpu())
@@ -74,26 +78,23 @@ def serve(connection: Connection, start: Start, log: Path) -> None:
         os.environ.update(CPU_ENVIRONMENT)
         _limit_memory()
 
-    import_module("torch")  # which takes seconds: they are not counted against a file that is given
+    for module in ("torch", "harness.worker.trial"):
+        import_module(module)  # which takes seconds: they are counted against no file and no implementation
 
     from harness import devices
     from harness.worker import libraries
 
+    def announce(file: str | None) -> None:
+        connection.send(Began(file, "start"))
+
     try:
-        implementations = discovered(start, lambda file: connection.send(Began(file, "start")))
+        implementations = discovered(start, announce)
+        records, faults = _asked(implementations, "cpu" if on_cpu else "cuda", start.impl_files, announce)
     except UsageError as error:
         connection.send(Refused(str(error), error.exit_code))
         return
     facts = [devices.read_facts("cpu")] if start.device == "cpu" else devices.read_available()
-    faults = {name: item.misconfigured("cpu" if on_cpu else "cuda") for name, item in implementations.items()}
-    connection.send(
-        Hello(
-            available=facts,
-            implementations=list(map(record, implementations.values())),
-            libraries=libraries.versions(),
-            misconfigured={name: fault for name, fault in faults.items() if fault},
-        )
-    )
+    connection.send(Hello(facts, records, libraries.versions(), faults))
     while True:
         try:
             request = connection.recv()
@@ -109,17 +110,41 @@ def discovered(start: Start, announce: Callable[[str | None], None] = lambda _: 
     `announce` is told each file given before it is imported, and None after the last one: what hangs there has a name.
     """
     from harness.cases.unfused import WithTorch
+    from harness.verify.surroundings import Surroundings
     from harness.worker.discovery import discover
 
     def announced() -> Generator[Path]:
         for file in start.impl_files:
             announce(file)
+            around = Surroundings.look()
             yield Path(file)
+            if changed := around.changed_by_an_import():
+                raise UsageError(
+                    f"--impl {file}: its import changed {', '.join(changed)}, which all share; take that out"
+                )
         announce(None)
 
     implementations = discover(announced(), start.sides, map(Path, start.tuned_files), start.offered)
     beside = [WithTorch.beside(item) for item in implementations if item.name == item.variant]
     return {item.name: item for item in (*implementations, *filter(None, beside))}
+
+
+def _asked(
+    implementations: dict[str, Implementation],
+    kind: DeviceKind,
+    files: Collection[str],
+    announce: Callable[[str | None], None],
+) -> tuple[list[ImplRecord], dict[str, str]]:
+    """What each implementation says of itself, and of the environment where that is wrong; announced like an import."""
+    records: list[ImplRecord] = []
+    faults: dict[str, str] = {}
+    for name, item in implementations.items():
+        announce(item.source if item.source in files else None)
+        records.append(record(item))
+        if fault := item.misconfigured(kind):
+            faults[name] = fault
+    announce(None)
+    return records, faults
 
 
 def answer(request: Request, implementations: dict[str, Implementation], connection: Sender) -> None:
@@ -148,7 +173,7 @@ def _compile(request: Warm, implementations: dict[str, Implementation]) -> None:
 
 
 def _try(request: Try, implementations: dict[str, Implementation], connection: Sender) -> None:
-    from harness.worker.trial import ContextLostError, Trial, release
+    from harness.worker.trial import SpoiltError, Trial, release
 
     def watch(impl: str | None, stage: Stage) -> None:
         connection.send(Began(impl, stage))
@@ -158,8 +183,8 @@ def _try(request: Try, implementations: dict[str, Implementation], connection: S
 
     try:
         Trial(request, implementations, watch, emit).run()
-    except ContextLostError:
-        sys.exit(CONTEXT_LOST_EXIT)
+    except SpoiltError:
+        os._exit(SPOILT_EXIT)  # at once: a thread that was left behind would keep this process
     release(request.case.device)
 
 

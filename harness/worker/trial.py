@@ -35,8 +35,8 @@ from harness.timing.engine import Candidate, CandidateError
 from harness.verify import precision, robustness
 from harness.verify.raised import is_out_of_memory, one_line, status_of
 from harness.verify.repetition import with_new_dy
-from harness.verify.surroundings import Surroundings
-from harness.verify.verifier import Verifier, VerifyResult, synchronise
+from harness.verify.surroundings import Surroundings, at_work_in
+from harness.verify.verifier import LINGER_S, Verifier, VerifyResult, synchronise
 from harness.worker.interleave import AGAIN, Together, time_together
 from harness.worker.interpreter import NEVER_TIMED, watch_interpreter
 from harness.worker.messages import Stage, Try
@@ -46,8 +46,12 @@ Watch = Callable[[str | None, Stage], None]
 Emit = Callable[[RowRecord | ConditionsRecord], None]
 
 
-class ContextLostError(Exception):
-    """The device no longer answers this process: its row is written, and the worker has to be replaced."""
+class SpoiltError(Exception):
+    """No other implementation can be tried in this process any more: the worker has to be replaced.
+
+    The device no longer answers it, or an implementation left something behind. The row of that one is written, and it
+    was the last to be announced.
+    """
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,7 @@ class Trial:
         self.announce = watch
         self.emit = emit
         self.contenders: dict[str, Contender] = {}
+        self.threads: dict[str, list[str]] = {}  # that each started, and left at work
         self.timed_faults: dict[str, str] = {}
 
     def run(self) -> None:
@@ -122,6 +127,7 @@ class Trial:
         self.announce(self.settings.baseline if name is not None and name == self.settings.twin else name, stage)
 
     def _refused(self, implementation: Implementation) -> bool:
+        self.watch(implementation.name, "asking")
         try:
             reason = implementation.unsupported(self.case)
             if implementation.name == self.settings.twin and implementation.untimed(self.case):
@@ -134,10 +140,21 @@ class Trial:
         return bool(reason)
 
     def _qualify(self, implementation: Implementation) -> None:
-        """Prepare and verify one implementation; it becomes a contender, or its row says why not."""
+        """Prepare and verify one implementation; it becomes a contender, or its row says why not.
+
+        Raises SpoiltError where one that failed left behind what the next would suffer from.
+        """
+        around = Surroundings.look()
+        passed = self._qualifies(implementation, around)
+        around.with_environment_of_now().restore()
+        self.threads[implementation.name] = around.new_threads()
+        if not passed and around.left_behind():
+            raise SpoiltError
+
+    def _qualifies(self, implementation: Implementation, around: Surroundings) -> bool:
         name = implementation.name
         try:
-            prepared = self._prepare(implementation)
+            prepared = self._prepare(implementation, around)
             self.watch(name, "verify")
             result = self._verify(implementation, prepared)
             untimed = "timing was not asked for"
@@ -155,29 +172,59 @@ class Trial:
             )
         except Exception as error:
             self._fail(name, error, refusable=True)
-            return
+            return False
         finally:
             self.pristine.restore(self.inputs)
+        if row.status == "wrong":
+            self._look_for_meddlers()
         if row.status in RANKED and self.settings.timed:
             self.contenders[name] = Contender(implementation, prepared.backward, row)
         else:
             self.emit(row)
+        return row.status in RANKED
 
-    def _prepare(self, implementation: Implementation) -> Prepared:
-        """Prepare an implementation and call it once, which compiles what is compiled at the first call."""
+    def _look_for_meddlers(self) -> None:
+        """Before one is blamed: where the inputs change with nobody at work, a thread of another does that."""
+        suspects = {name: threads for name in self.contenders if (threads := self.threads[name])}
+        if not suspects:
+            return
+        time.sleep(LINGER_S)
+        if not self.pristine.changed(self.inputs, in_place=False):
+            return
+        modules = {name: self.contenders[name].implementation.module for name in suspects}
+        inside = {name: threads for name in suspects if (threads := at_work_in(modules[name].prepare))}
+        for name, threads in (inside or suspects).items():  # a library's pool of threads meddles with nothing
+            del self.contenders[name]
+            self.watch(name, "verify")
+            reason = f"a thread that it left at work goes on changing the inputs: {', '.join(threads)}"
+            self.emit(self._row(name, "wrong", reason))
+        raise SpoiltError
+
+    def _prepare(self, implementation: Implementation, around: Surroundings) -> Prepared:
+        """Prepare an implementation and call it once, which compiles what is compiled at the first call.
+
+        What that changes `around` is put back, but the environment, which libraries set as they are loaded.
+        """
         self.watch(implementation.name, "prepare")
         begun_s = time.monotonic()
-        around = Surroundings.look()
         inputs = self.inputs.views()  # what one implementation writes to its inputs is no other's error
-        backward = implementation.prepare(inputs)
-        self.pristine.restore(self.inputs)
-        self.watch(implementation.name, "first call")
-        with watch_interpreter() as interpreted:
-            answer = backward()
-        synchronise(self.case.device)
-        seconds = time.monotonic() - begun_s
-        around.restore()
-        harm = robustness.harm(self.pristine, inputs, answer, implementation.in_place)
+        try:
+            try:
+                backward = implementation.prepare(inputs)
+            finally:
+                around = around.with_environment_of_now()
+            if not callable(backward):  # pyright: ignore[reportUnnecessaryComparison]
+                raise TypeError(f"prepare must return the backward, a function; it returned {type(backward).__name__}")
+            self.pristine.restore(self.inputs)
+            self.watch(implementation.name, "first call")
+            with watch_interpreter() as interpreted:
+                answer = backward()
+            synchronise(self.case.device)
+            seconds = time.monotonic() - begun_s
+        finally:
+            around.restore()
+        fault = precision.malformed(inputs, answer)
+        harm = fault or robustness.harm(self.pristine, inputs, answer, implementation.in_place)
         return Prepared(backward, inputs, seconds, bool(interpreted.kernels), harm)
 
     def _verify(self, implementation: Implementation, prepared: Prepared) -> VerifyResult:
@@ -210,6 +257,8 @@ class Trial:
                 for contender in timed:
                     contender.row = contender.row.model_copy(update={"untimed": one_line(error)})
                 return
+            if self.timed_faults:
+                self._look_for_meddlers()
             try:
                 step = self._time_in_contexts(timed, together)
             except CandidateError as error:  # it took the device with it
@@ -316,7 +365,7 @@ class Trial:
         self.emit(self._row(name, status_of(error), one_line(error)))
 
     def _fail(self, name: str, error: BaseException, refusable: bool = False) -> None:
-        """Write off an implementation that raised; raise ContextLostError where it took the device with it.
+        """Write off an implementation that raised; raise SpoiltError where it took the device with it.
 
         An adapter need not take an unusual layout: there, an error that leaves the device usable is a refusal. An
         UnsupportedError is a refusal everywhere.
@@ -326,7 +375,7 @@ class Trial:
             release(self.case.device)
         except Exception as lost:
             self._emit_failure(name, error)
-            raise ContextLostError from lost
+            raise SpoiltError from lost
         if refusable and isinstance(error, UnsupportedError):
             self.emit(self._row(name, "unsupported", " ".join(str(error).split())))
         elif refusable and INPUT_KINDS[self.case.inputs].layout != "contiguous" and not is_out_of_memory(error):

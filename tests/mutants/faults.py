@@ -262,7 +262,7 @@ def dweight_in_the_memory_of_x(inputs, grads):
     return replace(grads, dweight=inputs.x[0])
 
 
-@fault(RMS, "^the backward changed torch's default dtype, number of threads$")
+@fault(RMS, "^the backward changed torch's default dtype, torch's number of threads$")
 @spoilt
 def settings_changed(inputs, grads):
     torch.set_default_dtype(torch.float64)

@@ -131,6 +131,6 @@ GPU_FAULTS = {
     "atomics": Fault(atomics, RMS, "nondeterministic", "differ, in dweight$"),
     "one element beyond dx": Fault(one_element_beyond_dx, RMS, "wrong", "outside of its own buffers.*0 bytes behind"),
     "index of 32 bits": Fault(index_of_32_bits, HUGE, "wrong", "^dx is off|^a row of dx is off"),
-    "kept memory": Fault(kept_memory, RMS, "wrong", "^every call keeps [0-9]+ bytes of device memory$"),
+    "kept memory": Fault(kept_memory, RMS, "wrong", "^every call keeps [0-9]+ bytes of memory$"),
     "answers of the host": Fault(answers_of_the_host, RMS, "nondeterministic|wrong", "dx"),
 }

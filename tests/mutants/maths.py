@@ -1,5 +1,6 @@
 """An honest norm backward in any precision, and adapters in memory built from it: the ground that faults stand on."""
 
+from contextlib import suppress
 from types import SimpleNamespace
 
 import torch
@@ -7,7 +8,7 @@ import torch
 from harness.cases import Grads, torch_dtype
 from harness.cases.adapter import Implementation
 from harness.worker.messages import Try
-from harness.worker.trial import Trial
+from harness.worker.trial import SpoiltError, Trial
 
 
 def gradients(inputs, compute=torch.float64, wide=False, correction=True, rows=None):
@@ -57,8 +58,8 @@ def tried(fault, planted, settings, case=None, **more):
     adapter = implementation("mutant", lambda inputs: fault.plant(inputs, planted), **more)
     rows = []
     studied = case.inputs == "normal" and case.rows * case.cols < 1 << 28
-    Trial(
-        Try(case, ("mutant",), "g", settings, studied=studied), {"mutant": adapter}, lambda *_: None, rows.append
-    ).run()
+    request = Try(case, ("mutant",), "g", settings, studied=studied)
+    with suppress(SpoiltError):  # its row is written
+        Trial(request, {"mutant": adapter}, lambda *_: None, rows.append).run()
     (row,) = rows
     return row

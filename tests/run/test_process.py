@@ -46,7 +46,7 @@ def address_space(limit):
 
 
 def test_run_survives_crash_hang_exit_and_noise(tmp_path, capfd):
-    names = ("honest", "segfault", "leaves", "hang", "noisy", "cached")
+    names = ("honest", "segfault", "leaves", "hang", "noisy", "cached", "forks")
     invocation = Invocation(
         settings=Settings(shapes="16x64", norm="rms", impls=",".join(names), quick=True),
         device="cpu",
@@ -65,11 +65,12 @@ def test_run_survives_crash_hang_exit_and_noise(tmp_path, capfd):
         "hang": ("timeout", rows["hang"].reason),
         "noisy": ("ok", None),
         "cached": ("wrong", "dx, dweight did not follow new contents of dy at the same address"),
+        "forks": ("ok", None),
     }
     assert rows["hang"].reason.startswith("no sign of life for 8 s in stage 'first call'")
-    assert Counter(row.role for row in results.rows) == {"impl": 6, "again": 1, "floor": 1}
+    assert Counter(row.role for row in results.rows) == {"impl": 7, "again": 1, "floor": 1}
     timed = [row.timing for row in results.rows if row.timing]
-    assert len(timed) == 4  # honest, noisy, the baseline again, the floor
+    assert len(timed) == 5  # honest, noisy, forks, the baseline again, the floor
     assert len({timing.group for timing in timed}) == 1
     assert len({tuple(timing.blocks) for timing in timed}) == 1
 
@@ -128,6 +129,7 @@ def test_worker_ignores_ctrl_c_and_death_is_reported(tmp_path):
         while events[-1] not in (None, Done()):
             events.append(worker.receive(PATIENCE_S))
         assert [event for event in events if isinstance(event, Began)] == [
+            Began("honest", "asking"),
             Began(None, "inputs"),
             Began("honest", "prepare"),
             Began("honest", "first call"),

@@ -1,29 +1,84 @@
+import gc
+import os
+import resource
+import signal
+import sys
 import threading
+import time
+import warnings
 
 import pytest
 import torch
 
-from harness.verify.surroundings import SETTINGS, Surroundings
+from harness.verify import global_state, precision
+from harness.verify.surroundings import Surroundings
+
+
+def a_cpu_less():
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:-1])
+
+
+def lower_limit():
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 45, hard))
+
 
 OTHER = {
-    "default dtype": lambda: torch.set_default_dtype(torch.float64),
-    "float32 matmul precision": lambda: torch.set_float32_matmul_precision("medium"),
-    "deterministic algorithms": lambda: torch.use_deterministic_algorithms(True, warn_only=True),
-    "gradient mode": lambda: torch.set_grad_enabled(not torch.is_grad_enabled()),
-    "number of threads": lambda: torch.set_num_threads(torch.get_num_threads() + 1),
-    "cuDNN benchmark mode": lambda: setattr(torch.backends.cudnn, "benchmark", True),
-    "cuDNN deterministic mode": lambda: setattr(torch.backends.cudnn, "deterministic", True),
+    "torch's default dtype": lambda: torch.set_default_dtype(torch.float64),
+    "torch's default device": lambda: torch.set_default_device("meta"),
+    "torch's float32 matmul precision": lambda: torch.set_float32_matmul_precision("medium"),
+    "torch's deterministic algorithms": lambda: torch.use_deterministic_algorithms(True, warn_only=True),
+    "torch's gradient mode": lambda: torch.set_grad_enabled(not torch.is_grad_enabled()),
+    "torch's number of threads": lambda: torch.set_num_threads(torch.get_num_threads() + 1),
+    "torch's cuDNN benchmark mode": lambda: setattr(torch.backends.cudnn, "benchmark", True),
+    "torch's cuDNN deterministic mode": lambda: setattr(torch.backends.cudnn, "deterministic", True),
+    "the working directory": lambda: os.chdir("/"),
+    "Python's filters of warnings": lambda: warnings.simplefilter("ignore"),
+    "Python's garbage collection": gc.disable,
+    "handlers of signals": lambda: signal.signal(signal.SIGUSR1, signal.SIG_IGN),
+    "the limit on memory": lower_limit,
+    "the CPUs of this process": a_cpu_less,
+    "the standard output": lambda: setattr(sys, "stdout", None),
+    "the environment": lambda: os.environ.pop("PATH"),
+    "torch.empty": lambda: setattr(torch, "empty", torch.zeros),
+    "torch.nn.functional.layer_norm": lambda: delattr(torch.nn.functional, "layer_norm"),
+    "torch.Tensor.mul_": lambda: setattr(torch.Tensor, "mul_", None),
+    "torch.cuda.Event.elapsed_time": lambda: setattr(torch.cuda.Event, "elapsed_time", lambda *_: 1.0),
+    "time.perf_counter_ns": lambda: setattr(time, "perf_counter_ns", lambda: 0),
+    "harness.verify.precision.malformed": lambda: setattr(precision, "malformed", lambda *_: None),
 }
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_a_setting_that_changes_is_named_and_put_back(name):
+@pytest.mark.parametrize("name", OTHER)
+def test_what_changes_is_named_and_put_back(name):
     around = Surroundings.look()
     assert around.changed() == []
     OTHER[name]()
-    assert around.changed() == [name]
+    assert name in around.changed()  # what torch imports for it changes more
     around.restore()
-    assert around.changed() == []
+    assert around.changed() == around.left_behind() == []
+
+
+def test_each_setting_is_tried():
+    assert set(global_state.settings()) <= {*OTHER, "the timer of signals"}
+
+
+def test_a_timer_of_signals_is_named_and_stopped():
+    limit_s, _ = signal.setitimer(signal.ITIMER_REAL, 0)  # that of this test itself
+    around = Surroundings.look()
+    signal.setitimer(signal.ITIMER_REAL, 1000)
+    assert around.changed() == ["the timer of signals"]
+    around.restore()
+    assert signal.setitimer(signal.ITIMER_REAL, limit_s) == (0, 0)
+
+
+def test_an_import_may_set_the_environment_and_filters(monkeypatch):
+    around = Surroundings.look()
+    monkeypatch.setenv("A_LIBRARY", "1")
+    warnings.simplefilter("ignore")
+    assert around.changed_by_an_import() == []
+    monkeypatch.setattr(torch, "empty", torch.zeros)
+    assert around.changed_by_an_import() == ["torch.empty"]
 
 
 def test_a_thread_that_stays_is_named():
@@ -34,7 +89,7 @@ def test_a_thread_that_stays_is_named():
     for thread in (stays, ended):
         thread.start()
     ended.join()
-    assert around.new_threads() == ["stays"]
+    assert around.new_threads() == around.left_behind() == ["stays"]
     end.set()
     stays.join()
     assert around.new_threads() == []

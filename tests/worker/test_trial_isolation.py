@@ -1,5 +1,9 @@
 """What one implementation does must not cost another its row."""
 
+import re
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -7,6 +11,7 @@ import torch
 
 from harness.cases import Grads
 from harness.worker import interleave, trial
+from harness.worker.trial import SpoiltError
 from tests.mutants.maths import gradients, implementation
 from tests.worker.test_trial import RMS, SETTINGS, Session, session
 
@@ -40,6 +45,142 @@ def test_functions_that_raise_cost_their_own_row(function):
 
     row = session(implementation("faulty", **{function: fail})).row("faulty")
     assert (row.status, row.reason) == ("crashed", "KeyError: 'surprise'")
+
+
+@pytest.mark.parametrize("function", ["unsupported", "notes", "untimed"])
+def test_answers_of_the_wrong_type_cost_their_own_row(function):
+    answer = {"unsupported": 5, "notes": "a text", "untimed": True}[function]
+    row = session(implementation("faulty", **{function: lambda case: answer})).row("faulty")
+    assert row.status == "crashed"
+    assert row.reason.startswith(f"TypeError: {function} must return a ")
+    assert row.reason.endswith(f"it returned {answer!r}")
+
+
+def test_a_prepare_that_gives_no_backward():
+    row = session(implementation("faulty", lambda inputs: None)).row("faulty")
+    reason = "TypeError: prepare must return the backward, a function; it returned NoneType"
+    assert (row.status, row.reason) == ("crashed", reason)
+
+
+@pytest.mark.parametrize(
+    ("replace_dx", "reason"),
+    [
+        (lambda dx: dx.float().numpy(), "dx is a ndarray, not a plain tensor"),
+        (lambda dx: dx.to_sparse(), "dx is a torch.sparse_coo tensor, not a dense one"),
+    ],
+)
+def test_a_gradient_that_has_no_address_is_wrong(replace_dx, reason):
+    def prepare(inputs):
+        return lambda: replace(gradients(inputs), dx=replace_dx(gradients(inputs).dx))
+
+    row = session(implementation("faulty", prepare)).row("faulty")
+    assert (row.status, row.reason) == ("wrong", reason)
+
+
+def test_a_memory_leak_is_wrong_on_a_cpu_too():
+    kept = []
+
+    def prepare(inputs):
+        def backward():
+            kept.append(torch.empty(1 << 26, dtype=torch.uint8))
+            return gradients(inputs)
+
+        return backward
+
+    row = session(implementation("faulty", prepare)).row("faulty")
+    assert row.status == "wrong"
+    assert re.search("^every call keeps 6[0-9]{7} bytes of memory$", row.reason)
+
+
+@pytest.fixture
+def end():
+    """Set when a test is over, so that no thread of its outlives it."""
+    over = threading.Event()
+    yield over
+    over.set()
+    for thread in threading.enumerate():
+        if thread.name == "meddles":
+            thread.join()
+
+
+def meddling(end, in_prepare):
+    """An adapter with a thread that goes on changing x, from a moment at which it was found right itself."""
+    begin = threading.Event()
+
+    def meddle(inputs):
+        begin.wait()
+        while not end.wait(0.0001):
+            inputs.x.mul_(1.5)
+
+    def prepare(inputs):
+        thread = threading.Thread(target=meddle, args=(inputs,), name="meddles")
+        if in_prepare:
+            thread.start()
+
+        def backward():
+            if not in_prepare and not thread.is_alive():
+                thread.start()
+                begin.set()
+            return gradients(inputs)
+
+        return backward
+
+    return implementation("faulty", prepare), begin
+
+
+@pytest.fixture
+def pool():
+    with ThreadPoolExecutor() as executor:
+        yield executor
+
+
+def test_a_thread_that_changes_inputs_is_nobody_elses_fault(end, pool):
+    faulty, begin = meddling(end, in_prepare=True)
+
+    def begins(inputs):
+        def backward():
+            begin.set()
+            time.sleep(0.01)
+            return gradients(inputs)
+
+        return backward
+
+    elsewhere = "def prepare(inputs):\n    pool.submit(int).result()\n    return lambda: gradients(inputs)"
+    names = {"gradients": gradients, "pool": pool}
+    exec(compile(elsewhere, "a library", "exec"), names)
+    pooled = implementation("pooled", names["prepare"])
+    done = Session(implementation("honest"), pooled, faulty, implementation("unlucky", begins))
+    with pytest.raises(SpoiltError):
+        done.run()
+    (row,) = done.rows  # the others have to be tried again in another process
+    assert (row.impl, row.status) == ("faulty", "wrong")
+    assert row.reason == "a thread that it left at work goes on changing the inputs: meddles"
+    assert done.stages[-1][0] == "faulty"  # which is whom the parent believes to be at work
+
+
+def test_after_a_thread_that_stays_the_worker_is_replaced(end):
+    faulty, _ = meddling(end, in_prepare=False)
+    done = Session(implementation("honest"), faulty, implementation("unlucky"))
+    with pytest.raises(SpoiltError):
+        done.run()
+    assert [(row.impl, row.status) for row in done.rows] == [("faulty", "wrong")]
+    assert done.stages[-1][0] == "faulty"
+
+
+def test_functions_that_a_backward_replaces_are_put_back():
+    was = torch.nn.functional.layer_norm, time.perf_counter_ns
+
+    def prepare(inputs):
+        def backward():
+            torch.nn.functional.layer_norm = time.perf_counter_ns = lambda *_: 0
+            return gradients(inputs)
+
+        return backward
+
+    row = session(implementation("faulty", prepare)).row("faulty")
+    replaced = "torch.nn.functional.layer_norm, time.perf_counter_ns"
+    assert (row.status, row.reason) == ("wrong", f"the backward changed {replaced}")
+    assert (torch.nn.functional.layer_norm, time.perf_counter_ns) == was
 
 
 def test_without_memory_for_the_flush_rows_are_untimed(monkeypatch):
