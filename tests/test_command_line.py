@@ -32,6 +32,7 @@ from tests.fake_worker import Ready
 from tests.results_factory import flushed, mixed, row, timing
 
 CPU = DeviceFacts("cpu", "Some CPU", "x86_64", l2_bytes=1 << 20)
+GPU = DeviceFacts("cuda", "NVIDIA H200", "sm_90", l2_bytes=60 << 20, uuid="1234")
 HELLO = Hello(
     available=[CPU],
     implementations=[
@@ -39,6 +40,7 @@ HELLO = Hello(
     ],
     libraries={"torch": "2.11.0"},
 )
+WITH_GPU = replace(HELLO, available=[GPU, CPU])
 BUDGET = Budget(t0_us=1.0, fixed_us=2.0, relative=0.01, ratio=0.02)
 
 
@@ -450,8 +452,8 @@ def test_a_torn_file_is_resumed_from_its_last_whole_line(workers, folder):
     line = "bench --shapes 4x8 --norm rms --out run"
     typed(line)
     path = folder / "run" / "results.jsonl"
-    lines = path.read_bytes().splitlines(keepends=True)  # the run, a self-test, conditions, rows
-    path.write_bytes(b"".join(lines[:5]) + b'{"record":"row","ca')
+    lines = path.read_bytes().splitlines(keepends=True)  # the run, conditions, rows
+    path.write_bytes(b"".join(lines[:4]) + b'{"record":"row","ca')
     assert typed(f"{line} --resume") in (0, None)
     assert [row.impl for row in load(path).rows] == ["torch-eager", "quack", "torch-eager", "quack", "liger"]
 
@@ -711,7 +713,8 @@ def test_an_adapter_s_complaint_about_the_environment(workers, folder, capsys):
 
 
 def test_each_process_measures_all_in_a_fresh_worker(workers, folder, capsys):
-    assert typed("bench --shapes 4x8,8x8 --norm rms --impls quack --processes 3 --out run") in (0, None)
+    workers.greeting = WITH_GPU
+    assert typed("bench --shapes 4x8,8x8 --norm rms --impls quack --processes 3 --quick --out run") in (0, None)
     assert len(workers.launched) == 3
     results = load(folder / "run" / "results.jsonl")
     assert [(row.process, row.case.rows) for row in results.rows] == [(of, rows) for of in range(3) for rows in (4, 8)]
@@ -721,7 +724,7 @@ def test_each_process_measures_all_in_a_fresh_worker(workers, folder, capsys):
         (of, rows) for of in range(3) for rows in (4, 8)
     ]
     assert results.budget == BUDGET
-    assert capsys.readouterr().err.count("rms-4x8-fp32: 1 ok\n") == 3
+    assert capsys.readouterr().err.count("rms-4x8-bf16: 1 ok\n") == 3
 
 
 def test_resume_starts_in_the_interrupted_process(workers, folder):
@@ -756,6 +759,7 @@ def test_what_the_memory_holds_once_is_not_compiled_ahead(workers, folder):
 
 
 def test_the_stages_that_took_time_are_in_the_file(workers, folder):
+    workers.greeting = WITH_GPU
     typed("bench --shapes 4x8 --norm rms --out run")
     stages = set(load(folder / "run" / "results.jsonl").end.stages_s)
     assert stages == {"compile ahead", "start", "self-test", "inputs", "verify"}
@@ -764,23 +768,23 @@ def test_the_stages_that_took_time_are_in_the_file(workers, folder):
 @pytest.mark.parametrize(
     ("line", "tested"),
     [
-        ("bench --out run", ["before"]),
-        ("bench --quick --out run", []),
-        ("verify --out run", []),
+        ("bench", ["before", "after"]),
+        ("bench --quick", ["before"]),
+        ("verify", []),
+        ("bench --device cpu", []),
     ],
 )
-def test_a_cpu_tests_the_engine_once_where_it_takes_its_time(workers, folder, line, tested):
-    typed(f"{line} --shapes 4x8 --norm rms")
+def test_a_gpu_tests_the_engine_before_and_after(workers, folder, line, tested):
+    workers.greeting = WITH_GPU
+    typed(f"{line} --shapes 4x8 --norm rms --out run")
     assert [record.when for record in load(folder / "run" / "results.jsonl").selftests] == tested
 
 
-GPU = DeviceFacts("cuda", "NVIDIA H200", "sm_90", l2_bytes=60 << 20, uuid="1234")
-
-
-def test_a_gpu_tests_the_engine_before_and_after(workers, folder):
-    workers.greeting = replace(HELLO, available=[GPU, CPU])
-    assert typed("bench --shapes 4x8 --norm rms --out run") in (0, None)
-    assert [record.when for record in load(folder / "run" / "results.jsonl").selftests] == ["before", "after"]
+def test_a_cpu_has_no_self_test(workers, folder, capsys):
+    assert typed("selftest --out run") == 4
+    message = "the self-test is of what times a GPU; on a CPU nothing is ranked (docs/method.md)"
+    assert capsys.readouterr().err.endswith(f"error: {message}\n")
+    assert not (folder / "run").exists()
 
 
 @pytest.mark.parametrize(
@@ -820,6 +824,7 @@ NOT_HERE = Check(name="null kernel", passed=None, detail="a CPU launches none")
     [([PASSED, PASSED], 0), ([PASSED, NOT_HERE], 0), ([NOT_HERE], 0), ([PASSED, FAILED], 1), ([FAILED, NOT_HERE], 1)],
 )
 def test_the_exit_code_of_a_self_test(workers, page, folder, capsys, checks, code):
+    workers.greeting = WITH_GPU
     workers.checks = checks
     assert typed("selftest --out run") == code
     results = load(folder / "run" / "results.jsonl")
@@ -829,6 +834,7 @@ def test_the_exit_code_of_a_self_test(workers, page, folder, capsys, checks, cod
 
 
 def test_a_self_test_that_is_not_finished_has_not_passed(workers, page, folder, capsys):
+    workers.greeting = WITH_GPU
     workers.checks = None
     assert typed("selftest --out run") == 1
     assert capsys.readouterr() == (
@@ -841,12 +847,13 @@ def test_a_self_test_that_is_not_finished_has_not_passed(workers, page, folder, 
 
 def test_unfinished_selftest_keeps_the_rows(workers, folder, capsys):
     """A self-test that does not finish costs a run nothing else."""
+    workers.greeting = WITH_GPU
     workers.checks = None
     assert typed("bench --shapes 4x8 --norm rms --out run") in (0, None)
     results = load(folder / "run" / "results.jsonl")
     assert [row.status for row in results.rows] == ["ok"] * 3
     assert (results.selftests, results.budget) == ((), None)
-    assert capsys.readouterr().err.count("the self-test was not finished: ") == 1
+    assert capsys.readouterr().err.count("the self-test was not finished: ") == 2  # before and after
 
 
 # With real workers, as what they find is found in a process of its own.

@@ -1,4 +1,4 @@
-"""What speaks against any verdict on a case: a failed self-test, a busy host, an A/A pair that scatters too much.
+"""What speaks against any verdict on a case: a CPU, a failed self-test, an A/A pair that scatters too much.
 
 A verdict is not stronger than its evidence. Where one of these is found the A/A band of the case is infinite: nothing
 is called faster or slower there, and a gate says INCONCLUSIVE with the reason.
@@ -7,13 +7,13 @@ is called faster or slower there, and a gate says INCONCLUSIVE with the reason.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from statistics import median
 
 import numpy as np
 
+from harness.cases import NormCase
 from harness.results.pairing import Paired
 from harness.results.planted_effects import found_together
-from harness.results.schema import ConditionsRecord, SelfTestRecord
+from harness.results.schema import SelfTestRecord
 
 EVENTS_SHARE, EVENTS_AGAINST_PROFILER = "events' own share", "events against profiler"
 PROFILER_CHECKS = frozenset({EVENTS_SHARE, EVENTS_AGAINST_PROFILER})  # no ratio rests on the profiler's clock
@@ -24,8 +24,7 @@ MOST_DRIFT = 0.1
 # The share of blocks in which such a ratio is off from its median by more than FAR_OFF (a log ratio): none.
 MOST_BURSTS, FAR_OFF = 0.1, 0.3
 FEWEST_BLOCKS = 9  # of fewer, thirds and shares say nothing, and the interval is wide
-# The share of the CPUs that other processes may use: a fifth of a core of two.
-MOST_HOST_LOAD = 0.1
+ON_A_CPU = "a CPU is timed by the wall clock, so a time holds whatever else the machine does; only GPUs are ranked"
 
 
 def failed_checks(selftests: Sequence[SelfTestRecord]) -> list[str]:
@@ -47,10 +46,9 @@ def against_run(selftests: Sequence[SelfTestRecord]) -> str | None:
     return f"the self-test failed ({', '.join(failed)})" if failed else None
 
 
-def against_conditions(conditions: Iterable[ConditionsRecord]) -> str | None:
-    """Why a case may not be ranked, by what the host said of itself in any process; or None."""
-    load = max((median(record.host_load) for record in conditions if record.host_load), default=0.0)
-    return f"other processes used {100 * load:.0f} % of the CPUs" if load > MOST_HOST_LOAD else None
+def against_device(case: NormCase) -> str | None:
+    """Why a case may not be ranked, by the device that it ran on; or None."""
+    return ON_A_CPU if case.device == "cpu" else None
 
 
 def against_pairs(pairs: Iterable[Paired]) -> str | None:

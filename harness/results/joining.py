@@ -15,17 +15,7 @@ from harness.cases import NormCase
 from harness.results import evidence
 from harness.results.file import Results
 from harness.results.pairing import Paired, apart, paired
-from harness.results.schema import (
-    RANKED,
-    SAME_TRAFFIC_ADD,
-    Budget,
-    ConditionsRecord,
-    Role,
-    RowRecord,
-    SelfTestRecord,
-    Status,
-    Timing,
-)
+from harness.results.schema import RANKED, SAME_TRAFFIC_ADD, Budget, Role, RowRecord, SelfTestRecord, Status, Timing
 from harness.results.statistics import IncomparableError, Ratio, aa_band, across_processes, median_and_spread
 
 UNPROVEN = "unproven: the device may have waited for the host, so host time may be inside"
@@ -157,14 +147,10 @@ def by_case(results: Results) -> dict[NormCase, JoinedCase]:
     rows: dict[NormCase, list[RowRecord]] = {}
     for row in results.rows:
         rows.setdefault(row.case, []).append(row)
-    conditions: dict[NormCase, list[ConditionsRecord]] = {}
-    for record in results.conditions:
-        conditions.setdefault(record.case, []).append(record)
     cases = {case: join(of_case) for case, of_case in rows.items()}
     for case, joined in cases.items():
-        against_case = evidence.against_conditions(conditions.get(case, ()))
         against_gpus = evidence.against_run(_selftests_of(rows[case], results.selftests))
-        joined.interference = against_gpus or against_case or joined.interference
+        joined.interference = evidence.against_device(case) or against_gpus or joined.interference
         joined.look_at_samples(results.run.settings.baseline)
     return cases
 

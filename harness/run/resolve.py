@@ -178,12 +178,10 @@ def _weight_dtype(settings: Settings) -> Dtype | None:
 
 
 def selftests_on(device: DeviceKind, invocation: Invocation) -> tuple[When, ...]:
-    """When a process tests the engine: a quick look less often, and a CPU, whose flushes take long, at most once."""
+    """When a process tests the engine: a quick look less often, and never for a CPU, where nothing is ranked."""
     quick = invocation.settings.quick
     if invocation.selftest_alone:
         return ("alone",)
-    if not invocation.settings.timed:
+    if device == "cpu" or not invocation.settings.timed:
         return ()
-    if device == "cpu":
-        return () if quick else ("before",)
     return ("before",) if quick else ("before", "after")

@@ -149,6 +149,8 @@ def plan_run(
         devices.refuse_shared(facts)
     if invocation.sanitizer:
         sanitizer.refuse_other_devices(facts)
+    if invocation.selftest_alone and facts.kind == "cpu":
+        raise UnavailableError("the self-test is of what times a GPU; on a CPU nothing is ranked (docs/method.md)")
     settings = resolved(invocation.settings, profile)
     files = tuple(map(str, (*invocation.impl_files, *invocation.tuned_files)))
     impls = select(hello.implementations, settings.impls, settings.baseline or None, DEFAULT_BASELINE, files)

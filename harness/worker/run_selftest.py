@@ -17,18 +17,16 @@ from harness.worker.controls import run_controls
 from harness.worker.interleave import make_device
 from harness.worker.messages import SelfTest
 
-# On a CPU a flush takes tens of milliseconds, and nobody ranks to a per cent.
-EFFORT = {"cuda": selftest.Effort(), "cpu": selftest.Effort(blocks=5, multiples=(1, 2, 4))}
+EFFORT = selftest.Effort()
 
 
 def make_selftest(request: SelfTest) -> SelfTestRecord:
     """Test the engine on the device that the request is for."""
     settings, profile = request.settings, request.profile
     kind, cache_bytes = profile.kind, profile.last_level_bytes
-    effort = EFFORT[kind]
     device = make_device(kind, settings.flush_bytes, torch.empty(cache_bytes, dtype=torch.uint8, device=kind))
-    work = TensorWork(kind, device, cache_bytes, effort.multiples[-1], profile.datasheet_gbps)
-    test = selftest.SelfTest(device, work, effort, random.Random(settings.seed))
+    work = TensorWork(kind, device, cache_bytes, EFFORT.multiples[-1], profile.datasheet_gbps)
+    test = selftest.SelfTest(device, work, EFFORT, random.Random(settings.seed))
     budget = test.run()
     checks = [*test.checks, *_held_checks(request, device)]
     del work, device  # the controls need room of their own

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from harness.results.schema import ConditionsRecord
 
+BUSY = 0.1  # a share of the CPUs that makes a difference to a time on them: a fifth of a core of two
 STEADY = 0.98  # a clock that falls further below its highest has moved; times move with it
 
 
@@ -29,7 +31,8 @@ class DeviceState:
     """The readings of all blocks, None where the device is silent, over `cases` cases.
 
     `throttled` counts, by reason, the cases and the blocks in which clocks were held back; `shared_cases` are those in
-    which other processes were on the device, at most `other_processes` of them.
+    which other processes were on the device, at most `other_processes` of them. `host_load` is the share of the CPUs
+    that other processes used in half the blocks of the worst case, 0 where a GPU was timed.
     """
 
     cases: int
@@ -40,6 +43,7 @@ class DeviceState:
     throttled: dict[str, tuple[int, int]]
     shared_cases: int
     other_processes: int
+    host_load: float
 
 
 def device_state(records: Sequence[ConditionsRecord]) -> DeviceState:
@@ -60,6 +64,7 @@ def device_state(records: Sequence[ConditionsRecord]) -> DeviceState:
         },
         shared_cases=_cases(record for record in records if record.other_processes),
         other_processes=max((record.other_processes for record in records), default=0),
+        host_load=max((median(record.host_load) for record in records if record.host_load), default=0.0),
     )
 
 

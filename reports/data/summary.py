@@ -63,10 +63,9 @@ class Failure:
 
 @dataclass(frozen=True)
 class Summary:
-    """All cases together; `ranked_cases` of `cases` have a ranked implementation."""
+    """All cases together."""
 
     cases: int
-    ranked_cases: int
     geomeans: tuple[Geomean, ...]
     wins: tuple[Wins, ...]
     failures: tuple[Failure, ...]
@@ -77,7 +76,6 @@ def summarise(cases: Sequence[CaseComparison], baseline: str) -> Summary:
     norms: dict[Norm, None] = dict.fromkeys(case.case.norm for case in cases)
     return Summary(
         cases=len(cases),
-        ranked_cases=sum(bool(case.ranked) for case in cases),
         geomeans=tuple(
             mean for norm in norms for mean in _geomeans([c for c in cases if c.case.norm == norm], norm, baseline)
         ),

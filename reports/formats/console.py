@@ -45,7 +45,7 @@ def render(comparison: Comparison, width: int = WIDTH) -> str:
 
 
 def _case(comparison: Comparison, case: CaseComparison, console: Console) -> None:
-    add = f"{wording.yardsticks(case)}, A/A band {figures.band(case.aa_band)}"
+    add = f"{wording.yardsticks(case)}, {wording.aa_band(case)}"
     title = f"{case.case.key}   {add}"
     if rows := columns.passed(comparison, case):
         print_table(console, columns.table_of(columns.CONSOLE, rows), title)
@@ -92,4 +92,5 @@ def _in_a_training_step(comparison: Comparison, console: Console) -> None:
 
 def _legend(comparison: Comparison) -> str:
     checked = f"rho: error in units of one final rounding, {figures.LEGEND}; n: runs with the same bits"
-    return f"speedup over {comparison.baseline}; {checked}" if comparison.timed else checked
+    compared = comparison.timed and not wording.nothing_ranked(comparison)
+    return f"speedup over {comparison.baseline}; {checked}" if compared else checked

@@ -94,7 +94,7 @@ def _case(comparison: Comparison, case: CaseComparison) -> list[str]:
     facts = [f"{figures.size(moved_bytes(case.case))} to move"]
     if comparison.timed:
         facts += ["dx need not leave the cache"] if case.dx_stays else []
-        facts += [wording.yardsticks(case), f"A/A band {figures.band(case.aa_band)}"]
+        facts += [wording.yardsticks(case), wording.aa_band(case)]
         facts += [f"blocks {wording.blocks([case])}"] if case.ranked else []
     failed = [[entry.impl, entry.status, figures.one_line(entry.reason)] for entry in case.failed]
     names = columns.MARKDOWN if comparison.timed else columns.MARKDOWN_UNTIMED

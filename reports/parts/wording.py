@@ -12,7 +12,7 @@ from harness.results.schema import Budget, Check, RunRecord, SelfTestRecord, Sta
 from harness.results.statistics import PROCESS_BAND
 from reports import figures
 from reports.data.comparison import CaseComparison, Comparison
-from reports.data.device_state import DeviceState
+from reports.data.device_state import BUSY, DeviceState
 from reports.data.outcomes import FAILED, Outcome, of_comparison, tally, tried
 
 WHEN = {"before": "before the cases ", "after": "after the cases ", "alone": ""}
@@ -47,8 +47,8 @@ def _fastest(comparison: Comparison, impl: str | None) -> tuple[str, str | None]
     summary = comparison.summary
     wins = next((wins for wins in summary.wins if impl is None or wins.impl == impl), None)
     subject = wins.label if wins else impl
-    if subject is None and (reasons := interference(comparison)):
-        return " ".join(reasons), None
+    if nothing_ranked(comparison):
+        return " ".join(interference(comparison)), None
     if subject is None:
         return f"No implementation could be ranked in {figures.count(summary.cases, 'case')}.", None
     if not competed(comparison, subject) and not wins:
@@ -120,7 +120,7 @@ def caveats(comparison: Comparison) -> list[str]:
             f"In {figures.count(too_fast, 'case')} something is below {TIMES_T0} x t0, too fast to be ranked; "
             "nothing is called fastest there."
         )
-    lines += interference(comparison)
+    lines += [] if nothing_ranked(comparison) else interference(comparison)  # which the headline says
     if comparison.timed and comparison.run.settings.quick:
         lines.append("A quick run: few blocks, wide intervals.")
     return [*lines, *mixed(comparison), *failed_checks(comparison.selftests), *moved(comparison.state)]
@@ -152,6 +152,12 @@ def mixed(comparison: Comparison) -> list[str]:
 def versions_in_words(versions: dict[str, str]) -> str:
     """Versions by library, in a line."""
     return ", ".join(f"{name} {version}" for name, version in versions.items())
+
+
+def nothing_ranked(comparison: Comparison) -> bool:
+    """Whether something speaks against a verdict in every case that was timed."""
+    timed = [case for case in comparison.cases if case.of("ranked", "unranked")]
+    return bool(timed) and all(case.interference for case in timed)
 
 
 def interference(comparison: Comparison) -> list[str]:
@@ -222,6 +228,10 @@ def moved(state: DeviceState) -> list[str]:
             f"The device held its clocks back ({reason}) in {cases} of {figures.count(state.cases, 'case')}, "
             f"{figures.count(blocks, 'block')}."
         )
+    if state.host_load > BUSY:
+        lines.append(
+            f"Other processes used {figures.percent(100 * state.host_load, 0)} % of the CPUs: times are worth little."
+        )
     if state.shared_cases:
         lines.append(
             f"Other processes were on the device in {state.shared_cases} of {figures.count(state.cases, 'case')}, "
@@ -247,11 +257,18 @@ def blocks(cases: Iterable[CaseComparison]) -> str:
     return f"{text} (voided: {causes})" if causes else text
 
 
+def aa_band(case: CaseComparison) -> str:
+    """The A/A band of a case, or that nothing is ranked in it."""
+    return "nothing ranked" if case.interference else f"A/A band {figures.band(case.aa_band)}"
+
+
 def aa_bands(cases: Iterable[CaseComparison]) -> str:
     """The smallest and largest A/A band of the cases, and how many have none."""
-    cases = list(cases)
+    cases = [case for case in cases if not case.interference]
     bands = sorted(case.aa_band for case in cases if case.aa_band is not None)
     missing = len(cases) - len(bands)
+    if not cases:
+        return "nothing is ranked"
     if not bands:
         return "none was measured, so nothing is called faster or slower"
     text, widest = figures.band(bands[0]), figures.band(bands[-1])

@@ -4,7 +4,8 @@ from harness.cases import NormCase
 from harness.devices import DeviceFacts, detect
 from harness.results.schema import RowRecord, Timing
 from harness.results.settings import Settings
-from harness.worker import controls
+from harness.timing.selftest import Effort
+from harness.worker import controls, run_selftest
 from harness.worker.controls import judge, run_controls, variants
 from harness.worker.messages import SelfTest
 from harness.worker.run_selftest import make_selftest
@@ -63,7 +64,8 @@ def test_a_control_that_no_longer_cheats_fails_its_check(monkeypatch):
     assert checks["control: cached output"] is False
 
 
-def test_a_self_test_is_one_record():
+def test_a_self_test_is_one_record(monkeypatch):
+    monkeypatch.setattr(run_selftest, "EFFORT", Effort(blocks=5, multiples=(1, 2, 4)))
     record = make_selftest(SelfTest("before", SETTINGS, HOST, process=2))
     assert (record.when, record.process) == ("before", 2)
     assert [check.name for check in record.checks if check.name.startswith("control: ")] == [
