@@ -89,9 +89,13 @@ def catalogue(cases: Sequence[NormCase], names: Sequence[str]) -> list[NormCase]
 
 
 def studied(cases: Sequence[NormCase]) -> frozenset[NormCase]:
-    """The cases of usual inputs beside which others are tried: there an implementation is looked at most closely."""
+    """The cases of usual inputs in which an implementation is looked at most closely.
+
+    They are those beside which others are tried, and where there are none the first of each norm.
+    """
     others = {replace(case, inputs="normal") for case in cases if case.inputs != "normal"}
-    return frozenset(case for case in cases if case in others)
+    first = {case.norm: case for case in reversed(cases) if case.inputs == "normal"}
+    return frozenset(case for case in cases if case in others) or frozenset(first.values())
 
 
 def compiled_alike(case: NormCase) -> NormCase:

@@ -87,6 +87,10 @@ def test_what_is_studied_is_the_usual_case_beside_others():
     assert studied(cases) == {RMS}
 
 
+def test_without_others_the_first_of_each_norm_is_studied():
+    assert studied([RMS, replace(RMS, rows=9), LAYER, replace(LAYER, rows=9)]) == {RMS, LAYER}
+
+
 def test_studied_cases_are_verified_in_two_processes():
     impls = [ImplRecord(name=name, family=name, source="") for name in ("a", "b")]
     odd = replace(RMS, inputs="nan-x")
