@@ -46,6 +46,9 @@ Watch = Callable[[str | None, Stage], None]
 Emit = Callable[[RowRecord | ConditionsRecord], None]
 
 
+MOST_HELD_BYTES = 1 << 26  # that one which failed may still hold; others need the rest
+
+
 class SpoiltError(Exception):
     """No other implementation can be tried in this process any more: the worker has to be replaced.
 
@@ -144,12 +147,19 @@ class Trial:
 
         Raises SpoiltError where one that failed left behind what the next would suffer from.
         """
-        around = Surroundings.look()
+        around, held_bytes = Surroundings.look(), self._device_bytes()
         passed = self._qualifies(implementation, around)
         around.with_environment_of_now().restore()
         self.threads[implementation.name] = around.new_threads()
-        if not passed and around.left_behind():
+        if not passed and (around.left_behind() or self._device_bytes() > held_bytes + MOST_HELD_BYTES):
             raise SpoiltError
+
+    def _device_bytes(self) -> int:
+        """Device memory in use, without what only waits to be collected; 0 on a CPU."""
+        if self.case.device == "cpu":
+            return 0
+        gc.collect()
+        return torch.cuda.memory_allocated()
 
     def _qualifies(self, implementation: Implementation, around: Surroundings) -> bool:
         name = implementation.name
