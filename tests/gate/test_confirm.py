@@ -13,7 +13,6 @@ from harness.__main__ import main
 from harness.cases import NormCase
 from harness.devices import DeviceFacts
 from harness.gate import confirm, judge
-from harness.results import evidence
 from harness.results.file import ResultsFile, load
 from harness.results.schema import ImplRecord, SideRecord
 from harness.run import compare, opening, session
@@ -394,9 +393,9 @@ def typed(*arguments):
     return ended.value.code
 
 
+@pytest.mark.usefixtures("ranked_on_a_cpu")
 def test_two_revisions_are_measured_again(tmp_path, monkeypatch, capsys):
     """With real workers on a CPU: the file follows its commits, not what the branch has become since."""
-    monkeypatch.setattr(evidence, "against_device", lambda case: None)  # as if it were a GPU, which is ranked
     repository = two_revisions(tmp_path)
     monkeypatch.chdir(repository)
     commit(repository, {"my_norm.py": HONEST + "\n# another\n"})

@@ -16,6 +16,7 @@ from harness.worker.messages import Done, Hello
 from tests.fake_device import FakeDevice
 from tests.fake_worker import Ready
 
+pytestmark = pytest.mark.usefixtures("ranked_on_a_cpu")
 CPU = DeviceFacts("cpu", "Some CPU", "x86_64", l2_bytes=1 << 20)
 ADAPTER = """
 '''A norm whose configurations take the time, and have the fault, that their names say.'''

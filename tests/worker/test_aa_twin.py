@@ -14,7 +14,6 @@ from harness.__main__ import main
 from harness.cases import NormCase
 from harness.gate.judge import judge
 from harness.gate.limits import Limits, Regression
-from harness.results import evidence
 from harness.results.file import load
 from harness.results.schema import ConditionsRecord
 from harness.results.settings import Settings
@@ -40,12 +39,7 @@ SETTINGS = Settings(baseline=BASE, twin=TWIN, repeats=2, min_blocks=60, max_bloc
 
 
 PROCESSES = range(5)
-
-
-@pytest.fixture(autouse=True)
-def ranked(monkeypatch):
-    """The fake device is none of those that rank nothing, though its tensors lie on a CPU."""
-    monkeypatch.setattr(evidence, "against_device", lambda case: None)
+pytestmark = pytest.mark.usefixtures("ranked_on_a_cpu")
 
 
 def words(seed, process):
