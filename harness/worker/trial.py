@@ -267,8 +267,6 @@ class Trial:
                 for contender in timed:
                     contender.row = contender.row.model_copy(update={"untimed": one_line(error)})
                 return
-            if self.timed_faults:
-                self._look_for_meddlers()
             try:
                 step = self._time_in_contexts(timed, together)
             except CandidateError as error:  # it took the device with it
@@ -289,6 +287,8 @@ class Trial:
 
     def _time_in_contexts(self, timed: Sequence[Contender], together: Together) -> dict[str, InContext]:
         """What becomes of the same contenders in every other context that was asked for."""
+        if self.timed_faults:
+            self._look_for_meddlers()
         step = TrainingStep(
             self.inputs,
             [self._candidate(contender) for contender in timed],
