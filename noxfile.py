@@ -134,11 +134,15 @@ def report(session: nox.Session) -> None:
     _normbwd(session, "report", light=True)
 
 
+# Tests that share a cluster of processes stay in one process.
+PARALLEL = ("-n", "auto", "--dist", "loadgroup")
+
+
 @session
 def tests(session: nox.Session) -> None:
     """Run the quick tests, which need neither a GPU nor a browser; `-- -m gpu` runs those that need a GPU."""
     _install(session, "-e", ".[dev]")
-    selection = () if "-m" in session.posargs else ("-m", "not gpu and not browser and not slow", "-n", "auto")
+    selection = () if "-m" in session.posargs else ("-m", "not gpu and not browser and not slow", *PARALLEL)
     _run_module(session, "pytest", *selection, *session.posargs)
 
 

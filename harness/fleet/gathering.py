@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
 
 from harness.errors import UnavailableError
 from harness.fleet.cluster import GpuLostError
@@ -14,6 +15,7 @@ from harness.fleet.team import Team
 from harness.run.invocation import Invocation
 from harness.run.progress import Display
 
+T = TypeVar("T")
 PATIENCE_S = 15.0  # for the other GPUs, once there is one of each kind
 SAY_EVERY_S = 30.0  # that it is still waited
 LOOK_S = 0.2
@@ -45,12 +47,14 @@ def gather(teams: Sequence[Team], display: Display) -> None:
             _wait([list(of_kind.values()) for of_kind in got.values()], teams, display)
             given_up.set()
             for team in teams:
-                team.lanes = _with_gpus(team.kind, got[team.kind])
-            sat = [(team, lane, pool.submit(lane.sit)) for team in teams for lane in team.lanes]
-            while not all(future.done() for _, _, future in sat):
+                team.lanes = list(_done(team.kind, got[team.kind]))
+            sat = [(team, {lane: pool.submit(lane.sit) for lane in team.lanes}) for team in teams]
+            while not all(future.done() for _, of_kind in sat for future in of_kind.values()):
                 time.sleep(LOOK_S)
-            for team, lane, future in sat:
-                team.sittings[lane.number] = future.result()
+            for team, of_kind in sat:
+                ready = _done(team.kind, of_kind)
+                team.lanes = list(ready)
+                team.sittings = {lane.number: sitting for lane, sitting in ready.items()}
         except BaseException:
             given_up.set()  # or the pool would wait for its threads
             for team in teams:
@@ -75,17 +79,16 @@ def _wait(got: Sequence[Sequence[Future[None]]], teams: Sequence[Team], display:
         time.sleep(LOOK_S)
 
 
-def _with_gpus(kind: str, got: Mapping[Lane, Future[None]]) -> list[Lane]:
-    """The lanes that have a GPU; raises UnavailableError where none has."""
-    lanes: list[Lane] = []
+def _done(kind: str, futures: Mapping[Lane, Future[T]]) -> dict[Lane, T]:
+    """What the lanes have that did not lose their GPU; raises UnavailableError where all did."""
+    done: dict[Lane, T] = {}
     why: dict[str, None] = {}
-    for lane, future in got.items():
+    for lane, future in futures.items():
         try:
-            future.result()
-            lanes.append(lane)
+            done[lane] = future.result()
         except GpuLostError as lost:
             lane.end()
             why[str(lost)] = None
-    if not lanes:
+    if not done:
         raise UnavailableError(f"no {kind} can be used: {'; '.join(why)}")
-    return lanes
+    return done

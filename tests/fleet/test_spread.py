@@ -23,10 +23,11 @@ IMPLS = ("quack", "torch-eager")
 
 
 class LocalSeat:
-    """A seat of this process, which is lost as the test says: `dies` after so many answers, `killed` by the run."""
+    """A seat of this process, which is lost after `dies` answers, or when it is asked for what `fault` names."""
 
-    def __init__(self, seat, dies=None):
+    def __init__(self, seat, dies=None, fault=None):
         self.seat = seat
+        self.fault = fault
         self.dies = dies
         self.ended = False
 
@@ -35,6 +36,8 @@ class LocalSeat:
             self.dies -= method == "receive"
             if self.dies < 0:
                 raise GpuLostError("the actor died")
+        if method == self.fault:
+            raise GpuLostError("the actor died")
         if self.ended:
             raise GpuLostError("it was ended")
         return getattr(self.seat, method)(*arguments, **named)
@@ -60,10 +63,11 @@ class Busy(LocalSeat):
 class Fleet:
     """Hosts of one GPU each; `deaths` says after how many answers the seats of a host die, one after the other."""
 
-    def __init__(self, folder, kinds=("h200", "h200"), deaths=None, busy=0, **script):
+    def __init__(self, folder, kinds=("h200", "h200"), deaths=None, faults=(), busy=0, **script):
         self.folder = folder
         self.kinds = kinds
         self.deaths = {host: list(after) for host, after in (deaths or {}).items()}
+        self.faults = dict(faults)
         self.busy = busy
         self.script = script
         self.seats = []
@@ -81,7 +85,7 @@ class Fleet:
         seat = Seat(lambda start, log: InProcess(script))
         seat.host = lambda: f"host{host}"
         deaths = self.deaths.get(host, [])
-        self.seats.append(LocalSeat(seat, deaths.pop(0) if deaths else None))
+        self.seats.append(LocalSeat(seat, deaths.pop(0) if deaths else None, self.faults.get(host)))
         if self.seats[-1].dies is not None:
             self._free.append(host)  # whose next seat takes its place
         return self.seats[-1]
@@ -201,6 +205,14 @@ def test_gpus_that_others_use_are_left_to_them(tmp_path, said):
     (results,) = bench(Fleet(said, ["h200"] * 3, busy=2), invocation(tmp_path))
     assert rows_of(results) == all_rows()
     assert len(results.gpus) == 1
+
+
+def test_a_gpu_that_is_lost_before_it_begins_is_left_out(tmp_path, said):
+    (results,) = bench(Fleet(said, faults={1: "launch"}), invocation(tmp_path))
+    assert rows_of(results) == all_rows()
+    assert [gpu.host for gpu in results.gpus] == ["host0"]
+    with pytest.raises(UnavailableError, match="no h200 can be used: the actor died"):
+        bench(Fleet(said, ["h200"], faults={0: "host"}), invocation(tmp_path))
 
 
 def test_a_gpu_with_a_foreign_process_is_refused(tmp_path, said):
