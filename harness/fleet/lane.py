@@ -6,10 +6,9 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
 
 from harness.errors import UnavailableError, UsageError
-from harness.fleet.cluster import GpuLostError
+from harness.fleet.cluster import GpuLostError, RemoteSeat
 from harness.fleet.seat import Place
 from harness.fleet.shares import Shares
 from harness.results.schema import AnyRecord, ConditionsRecord, RowRecord, SelfTestRecord
@@ -22,25 +21,6 @@ from harness.run.session import Planned
 from harness.worker.messages import Event, Hello, Request
 
 ANSWER_S = 60.0  # that a host may take for an answer beyond what it was told to wait itself
-
-
-class RemoteSeat(Protocol):
-    """A `harness.fleet.seat.Seat` on some host."""
-
-    def ask(
-        self,
-        method: str,
-        *arguments: Any,
-        limit_s: float | None = None,
-        wanted: Callable[[], bool] = lambda: True,
-        **named: Any,
-    ) -> Any:
-        """What a method of the seat returns or raises, or GpuLostError."""
-        ...
-
-    def end(self) -> None:
-        """End it at once."""
-        ...
 
 
 @dataclass(frozen=True)

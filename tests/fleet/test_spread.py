@@ -60,6 +60,20 @@ class Busy(LocalSeat):
         raise GpuLostError("it was not waited for")
 
 
+class Late(LocalSeat):
+    """A seat that has its GPU as soon as something is so."""
+
+    def __init__(self, seat, is_so):
+        super().__init__(seat.seat)
+        self.is_so = is_so
+        seat.ended = True
+
+    def ask(self, method, *arguments, **named):
+        while method == "host" and not self.is_so():
+            threading.Event().wait(0.01)
+        return super().ask(method, *arguments, **named)
+
+
 class Fleet:
     """Hosts of one GPU each; `deaths` says after how many answers the seats of a host die, one after the other."""
 
@@ -205,6 +219,16 @@ def test_gpus_that_others_use_are_left_to_them(tmp_path, said):
     (results,) = bench(Fleet(said, ["h200"] * 3, busy=2), invocation(tmp_path))
     assert rows_of(results) == all_rows()
     assert len(results.gpus) == 1
+
+
+def test_a_run_waits_for_a_gpu_and_says_so(tmp_path, said, monkeypatch, capsys):
+    """Others use the only GPU until the run has said so."""
+    fleet = Fleet(said, ["h200"])
+    free = fleet.seat
+    monkeypatch.setattr(gathering, "SAY_EVERY_S", 0.0)
+    fleet.seat = lambda kind: Late(free(kind), lambda: "free are 0 of 1 h200" in capsys.readouterr().err)
+    (results,) = bench(fleet, invocation(tmp_path))
+    assert rows_of(results) == all_rows()
 
 
 def test_a_gpu_that_is_lost_before_it_begins_is_left_out(tmp_path, said):

@@ -81,6 +81,30 @@ def bar(display, screen, *steps):
     return screen.getvalue()
 
 
+def test_a_part_says_which_it_is_and_counts_for_the_whole(capsys):
+    display = Display()
+    with display.cases(2), display.part("h200 1") as part:
+        part.case(CASE)
+        part.row(row("c", "wrong", "off"))
+        part.case_done()
+        part.say("lost")
+    lines = [f"{CASE.key} c: wrong: off", f"{CASE.key}: 1 wrong", "lost"]
+    assert capsys.readouterr().err.splitlines() == [f"h200 1: {line}" for line in lines]
+
+
+def test_parts_stand_below_each_other_on_a_terminal():
+    display, screen = Display(), io.StringIO()
+    display._console = Console(file=screen, force_terminal=True, width=120)
+    with display.cases(2), display.part("h200 0") as first, display.part("h200 1") as second:
+        first.case(CASE)
+        second.case(CASE)
+        assert display._progress is not None
+        shown = [task.description for task in display._progress.tasks]
+        first.case_done()
+        assert [task.completed for task in display._progress.tasks] == [1, 1, 0]
+    assert shown == ["planned", f"h200 0: {CASE.key}", f"h200 1: {CASE.key}"]
+
+
 def test_a_self_test_before_any_case_stands_by_itself():
     display = Display()
     text = bar(display, io.StringIO(), lambda: display.step(None, "self-test"))
