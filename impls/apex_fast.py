@@ -12,6 +12,7 @@ from harness.cases import Grads, Inputs, NormCase, contiguous_rows
 
 name = "apex-fast"
 requires = ("fast_layer_norm",)
+install = "build https://github.com/NVIDIA/apex with APEX_FAST_LAYER_NORM=1"
 variants = {"apex-fast": False, "apex-fast-mem": True}  # the extension's last argument, memory_efficient
 
 HIDDEN_SIZES = frozenset(

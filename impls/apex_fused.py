@@ -12,6 +12,7 @@ from harness.cases import Grads, Inputs, NormCase
 
 name = "apex-fused"
 requires = ("fused_layer_norm_cuda",)
+install = "build https://github.com/NVIDIA/apex with APEX_CUDA_EXT=1"
 variants = {"apex-fused": False, "apex-fused-mem": True}  # the extension's last argument, memory_efficient
 
 

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.cases import Chosen, Grads, Inputs, NormCase, UnsupportedError
 
 from .libraries import cute_dsl
+from .libraries.recorded import recorded
+
+if TYPE_CHECKING:
+    import torch
 
 name = "liger"
 requires = ("liger_kernel", "triton")
+install = "pip install liger-kernel"
 uses = ("cutlass",)  # which decides what LigerLayerNorm takes
 compiles_ahead = ("liger", "liger-gemma", "liger-triton")  # CuTe DSL keeps what it compiled in the process alone
 in_place = True  # LigerRMSNorm's default writes dx over dy; LayerNorm leaves dy alone
@@ -71,50 +77,25 @@ def notes(case: NormCase, variant: Variant) -> list[str]:
 
 
 def prepare(inputs: Inputs, variant: Variant) -> Callable[[], Grads]:
-    """Run the forward under autograd, and return the backward of the function that it recorded."""
-    import torch
-
-    case, dy = inputs.case, inputs.dy
-    leaves = [
-        None if leaf is None else leaf.detach().requires_grad_() for leaf in (inputs.x, inputs.weight, inputs.bias)
-    ]
-    with torch.enable_grad():
-        y = _forward(case, leaves, variant)
-    node = y.grad_fn
-    recorded = type(node)._forward_cls
-    if variant.module not in recorded.__module__:
-        raise UnsupportedError(f"Liger hands this shape on to {recorded.__module__}")
-
-    @torch.no_grad()  # as the engine of autograd calls it
-    def backward() -> Grads:
-        dx, *parameters = y.grad_fn.apply(dy)  # what the forward saved lives as long as y
-        dweight, dbias = parameters[0], parameters[1] if case.bias else None
-        return Grads(dx, dweight, dbias)
-
-    return Chosen(backward, f"{recorded.__module__}.{recorded.__name__}")
-
-
-def _forward(case: NormCase, leaves: list[Any], variant: Variant) -> Any:
-    """The result of the call that LigerLayerNorm and LigerRMSNorm make, with their defaults."""
-    x, weight, bias = leaves
-    offset = 1.0 if case.zero_centred else 0.0
-    functional: Any = import_module("liger_kernel.functional")
     try:
-        if case.norm == "layer":
-            return functional.layer_norm(x, weight, bias, case.eps, impl=variant.implementation)
-        if variant.implementation is None:
-            function: Any = import_module("liger_kernel.ops").LigerRMSNormFunction
-            return function.apply(x, weight, case.eps, offset, variant.casting, in_place, None)
-        return functional.rms_norm(
-            x,
-            weight,
-            case.eps,
-            offset=offset,
-            casting_mode=variant.casting,
-            in_place=in_place,
-            impl=variant.implementation,
-        )
+        backward, function = recorded(inputs, partial(_forward, inputs.case, variant))
     except Exception as error:
-        if type(error).__name__ == "ImplNotAvailableError":
+        if type(error).__name__ == "ImplNotAvailableError":  # what Liger's dispatcher raises
             raise UnsupportedError(str(error)) from error
         raise
+    if variant.module not in function:
+        raise UnsupportedError(f"Liger hands this shape on to {function}")
+    return Chosen(backward, function)
+
+
+def _forward(case: NormCase, variant: Variant, x: torch.Tensor, weight: Any, bias: Any) -> torch.Tensor:
+    """The call that LigerLayerNorm and LigerRMSNorm make, with their defaults, or of the implementation asked for."""
+    functional: Any = import_module("liger_kernel.functional")
+    if case.norm == "layer":
+        return functional.layer_norm(x, weight, bias, case.eps, impl=variant.implementation)
+    offset = 1.0 if case.zero_centred else 0.0
+    if variant.implementation is None:
+        function: Any = import_module("liger_kernel.ops").LigerRMSNormFunction
+        return function.apply(x, weight, case.eps, offset, variant.casting, in_place, None)
+    options = {"offset": offset, "casting_mode": variant.casting, "in_place": in_place}
+    return functional.rms_norm(x, weight, case.eps, **options, impl=variant.implementation)

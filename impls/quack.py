@@ -23,6 +23,7 @@ Variant = Literal["called", "compiled", "tuned"]
 
 name = "quack"
 requires = ("quack", "cutlass")
+install = "pip install 'quack-kernels[cu13]'"
 variants: dict[str, Variant] = {"quack": "called", "quack-compiled": "compiled", "quack-tuned": "tuned"}
 compiles_ahead = ("quack", "quack-compiled")  # what -tuned times while others crowd the device would be unfair to it
 on_request = ("quack-tuned",)  # its search takes more than a minute a shape

@@ -86,7 +86,9 @@ class Implementation:
             explained = _text("missing", self._explained()) if hasattr(self.module, "missing") else None
         except Exception as error:  # a check that fails must not take the other implementations with it
             explained = f"cannot be checked: {type(error).__name__}: {error}"
-        return explained or (f"not installed: {', '.join(absent)}" if absent else None)
+        install: str | None = getattr(self.module, "install", None)
+        how = f"; {install}" if install else ""
+        return explained or (f"not installed: {', '.join(absent)}{how}" if absent else None)
 
     def _explained(self) -> str | None:
         """The adapter's own answer, for the whole adapter or for the variant, as its function asks."""

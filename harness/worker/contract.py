@@ -29,6 +29,8 @@ def _declarations(module: ModuleType) -> Iterator[str]:
     if not _are_texts(module.requires):
         mended = f", such as ({module.requires!r},)" if isinstance(module.requires, str) else ""
         yield f"requires = {module.requires!r}: must be a tuple of module names{mended}"
+    if not isinstance(install := getattr(module, "install", ""), str):
+        yield f"install = {install!r}: must be a text, what to type"
     if not _are_texts(uses := getattr(module, "uses", ())):
         yield f"uses = {uses!r}: must be a tuple of module names"
     if variants is not None and not (isinstance(variants, Mapping) and variants):

@@ -47,7 +47,10 @@ ENVIRONMENT = {
     # torch may serve its own RMSNorm by a vendored quack; "torch eager" has to be torch's own kernel.
     "TORCH_DISABLE_NATIVE_JIT": "1",
     "TORCHINDUCTOR_CACHE_DIR": str(INDUCTOR_CACHE),
-    "TRITON_CACHE_AUTOTUNING": "0",  # what is tuned by timing is tuned in each process anew
+    # What is tuned by timing is tuned in each process anew: Triton, flash-linear-attention and FlagGems keep nothing.
+    "TRITON_CACHE_AUTOTUNING": "0",
+    "FLA_CACHE_RESULTS": "0",
+    "FLAGGEMS_DB_URL": "sqlite:///:memory:",
 }
 CPU_ENVIRONMENT = {
     "TRITON_INTERPRET": "1",  # Triton kernels are verified on a CPU, in its interpreter

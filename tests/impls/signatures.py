@@ -30,6 +30,27 @@ SIGNATURES = {
         "sm_count=None, per_head=False, has_dw_partial=False, has_db_partial=False, mean=None, is_layernorm=False, "
         "weight_offset=0.0, config=None)"
     ),
+    "flash_attn.ops.triton.layer_norm:layer_norm_fn": (
+        "(x, weight, bias, residual=None, x1=None, weight1=None, bias1=None, eps=1e-06, dropout_p=0.0, rowscale=None, "
+        "prenorm=False, residual_in_fp32=False, is_rms_norm=False, return_dropout_mask=False, out=None, "
+        "residual_out=None)"
+    ),
+    "fla.modules.layernorm:layer_norm": (
+        "(x, weight, bias, residual=None, eps=1e-05, prenorm=False, residual_in_fp32=False, is_rms_norm=False)"
+    ),
+    "fla.modules.layernorm:rms_norm": (
+        "(x, weight, bias, residual=None, eps=1e-05, prenorm=False, residual_in_fp32=False)"
+    ),
+    "flag_gems.ops.layernorm:layer_norm": "(input, normalized_shape, weight=None, bias=None, eps=1e-05)",
+    "flag_gems.ops.layernorm:layer_norm_backward": (
+        "(grad_out, input, normalized_shape, mean, rstd, weight=None, bias=None, output_mask=None)"
+    ),
+    "flag_gems.ops.rms_norm:rms_norm_forward": "(x, normalized_shape, weight, eps=1e-05)",
+    "flag_gems.ops.rms_norm:rms_norm_backward": "(dy, x, inv_rms, normalized_shape, weight, eps=1e-05)",
+    "fast_llm.functional.triton.normalization:triton_normalization_forward": (
+        "(input_, weight, bias, eps, training, zero_centered)"
+    ),
+    "fast_llm.functional.triton.normalization:triton_normalization_backward": "(grad_output, context)",
     "cudnn:pygraph.execute": (
         "(self, tensor_dict, workspace=None, handle=None, override_uids=None, override_shapes=None, "
         "override_strides=None, tensor_uids=None)"

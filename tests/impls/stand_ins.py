@@ -24,7 +24,8 @@ def module(name: str, **contents: object) -> ModuleType:
 
 def modules() -> dict[str, ModuleType]:
     """Every GPU library by the names under which it is imported."""
-    libraries = (*liger(), quack(), apex_fused_extension(), apex_fast_extension(), cudnn())
+    libraries = (*liger(), quack(), apex_fused_extension(), apex_fast_extension(), cudnn(), flash_attn(), fla())
+    libraries += (*flag_gems(), fast_llm(), *transformer_engine())
     found = {"cutlass.cute": ModuleType("cutlass.cute"), "cutlass": ModuleType("cutlass")}
     for library in libraries:
         parts = library.__name__.split(".")
@@ -275,6 +276,131 @@ def apex_fast_extension() -> ModuleType:
         return [*gradients, "dgamma partials", "dbeta partials"]
 
     return module("fast_layer_norm", ln_fwd=ln_fwd, ln_bwd=ln_bwd)
+
+
+class RecordedNorm(torch.autograd.Function):
+    """The autograd function of flash-attention's and flash-linear-attention's norms."""
+
+    @staticmethod
+    def forward(ctx, x, weight, bias, eps, rms):
+        ctx.save_for_backward(x, weight, bias, *forward_of("rms" if rms else "layer", x, eps)[1:])
+        ctx.rms = rms
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, weight, bias, mean, rstd = ctx.saved_tensors
+        dx, dweight, dbias = exact("rms" if ctx.rms else "layer", dy, x, mean, rstd, weight)
+        parameters = [None if p is None else g.to(p.dtype) for p, g in ((weight, dweight), (bias, dbias))]
+        return dx.to(x.dtype), *parameters, None, None
+
+
+TUNED = SimpleNamespace(fn=SimpleNamespace(best_config="num_warps: 8"))  # a kernel below another decorator
+
+
+def flash_attn() -> ModuleType:
+    def layer_norm_fn(
+        x, weight, bias, residual=None, x1=None, weight1=None, bias1=None, eps=1e-6, dropout_p=0.0, rowscale=None,
+        prenorm=False, residual_in_fp32=False, is_rms_norm=False, return_dropout_mask=False, out=None,
+        residual_out=None,
+    ):  # fmt: skip
+        assert weight is not None
+        return RecordedNorm.apply(x, weight, bias, eps, is_rms_norm)
+
+    name = "flash_attn.ops.triton.layer_norm"
+    return module(name, layer_norm_fn=layer_norm_fn, _layer_norm_bwd_kernel=TUNED, _layer_norm_fwd_kernel=TUNED)
+
+
+def fla() -> ModuleType:
+    def layer_norm(x, weight, bias, residual=None, eps=1e-5, prenorm=False, residual_in_fp32=False, is_rms_norm=False):
+        return RecordedNorm.apply(x, weight, bias, eps, is_rms_norm)
+
+    def rms_norm(x, weight, bias, residual=None, eps=1e-5, prenorm=False, residual_in_fp32=False):
+        return RecordedNorm.apply(x, weight, bias, eps, True)
+
+    untuned = SimpleNamespace(best_config=None)
+    return module(
+        "fla.modules.layernorm", layer_norm=layer_norm, rms_norm=rms_norm, layer_norm_bwd_kernel=TUNED,
+        layer_norm_bwd_kernel_row=untuned,
+    )  # fmt: skip
+
+
+def flag_gems() -> list[ModuleType]:
+    def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):  # noqa: A002
+        return forward_of("layer", input, eps)
+
+    def layer_norm_backward(grad_out, input, normalized_shape, mean, rstd, weight=None, bias=None, output_mask=None):  # noqa: A002
+        assert output_mask == [True, weight is not None, bias is not None]
+        dx, *parameters = exact("layer", grad_out, input, mean, rstd, weight)
+        given = (weight, bias)
+        return dx.to(input.dtype), *(
+            None if p is None else g.to(p.dtype) for p, g in zip(given, parameters, strict=True)
+        )
+
+    def rms_norm_forward(x, normalized_shape, weight, eps=1e-5):
+        return x, forward_of("rms", x, eps)[2]
+
+    def rms_norm_backward(dy, x, inv_rms, normalized_shape, weight, eps=1e-5):
+        assert (list(normalized_shape), eps) == ([x.shape[1]], EPS)
+        return tuple(gradient.to(x.dtype) for gradient in exact("rms", dy, x, None, inv_rms, weight)[:2])
+
+    layer = {"layer_norm": layer_norm, "layer_norm_backward": layer_norm_backward, "layer_norm_backward_kernel": TUNED}
+    rms = {"rms_norm_forward": rms_norm_forward, "rms_norm_backward": rms_norm_backward}
+    return [module("flag_gems.ops.layernorm", **layer), module("flag_gems.ops.rms_norm", **rms)]
+
+
+def fast_llm() -> ModuleType:
+    def triton_normalization_forward(input_, weight, bias, eps, training, zero_centered):
+        assert training
+        xhat, _, inv_var = forward_of("rms" if bias is None else "layer", input_, eps)
+        y = xhat * (weight + float(zero_centered)) + (0 if bias is None else bias)
+        return y, [y, weight, bias, inv_var, eps, zero_centered]
+
+    def triton_normalization_backward(grad_output, context):
+        output, weight, bias, inv_var, _, zero_centered = context
+        context.clear()
+        xhat = (output.double() - (0 if bias is None else bias.double())) / (weight.double() + float(zero_centered))
+        norm = "rms" if bias is None else "layer"
+        zero = torch.zeros_like(inv_var)
+        dx, *parameters = exact(norm, grad_output, xhat / inv_var[:, None], zero, inv_var, weight, float(zero_centered))
+        for parameter, gradient in zip((weight, bias), parameters, strict=True):
+            if parameter is not None:
+                assert parameter.param_grad_is_zero
+                parameter.param_grad_is_zero = False
+                parameter.grad_buffer.copy_(gradient)
+        return dx.to(grad_output.dtype)
+
+    return module(
+        "fast_llm.functional.triton.normalization", triton_normalization_forward=triton_normalization_forward,
+        triton_normalization_backward=triton_normalization_backward,
+    )  # fmt: skip
+
+
+def transformer_engine() -> list[ModuleType]:
+    """Its extension says no signatures; these are the calls of its own operators."""
+
+    def layernorm_fwd(x, weight, bias, eps, ln_out, quantizer, otype, sm_margin, zero_centered_gamma):
+        assert (ln_out, quantizer, otype, sm_margin) == (None, None, f"TE {x.dtype}", 0)
+        return x, *forward_of("layer", x, eps)[1:]
+
+    def rmsnorm_fwd(x, weight, eps, ln_out, quantizer, otype, sm_margin, zero_centered_gamma):
+        assert (ln_out, quantizer, otype, sm_margin) == (None, None, f"TE {x.dtype}", 0)
+        return x, None, forward_of("rms", x, eps)[2]
+
+    def layernorm_bwd(dz, x, mu, rsigma, gamma, sm_margin, zero_centered_gamma):
+        gradients = exact("layer", dz, x, mu, rsigma, gamma, float(zero_centered_gamma))
+        return [gradient.to(x.dtype) for gradient in gradients]
+
+    def rmsnorm_bwd(dz, x, rsigma, gamma, sm_margin, zero_centered_gamma):
+        gradients = exact("rms", dz, x, None, rsigma, gamma, float(zero_centered_gamma))
+        return [gradient.to(x.dtype) for gradient in gradients[:2]]
+
+    calls = {"layernorm_fwd": layernorm_fwd, "layernorm_bwd": layernorm_bwd, "rmsnorm_fwd": rmsnorm_fwd}
+    types = {dtype: f"TE {dtype}" for dtype in (torch.float32, torch.float16, torch.bfloat16)}
+    return [
+        module("transformer_engine_torch", **calls, rmsnorm_bwd=rmsnorm_bwd),
+        module("transformer_engine.pytorch.constants", TE_DType=types),
+    ]
 
 
 class Graph:

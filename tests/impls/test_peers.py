@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import re
 import sys
 from pathlib import Path
 
@@ -15,11 +16,24 @@ from harness.worker.configured import candidates
 from harness.worker.discovery import discover
 from impls import apex_fast, apex_fused, cudnn, quack
 from impls.libraries import cudnn_plans
+from impls.libraries.recorded import recorded
 from tests.impls.peer_cases import FAST, IMPLS, LAYER, RMS, check, inputs_of, on_cpu
 from tests.impls.stand_ins import CONFIGS, LIGER_BACKENDS, cudnn_ops, module, modules
 
 GPU_PEERS = ["liger", "liger-gemma", "liger-triton", "liger-cutedsl", "quack", "quack-compiled", "quack-tuned"]
-GPU_PEERS += ["apex-fused", "apex-fused-mem", "apex-fast", "apex-fast-mem", "cudnn", "cudnn-tuned"]
+GPU_PEERS += [
+    "fast-llm",
+    "fla",
+    "flag-gems",
+    "flash-attn-triton",
+    "transformer-engine",
+    "apex-fused",
+    "apex-fused-mem",
+    "apex-fast",
+    "apex-fast-mem",
+    "cudnn",
+    "cudnn-tuned",
+]
 
 
 def test_the_public_names():
@@ -102,6 +116,28 @@ def test_what_is_tuned_says_what_was_chosen(case):
     assert IMPLS["cudnn-tuned"].prepare(inputs).what == "eng2, plan 3 of 3"
 
 
+@pytest.mark.usefixtures("stand_ins")
+@pytest.mark.parametrize("name", ["fla", "flash-attn-triton", "flag-gems"])
+def test_what_triton_tuned_is_said_of_the_backward_alone(name):
+    assert re.fullmatch(r"\w+(bwd|backward)_kernel: num_warps: 8", IMPLS[name].prepare(inputs_of(FAST)).what)
+
+
+def test_a_forward_that_records_something_else_is_refused():
+    with pytest.raises(TypeError, match="MulBackward0, which is no autograd function of Python's"):
+        recorded(inputs_of(RMS), lambda x, weight, bias: x * weight)
+
+
+@pytest.mark.parametrize("library", ["flash_attn", "fast_llm", "transformer_engine"])
+def test_a_library_that_cannot_be_imported_is_missing_with_the_reason(library, tmp_path, monkeypatch):
+    (peer,) = (item for item in IMPLS.values() if item.module.requires[0] == library)
+    assert f"not installed: {library}" in (peer.missing() or "")
+    assert peer.module.install in (peer.missing() or "")
+    monkeypatch.syspath_prepend(tmp_path)
+    package(tmp_path, library, "raise RuntimeError('built for another torch')")
+    importlib.invalidate_caches()
+    assert "built for another torch" in (peer.missing() or "")
+
+
 def test_a_cute_dsl_without_a_compiler_for_this_cuda_is_missing_with_the_reason(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     for library in ("quack", "liger_kernel"):
@@ -157,6 +193,11 @@ SUPPORTED = {  # what of the cases each takes, of: plain, no weight, zero-centre
     "apex-fused-mem": ("++--+-", "++--+-"),
     "apex-fast": ("+---+-", "------"),
     "apex-fast-mem": ("+---+-", "------"),
+    "flash-attn-triton": ("+--+++", "+--++-"),
+    "fla": ("++-+++", "++-++-"),
+    "flag-gems": ("++-+++", "+---+-"),
+    "fast-llm": ("+-+++-", "+-+++-"),
+    "transformer-engine": ("+-+-+-", "+-+-+-"),
     "cudnn": ("++-+++", "+---+-"),
     "cudnn-tuned": ("++-+++", "+---+-"),
 }

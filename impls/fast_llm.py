@@ -1,0 +1,69 @@
+"""Fast-LLM's Triton LayerNorm and RMSNorm backward, called directly: it keeps y instead of x."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from harness.cases import Grads, Inputs, NormCase, contiguous_rows
+
+name = "fast-llm"
+requires = ("fast_llm", "triton")
+install = "pip install git+https://github.com/ServiceNow/Fast-LLM, or put a checkout on PYTHONPATH"
+compiles_ahead = True
+
+MODULE = "fast_llm.functional.triton.normalization"
+WIDEST = 64 * 1024 // 4  # columns: TritonConfig.MAX_BLOCK_SIZE_BYTES over the bytes of an fp32
+
+
+def missing() -> str | None:
+    if find_spec("fast_llm") is None:
+        return None
+    try:
+        import_module(MODULE)
+    except Exception as error:
+        return f"{MODULE} cannot be imported: {type(error).__name__}: {error}"
+    return None
+
+
+def unsupported(case: NormCase) -> str | None:
+    if case.device == "cpu":
+        return "Triton kernels need a GPU"
+    if not case.weight:
+        return "Fast-LLM's norms always have a weight"
+    if case.norm == "layer" and not case.bias:
+        return "without a bias Fast-LLM's norm is an RMSNorm"
+    if case.rows == 0:
+        return "Fast-LLM launches a program a row: none is an invalid launch"
+    if case.cols > WIDEST:
+        return f"Fast-LLM's Triton norms take at most {WIDEST} columns"
+    return None
+
+
+def notes(case: NormCase) -> list[str]:
+    traps = ["recovers xhat from y by dividing by the weight as it is: a zero weight gives NaN"]
+    if case.dtype != "fp32":
+        traps.append("keeps the partial sums of dweight and dbias in dy's dtype")
+    return traps
+
+
+def prepare(inputs: Inputs) -> Callable[[], Grads]:
+    ops: Any = import_module(MODULE)
+    assert inputs.weight is not None  # unsupported() has seen to it
+    weight, bias = inputs.weight.detach(), None if inputs.bias is None else inputs.bias.detach()
+    parameters: list[Any] = [parameter for parameter in (weight, bias) if parameter is not None]
+    _, context = ops.triton_normalization_forward(
+        contiguous_rows(inputs.x), weight, bias, inputs.eps, True, inputs.case.zero_centred
+    )
+    saved = tuple(context)
+
+    def backward() -> Grads:
+        for parameter in parameters:  # written to and not added to, as by the first micro-batch of a step
+            parameter.grad_buffer, parameter.param_grad_is_zero = parameter.new_empty(parameter.shape), True
+        dx = ops.triton_normalization_backward(contiguous_rows(inputs.dy), list(saved))  # it clears the list
+        return Grads(dx.view(inputs.x.shape), *(parameter.grad_buffer for parameter in parameters))
+
+    backward()
+    return backward

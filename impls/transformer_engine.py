@@ -1,0 +1,58 @@
+"""Transformer Engine's CUDA LayerNorm and RMSNorm backward, called directly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from harness.cases import Grads, Inputs, NormCase, contiguous_rows
+
+name = "transformer-engine"
+requires = ("transformer_engine", "transformer_engine_torch")
+install = "pip install --no-build-isolation 'transformer_engine[pytorch]'"
+
+
+def missing() -> str | None:
+    try:
+        import_module("transformer_engine.pytorch.constants")
+    except ModuleNotFoundError as error:
+        return None if error.name in requires else f"Transformer Engine cannot be imported: {error}"
+    except Exception as error:
+        return f"Transformer Engine cannot be imported: {type(error).__name__}: {error}"
+    return None
+
+
+def unsupported(case: NormCase) -> str | None:
+    if case.device == "cpu":
+        return "Transformer Engine needs an NVIDIA GPU"
+    if case.rows == 0:
+        return "Transformer Engine takes at least one row"
+    if not case.weight or (case.norm == "layer" and not case.bias):
+        return "Transformer Engine's norms always have a weight, and its LayerNorm a bias"
+    if case.weight_dtype != case.dtype:
+        return "Transformer Engine takes dy and weight of one dtype"
+    return None
+
+
+def prepare(inputs: Inputs) -> Callable[[], Grads]:
+    """As transformer_engine.pytorch.ops.RMSNorm and LayerNorm call it, with no multiprocessor left out."""
+    tex: Any = import_module("transformer_engine_torch")
+    dtypes: Any = import_module("transformer_engine.pytorch.constants").TE_DType
+    case, x, weight = inputs.case, contiguous_rows(inputs.x), inputs.weight
+    common = (inputs.eps, None, None, dtypes[x.dtype], 0, case.zero_centred)
+    if case.norm == "layer":
+        _, mean, rstd = tex.layernorm_fwd(x, weight, inputs.bias, *common)
+    else:
+        _, mean, rstd = tex.rmsnorm_fwd(x, weight, *common)
+
+    def backward() -> Grads:
+        dy = contiguous_rows(inputs.dy)
+        if case.norm == "layer":
+            gradients = tex.layernorm_bwd(dy, x, mean, rstd, weight, 0, case.zero_centred)
+        else:
+            gradients = tex.rmsnorm_bwd(dy, x, rstd, weight, 0, case.zero_centred)
+        dx, *parameters = gradients
+        return Grads(dx.view(inputs.x.shape), *parameters)
+
+    return backward
