@@ -25,7 +25,7 @@ def module(name: str, **contents: object) -> ModuleType:
 def modules() -> dict[str, ModuleType]:
     """Every GPU library by the names under which it is imported."""
     libraries = (*liger(), quack(), apex_fused_extension(), apex_fast_extension(), cudnn(), flash_attn(), fla())
-    libraries += (*flag_gems(), fast_llm(), *transformer_engine())
+    libraries += (*flag_gems(), fast_llm(), *transformer_engine(), dropout_layer_norm())
     found = {"cutlass.cute": ModuleType("cutlass.cute"), "cutlass": ModuleType("cutlass")}
     for library in libraries:
         parts = library.__name__.split(".")
@@ -401,6 +401,31 @@ def transformer_engine() -> list[ModuleType]:
         module("transformer_engine_torch", **calls, rmsnorm_bwd=rmsnorm_bwd),
         module("transformer_engine.pytorch.constants", TE_DType=types),
     ]
+
+
+def dropout_layer_norm() -> ModuleType:
+    """flash-attention's extension says no names; these are the arguments that its own autograd function gives."""
+
+    def dropout_add_ln_fwd(
+        x0, residual, gamma, beta, rowscale, colscale, x0_subset, z_subset, dropout_p, epsilon, rowscale_const,
+        z_numrows, gen, residual_in_fp32, is_rms_norm,
+    ):  # fmt: skip
+        assert {residual, rowscale, colscale, x0_subset, z_subset, gen} == {None}
+        assert (dropout_p, rowscale_const, z_numrows, residual_in_fp32) == (0.0, 1.0, 0, False)
+        return x0, None, None, *forward_of("rms" if is_rms_norm else "layer", x0, epsilon)[1:]
+
+    def dropout_add_ln_bwd(
+        dz, dx, x, x0, dmask, mu, rsigma, gamma, rowscale, colscale, x0_subset, z_subset, dropout_p, rowscale_const,
+        x0_numrows, has_residual, is_rms_norm,
+    ):  # fmt: skip
+        assert {dx, x0, dmask, rowscale, colscale, x0_subset, z_subset} == {None}
+        assert (dropout_p, rowscale_const, x0_numrows, has_residual) == (0.0, 1.0, 0, False)
+        gradients = exact("rms" if is_rms_norm else "layer", dz, x, mu, rsigma, gamma)
+        dweight, dbias = (gradient.to(gamma.dtype) for gradient in gradients[1:])
+        return [gradients[0].to(x.dtype), None, dweight, dbias, "dgamma partials", "dbeta partials"]
+
+    calls = {"dropout_add_ln_fwd": dropout_add_ln_fwd, "dropout_add_ln_bwd": dropout_add_ln_bwd}
+    return module("dropout_layer_norm", **calls)
 
 
 class Graph:
