@@ -117,8 +117,8 @@ class Calls:
 class Replays(Calls):
     """The same by replays of a CUDA graph, into which new inputs are copied every time."""
 
-    def __init__(self, runs):
-        super().__init__(runs)
+    def __init__(self, runs, stream=None):
+        super().__init__(runs, stream)
         inputs, _ = runs[0]
         self.tensors = ("x", "dy", "weight", "mean", "rstd")
         kept = {name: getattr(inputs, name) for name in self.tensors}

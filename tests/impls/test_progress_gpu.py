@@ -6,6 +6,7 @@ Nothing is timed: the holder is asked, when a launch has ended, whether all of i
 from random import Random
 
 import pytest
+import torch
 
 from harness.devices.holder import Holder
 from tests.impls.test_inhouse_gpu import FLAT, SHARED, WIDER, WIDEST, Calls, Replays, case, two_of_each
@@ -24,6 +25,12 @@ def holder():
     holder.release()
 
 
+@pytest.fixture(scope="module")
+def streams(holder):
+    """Three for all tests: torch has 32, and would sooner or later give out the holder's own."""
+    return [torch.cuda.Stream() for _ in range(3)]
+
+
 @pytest.fixture
 def hold(holder):
     """Hold so many multiprocessors, and return how to ask for the end."""
@@ -39,9 +46,9 @@ def hold(holder):
 
 @pytest.mark.parametrize("held", [1, 2, 8, 32, -1])
 @pytest.mark.parametrize("case", FAST, ids=lambda case: case.key)
-def test_ends_with_few_multiprocessors(case, held, holder, hold):
+def test_ends_with_few_multiprocessors(case, held, holder, streams, hold):
     """All but one are held where `held` is negative."""
-    calls = Calls(two_of_each(case))
+    calls = Calls(two_of_each(case), streams[0])
     calls.next()  # what is allocated, is allocated
     calls.stream.synchronize()
     still_held = hold(held % holder.multiprocessors)
@@ -52,9 +59,9 @@ def test_ends_with_few_multiprocessors(case, held, holder, hold):
 
 
 @pytest.mark.parametrize("held", [8, 100])
-def test_several_streams_beside_it(held, hold):
+def test_several_streams_beside_it(held, streams, hold):
     pairs = [(SHARED, WIDER), (WIDEST, SHARED), (FEW_TURNS, FEW_TURNS)]
-    all_calls = [Calls(two_of_each(*pair)) for pair in pairs]
+    all_calls = [Calls(two_of_each(*pair), stream) for pair, stream in zip(pairs, streams, strict=True)]
     for calls in all_calls:
         calls.next()
         calls.stream.synchronize()
@@ -67,8 +74,9 @@ def test_several_streams_beside_it(held, hold):
 
 
 @pytest.mark.parametrize("held", [8, 100])
-def test_a_graph_replays_beside_it(held, hold):
-    replays = [Replays(two_of_each(SHARED)), Replays(two_of_each(FEW_TURNS))]
+def test_a_graph_replays_beside_it(held, streams, hold):
+    cases = SHARED, FEW_TURNS
+    replays = [Replays(two_of_each(case), stream) for case, stream in zip(cases, streams, strict=False)]
     still_held = hold(held)
     for _ in range(6):
         for each in replays:
@@ -77,8 +85,8 @@ def test_a_graph_replays_beside_it(held, hold):
     assert still_held()
 
 
-def test_3000_calls_beside_one_that_comes_and_goes(holder):
-    random, calls = Random(0), Calls(two_of_each(FEW_TURNS, SHARED, FLAT))
+def test_3000_calls_beside_one_that_comes_and_goes(holder, streams):
+    random, calls = Random(0), Calls(two_of_each(FEW_TURNS, SHARED, FLAT), streams[0])
     for number in range(3000):
         if number % 30 == 0:
             holder.occupy(random.choice((1, 8, 32, 100, holder.multiprocessors - 1)), random.choice((50, SHORT_US)))

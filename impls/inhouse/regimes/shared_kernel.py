@@ -136,16 +136,18 @@ def backward_parts(
         async_copy.commit_group()
         next_dy += step * dy_stride
         next_x += step * x_stride
+        if early == 0:
+            come_so_far = gl.load(words + CHAINS + group, volatile=True)
 
     gradients = no_gradients(partial_dweight, partial_dbias, H, ACROSS)
     place = 0
     began = 0
 
-    turn = 0
-    while turn < turns + D:
+    together = come_together(words, words + CHAINS + group, come_so_far, part == 0, S)
+    end = gl.where(together, turns + D, 0)
+    for turn in range(end):
         first = (group + turn * groups) * R
         before = ring + ((turn + SLOTS - D) % SLOTS) * WORDS
-        come_so_far = gl.load(words + CHAINS + group, mask=turn == D, other=0, volatile=True)
 
         # Send this tile's part of the row sums. The words of the tile that will be finished are read while these sums
         # cross between warps: an earlier read would return only after the copy that was begun last.
@@ -175,11 +177,8 @@ def backward_parts(
             row = first + groups * R + r
             next_means_of_sums = next_means_of_sums + (statistic(mean if CENTRED else None, row, rows),)
 
-        if turn == D:  # nobody has been waited for so far
-            turns = gl.where(come_together(words, words + CHAINS + group, come_so_far, part == 0, S), turns, -D)
-
         # Finish the tile of D turns ago, and begin to copy another to its place.
-        if (turn >= D) & (turn < turns + D):
+        if turn >= D:
             waiting = place - D if place >= D else place - D + STAGES
             waited = ()
             for r in gl.static_range(R):
@@ -216,11 +215,10 @@ def backward_parts(
             rstds = next_rstds
             means = next_means
         means_of_sums = next_means_of_sums
-        turn += 1
 
     async_copy.wait_group(0)
     UNITS: gl.constexpr = PIECES  # of work: a part is done as a whole, or in pieces
-    together = turns > 0
+    together = end != 0
     units = gl.where(together, UNITS, 0)
     base = (gl.load(words + START) >> 32).to(gl.int32)
     index = gl.arange(0, SCAN, gl.BlockedLayout([1], [32], [gl.num_warps()], [0]))
