@@ -10,6 +10,7 @@ from pathlib import Path
 from harness import devices
 from harness.cases import NormCase
 from harness.cases.adapter import Config
+from harness.cases.unfused import WITH_TORCH
 from harness.errors import UnavailableError, UsageError
 from harness.results.schema import ImplRecord
 from harness.run.invocation import Invocation
@@ -56,7 +57,8 @@ def find_tunables(invocation: Invocation) -> tuple[str, list[Tunable]]:
 def _named(invocation: Invocation, implementations: Sequence[ImplRecord]) -> list[ImplRecord]:
     """The implementations that are named, or those of the files given, or the in-house one."""
     files = tuple(map(str, invocation.impl_files))
-    given = ",".join(item.name for item in implementations if item.source in files)
+    own = [item.name for item in implementations if item.source in files and not item.name.endswith(WITH_TORCH)]
+    given = ",".join(own)
     return select(implementations, invocation.settings.impls or given or DEFAULT_IMPLEMENTATION, None, "", files)
 
 

@@ -110,7 +110,7 @@ def test_a_worker_hands_on_an_adapter_s_complaint(tmp_path):
     complains.write_text(own + "\n\ndef misconfigured(device):\n    return f'no file for a {device}'\n")
     started = start_worker(Start("cpu", (str(complains),)), tmp_path / "worker.log")
     started.worker.kill()
-    assert started.hello.misconfigured == {"complains": "no file for a cpu"}
+    assert started.hello.misconfigured["complains"] == "no file for a cpu"
 
 
 def test_worker_ignores_ctrl_c_and_death_is_reported(tmp_path):
