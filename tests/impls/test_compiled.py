@@ -42,7 +42,6 @@ FAULTS = {
     "one of the first tiles is not waited for": ("shared", r"(cp\.async\.wait_group\s+)2;", r"\g<1>9;"),
     "a later tile is not waited for": ("shared, a delay of two", r"(cp\.async\.wait_group\s+)1;", r"\g<1>9;"),
     "partials are summed before all are stored": ("flat", r"@true bra WAIT;", ""),
-    "partials are summed before all parts are done": ("shared", r"@early bra WAIT;", ""),
     "sums of another turn are taken": (
         "shared",
         r"vote\.sync\.all\.pred ready, ready, \S+;",
