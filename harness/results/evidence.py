@@ -13,7 +13,7 @@ import numpy as np
 from harness.cases import NormCase
 from harness.results.pairing import Paired
 from harness.results.planted_effects import found_together
-from harness.results.schema import SelfTestRecord
+from harness.results.schema import Check, SelfTestRecord
 
 EVENTS_SHARE, EVENTS_AGAINST_PROFILER = "events' own share", "events against profiler"
 PROFILER_CHECKS = frozenset({EVENTS_SHARE, EVENTS_AGAINST_PROFILER})  # no ratio rests on the profiler's clock
@@ -32,12 +32,20 @@ def failed_checks(selftests: Sequence[SelfTestRecord]) -> list[str]:
 
     A planted effect that all processes together find did not fail.
     """
-    failed: dict[str, None] = {}
+    failed = dict.fromkeys(name for _, _, checks in failures_by_time(selftests) for name in checks)
+    return [name for name in failed if name not in PROFILER_CHECKS]
+
+
+def failures_by_time(selftests: Sequence[SelfTestRecord]) -> list[tuple[str, int, dict[str, list[Check]]]]:
+    """For the self-tests of each time of a run: how many processes made one, and by name each check that failed."""
+    found: list[tuple[str, int, dict[str, list[Check]]]] = []
     for when in dict.fromkeys(record.when for record in selftests):
         records = [record for record in selftests if record.when == when]
-        names = (check.name for record in records for check in record.checks if check.passed is False)
-        failed |= dict.fromkeys(name for name in names if not found_together(name, records))
-    return [name for name in failed if name not in PROFILER_CHECKS]
+        checks: dict[str, list[Check]] = {}
+        for check in (check for record in records for check in record.checks if check.passed is False):
+            checks.setdefault(check.name, []).append(check)
+        found.append((when, len(records), {n: c for n, c in checks.items() if not found_together(n, records)}))
+    return found
 
 
 def against_run(selftests: Sequence[SelfTestRecord]) -> str | None:

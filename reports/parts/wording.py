@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from harness.results import evidence
 from harness.results.contexts import COLD
 from harness.results.joining import TIMES_T0
-from harness.results.planted_effects import found_together
 from harness.results.schema import Budget, Check, RunRecord, SelfTestRecord, Status
 from harness.results.statistics import PROCESS_BAND
 from reports import figures
@@ -204,12 +204,8 @@ def failed_checks(selftests: Sequence[SelfTestRecord]) -> list[str]:
     A check that failed in single processes but passes over all of them is no failure.
     """
     lines: list[str] = []
-    for when in dict.fromkeys(record.when for record in selftests):
-        records = [record for record in selftests if record.when == when]
-        failed: dict[str, list[Check]] = {}
-        for check in (check for record in records for check in record.checks if check.passed is False):
-            failed.setdefault(check.name, []).append(check)
-        parts = [_failed(checks, len(records)) for name, checks in failed.items() if not found_together(name, records)]
+    for when, processes, failed in evidence.failures_by_time(selftests):
+        parts = [_failed(checks, processes) for checks in failed.values()]
         if parts:
             lines.append(f"The self-test {WHEN[when]}failed: {', '.join(parts)}.")
     return lines
