@@ -26,8 +26,8 @@ def chosen(there: dict[str, int], invocation: Invocation) -> dict[str, int]:
     known = ", ".join(f"{count} {kind}" for kind, count in there.items()) or "no GPU"
     asked = [kind.strip().lower() for kind in (invocation.kinds or ",".join(there)).split(",")]
     if absent := [kind for kind in asked if kind not in there]:
-        what = f"--kinds {', '.join(absent)}: not in this cluster" if invocation.kinds else "no GPU to measure on"
-        raise UnavailableError(f"--fleet {invocation.fleet}: {what}, which has {known}")
+        what = f"--kinds {', '.join(absent)}: not in this cluster, which" if invocation.kinds else "this cluster"
+        raise UnavailableError(f"--fleet {invocation.fleet}: {what} has {known}")
     return {kind: min(there[kind], invocation.gpus or there[kind]) for kind in dict.fromkeys(asked)}
 
 

@@ -174,7 +174,7 @@ def test_of_the_kinds_there_those_that_were_asked_for(tmp_path, said):
     ("kinds", "there", "message"),
     [
         ("h100", ["h200", "b200"], "--fleet local: --kinds h100: not in this cluster, which has 1 b200, 1 h200"),
-        (None, [], "--fleet local: no GPU to measure on, which has no GPU"),
+        (None, [], "--fleet local: this cluster has no GPU"),
     ],
 )
 def test_a_kind_that_is_not_there_is_said_at_once(tmp_path, said, kinds, there, message):
