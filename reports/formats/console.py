@@ -54,8 +54,6 @@ def _case(comparison: Comparison, case: CaseComparison, console: Console) -> Non
     for entry in case.of("unranked", "verified"):
         if entry.reason and entry.reason != case.interference:  # which stands once below
             print_line(console, f"  {entry.impl}: {figures.one_line(entry.reason)}")
-    for entry in case.failed:
-        print_line(console, f"  {entry.impl}: {entry.status}, {figures.one_line(entry.reason)}", "red")
     console.print()
 
 
