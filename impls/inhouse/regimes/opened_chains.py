@@ -18,7 +18,7 @@ from .words import finish_row, multipliers, no_gradients, statistic, store_parti
 
 PIECES = tl.constexpr(4)  # of a part
 AT_ONCE = tl.constexpr(2)  # tiles of an item of sums
-FINISHED = tl.constexpr(4)  # tiles that are on their way at a time, as a piece is finished
+FINISHED = tl.constexpr(3)  # tiles that are on their way at a time, as a piece is finished
 
 
 @gluon.jit
