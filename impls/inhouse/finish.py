@@ -82,14 +82,46 @@ def finish_in_turn(
     P: tl.constexpr,
     C: tl.constexpr,
 ):
-    """Sum C columns of one gradient at a time, the tiles in turn by the programs of one launch.
+    """Sum C columns of one gradient at a time, in turn by the programs of one launch.
 
     A gradient a tile, and not both: then there are twice as many columns to deal out, and each program reads the same
     bytes in half as many pieces, with one set of sums.
     """
+    finish_piece(
+        dweight,
+        dbias,
+        partial_dweight,
+        partial_dbias,
+        tl.program_id(0),
+        index,
+        lane,
+        partials,
+        cols,
+        tl.num_programs(0),
+        P,
+        C,
+    )
+
+
+@triton.jit
+def finish_piece(
+    dweight,
+    dbias,
+    partial_dweight,
+    partial_dbias,
+    piece,
+    index,
+    lane,
+    partials,
+    cols,
+    pieces,
+    P: tl.constexpr,
+    C: tl.constexpr,
+):
+    """Sum what is one of so many pieces of all gradients: every so many-th tile."""
     tiles = tl.cdiv(cols, C)
     gradients = 1 if partial_dbias is None else 2
-    for tile in range(tl.program_id(0), gradients * tiles, tl.num_programs(0)):
+    for tile in range(piece, gradients * tiles, pieces):
         if partial_dbias is None or tile < tiles:
             finish_columns(dweight, partial_dweight, index, tile * C + lane, partials, cols, P)
         else:

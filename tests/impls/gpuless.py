@@ -22,6 +22,9 @@ KERNELS = {
 }
 
 
+CHAIN_WORDS = 1025
+
+
 def in_child(module, *arguments):
     """Run a test module as a program that takes and prints JSON."""
     environment = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
@@ -60,4 +63,5 @@ def instead_of_launches(target, substitute, memory):
             stack.enter_context(patch.object(module, name, substitute(name, getattr(module, name))))
         parts = lambda device, words: (memory[:2].view(torch.int32), memory[8 : 8 + words])  # noqa: E731
         stack.enter_context(patch.object(workspace, "workspace", parts))
+        stack.enter_context(patch.object(workspace, "chain_words", lambda device: memory[-CHAIN_WORDS:]))
         yield

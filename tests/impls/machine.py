@@ -222,7 +222,19 @@ class Warp:
 
     def run_atom(self, opcode, mask, to, where, *values):
         addresses, given = self.address(where), [self.read(value, opcode[-1]) for value in values]
-        self.write(to, (self.swap if "cas" in opcode else self.add)(addresses, *given, mask), mask)
+        (does,) = (way for name, way in self.atoms().items() if name in opcode)
+        self.write(to, does(addresses, *given, mask), mask)
+
+    def atoms(self):
+        """What an atomic instruction of each name does."""
+        return {"cas": self.swap, "add": self.add, "max": self.raise_to}
+
+    def raise_to(self, addresses, least, mask):
+        """Store what is no less, by one lane; return what it found."""
+        assert mask.sum() <= 1, "lanes in no order"
+        found = self.load("global", addresses, least.dtype.itemsize, mask).view(least.dtype)
+        self.store("global", addresses, np.maximum(found, least), mask)
+        return found
 
     def swap(self, addresses, expected, wanted, mask):
         """Compare and swap, by one lane; return what it found."""
@@ -376,8 +388,9 @@ class Warp:
         given = self.read(source, opcode[-1])
         self.write(to, np.full(LANES, ARITHMETIC[opcode[2]].reduce(given), given.dtype), mask)
 
-    def run_vote(self, _opcode, mask, to, source, _lanes):
-        self.write(to, np.full(LANES, self.register(source).all()), mask)
+    def run_vote(self, opcode, mask, to, source, _lanes):
+        found = self.register(source)
+        self.write(to, np.full(LANES, found.any() if "any" in opcode else found.all()), mask)
 
 
 def _converted(value, target, kind):

@@ -16,9 +16,10 @@ from tests.impls.statements import Text
 
 TYPES = {"pred": np.bool_, "b32": np.uint32, "b64": np.uint64}
 KNOWN = re.compile(
-    r"bra|mov\.([ub]32|b64)|setp\.(eq|ne|lt)(\.and)?\.[usb]32|add\.(u32|f32)|sub\.s32|and\.b32|mad\.wide\.u32"
+    r"bra|mov\.([ub]32|b64)|setp\.(eq|ne|lt)(\.and)?\.[usb]32|setp\.ge\.s64|add\.(u32|f32)|sub\.s32|and\.b32"
+    r"|mad\.wide\.u32|vote\.sync\.any\.pred"
     r"|(ld|st)\.relaxed\.gpu\.global\.b64|vote\.sync\.all\.pred|shfl\.sync\.(bfly|idx)\.b32"
-    r"|atom\.add\.acq_rel\.gpu\.global\.u32|ld\.acquire\.gpu\.global\.b(32|64)|st\.relaxed\.gpu\.global\.b32"
+    r"|atom\.add\.acq_rel\.gpu\.global\.u(32|64)|ld\.acquire\.gpu\.global\.b(32|64)|st\.relaxed\.gpu\.global\.b32"
 )
 
 

@@ -41,7 +41,7 @@ FAULTS = {
     "a copy is not waited for": ("packed", r"(cp\.async\.wait_group\s+)[1-9];", r"\g<1>9;"),
     "one of the first tiles is not waited for": ("shared", r"(cp\.async\.wait_group\s+)2;", r"\g<1>9;"),
     "a later tile is not waited for": ("shared, a delay of two", r"(cp\.async\.wait_group\s+)1;", r"\g<1>9;"),
-    "partials are summed before all are stored": ("flat", r"@true bra WAIT;", ""),
+    "partials are summed before all are stored": ("flat", r"bra LOOK;", ""),
     "sums of another turn are taken": (
         "shared",
         r"vote\.sync\.all\.pred ready, ready, \S+;",

@@ -90,7 +90,7 @@ ON_HOPPER = [
 ]
 REGISTERS = 65536  # of a multiprocessor of every NVIDIA target here
 TRITON = tuple(map(int, triton.__version__.split(".")[:2]))
-SPILL_LIMIT = 16 if TRITON >= (3, 8) else 0  # bytes a thread: later ones set a few registers aside in a few kernels
+SPILL_LIMIT = 16  # bytes a thread: a few kernels set registers aside around the chains that others have not begun
 
 
 def compile_case(target, cols, norm, bias, rows, dtype, weight_dtype, zero_centred, spoil=False):
@@ -174,7 +174,9 @@ def test_a_wider_weight_causes_no_second_layout(cols):
     like_x, wider = in_child(__name__, "sm_90", [Case(cols, "layer"), Case(cols, "layer", weight_dtype="float32")])
     chunks = {1024: 1, 2880: 3, 4096: 4}[cols]
     again = int(TRITON >= (3, 9) and chunks > 1)  # a statistic, with either weight
-    assert like_x["backward_rows"]["loads"] == wider["backward_rows"]["loads"] == 2 * chunks + 2 + again
+    copies = 1 if cols == 1024 else 2  # of the loop: what others have not begun is done without tiles in flight there
+    loads = copies * (2 * chunks + 2 + again)
+    assert like_x["backward_rows"]["loads"] == wider["backward_rows"]["loads"] == loads
 
 
 @pytest.mark.parametrize("target", ["sm_90", "gfx942"])

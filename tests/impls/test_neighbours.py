@@ -22,7 +22,7 @@ GPUS = {
     "tiny": Gpu(),
 }
 H200 = GPUS["h200"]
-MOST = 48  # that a tuning measures
+MOST = 56  # that a tuning measures
 WIDTHS = [1, 17, 64, 65, 384, 768, 1023, 1024, 2048, 2880, 4096, 5120, 8192, 8193, 16384, 16386, 65536, 131072]
 ROWS = (1, 7, 2048, 100_000)
 
@@ -56,7 +56,7 @@ def test_every_neighbour_keeps_to_the_limits(gpu, cols):
         assert len(set(found)) == len(found) <= MOST + 1
         for launch in found:
             assert launch.flaw(asked, gpu) is None, (asked, launch)
-            if getattr(launch, "fused", False):
+            if getattr(launch, "fused", False) and not isinstance(launch, OnePass):
                 assert resident(launch, asked, gpu), (asked, launch)
             pieces = getattr(launch, "chunks", getattr(launch, "parts", None))
             if pieces is not None:
@@ -153,7 +153,7 @@ def broken():
         ({"chunks": 3}, "do not fit"),
         ({"chunks": 5}, "do not fit"),
         ({"cols": 512, "chunks": 8}, "share columns"),
-        ({"programs": 2 * 132 + 1}, "registers for fewer"),
+        ({"programs": 3 * 132 + 1}, "registers for fewer"),
         ({"programs": 2 * 132, "warps": 8, "cols": 2048, "chunks": 2}, "registers for fewer"),
         ({"programs": 2 * 132, "stages": 9}, "shared memory for fewer"),
         ({"stages": 65}, "too much shared memory"),
@@ -237,7 +237,7 @@ def test_the_limits_are_those_of_the_kernels():
 def test_a_launch_is_dealt_out_anew():
     flat = choose(problem(2048, norm="layer"), H200)
     assert flat.programs > 132
-    assert flat.dealt(1500, H200) == choose(problem(2048, rows=1500, norm="layer"), H200)
+    assert flat.dealt(5000, H200) == choose(problem(2048, rows=5000, norm="layer"), H200)
     parts = choose(problem(16384, rows=4096), H200)
     assert parts.dealt(2048, H200) == choose(problem(16384, rows=2048), H200)
     two = choose(problem(16385), H200)

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from impls.inhouse import workspace as module
-from impls.inhouse.workspace import STATE_BYTES, workspace
+from impls.inhouse.chains import MOST
+from impls.inhouse.workspace import FIXED_WORDS, chain_words, workspace
 
 CPU = torch.device("cpu")
 
@@ -109,10 +110,13 @@ def test_a_captured_launch_has_its_own(cuda):
     assert same(eager, use(10))
 
 
-def test_barrier_and_words_share_no_cache_line():
+def test_what_launches_share_lies_apart():
     state, exchange = use(10)
-    assert exchange.data_ptr() - state.data_ptr() == STATE_BYTES
-    assert STATE_BYTES % 64 == exchange.data_ptr() % 64 == 0
+    chains = chain_words(CPU)
+    assert chains.data_ptr() - state.data_ptr() == 64
+    assert chains.numel() > MOST.value
+    assert exchange.data_ptr() - state.data_ptr() == 64 + 8 * chains.numel() == 8 * FIXED_WORDS
+    assert 8 * FIXED_WORDS % 64 == exchange.data_ptr() % 64 == 0
 
 
 @pytest.mark.parametrize("fault", ["by device alone", "not grown", "captured as eager"])

@@ -42,6 +42,7 @@ from .shared import Shared
 if TYPE_CHECKING:
     from ..tensors import Tensors
 
+MOST_PROGRAMS = 1024  # MOST of chains.py
 MAY_SHARE_FROM = 4096  # columns from which sharing rows may pay where one program could take them
 
 
@@ -97,7 +98,7 @@ class OnePass(Launch):
     # ------------------------------------------------------------------------------------------------ the limits
 
     def rules(self, problem: Problem, gpu: Gpu) -> Rules:
-        """Whole rows, and where programs wait for each other, all of them on the device at once."""
+        """Whole rows, and room for all programs at once, without which they would take turns."""
         yield from in_range(self.rows, self.cols, self.warps, counts=(self.chunks, self.programs, self.stages))
         yield from covered(self.chunks, self.cols, problem)
         yield self.fold and self.cols < 256 * self.warps, "rows are folded where threads share columns"
@@ -107,6 +108,7 @@ class OnePass(Launch):
         tile_bytes = 2 * self.rows * self.chunks * self.cols * problem.item_bytes
         buffers = tile_bytes * (self.stages - 1)
         yield from shared_memory_fits(buffers, gpu, beside=SUM_BYTES)
+        yield self.fused and self.programs > MOST_PROGRAMS, "more programs than share their work out"
         if self.fused:
             yield from all_resident(self.programs, self.warps, self.maxnreg, buffers, gpu)
 
@@ -168,13 +170,23 @@ class OnePass(Launch):
 
     def calls(self, tensors: Tensors) -> list[KernelCall]:
         """One kernel, and the sum of the partial gradients if it does not do that itself."""
+        import torch
+        from triton import knobs
+
         from ..finish import finish_tile, sum_partials
-        from ..workspace import workspace
+        from ..workspace import FIXED_WORDS, chain_words
         from .one_pass_kernel import backward_rows
 
         rows, cols = tensors.x.shape
+        interpreted = knobs.runtime.interpret
         partial_dweight, partial_dbias = tensors.partials(self.programs)
         fused = self.fused and partial_dweight is not None
+        words = None
+        if fused and interpreted:
+            words = torch.zeros(FIXED_WORDS, dtype=torch.int64)
+        elif fused:
+            words = chain_words(tensors.x.device)
+        elements = 32 * self.warps * (16 if (self.maxnreg or MOST_REGISTERS) <= 128 else 64)
         kernel = KernelCall(
             backward_rows,
             (self.programs,),
@@ -184,7 +196,7 @@ class OnePass(Launch):
             partial_dweight,
             partial_dbias,
             *tensors.inputs,
-            workspace(tensors.x.device, 0)[0] if fused else None,
+            words,
             *tensors.sizes,
             ZERO_CENTRED=tensors.zero_centred,
             R=self.rows,
@@ -193,10 +205,14 @@ class OnePass(Launch):
             FOLD=self.fold,
             PACKED=self.packed,
             STAGES=self.stages,
+            HELP_STAGES=1 if self.maxnreg and self.warps < 8 else self.stages,  # for fewer registers
             EVEN=rows % self.rows == 0 and cols == self.chunks * self.cols,
             FUSED=fused,
-            **finish_tile(tensors, self.programs, self.programs, 32 * self.warps * (16 if self.maxnreg else 64)),
-            **kernel_options(self.warps, maxnreg=self.maxnreg, cooperative=fused),
+            CHAINS=max(power_of_two(self.programs), 32 * self.warps),
+            OTHERS=power_of_two(-(-MOST_PROGRAMS // self.programs)),
+            INTERPRETED=interpreted,
+            **finish_tile(tensors, self.programs, self.programs, elements),
+            **kernel_options(self.warps, maxnreg=self.maxnreg),
         )
         return [kernel] if fused else [kernel, *sum_partials(tensors, partial_dweight, partial_dbias)]
 
@@ -231,22 +247,40 @@ def _flat(problem: Problem, gpu: Gpu) -> OnePass:
     4 warps up to 2048 columns, where that covers the row with fewer idle lanes, and up to 4096 where there are rows for
     16 turns; else 8; at most 40 elements a thread, 48 of a light one. Two programs a multiprocessor hide each other's
     barriers; one leaves half as many partials, which counts where turns are few. At 2048 columns a light one has a tile
-    twice as large instead, 64 elements a thread; up to 4096 the others are packed. With 8 warps and nothing packed one
-    more tile in flight helps up to 8192 columns.
+    twice as large then, 64 elements a thread. Light ones are packed up to 4096 columns. With 8 warps and nothing packed
+    one more tile in flight helps up to 8192 columns. Below 1024 columns others have 2 warps, which wait for each other
+    less, and four programs. With many turns of more than 4096 columns fewer programs than multiprocessors are as fast.
+
+    Where the kernel needs no more, registers are limited so that a multiprocessor has room for half as many programs
+    again: then all run at once though another kernel holds a third of the multiprocessors.
     """
     rows, cols, light = problem.rows, problem.cols, _light(problem, gpu)
+    if cols < 1024 and not light and gpu.ptx and problem.item_bytes == 2:
+        return OnePass(2, 2, 512, 2, 4 * gpu.multiprocessors, fold=True, maxnreg=_registers(5, 2))
     long = rows >= 16 * 2 * gpu.multiprocessors
     narrower = _padded(cols, 4) < _padded(cols, 8) and cols <= 5120
     warps = 4 if cols <= 2048 or narrower or (cols <= 4096 and long) else 8
     chunk = 256 * warps
     chunks = -(-cols // chunk)
-    large = light and warps == 4 and chunks == 2
+    large = light and warps == 4 and chunks == 2 and not long
     tile_rows = max(1, floor_power_of_two((2048 if large else 1024) * warps // (chunks * chunk)))
     alone = warps == 8 or large or rows <= 4 * gpu.multiprocessors * tile_rows
-    packed = light and cols <= 4096 and not large
+    packed = light and cols <= 4096
     programs = gpu.multiprocessors * (1 if alone else 2)
+    if not light and cols > 4096 and rows >= 30 * gpu.multiprocessors:
+        programs = max(1, gpu.multiprocessors * 17 // 20)
     stages = STAGES + (warps == 8 and cols <= 8192 and not packed)
-    return OnePass(tile_rows, chunks, chunk, warps, programs, fold=True, packed=packed, stages=stages)
+    maxnreg = None
+    if gpu.ptx and problem.item_bytes == 2:
+        room = packed or cols <= 1024 or (cols <= 2048 and long)
+        if room and not (alone and warps == 4):
+            maxnreg = _registers(3 if warps == 4 else 2, warps)
+    return OnePass(tile_rows, chunks, chunk, warps, programs, fold=True, packed=packed, maxnreg=maxnreg, stages=stages)
+
+
+def _registers(programs: int, warps: int) -> int:
+    """Registers of a thread with so many programs on a multiprocessor."""
+    return REGISTERS // (32 * warps * programs) // 8 * 8
 
 
 def _padded(cols: int, warps: int) -> int:

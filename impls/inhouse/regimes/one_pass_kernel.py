@@ -6,8 +6,8 @@
 import triton
 import triton.language as tl
 
-from ..barrier import meet
-from ..finish import finish_in_turn
+from ..chains import NOTHING, arrive, look, open_chain, start, start_others, take, wait_for_all
+from ..finish import finish_piece
 from ..formula import (
     centred,
     factor,
@@ -33,7 +33,7 @@ def backward_rows(
     weight,
     mean,
     rstd,
-    state,  # of barrier.py, if FUSED
+    words,  # of chains.py, if FUSED
     rows,
     cols,
     dy_stride,
@@ -45,24 +45,33 @@ def backward_rows(
     FOLD: tl.constexpr,
     PACKED: tl.constexpr,
     STAGES: tl.constexpr,
+    HELP_STAGES: tl.constexpr,
     EVEN: tl.constexpr,
     FUSED: tl.constexpr,
+    CHAINS: tl.constexpr,
+    OTHERS: tl.constexpr,
     FINISH_ROWS: tl.constexpr,
     FINISH_COLS: tl.constexpr,
+    INTERPRETED: tl.constexpr,
 ):
     """One pass over tiles of R rows. A row is K chunks of C columns, so that few lanes idle past its end.
 
     FOLD adds a tile's rows up before they reach the accumulator, which then holds one row: free where a thread holds
-    the same columns of every row. PACKED keeps 16-bit tiles packed across the row sums, for half the registers.
+    the same columns of every row. PACKED keeps 16-bit tiles packed across the row sums, for half the registers. FUSED
+    programs share their chains out as chains.py has it: no more than CHAINS, and a thread looks at each once, so that
+    all see the same. What another program has not begun they take with HELP_STAGES.
     """
     program = tl.program_id(0)
+    programs = tl.num_programs(0)
     row_in_tile = tl.arange(0, R)[:, None]
     col = tl.arange(0, C)[None, :]
-    scale = 1.0 / cols
+    tiles = tl.cdiv(rows, R)
+    begin = program
+    if FUSED:
+        epoch, own = start(words, program)
+        begin = tl.where(own, program, tiles)
 
     weights = ()
-    dweight = ()
-    dbias = ()
     for k in tl.static_range(K):
         if weight is not None:
             if weight.dtype == x.dtype:
@@ -75,11 +84,135 @@ def backward_rows(
                     tl.load(weight + k * C + col + 0 * row_in_tile, mask=first, other=0.0), 0, keep_dims=True
                 )
             weights = weights + (chunk if PACKED else factor(chunk, ZERO_CENTRED),)
+
+    sums = sums_of_tiles(
+        begin,
+        tiles,
+        programs,
+        weights,
+        dx,
+        dy,
+        x,
+        weight,
+        mean,
+        rstd,
+        partial_dbias,
+        row_in_tile,
+        col,
+        rows,
+        cols,
+        dy_stride,
+        x_stride,
+        ZERO_CENTRED,
+        R,
+        K,
+        C,
+        FOLD,
+        PACKED,
+        STAGES,
+        EVEN,
+    )
+    if not FUSED:
+        store_sums(sums, program, partial_dweight, partial_dbias, cols, K, C)
+    else:
+        chains = tl.arange(0, CHAINS)
+        seen = look(words, chains, programs)
+        arrived = tl.zeros([], tl.int64)
+        if own:
+            store_sums(sums, program, partial_dweight, partial_dbias, cols, K, C)
+            arrived = arrive(words, program, programs, INTERPRETED)
+        start_others(words, program, programs, epoch, OTHERS)
+        done = own.to(tl.int32)  # chains that this program did
+        taken = chains < 0
+        chain = open_chain(seen, epoch, chains, program)
+        while chain != NOTHING:
+            if take(words, chain, epoch):
+                sums = sums_of_tiles(
+                    chain,
+                    tiles,
+                    programs,
+                    weights,
+                    dx,
+                    dy,
+                    x,
+                    weight,
+                    mean,
+                    rstd,
+                    partial_dbias,
+                    row_in_tile,
+                    col,
+                    rows,
+                    cols,
+                    dy_stride,
+                    x_stride,
+                    ZERO_CENTRED,
+                    R,
+                    K,
+                    C,
+                    FOLD,
+                    PACKED,
+                    HELP_STAGES,
+                    EVEN,
+                )
+                store_sums(sums, chain, partial_dweight, partial_dbias, cols, K, C)
+                arrived = arrive(words, chain, programs, INTERPRETED)
+                done += 1
+                taken = taken | (chains == chain)
+            chain = open_chain(look(words, chains, programs), epoch, chains, program)
+
+        if done > 0:
+            wait_for_all(words, epoch, arrived, INTERPRETED)
+            index = tl.arange(0, FINISH_ROWS)[:, None]
+            lane = tl.arange(0, FINISH_COLS)[None, :]
+            results = dweight_out, dbias_out, partial_dweight, partial_dbias
+            if own:
+                finish_piece(*results, program, index, lane, programs, cols, programs, FINISH_ROWS, FINISH_COLS)
+                done -= 1
+            while done > 0:
+                piece = tl.max(tl.where(taken, chains, -1), 0)
+                finish_piece(*results, piece, index, lane, programs, cols, programs, FINISH_ROWS, FINISH_COLS)
+                taken = taken & (chains != piece)
+                done -= 1
+
+
+@triton.jit
+def sums_of_tiles(
+    first,
+    tiles,
+    step,
+    weights,
+    dx,
+    dy,
+    x,
+    weight,
+    mean,
+    rstd,
+    partial_dbias,
+    row_in_tile,
+    col,
+    rows,
+    cols,
+    dy_stride,
+    x_stride,
+    ZERO_CENTRED: tl.constexpr,
+    R: tl.constexpr,
+    K: tl.constexpr,
+    C: tl.constexpr,
+    FOLD: tl.constexpr,
+    PACKED: tl.constexpr,
+    STAGES: tl.constexpr,
+    EVEN: tl.constexpr,
+):
+    """Write dx of every `step`-th tile from the `first` on; return the sums for dweight and dbias, K chunks each."""
+    scale = 1.0 / cols
+    dweight = ()
+    dbias = ()
+    for _ in tl.static_range(K):
+        if weight is not None:
             dweight = dweight + (tl.zeros([1 if FOLD else R, C], tl.float32),)
         if partial_dbias is not None:
             dbias = dbias + (tl.zeros([1 if FOLD else R, C], tl.float32),)
-
-    for tile in tl.range(program, tl.cdiv(rows, R), tl.num_programs(0), num_stages=STAGES):
+    for tile in tl.range(first, tiles, step, num_stages=STAGES):
         row = (tile * R + row_in_tile).to(tl.int64)
         row_rstd = tl.load(rstd + row, mask=row < rows, other=0.0)
         row_mean = None
@@ -122,23 +255,20 @@ def backward_rows(
             store(dx + row * cols + k * C + col, dx_tile, (row < rows) & (k * C + col < cols), EVEN)
         dweight = new_dweight
         dbias = new_dbias
+    return dweight + dbias
 
-    sums = sums_over_rows(dweight + dbias)
+
+@triton.jit
+def store_sums(sums, place, partial_dweight, partial_dbias, cols, K: tl.constexpr, C: tl.constexpr):
+    """Store the sums over the rows of these tiles as one row of each partial gradient."""
+    sums = sums_over_rows(sums)
     for k in tl.static_range(K):
         in_row = k * C + tl.arange(0, C)
-        at = program * cols + in_row
-        if weight is not None:
+        at = place * cols + in_row
+        if partial_dweight is not None:
             tl.store(partial_dweight + at, sums[k], mask=in_row < cols)
         if partial_dbias is not None:
             tl.store(partial_dbias + at, sums[K + k], mask=in_row < cols)
-
-    if FUSED:
-        meet(state)
-        index = tl.arange(0, FINISH_ROWS)[:, None]
-        lane = tl.arange(0, FINISH_COLS)[None, :]
-        programs = tl.num_programs(0)
-        results = dweight_out, dbias_out, partial_dweight, partial_dbias
-        finish_in_turn(*results, index, lane, programs, cols, FINISH_ROWS, FINISH_COLS)
 
 
 @triton.jit

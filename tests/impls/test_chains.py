@@ -1,0 +1,229 @@
+"""How programs share the work of a launch: chains.py, compiled and run by the tests' machine, in orders of chance.
+
+The machine starts programs in order and holds a limited number of them, as a GPU of which others hold a part does.
+Launches of different numbers of programs follow each other over one memory, as on one stream.
+"""
+
+import contextlib
+import json
+import sys
+from functools import partial
+from itertools import product
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+import triton
+import triton.language as tl
+
+from impls.inhouse import chains
+from impls.inhouse.chains import MOST, STARTED, TAKEN_IN
+from impls.inhouse.regimes.one_pass import OnePass
+from tests.impls.gpuless import CHAIN_WORDS, in_child, instead_of_launches
+from tests.impls.inhouse_cases import cpu_case, gradients, reference, rho
+from tests.impls.ptx import Endless, Memory, Warp, operands_fit
+from tests.impls.statements import Kernel, Text
+
+fp32 = partial(cpu_case, dtype="fp32", weight_dtype="fp32")  # so that no bit is rounded away
+CASES = {
+    "eight programs": (fp32("layer", 13, 60, bias=True), OnePass(1, 1, 64, 1, 8, fold=True, fused=True)),
+    "four programs": (fp32("rms", 11, 64), OnePass(1, 1, 64, 1, 4, fold=True, fused=True)),
+    "three programs, narrow": (fp32("rms", 40, 60), OnePass(4, 1, 64, 1, 3, fold=False, fused=True)),
+    "one program": (fp32("rms", 3, 64), OnePass(1, 1, 64, 1, 1, fold=True, fused=True)),
+    "two warps": (fp32("rms", 11, 64), OnePass(1, 1, 64, 2, 5, fold=True, fused=True)),
+}
+THERE = (None, 1, 3, 2)  # programs at a time; None is all
+WORDS = MOST.value
+assert CHAIN_WORDS == WORDS + 1
+
+
+def outcome(names, seeds, fault=None, there=THERE):
+    """What is first wrong with launches that follow each other, or None; `fault` is one of FAULTS."""
+    import torch
+
+    from harness.cases import make_inputs
+    from impls.inhouse import backward
+    from impls.inhouse.regimes import one_pass_kernel
+    from impls.inhouse.tensors import Tensors
+    from tests.impls.machine import Stuck
+    from tests.impls.test_compiled import OnMachine
+
+    inputs = {name: make_inputs(CASES[name][0], seed=0) for name in names}
+    exact = {name: reference(each) for name, each in inputs.items()}
+    words, launches, first = torch.zeros(WORDS + 1, dtype=torch.int64), 0, {}
+    nan = lambda *shape: torch.full(shape, float("nan"))  # noqa: E731
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(patch.object(backward, "output", lambda like, shape: nan(*shape)))
+        stack.enter_context(patch.object(Tensors, "empty", lambda self, shape: nan(*shape)))
+        if fault:
+            stack.enter_context(patch.object(one_pass_kernel, *FAULTS[fault]))
+        for seed, slots, name in product(seeds, there, names):
+            on_machine = partial(OnMachine, seed=seed, most_idle=3000, slots=slots)
+            told = f"{name}, {slots} there, seed {seed}: "
+            with instead_of_launches(("cuda", 90, 32), on_machine, words):
+                try:
+                    found = [each for each in gradients(inputs[name], launch=CASES[name][1]) if each is not None]
+                except Stuck:
+                    return told + "stuck"
+            launches += 1
+            wanted = first.setdefault(name, found)
+            if not all(rho(*pair) < 16 for pair in zip(found, exact[name], strict=False)):
+                return told + "wrong"
+            if not all(torch.equal(*pair) for pair in zip(found, wanted, strict=True)):
+                return told + "other bits"
+            if int(words[WORDS]) != launches * WORDS or set((words[:WORDS] >> 32).tolist()) != {launches}:
+                return told + "words that no launch should leave behind"
+    return None
+
+
+@triton.jit
+def started_without_a_look(words, program):
+    """A chain is done twice: its own program does not see that another has taken it."""
+    epoch = tl.atomic_add(words + program, STARTED, sem="relaxed") >> 32
+    return epoch, epoch >= 0
+
+
+@triton.jit
+def started_without_a_claim(words, program):
+    """A claim is lost: others do not see that a program has begun its chain."""
+    before = tl.load(words + program, volatile=True)
+    return before >> 32, (before & TAKEN_IN) <= (before >> 32)
+
+
+@triton.jit
+def started_without_others(words, program, programs, epoch, OTHERS: tl.constexpr):
+    """The words that a launch of fewer programs does not need stay behind."""
+
+
+@triton.jit
+def arrived_before_the_stores(words, chain, programs, INTERPRETED: tl.constexpr):
+    """A missing fence: one warp says that a chain is done before the others have stored."""
+    worth = tl.cdiv(MOST - chain, programs).to(tl.int64)
+    before = tl.inline_asm_elementwise(
+        chains.ARRIVAL, "=l,l,l", [words + MOST, worth], dtype=tl.int64, is_pure=False, pack=1
+    )
+    return before + worth
+
+
+@triton.jit
+def waited_for_nobody(words, epoch, seen, INTERPRETED: tl.constexpr):
+    """The last sum begins before all chains are done."""
+
+
+FAULTS = {  # the function, and what takes its place
+    "a chain is done twice": ("start", started_without_a_look),
+    "a claim is lost": ("start", started_without_a_claim),
+    "words stay behind": ("start_others", started_without_others),
+    "nobody waits": ("wait_for_all", waited_for_nobody),
+    "a missing fence": ("arrive", arrived_before_the_stores),
+}
+SLOW_FAULTS = ("words stay behind", "nobody waits")
+
+
+def test_the_same_bits_whoever_works():
+    assert in_child(__name__, "outcome", [[*CASES], [0]]) == [None]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_the_same_bits_in_many_orders(name):
+    assert in_child(__name__, "outcome", [[name], [*range(12)], None, [1, 2, None, 4, 3]]) == [None]
+
+
+@pytest.mark.parametrize(
+    "fault", [*[*FAULTS][:2], *(pytest.param(each, marks=pytest.mark.slow) for each in SLOW_FAULTS)]
+)
+def test_a_fault_is_seen(fault):
+    (seen,) = in_child(__name__, "outcome", [["eight programs", "one program"], [1], fault, [2, None]])
+    assert seen is not None
+
+
+def published(fault=None):
+    """Whether all threads have met between the last store of sums and every arrival, in the compiled text."""
+    import torch
+
+    from harness.cases import make_inputs
+    from impls.inhouse.regimes import one_pass_kernel
+
+    case, launch = CASES["two warps"]
+    texts = []
+
+    class Compiled:
+        def __init__(self, name, kernel):
+            self.kernel = kernel
+
+        def __getitem__(self, grid):
+            return lambda *args, **options: texts.append(self.kernel.warmup(*args, grid=grid, **options).asm["ptx"])
+
+    replaced = patch.object(one_pass_kernel, *FAULTS[fault]) if fault else contextlib.nullcontext()
+    with replaced, instead_of_launches(("cuda", 90, 32), Compiled, torch.zeros(1 << 14, dtype=torch.int64)):
+        gradients(make_inputs(case, seed=0), launch=launch)
+    opcodes = [each.opcode for each in Kernel(texts[0], "backward_rows").statements]
+    arrivals = [place for place, each in enumerate(opcodes) if each[0] == "atom" and "acq_rel" in each]
+    met = []
+    for place in arrivals:
+        before = [each[:2] for each in opcodes[:place] if each[0] == "bar" or each[:2] == ("st", "global")]
+        met.append(before[-1][0] == "bar")
+    return len(met) == 2 and all(met)
+
+
+def test_an_arrival_before_the_stores_is_seen():
+    """The planted fault is a missing fence, which takes luck to see in what a launch computes."""
+    assert in_child(__name__, "published", []) == [True]
+    assert in_child(__name__, "published", ["a missing fence"]) == [False]
+
+
+# ------------------------------------------------------------------------------------------------ the assembly
+
+
+TEXTS = {name: getattr(chains, name).value for name in ("ARRIVAL", "WAIT")}
+FENCES = {"ARRIVAL": "atom.add.acq_rel.gpu.global.u64", "WAIT": "ld.acquire.gpu.global.b64"}
+
+
+def test_one_thread_arrives_for_its_program():
+    memory, inputs = Memory([5]), (np.uint64(Memory.BASE), np.uint64(7))
+    (before,) = Warp(memory).run(TEXTS["ARRIVAL"], [np.uint64], *inputs)
+    assert before.tolist() == [5, *[0] * 31]
+    assert memory.words.tolist() == [12]
+    Warp(memory, 32).run(TEXTS["ARRIVAL"], [np.uint64], *inputs)  # another warp
+    assert memory.words.tolist() == [12]
+
+
+def looks(seen, later, first=0):
+    """How often a warp looks at a word that is 5, and later what is given, while it waits for 12."""
+    memory = Memory([5], later)
+    seen = np.array([seen, *[0] * 31], np.uint64)  # by the first thread, as `arrive` tells it
+    Warp(memory, first).run(TEXTS["WAIT"], [np.uint32], np.uint64(Memory.BASE), np.uint64(12), seen)
+    return memory.loads
+
+
+def test_one_warp_waits_until_all_chains_are_done():
+    assert looks(0, {1: [(0, 11)], 3: [(0, 12)]}) == 4
+    assert looks(5, {1: [(0, 13)]}) == 2
+    assert looks(12, {}) == 0
+    assert looks(0, {}, first=32) == 0  # another warp
+    with pytest.raises(Endless):
+        looks(0, {3: [(0, 11)]})
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_missing_fence_is_seen(name):
+    """Who arrives releases, and who waits acquires."""
+
+    def accesses(text):
+        return [".".join(each.opcode) for each in Text(text).statements if "global" in each.opcode]
+
+    assert accesses(TEXTS[name]) == [FENCES[name]]
+    for fence in ("acq_rel", "acquire"):
+        spoiled = TEXTS[name].replace(fence, "relaxed")
+        assert spoiled == TEXTS[name] or accesses(spoiled) != [FENCES[name]]
+
+
+@pytest.mark.parametrize(("name", "operands"), [("ARRIVAL", ["=l", "l", "l"]), ("WAIT", ["=r", "l", "l", "l"])])
+def test_operands_fit_the_text(name, operands):
+    assert operands_fit(TEXTS[name], operands, len(operands) - 1, 1)
+
+
+if __name__ == "__main__":
+    function, *calls = json.loads(sys.argv[1])
+    print(json.dumps([globals()[function](*call) for call in calls]))
