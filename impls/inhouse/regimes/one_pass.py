@@ -186,6 +186,7 @@ class OnePass(Launch):
             words = torch.zeros(FIXED_WORDS, dtype=torch.int64)
         elif fused:
             words = chain_words(tensors.x.device)
+        limited = self.maxnreg is not None and self.warps < 8
         elements = 32 * self.warps * (16 if (self.maxnreg or MOST_REGISTERS) <= 128 else 64)
         kernel = KernelCall(
             backward_rows,
@@ -205,7 +206,7 @@ class OnePass(Launch):
             FOLD=self.fold,
             PACKED=self.packed,
             STAGES=self.stages,
-            HELP_STAGES=1 if self.maxnreg and self.warps < 8 else self.stages,  # for fewer registers
+            HELP_STAGES=self.stages if self.fold and cols <= 8192 and not limited else 1,  # fewer registers
             EVEN=rows % self.rows == 0 and cols == self.chunks * self.cols,
             FUSED=fused,
             CHAINS=max(power_of_two(self.programs), 32 * self.warps),
@@ -247,9 +248,10 @@ def _flat(problem: Problem, gpu: Gpu) -> OnePass:
     4 warps up to 2048 columns, where that covers the row with fewer idle lanes, and up to 4096 where there are rows for
     16 turns; else 8; at most 40 elements a thread, 48 of a light one. Two programs a multiprocessor hide each other's
     barriers; one leaves half as many partials, which counts where turns are few. At 2048 columns a light one has a tile
-    twice as large then, 64 elements a thread. Light ones are packed up to 4096 columns. With 8 warps and nothing packed
-    one more tile in flight helps up to 8192 columns. Below 1024 columns others have 2 warps, which wait for each other
-    less, and four programs. With many turns of more than 4096 columns fewer programs than multiprocessors are as fast.
+    twice as large then, 64 elements a thread. Light ones are packed up to 4096 columns and above 8192. With 8 warps and
+    nothing packed one more tile in flight helps up to 8192 columns. Below 1024 columns others have 2 warps, which wait
+    for each other less, and four programs. With many turns of more than 4096 columns fewer programs than
+    multiprocessors are as fast.
 
     Where the kernel needs no more, registers are limited so that a multiprocessor has room for half as many programs
     again: then all run at once though another kernel holds a third of the multiprocessors.
@@ -265,14 +267,14 @@ def _flat(problem: Problem, gpu: Gpu) -> OnePass:
     large = light and warps == 4 and chunks == 2 and not long
     tile_rows = max(1, floor_power_of_two((2048 if large else 1024) * warps // (chunks * chunk)))
     alone = warps == 8 or large or rows <= 4 * gpu.multiprocessors * tile_rows
-    packed = light and cols <= 4096
+    packed = light and not 4096 < cols <= 8192
     programs = gpu.multiprocessors * (1 if alone else 2)
     if not light and cols > 4096 and rows >= 30 * gpu.multiprocessors:
         programs = max(1, gpu.multiprocessors * 17 // 20)
     stages = STAGES + (warps == 8 and cols <= 8192 and not packed)
     maxnreg = None
     if gpu.ptx and problem.item_bytes == 2:
-        room = packed or cols <= 1024 or (cols <= 2048 and long)
+        room = (packed and cols <= 4096) or cols <= 1024 or (cols <= 2048 and long)
         if room and not (alone and warps == 4):
             maxnreg = _registers(3 if warps == 4 else 2, warps)
     return OnePass(tile_rows, chunks, chunk, warps, programs, fold=True, packed=packed, maxnreg=maxnreg, stages=stages)
