@@ -15,7 +15,14 @@ pytestmark = [pytest.mark.gpu, pytest.mark.timeout(120, method="thread")]
 
 LONG_US, SHORT_US = 200_000, 300
 FEW_TURNS = case("rms", 512, 16384)
-FAST = [SHARED, FEW_TURNS, case("layer", 1360, 11008), WIDER, WIDEST]
+WHOLE_ROWS = [
+    FLAT,
+    case("rms", 2048, 4096),
+    case("layer", 1024, 8192),
+    case("layer", 4096, 256),
+    case("layer", 8192, 768),
+]
+FAST = [SHARED, FEW_TURNS, case("layer", 1360, 11008), WIDER, WIDEST, *WHOLE_ROWS]
 
 
 @pytest.fixture(scope="module")
