@@ -289,24 +289,28 @@ def test_the_last_sum_is_dealt_out_evenly(kernel, cols, launch, norm, bias, sums
 
 
 @pytest.mark.parametrize(
-    ("cols", "tile_rows", "two", "three", "four"),
-    [  # groups resident with two programs a multiprocessor, three, and four
-        (12290, 2, 37, 56, 75),
-        (16384, 2, 33, 49, 66),
-        (16386, 2, 29, 44, 58),
-        (65538, 1, 8, 12, 16),
+    ("cols", "tile_rows", "two", "three"),
+    [  # groups resident with two programs a multiprocessor, and with three
+        (12290, 2, 37, 56),
+        (16384, 2, 33, 49),
+        (16386, 2, 29, 44),
+        (65538, 1, 8, 12),
     ],
 )
 @pytest.mark.parametrize("norm", ["rms", "layer"])
-def test_programs_of_shared_rows_follow_their_turns(norm, cols, tile_rows, two, three, four):
+def test_programs_of_shared_rows_follow_their_turns(norm, cols, tile_rows, two, three):
     fewest = 67 if norm == "rms" and cols <= 16384 else 1  # fewer are few rows
-    most = {3 * four * tile_rows: (2, 248, two), 8 * three * tile_rows - tile_rows: (4, 128, four)}  # rows up to which
-    rows_of = {fewest: (2, 248, two)} | most
-    rows_of |= {rows + 1: expected for rows, expected in zip(most, [(4, 128, four), (3, 168, three)], strict=True)}
-    for rows, (residents, registers, groups) in rows_of.items():
+    last_of_two, last_of_short = 8 * two * tile_rows, (8 * three - 1) * tile_rows  # rows
+    expected = {  # residents, registers, delay, stages, groups
+        fewest: (2, 248, 1, 3, two),
+        last_of_two: (2, 248, 1, 3, two),
+        last_of_two + 1: (3, 168, 1, 3, three),
+        last_of_short: (3, 168, 1, 3, three),
+        last_of_short + 1: (3, 168, 2, 4, three),
+    }
+    for rows, (*sizes, groups) in expected.items():
         launch = choose(problem(cols, rows, norm), H200)
-        assert (launch.delay, launch.stages) == ((2, 4) if residents == 3 else (1, 3))
-        assert (launch.residents, launch.maxnreg) == (residents, registers)
+        assert [launch.residents, launch.maxnreg, launch.delay, launch.stages] == sizes
         tiles = -(-rows // tile_rows)
         assert launch.groups == -(-tiles // -(-tiles // groups))
 
