@@ -24,7 +24,7 @@ words[MOST]   How many words belong to chains that are done, of all launches. Wh
 import triton
 import triton.language as tl
 
-from .barrier import braced
+from .exchange import braced
 
 MOST = tl.constexpr(1024)  # programs
 STARTED = tl.constexpr(1 << 32)

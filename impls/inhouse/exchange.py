@@ -1,7 +1,7 @@
 """Sums that the programs which share a row exchange, as words in global memory.
 
 All programs of a row have to be on the device at once. The words need no reset between launches: their tags go on from
-the epoch of barrier.py.
+the epoch of groups.py.
 """
 
 # Triton compiles this file: kernel arguments have no Python type.
@@ -12,8 +12,6 @@ from typing import Any
 
 import triton
 import triton.language as tl
-
-from .barrier import braced
 
 
 class Exchange:
@@ -93,6 +91,11 @@ class Exchange:
         for i, word in enumerate(words):
             lines += [f"mov.b64 {word}, 0;", f"@has{i} ld.relaxed.gpu.global.b64 {word}, [from+{8 * self.LANES * i}];"]
         return lines
+
+
+def braced(lines: list[str]) -> str:
+    """The lines as one block of assembly, whose registers and labels are its own."""
+    return "{\n" + "\n".join(lines) + "\n}"
 
 
 @lru_cache

@@ -21,7 +21,7 @@ All but the last leave one fp32 row of partial gradients a program (or group of 
 Every sum is taken in fp32, without atomics, in an order that only the shape and the device decide, and is rounded once.
 
 A pointer that is None switches its feature off at compile time: no `mean` is RMSNorm, no `weight` is no weight, no
-`partial_dbias` is no bias. `FUSED`: the programs wait for each other at the end (barrier.py) and sum the partials
+`partial_dbias` is no bias. `FUSED`: the programs wait for each other at the end (chains.py) and sum the partials
 themselves; else finish.py's kernel does.
 """
 

@@ -24,7 +24,7 @@ each other on one stream (workspace.py).
 import triton
 import triton.language as tl
 
-from .barrier import braced
+from .exchange import braced
 from .limits import MOST_GROUPS
 
 EPOCH = tl.constexpr(0)  # places of words

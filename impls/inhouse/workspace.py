@@ -6,26 +6,24 @@ import torch
 
 from . import graph_memory
 
-STATE_WORDS = 8  # of barrier.py
-FIXED_WORDS = 1056  # and those of chains.py, 1025, and the rest of a cache line
+FIXED_WORDS = 1032  # those of chains.py, 1025, and the rest of a cache line
 grown: list[tuple[int | None, int]] = []  # streams whose memory was replaced by more; who keeps launches clears it
 _by_stream: dict[tuple[int | None, int], torch.Tensor] = {}
 _scratch_by_stream: dict[tuple[int | None, int], torch.Tensor] = {}
 
 
-def workspace(device: torch.device, words: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The state of barrier.py (int32) and so many words (int64) for launches on the current stream; 0 when made.
+def workspace(device: torch.device, words: int) -> torch.Tensor:
+    """So many words (int64) for launches on the current stream; 0 when made.
 
     Launches on one stream follow each other, so they may share it. A graph may replay beside anything, so captured
     launches have memory of their own (graph_memory.py).
     """
-    memory = _memory(device, FIXED_WORDS + words)
-    return memory[:2].view(torch.int32), memory[FIXED_WORDS:]
+    return _memory(device, FIXED_WORDS + words)[FIXED_WORDS:]
 
 
 def chain_words(device: torch.device) -> torch.Tensor:
     """The words of chains.py (int64) for launches on the current stream; 0 when made."""
-    return _memory(device, FIXED_WORDS)[STATE_WORDS:FIXED_WORDS]
+    return _memory(device, FIXED_WORDS)[:FIXED_WORDS]
 
 
 def _memory(device: torch.device, size: int) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""A warp that runs a block of inline assembly of barrier.py or exchange.py, over words of 64 bits or their halves.
+"""A warp that runs inline assembly of chains.py, groups.py or exchange.py, over words of 64 bits or their halves.
 
 It is a warp of the machine, and stricter: it knows the few instructions that these need and no other, so that each
 access orders as it has to, and no register may be read in a lane in which it was not written. Memory is one for all

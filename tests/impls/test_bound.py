@@ -56,7 +56,7 @@ class FakeLaunch:
         self.kernels = [FakeKernel(f"kernel {number}", device) for number in range(kernels)]
 
     def calls(self, tensors):
-        state, _ = workspace.workspace(tensors.x.device, self.words)
+        state = workspace.workspace(tensors.x.device, self.words)
         partials = [tensors.empty((3, tensors.x.shape[1])) for _ in self.kernels]
         return [
             KernelCall(
@@ -181,7 +181,7 @@ def test_a_second_call_starts_the_kernel_with_its_own_tensors(gpu):
     assert (given["rows"], given["OPTION"]) == (ROWS, "constant")
     (memory,) = workspace._by_stream.values()
     (scratch,) = workspace._scratch_by_stream.values()
-    assert (given["state"], given["partial"]) == (memory.data_ptr(), scratch.data_ptr())
+    assert (given["state"], given["partial"]) == (memory.data_ptr() + 8 * workspace.FIXED_WORDS, scratch.data_ptr())
     assert scratch.nbytes >= 4 * 3 * COLS
     assert [each.data_ptr() for each in gpu.allocated] == [each.data_ptr() for each in (dx, dweight, dbias)]
 
@@ -214,7 +214,7 @@ def test_scratch_of_several_kernels_is_allocated_by_each_call(gpu):
     assert len(results) == 3
     assert [started[3]["partial"] for started in gpu.started] == [each.data_ptr() for each in gpu.allocated[3:]]
     (memory,) = workspace._by_stream.values()
-    assert [started[3]["state"] for started in gpu.started] == [memory.data_ptr()] * 2
+    assert [started[3]["state"] for started in gpu.started] == [memory.data_ptr() + 8 * workspace.FIXED_WORDS] * 2
 
 
 DECIDES = {

@@ -145,6 +145,6 @@ def test_each_revision_of_own_kernel_has_own_modules():
         assert backward.choose.__module__ == f"normbwd_{word}.inhouse.regimes.choice"
         kernel = importlib.import_module(f"normbwd_{word}.inhouse.regimes.one_pass_kernel")
         assert kernel.backward_rows.fn.__module__ == f"normbwd_{word}.inhouse.regimes.one_pass_kernel"
-        assert kernel.meet.fn.__module__ == f"normbwd_{word}.inhouse.barrier"
+        assert kernel.take.fn.__module__ == f"normbwd_{word}.inhouse.chains"
     for name in [name for name in sys.modules if name.startswith(("normbwd_base", "normbwd_head"))]:
         del sys.modules[name]

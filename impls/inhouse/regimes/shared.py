@@ -174,7 +174,7 @@ class Shared(Launch):
         fused = self.fused and partial_dweight is not None
         weight, dtype = tensors.weight, TRITON_DTYPES[tensors.x.dtype]
         exchange = exchange_options(self.parts, self.rows * (1 if tensors.mean is None else 2))
-        _, words = workspace(tensors.x.device, RINGS.value + self.groups * SLOTS.value * exchange["WORDS"])
+        words = workspace(tensors.x.device, RINGS.value + self.groups * SLOTS.value * exchange["WORDS"])
         tiles = -(-rows // self.rows)
         opened = tensors.empty((2 * tiles * exchange["WORDS"],)).view(torch.int64)  # read where a chain is opened alone
         dx, dy, x = (_as_words(tensor) for tensor in (tensors.dx, tensors.dy, tensors.x))
