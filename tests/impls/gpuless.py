@@ -38,7 +38,6 @@ def in_child(module, *arguments):
 @contextlib.contextmanager
 def instead_of_launches(target, substitute, memory):
     """Compile for a target; `substitute(name, kernel)` stands in for each kernel, `memory` for a stream's workspace."""
-    import torch
     import triton
     from triton.backends.compiler import GPUTarget
 
@@ -61,7 +60,7 @@ def instead_of_launches(target, substitute, memory):
         for name, place in KERNELS.items():
             module = importlib.import_module(f"impls.inhouse.{place}")
             stack.enter_context(patch.object(module, name, substitute(name, getattr(module, name))))
-        parts = lambda device, words: (memory[:2].view(torch.int32), memory[8 : 8 + words])  # noqa: E731
+        parts = lambda device, words: memory[8 : 8 + words]  # noqa: E731
         stack.enter_context(patch.object(workspace, "workspace", parts))
         stack.enter_context(patch.object(workspace, "chain_words", lambda device: memory[-CHAIN_WORDS:]))
         yield
