@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 from harness.cases import Grads, Inputs, NormCase, contiguous_rows
+
+from .libraries.importing import import_failure
 
 name = "fast-llm"
 requires = ("fast_llm", "triton")
@@ -19,13 +20,7 @@ WIDEST = 64 * 1024 // 4  # columns: TritonConfig.MAX_BLOCK_SIZE_BYTES over the b
 
 
 def missing() -> str | None:
-    if find_spec("fast_llm") is None:
-        return None
-    try:
-        import_module(MODULE)
-    except Exception as error:
-        return f"{MODULE} cannot be imported: {type(error).__name__}: {error}"
-    return None
+    return import_failure("fast_llm", MODULE)
 
 
 def unsupported(case: NormCase) -> str | None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 from harness.cases import ITEM_BYTES, Chosen, Grads, Inputs, NormCase
 
 from .libraries.autotuner import best_configs
+from .libraries.importing import import_failure
 from .libraries.recorded import recorded
 
 name = "flash-attn-triton"
@@ -22,13 +22,8 @@ WIDEST_BYTES = 64 * 1024  # a row
 
 
 def missing() -> str | None:
-    if find_spec("flash_attn") is None:
-        return None
-    try:
-        import_module(MODULE)
-    except Exception as error:  # its package imports the CUDA extension, and this module asks for the GPU's warp size
-        return f"{MODULE} cannot be imported: {type(error).__name__}: {error}"
-    return None
+    # Its package imports the CUDA extension, and this module asks for the GPU's warp size.
+    return import_failure("flash_attn", MODULE)
 
 
 def unsupported(case: NormCase) -> str | None:
