@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator
 
 from harness.cases import Norm
 from harness.results.schema import RunRecord
@@ -14,6 +15,7 @@ from reports.parts.precision import Slope, slopes
 from reports.plots.style import INK, backward, look, sheet, styled, title
 
 LEAST_FACTOR = 5.0  # from the left end of the axis to its right, so that small differences look small
+MANY_FACTOR = 100.0  # from here on powers of ten are numbers enough; below they may be outside
 CAPTION = (
     "Relative rms error against float64, on the usual inputs. Open: the fewest rows. Filled: the most.\n"
     "Number: the slope of log(error) against log(rows). 0: the sum is kept in fp32. 0.5: it is kept in low precision, "
@@ -48,11 +50,18 @@ def _draw(norm: Norm, lines: Sequence[Slope], run: RunRecord) -> Figure:
                 _draw_line(axes, place, slope_of[impl])
     errors = [error for line in lines for _, error in line.points]
     for axes in drawn:
-        axes.set_xscale("log")
-        axes.set_xlim(min(errors) / 1.3, max(1.8 * max(errors), LEAST_FACTOR * min(errors)))
+        _scale(axes, min(errors) / 1.3, max(1.8 * max(errors), LEAST_FACTOR * min(errors)))
     drawn[0].set_yticks(range(len(impls)), impls)
     drawn[0].set_ylim(len(impls) - 0.4, -0.6)
     return figure
+
+
+def _scale(axes: Axes, low: float, high: float) -> None:
+    """A logarithmic axis with numbers at 1, 2 and 5, or where it is long at powers of ten."""
+    axes.set_xscale("log")
+    axes.set_xlim(low, high)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high / low < MANY_FACTOR else (1.0,)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0e}".replace("e-0", "e-")))
 
 
 def _draw_line(axes: Axes, place: int, line: Slope) -> None:

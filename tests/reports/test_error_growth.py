@@ -1,9 +1,10 @@
 import math
 
 import pytest
+from matplotlib.figure import Figure
 
 from reports.data.outcomes import outcomes
-from reports.plots.error_growth import LEAST_FACTOR, precision
+from reports.plots.error_growth import LEAST_FACTOR, _scale, precision
 from reports.plots.style import look
 from tests.results_factory import TALL, careful, mixed, results, row, verification
 
@@ -46,6 +47,21 @@ def test_small_differences_look_small():
     (axes,) = drawn(careful())["rms"].axes
     left, right = axes.get_xlim()
     assert right / left >= LEAST_FACTOR
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "numbers"),
+    [
+        (1.2e-3, 9e-3, ["2e-3", "5e-3"]),  # no power of ten inside
+        (3e-5, 8e-4, ["5e-5", "1e-4", "2e-4", "5e-4"]),
+        (3e-6, 0.2, ["1e-5", "1e-4", "1e-3", "1e-2", "1e-1"]),
+    ],
+)
+def test_axis_has_numbers(low, high, numbers):
+    axes = Figure().subplots()
+    _scale(axes, low, high)
+    shown = [text.get_text() for text in axes.get_xticklabels() if low <= text.get_position()[0] <= high]
+    assert shown == numbers
 
 
 def test_two_numbers_of_rows_are_no_line():
