@@ -12,7 +12,7 @@ from .device import gpu_of, name_of
 from .launch import Launch
 from .problem import LAUNCHES, Dtype, Problem
 from .regimes.choice import choose
-from .tensors import Tensors, as_rows, check, output, rounded
+from .tensors import Around, AroundGradients, Tensors, as_rows, check, output, rounded
 
 Gradients = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
 VARIABLES: Any = getattr(os.environ, "_data", {})  # os.environ itself takes ten times as long to look into
@@ -29,6 +29,7 @@ def norm_backward(
     *,
     has_bias: bool = False,
     zero_centred: bool = False,
+    dres: torch.Tensor | None = None,
     launch: Launch | None = None,
     launched: list[Any] | None = None,
 ) -> Gradients:
@@ -37,12 +38,15 @@ def norm_backward(
     dy, x `(rows, cols)`, or with more leading dimensions that can be viewed as rows, bf16, fp16 or fp32, of one dtype,
     any row stride (0 among them), unit column stride; weight `(cols)` contiguous in any of these dtypes, or None; mean,
     rstd `(rows)` contiguous fp32. With `zero_centred` the norm multiplied by (1 + weight). dx has x's shape and dtype,
-    and is contiguous; dweight and dbias have weight's dtype, and are None where there is no weight or bias. `launch`
-    overrides the choice of `choose_for`; the compiled kernels are added to `launched`. Bitwise reproducible on one
-    device.
+    and is contiguous; dweight and dbias have weight's dtype, and are None where there is no weight or bias. `dres`, the
+    gradient of the residual that x goes on as, is like dy and is added to dx before dx is rounded. `launch` overrides
+    the choice of `choose_for`; the compiled kernels are added to `launched`. Bitwise reproducible on one device.
 
     Raises ValueError for anything else: strides, dtypes, devices or shapes that do not fit, more than 131072 columns.
     """
+    if dres is not None:
+        around, options = Around(dres=dres), {"has_bias": has_bias, "zero_centred": zero_centred}
+        return backward_around(dy, x, weight, mean, rstd, around, **options, launch=launch, launched=launched)[:3]
     given = dy, x, weight, mean, rstd
     decided_by = "backward", has_bias, zero_centred, launch, VARIABLES.get(LAUNCHES_VARIABLE)
     outputs = bound.restart(given, *decided_by, launched=launched)
@@ -75,6 +79,28 @@ def norm_backward(
         if launched is not None:
             launched.extend(kernels)
     return rounded(dx.view(shape), x), rounded(dweight, weight), rounded(dbias, weight)
+
+
+def backward_around(
+    dy: torch.Tensor,  # noqa: ARG001
+    x: torch.Tensor,  # noqa: ARG001
+    weight: torch.Tensor | None,  # noqa: ARG001
+    mean: torch.Tensor | None,  # noqa: ARG001
+    rstd: torch.Tensor,  # noqa: ARG001
+    around: Around,  # noqa: ARG001
+    *,
+    has_bias: bool = False,  # noqa: ARG001
+    zero_centred: bool = False,  # noqa: ARG001
+    launch: Launch | None = None,  # noqa: ARG001
+    launched: list[Any] | None = None,  # noqa: ARG001
+) -> AroundGradients:
+    """Return the gradients of a norm with what a model has `around` it, otherwise as `norm_backward` does.
+
+    Gradients of branches and of z have x's shape and dtype, and are contiguous; those of a second norm's parameters are
+    like the first's. With a gate before the norm, mean and rstd are those of x * silu(z). Raises ValueError as
+    `norm_backward` does, and for what no kernel of this project does.
+    """
+    raise ValueError("no kernel of this project does that yet")
 
 
 def choose_for(

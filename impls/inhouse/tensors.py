@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -54,6 +55,54 @@ class Tensors:
         memory = torch.empty(shape, dtype=torch.float32, device=self.x.device)
         self.scratch.append(memory)
         return memory
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What a model has around a norm: the further inputs of its backward. None is what there is not.
+
+    All but weight1 and bias `(rows, cols)` in x's shape, or one that has the same rows.
+
+    dres             the gradient of the residual that x goes on as: it is added to dx
+    mask, mask1      uint8, 1 where dropout with probability `p` kept an element of a branch, 0 where it did not: the
+                     branch's gradient is dbranch = mask * dx / (1 - p)
+    dy1, weight1     of a second norm of the same x; it has a bias where the first one has
+    z                the gate: of y = norm(x * silu(z)), or with `norm_first` of y = norm(x) * silu(z)
+    bias             that of the norm, which a gate behind the norm multiplies too
+    """
+
+    dres: torch.Tensor | None = None
+    mask: torch.Tensor | None = None
+    mask1: torch.Tensor | None = None
+    p: float = 0.0
+    dy1: torch.Tensor | None = None
+    weight1: torch.Tensor | None = None
+    z: torch.Tensor | None = None
+    bias: torch.Tensor | None = None
+    norm_first: bool = False
+
+    @property
+    def tensors(self) -> tuple[torch.Tensor | None, ...]:
+        """All tensors, in one order."""
+        return self.dres, self.mask, self.mask1, self.dy1, self.weight1, self.z, self.bias
+
+    @property
+    def decided_by(self) -> tuple[Hashable, ...]:
+        """All that a launch depends on beside the tensors."""
+        return self.p, self.norm_first
+
+
+class AroundGradients(NamedTuple):
+    """The gradients of a backward with `Around`; None is what there is not."""
+
+    dx: torch.Tensor
+    dweight: torch.Tensor | None
+    dbias: torch.Tensor | None
+    dbranch: torch.Tensor | None = None
+    dbranch1: torch.Tensor | None = None
+    dweight1: torch.Tensor | None = None
+    dbias1: torch.Tensor | None = None
+    dz: torch.Tensor | None = None
 
 
 def check(
