@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import digamma, polygamma
 
 from harness.results.intervals import Estimate
 
@@ -56,8 +57,6 @@ def _prior(variances: Values, freedom: Values) -> tuple[Values, Values]:
     Smyth's equations for s0 and d0. Where the logs differ no more than those of equal variances would, the freedom is
     as good as infinite.
     """
-    from scipy.special import digamma, polygamma  # slow to import
-
     logs = np.log(variances) - digamma(freedom / 2) + np.log(freedom / 2)
     mean = logs.mean(axis=-1, keepdims=True)
     beyond_chance = logs.var(axis=-1, ddof=1, keepdims=True) - polygamma(1, freedom / 2).mean(axis=-1, keepdims=True)
@@ -67,8 +66,6 @@ def _prior(variances: Values, freedom: Values) -> tuple[Values, Values]:
 
 def _inverse_trigamma(values: Values) -> Values:
     """The positive numbers whose trigamma is given: by Newton's method on its reciprocal, from below (Smyth's own)."""
-    from scipy.special import polygamma
-
     root = 0.5 + 1 / values
     for _ in range(20):  # it converges from any start; 8 are enough for real variances
         trigamma = polygamma(1, root)

@@ -13,8 +13,9 @@ from statistics import geometric_mean
 from typing import Literal
 
 import numpy as np
+from scipy.special import ndtri
 
-from harness.results.intervals import CONFIDENCE, Estimate, block_interval, mean_by_t
+from harness.results.intervals import CONFIDENCE, Estimate, block_interval, mean_by_t, t_quantile
 
 # Addresses and compilations are drawn once a process, and ratios differ for it. One process must not claim less than
 # what 95 % of processes are off by: 1.12 and 1.10 % in two runs of three processes on H200s, rounded up. The command
@@ -79,15 +80,13 @@ def estimate(ratio: Ratio) -> Estimate:
     Several processes: Student's t, as the interval was made. One: the longer side of the interval as if it were
     normal, and the scatter between processes, PROCESS_BAND, which one process cannot see.
     """
-    from scipy.stats import norm, t  # slow to import
-
     tail = (1 + CONFIDENCE) / 2
     value = math.log(ratio.value)
     half = max(value - math.log(ratio.low), math.log(ratio.high) - value) if ratio.low > 0 else math.inf
     if ratio.processes > 1:
         freedom = ratio.processes - 1
-        return Estimate(value, half / float(t.ppf(tail, freedom)), freedom)
-    return Estimate(value, math.hypot(half / float(norm.ppf(tail)), process_error()), PROCESS_FREEDOM)
+        return Estimate(value, half / t_quantile(tail, freedom), freedom)
+    return Estimate(value, math.hypot(half / float(ndtri(tail)), process_error()), PROCESS_FREEDOM)
 
 
 def mean_of_logs(logs: Sequence[Sequence[float]]) -> Estimate:
@@ -117,9 +116,7 @@ def beyond_processes(ratios: Sequence[Ratio]) -> list[float]:
 
 def process_error() -> float:
     """The standard error, with PROCESS_FREEDOM degrees of freedom, of which 95 % lie within PROCESS_BAND."""
-    from scipy.stats import t  # slow to import
-
-    return PROCESS_BAND / float(t.ppf((1 + CONFIDENCE) / 2, PROCESS_FREEDOM))
+    return PROCESS_BAND / t_quantile((1 + CONFIDENCE) / 2, PROCESS_FREEDOM)
 
 
 def benjamini_hochberg(ps: Sequence[float]) -> list[float]:
@@ -127,7 +124,7 @@ def benjamini_hochberg(ps: Sequence[float]) -> list[float]:
 
     Those up to q hold at most a share q of false discoveries, where tests are independent or positively dependent.
     """
-    from scipy.stats import false_discovery_control
+    from scipy.stats import false_discovery_control  # slow to import
 
     return [float(p) for p in false_discovery_control(ps, method="bh")] if ps else []
 

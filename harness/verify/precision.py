@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 import torch
-from scipy.stats import f as f_distribution
+from scipy.special import fdtri
 
 from harness.cases import Grads, Inputs, NormCase, torch_dtype
 from harness.cases.tensors import CaseTensor, gradients_of, inputs_of
@@ -298,7 +298,7 @@ def slack(freedom: float, cells: int) -> float:
     """What rho may be multiplied by through chance: both of its sums scatter with `freedom` degrees, over `cells`."""
     if freedom > 1e9:
         return 1.0
-    return math.sqrt(float(f_distribution.isf(ALPHA / cells, freedom, freedom)))
+    return 1 / math.sqrt(float(fdtri(freedom, freedom, ALPHA / cells)))  # F's upper tail is the lower one of 1 / F
 
 
 def _rounded(figure: float) -> float:

@@ -54,8 +54,8 @@ def test_a_list_of_one_file_is_that_file(form, tmp_path):
     assert (tmp_path / "report").exists()
 
 
-def test_reports_import_no_torch_and_no_bootstrap():
-    heavy = ["torch", "triton", "arch", "pandas", "matplotlib"]
+def test_reports_import_what_is_quick_to_import():
+    heavy = ["torch", "triton", "scipy.stats", "matplotlib"]
     code = f"import sys, reports; print([name for name in {heavy} if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

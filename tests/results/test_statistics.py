@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from scipy.stats import t, ttest_1samp
 
+from harness.results.intervals import _resamples
 from harness.results.statistics import (
     PROCESS_BAND,
     IncomparableError,
@@ -62,6 +63,14 @@ def test_few_blocks_give_the_widest_honest_interval():
     five = speedup(base[:5], [10.0] * 5)
     assert (five.value, five.low, five.high) == (pytest.approx(1.2), 0.0, math.inf)
     assert verdict(five, 0.0) == "same"
+
+
+def test_resamples_are_blocks_of_neighbours():
+    resamples = _resamples(40, 5)
+    assert sorted(set(resamples.ravel().tolist())) == list(range(40))
+    follows = (np.diff(resamples, axis=1) % 40 == 1).mean()
+    assert follows == pytest.approx(1 - 1 / 5 + 1 / 5 / 40, abs=0.01)  # a new block may begin where the old one ended
+    assert resamples[0, :12].tolist() == [35, 36, 37, 18, 19, 20, 21, 22, 23, 16, 13, 14]
 
 
 def test_speedup_is_the_same_every_time():
