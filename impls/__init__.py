@@ -1,1 +1,1 @@
-"""Adapters: one file an implementation. Imports `harness.cases` alone; a file that is here is found."""
+"""Adapters: one file a library, here and in the folders of peers. Imports `harness.cases` alone; a file is found."""

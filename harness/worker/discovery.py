@@ -1,4 +1,4 @@
-"""Finds implementations: files of impls/, entry points of other packages, and files named on the command line.
+"""Finds implementations: files of impls/ and of its folders of peers, entry points, and files of the command line.
 
 Nothing is registered: a module that is here and has the shape of an adapter (contract.py) is an implementation.
 """
@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from importlib.metadata import entry_points
+from itertools import takewhile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,6 +26,7 @@ from harness.worker.contract import faults
 from harness.worker.revisions import Side
 
 ENTRY_POINT_GROUP = "normbwd.impls"
+PEERS = "_peers"  # what the folders of impls/ that hold adapters end in
 
 
 def discover(
@@ -41,7 +43,7 @@ def discover(
     Raises UsageError for a file or entry point that is not an adapter, for a name that is taken, and for a tuned file
     that cannot be used.
     """
-    modules = [(module, f"impls/{module.__name__.rpartition('.')[2]}.py") for module in _own_modules()]
+    modules = [(module, f"{module.__name__.replace('.', '/')}.py") for module in _own_modules()]
     modules += [(_load_entry_point(point), point.value) for point in entry_points(group=ENTRY_POINT_GROUP)]
     modules += [(_load_file(path), str(path)) for path in files]
     implementations = [item for module, source in modules for item in _implementations(module, source)]
@@ -67,8 +69,16 @@ def _by_name(implementations: Iterable[Implementation]) -> dict[str, Implementat
 
 
 def _own_modules() -> list[ModuleType]:
-    names = sorted(info.name for info in pkgutil.iter_modules(impls.__path__) if not info.ispkg)
-    return [importlib.import_module(f"{impls.__name__}.{name}") for name in names]
+    """The adapters of this project by their names, in whichever folder they are."""
+    packages = [info.name for info in pkgutil.iter_modules(impls.__path__) if info.ispkg]
+    peers = [importlib.import_module(f"{impls.__name__}.{name}") for name in packages if name.endswith(PEERS)]
+    names = [
+        f"{package.__name__}.{info.name}"
+        for package in (impls, *peers)
+        for info in pkgutil.iter_modules(package.__path__)
+        if not info.ispkg
+    ]
+    return [importlib.import_module(name) for name in sorted(names, key=lambda name: name.rpartition(".")[2])]
 
 
 def _implementations(module: ModuleType, source: str) -> list[Implementation]:
@@ -86,18 +96,27 @@ def _load_side(path: Path, word: str) -> ModuleType:
     What the adapter imports from its own package has to be imported relatively: by its absolute name it would be the
     package of this process, the same for both sides.
     """
-    if not (path.parent / "__init__.py").is_file():
+    packages = list(takewhile(lambda folder: (folder / "__init__.py").is_file(), path.parents))
+    if not packages:
         return _load_file(path, f"normbwd_{word}_{path.stem}")
-    by_name = re.compile(rf"^\s*(from|import) {path.parent.name}\b", re.MULTILINE)
-    for neighbour in sorted(path.parent.rglob("*.py")):
+    top = packages[-1]
+    by_name = re.compile(rf"^\s*(from|import) {top.name}\b", re.MULTILINE)
+    for neighbour in sorted(top.rglob("*.py")):
         if by_name.search(neighbour.read_text(encoding="utf-8")):
             raise UsageError(
                 f"{neighbour} imports its own package by name, so two revisions would share it; use relative imports"
             )
-    package = ModuleType(f"normbwd_{word}")  # a bare one: what its own __init__ does is not the adapter's
-    package.__path__ = [str(path.parent)]
-    sys.modules[package.__name__] = package
-    return _load_file(path, f"normbwd_{word}.{path.stem}")
+    for folder in packages:
+        package = ModuleType(
+            _side_name(word, top, folder)
+        )  # a bare one: what its own __init__ does is not the adapter's
+        package.__path__ = [str(folder)]
+        sys.modules[package.__name__] = package
+    return _load_file(path, _side_name(word, top, path.with_suffix("")))
+
+
+def _side_name(word: str, top: Path, path: Path) -> str:
+    return ".".join((f"normbwd_{word}", *path.relative_to(top).parts))
 
 
 def _load_file(path: Path, name: str | None = None) -> ModuleType:

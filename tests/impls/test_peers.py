@@ -14,7 +14,8 @@ import torch
 from harness.cases import NormCase, UnsupportedError, make_inputs
 from harness.worker.configured import candidates
 from harness.worker.discovery import discover
-from impls import apex_fast, apex_fused, cudnn, quack
+from impls.cuda_peers import apex_fast, apex_fused, cudnn
+from impls.dsl_peers import quack
 from impls.libraries import cudnn_plans
 from impls.libraries.recorded import recorded
 from tests.impls.peer_cases import FAST, IMPLS, LAYER, RMS, check, inputs_of, on_cpu

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from harness.cases import NormCase, make_inputs
-from impls import cudnn
+from impls.cuda_peers import cudnn
 from tests.impls.peer_cases import IMPLS
 from tests.impls.signatures import CLASSES, SCHEMAS, SIGNATURES, plain
 from tests.impls.stand_ins import modules

@@ -12,7 +12,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def test_every_implementation_of_the_project_is_in_a_family():
     known = {member for members in FAMILIES.values() for member in members}
-    adapters = {path.stem.replace("_", "-") for path in Path(impls.__file__).parent.glob("[!_]*.py")}
+    adapters = {path.stem.replace("_", "-") for path in Path(impls.__file__).parent.glob("**/[!_]*.py")}
     assert "quack" in adapters
     assert {name for name in adapters if any(look(name).family == colour for colour in FAMILIES)} == adapters & known
 

@@ -148,3 +148,15 @@ def test_each_revision_of_own_kernel_has_own_modules():
         assert kernel.take.fn.__module__ == f"normbwd_{word}.inhouse.chains"
     for name in [name for name in sys.modules if name.startswith(("normbwd_base", "normbwd_head"))]:
         del sys.modules[name]
+
+
+def test_each_revision_of_a_peer_has_its_own_helpers():
+    quack = Path(__file__).parents[2] / "impls" / "dsl_peers" / "quack.py"
+    sides = [Side("base", str(quack)), Side("head", str(quack))]
+    loaded = {item.name: item.module for item in discover(sides=sides) if "@" in item.name}
+    for word in ("base", "head"):
+        module = loaded[f"quack@{word}"]
+        assert module.__name__ == f"normbwd_{word}.dsl_peers.quack"
+        assert module.cute_dsl.__name__ == f"normbwd_{word}.libraries.cute_dsl"
+    for name in [name for name in sys.modules if name.startswith(("normbwd_base", "normbwd_head"))]:
+        del sys.modules[name]

@@ -305,9 +305,13 @@ def test_an_entry_point_that_exits(monkeypatch):
 
 def test_the_own_adapters_are_found_by_file_name(monkeypatch):
     monkeypatch.undo()
-    files = {path.stem for path in Path(impls.__file__).parent.glob("[!_]*.py")}
-    sources = {item.source for item in discover() if item.source.startswith("impls/")}
-    assert {source.removeprefix("impls/").removesuffix(".py") for source in sources} >= files
+    root = Path(impls.__file__).parent
+    files = {*root.glob("[!_]*.py"), *root.glob("*_peers/[!_]*.py")}
+    found = discover()
+    assert {root.parent / item.source for item in found if item.source.startswith("impls/")} == files
+    assert len({path.parent for path in files}) == 4
+    names = [item.family for item in found if item.source.startswith("impls/")]
+    assert names == sorted(names)
 
 
 def test_failed_library_check_marks_it_missing():

@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.cases import Chosen, Grads, Inputs, NormCase, contiguous_rows
 
-from .libraries.autotuner import best_configs
+from ..libraries.autotuner import best_configs
 
 name = "flag-gems"
 requires = ("flag_gems", "triton")

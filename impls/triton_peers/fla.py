@@ -8,8 +8,8 @@ from typing import Any
 
 from harness.cases import ITEM_BYTES, Chosen, Grads, Inputs, NormCase
 
-from .libraries.autotuner import best_configs
-from .libraries.recorded import recorded
+from ..libraries.autotuner import best_configs
+from ..libraries.recorded import recorded
 
 name = "fla"
 requires = ("fla", "triton")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.cases import Chosen, Grads, Inputs, NormCase, contiguous_rows
 
-from .libraries.cudnn_plans import Plans, fastest
+from ..libraries.cudnn_plans import Plans, fastest
 
 if TYPE_CHECKING:
     import torch

@@ -8,9 +8,9 @@ from typing import Any
 
 from harness.cases import ITEM_BYTES, Chosen, Grads, Inputs, NormCase
 
-from .libraries.autotuner import best_configs
-from .libraries.importing import import_failure
-from .libraries.recorded import recorded
+from ..libraries.autotuner import best_configs
+from ..libraries.importing import import_failure
+from ..libraries.recorded import recorded
 
 name = "flash-attn-triton"
 requires = ("flash_attn", "triton")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from harness.cases import Chosen, Grads, Inputs, NormCase, UnsupportedError
 
-from .libraries import cute_dsl
-from .libraries.recorded import recorded
+from ..libraries import cute_dsl
+from ..libraries.recorded import recorded
 
 if TYPE_CHECKING:
     import torch

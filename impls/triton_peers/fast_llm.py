@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.cases import Grads, Inputs, NormCase, contiguous_rows
 
-from .libraries.importing import import_failure
+from ..libraries.importing import import_failure
 
 name = "fast-llm"
 requires = ("fast_llm", "triton")

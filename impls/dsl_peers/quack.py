@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from harness.cases import ITEM_BYTES, Chosen, Grads, Inputs, NormCase, contiguous_rows, torch_dtype
 
-from .libraries import cute_dsl
-from .libraries.inductor import compile_alone
+from ..libraries import cute_dsl
+from ..libraries.inductor import compile_alone
 
 if TYPE_CHECKING:
     import torch

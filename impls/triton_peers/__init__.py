@@ -1,0 +1,1 @@
+"""Adapters of libraries whose kernels are written in Triton; of Liger some are CuTe DSL."""
