@@ -110,6 +110,10 @@ class RunRecord(Record):
     settings: Settings
     libraries: dict[str, str]
     revision: str | None = None
+    sources: dict[str, str] | None = Field(
+        default=None,
+        description="hashes of the code that decides a figure, by adapter and room of harness",
+    )
     implementations: list[ImplRecord]
     sides: list[SideRecord] = Field(default=[], description="base and head, where two revisions were compared")
     jobs: int = Field(description="cases planned, so that a reader can tell a finished run from a cut one")

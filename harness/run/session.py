@@ -17,6 +17,7 @@ from harness.cases.suites import Shape, parse_norms
 from harness.cases.tuned import read_tuned
 from harness.errors import UnavailableError, UsageError
 from harness.results.file import ResultsFile, load
+from harness.results.published.sources import sources_of
 from harness.results.schema import DeviceRecord, EndRecord, ImplRecord, RunRecord, SideRecord, Tool
 from harness.results.settings import Settings
 from harness.run import opening
@@ -188,6 +189,7 @@ def open_results(
         settings=planned.settings,
         libraries=versions_of(hello, planned.impls),
         revision=own_revision(),
+        sources=sources_of((item.source for item in planned.impls if not item.missing), planned.settings.timed),
         implementations=planned.impls,
         sides=[SideRecord(word=side.word, commit=side.commit, file=side.named) for side in invocation.sides],
         jobs=len({job.case for job in planned.jobs}),
