@@ -129,8 +129,8 @@ def _spilled(backward: Callable[..., Grads]) -> int:
     return max((kernel.n_spills for kernel in kernels if kernel is not None), default=0)
 
 
-def launching(inputs: Inputs, launch: Launch | None = None) -> Callable[..., Grads]:
-    """The backward by this launch, or by default by that of the kernel's own choice.
+def launching(inputs: Inputs, launch: Launch | None = None, *, sm_margin: int | None = None) -> Callable[..., Grads]:
+    """The backward by this launch, or by default by that of the kernel's own choice, with such a margin.
 
     The result takes a list, or nothing, and adds the compiled kernels to it.
     """
@@ -150,6 +150,7 @@ def launching(inputs: Inputs, launch: Launch | None = None) -> Callable[..., Gra
             rstd,
             has_bias=inputs.bias is not None,
             zero_centred=case.zero_centred,
+            sm_margin=sm_margin,
             launch=launch,
             launched=launched,
         )

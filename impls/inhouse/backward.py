@@ -10,13 +10,13 @@ import torch
 from . import bound
 from .device import gpu_of, name_of
 from .launch import Launch
-from .problem import LAUNCHES, Dtype, Problem
+from .problem import LAUNCHES, SM_MARGIN, Dtype, Problem
 from .regimes.choice import choose
 from .tensors import Around, AroundGradients, Tensors, as_rows, check, output, rounded
 
 Gradients = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
 VARIABLES: Any = getattr(os.environ, "_data", {})  # os.environ itself takes ten times as long to look into
-LAUNCHES_VARIABLE = getattr(os.environ, "encodekey", str)(LAUNCHES)
+LAUNCHES_VARIABLE, MARGIN_VARIABLE = map(getattr(os.environ, "encodekey", str), (LAUNCHES, SM_MARGIN))
 NAMES: dict[torch.dtype, Dtype] = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
 
 
@@ -30,6 +30,7 @@ def norm_backward(
     has_bias: bool = False,
     zero_centred: bool = False,
     dres: torch.Tensor | None = None,
+    sm_margin: int | None = None,
     launch: Launch | None = None,
     launched: list[Any] | None = None,
 ) -> Gradients:
@@ -39,16 +40,20 @@ def norm_backward(
     any row stride (0 among them), unit column stride; weight `(cols)` contiguous in any of these dtypes, or None; mean,
     rstd `(rows)` contiguous fp32. With `zero_centred` the norm multiplied by (1 + weight). dx has x's shape and dtype,
     and is contiguous; dweight and dbias have weight's dtype, and are None where there is no weight or bias. `dres`, the
-    gradient of the residual that x goes on as, is like dy and is added to dx before dx is rounded. `launch` overrides
-    the choice of `choose_for`; the compiled kernels are added to `launched`. Bitwise reproducible on one device.
+    gradient of the residual that x goes on as, is like dy and is added to dx before dx is rounded. The launch is chosen
+    for a device with `sm_margin` fewer multiprocessors, which leaves these to other kernels; None is what
+    NORMBWD_SM_MARGIN says. `launch` overrides the choice of `choose_for`; the compiled kernels are added to `launched`.
+    Bitwise reproducible on one device with one margin.
 
     Raises ValueError for anything else: strides, dtypes, devices or shapes that do not fit, more than 131072 columns.
     """
     if dres is not None:
-        around, options = Around(dres=dres), {"has_bias": has_bias, "zero_centred": zero_centred}
-        return backward_around(dy, x, weight, mean, rstd, around, **options, launch=launch, launched=launched)[:3]
+        options: dict[str, Any] = {"has_bias": has_bias, "zero_centred": zero_centred, "sm_margin": sm_margin}
+        options |= {"launch": launch, "launched": launched}
+        return backward_around(dy, x, weight, mean, rstd, Around(dres=dres), **options)[:3]
     given = dy, x, weight, mean, rstd
-    decided_by = "backward", has_bias, zero_centred, launch, VARIABLES.get(LAUNCHES_VARIABLE)
+    variables = VARIABLES.get(LAUNCHES_VARIABLE), VARIABLES.get(MARGIN_VARIABLE)
+    decided_by = "backward", has_bias, zero_centred, sm_margin, launch, variables
     outputs = bound.restart(given, *decided_by, launched=launched)
     if outputs is not None:
         dx, dweight, dbias = outputs
@@ -70,7 +75,7 @@ def norm_backward(
                 gradient.zero_()
     else:
         if launch is None:
-            launch = choose_for(dy, x, weight, has_bias, layer=mean is not None)
+            launch = choose_for(dy, x, weight, has_bias, layer=mean is not None, sm_margin=sm_margin)
         with torch.cuda.device_of(x):  # Triton launches on the current device; this does nothing for a CPU tensor
             tensors = Tensors(dx, dweight, dbias, dy, x, weight, mean, rstd, zero_centred)
             calls = launch.calls(tensors)
@@ -91,6 +96,7 @@ def backward_around(
     *,
     has_bias: bool = False,  # noqa: ARG001
     zero_centred: bool = False,  # noqa: ARG001
+    sm_margin: int | None = None,  # noqa: ARG001
     launch: Launch | None = None,  # noqa: ARG001
     launched: list[Any] | None = None,  # noqa: ARG001
 ) -> AroundGradients:
@@ -104,15 +110,34 @@ def backward_around(
 
 
 def choose_for(
-    dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor | None, has_bias: bool, *, layer: bool
+    dy: torch.Tensor,
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    has_bias: bool,
+    *,
+    layer: bool,
+    sm_margin: int | None = None,
 ) -> Launch:
-    """The launch that `norm_backward` chooses for these tensors: a tuned one where there is one, else the default."""
-    problem, gpu = problem_for(dy, x, weight, has_bias, layer=layer), gpu_of(x.device)
-    if path := os.environ.get(LAUNCHES):
+    """The launch that `norm_backward` chooses for these tensors: a tuned one where there is one, else the default.
+
+    Launches are tuned for the whole device, so that with a margin the default is chosen.
+    """
+    margin = margin_of_environment() if sm_margin is None else sm_margin
+    problem, gpu = problem_for(dy, x, weight, has_bias, layer=layer), gpu_of(x.device, margin)
+    path = os.environ.get(LAUNCHES)
+    if path and not margin:
         from .tuned import launch_for  # needs pydantic, which a model without such a file does not
 
         return launch_for(path, name_of(x.device), problem, gpu) or choose(problem, gpu)
     return choose(problem, gpu)
+
+
+def margin_of_environment() -> int:
+    """The multiprocessors that NORMBWD_SM_MARGIN leaves to other kernels; raises ValueError where it is no number."""
+    text = os.environ.get(SM_MARGIN) or "0"
+    if not text.isdecimal():
+        raise ValueError(f"{SM_MARGIN} must be a number of multiprocessors, not {text!r}")
+    return int(text)
 
 
 def problem_for(

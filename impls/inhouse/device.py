@@ -9,6 +9,7 @@ Those take their place where torch lacks them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -18,8 +19,18 @@ from .problem import Gpu
 
 
 @lru_cache
-def gpu_of(device: torch.device) -> Gpu:
-    """What the choice of a launch may know of a device."""
+def gpu_of(device: torch.device, sm_margin: int = 0) -> Gpu:
+    """What the choice of a launch may know of a device, of which so many multiprocessors are left to other kernels.
+
+    Raises ValueError where none would be left to the launch.
+    """
+    whole = _whole(device)
+    if not 0 <= sm_margin < whole.multiprocessors:
+        raise ValueError(f"sm_margin must be 0 to {whole.multiprocessors - 1} on this device, not {sm_margin}")
+    return replace(whole, multiprocessors=whole.multiprocessors - sm_margin)
+
+
+def _whole(device: torch.device) -> Gpu:
     if device.type != "cuda":
         return Gpu()
     properties = torch.cuda.get_device_properties(device)

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from harness.cases import NormCase
 
 LAUNCHES = "NORMBWD_LAUNCHES"  # the environment variable that names a file of tuned launches
+SM_MARGIN = "NORMBWD_SM_MARGIN"  # and the one that says how many multiprocessors a launch leaves to other kernels
 
 Norm = Literal["rms", "layer"]
 Dtype = Literal["bf16", "fp16", "fp32"]
@@ -50,7 +51,7 @@ class Problem:
 class Gpu:
     """What the choice may know of a device; a CPU in Triton's interpreter looks like a tiny one."""
 
-    multiprocessors: int = 4
+    multiprocessors: int = 4  # less those that are left to other kernels
     shared_bytes: int = 96 * 1024  # the most that one program may have
     shared_total: int = 100 * 1024  # of a multiprocessor, for all programs on it
     ptx: bool = False  # NVIDIA, sm_80 and later: takes inline PTX, and launches programs that wait for each other

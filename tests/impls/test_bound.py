@@ -12,7 +12,7 @@ import torch
 from impls.inhouse import backward, bound, graph_memory, workspace
 from impls.inhouse.backward import norm_backward
 from impls.inhouse.launch import KernelCall
-from impls.inhouse.problem import LAUNCHES
+from impls.inhouse.problem import LAUNCHES, SM_MARGIN
 
 ROWS, COLS = 6, 8
 NAMES = ["dx", "dweight", "dbias", "partial", "state", "dy", "x", "weight", "mean", "rstd", "rows", "OPTION"]
@@ -280,6 +280,18 @@ def test_another_file_of_launches_makes_another_call(gpu, monkeypatch, variable)
     monkeypatch.setenv(LAUNCHES, "another.json")
     assert not is_kept(gpu, Call())
     monkeypatch.delenv(LAUNCHES)
+    assert is_kept(gpu, Call())
+
+
+def test_another_margin_makes_another_call(gpu, monkeypatch):
+    warm(gpu)
+    assert not is_kept(gpu, Call(sm_margin=8))
+    assert is_kept(gpu, Call(sm_margin=8))
+    assert not is_kept(gpu, Call(sm_margin=0))  # whatever the environment says
+    monkeypatch.setenv(SM_MARGIN, "8")
+    assert not is_kept(gpu, Call())
+    assert is_kept(gpu, Call())
+    monkeypatch.delenv(SM_MARGIN)
     assert is_kept(gpu, Call())
 
 

@@ -1,0 +1,109 @@
+"""Multiprocessors that a launch leaves to other kernels: the choice without them, what says so, and what is refused."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from harness.cases import NormCase, make_inputs
+from harness.errors import UnsupportedError
+from impls import triton_inhouse, triton_inhouse_margin
+from impls.inhouse import backward
+from impls.inhouse.device import gpu_of
+from impls.inhouse.problem import LAUNCHES, SM_MARGIN, Gpu
+from impls.inhouse.regimes.choice import choose
+from tests.impls.inhouse_cases import gradients
+from tests.impls.problems import problem
+
+H200 = Gpu(multiprocessors=132, shared_bytes=227 * 1024, shared_total=228 * 1024, ptx=True)
+CASE = NormCase("rms", 64, 256, device="cpu")
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What launches are chosen for."""
+    gpus = []
+    monkeypatch.setattr(backward, "choose", lambda problem, gpu: gpus.append(gpu) or choose(problem, gpu))
+    return gpus
+
+
+def test_the_launch_is_chosen_for_what_is_left(asked):
+    inputs = make_inputs(CASE, seed=1)
+    for margin in (None, 0, 1, 3):
+        gradients(inputs, sm_margin=margin)
+    whole = Gpu()
+    assert asked == [whole, whole, replace(whole, multiprocessors=3), replace(whole, multiprocessors=1)]
+
+
+def test_the_environment_says_it_where_the_caller_does_not(asked, monkeypatch):
+    inputs = make_inputs(CASE, seed=1)
+    monkeypatch.setenv(SM_MARGIN, "2")
+    gradients(inputs)
+    gradients(inputs, sm_margin=1)
+    assert [gpu.multiprocessors for gpu in asked] == [2, 3]
+    for text in ("two", "-1", "1.5"):
+        monkeypatch.setenv(SM_MARGIN, text)
+        with pytest.raises(ValueError, match=f"{SM_MARGIN} must be a number of multiprocessors, not '{text}'"):
+            gradients(inputs)
+
+
+@pytest.mark.parametrize("margin", [-1, 4, 132])
+def test_one_multiprocessor_at_least_is_left(margin):
+    with pytest.raises(ValueError, match=f"sm_margin must be 0 to 3 on this device, not {margin}"):
+        gradients(make_inputs(CASE, seed=1), sm_margin=margin)
+
+
+def test_a_tuned_launch_is_for_the_whole_device(asked, monkeypatch):
+    """The file that is named here is not there, and would be missed."""
+    monkeypatch.setenv(LAUNCHES, "absent.json")
+    inputs = make_inputs(CASE, seed=1)
+    gradients(inputs, sm_margin=1)
+    assert asked
+    with pytest.raises(ValueError, match=r"absent\.json"):
+        gradients(inputs, sm_margin=0)
+
+
+@pytest.mark.parametrize("norm", ["rms", "layer"])
+@pytest.mark.parametrize("cols", [256, 768, 2048, 4096, 8192, 16384])
+@pytest.mark.parametrize("margin", [8, 32])
+def test_programs_that_wait_for_each_other_fit_beside_what_is_held(norm, cols, margin):
+    left = replace(H200, multiprocessors=132 - margin)
+    launch = choose(problem(cols, norm=norm), left)
+    assert launch.flaw(problem(cols, norm=norm), left) is None
+    alone = choose(problem(cols, norm=norm), H200)
+    a_multiprocessor = -(-alone.programs // H200.multiprocessors)
+    assert launch.programs <= a_multiprocessor * left.multiprocessors
+    assert launch.programs > a_multiprocessor * left.multiprocessors // 2
+
+
+# ------------------------------------------------------------------------------------------------ the rows of a run
+
+
+def test_a_row_leaves_what_its_name_says(monkeypatch):
+    margins = []
+    own = backward.norm_backward
+
+    def norm_backward(*tensors, sm_margin, **options):
+        margins.append(sm_margin)
+        return own(*tensors, **options)
+
+    monkeypatch.setattr(backward, "norm_backward", norm_backward)
+    whole = replace(Gpu(), multiprocessors=132)
+    monkeypatch.setattr("impls.inhouse.device.gpu_of", lambda device: whole)
+    inputs = make_inputs(CASE, seed=1)
+    wanted = triton_inhouse.prepare(inputs)()
+    for name, margin in triton_inhouse_margin.variants.items():
+        grads = triton_inhouse_margin.prepare(inputs, margin)()
+        assert torch.equal(grads.dx, wanted.dx)
+        assert name == f"triton-inhouse-margin{margin}"
+        assert triton_inhouse_margin.notes(CASE, margin) == [f"leaves {margin} multiprocessors to other kernels"]
+    assert margins == [None, 8, 32]
+
+
+def test_a_row_without_any_multiprocessor_is_unsupported():
+    assert gpu_of(torch.device("cpu")).multiprocessors == 4
+    with pytest.raises(UnsupportedError, match="none of 4 multiprocessors would be left"):
+        triton_inhouse_margin.prepare(make_inputs(CASE, seed=1), 8)
+    assert "no other kernel" in triton_inhouse_margin.unsupported(CASE, 8)
+    assert triton_inhouse_margin.unsupported(replace(CASE, device="cuda"), 8) is None
+    assert "131072" in triton_inhouse_margin.unsupported(NormCase("rms", 1, 131073), 8)
