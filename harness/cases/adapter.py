@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from harness.cases.case import DeviceKind, NormCase
+from harness.cases.case import DeviceKind, Norm, NormCase
 from harness.cases.input_kinds import INPUT_KINDS
 from harness.cases.inputs import Grads, Inputs
 from harness.errors import UnsupportedError, UsageError
@@ -63,9 +63,11 @@ class Implementation:
         return getattr(self.module, "contiguous_only", False)
 
     @property
-    def handles(self) -> frozenset[str]:
-        """The features of a case, beyond the plain one, that the adapter knows."""
-        return frozenset(getattr(self.module, "handles", ()))
+    def handles(self) -> dict[Norm, frozenset[str]]:
+        """The features of a case, beyond the plain one, that the adapter knows, by norm."""
+        declared: Any = getattr(self.module, "handles", ())
+        by_norm: Mapping[str, Iterable[str]] = declared if isinstance(declared, Mapping) else {}
+        return {norm: frozenset(by_norm.get(norm, ()) if by_norm else declared) for norm in get_args(Norm)}
 
     @property
     def compiles_ahead(self) -> bool:
@@ -107,7 +109,7 @@ class Implementation:
 
     def unsupported(self, case: NormCase) -> str | None:
         """Say why this case cannot run, or None; what the case has beyond a plain one has to be handled."""
-        if unknown := [feature for feature in case.features if feature not in self.handles]:
+        if unknown := [feature for feature in case.features if feature not in self.handles[case.norm]]:
             return f"does not handle {', '.join(unknown)}"
         if self.contiguous_only and not INPUT_KINDS[case.inputs].contiguous:
             return "takes contiguous x and dy alone"

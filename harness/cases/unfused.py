@@ -177,7 +177,7 @@ class WithTorch(Implementation):
     @classmethod
     def beside(cls, item: Implementation) -> WithTorch | None:
         """The implementation of this kind beside one that lacks a variant."""
-        if set(FEATURES) <= item.handles:
+        if all(set(FEATURES) <= handled for handled in item.handles.values()):
             return None
         return cls(item.name + WITH_TORCH, item.family, item.source, item.module, item.arguments)
 
@@ -193,20 +193,23 @@ class WithTorch(Implementation):
 
     def unsupported(self, case: NormCase) -> str | None:
         """Say why what is left of this case cannot run, or None."""
-        left = left_to(case, self.handles)
+        left = self._left_of(case)
         if left == case:
             return f"nothing is left to torch: {self.variant} has all of this case"
         return super().unsupported(left)
 
     def notes(self, case: NormCase) -> list[str]:
         """Those of what is left, and what torch does."""
-        left = left_to(case, self.handles)
+        left = self._left_of(case)
         does = [feature for feature in case.features if feature not in left.features]
         return [*super().notes(left), f"torch's elementwise operators do {', '.join(does)}"]
 
     def prepare(self, inputs: Inputs) -> Backward:
         """Do all that is not the backward; return the backward."""
-        return prepare(inputs, super().prepare, self.handles)
+        return prepare(inputs, super().prepare, self.handles[inputs.case.norm])
 
     def _optional(self, function: str, case: NormCase) -> Any:
-        return super()._optional(function, left_to(case, self.handles))
+        return super()._optional(function, self._left_of(case))
+
+    def _left_of(self, case: NormCase) -> NormCase:
+        return left_to(case, self.handles[case.norm])

@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from harness.cases import NormCase
+from harness.cases import Norm, NormCase
 from harness.results.settings import Flush, Settings
 
 SCHEMA_VERSION = 1
@@ -82,7 +82,7 @@ class ImplRecord(Record):
     missing: str | None = None
     summary: str = ""
     compiles_ahead: bool = False
-    handles: list[str] = Field(default=[], description="what a case may have beyond a plain one")
+    handles: dict[Norm, list[str]] = Field(default={}, description="what a case may have beyond a plain one, by norm")
     on_request: bool = Field(default=False, description="not run unless it is named: slow to prepare")
     libraries: dict[str, str] = {}
 

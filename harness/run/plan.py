@@ -68,21 +68,24 @@ def with_torch(
 ) -> list[ImplRecord]:
     """The implementations chosen, and behind each that lacks a variant of any case the one that has torch do it."""
     by_name = {item.name: item for item in known}
-    features = {feature for case in cases for feature in case.features}
+    cases = list(cases)
     more: dict[str, ImplRecord] = {}
     for item in chosen:
         more[item.name] = item
         beside = by_name.get(item.name + WITH_TORCH)
-        if beside is not None and features.difference(item.handles):
+        if beside is not None and any(lacks(item, case) for case in cases):
             more[beside.name] = beside
     return list(more.values())
 
 
 def tried_on(case: NormCase, impls: Iterable[ImplRecord]) -> tuple[str, ...]:
     """The names of what is tried on a case: `NAME + torch` only where NAME lacks a feature of it."""
-    return tuple(
-        item.name for item in impls if not item.name.endswith(WITH_TORCH) or set(case.features).difference(item.handles)
-    )
+    return tuple(item.name for item in impls if not item.name.endswith(WITH_TORCH) or lacks(item, case))
+
+
+def lacks(item: ImplRecord, case: NormCase) -> bool:
+    """Whether a case has what an implementation does not have for its norm."""
+    return not set(case.features) <= set(item.handles.get(case.norm, ()))
 
 
 def plan(cases: Sequence[NormCase], impls: Sequence[ImplRecord], processes: int = 1) -> list[Job]:

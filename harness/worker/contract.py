@@ -8,7 +8,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Collection, Iterator, Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
+
+from harness.cases import Norm
 
 NEEDED = ("name", "requires", "unsupported", "prepare")
 WITH_CASE = ("unsupported", "untimed", "notes", "configs")  # functions of a case
@@ -39,8 +41,12 @@ def _declarations(module: ModuleType) -> Iterator[str]:
         yield from (f"variants has {name!r}: {fault}" for name in variants if (fault := _no_name(name)))
     if (via := getattr(module, "via", "kernel")) not in ("kernel", "autograd"):
         yield f"via = {via!r}: must be 'kernel' or 'autograd'"
-    if not _are_texts(handles := getattr(module, "handles", ())):
-        yield f"handles = {handles!r}: must be a set of texts, such as {{'residual'}}"
+    handles: Any = getattr(module, "handles", ())
+    of_norms = (
+        list(handles.values()) if isinstance(handles, Mapping) and set(handles) <= set(get_args(Norm)) else [handles]
+    )
+    if not all(map(_are_texts, of_norms)):
+        yield f"handles = {handles!r}: must be a set of texts, such as {{'residual'}}, or a dict of such sets by norm"
     yield from _flags(module)
 
 

@@ -212,7 +212,7 @@ def record(item: Implementation) -> ImplRecord:
         missing=item.missing(),
         summary=item.summary,
         compiles_ahead=item.compiles_ahead,
-        handles=sorted(item.handles),
+        handles={norm: sorted(handled) for norm, handled in item.handles.items()},
         on_request=item.on_request,
         libraries=versions_for(item),
     )

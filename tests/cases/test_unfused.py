@@ -116,6 +116,16 @@ def test_what_it_says_of_a_case():
     assert WithTorch.beside(implementation("mine", handles=set(FEATURES))) is None
 
 
+def test_what_only_one_norm_has_is_left_to_torch_for_the_other():
+    beside = with_torch(handles={"rms": set(FEATURES)})
+    assert beside.unsupported(of("residual")) == "nothing is left to torch: mine has all of this case"
+    assert beside.unsupported(of("residual", LAYER)) is None
+    assert beside.notes(of("residual", LAYER)) == ["torch's elementwise operators do residual"]
+    mine = implementation("mine", handles={"rms": {"residual"}})
+    assert mine.unsupported(of("residual")) is None
+    assert mine.unsupported(of("residual", LAYER)) == "does not handle residual"
+
+
 def test_declarations_are_those_of_the_adapter():
     beside = with_torch(compiles_ahead={"mine"}, in_place=True, notes=lambda case: [case.key])
     assert beside.compiles_ahead

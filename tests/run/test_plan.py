@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from harness.cases import NormCase
@@ -205,7 +207,11 @@ def test_untimed_rows_have_no_later_process():
 
 RESIDUAL = with_features(CASES[0], ["residual"])
 BESIDE = ImplRecord(name="quack + torch", family="quack", source="impls/quack.py", on_request=True)
-ABLE = ImplRecord(name="quack", family="quack", source="impls/quack.py", handles=["residual"])
+ABLE = ImplRecord(name="quack", family="quack", source="impls/quack.py", handles={"rms": ["residual"]})
+
+
+def beside_able():
+    return BESIDE.model_copy(update={"handles": ABLE.handles})
 
 
 def test_torch_stands_behind_what_lacks_a_variant():
@@ -223,8 +229,10 @@ def test_torch_stands_behind_what_lacks_a_variant():
 def test_torch_stands_behind_nothing_that_has_the_variant_or_needs_none():
     assert with_torch([ABLE], [ABLE, BESIDE], [CASES[0], RESIDUAL]) == [ABLE]
     assert with_torch(KNOWN, [*KNOWN, BESIDE], CASES) == KNOWN
-    beside = BESIDE.model_copy(update={"handles": ABLE.handles})
-    assert tried_on(RESIDUAL, [ABLE, beside]) == ("quack",)
+    of_layer = replace(RESIDUAL, norm="layer")
+    assert with_torch([ABLE], [ABLE, BESIDE], [RESIDUAL, of_layer]) == [ABLE, BESIDE]
+    assert tried_on(of_layer, [ABLE, beside_able()]) == ("quack", "quack + torch")
+    assert tried_on(RESIDUAL, [ABLE, beside_able()]) == ("quack",)
 
 
 def test_what_stands_beside_is_not_among_all_and_can_be_named():

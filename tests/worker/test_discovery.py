@@ -170,6 +170,7 @@ def test_all_that_a_file_lacks_is_told_at_once(adapter):
     )
 
 
+SETS = "must be a set of texts, such as {'residual'}, or a dict of such sets by norm"
 TAKES_CASE = "takes (), and is called with (case)"
 
 
@@ -187,7 +188,9 @@ TAKES_CASE = "takes (), and is called with (case)"
         ("contiguous_only = ()", "contiguous_only = (): must be True or False"),
         ("name = 'all'", "name = 'all': is what --impls calls every variant; take another"),
         ("on_request = 'mine'", "on_request = 'mine': must be True, False or a set of public names"),
-        ("handles = 'residual'", "handles = 'residual': must be a set of texts, such as {'residual'}"),
+        ("handles = 'residual'", f"handles = 'residual': {SETS}"),
+        ("handles = {'rms': 'residual'}", f"handles = {{'rms': 'residual'}}: {SETS}"),
+        ("handles = {'residual': ['rms']}", f"handles = {{'residual': ['rms']}}: {SETS}"),
         ("compiles_ahead = 1", "compiles_ahead = 1: must be True, False or a set of public names"),
         ("def unsupported(): return None", f"unsupported {TAKES_CASE}"),
         ("def untimed(): return None", f"untimed {TAKES_CASE}"),
