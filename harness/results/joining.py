@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import median
 
 from harness.cases import NormCase
@@ -70,7 +71,7 @@ class Joined:
             for row in self.rows
         )
 
-    @property
+    @cached_property
     def timing_by_process(self) -> dict[int, Timing]:
         """The timings of the processes that timed it."""
         return {row.process: row.timing for row in self.rows if row.timing is not None and row.timing.samples_us}
@@ -80,11 +81,16 @@ class Joined:
         """The same, in order of process."""
         return tuple(self.timing_by_process.values())
 
-    @property
+    @cached_property
     def median_us(self) -> float | None:
         """The median of the medians of the processes; None where none timed it."""
         medians = [median_and_spread(timing.samples_us)[0] for timing in self.timings]
         return median(medians) if medians else None
+
+    @cached_property
+    def doubt(self) -> str | None:
+        """Why the times of a result that passed may not be compared, or None; one process in doubt is enough."""
+        return self.summed_up(_doubt(row) for row in self.rows)
 
     @property
     def _other_bits(self) -> list[bool]:
@@ -173,11 +179,6 @@ def same_traffic_add(case: JoinedCase) -> Joined | None:
     return next((joined for (_, role), joined in case.items() if role == SAME_TRAFFIC_ADD), None)
 
 
-def doubt(joined: Joined) -> str | None:
-    """Why the times of a result that passed may not be compared, or None; one process in doubt is enough."""
-    return joined.summed_up(_doubt(row) for row in joined.rows)
-
-
 def shortest_rankable_us(budget: Budget | None) -> float:
     """The time below which nothing is ranked; 0 where no self-test found it."""
     return TIMES_T0 * budget.t0_us if budget else 0.0
@@ -197,7 +198,7 @@ def comparable(joined: Joined | None, budget: Budget | None = None) -> Joined:
         raise IncomparableError("absent")
     if joined.status not in RANKED:
         raise IncomparableError(f"{joined.impl} is {status_and_reason(joined)}")
-    if reason := doubt(joined):
+    if reason := joined.doubt:
         raise IncomparableError(f"{joined.impl}: {reason}")
     if too_short(joined, budget):
         raise IncomparableError(f"{joined.impl} is below {TIMES_T0} x t0 ({shortest_rankable_us(budget):.1f} us)")

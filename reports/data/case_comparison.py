@@ -11,7 +11,7 @@ from harness.cases import NormCase
 from harness.cases.tensors import gradients_of
 from harness.cases.traffic import moved_bytes
 from harness.results.file import Results
-from harness.results.joining import Joined, JoinedCase, band, doubt, ratio, same_traffic_add
+from harness.results.joining import Joined, JoinedCase, band, ratio, same_traffic_add
 from harness.results.schema import RANKED, Flush
 from harness.results.statistics import IncomparableError, Ratio, verdict
 from reports.data.entries import Entry, Standing, Yardsticks, make_entry
@@ -109,7 +109,7 @@ def compare_case(case: NormCase, joined_case: JoinedCase, results: Results, base
 
 def is_rankable(joined: Joined) -> bool:
     """Whether a result may be ranked: it passed, and there is no doubt about its times in any process."""
-    return joined.status in RANKED and doubt(joined) is None
+    return joined.status in RANKED and joined.doubt is None
 
 
 def _place(entry: Entry) -> tuple[int, float, str]:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from harness.cases import NormCase
 from harness.cases.traffic import moved_bytes
-from harness.results.joining import TIMES_T0, Joined, doubt, interleaved, ratio, shortest_rankable_us, too_short
+from harness.results.joining import TIMES_T0, Joined, interleaved, ratio, shortest_rankable_us, too_short
 from harness.results.schema import RANKED, Budget, Flush, ImplRecord, Kernel, KernelTotals, Status, Timing
 from harness.results.statistics import IncomparableError, Ratio, SpeedVerdict, geomean, median_and_spread, verdict
 from reports import figures
@@ -141,7 +141,7 @@ def _standing(joined: Joined, against: Yardsticks) -> tuple[Standing, str | None
     if not joined.timings:
         return "verified", joined.summed_up(row.untimed for row in joined.rows)
     why_not = (
-        doubt(joined) or _apart(joined, against) or _too_short(joined, against.budget) or _disturbed(joined, against)
+        joined.doubt or _apart(joined, against) or _too_short(joined, against.budget) or _disturbed(joined, against)
     )
     return ("unranked", why_not) if why_not else ("ranked", joined.reason)
 

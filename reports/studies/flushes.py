@@ -52,14 +52,14 @@ def render(runs: Sequence[Results]) -> str:
     """The study as markdown; raises UsageError where the runs cannot be set beside each other."""
     modes = _modes(runs)
     clean = modes.pop("clean")
-    before = compare(clean)
+    before, orders = compare(clean), _clear_orders(clean)
     parts = [wording.heading("Flushes", *(run.run for run in runs)), ABOUT]
     for mode, run in modes.items():
         after = compare(run)
         parts.append(f"## {mode} over clean: change of time, %")
         norms: dict[Norm, None] = dict.fromkeys(case.case.norm for case in before.cases)
         parts += [_changes_table(before, after, norm) for norm in norms]
-        parts += [f"## Rankings that {mode} turns", *_rankings(clean, run, before, after)]
+        parts += [f"## Rankings that {mode} turns", *_rankings(_turned_of(orders, run), before, after)]
     return paragraphs(parts)
 
 
@@ -79,13 +79,7 @@ def changes(before: Comparison, after: Comparison) -> dict[tuple[Norm, int, str]
 
 def turned(clean: Results, other: Results) -> list[Turned]:
     """The pairs whose order is clear with a clean cache, and reversed or lost in the other run."""
-    pairs: list[Turned | None] = []
-    of_other = by_case(other)
-    for case, joined in by_case(clean).items():
-        one, two = _OneCase.of(clean, joined), _OneCase.of(other, of_other.get(case, JoinedCase({})))
-        names = [impl for impl, role in joined if role == "impl" and (impl, "impl") in two.rows]
-        pairs += [_turned(case, one, two, pair) for pair in combinations(names, 2)]
-    return [pair_turned for pair_turned in pairs if pair_turned is not None]
+    return _turned_of(_clear_orders(clean), other)
 
 
 def _modes(runs: Sequence[Results]) -> dict[Flush, Results]:
@@ -135,10 +129,9 @@ def _band_of_sizes(case: NormCase) -> int:
     return 1 << (elements.bit_length() - 1)
 
 
-def _rankings(clean: Results, other: Results, before: Comparison, after: Comparison) -> list[str]:
-    changed = turned(clean, other)
+def _rankings(changed: Sequence[Turned], before: Comparison, after: Comparison) -> list[str]:
     reversals = [pair for pair in changed if pair.reversed]
-    mode = other.run.settings.flush
+    mode = after.run.settings.flush
     headings = [*words("case", "faster with clean", "than"), "clean [95 %]", f"{mode} [95 %]"]
     rows = [
         [pair.case.key, pair.first, pair.second, *(figures.ratio_and_interval(r) for r in (pair.clean, pair.other))]
@@ -170,16 +163,34 @@ def _fastest(before: Comparison, after: Comparison) -> str:
 
 
 @dataclass(frozen=True)
+class _Order:
+    """A pair of implementations in one case, of which `first` is clearly faster in one run."""
+
+    case: NormCase
+    first: str
+    second: str
+    speedup: Ratio
+
+
+@dataclass(frozen=True)
 class _OneCase:
     """One case in one run, with what its verdicts need."""
 
+    case: NormCase
     rows: JoinedCase
     band: float | None
     budget: Budget | None
 
     @classmethod
-    def of(cls, run: Results, rows: JoinedCase) -> _OneCase:
-        return cls(rows, band(rows, run.run.settings.baseline), run.budget)
+    def all_of(cls, run: Results) -> dict[NormCase, _OneCase]:
+        return {
+            case: cls(case, rows, band(rows, run.run.settings.baseline), run.budget)
+            for case, rows in by_case(run).items()
+        }
+
+    @property
+    def impls(self) -> list[str]:
+        return [impl for impl, role in self.rows if role == "impl"]
 
     def speedup(self, first: str, second: str) -> tuple[Ratio, SpeedVerdict] | None:
         """Of first over second; None without a ratio, or without an A/A pair to judge it by."""
@@ -190,16 +201,28 @@ class _OneCase:
             return speedup, verdict(speedup, self.band)
         return None
 
+    def order(self, first: str, second: str) -> _Order | None:
+        """Which of two is clearly faster, if either is."""
+        medians_us = [self.rows[impl, "impl"].median_us or 0.0 for impl in (first, second)]
+        if medians_us[0] > medians_us[1]:  # so that the first look is as a rule the only one
+            first, second = second, first
+        found = self.speedup(first, second)
+        if found is not None and found[1] == "slower":
+            first, second = second, first
+            found = self.speedup(first, second)
+        return _Order(self.case, first, second, found[0]) if found is not None and found[1] == "faster" else None
 
-def _turned(case: NormCase, clean: _OneCase, other: _OneCase, pair: tuple[str, str]) -> Turned | None:
-    first, second = pair
-    before = clean.speedup(first, second)
-    if before is not None and before[1] == "slower":
-        first, second = second, first
-        before = clean.speedup(first, second)
-    if before is None or before[1] != "faster":
-        return None
-    after = other.speedup(first, second)
-    if after is None or after[1] == "faster":
-        return None
-    return Turned(case, first, second, before[0], after[0], after[1] == "slower")
+
+def _clear_orders(run: Results) -> list[_Order]:
+    orders = (case.order(*pair) for case in _OneCase.all_of(run).values() for pair in combinations(case.impls, 2))
+    return [order for order in orders if order is not None]
+
+
+def _turned_of(orders: Sequence[_Order], other: Results) -> list[Turned]:
+    cases = _OneCase.all_of(other)
+    changed: list[Turned] = []
+    for order in orders:
+        after = cases[order.case].speedup(order.first, order.second) if order.case in cases else None
+        if after is not None and after[1] != "faster":
+            changed.append(Turned(order.case, order.first, order.second, order.speedup, after[0], after[1] == "slower"))
+    return changed

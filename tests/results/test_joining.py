@@ -9,7 +9,6 @@ from harness.results.joining import (
     band,
     by_case,
     comparable,
-    doubt,
     interleaved,
     join,
     pairs,
@@ -81,15 +80,15 @@ def test_cases_keep_their_order():
 )
 def test_one_process_in_doubt_puts_all_in_doubt(timed, why):
     whole = joined(quack(), quack(process=1, timed=timed))
-    assert doubt(whole).startswith(why)
+    assert whole.doubt.startswith(why)
     with pytest.raises(IncomparableError, match=f"quack: {why}"):
         comparable(whole)
-    assert doubt(joined(quack(), quack(process=1))) is None
+    assert joined(quack(), quack(process=1)).doubt is None
 
 
 def test_one_process_without_a_time_puts_all_in_doubt():
     whole = joined(quack(), row("quack", process=1, untimed="40 s a call"))
-    assert doubt(whole) == "process 1: not timed: 40 s a call"
+    assert whole.doubt == "process 1: not timed: 40 s a call"
 
 
 def test_nothing_below_ten_t0_is_comparable():

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.stats import t, ttest_1samp
 
-from harness.results.intervals import _resamples
+from harness.results.intervals import _resamples, block_interval, rank_interval
 from harness.results.statistics import (
     PROCESS_BAND,
     IncomparableError,
@@ -54,6 +54,16 @@ def test_interval_covers_the_truth_as_often_as_it_says(blocks, lag):
         ratio = speedup(10 * np.exp(noise[1:] + lag * noise[:-1]), np.full(blocks, 10.0))
         covered += ratio.low <= 1 <= ratio.high
     assert covered / repeats >= 0.92
+
+
+@pytest.mark.parametrize("blocks", [20, 21, 300])
+def test_interval_is_that_of_medians_of_resamples(blocks):
+    """What is counted is what drawing and sorting would give, to the last bit, where values are equal as well."""
+    values = np.round(np.random.default_rng(4).normal(0, 1, blocks), 1)
+    medians = np.median(values[_resamples(blocks, round(blocks ** (1 / 3)))], axis=1)
+    low, high = rank_interval(values)
+    expected = np.percentile(medians, (2.5, 97.5))
+    assert block_interval(values) == (min(low, expected[0]), max(high, expected[1]))
 
 
 def test_few_blocks_give_the_widest_honest_interval():
