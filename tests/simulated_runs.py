@@ -9,7 +9,8 @@ on arrays, from the medians of processes. The tests hold the two against each ot
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.stats import false_discovery_control, t
+from scipy.special import stdtr
+from scipy.stats import false_discovery_control
 
 from harness.gate.limits import Regression
 from harness.gate.variance_shrinkage import shrunk_variances
@@ -122,13 +123,13 @@ def judged(head, twin, minimum_effect=0.01, geomean_effect=0.005, alone=False):
         freedom = of_process = PROCESS_FREEDOM
         error, of_mean = np.hypot(H200.block * np.sqrt(np.pi / 2 / 120), scatter), scatter
         delta = np.maximum(delta, PROCESS_BAND)
-    p = t.cdf((value + delta) / error, freedom)
+    p = stdtr(freedom, (value + delta) / error)
     regressed = false_discovery_control(p, axis=1) <= FALSE_DISCOVERIES
-    passed = ~regressed & (value - t.ppf(CONFIDENCE, freedom) * error >= -delta)
+    passed = ~regressed & (p >= CONFIDENCE)
     if cells == 1:
         return Found(regressed, passed, np.zeros(len(head), dtype=bool))
-    by_cell = t.cdf(mean / (value.std(axis=1, ddof=1) / np.sqrt(cells)), cells - 1)
-    by_process = t.cdf(mean / of_mean, of_process)
+    by_cell = stdtr(cells - 1, mean / (value.std(axis=1, ddof=1) / np.sqrt(cells)))
+    by_process = stdtr(of_process, mean / of_mean)
     return Found(regressed, passed, np.maximum(by_cell, by_process) <= 1 - CONFIDENCE)
 
 
