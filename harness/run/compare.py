@@ -10,8 +10,7 @@ from pathlib import Path
 from harness.errors import UsageError
 from harness.run.invocation import Invocation
 from harness.run.session import inventory
-from harness.worker.aa_twin import twin_of
-from harness.worker.revisions import two_sides
+from harness.worker.revisions import twin_of, two_sides
 
 OWN = Path(__file__).resolve().parents[2]  # where "impls/quack.py" is looked for
 

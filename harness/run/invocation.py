@@ -10,9 +10,8 @@ from pydantic import BaseModel, Field
 
 from harness.cases import NormCase
 from harness.results.settings import Settings
-from harness.worker.aa_twin import copies
 from harness.worker.messages import Start
-from harness.worker.revisions import Side
+from harness.worker.revisions import Side, copies
 
 
 class Invocation(BaseModel, frozen=True, extra="forbid"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 
@@ -23,6 +24,33 @@ from harness.timing.stopping import StoppingRule
 from harness.worker.messages import Stage
 
 AGAIN = " (again)"  # a second appearance, under another name
+
+
+def _nothing(*_: object) -> None:
+    return
+
+
+@dataclass(frozen=True)
+class TimingJob:
+    """What is timed together, candidates named by implementation, and how.
+
+    `judge` says what is wrong with an answer of an implementation, if anything is; `restore` puts the inputs back;
+    `watch` is told who is at work in which stage.
+    """
+
+    inputs: Inputs
+    candidates: Sequence[Candidate]
+    settings: Settings
+    group: str
+    process: int = 0
+    watch: Callable[[str | None, Stage], None] = _nothing
+    judge: Callable[[str, object], str | None] = _nothing
+    restore: Callable[[], None] = _nothing
+
+    def shuffler(self, context: str = "") -> random.Random:
+        """What draws the order in the blocks: another one in each process of a run, and in each context."""
+        order = f"order {self.process} {context}".rstrip()
+        return random.Random(case_seed(self.inputs.case, self.settings.seed, order))
 
 
 @dataclass(frozen=True)
@@ -54,42 +82,31 @@ class Blocks:
 
 @dataclass(frozen=True)
 class Together(Blocks):
-    """The blocks, and the kernels and what other engines read by implementation."""
+    """The blocks; and by implementation the kernels, what other engines read, and what is wrong with a timed call."""
 
     kernels: dict[str, Breakdown]
     elsewhere_us: dict[str, dict[str, float]]
+    faults: dict[str, str]
 
 
-def time_together(
-    inputs: Inputs,
-    candidates: Sequence[Candidate],
-    settings: Settings,
-    group: str,
-    process: int,
-    watch: Callable[[str | None, Stage], None],
-    look: Callable[[str, object], None] = lambda _name, _answer: None,
-    restore: Callable[[], None] = lambda: None,
-) -> Together:
-    """Time candidates, named by implementation, in interleaved blocks.
+def time_together(job: TimingJob) -> Together:
+    """Time candidates in interleaved blocks.
 
-    Then `look` is shown the answer that each gives to one more call, on inputs that `restore` has put back, timed like
-    all before it. Each process of a run has an order of its own.
+    Then the answer that each gives to one more call is judged, on inputs that were put back, timed like all before it.
 
     Raises CandidateError, naming the implementation, where one of them raises; what the device itself raises passes
     through.
     """
-    watch(None, "time")
+    job.watch(None, "time")
+    inputs, settings = job.inputs, job.settings
     device = make_device(inputs.case.device, settings.flush_bytes, inputs.x)
-    rng = random.Random(case_seed(inputs.case, settings.seed, f"order {process}"))
-    blocks = time_blocks(device, lineup(inputs, candidates, settings), settings, group, rng, watch)
-    for candidate in candidates:
-        watch(candidate.name, "time")
-        restored = replace(candidate, restore=restore)
-        take_sample(device, restored, settings.flush, rng, lambda answer, name=candidate.name: look(name, answer))
-    watch(None, "break down")
-    kernels = _break_down(inputs, candidates, device, settings, rng)
-    watch(None, "cross-check")
-    elsewhere_us = time_elsewhere(candidates) if settings.cross_check and inputs.case.device != "cpu" else {}
+    rng = job.shuffler()
+    blocks = time_blocks(job, device, lineup(job), rng)
+    faults = judge_timed(job, device, [replace(each, restore=job.restore) for each in job.candidates], rng)
+    job.watch(None, "break down")
+    kernels = _break_down(job, device, rng)
+    job.watch(None, "cross-check")
+    elsewhere_us = time_elsewhere(job.candidates) if settings.cross_check and inputs.case.device != "cpu" else {}
     return Together(
         timings=blocks.timings,
         again=blocks.again,
@@ -97,23 +114,35 @@ def time_together(
         readings=blocks.readings,
         kernels=kernels,
         elsewhere_us=elsewhere_us,
+        faults=faults,
     )
 
 
+def judge_timed(
+    job: TimingJob, device: Device, candidates: Sequence[Candidate], rng: random.Random, stage: Stage = "time"
+) -> dict[str, str]:
+    """What is wrong with the answer that each of these gives to one more timed call; no entry where it is right."""
+    faults: dict[str, str] = {}
+
+    def judge(name: str, answer: object) -> None:
+        if fault := job.judge(name, answer):
+            faults[name] = fault
+
+    for candidate in candidates:
+        job.watch(candidate.name, stage)
+        take_sample(device, candidate, job.settings.flush, rng, partial(judge, candidate.name))
+    return faults
+
+
 def time_blocks(
-    device: Device,
-    lineup: Lineup,
-    settings: Settings,
-    group: str,
-    rng: random.Random,
-    watch: Callable[[str | None, Stage], None],
-    stage: Stage = "time",
+    job: TimingJob, device: Device, lineup: Lineup, rng: random.Random, group: str | None = None, stage: Stage = "time"
 ) -> Blocks:
-    """Time all of a lineup in interleaved blocks; raises as `time_together` does."""
+    """Time all of a lineup in interleaved blocks, under the job's group or another; raises as `time_together` does."""
+    settings = job.settings
     rule = StoppingRule(settings.min_blocks, settings.max_blocks, settings.half_width, settings.budget_s)
 
     def announce(name: str) -> None:
-        watch(None if name == ADD_NAME else name.removesuffix(AGAIN), stage)
+        job.watch(None if name == ADD_NAME else name.removesuffix(AGAIN), stage)
 
     try:
         measurement = measure(device, lineup.everyone, rule, settings.flush, rng, announce)
@@ -121,7 +150,7 @@ def time_blocks(
         if error.candidate == ADD_NAME and error.__cause__:
             raise error.__cause__ from None
         raise CandidateError(error.candidate.removesuffix(AGAIN)) from error.__cause__
-    timings = {c.name: _timing(measurement, c, settings, group) for c in lineup.everyone}
+    timings = {c.name: _timing(measurement, c, settings, group or job.group) for c in lineup.everyone}
     return Blocks(
         timings={c.name: timings[c.name] for c in lineup.candidates},
         again={name: timings[twin.name] for name, twin in lineup.again.items()},
@@ -130,10 +159,10 @@ def time_blocks(
     )
 
 
-def lineup(inputs: Inputs, candidates: Sequence[Candidate], settings: Settings) -> Lineup:
-    """These candidates with all that stands beside them in a block."""
-    again = {c.name: replace(c, name=c.name + AGAIN) for c in _timed_twice(candidates, settings)}
-    return Lineup(candidates, again, _add_candidate(inputs))
+def lineup(job: TimingJob) -> Lineup:
+    """The candidates with all that stands beside them in a block."""
+    again = {c.name: replace(c, name=c.name + AGAIN) for c in _timed_twice(job.candidates, job.settings)}
+    return Lineup(job.candidates, again, _add_candidate(job.inputs))
 
 
 def _timed_twice(candidates: Sequence[Candidate], settings: Settings) -> Sequence[Candidate]:
@@ -171,10 +200,9 @@ def _timing(measurement: Measurement, candidate: Candidate, settings: Settings, 
     )
 
 
-def _break_down(
-    inputs: Inputs, candidates: Sequence[Candidate], device: Device, settings: Settings, rng: random.Random
-) -> dict[str, Breakdown]:
-    if inputs.case.device == "cpu" or not settings.profiled:
+def _break_down(job: TimingJob, device: Device, rng: random.Random) -> dict[str, Breakdown]:
+    settings, candidates = job.settings, job.candidates
+    if job.inputs.case.device == "cpu" or not settings.profiled:
         return {}
     try:
         breakdowns = breakdown(candidates, device, settings.flush, rng)

@@ -1,15 +1,25 @@
-"""Two revisions of one adapter, each checked out on its own, for measuring them side by side in one process."""
+"""Two revisions of one adapter, each checked out on its own, for measuring them side by side in one process.
+
+Base is loaded once more, as the A/A twin. Merely being another copy has a price: its code lies at other addresses, and
+loaded code that stands in the blocks twice is run twice as often, and found warmer in caches that no flush empties.
+Base's second copy pays it as head does: head is to base what the twin is to base, and the change besides. Mytkowicz et
+al., Producing wrong data without doing anything obviously wrong, ASPLOS (2009); Curtsinger and Berger, Stabilizer,
+ASPLOS (2013).
+"""
 
 from __future__ import annotations
 
+import random
 import subprocess
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.errors import UsageError
+
+AGAIN = "again"  # the word that the twin's name ends in
 
 
 @dataclass(frozen=True)
@@ -19,7 +29,7 @@ class Side:
     `named` is that file as `--impl` named it, None where it is this project's own.
     """
 
-    word: str  # base or head
+    word: str  # base, head or again
     file: str
     commit: str = ""
     named: str | None = None
@@ -46,6 +56,24 @@ def two_sides(file: Path, base: str, head: str) -> Generator[tuple[Side, Side]]:
             if not Path(side.file).is_file():
                 raise UsageError(f"revision {revision} has no {inside}; name revisions that both hold it")
         yield sides[0], sides[1]
+
+
+def copies(sides: Sequence[Side], seed: int, process: int) -> tuple[Side, ...]:
+    """What a process loads to compare two sides, base and head, in the order in which it does.
+
+    The order is drawn for each process: what being loaded later costs is then noise between processes, and no bias. The
+    same seed draws the same.
+    """
+    if not sides:
+        return ()
+    loaded = [*sides, replace(sides[0], word=AGAIN)]
+    random.Random(f"{seed}/{process}").shuffle(loaded)
+    return tuple(loaded)
+
+
+def twin_of(base: str) -> str:
+    """The name of base's second copy, given that of base."""
+    return f"{base.rpartition('@')[0]}@{AGAIN}"
 
 
 def _commit(top: Path, revision: str) -> str:

@@ -176,7 +176,8 @@ def _compile(request: Warm, implementations: dict[str, Implementation]) -> None:
 
 
 def _try(request: Try, implementations: dict[str, Implementation], connection: Sender) -> None:
-    from harness.worker.trial import SpoiltError, Trial, release
+    from harness.worker.rows import SpoiltError, release
+    from harness.worker.trial import Trial
 
     def watch(impl: str | None, stage: Stage) -> None:
         connection.send(Began(impl, stage))
@@ -192,8 +193,8 @@ def _try(request: Try, implementations: dict[str, Implementation], connection: S
 
 
 def _self_test(request: SelfTest, connection: Sender) -> None:
+    from harness.worker.rows import release
     from harness.worker.run_selftest import make_selftest
-    from harness.worker.trial import release
 
     connection.send(Began(None, "self-test"))
     connection.send(Aside(make_selftest(request)))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from statistics import median
 
 import torch
 
-from harness.cases import Grads, Inputs, case_seed
+from harness.cases import Grads
 from harness.cases.tensors import OUTPUT_GRADIENTS
 from harness.cases.traffic import ADD_NAME
 from harness.devices.capture import CaptureError, capture
@@ -19,12 +19,11 @@ from harness.devices.nvml import Reading
 from harness.errors import UnavailableError
 from harness.results.contexts import GRAPH, HOST, HOT_DY, WAITS, parse_held, programs_beside
 from harness.results.schema import ContextRecord, HolderRecord, Timing
-from harness.results.settings import Settings
-from harness.timing.engine import Candidate, CandidateError, Device, take_sample
+from harness.timing.engine import Candidate, CandidateError, Device
 from harness.timing.in_context import Beside, HostClock, HotDy, anew, repeated, replayed
 from harness.verify.raised import one_line, status_of
 from harness.verify.repetition import spoil
-from harness.worker.interleave import AGAIN, Blocks, Lineup, lineup, make_device, time_blocks
+from harness.worker.interleave import AGAIN, Blocks, Lineup, TimingJob, judge_timed, lineup, make_device, time_blocks
 from harness.worker.messages import Stage
 
 STAGE: Stage = "time in context"
@@ -48,27 +47,17 @@ class InContext:
 
 @dataclass(frozen=True)
 class TrainingStep:
-    """One case and its contenders, with the times that each has alone; the other fields are as in `time_together`.
+    """One case and its contenders, with the times that each has alone."""
 
-    `judge` says what is wrong with an answer of an implementation, if anything is.
-    """
-
-    inputs: Inputs
-    candidates: Sequence[Candidate]
+    job: TimingJob
     alone: Mapping[str, Timing]
-    settings: Settings
-    group: str
-    process: int
-    watch: Callable[[str | None, Stage], None]
-    judge: Callable[[str, object], str | None]
-    restore: Callable[[], None]
 
     def time_in(self, context: str) -> InContext:
         """Time all in one context; what cannot be timed in it has a record that says why.
 
         Raises CandidateError, naming the implementation, where one of them took the device with it.
         """
-        self.watch(None, STAGE)
+        self.job.watch(None, STAGE)
         found = InContext()
         try:
             self._try(context, found)
@@ -78,13 +67,15 @@ class TrainingStep:
             if not self._device_answers():
                 raise
             why = ContextRecord(status="ok", untimed=one_line(error))
-            found.records = {candidate.name: found.records.get(candidate.name, why) for candidate in self.candidates}
+            found.records = {
+                candidate.name: found.records.get(candidate.name, why) for candidate in self.job.candidates
+            }
         return found
 
     def _try(self, context: str, found: InContext) -> None:
         device = self._device(context, found)
         contenders = self._called_as_in(context, found) if device else None
-        rng = random.Random(case_seed(self.inputs.case, self.settings.seed, f"order {self.process} {context}"))
+        rng = self.job.shuffler(context)
         while device and contenders and contenders.candidates:
             try:
                 self._time(context, device, contenders, rng, found)
@@ -99,11 +90,11 @@ class TrainingStep:
     def _device(self, context: str, found: InContext) -> Device | None:
         """The device with what the context adds to it; where that is not to be had, the records say so."""
         try:
-            if self.inputs.case.device == "cpu" and context != HOT_DY:
+            if self.job.inputs.case.device == "cpu" and context != HOT_DY:
                 raise UnavailableError(NOT_ON_A_CPU)
-            device = make_device(self.inputs.case.device, self.settings.flush_bytes, self.inputs.x)
+            device = make_device(self.job.inputs.case.device, self.job.settings.flush_bytes, self.job.inputs.x)
             if (programs := programs_beside(context)) is not None:
-                holder = _holder(self.settings.holder)
+                holder = _holder(self.job.settings.holder)
                 if programs >= holder.multiprocessors:
                     raise UnavailableError(f"none of {holder.multiprocessors} multiprocessors would be free")
                 found.holder = HolderRecord(programs=programs, threads=holder.threads, shared_kib=holder.shared_kib)
@@ -111,7 +102,7 @@ class TrainingStep:
                 return Beside(device, holder, programs, max(medians_us, default=0.0))
         except UnavailableError as error:
             refused = ContextRecord(status="unsupported", reason=str(error))
-            found.records |= {candidate.name: refused for candidate in self.candidates}
+            found.records |= {candidate.name: refused for candidate in self.job.candidates}
             return None
         if context == HOT_DY:
             return HotDy(device, self._write_dy)
@@ -128,7 +119,7 @@ class TrainingStep:
             else:
                 yield anew(candidate)
 
-        plain = lineup(self.inputs, self.candidates, self.settings)
+        plain = lineup(self.job)
         candidates = [made for candidate in plain.candidates for made in called(candidate)]
         left = {candidate.name for candidate in candidates}
         again = {name: made for name, twin in plain.again.items() if name in left for made in called(twin)}
@@ -136,7 +127,7 @@ class TrainingStep:
 
     def _captured(self, candidate: Candidate, found: InContext) -> Iterator[Candidate]:
         name = candidate.name.removesuffix(AGAIN)
-        self.watch(None if name == ADD_NAME else name, STAGE)
+        self.job.watch(None if name == ADD_NAME else name, STAGE)
         try:
             captured = capture(candidate.prepare or (lambda: candidate.run))
         except CaptureError as error:
@@ -149,24 +140,17 @@ class TrainingStep:
         yield replayed(candidate, captured, self._spoil)
 
     def _time(self, context: str, device: Device, contenders: Lineup, rng: random.Random, found: InContext) -> None:
-        blocks = time_blocks(device, contenders, self.settings, f"{self.group}-{context}", rng, self.watch, STAGE)
-        faults: dict[str, str] = {}
-
-        def look(name: str, answer: object) -> None:
-            if fault := self.judge(name, answer):
-                faults[name] = fault
-
-        for candidate in contenders.candidates if context != HOST else ():  # where several calls overwrite each other
-            self.watch(candidate.name, STAGE)
-            restored = replace(candidate, restore=partial(_both, self.restore, candidate.restore))
-            take_sample(device, restored, self.settings.flush, rng, partial(look, candidate.name))
+        blocks = time_blocks(self.job, device, contenders, rng, f"{self.job.group}-{context}", STAGE)
+        judged = contenders.candidates if context != HOST else ()  # where several calls overwrite each other
+        restored = [replace(each, restore=partial(_both, self.job.restore, each.restore)) for each in judged]
+        faults = judge_timed(self.job, device, restored, rng, STAGE)
         found.readings = blocks.readings
         for name, timing in _by_name(blocks).items():
             found.records[name] = _record(context, device, timing, found.captured.get(name), faults.get(name))
 
     def _device_answers(self) -> bool:
         try:
-            if self.inputs.case.device != "cpu":
+            if self.job.inputs.case.device != "cpu":
                 torch.cuda.synchronize()
         except Exception:
             return False
@@ -174,13 +158,13 @@ class TrainingStep:
 
     def _write_dy(self) -> None:
         """Write the same values again, unseen by autograd."""
-        for name, tensor in self.inputs.tensors().items():
+        for name, tensor in self.job.inputs.tensors().items():
             if name in OUTPUT_GRADIENTS:
                 tensor.data.mul_(1)
 
     def _spoil(self, answer: object) -> None:
         if isinstance(answer, Grads):
-            spoil(self.inputs, answer)
+            spoil(self.job.inputs, answer)
 
 
 @cache

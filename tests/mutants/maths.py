@@ -8,7 +8,8 @@ import torch
 from harness.cases import Grads, torch_dtype
 from harness.cases.adapter import Implementation
 from harness.worker.messages import Try
-from harness.worker.trial import SpoiltError, Trial
+from harness.worker.rows import SpoiltError
+from harness.worker.trial import Trial
 
 
 def gradients(inputs, compute=torch.float64, wide=False, correction=True, rows=None):

@@ -20,10 +20,9 @@ from harness.results.settings import Settings
 from harness.run.invocation import Invocation
 from harness.timing.engine import WARM_UP_SAMPLES
 from harness.worker import interleave
-from harness.worker.aa_twin import copies, twin_of
 from harness.worker.discovery import discover
 from harness.worker.messages import Start, Try
-from harness.worker.revisions import Side
+from harness.worker.revisions import Side, copies, twin_of
 from harness.worker.trial import Trial
 from reports.data.comparison import compare
 from tests.fake_device import FakeDevice

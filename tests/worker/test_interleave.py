@@ -12,7 +12,7 @@ from harness.results.schema import Kernel, KernelTotals
 from harness.results.settings import Settings
 from harness.timing.breakdown import Breakdown
 from harness.worker import interleave
-from harness.worker.interleave import time_together
+from harness.worker.interleave import TimingJob, time_together
 from tests.fake_device import SILENT, FakeDevice
 
 CASE = NormCase("rms", 4, 8)
@@ -36,7 +36,7 @@ class Gpu:
     def together(self, case=CASE, **more):
         x = torch.zeros(4, 8)
         inputs = SimpleNamespace(case=case, x=x, tensors=lambda: {"x": x, "dy": x})
-        return time_together(inputs, self.candidates, SETTINGS.changed(**more), "g7", 0, self._watch)
+        return time_together(TimingJob(inputs, self.candidates, SETTINGS.changed(**more), "g7", watch=self._watch))
 
     def _watch(self, impl, stage):
         if stage != "time":

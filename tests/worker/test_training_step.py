@@ -14,6 +14,7 @@ from harness.results.schema import HolderRecord, Timing
 from harness.results.settings import Settings
 from harness.timing.engine import WARM_UP_SAMPLES, CandidateError
 from harness.worker import training_step
+from harness.worker.interleave import TimingJob
 from harness.worker.training_step import HOST_WAITED, NOT_ON_A_CPU, NOTHING_CAPTURED, TrainingStep
 from tests.fake_device import FakeDevice
 from tests.timing.test_in_context import FakeHolder
@@ -42,17 +43,9 @@ class Step:
             case=NormCase("rms", 4, 8, device=device), x=x, dy=x, tensors=lambda: {"x": x, "dy": torch.ones(4, 8)}
         )
         run = returns or {}
-        self.step = TrainingStep(
-            inputs,
-            [self.device.candidate(name, **({"returns": run[name]} if name in run else {})) for name in NAMES],
-            {name: Timing(group="g", flush="clean", samples_us=[20.0], blocks=[0]) for name in NAMES},
-            SETTINGS,
-            "g7",
-            0,
-            lambda name, stage: None,
-            judge,
-            lambda: None,
-        )
+        candidates = [self.device.candidate(name, **({"returns": run[name]} if name in run else {})) for name in NAMES]
+        alone = {name: Timing(group="g", flush="clean", samples_us=[20.0], blocks=[0]) for name in NAMES}
+        self.step = TrainingStep(TimingJob(inputs, candidates, SETTINGS, "g7", judge=judge), alone)
 
     def _capture(self, prepare):
         run = prepare()

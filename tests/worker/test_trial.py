@@ -15,9 +15,10 @@ from harness.results.schema import ConditionsRecord, Kernel, KernelTotals
 from harness.results.settings import Settings
 from harness.timing.breakdown import Breakdown
 from harness.timing.cpu import CpuDevice
-from harness.worker import interleave, trial
+from harness.worker import contenders, interleave, rows, trial
 from harness.worker.messages import Try
-from harness.worker.trial import SpoiltError, Trial, warm
+from harness.worker.rows import SpoiltError
+from harness.worker.trial import Trial, warm
 from tests.mutants.maths import gradients, honest, implementation
 
 RMS = NormCase("rms", 16, 32, device="cpu")
@@ -438,7 +439,7 @@ def test_a_lost_device_ends_the_trial_after_its_row(monkeypatch):
     def prepare(inputs):
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
-    monkeypatch.setattr(trial, "synchronise", synchronise)
+    monkeypatch.setattr(rows, "synchronise", synchronise)
     done = Session(implementation("honest"), implementation("faulty", prepare), implementation("bystander"))
     with pytest.raises(SpoiltError):
         done.run()
@@ -490,8 +491,8 @@ def test_warming_prepares_and_calls_once():
 
 def together(monkeypatch, **replaced):
     """Time as ever, but with these fields of what is found replaced."""
-    measured = trial.time_together
-    monkeypatch.setattr(trial, "time_together", lambda *arguments: replace(measured(*arguments), **replaced))
+    measured = contenders.time_together
+    monkeypatch.setattr(contenders, "time_together", lambda job: replace(measured(job), **replaced))
 
 
 def test_with_twice_everyone_is_timed_twice():

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from harness.cases import Grads
-from harness.worker import interleave, trial
-from harness.worker.trial import SpoiltError
+from harness.worker import interleave
+from harness.worker.rows import SpoiltError
 from tests.mutants.maths import gradients, implementation
 from tests.worker.test_trial import RMS, SETTINGS, Session, session
 
@@ -201,7 +201,7 @@ def test_without_memory_for_the_add_rows_stay_ok(monkeypatch):
     def add(x, dy):
         raise torch.OutOfMemoryError("tried to allocate dx")
 
-    monkeypatch.setattr(trial.torch, "add", add)
+    monkeypatch.setattr(torch, "add", add)
     done.run()
     assert [done.row(name).status for name in ("honest", "bystander")] == ["ok", "ok"]
 

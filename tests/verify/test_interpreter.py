@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from harness.cases import Grads
-from harness.worker.interpreter import NEVER_TIMED, watch_interpreter
+from harness.verify.interpreter import NEVER_TIMED, watch_interpreter
 from tests.mutants.maths import gradients, implementation
 from tests.worker.test_trial import session
 

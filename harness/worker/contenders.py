@@ -1,0 +1,189 @@
+"""The implementations of a case that were found right: timed together, alone and in the contexts of a training step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from harness.cases import Grads, Inputs
+from harness.cases.adapter import Implementation
+from harness.cases.traffic import ADD_NAME
+from harness.results.contexts import parse_contexts
+from harness.results.schema import SAME_TRAFFIC_ADD, ContextRecord, RowRecord
+from harness.timing import conditions
+from harness.timing.breakdown import Breakdown
+from harness.timing.engine import Candidate, CandidateError
+from harness.verify import precision, robustness
+from harness.verify.raised import one_line
+from harness.verify.repetition import with_new_dy
+from harness.verify.surroundings import at_work_in
+from harness.verify.verifier import LINGER_S
+from harness.worker.interleave import AGAIN, TimingJob, Together, time_together
+from harness.worker.rows import Rows, SpoiltError
+from harness.worker.training_step import InContext, TrainingStep
+
+
+@dataclass
+class Contender:
+    """An implementation that has been prepared and verified, and what is known of it so far.
+
+    `threads` names those that it started and left at work.
+    """
+
+    implementation: Implementation
+    backward: Callable[[], Grads]
+    row: RowRecord
+    threads: list[str] = field(default_factory=list[str])
+
+    @property
+    def name(self) -> str:
+        """The implementation's name."""
+        return self.implementation.name
+
+
+class Contenders:
+    """Those of one case; one that fails while it is timed gets its row at once, the others theirs by `write_rows`."""
+
+    def __init__(self, rows: Rows, inputs: Inputs, pristine: robustness.Pristine) -> None:
+        self._rows = rows
+        self._inputs = inputs
+        self._pristine = pristine
+        self._by_name: dict[str, Contender] = {}
+
+    def add(self, contender: Contender) -> None:
+        """Take in one that passed verification."""
+        self._by_name[contender.name] = contender
+
+    def write_rows(self) -> None:
+        """Write the row of each that is left."""
+        for contender in self._by_name.values():
+            self._rows.emit(contender.row)
+
+    def look_for_meddlers(self) -> None:
+        """Before one is blamed: where the inputs change with nobody at work, a thread of another does that."""
+        suspects = {contender.name: contender.threads for contender in self._by_name.values() if contender.threads}
+        if not suspects:
+            return
+        time.sleep(LINGER_S)
+        if not self._pristine.changed(self._inputs, in_place=False):
+            return
+        modules = {name: self._by_name[name].implementation.module for name in suspects}
+        inside = {name: threads for name in suspects if (threads := at_work_in(modules[name].prepare))}
+        for name, threads in (inside or suspects).items():  # a library's pool of threads meddles with nothing
+            del self._by_name[name]
+            self._rows.watch(name, "verify")
+            reason = f"a thread that it left at work goes on changing the inputs: {', '.join(threads)}"
+            self._rows.write(name, "wrong", reason)
+        raise SpoiltError
+
+    def time(self) -> None:
+        """Time all together; one that raises loses its row, and the others start again without it."""
+        while timed := [contender for contender in self._by_name.values() if not contender.row.untimed]:
+            try:
+                self._time(timed)
+                return
+            except CandidateError as error:
+                del self._by_name[error.candidate]
+                self._rows.fail(error.candidate, error.__cause__ or error)
+
+    def _time(self, timed: Sequence[Contender]) -> None:
+        """Time these alone and in every other context that was asked for, and write what stands beside them."""
+        job = self._job(timed)
+        try:
+            together = time_together(job)
+        except CandidateError:
+            raise
+        except Exception as error:  # no room for the flush buffers, most often: what was verified stays so
+            for contender in timed:
+                contender.row = contender.row.model_copy(update={"untimed": one_line(error)})
+            return
+        if together.faults:
+            self.look_for_meddlers()
+        step = TrainingStep(job, together.timings)
+        in_contexts = {context: step.time_in(context) for context in parse_contexts(job.settings.context)[1:]}
+        for contender in timed:
+            self._conclude(contender, together, _records_of(contender.name, in_contexts))
+        self._write_besides(job, together, in_contexts)
+
+    def _conclude(self, contender: Contender, together: Together, contexts: dict[str, ContextRecord] | None) -> None:
+        """Complete a timed row, after a check that the backward still follows new contents of dy."""
+        name = contender.name
+        kernels = together.kernels.get(name, Breakdown(None))
+        update: dict[str, object] = {
+            "timing": together.timings[name],
+            "kernels": kernels.kernels,
+            "kernel_totals": kernels.totals,
+            "kernels_note": kernels.note,
+            "other_engines_us": together.elsewhere_us.get(name, {}),
+            "contexts": contexts,
+        }
+        try:
+            self._rows.watch(name, "verify")
+            stale = with_new_dy(self._inputs, self._pristine, contender.backward)
+        except Exception as error:
+            del self._by_name[name]
+            self._rows.fail(name, error)
+            return
+        if fault := together.faults.get(name):
+            update |= {"status": "wrong", "reason": f"in a timed call, {fault}"}
+        elif stale:
+            update |= {"status": "wrong", "reason": f"after timing, {stale}"}
+        elif kernels.escaped:  # a reader of its gradients on the stream it was called on would race with it
+            update |= {"status": "wrong", "reason": kernels.escaped}
+        contender.row = contender.row.model_copy(update=update)
+
+    def _write_besides(self, job: TimingJob, together: Together, in_contexts: Mapping[str, InContext]) -> None:
+        """Write the state of the device, and the rows of the A/A pair and of the same-traffic add."""
+        case, process = self._inputs.case, job.process
+        self._rows.emit(conditions.record(case, job.group, process, together.readings))
+        for context, found in in_contexts.items():
+            record = conditions.record(case, f"{job.group}-{context}", process, found.readings)
+            self._rows.emit(record.model_copy(update={"context": context, "holder": found.holder}))
+        for name, timing in together.again.items():
+            self._rows.write_helper(name, "again", timing, _records_of(name + AGAIN, in_contexts))
+        if (add := together.same_traffic_add) is not None:
+            self._rows.write_helper(ADD_NAME, SAME_TRAFFIC_ADD, add, _records_of(ADD_NAME, in_contexts))
+
+    def _job(self, timed: Sequence[Contender]) -> TimingJob:
+        request = self._rows.request
+        return TimingJob(
+            inputs=self._inputs,
+            candidates=[self._candidate(contender) for contender in timed],
+            settings=request.settings,
+            group=request.group,
+            process=request.process,
+            watch=self._rows.watch,
+            judge=self._fault_of,
+            restore=lambda: self._pristine.restore(self._inputs),
+        )
+
+    def _candidate(self, contender: Contender) -> Candidate:
+        """The candidate that the engine times; if any contender overwrites dy, dy is restored before every call."""
+        implementation = contender.implementation
+        candidate = Candidate(
+            implementation.name, contender.backward, prepare=lambda: implementation.prepare(self._inputs.views())
+        )
+        if any(other.implementation.in_place for other in self._by_name.values()):
+            candidate.restore = self._restore_dy
+        return candidate
+
+    def _restore_dy(self) -> None:
+        for name, original in self._pristine.output_gradients(self._inputs).items():
+            self._inputs.tensors()[name].copy_(original)
+
+    def _fault_of(self, name: str, answer: object) -> str | None:
+        """A timed call must do no harm, and answer as well as those that were not timed."""
+        original = self._pristine.original(self._inputs)
+        fault = precision.malformed(original, answer)
+        if fault is None and isinstance(answer, Grads):
+            in_place = self._by_name[name].implementation.in_place
+            fault = robustness.harm(self._pristine, self._inputs, answer, in_place)
+            cells = self._rows.request.settings.cells
+            fault = fault or precision.fault(precision.check(original, answer, cells))
+        return fault
+
+
+def _records_of(name: str, in_contexts: Mapping[str, InContext]) -> dict[str, ContextRecord] | None:
+    """What became of one candidate in each context; None where there is nothing to say."""
+    return {context: found.records[name] for context, found in in_contexts.items() if name in found.records} or None

@@ -1,0 +1,86 @@
+"""What a trial tells of its implementations: the stage that each is in, and the row that it ends in."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+
+import torch
+
+from harness.cases.input_kinds import INPUT_KINDS
+from harness.errors import UnsupportedError
+from harness.results.schema import ConditionsRecord, ContextRecord, Role, RowRecord, Status, Timing
+from harness.verify.raised import is_out_of_memory, one_line, status_of
+from harness.verify.verifier import synchronise
+from harness.worker.messages import Stage, Try
+
+Watch = Callable[[str | None, Stage], None]
+Emit = Callable[[RowRecord | ConditionsRecord], None]
+
+
+class SpoiltError(Exception):
+    """No other implementation can be tried in this process any more: the worker has to be replaced.
+
+    The device no longer answers it, or an implementation left something behind. The row of that one is written, and it
+    was the last to be announced.
+    """
+
+
+class Rows:
+    """The rows of one request: `announce` is called with each stage before it begins, `emit` with each final record."""
+
+    def __init__(self, request: Try, announce: Watch, emit: Emit) -> None:
+        self.request = request
+        self.emit = emit
+        self._announce = announce
+
+    def watch(self, name: str | None, stage: Stage) -> None:
+        """Announce a stage; the baseline's twin is announced as the baseline, whose code it is."""
+        settings = self.request.settings
+        self._announce(settings.baseline if name is not None and name == settings.twin else name, stage)
+
+    def row(self, name: str, status: Status, reason: str | None = None) -> RowRecord:
+        """A row; that of the baseline's twin is stored under the baseline's name, with the role `again`."""
+        settings = self.request.settings
+        impl, role = (settings.baseline, "again") if name == settings.twin else (name, "impl")
+        case, process = self.request.case, self.request.process
+        return RowRecord(case=case, impl=impl, role=role, status=status, reason=reason, process=process)
+
+    def write(self, name: str, status: Status, reason: str | None) -> None:
+        """Write the row of one that was not timed."""
+        self.emit(self.row(name, status, reason))
+
+    def write_helper(self, name: str, role: Role, timing: Timing, contexts: dict[str, ContextRecord] | None) -> None:
+        """Write the row of what is timed beside the implementations."""
+        self.emit(self.row(name, "ok").model_copy(update={"role": role, "timing": timing, "contexts": contexts}))
+
+    def write_error(self, name: str, error: BaseException) -> None:
+        """Write the row of one that raised."""
+        self.write(name, status_of(error), one_line(error))
+
+    def fail(self, name: str, error: BaseException, refusable: bool = False) -> None:
+        """Write off an implementation that raised; raise SpoiltError where it took the device with it.
+
+        An adapter need not take an unusual layout: there, an error that leaves the device usable is a refusal. An
+        UnsupportedError is a refusal everywhere.
+        """
+        case = self.request.case
+        try:
+            synchronise(case.device)
+            release(case.device)
+        except Exception as lost:
+            self.write_error(name, error)
+            raise SpoiltError from lost
+        if refusable and isinstance(error, UnsupportedError):
+            self.write(name, "unsupported", " ".join(str(error).split()))
+        elif refusable and INPUT_KINDS[case.inputs].layout != "contiguous" and not is_out_of_memory(error):
+            self.write(name, "unsupported", f"refused: {one_line(error)}")
+        else:
+            self.write_error(name, error)
+
+
+def release(device: str) -> None:
+    """Free the memory that a case or a failure held, so that the next case has as much."""
+    gc.collect()
+    if device != "cpu":
+        torch.cuda.empty_cache()
