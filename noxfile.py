@@ -117,6 +117,12 @@ def tune(session: nox.Session) -> None:
 
 
 @session
+def publish(session: nox.Session) -> None:
+    """Measure what of the published results is missing or stale."""
+    _normbwd(session, "publish")
+
+
+@session
 def gate(session: nox.Session) -> None:
     """Judge a results file against limits."""
     _normbwd(session, "gate", light="--confirm" not in session.posargs)

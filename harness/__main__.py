@@ -175,6 +175,36 @@ def gate(
 
 
 @app.command()
+@options(*HERE, "minutes", "only", "fleet", "gpus", "mixed", "dry_run")
+def publish(invocation: Invocation) -> None:
+    """Measure what of results/plan.toml is missing or stale on a GPU, and publish it in results/DEVICE.
+
+    It goes on with what an earlier call left unfinished. Exit 1 where nothing in a run passed.
+    """
+    from harness.publish import dry_run, publishing
+
+    display = Display()
+    look, surveyed = publishing.survey(invocation, display)
+    if invocation.dry_run:
+        sys.stdout.write(dry_run.lines(look, surveyed))
+        return
+    try:
+        sitting = publishing.publish(look, surveyed, display)
+    except KeyboardInterrupt:
+        display.say(f"go on:   {invocation.command}")
+        raise
+    for what, names in (
+        ("published", sitting.published),
+        ("left for another sitting, which the same command begins", sitting.left),
+        ("nothing passed in", sitting.failed),
+        ("to be written again", sitting.documents),
+    ):
+        if names:
+            display.say(f"{what}: {', '.join(names)}")
+    raise typer.Exit(1 if sitting.failed else 0)
+
+
+@app.command()
 @options(*HERE, "seed")
 def selftest(invocation: Invocation) -> None:
     """Test the engine on work of which the time is known: its error budget here; exit 1 where a check failed."""

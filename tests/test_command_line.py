@@ -537,8 +537,11 @@ def test_each_process_tunes_anew(workers, monkeypatch):
 def test_another_revision_cannot_be_mixed_into_a_run(workers, monkeypatch, capsys):
     line = "bench --device cpu --shapes 8x8 --norm rms --out run"
     monkeypatch.setattr(session, "own_revision", lambda: "abc1234")
+    monkeypatch.setattr(session, "sources_of", lambda adapters, timed: {"harness/timing": "111"})
     assert typed(line) in (0, None)
     monkeypatch.setattr(session, "own_revision", lambda: "def5678")
+    assert typed(f"{line} --resume") in (0, None)  # what has changed decides no figure
+    monkeypatch.setattr(session, "sources_of", lambda adapters, timed: {"harness/timing": "222"})
     assert typed(f"{line} --resume") == 2
     assert "has other normbwd (abc1234) than this run (def5678)" in capsys.readouterr().err
 

@@ -14,9 +14,9 @@ from harness.cases.catalogue import compiled_alike
 from harness.errors import UsageError
 from harness.fleet.shares import Shares
 from harness.results.file import Results, load
+from harness.results.published.planned import PUBLISHED
 from harness.run.plan import Job
 
-PUBLISHED = Path(__file__).resolve().parents[2] / "results"  # of a checkout; an installed package has none
 SHARED_STAGES = ("inputs", "verify", "time", "break down")  # whose time a file has for all rows together
 COMPILING_PROCESSES = 12  # that published runs compiled ahead with, on hosts of 16 cores
 
@@ -25,13 +25,14 @@ COMPILING_PROCESSES = 12  # that published runs compiled ahead with, on hosts of
 class Durations:
     """Seconds that published runs took: for a row of an implementation, and for a process besides its rows.
 
-    `row_s` is the mean of an implementation, `of_row_s` of one on one case, `compile_s` what one process takes to
-    compile a row's backward ahead.
+    `row_s` is the mean of an implementation, `of_row_s` of one on one case, `time_s` what a row takes to be timed, and
+    `compile_s` what one process takes to compile a row's backward ahead.
     """
 
     row_s: Mapping[str, float] = field(default_factory=dict[str, float])
     of_row_s: Mapping[tuple[NormCase, str], float] = field(default_factory=dict[tuple[NormCase, str], float])
     process_s: float = 0.0
+    time_s: float = 0.0
     compile_s: float = 0.0
     runs: int = 0
 
@@ -53,11 +54,13 @@ def durations(runs: Iterable[Results]) -> Durations:
     of_impl: dict[str, list[float]] = defaultdict(list)
     of_row: dict[tuple[NormCase, str], list[float]] = defaultdict(list)
     process: list[float] = []
+    time_s: list[float] = []
     compile_s: list[float] = []
     for run in told:
         assert run.end is not None
         stages = run.end.stages_s
         rows = [row for row in run.rows if row.role == "impl" and row.timing]
+        time_s.append(stages["time"] / len(rows))
         shared_s = sum(stages.get(stage, 0.0) for stage in SHARED_STAGES) / len(rows)
         for row in rows:
             of_impl[row.impl].append(shared_s + (row.prepare_s or 0.0))
@@ -70,6 +73,7 @@ def durations(runs: Iterable[Results]) -> Durations:
         row_s={impl: fmean(seconds) for impl, seconds in of_impl.items()},
         of_row_s={row: fmean(seconds) for row, seconds in of_row.items()},
         process_s=fmean(process) if process else 0.0,
+        time_s=fmean(time_s) if time_s else 0.0,
         compile_s=fmean(compile_s) if compile_s else 0.0,
         runs=len(told),
     )

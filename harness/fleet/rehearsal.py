@@ -28,10 +28,10 @@ def rehearse(invocation: Invocation, display: Display) -> str:
         counts = chosen(cluster.gpus(), invocation)
     display.say("starting a worker")
     hello = inventory(invocation.changed(device="cpu"))  # this host need not have a GPU
-    return "\n".join(_lines(kind, gpus, _on(kind, invocation, hello)) for kind, gpus in counts.items())
+    return "\n".join(_lines(kind, gpus, plan_on(kind, invocation, hello)) for kind, gpus in counts.items())
 
 
-def _on(kind: str, invocation: Invocation, hello: Hello) -> Planned:
+def plan_on(kind: str, invocation: Invocation, hello: Hello) -> Planned:
     """The plan on a kind of GPU that is elsewhere; of a kind without a profile nothing is known."""
     if invocation.device == "cpu":
         return plan_run(invocation, hello)

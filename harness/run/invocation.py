@@ -47,6 +47,11 @@ class Invocation(BaseModel, frozen=True, extra="forbid"):
     mixed: bool = Field(default=False, description="let versions differ between a fleet's hosts, and name them")
     dry_run: bool = Field(default=False, description="print the plan and about how long it takes; measure nothing")
 
+    minutes: float | None = Field(
+        default=None, description="device time of this sitting (default: as long as it takes)"
+    )
+    only: str | None = Field(default=None, description="runs of the plan, by names or patterns: fast-llm,verify-*")
+
     command: str = ""  # as it was typed
     selftest_alone: bool = False
     cases: tuple[NormCase, ...] = ()  # of an earlier run, in place of those that the settings describe

@@ -16,6 +16,10 @@ RESULTS_NAME = "results.jsonl"
 RUNS = Path("runs")
 
 
+class OtherRunError(UsageError):
+    """A results file is of another run than the one that was to go on with it."""
+
+
 def create(out: Path | None, run: RunRecord) -> Path:
     """Start a results file in `out`, or in a new folder of runs/; raises UsageError where that cannot be."""
     folder = out or RUNS / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{run.device.profile}"
@@ -36,7 +40,8 @@ def create(out: Path | None, run: RunRecord) -> Path:
 def resume(out: Path | None, run: RunRecord, jobs: Sequence[Job]) -> tuple[Path, list[Job]]:
     """The results file of `out`, or the latest of runs/, and the jobs that it does not answer yet.
 
-    Raises UsageError where there is none, or where it is of another run than this one.
+    Raises UsageError where there is none, and OtherRunError where it is of another run than this one. Two revisions
+    whose code that decides a figure is the same may make one run.
     """
     path = _earlier(out)
     earlier = load(path, torn=True)
@@ -45,13 +50,20 @@ def resume(out: Path | None, run: RunRecord, jobs: Sequence[Job]) -> tuple[Path,
         ("settings", *_differences(earlier.run, run)),
         ("libraries", earlier.run.libraries, run.libraries),
         ("revisions", earlier.run.sides, run.sides),
-        ("normbwd", earlier.run.revision, run.revision),
+        ("normbwd", *_code(earlier.run, run)),
     ):
         if was != now:
-            raise UsageError(f"--resume: {path} has other {what} ({was}) than this run ({now}); start a new run")
+            raise OtherRunError(f"--resume: {path} has other {what} ({was}) than this run ({now}); start a new run")
     set_torn_line_aside(path)  # only now: a file that is not a results file of this run stays as it is
     left = without_untimed(jobs, earlier.rows) if run.settings.timed else jobs
     return path, remaining(left, earlier.rows)
+
+
+def _code(earlier: RunRecord, run: RunRecord) -> tuple[str | None, str | None]:
+    """The revisions that measured two runs; twice the same where no figure can tell them apart."""
+    if earlier.sources is not None and earlier.sources == run.sources:
+        return run.revision, run.revision
+    return earlier.revision, run.revision
 
 
 def _earlier(out: Path | None) -> Path:

@@ -29,6 +29,7 @@ from harness.run.progress import Display
 from harness.run.provenance import device_record, own_revision
 from harness.run.resolve import cases_on, check, resolved, selftests_on
 from harness.run.runner import Runner
+from harness.run.sitting_time import OutOfTimeError, SittingTime
 from harness.sanitizer import check as sanitizer
 from harness.worker.messages import Began, Hello, Refused, Start
 from harness.worker.serve import INDUCTOR_CACHE
@@ -63,10 +64,11 @@ class InterruptedRun(KeyboardInterrupt):
         self.paths = paths
 
 
-def bench(invocation: Invocation, display: Display) -> Path:
+def bench(invocation: Invocation, display: Display, within: SittingTime | None = None) -> Path:
     """Run what was asked for and return the results file; an interrupt raises InterruptedRun after it is closed.
 
-    Raises UsageError and UnavailableError before anything is written.
+    What cannot be done `within` a sitting is left for another one, and OutOfTimeError says so. Raises UsageError and
+    UnavailableError before anything is written.
     """
     check(invocation)
     if invocation.sanitizer:
@@ -80,7 +82,7 @@ def bench(invocation: Invocation, display: Display) -> Path:
             device = device_record(planned.profile, planned.facts)
             path, jobs = open_results(invocation, planned, first.hello, device)
             try:
-                _run(invocation, planned, jobs, ResultsFile(path), first.worker, log, display)
+                _run(invocation, planned, jobs, ResultsFile(path), first.worker, log, display, within)
             except KeyboardInterrupt as interrupt:
                 raise InterruptedRun(path) from interrupt
         finally:
@@ -212,8 +214,10 @@ def _run(
     first: Worker,
     log: Path,
     display: Display,
+    within: SittingTime | None,
 ) -> None:
     """Compile ahead, measure, run the sanitizer; however that ends, close the file and keep the worker's log."""
+    now = within.fitting(jobs) if within else jobs
 
     def launch_anew(process: int) -> Worker:
         forget_tuning(INDUCTOR_CACHE)  # each process tunes for itself what is tuned by timing
@@ -230,14 +234,16 @@ def _run(
         worker=first,
         selftests=selftests_on(planned.facts.kind, invocation),
     )
-    with closed_at_the_end(results, runner.stages_s, log), display.cases(len(jobs)):
+    with closed_at_the_end(results, runner.stages_s, log), display.cases(len(now)):
         with _clocked("compile ahead", runner.stages_s):
-            _compile_ahead(invocation, planned, jobs, log, display)
+            _compile_ahead(invocation, planned, now, log, display)
         forget_tuning(INDUCTOR_CACHE)
-        runner.run(jobs)
+        runner.run(within.hand_out(now) if within else now)
+        if within and (within.left or len(now) < len(jobs)):
+            raise OutOfTimeError(results.path)
         if invocation.sanitizer:
             with _clocked("sanitizer", runner.stages_s):
-                _sanitize(invocation, planned.impls, results, display)
+                _sanitize(invocation, planned.impls, results, display, within)
 
 
 @contextmanager
@@ -285,7 +291,13 @@ def _compile_ahead(invocation: Invocation, planned: Planned, jobs: Sequence[Job]
             )
 
 
-def _sanitize(invocation: Invocation, impls: Sequence[ImplRecord], results: ResultsFile, display: Display) -> None:
+def _sanitize(
+    invocation: Invocation,
+    impls: Sequence[ImplRecord],
+    results: ResultsFile,
+    display: Display,
+    within: SittingTime | None,
+) -> None:
     """Append what compute-sanitizer finds in each implementation that is here; what the file has already stays."""
     earlier = load(results.path).sanitized
     checks = sanitizer.Sanitizer(
@@ -303,6 +315,8 @@ def _sanitize(invocation: Invocation, impls: Sequence[ImplRecord], results: Resu
                 for record in earlier
                 if (record.impl, record.case.norm) == (impl, norm)
             }
+            if within and within.is_up:
+                raise OutOfTimeError(results.path)
             for record in checks.check(impl, norm, done):
                 results.append(record)
 

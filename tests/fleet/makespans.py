@@ -7,8 +7,9 @@ prints the table of docs/fleet.md.
 
 from functools import cache
 
-from harness.fleet.estimate import PUBLISHED, makespan_s, published
+from harness.fleet.estimate import makespan_s, published
 from harness.results.file import load
+from harness.results.published.planned import PUBLISHED
 from harness.run.plan import Job
 
 PROCESSES = 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,6 +69,19 @@ class PlannedRun(Entry):
             return self.verify.changed(timed=False)
         assert self.bench is not None, "one of the two is given"
         return self.bench
+
+    def typed(self, device: str) -> str:
+        """The command line that measures it by hand on a device."""
+        words = ["normbwd", self.command, "--device", device]
+        for name in (name for name in Settings.model_fields if name in self.settings.model_fields_set):
+            value, option = getattr(self.settings, name), name.replace("_", "-")
+            if Settings.model_fields[name].description is None:
+                continue
+            if isinstance(value, bool):
+                words.append(f"--{option}" if value else f"--no-{option}")
+            else:
+                words += [f"--{option}", str(value)]
+        return shlex.join([*words, *(["--sanitizer"] if self.sanitizer else [])])
 
 
 class KeptFile(Entry):

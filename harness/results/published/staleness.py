@@ -21,6 +21,7 @@ RESOLVED = (
     "seeds",
     "repeats",
 )  # where a plan gives none, a file has the device's default
+UNFINISHED = "not finished"
 UNHASHED = "measured before hashes of the code were recorded"
 
 
@@ -54,7 +55,7 @@ def stale_because(results: Results, planned: Settings | None, checkout: Path = C
     if planned is not None:
         reasons += _asked_otherwise(run, planned)
     if results.end is None or results.end.interrupted:
-        reasons.append("not finished")
+        reasons.append(UNFINISHED)
     return tuple(reasons)
 
 

@@ -1,0 +1,1 @@
+"""What the plan asks for and is missing or stale is measured, in order of importance, and published."""

@@ -1,0 +1,192 @@
+"""Measures what is due in order of importance, as far as the time of a sitting goes, and publishes what is finished."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from harness.errors import UsageError
+from harness.fleet import spread
+from harness.fleet.cluster import connected
+from harness.fleet.gathering import chosen
+from harness.publish.packing import pack
+from harness.publish.survey import Place, Survey, Surveyed, find_place
+from harness.results.file import load
+from harness.results.published.planned import PLAN, PUBLISHED, Plan, file_of, read_plan
+from harness.results.schema import RANKED
+from harness.run import session
+from harness.run.invocation import Invocation
+from harness.run.opening import RUNS, OtherRunError
+from harness.run.progress import Display
+from harness.run.sitting_time import OutOfTimeError, SittingTime
+
+
+@dataclass
+class Sitting:
+    """What became of the runs that were due, by name; `documents` are to be written again.
+
+    Of the `failed` nothing passed, so that they are kept and not published.
+    """
+
+    published: list[str] = field(default_factory=list[str])
+    left: list[str] = field(default_factory=list[str])
+    failed: list[str] = field(default_factory=list[str])
+    documents: list[str] = field(default_factory=list[str])
+
+
+def survey(
+    invocation: Invocation, display: Display, plan_file: Path = PLAN, published: Path = PUBLISHED
+) -> tuple[Survey, list[Surveyed]]:
+    """Look at the runs that are asked for; with `dry_run` the GPU may be elsewhere, and on a fleet it is.
+
+    Raises UsageError and UnavailableError.
+    """
+    if invocation.minutes is not None and not 0 < invocation.minutes < math.inf:
+        raise UsageError(f"--minutes {invocation.minutes:g}: must be positive")
+    plan = read_plan(plan_file)
+    names = _named(plan, invocation.only)
+    display.say("starting a worker to see what is here")
+    hello = session.inventory(invocation.changed(device="auto"))
+    place = find_place(invocation.device, hello, elsewhere=invocation.dry_run or invocation.fleet is not None)
+    if invocation.fleet is not None:
+        place = _on_fleet(invocation, place)
+        invocation = invocation.changed(kinds=place.name)
+    look = Survey(plan, place, invocation, hello, invocation.out or RUNS / f"publish-{place.name}", published)
+    return look, look.all(names)
+
+
+def publish(
+    look: Survey, surveyed: Sequence[Surveyed], display: Display, now_s: Callable[[], float] = time.monotonic
+) -> Sitting:
+    """Measure what is not current, most important first, and publish each run as soon as it is finished.
+
+    Raises UsageError where no run can be begun in the time given, and what `bench` raises; InterruptedRun keeps what
+    is done.
+    """
+    minutes = look.invocation.minutes
+    ends_s = now_s() + (math.inf if minutes is None else 60 * minutes)
+    due = [each for each in surveyed if each.state != "current"]
+    least_s = min((_least_s(look, each) for each in due), default=0.0)
+    if now_s() + least_s > ends_s < math.inf:
+        raise UsageError(
+            f"--minutes {minutes:g}: nothing that is due can be begun in less than about {least_s / 60:.1f} minutes"
+        )
+    sitting = Sitting()
+    for number, each in enumerate(due, start=1):
+        display.say(
+            f"{each.name} ({number} of {len(due)}): {_why(each)}; {told_time(each.seconds)}{_left(ends_s - now_s())}"
+        )
+        _settle(look, each, sitting, ends_s, display, now_s)
+    return sitting
+
+
+def told_time(seconds: float) -> str:
+    """A duration as a person is told of it."""
+    return f"about {max(1, round(seconds / 60))} min"
+
+
+def _settle(
+    look: Survey, each: Surveyed, sitting: Sitting, ends_s: float, display: Display, now_s: Callable[[], float]
+) -> None:
+    """Go on with one run until it is finished or no time is left for it, and note what became of it."""
+    path = None
+    while path is None and (least_s := _least_s(look, each)) < math.inf and now_s() + least_s <= ends_s:
+        within = SittingTime(ends_s, look.took.job_s(each.planned), look.took.timed.process_s, now_s)
+        try:
+            path = _measure(look, each, within, display)
+        except OutOfTimeError:
+            earlier, each = each, look.one(each.name)
+            if len(each.left) == len(earlier.left):
+                break  # what it began with is longer than what is left
+    if path is None:
+        display.say(f"{each.name}: {_why_left(look, each)}")
+        sitting.left.append(each.name)
+    elif not any(row.status in RANKED for row in load(path).rows):
+        display.say(f"{each.name}: nothing in it passed, so that it is not published: {path}")
+        sitting.failed.append(each.name)
+    else:
+        target = file_of(look.place.name, each.name, look.published)
+        pack(path, target)
+        display.say(f"published: {target}")
+        _set_aside(each.work, "published")
+        sitting.published.append(each.name)
+        documents = look.plan.documents_of(each.name, look.place.name)
+        sitting.documents += [document for document in documents if document not in sitting.documents]
+
+
+def _measure(look: Survey, each: Surveyed, within: SittingTime, display: Display) -> Path:
+    """Begin a run or go on with it; raises OutOfTimeError where it is not finished then."""
+    asked = look.asked(each.name, each.run)
+    if each.begun_again is not None:
+        display.say(f"{each.name}: what an earlier sitting left is set aside: {each.begun_again}")
+        _set_aside(each.work, "other")
+        each = replace(each, begun_again=None)
+    try:
+        return _run(asked.changed(resume=each.resumes), within, display)
+    except OtherRunError as error:  # in a way that only a worker can see, such as another device
+        display.say(f"{each.name}: what an earlier sitting left is set aside: {error}")
+        _set_aside(each.work, "other")
+        return _run(asked, within, display)
+
+
+def _run(asked: Invocation, within: SittingTime, display: Display) -> Path:
+    if asked.fleet is None:
+        return session.bench(asked, display, within)
+    (path,) = spread.bench(asked, display)
+    return path
+
+
+def _set_aside(folder: Path, why: str) -> None:
+    """Rename a folder, so that a new run may have its place; nothing that was measured is deleted."""
+    number = 1
+    while (aside := folder.with_name(f"{folder.name}.{why}-{number}")).exists():
+        number += 1
+    folder.rename(aside)
+
+
+def _least_s(look: Survey, each: Surveyed) -> float:
+    """About how long it takes until a run has got any further; on a fleet all of it, as it is not ended there."""
+    if look.invocation.fleet is not None:
+        return each.seconds if each.planned.settings.timed else math.inf
+    cost_s = look.took.job_s(each.planned)
+    return look.took.timed.process_s + (cost_s(each.left[0]) if each.left else 0.0)
+
+
+def _why_left(look: Survey, each: Surveyed) -> str:
+    if look.invocation.fleet is not None and not each.planned.settings.timed:
+        return "a fleet verifies nothing; publish it without --fleet"
+    return f"{'kept as far as it came' if each.resumes else 'not begun'}; no time is left for it"
+
+
+def _why(each: Surveyed) -> str:
+    return f"{each.state} ({'; '.join(each.reasons)})" if each.reasons else each.state
+
+
+def _left(seconds: float) -> str:
+    return "" if seconds == math.inf else f", and {seconds / 60:.0f} min are left"
+
+
+def _on_fleet(invocation: Invocation, place: Place) -> Place:
+    """The GPUs of this kind in a fleet."""
+    assert invocation.fleet is not None, "it is asked for"
+    with connected(invocation.fleet) as cluster:
+        counts = chosen(cluster.gpus(), invocation.changed(kinds=place.name))
+    return replace(place, here=False, gpus=counts[place.name])
+
+
+def _named(plan: Plan, only: str | None) -> list[str]:
+    """The runs of the plan that fit the names or patterns, in its order; raises UsageError for one that fits none."""
+    if only is None:
+        return list(plan.runs)
+    patterns = [pattern.strip() for pattern in only.split(",")]
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in plan.runs):
+            close = difflib.get_close_matches(pattern, plan.runs, 1)
+            hint = f"did you mean {close[0]}?" if close else f"choose among {', '.join(plan.runs)}"
+            raise UsageError(f"--only {pattern or '(empty)'}: the plan has no such run; {hint}")
+    return [name for name in plan.runs if any(fnmatchcase(name, pattern) for pattern in patterns)]

@@ -1,0 +1,58 @@
+from types import SimpleNamespace
+
+import pytest
+
+from harness.publish.minutes import UNKNOWN_ROW_S, took
+from harness.results.schema import ImplRecord, SanitizerRecord
+from harness.results.settings import Settings
+from harness.run.plan import Job
+from tests.results_factory import CASE, LAYER, results, row, selftest
+
+STAGES = {"compile ahead": 24.0, "self-test": 6.0, "start": 1.0, "time": 8.0}
+ROW_S = 4.0 + 1.5  # a half of `time`, and its own preparation
+TIMED = results(row("quack", 10.0), row("liger", 10.0), stages_s=STAGES, selftests=[selftest()])
+IMPLS = [ImplRecord(name=name, family=name, source="", missing=None) for name in ("quack", "liger")]
+JOB = Job(CASE, ("quack", "liger"))
+
+
+def planned(impls=IMPLS, **settings):
+    return SimpleNamespace(impls=impls, settings=Settings(**settings), jobs=[JOB])
+
+
+def test_what_is_missing_here_takes_no_time():
+    times = took([TIMED])
+    away = [IMPLS[0], IMPLS[1].model_copy(update={"missing": "not here"})]
+    assert times.job_s(planned())(JOB) == 2 * ROW_S
+    assert times.job_s(planned(away))(JOB) == ROW_S
+    assert times.job_s(planned(away), here=False)(JOB) == 2 * ROW_S
+
+
+def test_each_context_is_timed_too():
+    assert took([TIMED]).job_s(planned(context="graph,host"))(JOB) == 2 * ROW_S + 2 * 8.0
+
+
+def test_verification_takes_as_long_as_one_of_as_many_runs():
+    runs = [
+        results(row("quack"), timed=False, repeats=300, stages_s={"sanitizer": 100.0}),
+        results(row("quack"), row("liger"), row("apex", status="missing"), timed=False, repeats=3000),
+    ]
+    times = took(runs)
+    assert times.job_s(planned(timed=False, repeats=300))(JOB) == 2 * 500.0
+    assert times.job_s(planned(timed=False, repeats=3000))(JOB) == 2 * 300.0
+    assert times.job_s(planned(timed=False, repeats=12))(JOB) == 2 * 400.0
+    assert took([]).job_s(planned(timed=False))(JOB) == 2 * UNKNOWN_ROW_S
+
+
+def test_run_takes_as_long_as_its_jobs_and_processes():
+    times = took([TIMED])
+    process_s = times.timed.process_s
+    assert times.run_s(planned(), [JOB, Job(LAYER, JOB.impls)], False) == pytest.approx(process_s + 4 * ROW_S)
+    assert times.run_s(planned(context="host"), [JOB], False) == pytest.approx(process_s + 2 * ROW_S + 8.0)
+    assert times.run_s(planned(context="host"), [JOB], False, gpus=2) == pytest.approx(process_s + 2 * ROW_S + 4.0)
+
+
+def test_sanitizer_takes_as_long_for_each_implementation():
+    clean = SanitizerRecord(case=CASE, impl="quack", tool="memcheck", errors=0)
+    run = results(row("quack"), timed=False, sanitized=[clean], stages_s={"sanitizer": 100.0})
+    times = took([TIMED, run])
+    assert times.run_s(planned(), [JOB], True) - times.run_s(planned(), [JOB], False) == pytest.approx(200.0)

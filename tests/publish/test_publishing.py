@@ -1,0 +1,352 @@
+"""The plan, measured by scripted workers: what is begun, kept, gone on with and published, and what is not."""
+
+import bz2
+import json
+from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+
+from harness.errors import UnavailableError, UsageError
+from harness.publish import dry_run, publishing
+from harness.results.file import load
+from harness.results.published.planned import file_of
+from harness.results.schema import ImplRecord
+from harness.run import session
+from harness.run.invocation import Invocation
+from harness.run.progress import Display
+from harness.run.session import InterruptedRun
+from harness.worker.messages import Hello, Try
+from tests.test_command_line import CPU, GPU, ScriptedProcess, typed
+
+PLAN = """
+[runs.large]
+about = "two shapes"
+bench = { shapes = "64x64,32x64", norm = "rms", impls = "torch-eager,liger" }
+documents = ["README.md"]
+
+[runs.small]
+about = "one shape"
+bench = { shapes = "16x64", norm = "rms", impls = "torch-eager" }
+documents = ["docs/results.md"]
+
+[runs.checked]
+about = "a verification"
+verify = { shapes = "8x64", norm = "rms", inputs = "normal", impls = "liger" }
+documents = ["docs/results.md"]
+
+[pages."large.md"]
+of = ["large"]
+"""
+SOURCES = {"torch-eager": "impls/torch_eager.py", "liger": "impls/triton_peers/liger.py"}
+HELLO = Hello(
+    available=[GPU, CPU],
+    implementations=[ImplRecord(name=name, family=name, source=source) for name, source in SOURCES.items()],
+    libraries={"torch": "2.11.0"},
+)
+NAMES = ["large", "small", "checked"]
+
+
+@pytest.fixture
+def workers(monkeypatch):
+    """Scripted workers with a clock, which each job moves on."""
+
+    class Scripted(ScriptedProcess):
+        greeting = HELLO
+        clock = SimpleNamespace(now_s=0.0, job_s=0.0)
+
+        def _try(self, request):
+            super()._try(request)
+            self.clock.now_s += self.clock.job_s
+
+    Scripted.statuses, Scripted.launched = {}, []
+    monkeypatch.setattr(session, "WorkerProcess", Scripted)
+    return Scripted
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, workers):
+    """An empty working folder with a plan; the command line reads it too."""
+    (tmp_path / "plan.toml").write_text(PLAN)
+    monkeypatch.chdir(tmp_path)
+    look = partial(publishing.survey, plan_file=tmp_path / "plan.toml", published=tmp_path / "results")
+    monkeypatch.setattr(publishing, "survey", look)
+    return tmp_path
+
+
+def surveyed(**asked):
+    return publishing.survey(Invocation(device="h200").changed(**asked), Display())
+
+
+def publish(workers, **asked):
+    """One sitting; what became of it."""
+    return publishing.publish(*surveyed(**asked), Display(), lambda: workers.clock.now_s)
+
+
+def states(**asked):
+    return {each.name: (each.state, each.reasons) for each in surveyed(**asked)[1]}
+
+
+def published(folder):
+    return sorted(path.name.partition(".")[0] for path in folder.glob("results/h200/*"))
+
+
+def tried(workers):
+    """The cases that workers were asked for, in order, and that they had to try."""
+    requests = [request for worker in workers.launched for request in worker.requests if isinstance(request, Try)]
+    return [f"{request.case.rows}x{request.case.cols}" for request in requests]
+
+
+def unfinished(folder, name="large"):
+    return folder / "runs/publish-h200" / name / "results.jsonl"
+
+
+def test_all_is_measured_once_in_order_and_published(folder, workers):
+    sitting = publish(workers)
+    assert sitting.published == NAMES
+    assert sitting.documents == ["results/h200/large.md", "README.md", "docs/results.md"]
+    assert tried(workers) == ["64x64", "32x64", "16x64", "8x64", "8x64"]  # what is studied, in a second process
+    assert set(states().values()) == {("current", ())}
+    again = publish(workers)
+    assert (again.published, again.left, len(tried(workers))) == ([], [], 5)
+
+
+def test_published_file_holds_the_command_that_measures_it_again(folder, workers):
+    publish(workers)
+    large, checked = (load(file_of("h200", name, folder / "results")).run for name in ("large", "checked"))
+    assert large.command == ("normbwd bench --device h200 --shapes 64x64,32x64 --norm rms --impls torch-eager,liger")
+    assert checked.command == "normbwd verify --device h200 --shapes 8x64 --norm rms --inputs normal --impls liger"
+    assert set(large.sources) > {"harness/timing", "harness/verify", "impls/torch_eager.py"}
+
+
+def test_only_what_is_named_is_measured(folder, workers):
+    assert publish(workers, only="small,check*").published == ["small", "checked"]
+    with pytest.raises(UsageError, match="--only smal: the plan has no such run; did you mean small"):
+        surveyed(only="smal")
+
+
+def test_time_that_is_up_keeps_a_run_and_the_next_sitting_goes_on(folder, workers):
+    workers.clock.job_s = 70.0
+    sitting = publish(workers, minutes=1, only="large")
+    assert (sitting.published, sitting.left) == ([], ["large"])
+    assert published(folder) == []
+    assert load(unfinished(folder)).end.interrupted
+    (large,) = surveyed(only="large")[1]
+    assert (large.state, large.resumes, len(large.left)) == ("missing", True, 1)
+    assert publish(workers, only="large").published == ["large"]
+    assert tried(workers) == ["64x64", "32x64"]
+    assert len([row for row in load(file_of("h200", "large", folder / "results")).rows if row.role == "impl"]) == 4
+    assert not unfinished(folder).exists()
+
+
+def test_what_does_not_fit_makes_room_for_what_does(folder, workers):
+    """A row of liger takes ten minutes; what is less important and shorter is measured in its place."""
+    look, runs = surveyed(minutes=2, only="large,small")
+    timed = replace(look.took.timed, row_s={"liger": 600.0, "torch-eager": 1.0})
+    object.__setattr__(look, "took", replace(look.took, timed=timed))
+    sitting = publishing.publish(look, runs, Display(), lambda: workers.clock.now_s)
+    assert (sitting.published, sitting.left) == (["small"], ["large"])
+    assert tried(workers) == ["16x64"]
+
+
+@pytest.mark.parametrize(("minutes", "said"), [(0.001, "nothing that is due can be begun"), (0.0, "must be positive")])
+def test_time_that_is_too_short_for_anything_is_refused(folder, workers, minutes, said):
+    with pytest.raises(UsageError, match=f"--minutes {minutes:g}: {said}"):
+        publish(workers, minutes=minutes)
+    assert not (folder / "runs").exists()
+    assert tried(workers) == []
+
+
+def test_interrupt_keeps_what_is_begun(folder, workers):
+    original = workers._try
+
+    def interrupt_at_the_second(self, request):
+        if request.case.rows == 32:
+            raise KeyboardInterrupt
+        original(self, request)
+
+    workers._try = interrupt_at_the_second
+    with pytest.raises(InterruptedRun):
+        publish(workers)
+    assert published(folder) == []
+    workers._try = original
+    assert publish(workers).published == NAMES
+    assert tried(workers).count("64x64") == 1
+
+
+def test_interrupted_command_says_how_to_go_on(folder, workers, capsys):
+    workers.statuses["liger"] = KeyboardInterrupt()
+    assert typed("publish --device h200") == 130
+    assert "go on:   normbwd " in capsys.readouterr().err
+    del workers.statuses["liger"]
+    assert typed("publish --device h200") == 0
+    assert published(folder) == sorted(NAMES)
+
+
+def test_torn_file_is_gone_on_with(folder, workers):
+    workers.clock.job_s = 70.0
+    publish(workers, minutes=1, only="large")
+    with unfinished(folder).open("a") as stream:
+        stream.write('{"record":"row","case":{"no')
+    assert publish(workers, only="large").published == ["large"]
+    assert tried(workers) == ["64x64", "32x64"]
+
+
+def test_unreadable_file_is_set_aside(folder, workers):
+    workers.clock.job_s = 70.0
+    publish(workers, minutes=1, only="large")
+    unfinished(folder).write_text("nonsense\n")
+    assert publish(workers, only="large").published == ["large"]
+    assert tried(workers) == ["64x64", "64x64", "32x64"]
+    assert (folder / "runs/publish-h200/large.other-1/results.jsonl").read_text() == "nonsense\n"
+
+
+def test_run_of_other_code_is_not_gone_on_with(folder, workers, monkeypatch):
+    workers.clock.job_s = 70.0
+    with monkeypatch.context() as before:
+        before.setattr(session, "sources_of", lambda adapters, timed: {"impls/torch_eager.py": "000"})
+        publish(workers, minutes=1, only="large")
+    (large,) = surveyed(only="large")[1]
+    assert (large.begun_again, len(large.left)) == ("since then torch-eager has changed", 2)
+    assert publish(workers, only="large").published == ["large"]
+    assert tried(workers) == ["64x64", "64x64", "32x64"]
+    assert load(folder / "runs/publish-h200/large.other-1/results.jsonl").rows
+
+
+def test_run_of_another_device_is_not_gone_on_with(folder, workers):
+    workers.clock.job_s = 70.0
+    publish(workers, minutes=1, only="large")
+    workers.greeting = replace(HELLO, available=[replace(GPU, name="NVIDIA H200 NVL"), CPU])
+    look, runs = surveyed(device="auto", only="large", out=folder / "runs/publish-h200")
+    assert publishing.publish(look, runs, Display()).published == ["large"]
+    assert tried(workers) == ["64x64", "64x64", "32x64"]
+
+
+@pytest.mark.parametrize(
+    ("sources", "reason"),
+    [
+        ({"impls/triton_peers/liger.py": "000"}, "since then liger has changed"),
+        ({"harness/timing": "000"}, "since then harness/timing has changed"),
+        (None, "measured before hashes of the code were recorded"),
+    ],
+)
+def test_changed_code_makes_a_published_file_stale(folder, workers, monkeypatch, sources, reason):
+    with monkeypatch.context() as before:
+        before.setattr(session, "sources_of", lambda adapters, timed: sources)
+        publish(workers, only="large")
+    assert states(only="large") == {"large": ("stale", (reason,))}
+    assert publish(workers, only="large").published == ["large"]
+    assert states(only="large") == {"large": ("current", ())}
+
+
+def test_changed_library_makes_a_published_file_stale_where_it_was_measured(folder, workers):
+    publish(workers, only="large")
+    workers.greeting = replace(HELLO, libraries={"torch": "2.12.0"})
+    assert states(only="large") == {"large": ("stale", ("torch 2.11.0 where 2.12.0 is here",))}
+    workers.greeting = replace(HELLO, available=[CPU], libraries={"torch": "2.12.0"})
+    assert states(only="large", dry_run=True) == {"large": ("current", ())}
+    workers.greeting = replace(HELLO, libraries={})
+    assert states(only="large") == {"large": ("current", ())}
+
+
+def test_implementation_that_was_missing_makes_a_published_file_stale(folder, workers):
+    records = [
+        item.model_copy(update={"missing": "not here"}) for item in HELLO.implementations if item.name == "liger"
+    ]
+    workers.greeting = replace(HELLO, implementations=[HELLO.implementations[0], *records])
+    publish(workers, only="large")
+    assert states(only="large") == {"large": ("current", ())}
+    workers.greeting = HELLO
+    assert states(only="large") == {"large": ("stale", ("without liger",))}
+
+
+def test_case_that_is_new_in_the_plan_makes_a_published_file_stale(folder, workers):
+    publish(workers, only="small")
+    (folder / "plan.toml").write_text(PLAN.replace('"16x64"', '"16x64,8x64"'))
+    reasons = ("shapes 16x64 where the plan says 16x64,8x64", "without 1 of the cases")
+    assert states(only="small") == {"small": ("stale", reasons)}
+
+
+def test_published_file_that_cannot_be_read_is_stale(folder, workers):
+    path = file_of("h200", "small", folder / "results")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"torn")
+    ((state, (reason,)),) = states(only="small").values()
+    assert (state, reason) == ("stale", f"cannot read {path}: no whole .bz2 file, pack it again")
+    assert publish(workers, only="small").published == ["small"]
+
+
+def test_run_in_which_nothing_passed_is_kept_and_not_published(folder, workers, capsys):
+    workers.statuses["torch-eager"] = "wrong"
+    assert typed("publish --device h200 --only small") == 1
+    assert published(folder) == []
+    assert unfinished(folder, "small").exists()
+    assert "nothing passed in: small" in capsys.readouterr().err
+
+
+def test_without_a_gpu_there_is_one_line(folder, workers, capsys):
+    workers.greeting = replace(HELLO, available=[CPU])
+    assert typed("publish") == 4
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("error: torch finds no GPU on this machine, and a CPU's times are not published; ")
+    assert typed("publish --device h200") == 4
+    assert typed("publish --device h2000 --dry-run") == 2
+
+
+def test_dry_run_names_what_is_due_and_why(folder, workers, monkeypatch, capsys):
+    with monkeypatch.context() as before:
+        before.setattr(session, "sources_of", lambda adapters, timed: None)
+        publish(workers, only="small")
+    publish(workers, only="checked")
+    workers.clock.job_s = 70.0
+    publish(workers, minutes=1, only="large")
+    workers.greeting = replace(HELLO, available=[CPU])
+    assert typed("publish --device h200 --dry-run") in (0, None)
+    assert capsys.readouterr().out.splitlines() == [
+        "h200: 1 current, 1 stale, 1 missing; about 1 min for all that is due; " + dry_run.ASSUMED,
+        "  large    missing  about 1 min  begun: 1 of 2 jobs are left",
+        "  small    stale    about 1 min  measured before hashes of the code were recorded",
+        "  checked  current",
+    ]
+    assert published(folder) == ["checked", "small"]
+
+
+def test_fleet_is_asked_for_its_gpus_and_measures_whole_runs(folder, workers, monkeypatch):
+    asked = []
+
+    def bench(invocation, display):
+        asked.append(invocation)
+        return [session.bench(invocation.changed(fleet=None, kinds=None), display)]
+
+    monkeypatch.setattr(publishing, "_on_fleet", lambda invocation, place: replace(place, here=False, gpus=2))
+    monkeypatch.setattr(publishing.spread, "bench", bench)
+    look, runs = surveyed(fleet="local", only="small")
+    assert publishing.publish(look, runs, Display()).published == ["small"]
+    assert [(each.fleet, each.kinds, each.device) for each in asked] == [("local", "h200", "h200")]
+
+
+def test_verification_is_not_for_a_fleet(folder, workers, monkeypatch, capsys):
+    monkeypatch.setattr(publishing, "_on_fleet", lambda invocation, place: replace(place, here=False, gpus=2))
+    look, runs = surveyed(fleet="local", only="checked")
+    sitting = publishing.publish(look, runs, Display())
+    assert (sitting.published, sitting.left) == ([], ["checked"])
+    assert "checked: a fleet verifies nothing; publish it without --fleet" in capsys.readouterr().err
+
+
+def test_sanitizer_is_left_out_where_it_cannot_run(folder, workers):
+    (folder / "plan.toml").write_text(PLAN.replace("verify =", "sanitizer = true\nverify ="))
+    workers.greeting = replace(HELLO, available=[replace(GPU, name="AMD Instinct MI355X", architecture="gfx950"), CPU])
+    look, runs = surveyed(device="auto", only="checked")
+    assert not look.asked("checked", runs[0].run).sanitizer
+    with pytest.raises(UnavailableError):
+        surveyed(device="h200")
+
+
+def test_samples_are_rounded_to_ten_nanoseconds(folder, workers):
+    publish(workers, only="small")
+    target = file_of("h200", "small", folder / "results")
+    rows = [json.loads(line) for line in bz2.decompress(target.read_bytes()).decode().splitlines()]
+    samples = [sample for row in rows if row.get("timing") for sample in row["timing"]["samples_us"]]
+    assert samples
+    assert all(sample == round(sample, 2) for sample in samples)
