@@ -153,16 +153,7 @@ def load(path: Path, torn: bool = False) -> Results:
 
     Raises UsageError with the line at fault and how to mend it; with `torn` a last line that is cut off is left out.
     """
-    packed = path.suffix in PACKED
-    try:
-        with PACKED[path.suffix](path, "rt", encoding="utf-8") if packed else path.open(encoding="utf-8") as stream:
-            text = stream.read()
-        lines = [line for line in re.split(r"(?<=\n)", text) if line]  # JSON leaves U+2028 and the like as they are
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or (
-            f"no whole {path.suffix} file, pack it again" if packed else "not UTF-8 text"
-        )
-        raise UsageError(f"cannot read {path}: {why}") from error
+    lines = lines_of(path)
     if torn and lines and not lines[-1].endswith("\n"):
         lines.pop()
     records: list[AnyRecord] = []
@@ -183,6 +174,20 @@ def load(path: Path, torn: bool = False) -> Results:
         tuple(_only(SanitizerRecord, records)),
         tuple(_only(GpuRecord, records)),
     )
+
+
+def lines_of(path: Path) -> list[str]:
+    """The lines of a results file, each with its end; raises UsageError where it cannot be read or unpacked."""
+    packed = path.suffix in PACKED
+    try:
+        with PACKED[path.suffix](path, "rt", encoding="utf-8") if packed else path.open(encoding="utf-8") as stream:
+            text = stream.read()
+        return [line for line in re.split(r"(?<=\n)", text) if line]  # JSON leaves U+2028 and the like as they are
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or (
+            f"no whole {path.suffix} file, pack it again" if packed else "not UTF-8 text"
+        )
+        raise UsageError(f"cannot read {path}: {why}") from error
 
 
 def _only(kind: type[R], records: Sequence[AnyRecord]) -> list[R]:

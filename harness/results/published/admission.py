@@ -1,0 +1,227 @@
+"""Whether a run may be published: what speaks against it, one line a reason.
+
+Nothing here judges how an implementation did: what is wrong, crashes or is missing is a finding.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import UsageError
+from harness.results import evidence
+from harness.results.file import Results, lines_of, load
+from harness.results.published import traces
+from harness.results.published.planned import CHECKOUT, PACKED_SUFFIX, PUBLISHED, Plan
+from harness.results.published.sources import is_own
+from harness.results.published.staleness import stale_because
+from harness.results.schema import RANKED, Timing
+from harness.results.settings import Settings
+
+RULES_SINCE = "2026-11-23"  # what began before was published without these rules
+MOST_VOIDED = 0.1  # of the blocks of a case: a median of nine tenths of them is still the median of the case
+MOST_BYTES = 3_000_000  # of a device's folder
+COMMIT = re.compile(r"(?:\S+-\d+-g)?[0-9a-f]{7,40}")  # as `git describe --always` says it
+NEEDED = ("python", "torch")  # versions that every run states
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A published file: the `faults` that speak against it, and why it is `stale`.
+
+    One that is `earlier` than these rules is stale with them, and stays until it is measured again.
+    """
+
+    path: Path
+    faults: tuple[str, ...]
+    stale: tuple[str, ...] = ()
+    earlier: bool = False
+
+    @property
+    def admitted(self) -> bool:
+        """Whether it may stand in results/."""
+        return not self.faults or (self.earlier and bool(self.stale))
+
+
+def judge(path: Path, plan: Plan, checkout: Path = CHECKOUT) -> Judged:
+    """Read a file and look for all that speaks against publishing it, as the plan's run of its name if there is one."""
+    entry = plan.runs.get(path.name.removesuffix(PACKED_SUFFIX))
+    planned = entry.settings if entry else None
+    try:
+        results = load(path)
+        left = dict.fromkeys(trace for line in lines_of(path) for trace in traces.of(json.loads(line)))
+    except UsageError as error:
+        return Judged(path, (str(error),))
+    found = [] if path.name.endswith(PACKED_SUFFIX) else [f"not packed: a published file ends in {PACKED_SUFFIX}"]
+    if path.parent.name != results.run.device.profile:
+        found.append(f"not in the folder of its device, {results.run.device.profile}")
+    found += [f"{trace} tells of the machine or of its user; `normbwd publish` leaves it out" for trace in left]
+    if is_unknown(results.run.revision, checkout):
+        found.append(f"{results.run.revision} is no commit of this repository; measure a commit that main has")
+    return Judged(
+        path,
+        (*found, *faults(results, planned)),
+        stale_because(results, planned, checkout),
+        results.run.started_at < RULES_SINCE,
+    )
+
+
+def judge_all(plan: Plan, folder: Path = PUBLISHED, checkout: Path = CHECKOUT) -> list[Judged]:
+    """All published files, and of each device's folder whether it is small enough."""
+    judged = [judge(path, plan, checkout) for path in sorted(folder.glob(f"*/*{PACKED_SUFFIX}"))]
+    for device in sorted({each.path.parent for each in judged}):
+        found = sum(path.stat().st_size for path in device.glob("*"))
+        if found > MOST_BYTES:
+            judged.append(
+                Judged(
+                    device, (f"{found / 1e6:.1f} MB of results, of at most {MOST_BYTES / 1e6:g}; delete stale ones",)
+                )
+            )
+    return judged
+
+
+def is_unknown(revision: str | None, checkout: Path) -> bool:
+    """Whether this repository has all of its history, and a revision is no commit in it."""
+    if revision is None or not COMMIT.fullmatch(revision):
+        return False  # which is said anyway
+    return _git(checkout, "rev-parse", "--is-shallow-repository") == "false" and (
+        _git(checkout, "cat-file", "-t", revision) != "commit"
+    )
+
+
+def _git(checkout: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(["git", "-C", str(checkout), *arguments], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()
+
+
+def faults(results: Results, planned: Settings | None = None) -> tuple[str, ...]:
+    """What speaks against publishing a run, and what to do; empty where nothing does. `planned` is what a plan asks."""
+    rules = (_whole, _claim, _revision, _provenance, _processes, _selftests, _alone, _void, _rounded)
+    return (*(fault for rule in rules for fault in rule(results)), *_as_planned(results, planned))
+
+
+def _whole(results: Results) -> Iterator[str]:
+    if results.end is None or results.end.interrupted:
+        yield "not finished; go on with it by --resume"
+    if not any(row.status in RANKED for row in results.rows):
+        yield "nothing in it passed"
+
+
+def _claim(results: Results) -> Iterator[str]:
+    if results.run.device.profile == "cpu":
+        yield "measured on a CPU, whose times are not ranked"
+    if results.run.settings.quick:
+        yield "measured with --quick, which is a look and no claim"
+
+
+def _revision(results: Results) -> Iterator[str]:
+    revision = results.run.revision
+    if revision is None:
+        yield "no revision; measure it from a git checkout, or state it in NORMBWD_REVISION"
+    elif revision.endswith("-dirty"):
+        yield f"measured with uncommitted changes ({revision}); commit them and measure it again"
+    elif not COMMIT.fullmatch(revision):
+        yield f"{revision} is no commit; measure it from a git checkout"
+
+
+def _provenance(results: Results) -> Iterator[str]:
+    run = results.run
+    absent = [name for name in NEEDED if name not in run.libraries]
+    if run.device.profile != "cpu" and not run.libraries.keys() & {"cuda", "rocm"}:
+        absent.append("cuda or rocm")
+    if "cuda" in run.libraries and run.device.driver is None:
+        absent.append("driver (install nvidia-ml-py)")
+    if absent:
+        yield f"no version of {', '.join(absent)}"
+    if run.sources is None:
+        yield "no hashes of the code; measure it with this version of normbwd"
+        return
+    if run.sides:
+        return  # two revisions, each named by its commit
+    used = {row.impl for row in results.rows}
+    unknown = [
+        impl.source
+        for impl in run.implementations
+        if impl.name in used and not impl.missing and not _is_hashed(impl.source, run.sources, impl.libraries)
+    ]
+    if unknown:
+        yield f"no hash of {', '.join(dict.fromkeys(unknown))}; measure it with this version of normbwd"
+
+
+def _is_hashed(source: str, sources: dict[str, str], libraries: dict[str, str]) -> bool:
+    """Whether an adapter's code is known: this project's own by its path, a file of somebody else's by its name."""
+    return source in sources if is_own(source) else not source.endswith(".py") or Path(source).name in libraries
+
+
+def _processes(results: Results) -> Iterator[str]:
+    settings = results.run.settings
+    if not settings.timed:
+        return
+    measured: dict[str, set[int]] = {}
+    for row in results.rows:
+        measured.setdefault(row.case.key, set()).add(row.process)
+    if short := [key for key, processes in measured.items() if processes != set(range(settings.processes))]:
+        yield f"{_some(short)} {_has(short)} not all of its {settings.processes} processes; go on with it by --resume"
+
+
+def _as_planned(results: Results, planned: Settings | None) -> Iterator[str]:
+    if planned is not None and results.run.settings.processes < planned.processes:
+        yield f"{results.run.settings.processes} processes where the plan asks for {planned.processes}"
+
+
+def _selftests(results: Results) -> Iterator[str]:
+    if not results.run.settings.timed:
+        return
+    timed = {(row.process, row.gpu) for row in results.rows if row.timing}
+    for when in ("before", "after"):
+        tested = {(record.process, record.gpu) for record in results.selftests if record.when == when}
+        if untested := sorted(process for process, _ in timed - tested):
+            numbers = ", ".join(map(str, untested))
+            yield f"no self-test {when} the cases of process {numbers}; measure it again"
+    if failed := evidence.failed_checks(results.selftests):
+        yield f"the self-test failed ({', '.join(failed)}); see docs/method.md"
+
+
+def _alone(results: Results) -> Iterator[str]:
+    if most := max((record.other_processes for record in results.conditions), default=0):
+        yield f"others used the device as well ({most} at a time); measure it alone"
+    if "cuda" in results.run.libraries and any(not record.sm_clock_mhz for record in results.conditions):
+        yield "no clocks were read, so that a throttled block went unseen; install nvidia-ml-py"
+
+
+def _void(results: Results) -> Iterator[str]:
+    shares = {f"{row.case.key} {row.impl}": _share_void(timing) for row in results.rows if (timing := row.timing)}
+    for row in results.rows:
+        for name, context in (row.contexts or {}).items():
+            if context.timing:
+                shares[f"{row.case.key} {row.impl} {name}"] = _share_void(context.timing)
+    if many := [key for key, share in shares.items() if share > MOST_VOIDED]:
+        worst = max(shares.values())
+        yield f"up to {100 * worst:.0f} % of the blocks of {_some(many)} are void, of at most {100 * MOST_VOIDED:.0f} %"
+
+
+def _share_void(timing: Timing) -> float:
+    void = sum(timing.voided.values())
+    return void / (void + len(timing.samples_us)) if void else 0.0
+
+
+def _rounded(results: Results) -> Iterator[str]:
+    timings = (row.timing for row in results.rows if row.timing)
+    if any(math.isfinite(us) and round(us, 2) != us for timing in timings for us in timing.samples_us):
+        yield "samples are finer than 10 ns; `normbwd publish` rounds them"
+
+
+def _some(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+
+
+def _has(names: list[str]) -> str:
+    return "has" if len(names) == 1 else "have"
