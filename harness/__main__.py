@@ -175,14 +175,19 @@ def gate(
 
 
 @app.command()
-@options(*HERE, "minutes", "only", "fleet", "gpus", "mixed", "dry_run")
+@options(*HERE, "minutes", "only", "fleet", "gpus", "mixed", "dry_run", "check")
 def publish(invocation: Invocation) -> None:
     """Measure what of results/plan.toml is missing or stale on a GPU, and publish it in results/DEVICE.
 
-    It goes on with what an earlier call left unfinished. Exit 1 where nothing in a run passed.
+    It goes on with what an earlier call left unfinished. Exit 1 where nothing in a run passed, and with --check where
+    a file may not be published.
     """
-    from harness.publish import dry_run, publishing
+    from harness.publish import admitting, dry_run, publishing
 
+    if invocation.check:
+        judged = admitting.look(invocation.only)
+        sys.stdout.write(admitting.lines(judged))
+        raise typer.Exit(0 if all(each.admitted for each in judged) else 1)
     display = Display()
     look, surveyed = publishing.survey(invocation, display)
     if invocation.dry_run:
@@ -201,6 +206,8 @@ def publish(invocation: Invocation) -> None:
     ):
         if names:
             display.say(f"{what}: {', '.join(names)}")
+    if sitting.published:
+        display.say(f"may they be published: normbwd publish --check --only {','.join(sitting.published)}")
     raise typer.Exit(1 if sitting.failed else 0)
 
 

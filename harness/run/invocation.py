@@ -51,6 +51,7 @@ class Invocation(BaseModel, frozen=True, extra="forbid"):
         default=None, description="device time of this sitting (default: as long as it takes)"
     )
     only: str | None = Field(default=None, description="runs of the plan, by names or patterns: fast-llm,verify-*")
+    check: bool = Field(default=False, description="measure nothing; say whether what is there may be published")
 
     command: str = ""  # as it was typed
     selftest_alone: bool = False

@@ -17,7 +17,7 @@ from harness.errors import UsageError
 from harness.results import evidence
 from harness.results.file import Results, lines_of, load
 from harness.results.published import traces
-from harness.results.published.planned import CHECKOUT, PACKED_SUFFIX, PUBLISHED, Plan
+from harness.results.published.planned import CHECKOUT, PACKED_SUFFIX, Plan
 from harness.results.published.sources import is_own
 from harness.results.published.staleness import stale_because
 from harness.results.schema import RANKED, Timing
@@ -71,18 +71,12 @@ def judge(path: Path, plan: Plan, checkout: Path = CHECKOUT) -> Judged:
     )
 
 
-def judge_all(plan: Plan, folder: Path = PUBLISHED, checkout: Path = CHECKOUT) -> list[Judged]:
-    """All published files, and of each device's folder whether it is small enough."""
-    judged = [judge(path, plan, checkout) for path in sorted(folder.glob(f"*/*{PACKED_SUFFIX}"))]
-    for device in sorted({each.path.parent for each in judged}):
-        found = sum(path.stat().st_size for path in device.glob("*"))
-        if found > MOST_BYTES:
-            judged.append(
-                Judged(
-                    device, (f"{found / 1e6:.1f} MB of results, of at most {MOST_BYTES / 1e6:g}; delete stale ones",)
-                )
-            )
-    return judged
+def too_large(folder: Path) -> Judged | None:
+    """What speaks against a device's folder as a whole: too many bytes; None where it is small enough."""
+    found = sum(path.stat().st_size for path in folder.iterdir())
+    if found <= MOST_BYTES:
+        return None
+    return Judged(folder, (f"{found / 1e6:.1f} MB of results, of at most {MOST_BYTES / 1e6:g}; delete what is stale",))
 
 
 def is_unknown(revision: str | None, checkout: Path) -> bool:

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from harness.results.published import admission
-from harness.results.published.admission import faults, is_unknown, judge, judge_all
+from harness.results.published.admission import faults, is_unknown, judge, too_large
 from harness.results.published.planned import published_files, read_plan
 from harness.results.schema import ConditionsRecord, ContextRecord, GpuRecord, SideRecord
 from tests.repositories import git, two_revisions
@@ -181,10 +181,14 @@ def test_revision_has_to_be_a_commit_of_the_repository(tmp_path):
 
 def test_folder_of_a_device_has_a_limit(tmp_path, monkeypatch):
     path = published(tmp_path, run())
-    assert all(each.admitted for each in judge_all(PLAN, tmp_path))
+    assert too_large(path.parent) is None
     monkeypatch.setattr(admission, "MOST_BYTES", path.stat().st_size - 1)
-    (large,) = [each for each in judge_all(PLAN, tmp_path) if not each.admitted]
-    assert "delete stale ones" in large.faults[0]
+    assert "delete what is stale" in too_large(path.parent).faults[0]
+
+
+@pytest.mark.parametrize("device", sorted({path.parent for *_, path in published_files()}), ids=lambda path: path.name)
+def test_published_folder_is_small_enough(device):
+    assert too_large(device) is None
 
 
 @pytest.mark.parametrize("path", [path for *_, path in published_files()], ids=lambda path: path.name)

@@ -1,0 +1,44 @@
+"""Whether what is published may stand in results/, in lines of text: one a file, or one a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from harness.errors import UsageError
+from harness.results.published.admission import Judged, judge, too_large
+from harness.results.published.planned import CHECKOUT, PACKED_SUFFIX, PLAN, PUBLISHED, published_files, read_plan
+
+EARLIER = "earlier than these rules, and stale; it stays until it is measured again"
+
+
+def look(
+    only: str | None, plan_file: Path = PLAN, published: Path = PUBLISHED, checkout: Path = CHECKOUT
+) -> list[Judged]:
+    """Judge what is published of each device, or the files of these names or patterns.
+
+    Raises UsageError where there is none.
+    """
+    plan = read_plan(plan_file)
+    patterns = [pattern.strip() for pattern in (only or "*").split(",")]
+    files = [path for _, name, path in published_files(published) if any(fnmatchcase(name, each) for each in patterns)]
+    if not files:
+        raise UsageError(
+            f"--only {only}: no file in {published} has such a name" if only else f"nothing in {published}"
+        )
+    folders = () if only else dict.fromkeys(path.parent for path in files)
+    return [*(judge(path, plan, checkout) for path in files), *filter(None, map(too_large, folders))]
+
+
+def lines(judged: Iterable[Judged]) -> str:
+    """What speaks against each file, a line a reason, and how many may be published."""
+    counts = {"may be published": 0, EARLIER: 0, "may not be published": 0}
+    told: list[str] = []
+    for each in judged:
+        verdict = "may not be published" if not each.admitted else EARLIER if each.faults else "may be published"
+        counts[verdict] += 1
+        told.append(f"{each.path.parent.name}/{each.path.name.removesuffix(PACKED_SUFFIX)}: {verdict}")
+        told += [f"  {fault}" for fault in each.faults]
+    told.append("; ".join(f"{count} {what}" for what, count in counts.items() if count))
+    return "\n".join(told) + "\n"

@@ -1,0 +1,84 @@
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from harness.errors import UsageError
+from harness.publish import admitting
+from harness.publish.packing import pack
+from harness.results.file import load
+from harness.results.joining import band, by_case, ratio
+from harness.results.published.planned import PUBLISHED
+from harness.results.statistics import IncomparableError, verdict
+from tests.results.published.test_admission import device, published, run
+from tests.test_command_line import typed
+
+
+def test_each_file_has_a_line_and_each_reason_another(tmp_path):
+    published(tmp_path, run(), "fp16")
+    published(tmp_path, run(revision=None), "fp32")
+    published(tmp_path, run(sources=None, started_at="2026-11-22T08:00:00+00:00"), "wide")
+    published(tmp_path, run(**device(profile="mi355x")), "fp16")
+    assert admitting.lines(admitting.look(None, published=tmp_path)) == (
+        "h200/fp16: may be published\n"
+        "h200/fp32: may not be published\n"
+        "  no revision; measure it from a git checkout, or state it in NORMBWD_REVISION\n"
+        "h200/wide: earlier than these rules, and stale; it stays until it is measured again\n"
+        "  no hashes of the code; measure it with this version of normbwd\n"
+        "mi355x/fp16: may be published\n"
+        "2 may be published; 1 earlier than these rules, and stale; it stays until it is measured again; "
+        "1 may not be published\n"
+    )
+    assert [each.path.parent.name for each in admitting.look("fp16,w*", published=tmp_path)] == ["h200"] * 2 + [
+        "mi355x"
+    ]
+
+
+def test_no_such_file_is_said(tmp_path):
+    with pytest.raises(UsageError, match="nothing in"):
+        admitting.look(None, published=tmp_path)
+    published(tmp_path, run())
+    with pytest.raises(UsageError, match="--only fp99: no file"):
+        admitting.look("fp99", published=tmp_path)
+
+
+def test_command_ends_with_the_worst_verdict(monkeypatch, capsys):
+    assert typed("publish --check --only wide-few") == 0
+    assert "h200/wide-few: " in capsys.readouterr().out
+    (refused,) = (replace(each, faults=("no",), earlier=False) for each in admitting.look("wide-few"))
+    monkeypatch.setattr(admitting, "look", lambda only: [refused])
+    assert typed("publish --check") == 1
+    assert "h200/wide-few: may not be published\n  no\n" in capsys.readouterr().out
+
+
+def test_packed_run_may_be_published(tmp_path):
+    """Whatever its folder, its user and its host were called."""
+    found = run(command="normbwd bench --impl /home/ann/mine.py --out /home/ann/run")
+    raw = published(tmp_path / "unfinished", found, packed=False)
+    target = tmp_path / "h200/fp16.jsonl.bz2"
+    pack(raw, target)
+    (judged,) = admitting.look(None, published=tmp_path)
+    assert judged.faults == ()
+    assert load(target).run.command == "normbwd bench --impl mine.py"
+
+
+@pytest.mark.parametrize("name", ["engines", "weight-fp32", "bands-none"])
+def test_rounding_moves_no_ratio_by_more_than_a_twentieth_of_a_per_cent(name, tmp_path):
+    pack(PUBLISHED / f"h200/{name}.jsonl.bz2", tmp_path / f"{name}.jsonl.bz2")
+    was, now = (load(folder / f"{name}.jsonl.bz2") for folder in (PUBLISHED / "h200", tmp_path))
+    rounded = by_case(now)
+    for case, rows in by_case(was).items():
+        for (before, verdict_before), (after, verdict_after) in zip(
+            verdicts(rows, was), verdicts(rounded[case], now), strict=True
+        ):
+            assert after == pytest.approx(before, rel=5e-4)
+            assert verdict_after == verdict_before
+
+
+def verdicts(rows, found):
+    """Of each result of a case that ranks: its speedup over the baseline, and what is said of it."""
+    baseline = found.run.settings.baseline
+    for joined in rows.values():
+        with suppress(IncomparableError):
+            speedup = ratio(rows.get((baseline, "impl")), joined, found.budget)
+            yield speedup.value, verdict(speedup, band(rows, baseline))
