@@ -189,10 +189,11 @@ def publish(invocation: Invocation) -> None:
         sys.stdout.write(admitting.lines(judged))
         raise typer.Exit(0 if all(each.admitted for each in judged) else 1)
     display = Display()
-    look, surveyed = publishing.survey(invocation, display)
+    looks = publishing.survey(invocation, display)
     if invocation.dry_run:
-        sys.stdout.write(dry_run.lines(look, surveyed))
+        sys.stdout.write("\n".join(dry_run.lines(look, surveyed) for look, surveyed in looks))
         return
+    ((look, surveyed),) = looks
     try:
         sitting = publishing.publish(look, surveyed, display)
     except KeyboardInterrupt:

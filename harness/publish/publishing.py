@@ -15,7 +15,7 @@ from harness.fleet import spread
 from harness.fleet.cluster import connected
 from harness.fleet.gathering import chosen
 from harness.publish.packing import pack
-from harness.publish.survey import Place, Survey, Surveyed, find_place
+from harness.publish.survey import Place, Survey, Surveyed, elsewhere, find_place, find_places
 from harness.results.file import load
 from harness.results.published.planned import PLAN, PUBLISHED, Plan, file_of, read_plan
 from harness.results.schema import RANKED
@@ -24,6 +24,7 @@ from harness.run.invocation import Invocation
 from harness.run.opening import RUNS, OtherRunError
 from harness.run.progress import Display
 from harness.run.sitting_time import OutOfTimeError, SittingTime
+from harness.worker.messages import Hello
 
 
 @dataclass
@@ -41,10 +42,11 @@ class Sitting:
 
 def survey(
     invocation: Invocation, display: Display, plan_file: Path = PLAN, published: Path = PUBLISHED
-) -> tuple[Survey, list[Surveyed]]:
-    """Look at the runs that are asked for; with `dry_run` the GPU may be elsewhere, and on a fleet it is.
+) -> list[tuple[Survey, list[Surveyed]]]:
+    """Look at the runs that are asked for, for the GPU that is to measure them.
 
-    Raises UsageError and UnavailableError.
+    With `dry_run` it may be elsewhere, and be several; on a fleet it is one kind. Raises UsageError and
+    UnavailableError.
     """
     if invocation.minutes is not None and not 0 < invocation.minutes < math.inf:
         raise UsageError(f"--minutes {invocation.minutes:g}: must be positive")
@@ -52,12 +54,23 @@ def survey(
     names = _named(plan, invocation.only)
     display.say("starting a worker to see what is here")
     hello = session.inventory(invocation.changed(device="auto"))
-    place = find_place(invocation.device, hello, elsewhere=invocation.dry_run or invocation.fleet is not None)
+    looks: list[tuple[Survey, list[Surveyed]]] = []
+    for place in _places(invocation, hello, published):
+        on_place = invocation.changed(kinds=place.name) if invocation.fleet else invocation
+        work = invocation.out or RUNS / f"publish-{place.name}"
+        look = Survey(plan, place, on_place, hello, work, published)
+        looks.append((look, look.all(names)))
+    return looks
+
+
+def _places(invocation: Invocation, hello: Hello, published: Path) -> list[Place]:
     if invocation.fleet is not None:
-        place = _on_fleet(invocation, place)
-        invocation = invocation.changed(kinds=place.name)
-    look = Survey(plan, place, invocation, hello, invocation.out or RUNS / f"publish-{place.name}", published)
-    return look, look.all(names)
+        return [_on_fleet(invocation)]
+    return (
+        find_places(invocation.device, hello, published)
+        if invocation.dry_run
+        else [find_place(invocation.device, hello)]
+    )
 
 
 def publish(
@@ -171,12 +184,16 @@ def _left(seconds: float) -> str:
     return "" if seconds == math.inf else f", and {seconds / 60:.0f} min are left"
 
 
-def _on_fleet(invocation: Invocation, place: Place) -> Place:
-    """The GPUs of this kind in a fleet."""
+def _on_fleet(invocation: Invocation) -> Place:
+    """The GPUs of one kind in a fleet: of the one that is asked for, or of the only one."""
     assert invocation.fleet is not None, "it is asked for"
+    asked = None if invocation.device == "auto" else invocation.device
     with connected(invocation.fleet) as cluster:
-        counts = chosen(cluster.gpus(), invocation.changed(kinds=place.name))
-    return replace(place, here=False, gpus=counts[place.name])
+        counts = chosen(cluster.gpus(), invocation.changed(kinds=asked))
+    if len(counts) > 1:
+        raise UsageError(f"--fleet {invocation.fleet}: it has {', '.join(counts)}; name one of them with --device")
+    ((kind, gpus),) = counts.items()
+    return replace(elsewhere(kind), gpus=gpus)
 
 
 def _named(plan: Plan, only: str | None) -> list[str]:

@@ -14,7 +14,7 @@ from harness.errors import UnavailableError, UsageError
 from harness.fleet.rehearsal import plan_on
 from harness.publish.minutes import Took, took
 from harness.results.file import Results, load
-from harness.results.published.planned import PUBLISHED, Plan, PlannedRun, file_of
+from harness.results.published.planned import PACKED_SUFFIX, PUBLISHED, Plan, PlannedRun, file_of
 from harness.results.published.staleness import UNFINISHED, stale_because
 from harness.results.schema import RunRecord
 from harness.run.invocation import Invocation
@@ -64,25 +64,38 @@ class Surveyed:
         return self.begun_again is None and (self.work / RESULTS_NAME).exists()
 
 
-def find_place(asked: str, hello: Hello, elsewhere: bool = False) -> Place:
-    """The GPU that is asked for; `auto` is the one here, and one by its name may be `elsewhere`.
-
-    Raises UsageError for one that nobody knows, UnavailableError where it is not here and may not be elsewhere.
-    """
-    try:
-        profile, facts = devices.choose(asked, hello.available)
-    except UnavailableError:
-        if not elsewhere:
-            raise
-        name = asked.strip().lower()
-        profile = next(profile for profile in devices.PROFILES if name in (profile.name, profile.family))
-        return Place(profile, DeviceFacts("cuda", profile.title, profile.architecture), here=False)
+def find_place(asked: str, hello: Hello) -> Place:
+    """The GPU here that is asked for; raises UsageError for one unknown, UnavailableError for one that is elsewhere."""
+    profile, facts = devices.choose(asked, hello.available)
     if facts.kind == "cpu":
         raise UnavailableError(
             "torch finds no GPU on this machine, and a CPU's times are not published; "
-            "`normbwd publish --dry-run --device h200` tells what is due on one that is elsewhere"
+            "`normbwd publish --dry-run` tells what is due on one that is elsewhere"
         )
     return Place(profile, facts, here=True)
+
+
+def find_places(asked: str, hello: Hello, published: Path = PUBLISHED) -> list[Place]:
+    """The GPU that is asked for, here or elsewhere; `auto` is the one here, or else each of which there are results.
+
+    Raises UsageError for one that nobody knows, and where there is none.
+    """
+    try:
+        return [find_place(asked, hello)]
+    except UnavailableError:
+        name = asked.strip().lower()
+    folders = sorted({path.parent.name for path in published.glob(f"*/*{PACKED_SUFFIX}")})
+    names = folders if name in ("auto", "cpu") else [name]
+    if not names:
+        raise UsageError("nothing is published yet; name the GPU, such as --device h200")
+    return [elsewhere(name) for name in names]
+
+
+def elsewhere(name: str) -> Place:
+    """A GPU that is not here, by the name of its profile or family; where it has none, by the name of its folder."""
+    profile = next((profile for profile in devices.PROFILES if name in (profile.name, profile.family)), None)
+    facts = DeviceFacts("cuda", profile.title if profile else name, profile.architecture if profile else "")
+    return Place(profile or devices.detect(facts), facts, here=False)
 
 
 @dataclass(frozen=True)

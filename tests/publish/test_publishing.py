@@ -2,6 +2,7 @@
 
 import bz2
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -76,7 +77,8 @@ def folder(tmp_path, monkeypatch, workers):
 
 
 def surveyed(**asked):
-    return publishing.survey(Invocation(device="h200").changed(**asked), Display())
+    (look,) = publishing.survey(Invocation(device="h200").changed(**asked), Display())
+    return look
 
 
 def publish(workers, **asked):
@@ -294,6 +296,21 @@ def test_without_a_gpu_there_is_one_line(folder, workers, capsys):
     assert typed("publish --device h2000 --dry-run") == 2
 
 
+def test_dry_run_without_a_gpu_is_of_all_that_is_published(folder, workers, capsys):
+    workers.greeting = replace(HELLO, available=[CPU])
+    assert typed("publish --dry-run") == 2
+    assert "nothing is published yet; name the GPU, such as --device h200" in capsys.readouterr().err
+    for device in ("h200", "new-gpu"):
+        (folder / "results" / device).mkdir(parents=True)
+        (folder / "results" / device / "small.jsonl.bz2").touch()
+    assert typed("publish --dry-run") in (0, None)
+    headings = [line for line in capsys.readouterr().out.splitlines() if line and not line.startswith(" ")]
+    assert [line.partition(";")[0] for line in headings] == [
+        "h200: 0 current, 1 stale, 2 missing",
+        "new-gpu: 0 current, 1 stale, 2 missing",
+    ]
+
+
 def test_dry_run_names_what_is_due_and_why(folder, workers, monkeypatch, capsys):
     with monkeypatch.context() as before:
         before.setattr(session, "sources_of", lambda adapters, timed: None)
@@ -319,15 +336,24 @@ def test_fleet_is_asked_for_its_gpus_and_measures_whole_runs(folder, workers, mo
         asked.append(invocation)
         return [session.bench(invocation.changed(fleet=None, kinds=None), display)]
 
-    monkeypatch.setattr(publishing, "_on_fleet", lambda invocation, place: replace(place, here=False, gpus=2))
+    monkeypatch.setattr(publishing, "connected", lambda address: nullcontext(SimpleNamespace(gpus=lambda: {"h200": 2})))
     monkeypatch.setattr(publishing.spread, "bench", bench)
-    look, runs = surveyed(fleet="local", only="small")
+    look, runs = surveyed(fleet="local", device="auto", only="small")
+    assert (look.place.name, look.place.gpus, look.place.here) == ("h200", 2, False)
     assert publishing.publish(look, runs, Display()).published == ["small"]
     assert [(each.fleet, each.kinds, each.device) for each in asked] == [("local", "h200", "h200")]
 
 
+def test_fleet_of_two_kinds_has_to_be_told_which(folder, workers, monkeypatch):
+    cluster = SimpleNamespace(gpus=lambda: {"h200": 2, "b200": 8})
+    monkeypatch.setattr(publishing, "connected", lambda address: nullcontext(cluster))
+    with pytest.raises(UsageError, match="--fleet local: it has h200, b200; name one of them with --device"):
+        surveyed(fleet="local", device="auto")
+    assert surveyed(fleet="local", device="b200")[0].place.name == "b200"
+
+
 def test_verification_is_not_for_a_fleet(folder, workers, monkeypatch, capsys):
-    monkeypatch.setattr(publishing, "_on_fleet", lambda invocation, place: replace(place, here=False, gpus=2))
+    monkeypatch.setattr(publishing, "connected", lambda address: nullcontext(SimpleNamespace(gpus=lambda: {"h200": 2})))
     look, runs = surveyed(fleet="local", only="checked")
     sitting = publishing.publish(look, runs, Display())
     assert (sitting.published, sitting.left) == ([], ["checked"])
