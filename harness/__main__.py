@@ -197,8 +197,8 @@ def publish(invocation: Invocation) -> None:
     try:
         sitting = publishing.publish(look, surveyed, display)
     except KeyboardInterrupt:
-        display.say(f"go on:   {invocation.command}")
-        raise
+        _complain("interrupted; what is done is kept, and the same command goes on from it")
+        raise SystemExit(130) from None
     for what, names in (
         ("published", sitting.published),
         ("left for another sitting, which the same command begins", sitting.left),

@@ -181,7 +181,7 @@ def _why(each: Surveyed) -> str:
 
 
 def _left(seconds: float) -> str:
-    return "" if seconds == math.inf else f", and {seconds / 60:.0f} min are left"
+    return "" if seconds == math.inf else f", and {max(0.0, seconds) / 60:.0f} min are left"
 
 
 def _on_fleet(invocation: Invocation) -> Place:
