@@ -20,11 +20,12 @@ def lines(look: Survey, surveyed: Sequence[Surveyed]) -> str:
     place = look.place
     counts = Counter(each.state for each in surveyed)
     told = ", ".join(f"{counts[state]} {state}" for state in ("current", "stale", "missing"))
-    total = told_time(sum(each.seconds for each in surveyed))
     gpus = f" on {place.gpus} GPUs" if place.gpus > 1 else ""
+    due_s = sum(each.seconds for each in surveyed)
+    total = f"; {told_time(due_s)}{gpus} for all that is due" if due_s else ""
     where = "" if place.here else f"; {ASSUMED}"
     width = max(len(each.name) for each in surveyed)
-    heading = f"{place.name}: {told}; {total}{gpus} for all that is due{where}"
+    heading = f"{place.name}: {told}{total}{where}"
     return "\n".join([heading, *(_line(each, width) for each in surveyed), *_kept(look)]) + "\n"
 
 
