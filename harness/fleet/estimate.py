@@ -135,11 +135,7 @@ def _compile_ahead_s(shares: Shares, lanes: int, took: Durations, lanes_a_host: 
     longest_s = 0.0
     for first in range(0, lanes, lanes_a_host):
         of_host = range(first, min(lanes, first + lanes_a_host))
-        tasks = {
-            (compiled_alike(job.case), impl)
-            for lane in of_host
-            for job in shares.of(lane)
-            for impl in compiled.intersection(job.impls)
-        }
+        jobs = [(compiled_alike(job.case), job.impls) for lane in of_host for job in shares.of(lane)]
+        tasks = {(case, impl) for case, impls in jobs for impl in compiled.intersection(impls)}
         longest_s = max(longest_s, len(tasks) * took.compile_s / (COMPILING_PROCESSES * len(of_host)))
     return longest_s

@@ -11,6 +11,7 @@ import math
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from functools import cache
 
 from harness.cases import NormCase
 from harness.run.plan import Job
@@ -27,7 +28,7 @@ class Shares:
     def __init__(
         self, jobs: Sequence[Job], lanes: Sequence[int], cost_s: Callable[[Job], float], process_s: float
     ) -> None:
-        self._cost_s = cost_s
+        self._cost_s = cost_s = cache(cost_s)  # asked thousands of times of each job
         self._process_s = process_s
         stretches = slices(jobs, len(lanes), cost_s, process_s)
         self._shares = {lane: deque(stretch) for lane, stretch in zip(lanes, stretches, strict=True)}

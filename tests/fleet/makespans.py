@@ -16,14 +16,15 @@ PROCESSES = 5
 GPUS = (1, 2, 8, 64)
 
 
-def whole(processes=PROCESSES):
+@cache
+def whole():
     """What is published of an H200, the jobs of all of it, and those of the suite fast-llm alone."""
     took = published("h200")
     impls = {}
     for case, impl in took.of_row_s:
         impls.setdefault(case, []).append(impl)
     suite = {row.case for row in load(PUBLISHED / "h200/fast-llm.jsonl.bz2").rows}
-    jobs = [Job(case, tuple(impls[case]), process) for process in range(processes) for case in impls]
+    jobs = [Job(case, tuple(impls[case]), process) for process in range(PROCESSES) for case in impls]
     return took, jobs, [job for job in jobs if job.case in suite]
 
 
