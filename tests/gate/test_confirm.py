@@ -403,7 +403,14 @@ def test_two_revisions_are_measured_again(tmp_path, monkeypatch, capsys):
     compared += ["--shapes", "16x64", "--quick", "--out", str(tmp_path / "pr")]
     assert typed("compare", *compared) in (0, None)
     path = tmp_path / "pr" / "results.jsonl"
-    run = load(path).run
+    first = load(path)
+    run, rows = first.run, {(row.impl, row.role): row for row in first.rows}
+    assert [item.name for item in run.implementations] == ["my-norm@base", "my-norm@head"]
+    assert len(first.rows) == 4
+    twin = rows["my-norm@base", "again"]
+    assert twin.verification is not None  # prepared and verified as a copy of its own
+    assert twin.timing.group == rows["my-norm@base", "impl"].timing.group
+    assert "my-norm@again" not in capsys.readouterr().out
     commits = git(repository, "rev-parse", "HEAD~2", "HEAD").split()
     assert [(side.word, side.commit, side.file) for side in run.sides] == [
         (word, of, "my_norm.py") for word, of in zip(("base", "head"), commits, strict=True)

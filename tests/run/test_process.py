@@ -104,19 +104,15 @@ def test_memory_without_end_costs_a_row_and_not_the_machine(tmp_path):
     assert "can't allocate memory" in rows["allocates"].reason
 
 
-def test_a_worker_hands_on_an_adapter_s_complaint(tmp_path):
+def test_worker_greets_ignores_ctrl_c_and_death_is_reported(tmp_path):
     complains = tmp_path / "complains.py"
     own = files("honest")[0].read_text().replace('name = "honest"', 'name = "complains"')
     complains.write_text(own + "\n\ndef misconfigured(device):\n    return f'no file for a {device}'\n")
-    started = start_worker(Start("cpu", (str(complains),)), tmp_path / "worker.log")
-    started.worker.kill()
-    assert started.hello.misconfigured["complains"] == "no file for a cpu"
-
-
-def test_worker_ignores_ctrl_c_and_death_is_reported(tmp_path):
-    started = start_worker(start("honest"), tmp_path / "worker.log")
+    told = Start("cpu", (*start("honest").impl_files, str(complains)))
+    started = start_worker(told, tmp_path / "worker.log")
     worker, hello = started.worker, started.hello
     try:
+        assert hello.misconfigured["complains"] == "no file for a cpu"
         assert [facts.kind for facts in hello.available] == ["cpu"]
         assert "honest" in [item.name for item in hello.implementations]
         assert {"python", "torch"} <= set(hello.libraries)

@@ -10,11 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.__main__ import main
 from harness.cases import NormCase
 from harness.gate.judge import judge
 from harness.gate.limits import Limits, Regression
-from harness.results.file import load
 from harness.results.schema import ConditionsRecord
 from harness.results.settings import Settings
 from harness.run.invocation import Invocation
@@ -27,7 +25,6 @@ from harness.worker.trial import Trial
 from reports.data.comparison import compare
 from tests.fake_device import FakeDevice
 from tests.mutants.maths import gradients, implementation
-from tests.repositories import HONEST, commit, git
 from tests.results_factory import results
 
 OWN = Path(__file__).parents[2]
@@ -245,23 +242,3 @@ def test_band_and_delta_hold_difference_of_copies(monkeypatch):
     *of_cases, _ = judge(found, limits)
     assert [verdict.loss.delta for verdict in of_cases] == pytest.approx([case.aa_band for case in cases])
     assert "REGRESSED" not in {verdict.outcome for verdict in of_cases}
-
-
-def test_comparison_names_two_implementations(tmp_path, capsys):
-    """The twin's rows are written as a repetition of the base."""
-    git(tmp_path, "init", "-q")
-    for remark in ("", "# a comment\n"):
-        commit(tmp_path, {"my_norm.py": HONEST + remark})
-    arguments = ["--base", "HEAD~1", "--impl", str(tmp_path / "my_norm.py"), "--impls", "my-norm"]
-    arguments += ["--device", "cpu", "--norm", "rms"]
-    with pytest.raises(SystemExit) as ended:
-        main(["compare", *arguments, "--shapes", "16x64", "--quick", "--out", str(tmp_path / "out")])
-    assert ended.value.code in (0, None)
-    found = load(tmp_path / "out" / "results.jsonl")
-    assert [item.name for item in found.run.implementations] == ["my-norm@base", "my-norm@head"]
-    rows = {(row.impl, row.role): row for row in found.rows}
-    again = rows["my-norm@base", "again"]
-    assert again.verification is not None  # prepared and verified as a copy of its own
-    assert again.timing.group == rows["my-norm@base", "impl"].timing.group
-    assert len(found.rows) == 4
-    assert "my-norm@again" not in capsys.readouterr().out
