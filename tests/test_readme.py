@@ -110,6 +110,24 @@ def test_there_are_published_runs():
     assert PUBLISHED
 
 
+def turned_rows(page, heading):
+    """The pairs of a page's table of orders that turn: the first, faster as we measure, and the second."""
+    text = (ROOT / page).read_text("utf-8").partition(f"## {heading}")[2].partition("\n## ")[0]
+    return [cells(line)[:3] for line in text.splitlines() if line.startswith("| ") and not line.startswith("| case")]
+
+
+def test_readme_names_what_turns_around():
+    """By which engine, at which shape, and who passes the in-house kernel there; and that a flush turns some pairs."""
+    said = re.search(
+        r"do_bench, (.+?) pass the in-house kernel at (\d+) x (\d+)", (ROOT / "README.md").read_text("utf-8")
+    )
+    passed = turned_rows("results/h200/engines.md", "Orders that do_bench turns")
+    ahead = {second for _, first, second in passed if first == "triton-inhouse"}
+    assert set(re.findall(r"[\w-]+", said[1])) - {"and"} == ahead
+    assert {case for case, *_ in passed} == {f"rms-{said[2]}x{said[3]}-bf16"}
+    assert all(turned_rows("results/h200/flush.md", f"Rankings that {mode} turns") for mode in ("dirty", "none"))
+
+
 def medians_us(name):
     """Of each case in a published file: the times of the in-house kernel, of the add and of all others, us."""
     for case, rows in by_case(load(ROOT / "results/h200" / f"{name}.jsonl.bz2")).items():

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import median
 
+from harness.cases import NormCase
 from harness.results.file import Results
 from harness.results.joining import Joined, by_case
 from harness.results.schema import RANKED
@@ -12,7 +13,10 @@ from harness.results.statistics import geomean
 from reports import figures
 from reports.markdown_writer import paragraphs, table
 from reports.parts import wording
+from reports.studies.orders import Order, clear_orders
 from reports.table import words
+
+Readings = Mapping[tuple[NormCase, str], Mapping[str, float]]  # of each engine in us, by case and implementation
 
 ABOUT = (
     "Median us of each engine, and that over ours. The others flush, queue and average in their own ways; none of "
@@ -50,7 +54,40 @@ def render(results: Results) -> str:
     ]
     parts = [wording.heading("Other engines", results.run), ABOUT, table(headings, rows)]
     parts += [f"Geometric mean over ours: {', '.join(means)}."] if means else []
+    found = {(joined.case, joined.impl): engines_us for _, joined, engines_us in readings}
+    orders = clear_orders(results)
+    for engine in engines:
+        parts += [f"## Orders that {engine} turns", *_turned(orders, engine, found)]
     return paragraphs(parts)
+
+
+def turned(orders: Sequence[Order], engine: str, found: Readings) -> list[Order]:
+    """The orders of which an engine finds the second faster; its figures have no interval."""
+    return [order for order in orders if (times := _both(order, engine, found)) is not None and times[0] > times[1]]
+
+
+def _both(order: Order, engine: str, found: Readings) -> tuple[float, float] | None:
+    first, second = (found.get((order.case, impl), {}).get(engine) for impl in (order.first, order.second))
+    return None if first is None or second is None else (first, second)
+
+
+def _turned(orders: Sequence[Order], engine: str, found: Readings) -> list[str]:
+    """How many orders an engine turns, and which of those that say what is fastest here."""
+    changed = turned(orders, engine, found)
+    slower = {(order.case, order.second) for order in orders}
+    of_fastest = [order for order in changed if (order.case, order.first) not in slower]
+    both = sum(_both(order, engine, found) is not None for order in orders)
+    counted = (
+        f"{len(changed)} of the {figures.count(both, 'pair')} that are clear here. Listed are those in which nobody is "
+        "clearly faster than the first here."
+    )
+    headings = [*words("case", "faster here", "than"), "here [95 %]", f"by {engine}"]
+    rows = [
+        [o.case.key, o.first, o.second, figures.ratio_and_interval(o.speedup), figures.plain_ratio(times[1] / times[0])]
+        for o in of_fastest
+        if (times := _both(o, engine, found)) is not None
+    ]
+    return [counted, table(headings, rows)] if rows else [counted]
 
 
 def other_engines(joined: Joined) -> Mapping[str, float]:

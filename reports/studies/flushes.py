@@ -7,21 +7,19 @@ each run reached by itself are compared.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from itertools import combinations
 
 from harness.cases import Norm, NormCase
 from harness.cases.traffic import ADD_NAME
 from harness.errors import UsageError
 from harness.results.file import Results
-from harness.results.joining import JoinedCase, band, by_case, ratio
-from harness.results.schema import Budget, Flush
-from harness.results.statistics import IncomparableError, Ratio, SpeedVerdict, geomean, verdict
+from harness.results.schema import Flush
+from harness.results.statistics import Ratio, geomean
 from reports import figures
 from reports.data.comparison import CaseComparison, Comparison, compare
 from reports.markdown_writer import paragraphs, table
 from reports.parts import wording
+from reports.studies.orders import CaseInRun, Order, clear_orders
 from reports.table import words
 
 ABOUT = (
@@ -52,7 +50,7 @@ def render(runs: Sequence[Results]) -> str:
     """The study as markdown; raises UsageError where the runs cannot be set beside each other."""
     modes = _modes(runs)
     clean = modes.pop("clean")
-    before, orders = compare(clean), _clear_orders(clean)
+    before, orders = compare(clean), clear_orders(clean)
     parts = [wording.heading("Flushes", *(run.run for run in runs)), ABOUT]
     for mode, run in modes.items():
         after = compare(run)
@@ -79,7 +77,7 @@ def changes(before: Comparison, after: Comparison) -> dict[tuple[Norm, int, str]
 
 def turned(clean: Results, other: Results) -> list[Turned]:
     """The pairs whose order is clear with a clean cache, and reversed or lost in the other run."""
-    return _turned_of(_clear_orders(clean), other)
+    return _turned_of(clear_orders(clean), other)
 
 
 def _modes(runs: Sequence[Results]) -> dict[Flush, Results]:
@@ -162,64 +160,8 @@ def _fastest(before: Comparison, after: Comparison) -> str:
     return "\n\n".join(part for part in (counted, table(headings, rows)) if part)
 
 
-@dataclass(frozen=True)
-class _Order:
-    """A pair of implementations in one case, of which `first` is clearly faster in one run."""
-
-    case: NormCase
-    first: str
-    second: str
-    speedup: Ratio
-
-
-@dataclass(frozen=True)
-class _OneCase:
-    """One case in one run, with what its verdicts need."""
-
-    case: NormCase
-    rows: JoinedCase
-    band: float | None
-    budget: Budget | None
-
-    @classmethod
-    def all_of(cls, run: Results) -> dict[NormCase, _OneCase]:
-        return {
-            case: cls(case, rows, band(rows, run.run.settings.baseline), run.budget)
-            for case, rows in by_case(run).items()
-        }
-
-    @property
-    def impls(self) -> list[str]:
-        return [impl for impl, role in self.rows if role == "impl"]
-
-    def speedup(self, first: str, second: str) -> tuple[Ratio, SpeedVerdict] | None:
-        """Of first over second; None without a ratio, or without an A/A pair to judge it by."""
-        if self.band is None:
-            return None
-        with suppress(IncomparableError):
-            speedup = ratio(self.rows.get((second, "impl")), self.rows.get((first, "impl")), self.budget)
-            return speedup, verdict(speedup, self.band)
-        return None
-
-    def order(self, first: str, second: str) -> _Order | None:
-        """Which of two is clearly faster, if either is."""
-        medians_us = [self.rows[impl, "impl"].median_us or 0.0 for impl in (first, second)]
-        if medians_us[0] > medians_us[1]:  # so that the first look is as a rule the only one
-            first, second = second, first
-        found = self.speedup(first, second)
-        if found is not None and found[1] == "slower":
-            first, second = second, first
-            found = self.speedup(first, second)
-        return _Order(self.case, first, second, found[0]) if found is not None and found[1] == "faster" else None
-
-
-def _clear_orders(run: Results) -> list[_Order]:
-    orders = (case.order(*pair) for case in _OneCase.all_of(run).values() for pair in combinations(case.impls, 2))
-    return [order for order in orders if order is not None]
-
-
-def _turned_of(orders: Sequence[_Order], other: Results) -> list[Turned]:
-    cases = _OneCase.all_of(other)
+def _turned_of(orders: Sequence[Order], other: Results) -> list[Turned]:
+    cases = CaseInRun.all_of(other)
     changed: list[Turned] = []
     for order in orders:
         after = cases[order.case].speedup(order.first, order.second) if order.case in cases else None
