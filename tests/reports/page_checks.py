@@ -111,7 +111,7 @@ def shows_the_case_that_is_clicked(opened):
     shown = page.locator("#results tbody tr").filter(visible=True)
     assert shown.count() > 0
     assert {row.get_attribute("data-case") for row in shown.all()} == {name}
-    assert page.locator(f"[id='{name}']").bounding_box()["y"] < page.viewport_size["height"]
+    page.wait_for_function("name => document.getElementById(name).getBoundingClientRect().top < innerHeight", arg=name)
 
 
 def tells_the_reason_on_demand(opened):
@@ -139,6 +139,7 @@ def asks_the_network_for_nothing(opened):
     found = opened()
     found.page.evaluate(OPEN_ALL)
     found.page.evaluate(LOADED)
+    found.page.wait_for_load_state("networkidle")  # what a script asks for may be late
     assert found.requests == [found.page.url]
 
 

@@ -147,13 +147,12 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("name", ["mixed", "careful"])
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_planted_fault_is_found(fault, name, opener, tmp_path):
+def test_a_planted_fault_is_found(fault, opener, tmp_path):
     check, sound, faulty = FAULTS[fault]
     path = tmp_path / "page.html"
-    assert sound in text_of(name)
-    path.write_text(text_of(name).replace(sound, faulty), encoding="utf-8")
+    assert sound in text_of("mixed")
+    path.write_text(text_of("mixed").replace(sound, faulty), encoding="utf-8")
     with pytest.raises(AssertionError):
         getattr(page_checks, check)(opener(path))
 
