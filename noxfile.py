@@ -140,6 +140,12 @@ def report(session: nox.Session) -> None:
     _normbwd(session, "report", light=True)
 
 
+@session
+def documents(session: nox.Session) -> None:
+    """Write every document of published results, and the page; `-- --check` only names what would change."""
+    _normbwd(session, "documents", light=True)
+
+
 # Tests that share a cluster of processes stay in one process.
 PARALLEL = ("-n", "auto", "--dist", "loadgroup")
 
@@ -188,10 +194,10 @@ def newest(session: nox.Session) -> None:
 
 @session
 def browser(session: nox.Session) -> None:
-    """Test the pages of the HTML report in a headless Chromium, the system's own."""
+    """Test the pages of the HTML report and of the site in a headless Chromium, the system's own."""
     extras = PROJECT["optional-dependencies"]
     _install_light(session, *extras["dev"], *extras["browser"])
-    _run_module(session, "pytest", "-m", "browser", "tests/reports/test_page_in_browser.py", *session.posargs)
+    _run_module(session, "pytest", "-m", "browser", "tests/reports", *session.posargs)
 
 
 @session

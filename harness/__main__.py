@@ -130,6 +130,22 @@ def report(
 
 
 @app.command()
+def documents(
+    check: Annotated[
+        bool, typer.Option("--check", help="write nothing, name what would change; exit code 1 where anything would")
+    ] = False,
+) -> None:
+    """Write every document of published results, and the page site/index.html; needs no GPU."""
+    from reports.published.documents import write_all
+
+    changed = write_all(check)
+    for path in changed:
+        sys.stdout.write(f"{path}\n")
+    if check and changed:
+        raise typer.Exit(1)
+
+
+@app.command()
 def gate(
     results: Annotated[list[Path], typer.Argument(help="the results.jsonl of one run")],
     config: Annotated[Path, typer.Option(help="the claims and the regressions to look for")] = Path("gate.toml"),
@@ -203,7 +219,7 @@ def publish(invocation: Invocation) -> None:
         ("published", sitting.published),
         ("left for another sitting, which the same command begins", sitting.left),
         ("nothing passed in", sitting.failed),
-        ("to be written again", sitting.documents),
+        ("to be written again, by normbwd documents", sitting.documents),
     ):
         if names:
             display.say(f"{what}: {', '.join(names)}")

@@ -1,4 +1,4 @@
-"""What the README claims is what a command of this project writes from a published file."""
+"""What documents claim in their own words is so in the published files."""
 
 import re
 import shlex
@@ -6,90 +6,15 @@ from functools import cache
 from itertools import takewhile
 from pathlib import Path
 
-import matplotlib
 import pytest
 
 import reports
 from harness.results import file
 from harness.results.joining import by_case
-from reports.plots.draw import draw
-from reports.plots.style import save
 
 ROOT = Path(__file__).parent.parent
 load = cache(file.load)  # many tests read the same files
 PUBLISHED = sorted((ROOT / "results").rglob("*.jsonl.bz2"))
-WRITTEN = re.compile(r"^    normbwd report (?P<files>.+) --format (?P<form>\w+) --out (?P<page>\S+)$", re.MULTILINE)
-WRITTEN_PAGES = [match.groupdict() for match in WRITTEN.finditer((ROOT / "results/README.md").read_text("utf-8"))]
-QUOTE = re.compile(r"<!-- from (?P<page>\S+) -->\n(?P<text>.*?)<!-- end -->", re.DOTALL)
-DRAWN_WITH = re.search(r"^matplotlib==(.+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
-
-
-@pytest.mark.parametrize("written", WRITTEN_PAGES, ids=lambda written: Path(written["page"]).name)
-def test_page_is_what_its_command_writes(written, tmp_path):
-    results = [load(ROOT / file) for file in written["files"].split()]
-    reports.write(results, written["form"], tmp_path / "page.md")
-    assert (ROOT / written["page"]).read_text("utf-8") == (tmp_path / "page.md").read_text("utf-8")
-
-
-def test_every_page_beside_results_has_its_command():
-    pages = {str(page.relative_to(ROOT)) for page in (ROOT / "results").rglob("*.md")} - {"results/README.md"}
-    assert pages == {written["page"] for written in WRITTEN_PAGES}
-
-
-def cells(line):
-    return [cell.strip() for cell in line.strip().strip("|").split("|")]
-
-
-def quotable(columns, page):
-    """The rows of the page's table that has these columns, each with these alone."""
-    lines = page.splitlines()
-    start = next(number for number, line in enumerate(lines) if set(columns) <= set(cells(line)))
-    places = [cells(lines[start]).index(column) for column in columns]
-    rows = takewhile(lambda line: line.startswith("|"), lines[start + 2 :])
-    return [[cells(row)[place] for place in places] for row in rows]
-
-
-def quoted():
-    """The table that the README quotes, by its heading and rows, and the page that it is from."""
-    quote = QUOTE.search((ROOT / "README.md").read_text("utf-8"))
-    heading, _, *rows = quote["text"].strip().splitlines()
-    return cells(heading), [cells(row) for row in rows], (ROOT / quote["page"]).read_text("utf-8")
-
-
-def test_readme_quotes_rows_of_a_written_page():
-    columns, rows, page = quoted()
-    rest = iter(quotable(columns, page))
-    assert [row for row in rows if row not in rest] == []
-    assert len(columns) <= 6
-
-
-def test_row_that_no_page_has_is_not_quotable():
-    page = "| impl  | norm | us |\n|---|---|---|\n| quack | rms  | 1.63 |\n\nless"
-    assert quotable(["impl", "us"], page) == [["quack", "1.63"]]
-
-
-def test_readme_quotes_the_fastest_variant_of_each():
-    columns, rows, page = quoted()
-    family = {impl.name: impl.family for impl in load(ROOT / "results/h200/fast-llm.jsonl.bz2").run.implementations}
-    fastest = {}
-    for row in quotable(columns, page):  # the fastest stands first
-        fastest.setdefault((family[row[0]], row[1]), row)
-    assert rows == list(fastest.values())
-
-
-@pytest.mark.skipif(
-    DRAWN_WITH is None or matplotlib.__version__ != DRAWN_WITH[1], reason="another matplotlib draws other bytes"
-)
-def test_picture_is_what_the_report_draws(tmp_path):
-    shown = re.findall(r"\]\((docs/plots/.*?)\)", (ROOT / "README.md").read_text("utf-8"))
-    assert [ROOT / path for path in shown] == list((ROOT / "docs/plots").iterdir())
-    drawn = dict(draw(load(ROOT / "results/h200/fast-llm.jsonl.bz2")))
-    for path in map(Path, shown):
-        save(drawn[path.stem], tmp_path / path.name)
-        assert (ROOT / path).read_bytes() == (tmp_path / path.name).read_bytes(), path.name
-        assert (ROOT / path).stat().st_size < 150_000
-
-
 COMMANDS = re.compile(r"(?:`|^    )normbwd report (results/[^`\n]+)", re.MULTILINE)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.cases import Norm
@@ -82,6 +82,14 @@ def summarise(cases: Sequence[CaseComparison], baseline: str) -> Summary:
         wins=_wins(cases),
         failures=_failures(cases),
     )
+
+
+def fastest_of_each(means: Sequence[Geomean], families: Mapping[str, str]) -> list[Geomean]:
+    """The fastest variant of each family of implementations, for each norm; `families` has that of each name."""
+    fastest: dict[tuple[Norm, str], Geomean] = {}
+    for mean in means:  # the best of a norm come first
+        fastest.setdefault((mean.norm, families.get(mean.impl, mean.impl)), mean)
+    return list(fastest.values())
 
 
 def _geomeans(cases: Sequence[CaseComparison], norm: Norm, baseline: str) -> list[Geomean]:

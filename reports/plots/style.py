@@ -118,6 +118,11 @@ def look(impl: str) -> Look:
     return Look(colour, colour, _MARKERS[number // len(_OTHERS) % len(_MARKERS)], MIXED)
 
 
+def svg_dashes(look: Look) -> str:
+    """The dashes of a line as an SVG's `stroke-dasharray` has them, for lines two wide; empty for a solid one."""
+    return "" if look.dashes == SOLID else " ".join(f"{2 * part:g}" for part in look.dashes[1])
+
+
 def shade(colour: str, lightness: float) -> str:
     """The colour mixed with white where `lightness` is above 0, with black where it is below."""
     ground = 1.0 if lightness > 0 else 0.0

@@ -1,4 +1,3 @@
-import shlex
 from pathlib import Path
 
 import pytest
@@ -75,14 +74,3 @@ def test_fault_in_a_plan_is_named(tmp_path, was, now, said):
 def test_plan_that_is_not_there_is_named(tmp_path):
     with pytest.raises(UsageError, match="a checkout of normbwd has it"):
         read_plan(tmp_path / "plan.toml")
-
-
-def test_pages_are_those_of_the_list_of_commands():
-    """results/README.md tells how each page is written."""
-    for line in (ROOT / "results/README.md").read_text("utf-8").splitlines():
-        if not line.startswith("    normbwd report") or "--out" not in line:
-            continue
-        words = shlex.split(line)
-        page = PLAN.pages[Path(words[-1]).name]
-        files = [Path(word).name.partition(".")[0] for word in words[2:] if word.endswith(".bz2")]
-        assert (list(page.of), page.format) == (files, words[words.index("--format") + 1])

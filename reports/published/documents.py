@@ -1,0 +1,97 @@
+"""Every document that is written from published results: reports, sections of other documents, a picture, the page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import reports
+from harness.errors import UsageError
+from harness.results.published.planned import CHECKOUT, Plan, read_plan
+from reports.published import site_page
+from reports.published.sections import SECTIONS
+from reports.published.sources import Source, by_device, sources
+
+SITE = "site/index.html"
+PICTURE = "bandwidth-rms"
+WITH_SECTIONS = ("README.md", "docs/results.md", "results/README.md")
+_SECTION = re.compile(r"(?<=<!-- written: )(?P<name>[\w-]+) -->\n.*?(?=<!-- end -->)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document by its path in the checkout, and how its text is made, which may take seconds."""
+
+    path: str
+    text: Callable[[], str]
+
+
+def documents(checkout: Path = CHECKOUT) -> list[Document]:
+    """All of them; raises UsageError where there is no plan, or one that cannot be read."""
+    plan = read_plan(checkout / "results/plan.toml")
+    found = sources(plan, checkout / "results")
+    return [
+        *_reports(plan, found),
+        *(Document(path, partial(_sections, checkout / path, plan, found)) for path in WITH_SECTIONS),
+        Document(f"docs/plots/{PICTURE}.svg", partial(_picture, plan, found)),
+        Document(SITE, partial(site_page.render, found, plan)),
+    ]
+
+
+def write_all(check: bool = False, checkout: Path = CHECKOUT) -> list[str]:
+    """Write every document that is not what the published files give; gives their paths. With `check` writes nothing.
+
+    Raises UsageError as `documents` does, and where a document cannot be written.
+    """
+    changed: list[str] = []
+    for document in documents(checkout):
+        path, text = checkout / document.path, document.text()
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            changed.append(document.path)
+            if not check:
+                _write(path, text)
+    return changed
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}; give write access to the checkout") from error
+
+
+def _reports(plan: Plan, found: Sequence[Source]) -> Iterator[Document]:
+    """The pages of the plan, on each device that has all files that a page is of."""
+    for device, files in by_device(found).items():
+        there = {source.name: source for source in files}
+        for name, page in plan.pages.items():
+            if there.keys() >= set(page.of):
+                chosen = [there[of] for of in page.of]
+                yield Document(f"results/{device}/{name}", partial(_report, chosen, page.format))
+
+
+def _report(files: Sequence[Source], form: str) -> str:
+    return reports.render([source.results for source in files], form)
+
+
+def _sections(path: Path, plan: Plan, found: Sequence[Source]) -> str:
+    """A document with its sections as they should be; what stands between them is left as it is."""
+
+    def section(match: re.Match[str]) -> str:
+        return f"{match['name']} -->\n{SECTIONS[match['name']](found, plan)}"
+
+    return _SECTION.sub(section, path.read_text(encoding="utf-8"))
+
+
+def _picture(plan: Plan, found: Sequence[Source]) -> str:
+    """The plot that the README shows: of the most important run, from the device that had it first."""
+    from reports.plots.draw import overall  # imports matplotlib: seconds
+    from reports.plots.style import as_svg
+
+    runs = [source for source in found if source.name == next(iter(plan.runs))]
+    first = min(runs, key=lambda source: source.results.run.started_at)
+    return as_svg(dict(overall(first.results, first.comparison))[PICTURE])

@@ -1,0 +1,273 @@
+"""What the reader's page knows of one timed run: digits as people read them, grouped as a reader chooses.
+
+A script draws from these same digits, so that a picture and a table cannot differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from harness.cases import NormCase
+from harness.cases.suites import cases_of
+from harness.cases.tensors import gradients_of
+from harness.cases.tensors import headings as short_names
+from harness.cases.variants import PLAIN, with_features
+from harness.errors import UsageError
+from harness.results.contexts import COLD
+from harness.results.file import Results
+from harness.results.joining import Joined, JoinedCase, by_case, same_traffic_add
+from harness.results.pairing import time_interval
+from harness.results.schema import ErrorClass
+from harness.results.settings import Settings
+from reports import figures
+from reports.data.comparison import CaseComparison, Comparison
+from reports.data.entries import Entry, bandwidth_gbps
+from reports.data.size_groups import groups
+from reports.data.step import every_context
+from reports.data.summary import fastest_of_each
+from reports.parts import conditions, wording
+from reports.parts.geomeans import geomeans
+from reports.published.sources import Source
+
+# Of each implementation on a case. rho has a figure for each gradient; a text is a number among the run's `texts`.
+COLUMNS = (
+    *("impl", "standing", "status", "us", "us_low", "us_high", "speedup", "verdict"),
+    *("gbps", "gbps_low", "gbps_high", "percent_of_add", "rho", "class", "bits", "why"),
+)
+TEXTS = ("impl", "standing", "status", "verdict", "class", "bits", "why")
+_FLUSHES = {"clean": "", "dirty": "dirty flush", "none": "no flush"}
+
+
+class Texts:
+    """Texts that stand for themselves once, and for their number from then on."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def number(self, text: str | None) -> int | None:
+        """The number of a text; None of no text."""
+        return None if text is None else self._numbers.setdefault(text, len(self._numbers))
+
+    @property
+    def all(self) -> list[str]:
+        """The texts by their numbers."""
+        return list(self._numbers)
+
+
+def run_facts(source: Source) -> dict[str, Any]:
+    """The facts of a run as JSON has them: of the run itself, and group by group its cases and their rows."""
+    results, comparison = source.results, source.comparison
+    run, texts = results.run, Texts()
+    contexts = every_context(comparison)
+    found = [group for context in contexts for group in _groups(results, context, texts)]
+    return {
+        "device": source.device,
+        "name": source.name,
+        "date": run.started_at[:10],
+        "revision": run.revision,
+        "command": run.command,
+        "baseline": comparison.baseline,
+        "caveats": wording.caveats(comparison),
+        "budget": wording.error_budget(comparison),
+        "conditions": conditions.conditions(comparison),
+        "levels": _levels(comparison),
+        "texts": texts.all,
+        "means": [_means(each) for each in contexts],
+        "groups": found,
+    }
+
+
+def variant_in_words(case: NormCase) -> str:
+    """What a case has around the norm, and what its parameters are: `plain`, `residual, no weight`."""
+    words = ["+".join(case.features) or PLAIN]
+    words += [] if case.weight else ["no weight"]
+    words += ["no bias"] if case.norm == "layer" and case.weight and not case.bias else []
+    words += ["zero-centred"] if case.zero_centred else []
+    words += [f"eps {case.eps!r}"] if case.eps != 1e-5 else []
+    return ", ".join(words)
+
+
+def dtype_in_words(case: NormCase) -> str:
+    """The dtype of x and dy, and that of the weight where it is another."""
+    other = case.weight and case.weight_dtype != case.dtype
+    return f"{case.dtype}, weight {case.weight_dtype}" if other else case.dtype
+
+
+def shape_in_words(case: NormCase) -> str:
+    """Rows and columns, and of a slice its heads and the projection that it is of."""
+    heads = f", {case.heads} heads of {case.projection}" if case.heads else ""
+    return f"{case.rows} x {case.cols}{heads}"
+
+
+def context_in_words(context: str, settings: Settings) -> str:
+    """A context, and the flush where it is not the usual one."""
+    flush = _FLUSHES[settings.flush]
+    return ", ".join(filter(None, [context if context != COLD or not flush else "", flush]))
+
+
+def measure_again(case: NormCase, settings: Settings, context: str = COLD, impls: str | None = None) -> str | None:
+    """The command that measures a case as the run did; None where no command describes that case alone."""
+    variant = "+".join(feature for feature in case.features)
+    if _typed(case, variant) != replace(case, device="cuda"):
+        return None
+    words = [f"normbwd bench --shapes {case.rows}x{case.cols} --norm {case.norm}"]
+    words += [f"--variant {variant}"] if variant else []
+    words += [f"--dtype {case.dtype}"] if case.dtype != "bf16" else []
+    words += [f"--weight-dtype {case.weight_dtype}"] if case.weight and case.weight_dtype != case.dtype else []
+    words += ["--no-weight"] if not case.weight else []
+    words += ["--no-bias"] if case.norm == "layer" and case.weight and not case.bias else []
+    words += ["--zero-centred"] if case.zero_centred else []
+    words += [f"--eps {case.eps!r}"] if case.eps != 1e-5 else []
+    words += [f"--impls {impls}"] if impls else []
+    words += [f"--context {context}"] if context != COLD else []
+    words += [f"--flush {settings.flush}"] if settings.flush != "clean" else []
+    words += [f"--processes {settings.processes}"] if settings.processes > 1 else []
+    words += ["--quick"] if settings.quick else []
+    return " ".join(words)
+
+
+def _typed(case: NormCase, variant: str) -> NormCase | None:
+    """The case that the options of `measure_again` describe."""
+    try:
+        (plain,) = cases_of(
+            [(case.rows, case.cols)],
+            [case.norm],
+            case.dtype,
+            case.weight_dtype,
+            weight=case.weight,
+            bias=case.bias or case.norm == "rms",
+            zero_centred=case.zero_centred,
+            eps=case.eps,
+        )
+        return with_features(plain, case.features) if variant else plain
+    except UsageError:
+        return None
+
+
+def _groups(results: Results, comparison: Comparison, texts: Texts) -> list[dict[str, Any]]:
+    """The cases of a context that differ in their shape alone, on the usual inputs."""
+    settings = results.run.settings
+    families = {impl.name: impl.family for impl in results.run.implementations}
+    # Early runs had every variant without being asked.
+    impls = settings.impls or ("all" if len(set(families.values())) < len(families) else None)
+    fastest = fastest_of_each(comparison.summary.geomeans, families)
+    rows = by_case(results.in_context(comparison.context))
+    strips = _strips(comparison)
+    found: dict[tuple[str, str, str], list[CaseComparison]] = {}
+    for case in comparison.cases:
+        if case.case.inputs == "normal":
+            key = case.case.norm, variant_in_words(case.case), dtype_in_words(case.case)
+            found.setdefault(key, []).append(case)
+    return [
+        {
+            "norm": norm,
+            "variant": variant,
+            "dtype": dtype,
+            "context": context_in_words(comparison.context, settings),
+            "shown": [mean.impl for mean in fastest if mean.norm == norm],
+            "cases": [
+                {
+                    "shape": shape_in_words(case.case),
+                    "rows": case.case.rows,
+                    "cols": case.case.cols,
+                    "strip": strips.get(case.case),
+                    "again": measure_again(case.case, settings, comparison.context, impls),
+                    **_case(comparison, case, rows[case.case], texts),
+                }
+                for case in cases
+            ],
+        }
+        for (norm, variant, dtype), cases in found.items()
+    ]
+
+
+def _levels(comparison: Comparison) -> list[tuple[str, str]]:
+    """The bandwidths in GB/s that hold for all sizes: of a large copy, and of the datasheet."""
+    copy = comparison.budget.copy_gbps if comparison.budget else None
+    levels = {"large copy": copy, "datasheet": comparison.run.device.datasheet_gbps}
+    return [(name, figures.gbps(value)) for name, value in levels.items() if value]
+
+
+def _strips(comparison: Comparison) -> dict[NormCase, str]:
+    """The name of the strip of each case that is drawn beside others."""
+    return {case.case: strip.name for group in groups(comparison) for strip in group.strips for case in strip.cases}
+
+
+def _case(comparison: Comparison, case: CaseComparison, rows: JoinedCase, texts: Texts) -> dict[str, Any]:
+    add = same_traffic_add(rows) if case.add_us else None
+    gradients = short_names(gradient.name for gradient in gradients_of(case.case))
+    return {
+        "answer": answer(comparison, case),
+        "band": wording.aa_band(case),
+        "add": _times(case.case, add),
+        "copy_us": figures.microseconds(case.copy_us) if case.copy_us else None,
+        "gradients": list(gradients.values()),
+        "entries": [_row(case.case, entry, rows, list(gradients), texts) for entry in case.entries],
+    }
+
+
+def answer(comparison: Comparison, case: CaseComparison) -> str:
+    """Who is fastest on a case and by how much, or why nobody is called so."""
+    if case.lead is None:
+        if case.interference:
+            return f"Nothing is ranked: {case.interference}."
+        unranked = [entry for entry in case.entries if entry.too_short or entry.disturbed]
+        return f"Nothing is called fastest: {unranked[0].label} is {unranked[0].reason}." if unranked else "Not timed."
+    lead = case.lead
+    if lead.tied_with:
+        return f"{lead.impl} is first; {', '.join(lead.tied_with)} cannot be told from it."
+    if lead.runner_up is None:
+        over = case.fastest.speedup if case.fastest else None
+        return (
+            f"{lead.impl} alone was ranked."
+            if over is None
+            else (f"{lead.impl}: {figures.ratio_and_interval(over)} times as fast as {comparison.baseline}.")
+        )
+    return (
+        f"{lead.impl} is fastest: {figures.ratio_and_interval(lead.ratio)} times as fast as {lead.runner_up}, the next."
+    )
+
+
+def _row(case: NormCase, entry: Entry, rows: JoinedCase, gradients: Sequence[str], texts: Texts) -> list[Any]:
+    ranked = entry.standing == "ranked"
+    times = _times(case, rows[entry.impl, "impl"]) if entry.median_us else [None] * 6
+    us, bandwidth = times[:3], times[3:] if ranked else [None] * 3
+    checked = entry.checked
+    rhos = [figures.rho(error.rho) if (error := checked.errors.get(name)) else None for name in gradients]
+    return [
+        texts.number(entry.impl),
+        texts.number(entry.standing),
+        texts.number(entry.status),
+        *us,
+        figures.ratio_and_interval(entry.speedup) if entry.speedup else None,
+        texts.number(entry.verdict),
+        *bandwidth,
+        figures.percent(entry.percent_of_add) if entry.percent_of_add else None,
+        rhos if any(rhos) else None,
+        texts.number(_class_in_words(checked.error_class)),
+        texts.number(checked.determinism if checked.repeats or checked.moved else None),
+        texts.number(entry.reason),
+    ]
+
+
+def _class_in_words(error_class: ErrorClass | None) -> str | None:
+    return f"{error_class} extra roundings" if error_class in ("two", "three") else error_class
+
+
+def _times(case: NormCase, joined: Joined | None) -> list[str | None]:
+    """The median us with its interval, and the bandwidth in GB/s with its own; what is not a number is None."""
+    if joined is None:
+        return [None] * 6
+    low_us, high_us = time_interval(joined.timings)
+    bandwidths = (bandwidth_gbps(case, us) for us in (joined.median_us, high_us, low_us))
+    texts = [*map(figures.microseconds, (joined.median_us, low_us, high_us)), *map(figures.gbps, bandwidths)]
+    return [None if text == figures.NOTHING else text for text in texts]
+
+
+def _means(comparison: Comparison) -> dict[str, Any]:
+    """The geometric mean speedups as a table, of all cases of a norm together."""
+    table = geomeans(comparison)
+    context = context_in_words(comparison.context, comparison.run.settings)
+    return {"context": context, "heads": table.heads, "rows": [[cell.text for cell in row] for row in table.rows]}

@@ -1,0 +1,97 @@
+"""The sections that documents have from published results, a function each; between markers that name it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from harness.results.published.planned import PACKED_SUFFIX, Plan
+from reports.data.outcomes import FAILED, of_comparison, tally, tried
+from reports.data.summary import fastest_of_each
+from reports.markdown_writer import escape, paragraphs, write_table
+from reports.parts import wording
+from reports.parts.geomeans import geomeans
+from reports.published.sources import Source, by_device
+
+_QUOTED = ("impl", "norm", "geomean speedup", "smallest to largest", "fastest in")  # how these headings begin
+NOT_MEASURED = "not measured"
+
+
+def fastest(sources: Sequence[Source], plan: Plan) -> str:
+    """The fastest variant of each implementation by the most important run, device by device."""
+    first = next(iter(plan.runs))
+    return paragraphs(_fastest(source, plan) for source in sources if source.name == first)
+
+
+def published(sources: Sequence[Source], plan: Plan) -> str:
+    """Every published file: what it is about, its age, its reports, and the documents that read it."""
+    parts: list[str] = []
+    for device, files in by_device(sources).items():
+        parts += [f"### {device}: {files[0].device_name}"]
+        parts += [
+            _table(("file", "what was measured", "age", "reports", "read in"), [_file(each, plan) for each in files])
+        ]
+    return paragraphs(parts)
+
+
+def runs(sources: Sequence[Source], plan: Plan) -> str:
+    """What each run of the plan found on each device, and the runs that a device does not have."""
+    parts: list[str] = []
+    for files in by_device(sources).values():
+        found = {source.name: source for source in files if not source.results.run.sides}
+        parts += [f"## {files[0].device_name}"]
+        rows = [_run(source, plan) for source in found.values()]
+        rows += [(name, run.about, NOT_MEASURED, "") for name, run in plan.runs.items() if name not in found]
+        parts += [_table(("run", "what was measured", "what it found", "age"), rows)]
+    return paragraphs(parts)
+
+
+SECTIONS: dict[str, Callable[[Sequence[Source], Plan], str]] = {
+    "fastest": fastest,
+    "published": published,
+    "runs": runs,
+}
+
+
+def _fastest(source: Source, plan: Plan) -> str:
+    comparison = source.comparison
+    table = geomeans(comparison)
+    families = {impl.name: impl.family for impl in comparison.run.implementations}
+    chosen = {(mean.impl, mean.norm) for mean in fastest_of_each(comparison.summary.geomeans, families)}
+    names = [(mean.impl, mean.norm) for mean in comparison.summary.geomeans]
+    rows = tuple(row for row, name in zip(table.rows, names, strict=True) if name in chosen)
+    quoted = [n for n, head in enumerate(table.heads) if head.startswith(_QUOTED)]
+    pages = ", ".join(f"[{page}](results/{source.device}/{page})" for page in plan.pages_of(source.name))
+    about = f"{source.device_name}: {source.mark}. Every shape and variant, and more of this run: {pages}."
+    return f"{about}\n\n{write_table(replace(table, rows=rows).choose(quoted))}"
+
+
+def _file(source: Source, plan: Plan) -> Sequence[str]:
+    entry = plan.runs.get(source.name) or plan.kept[source.name]
+    pages = ", ".join(f"[{page}]({source.device}/{page})" for page in plan.pages_of(source.name))
+    return f"{source.name}{PACKED_SUFFIX}", source.about, source.mark, pages, ", ".join(entry.documents)
+
+
+def _run(source: Source, plan: Plan) -> Sequence[str]:
+    pages = plan.pages_of(source.name)
+    name = f"[{source.name}](../results/{source.device}/{pages[0]})" if pages else source.name
+    return name, source.about, _found(source), source.mark
+
+
+def _found(source: Source) -> str:
+    comparison = source.comparison
+    if comparison.timed:
+        return " ".join([wording.headline(comparison), *wording.caveats(comparison)])
+    outcomes = of_comparison(comparison)
+    failed = {impl: tally(of_impl) for impl, of_impl in tried(outcomes).items()}
+    failed = {impl: sum(counts[status] for status in FAILED) for impl, counts in failed.items()}
+    without = [impl for impl, number in failed.items() if not number]
+    others = [f"{impl} in {number}" for impl, number in failed.items() if number]
+    text = f"{len({outcome.case for outcome in outcomes})} cases. Nothing wrong: {', '.join(without)}."
+    return f"{text} Wrong or failing: {', '.join(others)}." if others else text
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table whose lines are no longer than their texts, since these are long."""
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(escape(cell) for cell in line)} |" for line in lines)

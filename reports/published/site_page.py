@@ -1,0 +1,80 @@
+"""The reader's page, site/index.html: every published figure in one file, which needs no network."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from harness.results.published.planned import Plan
+from reports.formats.html_page import fill
+from reports.published.run_facts import COLUMNS, TEXTS, run_facts
+from reports.published.sources import Source, by_device
+from reports.published.verified_facts import verified_facts
+
+TEMPLATE = "site.html"
+
+
+def render(sources: Sequence[Source], plan: Plan) -> str:
+    """The page as HTML text, the same for the same files."""
+    return page(facts(sources, plan, [run_facts(source) for source in sources if source.is_ranking]))
+
+
+def facts(sources: Sequence[Source], plan: Plan, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """All that the page knows; `runs` are the facts of those that are rankings."""
+    devices = by_device(sources)
+    return {
+        "columns": COLUMNS,
+        "texts": TEXTS,
+        "devices": [
+            {
+                "key": device,
+                "name": of_device[0].device_name,
+                "verified": verified_facts([each.results for each in of_device if not each.results.run.settings.timed]),
+            }
+            for device, of_device in devices.items()
+        ],
+        "looks": _looks(text for run in runs for group in run["groups"] for text in _impls(run, group)),
+        "published": [_published(source) for source in sources],
+        "planned": [
+            {"device": device, "name": name, "about": run.about}
+            for device in devices
+            for name, run in plan.runs.items()
+            if (device, name) not in {(source.device, source.name) for source in sources}
+        ],
+        "runs": list(runs),
+    }
+
+
+def page(known: dict[str, Any]) -> str:
+    """The page of these facts."""
+    from markupsafe import Markup
+
+    text = json.dumps(known, separators=(",", ":"), allow_nan=False, ensure_ascii=False).replace("<", "\\u003c")
+    return fill(TEMPLATE, data=Markup(text))  # JSON in which no tag can begin
+
+
+def _published(source: Source) -> dict[str, Any]:
+    run = source.results.run
+    return {
+        "device": source.device,
+        "name": source.name,
+        "about": source.about,
+        "date": run.started_at[:10],
+        "revision": run.revision,
+        "stale": source.mark if source.stale else None,
+    }
+
+
+def _impls(run: dict[str, Any], group: dict[str, Any]) -> list[str]:
+    return [run["texts"][entry[0]] for case in group["cases"] for entry in case["entries"]]
+
+
+def _looks(impls: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Colour, marker and dashes of each implementation, as in the plots."""
+    from reports.plots.style import look, svg_dashes  # imports matplotlib: seconds
+
+    return {
+        impl: {"colour": look(impl).colour, "marker": look(impl).marker, "dashes": svg_dashes(look(impl))}
+        for impl in sorted(set(impls))
+    }

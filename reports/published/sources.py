@@ -1,0 +1,76 @@
+"""The published files in memory, in the order of the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from harness.results.file import Results, load
+from harness.results.published.planned import PUBLISHED, Plan, file_of, published_files
+from harness.results.published.staleness import mark, stale_because
+from reports.data.comparison import Comparison, compare
+
+
+@dataclass(frozen=True)
+class Source:
+    """A published file: the profile of its device, its name in the plan, and what it is about.
+
+    The file is read where it is needed.
+    """
+
+    device: str
+    name: str
+    about: str
+    path: Path
+    plan: Plan
+
+    @cached_property
+    def results(self) -> Results:
+        """The file."""
+        return load(self.path)
+
+    @cached_property
+    def comparison(self) -> Comparison:
+        """Its results compared, which may take seconds."""
+        return compare(self.results)
+
+    @property
+    def device_name(self) -> str:
+        """What the device calls itself."""
+        return self.results.run.device.name
+
+    @property
+    def is_ranking(self) -> bool:
+        """Whether it sets implementations beside each other: it was timed, and is not of two revisions of one."""
+        return self.results.run.settings.timed and not self.results.run.sides
+
+    @property
+    def stale(self) -> bool:
+        """Whether a run of today would be another."""
+        planned = self.plan.runs.get(self.name)
+        return bool(stale_because(self.results, planned.settings if planned else None))
+
+    @property
+    def mark(self) -> str:
+        """At which revision it was measured, and what has changed since."""
+        return mark(self.results, self.name, self.plan)
+
+
+def sources(plan: Plan, folder: Path = PUBLISHED) -> list[Source]:
+    """Every published file of the plan, a device at a time, the most important first."""
+    devices = dict.fromkeys(device for device, _, _ in published_files(folder))
+    entries = (*plan.runs.items(), *plan.kept.items())
+    return [
+        Source(device, name, entry.about, path, plan)
+        for device in devices
+        for name, entry in entries
+        if (path := file_of(device, name, folder)).exists()
+    ]
+
+
+def by_device(found: Sequence[Source]) -> dict[str, list[Source]]:
+    """The files of each device."""
+    devices = dict.fromkeys(source.device for source in found)
+    return {device: [source for source in found if source.device == device] for device in devices}

@@ -1,0 +1,328 @@
+"use strict";
+// Chooses and draws. Every figure is text that was written when the page was; a picture is drawn from that text.
+const data = JSON.parse(document.getElementById("data").textContent);
+const FIELDS = ["device", "norm", "variant", "dtype", "context", "shape", "run"];
+const LABELS = { device: "device", beside: "beside it", norm: "norm", variant: "variant", dtype: "dtype", context: "context", shape: "rows x columns", run: "measured in" };
+const NORMS = { rms: "RMSNorm", layer: "LayerNorm" };
+const SIGNS = { faster: "▲", slower: "▼", same: "≈" };
+const SVG = "http://www.w3.org/2000/svg";
+
+const by = id => document.getElementById(id);
+function fill(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name.startsWith("--") || name === "left" || name === "width") element.style.setProperty(name, value);
+    else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat().filter(child => child !== null && child !== undefined));
+  return element;
+}
+const el = (tag, attributes = {}, ...children) => fill(document.createElement(tag), attributes, children);
+function shape(tag, attributes = {}, ...children) {
+  const element = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) if (name.startsWith("on")) element.addEventListener(name.slice(2), value); else element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
+// The data as plain objects: what the page draws is what the buttons give away.
+function read(row, run) {
+  const fields = Object.fromEntries(data.columns.map((name, place) => [name, row[place]]));
+  for (const name of data.texts) if (fields[name] !== null) fields[name] = run.texts[fields[name]];
+  return fields;
+}
+const points = data.runs.flatMap(run => run.groups.flatMap(group => group.cases.map(found => ({
+  device: run.device, norm: group.norm, variant: group.variant, dtype: group.dtype, context: group.context,
+  shape: found.shape, run: run.name, of: run, group, found,
+}))));
+const published = (device, name) => data.published.find(run => run.device === device && run.name === name);
+const nameOf = device => data.devices.find(each => each.key === device).name;
+const exported = point => ({
+  device: nameOf(point.device), ...Object.fromEntries(FIELDS.slice(1).map(name => [name, point[name]])),
+  rows: point.found.rows, columns: point.found.cols, revision: point.of.revision, date: point.of.date, stale: published(point.device, point.run).stale,
+  baseline: point.of.baseline, command: point.found.again, answer: point.found.answer, add_us: point.found.add[0],
+  gradients: point.found.gradients, implementations: point.found.entries.map(row => read(row, point.of)),
+});
+
+let wanted = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+const switched = new Map();  // curves that a reader switched on or off
+const isDrawn = (point, impl) => switched.get(impl) ?? point.group.shown.includes(impl);
+
+function values(field, among) { return [...new Set(among.map(point => point[field]))]; }
+
+// Each field offers what the fields before it leave; what was wanted stays wanted while it is not there.
+function choose(device) {
+  let left = points;
+  const offered = {};
+  for (const field of FIELDS) {
+    offered[field] = values(field, left);
+    const want = field === "device" && device ? device : wanted[field];
+    const value = offered[field].includes(want) ? want : offered[field][0];
+    left = left.filter(point => point[field] === value);
+  }
+  return { point: left[0], offered };
+}
+
+// The same case on another device, from the most important run that has it.
+const besides = (point, device) => points.find(other => other.device === device
+  && ["norm", "variant", "dtype", "context", "shape"].every(field => other[field] === point[field]));
+
+const NAMES = { device: nameOf, norm: norm => NORMS[norm] };
+function selector(field, options, value, names = text => text) {
+  const select = el("select", { name: field, onchange: event => { wanted[field] = event.target.value; show(); } },
+    options.map(option => el("option", { value: option, selected: option === value }, names(option))));
+  return el("label", {}, LABELS[field], select);
+}
+
+function controls(point, offered) {
+  const focused = document.activeElement?.name;
+  const fields = FIELDS.filter(field => field !== "run" || offered.run.length > 1);
+  const selectors = fields.map(field => selector(field, offered[field], point[field], NAMES[field]));
+  if (data.devices.length > 1) {
+    const others = data.devices.map(device => device.key).filter(device => device !== point.device);
+    const value = others.includes(wanted.beside) ? wanted.beside : "";
+    selectors.splice(1, 0, selector("beside", ["", ...others], value, device => device ? nameOf(device) : "nothing"));
+  }
+  by("choose").replaceChildren(...selectors);
+  if (focused) by("choose").elements[focused]?.focus();
+}
+
+const look = impl => data.looks[impl] ?? { colour: "#8c8c8c", marker: "o", dashes: "" };
+const own = impl => ({ class: "c", "--own": look(impl).colour });
+
+function bar(us, low, high, longest, add) {
+  const at = value => `${100 * Number(value) / longest}%`;
+  return el("span", { class: "track", "aria-hidden": "true" },
+    el("span", { class: "time", width: at(us) }),
+    low && high ? el("span", { class: "whisker", left: at(low), width: `${100 * (Number(high) - Number(low)) / longest}%` }) : null,
+    add ? el("span", { class: "add", left: at(add) }) : null);
+}
+
+function ranking(point) {
+  const rows = point.found.entries.map(row => read(row, point.of)), timed = rows.filter(row => row.us);
+  const add = point.found.add[0], longest = 1.04 * Math.max(...timed.map(row => Number(row.us)), Number(add ?? 0));
+  const interval = row => row.us_low ? [" ", el("span", { class: "interval" }, `[${row.us_low}, ${row.us_high}]`)] : [];
+  const line = (row, place) => el("tr", { class: row.standing + (place === 0 && row.standing === "ranked" ? " first" : ""), role: "row" },
+    el("th", { scope: "row", role: "rowheader" }, row.impl,
+      row.status === "nondeterministic" ? el("span", { class: "badge" }, "nondeterministic") : null,
+      row.standing === "unranked" ? el("span", { class: "badge" }, "not ranked") : null),
+    el("td", { class: "number", role: "cell", "data-unit": "us" }, row.us, interval(row)),
+    el("td", { ...own(row.impl), class: "bar c", role: "cell" }, bar(row.us, row.us_low, row.us_high, longest, add)),
+    el("td", { class: "number", role: "cell", "data-label": "speedup" }, row.speedup ?? (row.impl === point.of.baseline && row.standing === "ranked" ? "baseline" : "")),
+    el("td", { class: `verdict ${row.verdict ?? ""}`, "data-sign": SIGNS[row.verdict] ?? "", role: "cell" }, row.verdict ?? ""),
+    el("td", { class: "number", role: "cell", "data-unit": "GB/s" }, row.gbps ?? ""),
+    el("td", { class: "number", role: "cell", "data-unit": "% of add" }, row.percent_of_add ?? ""));
+  const heads = ["implementation", "us [95 %]", "", "speedup [95 %]", "verdict", "GB/s", "% of add"];
+  return el("table", { class: "ranking", role: "table", "aria-label": "ranking" },
+    el("caption", {}, add ? `Vertical line: an add of the same bytes, ${add} us. ` : "", `Speedup: over ${point.of.baseline}.`),
+    el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, heads.map((head, place) =>
+      el("th", { scope: "col", role: "columnheader", class: [1, 3, 5, 6].includes(place) ? "number" : "text" }, head)))),
+    el("tbody", { role: "rowgroup" }, timed.map(line)));
+}
+
+function table(name, heads, rows, kinds = []) {
+  return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": name }, el("table", { class: "facts" },
+    el("thead", {}, el("tr", {}, heads.map((head, place) => el("th", { scope: "col", class: kinds[place] ?? "text" }, head)))),
+    el("tbody", {}, rows.map(row => el("tr", {}, row.map((cell, place) => place === 0
+      ? el("th", { scope: "row" }, cell) : el("td", { class: kinds[place] ?? "text" }, cell)))))));
+}
+
+function others(point) {
+  const rows = point.found.entries.map(row => read(row, point.of)).filter(row => !row.us || row.why);
+  if (!rows.length) return null;
+  return el("details", {}, el("summary", {}, `${rows.length} not ranked, refused or with a remark`),
+    table("not ranked", ["implementation", "what", "why"], rows.map(row => [row.impl, row.us ? row.standing : row.status, row.why ?? ""])));
+}
+
+// Curves: GB/s against columns, a picture for sizes of equal elements or rows.
+const WIDTH = 360, HEIGHT = 250, LEFT = 42, RIGHT = 10, TOP = 18, BOTTOM = 34;
+function marker(kind, x, y, size) {
+  const [s, t] = [size, size * 0.4];
+  const paths = {
+    o: `M${x - s},${y}a${s},${s} 0 1 0 ${2 * s},0a${s},${s} 0 1 0 ${-2 * s},0`, s: `M${x - s},${y - s}h${2 * s}v${2 * s}h${-2 * s}z`,
+    D: `M${x},${y - s * 1.2}L${x + s * 1.2},${y}L${x},${y + s * 1.2}L${x - s * 1.2},${y}z`, "^": `M${x},${y - s * 1.2}L${x + s * 1.1},${y + s}h${-2.2 * s}z`,
+    v: `M${x},${y + s * 1.2}L${x + s * 1.1},${y - s}h${-2.2 * s}z`, P: `M${x - t},${y - s}h${2 * t}v${s - t}h${s - t}v${2 * t}h${t - s}v${s - t}h${-2 * t}v${t - s}h${t - s}v${-2 * t}h${s - t}z`,
+    X: `M${x - s},${y - s * 0.6}l${s * 0.4},${-s * 0.4}l${s * 0.6},${s * 0.6}l${s * 0.6},${-s * 0.6}l${s * 0.4},${s * 0.4}l${-s * 0.6},${s * 0.6}l${s * 0.6},${s * 0.6}l${-s * 0.4},${s * 0.4}l${-s * 0.6},${-s * 0.6}l${-s * 0.6},${s * 0.6}l${-s * 0.4},${-s * 0.4}l${s * 0.6},${-s * 0.6}z`,
+  };
+  return paths[kind] ?? paths.o;
+}
+const coloured = (element, impl) => { element.style.setProperty("--own", look(impl).colour); return element; };
+
+function curvesOf(cases, run) {
+  const curves = new Map();
+  for (const found of cases) for (const row of found.entries.map(row => read(row, run))) if (row.gbps) {
+    if (!curves.has(row.impl)) curves.set(row.impl, []);
+    curves.get(row.impl).push({ found, at: found[run.axis], gbps: row.gbps, low: row.gbps_low, high: row.gbps_high });
+  }
+  return curves;
+}
+
+function picture(point, strip, cases, axis, top) {
+  const at = [...new Set(cases.map(found => found[axis]))].sort((a, b) => a - b);
+  const [first, last] = [Math.log2(at[0]), Math.log2(at.at(-1))], wide = WIDTH - LEFT - RIGHT, high = HEIGHT - TOP - BOTTOM;
+  const x = value => LEFT + 14 + (wide - 28) * (last > first ? (Math.log2(value) - first) / (last - first) : 0.5);
+  const y = value => TOP + high * (1 - Number(value) / top);
+  const svg = shape("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `GB/s against ${axis === "cols" ? "columns" : "rows"}, ${strip}; the figures stand in the table below` });
+  const step = top > 4500 ? 2000 : top > 1800 ? 1000 : top > 900 ? 500 : top > 180 ? 100 : 10;
+  for (let level = 0; level <= top; level += step) {
+    svg.append(shape("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: y(level), y2: y(level) }));
+    svg.append(shape("text", { x: LEFT - 5, y: y(level) + 4, "text-anchor": "end" }, String(level)));
+  }
+  let end = -99;
+  for (const value of at) {
+    const chosen = cases.some(found => found === point.found && found[axis] === value);
+    if (x(value) - end < 36 && !chosen) continue;
+    if (chosen) svg.append(shape("line", { class: "here", x1: x(value), x2: x(value), y1: TOP, y2: HEIGHT - BOTTOM }));
+    svg.append(shape("text", { x: x(value), y: HEIGHT - BOTTOM + 15, "text-anchor": "middle", class: chosen ? "here" : "" }, String(value)));
+    end = x(value);
+  }
+  svg.append(shape("text", { x: LEFT, y: 11 }, "GB/s"), shape("text", { x: WIDTH - RIGHT, y: HEIGHT - 4, "text-anchor": "end" }, axis === "cols" ? "columns" : "rows"));
+  for (const [name, value] of point.of.levels) svg.append(shape("line", { class: "level", x1: LEFT, x2: WIDTH - RIGHT, y1: y(value), y2: y(value), "stroke-dasharray": name === "datasheet" ? "2 2.5" : "7 3" }));
+  const adds = cases.filter(found => found.add[3]).map(found => [x(found[axis]), y(found.add[3])]).sort((a, b) => a[0] - b[0]);
+  svg.append(shape("polyline", { class: "add", points: adds.join(" ") }));
+  for (const [impl, curve] of curvesOf(cases, { ...point.of, axis })) {
+    if (!isDrawn(point, impl)) continue;
+    curve.sort((a, b) => a.at - b.at);
+    const group = coloured(shape("g", { class: "c" }), impl);
+    const known = curve.filter(each => each.low && each.high);
+    if (known.length > 1) group.append(shape("polygon", { class: "band", points: [...known.map(each => [x(each.at), y(each.high)]), ...[...known].reverse().map(each => [x(each.at), y(each.low)])].join(" ") }));
+    group.append(shape("polyline", { class: "curve", "stroke-dasharray": look(impl).dashes, points: curve.map(each => [x(each.at), y(each.gbps)]).join(" ") }));
+    for (const each of curve) group.append(shape("path", { class: "mark", d: marker(look(impl).marker, x(each.at), y(each.gbps), 3.4), onclick: () => { wanted.shape = each.found.shape; show(); } },
+      shape("title", {}, `${impl}, ${each.found.shape}: ${each.gbps} GB/s${each.low ? ` [${each.low}, ${each.high}]` : ""}`)));
+    svg.append(group);
+  }
+  return el("figure", {}, el("figcaption", {}, strip), svg);
+}
+
+function swatch(impl) {
+  const svg = coloured(shape("svg", { viewBox: "0 0 34 12", "aria-hidden": "true", class: "c" }), impl);
+  svg.append(shape("line", { class: "curve", x1: 1, x2: 33, y1: 6, y2: 6, "stroke-dasharray": look(impl).dashes }), shape("path", { class: "mark", d: marker(look(impl).marker, 17, 6, 4) }));
+  return svg;
+}
+function line(kind, dashes) {
+  const svg = shape("svg", { viewBox: "0 0 34 12", "aria-hidden": "true" });
+  svg.append(shape("line", { class: kind, x1: 1, x2: 33, y1: 6, y2: 6, "stroke-dasharray": dashes }));
+  return svg;
+}
+function legend(point, impls) {
+  const toggle = impl => event => { switched.set(impl, event.target.checked); show(`curve-${impl}`); };
+  return el("fieldset", { class: "legend", "aria-label": "curves" },
+    impls.map(impl => el("label", {}, el("input", { type: "checkbox", "data-focus": `curve-${impl}`, checked: isDrawn(point, impl), onchange: toggle(impl) }), swatch(impl), impl)),
+    el("span", {}, line("add", ""), "same-traffic add"),
+    point.of.levels.map(([name, value]) => el("span", {}, line("level", name === "datasheet" ? "2 2.5" : "7 3"), `${name}, ${value}`)));
+}
+
+function bandwidth(point) {
+  const cases = point.group.cases.filter(found => found.strip), strips = new Map();
+  for (const found of cases) strips.set(found.strip, [...(strips.get(found.strip) ?? []), found]);
+  const drawn = [...strips].filter(([, of]) => of.length > 1);
+  const axis = drawn.length ? "cols" : "rows";
+  const panels = drawn.length ? drawn : new Set(cases.map(found => found.rows)).size > 1 ? [["all shapes", cases]] : [];
+  if (!panels.length) return el("p", { class: "dim" }, "One size alone: no curve.");
+  const impls = [...curvesOf(cases, { ...point.of, axis }).keys()].sort((a, b) => point.group.shown.includes(b) - point.group.shown.includes(a));
+  const highest = [...cases.flatMap(found => [found.add[3], ...found.entries.map(row => read(row, point.of).gbps)]), ...point.of.levels.map(level => level[1])].filter(Boolean);
+  const top = 1.03 * Math.max(...highest.map(Number));
+  const heads = ["rows x columns", "add", ...impls];
+  const rows = cases.map(found => {
+    const of = Object.fromEntries(found.entries.map(row => read(row, point.of)).map(row => [row.impl, row.gbps]));
+    return [found.shape, found.add[3] ?? "", ...impls.map(impl => of[impl] ?? "")];
+  });
+  return el("div", {}, legend(point, impls), el("div", { class: "charts" }, panels.map(([strip, of]) => picture(point, strip, of, axis, top))),
+    el("details", {}, el("summary", {}, "These figures as a table"), table("bandwidth in GB/s", heads, rows, heads.map((_, place) => place ? "number" : "text"))));
+}
+
+function precision(point) {
+  // What was checked does not depend on the context: it stands with the cold one.
+  const cold = points.find(other => other.of === point.of && other.shape === point.shape && other.norm === point.norm
+    && other.variant === point.variant && other.dtype === point.dtype) ?? point;
+  const rows = cold.found.entries.map(row => read(row, cold.of)).filter(row => row.rho);
+  const gradients = cold.found.gradients;
+  if (!rows.length) return el("p", { class: "dim" }, "Nothing was checked here.");
+  return table("precision and determinism", ["implementation", ...gradients.map(name => `rho ${name}`), "class", "bits from run to run"],
+    rows.map(row => [row.impl, ...row.rho.map(text => text ?? "-"), row.class ?? "-", row.bits ?? "-"]), ["text", ...gradients.map(() => "number")]);
+}
+
+function verified(point) {
+  const found = data.devices.find(device => device.key === point.device).verified.find(each => each.norm === point.norm);
+  if (!found) return null;
+  return el("details", {}, el("summary", {}, `On every kind of inputs (${found.cases} cases of ${found.norm})`),
+    table("on every kind of inputs", found.heads, found.rows, found.heads.map((_, place) => place && /^\d/.test(found.rows[0][place]) ? "number" : "text")));
+}
+
+function means(point) {
+  const found = point.of.means.find(each => each.context === point.group.context);
+  const norm = found.heads.indexOf("norm"), rows = found.rows.filter(row => row[norm] === point.norm);
+  const without = row => row.filter((_, place) => place !== norm);
+  return el("details", {}, el("summary", {}, `All cases of this run: geometric means`),
+    table("geometric means", without(found.heads), rows.map(without), found.heads.slice(1).map((_, place) => place ? "number" : "text")));
+}
+
+function panel(point, several) {
+  const run = point.of, { stale } = published(point.device, run.name);
+  return el("article", { class: "panel", "data-device": point.device },
+    several ? el("h3", {}, nameOf(point.device)) : null,
+    el("p", { class: "answer" }, point.found.answer),
+    stale ? el("p", { class: "stale" }, el("strong", {}, "Not of this code: "), `${stale}.`) : null,
+    run.caveats.map(caveat => el("p", { class: "caveat" }, caveat)),
+    ranking(point),
+    el("p", { class: "dim" }, `${point.found.band}. ${run.budget}`),
+    others(point), means(point),
+    el("h3", {}, "Bandwidth against size"), bandwidth(point),
+    el("h3", {}, "Precision and determinism"), precision(point), verified(point),
+    el("details", {}, el("summary", {}, `Conditions of ${run.name}, ${run.date}`), el("dl", {}, run.conditions.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]))));
+}
+
+function absent(device) {
+  return el("article", { class: "panel" }, el("h3", {}, nameOf(device)), el("p", { class: "answer" }, "This case was not measured there."));
+}
+
+function give(name, object) {
+  const address = URL.createObjectURL(new Blob([JSON.stringify(object, null, 1) + "\n"], { type: "application/json" }));
+  el("a", { href: address, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 10000);
+}
+
+let current = null;
+function show(focus) {
+  const { point, offered } = choose();
+  current = point;
+  controls(point, offered);
+  const beside = data.devices.some(device => device.key === wanted.beside) && wanted.beside !== point.device ? wanted.beside : null;
+  const other = beside && besides(point, beside);
+  const kept = Object.fromEntries(FIELDS.filter(field => field !== "run" || offered.run.length > 1).map(field => [field, point[field]]));
+  history.replaceState(null, "", `#${new URLSearchParams(beside ? { ...kept, beside } : kept)}`);
+  by("case").textContent = [`${NORMS[point.norm]} backward`, point.shape, point.dtype, point.variant, point.context].filter((text, place) => text !== "plain" && !(place === 4 && text === "cold")).join(", ") + ` on ${nameOf(point.device)}`;
+  const open = [...by("panels").querySelectorAll("details")].map(each => [each.open, each.querySelector("summary").textContent.split(" ")[0]]).filter(([is]) => is).map(([, word]) => word);
+  by("panels").replaceChildren(panel(point, Boolean(beside)), ...(beside ? [other ? panel(other, true) : absent(beside)] : []));
+  for (const each of by("panels").querySelectorAll("details")) each.open = open.includes(each.querySelector("summary").textContent.split(" ")[0]);
+  const command = point.found.again ?? point.of.command;
+  by("again").replaceChildren(...command.split(/(?<= )/).map(word => el("span", {}, word)));  // no line ends inside an option
+  by("again-about").textContent = point.found.again ? "In a checkout, after the steps of its README. All implementations of the run take part, interleaved." : "No command describes this case alone; this one measured the whole run.";
+  by("copied").textContent = "";
+  if (focus) document.querySelector(`[data-focus="${CSS.escape(focus)}"]`)?.focus();
+}
+
+function runs() {
+  const several = data.devices.length > 1, on = (run, cells) => several ? [nameOf(run.device), ...cells] : cells;
+  const first = several ? ["run", "device"] : ["run"];
+  const rows = data.published.map(run => [run.name, ...on(run, [run.about, run.date, run.stale ?? `measured at revision ${run.revision}, with the code as it is`])]);
+  by("runs").append(table("published runs", [...first, "what", "date", "revision"], rows));
+  if (data.planned.length) by("runs").append(el("h3", {}, "Planned and not measured"),
+    table("planned runs", [...first, "what"], data.planned.map(run => [run.name, ...on(run, [run.about])])));
+}
+
+by("choose").addEventListener("submit", event => event.preventDefault());
+by("copy").addEventListener("click", async () => {
+  const range = document.createRange();
+  range.selectNodeContents(by("again"));
+  getSelection().removeAllRanges();
+  getSelection().addRange(range);
+  try { await navigator.clipboard.writeText(by("again").textContent); by("copied").textContent = "copied"; } catch { by("copied").textContent = "selected"; }
+});
+by("one").addEventListener("click", () => give("normbwd-case.json", exported(current)));
+by("all").addEventListener("click", () => give("normbwd.json", points.map(exported)));
+addEventListener("hashchange", () => { wanted = Object.fromEntries(new URLSearchParams(location.hash.slice(1))); show(); });
+document.querySelector("main").hidden = false;
+by("without").hidden = true;
+runs();
+show();

@@ -1,0 +1,115 @@
+"""Documents are what the published files give, byte for byte, and a new device stands in them by itself."""
+
+from functools import cache
+from pathlib import Path
+
+import matplotlib
+import pytest
+
+from reports.published.documents import documents, write_all
+from tests.reports.published.small_checkout import make
+
+ROOT = Path(__file__).parents[3]
+DRAWN_WITH = next(
+    line.removeprefix("matplotlib==")
+    for line in (ROOT / "constraints.txt").read_text().splitlines()
+    if line.startswith("matplotlib==")
+)
+OF_ALL_RUNS = ("docs/results.md", "site/index.html")
+
+
+@cache
+def published():
+    """The documents of this checkout by their paths."""
+    return {document.path: document for document in documents()}
+
+
+def one_process(path):
+    """What is written from all runs stays in one process of the tests, where each run is compared once."""
+    return pytest.param(path, marks=pytest.mark.xdist_group("documents") if path in OF_ALL_RUNS else ())
+
+
+@pytest.mark.parametrize("path", [one_process(path) for path in published() if not path.endswith(".svg")])
+def test_document_is_what_its_files_give(path):
+    assert (ROOT / path).read_text("utf-8") == published()[path].text()
+
+
+@pytest.mark.skipif(matplotlib.__version__ != DRAWN_WITH, reason="another matplotlib draws other bytes")
+@pytest.mark.parametrize("path", [path for path in published() if path.endswith(".svg")])
+def test_picture_is_what_its_file_gives(path):
+    assert (ROOT / path).read_text("utf-8") == published()[path].text()
+    assert (ROOT / path).stat().st_size < 150_000
+
+
+def test_every_report_and_picture_is_written():
+    here = [path for folder in ("results", "docs/plots") for path in (ROOT / folder).rglob("*") if path.is_file()]
+    made = {path.relative_to(ROOT).as_posix() for path in here if path.suffix in (".md", ".svg")}
+    assert made == {path for path in published() if path.startswith(("results/", "docs/plots/"))}
+
+
+def test_page_is_small():
+    assert (ROOT / "site/index.html").stat().st_size < 1_500_000
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """A checkout of few results on one device, its documents written."""
+    checkout = make(tmp_path_factory.mktemp("small"))
+    assert sorted(write_all(checkout=checkout)) == sorted(document.path for document in documents(checkout))
+    return checkout
+
+
+def test_what_was_written_is_not_written_again(small):
+    assert write_all(check=True, checkout=small) == []
+    assert "The rest." in (small / "README.md").read_text("utf-8")
+
+
+FIGURES = {
+    "results/h200/timed.md": "2.00",
+    "README.md": "2.00",
+    "docs/results.md": "2.00",
+    "results/README.md": "abc1234",
+    "site/index.html": '"1.996 [',
+    "docs/plots/bandwidth-rms.svg": "1024",
+}
+
+
+@pytest.mark.parametrize("path", FIGURES)
+def test_changed_figure_is_found(small, path):
+    before = (small / path).read_text("utf-8")
+    figure = FIGURES[path]
+    assert figure in before
+    changed = before.replace(figure, figure.replace("0", "7").replace("1", "3"), 1)
+    (small / path).write_text(changed, "utf-8")
+    try:
+        assert write_all(check=True, checkout=small) == [path]
+        assert (small / path).read_text("utf-8") == changed, "a check writes nothing"
+    finally:
+        (small / path).write_text(before, "utf-8")
+
+
+def test_what_is_not_measured_is_marked(small):
+    assert "| later | what nobody had the time for | not measured |" in (small / "docs/results.md").read_text("utf-8")
+    assert '{"device":"h200","name":"later","about":"what nobody had the time for"}' in page(small)
+
+
+def test_age_is_marked(small):
+    age = "before hashes of the code were recorded"
+    for path in ("README.md", "docs/results.md", "results/README.md", "site/index.html"):
+        assert age in (small / path).read_text("utf-8"), path
+
+
+def test_new_device_stands_everywhere(tmp_path):
+    checkout = make(tmp_path, devices=("b200", "h200"))
+    write_all(checkout=checkout)
+    assert (checkout / "results/b200/timed.md").exists()
+    for path in ("README.md", "docs/results.md", "results/README.md", "site/index.html"):
+        assert {"NVIDIA B200", "NVIDIA H200"} <= set_of_devices((checkout / path).read_text("utf-8")), path
+
+
+def set_of_devices(text):
+    return {name for name in ("NVIDIA B200", "NVIDIA H200") if name in text}
+
+
+def page(checkout):
+    return (checkout / "site/index.html").read_text("utf-8")

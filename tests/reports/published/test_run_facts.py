@@ -1,0 +1,123 @@
+"""What the page knows of a run is what the comparison says."""
+
+import json
+import shlex
+from dataclasses import replace
+
+import pytest
+import typer.main
+
+from harness.__main__ import app
+from harness.cases import NormCase
+from harness.cases.models import cases_of_models
+from harness.cases.suites import SUITES, cases_of
+from harness.results.published.planned import read_plan
+from harness.results.settings import Settings
+from harness.run.options import _invocation
+from harness.run.resolve import cases_on
+from reports.published.run_facts import COLUMNS, TEXTS, dtype_in_words, measure_again, run_facts, variant_in_words
+from reports.published.sources import sources
+from tests.reports.published.small_checkout import make
+
+PLAIN = NormCase("rms", 8192, 4096)
+LAYER = NormCase("layer", 4096, 2048, bias=True)
+
+
+@pytest.fixture(scope="module")
+def facts(tmp_path_factory):
+    checkout = make(tmp_path_factory.mktemp("facts"))
+    found = sources(read_plan(checkout / "results/plan.toml"), checkout / "results")
+    assert [source.name for source in found] == ["timed", "again", "verified"]
+    return json.loads(json.dumps(run_facts(found[0])))
+
+
+def rows(facts, case):
+    """The rows of a case by implementation, with texts in place of their numbers."""
+    named = [dict(zip(COLUMNS, entry, strict=True)) for entry in case["entries"]]
+    for fields in named:
+        fields |= {name: facts["texts"][fields[name]] for name in TEXTS if fields[name] is not None}
+    return {fields["impl"]: fields for fields in named}
+
+
+def test_groups_are_what_a_reader_chooses(facts):
+    chosen = [(group["norm"], group["variant"], group["dtype"], group["context"]) for group in facts["groups"]]
+    kinds = [("rms", "plain", "bf16"), ("rms", "residual", "bf16"), ("layer", "plain", "fp16, weight fp32")]
+    assert chosen == [(*kind, context) for context in ("cold", "graph") for kind in kinds]
+    assert [case["shape"] for case in facts["groups"][0]["cases"]] == ["32768 x 1024", "16384 x 2048", "8192 x 4096"]
+    assert facts["groups"][0]["shown"] == ["triton-inhouse", "quack", "liger", "torch-eager"]
+
+
+def test_rows_have_what_their_standing_allows(facts):
+    found = rows(facts, facts["groups"][0]["cases"][0])
+    fastest = found["quack"]
+    assert (fastest["standing"], fastest["status"], fastest["verdict"]) == ("ranked", "nondeterministic", "faster")
+    assert fastest["us_low"] <= fastest["us"] <= fastest["us_high"]
+    assert float(fastest["gbps_low"]) <= float(fastest["gbps"]) <= float(fastest["gbps_high"])
+    assert found["triton-inhouse"]["speedup"] == "1.996 [1.992, 2.008]"
+    assert found["triton-inhouse"]["rho"] == ["1.00", "1.00"]
+    assert found["torch-eager"]["speedup"] is None
+    assert found["compiled"] | {"us": None, "gbps": None, "why": "dweight is off by rho 4.2"} == found["compiled"]
+    assert found["apex"]["status"] == "missing"
+
+
+def test_answer_says_who_is_fastest_and_by_how_much(facts):
+    first, second, third = facts["groups"][0]["cases"]
+    assert first["answer"].startswith("quack is fastest: 1.1")
+    assert second["answer"] == "quack is first; triton-inhouse cannot be told from it."
+    assert third["answer"].startswith("triton-inhouse is fastest: 1.1")
+
+
+def test_another_context_has_its_own_times(facts):
+    cold, graph = (rows(facts, facts["groups"][n]["cases"][0]) for n in (0, 3))
+    assert float(graph["quack"]["us"]) == pytest.approx(1.1 * float(cold["quack"]["us"]), rel=0.01)
+    assert (graph["liger"]["status"], graph["liger"]["us"]) == ("unsupported", None)
+
+
+def typed(command):
+    """The settings that a command line makes."""
+    _, name, *words = shlex.split(command)
+    parsed = typer.main.get_command(app).commands[name].make_context(name, words)
+    return _invocation({name: value for name, value in parsed.params.items() if value not in (None, [], ())}).settings
+
+
+FEATURES = [("residual",), ("dropout", "residual"), ("parallel",), ("gated",), ("gated-norm-first",)]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        PLAIN,
+        LAYER,
+        replace(LAYER, bias=False),
+        replace(LAYER, weight=False, bias=False),
+        replace(PLAIN, zero_centred=True, eps=1e-6),
+        replace(PLAIN, dtype="fp16", weight_dtype="fp32"),
+        replace(PLAIN, dtype="fp32", weight_dtype="fp32"),
+        *(replace(PLAIN, features=names, dropout_p=0.1 if "dropout" in names else 0.0) for names in FEATURES),
+        *cases_of(SUITES["qk"].shapes, ["rms"], variants=[("qk",)]),
+    ],
+    ids=lambda case: case.key,
+)
+def test_command_measures_the_case_again(case):
+    command = measure_again(case, Settings())
+    assert cases_on("cuda", typed(command)) == [case]
+
+
+def test_command_has_the_settings_of_the_run():
+    settings = Settings(flush="dirty", processes=5, impls="quack,cudnn", context="graph")
+    again = typed(measure_again(PLAIN, settings, "graph", settings.impls))
+    assert (again.flush, again.processes, again.impls, again.context) == ("dirty", 5, "quack,cudnn", "graph")
+
+
+def test_no_command_is_better_than_a_wrong_one():
+    """The heads of a model's keys are beside those of its queries, which no option says."""
+    commands = {case: measure_again(case, Settings()) for case in cases_of_models()}
+    assert [case for case, command in commands.items() if command is None]
+    assert all(cases_on("cuda", typed(command)) == [case] for case, command in commands.items() if command)
+
+
+def test_words_tell_cases_apart():
+    assert variant_in_words(replace(LAYER, bias=False)) == "plain, no bias"
+    assert variant_in_words(replace(PLAIN, weight=False, features=("residual",))) == "residual, no weight"
+    assert variant_in_words(replace(PLAIN, zero_centred=True, eps=1e-6)) == "plain, zero-centred, eps 1e-06"
+    assert dtype_in_words(replace(PLAIN, weight_dtype="fp32")) == "bf16, weight fp32"

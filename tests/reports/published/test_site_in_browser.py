@@ -1,0 +1,213 @@
+"""The reader's page in a headless Chromium: choose, see it change, take it away; on a phone and on a desk."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from reports.published.documents import write_all
+from tests.reports.page_checks import is_readable_in_light_and_dark
+from tests.reports.published.small_checkout import make
+
+pytestmark = pytest.mark.browser
+
+ROOT = Path(__file__).parents[3]
+RANKING = "rows => rows.map(row => row.cells[0].firstChild.textContent)"
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """The page of two devices with the same few results."""
+    checkout = make(tmp_path_factory.mktemp("site"), devices=("b200", "h200"))
+    write_all(checkout=checkout)
+    return checkout / "site/index.html"
+
+
+@pytest.fixture
+def opened(opener, small):
+    return opener(small)()
+
+
+def field(page, name):
+    return page.locator(f"#choose select[name={name}]")
+
+
+def options(page, name):
+    return field(page, name).locator("option").all_inner_texts()
+
+
+def ranking(page, device="b200"):
+    """The names in the ranking of a device, the fastest first."""
+    return page.locator(f"[data-device={device}] .ranking tbody tr").evaluate_all(RANKING)
+
+
+def test_first_case_is_there_at_once(opened):
+    page = opened.page
+    assert page.locator("#case").inner_text() == "RMSNorm backward, 32768 x 1024, bf16 on NVIDIA B200"
+    assert page.locator(".answer").inner_text().startswith("quack is fastest: 1.1")
+    assert ranking(page) == ["quack", "triton-inhouse", "liger", "torch-eager"]
+    assert page.locator(".ranking .badge").all_inner_texts() == ["nondeterministic"]
+    assert "before hashes of the code were recorded" in page.locator(".stale").inner_text()
+
+
+def test_every_choice_changes_what_is_shown(opened):
+    page = opened.page
+    assert options(page, "shape") == ["32768 x 1024", "16384 x 2048", "8192 x 4096"]
+    field(page, "shape").select_option("8192 x 4096")
+    assert ranking(page) == ["triton-inhouse", "quack", "liger", "torch-eager"]
+    field(page, "context").select_option("graph")
+    assert ranking(page) == ["triton-inhouse", "quack", "torch-eager"]
+    assert "--shapes 8192x4096 --norm rms --context graph" in page.locator("#again").inner_text().replace("\n", " ")
+    field(page, "variant").select_option("residual")
+    assert "8192 x 4096, bf16, residual, graph" in page.locator("#case").inner_text()
+    field(page, "norm").select_option("layer")
+    assert (
+        page.locator("#case").inner_text() == "LayerNorm backward, 4096 x 4096, fp16, weight fp32, graph on NVIDIA B200"
+    )
+    assert options(page, "dtype") == ["fp16, weight fp32"]
+    field(page, "norm").select_option("rms")
+    assert "8192 x 4096, bf16, residual, graph" in page.locator("#case").inner_text(), "what was chosen is kept"
+
+
+def test_case_of_two_runs_offers_both(opened):
+    page = opened.page
+    assert field(page, "run").count() == 0
+    field(page, "shape").select_option("16384 x 2048")
+    assert options(page, "run") == ["timed", "again"]
+    before = page.locator(".ranking tbody td").first.inner_text()
+    field(page, "run").select_option("again")
+    assert page.locator(".ranking tbody td").first.inner_text() != before
+
+
+def test_choices_by_keyboard_keep_the_focus(opened):
+    page = opened.page
+    field(page, "shape").focus()
+    page.keyboard.press("ArrowDown")
+    assert "16384 x 2048" in page.locator("#case").inner_text()
+    assert page.evaluate("document.activeElement.name") == "shape"
+    assert all(field(page, name).evaluate("select => select.labels.length") for name in ("device", "norm", "shape"))
+
+
+def test_address_brings_back_what_was_chosen(opener, small):
+    page = opener(small)().page
+    field(page, "shape").select_option("8192 x 4096")
+    field(page, "context").select_option("graph")
+    shown, address = page.locator("#panels").inner_text(), page.url
+    page.goto("about:blank")
+    page.goto(address)
+    assert page.locator("#panels").inner_text() == shown
+
+
+def test_two_devices_stand_beside_each_other(opened):
+    page = opened.page
+    field(page, "beside").select_option("h200")
+    assert page.locator("#panels h3").first.inner_text() == "NVIDIA B200"
+    assert ranking(page, "b200") == ranking(page, "h200") == ["quack", "triton-inhouse", "liger", "torch-eager"]
+    field(page, "device").select_option("h200")
+    assert page.locator(".panel").count() == 1
+
+
+def test_curves_are_drawn_and_switched(opened):
+    page = opened.page
+    curves = page.locator(".charts polyline.curve")
+    assert curves.count() == 4
+    assert page.locator(".charts svg .mark").count() == 12
+    page.get_by_label("quack", exact=True).uncheck()
+    assert curves.count() == 3
+    assert page.evaluate("document.activeElement.dataset.focus") == "curve-quack"
+    page.locator(".charts svg .mark").nth(2).click()
+    assert "8192 x 4096" in page.locator("#case").inner_text()
+
+
+def test_precision_and_determinism_are_told(opened):
+    page = opened.page
+    rows = page.get_by_label("precision and determinism").locator("tbody tr").all_inner_texts()
+    assert "triton-inhouse\t1.00\t1.00\texact\tbitwise n=50" in rows
+    assert any(row.startswith("quack") and "2 of 50 differ, in dweight" in row for row in rows)
+    page.locator("summary", has_text="On every kind of inputs").click()
+    assert page.get_by_label("on every kind of inputs").is_visible()
+
+
+def test_why_something_is_not_ranked(opened):
+    page = opened.page
+    page.get_by_text("not ranked, refused or with a remark").click()
+    told = page.get_by_label("not ranked", exact=True).inner_text()
+    assert "dweight is off by rho 4.2" in told
+    assert "not installed: apex" in told
+
+
+def downloaded(page, name):
+    with page.expect_download() as download:
+        page.get_by_role("button", name=name).click()
+    return json.loads(Path(download.value.path()).read_text("utf-8"))
+
+
+def test_json_can_be_taken_away(opened):
+    page = opened.page
+    case = downloaded(page, "JSON of this case")
+    assert (case["device"], case["shape"], case["stale"][:8]) == ("NVIDIA B200", "32768 x 1024", "measured")
+    fastest = case["implementations"][0]
+    assert (fastest["impl"], fastest["standing"], fastest["verdict"]) == ("quack", "ranked", "faster")
+    assert f"{fastest['us']} [{fastest['us_low']}, {fastest['us_high']}]" in page.locator(".ranking tbody").inner_text()
+    every = downloaded(page, "JSON of everything")
+    assert len(every) == 2 * (5 + 1) * 2
+    assert case in every
+
+
+@pytest.mark.parametrize("width", [320, 400, 800, 1400])
+def test_nothing_is_wider_than_the_window(opener, small, width):
+    page = opener(small)().page
+    page.set_viewport_size({"width": width, "height": 800})
+    field(page, "beside").select_option("h200")
+    page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_published_page_asks_for_nothing_and_complains_of_nothing(opener):
+    found = opener(ROOT / "site/index.html")()
+    page = found.page
+    page.set_viewport_size({"width": 400, "height": 800})
+    for name in ("norm", "dtype", "context", "shape"):
+        for place in range(len(options(page, name))):
+            field(page, name).select_option(index=place)
+            assert page.locator(".ranking tbody tr").count() > 0
+            assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    assert found.complaints == []
+    assert found.requests == [page.url.partition("#")[0]]
+
+
+def test_page_is_readable_in_light_and_dark(opener, small):
+    is_readable_in_light_and_dark(opener(small))
+
+
+def test_without_scripts_it_says_where_the_figures_are(opener, small):
+    page = opener(small)(java_script_enabled=False).page
+    assert page.get_by_text("docs/results.md").is_visible()
+    assert not page.locator("main").is_visible()
+
+
+FAULTS = {
+    "a choice that changes nothing": ("wanted[field] = event.target.value; show();", "show();"),
+    "a wide picture": ("svg { display: block; width: 100%;", "svg { display: block; width: 900px;"),
+    "a request": ('"use strict";', '"use strict"; fetch("https://example.org").catch(() => {});'),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_planted_fault_is_found(opener, small, tmp_path, fault):
+    sound, faulty = FAULTS[fault]
+    text = small.read_text("utf-8")
+    assert sound in text
+    path = tmp_path / "index.html"
+    path.write_text(text.replace(sound, faulty), "utf-8")
+    checks = {
+        "a choice that changes nothing": lambda: test_every_choice_changes_what_is_shown(opener(path)()),
+        "a wide picture": lambda: test_nothing_is_wider_than_the_window(opener, path, 400),
+        "a request": lambda: _asks_for_nothing(opener(path)()),
+    }
+    with pytest.raises(AssertionError):
+        checks[fault]()
+
+
+def _asks_for_nothing(found):
+    assert found.requests == [found.page.url.partition("#")[0]]
