@@ -50,6 +50,7 @@ ENVIRONMENT = {
     # What is tuned by timing is tuned in each process anew: Triton, flash-linear-attention and FlagGems keep nothing.
     "TRITON_CACHE_AUTOTUNING": "0",
     "FLA_CACHE_RESULTS": "0",
+    "HELION_SKIP_CACHE": "1",
     "FLAGGEMS_DB_URL": "sqlite:///:memory:",
 }
 CPU_ENVIRONMENT = {

@@ -1,4 +1,4 @@
-"""Transformer Engine's CUDA LayerNorm and RMSNorm backward, called directly."""
+"""Transformer Engine's CUDA LayerNorm and RMSNorm backward, RMSNorm's with residual, called directly."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from harness.cases import Grads, Inputs, NormCase, contiguous_rows
 
 name = "transformer-engine"
 requires = ("transformer_engine", "transformer_engine_torch")
+handles = {"rms": {"residual"}}
 install = "pip install --no-build-isolation 'transformer_engine[pytorch]'"
 
 
@@ -36,7 +37,10 @@ def unsupported(case: NormCase) -> str | None:
 
 
 def prepare(inputs: Inputs) -> Callable[[], Grads]:
-    """As transformer_engine.pytorch.ops.RMSNorm and LayerNorm call it, with no multiprocessor left out."""
+    """As transformer_engine.pytorch.ops call it: RMSNorm, LayerNorm and, fused, BackwardAddRMSNorm.
+
+    No multiprocessor is left out.
+    """
     tex: Any = import_module("transformer_engine_torch")
     dtypes: Any = import_module("transformer_engine.pytorch.constants").TE_DType
     case, x, weight = inputs.case, contiguous_rows(inputs.x), inputs.weight
@@ -48,7 +52,10 @@ def prepare(inputs: Inputs) -> Callable[[], Grads]:
 
     def backward() -> Grads:
         dy = contiguous_rows(inputs.dy)
-        if case.norm == "layer":
+        if "residual" in case.features:
+            dres = contiguous_rows(inputs.dres)
+            gradients = tex.rmsnorm_bwd_add(dy, x, dres, rstd, weight, 0, case.zero_centred)
+        elif case.norm == "layer":
             gradients = tex.layernorm_bwd(dy, x, mean, rstd, weight, 0, case.zero_centred)
         else:
             gradients = tex.rmsnorm_bwd(dy, x, rstd, weight, 0, case.zero_centred)

@@ -26,6 +26,7 @@ requires = ("quack", "cutlass")
 install = "pip install 'quack-kernels[cu13]'"
 variants: dict[str, Variant] = {"quack": "called", "quack-compiled": "compiled", "quack-tuned": "tuned"}
 compiles_ahead = ("quack", "quack-compiled")  # what -tuned times while others crowd the device would be unfair to it
+handles = {"rms": {"residual", "qk"}}
 on_request = ("quack-tuned",)  # its search takes more than a minute a shape
 
 MIN_TUNED_COLS = 64  # every launch that the tuner tries has at least 64 threads a row
@@ -113,8 +114,10 @@ def prepare(inputs: Inputs, variant: Variant, config: Mapping[str, Any] | None =
 
 
 def _parameters(inputs: Inputs) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-    """Weight and bias as quack's forward takes them: its LayerNorm in fp32 alone."""
-    weight, bias = inputs.weight, inputs.bias
+    """Weight and bias as quack's forward takes them: its LayerNorm in fp32 alone, and heads each with a weight."""
+    weight, bias, heads = inputs.weight, inputs.bias, inputs.case.heads
+    if weight is not None and heads:
+        return weight.expand(heads, -1), bias
     if inputs.case.norm == "rms" or weight is None:
         return weight, bias
     return weight.float(), None if bias is None else bias.float()
@@ -122,12 +125,29 @@ def _parameters(inputs: Inputs) -> tuple[torch.Tensor | None, torch.Tensor | Non
 
 def _forward(ops: Any, inputs: Inputs, weight: torch.Tensor | None, bias: torch.Tensor | None) -> Statistics:
     """What quack's own forward saves."""
-    x = contiguous_rows(inputs.x)
+    x = _activation(inputs, inputs.x)
     if inputs.case.norm == "layer":
         _, rstd, mean = ops.layernorm_fwd(x, weight, bias, inputs.eps, return_rstd=True, return_mean=True)
         return mean, rstd
     _, _, rstd = ops.rmsnorm_fwd(x, weight, eps=inputs.eps, store_rstd=True, weight_offset=_offset(inputs))
     return None, rstd
+
+
+def _activation(inputs: Inputs, tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor as quack's autograd function hands it on: rows, or heads of tokens, which may be apart."""
+    if not inputs.case.heads:
+        return contiguous_rows(tensor)
+    return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
+
+
+def _dres(inputs: Inputs) -> torch.Tensor | None:
+    """The gradient of what goes on as the residual, which the kernel adds to dx."""
+    return _activation(inputs, inputs.dres) if "residual" in inputs.case.features else None
+
+
+def _of_all_heads(case: NormCase, dweight: torch.Tensor | None) -> torch.Tensor | None:
+    """The gradient of the one weight that was handed to every head."""
+    return dweight.sum(0) if case.heads and dweight is not None else dweight
 
 
 def _offset(inputs: Inputs) -> float:
@@ -137,11 +157,11 @@ def _offset(inputs: Inputs) -> float:
 def _called(
     ops: Any, inputs: Inputs, weight: torch.Tensor | None, statistics: Statistics, compiled: bool
 ) -> Callable[[], Grads]:
-    (mean, rstd), x = statistics, contiguous_rows(inputs.x)
+    (mean, rstd), x = statistics, _activation(inputs, inputs.x)
     function = _compiled(inputs.case) if compiled else _function(ops, inputs.case)
 
     def backward() -> Grads:
-        dx, dweight, dbias = function(x, weight, contiguous_rows(inputs.dy), rstd, mean)
+        dx, dweight, dbias = function(x, weight, _activation(inputs, inputs.dy), rstd, mean, _dres(inputs))
         return Grads(dx.view(inputs.x.shape), dweight, dbias)
 
     return backward
@@ -151,11 +171,13 @@ def _function(ops: Any, case: NormCase) -> Callable[..., Any]:
     """`layernorm_bwd` or `rmsnorm_bwd` of a case."""
     offset = 1.0 if case.zero_centred else 0.0
 
-    def layer(x: Any, weight: Any, dy: Any, rstd: Any, mean: Any) -> Any:
+    def layer(x: Any, weight: Any, dy: Any, rstd: Any, mean: Any, _dres: None) -> Any:
         return ops.layernorm_bwd(x, weight, dy, rstd, mean, case.bias)  # rstd before mean
 
-    def rms(x: Any, weight: Any, dy: Any, rstd: Any, _mean: Any) -> Any:
-        return ops.rmsnorm_bwd(x, weight, dy, rstd, weight_offset=offset)[:3]
+    def rms(x: Any, weight: Any, dy: Any, rstd: Any, _mean: Any, dres: Any) -> Any:
+        added = {} if dres is None else {"dresidual_out": dres, "has_residual": True}
+        dx, dweight, dbias, _ = ops.rmsnorm_bwd(x, weight, dy, rstd, **added, weight_offset=offset)
+        return dx, _of_all_heads(case, dweight), dbias
 
     return layer if case.norm == "layer" else rms
 
@@ -177,6 +199,7 @@ def _tuned(
     import torch
 
     (mean, rstd), x, dy, case = statistics, inputs.x, inputs.dy, inputs.case
+    heads = (case.heads,) if case.heads else ()
     tuner: Any = ops.rmsnorm_bwd_tuned
     finish: Any = _finish
     if config is None:
@@ -186,18 +209,20 @@ def _tuned(
     else:
         fill, options = tuner.fn, {"config": ops.RmsNormBwdConfig(**config)}
     blocks, offset = ops.get_sm_count(case.cols, x.device), _offset(inputs)
+    blocks = max(round(blocks / case.heads), 1) if heads else blocks
 
     def partials(wanted: bool) -> torch.Tensor | None:
-        return torch.empty(blocks, case.cols, dtype=torch.float32, device=x.device) if wanted else None
+        return torch.empty(blocks, *heads, case.cols, dtype=torch.float32, device=x.device) if wanted else None
 
     def backward() -> Grads:
         dx, dweight, dbias = torch.empty_like(x), partials(case.weight), partials(case.bias)
         fill(
-            x, weight, dy, rstd, dx, dweight, dbias,
+            x, weight, dy, rstd, dx, dweight, dbias, dresidual_out=_dres(inputs),
             sm_count=blocks, has_dw_partial=case.weight, has_db_partial=case.bias,
-            mean=mean, is_layernorm=case.norm == "layer", weight_offset=offset, **options,
+            per_head=bool(heads), mean=mean, is_layernorm=case.norm == "layer", weight_offset=offset, **options,
         )  # fmt: skip
-        return Grads(dx, *finish(dweight, dbias, None if weight is None else weight.dtype))
+        dweight, dbias = finish(dweight, dbias, None if weight is None else weight.dtype)
+        return Grads(dx, _of_all_heads(case, dweight), dbias)
 
     return backward
 

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-
-def best_configs(module: ModuleType, named: str) -> str:
-    """The configuration that each tuned kernel of a module last ran with, of those with `named` in their name."""
-    chosen = {name: _best(kernel) for name, kernel in vars(module).items() if named in name}
-    return "; ".join(f"{name}: {config}" for name, config in chosen.items() if config is not None)
+from harness.cases import Chosen, Grads
 
 
-def _best(kernel: Any) -> object:
-    """That of a kernel, or of what decorators have wrapped."""
+def tuned(backward: Callable[[], Grads], module: ModuleType, named: str) -> Callable[[], Grads]:
+    """Run a backward, which compiles and tunes it, and say what its kernels were tuned to.
+
+    Its kernels are those of the module with `named` in their name that are tuned; of them this one may run some.
+    """
+    kernels = {name: tuner for name, kernel in vars(module).items() if named in name for tuner in _tuners(kernel)}
+    for tuner in kernels.values():
+        tuner.best_config = None  # as it was found for another case
+    backward()
+    chosen = [f"{name}: {tuner.best_config}" for name, tuner in kernels.items() if tuner.best_config is not None]
+    return Chosen(backward, "; ".join(chosen)) if chosen else backward
+
+
+def _tuners(kernel: Any) -> Iterator[Any]:
+    """The tuner of a kernel, itself or below other decorators; one that has not run yet knows no best."""
     while kernel is not None:
-        if (best := getattr(kernel, "best_config", None)) is not None:
-            return best
+        if hasattr(kernel, "configs") or hasattr(kernel, "best_config"):
+            yield kernel
         kernel = getattr(kernel, "fn", None)
-    return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.cases import Grads, Inputs
@@ -10,28 +10,54 @@ from harness.cases import Grads, Inputs
 if TYPE_CHECKING:
     import torch
 
+LEAVES = ("x", "weight", "bias", "weight1", "bias1", "z")
+OUTPUT_GRADIENTS = ("dy", "dy1", "dres")
+PLAIN = ("dx", "dweight", "dbias")
 
-def recorded(inputs: Inputs, forward: Callable[..., torch.Tensor]) -> tuple[Callable[[], Grads], str]:
-    """Run `forward(x, weight, bias)` under autograd; return the backward that it recorded, and its function's name.
 
-    The function has to give the gradients of x, weight and bias, in this order, before any others. Raises TypeError
-    where what was recorded last is not an autograd function of Python's.
+def recorded(
+    inputs: Inputs, forward: Callable[..., Any], gives: Sequence[str | None] = PLAIN
+) -> tuple[Callable[[], Grads], str]:
+    """Run a forward under autograd; return the backward that it recorded, and its function's name.
+
+    `forward` takes those of x, weight, bias, weight1, bias1 and z that the case has, by name, and x, weight and bias in
+    any case. It returns y, of parallel norms the other one too, and what goes on as the residual, as the case has them.
+    `gives` names the gradients in the order in which the function gives them, None for one that nobody asks for. Raises
+    TypeError where what was recorded last is not an autograd function of Python's.
     """
     import torch
 
-    case, dy = inputs.case, inputs.dy
-    given = (inputs.x, inputs.weight, inputs.bias)
-    leaves = [None if tensor is None else tensor.detach().requires_grad_() for tensor in given]
+    given = inputs.tensors()
+    leaves: dict[str, Any] = dict.fromkeys(("x", "weight", "bias"))
+    leaves |= {name: given[name].detach().requires_grad_() for name in LEAVES if name in given}
+    gradients = [given[name] for name in OUTPUT_GRADIENTS if name in given]
     with torch.enable_grad():
-        y: Any = forward(*leaves)
-    function = getattr(type(y.grad_fn), "_forward_cls", None)
+        outputs: Any = forward(**leaves)
+    recorded_last: Any = (outputs if isinstance(outputs, torch.Tensor) else outputs[0]).grad_fn
+    function = getattr(type(recorded_last), "_forward_cls", None)
     if function is None:
-        raise TypeError(f"the forward ends in {type(y.grad_fn).__name__}, which is no autograd function of Python's")
+        raise TypeError(
+            f"the forward ends in {type(recorded_last).__name__}, which is no autograd function of Python's"
+        )
+    wanted = {f"d{name}" for name, leaf in leaves.items() if leaf is not None}
 
     @torch.no_grad()  # as the engine calls it
     def backward() -> Grads:
-        dx, *parameters = y.grad_fn.apply(dy)  # what the forward saved lives as long as y
-        dweight, dbias, *_ = [*parameters, None, None]
-        return Grads(dx, dweight if case.weight else None, dbias if case.bias else None)
+        assert outputs is not None  # what the forward saved lives as long as they do
+        found = recorded_last.apply(*gradients)
+        named = {name: gradient for name, gradient in zip(gives, found, strict=False) if name in wanted}
+        plain = {name: named.pop(name, None) for name in PLAIN}
+        return Grads(**plain, extra=named)  # pyright: ignore[reportArgumentType]  # dx is always given
 
     return backward, f"{function.__module__}.{function.__name__}"
+
+
+def behind_residual(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """A forward that takes a branch and a residual, of which x is the sum."""
+
+    def with_residual(x: torch.Tensor, **parameters: Any) -> Any:
+        import torch
+
+        return forward(torch.zeros_like(x), x, **parameters)
+
+    return with_residual

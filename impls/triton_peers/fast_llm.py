@@ -26,8 +26,6 @@ def missing() -> str | None:
 def unsupported(case: NormCase) -> str | None:
     if case.device == "cpu":
         return "Triton kernels need a GPU"
-    if not case.weight:
-        return "Fast-LLM's norms always have a weight"
     if case.norm == "layer" and not case.bias:
         return "without a bias Fast-LLM's norm is an RMSNorm"
     if case.rows == 0:
@@ -38,7 +36,9 @@ def unsupported(case: NormCase) -> str | None:
 
 
 def notes(case: NormCase) -> list[str]:
-    traps = ["recovers xhat from y by dividing by the weight as it is: a zero weight gives NaN"]
+    if not case.weight:
+        return []
+    traps = ["recovers xhat from y by dividing by the weight, whose magnitude it first raises to eps at least"]
     if case.dtype != "fp32":
         traps.append("keeps the partial sums of dweight and dbias in dy's dtype")
     return traps
@@ -46,8 +46,8 @@ def notes(case: NormCase) -> list[str]:
 
 def prepare(inputs: Inputs) -> Callable[[], Grads]:
     ops: Any = import_module(MODULE)
-    assert inputs.weight is not None  # unsupported() has seen to it
-    weight, bias = inputs.weight.detach(), None if inputs.bias is None else inputs.bias.detach()
+    given = (inputs.weight, inputs.bias)
+    weight, bias = (None if parameter is None else parameter.detach().requires_grad_() for parameter in given)
     parameters: list[Any] = [parameter for parameter in (weight, bias) if parameter is not None]
     _, context = ops.triton_normalization_forward(
         contiguous_rows(inputs.x), weight, bias, inputs.eps, True, inputs.case.zero_centred
@@ -58,7 +58,8 @@ def prepare(inputs: Inputs) -> Callable[[], Grads]:
         for parameter in parameters:  # written to and not added to, as by the first micro-batch of a step
             parameter.grad_buffer, parameter.param_grad_is_zero = parameter.new_empty(parameter.shape), True
         dx = ops.triton_normalization_backward(contiguous_rows(inputs.dy), list(saved))  # it clears the list
-        return Grads(dx.view(inputs.x.shape), *(parameter.grad_buffer for parameter in parameters))
+        dweight, dbias, *_ = [*(parameter.grad_buffer for parameter in parameters), None, None]
+        return Grads(dx.view(inputs.x.shape), dweight, dbias)
 
     backward()
     return backward

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from harness.cases import Chosen, Grads, Inputs, NormCase, contiguous_rows
+from harness.cases import Grads, Inputs, NormCase, contiguous_rows
 
-from ..libraries.autotuner import best_configs
+from ..libraries.autotuner import tuned
 
 name = "flag-gems"
 requires = ("flag_gems", "triton")
@@ -38,10 +38,8 @@ def notes(case: NormCase) -> list[str]:
 
 def prepare(inputs: Inputs) -> Callable[[], Grads]:
     backward = _layer(inputs) if inputs.case.norm == "layer" else _rms(inputs)
-    backward()  # compiled and tuned by the first call
     ops: Any = import_module("flag_gems.ops.layernorm" if inputs.case.norm == "layer" else "flag_gems.ops.rms_norm")
-    chosen = best_configs(ops, "backward")
-    return Chosen(backward, chosen) if chosen else backward
+    return tuned(backward, ops, "backward")
 
 
 def _layer(inputs: Inputs) -> Callable[[], Grads]:

@@ -1,21 +1,23 @@
-"""flash-attention's Triton LayerNorm and RMSNorm backward, of its own autograd function."""
+"""flash-attention's Triton LayerNorm and RMSNorm backward, with residual and parallel, of its own function."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
+from inspect import signature
 from typing import Any
 
-from harness.cases import ITEM_BYTES, Chosen, Grads, Inputs, NormCase
+from harness.cases import ITEM_BYTES, Grads, Inputs, NormCase, UnsupportedError
 
-from ..libraries.autotuner import best_configs
+from ..libraries.autotuner import tuned
 from ..libraries.importing import import_failure
-from ..libraries.recorded import recorded
+from ..libraries.recorded import PLAIN, behind_residual, recorded
 
 name = "flash-attn-triton"
 requires = ("flash_attn", "triton")
 install = "pip install flash-attn --no-build-isolation"
 compiles_ahead = True
+handles = {"residual", "parallel", "parallel-tied"}
 
 MODULE = "flash_attn.ops.triton.layer_norm"
 WIDEST_BYTES = 64 * 1024  # a row
@@ -31,8 +33,6 @@ def unsupported(case: NormCase) -> str | None:
         return "Triton kernels need a GPU"
     if not case.weight:
         return "flash-attention's Triton norms always have a weight"
-    if case.zero_centred:
-        return "no zero-centred weight in every version of flash-attention"
     if case.rows == 0:
         return "flash-attention launches one program a row of the forward: none is an invalid launch"
     if case.cols * ITEM_BYTES[case.dtype] > WIDEST_BYTES:
@@ -41,11 +41,21 @@ def unsupported(case: NormCase) -> str | None:
 
 
 def prepare(inputs: Inputs) -> Callable[[], Grads]:
+    """Two branches of a residual without dropout have one gradient: that is the call of one branch."""
     ops: Any = import_module(MODULE)
+    case = inputs.case
+    options: dict[str, Any] = {"eps": inputs.eps, "is_rms_norm": case.norm == "rms"}
+    if case.zero_centred:
+        if "zero_centered_weight" not in signature(ops.layer_norm_fn).parameters:
+            raise UnsupportedError("this version of flash-attention has no zero-centred weight")
+        options["zero_centered_weight"] = True
 
-    def forward(x: Any, weight: Any, bias: Any) -> Any:
-        return ops.layer_norm_fn(x, weight, bias, eps=inputs.eps, is_rms_norm=inputs.case.norm == "rms")
+    def norm(x: Any, weight: Any, bias: Any, **second: Any) -> Any:
+        return ops.layer_norm_fn(x, weight, bias, **second, **options)
 
-    backward, _ = recorded(inputs, forward)
-    backward()  # compiled and tuned by the first call
-    return Chosen(backward, best_configs(ops, "bwd"))
+    def add(branch: Any, residual: Any, weight: Any, bias: Any, **second: Any) -> Any:
+        return ops.layer_norm_fn(branch, weight, bias, residual, **second, prenorm=True, **options)
+
+    forward = behind_residual(add) if "residual" in case.features else norm
+    backward, _ = recorded(inputs, forward, (*PLAIN, None, None, "dweight1", "dbias1"))
+    return tuned(backward, ops, "bwd")

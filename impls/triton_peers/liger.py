@@ -1,4 +1,4 @@
-"""Liger-Kernel's RMSNorm (llama or gemma casting) and LayerNorm backward, of its own autograd functions."""
+"""Liger-Kernel's RMSNorm (llama or gemma casting, with residual) and LayerNorm backward, of its own functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from harness.cases import Chosen, Grads, Inputs, NormCase, UnsupportedError
 
 from ..libraries import cute_dsl
-from ..libraries.recorded import recorded
+from ..libraries.recorded import PLAIN, behind_residual, recorded
 
 if TYPE_CHECKING:
     import torch
@@ -22,6 +22,7 @@ requires = ("liger_kernel", "triton")
 install = "pip install liger-kernel"
 uses = ("cutlass",)  # which decides what LigerLayerNorm takes
 compiles_ahead = ("liger", "liger-gemma", "liger-triton")  # CuTe DSL keeps what it compiled in the process alone
+handles = {"rms": {"residual"}}
 in_place = True  # LigerRMSNorm's default writes dx over dy; LayerNorm leaves dy alone
 
 CUTE_DSL = "nvidia-cutedsl"
@@ -59,7 +60,7 @@ def unsupported(case: NormCase, variant: Variant) -> str | None:
     if case.cols > MAX_COLS:
         return f"Liger takes at most {MAX_COLS} columns"
     if case.norm == "rms":
-        return None
+        return None if case.weight or "residual" not in case.features else "Liger's fused add always has a weight"
     if variant.casting != "llama":
         return "the casting mode concerns RMSNorm alone"
     if not case.weight:
@@ -70,7 +71,9 @@ def unsupported(case: NormCase, variant: Variant) -> str | None:
 def notes(case: NormCase, variant: Variant) -> list[str]:
     if case.norm == "layer":
         return [] if case.bias else ["Liger's LayerNorm always has a bias: it is given zeros"]
-    traps = ["dx is written over dy, as LigerRMSNorm does by default; dy is restored, untimed, before every call"]
+    traps: list[str] = []
+    if "residual" not in case.features:
+        traps = ["dx is written over dy, as LigerRMSNorm does by default; dy is restored, untimed, before every call"]
     if variant.casting == "llama" and case.dtype != "fp32" and case.weight:
         traps.append("llama casting rounds xhat and dy * xhat to x's dtype before they are summed to dweight")
     return traps
@@ -78,7 +81,11 @@ def notes(case: NormCase, variant: Variant) -> list[str]:
 
 def prepare(inputs: Inputs, variant: Variant) -> Callable[[], Grads]:
     try:
-        backward, function = recorded(inputs, partial(_forward, inputs.case, variant))
+        if "residual" in inputs.case.features:
+            forward, gives = behind_residual(partial(_fused_add, inputs.case, variant)), ("dx", None, "dweight")
+        else:
+            forward, gives = partial(_forward, inputs.case, variant), PLAIN
+        backward, function = recorded(inputs, forward, gives)
     except Exception as error:
         if type(error).__name__ == "ImplNotAvailableError":  # what Liger's dispatcher raises
             raise UnsupportedError(str(error)) from error
@@ -93,9 +100,24 @@ def _forward(case: NormCase, variant: Variant, x: torch.Tensor, weight: Any, bia
     functional: Any = import_module("liger_kernel.functional")
     if case.norm == "layer":
         return functional.layer_norm(x, weight, bias, case.eps, impl=variant.implementation)
-    offset = 1.0 if case.zero_centred else 0.0
+    offset = _offset(case)
     if variant.implementation is None:
         function: Any = import_module("liger_kernel.ops").LigerRMSNormFunction
         return function.apply(x, weight, case.eps, offset, variant.casting, in_place, None)
     options = {"offset": offset, "casting_mode": variant.casting, "in_place": in_place}
     return functional.rms_norm(x, weight, case.eps, **options, impl=variant.implementation)
+
+
+def _fused_add(case: NormCase, variant: Variant, branch: Any, residual: Any, weight: Any, **_bias: None) -> Any:
+    """The call that LigerFusedAddRMSNorm makes, with its defaults, or of the implementation asked for."""
+    in_place_too = False  # its default, unlike LigerRMSNorm's
+    arguments = (branch, residual, weight, case.eps, _offset(case), variant.casting, in_place_too)
+    if variant.implementation is None:
+        function: Any = import_module("liger_kernel.ops").LigerFusedAddRMSNormFunction
+        return function.apply(*arguments)
+    functional: Any = import_module("liger_kernel.functional")
+    return functional.fused_add_rms_norm(*arguments, impl=variant.implementation)
+
+
+def _offset(case: NormCase) -> float:
+    return 1.0 if case.zero_centred else 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from types import ModuleType
 
 import torch
 
@@ -34,6 +35,19 @@ def exact(norm, dy, x, mean, rstd, weight=None, offset=0.0):
     if norm == "layer":
         dx = dx - wdy.mean(1, keepdim=True)
     return dx * rstd, (dy.double() * xhat).sum(0), dy.double().sum(0)
+
+
+def module(name: str, **contents: object) -> ModuleType:
+    made = ModuleType(name)
+    vars(made).update(contents)
+    return made
+
+
+def forward_of(norm, x, eps):
+    """What a forward saves: xhat in fp64, mean and rstd."""
+    mean = x.double().mean(1) if norm == "layer" else torch.zeros(len(x), dtype=torch.float64)
+    rstd = ((x.double() - mean[:, None]).square().mean(1) + eps).rsqrt()
+    return ((x.double() - mean[:, None]) * rstd[:, None]), mean.float(), rstd.float()
 
 
 def check(grads: Grads, inputs: Inputs) -> None:

@@ -16,6 +16,12 @@ SIGNATURES = {
     "liger_kernel.ops:LigerRMSNormFunction.forward": (
         "(ctx, X, W, eps, offset=0.0, casting_mode='llama', in_place=True, row_mode=None)"
     ),
+    "liger_kernel.functional:fused_add_rms_norm": (
+        "(X, R, W, eps=1e-06, offset=0.0, casting_mode='llama', in_place=False, *, impl=None, mode=None, backend=None)"
+    ),
+    "liger_kernel.ops:LigerFusedAddRMSNormFunction.forward": (
+        "(ctx, X, R, W, eps, offset=0.0, casting_mode='llama', in_place=False)"
+    ),
     "quack.rmsnorm:layernorm_fwd": "(x, weight, bias=None, eps=1e-06, return_rstd=False, return_mean=False)",
     "quack.rmsnorm:layernorm_bwd": "(x, weight, dout, rstd, mean, has_bias=True)",
     "quack.rmsnorm:rmsnorm_fwd": (
@@ -32,8 +38,8 @@ SIGNATURES = {
     ),
     "flash_attn.ops.triton.layer_norm:layer_norm_fn": (
         "(x, weight, bias, residual=None, x1=None, weight1=None, bias1=None, eps=1e-06, dropout_p=0.0, rowscale=None, "
-        "prenorm=False, residual_in_fp32=False, is_rms_norm=False, return_dropout_mask=False, out=None, "
-        "residual_out=None)"
+        "prenorm=False, residual_in_fp32=False, zero_centered_weight=False, is_rms_norm=False, "
+        "return_dropout_mask=False, out_dtype=None, out=None, residual_out=None)"
     ),
     "fla.modules.layernorm:layer_norm": (
         "(x, weight, bias, residual=None, eps=1e-05, prenorm=False, residual_in_fp32=False, is_rms_norm=False)"
@@ -41,6 +47,57 @@ SIGNATURES = {
     "fla.modules.layernorm:rms_norm": (
         "(x, weight, bias, residual=None, eps=1e-05, prenorm=False, residual_in_fp32=False)"
     ),
+    "fla.modules.fused_norm_gate:rms_norm_gated": (
+        "(x, g, weight, bias, activation='swish', residual=None, prenorm=False, residual_in_fp32=False, eps=1e-06)"
+    ),
+    "fla.modules.fused_norm_gate:layer_norm_gated": (
+        "(x, g, weight, bias, activation='swish', residual=None, prenorm=False, residual_in_fp32=False, eps=1e-06)"
+    ),
+    "fla.modules.layernorm_gated:rmsnorm_fn": (
+        "(x, weight, bias, z=None, eps=1e-06, group_size=None, norm_before_gate=True)"
+    ),
+    "fla.modules.layernorm_gated:layernorm_fn": (
+        "(x, weight, bias, z=None, eps=1e-06, group_size=None, norm_before_gate=True, is_rms_norm=False)"
+    ),
+    "mamba_ssm.ops.triton.layernorm_gated:rmsnorm_fn": (
+        "(x, weight, bias, z=None, eps=1e-06, group_size=None, norm_before_gate=True)"
+    ),
+    "mamba_ssm.ops.triton.layernorm_gated:layernorm_fn": (
+        "(x, weight, bias, z=None, eps=1e-06, group_size=None, norm_before_gate=True, is_rms_norm=False)"
+    ),
+    "transformer_engine.pytorch.triton_kernels.norms_common:te_rmsnorm_fwd_triton": (
+        "(input, weight, eps, ln_out, quantizer, otype, sm_margin, zero_centered_gamma, autotune=True)"
+    ),
+    "transformer_engine.pytorch.triton_kernels.norms_common:te_layernorm_fwd_triton": (
+        "(input, weight, bias, eps, ln_out, quantizer, otype, sm_margin, zero_centered_gamma, autotune=True)"
+    ),
+    "transformer_engine.pytorch.triton_kernels.norms_common:te_rmsnorm_bwd_triton": (
+        "(dz, x, rsigma, gamma, sm_margin, zero_centered_gamma, autotune=True)"
+    ),
+    "transformer_engine.pytorch.triton_kernels.norms_common:te_layernorm_bwd_triton": (
+        "(dz, x, mu, rsigma, gamma, sm_margin, zero_centered_gamma)"
+    ),
+    "examples.rms_norm:rms_norm_fwd.fn": "(x, weight, eps=1e-05)",
+    "examples.rms_norm:rms_norm_bwd.fn": "(grad_out, x, weight, rsqrt)",
+    "examples.layer_norm:layer_norm_fwd.fn": "(x, normalized_shape, weight, bias=None, eps=1e-05)",
+    "examples.layer_norm:layer_norm_bwd.fn": "(grad_out, x, mean, rstd, weight, compute_bias_grad=True)",
+    "tilegym.ops.cutile.rms_norm:rms_norm": (
+        "(input, normalized_shape, weight, eps, bias=None, mode=None, offset=0.0, **kwargs)"
+    ),
+    "tilegym.suites.liger.cutile.layer_norm:layer_norm": "(X, W, B, eps=1e-05, **kwargs)",
+    "tilegym.suites.liger.cutile.fused_add_rms_norm:fused_add_rms_norm": (
+        "(X, R, W, eps=1e-06, offset=0.0, casting_mode='llama', **kwargs)"
+    ),
+    "kernelagent_oink.blackwell.rmsnorm:rmsnorm_forward": (
+        "(x, weight=None, bias=None, residual=None, eps=1e-06, store_rstd=False)"
+    ),
+    "kernelagent_oink.blackwell.rmsnorm:rmsnorm_backward": (
+        "(x, weight, dout, rstd, dresidual_out=None, has_bias=False, has_residual=False)"
+    ),
+    "kernelagent_oink.blackwell.layernorm:layernorm": (
+        "(x, weight, bias=None, eps=1e-06, return_rstd=False, return_mean=False)"
+    ),
+    "kernelagent_oink.blackwell.layernorm:layernorm_backward": "(dout, x, weight, rstd, mean, bias=None)",
     "flag_gems.ops.layernorm:layer_norm": "(input, normalized_shape, weight=None, bias=None, eps=1e-05)",
     "flag_gems.ops.layernorm:layer_norm_backward": (
         "(grad_out, input, normalized_shape, mean, rstd, weight=None, bias=None, output_mask=None)"
@@ -61,6 +118,12 @@ SIGNATURES = {
     "cudnn:pygraph.get_plan_name_at_index": "(self, index)",
 }
 
+# What only a PyTorch has that was not released.
+UNRELEASED = {
+    "torch._native.ops.norm.norms:cutedsl_rmsnorm_fwd": "(input, weight, normalized_shape, eps)",
+    "torch._native.ops.norm.norms:cutedsl_rmsnorm_bwd": "(grad_out, input, rstd, weight, normalized_shape)",
+}
+
 # What users construct, whose defaults the adapters take over.
 CLASSES = {
     "liger_kernel.transformers.layer_norm:LigerLayerNorm.__init__": (
@@ -69,6 +132,9 @@ CLASSES = {
     "liger_kernel.transformers.rms_norm:LigerRMSNorm.__init__": (
         "(self, hidden_size, eps=1e-06, offset=0.0, casting_mode='llama', init_fn='ones', in_place=True, "
         "row_mode=None, elementwise_affine=True)"
+    ),
+    "liger_kernel.transformers.fused_add_rms_norm:LigerFusedAddRMSNorm.__init__": (
+        "(self, hidden_size, eps=1e-06, offset=0.0, casting_mode='llama', init_fn='ones', in_place=False)"
     ),
 }
 

@@ -11,35 +11,26 @@ from types import ModuleType, SimpleNamespace
 
 import torch
 
-from tests.impls.peer_cases import exact
+from tests.impls import dsl_stand_ins, triton_stand_ins
+from tests.impls.peer_cases import exact, forward_of, module
 
 EPS = 1e-5  # of all cases
 
 
-def module(name: str, **contents: object) -> ModuleType:
-    made = ModuleType(name)
-    vars(made).update(contents)
-    return made
-
-
 def modules() -> dict[str, ModuleType]:
     """Every GPU library by the names under which it is imported."""
-    libraries = (*liger(), quack(), apex_fused_extension(), apex_fast_extension(), cudnn(), flash_attn(), fla())
-    libraries += (*flag_gems(), fast_llm(), *transformer_engine(), dropout_layer_norm())
+    libraries = (*liger(), quack(), apex_fused_extension(), apex_fast_extension(), cudnn(), fast_llm())
+    libraries += (*transformer_engine(), dropout_layer_norm(), *triton_stand_ins.libraries())
+    libraries += (*dsl_stand_ins.libraries(),)
     found = {"cutlass.cute": ModuleType("cutlass.cute"), "cutlass": ModuleType("cutlass")}
     for library in libraries:
         parts = library.__name__.split(".")
         parents = [".".join(parts[:depth]) for depth in range(1, len(parts))]
-        found |= {parent: ModuleType(parent) for parent in parents} | {library.__name__: library}
+        absent = [parent for parent in parents if parts[0] != "torch"]  # which is here
+        found |= {parent: ModuleType(parent) for parent in absent if parent not in found} | {library.__name__: library}
     for name in ("cudnn.ops", "cudnn.ops.norm", "cudnn.ops.norm.rmsnorm", "cudnn.ops.norm.layernorm"):
         found[name] = ModuleType(name)
     return found
-
-
-def forward_of(norm, x, eps):
-    mean = x.double().mean(1) if norm == "layer" else torch.zeros(len(x), dtype=torch.float64)
-    rstd = ((x.double() - mean[:, None]).square().mean(1) + eps).rsqrt()
-    return ((x.double() - mean[:, None]) * rstd[:, None]), mean.float(), rstd.float()
 
 
 class LigerRMSNormFunction(torch.autograd.Function):
@@ -76,6 +67,29 @@ class LigerLayerNormFunction(torch.autograd.Function):
         return dx.to(X.dtype), dweight.to(W.dtype), dbias.to(B.dtype) if ctx.needs_input_grad[2] else None, None
 
 
+class LigerFusedAddRMSNormFunction(torch.autograd.Function):
+    """Liger's Triton kernels of a residual, whose default writes dx elsewhere."""
+
+    @staticmethod
+    def forward(ctx, X, R, W, eps, offset=0.0, casting_mode="llama", in_place=False):
+        assert (casting_mode in ("llama", "gemma"), in_place) == (True, False)
+        S = X + R
+        ctx.save_for_backward(S, W, forward_of("rms", S, eps)[2])
+        ctx.offset = offset
+        return S.clone(), S
+
+    @staticmethod
+    def backward(ctx, dY, dS_out):
+        S, W, RSTD = ctx.saved_tensors
+        dx, dweight, _ = exact("rms", dY, S, None, RSTD, W, ctx.offset)
+        dx = (dx + dS_out).to(dY.dtype)
+        return dx, dx, dweight.to(W.dtype), None, None, None, None
+
+
+class _LigerFusedAddRMSNormCuTeDSLFunction(LigerFusedAddRMSNormFunction):
+    """Liger's CuTe DSL kernels of a residual."""
+
+
 class _LigerRMSNormCuTeDSLFunction(LigerRMSNormFunction):
     """Liger's CuTe DSL kernels."""
 
@@ -87,6 +101,8 @@ class _LigerLayerNormCuTeDSLFunction(LigerLayerNormFunction):
 LIGER_BACKENDS = {"nvidia-triton": "liger_kernel.ops", "nvidia-cutedsl": "liger_kernel.ops.backends._cutedsl"}
 LigerRMSNormFunction.__module__ = "liger_kernel.ops.rms_norm"
 LigerLayerNormFunction.__module__ = "liger_kernel.ops.layer_norm"
+LigerFusedAddRMSNormFunction.__module__ = "liger_kernel.ops.fused_add_rms_norm"
+_LigerFusedAddRMSNormCuTeDSLFunction.__module__ = "liger_kernel.ops.backends._cutedsl.fused_add_rms_norm"
 _LigerRMSNormCuTeDSLFunction.__module__ = "liger_kernel.ops.backends._cutedsl.rms_norm"
 _LigerLayerNormCuTeDSLFunction.__module__ = "liger_kernel.ops.backends._cutedsl.layer_norm"
 
@@ -114,10 +130,15 @@ def liger(widest_cutedsl: int = 8192) -> list[ModuleType]:
         function = _LigerLayerNormCuTeDSLFunction if by_cutedsl(x, impl) else LigerLayerNormFunction
         return function.apply(x, weight, torch.zeros_like(weight) if bias is None else bias, eps)
 
-    return [
-        module("liger_kernel.ops", LigerRMSNormFunction=LigerRMSNormFunction),
-        module("liger_kernel.functional", rms_norm=rms_norm, layer_norm=layer_norm),
-    ]
+    def fused_add_rms_norm(
+        X, R, W, eps=1e-6, offset=0.0, casting_mode="llama", in_place=False, *, impl=None, mode=None, backend=None
+    ):  # fmt: skip
+        function = _LigerFusedAddRMSNormCuTeDSLFunction if by_cutedsl(X, impl) else LigerFusedAddRMSNormFunction
+        return function.apply(X, R, W, eps, offset, casting_mode, in_place)
+
+    functions = {"rms_norm": rms_norm, "layer_norm": layer_norm, "fused_add_rms_norm": fused_add_rms_norm}
+    classes = {item.__name__: item for item in (LigerRMSNormFunction, LigerFusedAddRMSNormFunction)}
+    return [module("liger_kernel.ops", **classes), module("liger_kernel.functional", **functions)]
 
 
 @dataclass(frozen=True)
@@ -157,16 +178,31 @@ class AutotuneConfig:
         return ", ".join(f"{name}: {value}" for name, value in self.kwargs.items())
 
 
+def of_heads(norm, x, weight, dout, rstd, mean, offset):
+    """Exact gradients of rows `(rows, cols)`, or of heads `(tokens, heads, cols)` each with a weight."""
+    if x.dim() == 2:
+        return exact(norm, dout, x, mean, rstd, weight, offset)
+    by_head = [
+        exact(norm, dout[:, head], x[:, head], None, rstd[:, head], None if weight is None else weight[head], offset)
+        for head in range(x.shape[1])
+    ]
+    dx, dweight, dbias = zip(*by_head, strict=True)
+    return torch.stack(dx, 1), torch.stack(dweight), torch.stack(dbias)
+
+
 def quack() -> ModuleType:
     def rmsnorm_fwd(
         x, weight=None, bias=None, residual=None, out_dtype=None, residual_dtype=None, eps=1e-6, store_rstd=False,
         weight_offset=0.0,
     ):  # fmt: skip
         assert store_rstd
-        return x, x, forward_of("rms", x, eps)[2]
+        assert weight is None or weight.shape == x.shape[1:]  # a weight for every head
+        return x, x, forward_of("rms", x.reshape(-1, x.shape[-1]), eps)[2].view(x.shape[:-1])
 
     def rmsnorm_bwd(x, weight, dout, rstd, dresidual_out=None, has_bias=False, has_residual=False, weight_offset=0.0):
-        dx, dweight, _ = exact("rms", dout, x, None, rstd, weight, weight_offset)
+        assert has_residual == (dresidual_out is not None)
+        dx, dweight, _ = of_heads("rms", x, weight, dout, rstd, None, weight_offset)
+        dx = dx if dresidual_out is None else dx + dresidual_out
         return dx.to(x.dtype), None if weight is None else dweight.to(weight.dtype), None, None
 
     def untuned(
@@ -176,12 +212,13 @@ def quack() -> ModuleType:
     ):  # fmt: skip
         assert config in CONFIGS
         assert (has_dw_partial, has_db_partial) == (dw_partial is not None, db_partial is not None)
-        gradients = exact("layer" if is_layernorm else "rms", dout, x, mean, rstd, weight, weight_offset)
-        dx.copy_(gradients[0])
+        assert per_head == (x.dim() == 3)
+        gradients = of_heads("layer" if is_layernorm else "rms", x, weight, dout, rstd, mean, weight_offset)
+        dx.copy_(gradients[0] if dresidual_out is None else gradients[0] + dresidual_out)
         for partial, gradient in zip((dw_partial, db_partial), gradients[1:], strict=True):
             if partial is not None:
-                assert partial.shape[0] == sm_count == 3
-                partial.zero_()[1] = gradient
+                assert partial.shape[0] == sm_count == (1 if per_head else 3)
+                partial.zero_()[-1] = gradient
 
     class Autotuner:
         """quack's tuner, which finds the last of the configurations."""
@@ -278,93 +315,25 @@ def apex_fast_extension() -> ModuleType:
     return module("fast_layer_norm", ln_fwd=ln_fwd, ln_bwd=ln_bwd)
 
 
-class RecordedNorm(torch.autograd.Function):
-    """The autograd function of flash-attention's and flash-linear-attention's norms."""
-
-    @staticmethod
-    def forward(ctx, x, weight, bias, eps, rms):
-        ctx.save_for_backward(x, weight, bias, *forward_of("rms" if rms else "layer", x, eps)[1:])
-        ctx.rms = rms
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, dy):
-        x, weight, bias, mean, rstd = ctx.saved_tensors
-        dx, dweight, dbias = exact("rms" if ctx.rms else "layer", dy, x, mean, rstd, weight)
-        parameters = [None if p is None else g.to(p.dtype) for p, g in ((weight, dweight), (bias, dbias))]
-        return dx.to(x.dtype), *parameters, None, None
-
-
-TUNED = SimpleNamespace(fn=SimpleNamespace(best_config="num_warps: 8"))  # a kernel below another decorator
-
-
-def flash_attn() -> ModuleType:
-    def layer_norm_fn(
-        x, weight, bias, residual=None, x1=None, weight1=None, bias1=None, eps=1e-6, dropout_p=0.0, rowscale=None,
-        prenorm=False, residual_in_fp32=False, is_rms_norm=False, return_dropout_mask=False, out=None,
-        residual_out=None,
-    ):  # fmt: skip
-        assert weight is not None
-        return RecordedNorm.apply(x, weight, bias, eps, is_rms_norm)
-
-    name = "flash_attn.ops.triton.layer_norm"
-    return module(name, layer_norm_fn=layer_norm_fn, _layer_norm_bwd_kernel=TUNED, _layer_norm_fwd_kernel=TUNED)
-
-
-def fla() -> ModuleType:
-    def layer_norm(x, weight, bias, residual=None, eps=1e-5, prenorm=False, residual_in_fp32=False, is_rms_norm=False):
-        return RecordedNorm.apply(x, weight, bias, eps, is_rms_norm)
-
-    def rms_norm(x, weight, bias, residual=None, eps=1e-5, prenorm=False, residual_in_fp32=False):
-        return RecordedNorm.apply(x, weight, bias, eps, True)
-
-    untuned = SimpleNamespace(best_config=None)
-    return module(
-        "fla.modules.layernorm", layer_norm=layer_norm, rms_norm=rms_norm, layer_norm_bwd_kernel=TUNED,
-        layer_norm_bwd_kernel_row=untuned,
-    )  # fmt: skip
-
-
-def flag_gems() -> list[ModuleType]:
-    def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):  # noqa: A002
-        return forward_of("layer", input, eps)
-
-    def layer_norm_backward(grad_out, input, normalized_shape, mean, rstd, weight=None, bias=None, output_mask=None):  # noqa: A002
-        assert output_mask == [True, weight is not None, bias is not None]
-        dx, *parameters = exact("layer", grad_out, input, mean, rstd, weight)
-        given = (weight, bias)
-        return dx.to(input.dtype), *(
-            None if p is None else g.to(p.dtype) for p, g in zip(given, parameters, strict=True)
-        )
-
-    def rms_norm_forward(x, normalized_shape, weight, eps=1e-5):
-        return x, forward_of("rms", x, eps)[2]
-
-    def rms_norm_backward(dy, x, inv_rms, normalized_shape, weight, eps=1e-5):
-        assert (list(normalized_shape), eps) == ([x.shape[1]], EPS)
-        return tuple(gradient.to(x.dtype) for gradient in exact("rms", dy, x, None, inv_rms, weight)[:2])
-
-    layer = {"layer_norm": layer_norm, "layer_norm_backward": layer_norm_backward, "layer_norm_backward_kernel": TUNED}
-    rms = {"rms_norm_forward": rms_norm_forward, "rms_norm_backward": rms_norm_backward}
-    return [module("flag_gems.ops.layernorm", **layer), module("flag_gems.ops.rms_norm", **rms)]
-
-
 def fast_llm() -> ModuleType:
     def triton_normalization_forward(input_, weight, bias, eps, training, zero_centered):
         assert training
         xhat, _, inv_var = forward_of("rms" if bias is None else "layer", input_, eps)
-        y = xhat * (weight + float(zero_centered)) + (0 if bias is None else bias)
+        y = xhat * (1 if weight is None else weight + float(zero_centered)) + (0 if bias is None else bias)
         return y, [y, weight, bias, inv_var, eps, zero_centered]
 
     def triton_normalization_backward(grad_output, context):
         output, weight, bias, inv_var, _, zero_centered = context
         context.clear()
-        xhat = (output.double() - (0 if bias is None else bias.double())) / (weight.double() + float(zero_centered))
+        scale = 1.0 if weight is None else weight.detach().double() + float(zero_centered)
+        xhat = (output.detach().double() - (0 if bias is None else bias.detach().double())) / scale
         norm = "rms" if bias is None else "layer"
         zero = torch.zeros_like(inv_var)
-        dx, *parameters = exact(norm, grad_output, xhat / inv_var[:, None], zero, inv_var, weight, float(zero_centered))
+        kept = (xhat / inv_var[:, None], zero, inv_var, None if weight is None else weight.detach())
+        dx, *parameters = exact(norm, grad_output, *kept, float(zero_centered))
         for parameter, gradient in zip((weight, bias), parameters, strict=True):
             if parameter is not None:
+                assert parameter.requires_grad
                 assert parameter.param_grad_is_zero
                 parameter.param_grad_is_zero = False
                 parameter.grad_buffer.copy_(gradient)
@@ -395,7 +364,12 @@ def transformer_engine() -> list[ModuleType]:
         gradients = exact("rms", dz, x, None, rsigma, gamma, float(zero_centered_gamma))
         return [gradient.to(x.dtype) for gradient in gradients[:2]]
 
+    def rmsnorm_bwd_add(dz, x, add, rsigma, gamma, sm_margin, zero_centered_gamma):
+        dx, dweight, _ = exact("rms", dz, x, None, rsigma, gamma, float(zero_centered_gamma))
+        return [(dx + add).to(x.dtype), dweight.to(x.dtype)]
+
     calls = {"layernorm_fwd": layernorm_fwd, "layernorm_bwd": layernorm_bwd, "rmsnorm_fwd": rmsnorm_fwd}
+    calls |= {"rmsnorm_bwd_add": rmsnorm_bwd_add}
     types = {dtype: f"TE {dtype}" for dtype in (torch.float32, torch.float16, torch.bfloat16)}
     return [
         module("transformer_engine_torch", **calls, rmsnorm_bwd=rmsnorm_bwd),
@@ -414,17 +388,38 @@ def dropout_layer_norm() -> ModuleType:
         assert (dropout_p, rowscale_const, z_numrows, residual_in_fp32) == (0.0, 1.0, 0, False)
         return x0, None, None, *forward_of("rms" if is_rms_norm else "layer", x0, epsilon)[1:]
 
+    def added(dx, given, dmask, dropout_p):
+        """The gradient of what goes on, and that of a branch that some elements of were dropped."""
+        dx = dx if given is None else dx + given
+        assert (dmask is None) == (dropout_p == 0.0)
+        return dx, dx if dmask is None else dmask.double() * dx / (1 - dropout_p)
+
     def dropout_add_ln_bwd(
         dz, dx, x, x0, dmask, mu, rsigma, gamma, rowscale, colscale, x0_subset, z_subset, dropout_p, rowscale_const,
         x0_numrows, has_residual, is_rms_norm,
     ):  # fmt: skip
-        assert {dx, x0, dmask, rowscale, colscale, x0_subset, z_subset} == {None}
-        assert (dropout_p, rowscale_const, x0_numrows, has_residual) == (0.0, 1.0, 0, False)
+        assert {x0, rowscale, colscale, x0_subset, z_subset} == {None}
+        assert (rowscale_const, x0_numrows, has_residual) == (1.0, 0, dropout_p > 0)
         gradients = exact("rms" if is_rms_norm else "layer", dz, x, mu, rsigma, gamma)
         dweight, dbias = (gradient.to(gamma.dtype) for gradient in gradients[1:])
-        return [gradients[0].to(x.dtype), None, dweight, dbias, "dgamma partials", "dbeta partials"]
+        residual, branch = (item.to(x.dtype) for item in added(gradients[0], dx, dmask, dropout_p))
+        return [branch, residual if has_residual else None, dweight, dbias, "dgamma partials", "dbeta partials"]
+
+    def dropout_add_ln_parallel_residual_bwd(
+        dz0, dz1, dx, x, dmask0, dmask1, mu, rsigma, gamma0, gamma1, dropout_p, has_x1, has_residual, is_rms_norm
+    ):  # fmt: skip
+        assert ((dz1 is None), has_x1, has_residual) == ((gamma1 is None), (dmask1 is not None), dropout_p > 0)
+        norm = "rms" if is_rms_norm else "layer"
+        gradients = exact(norm, dz0, x, mu, rsigma, gamma0)
+        second = exact(norm, dz1, x, mu, rsigma, gamma1) if dz1 is not None else (0, None, None)
+        total = gradients[0] + second[0]
+        residual, branch = added(total, dx, dmask0, dropout_p)
+        branch1 = added(total, dx, dmask1, dropout_p)[1] if has_x1 else None
+        found = [branch, branch1, residual if has_residual else None, *gradients[1:], *second[1:]]
+        return [None if item is None else item.to(x.dtype) for item in found] + ["partials"] * 4
 
     calls = {"dropout_add_ln_fwd": dropout_add_ln_fwd, "dropout_add_ln_bwd": dropout_add_ln_bwd}
+    calls |= {"dropout_add_ln_parallel_residual_bwd": dropout_add_ln_parallel_residual_bwd}
     return module("dropout_layer_norm", **calls)
 
 

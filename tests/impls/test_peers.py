@@ -7,19 +7,24 @@ import importlib.util
 import re
 import sys
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
 
 from harness.cases import NormCase, UnsupportedError, make_inputs
+from harness.cases.variants import parse_variants, with_features
+from harness.verify import precision
 from harness.worker.configured import candidates
 from harness.worker.discovery import discover
 from impls.cuda_peers import apex_fast, apex_fused, cudnn
-from impls.dsl_peers import quack
+from impls.dsl_peers import helion, quack
 from impls.libraries import cudnn_plans
 from impls.libraries.recorded import recorded
-from tests.impls.peer_cases import FAST, IMPLS, LAYER, RMS, check, inputs_of, on_cpu
-from tests.impls.stand_ins import CONFIGS, LIGER_BACKENDS, cudnn_ops, module, modules
+from impls.triton_peers import transformer_engine_rocm
+from tests.cases.test_unfused import COMBINED
+from tests.impls.peer_cases import FAST, IMPLS, LAYER, RMS, check, inputs_of, module, on_cpu
+from tests.impls.stand_ins import CONFIGS, LIGER_BACKENDS, cudnn_ops, modules
 
 GPU_PEERS = ["liger", "liger-gemma", "liger-triton", "liger-cutedsl", "quack", "quack-compiled", "quack-tuned"]
 GPU_PEERS += [
@@ -29,6 +34,13 @@ GPU_PEERS += [
     "flash-attn-cuda",
     "flash-attn-triton",
     "transformer-engine",
+    "transformer-engine-rocm",
+    "mamba",
+    "helion",
+    "helion-tuned",
+    "oink",
+    "tilegym",
+    "quack-fused-sum",
     "apex-fused",
     "apex-fused-mem",
     "apex-fast",
@@ -57,7 +69,9 @@ def stand_ins(monkeypatch):
     monkeypatch.setattr(quack, "compile_alone", lambda function: function)
     monkeypatch.setattr(cudnn_plans, "_current_stream", lambda: 0)
     monkeypatch.setattr(cudnn_plans, "_time_us", lambda plans, _operands: 9.0 - plans.graph.selected)
-    for cache in (quack._compiled, quack._compiled_finish, cudnn._fastest):
+    operators = sys.modules["transformer_engine.pytorch.triton_kernels.norms_common"]
+    monkeypatch.setattr(transformer_engine_rocm, "_operators", lambda: operators)
+    for cache in (quack._compiled, quack._compiled_finish, cudnn._fastest, helion._kernel):
         getattr(cache, "cache_clear", getattr(cache, "clear", None))()
 
 
@@ -92,6 +106,66 @@ def test_a_library_is_called_as_it_is_declared(name, case):
     assert all(isinstance(note, str) for note in peer.notes(case))
 
 
+HANDLED = {  # of the variants, what each has itself, by norm; dropout and parallel-tied are of a residual
+    "flash-attn-cuda": ("residual dropout parallel parallel-tied",) * 2,
+    "flash-attn-triton": ("residual parallel parallel-tied",) * 2,
+    "fla": ("residual gated gated-norm-first",) * 2,
+    "mamba": ("gated gated-norm-first",) * 2,
+    "quack": ("residual qk", ""),
+    "quack-compiled": ("residual qk", ""),
+    "quack-tuned": ("residual qk", ""),
+    "liger": ("residual", ""),
+    "liger-gemma": ("residual", ""),
+    "liger-triton": ("residual", ""),
+    "liger-cutedsl": ("residual", ""),
+    "oink": ("residual", ""),
+    "tilegym": ("residual", ""),
+    "transformer-engine": ("residual", ""),
+}
+MANY_ROWS = {  # two tokens of 20 heads
+    "rms": dataclasses.replace(WIDE_RMS, rows=40),
+    "layer": dataclasses.replace(LAYER, rows=40, cols=64),
+}
+
+
+def test_the_variants_that_peers_have():
+    found = {name: item.handles for name, item in IMPLS.items() if item.module.__name__.partition("_peers")[1]}
+    assert {
+        name: tuple(set(handled) for handled in handles.values())
+        for name, handles in found.items()
+        if any(handles.values())
+    } == {name: tuple(set(texts.split()) for texts in handled) for name, handled in HANDLED.items()}
+
+
+@pytest.mark.usefixtures("stand_ins")
+@pytest.mark.parametrize("text", [*COMBINED, "qk+residual"])
+@pytest.mark.parametrize("norm", ["rms", "layer"])
+@pytest.mark.parametrize("name", HANDLED)
+def test_a_variant_is_handed_to_the_library(name, norm, text):
+    (features,) = parse_variants(text)
+    peer = IMPLS[name]
+    for change in ({}, {"weight": False, "bias": False}, {"zero_centred": True}):
+        case = with_features(dataclasses.replace(MANY_ROWS[norm], **change), features)
+        refused = peer.unsupported(case)
+        has_all = set(features) <= set(HANDLED[name][norm == "layer"].split())
+        assert has_all or "does not handle" in refused
+        if refused is not None:
+            assert change or not has_all or name == "liger-gemma"
+            continue
+        inputs = inputs_of(case)
+        backward = peer.prepare(inputs)
+        for _ in range(2):
+            found = precision.check(inputs, backward())
+            assert {each.error_class for each in found.values()} == {"exact"}, case.key
+
+
+@pytest.mark.usefixtures("stand_ins")
+def test_a_version_without_a_zero_centred_weight_says_so(monkeypatch):
+    monkeypatch.setattr(sys.modules["flash_attn.ops.triton.layer_norm"], "layer_norm_fn", lambda x, weight, bias: x)
+    with pytest.raises(UnsupportedError, match="this version of flash-attention has no zero-centred weight"):
+        IMPLS["flash-attn-triton"].prepare(inputs_of(dataclasses.replace(RMS, zero_centred=True)))
+
+
 @pytest.mark.usefixtures("stand_ins")
 def test_liger_says_which_kernels_its_dispatcher_took():
     narrow, wide = inputs_of(LAYER), inputs_of(dataclasses.replace(LAYER, rows=2, cols=8208))
@@ -116,6 +190,13 @@ def test_what_is_tuned_says_what_was_chosen(case):
     inputs = inputs_of(dataclasses.replace(case, cols=64))
     assert IMPLS["quack-tuned"].prepare(inputs).what == f"config: {CONFIGS[-1]}"
     assert IMPLS["cudnn-tuned"].prepare(inputs).what == "eng2, plan 3 of 3"
+    assert IMPLS["helion-tuned"].prepare(inputs).what == "Config(block_sizes=[32])"
+
+
+@pytest.mark.usefixtures("stand_ins")
+def test_what_tilegym_tuned_for_other_rows_is_forgotten():
+    prepared = IMPLS["tilegym"].prepare(inputs_of(with_features(RMS, ["residual"])))
+    assert prepared.what == "programs a multiprocessor: 4"
 
 
 @pytest.mark.usefixtures("stand_ins")
@@ -129,15 +210,75 @@ def test_a_forward_that_records_something_else_is_refused():
         recorded(inputs_of(RMS), lambda x, weight, bias: x * weight)
 
 
-@pytest.mark.parametrize("library", ["flash_attn", "fast_llm", "transformer_engine"])
-def test_a_library_that_cannot_be_imported_is_missing_with_the_reason(library, tmp_path, monkeypatch):
-    (peer,) = (item for item in IMPLS.values() if item.module.requires[0] == library)
+@pytest.mark.parametrize(
+    ("name", "library"),
+    [
+        ("flash-attn-triton", "flash_attn"),
+        ("fast-llm", "fast_llm"),
+        ("transformer-engine", "transformer_engine"),
+        ("mamba", "mamba_ssm"),
+        ("tilegym", "tilegym"),
+    ],
+)
+def test_a_library_that_cannot_be_imported_is_missing_with_the_reason(name, library, tmp_path, monkeypatch):
+    peer = IMPLS[name]
     assert f"not installed: {library}" in (peer.missing() or "")
     assert peer.module.install in (peer.missing() or "")
     monkeypatch.syspath_prepend(tmp_path)
     package(tmp_path, library, "raise RuntimeError('built for another torch')")
     importlib.invalidate_caches()
     assert "built for another torch" in (peer.missing() or "")
+
+
+def test_helion_without_its_examples_says_where_they_are(tmp_path, monkeypatch):
+    assert "not installed: helion" in (IMPLS["helion"].missing() or "")
+    monkeypatch.syspath_prepend(tmp_path)
+    package(tmp_path, "helion")
+    importlib.invalidate_caches()
+    assert "its norms are in examples/" in (IMPLS["helion"].missing() or "")
+
+
+NORMS_COMMON = """
+import transformer_engine_torch as tex
+from transformer_engine.pytorch.tensor.float8_tensor import Float8Quantizer
+from ..quantized_tensor import Quantizer
+from .common import get_fp8_max
+from .rmsnorm import kernel
+from .utils import programs
+
+def te_rmsnorm_bwd_triton(dz, otype: tex.DType = None):
+    assert not isinstance(dz, Float8Quantizer)
+    return kernel, programs()
+"""
+
+
+def test_the_triton_norms_of_transformer_engine_need_nothing_that_is_built(tmp_path, monkeypatch):
+    rocm = IMPLS["transformer-engine-rocm"]
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "not installed: transformer_engine" in (rocm.missing() or "")
+    package(tmp_path, "transformer_engine", "raise OSError('libtransformer_engine.so')")
+    importlib.invalidate_caches()
+    assert "it is not AMD's" in (rocm.missing() or "")
+    kernels = tmp_path / "transformer_engine" / "pytorch" / "triton_kernels"
+    kernels.mkdir(parents=True)
+    (kernels / "norms_common.py").write_text(NORMS_COMMON)
+    (kernels / "rmsnorm.py").write_text("kernel = 'theirs'")
+    (kernels / "utils.py").write_text(
+        "from transformer_engine.pytorch.utils import get_sm_count\ndef programs(): return get_sm_count()"
+    )
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(multi_processor_count=132))
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setitem(sys.modules, "transformer_engine_torch", built := ModuleType("transformer_engine_torch"))
+    transformer_engine_rocm._operators.cache_clear()
+    assert rocm.missing() is None
+    assert transformer_engine_rocm._operators().te_rmsnorm_bwd_triton(None) == ("theirs", 132)
+    assert [name for name in sys.modules if name.startswith("transformer_engine")] == ["transformer_engine_torch"]
+    assert sys.modules["transformer_engine_torch"] is built
+    transformer_engine_rocm._operators.cache_clear()
+
+
+def test_a_torch_whose_quack_does_not_sum_by_itself_is_missing():
+    assert "878c34fc" in (IMPLS["quack-fused-sum"].missing() or "")
 
 
 def test_a_cute_dsl_without_a_compiler_for_this_cuda_is_missing_with_the_reason(tmp_path, monkeypatch):
@@ -195,11 +336,18 @@ SUPPORTED = {  # what of the cases each takes, of: plain, no weight, zero-centre
     "apex-fused-mem": ("++--+-", "++--+-"),
     "apex-fast": ("+---+-", "------"),
     "apex-fast-mem": ("+---+-", "------"),
-    "flash-attn-triton": ("+--+++", "+--++-"),
+    "flash-attn-triton": ("+-++++", "+-+++-"),
+    "transformer-engine-rocm": ("+-+-+-", "+-+-+-"),
+    "mamba": ("+--+++", "+--++-"),
+    "helion": ("+--+++", "+--++-"),
+    "helion-tuned": ("+--+++", "+--++-"),
+    "oink": ("+--+++", "+--++-"),
+    "tilegym": ("+--+++", "+--++-"),
+    "quack-fused-sum": ("------", "+--++-"),
     "flash-attn-cuda": ("+--+++", "+--++-"),
     "fla": ("++-+++", "++-++-"),
     "flag-gems": ("++-+++", "+---+-"),
-    "fast-llm": ("+-+++-", "+-+++-"),
+    "fast-llm": ("+-+++-", "+++++-"),
     "transformer-engine": ("+-+-+-", "+-+-+-"),
     "cudnn": ("++-+++", "+---+-"),
     "cudnn-tuned": ("++-+++", "+---+-"),
@@ -227,6 +375,13 @@ def test_what_is_supported(name):
         ("apex-fast", LAYER, "hidden sizes"),
         ("cudnn", dataclasses.replace(LAYER, rows=0), "at least one row"),
         ("cudnn", dataclasses.replace(LAYER, rows=65537, cols=32768), "no engine for more than 2147483647 elements"),
+        ("mamba", dataclasses.replace(RMS, cols=16385), "65536 bytes"),
+        ("oink", dataclasses.replace(RMS, cols=20), "multiples of 8"),
+        ("tilegym", dataclasses.replace(RMS, cols=65537), "65536"),
+        ("quack-fused-sum", dataclasses.replace(RMS, cols=8193), "8192"),
+        ("liger", with_features(dataclasses.replace(RMS, weight=False), ["residual"]), "always has a weight"),
+        ("fla", with_features(dataclasses.replace(RMS, weight=False), ["gated"]), "always has a weight"),
+        *[(name, dataclasses.replace(FAST, rows=0), "row") for name in ("mamba", "helion", "oink", "tilegym")],
         ("torch-eager", dataclasses.replace(on_cpu(LAYER), weight_dtype="bf16"), "x's dtype"),
     ],
 )

@@ -40,9 +40,10 @@ def test_all_is_every_variant_but_those_on_request():
 def test_own_adapters_run_as_users_call_them():
     known = [record(item) for item in discover() if item.source.startswith("impls/")]
     usual = ["torch-eager", "apex-fast", "apex-fused", "cudnn", "fast-llm", "fla", "flag-gems", "flash-attn-cuda"]
-    usual += ["flash-attn-triton", "liger", "quack", "torch-compiled", "transformer-engine", "triton-inhouse"]
+    usual += ["flash-attn-triton", "helion", "liger", "mamba", "oink", "quack", "quack-fused-sum", "tilegym"]
+    usual += ["torch-compiled", "transformer-engine", "transformer-engine-rocm", "triton-inhouse"]
     assert names(known=known) == usual
-    assert len(names("all", known=known)) == 24
+    assert len(names("all", known=known)) == 30
 
 
 def test_names_are_taken_in_the_order_in_which_they_are_asked_for():

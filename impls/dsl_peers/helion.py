@@ -1,0 +1,88 @@
+"""Helion's example kernels of the RMSNorm and LayerNorm backward: by its default configuration, and by its tuner."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from functools import lru_cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from harness.cases import Chosen, Grads, Inputs, NormCase, contiguous_rows
+
+from ..libraries.importing import import_failure
+
+name = "helion"
+requires = ("helion", "triton")
+install = (
+    "pip install helion, and put a checkout of https://github.com/pytorch/helion of that version on PYTHONPATH: "
+    "its norms are in examples/"
+)
+variants = {"helion": "none", "helion-tuned": "full"}  # how much effort its tuner makes
+on_request = ("helion-tuned",)  # its search takes minutes a shape
+compiles_ahead = ("helion",)
+
+RMS, LAYER = "examples.rms_norm", "examples.layer_norm"
+uses = (RMS, LAYER)
+
+
+def missing() -> str | None:
+    failure = import_failure("helion", RMS) if find_spec("helion") else None
+    return f"{failure}; {install}" if failure else None
+
+
+def unsupported(case: NormCase, _effort: str) -> str | None:
+    if case.device == "cpu":
+        return "Helion writes Triton kernels for a GPU"
+    if not case.weight or case.zero_centred:
+        return "Helion's examples always have a weight, and none that is zero-centred"
+    if case.rows == 0:
+        return "Helion's examples take at least one row"
+    return None
+
+
+def notes(_case: NormCase, effort: str) -> list[str]:
+    return ["its default configuration, as with HELION_AUTOTUNE_EFFORT=none"] if effort == "none" else []
+
+
+def prepare(inputs: Inputs, effort: str) -> Callable[[], Grads]:
+    """The forward runs with its default configuration in any case."""
+    backward, kernel, arguments = (_layer if inputs.case.norm == "layer" else _rms)(inputs, effort)
+    backward()  # compiled, and tuned if so asked, by the first call
+    if effort == "none":
+        return backward
+    return Chosen(backward, str(kernel.bind(arguments).config))
+
+
+def _rms(inputs: Inputs, effort: str) -> tuple[Callable[[], Grads], Any, tuple[Any, ...]]:
+    x, weight = contiguous_rows(inputs.x), inputs.weight
+    _, rstd = _kernel(RMS, "rms_norm_fwd", "none")(x, weight, inputs.eps)
+    kernel = _kernel(RMS, "rms_norm_bwd", effort)
+
+    def backward() -> Grads:
+        dx, dweight = kernel(contiguous_rows(inputs.dy), x, weight, rstd)
+        return Grads(dx.view(inputs.x.shape), dweight)
+
+    return backward, kernel, (contiguous_rows(inputs.dy), x, weight, rstd)
+
+
+def _layer(inputs: Inputs, effort: str) -> tuple[Callable[[], Grads], Any, tuple[Any, ...]]:
+    x, weight, has_bias = contiguous_rows(inputs.x), inputs.weight, inputs.case.bias
+    arguments = (x, [inputs.case.cols], weight, inputs.bias, inputs.eps)
+    _, mean, rstd = _kernel(LAYER, "layer_norm_fwd", "none")(*arguments)
+    kernel = _kernel(LAYER, "layer_norm_bwd", effort)
+
+    def backward() -> Grads:
+        dx, dweight, dbias = kernel(contiguous_rows(inputs.dy), x, mean, rstd, weight, has_bias)
+        return Grads(dx.view(inputs.x.shape), dweight, dbias)
+
+    return backward, kernel, (contiguous_rows(inputs.dy), x, mean, rstd, weight, has_bias)
+
+
+@lru_cache
+def _kernel(module: str, function: str, effort: str) -> Any:
+    """A kernel of the examples with a tuner of its own: what one has found for a shape is not the other's."""
+    helion: Any = import_module("helion")
+    example: Any = getattr(import_module(module), function)
+    return helion.kernel(example.fn, settings=dataclasses.replace(example.settings, autotune_effort=effort))

@@ -1,0 +1,76 @@
+"""KernelAgent-Oink's CuTe-DSL RMSNorm, with residual, and LayerNorm backward for Blackwell, called directly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from harness.cases import Grads, Inputs, NormCase, contiguous_rows
+
+from ..libraries import cute_dsl
+
+name = "oink"
+requires = ("kernelagent_oink", "cutlass")
+install = "pip install 'git+https://github.com/meta-pytorch/KernelAgent#subdirectory=oink'"
+handles = {"rms": {"residual"}}
+
+VECTOR = 8  # columns that one store of a partial gradient writes
+
+
+def missing() -> str | None:
+    return cute_dsl.missing() if find_spec("kernelagent_oink") else None
+
+
+def unsupported(case: NormCase) -> str | None:
+    if case.device == "cpu":
+        return "CuTe-DSL kernels need an NVIDIA GPU"
+    if not case.weight or case.zero_centred:
+        return "Oink's norms always have a weight, and none that is zero-centred"
+    if case.weight_dtype not in (case.dtype, "fp32"):
+        return "Oink takes the weight in x's dtype or in fp32"
+    if case.rows == 0:
+        return "Oink takes at least one row"
+    if case.cols % VECTOR:
+        return f"Oink takes multiples of {VECTOR} columns"
+    return None
+
+
+def notes(case: NormCase) -> list[str]:
+    atomic = case.norm == "rms" and not case.features and case.cols == 8192 and case.rows >= 65536
+    if atomic and case.dtype != "fp32" and case.weight_dtype == "fp32":
+        return ["adds up dweight by atomics at this size, in no fixed order"]
+    return []
+
+
+def prepare(inputs: Inputs) -> Callable[[], Grads]:
+    backward = _layer(inputs) if inputs.case.norm == "layer" else _rms(inputs)
+    backward()  # compiled by the first call
+    return backward
+
+
+def _rms(inputs: Inputs) -> Callable[[], Grads]:
+    ops: Any = import_module("kernelagent_oink.blackwell.rmsnorm")
+    x, weight = contiguous_rows(inputs.x), inputs.weight
+    _, rstd, _ = ops.rmsnorm_forward(x, weight, eps=inputs.eps, store_rstd=True)
+    residual = "residual" in inputs.case.features
+
+    def backward() -> Grads:
+        added = {"dresidual_out": contiguous_rows(inputs.dres), "has_residual": True} if residual else {}
+        dx, dweight, *_ = ops.rmsnorm_backward(x, weight, contiguous_rows(inputs.dy), rstd, **added)
+        return Grads(dx.view(inputs.x.shape), dweight)
+
+    return backward
+
+
+def _layer(inputs: Inputs) -> Callable[[], Grads]:
+    ops: Any = import_module("kernelagent_oink.blackwell.layernorm")
+    x, weight, bias = contiguous_rows(inputs.x), inputs.weight, inputs.bias
+    _, rstd, mean = ops.layernorm(x, weight, bias, inputs.eps, return_rstd=True, return_mean=True)
+
+    def backward() -> Grads:
+        dx, dweight, dbias = ops.layernorm_backward(contiguous_rows(inputs.dy), x, weight, rstd, mean, bias)
+        return Grads(dx.view(inputs.x.shape), dweight, dbias)
+
+    return backward

@@ -1,0 +1,54 @@
+"""QuACK's CuTe-DSL RMSNorm backward whose last program sums the partial gradients, of an unreleased PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from harness.cases import ITEM_BYTES, Grads, Inputs, NormCase, contiguous_rows
+
+from ..libraries import cute_dsl
+
+name = "quack-fused-sum"
+requires = ("torch", "cutlass")
+install = "build PyTorch at 878c34fc, or put torch/_native/ops/norm of that revision into the installed torch"
+
+MODULE, FORWARD, BACKWARD = "torch._native.ops.norm.norms", "cutedsl_rmsnorm_fwd", "cutedsl_rmsnorm_bwd"
+WIDEST = 8192  # columns that it sums itself: beyond, a cluster shares a row, and torch sums
+
+
+def missing() -> str | None:
+    try:
+        found = hasattr(import_module(MODULE), BACKWARD)
+    except ImportError:
+        found = False
+    return cute_dsl.missing() if found else f"this torch has no quack that sums by itself; {install}"
+
+
+def unsupported(case: NormCase) -> str | None:
+    if case.device == "cpu":
+        return "CuTe-DSL kernels need an NVIDIA GPU"
+    if case.norm == "layer" or not case.weight or case.zero_centred:
+        return "the quack that sums by itself is an RMSNorm with a weight that is not zero-centred"
+    if case.rows == 0:
+        return "the quack that sums by itself takes at least one row"
+    if case.cols > WIDEST:
+        return f"quack sums by itself up to {WIDEST} columns"
+    if ITEM_BYTES[case.dtype] == 2 and case.cols % 2:
+        return "quack copies at least 4 bytes at a time, so a 2-byte dtype needs an even number of columns"
+    return None
+
+
+def prepare(inputs: Inputs) -> Callable[[], Grads]:
+    ops: Any = import_module(MODULE)
+    x, weight, shape = contiguous_rows(inputs.x), inputs.weight, [inputs.case.cols]
+    _, rstd = getattr(ops, FORWARD)(x, weight, shape, inputs.eps)
+    function = getattr(ops, BACKWARD)
+
+    def backward() -> Grads:
+        dx, dweight = function(contiguous_rows(inputs.dy), x, rstd, weight, shape)
+        return Grads(dx.view(inputs.x.shape), dweight)
+
+    backward()  # compiled by the first call
+    return backward

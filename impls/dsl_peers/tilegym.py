@@ -1,0 +1,87 @@
+"""TileGym's cuTile RMSNorm, with residual, and LayerNorm backward, of its own autograd functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from harness.cases import Chosen, Grads, Inputs, NormCase
+
+from ..libraries.importing import import_failure
+from ..libraries.recorded import behind_residual, recorded
+
+name = "tilegym"
+requires = ("tilegym", "cuda.tile")
+install = "pip install 'cuda-tile[tileiras]' && pip install --no-deps tilegym"
+handles = {"rms": {"residual"}}
+
+RMS, SUITE = "tilegym.ops.cutile.rms_norm", "tilegym.suites.liger.cutile"
+WIDEST = 65536  # columns: calculate_settings of its suite refuses more
+
+
+def missing() -> str | None:
+    return import_failure("tilegym", RMS)
+
+
+def unsupported(case: NormCase) -> str | None:
+    if case.device == "cpu":
+        return "cuTile kernels need an NVIDIA GPU"
+    if not case.weight:
+        return "TileGym's norms always have a weight"
+    if case.zero_centred and "residual" not in case.features:
+        return "TileGym's RMSNorm has no backward with an offset to the weight, and its LayerNorm no offset"
+    if case.rows == 0:
+        return "TileGym takes at least one row"
+    if case.cols > WIDEST:
+        return f"TileGym takes at most {WIDEST} columns"
+    return None
+
+
+def notes(case: NormCase) -> list[str]:
+    if case.norm == "layer":
+        return [] if case.bias else ["TileGym's LayerNorm always has a bias: it is given zeros"]
+    if "residual" in case.features and case.dtype != "fp32":
+        return ["llama casting rounds xhat and dy * xhat to x's dtype before they are summed to dweight"]
+    return []
+
+
+def prepare(inputs: Inputs) -> Callable[[], Grads]:
+    if inputs.case.norm == "layer":
+        backward, _ = recorded(inputs, _layer(inputs))
+    elif "residual" in inputs.case.features:
+        return _fused_add(inputs)
+    else:
+        backward, _ = recorded(inputs, _rms(inputs), ("dx", None, "dweight"))
+    backward()  # compiled by the first call
+    return backward
+
+
+def _rms(inputs: Inputs) -> Callable[..., Any]:
+    ops: Any = import_module(RMS)
+    return lambda x, weight, **_bias: ops.rms_norm(x, (inputs.case.cols,), weight, inputs.eps)
+
+
+def _layer(inputs: Inputs) -> Callable[..., Any]:
+    import torch
+
+    ops: Any = import_module(f"{SUITE}.layer_norm")
+
+    def norm(x: Any, weight: Any, bias: Any) -> Any:
+        return ops.layer_norm(x, weight, torch.zeros_like(weight) if bias is None else bias, inputs.eps)
+
+    return norm
+
+
+def _fused_add(inputs: Inputs) -> Callable[[], Grads]:
+    """It tunes how many programs a multiprocessor gets, and would take what it found for another number of rows."""
+    ops: Any = import_module(f"{SUITE}.fused_add_rms_norm")
+    offset, tuned = 1.0 if inputs.case.zero_centred else 0.0, ops._bwd_tune_cache
+    tuned.clear()
+
+    def add(branch: Any, residual: Any, weight: Any, **_bias: None) -> Any:
+        return ops.fused_add_rms_norm(branch, residual, weight, inputs.eps, offset)
+
+    backward, _ = recorded(inputs, behind_residual(add), ("dx", None, "dweight"))
+    backward()  # compiled and tuned by the first call
+    return Chosen(backward, "; ".join(f"programs a multiprocessor: {programs}" for programs, _ in tuned.values()))

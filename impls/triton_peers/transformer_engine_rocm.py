@@ -1,0 +1,97 @@
+"""The Triton LayerNorm and RMSNorm backward of AMD's Transformer Engine, also on NVIDIA GPUs, called directly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from importlib import import_module
+from importlib.util import find_spec
+from inspect import signature
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from harness.cases import ITEM_BYTES, Grads, Inputs, NormCase, contiguous_rows
+
+from ..libraries.parts import without_the_rest
+
+name = "transformer-engine-rocm"
+requires = ("transformer_engine", "triton")
+install = "put a checkout of https://github.com/ROCm/TransformerEngine first on PYTHONPATH; it need not be built"
+compiles_ahead = True
+
+PACKAGE = "transformer_engine.pytorch.triton_kernels"
+OPERATORS = ("norms_common", "norms")  # the module of the drop-in replacements, by its newer and its older name
+KERNELS = (*OPERATORS, "utils", "norm_common", "rmsnorm", "layernorm")  # the rest of the package is fp8 to them
+WIDEST_BYTES = 64 * 1024  # a row, above which RMSNorm keeps a partial gradient of every row
+
+
+def missing() -> str | None:
+    if find_spec("transformer_engine") is None:
+        return None
+    try:
+        _operators()
+    except Exception as error:
+        return f"its Triton norms cannot be imported ({type(error).__name__}: {error}); {install}"
+    return None
+
+
+def unsupported(case: NormCase) -> str | None:
+    if case.device == "cpu":
+        return "Triton kernels need a GPU"
+    if case.rows == 0:
+        return "AMD's Transformer Engine takes at least one row"
+    if not case.weight or (case.norm == "layer" and not case.bias):
+        return "Transformer Engine's norms always have a weight, and its LayerNorm a bias"
+    if case.weight_dtype != case.dtype:
+        return "Transformer Engine takes dy and weight of one dtype"
+    return None
+
+
+def notes(case: NormCase) -> list[str]:
+    traps = ["without its tuner, which is for AMD's GPUs"] if case.norm == "rms" else []
+    if case.norm == "rms" and case.cols * ITEM_BYTES[case.dtype] > WIDEST_BYTES:
+        traps.append("stores a partial gradient in fp32 of every row")
+    return traps
+
+
+def prepare(inputs: Inputs) -> Callable[[], Grads]:
+    """As its drop-in replacements of tex.rmsnorm_bwd and tex.layernorm_bwd are called, with nothing quantized."""
+    ops: Any = _operators()
+    case, x, weight = inputs.case, contiguous_rows(inputs.x), inputs.weight
+    common = (inputs.eps, None, None, x.dtype, 0, case.zero_centred)
+    if case.norm == "layer":
+        function = ops.te_layernorm_bwd_triton
+        saved = ops.te_layernorm_fwd_triton(x, weight, inputs.bias, *common, autotune=False)[1:]
+    else:
+        function = ops.te_rmsnorm_bwd_triton
+        saved = ops.te_rmsnorm_fwd_triton(x, weight, *common, autotune=False)[2:]
+    untuned = {"autotune": False} if "autotune" in signature(function).parameters else {}
+
+    def backward() -> Grads:
+        dx, *parameters = function(contiguous_rows(inputs.dy), x, *saved, weight, 0, case.zero_centred, **untuned)
+        return Grads(dx.view(inputs.x.shape), *parameters)
+
+    return backward
+
+
+@lru_cache
+def _operators() -> ModuleType:
+    """The module of the drop-in replacements, without the compiled library that the whole package imports.
+
+    Raises ImportError where the Transformer Engine that is here has no such module.
+    """
+    spec = find_spec("transformer_engine")
+    places = (spec.submodule_search_locations if spec else None) or ()
+    folder = next((Path(place, "pytorch", "triton_kernels") for place in places), Path())
+    module = next((name for name in OPERATORS if (folder / f"{name}.py").is_file()), None)
+    if module is None:
+        raise ImportError(f"no pytorch/triton_kernels/{OPERATORS[0]}.py: it is not AMD's")
+    with without_the_rest(folder, PACKAGE, KERNELS, {"get_sm_count": _multiprocessors}):
+        return import_module(f"{PACKAGE}.{module}")
+
+
+def _multiprocessors() -> int:
+    import torch
+
+    return torch.cuda.get_device_properties(torch.cuda.current_device()).multi_processor_count
