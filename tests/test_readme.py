@@ -38,7 +38,8 @@ def test_there_are_published_runs():
 def turned_rows(page, heading):
     """The pairs of a page's table of orders that turn: the first, faster as we measure, and the second."""
     text = (ROOT / page).read_text("utf-8").partition(f"## {heading}")[2].partition("\n## ")[0]
-    return [cells(line)[:3] for line in text.splitlines() if line.startswith("| ") and not line.startswith("| case")]
+    lines = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| case")]
+    return [[cell.strip() for cell in line.strip("|").split("|")][:3] for line in lines]
 
 
 def test_readme_names_what_turns_around():
