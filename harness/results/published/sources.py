@@ -121,6 +121,10 @@ def _parsed(file: Path, _changed_ns: int) -> ast.Module:
 
 
 def _written(value: object) -> str:
+    if isinstance(value, ast.JoinedStr):  # Python 3.12 ends some with an empty constant
+        value = ast.JoinedStr(
+            [part for part in value.values if not (isinstance(part, ast.Constant) and not part.value)]
+        )
     if isinstance(value, ast.AST):
         fields = ((name, _written(field)) for name, field in ast.iter_fields(value) if name != "kind")
         return f"{type(value).__name__}({','.join(f'{name}={text}' for name, text in fields if text)})"

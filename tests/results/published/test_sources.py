@@ -1,9 +1,18 @@
+import ast
 from pathlib import Path
 
 import pytest
 
 from harness.errors import UsageError
-from harness.results.published.sources import NO_FIGURE, OF_THE_PARENT, PARENTS_MODULES, hash_of, sources_of
+from harness.results.published.sources import (
+    NO_FIGURE,
+    OF_THE_PARENT,
+    PARENTS_MODULES,
+    _of_adapter,
+    _written,
+    hash_of,
+    sources_of,
+)
 from tests.results.published.small_checkout import ADAPTERS, change, measured, write
 
 ROOT = Path(__file__).parents[3]
@@ -76,6 +85,14 @@ def test_hash_tells_statements_apart_that_a_tree_writes_alike(checkout):
     assert len(set(hashes)) == len(texts)
 
 
+def test_formatted_text_is_the_same_whichever_python_reads_it():
+    """Of `{x:{width}}` Python 3.12 makes a format that ends in an empty constant, others do not."""
+    (statement,) = ast.parse('f"{x:{width}}"').body
+    written = _written(statement.value)
+    statement.value.values[0].format_spec.values.append(ast.Constant(""))
+    assert _written(statement.value) == written
+
+
 def test_file_that_is_no_python_is_named(checkout):
     change(checkout, "impls/quack.py", "def ", "def def ")
     with pytest.raises(UsageError, match=r"quack\.py is not Python"):
@@ -90,8 +107,6 @@ def test_modules_that_decide_no_figure_exist():
 
 def test_in_house_kernel_is_all_of_its_package():
     """Each file of impls/inhouse but those that a model calls is reached from the adapter."""
-    from harness.results.published.sources import _of_adapter
-
     reached = {path.relative_to(ROOT).as_posix() for path in _of_adapter("impls/triton_inhouse.py", ROOT)}
     package = {path.relative_to(ROOT).as_posix() for path in (ROOT / "impls/inhouse").rglob("*.py")}
     assert {path for path in package - reached if "/model/" not in path} == set()
