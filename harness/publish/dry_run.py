@@ -26,7 +26,7 @@ def lines(look: Survey, surveyed: Sequence[Surveyed]) -> str:
     where = "" if place.here else f"; {ASSUMED}"
     width = max(len(each.name) for each in surveyed)
     heading = f"{place.name}: {told}{total}{where}"
-    return "\n".join([heading, *(_line(each, width) for each in surveyed), *_kept(look)]) + "\n"
+    return "\n".join([heading, *(_line(each, width) for each in surveyed), *_kept(look, surveyed)]) + "\n"
 
 
 def _line(each: Surveyed, width: int) -> str:
@@ -41,15 +41,22 @@ def _line(each: Surveyed, width: int) -> str:
     return f"  {each.name:{width}}  {each.state:7}  {told_time(each.seconds):>11}{why}"
 
 
-def _kept(look: Survey) -> list[str]:
+def _kept(look: Survey, surveyed: Sequence[Surveyed]) -> list[str]:
     """The files that no run of the plan makes."""
+    current = {each.name for each in surveyed if each.state == "current"}
     told: list[str] = []
     for name, entry in look.plan.kept.items():
         path = file_of(look.place.name, name, look.published)
         if not path.exists():
             continue
-        until = f", until there is {', '.join(entry.superseded_by)}" if entry.superseded_by else ""
-        told.append(f"  {name}: kept{until}; {_mark(look, name)}")
+        until = ", ".join(entry.superseded_by)
+        if not until:
+            how = "kept"
+        elif current.issuperset(entry.superseded_by):
+            how = f"superseded by {until}: delete it, its pages, and what the plan says of them"
+        else:
+            how = f"kept until these are current: {until}"
+        told.append(f"  {name}: {how}; {_mark(look, name)}")
     return ["not measured by the plan:", *told] if told else []
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from harness.errors import UsageError
+from harness.errors import UnavailableError, UsageError
 from harness.fleet import spread
 from harness.fleet.cluster import connected
 from harness.fleet.gathering import chosen
@@ -24,6 +24,7 @@ from harness.run.invocation import Invocation
 from harness.run.opening import RUNS, OtherRunError
 from harness.run.progress import Display
 from harness.run.sitting_time import OutOfTimeError, SittingTime
+from harness.sanitizer import check as sanitizer
 from harness.worker.messages import Hello
 
 
@@ -164,16 +165,29 @@ def _set_aside(folder: Path, why: str) -> None:
 
 def _least_s(look: Survey, each: Surveyed) -> float:
     """About how long it takes until a run has got any further; on a fleet all of it, as it is not ended there."""
+    if _hindrance(look, each):
+        return math.inf
     if look.invocation.fleet is not None:
-        return each.seconds if each.planned.settings.timed else math.inf
+        return each.seconds
     cost_s = look.took.job_s(each.planned)
     return look.took.timed.process_s + (cost_s(each.left[0]) if each.left else 0.0)
 
 
-def _why_left(look: Survey, each: Surveyed) -> str:
+def _hindrance(look: Survey, each: Surveyed) -> str | None:
+    """Why a run cannot be measured in this sitting, however long that is."""
     if look.invocation.fleet is not None and not each.planned.settings.timed:
         return "a fleet verifies nothing; publish it without --fleet"
-    return f"{'kept as far as it came' if each.resumes else 'not begun'}; no time is left for it"
+    try:
+        if look.sanitizes(each.run):
+            sanitizer.find()
+    except UnavailableError as error:
+        return str(error)
+    return None
+
+
+def _why_left(look: Survey, each: Surveyed) -> str:
+    how_far = "kept as far as it came" if each.resumes else "not begun"
+    return f"{how_far}; {_hindrance(look, each) or 'no time is left for it'}"
 
 
 def _why(each: Surveyed) -> str:

@@ -147,7 +147,7 @@ class Survey:
 
     def _planned(self, asked: Invocation) -> Planned:
         if self.place.here:
-            return plan_run(asked, self.hello)
+            return plan_run(asked.changed(allow_others=True), self.hello)  # nothing is measured yet
         return plan_on(self.place.name, asked, self.hello)
 
     def _state(self, name: str, run: PlannedRun, planned: Planned) -> tuple[State, tuple[str, ...]]:

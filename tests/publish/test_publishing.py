@@ -2,6 +2,7 @@
 
 import bz2
 import json
+import shutil
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -358,7 +359,43 @@ def test_verification_is_not_for_a_fleet(folder, workers, monkeypatch, capsys):
     look, runs = surveyed(fleet="local", only="checked")
     sitting = publishing.publish(look, runs, Display())
     assert (sitting.published, sitting.left) == ([], ["checked"])
-    assert "checked: a fleet verifies nothing; publish it without --fleet" in capsys.readouterr().err
+    assert "checked: not begun; a fleet verifies nothing; publish it without --fleet" in capsys.readouterr().err
+
+
+def test_missing_sanitizer_hinders_its_run_alone(folder, workers, monkeypatch, capsys):
+    (folder / "plan.toml").write_text(PLAN.replace("verify =", "sanitizer = true\nverify ="))
+    monkeypatch.setattr(publishing.sanitizer.shutil, "which", lambda name, path=None: None)
+    sitting = publish(workers, only="checked,small")
+    assert (sitting.published, sitting.left) == (["small"], ["checked"])
+    assert "checked: not begun; --sanitizer: compute-sanitizer is not here" in capsys.readouterr().err
+
+
+def test_device_that_others_use_can_be_surveyed_and_is_not_measured(folder, workers):
+    workers.greeting = replace(HELLO, available=[replace(GPU, others=(77,)), CPU])
+    assert states(only="small") == {"small": ("missing", ())}
+    with pytest.raises(UnavailableError, match="other processes use this NVIDIA H200"):
+        publish(workers, only="small")
+
+
+def test_dry_run_says_of_a_kept_file_when_it_may_be_deleted(folder, workers, capsys):
+    kept = """
+[kept.old]
+about = "an early one"
+because = "small is not measured yet"
+superseded_by = ["small"]
+"""
+    (folder / "plan.toml").write_text(PLAN + kept)
+    publish(workers, only="large")
+    large = file_of("h200", "large", folder / "results")
+    shutil.copy(large, large.with_name("old.jsonl.bz2"))
+    revision = load(large).run.revision
+    for told in (
+        f"  old: kept until these are current: small; measured at revision {revision}",
+        f"  old: superseded by small: delete it, its pages, and what the plan says of them; "
+        f"measured at revision {revision}",
+    ):
+        assert dry_run.lines(*surveyed()).splitlines()[-2:] == ["not measured by the plan:", told]
+        publish(workers, only="small")
 
 
 def test_sanitizer_is_left_out_where_it_cannot_run(folder, workers):
