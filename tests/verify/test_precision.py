@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from harness.cases import Grads, NormCase, make_inputs
-from harness.verify.precision import Comparison, check, classify, malformed, slack, wider
+from harness.verify.error_classes import classify, slack
+from harness.verify.precision import Comparison, check, malformed, wider
 from harness.verify.reference import pieces
 from tests.mutants.maths import gradients
 
