@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, cast
@@ -204,14 +205,14 @@ def publish(invocation: Invocation) -> None:
         judged = admitting.look(invocation.only)
         sys.stdout.write(admitting.lines(judged))
         raise typer.Exit(0 if all(each.admitted for each in judged) else 1)
-    display = Display()
+    display, begun_s = Display(), time.monotonic()
     looks = publishing.survey(invocation, display)
     if invocation.dry_run:
         sys.stdout.write("\n".join(dry_run.lines(look, surveyed) for look, surveyed in looks))
         return
     ((look, surveyed),) = looks
     try:
-        sitting = publishing.publish(look, surveyed, display)
+        sitting = publishing.publish(look, surveyed, display, begun_s)
     except KeyboardInterrupt:
         _complain("interrupted; what is done is kept, and the same command goes on from it")
         raise SystemExit(130) from None

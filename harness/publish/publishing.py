@@ -75,18 +75,22 @@ def _places(invocation: Invocation, hello: Hello, published: Path) -> list[Place
 
 
 def publish(
-    look: Survey, surveyed: Sequence[Surveyed], display: Display, now_s: Callable[[], float] = time.monotonic
+    look: Survey,
+    surveyed: Sequence[Surveyed],
+    display: Display,
+    begun_s: float | None = None,
+    now_s: Callable[[], float] = time.monotonic,
 ) -> Sitting:
     """Measure what is not current, most important first, and publish each run as soon as it is finished.
 
-    Raises UsageError where no run can be begun in the time given, and what `bench` raises; InterruptedRun keeps what
-    is done.
+    The minutes of the sitting count from `begun_s` on its clock, or from now. Raises UsageError where no run can be
+    begun in them, and what `bench` raises; InterruptedRun keeps what is done.
     """
     minutes = look.invocation.minutes
-    ends_s = now_s() + (math.inf if minutes is None else 60 * minutes)
+    ends_s = (now_s() if begun_s is None else begun_s) + (math.inf if minutes is None else 60 * minutes)
     due = [each for each in surveyed if each.state != "current"]
     least_s = min((_least_s(look, each) for each in due), default=0.0)
-    if now_s() + least_s > ends_s < math.inf:
+    if least_s < math.inf and now_s() + least_s > ends_s:  # what is hindered in any time says so itself
         raise UsageError(
             f"--minutes {minutes:g}: nothing that is due can be begun in less than about {least_s / 60:.1f} minutes"
         )

@@ -84,7 +84,7 @@ def surveyed(**asked):
 
 def publish(workers, **asked):
     """One sitting; what became of it."""
-    return publishing.publish(*surveyed(**asked), Display(), lambda: workers.clock.now_s)
+    return publishing.publish(*surveyed(**asked), Display(), now_s=lambda: workers.clock.now_s)
 
 
 def states(**asked):
@@ -148,7 +148,7 @@ def test_what_does_not_fit_makes_room_for_what_does(folder, workers):
     look, runs = surveyed(minutes=2, only="large,small")
     timed = replace(look.took.timed, row_s={"liger": 600.0, "torch-eager": 1.0})
     object.__setattr__(look, "took", replace(look.took, timed=timed))
-    sitting = publishing.publish(look, runs, Display(), lambda: workers.clock.now_s)
+    sitting = publishing.publish(look, runs, Display(), now_s=lambda: workers.clock.now_s)
     assert (sitting.published, sitting.left) == (["small"], ["large"])
     assert tried(workers) == ["16x64"]
 
@@ -159,6 +159,12 @@ def test_time_that_is_too_short_for_anything_is_refused(folder, workers, minutes
         publish(workers, minutes=minutes)
     assert not (folder / "runs").exists()
     assert tried(workers) == []
+
+
+def test_time_of_the_survey_counts(folder, workers):
+    look, runs = surveyed(minutes=1, only="small")
+    with pytest.raises(UsageError, match="--minutes 1: nothing that is due can be begun"):
+        publishing.publish(look, runs, Display(), begun_s=0.0, now_s=lambda: 60.0)
 
 
 def test_interrupt_keeps_what_is_begun(folder, workers):
@@ -356,7 +362,7 @@ def test_fleet_of_two_kinds_has_to_be_told_which(folder, workers, monkeypatch):
 
 def test_verification_is_not_for_a_fleet(folder, workers, monkeypatch, capsys):
     monkeypatch.setattr(publishing, "connected", lambda address: nullcontext(SimpleNamespace(gpus=lambda: {"h200": 2})))
-    look, runs = surveyed(fleet="local", only="checked")
+    look, runs = surveyed(fleet="local", only="checked", minutes=1)
     sitting = publishing.publish(look, runs, Display())
     assert (sitting.published, sitting.left) == ([], ["checked"])
     assert "checked: not begun; a fleet verifies nothing; publish it without --fleet" in capsys.readouterr().err
@@ -365,7 +371,7 @@ def test_verification_is_not_for_a_fleet(folder, workers, monkeypatch, capsys):
 def test_missing_sanitizer_hinders_its_run_alone(folder, workers, monkeypatch, capsys):
     (folder / "plan.toml").write_text(PLAN.replace("verify =", "sanitizer = true\nverify ="))
     monkeypatch.setattr(publishing.sanitizer.shutil, "which", lambda name, path=None: None)
-    sitting = publish(workers, only="checked,small")
+    sitting = publish(workers, only="checked,small", minutes=10)
     assert (sitting.published, sitting.left) == (["small"], ["checked"])
     assert "checked: not begun; --sanitizer: compute-sanitizer is not here" in capsys.readouterr().err
 
