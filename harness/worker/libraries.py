@@ -123,6 +123,8 @@ def _origin(module: str) -> Path | None:
         spec = importlib.util.find_spec(module)
     except (ImportError, ValueError):
         return None
+    if spec is not None and spec.origin is None and spec.submodule_search_locations:
+        return Path(next(iter(spec.submodule_search_locations))).resolve() / "__init__.py"  # a folder that has none
     path = Path(spec.origin).resolve() if spec is not None and spec.origin else None
     return path if path is not None and path.is_file() else None
 

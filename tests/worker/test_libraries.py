@@ -55,6 +55,17 @@ def test_an_installed_library_has_its_version(site):
     assert found("liger_kernel", "not_here", "not.here") == {"liger-kernel": "1.2"}
 
 
+def test_files_in_folders_of_no_package_have_a_hash(site):
+    file = site / "bare_ssm" / "ops" / "gated.py"
+    file.parent.mkdir(parents=True)
+    file.write_text("first = 1")
+    importlib.invalidate_caches()
+    before = found("bare_ssm")
+    assert before["bare_ssm"].startswith("sha256:")
+    file.write_text("first = 2")
+    assert found("bare_ssm") != before
+
+
 def test_a_module_in_another_packages_folder_has_the_versions_of_all_that_fill_it(site, monkeypatch):
     install(site, "cute-dsl-core", "cute_dsl/packages/cutlass")
     install(site, "cute-dsl-cu13", "cute_dsl/cu13", "1.3")
