@@ -28,16 +28,18 @@ def rehearse(invocation: Invocation, display: Display) -> str:
         counts = chosen(cluster.gpus(), invocation)
     display.say("starting a worker")
     hello = inventory(invocation.changed(device="cpu"))  # this host need not have a GPU
-    return "\n".join(_lines(kind, gpus, plan_on(kind, invocation, hello)) for kind, gpus in counts.items())
+    return "\n".join(_lines(kind, gpus, _on(kind, invocation, hello)) for kind, gpus in counts.items())
 
 
-def plan_on(kind: str, invocation: Invocation, hello: Hello) -> Planned:
-    """The plan on a kind of GPU that is elsewhere; of a kind without a profile nothing is known."""
-    if invocation.device == "cpu":
-        return plan_run(invocation, hello)
+def elsewhere(kind: str) -> Found:
+    """A GPU that is not here, by the name of its profile or family; of one without a profile nothing is known."""
     profile = next((profile for profile in PROFILES if kind in (profile.name, profile.family)), None)
     facts = DeviceFacts("cuda", profile.title if profile else kind, profile.architecture if profile else "")
-    return plan_run(invocation, hello, (profile or devices.detect(facts), facts))
+    return profile or devices.detect(facts), facts
+
+
+def _on(kind: str, invocation: Invocation, hello: Hello) -> Planned:
+    return plan_run(invocation, hello, None if invocation.device == "cpu" else elsewhere(kind))
 
 
 def _lines(kind: str, gpus: int, planned: Planned) -> str:

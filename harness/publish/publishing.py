@@ -14,8 +14,9 @@ from harness.errors import UnavailableError, UsageError
 from harness.fleet import spread
 from harness.fleet.cluster import connected
 from harness.fleet.gathering import chosen
+from harness.fleet.rehearsal import elsewhere
 from harness.publish.packing import pack
-from harness.publish.survey import Place, Survey, Surveyed, elsewhere, find_place, find_places
+from harness.publish.survey import Place, Survey, Surveyed, find_place, find_places
 from harness.results.file import load
 from harness.results.published.planned import PLAN, PUBLISHED, Plan, file_of, read_plan
 from harness.results.schema import RANKED
@@ -211,7 +212,7 @@ def _on_fleet(invocation: Invocation) -> Place:
     if len(counts) > 1:
         raise UsageError(f"--fleet {invocation.fleet}: it has {', '.join(counts)}; name one of them with --device")
     ((kind, gpus),) = counts.items()
-    return replace(elsewhere(kind), gpus=gpus)
+    return Place(*elsewhere(kind), here=False, gpus=gpus)
 
 
 def _named(plan: Plan, only: str | None) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Literal
 from harness import devices
 from harness.devices import DeviceFacts, DeviceProfile
 from harness.errors import UnavailableError, UsageError
-from harness.fleet.rehearsal import plan_on
+from harness.fleet.rehearsal import elsewhere
 from harness.publish.minutes import Took, took
 from harness.results.file import Results, load
 from harness.results.published.planned import PACKED_SUFFIX, PUBLISHED, Plan, PlannedRun, file_of
@@ -88,14 +88,7 @@ def find_places(asked: str, hello: Hello, published: Path = PUBLISHED) -> list[P
     names = folders if name in ("auto", "cpu") else [name]
     if not names:
         raise UsageError("nothing is published yet; name the GPU, such as --device h200")
-    return [elsewhere(name) for name in names]
-
-
-def elsewhere(name: str) -> Place:
-    """A GPU that is not here, by the name of its profile or family; where it has none, by the name of its folder."""
-    profile = next((profile for profile in devices.PROFILES if name in (profile.name, profile.family)), None)
-    facts = DeviceFacts("cuda", profile.title if profile else name, profile.architecture if profile else "")
-    return Place(profile or devices.detect(facts), facts, here=False)
+    return [Place(*elsewhere(name), here=False) for name in names]
 
 
 @dataclass(frozen=True)
@@ -148,7 +141,7 @@ class Survey:
     def _planned(self, asked: Invocation) -> Planned:
         if self.place.here:
             return plan_run(asked.changed(allow_others=True), self.hello)  # nothing is measured yet
-        return plan_on(self.place.name, asked, self.hello)
+        return plan_run(asked, self.hello, (self.place.profile, self.place.facts))
 
     def _state(self, name: str, run: PlannedRun, planned: Planned) -> tuple[State, tuple[str, ...]]:
         path = file_of(self.place.name, name, self.published)
