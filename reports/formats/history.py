@@ -10,12 +10,17 @@ from harness.results.file import Results
 from reports import figures
 from reports.data.comparison import CaseComparison, Comparison, compare
 from reports.markdown_writer import paragraphs, table
+from reports.parts import wording
 from reports.table import words
 
 ABOUT = (
     "Times are medians in us of what each run measured by itself. Devices, clocks and versions differ between runs: a "
     "time may be set beside another of the same device, a speedup over the run's own baseline beside any, and neither "
     "is a test. `normbwd compare` measures two revisions in the same blocks, and is one."
+)
+ABOUT_ADDS = (
+    "The time of an elementwise add of the same bytes on the same device, over that of the implementation: how near it "
+    "comes to what its own device moves."
 )
 _Figure = Callable[[CaseComparison, str], str]
 LIBRARIES = ("torch", "triton", "cuda", "liger-kernel", "quack-kernels", "nvidia-cudnn-frontend")
@@ -31,11 +36,14 @@ def render(runs: Sequence[Results]) -> str:
     cases = common(compared)
     if not cases:
         raise UsageError("the files have no case in common that two of them measured")
-    parts = ["# Runs beside each other", ABOUT, _runs(compared)]
+    found = "\n".join(f"- run {number}: {wording.answer(comparison)}" for number, comparison in enumerate(compared, 1))
+    parts = ["# Runs beside each other", ABOUT, _runs(compared), found]
     for norm in dict.fromkeys(case.norm for case in cases):
         of_norm = [case for case in cases if case.norm == norm]
         parts += [f"## {norm}: us", _table(compared, of_norm, _time), f"## {norm}: speedup over the baseline"]
         parts.append(_table(compared, of_norm, _speedup))
+        if len({comparison.run.device.name for comparison in compared}) > 1:
+            parts += [f"## {norm}: % of the device's add", ABOUT_ADDS, _table(compared, of_norm, _percent_of_add)]
     return paragraphs(parts)
 
 
@@ -76,7 +84,13 @@ def _table(compared: Sequence[Comparison], cases: Sequence[NormCase], figure: _F
             cells = [figure(case_of_run, impl) if case_of_run else figures.NOTHING for case_of_run in runs]
             if sum(text != figures.NOTHING for text in cells) > 1:
                 rows.append([case.key, impl, *cells])
-    return table([*words("case", "impl"), *(f"run {number}" for number in range(1, len(compared) + 1))], rows)
+    return table([*words("case", "impl"), *_heads(compared)], rows)
+
+
+def _heads(compared: Sequence[Comparison]) -> list[str]:
+    """The runs by their devices, or by their numbers where a device has several."""
+    devices = [comparison.run.device.name for comparison in compared]
+    return devices if len(set(devices)) == len(devices) else [f"run {n}" for n in range(1, len(devices) + 1)]
 
 
 def _time(case: CaseComparison, impl: str) -> str:
@@ -87,3 +101,8 @@ def _time(case: CaseComparison, impl: str) -> str:
 def _speedup(case: CaseComparison, impl: str) -> str:
     entry = case.entry(impl)
     return figures.ratio_and_interval(entry.speedup if entry and entry.standing == "ranked" else None)
+
+
+def _percent_of_add(case: CaseComparison, impl: str) -> str:
+    entry = case.entry(impl)
+    return figures.percent(entry.percent_of_add if entry and entry.standing == "ranked" else None)

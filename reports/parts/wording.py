@@ -37,6 +37,11 @@ def headline(comparison: Comparison, impl: str | None = None) -> str:
     return f"{f'{comparison.context}: ' if several else ''}{text} {means}".rstrip()
 
 
+def answer(comparison: Comparison) -> str:
+    """The headline, and what a reader must know before any figure."""
+    return " ".join([headline(comparison), *caveats(comparison)])
+
+
 def fastest(comparison: Comparison, impl: str | None = None) -> str:
     """Who is fastest in how many cases, of `impl`, or of whoever wins most."""
     return _fastest(comparison, impl)[0]

@@ -81,7 +81,7 @@ def _run(source: Source, plan: Plan) -> Sequence[str]:
 def _found(source: Source) -> str:
     comparison = source.comparison
     if comparison.timed:
-        return " ".join([wording.headline(comparison), *wording.caveats(comparison)])
+        return wording.answer(comparison)
     outcomes = of_comparison(comparison)
     failed = {impl: tally(of_impl) for impl, of_impl in tried(outcomes).items()}
     failed = {impl: sum(counts[status] for status in FAILED) for impl, counts in failed.items()}

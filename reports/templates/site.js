@@ -291,8 +291,9 @@ function show(focus) {
   const other = beside && besides(point, beside);
   const kept = Object.fromEntries(FIELDS.filter(field => field !== "run" || offered.run.length > 1).map(field => [field, point[field]]));
   history.replaceState(null, "", `#${new URLSearchParams(beside ? { ...kept, beside } : kept)}`);
-  by("case").textContent = [`${NORMS[point.norm]} backward`, point.shape, point.dtype, point.variant, point.context].filter((text, place) => text !== "plain" && !(place === 4 && text === "cold")).join(", ") + ` on ${nameOf(point.device)}`;
+  by("case").textContent = [`${NORMS[point.norm]} backward`, point.shape, point.dtype, point.variant, point.context].filter((text, place) => text !== "plain" && !(place === 4 && text === "cold")).join(", ") + ` on ${[point.device, ...(beside ? [beside] : [])].map(nameOf).join(" and ")}`;
   const open = [...by("panels").querySelectorAll("details")].map(each => [each.open, each.querySelector("summary").textContent.split(" ")[0]]).filter(([is]) => is).map(([, word]) => word);
+  by("apart").hidden = !beside;
   by("panels").replaceChildren(panel(point, Boolean(beside)), ...(beside ? [other ? panel(other, true) : absent(beside)] : []));
   for (const each of by("panels").querySelectorAll("details")) each.open = open.includes(each.querySelector("summary").textContent.split(" ")[0]);
   const command = point.found.again ?? point.of.command;

@@ -42,10 +42,27 @@ def test_each_run_says_what_it_found_by_itself():
     assert speedups == pytest.approx([2.0, 100 / 48, 2.25], rel=0.01)
 
 
+def test_two_devices_stand_under_their_names():
+    text = render([run(50.0), ELSEWHERE])
+    heads = [line for line in text.splitlines() if line.startswith("| case")]
+    assert [[cell.strip() for cell in line.strip("|").split("|")][2:] for line in heads] == [
+        ["NVIDIA H200", "NVIDIA B200"]
+    ] * 3
+    assert cells(text, "rms: % of the device's add", "quack") == ["92.0", "115.0"]
+    assert "- run 2: quack is fastest in 1 of 1 case." in text
+
+
+def test_runs_of_one_device_stand_under_their_numbers():
+    text = render([run(50.0), LATER])
+    assert "% of the device's add" not in text
+    heads = [line.split() for line in text.splitlines() if line.startswith("| case")]
+    assert heads == [["|", "case", "|", "impl", "|", "run", "1", "|", "run", "2", "|"]] * 2
+
+
 def test_a_case_that_only_one_run_has_is_left_out():
     both = [run(50.0), run(48.0, case=LAYER), LATER]
     assert common([compare(each) for each in both]) == [CASE]
-    assert "layer" not in render(both)
+    assert "## layer" not in render(both)
 
 
 def test_what_did_not_pass_has_no_time():
