@@ -120,11 +120,13 @@ function ranking(point) {
     el("tbody", { role: "rowgroup" }, timed.map(line)));
 }
 
+// Roles are said, because on a phone the rows are no rows of a table any more.
 function table(name, heads, rows, kinds = []) {
-  return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": name }, el("table", { class: "facts" },
-    el("thead", {}, el("tr", {}, heads.map((head, place) => el("th", { scope: "col", class: kinds[place] ?? "text" }, head)))),
-    el("tbody", {}, rows.map(row => el("tr", {}, row.map((cell, place) => place === 0
-      ? el("th", { scope: "row" }, cell) : el("td", { class: kinds[place] ?? "text" }, cell)))))));
+  const kind = place => kinds[place] ?? "text";
+  return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": name }, el("table", { class: "facts", role: "table" },
+    el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, heads.map((head, place) => el("th", { scope: "col", role: "columnheader", class: kind(place) }, head)))),
+    el("tbody", { role: "rowgroup" }, rows.map(row => el("tr", { role: "row" }, row.map((cell, place) => place === 0
+      ? el("th", { scope: "row", role: "rowheader" }, cell) : el("td", { role: "cell", class: kind(place) }, cell)))))));
 }
 
 function others(point) {
@@ -303,13 +305,16 @@ function show(focus) {
   if (focus) document.querySelector(`[data-focus="${CSS.escape(focus)}"]`)?.focus();
 }
 
+// What stands between backticks is code.
+const marked = text => text.split("`").map((part, place) => place % 2 ? el("code", {}, part) : part);
+
 function runs() {
   const several = data.devices.length > 1, on = (run, cells) => several ? [nameOf(run.device), ...cells] : cells;
   const first = several ? ["run", "device"] : ["run"];
-  const rows = data.published.map(run => [run.name, ...on(run, [run.about, run.date, run.stale ?? `measured at revision ${run.revision}, with the code as it is`])]);
+  const rows = data.published.map(run => [run.name, ...on(run, [marked(run.about), run.date, run.stale ?? `measured at revision ${run.revision}, with the code as it is`])]);
   by("runs").append(table("published runs", [...first, "what", "date", "revision"], rows));
   if (data.planned.length) by("runs").append(el("h3", {}, "Planned and not measured"),
-    table("planned runs", [...first, "what"], data.planned.map(run => [run.name, ...on(run, [run.about])])));
+    table("planned runs", [...first, "what"], data.planned.map(run => [run.name, ...on(run, [marked(run.about)])])));
 }
 
 by("choose").addEventListener("submit", event => event.preventDefault());
