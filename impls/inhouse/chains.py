@@ -10,10 +10,10 @@ A chain's sums are the same bits, whoever made them.
 each other on one stream (workspace.py). They may have any number of programs up to MOST: chain c stands for the words
 c, c + programs and so on, so that each launch changes all of them alike.
 
-words[chain]  The bits from 32 up count the launches in which the chain's own program has started. One addition tells
-              it which launch this is, the `epoch`, and whether the chain is its own. The lower bits are one more than
-              the epoch in which another program last took the chain. A program takes one with a maximum: it changes
-              nothing where the chain's own program, or another, came before.
+words[chain]  Twice the number of launches before, the `epoch`. Another program takes a chain by a maximum that is one
+              more: it changes nothing where the chain's own program, or another, came before. The chain's own program
+              adds 2 as it starts. So one addition tells it which launch this is, and whether the chain is its own. If
+              it was taken, the one is subtracted again.
 words[MOST]   How many words belong to chains that are done, of all launches. What a program has stored is visible to
               whoever sees what it adds.
 """
@@ -27,8 +27,8 @@ import triton.language as tl
 from .exchange import braced
 
 MOST = tl.constexpr(1024)  # programs
-STARTED = tl.constexpr(1 << 32)
-TAKEN_IN = tl.constexpr(0xFFFFFFFF)  # the lower bits
+STARTED = tl.constexpr(2)
+TAKEN = tl.constexpr(1)
 NOTHING = tl.constexpr(0x7FFFFFFF)
 
 
@@ -58,15 +58,19 @@ WAIT = tl.constexpr(wait())
 def start(words, program):
     """Begin a launch: its epoch, and whether the chain of this program's number is its own."""
     before = tl.atomic_add(words + program, STARTED, sem="relaxed")
-    epoch = before >> 32
-    return epoch, (before & TAKEN_IN) <= epoch
+    return before >> 1, (before & TAKEN) == 0
 
 
 @triton.jit
-def start_others(words, program, programs, epoch, OTHERS: tl.constexpr):
-    """Count the launch in the other words that this program's chain stands for, at most OTHERS: nobody else does."""
+def leave(words, program, programs, epoch, own, OTHERS: tl.constexpr):
+    """Leave the words that this program's chain stands for, at most OTHERS + 1, as the next launch is to find them.
+
+    Nobody else changes the other words, and nobody any longer the chain's own, but for maxima that are too low.
+    """
+    if not own:
+        tl.atomic_add(words + program, -TAKEN, sem="relaxed")
     other = program + programs * (1 + tl.arange(0, OTHERS))
-    tl.store(words + other, ((epoch + 1) << 32) + other * 0, mask=other < MOST)
+    tl.store(words + other, (epoch + 1) * STARTED + other * 0, mask=other < MOST)
 
 
 @triton.jit
@@ -82,15 +86,14 @@ def open_chain(seen, epoch, chains, program):
     The chains are at least as many as threads, so that no two threads look at one word, and may see it differently.
     """
     preferred = ((chains * 40503 + program * 30011) & 0x3FFF) << 16
-    chain = tl.min(tl.where(seen < (epoch << 32) + epoch + 1, preferred + chains, NOTHING), 0)
+    chain = tl.min(tl.where(seen <= epoch * STARTED, preferred + chains, NOTHING), 0)
     return tl.where(chain == NOTHING, chain, chain & 0xFFFF)
 
 
 @triton.jit
 def take(words, chain, epoch):
     """Take a chain, if nobody has begun it."""
-    mark = (epoch << 32) + epoch + 1
-    return tl.atomic_max(words + chain, mark, sem="relaxed") < mark
+    return tl.atomic_max(words + chain, epoch * STARTED + TAKEN, sem="relaxed") == epoch * STARTED
 
 
 @triton.jit
@@ -100,7 +103,7 @@ def arrive(words, chain, programs, INTERPRETED: tl.constexpr):
     worth = tl.cdiv(MOST - chain, programs).to(tl.int64)
     if INTERPRETED:
         return tl.atomic_add(words + MOST, worth) + worth
-    before = tl.inline_asm_elementwise(ARRIVAL, "=l,l,l", [words + MOST, worth], dtype=tl.int64, is_pure=False, pack=1)
+    before = tl.inline_asm_elementwise(ARRIVAL, "=&l,l,l", [words + MOST, worth], dtype=tl.int64, is_pure=False, pack=1)
     return before + worth
 
 

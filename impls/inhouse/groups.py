@@ -147,14 +147,14 @@ def wait_for(done, target):
 
 
 @triton.jit
-def clear(words, index, groups, epoch, units):
-    """Leave the words as the next launch is to find them; for the last program that reports, after which nobody looks.
+def clear(words, index, groups, programs, epoch, units):
+    """Leave the words as the next launch is to find them; for the last program that reports.
 
-    `epoch` and `units` are those of all launches so far.
+    `epoch` and `units` are those of all launches so far. Others may still look at DONE, and find there what all have
+    published: an addition leaves it so, and a store would not.
     """
     tl.store(words + CHAINS + index, tl.cast(index * 0, tl.int64), mask=index < groups)
     tl.store(words + SENT + index, tl.cast(index * 0, tl.int64), mask=index < groups)
-    done = tl.cast(units, tl.int64) << 32
     tl.store(words + EPOCH, tl.cast(epoch, tl.int64))
-    tl.store(words + START, done)
-    tl.store(words + DONE, done)
+    tl.store(words + START, tl.cast(units, tl.int64) << 32)
+    tl.atomic_add(words + DONE, -programs, sem="relaxed")

@@ -113,7 +113,7 @@ class Launch:
         target = (began >> 32) + self.programs * PIECES
         before = groups.report(groups.DONE, units)
         if before & 0xFFFFFFFF == self.programs - 1:
-            groups.clear(words, index, self.chains, epoch + 5, target)
+            groups.clear(words, index, self.chains, self.programs, epoch + 5, target)
         if units:
             groups.wait_for(groups.DONE, target)
             if len(self.done) != self.programs * PIECES:
@@ -219,7 +219,7 @@ FAULTS = {
     # Nobody waits for sums and partials.
     "wait_for": lambda right, launch: lambda done, target: None,
     # The last program leaves the words as they are.
-    "clear": lambda right, launch: lambda words, index, groups, epoch, units: None,
+    "clear": lambda right, launch: lambda *rest: None,
     # A program forgets what it has done.
     "report": lambda right, launch: lambda done, units: right(done, min(units, 1)),
     # No chain but those that nobody has begun with is looked for.

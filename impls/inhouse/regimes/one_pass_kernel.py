@@ -6,7 +6,7 @@
 import triton
 import triton.language as tl
 
-from ..chains import NOTHING, arrive, look, open_chain, start, start_others, take, wait_for_all
+from ..chains import NOTHING, arrive, leave, look, open_chain, start, take, wait_for_all
 from ..finish import finish_piece
 from ..formula import (
     centred,
@@ -121,7 +121,7 @@ def backward_rows(
         if own:
             store_sums(sums, program, partial_dweight, partial_dbias, cols, K, C)
             arrived = arrive(words, program, programs, INTERPRETED)
-        start_others(words, program, programs, epoch, OTHERS)
+        leave(words, program, programs, epoch, own, OTHERS)
         done = own.to(tl.int32)  # chains that this program did
         taken = chains < 0
         chain = open_chain(seen, epoch, chains, program)

@@ -289,7 +289,7 @@ def backward_parts(
     target = base + groups * S * UNITS
     before = report(words + DONE, units)
     if (before & 0xFFFFFFFF) == gl.num_programs(0) - 1:
-        clear(words, index, groups, epoch + gl.cdiv(tiles, groups), target)
+        clear(words, index, groups, gl.num_programs(0), epoch + gl.cdiv(tiles, groups), target)
     if FUSED and weight is not None:
         NARROW: gl.constexpr = max(1, min(FINISH_COLS // 4, 32))
         TILE: gl.constexpr = gl.BlockedLayout(

@@ -1,0 +1,349 @@
+"""The protocols of chains.py and groups.py in every order of programs, with every old word that memory may show.
+
+Launches are as small as can be: what is shown is that no order goes wrong. Larger ones, in orders of chance, are in
+test_chains.py and test_groups.py. What kernels do between the calls of both files is told again here.
+"""
+
+from contextlib import ExitStack
+from types import SimpleNamespace
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+
+from impls.inhouse import chains, groups
+from tests.impls.every_order import Launch, Stuck, Wrong
+
+EPOCH = 5
+
+
+class Number(int):
+    """A number of Triton's."""
+
+    def to(self, _):
+        return self
+
+
+class Language:
+    """What both files take of Triton's language: places are numbers, and a tensor is numpy's."""
+
+    int32 = int64 = None
+
+    def __init__(self):
+        self.program = None
+
+    def arange(self, first, end):
+        return np.arange(first, end)
+
+    def cdiv(self, one, other):
+        return Number(-(-one // other))
+
+    def cast(self, value, _):
+        return value
+
+    def where(self, condition, one, other):
+        found = np.where(condition, one, other)
+        return found.item() if found.ndim == 0 else found
+
+    def min(self, tensor, _):
+        return int(np.min(tensor))
+
+    def max(self, tensor, _):
+        return int(np.max(tensor))
+
+    def load(self, places, mask=True, other=0, volatile=False):
+        assert volatile
+        places, mask = np.broadcast_arrays(places, mask)
+        found = np.full(places.shape, other)
+        found[mask] = self.program.load(*map(word, places[mask]))
+        return found
+
+    def store(self, places, values, mask=True):
+        for place, value, wanted in zip(*np.broadcast_arrays(np.atleast_1d(places), values, mask), strict=True):
+            if wanted:
+                self.program.store(word(place), int(value))
+
+    def atomic_add(self, place, value, sem):
+        return self._to_all(self.program.atomic(word(place), "add", int(value), sem=sem))
+
+    def atomic_max(self, place, value, sem):
+        return self._to_all(self.program.atomic(word(place), "max", int(value), sem=sem))
+
+    def atomic_cas(self, place, expected, wanted, sem):
+        return self._to_all(self.program.atomic(word(place), "cas", int(expected), int(wanted), sem=sem))
+
+    def _to_all(self, found):
+        self.program.barrier()
+        return found
+
+    def debug_barrier(self):
+        self.program.barrier()
+
+    def inline_asm_elementwise(self, text, _constraints, given, **_options):
+        text = text.value
+        (sem,) = [each for each in ("acq_rel", "acquire", "relaxed", "bar.red") if each in text]
+        if sem == "bar.red":
+            self.program.barrier()
+            return bool(np.all(given[0]))
+        if "atom" in text:
+            return self.program.atomic(word(given[0]), "add", int(given[1]), sem=sem)
+        place, target, *seen = given
+        if not seen:  # the high half is waited for
+            target <<= 32
+        if not seen or seen[0] < target:
+            self.program.wait(word(place), target, sem)
+        return None
+
+
+def word(place):
+    return "word", int(place)
+
+
+def ends(module, program, programs, words, slots, walks, replaced):
+    """How a launch may end, in every order, or so many of chance; `replaced` is what takes the place of the module's.
+
+    Of the programs, `program(now, number)`, so many are there at a time.
+    """
+    language = Language()
+
+    def step(number):
+        def run(now):
+            language.program = now
+            program(now, number)
+
+        return run
+
+    functions = {name: each.fn for name, each in vars(module).items() if hasattr(each, "fn")}
+    numbers = {name: each.value for name, each in vars(module).items() if type(getattr(each, "value", None)) is int}
+    with ExitStack() as stack:
+        for name, each in (functions | numbers | {"tl": language} | replaced).items():
+            stack.enter_context(patch.object(module, name, each))
+        launch = Launch([step(number) for number in range(programs)], words, slots)
+        launch.wander(walks) if walks else launch.explore()
+    return launch.ends
+
+
+# ------------------------------------------------------------------------------------------------ chains
+
+
+def launch_of_chains(programs, slots, others=0, walks=0, fault=None):
+    """Raise Wrong or Stuck where a launch of one pass ends so; the programs do not need `others` of the words."""
+    most = programs + others
+
+    def program(now, number):
+        epoch, own = chains.start(0, number)
+        every = np.arange(programs)
+        seen, arrived = chains.look(0, every, programs), 0
+        done = []
+        if own:
+            now.store(("sums", number), "done")
+            arrived, done = chains.arrive(0, number, programs, False), [number]
+        chains.leave(0, number, programs, epoch, own, most)
+        chain = chains.open_chain(seen, epoch, every, number)
+        while chain != chains.NOTHING:
+            if chains.take(0, chain, epoch):
+                now.store(("sums", chain), "done")
+                arrived, done = chains.arrive(0, chain, programs, False), [*done, chain]
+            chain = chains.open_chain(chains.look(0, every, programs), epoch, every, number)
+        if done:
+            chains.wait_for_all(0, epoch, arrived, False)
+            for each in range(programs):
+                now.only(("sums", each), "done")
+            for piece in done:
+                now.store(("piece", piece), "done")
+
+    def left(launches):
+        return {word(chain): 2 * launches for chain in range(most)} | {word(most): launches * most}
+
+    for end in ends(chains, program, programs, left(EPOCH), slots, walks, {"MOST": most} | (fault or {})):
+        check(end, left(EPOCH + 1), [(what, each) for what in ("sums", "piece") for each in range(programs)])
+
+
+def check(end, left, work):
+    """Raise Wrong unless words are left so, and all work is done once."""
+    if left | {place: value for place, value, _ in end if place in left} != left:
+        raise Wrong(f"words are left as {end}")
+    if {place: times for place, _, times in end if place not in left} != dict.fromkeys(work, 1):
+        raise Wrong(f"not all is done once: {end}")
+
+
+@pytest.mark.parametrize(("programs", "slots", "others"), [(1, 1, 3), (2, 1, 2), (2, 2, 1), (3, 1, 0)])
+def test_chains_in_every_order(programs, slots, others):
+    launch_of_chains(programs, slots, others)
+
+
+@pytest.mark.parametrize(("programs", "slots"), [(3, 3), (4, 2), (6, 5)])
+def test_chains_in_orders_of_chance(programs, slots):
+    launch_of_chains(programs, slots, walks=60)
+
+
+def text_without(text, order):
+    return SimpleNamespace(value=text.value.replace(order, "relaxed"))
+
+
+def in_two_steps(change):
+    """What an atomic access is where others may come between."""
+
+    def access(self, place, *values, sem):
+        (before,) = self.load(np.array([place]), volatile=True)
+        self.store(place, change(int(before), *values))
+        return self._to_all(int(before))
+
+    return access
+
+
+STALE = {"debug_barrier": lambda self: None}
+CHAIN_FAULTS = {  # what takes the place of names in chains.py, and of what it takes of Triton's language
+    "a claim is lost": ({}, {"atomic_max": in_two_steps(max)}),
+    "a start is lost": ({}, {"atomic_add": in_two_steps(lambda before, added: before + added)}),
+    "a chain is done twice": ({"take": lambda *rest: take(*rest) | True}, {}),
+    "a late owner does its chain": ({"start": lambda words, program: (late_start(words, program), True)}, {}),
+    "a late owner leaves its mark": ({"leave": lambda *_: None}, {}),
+    "no release": ({"ARRIVAL": text_without(chains.ARRIVAL, "acq_rel")}, {}),
+    "no acquire": ({"WAIT": text_without(chains.WAIT, "acquire"), "arrive": lambda *rest: arrive(*rest) * 0}, {}),
+    "threads do not meet": ({}, STALE),
+    "nobody waits": ({"wait_for_all": lambda *_: None}, {}),
+    "one chain fewer is waited for": ({"wait_for_all": lambda words, *rest: wait_for_all(words, *less(*rest))}, {}),
+}
+arrive, take, wait_for_all = (getattr(chains, name).fn for name in ("arrive", "take", "wait_for_all"))
+
+
+def late_start(words, program):
+    return chains.tl.atomic_add(words + program, 2, sem="relaxed") >> 1
+
+
+def less(epoch, seen, interpreted):
+    return epoch - 1 / chains.MOST, seen, interpreted
+
+
+@pytest.mark.parametrize("fault", CHAIN_FAULTS)
+def test_a_fault_of_chains_is_seen(fault, monkeypatch):
+    replaced, language = CHAIN_FAULTS[fault]
+    for name, each in language.items():
+        monkeypatch.setattr(Language, name, each)
+    with pytest.raises((Wrong, Stuck)):
+        launch_of_chains(2, 2, walks=1000, fault=replaced)
+
+
+# ------------------------------------------------------------------------------------------------ groups
+
+
+SUMS, BASE, MOST_PARTS = 1, 7, 8  # items of sums a chain; units that launches before have done
+
+
+def program_of_group(now, number, chain_count, parts):
+    """A program of a launch of shared rows."""
+    chain, part = divmod(number, parts)
+    own, programs, units = groups.CHAINS + chain, chain_count * parts, 0
+    groups.come(own)
+    epoch = int(groups.tl.load(np.array([groups.EPOCH]), volatile=True)[0])
+    seen = groups.tl.load(np.array([own]), volatile=True)
+    if groups.come_together(0, own, seen, part == 0, parts):
+        now.store(("ring", number), epoch, thread=0)
+        for other in range(chain * parts, (chain + 1) * parts):
+            now.wait(("ring", other), epoch, "relaxed")
+        now.store(("piece", chain * MOST_PARTS + part), "done")
+        units = 1
+    index = np.arange(chain_count)
+    units += work_of_others(now, number, index, parts)
+    before = groups.report(groups.DONE, units)
+    if before & 0xFFFFFFFF == programs - 1:
+        groups.clear(0, index, chain_count, programs, epoch + 3, BASE + programs)
+    if units:
+        groups.wait_for(groups.DONE, BASE + programs)
+        for each in range(programs):
+            now.only(("piece", each // parts * MOST_PARTS + each % parts), "done")
+
+
+def work_of_others(now, number, index, parts):
+    """Work at opened chains; return the units done."""
+    units, items = 0, np.full(len(index), SUMS + parts)
+    while True:
+        seen = groups.look_at_chains(0, index, len(index), parts)
+        other, found = groups.find_work(seen, index, items, number, parts, 8)
+        if other < 0:
+            return units
+        chain, sent = groups.CHAINS + other, groups.SENT + other
+        found = groups.opened(chain, found, parts)
+        while (item := groups.claim(chain, found)) < items[0]:
+            if item < SUMS:
+                now.store(("sums", other), "sent")
+                groups.report(sent, 1)
+            else:
+                groups.wait_for(sent, SUMS)
+                now.only(("sums", other), "sent")
+                now.store(("piece", other * MOST_PARTS + item - SUMS), "done")
+                units += 1
+
+
+def launch_of_groups(chain_count, parts, slots, walks=0, fault=None):
+    """Raise Wrong or Stuck where a launch of shared rows ends so."""
+    programs = chain_count * parts
+    pieces = [("piece", chain * MOST_PARTS + part) for chain in range(chain_count) for part in range(parts)]
+    rings = {("ring", number): 0 for number in range(programs)}
+
+    def program(now, number):
+        program_of_group(now, number, chain_count, parts)
+
+    def left(launches, units):
+        words = {groups.EPOCH.value: launches, groups.START.value: units << 32, groups.DONE.value: units << 32}
+        rows = {place.value + chain: 0 for place in (groups.CHAINS, groups.SENT) for chain in range(chain_count)}
+        return {word(place): value for place, value in (words | rows).items()}
+
+    first, replaced = left(EPOCH, BASE) | rings, {"LOOKS": 1} | (fault or {})
+    for end in ends(groups, program, programs, first, slots, walks, replaced):
+        check([each for each in end if each[0][0] in ("word", "piece")], left(EPOCH + 3, BASE + programs), pieces)
+
+
+@pytest.mark.parametrize(
+    ("chain_count", "parts", "slots"),
+    [
+        (1, 1, 1),
+        (1, 2, 1),
+        (2, 1, 1),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in [(1, 2, 2), (2, 1, 2)]),
+    ],
+)
+def test_groups_in_every_order(chain_count, parts, slots):
+    launch_of_groups(chain_count, parts, slots)
+
+
+@pytest.mark.parametrize(("chain_count", "parts", "slots"), [(2, 1, 2), (1, 2, 2), (2, 2, 2), (2, 2, 4), (3, 2, 3)])
+def test_groups_in_orders_of_chance(chain_count, parts, slots):
+    launch_of_groups(chain_count, parts, slots, walks=60)
+
+
+def closed_early(done, units):
+    """The first to see that all work is done takes itself for the last program."""
+    before = report(done, units)
+    return before | 1 if done == groups.DONE and (before >> 32) + units == BASE + 2 else before
+
+
+def done_stored(words, index, count, programs, epoch, units):
+    """Who finds that all is done may find what tells nothing else."""
+    clear(words, index, count, 0, epoch, units)
+    groups.tl.store(words + groups.DONE, units << 32)
+
+
+report, clear = groups.report.fn, groups.clear.fn
+GROUP_FAULTS = {
+    "an item is claimed twice": ({}, {"atomic_add": in_two_steps(lambda before, added: before + added)}),
+    "a late program finds all closed": ({"report": closed_early}, {}),
+    "what says that all is done is stored": ({"clear": done_stored}, {}),
+    "no release": (
+        {},
+        {"atomic_add": lambda self, place, value, sem: self._to_all(self.program.atomic(word(place), "add", value))},
+    ),
+    "no acquire": ({"WAIT": text_without(groups.WAIT, "acquire")}, {}),
+    "threads do not meet": ({}, STALE),
+}
+
+
+@pytest.mark.parametrize("fault", GROUP_FAULTS)
+def test_a_fault_of_groups_is_seen(fault, monkeypatch):
+    replaced, language = GROUP_FAULTS[fault]
+    for name, each in language.items():
+        monkeypatch.setattr(Language, name, each)
+    walks = 1000 if replaced.get("report") else 0  # by chance it is found sooner
+    with pytest.raises((Wrong, Stuck)):
+        launch_of_groups(2, 1, 2, walks=walks, fault=replaced)
