@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.fake_device import FakeDevice
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
@@ -110,3 +112,78 @@ def test_times_of_a_step_are_told(capsys):
     told = capsys.readouterr().out
     assert "beside" not in told
     assert "times as long" not in told
+
+
+# ------------------------------------------------------------------------------------------------ beside an all-reduce
+
+
+class Reduction:
+    """An all-reduce that is still there when a backward has ended, or not."""
+
+    def __init__(self, lasts=True, starts=True):
+        self.lasts, self.starts, self.told = lasts, starts, []
+
+    def occupy(self, programs, for_us):
+        self.told.append(("occupy", programs, for_us))
+
+    def started(self):
+        return self.starts
+
+    def state(self):
+        return "running" if self.lasts else "over"
+
+    def release(self):
+        self.told.append("release")
+
+
+def found_beside(reduction):
+    example, device = load("all_reduce"), FakeDevice(lambda name, run: {"slow": 40.0, "fast": 10.0}[name])
+
+    def beside(context, slowest_us):
+        return example.Beside(device, reduction if context == "all-reduce" else Reduction(), 8, slowest_us)
+
+    candidates = [device.candidate(name) for name in ("slow", "fast")]
+    return example, example.timed(device, beside, candidates, 3)
+
+
+def test_all_are_timed_beside_an_all_reduce():
+    reduction = Reduction()
+    example, found = found_beside(reduction)
+    assert found["slow"] == dict.fromkeys(("cold", "beside:8", "beside:32", "all-reduce"), (40.0, 0))
+    assert reduction.told == [("occupy", 8, 100.0 + 3000.0), "release"] * 2 * 5  # two of five warm up
+    lines = example.lines_of(example.NormCase("rms", 8, 64), found)
+    wanted = "cold 10.0 beside:8 10.0 x1.00 beside:32 10.0 x1.00 all-reduce 10.0 x1.00"
+    assert " ".join(lines[1].split()[2:]) == wanted
+
+
+@pytest.mark.parametrize("fault", [{"lasts": False}, {"starts": False}])
+def test_a_sample_is_void_where_no_all_reduce_was_beside(fault):
+    example, found = found_beside(Reduction(**fault))
+    assert found["fast"]["all-reduce"] == (None, 3)
+    assert found["fast"]["beside:8"] == (10.0, 0)
+    assert "all-reduce all void (3 void)" in example.lines_of(example.NormCase("rms", 8, 64), found)[1]
+
+
+def test_an_all_reduce_needs_two_gpus(monkeypatch, capsys):
+    example = load("all_reduce")
+    monkeypatch.setattr(example.torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(SystemExit) as stopped:
+        example.main([])
+    assert stopped.value.code == 2
+    assert "an all-reduce needs two GPUs, and here are 1" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_two_processes_reduce(monkeypatch):
+    monkeypatch.syspath_prepend(EXAMPLES)  # the other process looks for the module by its name
+    import all_reduce
+
+    reduction = all_reduce.AllReduce("gloo", "cpu", 1000)
+    try:
+        reduction.occupy(0, 1e9)
+        assert reduction.started()
+        reduction.release()
+        assert reduction.state() == "over"
+        assert not reduction.numbers.any()
+    finally:
+        reduction.close()
