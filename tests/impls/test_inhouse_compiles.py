@@ -125,7 +125,7 @@ def compile_case(target, cols, norm, bias, rows, dtype, weight_dtype, zero_centr
     rstd = torch.empty(rows, device="meta")
     has_bias = layer and bias and weight is not None
     memory = torch.empty(1 << 20, dtype=torch.int64, device="meta")
-    with instead_of_launches(backend_target, Compiled, memory), patch.object(backward, "gpu_of", lambda device: gpu):
+    with instead_of_launches(backend_target, Compiled, memory), patch.object(backward, "gpu_of", lambda *_: gpu):
         launch = backward.choose_for(x, x, weight, has_bias, layer=layer)
         if spoil and isinstance(launch, OnePass):
             launch = replace(launch, rows=4 * launch.rows, stages=1)
