@@ -50,9 +50,9 @@ RUN = (*CASES, *HERE, "impls", "impl_files", "seed", "resume", "compile_ahead")
 def bench(invocation: Invocation) -> None:
     """Verify and time implementations, interleaved, and print the comparison; with --fleet on many GPUs at once."""
     if invocation.dry_run:
-        from harness.fleet.rehearsal import rehearse
+        from harness.fleet.preview import describe_plan
 
-        sys.stdout.write(rehearse(invocation, Display()))
+        sys.stdout.write(describe_plan(invocation, Display()))
         return
     _measure_and_report(invocation)
 

@@ -15,7 +15,7 @@ from harness.__main__ import main
 from harness.cases import NormCase
 from harness.devices import DeviceFacts
 from harness.errors import UsageError
-from harness.fleet import rehearsal
+from harness.fleet import preview
 from harness.fleet.estimate import Durations
 from harness.results.file import ResultsFile, load
 from harness.results.schema import Budget, Check, ConditionsRecord, ImplRecord, SelfTestRecord
@@ -215,7 +215,7 @@ def test_without_a_fleet_nothing_of_ray_is_imported(workers, monkeypatch, capsys
 
 
 def test_a_dry_run_says_what_it_would_do(workers, folder, monkeypatch, capsys):
-    monkeypatch.setattr(rehearsal, "published", lambda kind: Durations({"quack": 60.0, "torch-eager": 30.0}, runs=2))
+    monkeypatch.setattr(preview, "published", lambda kind: Durations({"quack": 60.0, "torch-eager": 30.0}, runs=2))
     line = "bench --dry-run --shapes 16x64,32x64 --norm rms --impls torch-eager,quack --processes 3 --quick"
     assert typed(line) in (0, None)
     assert capsys.readouterr().out == (
@@ -233,8 +233,8 @@ def test_a_dry_run_on_a_fleet_needs_no_gpu_here(workers, folder, monkeypatch, ca
     def connected(address):
         yield SimpleNamespace(gpus=lambda: {"h200": 8, "toaster": 1})
 
-    monkeypatch.setattr(rehearsal, "connected", connected)
-    monkeypatch.setattr(rehearsal, "published", lambda kind: Durations())
+    monkeypatch.setattr(preview, "connected", connected)
+    monkeypatch.setattr(preview, "published", lambda kind: Durations())
     assert typed("bench --dry-run --fleet 10.0.0.1:6379 --shapes 16x64 --norm rms --gpus 4") in (0, None)
     told = capsys.readouterr().out
     assert "h200: 1 jobs on 4 GPUs" in told

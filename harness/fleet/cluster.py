@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UnavailableError, UsageError
-from harness.fleet.seat import RAYS_OWN, Seat
+from harness.fleet.gpu_actor import RAYS_OWN, GpuActor
 from harness.run.process import Worker, WorkerDiedError
 from harness.worker.messages import Start
 
@@ -22,15 +22,15 @@ UNNAMED = "gpu"  # the kind of a GPU of which Ray does not say what it is
 TYPE = "accelerator_type:"  # a node's resource of this name says what its GPUs are
 LOOK_S = 0.5  # how often it is looked whether an answer is still wanted
 STORE_BYTES = 80 << 20  # of the object store of a local cluster: what goes through it are rows
-OURS = (UsageError, UnavailableError, WorkerDiedError)  # what a seat raises
+OURS = (UsageError, UnavailableError, WorkerDiedError)  # what an actor raises
 
 
 class GpuLostError(Exception):
     """The actor or its host is gone, and with it whatever it did; the message says how."""
 
 
-class RemoteSeat:
-    """A `Seat` in an actor, which may still wait for its GPU."""
+class RemoteActor:
+    """A `GpuActor` in an actor, which may still wait for its GPU."""
 
     def __init__(self, actor: Any) -> None:
         self.actor = actor
@@ -43,7 +43,7 @@ class RemoteSeat:
         wanted: Callable[[], bool] = lambda: True,
         **named: Any,
     ) -> Any:
-        """What a method of the seat returns or raises; GpuLostError where it cannot answer, or not within `limit_s`.
+        """What a method of the actor returns or raises; GpuLostError where it cannot answer, or not within `limit_s`.
 
         As soon as the answer is not `wanted` any more, that is a GpuLostError too.
         """
@@ -87,16 +87,16 @@ class Cluster:
                 found[_kind_of(node["Resources"])] += gpus
         return dict(sorted(found.items()))
 
-    def seat(self, kind: str) -> RemoteSeat:
-        """A seat on a GPU of a kind, which is free or will be."""
+    def actor(self, kind: str) -> RemoteActor:
+        """An actor on a GPU of a kind, which is free or will be."""
         ray = _ray()
         types = [name for node in ray.nodes() for name in node["Resources"] if name.startswith(TYPE)]
         own = [name for name in types if name.removeprefix(TYPE).lower() == kind]
         options = {"num_gpus": 1, "num_cpus": 0, "max_restarts": 0, "max_task_retries": 0}
         resources = {own[0]: 0.001} if own else {}
-        actor: Any = ray.remote(Seat).options(**options, resources=resources).remote(self.process)
+        actor: Any = ray.remote(GpuActor).options(**options, resources=resources).remote(self.process)
         actor.forget_ray.remote([name for name in RAYS_OWN if name in os.environ])
-        return RemoteSeat(actor)
+        return RemoteActor(actor)
 
 
 @contextmanager

@@ -48,13 +48,13 @@ def gather(teams: Sequence[Team], display: Display) -> None:
             given_up.set()
             for team in teams:
                 team.lanes = list(_done(team.kind, got[team.kind]))
-            sat = [(team, {lane: pool.submit(lane.sit) for lane in team.lanes}) for team in teams]
-            while not all(future.done() for _, of_kind in sat for future in of_kind.values()):
+            started = [(team, {lane: pool.submit(lane.start_worker) for lane in team.lanes}) for team in teams]
+            while not all(future.done() for _, of_kind in started for future in of_kind.values()):
                 time.sleep(LOOK_S)
-            for team, of_kind in sat:
+            for team, of_kind in started:
                 ready = _done(team.kind, of_kind)
                 team.lanes = list(ready)
-                team.sittings = {lane.number: sitting for lane, sitting in ready.items()}
+                team.gpus = {lane.number: gpu for lane, gpu in ready.items()}
         except BaseException:
             given_up.set()  # or the pool would wait for its threads
             for team in teams:

@@ -8,8 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from harness.errors import UnavailableError, UsageError
-from harness.fleet.cluster import GpuLostError, RemoteSeat
-from harness.fleet.seat import Place
+from harness.fleet.cluster import GpuLostError, RemoteActor
+from harness.fleet.gpu_actor import Place
 from harness.fleet.shares import Shares
 from harness.results.schema import AnyRecord, ConditionsRecord, RowRecord, SelfTestRecord
 from harness.run.compile_ahead import Task
@@ -25,25 +25,25 @@ ANSWER_S = 60.0  # that a host may take for an answer beyond what it was told to
 
 @dataclass(frozen=True)
 class FarWorker:
-    """The worker process of a seat, as the runner knows workers."""
+    """The worker process of an actor, as the runner knows workers."""
 
-    seat: RemoteSeat
+    actor: RemoteActor
     heard: deque[Event] = field(default_factory=deque[Event])
 
     def send(self, request: Request) -> None:
         """Hand over a request."""
-        self.seat.ask("send", request, limit_s=ANSWER_S)
+        self.actor.ask("send", request, limit_s=ANSWER_S)
 
     def receive(self, timeout_s: float) -> Event | None:
         """The next event, or None where none came in time."""
         if not self.heard:
-            self.heard.extend(self.seat.ask("receive", timeout_s, limit_s=timeout_s + ANSWER_S))
+            self.heard.extend(self.actor.ask("receive", timeout_s, limit_s=timeout_s + ANSWER_S))
         return self.heard.popleft() if self.heard else None
 
     def kill(self) -> None:
         """End it."""
         with suppress(GpuLostError):
-            self.seat.ask("kill", limit_s=ANSWER_S)
+            self.actor.ask("kill", limit_s=ANSWER_S)
 
 
 class WriteError(UnavailableError):
@@ -51,10 +51,10 @@ class WriteError(UnavailableError):
 
 
 @dataclass(frozen=True)
-class Sitting:
-    """A seat with a worker that is ready, and what it has found."""
+class ReadyGpu:
+    """An actor with a worker that is ready, and what it has found."""
 
-    seat: RemoteSeat
+    actor: RemoteActor
     hello: Hello
     place: Place
 
@@ -86,73 +86,73 @@ class Run:
     planned: Planned
     shares: Shares
     results: Records
-    number_of: Callable[[Sitting], int]
+    number_of: Callable[[ReadyGpu], int]
     hard_failures: Counter[str] = field(default_factory=Counter)
     untimed: list[RowRecord] = field(default_factory=list[RowRecord])
 
 
 class Lane:
-    """One GPU at a time, for as long as there are jobs; `new_seat` makes a seat that may still wait for its GPU.
+    """One GPU at a time, for as long as there are jobs; `new_actor` makes an actor that may still wait for its GPU.
 
     `fault` says why a lane has ended that could have gone on; `stages_s` and `logs` are what its workers took and said.
     """
 
-    def __init__(self, number: int, invocation: Invocation, new_seat: Callable[[], RemoteSeat]) -> None:
+    def __init__(self, number: int, invocation: Invocation, new_actor: Callable[[], RemoteActor]) -> None:
         self.number = number
         self.invocation = invocation
-        self.seat: RemoteSeat | None = None
+        self.actor: RemoteActor | None = None
         self.fault: str | None = None
         self.stages_s: defaultdict[str, float] = defaultdict(float)
         self.logs: list[str] = []
-        self._new_seat = new_seat
+        self._new_actor = new_actor
         self._held: Job | None = None
         self._has_worker = False
 
     def get_gpu(self, wanted: Callable[[], bool]) -> None:
         """Wait for a GPU of the lane's own; raises GpuLostError where that is not `wanted` any more."""
-        self.seat = self._new_seat()
-        self.seat.ask("host", wanted=wanted)
+        self.actor = self._new_actor()
+        self.actor.ask("host", wanted=wanted)
 
-    def sit(self) -> Sitting:
+    def start_worker(self) -> ReadyGpu:
         """Start a worker on the GPU; raises UsageError and UnavailableError as a worker does, and GpuLostError."""
-        assert self.seat is not None, "a GPU is got first"
-        hello: Hello = self.seat.ask("launch", self.invocation.start(), self.invocation.time_limit_s)
-        place: Place = self.seat.ask("place", self.invocation.device, hello, limit_s=ANSWER_S)
+        assert self.actor is not None, "a GPU is got first"
+        hello: Hello = self.actor.ask("launch", self.invocation.start(), self.invocation.time_limit_s)
+        place: Place = self.actor.ask("place", self.invocation.device, hello, limit_s=ANSWER_S)
         self._has_worker = True
-        return Sitting(self.seat, hello, place)
+        return ReadyGpu(self.actor, hello, place)
 
-    def compile(self, sitting: Sitting, tasks: Sequence[Task], seed: int, seats: int) -> None:
+    def compile(self, gpu: ReadyGpu, tasks: Sequence[Task], seed: int, actors: int) -> None:
         """Have a host compile tasks; what goes wrong there is met again when they are measured."""
         with suppress(GpuLostError):
-            sitting.seat.ask(
+            gpu.actor.ask(
                 "compile_ahead",
                 tasks,
                 self.invocation.start(),
                 seed,
                 processes=self.invocation.compile_ahead,
-                seats=seats,
-                facts=sitting.place.facts,
+                actors=actors,
+                facts=gpu.place.facts,
                 time_limit_s=self.invocation.time_limit_s,
             )
 
     def forget_tuning(self) -> None:
         """Have the host forget what it tuned while it compiled."""
         with suppress(GpuLostError):
-            assert self.seat is not None, "a lane that has compiled has a seat"
-            self.seat.ask("forget_tuning", limit_s=ANSWER_S)
+            assert self.actor is not None, "a lane that has compiled has an actor"
+            self.actor.ask("forget_tuning", limit_s=ANSWER_S)
 
-    def work(self, run: Run, first: Sitting, progress: Progress) -> None:
+    def work(self, run: Run, first: ReadyGpu, progress: Progress) -> None:
         """Measure until there is nothing more to do, on another GPU where one is lost.
 
         Raises WriteError where the results cannot be written.
         """
-        sitting: Sitting | None = first
+        gpu: ReadyGpu | None = first
         try:
             while not run.shares.over:
-                if sitting is None:
-                    sitting = self._sit_again(run, progress)
+                if gpu is None:
+                    gpu = self._another_gpu(run, progress)
                 elif run.shares.wait(self.number):
-                    sitting = self._measure(run, sitting, progress)
+                    gpu = self._measure(run, gpu, progress)
         except WriteError:
             raise
         except (UsageError, UnavailableError) as error:
@@ -160,39 +160,39 @@ class Lane:
             progress.say(f"the run goes on without this GPU: {error}")
         finally:
             run.shares.depart(self.number)
-            self._close(sitting)
+            self._close(gpu)
 
     def end(self) -> None:
         """End what the lane has on another host, at once."""
-        if self.seat is not None:
-            self.seat.end()
+        if self.actor is not None:
+            self.actor.end()
 
-    def _sit_again(self, run: Run, progress: Progress) -> Sitting | None:
+    def _another_gpu(self, run: Run, progress: Progress) -> ReadyGpu | None:
         """Another GPU, as soon as one is free; None where nothing is left to do meanwhile."""
         progress.say("waiting for a GPU")
         try:
             self.get_gpu(lambda: not run.shares.over)
-            sitting = self.sit()
+            gpu = self.start_worker()
         except GpuLostError as lost:
             if not run.shares.over:
                 raise UnavailableError(str(lost)) from lost
             return None
-        run.number_of(sitting)
+        run.number_of(gpu)
         run.shares.arrive(self.number)
-        return sitting
+        return gpu
 
-    def _measure(self, run: Run, sitting: Sitting, progress: Progress) -> Sitting | None:
+    def _measure(self, run: Run, gpu: ReadyGpu, progress: Progress) -> ReadyGpu | None:
         """Take jobs for as long as there are some; None where the GPU is lost meanwhile."""
-        sink = Stamped(run.results, run.number_of(sitting))
+        sink = Stamped(run.results, run.number_of(gpu))
         runner = Runner(
-            launch=lambda process: self._launch(sitting, process),
+            launch=lambda process: self._launch(gpu, process),
             results=sink,
             settings=run.planned.settings,
             profile=run.planned.profile,
             progress=progress,
-            missing={item.name: item.missing for item in sitting.hello.implementations if item.missing},
+            missing={item.name: item.missing for item in gpu.hello.implementations if item.missing},
             time_limit_s=self.invocation.time_limit_s,
-            worker=FarWorker(sitting.seat) if self._has_worker else None,
+            worker=FarWorker(gpu.actor) if self._has_worker else None,
             selftests=selftests_on(run.planned.facts.kind, self.invocation),
             hard_failures=run.hard_failures,
             stages_s=self.stages_s,
@@ -202,19 +202,19 @@ class Lane:
         try:
             runner.run(self._jobs(run.shares, sink))
         except GpuLostError as lost:
-            sitting.seat.end()
+            gpu.actor.end()
             if not run.shares.over:
-                progress.say(f"lost on {sitting.place.host}: {lost}")
+                progress.say(f"lost on {gpu.place.host}: {lost}")
             self._hand_over(run, sink, str(lost))
             return None
-        return sitting
+        return gpu
 
-    def _launch(self, sitting: Sitting, process: int) -> FarWorker:
+    def _launch(self, gpu: ReadyGpu, process: int) -> FarWorker:
         try:
-            sitting.seat.ask("launch", self.invocation.start(process), self.invocation.time_limit_s)
+            gpu.actor.ask("launch", self.invocation.start(process), self.invocation.time_limit_s)
         except (UsageError, UnavailableError) as error:  # it could be started here before
             raise GpuLostError(str(error)) from error
-        return FarWorker(sitting.seat)
+        return FarWorker(gpu.actor)
 
     def _jobs(self, shares: Shares, sink: Stamped) -> Generator[Job]:
         """One job after the other; when the next one is asked for, the one before has all its rows."""
@@ -235,9 +235,9 @@ class Lane:
             reason = f"the GPU was lost in two tries: {how}"
             sink.append(RowRecord(case=left.case, impl=impl, status="crashed", reason=reason, process=left.process))
 
-    def _close(self, sitting: Sitting | None) -> None:
-        if sitting is not None:
+    def _close(self, gpu: ReadyGpu | None) -> None:
+        if gpu is not None:
             with suppress(GpuLostError):
-                self.logs.append(sitting.seat.ask("log", limit_s=ANSWER_S))
-                sitting.seat.ask("close", limit_s=ANSWER_S)
+                self.logs.append(gpu.actor.ask("log", limit_s=ANSWER_S))
+                gpu.actor.ask("close", limit_s=ANSWER_S)
         self.end()

@@ -45,15 +45,15 @@ def bench(invocation: Invocation, display: Display) -> list[Path]:
 def bench_on(cluster: Cluster, invocation: Invocation, display: Display) -> list[Path]:
     """The same on a cluster that this process is connected to."""
     teams = [
-        Team(kind, [Lane(number, invocation, lambda kind=kind: cluster.seat(kind)) for number in range(count)])
+        Team(kind, [Lane(number, invocation, lambda kind=kind: cluster.actor(kind)) for number in range(count)])
         for kind, count in chosen(cluster.gpus(), invocation).items()
     ]
     invocation = _with_a_folder_for_several(invocation, len(teams))
     try:
         gather(teams, display)
         for team in teams:
-            for sitting in team.sittings.values():
-                refuse(team, sitting, invocation)
+            for gpu in team.gpus.values():
+                refuse(team, gpu, invocation)
         plans = [plan_run(invocation, team.first.hello) for team in teams]
         with tempfile.TemporaryDirectory(prefix="normbwd-") as folder, ExitStack() as files:
             paths: list[Path] = []
@@ -91,12 +91,12 @@ def _open(team: Team, planned: Planned, invocation: Invocation, log: Path, files
     known = {record.number: record for record in load(path).gpus}
     team.run = Run(
         planned,
-        Shares(jobs, sorted(team.sittings), took.of, took.process_s),
+        Shares(jobs, sorted(team.gpus), took.of, took.process_s),
         results,
         numbering(team, invocation, results, known),
     )
-    for sitting in team.in_order:
-        team.run.number_of(sitting)
+    for gpu in team.in_order:
+        team.run.number_of(gpu)
     return path
 
 
@@ -141,7 +141,7 @@ def _measure(teams: Sequence[Team], display: Display) -> None:
 def _work(team: Team, lane: Lane, display: Display, faults: list[BaseException]) -> None:
     try:
         with display.part(f"{team.kind} {lane.number}") as progress:
-            lane.work(team.shared, team.sittings[lane.number], progress)
+            lane.work(team.shared, team.gpus[lane.number], progress)
     except BaseException as fault:  # it is raised again by who started the thread
         faults.append(fault)
         team.shared.shares.stop()
@@ -156,8 +156,8 @@ def _compile_ahead(teams: Sequence[Team], display: Display) -> None:
     with ThreadPoolExecutor(len(parts)) as pool:
         try:
             compiling = [
-                pool.submit(lane.compile, team.sittings[lane.number], tasks, team.shared.planned.settings.seed, seats)
-                for team, lane, seats, tasks in parts
+                pool.submit(lane.compile, team.gpus[lane.number], tasks, team.shared.planned.settings.seed, actors)
+                for team, lane, actors, tasks in parts
             ]
             while not all(future.done() for future in compiling):
                 time.sleep(LOOK_S)
@@ -174,8 +174,8 @@ def _compile_ahead(teams: Sequence[Team], display: Display) -> None:
 def _parts(team: Team) -> list[tuple[Lane, int, list[Task]]]:
     """The lanes of a kind, each with the number of those on its host and its part of what they have to compile."""
     parts: list[tuple[Lane, int, list[Task]]] = []
-    for host in {sitting.place.host for sitting in team.sittings.values()}:
-        lanes = [lane for lane in team.lanes if team.sittings[lane.number].place.host == host]
+    for host in {gpu.place.host for gpu in team.gpus.values()}:
+        lanes = [lane for lane in team.lanes if team.gpus[lane.number].place.host == host]
         jobs = [job for lane in lanes for job in team.shared.shares.of(lane.number)]
         tasks = tasks_of(jobs, team.shared.planned.impls)
         parts += [(lane, len(lanes), tasks[part :: len(lanes)]) for part, lane in enumerate(lanes)]

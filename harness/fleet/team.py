@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from harness import devices
 from harness.errors import UnavailableError
-from harness.fleet.lane import Lane, Run, Sitting
+from harness.fleet.lane import Lane, ReadyGpu, Run
 from harness.results.file import ResultsFile
 from harness.results.schema import GpuRecord
 from harness.run.invocation import Invocation
@@ -22,7 +22,7 @@ class Team:
 
     kind: str
     lanes: list[Lane]
-    sittings: dict[int, Sitting] = field(default_factory=dict[int, Sitting])
+    gpus: dict[int, ReadyGpu] = field(default_factory=dict[int, ReadyGpu])
     run: Run | None = None
 
     def end(self) -> None:
@@ -45,42 +45,42 @@ class Team:
             raise UnavailableError(f"no {self.kind} is left for {left} cases ({why}); what is done is kept")
 
     @property
-    def first(self) -> Sitting:
-        """The sitting whose versions are the run's: of the first host by name."""
+    def first(self) -> ReadyGpu:
+        """The GPU whose versions are the run's: of the first host by name."""
         return self.in_order[0]
 
     @property
-    def in_order(self) -> list[Sitting]:
-        """The sittings by host."""
-        return sorted(self.sittings.values(), key=lambda sitting: (sitting.place.host, sitting.place.visible))
+    def in_order(self) -> list[ReadyGpu]:
+        """The GPUs by host."""
+        return sorted(self.gpus.values(), key=lambda gpu: (gpu.place.host, gpu.place.visible))
 
 
-def differing(team: Team, sitting: Sitting) -> dict[str, str]:
+def differing(team: Team, gpu: ReadyGpu) -> dict[str, str]:
     """The versions on a host that are not those of the run: libraries, the driver, and this project's revision."""
-    run, here = _versions(team.first), _versions(sitting)
+    run, here = _versions(team.first), _versions(gpu)
     versions = {
         name: here.get(name, "none") for name in sorted(run.keys() | here.keys()) if here.get(name) != run.get(name)
     }
-    if (revision := sitting.place.revision) != own_revision():
+    if (revision := gpu.place.revision) != own_revision():
         versions["revision"] = revision or "unknown"
     return versions
 
 
-def _versions(sitting: Sitting) -> dict[str, str]:
-    versions = versions_of(sitting.hello, sitting.hello.implementations)
-    return versions | ({"driver": driver} if (driver := sitting.place.device.driver) else {})
+def _versions(gpu: ReadyGpu) -> dict[str, str]:
+    versions = versions_of(gpu.hello, gpu.hello.implementations)
+    return versions | ({"driver": driver} if (driver := gpu.place.device.driver) else {})
 
 
-def refuse(team: Team, sitting: Sitting, invocation: Invocation) -> None:
+def refuse(team: Team, gpu: ReadyGpu, invocation: Invocation) -> None:
     """Raise UnavailableError where a GPU is not like the others of its kind, or others use it."""
-    first, place = team.first.place, sitting.place
+    first, place = team.first.place, gpu.place
     if place.device.name != first.device.name:
         raise UnavailableError(
             f"{place.host} has {place.device.name} and {first.host} {first.device.name}, and both count as {team.kind}"
         )
     if not invocation.allow_others:
         devices.refuse_shared(place.facts)
-    if (versions := differing(team, sitting)) and not invocation.mixed:
+    if (versions := differing(team, gpu)) and not invocation.mixed:
         told = ", ".join(f"{name} {version}" for name, version in versions.items())
         raise UnavailableError(
             f"{place.host} has other versions than {first.host} ({told}); install the same, or let them differ: --mixed"
@@ -89,20 +89,20 @@ def refuse(team: Team, sitting: Sitting, invocation: Invocation) -> None:
 
 def numbering(
     team: Team, invocation: Invocation, results: ResultsFile, known: dict[int, GpuRecord]
-) -> Callable[[Sitting], int]:
+) -> Callable[[ReadyGpu], int]:
     """What gives each GPU a number, and the file a line of it, once."""
     lock = threading.Lock()
 
-    def number_of(sitting: Sitting) -> int:
-        refuse(team, sitting, invocation)
+    def number_of(gpu: ReadyGpu) -> int:
+        refuse(team, gpu, invocation)
         with lock:
-            place = sitting.place
+            place = gpu.place
             record = GpuRecord(
                 number=len(known),
                 host=place.host,
                 visible=place.visible,
                 uuid=place.facts.uuid,
-                versions=differing(team, sitting),
+                versions=differing(team, gpu),
             )
             for number, other in known.items():
                 if other.model_copy(update={"number": record.number}) == record:

@@ -14,7 +14,7 @@ from harness.errors import UnavailableError, UsageError
 from harness.fleet import spread
 from harness.fleet.cluster import connected
 from harness.fleet.gathering import chosen
-from harness.fleet.rehearsal import elsewhere
+from harness.fleet.preview import elsewhere
 from harness.publish.packing import pack
 from harness.publish.survey import Place, Survey, Surveyed, find_place, find_places
 from harness.results.file import load

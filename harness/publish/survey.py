@@ -11,7 +11,7 @@ from typing import Literal
 from harness import devices
 from harness.devices import DeviceFacts, DeviceProfile
 from harness.errors import UnavailableError, UsageError
-from harness.fleet.rehearsal import elsewhere
+from harness.fleet.preview import elsewhere
 from harness.publish.minutes import Took, took
 from harness.results.file import Results, load
 from harness.results.published.planned import PACKED_SUFFIX, PUBLISHED, Plan, PlannedRun, file_of

@@ -91,7 +91,7 @@ def left():
 
 def workers_left():
     """Those of them that are a worker or its actor; Ray keeps idle processes of its own."""
-    return [pid for pid, line in left().items() if "spawn_main" in line or "ray::Seat" in line]
+    return [pid for pid, line in left().items() if "spawn_main" in line or "ray::GpuActor" in line]
 
 
 def bench(cluster, tmp_path, process, processes=1, meanwhile=None, of=SHAPES, **more):
@@ -119,7 +119,7 @@ def wait_until(is_so, limit_s=30):
 
 
 def actors():
-    return [pid for pid, line in left().items() if "ray::Seat" in line]
+    return [pid for pid, line in left().items() if "ray::GpuActor" in line]
 
 
 def all_rows(processes=1):

@@ -10,7 +10,7 @@ from harness.errors import UnavailableError, UsageError
 from harness.fleet import gathering, spread
 from harness.fleet.cluster import GpuLostError
 from harness.fleet.estimate import Durations
-from harness.fleet.seat import Seat
+from harness.fleet.gpu_actor import GpuActor
 from harness.results.file import ResultsFile, load
 from harness.results.settings import Settings
 from harness.run.invocation import Invocation
@@ -22,11 +22,11 @@ SHAPES = [16, 32, 48, 64]
 IMPLS = ("quack", "torch-eager")
 
 
-class LocalSeat:
-    """A seat of this process, which is lost after `dies` answers, or when it is asked for what `fault` names."""
+class LocalActor:
+    """An actor of this process, which is lost after `dies` answers, or when it is asked for what `fault` names."""
 
-    def __init__(self, seat, dies=None, fault=None):
-        self.seat = seat
+    def __init__(self, actor, dies=None, fault=None):
+        self.actor = actor
         self.fault = fault
         self.dies = dies
         self.ended = False
@@ -40,16 +40,16 @@ class LocalSeat:
             raise GpuLostError("the actor died")
         if self.ended:
             raise GpuLostError("it was ended")
-        return getattr(self.seat, method)(*arguments, **named)
+        return getattr(self.actor, method)(*arguments, **named)
 
     def end(self):
-        if self.seat is not None and not self.ended:
-            self.seat.close()
+        if self.actor is not None and not self.ended:
+            self.actor.close()
         self.ended = True
 
 
-class Busy(LocalSeat):
-    """A seat whose GPU others use."""
+class Busy(LocalActor):
+    """An actor whose GPU others use."""
 
     def __init__(self):
         super().__init__(None)
@@ -60,13 +60,13 @@ class Busy(LocalSeat):
         raise GpuLostError("it was not waited for")
 
 
-class Late(LocalSeat):
-    """A seat that has its GPU as soon as something is so."""
+class Late(LocalActor):
+    """An actor that has its GPU as soon as something is so."""
 
-    def __init__(self, seat, is_so):
-        super().__init__(seat.seat)
+    def __init__(self, actor, is_so):
+        super().__init__(actor.actor)
         self.is_so = is_so
-        seat.ended = True
+        actor.ended = True
 
     def ask(self, method, *arguments, **named):
         while method == "host" and not self.is_so():
@@ -75,7 +75,7 @@ class Late(LocalSeat):
 
 
 class Fleet:
-    """Hosts of one GPU each; `deaths` says after how many answers the seats of a host die, one after the other."""
+    """Hosts of one GPU each; `deaths` says after how many answers the actors of a host die, one after the other."""
 
     def __init__(self, folder, kinds=("h200", "h200"), deaths=None, faults=(), busy=0, **script):
         self.folder = folder
@@ -84,25 +84,25 @@ class Fleet:
         self.faults = dict(faults)
         self.busy = busy
         self.script = script
-        self.seats = []
+        self.actors = []
         self._free = list(range(len(kinds)))
 
     def gpus(self):
         return {kind: self.kinds.count(kind) for kind in sorted(set(self.kinds))}
 
-    def seat(self, kind):
+    def actor(self, kind):
         host = next((host for host in self._free if self.kinds[host] == kind), None)
         if host is None or len(self._free) <= self.busy:
             return Busy()
         self._free.remove(host)
         script = Script(self.folder, kind, uuid=str(host), host=f"host{host}", **self.script)
-        seat = Seat(lambda start, log: InProcess(script))
-        seat.host = lambda: f"host{host}"
+        actor = GpuActor(lambda start, log: InProcess(script))
+        actor.host = lambda: f"host{host}"
         deaths = self.deaths.get(host, [])
-        self.seats.append(LocalSeat(seat, deaths.pop(0) if deaths else None, self.faults.get(host)))
-        if self.seats[-1].dies is not None:
-            self._free.append(host)  # whose next seat takes its place
-        return self.seats[-1]
+        self.actors.append(LocalActor(actor, deaths.pop(0) if deaths else None, self.faults.get(host)))
+        if self.actors[-1].dies is not None:
+            self._free.append(host)  # whose next actor takes its place
+        return self.actors[-1]
 
 
 @pytest.fixture(autouse=True)
@@ -128,7 +128,7 @@ def invocation(tmp_path, processes=1, **more):
 
 def bench(fleet, asked_for):
     paths = spread.bench_on(fleet, asked_for, Display())
-    assert all(seat.ended for seat in fleet.seats)
+    assert all(actor.ended for actor in fleet.actors)
     return [load(path) for path in paths]
 
 
@@ -224,9 +224,9 @@ def test_gpus_that_others_use_are_left_to_them(tmp_path, said):
 def test_a_run_waits_for_a_gpu_and_says_so(tmp_path, said, monkeypatch, capsys):
     """Others use the only GPU until the run has said so."""
     fleet = Fleet(said, ["h200"])
-    free = fleet.seat
+    free = fleet.actor
     monkeypatch.setattr(gathering, "SAY_EVERY_S", 0.0)
-    fleet.seat = lambda kind: Late(free(kind), lambda: "free are 0 of 1 h200" in capsys.readouterr().err)
+    fleet.actor = lambda kind: Late(free(kind), lambda: "free are 0 of 1 h200" in capsys.readouterr().err)
     (results,) = bench(fleet, invocation(tmp_path))
     assert rows_of(results) == all_rows()
 

@@ -16,7 +16,7 @@ from harness.worker.messages import Hello
 Found = tuple[DeviceProfile, DeviceFacts]
 
 
-def rehearse(invocation: Invocation, display: Display) -> str:
+def describe_plan(invocation: Invocation, display: Display) -> str:
     """The plan on each kind of GPU as lines of text; raises UsageError and UnavailableError as the run would."""
     check(invocation)
     if invocation.fleet is None:

@@ -1,6 +1,6 @@
 """What an actor does on the host of its GPU: it runs the worker process there, and answers for the host.
 
-Nothing here imports Ray: an actor is made of `Seat` in cluster.py, and tests call it as it is.
+Nothing here imports Ray: an actor is made of `GpuActor` in cluster.py, and tests call it as it is.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Place:
     revision: str | None
 
 
-class Seat:
+class GpuActor:
     """One GPU of a host, and the worker on it; `process` starts one where WorkerProcess is not to."""
 
     def __init__(self, process: Callable[[Start, Path], Worker] | None = None) -> None:
@@ -55,7 +55,7 @@ class Seat:
         vars(sys.modules["__main__"]).pop("__file__", None)
 
     def host(self) -> str:
-        """The name of the host; who hears it knows that the seat has its GPU."""
+        """The name of the host; who hears it knows that the actor has its GPU."""
         return socket.gethostname()
 
     def launch(self, start: Start, time_limit_s: float) -> Hello:
@@ -105,12 +105,12 @@ class Seat:
         seed: int,
         *,
         processes: int | None,
-        seats: int,
+        actors: int,
         facts: devices.DeviceFacts,
         time_limit_s: float,
     ) -> None:
-        """Fill the compilers' caches of this host, of which so many other seats compile their own part meanwhile."""
-        at_once = processes_here(facts.kind, seats) if processes is None else processes
+        """Fill the compilers' caches of this host, of which so many other actors compile their own part meanwhile."""
+        at_once = processes_here(facts.kind, actors) if processes is None else processes
         for workers, of_round in rounds(tasks, at_once, facts.memory_bytes):
             compile_ahead(
                 of_round,

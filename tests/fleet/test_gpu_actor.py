@@ -8,8 +8,8 @@ import pytest
 
 from harness.devices import DeviceFacts
 from harness.errors import UnavailableError
+from harness.fleet.gpu_actor import GpuActor
 from harness.fleet.lane import FarWorker
-from harness.fleet.seat import Seat
 from harness.run.process import WorkerDiedError
 from harness.worker.messages import Began, Done, Hello, Start
 from tests.fake_worker import Ready
@@ -30,62 +30,62 @@ class Silent(Ready):
 
 
 @pytest.fixture
-def seated(tmp_path):
-    """A seat with a worker that says these events after it has said what is here."""
-    seats = []
+def actor_with(tmp_path):
+    """An actor with a worker that says these events after it has said what is here."""
+    actors = []
 
     def make(*events):
         worker = Silent(Script(tmp_path).hello(), *events)
-        seats.append(Seat(lambda start, log: worker))
-        seats[-1].launch(Start(), 1.0)
-        return seats[-1], worker
+        actors.append(GpuActor(lambda start, log: worker))
+        actors[-1].launch(Start(), 1.0)
+        return actors[-1], worker
 
     yield make
-    for seat in seats:
-        seat.close()
+    for actor in actors:
+        actor.close()
 
 
-def test_what_came_together_is_answered_together(seated):
-    seat, worker = seated(A, B, Done(), A)
-    assert seat.receive(7.0) == [A, B, Done()]
+def test_what_came_together_is_answered_together(actor_with):
+    actor, worker = actor_with(A, B, Done(), A)
+    assert actor.receive(7.0) == [A, B, Done()]
     assert worker.waited_s[1:] == [7.0, 0.0, 0.0]
-    assert seat.receive(7.0) == [A]
-    assert seat.receive(7.0) == []
+    assert actor.receive(7.0) == [A]
+    assert actor.receive(7.0) == []
 
 
-def test_what_a_worker_said_before_it_died_is_not_lost(seated):
-    seat, _ = seated(A, DEATH, DEATH)
-    assert seat.receive(1.0) == [A]
+def test_what_a_worker_said_before_it_died_is_not_lost(actor_with):
+    actor, _ = actor_with(A, DEATH, DEATH)
+    assert actor.receive(1.0) == [A]
     with pytest.raises(WorkerDiedError):
-        seat.receive(1.0)
+        actor.receive(1.0)
 
 
-def test_events_are_handed_on_one_at_a_time(seated):
-    seat, _ = seated(A, Done())
-    worker = FarWorker(SimpleNamespace(ask=lambda method, *given, limit_s: getattr(seat, method)(*given)))
+def test_events_are_handed_on_one_at_a_time(actor_with):
+    actor, _ = actor_with(A, Done())
+    worker = FarWorker(SimpleNamespace(ask=lambda method, *given, limit_s: getattr(actor, method)(*given)))
     assert [worker.receive(1.0) for _ in range(3)] == [A, Done(), None]
 
 
-def test_a_worker_ends_with_its_seat(seated):
-    seat, worker = seated()
-    seat.close()
+def test_a_worker_ends_with_its_actor(actor_with):
+    actor, worker = actor_with()
+    actor.close()
     assert worker.killed
 
 
-def test_a_host_on_which_torch_finds_no_gpu_is_named(seated):
-    seat, _ = seated()
+def test_a_host_on_which_torch_finds_no_gpu_is_named(actor_with):
+    actor, _ = actor_with()
     cpu = DeviceFacts("cpu", "Some CPU", "x86_64", l2_bytes=1 << 20)
     with pytest.raises(UnavailableError, match=r"torch finds no GPU on .*, where Ray has one"):
-        seat.place("auto", Hello([cpu], [], {}))
+        actor.place("auto", Hello([cpu], [], {}))
 
 
-def test_a_worker_is_started_as_if_there_were_no_ray(monkeypatch, seated):
-    seat, _ = seated()
+def test_a_worker_is_started_as_if_there_were_no_ray(monkeypatch, actor_with):
+    actor, _ = actor_with()
     main = SimpleNamespace(__file__="default_worker.py")
     monkeypatch.setitem(sys.modules, "__main__", main)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    seat.forget_ray(kept=["OMP_NUM_THREADS"])
+    actor.forget_ray(kept=["OMP_NUM_THREADS"])
     assert os.environ["OMP_NUM_THREADS"] == "1"
-    seat.forget_ray(kept=[])
+    actor.forget_ray(kept=[])
     assert "OMP_NUM_THREADS" not in os.environ
     assert not hasattr(main, "__file__")
