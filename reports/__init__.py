@@ -12,7 +12,7 @@ from harness.errors import UsageError
 from harness.results.contexts import COLD
 from harness.results.file import Results
 from reports.data.comparison import Comparison, compare
-from reports.formats import console, export, grid, history, html, markdown, pull_request, verification
+from reports.formats import console, dtypes, export, grid, history, html, markdown, pull_request, verification
 from reports.parts import kernel_table, selftest
 from reports.studies import aa, engines, flushes, processes, spans
 
@@ -34,6 +34,7 @@ _STUDYING: dict[str, Callable[[Results], str]] = {
 }
 _WHOLE: dict[str, Callable[[Sequence[Results], str | None, str], str]] = {"html": html.render}
 _OF_SEVERAL: dict[str, Callable[[Sequence[Results]], str]] = {
+    "dtypes": dtypes.render,
     "flush": flushes.render,
     "history": history.render,
     "verification": verification.render,

@@ -1,0 +1,86 @@
+"""Dtypes beside each other: how near each implementation comes to the add of the same dtype, over several files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.cases import Norm
+from harness.errors import UsageError
+from harness.results.file import Results
+from harness.results.statistics import geomean
+from reports import figures
+from reports.data.case_labels import variant
+from reports.data.comparison import CaseComparison, compare
+from reports.markdown_writer import paragraphs, table
+from reports.parts import wording
+from reports.table import words
+
+ABOUT = (
+    "Per cent of the same-traffic add of the same case and dtype, which the same blocks hold: the geometric mean over "
+    "the shapes that all columns of a table have. Where an implementation ranks in fewer of them, their number stands "
+    "behind it. A dash: it refuses the dtype, was not measured with it, or does not rank. Columns come from different "
+    "runs, so that no two of them are compared by a test."
+)
+Shape = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Column:
+    """The cases of one norm and dtype, by shape, and the implementations that were tried on them."""
+
+    norm: Norm
+    dtype: str
+    cases: Mapping[Shape, CaseComparison]
+
+    def percent_of_add(self, impl: str, shapes: Iterable[Shape]) -> list[float]:
+        """Of each of these shapes in which the implementation ranks."""
+        entries = (self.cases[shape].entry(impl) for shape in shapes)
+        return [e.percent_of_add for e in entries if e and e.standing == "ranked" and e.percent_of_add is not None]
+
+
+def render(runs: Sequence[Results]) -> str:
+    """The page as markdown; raises UsageError where fewer than two dtypes have a shape in common."""
+    columns = columns_of(runs)
+    parts = [wording.heading("Dtypes", *(run.run for run in runs)), ABOUT]
+    for norm in dict.fromkeys(column.norm for column in columns):
+        of_norm = [column for column in columns if column.norm == norm]
+        shapes = common(of_norm)
+        if len(of_norm) > 1 and shapes:
+            told = ", ".join(f"{rows} x {cols}" for rows, cols in shapes)
+            parts += [f"## {norm}", f"{figures.count(len(shapes), 'shape')}: {told}.", _table(of_norm, shapes)]
+    if len(parts) == 2:
+        raise UsageError("--format dtypes needs two dtypes of one norm with a shape in common; give files of them")
+    return paragraphs(parts)
+
+
+def columns_of(runs: Sequence[Results]) -> list[Column]:
+    """A column for each norm and dtype, in the order of the files; of a case that two files have, the first's."""
+    cases: dict[tuple[Norm, str], dict[Shape, CaseComparison]] = {}
+    for run in runs:
+        for case in compare(run).cases:
+            of_dtype = cases.setdefault((case.case.norm, variant(case.case)), {})
+            of_dtype.setdefault((case.case.rows, case.case.cols), case)
+    return [Column(norm, dtype, found) for (norm, dtype), found in cases.items()]
+
+
+def common(columns: Sequence[Column]) -> list[Shape]:
+    """The shapes that all of them have, in the order of the first."""
+    return [shape for shape in columns[0].cases if all(shape in column.cases for column in columns)]
+
+
+def _table(columns: Sequence[Column], shapes: Sequence[Shape]) -> str:
+    """A row for each implementation that ranks anywhere, the nearest to the add of the first dtype first."""
+    tried = {e.impl: None for column in columns for shape in shapes for e in column.cases[shape].entries}
+    found = {impl: [column.percent_of_add(impl, shapes) for column in columns] for impl in tried}
+    ranked = {impl: of_impl for impl, of_impl in found.items() if any(of_impl)}
+    ordered = sorted(ranked, key=lambda impl: [-geomean(values) if values else 0.0 for values in ranked[impl]])
+    rows = [[columns[0].norm, impl, *(_mean(values, len(shapes)) for values in ranked[impl])] for impl in ordered]
+    return table([*words("norm", "impl"), *(column.dtype for column in columns)], rows)
+
+
+def _mean(values: Sequence[float], shapes: int) -> str:
+    if not values:
+        return figures.NOTHING
+    behind = "" if len(values) == shapes else f" ({len(values)})"
+    return f"{figures.percent(geomean(values))}{behind}"
