@@ -105,15 +105,17 @@ def report(
     results: Annotated[
         list[Path],
         typer.Argument(
-            help="a results.jsonl; several for history, verification, flush (one a flush), or html of verifications"
+            help="a results.jsonl; several for history, dtypes, verification, flush (one a flush), or html of "
+            "verifications"
         ),
     ],
     form: Annotated[
         str | None,
         typer.Option(
             "--format",
-            help="console, markdown, verification, history, grid, pr, html, csv, json, kernels, plots, or a study of "
-            "the engine: spans, selftest, engines, aa, processes, flush (default: console, of several files history)",
+            help="console, markdown, verification, history, dtypes, grid, pr, html, csv, json, kernels, plots, or a "
+            "study of the engine: spans, selftest, engines, aa, processes, flush (default: console, of several files "
+            "history)",
         ),
     ] = None,
     out: Annotated[

@@ -1,0 +1,84 @@
+"""Where each implementation is best: the case in which it is furthest ahead of all others, or least behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.results.published.planned import Plan
+from reports import figures
+from reports.data.case_comparison import CaseComparison, Lead
+from reports.markdown_writer import paragraphs, table
+from reports.published.sources import Source, by_device
+from reports.table import words
+
+ABOUT = (
+    "The last number is the time of the fastest implementation of another library over its own, medians of one run: "
+    "above 1 it is ahead. The tables of the run say whether that is more than noise. Cases in which something is too "
+    "fast to be ranked have no fastest and are left out."
+)
+
+
+@dataclass(frozen=True)
+class Stand:
+    """One implementation in one case: by how much it is ahead of all others (below 1: behind), and how it leads."""
+
+    impl: str
+    run: str
+    case: str
+    ahead: float
+    leads: bool
+    ties: bool
+
+
+def section(sources: Sequence[Source], plan: Plan) -> str:
+    """A table a device, over the runs of the plan in which several libraries rank; the one that is most ahead first."""
+    parts: list[str] = []
+    for files in by_device(sources).values():
+        of_plan = [source for source in files if source.name in plan.runs and source.is_ranking]
+        if found := _by_impl(stand for source in of_plan for stand in stands(source)):
+            there = {stand.run for of_impl in found.values() for stand in of_impl}
+            runs = ", ".join(f"{each.name} ({each.results.run.revision})" for each in of_plan if each.name in there)
+            parts += [f"{files[0].device_name}, by these runs (and the revision of each): {runs}. {ABOUT}", _table(found)]
+    return paragraphs(parts)
+
+
+def stands(source: Source) -> Iterator[Stand]:
+    """Every implementation in every case of a run that has a fastest, where one of another library ranks too."""
+    families = {impl.name: impl.family for impl in source.results.run.implementations}
+    for case in source.comparison.cases:
+        if case.lead is not None:
+            yield from _of_case(case, case.lead, source.name, families)
+
+
+def _of_case(case: CaseComparison, lead: Lead, run: str, families: Mapping[str, str]) -> Iterator[Stand]:
+    times = {entry.impl: entry.median_us for entry in case.ranked if entry.median_us}
+    for impl, us in times.items():
+        others = [other_us for other, other_us in times.items() if families[other] != families[impl]]
+        if others:
+            leads = lead.impl == impl
+            ties = bool(lead.tied_with) and (leads or impl in lead.tied_with)
+            yield Stand(impl, run, case.case.key, min(others) / us, leads and not ties, ties)
+
+
+def _by_impl(found: Iterator[Stand]) -> dict[str, list[Stand]]:
+    by_impl: dict[str, list[Stand]] = {}
+    for stand in found:
+        by_impl.setdefault(stand.impl, []).append(stand)
+    return by_impl
+
+
+def _table(found: Mapping[str, Sequence[Stand]]) -> str:
+    best = {impl: max(of_impl, key=lambda stand: stand.ahead) for impl, of_impl in found.items()}
+    rows = [
+        [
+            impl,
+            str(len(found[impl])),
+            str(sum(stand.leads for stand in found[impl])),
+            str(sum(stand.ties for stand in found[impl])),
+            f"{best[impl].case}, {best[impl].run}",
+            figures.plain_ratio(best[impl].ahead),
+        ]
+        for impl in sorted(found, key=lambda impl: -best[impl].ahead)
+    ]
+    return table([*words("impl"), "cases", "fastest in", "ties in", "best case, run", "fastest other over it"], rows)
