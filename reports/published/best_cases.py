@@ -39,7 +39,10 @@ def section(sources: Sequence[Source], plan: Plan) -> str:
         if found := _by_impl(stand for source in of_plan for stand in stands(source)):
             there = {stand.run for of_impl in found.values() for stand in of_impl}
             runs = ", ".join(f"{each.name} ({each.results.run.revision})" for each in of_plan if each.name in there)
-            parts += [f"{files[0].device_name}, by these runs (and the revision of each): {runs}. {ABOUT}", _table(found)]
+            parts += [
+                f"{files[0].device_name}, by these runs (and the revision of each): {runs}. {ABOUT}",
+                _table(found),
+            ]
     return paragraphs(parts)
 
 
