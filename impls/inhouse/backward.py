@@ -45,7 +45,8 @@ def norm_backward(
     NORMBWD_SM_MARGIN says. `launch` overrides the choice of `choose_for`; the compiled kernels are added to `launched`.
     Bitwise reproducible on one device with one margin.
 
-    Raises ValueError for anything else: strides, dtypes, devices or shapes that do not fit, more than 131072 columns.
+    Raises ValueError for anything else: strides, dtypes, devices or shapes that do not fit, more than 131072 columns
+    or 2^31 - 1024 rows.
     """
     if dres is not None:
         options: dict[str, Any] = {"has_bias": has_bias, "zero_centred": zero_centred, "sm_margin": sm_margin}

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from .problem import Gpu, Problem
 
 WIDEST = 131072  # columns; a wider row is refused rather than left untested
+MOST_ROWS = 2**31 - 1024  # kernels count them in 32 bits, up to the end of the last tile
 REGISTERS = 65536  # of a multiprocessor, of 32 bits
 MOST_REGISTERS = 255  # of a thread
 MOST_WARPS = 32  # of a program

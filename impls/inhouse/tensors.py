@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .limits import WIDEST
+from .limits import MOST_ROWS, WIDEST
 
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 
@@ -123,6 +123,8 @@ def check(
     rows, cols = x.shape
     if not 1 <= cols <= WIDEST:
         raise ValueError(f"1 to {WIDEST} columns, not {cols}")
+    if rows > MOST_ROWS:
+        raise ValueError(f"at most {MOST_ROWS} rows, not {rows}")
     dtypes = [matrix.dtype for matrix in matrices.values()]
     if x.dtype not in DTYPES or any(dtype != x.dtype for dtype in dtypes):
         alike = ", and alike" if len(dtypes) > 1 else ""

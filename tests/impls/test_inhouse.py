@@ -161,6 +161,8 @@ def refused():
     dy, x, weight, mean, rstd = inputs.dy, inputs.x, inputs.weight, inputs.mean, inputs.rstd
     tall = torch.zeros(2, 131073, dtype=torch.bfloat16)
     yield "131072 columns", (tall, tall, None, None, rstd[:2]), {}
+    many = torch.zeros(1, 8, dtype=torch.bfloat16).expand(2**31 - 1023, 8)  # the last tile would end beyond 32 bits
+    yield "at most 2147482624 rows", (many, many, None, None, rstd), {}
     yield "unit column stride", (dy, x.T.contiguous().T, weight, mean, rstd), {}
     yield "unit column stride", (dy.T.contiguous().T, x, weight, mean, rstd), {}
     yield "one shape", (dy[:2], x, weight, mean, rstd), {}
