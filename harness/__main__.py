@@ -214,21 +214,21 @@ def publish(invocation: Invocation) -> None:
         return
     ((look, surveyed),) = looks
     try:
-        sitting = publishing.publish(look, surveyed, display, begun_s)
+        outcome = publishing.publish(look, surveyed, display, begun_s)
     except KeyboardInterrupt:
         _complain("interrupted; what is done is kept, and the same command goes on from it")
         raise SystemExit(130) from None
     for what, names in (
-        ("published", sitting.published),
-        ("left for another sitting, which the same command begins", sitting.left),
-        ("nothing passed in", sitting.failed),
-        ("to be written again, by normbwd documents", sitting.documents),
+        ("published", outcome.published),
+        ("left for another sitting, which the same command begins", outcome.left),
+        ("nothing passed in", outcome.failed),
+        ("to be written again, by normbwd documents", outcome.documents),
     ):
         if names:
             display.say(f"{what}: {', '.join(names)}")
-    if sitting.published:
-        display.say(f"may they be published: normbwd publish --check --only {','.join(sitting.published)}")
-    raise typer.Exit(1 if sitting.failed else 0)
+    if outcome.published:
+        display.say(f"may they be published: normbwd publish --check --only {','.join(outcome.published)}")
+    raise typer.Exit(1 if outcome.failed else 0)
 
 
 @app.command()

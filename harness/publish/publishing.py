@@ -30,7 +30,7 @@ from harness.worker.messages import Hello
 
 
 @dataclass
-class Sitting:
+class Outcome:
     """What became of the runs that were due, by name; `documents` are to be written again.
 
     Of the `failed` nothing passed, so that they are kept and not published.
@@ -81,7 +81,7 @@ def publish(
     display: Display,
     begun_s: float | None = None,
     now_s: Callable[[], float] = time.monotonic,
-) -> Sitting:
+) -> Outcome:
     """Measure what is not current, most important first, and publish each run as soon as it is finished.
 
     The minutes of the sitting count from `begun_s` on its clock, or from now. Raises UsageError where no run can be
@@ -95,13 +95,13 @@ def publish(
         raise UsageError(
             f"--minutes {minutes:g}: nothing that is due can be begun in less than about {least_s / 60:.1f} minutes"
         )
-    sitting = Sitting()
+    outcome = Outcome()
     for number, each in enumerate(due, start=1):
         display.say(
             f"{each.name} ({number} of {len(due)}): {_why(each)}; {told_time(each.seconds)}{_left(ends_s - now_s())}"
         )
-        _settle(look, each, sitting, ends_s, display, now_s)
-    return sitting
+        _settle(look, each, outcome, ends_s, display, now_s)
+    return outcome
 
 
 def told_time(seconds: float) -> str:
@@ -110,7 +110,7 @@ def told_time(seconds: float) -> str:
 
 
 def _settle(
-    look: Survey, each: Surveyed, sitting: Sitting, ends_s: float, display: Display, now_s: Callable[[], float]
+    look: Survey, each: Surveyed, outcome: Outcome, ends_s: float, display: Display, now_s: Callable[[], float]
 ) -> None:
     """Go on with one run until it is finished or no time is left for it, and note what became of it."""
     path = None
@@ -124,18 +124,18 @@ def _settle(
                 break  # what it began with is longer than what is left
     if path is None:
         display.say(f"{each.name}: {_why_left(look, each)}")
-        sitting.left.append(each.name)
+        outcome.left.append(each.name)
     elif not any(row.status in RANKED for row in load(path).rows):
         display.say(f"{each.name}: nothing in it passed, so that it is not published: {path}")
-        sitting.failed.append(each.name)
+        outcome.failed.append(each.name)
     else:
         target = file_of(look.place.name, each.name, look.published)
         pack(path, target)
         display.say(f"published: {target}")
         _set_aside(each.work, "published")
-        sitting.published.append(each.name)
+        outcome.published.append(each.name)
         documents = look.plan.documents_of(each.name, look.place.name)
-        sitting.documents += [document for document in documents if document not in sitting.documents]
+        outcome.documents += [document for document in documents if document not in outcome.documents]
 
 
 def _measure(look: Survey, each: Surveyed, within: SittingTime, display: Display) -> Path:

@@ -9,6 +9,9 @@ from pathlib import Path
 from harness.devices import DeviceFacts, DeviceProfile, nvml
 from harness.results.schema import DeviceRecord
 
+CHECKOUT = Path(__file__).resolve().parents[2]
+WRITTEN = ("results", "docs", "site", "README.md")  # by `publish` and `documents`; they decide no figure
+
 
 def device_record(profile: DeviceProfile, facts: DeviceFacts) -> DeviceRecord:
     """The device as a results file states it, with driver, clocks and power limit of this moment where NVML knows."""
@@ -30,24 +33,24 @@ def device_record(profile: DeviceProfile, facts: DeviceFacts) -> DeviceRecord:
     )
 
 
-def own_revision() -> str | None:
+def own_revision(checkout: Path = CHECKOUT) -> str | None:
     """The git revision of this checkout, marked where it has uncommitted changes; None outside of one.
 
-    A copy without git, such as on a GPU host that is sent files alone, may state it in NORMBWD_REVISION.
+    What a publication writes is no such change: its next run measures the same code. A copy without git, such as on a
+    GPU host that is sent files alone, may state its revision in NORMBWD_REVISION.
     """
     if stated := os.environ.get("NORMBWD_REVISION"):
         return stated
-    checkout = Path(__file__).resolve().parents[2]
     if not (checkout / ".git").exists():
         return None
     try:
-        described = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
-            cwd=checkout,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        described = _git(checkout, "describe", "--always", "--abbrev=12")
+        changed = _git(checkout, "diff", "HEAD", "--name-only", "--", ".", *(f":(exclude){path}" for path in WRITTEN))
     except (OSError, subprocess.CalledProcessError):
         return None
-    return described.stdout.strip()
+    return f"{described}-dirty" if changed else described
+
+
+def _git(checkout: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=checkout, capture_output=True, text=True, check=True)
+    return done.stdout.strip()

@@ -4,9 +4,10 @@ import pytest
 
 from harness.devices import detect
 from harness.devices.profiles import GIB, MIB
-from harness.run.provenance import device_record
+from harness.run.provenance import device_record, own_revision
 from tests.devices.test_devices import H200, HOST, gpu
 from tests.fake_nvml import FakeNvml
+from tests.repositories import commit, git
 
 
 def test_record_states_profile_facts_and_nvml(monkeypatch):
@@ -54,3 +55,18 @@ def test_record_without_nvml(monkeypatch, facts):
     written = device_record(detect(facts), facts)
     assert written.name == facts.name
     assert written.driver is None
+
+
+def test_revision_is_marked_where_code_has_changed(tmp_path, monkeypatch):
+    monkeypatch.delenv("NORMBWD_REVISION", raising=False)
+    assert own_revision(tmp_path) is None
+    git(tmp_path, "init", "-q")
+    commit(tmp_path, {"impls/mine.py": "a = 1", "results/h200/fast-llm.md": "1", "README.md": "1", "noxfile.py": ""})
+    clean = git(tmp_path, "rev-parse", "HEAD").strip()[:12]
+    (tmp_path / "results/h200/fast-llm.md").write_text("2")
+    (tmp_path / "README.md").write_text("2")
+    assert own_revision(tmp_path) == clean  # a second run is measured by the same code as the first
+    (tmp_path / "impls/mine.py").write_text("a = 2")
+    assert own_revision(tmp_path) == f"{clean}-dirty"
+    monkeypatch.setenv("NORMBWD_REVISION", "abc1234")
+    assert own_revision(tmp_path) == "abc1234"
