@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.cases import DeviceKind, Grads, Inputs, NormCase
 from harness.cases.input_kinds import INPUT_KINDS
+from harness.cases.variants import FEATURES
 from harness.errors import UnsupportedError
 
 from .inhouse.launch import Launch
@@ -18,9 +19,14 @@ from .inhouse.problem import LAUNCHES, problem_of
 if TYPE_CHECKING:
     import torch
 
+    from .inhouse.tensors import Around
+
 name = "triton-inhouse"
 requires = ("triton",)
 compiles_ahead = True
+handles = frozenset(FEATURES)
+
+MORE = ("dbranch", "dbranch1", "dweight1", "dbias1", "dz")  # gradients that a plain case does not have
 
 
 def misconfigured(device: DeviceKind) -> str | None:
@@ -107,10 +113,13 @@ def prepare(inputs: Inputs, config: Mapping[str, Any] | None = None) -> Callable
     from .inhouse.backward import problem_for
     from .inhouse.device import gpu_of
     from .inhouse.regimes.choice import choose
+    from .inhouse.tensors import rows_or_heads
     from .inhouse.tuned import from_fields
 
     layer, bias = inputs.case.norm == "layer", inputs.bias is not None
-    problem, gpu = problem_for(inputs.dy, inputs.x, inputs.weight, bias, layer=layer), gpu_of(inputs.x.device)
+    (x, dy), around = rows_or_heads(inputs.x, inputs.dy), around_of(inputs).as_rows(inputs.x.shape)
+    problem = problem_for(dy, x, inputs.weight, bias, layer=layer, around=around)
+    gpu = gpu_of(inputs.x.device)
     launch = from_fields(config)
     if flaw := launch.flaw(problem, gpu):
         raise UnsupportedError(f"this launch must not run here: {flaw}")
@@ -134,26 +143,42 @@ def launching(inputs: Inputs, launch: Launch | None = None, *, sm_margin: int | 
 
     The result takes a list, or nothing, and adds the compiled kernels to it.
     """
-    from .inhouse.backward import norm_backward
+    from .inhouse.backward import backward_around, norm_backward
+
+    case, around = inputs.case, around_of(inputs)
+    mean, rstd = statistics_of(inputs)
+    given = inputs.dy, inputs.x, inputs.weight, mean, rstd
+    options: dict[str, Any] = {"has_bias": inputs.bias is not None, "zero_centred": case.zero_centred}
+    options |= {"sm_margin": sm_margin, "launch": launch}
+
+    def backward(launched: list[Any] | None = None) -> Grads:
+        return Grads(*norm_backward(*given, **options, launched=launched))
+
+    def backward_with(launched: list[Any] | None = None) -> Grads:
+        dx, dweight, dbias, *more = backward_around(*given, around, **options, launched=launched)
+        named = zip(MORE, more, strict=True)
+        return Grads(dx, dweight, dbias, {name: gradient for name, gradient in named if gradient is not None})
+
+    return backward_with if set(case.features) - {"qk"} else backward
+
+
+def statistics_of(inputs: Inputs) -> tuple[torch.Tensor | None, torch.Tensor]:
+    """What this project's own forward saves of rows of equal distance; else, and with a gate, what torch saves."""
     from .inhouse.model.forward import norm_forward
 
     case, layer = inputs.case, inputs.case.norm == "layer"
+    if {"qk", "gated"} & set(case.features):
+        return inputs.mean, inputs.rstd
     x = inputs.x.view(-1, case.cols)
     _, mean, rstd = norm_forward(x, inputs.weight, inputs.bias, inputs.eps, layer=layer, zero_centred=case.zero_centred)
+    return mean if layer else None, rstd
 
-    def backward(launched: list[Any] | None = None) -> Grads:
-        gradients = norm_backward(
-            inputs.dy,
-            inputs.x,
-            inputs.weight,
-            mean if layer else None,
-            rstd,
-            has_bias=inputs.bias is not None,
-            zero_centred=case.zero_centred,
-            sm_margin=sm_margin,
-            launch=launch,
-            launched=launched,
-        )
-        return Grads(*gradients)
 
-    return backward
+def around_of(inputs: Inputs) -> Around:
+    """What a case has around its norm, as the kernels take it."""
+    from .inhouse.tensors import Around
+
+    case, named = inputs.case, inputs.tensors()
+    given: dict[str, Any] = {name: named.get(name) for name in ("dres", "mask", "mask1", "dy1", "weight1", "z")}
+    norm_first = "gated-norm-first" in case.features
+    return Around(**given, p=case.dropout_p, norm_first=norm_first, bias=inputs.bias if norm_first else None)

@@ -13,6 +13,7 @@ name = "triton-inhouse-margin"
 requires = triton_inhouse.requires
 variants = {"triton-inhouse-margin8": 8, "triton-inhouse-margin32": 32}  # for --context beside:8 and beside:32
 compiles_ahead = True
+handles = triton_inhouse.handles
 on_request = True
 
 

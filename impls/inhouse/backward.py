@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Any
 
@@ -10,9 +11,9 @@ import torch
 from . import bound
 from .device import gpu_of, name_of
 from .launch import Launch
-from .problem import LAUNCHES, SM_MARGIN, Dtype, Problem
+from .problem import BESIDE, LAUNCHES, SM_MARGIN, Dtype, Problem
 from .regimes.choice import choose
-from .tensors import Around, AroundGradients, Tensors, as_rows, check, output, rounded
+from .tensors import NO_MORE, Around, AroundGradients, Tensors, check, output, rows_or_heads
 
 Gradients = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
 VARIABLES: Any = getattr(os.environ, "_data", {})  # os.environ itself takes ten times as long to look into
@@ -49,9 +50,9 @@ def norm_backward(
     or 2^31 - 1024 rows.
     """
     if dres is not None:
-        options: dict[str, Any] = {"has_bias": has_bias, "zero_centred": zero_centred, "sm_margin": sm_margin}
-        options |= {"launch": launch, "launched": launched}
-        return backward_around(dy, x, weight, mean, rstd, Around(dres=dres), **options)[:3]
+        around, options = Around(dres=dres), {"has_bias": has_bias, "zero_centred": zero_centred}
+        more: Any = {"sm_margin": sm_margin, "launch": launch, "launched": launched}
+        return backward_around(dy, x, weight, mean, rstd, around, **options, **more)[:3]
     given = dy, x, weight, mean, rstd
     variables = VARIABLES.get(LAUNCHES_VARIABLE), VARIABLES.get(MARGIN_VARIABLE)
     decided_by = "backward", has_bias, zero_centred, sm_margin, launch, variables
@@ -60,54 +61,78 @@ def norm_backward(
         dx, dweight, dbias = outputs
         assert dx is not None
         return dx, dweight, dbias
-    shape = x.shape
-    if dy.shape != shape:
-        raise ValueError(f"x and dy must have one shape, not {tuple(shape)} and {tuple(dy.shape)}")
-    x, dy = as_rows(x, "x"), as_rows(dy, "dy")
-    statistics = {"mean": mean, "rstd": rstd}
-    check({"x": x, "dy": dy}, {"weight": weight}, statistics, has_bias=has_bias, zero_centred=zero_centred)
-    rows, cols = x.shape
-    dx = output(x, (rows, cols))
-    dweight = None if weight is None else output(weight, (cols,))
-    dbias = None if weight is None or not has_bias else output(weight, (cols,))
-    if rows == 0:
-        for gradient in (dweight, dbias):
-            if gradient is not None:
-                gradient.zero_()
-    else:
-        if launch is None:
-            launch = choose_for(dy, x, weight, has_bias, layer=mean is not None, sm_margin=sm_margin)
-        with torch.cuda.device_of(x):  # Triton launches on the current device; this does nothing for a CPU tensor
-            tensors = Tensors(dx, dweight, dbias, dy, x, weight, mean, rstd, zero_centred)
-            calls = launch.calls(tensors)
-            kernels = [call.start() for call in calls]
-        bound.keep(calls, kernels, given, (dx.view(shape), dweight, dbias), tensors.scratch, *decided_by)
-        if launched is not None:
-            launched.extend(kernels)
-    return rounded(dx.view(shape), x), rounded(dweight, weight), rounded(dbias, weight)
+    return _decided(given, NO_MORE, decided_by, launched)[:3]
 
 
 def backward_around(
-    dy: torch.Tensor,  # noqa: ARG001
-    x: torch.Tensor,  # noqa: ARG001
-    weight: torch.Tensor | None,  # noqa: ARG001
-    mean: torch.Tensor | None,  # noqa: ARG001
-    rstd: torch.Tensor,  # noqa: ARG001
-    around: Around,  # noqa: ARG001
+    dy: torch.Tensor,
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    mean: torch.Tensor | None,
+    rstd: torch.Tensor,
+    around: Around,
     *,
-    has_bias: bool = False,  # noqa: ARG001
-    zero_centred: bool = False,  # noqa: ARG001
-    sm_margin: int | None = None,  # noqa: ARG001
-    launch: Launch | None = None,  # noqa: ARG001
-    launched: list[Any] | None = None,  # noqa: ARG001
+    has_bias: bool = False,
+    zero_centred: bool = False,
+    sm_margin: int | None = None,
+    launch: Launch | None = None,
+    launched: list[Any] | None = None,
 ) -> AroundGradients:
     """Return the gradients of a norm with what a model has `around` it, otherwise as `norm_backward` does.
 
     Gradients of branches and of z have x's shape and dtype, and are contiguous; those of a second norm's parameters are
     like the first's. With a gate before the norm, mean and rstd are those of x * silu(z). Raises ValueError as
-    `norm_backward` does, and for what no kernel of this project does.
+    `norm_backward` does, and where what is around does not fit together.
     """
-    raise ValueError("no kernel of this project does that yet")
+    given = dy, x, weight, mean, rstd
+    variables = (VARIABLES.get(LAUNCHES_VARIABLE), VARIABLES.get(MARGIN_VARIABLE), *around.decided_by)
+    decided_by = "around", has_bias, zero_centred, sm_margin, launch, variables
+    outputs: Any = bound.restart((*given, *around.tensors), *decided_by, launched=launched)
+    if outputs is not None:
+        return AroundGradients(*outputs)
+    return _decided(given, around, decided_by, launched)
+
+
+def _decided(
+    given: tuple[Any, ...], around: Around, decided_by: tuple[Any, ...], launched: list[Any] | None
+) -> AroundGradients:
+    """The gradients by a launch that is decided now, and kept for calls that are `decided_by` the same."""
+    kind, has_bias, zero_centred, sm_margin, launch, _ = decided_by
+    dy, x, weight, mean, rstd = given
+    shape = x.shape
+    if dy.shape != shape:
+        raise ValueError(f"x and dy must have one shape, not {tuple(shape)} and {tuple(dy.shape)}")
+    x, dy = rows_or_heads(x, dy)
+    rows, cols = rstd.numel(), x.shape[-1]
+    rowwise = around.as_rows(shape)
+    statistics = {"mean": mean, "rstd": rstd}
+    matrices = {"x": x, "dy": dy} | rowwise.matrices
+    parameters = {"weight": weight, "weight1": around.weight1, "bias": around.bias}
+    check(matrices, parameters, statistics, has_bias=has_bias, zero_centred=zero_centred)
+    rowwise.check(weight, has_bias=has_bias)
+    dx = output(x, (rows, cols))
+    dweight = None if weight is None else output(weight, (cols,))
+    dbias = None if weight is None or not has_bias else output(weight, (cols,))
+    more = rowwise.outputs(x, (rows, cols), has_bias=has_bias)
+    if rows == 0:
+        for gradient in (dweight, dbias, more.dweight1, more.dbias1):
+            if gradient is not None:
+                gradient.zero_()
+    else:
+        if launch is None:
+            launch = choose_for(dy, x, weight, has_bias, layer=mean is not None, sm_margin=sm_margin, around=rowwise)
+        with torch.cuda.device_of(x):  # Triton launches on the current device; this does nothing for a CPU tensor
+            tensors = Tensors(dx, dweight, dbias, dy, x, weight, mean, rstd, zero_centred, rowwise, more)
+            calls = launch.calls(tensors)
+            kernels = [call.start() for call in calls]
+        outputs = AroundGradients(dx, dweight, dbias, *more).shaped(shape)
+        if kind == "around":
+            bound.keep(calls, kernels, (*given, *around.tensors), outputs, tensors.scratch, *decided_by)
+        else:
+            bound.keep(calls, kernels, given, outputs[:3], tensors.scratch, *decided_by)
+        if launched is not None:
+            launched.extend(kernels)
+    return AroundGradients(dx, dweight, dbias, *more).shaped(shape).rounded(x, weight, around.weight1)
 
 
 def choose_for(
@@ -118,13 +143,14 @@ def choose_for(
     *,
     layer: bool,
     sm_margin: int | None = None,
+    around: Around = NO_MORE,
 ) -> Launch:
     """The launch that `norm_backward` chooses for these tensors: a tuned one where there is one, else the default.
 
     Launches are tuned for the whole device, so that with a margin the default is chosen.
     """
     margin = margin_of_environment() if sm_margin is None else sm_margin
-    problem, gpu = problem_for(dy, x, weight, has_bias, layer=layer), gpu_of(x.device, margin)
+    problem, gpu = problem_for(dy, x, weight, has_bias, layer=layer, around=around), gpu_of(x.device, margin)
     path = os.environ.get(LAUNCHES)
     if path and not margin:
         from .tuned import launch_for  # needs pydantic, which a model without such a file does not
@@ -142,23 +168,31 @@ def margin_of_environment() -> int:
 
 
 def problem_for(
-    dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor | None, has_bias: bool, *, layer: bool
+    dy: torch.Tensor,
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    has_bias: bool,
+    *,
+    layer: bool,
+    around: Around = NO_MORE,
 ) -> Problem:
-    """What a launch for these tensors is chosen for."""
+    """What a launch for these tensors is chosen for; x and dy `(rows, cols)` or `(tokens, heads, cols)`."""
+    beside = [(name, tensor) for name in BESIDE if (tensor := getattr(around, name)) is not None]
     return Problem(
         norm="layer" if layer else "rms",
-        rows=x.shape[0],
-        cols=x.shape[1],
+        rows=math.prod(x.shape[:-1]),
+        cols=x.shape[-1],
         dtype=NAMES[x.dtype],
         weight_dtype=None if weight is None else NAMES[weight.dtype],
         bias=has_bias,
-        by_words=_by_words(dy, x, weight),
+        by_words=x.dim() == 2 and _by_words(weight, around.weight1, matrices=(dy, x, *(each for _, each in beside))),
+        beside=tuple(name for name, _ in beside),
     )
 
 
-def _by_words(dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor | None) -> bool:
+def _by_words(*vectors: torch.Tensor | None, matrices: tuple[torch.Tensor, ...]) -> bool:
     """Whether two neighbours can be read at once everywhere: rows begin at an even element, on a whole word."""
-    if x.shape[1] % 2 or x.stride(0) % 2 or dy.stride(0) % 2:
+    if any(matrix.shape[1] % 2 or matrix.stride(0) % 2 for matrix in matrices):
         return False
-    tensors = [tensor for tensor in (dy, x, weight) if tensor is not None]
+    tensors = [*matrices, *(vector for vector in vectors if vector is not None)]
     return all(tensor.data_ptr() % (2 * tensor.itemsize) == 0 for tensor in tensors)

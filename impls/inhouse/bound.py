@@ -224,26 +224,46 @@ def bind(
     constants: list[Any] = []
     starts = []
     for call, kernel in zip(calls, compiled, strict=True):
-        given = dict(zip(call.kernel.arg_names, call.args, strict=False)) | call.options
-        picked: list[int] = []
+        given: dict[str, Any] = dict(zip(call.kernel.arg_names, call.args, strict=False)) | call.options
+        picked: list[int | tuple[int, ...]] = []
         for name in call.kernel.arg_names:
-            argument = given[name]
-            if hasattr(argument, "data_ptr"):
-                address = argument.data_ptr()
-                if address in places:
-                    picked.append(places[address])
-                    continue
-                if address not in moved and not any(0 <= address - each.data_ptr() < each.nbytes for each in lasting):
-                    return None
-                argument = moved.get(address, address)
-            picked.append(len(changing) + len(constants))
-            constants.append(argument)
+            within: Any = given[name] if isinstance(given[name], tuple) else ()
+            several = any(hasattr(each, "data_ptr") for each in within)
+            numbers: list[int] = []
+            for argument in within if several else [given[name]]:
+                value: Any = argument
+                if hasattr(argument, "data_ptr"):
+                    address = argument.data_ptr()
+                    if address in places:
+                        numbers.append(places[address])
+                        continue
+                    if address not in moved and not _lies_in(lasting, address):
+                        return None
+                    value = moved.get(address, address)
+                numbers.append(len(changing) + len(constants))
+                constants.append(value)
+            picked.append(tuple(numbers) if several else numbers[0])
         x, y, z = (*call.grid, 1, 1)[:3]
-        starts.append((kernel.run, x, y, z, kernel.function, kernel.packed_metadata, itemgetter(*picked)))
+        starts.append((kernel.run, x, y, z, kernel.function, kernel.packed_metadata, _picker(picked)))
     allocated = changing[: len(changing) - len(inputs)]
     memory = [None if each is None else (tuple(each.shape), each.stride(), each.dtype) for each in allocated]
     settings = dict(vars(knobs.runtime)), dict(vars(knobs.compilation))
     return BoundCall(compiled, starts, memory, len(outputs), constants, lasting, hooks, settings)
+
+
+def _picker(places: list[int | tuple[int, ...]]) -> Callable[[list[Any]], tuple[Any, ...]]:
+    """A function that picks the values of these places, those of a tuple of places as a tuple; there is at most one."""
+    flat = [place for place in places if isinstance(place, int)]
+    nested = [place for place in places if isinstance(place, tuple)]
+    if not nested:
+        return itemgetter(*flat)
+    at = places.index(nested[0])
+    before, within, behind = itemgetter(*flat[:at]), itemgetter(*nested[0]), itemgetter(*flat[at:])
+    return lambda values: (*before(values), within(values), *behind(values))
+
+
+def _lies_in(memories: Sequence[torch.Tensor], address: int) -> bool:
+    return any(0 <= address - memory.data_ptr() < memory.nbytes for memory in memories)
 
 
 def _listeners(hook: Any) -> list[Any]:

@@ -10,11 +10,11 @@ import triton
 import triton.language as tl
 
 from .launch import KernelCall, kernel_options, power_of_two
-from .tensors import Tensors
+from .tensors import Beside, Tensors
 
 
 def sum_partials(
-    tensors: Tensors, partial_dweight: torch.Tensor | None, partial_dbias: torch.Tensor | None
+    tensors: Tensors, partial_dweight: torch.Tensor | None, partial_dbias: torch.Tensor | None, beside: Beside
 ) -> list[KernelCall]:
     """The last sum as a kernel of its own, if there is anything to sum.
 
@@ -31,6 +31,7 @@ def sum_partials(
         tensors.dbias,
         partial_dweight,
         partial_dbias,
+        beside,
         partials,
         cols,
         P=min(power_of_two(partials), 16384 // tile_cols),
@@ -45,7 +46,7 @@ def finish_tile(tensors: Tensors, programs: int, partials: int, elements: int) -
 
     Columns of all gradients are dealt out to all programs, at least a 32-byte sector each.
     """
-    tile_cols = max(8, power_of_two(-(-tensors.gradients * tensors.x.shape[1] // programs)))
+    tile_cols = max(8, power_of_two(-(-tensors.gradients * tensors.cols // programs)))
     return {
         "FINISH_ROWS": max(1, min(power_of_two(partials), elements // tile_cols)),
         "FINISH_COLS": tile_cols,
@@ -58,6 +59,7 @@ def finish(
     dbias,
     partial_dweight,
     partial_dbias,
+    beside,
     partials,
     cols,
     P: tl.constexpr,
@@ -66,71 +68,69 @@ def finish(
     """Sum the partial gradients of C columns, P at a time, and round them once; a program for each tile."""
     index = tl.arange(0, P)[:, None]
     lane = tl.arange(0, C)[None, :]
-    finish_in_turn(dweight, dbias, partial_dweight, partial_dbias, index, lane, partials, cols, P, C)
+    results = results_of(dweight, dbias, partial_dweight, partial_dbias, beside)
+    finish_piece(results, tl.program_id(0), index, lane, partials, cols, tl.num_programs(0), P, C)
 
 
 @triton.jit
-def finish_in_turn(
-    dweight,
-    dbias,
-    partial_dweight,
-    partial_dbias,
-    index,  # (P, 1), from 0 on: as the caller lays tiles out
-    lane,  # (1, C), from 0 on
-    partials,
-    cols,
-    P: tl.constexpr,
-    C: tl.constexpr,
-):
-    """Sum C columns of one gradient at a time, in turn by the programs of one launch.
-
-    A gradient a tile, and not both: then there are twice as many columns to deal out, and each program reads the same
-    bytes in half as many pieces, with one set of sums.
-    """
-    finish_piece(
-        dweight,
-        dbias,
-        partial_dweight,
-        partial_dbias,
-        tl.program_id(0),
-        index,
-        lane,
-        partials,
-        cols,
-        tl.num_programs(0),
-        P,
-        C,
-    )
+def results_of(dweight, dbias, partial_dweight, partial_dbias, beside):
+    """Each gradient of a parameter that there is, and its partials."""
+    results = ((dweight, partial_dweight),)
+    if partial_dbias is not None:
+        results = results + ((dbias, partial_dbias),)
+    if beside.dweight1 is not None:
+        results = results + ((beside.dweight1, beside.partial_dweight1),)
+    if beside.dbias1 is not None:
+        results = results + ((beside.dbias1, beside.partial_dbias1),)
+    return results
 
 
 @triton.jit
 def finish_piece(
-    dweight,
-    dbias,
-    partial_dweight,
-    partial_dbias,
+    results,
     piece,
-    index,
-    lane,
+    index,  # (P, 1), from 0 on: as the caller lays tiles out
+    lane,  # (1, C), from 0 on
     partials,
     cols,
     pieces,
     P: tl.constexpr,
     C: tl.constexpr,
 ):
-    """Sum what is one of so many pieces of all gradients: every so many-th tile."""
+    """Sum what is one of so many pieces of all gradients: every so many-th tile of C columns of one gradient.
+
+    A gradient a tile, and not all: then there are more columns to deal out, and each program reads the same bytes in
+    fewer pieces, with one set of sums.
+    """
     tiles = tl.cdiv(cols, C)
-    gradients = 1 if partial_dbias is None else 2
-    for tile in range(piece, gradients * tiles, pieces):
-        if partial_dbias is None or tile < tiles:
-            finish_columns(dweight, partial_dweight, index, tile * C + lane, partials, cols, P)
-        else:
-            finish_columns(dbias, partial_dbias, index, (tile - tiles) * C + lane, partials, cols, P)
+    for tile in range(piece, len(results) * tiles, pieces):
+        finish_tile_of(results, tile, tiles, index, lane, partials, cols, P, C)
 
 
 @triton.jit
-def finish_columns(gradient, partial, index, col, partials, cols, P: tl.constexpr):
+def finish_tile_of(results, tile, tiles, index, lane, partials, cols, P: tl.constexpr, C: tl.constexpr):
+    """Sum one tile of all those of 1, 2 or 4 gradients, which follow each other."""
+    if len(results) == 1:
+        finish_columns(results[0], index, tile * C + lane, partials, cols, P)
+    elif len(results) == 2 or tile < 2 * tiles:
+        finish_tile_of_two(results[0], results[1], tile, tiles, index, lane, partials, cols, P, C)
+    else:
+        finish_tile_of_two(results[2], results[3], tile - 2 * tiles, tiles, index, lane, partials, cols, P, C)
+
+
+@triton.jit
+def finish_tile_of_two(first, second, tile, tiles, index, lane, partials, cols, P: tl.constexpr, C: tl.constexpr):
+    """Sum one tile of all those of two gradients."""
+    if tile < tiles:
+        finish_columns(first, index, tile * C + lane, partials, cols, P)
+    else:
+        finish_columns(second, index, (tile - tiles) * C + lane, partials, cols, P)
+
+
+@triton.jit
+def finish_columns(result, index, col, partials, cols, P: tl.constexpr):
     """Sum given columns of one gradient."""
+    gradient, partial = result
     total = ((index + col) * 0).to(tl.float32)  # zeros, laid out as the caller lays tiles out
     for start in range(0, partials, P):
         inside = (start + index < partials) & (col < cols)

@@ -20,9 +20,17 @@ few_rows   few rows: some programs own rows and others columns, in one launch. x
 All but the last leave one fp32 row of partial gradients a program (or group of programs), and finish.py sums these.
 Every sum is taken in fp32, without atomics, in an order that only the shape and the device decide, and is rounded once.
 
+What a model has around a norm changes what goes into this and what comes out (tensors.py has the tensors, `Beside`):
+
+    dy1, weight1        g = dy * weight + dy1 * weight1: two norms of one x have one xhat, and one pair of row sums
+    z, before the norm  x * silu(z) takes the place of x: dz = dx * x * silu'(z), then dx = dx * silu(z)
+    z, behind it        dy * silu(z) takes the place of dy: dz = dy * (xhat * weight + bias) * silu'(z)
+    dres                dx = dx + dres, in fp32 and before dx is rounded
+    mask                dbranch = mask * dx / (1 - p), of the same unrounded dx
+
 A pointer that is None switches its feature off at compile time: no `mean` is RMSNorm, no `weight` is no weight, no
-`partial_dbias` is no bias. `FUSED`: the programs wait for each other at the end (chains.py) and sum the partials
-themselves; else finish.py's kernel does.
+`partial_dbias` is no bias, no `beside.dres` is no residual. `FUSED`: the programs wait for each other at the end
+(chains.py) and sum the partials themselves; else finish.py's kernel does.
 """
 
 # Triton compiles this file: kernel arguments have no Python type.
@@ -39,6 +47,29 @@ def factor(weight, ZERO_CENTRED: tl.constexpr):
     if ZERO_CENTRED:
         multiplier += 1.0
     return multiplier
+
+
+@triton.jit
+def factors(vector, col, cols, ZERO_CENTRED: tl.constexpr, EVEN: tl.constexpr):
+    """The factors of a weight in these columns, or any vector without ZERO_CENTRED, in fp32; empty of no vector."""
+    chunks = ()
+    if vector is not None:
+        chunks = (factor(load(vector + col, col < cols, EVEN), ZERO_CENTRED),)
+    return chunks
+
+
+@triton.jit
+def output_gradient(dy, multiplier, dy1, multiplier1):
+    """g: dy * weight, and of two norms the sum of both; what there is not is an empty tuple."""
+    g = dy
+    if len(multiplier) > 0:
+        g *= multiplier[0]
+    if len(dy1) > 0:
+        g1 = dy1[0].to(tl.float32)
+        if len(multiplier1) > 0:
+            g1 *= multiplier1[0]
+        g += g1
+    return g
 
 
 @triton.jit
@@ -72,6 +103,78 @@ def input_gradient(g, xhat, row_rstd, of_xhat, of_one, LAYER: tl.constexpr):
     if LAYER:
         return g * row_rstd + (xhat * of_xhat + of_one)
     return g * row_rstd + xhat * of_xhat
+
+
+@triton.jit
+def rows_at(row, stride, head_stride, HEADS: tl.constexpr):
+    """Where rows begin: each at a distance of its own, or as one of so many heads of a token."""
+    if head_stride is None:
+        return row * stride
+    else:
+        return row // HEADS * stride + row % HEADS * head_stride
+
+
+@triton.jit
+def gate(z):
+    """silu(z) = z * sigmoid(z), and its slope, in fp32."""
+    z = z.to(tl.float32)
+    sigmoid = 1.0 / (1.0 + tl.exp(-z))
+    return z * sigmoid, sigmoid * (1.0 + z * (1.0 - sigmoid))
+
+
+@triton.jit
+def gated(dy, x, z, norm_first):
+    """The gradient of the norm's output and what it normalises: what a gate, if any, leaves of dy, in fp32, and x."""
+    if len(z) > 0:
+        silu, _ = gate(z[0])
+        if norm_first is not None:
+            dy *= silu
+        else:
+            x = x.to(tl.float32) * silu
+    return dy, x
+
+
+@triton.jit
+def through_gate(dx, dy, x, z, xhat, multiplier, bias, norm_first):
+    """The gradients of x and of z, from that of what is normalised; `dy` and `x` as they lie in memory."""
+    silu, slope = gate(z[0])
+    if norm_first is not None:
+        y = xhat
+        if len(multiplier) > 0:
+            y = y * multiplier[0]
+        if len(bias) > 0:
+            y = y + bias[0]
+        return dx, dy.to(tl.float32) * y * slope
+    else:
+        return dx * silu, dx * x.to(tl.float32) * slope
+
+
+@triton.jit
+def load_beside(tensor, row, stride, col, inside, EVEN: tl.constexpr):
+    """A tile of dy1 or of z; an empty tuple of no tensor."""
+    tiles = ()
+    if tensor is not None:
+        tiles = (load(tensor + row * stride + col, inside, EVEN),)
+    return tiles
+
+
+@triton.jit
+def store_input_gradients(pointers, tile, beside, row, col, cols, inside, EVEN: tl.constexpr):
+    """Add the residual's gradient to a tile of dx and store it, and what dropout leaves of it to each branch."""
+    if beside.dres is not None:
+        tile += load(beside.dres + row * beside.dres_stride + col, inside, EVEN).to(tl.float32)
+    store(pointers, tile, inside, EVEN)
+    if beside.mask is not None:
+        store_branch(beside.dbranch, tile, beside.mask, beside.kept, row * cols + col, inside, EVEN)
+    if beside.mask1 is not None:
+        store_branch(beside.dbranch1, tile, beside.mask1, beside.kept, row * cols + col, inside, EVEN)
+
+
+@triton.jit
+def store_branch(dbranch, dx, mask, kept, at, inside, EVEN: tl.constexpr):
+    """Store mask * dx / (1 - p), where `kept` is 1 / (1 - p)."""
+    keeps = load(mask + at, inside, EVEN) != 0
+    store(dbranch + at, tl.where(keeps, dx * kept, 0.0), inside, EVEN)
 
 
 @triton.jit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -10,6 +11,10 @@ if TYPE_CHECKING:
 
 LAUNCHES = "NORMBWD_LAUNCHES"  # the environment variable that names a file of tuned launches
 SM_MARGIN = "NORMBWD_SM_MARGIN"  # and the one that says how many multiprocessors a launch leaves to other kernels
+
+HELD = ("dy1", "z")
+MASKS = ("mask", "mask1")
+BESIDE = ("dres", *MASKS, *HELD)  # what may be read of x's shape besides x and dy
 
 Norm = Literal["rms", "layer"]
 Dtype = Literal["bf16", "fp16", "fp32"]
@@ -20,7 +25,7 @@ class Problem:
     """A call: x and dy `(rows, cols)` of `dtype`; weight and bias of `weight_dtype`, None where there are none.
 
     A tuned launch serves a call whose fields are the same but for rows. `by_words` says that every row of x and dy
-    can be read two numbers at a time.
+    can be read two numbers at a time. `beside` has the names of the tensors of x's shape that are read besides these.
     """
 
     norm: Norm
@@ -30,6 +35,7 @@ class Problem:
     weight_dtype: Dtype | None
     bias: bool
     by_words: bool
+    beside: tuple[str, ...] = ()
 
     @property
     def item_bytes(self) -> int:
@@ -44,7 +50,18 @@ class Problem:
     @property
     def accumulators(self) -> int:
         """Parameter gradients, each of which costs a register for every column that a thread holds."""
-        return int(self.weight_dtype is not None) + int(self.bias)
+        return (int(self.weight_dtype is not None) + int(self.bias)) * (2 if "dy1" in self.beside else 1)
+
+    @property
+    def held(self) -> int:
+        """Tensors of which a row is kept from its sums to its dx."""
+        return 2 + sum(name in HELD for name in self.beside)
+
+    @property
+    def read_bytes(self) -> int:
+        """Bytes that are read of each element."""
+        masks = sum(name in MASKS for name in self.beside)
+        return (2 + len(self.beside) - masks) * self.item_bytes + masks
 
 
 @dataclass(frozen=True)
@@ -59,8 +76,16 @@ class Gpu:
 
 def problem_of(case: NormCase) -> Problem:
     """What a launch for a case is chosen for, where its inputs are contiguous."""
+    from harness.cases.tensors import inputs_of
+
     weight_dtype = case.weight_dtype if case.weight else None
-    return Problem(case.norm, case.rows, case.cols, case.dtype, weight_dtype, case.bias, by_words=case.cols % 2 == 0)
+    words, beside = case.cols % 2 == 0, beside_of([tensor.name for tensor in inputs_of(case)])
+    return Problem(case.norm, case.rows, case.cols, case.dtype, weight_dtype, case.bias, words, beside)
+
+
+def beside_of(names: Collection[str]) -> tuple[str, ...]:
+    """Those of all names that a problem has in `beside`."""
+    return tuple(name for name in BESIDE if name in names)
 
 
 def _bytes(dtype: Dtype) -> int:

@@ -2,59 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
 
 from .limits import MOST_ROWS, WIDEST
+from .problem import BESIDE, MASKS
 
+OF_ROWS = ("dx", "dbranch", "dbranch1", "dz")  # gradients in x's shape
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
-
-
-@dataclass(frozen=True)
-class Tensors:
-    """What one backward reads and writes; x, dy and dx are (rows, cols)."""
-
-    dx: torch.Tensor
-    dweight: torch.Tensor | None
-    dbias: torch.Tensor | None
-    dy: torch.Tensor
-    x: torch.Tensor
-    weight: torch.Tensor | None
-    mean: torch.Tensor | None
-    rstd: torch.Tensor
-    zero_centred: bool
-    scratch: list[torch.Tensor] = field(default_factory=list, init=False, compare=False)  # what `empty` gave out
-
-    @property
-    def inputs(self) -> tuple[Any, ...]:
-        """What is read, in the order in which all kernels take it."""
-        return self.dy, self.x, self.weight, self.mean, self.rstd
-
-    @property
-    def sizes(self) -> tuple[int, int, int, int]:
-        """Rows, columns, and the row strides of dy and x, in the order in which all kernels take them."""
-        rows, cols = self.x.shape
-        return rows, cols, self.dy.stride(0), self.x.stride(0)
-
-    @property
-    def gradients(self) -> int:
-        """How many gradients have partial sums: dweight, or dweight and dbias."""
-        return 1 if self.dbias is None else 2
-
-    def partials(self, number: int) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-        """Empty memory for so many rows of partial dweight and dbias, fp32."""
-        shape = (number, self.x.shape[1])
-        dweight, dbias = (None if gradient is None else self.empty(shape) for gradient in (self.dweight, self.dbias))
-        return dweight, dbias
-
-    def empty(self, shape: tuple[int, ...]) -> torch.Tensor:
-        """Memory of this call alone, fp32, whatever it holds."""
-        memory = torch.empty(shape, dtype=torch.float32, device=self.x.device)
-        self.scratch.append(memory)
-        return memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +50,68 @@ class Around:
         """All that a launch depends on beside the tensors."""
         return self.p, self.norm_first
 
+    @property
+    def matrices(self) -> dict[str, torch.Tensor]:
+        """Those that have x's dtype, by name."""
+        named = {"dres": self.dres, "dy1": self.dy1, "z": self.z}
+        return {name: tensor for name, tensor in named.items() if tensor is not None}
+
+    def as_rows(self, shape: torch.Size) -> Around:
+        """The same with all of x's `shape` as (rows, cols), masks as bytes; raises ValueError for other shapes."""
+        views = {}
+        for name in BESIDE:
+            tensor = getattr(self, name)
+            if tensor is None:
+                continue
+            if tensor.shape != shape:
+                raise ValueError(f"{name} must have x's shape {tuple(shape)}, not {tuple(tensor.shape)}")
+            views[name] = as_rows(tensor.view(torch.uint8) if tensor.dtype == torch.bool else tensor, name)
+        return replace(self, **views) if views else self
+
+    def check(self, weight: torch.Tensor | None, *, has_bias: bool) -> None:
+        """Raise ValueError, with the reason, for what does not fit together."""
+        for name in MASKS:
+            mask = getattr(self, name)
+            if mask is not None and (mask.dtype != torch.uint8 or not mask.is_contiguous()):
+                raise ValueError(f"{name} must be contiguous uint8 or bool, not {mask.dtype} {mask.stride()}")
+        if not 0 <= self.p < 1 or (self.mask is None and (self.p or self.mask1 is not None)):
+            raise ValueError(f"p must be at least 0 and below 1, and needs a mask, not {self.p}")
+        if (self.weight1 is not None) != (self.dy1 is not None and weight is not None):
+            raise ValueError("a second norm has dy1, and weight1 if the first norm has a weight")
+        if self.norm_first and self.z is None:
+            raise ValueError("norm_first says where a gate is, which needs z")
+        if self.norm_first and (self.bias is not None) != has_bias:
+            raise ValueError("a gate behind a norm with a bias needs the bias, and none without")
+
+    def outputs(self, like: torch.Tensor, shape: tuple[int, ...], *, has_bias: bool) -> MoreGradients:
+        """Empty outputs for the gradients that a plain norm does not have."""
+        if self is NO_MORE:
+            return NO_MORE_GRADIENTS
+        cols = shape[-1:]
+        return MoreGradients(
+            dbranch=None if self.mask is None else output(like, shape),
+            dbranch1=None if self.mask1 is None else output(like, shape),
+            dweight1=None if self.weight1 is None else output(self.weight1, cols),
+            dbias1=output(self.weight1, cols) if self.weight1 is not None and has_bias else None,
+            dz=None if self.z is None else output(like, shape),
+        )
+
+
+NO_MORE = Around()
+
+
+class MoreGradients(NamedTuple):
+    """The gradients that a plain norm does not have; None is what there is not."""
+
+    dbranch: torch.Tensor | None = None
+    dbranch1: torch.Tensor | None = None
+    dweight1: torch.Tensor | None = None
+    dbias1: torch.Tensor | None = None
+    dz: torch.Tensor | None = None
+
+
+NO_MORE_GRADIENTS = MoreGradients()
+
 
 class AroundGradients(NamedTuple):
     """The gradients of a backward with `Around`; None is what there is not."""
@@ -104,6 +125,139 @@ class AroundGradients(NamedTuple):
     dbias1: torch.Tensor | None = None
     dz: torch.Tensor | None = None
 
+    def shaped(self, shape: torch.Size) -> AroundGradients:
+        """The same memory, with gradients of rows in x's shape."""
+        views = {name: gradient.view(shape) for name in OF_ROWS if (gradient := getattr(self, name)) is not None}
+        return self._replace(**views)
+
+    def rounded(self, x: torch.Tensor, weight: torch.Tensor | None, weight1: torch.Tensor | None) -> AroundGradients:
+        """The gradients in the dtypes of what they are of: as they are on a GPU, rounded here on a CPU."""
+        of_weight = {"dweight": weight, "dbias": weight, "dweight1": weight1, "dbias1": weight1}
+        return self._make(rounded(getattr(self, name), of_weight.get(name, x)) for name in self._fields)
+
+
+class Beside(NamedTuple):
+    """What the kernels take for what a model has around a norm; a field that is None costs nothing.
+
+    Strides are those of rows. `kept` is 1 / (1 - p); `norm_first` is 1 where the gate is behind the norm. With the
+    distances of heads, the strides of x and dy are those of tokens.
+    """
+
+    dres: Any = None
+    dres_stride: int | None = None
+    mask: Any = None
+    mask1: Any = None
+    kept: float | None = None
+    dbranch: Any = None
+    dbranch1: Any = None
+    dy1: Any = None
+    dy1_stride: int | None = None
+    weight1: Any = None
+    dweight1: Any = None
+    dbias1: Any = None
+    partial_dweight1: Any = None
+    partial_dbias1: Any = None
+    z: Any = None
+    z_stride: int | None = None
+    norm_first: int | None = None
+    bias: Any = None
+    dz: Any = None
+    x_head_stride: int | None = None
+    dy_head_stride: int | None = None
+
+
+NOTHING = Beside()
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """What one backward reads and writes; dx is (rows, cols), x and dy too, or both are (tokens, heads, cols)."""
+
+    dx: torch.Tensor
+    dweight: torch.Tensor | None
+    dbias: torch.Tensor | None
+    dy: torch.Tensor
+    x: torch.Tensor
+    weight: torch.Tensor | None
+    mean: torch.Tensor | None
+    rstd: torch.Tensor
+    zero_centred: bool
+    around: Around = NO_MORE
+    more: MoreGradients = NO_MORE_GRADIENTS
+    scratch: list[torch.Tensor] = field(default_factory=list, init=False, compare=False)  # what `empty` gave out
+
+    @property
+    def cols(self) -> int:
+        """Columns of a row."""
+        return self.dx.shape[1]
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        """What is read, in the order in which all kernels take it."""
+        return self.dy, self.x, self.weight, self.mean, self.rstd
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """Rows, columns, and the row strides of dy and x, in the order in which all kernels take them."""
+        rows, cols = self.dx.shape
+        return rows, cols, self.dy.stride(0), self.x.stride(0)
+
+    @property
+    def heads(self) -> int:
+        """Rows of a token, where tokens have a distance of their own; else 1."""
+        return self.x.shape[1] if self.x.dim() == 3 else 1
+
+    @property
+    def gradients(self) -> int:
+        """How many gradients have partial sums: dweight, or dweight and dbias; twice as many of two norms."""
+        return (1 if self.dbias is None else 2) * (1 if self.more.dweight1 is None else 2)
+
+    def partials(self, number: int) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        """Empty memory for so many rows of partial dweight and dbias, fp32."""
+        return self._partial(self.dweight, number), self._partial(self.dbias, number)
+
+    def beside(self, number: int = 0) -> Beside:
+        """What the kernels take for what is around the norm, with so many rows of partial gradients."""
+        around, more, heads = self.around, self.more, self.x.dim() == 3
+        if around is NO_MORE and not heads:
+            return NOTHING
+        return Beside(
+            dres=around.dres,
+            dres_stride=_row_stride(around.dres),
+            mask=around.mask,
+            mask1=around.mask1,
+            kept=None if around.mask is None else 1 / (1 - around.p),
+            dbranch=more.dbranch,
+            dbranch1=more.dbranch1,
+            dy1=around.dy1,
+            dy1_stride=_row_stride(around.dy1),
+            weight1=around.weight1,
+            dweight1=more.dweight1,
+            dbias1=more.dbias1,
+            partial_dweight1=self._partial(more.dweight1, number),
+            partial_dbias1=self._partial(more.dbias1, number),
+            z=around.z,
+            z_stride=_row_stride(around.z),
+            norm_first=1 if around.norm_first else None,
+            bias=around.bias if around.norm_first else None,
+            dz=more.dz,
+            x_head_stride=self.x.stride(1) if heads else None,
+            dy_head_stride=self.dy.stride(1) if heads else None,
+        )
+
+    def _partial(self, gradient: torch.Tensor | None, number: int) -> torch.Tensor | None:
+        return None if gradient is None or not number else self.empty((number, self.cols))
+
+    def empty(self, shape: tuple[int, ...]) -> torch.Tensor:
+        """Memory of this call alone, fp32, whatever it holds."""
+        memory = torch.empty(shape, dtype=torch.float32, device=self.x.device)
+        self.scratch.append(memory)
+        return memory
+
+
+def _row_stride(tensor: torch.Tensor | None) -> int | None:
+    return None if tensor is None else tensor.stride(0)
+
 
 def check(
     matrices: dict[str, torch.Tensor],
@@ -115,12 +269,12 @@ def check(
 ) -> None:
     """Raise ValueError, with the reason, for what the kernels do not take.
 
-    Matrices `(rows, cols)`, x the first, have one dtype and unit column stride; parameters `(cols)`, weight the first,
-    and statistics `(rows)` are contiguous, the latter fp32; all are on one device.
+    Matrices `(rows, cols)` or `(tokens, heads, cols)`, x the first, have one dtype and unit column stride; parameters
+    `(cols)`, weight the first, and statistics `(rows)` are contiguous, the latter fp32; all are on one device.
     """
     x, *_ = matrices.values()
     weight, *_ = parameters.values()
-    rows, cols = x.shape
+    rows, cols = math.prod(x.shape[:-1]), x.shape[-1]
     if not 1 <= cols <= WIDEST:
         raise ValueError(f"1 to {WIDEST} columns, not {cols}")
     if rows > MOST_ROWS:
@@ -131,8 +285,8 @@ def check(
         names, given = " and ".join(matrices), " and ".join(map(str, dtypes))
         raise ValueError(f"{names} must be bf16, fp16 or fp32{alike}, not {given}")
     for name, matrix in matrices.items():
-        if cols > 1 and matrix.stride(1) != 1 and rows:  # of no rows any strides are contiguous
-            raise ValueError(f"{name} must have unit column stride, not {matrix.stride(1)}; call .contiguous() on it")
+        if cols > 1 and matrix.stride(-1) != 1 and rows:  # of no rows any strides are contiguous
+            raise ValueError(f"{name} must have unit column stride, not {matrix.stride(-1)}; call .contiguous() on it")
     if weight is None and (has_bias or zero_centred):
         raise ValueError("a bias or a zero-centred weight needs a weight")
     for name, vector in parameters.items():
@@ -167,6 +321,20 @@ def as_rows(tensor: torch.Tensor, name: str) -> torch.Tensor:
         raise ValueError(
             f"{name}'s strides {strides} are no rows of equal distance; call .contiguous() on it"
         ) from error
+
+
+def rows_or_heads(x: torch.Tensor, dy: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same memory as (rows, cols); where rows have no equal distance in both, as (tokens, heads, cols)."""
+    try:
+        return as_rows(x, "x"), as_rows(dy, "dy")
+    except ValueError:
+        if x.dim() < 3:
+            raise
+        try:
+            return x.view(-1, *x.shape[-2:]), dy.view(-1, *x.shape[-2:])
+        except RuntimeError:
+            pass
+        raise
 
 
 def output(like: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:

@@ -3,7 +3,10 @@
 import torch
 
 from harness.cases import NormCase, statistics
-from impls.inhouse.backward import norm_backward
+from harness.cases.tensors import gradients_of
+from harness.verify.reference import pieces
+from impls import triton_inhouse
+from impls.inhouse.backward import backward_around, norm_backward
 
 
 def cpu_case(norm, rows, cols, **options):
@@ -22,6 +25,29 @@ def gradients(inputs, **options):
         zero_centred=case.zero_centred,
         **options,
     )
+
+
+def gradients_around(inputs, **options):
+    """All gradients of a case with what is around its norm, by name."""
+    case, around = inputs.case, options.pop("around", None) or triton_inhouse.around_of(inputs)
+    given = inputs.dy, inputs.x, inputs.weight, inputs.mean, inputs.rstd
+    options = {"has_bias": case.bias, "zero_centred": case.zero_centred} | options
+    found = backward_around(*given, around, **options)._asdict()
+    return {name: gradient for name, gradient in found.items() if gradient is not None}
+
+
+def ratios_around(inputs, found):
+    """The error of each gradient in units of one rounding; raises AssertionError where one is missing or too many."""
+    wanted = {tensor.name: 0 for tensor in gradients_of(inputs.case)}
+    for piece in pieces(inputs):
+        for name, exact in piece.gradients.items():
+            if name in wanted:
+                wanted[name] = exact.values
+    assert found.keys() == wanted.keys()
+    for name, gradient in found.items():
+        assert gradient.is_contiguous()
+        assert gradient.shape == (inputs.x.shape if name.startswith(("dx", "dz", "dbranch")) else inputs.x.shape[-1:])
+    return {name: rho(gradient.reshape(wanted[name].shape), wanted[name]) for name, gradient in found.items()}
 
 
 def reference(inputs):

@@ -13,12 +13,13 @@ from unittest.mock import patch
 
 import pytest
 
+from harness.cases.variants import with_features
 from impls.inhouse.regimes.few_rows import FewRows
 from impls.inhouse.regimes.one_pass import OnePass
 from impls.inhouse.regimes.shared import Shared
 from impls.inhouse.regimes.two_pass import TwoPass
 from tests.impls.gpuless import in_child, instead_of_launches
-from tests.impls.inhouse_cases import cpu_case, gradients, reference, rho
+from tests.impls.inhouse_cases import cpu_case, gradients, gradients_around, ratios_around, reference, rho
 
 SHARED = Shared(rows=2, parts=2, groups=2, delay=1, residents=3, maxnreg=168)
 layer, rms = partial(cpu_case, "layer", bias=True), partial(cpu_case, "rms")
@@ -33,6 +34,9 @@ CASES = {  # few programs, as each runs in Python
     "shared, one row": (layer(5, 4100), Shared(1, 3, 2, 1, 3, 168)),
     "shared, fp16": (layer(8, 4096, dtype="fp16", weight_dtype="fp32"), SHARED),
     "shared, fp32": (layer(9, 3000, dtype="fp32", weight_dtype="fp32"), Shared(2, 3, 2, 1, 3, 168, cols=1024)),
+    "flat, a residual": (with_features(layer(9, 1500), ["residual"]), OnePass(2, 2, 1024, 4, 2, fold=True, fused=True)),
+    "shared, a residual": (with_features(layer(9, 4096), ["residual"]), SHARED),
+    "shared, two norms": (with_features(layer(9, 4100), ["parallel", "residual"]), Shared(2, 3, 2, 1, 3, 168)),
     "few rows": (layer(5, 1500), FewRows(16, 64, 2, 1024, 4)),
     "two passes": (layer(10, 1027), TwoPass(4, 1024, 4, 2)),
 }
@@ -75,7 +79,7 @@ class OnMachine:
             compiled = self.kernel.warmup(*args, grid=grid, **options)
             given = dict(zip(self.kernel.arg_names, args, strict=False)) | options
             kinds = compiled.src.signature
-            arguments = [given[name] for name in kinds if kinds[name] != "constexpr"]
+            arguments = [*flat([kinds[name] for name in kinds], [given[name] for name in kinds])]
             ptx = compiled.asm["ptx"]
             if self.fault:
                 ptx, replaced = re.subn(*self.fault, ptx)
@@ -86,27 +90,36 @@ class OnMachine:
         return run
 
 
+def flat(kinds, arguments):
+    """The arguments that are no constants, those of tuples too, in order."""
+    for kind, argument in zip(kinds, arguments, strict=True):
+        if isinstance(kind, tuple):
+            yield from flat(kind, argument)
+        elif kind != "constexpr":
+            yield argument
+
+
 def outcome_of(name, fault=None):
     """Of one case: each gradient's rms error over that of one rounding, and whether all orders gave the same bits."""
     import torch
 
     from harness.cases import make_inputs
-    from impls.inhouse import backward
+    from impls.inhouse import backward, tensors
 
     case, launch = CASES[name]
     memory = torch.zeros(1 << 14, dtype=torch.int64)  # kept from launch to launch, as a stream's is
     inputs, results = make_inputs(case, seed=0), []
-    with patch.object(backward, "output", lambda like, shape: like.new_empty(shape)):
+    with contextlib.ExitStack() as stack:
+        for module in (backward, tensors):
+            stack.enter_context(patch.object(module, "output", lambda like, shape: like.new_empty(shape)))
         for seed in SEEDS if fault is None else SEEDS[:1]:
             slots = ROOM[seed] if isinstance(launch, Shared) else None
             on_machine = partial(OnMachine, seed=seed, fault=fault, slots=slots)
             with instead_of_launches(("cuda", 90, 32), on_machine, memory):
-                results.append(gradients(inputs, launch=launch))
+                results.append(gradients_around(inputs, launch=launch))
     first = results[0]
-    ratios = [rho(*pair) for pair in zip(first, reference(inputs), strict=False) if pair[0] is not None]
-    same = all(
-        torch.equal(*pair) for other in results for pair in zip(first, other, strict=True) if pair[0] is not None
-    )
+    same = all(torch.equal(first[name], other[name]) for other in results for name in first)
+    ratios = [*ratios_around(inputs, first).values()]
     return {"ratios": ratios, "same": same}
 
 

@@ -35,6 +35,7 @@ class Case(NamedTuple):
     dtype: str = "bfloat16"
     weight_dtype: str | None = "bfloat16"
     zero_centred: bool = False
+    features: tuple[str, ...] = ()
 
 
 KIB = 1024
@@ -88,12 +89,46 @@ ON_HOPPER = [
     Case(4096, "layer", rows=64, weight_dtype=None),
     Case(8192, "layer", rows=264, dtype="float32", weight_dtype="bfloat16"),
 ]
+AROUND = [
+    Case(4096, "rms", features=("residual",)),
+    Case(8192, "layer", features=("residual",)),
+    Case(4096, "rms", rows=64, features=("residual",)),
+    Case(16384, "rms", features=("residual",)),
+    Case(128, "rms", rows=262144, features=("qk",)),
+    Case(4096, "layer", features=("parallel",)),
+    Case(4096, "rms", features=("dropout",)),
+    Case(5120, "rms", features=("gated",)),
+]
+AROUND_ON_HOPPER = [
+    *AROUND,
+    Case(256, "layer", features=("residual",)),
+    Case(1024, "rms", rows=32768, features=("residual",)),
+    Case(2048, "layer", features=("residual",)),
+    Case(4096, "layer", features=("residual",)),
+    Case(8192, "rms", rows=4096, features=("residual",)),
+    Case(12288, "rms", features=("residual",)),
+    Case(16384, "layer", features=("residual",)),
+    Case(16384, "layer", rows=512, features=("residual",)),
+    Case(16384, "rms", dtype="float32", weight_dtype="float32", features=("residual",)),
+    Case(65536, "layer", features=("residual",)),
+    Case(16387, "layer", features=("residual", "dropout")),
+    Case(1024, "layer", rows=32768, features=("parallel",)),
+    Case(4096, "rms", features=("parallel", "residual")),
+    Case(8192, "rms", features=("parallel",)),
+    Case(8192, "layer", features=("parallel",)),
+    Case(4096, "rms", rows=64, features=("parallel",)),
+    Case(16384, "rms", features=("parallel",)),
+    Case(4096, "layer", features=("dropout", "parallel-tied")),
+    Case(2560, "layer", features=("gated-norm-first",)),
+    Case(8192, "rms", features=("gated",)),
+    Case(4096, "rms", rows=64, features=("gated",)),
+]
 REGISTERS = 65536  # of a multiprocessor of every NVIDIA target here
 TRITON = tuple(map(int, triton.__version__.split(".")[:2]))
 SPILL_LIMIT = 24  # bytes a thread: a few kernels set registers aside around the chains that others have not begun
 
 
-def compile_case(target, cols, norm, bias, rows, dtype, weight_dtype, zero_centred, spoil=False):
+def compile_case(target, cols, norm, bias, rows, dtype, weight_dtype, zero_centred, features=(), spoil=False):
     """Compile all that one case launches; return what each kernel uses, and how many of it must fit side by side."""
     import torch
 
@@ -124,15 +159,46 @@ def compile_case(target, cols, norm, bias, rows, dtype, weight_dtype, zero_centr
     weight = None if weight_dtype is None else torch.empty(cols, dtype=getattr(torch, weight_dtype), device="meta")
     rstd = torch.empty(rows, device="meta")
     has_bias = layer and bias and weight is not None
+    around = around_of(features, x, weight, bias=has_bias)
+    given = torch.empty((rows // 32, 48, cols), dtype=x.dtype, device="meta")[:, :32] if "qk" in features else x
     memory = torch.empty(1 << 20, dtype=torch.int64, device="meta")
     with instead_of_launches(backend_target, Compiled, memory), patch.object(backward, "gpu_of", lambda *_: gpu):
-        launch = backward.choose_for(x, x, weight, has_bias, layer=layer)
-        if spoil and isinstance(launch, OnePass):
-            launch = replace(launch, rows=4 * launch.rows, stages=1)
+        launch = None
+        if spoil:
+            launch = backward.choose_for(x, x, weight, has_bias, layer=layer)
+            if isinstance(launch, OnePass):
+                launch = replace(launch, rows=4 * launch.rows, stages=1)
         mean = rstd if layer else None
-        options = {"has_bias": has_bias, "zero_centred": zero_centred}
-        backward.norm_backward(x, x, weight, mean, rstd, launch=launch, **options)
+        options = {"has_bias": has_bias, "zero_centred": zero_centred, "launch": launch}
+        if around is None:
+            backward.norm_backward(x.view(given.shape), given, weight, mean, rstd, **options)
+        else:
+            backward.backward_around(x, x, weight, mean, rstd, around, **options)
     return usage
+
+
+def around_of(features, x, weight, *, bias):
+    """What is around a norm with these features; None of a norm without."""
+    import torch
+
+    from impls.inhouse.tensors import Around
+
+    if not set(features) - {"qk"}:
+        return None
+    gated, dropped, parallel = "gated" in features, "dropout" in features, "parallel" in features
+    norm_first = "gated-norm-first" in features
+    mask = torch.empty(x.shape, dtype=torch.uint8, device=x.device)
+    return Around(
+        dres=x if {"residual", "dropout"} & set(features) else None,
+        mask=mask if dropped else None,
+        mask1=mask if dropped and "parallel-tied" in features else None,
+        p=0.1 if dropped else 0.0,
+        dy1=x if parallel else None,
+        weight1=weight if parallel else None,
+        z=x if gated or norm_first else None,
+        bias=weight if norm_first and bias else None,
+        norm_first=norm_first,
+    )
 
 
 def resources(compiled):
@@ -154,9 +220,11 @@ def resources(compiled):
     return {"registers": int(registers), "spilled": int(stack), "shared": compiled.metadata.shared}
 
 
+@pytest.mark.parametrize("around", [False, True], ids=["plain", "around"])
 @pytest.mark.parametrize("target", TARGETS)
-def test_compiles_without_spills(target):
-    cases = ON_HOPPER if target == "sm_90" else EVERYWHERE
+def test_compiles_without_spills(target, around):
+    here, on_hopper = (AROUND, AROUND_ON_HOPPER) if around else (EVERYWHERE, ON_HOPPER)
+    cases = on_hopper if target == "sm_90" else here
     gpu = TARGETS[target][1]
     for case, usage in zip(cases, in_child(__name__, target, cases), strict=True):
         assert usage

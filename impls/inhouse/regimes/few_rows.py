@@ -73,7 +73,7 @@ class FewRows(Launch):
             warps, chunk, rows, cols = 16, 2048, 64 if problem.rows <= 64 else 128, 64
         chunk = min(power_of_two(problem.cols), chunk)
         turns = -(-problem.rows // rows)
-        stages = fitting_stages(_tile_bytes(rows, cols, problem.item_bytes), gpu, STAGES) if turns > STAGES else 1
+        stages = fitting_stages(_tile_bytes(rows, cols, problem), gpu, STAGES) if turns > STAGES else 1
         chunks = -(-problem.cols // chunk)
         return cls(rows, cols, chunks, chunk, warps, stages, _registers(problem, gpu, chunks * chunk, warps))
 
@@ -95,7 +95,7 @@ class FewRows(Launch):
         yield from in_range(self.row_cols, self.warps)
         yield from registers_can_be_limited(self.maxnreg, gpu)
         yield from covered(self.chunks, self.row_cols, problem)
-        buffers = _tile_bytes(self.rows, self.cols, problem.item_bytes) * (self.stages - 1)
+        buffers = _tile_bytes(self.rows, self.cols, problem) * (self.stages - 1)
         yield from shared_memory_fits(buffers, gpu, beside=SUM_BYTES)
 
     # ------------------------------------------------------------------------------------------------ what to tune
@@ -121,7 +121,7 @@ class FewRows(Launch):
         """One kernel."""
         from .few_rows_kernel import backward_few
 
-        rows, cols = tensors.x.shape
+        rows, cols = tensors.dx.shape
         column_tiles = 0 if tensors.dweight is None else -(-cols // self.cols)
         kernel = KernelCall(
             backward_few,
@@ -130,8 +130,10 @@ class FewRows(Launch):
             tensors.dweight,
             tensors.dbias,
             *tensors.inputs,
+            tensors.beside(),
             *tensors.sizes,
             ZERO_CENTRED=tensors.zero_centred,
+            HEADS=tensors.heads,
             R=self.rows,
             C=self.cols,
             K=self.chunks,
@@ -148,9 +150,9 @@ def _registers(problem: Problem, gpu: Gpu, held: int, warps: int) -> int | None:
 
     With 32 elements a thread NVIDIA's takes 72, for room for more programs than there are, and spills two for that.
     """
-    return 128 if gpu.ptx and held == problem.cols == 32 * 32 * warps else None
+    return 128 if gpu.ptx and held == problem.cols == 32 * 32 * warps and problem.held == 2 else None
 
 
-def _tile_bytes(rows: int, cols: int, item_bytes: int) -> int:
-    """Bytes of shared memory of a tile of rows that lie above each other: x and dy, mean and rstd."""
-    return 2 * rows * (cols * item_bytes + 4)
+def _tile_bytes(rows: int, cols: int, problem: Problem) -> int:
+    """Bytes of shared memory of a tile of rows that lie above each other: x, dy and their like, mean and rstd."""
+    return rows * (problem.held * cols * problem.item_bytes + 8)

@@ -11,7 +11,23 @@ cache.
 import triton
 import triton.language as tl
 
-from ..formula import add_two, centred, factor, input_gradient, load, row_corrections, row_sums_of, store
+from ..formula import (
+    add_four,
+    add_two,
+    centred,
+    factors,
+    gated,
+    input_gradient,
+    load,
+    load_beside,
+    output_gradient,
+    row_corrections,
+    row_sums_of,
+    rows_at,
+    store,
+    store_input_gradients,
+    through_gate,
+)
 
 
 @triton.jit
@@ -24,11 +40,13 @@ def backward_few(
     weight,
     mean,
     rstd,
+    beside,  # tensors.py has its fields
     rows,
     cols,
     dy_stride,
     x_stride,
     ZERO_CENTRED: tl.constexpr,
+    HEADS: tl.constexpr,
     R: tl.constexpr,
     C: tl.constexpr,
     K: tl.constexpr,
@@ -38,93 +56,128 @@ def backward_few(
 ):
     """The first programs have a row each, in K chunks of ROW_C columns; the others C columns, R rows at a time."""
     program = tl.program_id(0)
+    strides = dy_stride, x_stride
+    inputs = dy, x, mean, rstd
     if program < rows:
-        input_of_row(dx, dy, x, weight, mean, rstd, program, cols, dy_stride, x_stride, ZERO_CENTRED, K, ROW_C, EVEN)
+        input_of_row(dx, inputs, weight, beside, program, cols, strides, ZERO_CENTRED, HEADS, K, ROW_C, EVEN)
     elif dweight is not None:  # else there is no such program, and nothing to compile
         col = (program - rows) * C + tl.arange(0, C)[None, :]
-        parameters_of_columns(dweight, dbias, dy, x, mean, rstd, col, rows, cols, dy_stride, x_stride, R, C, STAGES)
+        parameters_of_columns(dweight, dbias, inputs, beside, col, rows, cols, strides, HEADS, R, C, STAGES)
 
 
 @triton.jit
 def input_of_row(
     dx,
-    dy,
-    x,
+    inputs,
     weight,
-    mean,
-    rstd,
+    beside,
     row,
     cols,
-    dy_stride,
-    x_stride,
+    strides,
     ZERO_CENTRED: tl.constexpr,
+    HEADS: tl.constexpr,
     K: tl.constexpr,
     C: tl.constexpr,
     EVEN: tl.constexpr,
 ):
     """The dx of one row, which stays in registers from its sums to its dx."""
+    dy, x, mean, rstd = inputs
+    dy_stride, x_stride = strides
     row = row.to(tl.int64)
     row_rstd = tl.load(rstd + row)
     row_mean = None
     if mean is not None:
         row_mean = tl.load(mean + row)
-    gs = ()
-    xs = ()
+    held = ()
     sum_g = tl.zeros([1, C], tl.float32)
     sum_g_centred = tl.zeros([1, C], tl.float32)
     for k in tl.static_range(K):
         col = k * C + tl.arange(0, C)[None, :]
-        g = load(dy + row * dy_stride + col, col < cols, EVEN).to(tl.float32)
-        x_tile = centred(load(x + row * x_stride + col, col < cols, EVEN), row_mean)
-        if weight is not None:
-            g *= factor(load(weight + col, col < cols, EVEN), ZERO_CENTRED)
+        raw_dy = load(dy + rows_at(row, dy_stride, beside.dy_head_stride, HEADS) + col, col < cols, EVEN)
+        dy_tile = raw_dy.to(tl.float32)
+        raw_x = load(x + rows_at(row, x_stride, beside.x_head_stride, HEADS) + col, col < cols, EVEN)
+        dy1_tile = load_beside(beside.dy1, row, beside.dy1_stride, col, col < cols, EVEN)
+        z_tile = load_beside(beside.z, row, beside.z_stride, col, col < cols, EVEN)
+        dy_tile, x_tile = gated(dy_tile, raw_x, z_tile, beside.norm_first)
+        x_tile = centred(x_tile, row_mean)
+        multiplier = factors(weight, col, cols, ZERO_CENTRED, EVEN)
+        multiplier1 = factors(beside.weight1, col, cols, ZERO_CENTRED, EVEN)
+        g = output_gradient(dy_tile, multiplier, dy1_tile, multiplier1)
         sum_g += g
         sum_g_centred += g * x_tile
-        gs = gs + (g,)
-        xs = xs + (x_tile,)
+        held = held + ((g, x_tile, raw_dy, raw_x, z_tile),)
     sum_g, sum_g_centred = row_sums_of(sum_g, sum_g_centred, mean is not None)
     of_xhat, of_one = row_corrections(sum_g, sum_g_centred, row_rstd, 1.0 / cols)
     for k in tl.static_range(K):
         col = k * C + tl.arange(0, C)[None, :]
-        dx_tile = input_gradient(gs[k], xs[k] * row_rstd, row_rstd, of_xhat, of_one, mean is not None)
-        store(dx + row * cols + col, dx_tile, col < cols, EVEN)
+        xhat = held[k][1] * row_rstd
+        dx_tile = input_gradient(held[k][0], xhat, row_rstd, of_xhat, of_one, mean is not None)
+        if beside.z is not None:
+            multiplier = factors(weight, col, cols, ZERO_CENTRED, EVEN)
+            bias = factors(beside.bias, col, cols, False, EVEN)
+            dx_tile, dz_tile = through_gate(
+                dx_tile, held[k][2], held[k][3], held[k][4], xhat, multiplier, bias, beside.norm_first
+            )
+            store(beside.dz + row * cols + col, dz_tile, col < cols, EVEN)
+        store_input_gradients(dx + row * cols + col, dx_tile, beside, row, col, cols, col < cols, EVEN)
 
 
 @triton.jit
 def parameters_of_columns(
     dweight,
     dbias,
-    dy,
-    x,
-    mean,
-    rstd,
+    inputs,
+    beside,
     col,
     rows,
     cols,
-    dy_stride,
-    x_stride,
+    strides,
+    HEADS: tl.constexpr,
     R: tl.constexpr,
     C: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """The gradients of C columns, summed over all rows; both are exchanged between warps at once."""
+    """The gradients of C columns, summed over all rows; two or four are exchanged between warps at once."""
+    dy, x, mean, rstd = inputs
+    dy_stride, x_stride = strides
     of_weight = tl.zeros([R, C], tl.float32)
     of_bias = tl.zeros([R, C], tl.float32)
+    of_weight1 = tl.zeros([R, C], tl.float32)
+    of_bias1 = tl.zeros([R, C], tl.float32)
     for first in tl.range(0, rows, R, num_stages=STAGES):
         row = first + tl.arange(0, R).to(tl.int64)[:, None]
         inside = (row < rows) & (col < cols)
-        dy_tile = tl.load(dy + row * dy_stride + col, mask=inside, other=0.0).to(tl.float32)
-        x_tile = tl.load(x + row * x_stride + col, mask=inside, other=0.0)
+        dy_rows = dy + rows_at(row, dy_stride, beside.dy_head_stride, HEADS)
+        dy_tile = tl.load(dy_rows + col, mask=inside, other=0.0).to(tl.float32)
+        x_tile = tl.load(x + rows_at(row, x_stride, beside.x_head_stride, HEADS) + col, mask=inside, other=0.0)
+        dy1_tile = load_beside(beside.dy1, row, beside.dy1_stride, col, inside, False)
+        z_tile = load_beside(beside.z, row, beside.z_stride, col, inside, False)
+        dy_tile, x_tile = gated(dy_tile, x_tile, z_tile, beside.norm_first)
         row_rstd = tl.load(rstd + row, mask=row < rows, other=0.0)
         row_mean = None
         if mean is not None:
             row_mean = tl.load(mean + row, mask=row < rows, other=0.0)
-        of_weight += dy_tile * (centred(x_tile, row_mean) * row_rstd)
+        xhat = centred(x_tile, row_mean) * row_rstd
+        of_weight += dy_tile * xhat
         if dbias is not None:
             of_bias += dy_tile
-    if dbias is not None:
+        if beside.dy1 is not None:
+            of_weight1 += dy1_tile[0].to(tl.float32) * xhat
+        if beside.dbias1 is not None:
+            of_bias1 += dy1_tile[0].to(tl.float32)
+    if beside.dbias1 is not None:
+        sums = tl.reduce((of_weight, of_bias, of_weight1, of_bias1), 0, add_four, keep_dims=True)
+        of_weight, of_bias, of_weight1, of_bias1 = sums
+    elif dbias is not None:
         of_weight, of_bias = tl.reduce((of_weight, of_bias), 0, add_two, keep_dims=True)
-        store(dbias + col, of_bias, col < cols, False)
+    elif beside.dweight1 is not None:
+        of_weight, of_weight1 = tl.reduce((of_weight, of_weight1), 0, add_two, keep_dims=True)
     else:
         of_weight = tl.sum(of_weight, 0, keep_dims=True)
+    if dbias is not None:
+        store(dbias + col, of_bias, col < cols, False)
     store(dweight + col, of_weight, col < cols, False)
+    if beside.dweight1 is not None:
+        store(beside.dweight1 + col, of_weight1, col < cols, False)
+    if beside.dbias1 is not None:
+        store(beside.dbias1 + col, of_bias1, col < cols, False)

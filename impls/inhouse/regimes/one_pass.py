@@ -71,6 +71,8 @@ class OnePass(Launch):
     @classmethod
     def serves(cls, problem: Problem, gpu: Gpu) -> bool:
         """Rows that the registers of one program hold."""
+        if problem.held > 2:
+            return problem.cols <= (4096 if "dy1" in problem.beside and gpu.ptx else 8192)
         return problem.cols <= (12288 if _light(problem, gpu) else 8192)
 
     @classmethod
@@ -80,8 +82,11 @@ class OnePass(Launch):
         A row that ends inside its last chunk has fewer bytes in flight than lanes, so that it has one more tile there.
         The programs add their partials up themselves where they may wait for each other.
         """
-        launch = _narrow(problem, gpu) if problem.cols <= 512 else _flat(problem, gpu)
-        tile_bytes = 2 * launch.rows * launch.chunks * launch.cols * problem.item_bytes
+        if problem.cols <= 512:
+            launch = _narrow(problem, gpu)
+        else:
+            launch = _flat(problem, gpu) if problem.held == 2 else _flat_of_many(problem, gpu)
+        tile_bytes = launch.rows * launch.chunks * launch.cols * problem.read_bytes
         residents = max(1, launch.programs // gpu.multiprocessors)
         room = min(gpu.shared_bytes, gpu.shared_total // residents - RESERVED_BYTES)
         wanted = launch.stages + (launch.chunks * launch.cols != problem.cols)
@@ -105,7 +110,7 @@ class OnePass(Launch):
         yield (self.packed or self.fused) and not gpu.ptx, "inline PTX, which this device does not take"
         yield self.packed and problem.item_bytes != 2, "packed tiles of 32-bit numbers"
         yield from registers_can_be_limited(self.maxnreg, gpu)
-        tile_bytes = 2 * self.rows * self.chunks * self.cols * problem.item_bytes
+        tile_bytes = self.rows * self.chunks * self.cols * problem.read_bytes
         buffers = tile_bytes * (self.stages - 1)
         yield from shared_memory_fits(buffers, gpu, beside=SUM_BYTES)
         yield self.fused and self.programs > MOST_PROGRAMS, "more programs than share their work out"
@@ -177,9 +182,10 @@ class OnePass(Launch):
         from ..workspace import FIXED_WORDS, chain_words
         from .one_pass_kernel import backward_rows
 
-        rows, cols = tensors.x.shape
+        rows, cols = tensors.dx.shape
         interpreted = knobs.runtime.interpret
         partial_dweight, partial_dbias = tensors.partials(self.programs)
+        beside = tensors.beside(self.programs)
         fused = self.fused and partial_dweight is not None
         words = None
         if fused and interpreted:
@@ -198,8 +204,10 @@ class OnePass(Launch):
             partial_dbias,
             *tensors.inputs,
             words,
+            beside,
             *tensors.sizes,
             ZERO_CENTRED=tensors.zero_centred,
+            HEADS=tensors.heads,
             R=self.rows,
             K=self.chunks,
             C=self.cols,
@@ -215,7 +223,7 @@ class OnePass(Launch):
             **finish_tile(tensors, self.programs, self.programs, elements),
             **kernel_options(self.warps, maxnreg=self.maxnreg),
         )
-        return [kernel] if fused else [kernel, *sum_partials(tensors, partial_dweight, partial_dbias)]
+        return [kernel] if fused else [kernel, *sum_partials(tensors, partial_dweight, partial_dbias, beside)]
 
 
 def _light(problem: Problem, gpu: Gpu) -> bool:
@@ -235,6 +243,8 @@ def _narrow(problem: Problem, gpu: Gpu) -> OnePass:
     chunk = min(power_of_two(problem.cols), 64)
     chunks = -(-problem.cols // chunk)
     tile_rows = min(256, floor_power_of_two(4096 // (chunks * chunk)))
+    if problem.held > 2:
+        tile_rows //= 2  # the registers that a second norm or a gate takes
     if problem.rows < 4 * gpu.multiprocessors * tile_rows:
         tile_rows //= 2
     alone = problem.cols <= 256 or problem.rows <= 16 * gpu.multiprocessors * tile_rows
@@ -278,6 +288,20 @@ def _flat(problem: Problem, gpu: Gpu) -> OnePass:
         if room and not (alone and warps == 4):
             maxnreg = _registers(3 if warps == 4 else 2, warps)
     return OnePass(tile_rows, chunks, chunk, warps, programs, fold=True, packed=packed, maxnreg=maxnreg, stages=stages)
+
+
+def _flat_of_many(problem: Problem, gpu: Gpu) -> OnePass:
+    """A flat tile of three tensors and more: 16 elements a thread, packed where tiles and weights have 16 bits."""
+    rows, cols = problem.rows, problem.cols
+    warps = 4 if cols <= 1024 else 8 if cols <= 4096 else 16
+    chunk = 256 * warps
+    chunks = -(-cols // chunk)
+    tile_rows = max(1, floor_power_of_two(512 * warps // (chunks * chunk)))
+    packed = gpu.ptx and problem.item_bytes == 2 and problem.weight_bytes <= 2
+    alone = warps > 4 or rows <= 4 * gpu.multiprocessors * tile_rows
+    maxnreg = REGISTERS // (32 * warps) if warps > FEWEST_WARPS and gpu.ptx else None
+    programs = gpu.multiprocessors * (1 if alone else 2)
+    return OnePass(tile_rows, chunks, chunk, warps, programs, fold=True, packed=packed, maxnreg=maxnreg)
 
 
 def _registers(programs: int, warps: int) -> int:

@@ -7,17 +7,23 @@ import triton
 import triton.language as tl
 
 from ..chains import NOTHING, arrive, leave, look, open_chain, start, take, wait_for_all
-from ..finish import finish_piece
+from ..finish import finish_piece, results_of
 from ..formula import (
     centred,
     factor,
+    gated,
     input_gradient,
     load,
+    load_beside,
+    output_gradient,
     over_rows,
     row_corrections,
     row_sums_of,
+    rows_at,
     store,
+    store_input_gradients,
     sums_over_rows,
+    through_gate,
 )
 
 
@@ -34,11 +40,13 @@ def backward_rows(
     mean,
     rstd,
     words,  # of chains.py, if FUSED
+    beside,  # tensors.py has its fields
     rows,
     cols,
     dy_stride,
     x_stride,
     ZERO_CENTRED: tl.constexpr,
+    HEADS: tl.constexpr,
     R: tl.constexpr,
     K: tl.constexpr,
     C: tl.constexpr,
@@ -71,39 +79,23 @@ def backward_rows(
         epoch, own = start(words, program)
         begin = tl.where(own, program, tiles)
 
-    weights = ()
-    for k in tl.static_range(K):
-        if weight is not None:
-            if weight.dtype == x.dtype:
-                chunk = tl.load(weight + k * C + col, mask=k * C + col < cols, other=0.0)
-            else:
-                # Loaded as a tile, of which the first row counts. Loaded by itself it would have a layout for its own
-                # element size, and Triton would convert every tile to that layout instead of this one to that of x.
-                first = (row_in_tile == 0) & (k * C + col < cols)
-                chunk = tl.sum(
-                    tl.load(weight + k * C + col + 0 * row_in_tile, mask=first, other=0.0), 0, keep_dims=True
-                )
-            weights = weights + (chunk if PACKED else factor(chunk, ZERO_CENTRED),)
+    weights = row_vector(weight, x, row_in_tile, col, cols, ZERO_CENTRED, K, C, PACKED)
+    weights1 = row_vector(beside.weight1, x, row_in_tile, col, cols, ZERO_CENTRED, K, C, PACKED)
+    biases = row_vector(beside.bias, x, row_in_tile, col, cols, False, K, C, PACKED)
+    vectors = weights, weights1, biases
+    inputs = dx, dy, x, weight, mean, rstd, partial_dbias
+    places = row_in_tile, col, rows, cols, dy_stride, x_stride
 
     sums = sums_of_tiles(
         begin,
         tiles,
         programs,
-        weights,
-        dx,
-        dy,
-        x,
-        weight,
-        mean,
-        rstd,
-        partial_dbias,
-        row_in_tile,
-        col,
-        rows,
-        cols,
-        dy_stride,
-        x_stride,
+        vectors,
+        inputs,
+        beside,
+        places,
         ZERO_CENTRED,
+        HEADS,
         R,
         K,
         C,
@@ -112,14 +104,15 @@ def backward_rows(
         STAGES,
         EVEN,
     )
+    partials = partial_dweight, partial_dbias, beside.partial_dweight1, beside.partial_dbias1
     if not FUSED:
-        store_sums(sums, program, partial_dweight, partial_dbias, cols, K, C)
+        store_sums(sums, program, partials, cols, K, C)
     else:
         chains = tl.arange(0, CHAINS)
         seen = look(words, chains, programs)
         arrived = tl.zeros([], tl.int64)
         if own:
-            store_sums(sums, program, partial_dweight, partial_dbias, cols, K, C)
+            store_sums(sums, program, partials, cols, K, C)
             arrived = arrive(words, program, programs, INTERPRETED)
         leave(words, program, programs, epoch, own, OTHERS)
         done = own.to(tl.int32)  # chains that this program did
@@ -131,21 +124,12 @@ def backward_rows(
                     chain,
                     tiles,
                     programs,
-                    weights,
-                    dx,
-                    dy,
-                    x,
-                    weight,
-                    mean,
-                    rstd,
-                    partial_dbias,
-                    row_in_tile,
-                    col,
-                    rows,
-                    cols,
-                    dy_stride,
-                    x_stride,
+                    vectors,
+                    inputs,
+                    beside,
+                    places,
                     ZERO_CENTRED,
+                    HEADS,
                     R,
                     K,
                     C,
@@ -154,7 +138,7 @@ def backward_rows(
                     HELP_STAGES,
                     EVEN,
                 )
-                store_sums(sums, chain, partial_dweight, partial_dbias, cols, K, C)
+                store_sums(sums, chain, partials, cols, K, C)
                 arrived = arrive(words, chain, programs, INTERPRETED)
                 done += 1
                 taken = taken | (chains == chain)
@@ -164,15 +148,62 @@ def backward_rows(
             wait_for_all(words, epoch, arrived, INTERPRETED)
             index = tl.arange(0, FINISH_ROWS)[:, None]
             lane = tl.arange(0, FINISH_COLS)[None, :]
-            results = dweight_out, dbias_out, partial_dweight, partial_dbias
+            results = results_of(dweight_out, dbias_out, partial_dweight, partial_dbias, beside)
             if own:
-                finish_piece(*results, program, index, lane, programs, cols, programs, FINISH_ROWS, FINISH_COLS)
+                finish_piece(results, program, index, lane, programs, cols, programs, FINISH_ROWS, FINISH_COLS)
                 done -= 1
             while done > 0:
                 piece = tl.max(tl.where(taken, chains, -1), 0)
-                finish_piece(*results, piece, index, lane, programs, cols, programs, FINISH_ROWS, FINISH_COLS)
+                finish_piece(results, piece, index, lane, programs, cols, programs, FINISH_ROWS, FINISH_COLS)
                 taken = taken & (chains != piece)
                 done -= 1
+
+
+@triton.jit
+def row_vector(
+    vector,
+    x,
+    row_in_tile,
+    col,
+    cols,
+    ZERO_CENTRED: tl.constexpr,
+    K: tl.constexpr,
+    C: tl.constexpr,
+    PACKED: tl.constexpr,
+):
+    """K chunks of a weight or bias `(cols)`: as factors in fp32, or as they lie in memory if PACKED; none of None."""
+    chunks = ()
+    for k in tl.static_range(K):
+        if vector is not None:
+            if vector.dtype == x.dtype:
+                chunk = tl.load(vector + k * C + col, mask=k * C + col < cols, other=0.0)
+            else:
+                # Loaded as a tile, of which the first row counts. Loaded by itself it would have a layout for its own
+                # element size, and Triton would convert every tile to that layout instead of this one to that of x.
+                first = (row_in_tile == 0) & (k * C + col < cols)
+                chunk = tl.sum(
+                    tl.load(vector + k * C + col + 0 * row_in_tile, mask=first, other=0.0), 0, keep_dims=True
+                )
+            chunks = chunks + (chunk if PACKED else factor(chunk, ZERO_CENTRED),)
+    return chunks
+
+
+@triton.jit
+def chunk_of(chunks, k, value, ZERO_CENTRED: tl.constexpr, PACKED: tl.constexpr):
+    """The k-th chunk of `row_vector`, in fp32, not before `value` is known if PACKED; empty of no vector."""
+    chunk = ()
+    if len(chunks) > 0:
+        chunk = (factor(after(chunks[k], value), ZERO_CENTRED) if PACKED else chunks[k],)
+    return chunk
+
+
+@triton.jit
+def held_until(tiles, value, PACKED: tl.constexpr):
+    """Tiles as they are once `value` is known."""
+    later = ()
+    for i in tl.static_range(len(tiles)):
+        later = later + (after(tiles[i], value) if PACKED else tiles[i],)
+    return later
 
 
 @triton.jit
@@ -180,21 +211,12 @@ def sums_of_tiles(
     first,
     tiles,
     step,
-    weights,
-    dx,
-    dy,
-    x,
-    weight,
-    mean,
-    rstd,
-    partial_dbias,
-    row_in_tile,
-    col,
-    rows,
-    cols,
-    dy_stride,
-    x_stride,
+    vectors,
+    inputs,
+    beside,
+    places,
     ZERO_CENTRED: tl.constexpr,
+    HEADS: tl.constexpr,
     R: tl.constexpr,
     K: tl.constexpr,
     C: tl.constexpr,
@@ -203,15 +225,27 @@ def sums_of_tiles(
     STAGES: tl.constexpr,
     EVEN: tl.constexpr,
 ):
-    """Write dx of every `step`-th tile from the `first` on; return the sums for dweight and dbias, K chunks each."""
+    """Write dx of every `step`-th tile from the `first` on; return the sums for the gradients of parameters.
+
+    Of dweight, dbias, dweight1 and dbias1, as far as there are such, K chunks each.
+    """
+    weights, weights1, biases = vectors
+    dx, dy, x, weight, mean, rstd, partial_dbias = inputs
+    row_in_tile, col, rows, cols, dy_stride, x_stride = places
     scale = 1.0 / cols
     dweight = ()
     dbias = ()
+    dweight1 = ()
+    dbias1 = ()
     for _ in tl.static_range(K):
         if weight is not None:
             dweight = dweight + (tl.zeros([1 if FOLD else R, C], tl.float32),)
         if partial_dbias is not None:
             dbias = dbias + (tl.zeros([1 if FOLD else R, C], tl.float32),)
+        if beside.partial_dweight1 is not None:
+            dweight1 = dweight1 + (tl.zeros([1 if FOLD else R, C], tl.float32),)
+        if beside.partial_dbias1 is not None:
+            dbias1 = dbias1 + (tl.zeros([1 if FOLD else R, C], tl.float32),)
     for tile in tl.range(first, tiles, step, num_stages=STAGES):
         row = (tile * R + row_in_tile).to(tl.int64)
         row_rstd = tl.load(rstd + row, mask=row < rows, other=0.0)
@@ -220,48 +254,72 @@ def sums_of_tiles(
             row_mean = tl.load(mean + row, mask=row < rows, other=0.0)
 
         # Look at the rows once for their sums. These loads run STAGES - 1 tiles ahead, into shared memory.
-        dys = ()
-        xs = ()
+        held = ()
         sum_g = tl.zeros([R, C], tl.float32)
         sum_g_centred = tl.zeros([R, C], tl.float32)
         for k in tl.static_range(K):
-            dy_tile = load(dy + row * dy_stride + k * C + col, (row < rows) & (k * C + col < cols), EVEN)
-            x_tile = load(x + row * x_stride + k * C + col, (row < rows) & (k * C + col < cols), EVEN)
-            g = dy_tile.to(tl.float32)
-            if weight is not None:
-                g *= factor(after(weights[k], row_rstd), ZERO_CENTRED) if PACKED else weights[k]
+            dy_rows = dy + rows_at(row, dy_stride, beside.dy_head_stride, HEADS)
+            dy_tile = load(dy_rows + k * C + col, (row < rows) & (k * C + col < cols), EVEN)
+            x_rows = x + rows_at(row, x_stride, beside.x_head_stride, HEADS)
+            x_tile = load(x_rows + k * C + col, (row < rows) & (k * C + col < cols), EVEN)
+            inside = (row < rows) & (k * C + col < cols)
+            dy1_tile = load_beside(beside.dy1, row, beside.dy1_stride, k * C + col, inside, EVEN)
+            z_tile = load_beside(beside.z, row, beside.z_stride, k * C + col, inside, EVEN)
+            held = held + (((dy_tile, x_tile), dy1_tile, z_tile),)
+            dy_tile, x_tile = gated(dy_tile.to(tl.float32), x_tile, z_tile, beside.norm_first)
+            multiplier = chunk_of(weights, k, row_rstd, ZERO_CENTRED, PACKED)
+            multiplier1 = chunk_of(weights1, k, row_rstd, ZERO_CENTRED, PACKED)
+            g = output_gradient(dy_tile, multiplier, dy1_tile, multiplier1)
             sum_g += g
             sum_g_centred += g * centred(x_tile, row_mean)
-            dys = dys + (dy_tile,)
-            xs = xs + (x_tile,)
         sum_g, sum_g_centred = row_sums_of(sum_g, sum_g_centred, mean is not None)
         of_xhat, of_one = row_corrections(sum_g, sum_g_centred, row_rstd, scale)
 
         # Look at them again, still on the chip, for the gradients.
         new_dweight = ()
         new_dbias = ()
+        new_dweight1 = ()
+        new_dbias1 = ()
         for k in tl.static_range(K):
-            dy_tile = after(dys[k], of_xhat) if PACKED else dys[k]
-            x_tile = after(xs[k], of_xhat) if PACKED else xs[k]
-            dy_tile = dy_tile.to(tl.float32)
+            raw_dy, raw_x = held_until(held[k][0], of_xhat, PACKED)
+            dy1_tile = held_until(held[k][1], of_xhat, PACKED)
+            z_tile = held_until(held[k][2], of_xhat, PACKED)
+            dy_tile, x_tile = gated(raw_dy.to(tl.float32), raw_x, z_tile, beside.norm_first)
             xhat = centred(x_tile, row_mean) * row_rstd
-            g = dy_tile
+            multiplier = chunk_of(weights, k, of_xhat, ZERO_CENTRED, PACKED)
+            multiplier1 = chunk_of(weights1, k, of_xhat, ZERO_CENTRED, PACKED)
+            g = output_gradient(dy_tile, multiplier, dy1_tile, multiplier1)
             if weight is not None:
-                g *= factor(after(weights[k], of_xhat), ZERO_CENTRED) if PACKED else weights[k]
                 new_dweight = new_dweight + (dweight[k] + over_rows(dy_tile * xhat, FOLD),)
             if partial_dbias is not None:
                 new_dbias = new_dbias + (dbias[k] + over_rows(dy_tile, FOLD),)
+            if beside.partial_dweight1 is not None:
+                new_dweight1 = new_dweight1 + (dweight1[k] + over_rows(dy1_tile[0].to(tl.float32) * xhat, FOLD),)
+            if beside.partial_dbias1 is not None:
+                new_dbias1 = new_dbias1 + (dbias1[k] + over_rows(dy1_tile[0].to(tl.float32), FOLD),)
             dx_tile = input_gradient(g, xhat, row_rstd, of_xhat, of_one, mean is not None)
-            store(dx + row * cols + k * C + col, dx_tile, (row < rows) & (k * C + col < cols), EVEN)
+            if beside.z is not None:
+                inside = (row < rows) & (k * C + col < cols)
+                bias = chunk_of(biases, k, of_xhat, False, PACKED)
+                dx_tile, dz_tile = through_gate(
+                    dx_tile, raw_dy, raw_x, z_tile, xhat, multiplier, bias, beside.norm_first
+                )
+                store(beside.dz + row * cols + k * C + col, dz_tile, inside, EVEN)
+            inside = (row < rows) & (k * C + col < cols)
+            store_input_gradients(dx + row * cols + k * C + col, dx_tile, beside, row, k * C + col, cols, inside, EVEN)
         dweight = new_dweight
         dbias = new_dbias
-    return dweight + dbias
+        dweight1 = new_dweight1
+        dbias1 = new_dbias1
+    return dweight + dbias + dweight1 + dbias1
 
 
 @triton.jit
-def store_sums(sums, place, partial_dweight, partial_dbias, cols, K: tl.constexpr, C: tl.constexpr):
+def store_sums(sums, place, partials, cols, K: tl.constexpr, C: tl.constexpr):
     """Store the sums over the rows of these tiles as one row of each partial gradient."""
+    partial_dweight, partial_dbias, partial_dweight1, partial_dbias1 = partials
     sums = sums_over_rows(sums)
+    biases: tl.constexpr = 0 if partial_dbias is None else K
     for k in tl.static_range(K):
         in_row = k * C + tl.arange(0, C)
         at = place * cols + in_row
@@ -269,6 +327,10 @@ def store_sums(sums, place, partial_dweight, partial_dbias, cols, K: tl.constexp
             tl.store(partial_dweight + at, sums[k], mask=in_row < cols)
         if partial_dbias is not None:
             tl.store(partial_dbias + at, sums[K + k], mask=in_row < cols)
+        if partial_dweight1 is not None:
+            tl.store(partial_dweight1 + at, sums[K + biases + k], mask=in_row < cols)
+        if partial_dbias1 is not None:
+            tl.store(partial_dbias1 + at, sums[3 * K + k], mask=in_row < cols)
 
 
 @triton.jit

@@ -14,7 +14,17 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from ..exchange import look, receive, send
-from .words import finish_row, multipliers, no_gradients, statistic, store_partials, summands, totals, words_of
+from .words import (
+    finish_row,
+    multipliers,
+    no_gradients,
+    statistic,
+    store_partials,
+    summands,
+    totals,
+    words_beside,
+    words_of,
+)
 
 PIECES = tl.constexpr(4)  # of a part
 AT_ONCE = tl.constexpr(2)  # tiles of an item of sums
@@ -25,6 +35,7 @@ FINISHED = tl.constexpr(3)  # tiles that are on their way at a time, as a piece 
 def send_sums(
     words,
     inputs,
+    beside,
     chain,
     groups,
     turn,
@@ -45,21 +56,27 @@ def send_sums(
     LAYER: gl.constexpr = mean is not None
     column = part * (C // 2) + gl.arange(0, C // 2, ACROSS)
     inside = column < cols // 2
-    weights = multipliers(weight, column, inside, ZERO_CENTRED, WEIGHT_DTYPE)
+    weights = (
+        multipliers(weight, column, inside, ZERO_CENTRED, WEIGHT_DTYPE),
+        multipliers(beside.weight1, column, inside, ZERO_CENTRED, WEIGHT_DTYPE),
+    )
     dys = ()
     xs = ()
+    dy1s = ()
     means = ()
     for u in gl.static_range(AT_ONCE):
         for r in gl.static_range(R):
             row = (chain + (turn + u) * groups) * R + r
             dys = dys + (words_of(dy, row, dy_stride, column, inside, rows),)
             xs = xs + (words_of(x, row, x_stride, column, inside, rows),)
+            dy1s = dy1s + (words_beside(beside.dy1, row, beside.dy1_stride, column, inside, rows),)
             means = means + (statistic(mean, row, rows),)
     for u in gl.static_range(AT_ONCE):
         tile = chain + (turn + u) * groups
         sums = ()
         for r in gl.static_range(R):
-            sums = sums + summands(dys[u * R + r], xs[u * R + r], weights, means[u * R + r], DTYPE, LAYER, CENTRED)
+            words_of_row = dys[u * R + r], xs[u * R + r], dy1s[u * R + r]
+            sums = sums + summands(words_of_row, weights, means[u * R + r], DTYPE, LAYER, CENTRED)
         if tile * R < rows:
             send(words + tile * WORDS + part, epoch + 1 + turn + u, totals(sums), SEND)
 
@@ -67,10 +84,10 @@ def send_sums(
 @gluon.jit
 def finish_piece(
     dx,
-    partial_dweight,
-    partial_dbias,
+    partials,
     words,
     inputs,
+    beside,
     chain,
     groups,
     piece,
@@ -86,6 +103,7 @@ def finish_piece(
     LOOK: gl.constexpr,
     RECEIVE: gl.constexpr,
     CENTRED: gl.constexpr,
+    BIAS: gl.constexpr,
 ):
     """Finish C columns of all tiles of a chain, whose sums have been sent."""
     dy, x, weight, mean, rstd, rows, cols, dy_stride, x_stride = inputs
@@ -94,12 +112,16 @@ def finish_piece(
     ACROSS: gl.constexpr = gl.BlockedLayout([max(1, H // (32 * gl.num_warps()))], [32], [gl.num_warps()], [0])
     column = piece * H + gl.arange(0, H, ACROSS)
     inside = column < cols // 2
-    weights = multipliers(weight, column, inside, ZERO_CENTRED, WEIGHT_DTYPE)
-    gradients = no_gradients(partial_dweight, partial_dbias, H, ACROSS)
+    weights = (
+        multipliers(weight, column, inside, ZERO_CENTRED, WEIGHT_DTYPE),
+        multipliers(beside.weight1, column, inside, ZERO_CENTRED, WEIGHT_DTYPE),
+    )
+    gradients = no_gradients(partials, H, ACROSS)
     turns = gl.cdiv(gl.cdiv(rows, R) - chain, groups)
     for step in range(0, turns, FINISHED):
         dys = ()
         xs = ()
+        more = ()
         means = ()
         rstds = ()
         looks = ()
@@ -108,6 +130,9 @@ def finish_piece(
                 row = (chain + (step + u) * groups) * R + r
                 dys = dys + (words_of(dy, row, dy_stride, column, inside, rows),)
                 xs = xs + (words_of(x, row, x_stride, column, inside, rows),)
+                dy1_words = words_beside(beside.dy1, row, beside.dy1_stride, column, inside, rows)
+                dres_words = words_beside(beside.dres, row, beside.dres_stride, column, inside, rows)
+                more = more + ((dy1_words, dres_words),)
                 means = means + (statistic(mean, row, rows),)
                 rstds = rstds + (statistic(rstd, row, rows),)
             turn = gl.where(step + u < turns, step + u, 0)
@@ -122,6 +147,7 @@ def finish_piece(
                     gradients,
                     dys[u * R + r],
                     xs[u * R + r],
+                    more[u * R + r],
                     weights,
                     means[u * R + r],
                     rstds[u * R + r],
@@ -131,11 +157,11 @@ def finish_piece(
                     DTYPE,
                     LAYER,
                     CENTRED,
+                    BIAS,
                 )
                 gl.store(dx + row.to(gl.int64) * (cols // 2) + column, dx_words, mask=inside & (row < rows))
     store_partials(
-        partial_dweight,
-        partial_dbias,
+        partials,
         gradients,
         chain,
         piece * C,

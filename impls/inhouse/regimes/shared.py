@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..launch import STAGES, KernelCall, Launch, deal_evenly, kernel_options, power_of_two
 from ..limits import FEWEST_WARPS, MOST_GROUPS, MOST_REGISTERS, RESERVED_BYTES, Rules, all_resident, covered, in_range
@@ -19,7 +19,7 @@ from .two_pass import TwoPass
 if TYPE_CHECKING:
     import torch
 
-    from ..tensors import Tensors
+    from ..tensors import Beside, Tensors
 
 PART_BYTES = 4096  # of a row, for a program that shares it: 8 words of two elements a thread, 4 warps side by side
 MOST_PARTS = 64  # of a row: an exchange looks at no more
@@ -61,9 +61,9 @@ class Shared(Launch):
     def serves(cls, problem: Problem, gpu: Gpu) -> bool:
         """Rows that can be read in words, whose programs are all on the device at once and fit a multiprocessor."""
         part = PART_BYTES // problem.item_bytes
-        one_fits = _buffers(2, part, problem.item_bytes) <= gpu.shared_bytes
+        one_fits = _buffers(2, part, problem) <= gpu.shared_bytes
         few_parts = -(-problem.cols // part) <= min(MOST_PARTS, gpu.multiprocessors)
-        return problem.by_words and gpu.ptx and one_fits and few_parts
+        return problem.by_words and gpu.ptx and one_fits and few_parts and set(problem.beside) <= {"dres", "dy1"}
 
     @classmethod
     def choose(cls, problem: Problem, gpu: Gpu) -> Shared:
@@ -80,13 +80,14 @@ class Shared(Launch):
         tile_rows = 2 if parts <= 32 else 1
         tiles = -(-problem.rows // tile_rows)
         room = {
-            stages: gpu.shared_total // (_buffers(tile_rows, part, problem.item_bytes, stages) + RESERVED_BYTES)
+            stages: gpu.shared_total // (_buffers(tile_rows, part, problem, stages) + RESERVED_BYTES)
             for stages in (STAGES, STAGES + 1)
         }
-        if tiles >= 8 * (3 * gpu.multiprocessors // parts) and room[STAGES + 1] >= 3:
+        three = 3 if problem.accumulators <= 2 else 2  # programs that have enough registers
+        if tiles >= 8 * (3 * gpu.multiprocessors // parts) and room[STAGES + 1] >= three == 3:
             residents, delay, stages = 3, 2, STAGES + 1
         else:
-            most = 3 if tiles > 8 * (2 * gpu.multiprocessors // parts) else 2
+            most = three if tiles > 8 * (2 * gpu.multiprocessors // parts) else 2
             residents, delay, stages = max(1, min(most, room[STAGES])), 1, STAGES
         groups = deal_evenly(tiles, residents * gpu.multiprocessors // parts)
         return cls(tile_rows, parts, groups, delay, residents, _registers(residents), part, stages=stages)
@@ -114,7 +115,7 @@ class Shared(Launch):
         yield registers % 8 > 0 or not 24 <= registers <= MOST_REGISTERS, "registers out of range"
         yield self.groups > MOST_GROUPS, "more groups than have words to meet in"
         yield self.programs > self.residents * gpu.multiprocessors, "more programs than are said to be resident"
-        buffers = _buffers(self.rows, self.cols, problem.item_bytes, self.stages)
+        buffers = _buffers(self.rows, self.cols, problem, self.stages)
         yield from fits(buffers, gpu)
         yield from all_resident(self.programs, self.warps, self.maxnreg, buffers, gpu)
 
@@ -169,9 +170,10 @@ class Shared(Launch):
         from ..workspace import workspace
         from .shared_kernel import SLOTS, TRITON_DTYPES, backward_parts
 
-        rows, cols = tensors.x.shape
+        rows, cols = tensors.dx.shape
         partial_dweight, partial_dbias = tensors.partials(self.groups)
         fused = self.fused and partial_dweight is not None
+        beside = _beside_in_words(tensors.beside(self.groups))
         weight, dtype = tensors.weight, TRITON_DTYPES[tensors.x.dtype]
         exchange = exchange_options(self.parts, self.rows * (1 if tensors.mean is None else 2))
         words = workspace(tensors.x.device, RINGS.value + self.groups * SLOTS.value * exchange["WORDS"])
@@ -193,6 +195,7 @@ class Shared(Launch):
             tensors.rstd,
             words,
             opened,
+            beside,
             rows,
             cols,
             dy.stride(0),
@@ -212,12 +215,12 @@ class Shared(Launch):
             **finish_tile(tensors, self.programs, self.groups, 32 * self.warps * 16),
             **kernel_options(self.warps, maxnreg=self.maxnreg),
         )
-        return [kernel] if fused else [kernel, *sum_partials(tensors, partial_dweight, partial_dbias)]
+        return [kernel] if fused else [kernel, *sum_partials(tensors, partial_dweight, partial_dbias, beside)]
 
 
-def _buffers(rows: int, cols: int, item_bytes: int, stages: int = STAGES) -> int:
-    """Bytes of shared memory of one program: x and dy of `stages` tiles, and a little for sums."""
-    return 2 * item_bytes * rows * cols * stages + 512
+def _buffers(rows: int, cols: int, problem: Problem, stages: int = STAGES) -> int:
+    """Bytes of shared memory of one program: x, dy and their like of `stages` tiles, and a little for sums."""
+    return problem.held * problem.item_bytes * rows * cols * stages + 512
 
 
 def _registers(residents: int) -> int:
@@ -226,6 +229,17 @@ def _registers(residents: int) -> int:
     Always given: left to itself the compiler may take 96 for two, and spill some.
     """
     return min(248, 512 // residents // 8 * 8)
+
+
+def _beside_in_words(beside: Beside) -> Beside:
+    """The same with two numbers a word where rows of x's dtype, or weights, are read."""
+    words: dict[str, Any] = {}
+    for name in ("dres", "dy1", "weight1"):
+        if (tensor := getattr(beside, name)) is not None:
+            words[name] = _as_words(tensor)
+            if f"{name}_stride" in beside._fields:
+                words[f"{name}_stride"] = words[name].stride(0)
+    return beside._replace(**words) if words else beside
 
 
 def _as_words(tensor: torch.Tensor) -> torch.Tensor:

@@ -20,7 +20,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy
 
 from ..exchange import look, receive, send
-from ..finish import finish_columns
+from ..finish import finish_tile_of, results_of
 from ..groups import (
     CHAINS,
     DONE,
@@ -40,7 +40,17 @@ from ..groups import (
     wait_for,
 )
 from .opened_chains import AT_ONCE, PIECES, finish_piece, send_sums
-from .words import finish_row, multipliers, no_gradients, statistic, store_partials, summands, totals
+from .words import (
+    finish_row,
+    multipliers,
+    no_gradients,
+    statistic,
+    store_partials,
+    summands,
+    those_of,
+    totals,
+    words_beside,
+)
 
 # Triton 3.8 gave it this name, and 3.9 took the other one away.
 begin_copy = getattr(async_copy, "async_load", None) or async_copy.async_copy_global_to_shared
@@ -62,6 +72,7 @@ def backward_parts(
     rstd,
     words,  # of groups.py, then (groups, SLOTS, WORDS) for groups
     opened_words,  # (tiles, WORDS), whatever they hold: for the chains that are opened
+    beside,  # tensors.py has its fields; dres, dy1 and weight1 in words
     rows,
     cols,
     dy_stride,  # in words
@@ -90,6 +101,7 @@ def backward_parts(
     groups = gl.num_programs(0) // S
     H: gl.constexpr = C // 2
     LAYER: gl.constexpr = mean is not None
+    BIAS: gl.constexpr = partial_dbias is not None
     WORD: gl.constexpr = gl.int64 if DTYPE == gl.float32 else gl.int32
     # 16 bytes of a row a thread, side by side: the same for copies and for loads, so that each thread reads its own.
     WIDTH: gl.constexpr = 2 if DTYPE == gl.float32 else 4
@@ -109,37 +121,51 @@ def backward_parts(
     # own: the compiler would take a single one for one place, and put a barrier between any two accesses.
     dys = ()
     xs = ()
+    dy1s = ()
     for _ in gl.static_range(R):
         dys = dys + (gl.allocate_shared_memory(WORD, [STAGES, H], gl.SwizzledSharedLayout(1, 1, 1, [0])),)
         xs = xs + (gl.allocate_shared_memory(WORD, [STAGES, H], gl.SwizzledSharedLayout(1, 1, 1, [0])),)
+        if beside.dy1 is not None:
+            dy1s = dy1s + (gl.allocate_shared_memory(WORD, [STAGES, H], gl.SwizzledSharedLayout(1, 1, 1, [0])),)
     # Where the next tile is copied from, and where dx of the tile to be finished goes: each turn adds a step.
     step = (groups * R).to(gl.int64)
     at = (group * R).to(gl.int64)
     next_dy = dy + at * dy_stride
     next_x = x + at * x_stride
+    next_dy1 = next_dy  # of no second norm, where nobody copies from it
+    if beside.dy1 is not None:
+        next_dy1 = beside.dy1 + at * beside.dy1_stride
     finished = dx + at * (cols // 2)
     come(words + CHAINS + group)
 
     # A load seems to return behind the copies that were sent before it. So all that the first turn needs goes first.
     weights = multipliers(weight, column, inside, ZERO_CENTRED, WEIGHT_DTYPE)
+    weights1 = multipliers(beside.weight1, column, inside, ZERO_CENTRED, WEIGHT_DTYPE)
     epoch = gl.load(words + EPOCH).to(gl.int32)
     rstds = ()
     means = ()
     means_of_sums = ()
+    dres_words = ()  # of the tile to be finished in this turn, which waits in no shared memory
     for r in gl.static_range(R):
+        row = (group - D * groups) * R + r
+        dres_words = dres_words + (words_beside(beside.dres, row, beside.dres_stride, column, inside, rows),)
         rstds = rstds + (statistic(rstd, group * R + r, rows),)
         means = means + (statistic(mean, group * R + r, rows),)
         means_of_sums = means_of_sums + (statistic(mean if CENTRED else None, group * R + r, rows),)
     for early in gl.static_range(STAGES):
         left = rows - (group + early * groups) * R
         begin_tile(dys, xs, early, next_dy, next_x, dy_stride, x_stride, left, column, inside, EVEN)
+        if beside.dy1 is not None:
+            begin_rows(dy1s, early, next_dy1, beside.dy1_stride, left, column, inside, EVEN)
+            next_dy1 += step * beside.dy1_stride
         async_copy.commit_group()
         next_dy += step * dy_stride
         next_x += step * x_stride
         if early == 0:
             come_so_far = gl.load(words + CHAINS + group, volatile=True)
 
-    gradients = no_gradients(partial_dweight, partial_dbias, H, ACROSS)
+    partials = those_of(partial_dweight, partial_dbias, beside)
+    gradients = no_gradients(partials, H, ACROSS)
     place = 0
     began = 0
 
@@ -159,7 +185,8 @@ def backward_parts(
             sums = ()
             for r in gl.static_range(R):
                 dy_words, x_words = dys[r].index(place).load(ACROSS), xs[r].index(place).load(ACROSS)
-                sums = sums + summands(dy_words, x_words, weights, means_of_sums[r], DTYPE, LAYER, CENTRED)
+                held = dy_words, x_words, words_held(dy1s, r, place, ACROSS)
+                sums = sums + summands(held, (weights, weights1), means_of_sums[r], DTYPE, LAYER, CENTRED)
             seen = look(before, LOOK, LOADS)
             send(ring + (turn % SLOTS) * WORDS + part, epoch + 1 + turn, totals(sums), SEND)
         else:
@@ -170,8 +197,11 @@ def backward_parts(
         next_rstds = ()
         next_means = ()
         next_means_of_sums = ()
+        next_dres_words = ()
         for r in gl.static_range(R):
             row = first + (1 - D) * groups * R + r
+            words_of_dres = words_beside(beside.dres, row, beside.dres_stride, column, inside, rows)
+            next_dres_words = next_dres_words + (words_of_dres,)
             next_rstds = next_rstds + (statistic(rstd, row, rows),)
             next_means = next_means + (statistic(mean, row, rows),)
             row = first + groups * R + r
@@ -181,11 +211,16 @@ def backward_parts(
         if turn >= D:
             waiting = place - D if place >= D else place - D + STAGES
             waited = ()
+            waited_dy1 = ()
             for r in gl.static_range(R):
                 waited = waited + (dys[r].index(waiting).load(ACROSS), xs[r].index(waiting).load(ACROSS))
+                waited_dy1 = waited_dy1 + (words_held(dy1s, r, waiting, ACROSS),)
             sums = receive(seen, before, epoch + 1 + turn - D, RECEIVE)
             left = rows - first - (STAGES - D) * groups * R
             begin_tile(dys, xs, waiting, next_dy, next_x, dy_stride, x_stride, left, column, inside, EVEN)
+            if beside.dy1 is not None:
+                begin_rows(dy1s, waiting, next_dy1, beside.dy1_stride, left, column, inside, EVEN)
+                next_dy1 += step * beside.dy1_stride
             next_dy += step * dy_stride
             next_x += step * x_stride
             for r in gl.static_range(R):
@@ -195,7 +230,8 @@ def backward_parts(
                     gradients,
                     waited[2 * r],
                     waited[2 * r + 1],
-                    weights,
+                    (waited_dy1[r], dres_words[r]),
+                    (weights, weights1),
                     means[r],
                     rstds[r],
                     sum_g,
@@ -204,6 +240,7 @@ def backward_parts(
                     DTYPE,
                     LAYER,
                     CENTRED,
+                    BIAS,
                 )
                 target = finished + r * (cols // 2) + column
                 gl.store(target, dx_words, mask=real if EVEN else inside & real)
@@ -215,6 +252,7 @@ def backward_parts(
             rstds = next_rstds
             means = next_means
         means_of_sums = next_means_of_sums
+        dres_words = next_dres_words
 
     async_copy.wait_group(0)
     UNITS: gl.constexpr = PIECES  # of work: a part is done as a whole, or in pieces
@@ -222,7 +260,7 @@ def backward_parts(
     units = gl.where(together, UNITS, 0)
     base = (gl.load(words + START) >> 32).to(gl.int32)
     index = gl.arange(0, SCAN, gl.BlockedLayout([1], [32], [gl.num_warps()], [0]))
-    store_partials(partial_dweight, partial_dbias, gradients, group, part * C, together, cols, C)
+    store_partials(partials, gradients, group, part * C, together, cols, C)
 
     # Work at chains whose programs have not all come: first the sums of their rows, then pieces of parts.
     inputs = dy, x, weight, mean, rstd, rows, cols, dy_stride, x_stride
@@ -241,6 +279,7 @@ def backward_parts(
                 send_sums(
                     opened_words,
                     inputs,
+                    beside,
                     other,
                     groups,
                     item // S * AT_ONCE,
@@ -261,10 +300,10 @@ def backward_parts(
                 wait_for(words + SENT + other, of_sums)
                 finish_piece(
                     dx,
-                    partial_dweight,
-                    partial_dbias,
+                    partials,
                     opened_words,
                     inputs,
+                    beside,
                     other,
                     groups,
                     item - of_sums,
@@ -280,6 +319,7 @@ def backward_parts(
                     LOOK,
                     RECEIVE,
                     CENTRED,
+                    BIAS,
                 )
                 units += 1
             item = claim(chain, now)
@@ -299,20 +339,14 @@ def backward_parts(
         lane = gl.arange(0, FINISH_COLS, gl.SliceLayout(0, TILE))[None, :]
         rank = (before >> 32).to(gl.int32) - base
         columns = gl.cdiv(cols, FINISH_COLS)
-        pieces = columns * (1 if partial_dbias is None else 2)
+        results = results_of(dweight, dbias, partial_dweight, partial_dbias, beside)
+        pieces = columns * len(results)
         mine = gl.cdiv(rank, UNITS)
         if (mine < gl.cdiv(rank + units, UNITS)) & (mine < pieces):
             wait_for(words + DONE, target)
             for own in range(mine, gl.cdiv(rank + units, UNITS)):
                 for piece in range(own, pieces, groups * S):
-                    if partial_dbias is None or piece < columns:
-                        finish_columns(
-                            dweight, partial_dweight, row, piece * FINISH_COLS + lane, groups, cols, FINISH_ROWS
-                        )
-                    else:
-                        finish_columns(
-                            dbias, partial_dbias, row, (piece - columns) * FINISH_COLS + lane, groups, cols, FINISH_ROWS
-                        )
+                    finish_tile_of(results, piece, columns, row, lane, groups, cols, FINISH_ROWS, FINISH_COLS)
 
 
 @gluon.jit
@@ -322,3 +356,19 @@ def begin_tile(dys, xs, place, dy, x, dy_stride, x_stride, left, column, inside,
         copied = r < left if EVEN else inside & (r < left)
         begin_copy(dys[r].index(place), dy + r * dy_stride + column, mask=copied)
         begin_copy(xs[r].index(place), x + r * x_stride + column, mask=copied)
+
+
+@gluon.jit
+def begin_rows(rings, place, tensor, stride, left, column, inside, EVEN: gl.constexpr):
+    """Begin to copy the rows of one more tensor."""
+    for r in gl.static_range(len(rings)):
+        begin_copy(rings[r].index(place), tensor + r * stride + column, mask=r < left if EVEN else inside & (r < left))
+
+
+@gluon.jit
+def words_held(rings, r, place, ACROSS: gl.constexpr):
+    """The words of one row that lie in a ring buffer; an empty tuple where there is none."""
+    words = ()
+    if len(rings) > 0:
+        words = (rings[r].index(place).load(ACROSS),)
+    return words

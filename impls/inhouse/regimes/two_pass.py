@@ -45,8 +45,7 @@ class TwoPass(Launch):
         tile_rows = 4 if problem.item_bytes == 2 else 2  # the same bytes in flight, and the same registers
         column_tiles = -(-problem.cols // tile_cols)
         groups = max(1, min(4 * gpu.multiprocessors // column_tiles, -(-problem.rows // tile_rows)))
-        # x, dy and weight in the first pass, the larger of the two
-        stages = fitting_stages(4096 * (2 * problem.item_bytes + 4), gpu, STAGES)
+        stages = fitting_stages(4096 * _sum_bytes(problem), gpu, STAGES)  # of the first pass, the larger of the two
         return cls(tile_rows, tile_cols, 4, groups, stages=stages)
 
     def describe(self) -> str:
@@ -59,8 +58,8 @@ class TwoPass(Launch):
         yield self.fused, "two passes, whose programs do not wait for each other"  # nobody would sum the partials
         yield from in_range(self.rows, self.cols, self.warps, counts=(self.groups, self.stages))
         yield from in_range(self.sum_cols, self.sum_warps)
-        of_sums = self.sum_cols * (2 * problem.item_bytes + 4)  # x, dy and weight
-        of_tiles = 2 * self.rows * self.cols * problem.item_bytes
+        of_sums = self.sum_cols * _sum_bytes(problem)
+        of_tiles = self.rows * self.cols * problem.read_bytes
         yield from shared_memory_fits(max(of_sums, of_tiles) * (self.stages - 1), gpu, beside=SUM_BYTES)
 
     def dealt(self, rows: int, gpu: Gpu) -> TwoPass:
@@ -81,8 +80,9 @@ class TwoPass(Launch):
         from ..finish import sum_partials
         from .two_pass_kernel import backward_columns, row_sums
 
-        rows, cols = tensors.x.shape
+        rows, cols = tensors.dx.shape
         partial_dweight, partial_dbias = tensors.partials(self.groups)
+        beside = tensors.beside(self.groups)
         of_xhats = tensors.empty((rows,))
         of_ones = None if tensors.mean is None else tensors.empty((rows,))
         first = KernelCall(
@@ -91,10 +91,12 @@ class TwoPass(Launch):
             of_xhats,
             of_ones,
             *tensors.inputs,
+            beside,
             cols,
             tensors.dy.stride(0),
             tensors.x.stride(0),
             ZERO_CENTRED=tensors.zero_centred,
+            HEADS=tensors.heads,
             C=self.sum_cols,
             STAGES=self.stages,
             EVEN=cols % self.sum_cols == 0,
@@ -109,12 +111,19 @@ class TwoPass(Launch):
             *tensors.inputs,
             of_xhats,
             of_ones,
+            beside,
             *tensors.sizes,
             ZERO_CENTRED=tensors.zero_centred,
+            HEADS=tensors.heads,
             R=self.rows,
             C=self.cols,
             STAGES=self.stages,
             EVEN=rows % self.rows == 0 and cols % self.cols == 0,
             **kernel_options(self.warps),
         )
-        return [first, second, *sum_partials(tensors, partial_dweight, partial_dbias)]
+        return [first, second, *sum_partials(tensors, partial_dweight, partial_dbias, beside)]
+
+
+def _sum_bytes(problem: Problem) -> int:
+    """Bytes of shared memory for each column of a row that is summed: x, dy and their like, and the weights."""
+    return problem.held * problem.item_bytes + 4 * (1 + ("dy1" in problem.beside))

@@ -6,7 +6,21 @@
 import triton
 import triton.language as tl
 
-from ..formula import centred, factor, input_gradient, load, over_rows, row_corrections, store
+from ..formula import (
+    centred,
+    factors,
+    gated,
+    input_gradient,
+    load,
+    load_beside,
+    output_gradient,
+    over_rows,
+    row_corrections,
+    rows_at,
+    store,
+    store_input_gradients,
+    through_gate,
+)
 
 
 @triton.jit
@@ -18,10 +32,12 @@ def row_sums(
     weight,
     mean,
     rstd,
+    beside,  # tensors.py has its fields
     cols,
     dy_stride,
     x_stride,
     ZERO_CENTRED: tl.constexpr,
+    HEADS: tl.constexpr,
     C: tl.constexpr,
     STAGES: tl.constexpr,
     EVEN: tl.constexpr,
@@ -36,10 +52,15 @@ def row_sums(
     sum_g_centred = tl.zeros([1, C], tl.float32)
     for start in tl.range(0, cols, C, num_stages=STAGES):
         col = start + tl.arange(0, C)[None, :]
-        g = load(dy + row * dy_stride + col, col < cols, EVEN).to(tl.float32)
-        x_tile = load(x + row * x_stride + col, col < cols, EVEN)
-        if weight is not None:
-            g *= factor(load(weight + col, col < cols, EVEN), ZERO_CENTRED)
+        dy_row = dy + rows_at(row, dy_stride, beside.dy_head_stride, HEADS)
+        dy_tile = load(dy_row + col, col < cols, EVEN).to(tl.float32)
+        x_tile = load(x + rows_at(row, x_stride, beside.x_head_stride, HEADS) + col, col < cols, EVEN)
+        dy1_tile = load_beside(beside.dy1, row, beside.dy1_stride, col, col < cols, EVEN)
+        z_tile = load_beside(beside.z, row, beside.z_stride, col, col < cols, EVEN)
+        dy_tile, x_tile = gated(dy_tile, x_tile, z_tile, beside.norm_first)
+        multiplier = factors(weight, col, cols, ZERO_CENTRED, EVEN)
+        multiplier1 = factors(beside.weight1, col, cols, ZERO_CENTRED, EVEN)
+        g = output_gradient(dy_tile, multiplier, dy1_tile, multiplier1)
         sum_g += g
         sum_g_centred += g * centred(x_tile, row_mean)
     of_xhat, of_one = row_corrections(tl.sum(sum_g), tl.sum(sum_g_centred), row_rstd, 1.0 / cols)
@@ -60,11 +81,13 @@ def backward_columns(
     rstd,
     of_xhats,
     of_ones,
+    beside,
     rows,
     cols,
     dy_stride,
     x_stride,
     ZERO_CENTRED: tl.constexpr,
+    HEADS: tl.constexpr,
     R: tl.constexpr,
     C: tl.constexpr,
     STAGES: tl.constexpr,
@@ -79,17 +102,26 @@ def backward_columns(
     groups = tl.num_programs(0) // column_tiles
     row_in_tile = tl.arange(0, R)[:, None]
     col = tl.program_id(0) % column_tiles * C + tl.arange(0, C)[None, :]
-    weights = None
-    if weight is not None:
-        weights = factor(load(weight + col, col < cols, EVEN), ZERO_CENTRED)
+    weights = factors(weight, col, cols, ZERO_CENTRED, EVEN)
+    weights1 = factors(beside.weight1, col, cols, ZERO_CENTRED, EVEN)
+    biases = factors(beside.bias, col, cols, False, EVEN)
     dweight = tl.zeros([1, C], tl.float32)
     dbias = tl.zeros([1, C], tl.float32)
+    dweight1 = tl.zeros([1, C], tl.float32)
+    dbias1 = tl.zeros([1, C], tl.float32)
     row_tiles = tl.cdiv(rows, R)
 
     for tile in tl.range(group, row_tiles, groups, num_stages=STAGES):
         row = ((row_tiles - 1 - tile) * R + row_in_tile).to(tl.int64)
-        dy_tile = load(dy + row * dy_stride + col, (row < rows) & (col < cols), EVEN).to(tl.float32)
-        x_tile = load(x + row * x_stride + col, (row < rows) & (col < cols), EVEN)
+        dy_rows = dy + rows_at(row, dy_stride, beside.dy_head_stride, HEADS)
+        raw_dy = load(dy_rows + col, (row < rows) & (col < cols), EVEN)
+        dy_tile = raw_dy.to(tl.float32)
+        x_rows = x + rows_at(row, x_stride, beside.x_head_stride, HEADS)
+        raw_x = load(x_rows + col, (row < rows) & (col < cols), EVEN)
+        inside = (row < rows) & (col < cols)
+        dy1_tile = load_beside(beside.dy1, row, beside.dy1_stride, col, inside, EVEN)
+        z_tile = load_beside(beside.z, row, beside.z_stride, col, inside, EVEN)
+        dy_tile, x_tile = gated(dy_tile, raw_x, z_tile, beside.norm_first)
         row_rstd = tl.load(rstd + row, mask=row < rows, other=0.0)
         of_xhat = tl.load(of_xhats + row, mask=row < rows, other=0.0)
         row_mean = None
@@ -98,16 +130,26 @@ def backward_columns(
             row_mean = tl.load(mean + row, mask=row < rows, other=0.0)
             of_one = tl.load(of_ones + row, mask=row < rows, other=0.0)
         xhat = centred(x_tile, row_mean) * row_rstd
-        g = dy_tile
+        g = output_gradient(dy_tile, weights, dy1_tile, weights1)
         if weight is not None:
-            g *= weights
             dweight += over_rows(dy_tile * xhat, True)
         if partial_dbias is not None:
             dbias += over_rows(dy_tile, True)
+        if beside.partial_dweight1 is not None:
+            dweight1 += over_rows(dy1_tile[0].to(tl.float32) * xhat, True)
+        if beside.partial_dbias1 is not None:
+            dbias1 += over_rows(dy1_tile[0].to(tl.float32), True)
         dx_tile = input_gradient(g, xhat, row_rstd, of_xhat, of_one, mean is not None)
-        store(dx + row * cols + col, dx_tile, (row < rows) & (col < cols), EVEN)
+        if beside.z is not None:
+            dx_tile, dz_tile = through_gate(dx_tile, raw_dy, raw_x, z_tile, xhat, weights, biases, beside.norm_first)
+            store(beside.dz + row * cols + col, dz_tile, inside, EVEN)
+        store_input_gradients(dx + row * cols + col, dx_tile, beside, row, col, cols, inside, EVEN)
 
     if weight is not None:
         tl.store(partial_dweight + group * cols + col, dweight, mask=col < cols)
     if partial_dbias is not None:
         tl.store(partial_dbias + group * cols + col, dbias, mask=col < cols)
+    if beside.partial_dweight1 is not None:
+        tl.store(beside.partial_dweight1 + group * cols + col, dweight1, mask=col < cols)
+    if beside.partial_dbias1 is not None:
+        tl.store(beside.partial_dbias1 + group * cols + col, dbias1, mask=col < cols)

@@ -6,7 +6,7 @@ the same way everywhere. So here every product that meets an addition is fused b
 
 # Triton compiles this file: kernel arguments have no Python type.
 # pyright: reportMissingParameterType=false, reportGeneralTypeIssues=false, reportArgumentType=false
-# pyright: reportAssignmentType=false
+# pyright: reportAssignmentType=false, reportCallIssue=false
 
 import triton
 import triton.language as tl
@@ -27,33 +27,75 @@ def multipliers(weight, column, inside, ZERO_CENTRED: gl.constexpr, WEIGHT_DTYPE
 
 
 @gluon.jit
-def no_gradients(partial_dweight, partial_dbias, H: gl.constexpr, ACROSS: gl.constexpr):
-    """Zeros for dweight and dbias, each of the even and of the odd columns, where there are such gradients."""
-    gradients = ()
+def those_of(partial_dweight, partial_dbias, beside):
+    """The partials that there are, in the order in which all gradients of parameters are kept here."""
+    partials = ()
     if partial_dweight is not None:
-        gradients = gradients + (gl.full([H], 0, gl.float32, ACROSS), gl.full([H], 0, gl.float32, ACROSS))
+        partials = partials + (partial_dweight,)
     if partial_dbias is not None:
+        partials = partials + (partial_dbias,)
+    if beside.partial_dweight1 is not None:
+        partials = partials + (beside.partial_dweight1,)
+    if beside.partial_dbias1 is not None:
+        partials = partials + (beside.partial_dbias1,)
+    return partials
+
+
+@gluon.jit
+def words_beside(tensor, row, stride, column, inside, rows):
+    """Words of one row of a tensor that may be there; an empty tuple where it is not."""
+    words = ()
+    if tensor is not None:
+        words = words + (words_of(tensor, row, stride, column, inside & (row >= 0), rows),)
+    return words
+
+
+@gluon.jit
+def no_gradients(partials, H: gl.constexpr, ACROSS: gl.constexpr):
+    """Zeros for each gradient of which there are partials, of the even and of the odd columns."""
+    gradients = ()
+    for _ in gl.static_range(len(partials)):
         gradients = gradients + (gl.full([H], 0, gl.float32, ACROSS), gl.full([H], 0, gl.float32, ACROSS))
     return gradients
 
 
 @triton.jit
+def weighted(even, odd, weights):
+    """The product of dy and weight, where there is one."""
+    if len(weights) > 0:
+        even *= weights[0]
+        odd *= weights[1]
+    return even, odd
+
+
+@triton.jit
 def summands(
-    dy_words,
-    x_words,
-    weights,
+    words,  # of dy, x and dy1, the last in a tuple, which is empty where there is no second norm
+    weights,  # of both norms
     row_mean,
     DTYPE: tl.constexpr,
     LAYER: tl.constexpr,
     CENTRED: tl.constexpr,
 ):
-    """What the sums of one row add up: g (LayerNorm alone), and g * x."""
+    """What the sums of one row add up: g (LayerNorm alone), and g * x; of two norms g has a term of each."""
+    dy_words, x_words, dy1_words = words
+    weights, weights1 = weights
     even, odd = unpack(dy_words, DTYPE)
     x_even, x_odd = unpack(x_words, DTYPE)
     if CENTRED:
         x_even -= row_mean
         x_odd -= row_mean
-    if len(weights) == 0:
+    if len(dy1_words) > 0:
+        even, odd = weighted(even, odd, weights)
+        even1, odd1 = unpack(dy1_words[0], DTYPE)
+        if len(weights1) > 0:
+            even = tl.fma(even1, weights1[0], even)
+            odd = tl.fma(odd1, weights1[1], odd)
+        else:
+            even += even1
+            odd += odd1
+        of_g = even + odd
+    elif len(weights) == 0:
         of_g = even + odd
     else:
         odd *= weights[1]
@@ -70,7 +112,8 @@ def finish_row(
     gradients,
     dy_words,
     x_words,
-    weights,
+    more_words,  # those of dy1, and of dres; each is an empty tuple where there is none
+    weights,  # of both norms
     row_mean,
     row_rstd,
     sum_g,
@@ -79,8 +122,11 @@ def finish_row(
     DTYPE: tl.constexpr,
     LAYER: tl.constexpr,
     CENTRED: tl.constexpr,
+    BIAS: tl.constexpr,
 ):
     """Add one row to the gradients of the even and the odd columns; return these, and the words of dx."""
+    dy1_words, dres_words = more_words
+    weights, weights1 = weights
     even, odd = unpack(dy_words, DTYPE)
     x_even, x_odd = unpack(x_words, DTYPE)
     if LAYER:
@@ -103,15 +149,34 @@ def finish_row(
     else:
         dx_even = tl.fma(even, row_rstd, dx_even)
         dx_odd = tl.fma(odd, row_rstd, dx_odd)
-    if len(gradients) > 2:
+    if BIAS:
         with_row = with_row + (gradients[2] + even, gradients[3] + odd)
+    if len(dy1_words) > 0:
+        even1, odd1 = unpack(dy1_words[0], DTYPE)
+        if len(weights1) > 0:
+            of_norm1: tl.constexpr = 4 if BIAS else 2
+            even1_scaled = even1 * row_rstd
+            odd1_scaled = odd1 * row_rstd
+            dx_even = tl.fma(even1_scaled, weights1[0], dx_even)
+            dx_odd = tl.fma(odd1_scaled, weights1[1], dx_odd)
+            of_even = tl.fma(even1_scaled, x_even, gradients[of_norm1])
+            of_odd = tl.fma(odd1_scaled, x_odd, gradients[of_norm1 + 1])
+            with_row = with_row + (of_even, of_odd)
+            if BIAS:
+                with_row = with_row + (gradients[of_norm1 + 2] + even1, gradients[of_norm1 + 3] + odd1)
+        else:
+            dx_even = tl.fma(even1, row_rstd, dx_even)
+            dx_odd = tl.fma(odd1, row_rstd, dx_odd)
+    if len(dres_words) > 0:
+        dres_even, dres_odd = unpack(dres_words[0], DTYPE)
+        dx_even += dres_even
+        dx_odd += dres_odd
     return with_row, pack(dx_even, dx_odd, DTYPE)
 
 
 @gluon.jit
 def store_partials(
-    partial_dweight,
-    partial_dbias,
+    partials,
     gradients,
     chain,
     first,
@@ -122,12 +187,9 @@ def store_partials(
     """Store the partial gradients of one chain, from column `first` on."""
     WIDE: gl.constexpr = gl.BlockedLayout([4], [32], [gl.num_warps()], [0])  # 16 bytes of fp32 a thread
     at = first + gl.arange(0, C, WIDE)
-    if partial_dweight is not None:
-        wide = gl.convert_layout(gl.reshape(gl.join(gradients[0], gradients[1]), [C]), WIDE)
-        gl.store(partial_dweight + chain * cols + at, wide, mask=(at < cols) & wanted)
-    if partial_dbias is not None:
-        wide = gl.convert_layout(gl.reshape(gl.join(gradients[2], gradients[3]), [C]), WIDE)
-        gl.store(partial_dbias + chain * cols + at, wide, mask=(at < cols) & wanted)
+    for i in gl.static_range(len(partials)):
+        wide = gl.convert_layout(gl.reshape(gl.join(gradients[2 * i], gradients[2 * i + 1]), [C]), WIDE)
+        gl.store(partials[i] + chain * cols + at, wide, mask=(at < cols) & wanted)
 
 
 @gluon.jit

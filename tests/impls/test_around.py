@@ -1,0 +1,231 @@
+"""What a model has around a norm, in Triton's interpreter: each gradient right and rounded once, in every regime."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from harness.cases import make_inputs
+from harness.cases.variants import with_features
+from impls import triton_inhouse
+from impls.inhouse.backward import backward_around, norm_backward
+from impls.inhouse.problem import Gpu, problem_of
+from impls.inhouse.regimes.choice import choose
+from impls.inhouse.regimes.few_rows import FewRows
+from impls.inhouse.regimes.one_pass import OnePass
+from impls.inhouse.regimes.shared import Shared
+from impls.inhouse.regimes.two_pass import TwoPass
+from impls.inhouse.tensors import Around
+from tests.impls.inhouse_cases import cpu_case, gradients, gradients_around, ratios_around
+from tests.impls.problems import problem
+
+H200 = Gpu(multiprocessors=132, shared_bytes=227 * 1024, shared_total=228 * 1024, ptx=True)
+NARROW = OnePass(rows=8, chunks=2, cols=64, warps=4, programs=2, fold=False)
+FLAT = OnePass(rows=4, chunks=1, cols=128, warps=2, programs=2, fold=True, stages=1)
+FEW = FewRows(rows=4, cols=64, chunks=2, row_cols=64, warps=4)
+WIDE = TwoPass(rows=2, cols=64, warps=4, groups=2, sum_cols=128)
+# By turns, so that each regime meets each feature and each norm, but not all of all.
+TRIED = [
+    ("rms", ("residual",), NARROW),
+    ("layer", ("residual",), FLAT),
+    ("layer", ("residual",), FEW),
+    ("rms", ("residual",), WIDE),
+    ("layer", ("dropout",), NARROW),
+    ("rms", ("dropout",), FEW),
+    ("layer", ("dropout", "parallel-tied"), WIDE),
+    ("layer", ("parallel",), NARROW),
+    ("rms", ("parallel",), FLAT),
+    ("layer", ("parallel",), FEW),
+    ("layer", ("parallel", "residual"), WIDE),
+    ("rms", ("gated",), NARROW),
+    ("layer", ("gated",), FEW),
+    ("layer", ("gated", "dropout"), WIDE),
+    ("layer", ("gated-norm-first",), FLAT),
+    ("rms", ("gated-norm-first",), FEW),
+    ("layer", ("gated-norm-first", "parallel"), WIDE),
+    ("rms", ("qk",), NARROW),
+    ("layer", ("qk",), FEW),
+    ("layer", ("qk", "residual"), WIDE),
+]
+
+
+def case_with(norm, features, rows=None, cols=105, **options):
+    rows = (39 if "qk" in features else 12) if rows is None else rows  # 3 tokens of 13 heads
+    implied = {"residual"} if {"dropout", "parallel-tied"} & set(features) else set()
+    options = {"bias": norm == "layer"} | options
+    return with_features(cpu_case(norm, rows, cols, **options), tuple(sorted({*features, *implied})))
+
+
+@pytest.mark.parametrize(("norm", "features", "launch"), TRIED, ids=str)
+def test_each_gradient_is_right_in_every_regime(norm, features, launch):
+    inputs = make_inputs(case_with(norm, features), seed=1)
+    ratios = ratios_around(inputs, gradients_around(inputs, launch=launch))
+    assert all(ratio <= 1.05 for ratio in ratios.values()), ratios
+
+
+@pytest.mark.parametrize(
+    ("features", "options"),
+    [
+        (("residual", "parallel"), {"weight": False, "bias": False}),
+        (("gated-norm-first",), {"weight": False, "bias": False}),
+        (("residual", "gated"), {"zero_centred": True}),
+        (("residual", "parallel"), {"weight_dtype": "fp32", "dtype": "fp16"}),
+        (("residual", "gated-norm-first"), {"weight_dtype": "bf16", "dtype": "fp16", "zero_centred": True}),
+    ],
+)
+def test_with_other_parameters(features, options):
+    inputs = make_inputs(case_with("layer", features, **options), seed=2)
+    ratios = ratios_around(inputs, gradients_around(inputs))
+    for name, ratio in ratios.items():
+        assert ratio <= (1.05 if gradient_is_short(inputs, name) else 16), ratios
+
+
+def gradient_is_short(inputs, name):
+    """Whether it is rounded to 16 bits; in fp32 it is also summed."""
+    dtype = inputs.case.weight_dtype if name.startswith(("dweight", "dbias")) else inputs.case.dtype
+    return dtype != "fp32"
+
+
+def test_a_residual_of_fp32_is_added_in_fp32():
+    inputs = make_inputs(case_with("rms", ("residual",), dtype="fp32", weight_dtype="fp32"), seed=3)
+    assert ratios_around(inputs, gradients_around(inputs))["dx"] <= 4
+
+
+@pytest.mark.parametrize("launch", [NARROW, WIDE])
+def test_the_sum_with_the_residual_is_rounded_once(launch):
+    """dres a thousand times the gradient: with two roundings of dx it would be as good, with a small one it is not."""
+    inputs = make_inputs(case_with("rms", ("residual",)), seed=4)
+    once = ratios_around(inputs, gradients_around(inputs, launch=launch))["dx"]
+    twice = (gradients(inputs, launch=launch)[0] + inputs.dres).to(inputs.x.dtype)
+    assert once <= 1.05 < ratios_around(inputs, gradients_around(inputs, launch=launch) | {"dx": twice})["dx"]
+
+
+def test_the_plain_entry_takes_a_residual():
+    inputs = make_inputs(case_with("layer", ("residual",)), seed=5)
+    found = gradients(inputs, dres=inputs.dres)
+    for gradient, wanted in zip(found, gradients_around(inputs).values(), strict=True):
+        assert torch.equal(gradient, wanted)
+
+
+@pytest.mark.parametrize("launch", [NARROW, FEW, WIDE])
+def test_rows_of_heads_are_read_where_they_lie(launch):
+    """The bits of contiguous heads; dy may lie in a wider tensor too."""
+    inputs = make_inputs(case_with("rms", ("qk",)), seed=6)
+    tokens, heads, cols = inputs.x.shape
+    assert not inputs.x.is_contiguous()
+    wide = torch.full((tokens, heads + 3, cols), float("nan"), dtype=inputs.x.dtype)
+    dy = wide[:, 1 : 1 + heads].copy_(inputs.dy)
+    found = gradients(dataclasses.replace(inputs, dy=dy), launch=launch)
+    flat = dataclasses.replace(
+        inputs, x=inputs.x.reshape(-1, cols).contiguous(), dy=inputs.dy.reshape(-1, cols).contiguous()
+    )
+    wanted = gradients(flat, launch=launch)
+    assert torch.equal(found[0].view(-1, cols), wanted[0])
+    assert torch.equal(found[1], wanted[1])
+
+
+def test_more_of_x_shape_may_be_strided_and_masks_bool():
+    inputs = make_inputs(case_with("layer", ("dropout", "gated")), seed=7)
+    wanted = gradients_around(inputs)
+    around = triton_inhouse.around_of(inputs)
+    rows, cols = inputs.x.shape
+    spread = {
+        name: torch.full((rows, cols + 9), float("nan"), dtype=inputs.x.dtype)[:, 4 : 4 + cols].copy_(
+            getattr(around, name)
+        )
+        for name in ("dres", "z")
+    }
+    around = dataclasses.replace(around, **spread, mask=around.mask.view(torch.bool))
+    for name, gradient in gradients_around(inputs, around=around).items():
+        assert torch.equal(gradient, wanted[name])
+
+
+def test_no_rows_give_zero_parameter_gradients():
+    found = gradients_around(make_inputs(case_with("layer", ("parallel",), rows=0), seed=8))
+    for name in ("dweight", "dbias", "dweight1", "dbias1"):
+        assert torch.equal(found[name], torch.zeros(105, dtype=torch.bfloat16))
+
+
+FAULTS = {
+    "the residual is forgotten": (("residual",), {"dres": torch.zeros_like}, {"dx"}),
+    "the mask is inverted": (("dropout",), {"mask": lambda t: 1 - t}, {"dbranch"}),
+    "the weights are exchanged": (("parallel",), {"weight1": lambda t: t + 0.5}, {"dx"}),
+    "the gate is on the other side": (("gated",), {"norm_first": lambda _: True}, {"dx", "dz"}),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_seen(fault):
+    features, changes, wrong = FAULTS[fault]
+    inputs = make_inputs(case_with("rms", features), seed=9)
+    around = triton_inhouse.around_of(inputs)
+    around = dataclasses.replace(around, **{name: change(getattr(around, name)) for name, change in changes.items()})
+    ratios = ratios_around(inputs, gradients_around(inputs, around=around))
+    assert {name for name, ratio in ratios.items() if ratio > 1.05} == wrong
+
+
+def test_a_wrong_distance_of_heads_is_seen():
+    inputs = make_inputs(case_with("rms", ("qk",)), seed=10)
+    tokens, heads, cols = inputs.x.shape
+    moved = torch.as_strided(inputs.x, (tokens, heads, cols), (heads * cols + 1, cols, 1))
+    found = gradients_around(dataclasses.replace(inputs, x=moved))
+    assert not ratios_around(inputs, found)["dx"] <= 1.05  # a NaN beside the heads is no better
+
+
+def refused():
+    inputs = make_inputs(case_with("layer", ("dropout", "parallel")), seed=11)
+    given = inputs.dy, inputs.x, inputs.weight, inputs.mean, inputs.rstd
+    like, weight, mask = inputs.dy, inputs.weight, inputs.mask
+    yield "x's shape", given, Around(dres=like[:3])
+    yield "alike", given, Around(dres=like.float())
+    yield "uint8 or bool", given, Around(mask=mask.float(), p=0.1)
+    yield "uint8 or bool", given, Around(mask=mask[:, :1].expand(mask.shape), p=0.1)
+    yield "needs a mask", given, Around(p=0.1)
+    yield "needs a mask", given, Around(mask1=mask)
+    yield "below 1", given, Around(mask=mask, p=1.0)
+    yield "has dy1", given, Around(weight1=weight)
+    yield "has dy1", given, Around(dy1=like)
+    yield "needs z", given, Around(norm_first=True)
+    yield "needs the bias", given, Around(z=like, norm_first=True)
+    yield "unit column stride", given, Around(z=like.T.contiguous().T)
+    apart = torch.zeros(2, 2, 3, 8, dtype=torch.bfloat16)[:, :1].expand(2, 2, 3, 8)
+    yield "no rows of equal distance", (apart, apart, None, None, inputs.rstd), Around()
+
+
+@pytest.mark.parametrize(("message", "given", "around"), [*refused()])
+def test_what_does_not_fit_is_refused(message, given, around):
+    with pytest.raises(ValueError, match=message):
+        backward_around(*given, around, has_bias=given[2] is not None)
+
+
+def test_a_launch_follows_what_is_read_and_summed():
+    """More bytes an element are fewer tiles in flight where they would not fit; two norms have twice the sums."""
+    plain, parallel = problem(4096, norm="layer"), problem(4096, norm="layer", beside=("dy1",))
+    assert (plain.accumulators, parallel.accumulators) == (2, 4)
+    assert (plain.read_bytes, problem(4096, beside=("dres", "mask")).read_bytes) == (4, 7)
+    for beside in (("dres",), ("dres", "mask", "mask1"), ("dy1",), ("dres", "dy1"), ("z",)):
+        for cols in (128, 1024, 4096, 8192, 12288, 16384, 16387, 131072):
+            for norm in ("rms", "layer"):
+                asked = problem(cols, norm=norm, beside=beside)
+                launch = choose(asked, H200)
+                assert launch.flaw(asked, H200) is None, (launch, asked)
+                assert not isinstance(launch, Shared) or set(beside) <= {"dres", "dy1"}
+
+
+def test_a_case_is_the_problem_of_its_tensors():
+    for features in (("residual",), ("dropout", "parallel-tied"), ("parallel",), ("gated",)):
+        case = case_with("rms", features)
+        names = problem_of(case).beside
+        given = triton_inhouse.around_of(make_inputs(case, seed=12))
+        assert all(
+            (getattr(given, name) is not None) == (name in names) for name in ("dres", "mask", "mask1", "dy1", "z")
+        )
+
+
+def test_every_feature_is_handled():
+    inputs = make_inputs(case_with("layer", ("dropout", "parallel")), seed=13)
+    assert triton_inhouse.unsupported(dataclasses.replace(inputs.case, cols=131073))
+    found = triton_inhouse.prepare(inputs)()
+    assert set(found.tensors()) == {"dx", "dweight", "dbias", "dbranch", "dweight1", "dbias1"}
+    plain = make_inputs(cpu_case("rms", 9, 40), seed=14)
+    assert norm_backward(plain.dy, plain.x, plain.weight, None, plain.rstd)[0].shape == (9, 40)

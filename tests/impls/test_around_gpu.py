@@ -1,0 +1,43 @@
+"""What a model has around a norm, on a GPU: right in every regime, the same bits again, and by the kept launch too."""
+
+from itertools import product
+
+import pytest
+import torch
+
+from harness.cases import NormCase, make_inputs
+from harness.cases.variants import with_features
+from impls.inhouse import bound
+from tests.impls.inhouse_cases import gradients_around, ratios_around
+
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(120, method="thread")]
+
+SHAPES = [(4096, 256), (4096, 2048), (2048, 4096), (512, 8192), (1024, 16384), (300, 16385), (64, 4096), (128, 65536)]
+FEATURES = [
+    ("residual",),
+    ("dropout", "residual"),
+    ("parallel",),
+    ("parallel", "residual"),
+    ("dropout", "parallel-tied", "residual"),
+    ("gated",),
+    ("gated-norm-first",),
+]
+CASES = [
+    with_features(NormCase(norm, *shape, bias=norm == "layer"), features)
+    for features, shape, norm in product(FEATURES, SHAPES, ("rms", "layer"))
+]
+CASES += [with_features(NormCase(norm, 8192, 128, bias=norm == "layer"), ("qk",)) for norm in ("rms", "layer")]
+CASES += [with_features(NormCase("rms", 1024, 16384, dtype="fp32", weight_dtype="fp32"), ("residual",))]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.key)
+def test_right_and_the_same_bits_by_the_kept_launch(case):
+    bound.forget()
+    inputs = make_inputs(case, seed=1)
+    first = gradients_around(inputs)
+    kept = gradients_around(inputs)
+    torch.cuda.synchronize()
+    for name, gradient in first.items():
+        assert torch.equal(gradient, kept[name]), name
+    ratios = ratios_around(inputs, first)
+    assert all(ratio <= (1.05 if case.dtype == "bf16" else 16) for ratio in ratios.values()), ratios
