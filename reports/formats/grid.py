@@ -6,8 +6,8 @@ from harness.cases import Norm
 from reports import figures
 from reports.columns import COLUMNS, Row
 from reports.data.comparison import CaseComparison, Comparison
-from reports.markdown_writer import paragraphs, table, write_table
-from reports.parts import wording
+from reports.markdown_writer import paragraphs, table, write_section, write_table
+from reports.parts import models, training_step, wording
 from reports.parts.conditions import conditions_list
 from reports.parts.geomeans import geomeans
 from reports.table import words
@@ -17,12 +17,14 @@ UNRANKED = " ‡"
 
 
 def render(comparison: Comparison) -> str:
-    """The page as GitHub-flavoured markdown: headline, times, geometric means, conditions."""
+    """The page as GitHub-flavoured markdown: headline, times, geometric means, models and contexts, conditions."""
     caveats = [f"**{caveat}**" for caveat in wording.caveats(comparison)]
     norms: dict[Norm, None] = dict.fromkeys(case.case.norm for case in comparison.cases)
     parts = [wording.headline(comparison), *caveats, *(_times(comparison, norm) for norm in norms)]
     if comparison.timed:
         parts += [_legend(comparison), wording.error_budget(comparison), write_table(geomeans(comparison))]
+    for section in filter(None, (models.section(comparison), training_step.section(comparison))):
+        parts += write_section(section)
     parts += [*(f"- {failure}" for failure in wording.failures(comparison)), conditions_list(comparison)]
     return paragraphs(parts)
 

@@ -15,7 +15,7 @@ from harness.cases.tensors import gradients_of
 from harness.cases.tensors import headings as short_names
 from harness.cases.variants import PLAIN, with_features
 from harness.errors import UsageError
-from harness.results.contexts import COLD
+from harness.results.contexts import COLD, HOST, WAITS
 from harness.results.file import Results
 from harness.results.joining import Joined, JoinedCase, by_case, same_traffic_add
 from harness.results.pairing import time_interval
@@ -197,14 +197,15 @@ def _strips(comparison: Comparison) -> dict[NormCase, str]:
 
 def _case(comparison: Comparison, case: CaseComparison, rows: JoinedCase, texts: Texts) -> dict[str, Any]:
     add = same_traffic_add(rows) if case.add_us else None
+    moves = comparison.context != HOST  # the time on the host says nothing of bytes
     gradients = short_names(gradient.name for gradient in gradients_of(case.case))
     return {
         "answer": answer(comparison, case),
         "band": wording.aa_band(case),
-        "add": _times(case.case, add),
+        "add": _times(case.case, add, moves),
         "copy_us": figures.microseconds(case.copy_us) if case.copy_us else None,
         "gradients": list(gradients.values()),
-        "entries": [_row(case.case, entry, rows, list(gradients), texts) for entry in case.entries],
+        "entries": [_row(case.case, entry, rows, list(gradients), texts, moves) for entry in case.entries],
     }
 
 
@@ -230,25 +231,27 @@ def answer(comparison: Comparison, case: CaseComparison) -> str:
     )
 
 
-def _row(case: NormCase, entry: Entry, rows: JoinedCase, gradients: Sequence[str], texts: Texts) -> list[Any]:
+def _row(
+    case: NormCase, entry: Entry, rows: JoinedCase, gradients: Sequence[str], texts: Texts, moves: bool
+) -> list[Any]:
     ranked = entry.standing == "ranked"
-    times = _times(case, rows[entry.impl, "impl"]) if entry.median_us else [None] * 6
-    us, bandwidth = times[:3], times[3:] if ranked else [None] * 3
+    waits = next((note for note in entry.notes if note.startswith(WAITS)), None)
+    times = _times(case, rows[entry.impl, "impl"] if entry.median_us else None, moves and ranked)
     checked = entry.checked
     rhos = [figures.rho(error.rho) if (error := checked.errors.get(name)) else None for name in gradients]
     return [
         texts.number(entry.impl),
         texts.number(entry.standing),
         texts.number(entry.status),
-        *us,
+        *times[:3],
         figures.ratio_and_interval(entry.speedup) if entry.speedup else None,
         texts.number(entry.verdict),
-        *bandwidth,
+        *times[3:],
         figures.percent(entry.percent_of_add) if entry.percent_of_add else None,
         rhos if any(rhos) else None,
         texts.number(_class_in_words(checked.error_class)),
         texts.number(checked.determinism if checked.repeats or checked.moved else None),
-        texts.number(entry.reason),
+        texts.number(entry.reason or waits),
     ]
 
 
@@ -256,12 +259,12 @@ def _class_in_words(error_class: ErrorClass | None) -> str | None:
     return f"{error_class} extra roundings" if error_class in ("two", "three") else error_class
 
 
-def _times(case: NormCase, joined: Joined | None) -> list[str | None]:
-    """The median us with its interval, and the bandwidth in GB/s with its own; what is not a number is None."""
+def _times(case: NormCase, joined: Joined | None, moves: bool) -> list[str | None]:
+    """The median us with its interval, and where it `moves` bytes the GB/s with theirs; None where there is none."""
     if joined is None:
         return [None] * 6
     low_us, high_us = time_interval(joined.timings)
-    bandwidths = (bandwidth_gbps(case, us) for us in (joined.median_us, high_us, low_us))
+    bandwidths = (bandwidth_gbps(case, us) if moves else None for us in (joined.median_us, high_us, low_us))
     texts = [*map(figures.microseconds, (joined.median_us, low_us, high_us)), *map(figures.gbps, bandwidths)]
     return [None if text == figures.NOTHING else text for text in texts]
 

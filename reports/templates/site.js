@@ -105,6 +105,7 @@ function ranking(point) {
   const line = (row, place) => el("tr", { class: row.standing + (place === 0 && row.standing === "ranked" ? " first" : ""), role: "row" },
     el("th", { scope: "row", role: "rowheader" }, row.impl,
       row.status === "nondeterministic" ? el("span", { class: "badge" }, "nondeterministic") : null,
+      row.why?.startsWith("waits") ? el("span", { class: "badge" }, "waits for other kernels") : null,
       row.standing === "unranked" ? el("span", { class: "badge" }, "not ranked") : null),
     el("td", { class: "number", role: "cell", "data-unit": "us" }, row.us, interval(row)),
     el("td", { ...own(row.impl), class: "bar c", role: "cell" }, bar(row.us, row.us_low, row.us_high, longest, add)),
@@ -220,6 +221,7 @@ function bandwidth(point) {
   const drawn = [...strips].filter(([, of]) => of.length > 1);
   const axis = drawn.length ? "cols" : "rows";
   const panels = drawn.length ? drawn : new Set(cases.map(found => found.rows)).size > 1 ? [["all shapes", cases]] : [];
+  if (!cases.some(found => found.entries.some(row => read(row, point.of).gbps))) return el("p", { class: "dim" }, "No bandwidth here: nothing ranks, or the time is that on the host.");
   if (!panels.length) return el("p", { class: "dim" }, "One size alone: no curve.");
   const impls = [...curvesOf(cases, { ...point.of, axis }).keys()].sort((a, b) => point.group.shown.includes(b) - point.group.shown.includes(a));
   const highest = [...cases.flatMap(found => [found.add[3], ...found.entries.map(row => read(row, point.of).gbps)]), ...point.of.levels.map(level => level[1])].filter(Boolean);

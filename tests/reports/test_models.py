@@ -8,7 +8,7 @@ from harness.cases.models import MODELS
 from harness.cases.unfused import WITH_TORCH
 from reports.data.comparison import compare
 from reports.data.spending import spending
-from reports.formats import console, html, markdown
+from reports.formats import console, grid, html, markdown
 from reports.parts import models
 from tests.results_factory import helpers, results, row
 
@@ -73,6 +73,7 @@ def test_another_dtype_is_a_step_of_that_dtype():
 def test_the_table_stands_in_the_report_and_on_the_console():
     comparison = of(RESIDUAL, PLAIN)
     text = markdown.render(comparison)
+    assert f"## {models.TITLE}" in grid.render(comparison)
     assert f"## {models.TITLE}" in text
     assert "| impl             | Llama 3 8B   |" in text
     assert "| quack (+ torch)  |" in text

@@ -11,13 +11,14 @@ from harness.__main__ import app
 from harness.cases import NormCase
 from harness.cases.models import cases_of_models
 from harness.cases.suites import SUITES, cases_of
-from harness.results.published.planned import read_plan
+from harness.results.published.planned import Plan, read_plan
 from harness.results.settings import Settings
 from harness.run.options import _invocation
 from harness.run.resolve import cases_on
 from reports.published.run_facts import COLUMNS, TEXTS, dtype_in_words, measure_again, run_facts, variant_in_words
 from reports.published.sources import sources
-from tests.reports.published.small_checkout import make
+from tests.reports.published.small_checkout import make, publish
+from tests.reports.test_training_step import step
 
 PLAIN = NormCase("rms", 8192, 4096)
 LAYER = NormCase("layer", 4096, 2048, bias=True)
@@ -71,6 +72,18 @@ def test_another_context_has_its_own_times(facts):
     cold, graph = (rows(facts, facts["groups"][n]["cases"][0]) for n in (0, 3))
     assert float(graph["quack"]["us"]) == pytest.approx(1.1 * float(cold["quack"]["us"]), rel=0.01)
     assert (graph["liger"]["status"], graph["liger"]["us"]) == ("unsupported", None)
+
+
+def test_host_has_no_bandwidth_and_waiting_is_said(tmp_path):
+    publish(step(), tmp_path / "h200/steps.jsonl.bz2", "h200")
+    plan = Plan.model_validate({"runs": {"steps": {"about": "in a step", "bench": {"shapes": "8192x4096"}}}})
+    facts = run_facts(sources(plan, tmp_path)[0])
+    by_context = {group["context"]: group["cases"][0] for group in facts["groups"] if group["norm"] == "rms"}
+    assert list(by_context) == ["cold", "graph", "beside:8", "host"]
+    quack = rows(facts, by_context["host"])["quack"]
+    assert (quack["us"] is None, quack["gbps"]) == (False, None)
+    assert rows(facts, by_context["beside:8"])["triton-inhouse"]["why"].startswith("waits for other kernels")
+    assert rows(facts, by_context["cold"])["quack"]["gbps"]
 
 
 def typed(command):
