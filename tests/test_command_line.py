@@ -768,21 +768,6 @@ def test_the_stages_that_took_time_are_in_the_file(workers, folder):
     assert stages == {"compile ahead", "start", "self-test", "inputs", "verify"}
 
 
-@pytest.mark.parametrize(
-    ("line", "tested"),
-    [
-        ("bench", ["before", "after"]),
-        ("bench --quick", ["before"]),
-        ("verify", []),
-        ("bench --device cpu", []),
-    ],
-)
-def test_a_gpu_tests_the_engine_before_and_after(workers, folder, line, tested):
-    workers.greeting = WITH_GPU
-    typed(f"{line} --shapes 4x8 --norm rms --out run")
-    assert [record.when for record in load(folder / "run" / "results.jsonl").selftests] == tested
-
-
 def test_a_cpu_has_no_self_test(workers, folder, capsys):
     assert typed("selftest --out run") == 4
     message = "the self-test is of what times a GPU; on a CPU nothing is ranked (docs/method.md)"

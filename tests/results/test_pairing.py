@@ -27,11 +27,6 @@ def test_several_processes_are_judged_by_their_medians():
     assert math.sqrt(low * high) == pytest.approx((9.0 * 10.0 * 11.0) ** (1 / 3))
 
 
-def test_drift_that_both_share_is_no_doubt():
-    (pair,) = paired({0: timing(10.0, drift=0.5, noise=0.0)}, {0: timing(20.0, drift=0.5, noise=0.0)})
-    assert (pair.speedup.low, pair.speedup.high) == pytest.approx((0.5, 0.5))
-
-
 def test_samples_are_paired_by_block_number():
     base = Timing(group="g", flush="clean", samples_us=[10.0, 20.0, 40.0], blocks=[0, 1, 3])
     other = Timing(group="g", flush="clean", samples_us=[20.0, 10.0, 7.0], blocks=[3, 1, 2])

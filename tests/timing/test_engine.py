@@ -282,13 +282,6 @@ def test_throttling_at_either_end_voids_the_block(looks, kept):
     assert len(measurement.readings) == 6
 
 
-def test_a_power_cap_voids_nothing():
-    measurement = timed(FakeDevice(looks=[CAPPED]), "AB", count=6)
-    assert measurement.blocks == [0, 1, 2, 3, 4, 5]
-    assert not measurement.voided
-    assert measurement.readings == [CAPPED] * 6
-
-
 def test_readings_of_void_blocks_are_kept():
     looks = [FREE, CAPPED, HOT, BRAKED, FREE]
     measurement = timed(FakeDevice(looks=looks, grows={("A", WARM_UP_SAMPLES)}), "AB", count=6)

@@ -115,11 +115,6 @@ def test_the_blocks_hold_the_baseline_twice_and_the_add():
     assert len(done.rows) == 4
 
 
-def test_without_a_baseline_the_first_stands_twice():
-    settings = SETTINGS.changed(baseline="absent")
-    assert session(settings=settings).helpers()["again"].impl == "honest"
-
-
 def test_stages_are_announced_before_they_begin():
     done = session()
     asked, done.stages = done.stages[:2], done.stages[2:]
@@ -503,30 +498,6 @@ def test_with_twice_everyone_is_timed_twice():
         assert (row.status, row.timing.group, row.timing.blocks) == ("ok", "g7", [0, 1, 2, 3])
         assert row.timing.samples_us != done.row(row.impl).timing.samples_us
     assert [row.role for row in done.rows].count("floor") == 1
-
-
-def test_without_twice_the_baseline_alone_does():
-    done = session(implementation("third"), settings=SETTINGS.changed(baseline="third"))
-    assert [row.impl for row in done.rows if row.role == "again"] == ["third"]
-
-
-def test_raising_in_the_second_appearance_loses_both():
-    calls = Counter()
-
-    def prepare(inputs):
-        def backward():
-            calls["timed"] += done.stage == "time"
-            if calls["timed"] == 4:  # warmed up three times under its own name, then as its twin
-                raise RuntimeError("not twice")
-            return gradients(inputs)
-
-        return backward
-
-    adapters = (implementation("honest"), implementation("faulty", prepare), implementation("bystander"))
-    done = Session(*adapters, settings=SETTINGS.changed(twice=True))
-    done.run()
-    assert (done.row("faulty").status, done.row("faulty").reason) == ("crashed", "RuntimeError: not twice")
-    assert [row.impl for row in done.rows if row.role == "again"] == ["honest", "bystander"]
 
 
 READINGS = [
