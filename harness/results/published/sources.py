@@ -19,6 +19,7 @@ SHOWN = 12  # digits of a hash
 ADAPTERS = "impls"
 # The rooms whose code decides a figure, and the modules of each that do not: which cases are measured (the rows name
 # them), what a datasheet says (the settings and the device record hold it), and how parent and child find each other.
+# Of harness/results the engine takes when there are enough blocks and whether a check passed; a file holds the samples.
 NO_FIGURE: Mapping[str, frozenset[str]] = {
     "harness/cases": frozenset({"catalogue", "models", "suites", "tuned"}),
     "harness/devices": frozenset({"detection", "facts", "profiles"}),
