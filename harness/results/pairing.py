@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,7 @@ class Paired:
         """Of other over base; raises IncomparableError where a sample is not a positive number."""
         return speedup(self.base_us, self.other_us)
 
-    @property
+    @cached_property
     def logs(self) -> NDArray[np.float64]:
         """The log speedup of each block."""
         return np.log(np.divide(self.base_us, self.other_us))
