@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from harness.errors import UsageError
 from harness.results.schema import ConditionsRecord, ImplRecord, RowRecord
-from harness.worker.lifeline import end_with_parent
 from harness.worker.messages import (
     Aside,
     Began,
@@ -35,6 +34,7 @@ from harness.worker.messages import (
     Try,
     Warm,
 )
+from harness.worker.own_process import divert_output, end_with_parent, limit_memory
 
 if TYPE_CHECKING:
     from harness.cases import DeviceKind
@@ -75,12 +75,12 @@ def serve(connection: Connection, start: Start, log: Path) -> None:
         os.setpgid(0, 0)
         os.register_at_fork(after_in_child=connection.close)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-    _divert_output(log)
+    divert_output(log)
     os.environ.update(ENVIRONMENT)
     on_cpu = start.device == "cpu" or (start.device == "auto" and not _has_gpu())
     if on_cpu:
         os.environ.update(CPU_ENVIRONMENT)
-        _limit_memory()
+        limit_memory()
 
     for module in ("torch", "harness.worker.trial"):
         import_module(module)  # which takes seconds: they are counted against no file and no implementation
@@ -224,28 +224,3 @@ def _has_gpu() -> bool:
     import torch
 
     return torch.cuda.is_available()
-
-
-def _limit_memory() -> None:
-    """Let an allocation fail that the machine has no room for: it costs one row, and the machine stays usable.
-
-    This process may take four fifths of what is free, or less where it was started under a lower limit. Only Linux says
-    what is free.
-    """
-    try:
-        import resource
-
-        meminfo = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-    except (ImportError, OSError):
-        return
-    free = int(meminfo["MemAvailable"].split()[0]) * 1024
-    limit = pages * resource.getpagesize() + free * 4 // 5
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (limit if soft == resource.RLIM_INFINITY else min(soft, limit), hard))
-
-
-def _divert_output(log: Path) -> None:
-    stream = log.open("ab", buffering=0)
-    os.dup2(stream.fileno(), 1)
-    os.dup2(stream.fileno(), 2)

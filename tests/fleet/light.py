@@ -9,8 +9,8 @@ from pathlib import Path
 from harness.devices import DeviceFacts
 from harness.results.schema import Budget, ImplRecord, SelfTestRecord
 from harness.run.process import WorkerProcess
-from harness.worker.lifeline import end_with_parent
 from harness.worker.messages import Aside, Began, Done, Hello, Row, SelfTest, Try
+from harness.worker.own_process import end_with_parent
 from tests.results_factory import row, timing
 
 NAMES = {"h200": "NVIDIA H200", "b200": "NVIDIA B200"}

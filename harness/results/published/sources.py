@@ -25,7 +25,7 @@ NO_FIGURE: Mapping[str, frozenset[str]] = {
     "harness/devices": frozenset({"detection", "facts", "profiles"}),
     "harness/timing": frozenset(),
     "harness/verify": frozenset(),
-    "harness/worker": frozenset({"contract", "discovery", "libraries", "lifeline", "messages", "revisions"}),
+    "harness/worker": frozenset({"contract", "discovery", "libraries", "messages", "own_process", "revisions"}),
 }
 OF_THE_PARENT = "harness/run"
 PARENTS_MODULES = ("compile_ahead", "runner")  # fresh processes, their order, and the caches that they find

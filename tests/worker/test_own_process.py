@@ -12,7 +12,7 @@ import pytest
 
 PROGRAM = textwrap.dedent("""
     import multiprocessing, os, sys, time
-    from harness.worker.lifeline import end_with_parent
+    from harness.worker.own_process import end_with_parent
 
     def hang(connection, platform):
         end_with_parent(platform)
