@@ -63,8 +63,10 @@ def _fastest(source: Source, plan: Plan) -> str:
     names = [(mean.impl, mean.norm) for mean in comparison.summary.geomeans]
     rows = tuple(row for row, name in zip(table.rows, names, strict=True) if name in chosen)
     quoted = [n for n, head in enumerate(table.heads) if head.startswith(_QUOTED)]
-    pages = ", ".join(f"[{page}](results/{source.device}/{page})" for page in plan.pages_of(source.name))
-    about = f"{source.device_name}: {source.mark}. Every shape and variant, and more of this run: {pages}."
+    links = [f"results/{source.device}/{page}" for page in plan.pages_of(source.name)]
+    about = f"On {source.device_name}, {source.mark}. " + "".join(
+        f"Every shape and variant: [{to}]({to})." for to in links[:1]
+    )
     return f"{about}\n\n{write_table(replace(table, rows=rows).choose(quoted))}"
 
 
