@@ -21,12 +21,13 @@ ALONE = (
 
 
 def section(comparison: Comparison) -> Section | None:
-    """Both tables and what has to be said of them; None for a run of the cold context alone."""
+    """Both tables and what has to be said of them; None where there is nothing of any context but cold."""
     if not comparison.contexts:
         return None
     gained = speedups(comparison)
     parts = (_legend(comparison), gained, " ".join(leads(comparison)), ALONE, times(comparison)) if gained.rows else ()
-    return Section(TITLE, (*parts, *waiting(comparison), *not_timed(comparison)))
+    parts = (*parts, *waiting(comparison), *not_timed(comparison))
+    return Section(TITLE, parts) if parts else None
 
 
 def speedups(comparison: Comparison, impl: str | None = None) -> Table:

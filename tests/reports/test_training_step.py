@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from harness.cases import NormCase
 from harness.errors import UsageError
 from harness.results.schema import ContextRecord, HolderRecord
 from reports import render
@@ -75,6 +76,14 @@ def test_a_cold_run_has_no_such_section():
     assert section(compare(cold)) is None
     assert "training step" not in render(cold, "markdown") + render(cold, "pr") + render(cold, "console")
     assert not {"context", "contexts", "holder"} & json.loads(render(cold, "json")).keys()
+
+
+def test_where_nothing_ranks_there_is_no_empty_section():
+    case = NormCase("rms", 16, 64, device="cpu")
+    rows = in_contexts([row("torch-eager", 40.0, case), row("quack", 25.0, case)], hot_dy=1.0)
+    run = results(*rows, cpu=True, context="cold,hot-dy")
+    assert section(compare(run)) is None
+    assert "In a training step" not in render(run, "console")
 
 
 def test_a_case_lists_its_times_in_every_context():
