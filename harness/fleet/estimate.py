@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 
 from harness.cases import NormCase
 from harness.cases.catalogue import compiled_alike
@@ -45,7 +45,8 @@ class Durations:
         return sum(map(self._about_s, job.impls))
 
     def _about_s(self, impl: str) -> float:
-        return self.row_s.get(impl) or (fmean(self.row_s.values()) if self.row_s else 1.0)
+        # The median, because the few that tune themselves by timing take ten times as long as others.
+        return self.row_s.get(impl) or (median(self.row_s.values()) if self.row_s else 1.0)
 
 
 def durations(runs: Iterable[Results]) -> Durations:
