@@ -117,15 +117,9 @@ def floor_power_of_two(number: int) -> int:
     return 1 << max(0, number.bit_length() - 1)
 
 
-def kernel_options(warps: int, *, maxnreg: int | None = None, cooperative: bool = False) -> dict[str, Any]:
-    """Triton's launch options, each named only where it is wanted: the AMD backend refuses those that it lacks.
-
-    A `cooperative` launch starts only when all of its programs fit on the device at once, which programs that wait for
-    each other need.
-    """
+def kernel_options(warps: int, *, maxnreg: int | None = None) -> dict[str, Any]:
+    """Triton's launch options, each named only where it is wanted: the AMD backend refuses those that it lacks."""
     options: dict[str, Any] = {"num_warps": warps}
     if maxnreg is not None:
         options["maxnreg"] = maxnreg
-    if cooperative:
-        options["launch_cooperative_grid"] = True
     return options

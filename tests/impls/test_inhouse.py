@@ -229,7 +229,7 @@ def test_every_launch_covers_the_row_and_fits(gpu, dtype, cols):
 @pytest.mark.parametrize("cols", WIDTHS)
 @pytest.mark.parametrize("accumulators", [0, 1, 2])
 def test_programs_that_wait_are_all_resident(gpu, cols, accumulators):
-    """By registers and by shared memory: else a cooperative launch is refused."""
+    """By registers and by shared memory: else some begin when others end."""
     for rows in (1, 400, 100_000):
         asked = problem(cols, rows, **WITH_ACCUMULATORS[accumulators])
         launch = choose(asked, gpu)
