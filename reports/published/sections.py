@@ -64,9 +64,7 @@ def _fastest(source: Source, plan: Plan) -> str:
     rows = tuple(row for row, name in zip(table.rows, names, strict=True) if name in chosen)
     quoted = [n for n, head in enumerate(table.heads) if head.startswith(_QUOTED)]
     links = [f"results/{source.device}/{page}" for page in plan.pages_of(source.name)]
-    about = f"On {source.device_name}, {source.mark}. " + "".join(
-        f"Every shape and variant: [{to}]({to})." for to in links[:1]
-    )
+    about = f"On {source.device_name}, {source.mark}. " + "".join(f"Every shape: [{to}]({to})." for to in links[:1])
     return f"{about}\n\n{write_table(replace(table, rows=rows).choose(quoted))}"
 
 
