@@ -121,16 +121,8 @@ def _times_drawn(count: int, length: int) -> NDArray[np.unsignedinteger]:
 
 
 def _resamples(count: int, length: int) -> NDArray[np.int32]:
-    """Indices of every resample `(RESAMPLES, count)` of a stationary bootstrap.
+    """Indices of every resample `(RESAMPLES, count)` of a stationary bootstrap."""
+    from arch.bootstrap import StationaryBootstrap  # imports pandas and statsmodels: seconds
 
-    A resample is made of blocks of values that follow each other, the first after the last. A block begins anywhere,
-    and is `length` long in the mean. Politis and Romano, J. Am. Stat. Assoc. 89 (1994).
-    """
-    rng, place = np.random.default_rng(SEED), np.arange(count)
-    resamples = np.empty((RESAMPLES, count), np.int32)
-    for resample in resamples:
-        value = rng.integers(count, size=count)
-        begins = (rng.random(count) <= 1 / length) | (place == 0)
-        begin = np.maximum.accumulate(np.where(begins, place, 0))
-        resample[:] = (value[begin] + place - begin) % count
-    return resamples
+    bootstrap = StationaryBootstrap(length, np.arange(count, dtype=np.int32), seed=SEED)
+    return np.stack([positional[0] for positional, _ in bootstrap.bootstrap(RESAMPLES)])

@@ -5,9 +5,11 @@ import pytest
 
 import reports
 from harness.errors import UsageError
+from tests.reports.test_dtypes import BF16, FP16
 from tests.results_factory import careful, flushed, longer, mixed, thorough
 
 SEVERAL = {
+    "dtypes": [BF16, FP16],
     "flush": [flushed("clean"), flushed("dirty")],
     "history": [mixed(), mixed()],
     "verification": [careful(), longer()],
@@ -32,8 +34,8 @@ def test_the_subject_and_baseline_are_passed_on():
 def test_unknown_format_and_unwritable_file(tmp_path):
     with pytest.raises(
         UsageError,
-        match="console, markdown, grid, pr, csv, json, kernels, spans, html, selftest, engines, aa, processes, flush, "
-        "history, verification, plots",
+        match="console, markdown, grid, pr, csv, json, kernels, spans, html, selftest, engines, aa, processes, dtypes, "
+        "flush, history, verification, plots",
     ):
         reports.render(mixed(), "pdf")
     with pytest.raises(UsageError, match="--out"):
@@ -42,7 +44,7 @@ def test_unknown_format_and_unwritable_file(tmp_path):
 
 @pytest.mark.parametrize("form", [form for form in reports.FORMATS if form not in (*SEVERAL, "html")])
 def test_only_some_formats_take_several_files(form, tmp_path):
-    said = f"--format {form} takes one file, not 2; flush, history, verification take several"
+    said = f"--format {form} takes one file, not 2; dtypes, flush, history, verification take several"
     with pytest.raises(UsageError, match=said):
         reports.write([mixed(), mixed()], form, tmp_path / "report")
     assert list(tmp_path.iterdir()) == []
@@ -55,7 +57,7 @@ def test_a_list_of_one_file_is_that_file(form, tmp_path):
 
 
 def test_reports_import_what_is_quick_to_import():
-    heavy = ["torch", "triton", "scipy.stats", "matplotlib"]
+    heavy = ["torch", "triton", "scipy.stats", "arch", "pandas", "matplotlib"]
     code = f"import sys, reports; print([name for name in {heavy} if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
