@@ -50,7 +50,12 @@ class Problem:
     @property
     def accumulators(self) -> int:
         """Parameter gradients, each of which costs a register for every column that a thread holds."""
-        return (int(self.weight_dtype is not None) + int(self.bias)) * (2 if "dy1" in self.beside else 1)
+        return (int(self.weight_dtype is not None) + int(self.bias)) * self.norms
+
+    @property
+    def norms(self) -> int:
+        """Norms of this x: 1, or 2 in parallel."""
+        return 2 if "dy1" in self.beside else 1
 
     @property
     def held(self) -> int:

@@ -10,12 +10,13 @@ import pytest
 import torch
 
 from impls.inhouse import backward, bound, graph_memory, workspace
-from impls.inhouse.backward import norm_backward
+from impls.inhouse.backward import backward_around, norm_backward
 from impls.inhouse.launch import KernelCall
 from impls.inhouse.problem import LAUNCHES, SM_MARGIN
+from impls.inhouse.tensors import Around, Beside
 
 ROWS, COLS = 6, 8
-NAMES = ["dx", "dweight", "dbias", "partial", "state", "dy", "x", "weight", "mean", "rstd", "rows", "OPTION"]
+NAMES = ["dx", "dweight", "dbias", "partial", "state", "dy", "x", "weight", "mean", "rstd", "beside", "rows", "OPTION"]
 
 
 class FakeCompiled:
@@ -72,6 +73,7 @@ class FakeLaunch:
                 tensors.weight,
                 tensors.mean,
                 tensors.rstd,
+                tensors.beside(),
                 tensors.x.shape[0],
                 OPTION="constant",
                 num_warps=4,
@@ -184,6 +186,26 @@ def test_a_second_call_starts_the_kernel_with_its_own_tensors(gpu):
     assert (given["state"], given["partial"]) == (memory.data_ptr() + 8 * workspace.FIXED_WORDS, scratch.data_ptr())
     assert scratch.nbytes >= 4 * 3 * COLS
     assert [each.data_ptr() for each in gpu.allocated] == [each.data_ptr() for each in (dx, dweight, dbias)]
+
+
+def test_a_kept_call_reads_its_own_tensors_around_the_norm(gpu):
+    """The planted fault: those of the first call, whose memory is somebody else's by then."""
+    inputs = Call().tensors.values()
+    arounds = [Around(dres=torch.zeros(ROWS, COLS), z=torch.zeros(ROWS, COLS)) for _ in range(2)]
+    for around in arounds:
+        found = backward_around(*inputs, around, has_bias=True)
+    ((_, _, _, given),) = gpu.started
+    beside = Beside(*given["beside"])
+    own, first = ((around.dres.data_ptr(), around.z.data_ptr()) for around in arounds[::-1])
+    assert (beside.dres, beside.z) == own != first
+    assert (beside.dz, beside.dres_stride, beside.dy1) == (found.dz.data_ptr(), COLS, None)
+    Call()()
+    Call()()
+    assert gpu.started[-1][3]["beside"] == Beside()
+    Call(dres=torch.zeros(ROWS, COLS))()
+    dres = torch.zeros(ROWS, COLS)
+    Call(dres=dres)()
+    assert Beside(*gpu.started[-1][3]["beside"]).dres == dres.data_ptr()
 
 
 def test_outputs_have_the_shapes_and_dtypes_of_the_first_call(gpu):

@@ -102,7 +102,6 @@ AROUND = [
 AROUND_ON_HOPPER = [
     *AROUND,
     Case(256, "layer", features=("residual",)),
-    Case(1024, "rms", rows=32768, features=("residual",)),
     Case(2048, "layer", features=("residual",)),
     Case(4096, "layer", features=("residual",)),
     Case(8192, "rms", rows=4096, features=("residual",)),
@@ -110,8 +109,6 @@ AROUND_ON_HOPPER = [
     Case(16384, "layer", features=("residual",)),
     Case(16384, "layer", rows=512, features=("residual",)),
     Case(16384, "rms", dtype="float32", weight_dtype="float32", features=("residual",)),
-    Case(65536, "layer", features=("residual",)),
-    Case(16387, "layer", features=("residual", "dropout")),
     Case(1024, "layer", rows=32768, features=("parallel",)),
     Case(4096, "rms", features=("parallel", "residual")),
     Case(8192, "rms", features=("parallel",)),

@@ -85,7 +85,8 @@ class OnePass(Launch):
         if problem.cols <= 512:
             launch = _narrow(problem, gpu)
         else:
-            launch = _flat(problem, gpu) if problem.held == 2 else _flat_of_many(problem, gpu)
+            few = set(problem.beside) <= {"dres"}
+            launch = _flat(problem, gpu) if few else _flat_of_many(problem, gpu)
         tile_bytes = launch.rows * launch.chunks * launch.cols * problem.read_bytes
         residents = max(1, launch.programs // gpu.multiprocessors)
         room = min(gpu.shared_bytes, gpu.shared_total // residents - RESERVED_BYTES)
@@ -165,11 +166,12 @@ class OnePass(Launch):
         )
 
     def _registers_needed(self, elements: int, problem: Problem) -> int:
-        """Registers of a thread, about: x and dy, weight and accumulators, and some for the rest."""
+        """Registers of a thread, about: x, dy and their like, weights and accumulators, and some for the rest."""
         accumulated = elements // self.rows if self.fold else elements  # columns that an accumulator is kept for
         has_weight = problem.weight_dtype is not None
         weight = (elements // self.rows) // (2 if self.packed else 1) if has_weight else 0
-        return elements * (1 if self.packed else 2) + weight + accumulated * problem.accumulators + 32
+        held = elements * problem.held // (2 if self.packed else 1)
+        return held + weight * problem.norms + accumulated * problem.accumulators + 32
 
     # ------------------------------------------------------------------------------------------------ the call
 
@@ -283,7 +285,7 @@ def _flat(problem: Problem, gpu: Gpu) -> OnePass:
         programs = max(1, gpu.multiprocessors * 17 // 20)
     stages = STAGES + (warps == 8 and cols <= 8192 and not packed)
     maxnreg = None
-    if gpu.ptx and problem.item_bytes == 2:
+    if gpu.ptx and problem.item_bytes == 2 and not problem.beside:
         room = (packed and cols <= 4096) or cols <= 1024 or (cols <= 2048 and long)
         if room and not (alone and warps == 4):
             maxnreg = _registers(3 if warps == 4 else 2, warps)
@@ -291,9 +293,9 @@ def _flat(problem: Problem, gpu: Gpu) -> OnePass:
 
 
 def _flat_of_many(problem: Problem, gpu: Gpu) -> OnePass:
-    """A flat tile of three tensors and more: 16 elements a thread, packed where tiles and weights have 16 bits."""
+    """A flat tile where more than a residual is read beside x and dy: 16 to 24 elements a thread, packed if of 16 bits."""
     rows, cols = problem.rows, problem.cols
-    warps = 4 if cols <= 1024 else 8 if cols <= 4096 else 16
+    warps = 4 if cols <= 1024 else 8 if cols <= 6144 else 16
     chunk = 256 * warps
     chunks = -(-cols // chunk)
     tile_rows = max(1, floor_power_of_two(512 * warps // (chunks * chunk)))

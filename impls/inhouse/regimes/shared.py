@@ -83,7 +83,7 @@ class Shared(Launch):
             stages: gpu.shared_total // (_buffers(tile_rows, part, problem, stages) + RESERVED_BYTES)
             for stages in (STAGES, STAGES + 1)
         }
-        three = 3 if problem.accumulators <= 2 else 2  # programs that have enough registers
+        three = 3 if problem.accumulators + ("dres" in problem.beside) <= 2 else 2  # programs that have registers
         if tiles >= 8 * (3 * gpu.multiprocessors // parts) and room[STAGES + 1] >= three == 3:
             residents, delay, stages = 3, 2, STAGES + 1
         else:
@@ -156,7 +156,7 @@ class Shared(Launch):
         """Registers of a thread, about: x and dy at work, weight, accumulators, and some for the rest."""
         elements = self.cols // (32 * self.warps)
         weight = int(problem.weight_dtype is not None)
-        return elements * (2 + problem.accumulators + weight) + 40
+        return elements * (2 + problem.accumulators + weight * problem.norms) + 40
 
     # ------------------------------------------------------------------------------------------------ the call
 

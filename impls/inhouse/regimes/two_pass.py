@@ -126,4 +126,4 @@ class TwoPass(Launch):
 
 def _sum_bytes(problem: Problem) -> int:
     """Bytes of shared memory for each column of a row that is summed: x, dy and their like, and the weights."""
-    return problem.held * problem.item_bytes + 4 * (1 + ("dy1" in problem.beside))
+    return problem.held * problem.item_bytes + 4 * problem.norms
