@@ -293,7 +293,7 @@ def _flat(problem: Problem, gpu: Gpu) -> OnePass:
 
 
 def _flat_of_many(problem: Problem, gpu: Gpu) -> OnePass:
-    """A flat tile where more than a residual is read beside x and dy: 16 to 24 elements a thread, packed if of 16 bits."""
+    """A flat tile where more than a residual is read beside x and dy: 16 to 24 elements a thread, packed in 16 bits."""
     rows, cols = problem.rows, problem.cols
     warps = 4 if cols <= 1024 else 8 if cols <= 6144 else 16
     chunk = 256 * warps
