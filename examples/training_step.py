@@ -7,9 +7,11 @@
     python examples/training_step.py --beside 8                   # a kernel holds 8 multiprocessors during the backward
     TRITON_INTERPRET=1 python examples/training_step.py --device cpu --cols 64 --tokens 64 --layers 1 --steps 3
 
+A norm of the model adds what comes out of a layer to the residual, and normalises the sum. With torch's these are two
+operators, whose backward adds gradients; with the in-house ones a single one.
 Prints the loss of each step for both; on a GPU also the time of a step, alone and beside another kernel, and by the
-profiler the device time of a step that is the backward of norms. The other kernel stands for an all-reduce of
-gradients: it begins with the backward and lasts as long as that takes alone.
+profiler the device time of a step that is the backward of norms, for torch without the additions. The other kernel
+stands for an all-reduce of gradients: it begins with the backward and lasts as long as that takes alone.
 Where nothing is to be installed, `python -m examples.training_step` in the clone does the same.
 """
 
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from functools import partial
 from statistics import median
 from typing import NamedTuple
 
@@ -36,21 +39,36 @@ NORM_BACKWARDS = ("NativeLayerNormBackward0", "FusedRmsNormBackward0", "_EagerNo
 HOLDER_THREADS, HOLDER_KIB = 640, 200  # of each program that holds a multiprocessor, as in `bench --context beside:8`
 
 
+class TorchNorm(nn.Module):
+    """The addition of a residual, and torch's norm of the sum."""
+
+    def __init__(self, cols: int, *, layer: bool) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(cols) if layer else nn.RMSNorm(cols, eps=1e-5)
+
+    def forward(self, x: Tensor, residual: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return the norm of x + residual, both `(..., cols)`, and that sum, the next residual."""
+        total = x if residual is None else x + residual
+        return self.norm(total), total
+
+
 class InhouseNorm(nn.Module):
-    """Drops in for nn.RMSNorm or nn.LayerNorm over the last dimension."""
+    """The same in one kernel forward, and in one backward."""
 
     def __init__(self, cols: int, *, layer: bool) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(cols))
         self.bias = nn.Parameter(torch.zeros(cols)) if layer else None
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Normalise x `(..., cols)`."""
-        return rms_norm(x, self.weight, 1e-5) if self.bias is None else layer_norm(x, self.weight, self.bias, 1e-5)
+    def forward(self, x: Tensor, residual: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return the norm of x + residual, both `(..., cols)`, and that sum, the next residual."""
+        if self.bias is None:
+            return rms_norm(x, self.weight, 1e-5, residual=residual, return_residual=True)
+        return layer_norm(x, self.weight, self.bias, 1e-5, residual=residual, return_residual=True)
 
 
 class Block(nn.Module):
-    """Attention and a gated feed-forward part, each behind a norm."""
+    """Attention and a gated feed-forward part, each behind a norm; what either gives, the next norm adds."""
 
     def __init__(self, cols: int, norm: Callable[[], nn.Module]) -> None:
         super().__init__()
@@ -61,15 +79,16 @@ class Block(nn.Module):
         self.up = nn.Linear(cols, 4 * cols, bias=False)
         self.down = nn.Linear(2 * cols, cols, bias=False)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """One block on x `(batch, sequence, cols)`."""
+    def forward(self, x: Tensor, residual: Tensor | None) -> tuple[Tensor, Tensor]:
+        """One block on what the last one adds to the residual, both `(batch, sequence, cols)`."""
         batch, sequence, cols = x.shape
-        qkv = self.qkv(self.norms[0](x)).view(batch, sequence, 3, self.heads, cols // self.heads)
+        y, total = self.norms[0](x, residual)
+        qkv = self.qkv(y).view(batch, sequence, 3, self.heads, cols // self.heads)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)
         attended = scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.out(attended.transpose(1, 2).reshape(batch, sequence, cols))
-        gate, value = self.up(self.norms[1](x)).chunk(2, -1)
-        return x + self.down(silu(gate) * value)
+        y, total = self.norms[1](self.out(attended.transpose(1, 2).reshape(batch, sequence, cols)), total)
+        gate, value = self.up(y).chunk(2, -1)
+        return self.down(silu(gate) * value), total
 
 
 class Model(nn.Module):
@@ -78,12 +97,16 @@ class Model(nn.Module):
     def __init__(self, cols: int, layers: int, norm: Callable[[], nn.Module]) -> None:
         super().__init__()
         self.embedding = nn.Embedding(VOCABULARY, cols)
-        self.blocks = nn.Sequential(*(Block(cols, norm) for _ in range(layers)), norm())
+        self.blocks = nn.ModuleList([Block(cols, norm) for _ in range(layers)])
+        self.norm = norm()
         self.logits = nn.Linear(cols, VOCABULARY, bias=False)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Logits of tokens `(batch, sequence)`."""
-        return self.logits(self.blocks(self.embedding(tokens)))
+        x, residual = self.embedding(tokens), None
+        for block in self.blocks:
+            x, residual = block(x, residual)
+        return self.logits(self.norm(x, residual)[0])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -106,15 +129,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.beside and options.device == "cpu":
         parser.error("--beside holds multiprocessors of a GPU; leave it out on a CPU")
-    layer = options.norm == "layer"
-
-    def torch_norm() -> nn.Module:
-        return nn.LayerNorm(options.cols) if layer else nn.RMSNorm(options.cols, eps=1e-5)
-
-    def inhouse_norm() -> nn.Module:
-        return InhouseNorm(options.cols, layer=layer)
-
-    results = {name: train(options, norm) for name, norm in (("torch", torch_norm), ("in-house", inhouse_norm))}
+    norms = {"torch": TorchNorm, "in-house": InhouseNorm}
+    results = {
+        name: train(options, partial(norm, options.cols, layer=options.norm == "layer")) for name, norm in norms.items()
+    }
     print("step  loss with torch's norms  with the in-house ones  difference")
     pairs = zip(results["torch"].losses, results["in-house"].losses, strict=True)
     for step, (theirs, ours) in enumerate(pairs):

@@ -165,13 +165,14 @@ def launching(inputs: Inputs, launch: Launch | None = None, *, sm_margin: int | 
 def statistics_of(inputs: Inputs) -> tuple[torch.Tensor | None, torch.Tensor]:
     """What this project's own forward saves of rows of equal distance; else, and with a gate, what torch saves."""
     from .inhouse.model.forward import norm_forward
+    from .inhouse.model.operands import Operands, Options
 
     case, layer = inputs.case, inputs.case.norm == "layer"
     if {"qk", "gated"} & set(case.features):
         return inputs.mean, inputs.rstd
     x = inputs.x.view(-1, case.cols)
-    _, mean, rstd = norm_forward(x, inputs.weight, inputs.bias, inputs.eps, layer=layer, zero_centred=case.zero_centred)
-    return mean if layer else None, rstd
+    outputs = norm_forward(Operands(x, inputs.weight, inputs.bias), Options(layer, inputs.eps, case.zero_centred))
+    return outputs.mean, outputs.rstd
 
 
 def around_of(inputs: Inputs) -> Around:

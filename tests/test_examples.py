@@ -33,9 +33,12 @@ def test_model_trains_alike_with_either_norm(norm, capsys):
 def test_wrong_gradient_trains_otherwise(monkeypatch, capsys):
     """The planted fault: weights of norms that learn nothing."""
     example = load("training_step")
-    monkeypatch.setattr(
-        example, "rms_norm", lambda x, weight, eps: example.nn.functional.rms_norm(x, x.shape[-1:]) * 0.5
-    )
+
+    def rms_norm(x, weight, eps, residual, return_residual):
+        total = x if residual is None else x + residual
+        return example.nn.functional.rms_norm(total, x.shape[-1:]) * 0.5, total
+
+    monkeypatch.setattr(example, "rms_norm", rms_norm)
     example.main(["--device", "cpu", "--cols", "64", "--tokens", "32", "--layers", "1", "--steps", "3"])
     last = capsys.readouterr().out.splitlines()[-1].split()
     assert abs(float(last[3])) > 1e-3

@@ -39,8 +39,8 @@ START = (
 Tensors = Sequence[torch.Tensor | None]
 
 _kept: dict[Hashable, BoundCall] = {}  # by all that a call depends on
-# The last of them, by all but the tensors: which of these are there, which are not, what compares them, and the call.
-_recent: dict[Hashable, list[tuple[Callable[..., Any], list[int], Callable[..., bool], BoundCall]]] = {}
+# The last of them, by the classes of tensors and all else: what compares those that are there, and the call.
+_recent: dict[Hashable, list[tuple[Callable[..., bool], BoundCall]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,26 +65,16 @@ class BoundCall:
         """Whether somebody listens to launches, or Triton's settings are others than when this was bound."""
         return any(self.hooks) or self.settings != (vars(knobs.runtime), vars(knobs.compilation))
 
-    def start(self, addresses: list[int | None], stream: int) -> list[torch.Tensor | None] | None:
-        """Start all kernels on a stream, given the addresses of the inputs; return the outputs.
+    def start(self, addresses: list[int], stream: int) -> list[torch.Tensor | None] | None:
+        """Start all kernels on a stream, given the addresses of the inputs that there are; return the outputs.
 
         None, and nothing is started, where an output is not aligned as those were that this was bound with.
         """
-        outputs: list[torch.Tensor | None] = []
-        values: list[Any] = []
-        bits = 0
-        for memory in self.outputs:
-            if memory is None:
-                outputs.append(None)
-                values.append(None)
-            else:
-                output = allocate(*memory)
-                address = output.data_ptr()
-                outputs.append(output)
-                values.append(address)
-                bits |= address
-        if bits % ALIGNED:
-            return None
+        outputs = [None if memory is None else allocate(*memory) for memory in self.outputs]
+        values: list[Any] = [output.data_ptr() for output in outputs if output is not None]
+        for address in values:
+            if address % ALIGNED:
+                return None
         values += addresses
         values += self.constants
         for run, x, y, z, function, metadata, pick in self.starts:
@@ -109,23 +99,24 @@ def restart(
         return None
     stream = current_stream(first.get_device())
     around = (current_device(), stream, *decided_by)
-    addresses: list[int | None] = []
+    classes = (around, *map(type, tensors))
+    given = [tensor for tensor in tensors if tensor is not None]
+    addresses = [tensor.data_ptr() for tensor in given]
     bits = 0
-    for tensor in tensors:
-        if tensor is None:
-            addresses.append(None)
-        else:
-            address = tensor.data_ptr()
-            addresses.append(address)
-            bits |= address
-    aligned = bits % ALIGNED == 0
-    call = _recent_call(around, tensors) if aligned else None
+    for address in addresses:
+        bits |= address
+    call = None
+    if not bits % ALIGNED:
+        for alike, recent in _recent.get(classes, ()):
+            if alike(*given):
+                call = recent
+                break
     if call is None:
         call = _kept.get((around, *map(_traits, tensors)))
         if call is None:
             return None
-        if aligned:
-            _remember(around, tensors, call)
+        if not bits % ALIGNED:
+            _remember(classes, given, call)
     outputs = None if call.disturbed() else call.start(addresses, stream)
     if outputs is not None and launched is not None:
         launched.extend(call.kernels)
@@ -139,27 +130,14 @@ def _traits(tensor: torch.Tensor | None) -> Hashable:
     return type(tensor), tensor.dtype, tensor.device, tensor.shape, tensor.stride(), tensor.data_ptr() % ALIGNED
 
 
-def _recent_call(around: Hashable, tensors: tuple[torch.Tensor | None, ...]) -> BoundCall | None:
-    """One of the last calls, if all tensors, which are aligned, are like its own."""
-    for present, absent, alike, call in _recent.get(around, ()):
-        for place in absent:
-            if tensors[place] is not None:
-                break
-        else:
-            if alike(*present(tensors)):
-                return call
-    return None
+def _remember(key: Hashable, tensors: list[torch.Tensor], call: BoundCall) -> None:
+    """Have a call among the last ones, where torch can compare tensors with those of another call at once.
 
-
-def _remember(around: Hashable, tensors: tuple[torch.Tensor | None, ...], call: BoundCall) -> None:
-    """Have a call among the last ones, where torch can compare tensors with those of another call at once."""
-    if make_guards is None:
-        return
-    places = [place for place, tensor in enumerate(tensors) if tensor is not None]
-    absent = [place for place, tensor in enumerate(tensors) if tensor is None]
-    guards = make_guards(*(tensors[place] for place in places), dynamic_dims_sizes=None, dynamic_dims_strides=None)
-    present = itemgetter(*places) if absent else itemgetter(slice(None))
-    _recent[around] = [(present, absent, guards.check, call), *_recent.get(around, [])][:MOST_RECENT]
+    These, which are aligned, are those that are there; the key has the classes of all.
+    """
+    if make_guards is not None:
+        guards = make_guards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
+        _recent[key] = [(guards.check, call), *_recent.get(key, [])][:MOST_RECENT]
 
 
 def keep(
@@ -182,7 +160,7 @@ def keep(
     if call is not None:
         around = (current_device(), current_stream(first.get_device()), *decided_by)
         _kept[around, *map(_traits, inputs)] = call
-        _recent.pop(around, None)  # the one in whose place it comes may be there
+        _recent.pop((around, *map(type, inputs)), None)  # the one in whose place it comes may be there
 
 
 def forget() -> None:
@@ -213,9 +191,10 @@ def bind(
     plain = all(tensor is None or type(tensor) in (torch.Tensor, torch.nn.Parameter) for tensor in inputs)
     if any(hooks) or not plain or device.index != current_device():
         return None
-    changing = [*outputs, *(scratch if len(calls) > 1 else ()), *inputs]
-    places = {tensor.data_ptr(): place for place, tensor in enumerate(changing) if tensor is not None}
-    if len(places) < sum(tensor is not None for tensor in changing):
+    allocated = [*outputs, *(scratch if len(calls) > 1 else ())]
+    changing = [tensor for tensor in (*allocated, *inputs) if tensor is not None]
+    places = {tensor.data_ptr(): place for place, tensor in enumerate(changing)}
+    if len(places) < len(changing):
         return None  # which of two tensors of one address an argument is cannot be told
     if any(tensor is not None and tensor.data_ptr() % ALIGNED for tensor in (*outputs, *scratch)):
         return None
@@ -245,7 +224,6 @@ def bind(
             picked.append(tuple(numbers) if several else numbers[0])
         x, y, z = (*call.grid, 1, 1)[:3]
         starts.append((kernel.run, x, y, z, kernel.function, kernel.packed_metadata, _picker(picked)))
-    allocated = changing[: len(changing) - len(inputs)]
     memory = [None if each is None else (tuple(each.shape), each.stride(), each.dtype) for each in allocated]
     settings = dict(vars(knobs.runtime)), dict(vars(knobs.compilation))
     return BoundCall(compiled, starts, memory, len(outputs), constants, lasting, hooks, settings)

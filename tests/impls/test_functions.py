@@ -6,6 +6,8 @@ import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
 from impls.inhouse.model import layer_norm, norms, rms_norm
+from impls.inhouse.model.forward import norm_forward
+from impls.inhouse.model.operands import Operands, Options, Saved
 from tests.impls.inhouse_cases import rho
 from tests.impls.toy_models import OURS, SPOILED, TORCHS, Block, losses
 
@@ -188,12 +190,13 @@ def test_gradients_are_the_slopes_of_the_loss(norm, weight, bias):
 def test_the_operators_are_what_they_say(norm, weight, bias, rows):
     """No aliases, no mutation, and a fake twin with the same shapes, dtypes and strides, whatever the shapes are."""
     tried = Tried(norm, weight, bias, (rows, COLS), dtype=torch.bfloat16)
-    layer = norm == "layer"
-    torch.library.opcheck(torch.ops.normbwd.norm.default, (tried.x, tried.weight, tried.bias, tried.eps, layer, False))
+    operands, options = Operands(tried.x, tried.weight, tried.bias), Options(norm == "layer", tried.eps)
+    torch.library.opcheck(torch.ops.normbwd.norm.default, (*operands, *options))
     with torch.no_grad():
-        _, mean, rstd = torch.ops.normbwd.norm(tried.x, tried.weight, tried.bias, tried.eps, layer, False)
-        plain = [None if each is None else each.detach() for each in (tried.dy, tried.x, tried.weight)]
-        torch.library.opcheck(torch.ops.normbwd.norm_backward.default, (*plain, mean, rstd, bias, layer, False))
+        outputs = norm_forward(operands, options)
+        saved = [None if each is None else each.detach() for each in Saved.of(operands, options, outputs)]
+        given = tried.dy, None, None, *saved, *options, bias
+        torch.library.opcheck(torch.ops.normbwd.norm_backward.default, given)
 
 
 def test_a_twin_that_differs_would_be_seen(monkeypatch):

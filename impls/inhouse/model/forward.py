@@ -1,8 +1,13 @@
 """The forward of both norms: one program a row, and the statistics that the backward takes.
 
-    mean = mean_c(x)                          LayerNorm alone
-    rstd = 1 / sqrt(mean_c((x - mean)^2) + eps)
-    y    = (x - mean) * rstd * weight + bias
+    total = residual + mask * x / (1 - p) + mask1 * x1 / (1 - p)      what of these there is; else x
+    mean  = mean_c(total)                                             LayerNorm alone
+    rstd  = 1 / sqrt(mean_c((total - mean)^2) + eps)
+    y     = (total - mean) * rstd * weight + bias
+    y1    = (total - mean) * rstd * weight1 + bias1
+
+With a gate y is multiplied by silu(z), or with `norm_before_gate` False total is, before all that follows. total is
+rounded as it is stored, so that the backward sees the numbers that were normalised.
 
 The variance is that of centred numbers, in a pass of its own, so that a large mean costs no digits. It is here so that
 a model can be built on the backward; it is not what this project measures.
@@ -13,6 +18,8 @@ a model can be built on the backward; it is not what this project measures.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
@@ -21,39 +28,31 @@ from .. import bound
 from ..formula import factor
 from ..launch import KernelCall, power_of_two
 from ..tensors import as_rows, check, output, rounded
+from .operands import Operands, Options, Outputs
 
 WIDEST_CHUNK = 8192  # columns that one program holds at once; a wider row is read once for each of the three steps
 
 
-def norm_forward(
-    x: torch.Tensor,
-    weight: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    eps: float,
-    *,
-    layer: bool,
-    zero_centred: bool = False,
-) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
-    """Return y like x `(rows, cols)`, and mean, rstd `(rows)` fp32; mean is None for RMSNorm.
+def norm_forward(operands: Operands, options: Options) -> Outputs:
+    """Return y, y1 and total like x, contiguous, and mean, rstd `(rows)` fp32; None where there is no such.
 
     x, bf16, fp16 or fp32, has unit column stride and rows at any distance, or more leading dimensions that can be
-    viewed as rows; weight, bias `(cols)` contiguous, of any of these dtypes, or None. Raises ValueError for anything
-    else, as `norm_backward` does.
+    viewed as rows, or as heads of tokens; what else there is as `Operands` says, in x's dtype, parameters in any of the
+    three. Raises ValueError for anything else, as `norm_backward` does.
     """
-    given, shape = (x, weight, bias), x.shape
-    decided_by = "forward", layer, eps, zero_centred
-    outputs = bound.restart(given, *decided_by)
-    if outputs is not None:
-        y, mean, rstd = outputs
-        assert y is not None
-        assert rstd is not None
-        return y, mean, rstd
-    x = as_rows(x, "x")
-    parameters = {"weight": weight, "bias": bias}
-    check({"x": x}, parameters, has_bias=bias is not None, zero_centred=zero_centred)
-    rows, cols = x.shape
-    y = output(x, (rows, cols))
-    mean = torch.empty(rows, dtype=torch.float32, device=x.device) if layer else None
+    kept: Any = bound.restart(operands, "forward", options)
+    if kept is not None:
+        return Outputs(*kept)
+    x, weight, bias, residual, mask, x1, mask1, weight1, bias1, z = operands
+    check_operands(operands, options)
+    cols = x.shape[-1]
+    taken = rows_or_heads(x)
+    rows = taken.shape[:-1].numel()
+    # No views of rows: FSDP warns of modules that return views.
+    y = output(x, x.shape)
+    y1 = None if weight1 is None else output(x, x.shape)
+    total = output(x, x.shape) if operands.is_sum else None
+    mean = torch.empty(rows, dtype=torch.float32, device=x.device) if options.layer else None
     rstd = torch.empty(rows, dtype=torch.float32, device=x.device)
     if rows:
         chunk = min(power_of_two(cols), WIDEST_CHUNK)
@@ -61,61 +60,189 @@ def norm_forward(
             forward_row,
             (rows,),
             y,
+            y1,
+            total,
             mean,
             rstd,
             x,
             weight,
             bias,
+            residual,
+            None if mask is None else mask.view(torch.uint8),
+            x1,
+            None if mask1 is None else mask1.view(torch.uint8),
+            weight1,
+            bias1,
+            z,
             cols,
-            x.stride(0),
-            eps,
-            ZERO_CENTRED=zero_centred,
+            taken.shape[1] if taken.dim() == 3 else 1,
+            taken.stride(0),
+            taken.stride(1) if taken.dim() == 3 else 0,
+            None if z is None else as_rows(z, "z").stride(0),
+            options.eps,
+            1 / (1 - options.dropout_p),
+            ZERO_CENTRED=options.zero_centred,
+            GATE_FIRST=z is not None and not options.norm_before_gate,
+            GATE_BEHIND=z is not None and options.norm_before_gate,
             C=chunk,
             num_warps=min(8, max(1, chunk // 512)),
         )
         with torch.cuda.device_of(x):
             kernel = call.start()
-        bound.keep([call], [kernel], given, (y.view(shape), mean, rstd), (), *decided_by)
-    return rounded(y.view(shape), x), mean, rstd
+        bound.keep([call], [kernel], operands, (y, y1, total, mean, rstd), (), "forward", options)
+    return Outputs(rounded(y, x), rounded(y1, x), rounded(total, x), mean, rstd)
+
+
+def rows_or_heads(x: torch.Tensor) -> torch.Tensor:
+    """The same memory as (rows, cols), or where rows have no equal distance as (tokens, heads, cols)."""
+    try:
+        return as_rows(x, "x")
+    except ValueError:
+        return x.view(-1, *x.shape[-2:]) if x.dim() > 2 and heads_apart(x) else as_rows(x, "x")
+
+
+def heads_apart(x: torch.Tensor) -> bool:
+    """Whether x's rows are heads of tokens: at one distance within a token, and tokens at another."""
+    shape, strides = x.shape, x.stride()
+    if not x.numel():
+        return False
+    apart = [place for place in range(x.dim() - 2) if strides[place] != strides[place + 1] * shape[place + 1]]
+    return apart == [x.dim() - 3]
+
+
+def check_operands(operands: Operands, options: Options) -> None:
+    """Raise ValueError, with the reason, for what the kernels do not take or what does not fit together."""
+    x, weight, bias, residual, mask, x1, mask1, weight1, bias1, z = operands
+    beside = {"residual": residual, "x1": x1, "z": z, "mask": mask, "mask1": mask1}
+    for name, each in beside.items():
+        if each is not None and each.shape != x.shape:
+            raise ValueError(f"{name} must have x's shape {tuple(x.shape)}, not {tuple(each.shape)}")
+        if each is not None and each is not z and not each.is_contiguous():
+            raise ValueError(f"{name} must be contiguous, not {each.stride()}")
+    if bias1 is not None and (weight1 is None or bias is None):
+        raise ValueError("bias1 needs weight1, and a bias of the first norm")
+    if weight1 is not None and (weight is None or (bias is None) != (bias1 is None) or z is not None):
+        raise ValueError("weight1 needs a weight, bias1 where there is a bias, and no gate")
+    if not 0 <= options.dropout_p < 1:
+        raise ValueError(f"dropout_p must be at least 0 and below 1, not {options.dropout_p}")
+    matrices = {name: each for name, each in list(beside.items())[:3] if each is not None}
+    check(
+        {"x": rows_or_heads(x)} | {name: as_rows(each, name) for name, each in matrices.items()},
+        {"weight": weight, "bias": bias, "weight1": weight1, "bias1": bias1},
+        has_bias=bias is not None,
+        zero_centred=options.zero_centred,
+    )
 
 
 @triton.jit
 def forward_row(
     y,
+    y1,
+    total,
     mean,
     rstd,
     x,
     weight,
     bias,
+    residual,
+    mask,
+    x1,
+    mask1,
+    weight1,
+    bias1,
+    z,
     cols,
+    heads,
     x_stride,
+    head_stride,
+    z_stride,
     eps,
+    kept,
     ZERO_CENTRED: tl.constexpr,
+    GATE_FIRST: tl.constexpr,
+    GATE_BEHIND: tl.constexpr,
     C: tl.constexpr,
 ):
     """One row a program, C columns at a time."""
     row = tl.program_id(0).to(tl.int64)
-    x_row = x + row * x_stride
+    x_row = x + row // heads * x_stride + row % heads * head_stride
+    at = row * cols
+    z_row = None if z is None else z + row * z_stride
+    added = (residual, mask, x1, mask1, total)
     row_mean = 0.0
     if mean is not None:
-        total = tl.zeros([C], tl.float32)
+        sums = tl.zeros([C], tl.float32)
         for start in range(0, cols, C):
             col = start + tl.arange(0, C)
-            total += tl.load(x_row + col, mask=col < cols, other=0.0).to(tl.float32)
-        row_mean = tl.sum(total) / cols
+            sums += normalised(x_row, col, cols, at, added, kept, z_row, GATE_FIRST)
+        row_mean = tl.sum(sums) / cols
         tl.store(mean + row, row_mean)
-    total = tl.zeros([C], tl.float32)
+    sums = tl.zeros([C], tl.float32)
     for start in range(0, cols, C):
         col = start + tl.arange(0, C)
-        centred = tl.load(x_row + col, mask=col < cols, other=0.0).to(tl.float32) - row_mean
-        total += tl.where(col < cols, centred * centred, 0.0)
-    row_rstd = 1.0 / tl.sqrt_rn(tl.sum(total) / cols + eps)
+        centred = normalised(x_row, col, cols, at, added, kept, z_row, GATE_FIRST) - row_mean
+        sums += tl.where(col < cols, centred * centred, 0.0)
+    row_rstd = 1.0 / tl.sqrt_rn(tl.sum(sums) / cols + eps)
     tl.store(rstd + row, row_rstd)
     for start in range(0, cols, C):
         col = start + tl.arange(0, C)
-        value = (tl.load(x_row + col, mask=col < cols, other=0.0).to(tl.float32) - row_mean) * row_rstd
-        if weight is not None:
-            value *= factor(tl.load(weight + col, mask=col < cols, other=0.0), ZERO_CENTRED)
-        if bias is not None:
-            value += tl.load(bias + col, mask=col < cols, other=0.0).to(tl.float32)
-        tl.store(y + row * cols + col, value.to(y.dtype.element_ty), mask=col < cols)
+        inside = col < cols
+        if total is not None:
+            value = sum_of(x_row, col, cols, at, added, kept)
+            tl.store(total + at + col, value.to(total.dtype.element_ty), mask=inside)
+        xhat = (normalised(x_row, col, cols, at, added, kept, z_row, GATE_FIRST) - row_mean) * row_rstd
+        value = scaled(xhat, weight, bias, col, cols, ZERO_CENTRED)
+        if GATE_BEHIND:
+            value *= silu(tl.load(z_row + col, mask=inside, other=0.0).to(tl.float32))
+        tl.store(y + at + col, value.to(y.dtype.element_ty), mask=inside)
+        if y1 is not None:
+            value = scaled(xhat, weight1, bias1, col, cols, ZERO_CENTRED)
+            tl.store(y1 + at + col, value.to(y1.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def normalised(x_row, col, cols, at, added, kept, z_row, GATE_FIRST: tl.constexpr):
+    """What the statistics are of, fp32 and 0 past the end of a row."""
+    value = sum_of(x_row, col, cols, at, added, kept)
+    if GATE_FIRST:
+        value *= silu(tl.load(z_row + col, mask=col < cols, other=0.0).to(tl.float32))
+    return value
+
+
+@triton.jit
+def sum_of(x_row, col, cols, at, added, kept):
+    """Add up x and what is added to it, rounded as `total` stores it."""
+    residual, mask, x1, mask1, total = added
+    inside = col < cols
+    value = dropped(tl.load(x_row + col, mask=inside, other=0.0), mask, at + col, inside, kept)
+    if x1 is not None:
+        value += dropped(tl.load(x1 + at + col, mask=inside, other=0.0), mask1, at + col, inside, kept)
+    if residual is not None:
+        value += tl.load(residual + at + col, mask=inside, other=0.0).to(tl.float32)
+    if total is not None:
+        value = value.to(x_row.dtype.element_ty).to(tl.float32)
+    return value
+
+
+@triton.jit
+def dropped(branch, mask, place, inside, kept):
+    """A branch in fp32, after its dropout if it has one."""
+    value = branch.to(tl.float32)
+    if mask is not None:
+        value = tl.where(tl.load(mask + place, mask=inside, other=0) != 0, value * kept, 0.0)
+    return value
+
+
+@triton.jit
+def scaled(xhat, weight, bias, col, cols, ZERO_CENTRED: tl.constexpr):
+    value = xhat
+    if weight is not None:
+        value *= factor(tl.load(weight + col, mask=col < cols, other=0.0), ZERO_CENTRED)
+    if bias is not None:
+        value += tl.load(bias + col, mask=col < cols, other=0.0).to(tl.float32)
+    return value
+
+
+@triton.jit
+def silu(z):
+    return z / (1.0 + tl.exp(-z))

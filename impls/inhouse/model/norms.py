@@ -1,34 +1,59 @@
 """`rms_norm` and `layer_norm` under autograd and torch.compile.
 
-Forward and backward are custom operators of torch, each with a fake implementation: torch.compile keeps them whole in
-its graph, and functional collectives, FSDP and activation checkpointing see ordinary tensors in and out. Such an
-operator costs an eager call on the host many times what its kernel does; so where nobody but autograd looks on, an
-autograd function of its own takes its place, with the same kernels.
+Both are operators of torch (operators.py). Such an operator costs an eager call on the host many times what its kernel
+does; so where nobody but autograd looks on, an autograd function of its own takes its place, with the same kernels.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import torch
 
-from ..backward import norm_backward
 from ..device import is_looked_at
-from ..tensors import check
-from .forward import norm_forward
+from .forward import heads_apart, norm_forward
+from .gradients import complete, gradients, of_operands, plain_gradients
+from .operands import Operands, Options, Saved
+from .operators import backward_by_operator, by_operator
 
 PLAIN = (torch.Tensor, torch.nn.Parameter, type(None))  # other classes have their own ways with operators
 
 
-def rms_norm(
-    x: torch.Tensor, weight: torch.Tensor | None = None, eps: float = 1e-6, *, zero_centred: bool = False
-) -> torch.Tensor:
+class Around(TypedDict, total=False):
+    """What a model has around a norm, as `rms_norm` and `layer_norm` take it.
+
+    zero_centred      the factor is 1 + weight
+    residual          is added to x, and the sum is normalised; in x's shape and dtype
+    return_residual   also return what was normalised, the residual of the next norm: x where nothing is added
+    dropout_p         drop each element of x, and of x1, with this probability before it is added; torch's generator
+                      draws. For training alone: 0 elsewhere
+    x1                a second branch, which is added as well
+    weight1, bias1    of a second norm of the same numbers, whose y1 is returned too; a bias where the first has one
+    z                 a gate: y is multiplied by silu(z), in x's shape and dtype
+    norm_before_gate  False: not y, but what is normalised is multiplied by silu(z)
+    sm_margin         multiprocessors that the backward leaves to other kernels; by default what NORMBWD_SM_MARGIN says
+    """
+
+    zero_centred: bool
+    residual: torch.Tensor | None
+    return_residual: bool
+    dropout_p: float
+    x1: torch.Tensor | None
+    weight1: torch.Tensor | None
+    bias1: torch.Tensor | None
+    z: torch.Tensor | None
+    norm_before_gate: bool
+    sm_margin: int | None
+
+
+def rms_norm(x: torch.Tensor, weight: torch.Tensor | None = None, eps: float = 1e-6, **around: Unpack[Around]) -> Any:
     """Normalise the last dimension by its root mean square.
 
-    x `(..., cols)` bf16, fp16 or fp32, weight `(cols)` of any of these, or None; with `zero_centred` the factor is
-    1 + weight. y has x's shape and dtype. Raises ValueError as `norm_backward` does.
+    x `(..., cols)` bf16, fp16 or fp32, weight `(cols)` of any of these, or None. y has x's shape and dtype. Heads of a
+    projection's slice are normalised where they lie. Returns y; or a tuple of y, y1 where there is weight1, and the
+    residual with `return_residual`. Raises ValueError as `norm_backward` does, and for what is around and does not fit.
     """
-    return _norm(x, weight, None, eps, layer=False, zero_centred=zero_centred)
+    return _norm(x, weight, None, eps, False, **around)
 
 
 def layer_norm(
@@ -36,16 +61,15 @@ def layer_norm(
     weight: torch.Tensor | None = None,
     bias: torch.Tensor | None = None,
     eps: float = 1e-5,
-    *,
-    zero_centred: bool = False,
-) -> torch.Tensor:
+    **around: Unpack[Around],
+) -> Any:
     """Normalise the last dimension to mean 0 and variance 1, with a weight and a bias if there are any.
 
-    Shapes and dtypes as for `rms_norm`; bias `(cols)` has weight's dtype.
+    Shapes, dtypes and what is returned as for `rms_norm`; bias `(cols)` has weight's dtype.
     """
     if bias is not None and (weight is None or bias.dtype != weight.dtype):
         raise ValueError("a bias needs a weight of the same dtype")
-    return _norm(x, weight, bias, eps, layer=True, zero_centred=zero_centred)
+    return _norm(x, weight, bias, eps, True, **around)
 
 
 def _norm(
@@ -53,174 +77,141 @@ def _norm(
     weight: torch.Tensor | None,
     bias: torch.Tensor | None,
     eps: float,
-    *,
     layer: bool,
-    zero_centred: bool,
-) -> torch.Tensor:
-    if _is_plain(x, weight, bias):
-        return _eager_norm(x, weight, bias, eps, layer, zero_centred)
+    *,
+    zero_centred: bool = False,
+    residual: torch.Tensor | None = None,
+    return_residual: bool = False,
+    dropout_p: float = 0.0,
+    x1: torch.Tensor | None = None,
+    weight1: torch.Tensor | None = None,
+    bias1: torch.Tensor | None = None,
+    z: torch.Tensor | None = None,
+    norm_before_gate: bool = True,
+    sm_margin: int | None = None,
+) -> Any:
+    options = Options(layer, eps, zero_centred, dropout_p, norm_before_gate, sm_margin)
+    is_plain = residual is x1 is weight1 is bias1 is z is None and not (dropout_p or return_residual)
+    if is_plain and _is_plain(x, weight, bias) and _is_taken_as_it_is(x):
+        return _eager_norm(options, x, weight, bias)
+    mask, mask1 = (_drawn(branch, dropout_p) if dropout_p else None for branch in (x, x1))
+    operands = Operands(x, weight, bias, residual, mask, x1, mask1, weight1, bias1, z)
+    y, y1, total = _run(operands, options)
+    outputs = [y]
+    if weight1 is not None:
+        outputs.append(y1)
+    if return_residual:
+        outputs.append(total if operands.is_sum else x)
+    return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+
+def _drawn(branch: torch.Tensor | None, p: float) -> torch.Tensor | None:
+    """Where dropout keeps an element."""
+    if branch is None:
+        return None
+    if not 0 <= p < 1:
+        raise ValueError(f"dropout_p must be at least 0 and below 1, not {p}")
+    return torch.empty(branch.shape, dtype=torch.bool, device=branch.device).bernoulli_(1 - p)
+
+
+def _run(operands: Operands, options: Options) -> tuple[Any, Any, Any]:
+    """Run the forward: y, and y1 and total, which mean something where there are such."""
+    x, *others = operands
+    if _is_plain(*operands) and _is_taken_as_it_is(x) and all(each is None or each.is_contiguous() for each in others):
+        outputs = _eager_norm(options, *operands)
+        return outputs if isinstance(outputs, tuple) else (outputs, None, None)
     if x.dim() == 0 or x.shape[-1] == 0:
         raise ValueError(f"x must have a last dimension of at least 1, not {tuple(x.shape)}")
-    flat = x.reshape(-1, x.shape[-1])
-    y, _, _ = torch.ops.normbwd.norm(
-        flat if flat.stride(-1) == 1 else flat.contiguous(), weight, bias, eps, layer, zero_centred
-    )
-    return y.view(x.shape)
+    y, y1, total = by_operator(_as_rows(operands), options)
+    y1 = y1 if operands.weight1 is None else _in_shape(y1, x.shape)
+    return _in_shape(y, x.shape), y1, _in_shape(total, x.shape) if operands.is_sum else total
 
 
-def _is_plain(x: torch.Tensor, *parameters: torch.Tensor | None) -> bool:
-    """Whether these are tensors on a GPU, x in contiguous rows, at which nothing of torch looks but autograd."""
-    if torch.compiler.is_compiling() or not x.is_cuda or x.dim() < 2 or not x.is_contiguous() or not x.numel():
+def _in_shape(tensor: torch.Tensor, shape: torch.Size) -> torch.Tensor:
+    """The tensor in a shape; itself where it has it, because FSDP warns of modules that return views."""
+    return tensor if tensor.shape == shape else tensor.view(shape)
+
+
+def _is_plain(x: torch.Tensor, *others: torch.Tensor | None) -> bool:
+    """Whether these are tensors, x on a GPU, at which nothing of torch looks but autograd."""
+    if torch.compiler.is_compiling() or is_looked_at() or not x.is_cuda:
         return False
-    for each in parameters:
+    for each in others:
         if type(each) not in PLAIN:
             return False
-    return type(x) in PLAIN and not is_looked_at()
+    return type(x) in PLAIN
+
+
+def _is_taken_as_it_is(x: torch.Tensor) -> bool:
+    """Whether the kernels take x without a view or a copy."""
+    if x.dim() < 2 or not x.numel():
+        return False
+    return x.is_contiguous() or (x.stride(-1) == 1 and heads_apart(x))
+
+
+def _as_rows(operands: Operands) -> Operands:
+    """Activations as the kernels take them: rows, or heads of tokens; copies where they must be."""
+    x, weight, bias, residual, mask, x1, mask1, weight1, bias1, z = operands
+    cols = x.shape[-1]
+    if x.dim() == 1 or not x.is_contiguous():
+        x = x if x.stride(-1) == 1 else x.contiguous()
+        x = x.view(-1, *x.shape[-2:]) if x.dim() > 2 and heads_apart(x) else x.reshape(-1, cols)
+    like_x = [
+        None if each is None else _like(each, operands.x).reshape(x.shape).contiguous()
+        for each in (residual, mask, x1, mask1, z)
+    ]
+    residual, mask, x1, mask1, z = like_x
+    return Operands(x, weight, bias, residual, mask, x1, mask1, weight1, bias1, z)
+
+
+def _like(tensor: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    if tensor.shape != x.shape:
+        raise ValueError(f"all activations must have x's shape {tuple(x.shape)}, not {tuple(tensor.shape)}")
+    return tensor
 
 
 class _EagerNorm(torch.autograd.Function):
-    """Both operators, without torch's dispatcher."""
+    """Both operators, without torch's dispatcher; a plain norm has three operands here, and saves no more."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        x: torch.Tensor,
-        weight: torch.Tensor | None,
-        bias: torch.Tensor | None,
-        eps: float,
-        layer: bool,
-        zero_centred: bool,
-    ) -> torch.Tensor:
-        y, mean, rstd = norm_forward(x, weight, bias, eps, layer=layer, zero_centred=zero_centred)
-        ctx.save_for_backward(x, weight, mean, rstd)
-        ctx.has_bias, ctx.zero_centred = bias is not None, zero_centred
-        return y
+    def forward(ctx: Any, options: Options, *tensors: Any) -> Any:
+        operands = Operands(*tensors)
+        outputs = norm_forward(operands, options)
+        ctx.options, ctx.has_bias = options, operands.bias is not None
+        if len(tensors) == 3:
+            ctx.save_for_backward(operands.x, operands.weight, outputs.mean, outputs.rstd)
+            return outputs.y
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*Saved.of(operands, options, outputs))
+        return outputs.y if outputs.y1 is outputs.total is None else outputs[:3]
 
     @staticmethod
-    def backward(ctx: Any, *dys: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        (dy,) = dys
-        x, weight, mean, rstd = ctx.saved_tensors
-        if torch.is_grad_enabled() or not _is_plain(dy, x, weight):
-            # The operator: its own derivative, which there is not, would be asked for; or somebody looks on.
-            return _by_operator(dy, x, weight, mean, rstd, ctx.has_bias, ctx.zero_centred)
-        dx, dweight, dbias = norm_backward(
-            dy, x, weight, mean, rstd, has_bias=ctx.has_bias, zero_centred=ctx.zero_centred
-        )
-        return dx, dweight, dbias, None, None, None
+    def backward(ctx: Any, *came_back: Any) -> tuple[torch.Tensor | None, ...]:
+        dy, dy1, dres = came_back if len(came_back) == 3 else (*came_back, None, None)
+        options, tensors = ctx.options, ctx.saved_tensors
+        # Else the operator: its own derivative, which there is not, would be asked for; or somebody looks on.
+        is_eager = not (torch.is_grad_enabled() or is_looked_at()) and _are_rows(dy, dy1, dres)
+        saved: Any = tensors
+        if len(tensors) == 4:
+            x, weight, mean, rstd = tensors
+            if is_eager:
+                return (None, *plain_gradients(dy, x, weight, mean, rstd, options, has_bias=ctx.has_bias))
+            saved = x, weight, None, None, None, None, None, mean, rstd
+        saved = Saved(*saved)
+        if is_eager:
+            found = gradients(*complete(dy, dy1, saved), dres, saved, options, has_bias=ctx.has_bias)
+        else:
+            found = backward_by_operator(dy, dy1, dres, saved, options, has_bias=ctx.has_bias)
+        return (None, *of_operands(found, ctx.needs_input_grad[1:]))
+
+
+def _are_rows(*gradients: torch.Tensor | None) -> bool:
+    """Whether the kernels take these as they came back, those that did."""
+    for each in gradients:
+        if each is not None and (type(each) is not torch.Tensor or not each.is_contiguous()):
+            return False
+    return not torch.compiler.is_compiling()
 
 
 # Without what `Function.apply` does for functorch's transforms, which are looked for above.
 _eager_norm: Any = getattr(super(torch.autograd.Function, _EagerNorm), "apply")  # noqa: B009
-
-
-def _by_operator(
-    dy: torch.Tensor,
-    x: torch.Tensor,
-    weight: torch.Tensor | None,
-    mean: torch.Tensor | None,
-    rstd: torch.Tensor,
-    has_bias: bool,
-    zero_centred: bool,
-) -> tuple[torch.Tensor | None, ...]:
-    """The gradients by the operator; dy has any strides."""
-    cols = x.shape[-1]
-    dy = dy.reshape(-1, cols)
-    dy = dy if dy.stride(-1) == 1 else dy.contiguous()  # `y.sum()` sends back one number, expanded
-    layer = mean is not None
-    dx, dweight, dbias = torch.ops.normbwd.norm_backward(
-        dy,
-        x.reshape(-1, cols),
-        weight,
-        rstd.new_empty(0) if mean is None else mean,
-        rstd,
-        has_bias,
-        layer,
-        zero_centred,
-    )
-    return dx.view(x.shape), None if weight is None else dweight, dbias if has_bias else None, None, None, None
-
-
-Three = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
-
-
-@torch.library.custom_op("normbwd::norm", mutates_args=())
-def norm(
-    x: torch.Tensor,
-    weight: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    eps: float,
-    layer: bool,
-    zero_centred: bool,
-) -> Three:
-    """The forward: y, and mean (empty for RMSNorm) and rstd for the backward."""
-    y, mean, rstd = norm_forward(x, weight, bias, eps, layer=layer, zero_centred=zero_centred)
-    return y, rstd.new_empty(0) if mean is None else mean, rstd
-
-
-@norm.register_fake
-def _(
-    x: torch.Tensor,
-    weight: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    eps: float,
-    layer: bool,
-    zero_centred: bool,
-) -> Three:
-    # Here too: a parameter on the meta device, which nobody has filled yet, gets here and not to the kernel.
-    check({"x": x}, {"weight": weight, "bias": bias}, has_bias=bias is not None, zero_centred=zero_centred)
-    rows, cols = x.shape
-    statistics = torch.empty(rows, dtype=torch.float32, device=x.device)
-    mean = statistics if layer else statistics.new_empty(0)
-    return torch.empty((rows, cols), dtype=x.dtype, device=x.device), mean, torch.empty_like(statistics)
-
-
-@torch.library.custom_op("normbwd::norm_backward", mutates_args=())
-def backward(
-    dy: torch.Tensor,
-    x: torch.Tensor,
-    weight: torch.Tensor | None,
-    mean: torch.Tensor,
-    rstd: torch.Tensor,
-    has_bias: bool,
-    layer: bool,
-    zero_centred: bool,
-) -> Three:
-    """The backward: dx, and dweight and dbias, each empty where there is no such parameter."""
-    dx, dweight, dbias = norm_backward(
-        dy, x, weight, mean if layer else None, rstd, has_bias=has_bias, zero_centred=zero_centred
-    )
-    nothing = dx.new_empty(0)
-    return dx, nothing if dweight is None else dweight, nothing.clone() if dbias is None else dbias
-
-
-@backward.register_fake
-def _(
-    dy: torch.Tensor,
-    x: torch.Tensor,
-    weight: torch.Tensor | None,
-    mean: torch.Tensor,
-    rstd: torch.Tensor,
-    has_bias: bool,
-    layer: bool,
-    zero_centred: bool,
-) -> Three:
-    nothing = x.new_empty(0)
-    dweight = nothing if weight is None else torch.empty_like(weight)
-    dbias = torch.empty_like(weight) if has_bias and weight is not None else nothing.clone()
-    return x.new_empty(x.shape), dweight, dbias
-
-
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: Three) -> None:
-    x, weight, bias, _, ctx.layer, ctx.zero_centred = inputs
-    _, mean, rstd = output
-    ctx.has_bias = bias is not None
-    ctx.mark_non_differentiable(mean, rstd)
-    ctx.save_for_backward(x, weight, mean, rstd)
-
-
-def _differentiate(ctx: Any, dy: torch.Tensor, *_: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-    x, weight, mean, rstd = ctx.saved_tensors
-    return _by_operator(dy, x, weight, mean if ctx.layer else None, rstd, ctx.has_bias, ctx.zero_centred)
-
-
-norm.register_autograd(_differentiate, setup_context=_keep)

@@ -1,0 +1,308 @@
+"""`rms_norm` and `layer_norm` with what a model has around them, against torch's own operators in float64.
+
+On a CPU, in Triton's interpreter, by the operators and by the autograd function that takes their place.
+"""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
+
+from impls.inhouse import bound
+from impls.inhouse.model import layer_norm, norms, rms_norm
+from impls.inhouse.model.forward import norm_forward
+from impls.inhouse.model.operands import Operands, Options, Saved
+from tests.impls.inhouse_cases import rho
+
+COLS = 24
+SHAPE = (2, 2, COLS)
+P = 0.3
+# By name: the tensors beside x, weight and bias, and the options.
+VARIANTS = {
+    "residual": (("residual",), {"return_residual": True}),
+    "residual that ends": (("residual",), {}),
+    "two branches": (("residual", "x1"), {"return_residual": True}),
+    "dropout": (("residual",), {"return_residual": True, "dropout_p": P}),
+    "dropout without a residual": ((), {"return_residual": True, "dropout_p": P}),
+    "dropout of two branches": (("residual", "x1"), {"return_residual": True, "dropout_p": P}),
+    "parallel": (("weight1",), {}),
+    "parallel and residual": (("residual", "weight1"), {"return_residual": True}),
+    "gate behind": (("z",), {}),
+    "gate first": (("z",), {"norm_before_gate": False}),
+    "gate first and residual": (("residual", "z"), {"norm_before_gate": False, "return_residual": True}),
+    "zero-centred": (("residual",), {"return_residual": True, "zero_centred": True}),
+    "nothing is added": ((), {"return_residual": True}),
+}
+HEADS = {  # slices of a projection
+    "heads": lambda wide: wide.view(4, 3, COLS)[:, :2],
+    "heads of sequences": lambda wide: wide.view(2, 2, 3, COLS)[:, :, 1:],
+}
+
+
+class Tried:
+    """A norm with its inputs, by name, and a gradient for each of at most three outputs."""
+
+    def __init__(self, layer, name, dtype=torch.float32, *, bias=True):
+        more, self.options = VARIANTS.get(name, ((), {}))
+        generator = torch.Generator().manual_seed(len(name))
+
+        def normal(*shape):
+            return torch.randn(shape, generator=generator).to(dtype)
+
+        self.layer, bias = layer, layer and bias
+        wide = normal(4, 3 * COLS).requires_grad_()
+        self.x = HEADS[name](wide) if name in HEADS else normal(*SHAPE).requires_grad_()
+        shape = self.x.shape
+        self.leaves = {"x": wide if name in HEADS else self.x, "weight": normal(COLS).requires_grad_()}
+        if bias:
+            self.leaves["bias"] = normal(COLS).requires_grad_()
+        for each in more:
+            self.leaves[each] = normal(*((COLS,) if each == "weight1" else shape)).requires_grad_()
+        if bias and "weight1" in more:
+            self.leaves["bias1"] = normal(COLS).requires_grad_()
+        self.heads = HEADS.get(name, lambda x: x)
+        self.masks = [torch.rand(shape, generator=generator) > P for _ in range(2)]
+        self.came_back = [normal(*shape) for _ in range(3)]
+
+    def ours(self, x, weight, bias=None, **tensors):
+        tensors |= self.options
+        x = self.heads(x)
+        return layer_norm(x, weight, bias, **tensors) if self.layer else rms_norm(x, weight, 1e-5, **tensors)
+
+    def torchs(self, x, weight, bias=None, residual=None, x1=None, weight1=None, bias1=None, z=None):
+        def options(return_residual=False, dropout_p=0.0, norm_before_gate=True, zero_centred=False):
+            return return_residual, dropout_p, norm_before_gate, zero_centred
+
+        return_residual, p, behind, zero_centred = options(**self.options)
+        total = self.heads(x)
+        if p:
+            total = total * self.masks[0] / (1 - p)
+        if x1 is not None:
+            total = total + (x1 * self.masks[1] / (1 - p) if p else x1)
+        if residual is not None:
+            total = total + residual
+        entering = total if z is None or behind else total * F.silu(z)
+
+        def normed(weight, bias):
+            weight = weight + int(zero_centred)
+            if self.layer:
+                return F.layer_norm(entering, (COLS,), weight, bias, 1e-5)
+            return F.rms_norm(entering, (COLS,), weight, 1e-5)
+
+        outputs = [normed(weight, bias)]
+        if z is not None and behind:
+            outputs = [outputs[0] * F.silu(z)]
+        if weight1 is not None:
+            outputs.append(normed(weight1, bias1))
+        if return_residual:
+            outputs.append(total)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def results(self, function, monkeypatch, dtype=None, used=None):
+        """The outputs, and the gradient of every leaf, in another dtype throughout if one is given."""
+        masks = iter(self.masks)
+        monkeypatch.setattr(norms, "_drawn", lambda branch, p: None if branch is None else next(masks))
+        leaves = {name: each.detach().to(dtype or each.dtype).requires_grad_() for name, each in self.leaves.items()}
+        outputs = function(**leaves)
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        pairs = [
+            (output, dy.to(output.dtype))
+            for place, (output, dy) in enumerate(zip(outputs, self.came_back, strict=False))
+            if used is None or place in used
+        ]
+        found = torch.autograd.grad(
+            [output for output, _ in pairs], [*leaves.values()], [dy for _, dy in pairs], allow_unused=True
+        )
+        return [each.detach() for each in outputs], dict(zip(leaves, found, strict=True)), outputs[0].grad_fn
+
+
+@pytest.fixture
+def eager(monkeypatch):
+    """Tensors that say they are on a GPU, so that the autograd function takes them; nothing is kept."""
+    monkeypatch.setattr(torch.Tensor, "is_cuda", True, raising=False)
+    monkeypatch.setattr(bound, "restart", lambda *args, **options: None)
+    monkeypatch.setattr(bound, "keep", lambda *args: None)
+
+
+def near(found, wanted):
+    for ours, right in zip(found, wanted, strict=True):
+        theirs = torch.zeros_like(ours) if right is None else right
+        scale = max(1.0, theirs.abs().max().item())
+        torch.testing.assert_close(ours.double(), theirs.double(), rtol=2e-5, atol=2e-5 * scale)
+
+
+def agree(tried, monkeypatch, used=None):
+    outputs, found, node = tried.results(tried.ours, monkeypatch, used=used)
+    wanted_outputs, wanted, _ = tried.results(tried.torchs, monkeypatch, torch.float64, used)
+    near(outputs, wanted_outputs)
+    near(found.values(), wanted.values())
+    assert all(each.is_contiguous() for each in outputs)
+    return type(node).__name__
+
+
+@pytest.mark.parametrize(
+    ("name", "layer"),
+    [
+        *((name, True) for name in (*VARIANTS, *HEADS)),
+        *((name, False) for name in ("residual", "parallel", "gate first")),
+    ],
+)
+def test_fp32_is_what_torch_gives(name, layer, monkeypatch):
+    assert agree(Tried(layer, name), monkeypatch) != "_EagerNormBackward"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "residual",
+        "dropout of two branches",
+        "parallel and residual",
+        "gate behind",
+        "nothing is added",
+        "heads of sequences",
+    ],
+)
+def test_the_autograd_function_gives_the_same(name, monkeypatch, eager):
+    assert agree(Tried(name != "heads of sequences", name), monkeypatch) == "_EagerNormBackward"
+
+
+@pytest.mark.parametrize("used", [[0], [1], [2]])
+def test_outputs_that_nobody_uses(used, monkeypatch):
+    agree(Tried(False, "parallel and residual"), monkeypatch, used)
+
+
+def test_outputs_of_the_autograd_function_that_nobody_uses(monkeypatch, eager):
+    agree(Tried(False, "parallel and residual"), monkeypatch, [2])
+
+
+def test_a_layer_norm_without_a_bias(monkeypatch):
+    for name in ("parallel", "gate behind"):
+        agree(Tried(True, name, bias=False), monkeypatch)
+
+
+def test_16_bits_are_rounded_once(monkeypatch):
+    tried = Tried(False, "residual", torch.float16)
+    _, wanted, _ = tried.results(tried.torchs, monkeypatch, torch.float64)
+    (y, total), found, _ = tried.results(tried.ours, monkeypatch)
+    assert torch.equal(total, tried.x + tried.leaves["residual"])
+    exact = F.rms_norm(total.double(), (COLS,), tried.leaves["weight"].double(), 1e-5)
+    assert rho(y, exact) <= 1.05
+    assert all(each.dtype == torch.float16 for each in found.values())
+    assert torch.equal(found["x"], found["residual"])
+    for name in ("x", "weight"):
+        assert (found[name].double() - wanted[name]).norm() <= 2**-10 * wanted[name].norm()
+
+
+@pytest.mark.parametrize("name", ["dropout of two branches", "parallel", "gate first", "heads"])
+def test_the_operators_are_what_they_say(name):
+    tried = Tried(True, name, torch.bfloat16)
+    options = Options(True, 1e-5, False, P if "dropout" in name else 0.0, "first" not in name)
+    leaves = {each: tensor.detach() for each, tensor in tried.leaves.items()} | {"x": tried.x.detach()}
+    shape = leaves["x"].shape if name in HEADS else (4, COLS)
+    activations = {each: leaves[each].reshape(shape) for each in ("residual", "x1", "z") if each in leaves}
+    if name not in HEADS:
+        activations["x"] = leaves["x"].reshape(shape)
+    if "dropout" in name:
+        activations |= {"mask": tried.masks[0].view(shape), "mask1": tried.masks[1].view(shape)}
+    operands = Operands(**(leaves | activations))
+    with_gradients = [
+        each.requires_grad_() if each is not None and each.is_floating_point() else each for each in operands
+    ]
+    torch.library.opcheck(torch.ops.normbwd.norm.default, (*with_gradients, *options))
+    with torch.no_grad():
+        operands = Operands(*(None if each is None else each.detach() for each in operands))
+        saved = Saved.of(operands, options, norm_forward(operands, options))
+        dy, dy1, dres = (each.reshape(shape) for each in tried.came_back)
+        given = dy, None if operands.weight1 is None else dy1, dres if operands.is_sum else None
+        torch.library.opcheck(torch.ops.normbwd.norm_backward.default, (*given, *saved, *options, True))
+
+
+@pytest.mark.parametrize(
+    "name", ["residual", "dropout of two branches", "parallel and residual", "gate first", "heads"]
+)
+def test_compiled_whole(name, monkeypatch):
+    torch.compiler.reset()
+    tried, graphs = Tried(False, name), []
+
+    def backend(graph, inputs):
+        graphs.append([str(node.target) for node in graph.graph.nodes])
+        return torch._dynamo.lookup_backend("aot_eager")(graph, inputs)
+
+    monkeypatch.setattr(norms, "_drawn", lambda branch, p: None if branch is None else tried.masks[0])
+    compiled = torch.compile(tried.ours, fullgraph=True, backend=backend)
+    results = []
+    for function in (compiled, tried.ours):
+        leaves = {each: tensor.detach().requires_grad_() for each, tensor in tried.leaves.items()}
+        outputs = function(**leaves)
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        results.append([*outputs, *torch.autograd.grad(outputs, [*leaves.values()], tried.came_back[: len(outputs)])])
+    for got, wanted in zip(*results, strict=True):
+        assert torch.equal(got, wanted)
+    assert len(graphs) == 1
+    assert graphs[0].count("normbwd.norm") == 1
+    torch.compiler.reset()
+
+
+# ------------------------------------------------------------------------------------------------ dropout
+
+
+def test_as_many_are_dropped_as_asked_for():
+    x = torch.ones(64, 256)
+    _, total = rms_norm(x, dropout_p=0.25, return_residual=True)
+    kept = total != 0
+    assert torch.equal(total[kept], torch.full_like(total[kept], 1 / 0.75))
+    assert kept.double().mean() == pytest.approx(0.75, abs=5 * (0.75 * 0.25 / x.numel()) ** 0.5)
+    assert not torch.equal(kept, rms_norm(x, dropout_p=0.25, return_residual=True)[1] != 0)
+    torch.manual_seed(3)
+    one = rms_norm(x, dropout_p=0.25)
+    torch.manual_seed(3)
+    assert torch.equal(one, rms_norm(x, dropout_p=0.25))
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_what_a_checkpoint_recomputes_drops_the_same(reentrant):
+    x, residual = (torch.randn(4, COLS, generator=torch.Generator().manual_seed(n)).requires_grad_() for n in (1, 2))
+
+    def block(x, residual):
+        return rms_norm(x, residual=residual, dropout_p=0.5)
+
+    results = []
+    for kept in (True, False):
+        torch.manual_seed(5)
+        y = block(x, residual) if kept else checkpoint(block, x, residual, use_reentrant=reentrant)
+        y.square().sum().backward()
+        results.append([y.detach(), x.grad.clone(), residual.grad.clone()])
+        x.grad = residual.grad = None
+    assert all(torch.equal(got, wanted) for got, wanted in zip(*results, strict=True))
+    assert (results[0][1] == 0).double().mean() == pytest.approx(0.5, abs=0.2)
+
+
+# ------------------------------------------------------------------------------------------------ what is refused
+
+
+def refused():
+    x, weight = torch.ones(3, COLS), torch.ones(COLS)
+    yield "residual must have x's shape|activations must have x's shape", rms_norm, {"residual": torch.ones(4, COLS)}
+    yield "x and residual must be bf16", rms_norm, {"residual": x.bfloat16()}
+    yield "dropout_p must be at least 0 and below 1", rms_norm, {"dropout_p": 1.0}
+    yield "dropout_p must be at least 0 and below 1", rms_norm, {"dropout_p": -0.5}
+    yield "weight1 must be contiguous", rms_norm, {"weight": weight, "weight1": torch.ones(COLS + 1)}
+    yield "weight1 needs a weight", rms_norm, {"weight1": weight}
+    yield "and no gate", rms_norm, {"weight": weight, "weight1": weight, "z": x}
+    yield "bias1 needs weight1", layer_norm, {"weight": weight, "bias": weight, "bias1": weight}
+    yield "bias1 where there is a bias", layer_norm, {"weight": weight, "bias": weight, "weight1": weight}
+    yield "x's device", rms_norm, {"residual": x.to("meta")}
+
+
+@pytest.mark.parametrize(("message", "function", "options"), [*refused()])
+def test_what_does_not_fit_is_refused(message, function, options, monkeypatch, request):
+    for way in ("operator", "function"):
+        if way == "function":
+            request.getfixturevalue("eager")
+        with pytest.raises(ValueError, match=message):
+            function(torch.ones(3, COLS), **options)
+
+
+def test_an_option_that_is_none_is_refused():
+    with pytest.raises(TypeError, match="residuals"):
+        rms_norm(torch.ones(3, COLS), residuals=torch.ones(3, COLS))
