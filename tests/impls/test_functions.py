@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
-from impls.inhouse.model import layer_norm, norms, rms_norm
+from impls.inhouse.model import layer_norm, operators, rms_norm
 from impls.inhouse.model.forward import norm_forward
 from impls.inhouse.model.operands import Operands, Options, Saved
 from tests.impls.inhouse_cases import rho
@@ -267,8 +267,8 @@ def test_what_a_checkpoint_recomputes_is_the_same(reentrant):
 def test_what_a_checkpoint_drops_is_not_kept(monkeypatch):
     """The forward runs again in the backward: once without a checkpoint, twice with one."""
     runs = []
-    forward = norms.norm_forward
-    monkeypatch.setattr(norms, "norm_forward", lambda *args, **options: runs.append(1) or forward(*args, **options))
+    forward = operators.norm_forward
+    monkeypatch.setattr(operators, "norm_forward", lambda *args, **options: runs.append(1) or forward(*args, **options))
     x, block = torch.ones(2, COLS, requires_grad=True), Block(layer_norm, COLS)
     block(x).sum().backward()
     assert len(runs) == 1
