@@ -293,13 +293,16 @@ def _flat(problem: Problem, gpu: Gpu) -> OnePass:
 
 
 def _flat_of_many(problem: Problem, gpu: Gpu) -> OnePass:
-    """A flat tile where more than a residual is read beside x and dy: 16 to 24 elements a thread, packed in 16 bits."""
+    """A flat tile where more than a residual is read beside x and dy: 16 to 24 elements a thread.
+
+    Packed in 16 bits, but for three chunks with which the compiler spills on Blackwell.
+    """
     rows, cols = problem.rows, problem.cols
     warps = 4 if cols <= 1024 else 8 if cols <= 6144 else 16
     chunk = 256 * warps
     chunks = -(-cols // chunk)
     tile_rows = max(1, floor_power_of_two(512 * warps // (chunks * chunk)))
-    packed = gpu.ptx and problem.item_bytes == 2 and problem.weight_bytes <= 2
+    packed = gpu.ptx and problem.item_bytes == 2 and problem.weight_bytes <= 2 and chunks <= 2
     alone = warps > 4 or rows <= 4 * gpu.multiprocessors * tile_rows
     maxnreg = REGISTERS // (32 * warps) if warps > FEWEST_WARPS and gpu.ptx else None
     programs = gpu.multiprocessors * (1 if alone else 2)
