@@ -50,9 +50,19 @@ def norm_backward(
     or 2^31 - 1024 rows.
     """
     if dres is not None:
-        around, options = Around(dres=dres), {"has_bias": has_bias, "zero_centred": zero_centred}
-        more: Any = {"sm_margin": sm_margin, "launch": launch, "launched": launched}
-        return backward_around(dy, x, weight, mean, rstd, around, **options, **more)[:3]
+        return backward_around(
+            dy,
+            x,
+            weight,
+            mean,
+            rstd,
+            Around(dres=dres),
+            has_bias=has_bias,
+            zero_centred=zero_centred,
+            sm_margin=sm_margin,
+            launch=launch,
+            launched=launched,
+        )[:3]
     given = dy, x, weight, mean, rstd
     variables = VARIABLES.get(LAUNCHES_VARIABLE), VARIABLES.get(MARGIN_VARIABLE)
     decided_by = "backward", has_bias, zero_centred, sm_margin, launch, variables

@@ -295,7 +295,7 @@ def _flat(problem: Problem, gpu: Gpu) -> OnePass:
 def _flat_of_many(problem: Problem, gpu: Gpu) -> OnePass:
     """A flat tile where more than a residual is read beside x and dy: 16 to 24 elements a thread.
 
-    Packed in 16 bits, but not three chunks of a row, where the compiler spilled on sm_100 and less without.
+    Up to two chunks are packed in 16 bits. Three are not: packed, they spilled more registers on sm_100.
     """
     rows, cols = problem.rows, problem.cols
     warps = 4 if cols <= 1024 else 8 if cols <= 6144 else 16
