@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import difflib
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from harness.cases import Norm, NormCase
 from harness.errors import UsageError
 from harness.results.contexts import COLD, WHAT, parse_context
+from harness.results.toml_file import read_toml
 from harness.results.verdicts import Subject
 
 Span = Annotated[tuple[int, int], Field(description="smallest and largest, both included")]
@@ -129,17 +129,7 @@ TABLES: Mapping[str, type[BaseModel]] = {"claim": Claim, "regression": Regressio
 
 def read_limits(path: Path) -> Limits:
     """Read a gate.toml; raises UsageError with the key at fault."""
-    try:
-        return Limits.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}; name the limits with --config") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not TOML: {error}; mend the line") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        what = _unknown(first["loc"]) if first["type"] == "extra_forbidden" else _message(first)
-        raise UsageError(f"{path}: {where + ': ' if where else ''}{what}") from error
+    return read_toml(path, Limits, "name the limits with --config", _fault)
 
 
 def near(name: str, names: list[str], otherwise: str) -> str:
@@ -148,11 +138,9 @@ def near(name: str, names: list[str], otherwise: str) -> str:
     return f"did you mean {close[0]}?" if close else f"{otherwise} {', '.join(names)}"
 
 
-def _unknown(where: Sequence[int | str]) -> str:
-    """An unknown key of the file or of one of its tables."""
+def _fault(where: Sequence[int | str], kind: str, message: str) -> str:
+    """What is wrong with a key of the file, or of one of its tables."""
+    if kind != "extra_forbidden":
+        return f"{message}; docs/pull-requests.md lists the keys"
     table = TABLES.get(str(where[0])) if len(where) > 1 else Limits
     return "unknown key; " + near(str(where[-1]), sorted(table.model_fields) if table else [], "there are")
-
-
-def _message(error: Mapping[str, Any]) -> str:
-    return f"{error['msg'].removeprefix('Value error, ')}; docs/pull-requests.md lists the keys"

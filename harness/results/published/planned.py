@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import shlex
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from harness.errors import UsageError
 from harness.results.settings import Settings
+from harness.results.toml_file import read_toml
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 PUBLISHED = CHECKOUT / "results"  # of a checkout; an installed package has none
@@ -138,16 +137,7 @@ class Plan(Entry):
 
 def read_plan(path: Path = PLAN) -> Plan:
     """Read a plan; raises UsageError that says what is wrong and where."""
-    try:
-        return Plan.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}; a checkout of normbwd has it") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not TOML: {error}") from error
-    except ValidationError as error:
-        fault = error.errors()[0]
-        where = ".".join(map(str, fault["loc"])) or "the plan"
-        raise UsageError(f"{path}: {where}: {fault['msg'].removeprefix('Value error, ')}") from error
+    return read_toml(path, Plan, "a checkout of normbwd has it")
 
 
 def file_of(device: str, name: str, folder: Path = PUBLISHED) -> Path:
