@@ -9,6 +9,7 @@ from typing import get_args
 
 from harness.cases import NormCase
 from harness.results.file import Results
+from harness.results.run_records import DeviceRecord, EndRecord, ImplRecord, RunRecord
 from harness.results.schema import (
     Budget,
     Check,
@@ -16,13 +17,9 @@ from harness.results.schema import (
     ConditionCheck,
     ConditionsRecord,
     ContextRecord,
-    DeviceRecord,
-    EndRecord,
-    ImplRecord,
     Kernel,
     KernelTotals,
     RowRecord,
-    RunRecord,
     SanitizerRecord,
     SelfTestRecord,
     TensorCheck,

@@ -18,9 +18,10 @@ from harness.errors import UsageError
 from harness.fleet import preview
 from harness.fleet.estimate import Durations
 from harness.results.file import ResultsFile, load
-from harness.results.schema import Budget, Check, ConditionsRecord, ImplRecord, SelfTestRecord
+from harness.results.run_records import ImplRecord
+from harness.results.schema import Budget, Check, ConditionsRecord, SelfTestRecord
 from harness.results.settings import Settings
-from harness.run import opening, session
+from harness.run import opening, process, session
 from harness.run.invocation import Invocation
 from harness.run.process import WorkerDiedError
 from harness.run.progress import Display
@@ -117,7 +118,7 @@ class ScriptedProcess(Ready):
 def workers(monkeypatch):
     """Scripted workers; every one of them has been ended when the test is over."""
     scripted = type("Scripted", (ScriptedProcess,), {"statuses": {}, "launched": []})
-    monkeypatch.setattr(session, "WorkerProcess", scripted)
+    monkeypatch.setattr(process, "WorkerProcess", scripted)
     yield scripted
     assert all(worker.killed for worker in scripted.launched)
 
@@ -127,7 +128,7 @@ def no_worker(monkeypatch):
     def refuse(start, log):
         raise AssertionError("a worker was started for a line that is wrong on any machine")
 
-    monkeypatch.setattr(session, "WorkerProcess", refuse)
+    monkeypatch.setattr(process, "WorkerProcess", refuse)
 
 
 @pytest.mark.parametrize(

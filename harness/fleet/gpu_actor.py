@@ -15,11 +15,10 @@ from pathlib import Path
 
 from harness import devices
 from harness.errors import UnavailableError
-from harness.results.schema import DeviceRecord
+from harness.results.run_records import DeviceRecord
 from harness.run.compile_ahead import Task, compile_ahead, forget_tuning, processes_here, rounds
-from harness.run.process import Worker, WorkerDiedError
+from harness.run.process import Started, Worker, WorkerDiedError, start_worker
 from harness.run.provenance import device_record, own_revision
-from harness.run.session import Started, start_worker
 from harness.worker.messages import Done, Event, Hello, Request, Start
 from harness.worker.serve import INDUCTOR_CACHE
 

@@ -10,7 +10,7 @@ from harness import devices
 from harness.errors import UnavailableError
 from harness.fleet.lane import Lane, ReadyGpu, Run
 from harness.results.file import ResultsFile
-from harness.results.schema import GpuRecord
+from harness.results.run_records import GpuRecord
 from harness.run.invocation import Invocation
 from harness.run.provenance import own_revision
 from harness.run.session import versions_of

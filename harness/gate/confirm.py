@@ -16,7 +16,7 @@ from harness.errors import UnavailableError, UsageError
 from harness.gate.failures import cases_behind, confirmed, names_behind
 from harness.gate.limits import Limits
 from harness.results.file import load
-from harness.results.schema import RunRecord
+from harness.results.run_records import RunRecord
 from harness.results.verdicts import Verdict
 from harness.run import compare, opening, session
 from harness.run.invocation import Invocation

@@ -16,7 +16,7 @@ from harness.publish.minutes import Took, took
 from harness.results.file import Results, load
 from harness.results.published.planned import PACKED_SUFFIX, PUBLISHED, Plan, PlannedRun, file_of
 from harness.results.published.staleness import UNFINISHED, stale_because
-from harness.results.schema import RunRecord
+from harness.results.run_records import RunRecord
 from harness.run.invocation import Invocation
 from harness.run.opening import RESULTS_NAME
 from harness.run.plan import Job, remaining, without_untimed

@@ -1,6 +1,7 @@
 """The results file: one JSON object a line, the run first, then a row for each (case, implementation).
 
-This is the only form in which measurements leave the measuring half of the project. schema.py says what a line holds.
+This is the only form in which measurements leave the measuring half of the project. schema.py and run_records.py say
+what a line holds.
 """
 
 from __future__ import annotations
@@ -21,19 +22,10 @@ from pydantic import Field, TypeAdapter, ValidationError
 from harness.cases import NormCase
 from harness.errors import UnavailableError, UsageError
 from harness.results.contexts import COLD, HOST, parse_contexts
-from harness.results.schema import (
-    AnyRecord,
-    Budget,
-    ConditionsRecord,
-    EndRecord,
-    GpuRecord,
-    RowRecord,
-    RunRecord,
-    SanitizerRecord,
-    SelfTestRecord,
-    worst,
-)
+from harness.results.run_records import EndRecord, GpuRecord, RunRecord
+from harness.results.schema import Budget, ConditionsRecord, RowRecord, SanitizerRecord, SelfTestRecord, worst
 
+AnyRecord = RunRecord | GpuRecord | SelfTestRecord | RowRecord | ConditionsRecord | SanitizerRecord | EndRecord
 Line = Annotated[AnyRecord, Field(discriminator="record")]
 _LINE: TypeAdapter[AnyRecord] = TypeAdapter(Line)
 R = TypeVar("R", bound=AnyRecord)

@@ -1,4 +1,4 @@
-"""The records that a results file is made of: what may stand on one of its lines."""
+"""The records of a results file: what became of each case, and what the engine and the device said meanwhile."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ from pydantic import (
     model_validator,
 )
 
-from harness.cases import Norm, NormCase
-from harness.results.settings import Flush, Settings
-
-SCHEMA_VERSION = 1
+from harness.cases import NormCase
+from harness.results.settings import Flush
 
 Status = Literal["ok", "wrong", "nondeterministic", "unsupported", "missing", "crashed", "timeout", "oom"]
 RANKED: tuple[Status, ...] = ("ok", "nondeterministic")
@@ -49,74 +47,6 @@ class Record(BaseModel):
     """Common settings of all that is written to a results file: nothing unknown, nothing changed afterwards."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
-
-
-class DeviceRecord(Record):
-    """The device that measured: what it calls itself, and the profile whose datasheet figures apply."""
-
-    profile: str
-    name: str
-    architecture: str
-    datasheet_gbps: float | None = None
-    l2_bytes: int
-    last_level_bytes: int
-    sm_count: int | None = None
-    memory_bytes: int | None = None
-    driver: str | None = None
-    sm_clock_mhz: int | None = None
-    memory_clock_mhz: int | None = None
-    power_limit_w: float | None = None
-
-
-class ImplRecord(Record):
-    """An implementation as the run knew it: its family (its file), and why it is missing, if it is.
-
-    `libraries` has the versions of what it requires beyond what all do.
-    """
-
-    name: str
-    family: str
-    source: str
-    via: Literal["kernel", "autograd"] = "kernel"
-    in_place: bool = False
-    missing: str | None = None
-    summary: str = ""
-    compiles_ahead: bool = False
-    handles: dict[Norm, list[str]] = Field(default={}, description="what a case may have beyond a plain one, by norm")
-    on_request: bool = Field(default=False, description="not run unless it is named: slow to prepare")
-    libraries: dict[str, str] = {}
-
-
-class SideRecord(Record):
-    """A revision that `compare` measured, so that it can be checked out again.
-
-    `file` is the adapter as `--impl` named it, None where it is this project's own; `word`, base or head, is what its
-    names end in.
-    """
-
-    word: str
-    commit: str
-    file: str | None = None
-
-
-class RunRecord(Record):
-    """The first line of a results file."""
-
-    record: Literal["run"] = "run"
-    schema_version: Literal[1] = SCHEMA_VERSION
-    started_at: str
-    command: str
-    device: DeviceRecord
-    settings: Settings
-    libraries: dict[str, str]
-    revision: str | None = None
-    sources: dict[str, str] | None = Field(
-        default=None,
-        description="hashes of the code that decides a figure, by adapter and room of harness",
-    )
-    implementations: list[ImplRecord]
-    sides: list[SideRecord] = Field(default=[], description="base and head, where two revisions were compared")
-    jobs: int = Field(description="cases planned, so that a reader can tell a finished run from a cut one")
 
 
 class TensorCheck(Record):
@@ -232,21 +162,6 @@ class KernelTotals(Record):
     span_us: float
     event_us: float
     lead_us: float = 0.0
-
-
-class GpuRecord(Record):
-    """A GPU of a run that was spread over several; rows and self-tests name it by its `number`.
-
-    `visible` is how its host numbers it, where it says no `uuid`. `versions` has the libraries, and the driver and the
-    revision, that are not as the run record has them.
-    """
-
-    record: Literal["gpu"] = "gpu"
-    number: int
-    host: str
-    visible: str = ""
-    uuid: str | None = None
-    versions: dict[str, str] = {}
 
 
 class RowRecord(Record):
@@ -379,16 +294,3 @@ class SanitizerRecord(Record):
     tool: Tool
     errors: int | None = None
     detail: str = ""
-
-
-class EndRecord(Record):
-    """The last line of a run that was not cut short; a resumed run adds another. `stages_s` is where its time went."""
-
-    record: Literal["end"] = "end"
-    ended_at: str
-    wall_s: float
-    interrupted: bool = False
-    stages_s: dict[str, float] = {}
-
-
-AnyRecord = RunRecord | GpuRecord | SelfTestRecord | RowRecord | ConditionsRecord | SanitizerRecord | EndRecord

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness.errors import UsageError
 from harness.results.file import ResultsFile, load, set_torn_line_aside
-from harness.results.schema import RunRecord
+from harness.results.run_records import RunRecord
 from harness.run.plan import Job, remaining, without_untimed
 
 RESULTS_NAME = "results.jsonl"

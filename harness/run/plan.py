@@ -12,7 +12,8 @@ from harness.cases.catalogue import studied
 from harness.cases.tensors import gradients_of
 from harness.cases.unfused import WITH_TORCH
 from harness.errors import UsageError
-from harness.results.schema import RANKED, ImplRecord, RowRecord
+from harness.results.run_records import ImplRecord
+from harness.results.schema import RANKED, RowRecord
 
 DEFAULT_BASELINE = "torch-eager"
 EVERY_VARIANT = "all"

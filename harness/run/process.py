@@ -5,13 +5,17 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from harness.worker.messages import Event, Request, Start
+from harness.errors import UnavailableError, UsageError
+from harness.worker.messages import Began, Event, Hello, Refused, Request, Start
 from harness.worker.serve import serve
 
+START_LIMIT_S = 180.0  # importing torch on a cold, slow disk
 GRACE_S = 3.0  # for compile pools to give back their semaphores, or Python complains of them at the end
 
 
@@ -77,3 +81,58 @@ class WorkerProcess:
         if code >= 0:
             return f"the worker process exited with status {code}"
         return f"the worker process was killed by {signal.Signals(-code).name}"
+
+
+@dataclass(frozen=True)
+class Started:
+    """A worker that is ready, and what it says is here."""
+
+    worker: Worker
+    hello: Hello
+
+
+def start_worker(
+    start: Start,
+    log: Path,
+    time_limit_s: float = START_LIMIT_S,
+    process: Callable[[Start, Path], Worker] | None = None,
+) -> Started:
+    """Start a worker and hear what is here; the import of each file given may take `time_limit_s`.
+
+    `process` starts it where WorkerProcess is not to. Raises UsageError or UnavailableError where it cannot serve.
+    """
+    worker = (process or WorkerProcess)(start, log)
+    try:
+        return Started(worker, _greeting(worker, log, time_limit_s))
+    except BaseException:
+        worker.kill()
+        raise
+
+
+def _greeting(worker: Worker, log: Path, time_limit_s: float) -> Hello:
+    file: str | None = None  # that is being imported
+    while True:
+        try:
+            event = worker.receive(START_LIMIT_S if file is None else time_limit_s)
+        except WorkerDiedError as death:
+            where = "while it started" if file is None else f"while it imported {file}"
+            raise UnavailableError(f"{death} {where}; its last words: {_last_line(log)}") from death
+        match event:
+            case Began(impl=file):
+                pass
+            case Hello():
+                return event
+            case Refused():
+                raise (UsageError if event.exit_code == UsageError.exit_code else UnavailableError)(event.message)
+            case _ if file is not None:
+                raise UsageError(
+                    f"--impl {file}: its import or missing() did not end within {time_limit_s:g} s (--time-limit)"
+                )
+            case _:
+                how = f"the worker did not start within {START_LIMIT_S:g} s"
+                raise UnavailableError(f"{how}; its last words: {_last_line(log)}")
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+    return lines[-1] if lines else "none"

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from harness.devices import DeviceFacts, DeviceProfile, nvml
-from harness.results.schema import DeviceRecord
+from harness.results.run_records import DeviceRecord
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 WRITTEN = ("results", "docs", "site", "README.md")  # by `publish` and `documents`; they decide no figure

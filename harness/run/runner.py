@@ -16,7 +16,8 @@ from typing import Protocol
 
 from harness.cases import NormCase
 from harness.devices import DeviceProfile
-from harness.results.schema import AnyRecord, RowRecord, Status
+from harness.results.file import AnyRecord
+from harness.results.schema import RowRecord, Status
 from harness.results.settings import Settings
 from harness.run.plan import Job, without_untimed
 from harness.run.process import Worker, WorkerDiedError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,31 +18,22 @@ from harness.cases.tuned import read_tuned
 from harness.errors import UnavailableError, UsageError
 from harness.results.file import ResultsFile, load
 from harness.results.published.sources import sources_of
-from harness.results.schema import DeviceRecord, EndRecord, ImplRecord, RunRecord, SideRecord, Tool
+from harness.results.run_records import DeviceRecord, EndRecord, ImplRecord, RunRecord, SideRecord
+from harness.results.schema import Tool
 from harness.results.settings import Settings
 from harness.run import opening
 from harness.run.compile_ahead import compile_ahead, forget_tuning, processes_here, rounds, tasks_of
 from harness.run.invocation import Invocation
 from harness.run.plan import DEFAULT_BASELINE, Job, cells, plan, plan_verification, select, with_torch
-from harness.run.process import Worker, WorkerDiedError, WorkerProcess
+from harness.run.process import Worker, start_worker
 from harness.run.progress import Display
 from harness.run.provenance import device_record, own_revision
 from harness.run.resolve import cases_on, check, resolved, selftests_on
 from harness.run.runner import Runner
 from harness.run.sitting_time import OutOfTimeError, SittingTime
 from harness.sanitizer import check as sanitizer
-from harness.worker.messages import Began, Hello, Refused, Start
+from harness.worker.messages import Hello
 from harness.worker.serve import INDUCTOR_CACHE
-
-START_LIMIT_S = 180.0  # importing torch on a cold, slow disk
-
-
-@dataclass(frozen=True)
-class Started:
-    """A worker that is ready, and what it says is here."""
-
-    worker: Worker
-    hello: Hello
 
 
 @dataclass(frozen=True)
@@ -96,48 +87,6 @@ def inventory(invocation: Invocation) -> Hello:
         started = start_worker(invocation.start(), Path(folder) / "worker.log", invocation.time_limit_s)
         started.worker.kill()
         return started.hello
-
-
-def start_worker(
-    start: Start,
-    log: Path,
-    time_limit_s: float = START_LIMIT_S,
-    process: Callable[[Start, Path], Worker] | None = None,
-) -> Started:
-    """Start a worker and hear what is here; the import of each file given may take `time_limit_s`.
-
-    `process` starts it where WorkerProcess is not to. Raises UsageError or UnavailableError where it cannot serve.
-    """
-    worker = (process or WorkerProcess)(start, log)
-    try:
-        return Started(worker, _greeting(worker, log, time_limit_s))
-    except BaseException:
-        worker.kill()
-        raise
-
-
-def _greeting(worker: Worker, log: Path, time_limit_s: float) -> Hello:
-    file: str | None = None  # that is being imported
-    while True:
-        try:
-            event = worker.receive(START_LIMIT_S if file is None else time_limit_s)
-        except WorkerDiedError as death:
-            where = "while it started" if file is None else f"while it imported {file}"
-            raise UnavailableError(f"{death} {where}; its last words: {_last_line(log)}") from death
-        match event:
-            case Began(impl=file):
-                pass
-            case Hello():
-                return event
-            case Refused():
-                raise (UsageError if event.exit_code == UsageError.exit_code else UnavailableError)(event.message)
-            case _ if file is not None:
-                raise UsageError(
-                    f"--impl {file}: its import or missing() did not end within {time_limit_s:g} s (--time-limit)"
-                )
-            case _:
-                how = f"the worker did not start within {START_LIMIT_S:g} s"
-                raise UnavailableError(f"{how}; its last words: {_last_line(log)}")
 
 
 def plan_run(
@@ -319,8 +268,3 @@ def _sanitize(
                 raise OutOfTimeError(results.path)
             for record in checks.check(impl, norm, done):
                 results.append(record)
-
-
-def _last_line(log: Path) -> str:
-    lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
-    return lines[-1] if lines else "none"

@@ -9,7 +9,8 @@ from typing import Literal
 from harness.cases import NormCase
 from harness.cases.adapter import Config
 from harness.devices import DeviceFacts, DeviceProfile
-from harness.results.schema import ConditionsRecord, ImplRecord, RowRecord, SelfTestRecord
+from harness.results.run_records import ImplRecord
+from harness.results.schema import ConditionsRecord, RowRecord, SelfTestRecord
 from harness.results.settings import Settings
 from harness.worker.revisions import Side
 

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from harness.errors import UsageError
-from harness.results.schema import ConditionsRecord, ImplRecord, RowRecord
+from harness.results.run_records import ImplRecord
+from harness.results.schema import ConditionsRecord, RowRecord
 from harness.worker.messages import (
     Aside,
     Began,

@@ -8,7 +8,8 @@ from harness.errors import UsageError
 from harness.results.contexts import COLD
 from harness.results.file import Results
 from harness.results.joining import by_case
-from harness.results.schema import Budget, EndRecord, HolderRecord, RunRecord, SelfTestRecord
+from harness.results.run_records import EndRecord, RunRecord
+from harness.results.schema import Budget, HolderRecord, SelfTestRecord
 from reports.data.case_comparison import CaseComparison, Lead, compare_case, is_rankable
 from reports.data.device_state import DeviceState, device_state
 from reports.data.gpu_use import GpuUse, gpu_uses

@@ -10,7 +10,8 @@ from typing import Literal
 from harness.cases import NormCase
 from harness.cases.traffic import moved_bytes
 from harness.results.joining import TIMES_T0, Joined, interleaved, ratio, shortest_rankable_us, too_short
-from harness.results.schema import RANKED, Budget, Flush, ImplRecord, Kernel, KernelTotals, Status, Timing
+from harness.results.run_records import ImplRecord
+from harness.results.schema import RANKED, Budget, Flush, Kernel, KernelTotals, Status, Timing
 from harness.results.statistics import IncomparableError, Ratio, SpeedVerdict, geomean, median_and_spread, verdict
 from reports import figures
 from reports.data.checks import Checked, join_verifications

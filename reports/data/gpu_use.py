@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.results.file import Results
-from harness.results.schema import GpuRecord
+from harness.results.run_records import GpuRecord
 
 
 @dataclass(frozen=True)

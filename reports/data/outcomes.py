@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from harness.cases import Norm, NormCase
 from harness.results.file import Results
 from harness.results.joining import GRAVEST_FIRST, Joined, by_case
-from harness.results.schema import ImplRecord, RunRecord, Status
+from harness.results.run_records import ImplRecord, RunRecord
+from harness.results.schema import Status
 from reports import figures
 from reports.data.checks import Checked, join_files, join_verifications
 from reports.data.comparison import Comparison

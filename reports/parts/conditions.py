@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.results.contexts import COLD
-from harness.results.schema import EndRecord, RunRecord
+from harness.results.run_records import EndRecord, RunRecord
 from reports import figures
 from reports.data.comparison import Comparison
 from reports.data.device_state import DeviceState

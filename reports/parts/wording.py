@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from harness.results import evidence
 from harness.results.contexts import COLD
 from harness.results.joining import TIMES_T0
-from harness.results.schema import Budget, Check, RunRecord, SelfTestRecord, Status
+from harness.results.run_records import RunRecord
+from harness.results.schema import Budget, Check, SelfTestRecord, Status
 from harness.results.statistics import PROCESS_BAND
 from reports import figures
 from reports.data.comparison import CaseComparison, Comparison

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator
 
 from harness.cases import Norm
-from harness.results.schema import RunRecord
+from harness.results.run_records import RunRecord
 from reports.data.outcomes import Outcome
 from reports.parts.precision import Slope, slopes
 from reports.plots.style import INK, backward, look, sheet, styled, title

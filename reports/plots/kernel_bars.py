@@ -9,7 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.offsetbox import AnnotationBbox, HPacker, TextArea, VPacker
 
-from harness.results.schema import Kernel, RunRecord
+from harness.results.run_records import RunRecord
+from harness.results.schema import Kernel
 from reports import figures
 from reports.data.comparison import CaseComparison
 from reports.data.entries import Entry

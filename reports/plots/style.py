@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from harness.cases import Norm
 from harness.cases.unfused import WITH_TORCH
-from harness.results.schema import RunRecord
+from harness.results.run_records import RunRecord
 
 WIDTH = 9.5  # inches: 9 points here are 11 pixels at the width of a pull request
 FORMATS = ("svg", "png")

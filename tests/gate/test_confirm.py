@@ -14,7 +14,7 @@ from harness.cases import NormCase
 from harness.devices import DeviceFacts
 from harness.gate import confirm, judge
 from harness.results.file import ResultsFile, load
-from harness.results.schema import ImplRecord, SideRecord
+from harness.results.run_records import ImplRecord, SideRecord
 from harness.run import compare, opening, session
 from harness.worker.messages import Hello
 from tests.repositories import DOUBLED, HONEST, commit, git, two_revisions

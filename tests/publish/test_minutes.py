@@ -3,7 +3,8 @@ from types import SimpleNamespace
 import pytest
 
 from harness.publish.minutes import UNKNOWN_ROW_S, took
-from harness.results.schema import ImplRecord, SanitizerRecord
+from harness.results.run_records import ImplRecord
+from harness.results.schema import SanitizerRecord
 from harness.results.settings import Settings
 from harness.run.plan import Job
 from tests.results_factory import CASE, LAYER, results, row, selftest

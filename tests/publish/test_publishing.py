@@ -14,8 +14,8 @@ from harness.errors import UnavailableError, UsageError
 from harness.publish import dry_run, publishing
 from harness.results.file import load
 from harness.results.published.planned import file_of
-from harness.results.schema import ImplRecord
-from harness.run import session
+from harness.results.run_records import ImplRecord
+from harness.run import process, session
 from harness.run.invocation import Invocation
 from harness.run.progress import Display
 from harness.run.session import InterruptedRun
@@ -63,7 +63,7 @@ def workers(monkeypatch):
             self.clock.now_s += self.clock.job_s
 
     Scripted.statuses, Scripted.launched = {}, []
-    monkeypatch.setattr(session, "WorkerProcess", Scripted)
+    monkeypatch.setattr(process, "WorkerProcess", Scripted)
     return Scripted
 
 

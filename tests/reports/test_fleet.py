@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from harness.results.joining import by_case
-from harness.results.schema import Check, GpuRecord
+from harness.results.run_records import GpuRecord
+from harness.results.schema import Check
 from reports.data.comparison import compare
 from reports.formats import console, markdown
 from reports.parts import wording

@@ -9,11 +9,11 @@ import pytest
 from harness.cases import NormCase
 from harness.errors import UnavailableError, UsageError
 from harness.results.file import ResultsFile, load, set_torn_line_aside
+from harness.results.run_records import EndRecord
 from harness.results.schema import (
     Budget,
     Check,
     ConditionsRecord,
-    EndRecord,
     Kernel,
     KernelTotals,
     RowRecord,

@@ -5,7 +5,8 @@ import pytest
 from harness.cases import NormCase
 from harness.cases.variants import with_features
 from harness.errors import UsageError
-from harness.results.schema import ImplRecord, RowRecord
+from harness.results.run_records import ImplRecord
+from harness.results.schema import RowRecord
 from harness.run.plan import Job, plan, plan_verification, remaining, select, tried_on, with_torch, without_untimed
 from harness.worker.discovery import discover
 from harness.worker.serve import record

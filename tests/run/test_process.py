@@ -13,9 +13,9 @@ from harness.cases import NormCase
 from harness.results.file import load
 from harness.results.settings import Settings
 from harness.run.invocation import Invocation
-from harness.run.process import WorkerDiedError
+from harness.run.process import WorkerDiedError, start_worker
 from harness.run.progress import Display
-from harness.run.session import bench, start_worker
+from harness.run.session import bench
 from harness.worker.messages import Began, Done, Row, Start, Try
 
 MUTANTS = Path(__file__).parents[1] / "mutants"

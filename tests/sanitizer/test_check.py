@@ -13,7 +13,7 @@ from harness.__main__ import main
 from harness.devices import DeviceFacts
 from harness.errors import UnavailableError
 from harness.results.file import load
-from harness.run import session
+from harness.run import process
 from harness.sanitizer import check
 from harness.sanitizer.check import SIZES, TOOLS, Sanitizer
 from harness.sanitizer.target import case_of
@@ -289,7 +289,7 @@ def workers(tmp_path, monkeypatch):
     missing = quack.model_copy(update={"missing": "not installed: quack"})
     greeting = replace(HELLO, available=[GPU], implementations=[eager, missing, liger])
     scripted = type("Scripted", (ScriptedProcess,), {"statuses": {}, "launched": [], "greeting": greeting})
-    monkeypatch.setattr(session, "WorkerProcess", scripted)
+    monkeypatch.setattr(process, "WorkerProcess", scripted)
     return scripted
 
 

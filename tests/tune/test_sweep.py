@@ -8,8 +8,9 @@ from harness.__main__ import main
 from harness.cases.tuned import read_tuned
 from harness.devices import DeviceFacts
 from harness.results.file import load
-from harness.results.schema import Budget, ConditionsRecord, ImplRecord, SelfTestRecord
-from harness.run import session
+from harness.results.run_records import ImplRecord
+from harness.results.schema import Budget, ConditionsRecord, SelfTestRecord
+from harness.run import process
 from harness.tune.offers import MOST_CONFIGS
 from harness.worker.messages import Aside, Began, Done, Hello, ListConfigs, Offer, Offered, Row, SelfTest, Try
 from tests.fake_worker import Ready
@@ -57,8 +58,8 @@ class ScriptedProcess(Ready):
 
     def _try(self, request):
         script = self.sweep if set(request.impls) == set(NAMES) else self.confirm
-        process = {"process": request.process}
-        conditions = ConditionsRecord(case=request.case, group=request.group, **process)
+        numbered = {"process": request.process}
+        conditions = ConditionsRecord(case=request.case, group=request.group, **numbered)
         self.events += [Began(None, "inputs"), Aside(conditions)]
         for impl in request.impls:
             scripted = script.get(impl, 50.0)
@@ -69,9 +70,9 @@ class ScriptedProcess(Ready):
             more = {"case": request.case, "timed": timing(us, group=request.group) if us else None}
             more |= {"status": status, "reason": None if status == "ok" else "spills 12 registers"}
             made = row(impl, us, **more) if impl == DEFAULT else candidate(NAMES.index(impl), us, **more)
-            self.events.append(Row(made.model_copy(update=process)))
+            self.events.append(Row(made.model_copy(update=numbered)))
             if impl == DEFAULT and us:
-                again = twin(impl, us, request.case).model_copy(update={"timing": more["timed"], **process})
+                again = twin(impl, us, request.case).model_copy(update={"timing": more["timed"], **numbered})
                 self.events.append(Row(again))
         self.events.append(Done())
 
@@ -93,7 +94,7 @@ def workers(monkeypatch):
     """Scripted workers; every one of them has been ended when the test is over."""
     fresh = {"offer": Offer(CONFIGS), "missing": None, "sweep": {}, "confirm": {}}
     scripted = type("Scripted", (ScriptedProcess,), fresh | {"tried": [], "started": [], "alive": []})
-    monkeypatch.setattr(session, "WorkerProcess", scripted)
+    monkeypatch.setattr(process, "WorkerProcess", scripted)
     yield scripted
     assert scripted.alive == []
 
@@ -212,7 +213,7 @@ def test_the_default_folder_is_one_of_its_own(workers, folder):
     ],
 )
 def test_a_bad_line_is_answered_without_a_worker(monkeypatch, folder, capsys, options, message):
-    monkeypatch.setattr(session, "WorkerProcess", None)
+    monkeypatch.setattr(process, "WorkerProcess", None)
     assert typed(f"{LINE} {options}") == 2
     assert capsys.readouterr() == ("", f"error: {message}\n")
     assert list(folder.iterdir()) == []

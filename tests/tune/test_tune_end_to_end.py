@@ -10,7 +10,7 @@ from harness.__main__ import main
 from harness.cases.tuned import read_tuned
 from harness.devices import DeviceFacts
 from harness.results.file import load
-from harness.run import session
+from harness.run import process
 from harness.worker import interleave, serve
 from harness.worker.messages import Done, Hello
 from tests.fake_device import FakeDevice
@@ -95,7 +95,7 @@ class InProcess(Ready):
 def tune(tmp_path, monkeypatch):
     """Tune an adapter with these configurations; its tuned file."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(session, "WorkerProcess", InProcess)
+    monkeypatch.setattr(process, "WorkerProcess", InProcess)
     monkeypatch.setattr(interleave, "make_device", lambda *_: ScriptedDevice())
     CLOCK.workers = 0
 

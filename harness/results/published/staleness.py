@@ -10,7 +10,7 @@ from harness.results.contexts import parse_contexts
 from harness.results.file import Results
 from harness.results.published.planned import CHECKOUT, Plan
 from harness.results.published.sources import hash_of
-from harness.results.schema import RunRecord
+from harness.results.run_records import RunRecord
 from harness.results.settings import Settings
 
 OPTIONS = tuple(name for name, field in Settings.model_fields.items() if field.description)

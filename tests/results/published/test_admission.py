@@ -6,7 +6,8 @@ import pytest
 from harness.results.published import admission
 from harness.results.published.admission import faults, is_unknown, judge, too_large
 from harness.results.published.planned import published_files, read_plan
-from harness.results.schema import ConditionsRecord, ContextRecord, GpuRecord, SideRecord
+from harness.results.run_records import GpuRecord, SideRecord
+from harness.results.schema import ConditionsRecord, ContextRecord
 from tests.repositories import git, two_revisions
 from tests.results_factory import CASE, GROUP, results, row, selftest, timing
 

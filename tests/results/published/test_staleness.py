@@ -5,7 +5,7 @@ import pytest
 from harness.results.file import load
 from harness.results.published.planned import Plan, published_files, read_plan
 from harness.results.published.staleness import UNHASHED, changed_since, mark, stale_because
-from harness.results.schema import ImplRecord
+from harness.results.run_records import ImplRecord
 from harness.results.settings import Settings
 from tests.results.published.small_checkout import change, measured, write
 from tests.results_factory import results, row

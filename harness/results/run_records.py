@@ -1,0 +1,104 @@
+"""The records of a run in its results file: its first line, the GPUs of a fleet, and its last line."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from harness.cases import Norm
+from harness.results.schema import Record
+from harness.results.settings import Settings
+
+SCHEMA_VERSION = 1
+
+
+class DeviceRecord(Record):
+    """The device that measured: what it calls itself, and the profile whose datasheet figures apply."""
+
+    profile: str
+    name: str
+    architecture: str
+    datasheet_gbps: float | None = None
+    l2_bytes: int
+    last_level_bytes: int
+    sm_count: int | None = None
+    memory_bytes: int | None = None
+    driver: str | None = None
+    sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    power_limit_w: float | None = None
+
+
+class ImplRecord(Record):
+    """An implementation as the run knew it: its family (its file), and why it is missing, if it is."""
+
+    name: str
+    family: str
+    source: str
+    via: Literal["kernel", "autograd"] = "kernel"
+    in_place: bool = False
+    missing: str | None = None
+    summary: str = ""
+    compiles_ahead: bool = False
+    handles: dict[Norm, list[str]] = Field(default={}, description="what a case may have beyond a plain one, by norm")
+    on_request: bool = Field(default=False, description="not run unless it is named: slow to prepare")
+    libraries: dict[str, str] = Field(default={}, description="versions of what it requires beyond what all do")
+
+
+class SideRecord(Record):
+    """A revision that `compare` measured, so that it can be checked out again.
+
+    `file` is the adapter as `--impl` named it, None where it is this project's own; `word`, base or head, is what its
+    names end in.
+    """
+
+    word: str
+    commit: str
+    file: str | None = None
+
+
+class RunRecord(Record):
+    """The first line of a results file."""
+
+    record: Literal["run"] = "run"
+    schema_version: Literal[1] = SCHEMA_VERSION
+    started_at: str
+    command: str
+    device: DeviceRecord
+    settings: Settings
+    libraries: dict[str, str]
+    revision: str | None = None
+    sources: dict[str, str] | None = Field(
+        default=None,
+        description="hashes of the code that decides a figure, by adapter and room of harness",
+    )
+    implementations: list[ImplRecord]
+    sides: list[SideRecord] = Field(default=[], description="base and head, where two revisions were compared")
+    jobs: int = Field(description="cases planned, so that a reader can tell a finished run from a cut one")
+
+
+class GpuRecord(Record):
+    """A GPU of a run that was spread over several; rows and self-tests name it by its `number`.
+
+    `visible` is how its host numbers it, where it says no `uuid`.
+    """
+
+    record: Literal["gpu"] = "gpu"
+    number: int
+    host: str
+    visible: str = ""
+    uuid: str | None = None
+    versions: dict[str, str] = Field(
+        default={}, description="libraries, driver and revision that differ from the run record"
+    )
+
+
+class EndRecord(Record):
+    """The last line of a run that was not cut short; a resumed run adds another."""
+
+    record: Literal["end"] = "end"
+    ended_at: str
+    wall_s: float
+    interrupted: bool = False
+    stages_s: dict[str, float] = Field(default={}, description="where its time went")
