@@ -79,8 +79,17 @@ class Rows:
             self.write_error(name, error)
 
 
+def release_all(device: str) -> None:
+    """Free the memory that a case held, of which nothing is in use any longer.
+
+    What is left belongs to libraries. Garbage is not looked for in it again: that takes longer than to time a case.
+    """
+    release(device)
+    gc.freeze()
+
+
 def release(device: str) -> None:
-    """Free the memory that a case or a failure held, so that the next case has as much."""
+    """Free the memory that a failure held, so that the next one has as much."""
     gc.collect()
     if device != "cpu":
         torch.cuda.empty_cache()

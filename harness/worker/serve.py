@@ -178,7 +178,7 @@ def _compile(request: Warm, implementations: dict[str, Implementation]) -> None:
 
 
 def _try(request: Try, implementations: dict[str, Implementation], connection: Sender) -> None:
-    from harness.worker.rows import SpoiltError, release
+    from harness.worker.rows import SpoiltError, release_all
     from harness.worker.trial import Trial
 
     def watch(impl: str | None, stage: Stage) -> None:
@@ -191,16 +191,16 @@ def _try(request: Try, implementations: dict[str, Implementation], connection: S
         Trial(request, implementations, watch, emit).run()
     except SpoiltError:
         os._exit(SPOILT_EXIT)  # at once: a thread that was left behind would keep this process
-    release(request.case.device)
+    release_all(request.case.device)
 
 
 def _self_test(request: SelfTest, connection: Sender) -> None:
-    from harness.worker.rows import release
+    from harness.worker.rows import release_all
     from harness.worker.run_selftest import make_selftest
 
     connection.send(Began(None, "self-test"))
     connection.send(Aside(make_selftest(request)))
-    release(request.profile.kind)
+    release_all(request.profile.kind)
 
 
 def record(item: Implementation) -> ImplRecord:

@@ -98,7 +98,7 @@ class Trial:
 
         Raises SpoiltError where one that failed left behind what the next would suffer from.
         """
-        around, held_bytes = Surroundings.look(), self._device_bytes()
+        around, held_bytes = Surroundings.look(), _device_bytes(self.case)
         contender = self._qualified(implementation, around)
         around.with_environment_of_now().restore()
         if contender is not None:
@@ -107,15 +107,15 @@ class Trial:
                 self.contenders.add(contender)
             else:
                 self.rows.emit(contender.row)
-        elif around.left_behind() or self._device_bytes() > held_bytes + MOST_HELD_BYTES:
+        elif around.left_behind() or self._holds_more_than(held_bytes + MOST_HELD_BYTES):
             raise SpoiltError
 
-    def _device_bytes(self) -> int:
-        """Device memory in use, without what only waits to be collected; 0 on a CPU."""
-        if self.case.device == "cpu":
-            return 0
+    def _holds_more_than(self, most_bytes: int) -> bool:
+        """Whether more device memory is in use, without what only waits to be collected, which takes long to find."""
+        if _device_bytes(self.case) <= most_bytes:
+            return False
         gc.collect()
-        return torch.cuda.memory_allocated()
+        return _device_bytes(self.case) > most_bytes
 
     def _qualified(self, implementation: Implementation, around: Surroundings) -> Contender | None:
         """Prepare and verify one; where it fails, None, and its row is written."""
@@ -183,6 +183,11 @@ class Trial:
         return Verifier(
             implementation, prepared.backward, prepared.inputs, self.pristine, self.settings, self.request.studied
         ).run()
+
+
+def _device_bytes(case: NormCase) -> int:
+    """Device memory in use; 0 on a CPU."""
+    return 0 if case.device == "cpu" else torch.cuda.memory_allocated()
 
 
 def warm(case: NormCase, implementation: Implementation, seed: int) -> None:

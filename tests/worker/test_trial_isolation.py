@@ -1,5 +1,6 @@
 """What one implementation does must not cost another its row."""
 
+import gc
 import re
 import threading
 import time
@@ -10,8 +11,8 @@ import pytest
 import torch
 
 from harness.cases import Grads
-from harness.worker import interleave
-from harness.worker.rows import SpoiltError
+from harness.worker import interleave, trial
+from harness.worker.rows import SpoiltError, release_all
 from tests.mutants.maths import gradients, implementation
 from tests.worker.test_trial import RMS, SETTINGS, Session, session
 
@@ -331,3 +332,47 @@ def test_untimed_rows_are_written_as_soon_as_they_are_known():
     )
     done.run()
     assert known == [[], ["one"]]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_memory_that_a_failure_keeps_spoils_a_worker_and_garbage_does_not(monkeypatch, kept):
+    held = {"garbage": 0, "kept": 0}
+
+    def prepare(inputs):
+        held["kept" if kept else "garbage"] += 2 * trial.MOST_HELD_BYTES
+        raise ValueError("no such kernel")
+
+    def collect():
+        held["garbage"] = 0
+        return 0
+
+    monkeypatch.setattr(trial, "_device_bytes", lambda case: sum(held.values()))
+    monkeypatch.setattr(gc, "collect", collect)
+    done = Session(implementation("faulty", prepare), implementation("honest"))
+    if kept:
+        with pytest.raises(SpoiltError):
+            done.run()
+    else:
+        done.run()
+        assert done.row("honest").status == "ok"
+    assert done.row("faulty").status == "crashed"
+
+
+def test_garbage_is_looked_for_once_a_case(monkeypatch):
+    looked = []
+    monkeypatch.setattr(gc, "collect", lambda: looked.append(len(looked)) or 0)
+    session(implementation("one"), implementation("two"), implementation("three"))
+    assert looked == []  # which takes as long as to time a case, on every row
+    release_all("cpu")
+    assert looked == [0]
+
+
+def test_what_outlives_a_case_is_looked_at_no_more():
+    survivor = [[]]
+    gc.unfreeze()
+    release_all("cpu")
+    try:
+        assert gc.get_freeze_count() > 0
+        assert all(survivor is not found for found in gc.get_objects())
+    finally:
+        gc.unfreeze()
