@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import replace
 
 from harness.cases import NormCase
 from harness.cases.tensors import gradients_of
@@ -16,40 +15,13 @@ from harness.cases.tensors import headings as short_names
 from harness.cases.traffic import moved_bytes
 from harness.results.schema import ErrorClass, TensorCheck
 from reports import figures
+from reports.column import Column, Row, Value, of_case, of_entry, of_run
 from reports.data.checks import worst_error
 from reports.data.comparison import CaseComparison, Comparison
 from reports.data.entries import Entry, Standing
 from reports.table import Cell, Heading, Table, table
 
 OF_A_PLAIN_CASE = [gradient.name for gradient in gradients_of(NormCase("layer", 1, 1, bias=True))]
-
-Value = str | int | float | bool | None  # in a csv
-_V = TypeVar("_V", bound=Value)
-
-
-@dataclass(frozen=True)
-class Row:
-    """What a row is about: an implementation on a case. `entry` is None where the case has no row of it."""
-
-    comparison: Comparison
-    case: CaseComparison
-    entry: Entry | None
-
-
-@dataclass(frozen=True)
-class Column:
-    """One column: its name in a csv, its heading with the unit, and how a row fills it.
-
-    `value` is what a csv holds; `cell` is what people read, with the figure that a browser sorts by. The heading may
-    depend on the first row of the table. `words` and `drop` are as in `Heading`.
-    """
-
-    name: str
-    heading: str | Callable[[Row], str]
-    value: Callable[[Row], Value]
-    cell: Callable[[Row], Cell]
-    words: bool = False
-    drop: int = 0
 
 
 def table_of(names: Sequence[str], rows: Sequence[Row], headings: Mapping[str, str] | None = None) -> Table:
@@ -102,52 +74,6 @@ def passed(comparison: Comparison, case: CaseComparison) -> list[Row]:
 def footnotes(comparison: Comparison, case: CaseComparison) -> list[str]:
     """The notes on the rows of `passed`, each once; the column `notes` refers to them by number, from 1."""
     return list(dict.fromkeys(note for row in passed(comparison, case) if row.entry for note in _notes(row.entry)))
-
-
-def _plain(value: Value) -> str:
-    return figures.NOTHING if value is None or value == "" else str(value)
-
-
-def _cell(value: _V, text: Callable[[_V], str]) -> Cell:
-    return Cell(text(value), value if isinstance(value, int | float) and not isinstance(value, bool) else None)
-
-
-def _run(name: str, value: Callable[[Comparison], str]) -> Column:
-    """A column that says something of the run."""
-    return Column(name, name, lambda row: value(row.comparison), lambda row: Cell(value(row.comparison)), words=True)
-
-
-def _case(
-    name: str,
-    heading: str,
-    value: Callable[[CaseComparison], _V],
-    text: Callable[[_V], str] = _plain,
-    *,
-    words: bool = False,
-    drop: int = 0,
-) -> Column:
-    """A column that says something of the case."""
-    return Column(name, heading, lambda row: value(row.case), lambda row: _cell(value(row.case), text), words, drop)
-
-
-def _entry(
-    name: str,
-    heading: str,
-    value: Callable[[Entry], _V],
-    text: Callable[[_V], str] = _plain,
-    *,
-    words: bool = False,
-    drop: int = 0,
-) -> Column:
-    """A column that says something of the implementation on the case; empty where the case has no row of it."""
-
-    def of_row(row: Row) -> Value:
-        return value(row.entry) if row.entry else None
-
-    def cell(row: Row) -> Cell:
-        return _cell(value(row.entry), text) if row.entry else Cell(figures.NOTHING)
-
-    return Column(name, heading, of_row, cell, words, drop)
 
 
 def _time_or_why(entry: Entry | None) -> Cell:
@@ -204,8 +130,8 @@ def _errors(tensor: str) -> list[Column]:
 
     return [
         Column(f"rho_{tensor}", f"rho {tensor}", lambda row: _rho(row.entry, tensor)[0] if row.entry else None, rho),
-        _entry(f"relative_rms_{tensor}", f"rms {tensor}", of_check(lambda error: error.relative_rms)),
-        _entry(f"error_class_{tensor}", f"class {tensor}", of_check(lambda error: error.error_class), words=True),
+        of_entry(f"relative_rms_{tensor}", f"rms {tensor}", of_check(lambda error: error.relative_rms)),
+        of_entry(f"error_class_{tensor}", f"class {tensor}", of_check(lambda error: error.error_class), words=True),
     ]
 
 
@@ -256,32 +182,32 @@ def _baseline(row: Row) -> Entry | None:
 
 
 _OF_RUN = (
-    _run("device", lambda comparison: comparison.run.device.name),
-    _run("flush", lambda comparison: comparison.run.settings.flush),
-    _run("context", lambda comparison: comparison.context),
-    _run("baseline", lambda comparison: comparison.baseline),
+    of_run("device", lambda comparison: comparison.run.device.name),
+    of_run("flush", lambda comparison: comparison.run.settings.flush),
+    of_run("context", lambda comparison: comparison.context),
+    of_run("baseline", lambda comparison: comparison.baseline),
 )
 _OF_CASE = (
-    _case("case", "case", lambda case: case.case.key, words=True),
-    _case("short_case", "case", lambda case: case.case.key.removeprefix(f"{case.case.norm}-"), words=True),
-    _case("norm", "norm", lambda case: case.case.norm, words=True),
-    _case("rows", "rows", lambda case: case.case.rows),
-    _case("cols", "cols", lambda case: case.case.cols),
-    _case("dtype", "dtype", lambda case: case.case.dtype, words=True),
-    _case("weight_dtype", "weight dtype", lambda case: case.case.weight_dtype, words=True),
-    _case("weight", "weight", lambda case: case.case.weight, words=True),
-    _case("bias", "bias", lambda case: case.case.bias, words=True),
-    _case("zero_centred", "zero-centred", lambda case: case.case.zero_centred, words=True),
-    _case("eps", "eps", lambda case: case.case.eps),
-    _case("inputs", "inputs", lambda case: case.case.inputs, words=True),
-    _case("moved_bytes", "to move", lambda case: moved_bytes(case.case), figures.size),
-    _case("add_us", "add us", lambda case: case.add_us, figures.microseconds, drop=6),
-    _case("copy_us", "copy us", lambda case: case.copy_us, figures.microseconds),
-    _case("aa_band_percent", "A/A band %", _band_percent, lambda band: figures.percent(band, 2)),
-    _case("fastest", "fastest", _fastest, words=True),
-    _case("lead", "lead", _lead, drop=3),
-    _case("next", "next", lambda case: case.ranked[1].label if len(case.ranked) > 1 else None, words=True, drop=7),
-    _case("failed", "failed", lambda case: len(case.failed) or None, drop=4),
+    of_case("case", "case", lambda case: case.case.key, words=True),
+    of_case("short_case", "case", lambda case: case.case.key.removeprefix(f"{case.case.norm}-"), words=True),
+    of_case("norm", "norm", lambda case: case.case.norm, words=True),
+    of_case("rows", "rows", lambda case: case.case.rows),
+    of_case("cols", "cols", lambda case: case.case.cols),
+    of_case("dtype", "dtype", lambda case: case.case.dtype, words=True),
+    of_case("weight_dtype", "weight dtype", lambda case: case.case.weight_dtype, words=True),
+    of_case("weight", "weight", lambda case: case.case.weight, words=True),
+    of_case("bias", "bias", lambda case: case.case.bias, words=True),
+    of_case("zero_centred", "zero-centred", lambda case: case.case.zero_centred, words=True),
+    of_case("eps", "eps", lambda case: case.case.eps),
+    of_case("inputs", "inputs", lambda case: case.case.inputs, words=True),
+    of_case("moved_bytes", "to move", lambda case: moved_bytes(case.case), figures.size),
+    of_case("add_us", "add us", lambda case: case.add_us, figures.microseconds, drop=6),
+    of_case("copy_us", "copy us", lambda case: case.copy_us, figures.microseconds),
+    of_case("aa_band_percent", "A/A band %", _band_percent, lambda band: figures.percent(band, 2)),
+    of_case("fastest", "fastest", _fastest, words=True),
+    of_case("lead", "lead", _lead, drop=3),
+    of_case("next", "next", lambda case: case.ranked[1].label if len(case.ranked) > 1 else None, words=True, drop=7),
+    of_case("failed", "failed", lambda case: len(case.failed) or None, drop=4),
     Column(
         "base_us",
         lambda row: f"{row.comparison.baseline} us",
@@ -298,15 +224,15 @@ _OF_CASE = (
 )
 _OF_ENTRY = (
     replace(
-        _entry("impl", "impl", lambda entry: entry.impl, words=True),
+        of_entry("impl", "impl", lambda entry: entry.impl, words=True),
         cell=lambda row: Cell(row.entry.label if row.entry else figures.NOTHING),
     ),
-    _entry("standing", "standing", lambda entry: entry.standing, words=True),
+    of_entry("standing", "standing", lambda entry: entry.standing, words=True),
     replace(
-        _entry("status", "status", lambda entry: entry.status, words=True),
+        of_entry("status", "status", lambda entry: entry.status, words=True),
         cell=lambda row: Cell(row.entry.status if row.entry else "no row"),
     ),
-    _entry("reason", "reason", lambda entry: entry.reason, figures.one_line, words=True),
+    of_entry("reason", "reason", lambda entry: entry.reason, figures.one_line, words=True),
     Column("median_us", "us", lambda row: row.entry.median_us if row.entry else None, _time),
     Column(
         "ranked_us",
@@ -314,31 +240,31 @@ _OF_ENTRY = (
         lambda row: row.entry.median_us if row.entry else None,
         lambda row: _time_or_why(row.entry),
     ),
-    _entry("spread_percent", "±%", lambda e: _in_percent(e.spread), lambda value: figures.percent(value, 2), drop=9),
-    _entry("blocks", "blocks", lambda entry: entry.blocks),
-    _entry("processes", "processes", lambda entry: entry.processes),
+    of_entry("spread_percent", "±%", lambda e: _in_percent(e.spread), lambda value: figures.percent(value, 2), drop=9),
+    of_entry("blocks", "blocks", lambda entry: entry.blocks),
+    of_entry("processes", "processes", lambda entry: entry.processes),
     Column(
         "speedup", "speedup [95 %]", lambda row: r.value if row.entry and (r := row.entry.speedup) else None, _speedup
     ),
-    _entry("speedup_low", "at least", lambda e: e.speedup.low if e.speedup else None, figures.plain_ratio),
-    _entry("speedup_high", "at most", lambda e: e.speedup.high if e.speedup else None, figures.plain_ratio),
-    _entry("verdict", "verdict", lambda entry: entry.verdict, words=True, drop=2),
-    _entry("bandwidth_gbps", "GB/s", lambda entry: entry.bandwidth_gbps, figures.gbps, drop=8),
-    _entry("percent_of_add", "% add", lambda entry: entry.percent_of_add, figures.percent, drop=3),
-    _entry("percent_of_copy", "% copy", lambda entry: entry.percent_of_copy, figures.percent),
-    _entry("percent_of_datasheet", "% datasheet", lambda entry: entry.percent_of_datasheet, figures.percent),
-    _entry("repeats", "runs", lambda entry: entry.checked.repeats),
-    _entry("differing", "differ", lambda entry: entry.checked.differing),
-    _entry("differing_in", "differ in", lambda entry: " ".join(entry.checked.differing_in), words=True),
-    _entry("determinism", "deterministic", lambda entry: entry.checked.determinism, words=True),
-    _entry("same_bits", "same bits", lambda entry: entry.checked.bits, drop=4),
-    _entry("peak_extra_bytes", "extra memory", lambda entry: entry.peak_extra_bytes, figures.size),
-    _entry("kernels", "kernels", lambda entry: None if entry.kernels is None else len(entry.kernels)),
-    _entry("prepare_s", "prepare", lambda entry: entry.prepare_s, figures.seconds),
-    _entry("via", "via", lambda entry: entry.via, words=True),
-    _entry("in_place", "in place", lambda entry: entry.in_place, words=True),
-    _entry("proven", "proven", lambda entry: entry.proven, words=True),
-    replace(_entry("notes", "notes", lambda entry: "; ".join(entry.notes), words=True), cell=_note_numbers),
+    of_entry("speedup_low", "at least", lambda e: e.speedup.low if e.speedup else None, figures.plain_ratio),
+    of_entry("speedup_high", "at most", lambda e: e.speedup.high if e.speedup else None, figures.plain_ratio),
+    of_entry("verdict", "verdict", lambda entry: entry.verdict, words=True, drop=2),
+    of_entry("bandwidth_gbps", "GB/s", lambda entry: entry.bandwidth_gbps, figures.gbps, drop=8),
+    of_entry("percent_of_add", "% add", lambda entry: entry.percent_of_add, figures.percent, drop=3),
+    of_entry("percent_of_copy", "% copy", lambda entry: entry.percent_of_copy, figures.percent),
+    of_entry("percent_of_datasheet", "% datasheet", lambda entry: entry.percent_of_datasheet, figures.percent),
+    of_entry("repeats", "runs", lambda entry: entry.checked.repeats),
+    of_entry("differing", "differ", lambda entry: entry.checked.differing),
+    of_entry("differing_in", "differ in", lambda entry: " ".join(entry.checked.differing_in), words=True),
+    of_entry("determinism", "deterministic", lambda entry: entry.checked.determinism, words=True),
+    of_entry("same_bits", "same bits", lambda entry: entry.checked.bits, drop=4),
+    of_entry("peak_extra_bytes", "extra memory", lambda entry: entry.peak_extra_bytes, figures.size),
+    of_entry("kernels", "kernels", lambda entry: None if entry.kernels is None else len(entry.kernels)),
+    of_entry("prepare_s", "prepare", lambda entry: entry.prepare_s, figures.seconds),
+    of_entry("via", "via", lambda entry: entry.via, words=True),
+    of_entry("in_place", "in place", lambda entry: entry.in_place, words=True),
+    of_entry("proven", "proven", lambda entry: entry.proven, words=True),
+    replace(of_entry("notes", "notes", lambda entry: "; ".join(entry.notes), words=True), cell=_note_numbers),
 )
 _OF_ERRORS = (
     Column(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from reports import columns, figures
-from reports.columns import Row
+from reports.column import Row
 from reports.data.comparison import CaseComparison, Comparison
 from reports.formats import console_verified
 from reports.parts import models, training_step, wording

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from harness.cases import Norm
 from reports import figures
-from reports.columns import COLUMNS, Row
+from reports.column import Row
+from reports.columns import COLUMNS
 from reports.data.comparison import CaseComparison, Comparison
 from reports.markdown_writer import paragraphs, table, write_section, write_table
 from reports.parts import models, training_step, wording

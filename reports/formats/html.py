@@ -9,7 +9,7 @@ from harness.errors import UsageError
 from harness.results.contexts import COLD
 from harness.results.file import Results
 from reports import columns, figures
-from reports.columns import Row
+from reports.column import Row
 from reports.data.comparison import Comparison, compare
 from reports.data.entries import Entry
 from reports.data.kernel_names import display_names

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.errors import UsageError
 from reports import columns, figures
-from reports.columns import Row
+from reports.column import Row
 from reports.data.comparison import Comparison
 from reports.data.entries import Entry
 from reports.markdown_writer import escape, write_table

@@ -2,7 +2,8 @@ import pytest
 
 from harness.results.schema import TensorCheck
 from reports import columns
-from reports.columns import Column, Row, rows_of, table_of
+from reports.column import Column, Row
+from reports.columns import rows_of, table_of
 from reports.data.comparison import compare
 from reports.formats.console import render
 from reports.formats.export import to_csv
