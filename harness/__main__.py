@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import shlex
 import signal
 import sys
 import time
@@ -17,10 +16,11 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from harness.answer import exit_code_of_rows, measure_and_report
 from harness.errors import UnavailableError, UsageError
 from harness.results.contexts import COLD
-from harness.results.file import Results, load
-from harness.results.schema import RANKED, RowRecord
+from harness.results.file import load
+from harness.results.schema import RANKED
 from harness.run.invocation import Invocation
 from harness.run.options import CASES, command_line, options
 from harness.run.progress import Display
@@ -54,7 +54,7 @@ def bench(invocation: Invocation) -> None:
 
         sys.stdout.write(describe_plan(invocation, Display()))
         return
-    _measure_and_report(invocation)
+    measure_and_report(invocation)
 
 
 @app.command()
@@ -64,7 +64,7 @@ def verify(invocation: Invocation) -> None:
 
     Without shapes or a suite: the catalogue, every kind of inputs at one shape and the usual kind at many.
     """
-    (path,) = _measure_and_report(invocation.changed(timed=False))
+    (path,) = measure_and_report(invocation.changed(timed=False))
     results = load(path)
     failed = any(row.status not in (*RANKED, "unsupported", "missing") for row in results.rows)
     raise typer.Exit(1 if failed or any(record.errors for record in results.sanitized) else 0)
@@ -79,7 +79,7 @@ def compare(invocation: Invocation) -> None:
     check(invocation)
     with revisions_chosen(for_a_claim(invocation)) as chosen:
         _, head = chosen.sides
-        _measure_and_report(chosen, "pr", f"{invocation.settings.impls}@{head.word}")
+        measure_and_report(chosen, "pr", f"{invocation.settings.impls}@{head.word}")
 
 
 @app.command()
@@ -96,7 +96,9 @@ def tune(invocation: Invocation) -> None:
     file, path, sweeps = run_tune(for_a_claim(invocation), display)
     sys.stdout.write(tuning.render(file))
     display.say(f"tuned: {path}")
-    if code := _exit_code([row for swept in sweeps for row in swept.rows if row.impl == swept.run.settings.baseline]):
+    if code := exit_code_of_rows(
+        [row for swept in sweeps for row in swept.rows if row.impl == swept.run.settings.baseline]
+    ):
         raise typer.Exit(code)
 
 
@@ -256,74 +258,6 @@ def list_(
     from harness.run import listing
 
     listing.show(what, tuple(impl or ()), Console())
-
-
-def _measure_and_report(invocation: Invocation, form: str = "console", impl: str | None = None) -> list[Path]:
-    """Measure, print the report, write all of it beside the results; raise typer.Exit where nothing passed.
-
-    A run that is interrupted is reported as far as it came, with the line that goes on with it. A fleet has a results
-    file for each kind of GPU.
-    """
-    from harness.run.session import InterruptedRun
-
-    display = Display()
-    try:
-        paths = _measure(invocation, display)
-    except InterruptedRun as cut:
-        _report(cut.paths, invocation, display, form, impl)
-        resume = "" if invocation.resume else " --resume"
-        folder = cut.paths[0].parent if len(cut.paths) == 1 else cut.paths[0].parent.parent
-        out = "" if invocation.out else f" --out {shlex.quote(str(folder))}"
-        display.say(f"go on:   {invocation.command}{resume}{out}")
-        raise
-    _report(paths, invocation, display, form, impl)
-    runs = [load(path) for path in paths]
-    codes = [_exit_code(results.rows) or _exit_code_of_given(results, invocation) for results in runs]
-    if code := max(codes):
-        raise typer.Exit(code)
-    return paths
-
-
-def _measure(invocation: Invocation, display: Display) -> list[Path]:
-    """Measure on the device of this host, or on a fleet."""
-    if invocation.fleet is not None:
-        from harness.fleet.spread import bench as bench_on_fleet
-
-        return bench_on_fleet(invocation, display)
-    from harness.run.session import bench as run_bench
-
-    return [run_bench(invocation, display)]
-
-
-def _report(paths: Sequence[Path], invocation: Invocation, display: Display, form: str, impl: str | None) -> None:
-    import reports
-
-    for path in paths:
-        results = load(path)
-        if not results.rows:
-            display.say(f"results: {path}, without a row yet")
-            continue
-        reports.write(results, form, impl=impl)
-        markdown = path.with_name("report.md")
-        reports.write(results, "markdown" if invocation.settings.timed else "verification", markdown)
-        display.say(f"results: {path}\nreport:  {markdown}")
-    if len(paths) > 1:
-        display.say(f"beside each other: normbwd report {shlex.join(map(str, paths))}")
-
-
-def _exit_code(rows: Sequence[RowRecord]) -> int:
-    """0 where anything passed; else 4 where memory was short for all that was tried, or nothing could be; else 1."""
-    tried = {row.status for row in rows if row.role == "impl"}
-    if tried.intersection(RANKED):
-        return 0
-    return 4 if tried <= {"oom", "missing", "unsupported"} else 1
-
-
-def _exit_code_of_given(results: Results, invocation: Invocation) -> int:
-    """1 where an implementation of a file that was given with --impl did not pass, whatever became of the others."""
-    given = {str(path) for path in invocation.impl_files}
-    names = {impl.name for impl in results.run.implementations if impl.source in given}
-    return int(any(row.impl in names and row.status not in (*RANKED, "unsupported", "missing") for row in results.rows))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,0 +1,82 @@
+"""How a command that measures answers: the report of its run, printed and kept beside it, and the exit code."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from harness.results.file import Results, load
+from harness.results.schema import RANKED, RowRecord
+from harness.run.invocation import Invocation
+from harness.run.progress import Display
+
+
+def measure_and_report(invocation: Invocation, form: str = "console", impl: str | None = None) -> list[Path]:
+    """Measure, print the report, write all of it beside the results; raise typer.Exit where nothing passed.
+
+    A run that is interrupted is reported as far as it came, with the line that goes on with it. A fleet has a results
+    file for each kind of GPU.
+    """
+    from harness.run.session import InterruptedRun
+
+    display = Display()
+    try:
+        paths = _measure(invocation, display)
+    except InterruptedRun as cut:
+        _report(cut.paths, invocation, display, form, impl)
+        resume = "" if invocation.resume else " --resume"
+        folder = cut.paths[0].parent if len(cut.paths) == 1 else cut.paths[0].parent.parent
+        out = "" if invocation.out else f" --out {shlex.quote(str(folder))}"
+        display.say(f"go on:   {invocation.command}{resume}{out}")
+        raise
+    _report(paths, invocation, display, form, impl)
+    runs = [load(path) for path in paths]
+    codes = [exit_code_of_rows(results.rows) or _exit_code_of_given(results, invocation) for results in runs]
+    if code := max(codes):
+        raise typer.Exit(code)
+    return paths
+
+
+def _measure(invocation: Invocation, display: Display) -> list[Path]:
+    """Measure on the device of this host, or on a fleet."""
+    if invocation.fleet is not None:
+        from harness.fleet.spread import bench as bench_on_fleet
+
+        return bench_on_fleet(invocation, display)
+    from harness.run.session import bench as run_bench
+
+    return [run_bench(invocation, display)]
+
+
+def _report(paths: Sequence[Path], invocation: Invocation, display: Display, form: str, impl: str | None) -> None:
+    import reports
+
+    for path in paths:
+        results = load(path)
+        if not results.rows:
+            display.say(f"results: {path}, without a row yet")
+            continue
+        reports.write(results, form, impl=impl)
+        markdown = path.with_name("report.md")
+        reports.write(results, "markdown" if invocation.settings.timed else "verification", markdown)
+        display.say(f"results: {path}\nreport:  {markdown}")
+    if len(paths) > 1:
+        display.say(f"beside each other: normbwd report {shlex.join(map(str, paths))}")
+
+
+def exit_code_of_rows(rows: Sequence[RowRecord]) -> int:
+    """0 where anything passed; else 4 where memory was short for all that was tried, or nothing could be; else 1."""
+    tried = {row.status for row in rows if row.role == "impl"}
+    if tried.intersection(RANKED):
+        return 0
+    return 4 if tried <= {"oom", "missing", "unsupported"} else 1
+
+
+def _exit_code_of_given(results: Results, invocation: Invocation) -> int:
+    """1 where an implementation of a file that was given with --impl did not pass, whatever became of the others."""
+    given = {str(path) for path in invocation.impl_files}
+    names = {impl.name for impl in results.run.implementations if impl.source in given}
+    return int(any(row.impl in names and row.status not in (*RANKED, "unsupported", "missing") for row in results.rows))
