@@ -82,6 +82,32 @@ def test_nobody_is_ahead_of_the_in_house_kernel(name, cases, ahead):
     assert sum(lead <= 1 for lead in leads.values()) == ahead
 
 
+def fastest_of(page):
+    """Of each case in a page's tables of times: who is in bold, which is several where they tie."""
+    for line in (ROOT / page).read_text("utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if cells[0] == "case":
+            heads = cells
+        elif re.fullmatch(r"(rms|layer)-\S+", cells[0]):
+            yield cells[0], {head for head, cell in zip(heads, cells, strict=True) if cell.startswith("**")}
+
+
+def test_results_page_names_who_ties_and_where():
+    """Of the other shapes, wherever anything cannot be told from the in-house kernel."""
+    said = re.search(
+        r"cuDNN ties with it in RMSNorm at (\d+) x (\d+) and at (\d+) x (\d+)\.",
+        (ROOT / "docs/results.md").read_text("utf-8"),
+    ).groups()
+    ties = {
+        case: names
+        for page in ("suites", "suites-large", "wide", "wide-few")
+        for case, names in fastest_of(f"results/h200/{page}.md")
+        if len(names) > 1
+    }
+    named = [f"rms-{rows}x{cols}-bf16" for rows, cols in zip(said[::2], said[1::2], strict=True)]
+    assert ties == {case: {"triton-inhouse", "cudnn"} for case in named}
+
+
 @pytest.mark.parametrize("name", ["inhouse", "few"])
 def test_in_house_kernel_is_right_where_it_answers(name):
     rows = load(ROOT / "results/h200" / f"verify-{name}.jsonl.bz2").rows
