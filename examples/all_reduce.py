@@ -3,49 +3,69 @@
     python examples/all_reduce.py                                   # 32 Mi elements in bf16, both norms
     python examples/all_reduce.py --impls triton-inhouse,liger --shapes 8192x4096 --norm rms
 
-Of each implementation the median alone, beside the kernel of `bench --context beside:8,beside:32` and beside an
-all-reduce that begins before the backward and ends after it. A sample where it did not is void, and counted. Flushes,
-holds and proofs are those of `bench`; outputs are not verified here. NVLink multicast is left off.
+It is `bench --context beside:8,beside:32` in one process, with one more context: beside an all-reduce that begins
+before the backward and ends after it. A block in which it did not is void. NVLink multicast is left off. The results
+file has every sample, self-tests and conditions as one of `bench` has, and `normbwd report` reads it.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import random
+import shlex
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-os.environ["NCCL_NVLS_ENABLE"] = "0"
+from harness.worker.serve import ENVIRONMENT, discovered, record
+
+if __name__ == "__main__":
+    os.environ.update(ENVIRONMENT | {"NCCL_NVLS_ENABLE": "0"})  # before torch is imported
 
 import torch
 import torch.distributed as dist
 import torch.multiprocessing
 
-from harness.cases import NormCase, make_inputs
-from harness.cases.suites import parse_shapes
+from harness import devices
 from harness.devices.holder import Holder, HolderState
-from harness.timing.cuda import CudaDevice
-from harness.timing.engine import Candidate, Device, take_sample
-from harness.timing.in_context import Beside, anew
-from harness.worker.discovery import discover
-from harness.worker.serve import ENVIRONMENT
+from harness.errors import UsageError
+from harness.results.contexts import ALL_REDUCE
+from harness.results.file import ResultsFile
+from harness.results.schema import ConditionsRecord, ContextRecord, RowRecord, Timing
+from harness.results.settings import Settings
+from harness.run.invocation import Invocation
+from harness.run.opening import RESULTS_NAME
+from harness.run.provenance import device_record
+from harness.run.resolve import selftests_on
+from harness.run.session import closed_at_the_end, open_results, plan_run
+from harness.timing.engine import Device
+from harness.timing.in_context import Beside
+from harness.worker import libraries
+from harness.worker.interleave import make_device
+from harness.worker.messages import Hello, SelfTest, Try
+from harness.worker.rows import release
+from harness.worker.run_selftest import make_selftest
+from harness.worker.training_step import InContext, TrainingStep
+from harness.worker.trial import Trial
 
 SHAPES = "32768x1024,16384x2048,8192x4096,4096x8192,2048x16384"
 IMPLS = "torch-eager,triton-inhouse,cudnn,liger,quack,apex-fast,torch-compiled"
-ALONE, ALL_REDUCE = "cold", "all-reduce"
-CONTEXTS = (ALONE, "beside:8", "beside:32", ALL_REDUCE)
-FLUSH_BYTES = 512 << 20
+CONTEXTS = f"beside:8,beside:32,{ALL_REDUCE}"
+REPEATS = 2  # that verify: what is asked here is the time
 MOST_ELEMENTS = 1 << 30  # of fp32, that are reduced at once
 LONGER = 1.25  # than the backward needs: how fast an all-reduce is, differs from time to time
 STARTED_WITHIN_S = 0.1
 LAUNCHED_WITHIN_S = 50e-6  # of the mark before it, an all-reduce runs
+LONGEST_US = 20_000.0  # of an all-reduce: a probe is seen to run long before it ends
+PROBE_US = 5000.0
+PLACED_WITHIN_S = 0.002
 
 
 class AllReduce:
@@ -136,58 +156,102 @@ def take_part(backend: str, device: str, most: int, where: str, asked: Connectio
     dist.destroy_process_group()
 
 
-def timed(
-    device: Device, beside: Callable[[str, float], Device], candidates: Sequence[Candidate], samples: int
-) -> dict[str, dict[str, tuple[float | None, int]]]:
-    """By candidate and context the median in us and how many samples were void; contexts and candidates alternate."""
-    rng, found = random.Random(0), {each.name: dict[str, tuple[float | None, int]]() for each in candidates}
-    slowest_us = 0.0
-    for context in CONTEXTS:
-        where, again = beside(context, slowest_us) if context != ALONE else device, list(map(anew, candidates))
-        taken = {each.name: list[Any]() for each in again}
-        for number in range(samples + 2):
-            for candidate in rng.sample(again, len(again)):
-                sample = take_sample(where, candidate, "clean", rng)
-                if number >= 2:  # after warming up
-                    taken[candidate.name].append(sample)
-        for name, each in taken.items():
-            good = [sample.us for sample in each if sample.void is None]
-            found[name][context] = median(good) if good else None, len(each) - len(good)
-        if context == ALONE:
-            slowest_us = max(us or 0.0 for of in found.values() for us, _ in of.values())
-    return found
+@dataclass(frozen=True)
+class Step(TrainingStep):
+    """One case in the contexts of `bench`, and beside an all-reduce."""
+
+    all_reduce: Any
+
+    def _device(self, context: str, found: InContext) -> Device | None:
+        if context != ALL_REDUCE:
+            return super()._device(context, found)
+        inputs = self.job.inputs
+        device = make_device(inputs.case.device, self.job.settings.flush_bytes, inputs.x)
+        return Beside(device, self.all_reduce, 0, self.longest_us)
 
 
-def prepared(case: NormCase, names: Sequence[str]) -> tuple[Any, list[Candidate]]:
-    """Inputs, and the implementations that are here and support the case, called once."""
-    inputs, candidates = make_inputs(case, seed=0), []
-    by_name = {implementation.name: implementation for implementation in discover()}
-    for name in names:
-        try:
-            if reason := by_name[name].unsupported(case):
-                raise RuntimeError(reason)
-            run = by_name[name].prepare(inputs)
-            run()
-            torch.cuda.synchronize()
-            candidates.append(Candidate(name, run))
-        except Exception as error:  # a library that is not here, most often
-            print(f"{case.key} {name}: {type(error).__name__}: {' '.join(str(error).split())[:150]}", flush=True)
-    return inputs, candidates
+def room_beside(all_reduce: Any, probe: Any) -> int | None:
+    """On how many multiprocessors a program of the probe finds room beside an all-reduce.
+
+    None where that did not run for as long as was looked. The probe is calibrated before: that takes longer than an
+    all-reduce.
+    """
+    probe.occupy(probe.multiprocessors, PROBE_US)
+    probe.release()
+    all_reduce.occupy(0, LONGEST_US)
+    started = all_reduce.started()
+    probe.occupy(probe.multiprocessors, PROBE_US)
+    time.sleep(PLACED_WITHIN_S)
+    placed = probe.running()
+    lasted = all_reduce.state() == "running"
+    probe.release()
+    all_reduce.release()
+    return placed if started and lasted else None
 
 
-def lines_of(case: NormCase, found: dict[str, dict[str, tuple[float | None, int]]]) -> list[str]:
-    """A line of text for each implementation."""
-    lines = []
-    for name, contexts in found.items():
-        alone, _ = contexts[ALONE]
-        cells = [
-            f"{context} {'all void' if us is None else f'{us:.1f}'}"
-            + (f" x{us / alone:.2f}" if us and alone and context != ALONE else "")
-            + (f" ({void} void)" if void else "")
-            for context, (us, void) in contexts.items()
-        ]
-        lines.append(f"{case.key:28} {name:16} {'  '.join(cells)}")
-    return lines
+def tell_room(all_reduce: Any, probe: Any) -> str:
+    """The same in words, with the size of the probe's programs, as one that is smaller may find room elsewhere."""
+    what = f"a program of {probe.threads} threads and {probe.shared_kib} KiB of shared memory"
+    placed = room_beside(all_reduce, probe)
+    if placed is None:
+        return f"beside an all-reduce: not known where {what} finds room, because the all-reduce was too short"
+    return f"beside an all-reduce {what} finds room on {placed} of {probe.multiprocessors} multiprocessors"
+
+
+def line_of(row: RowRecord) -> str:
+    """A row in words: the median alone, and in each context, with how many times as long that is."""
+    alone = _median_us(row.timing)
+    cells = [f"cold {alone:.1f}" if alone else row.untimed or row.reason or row.status]
+    for name, context in (row.contexts or {}).items():
+        us = _median_us(context.timing)
+        cells.append(f"{name} {us:.1f} x{us / alone:.2f}" if us and alone else f"{name} {_why(context)}")
+    return f"{row.case.key:28} {row.impl:16} {'  '.join(cells)}"
+
+
+def _median_us(timing: Timing | None) -> float | None:
+    return median(timing.samples_us) if timing and timing.samples_us else None
+
+
+def _why(context: ContextRecord) -> str:
+    return context.untimed or context.reason or context.status
+
+
+def planned_here(invocation: Invocation) -> tuple[Any, Any, Any]:
+    """The implementations that are here, what this process says of itself, and the plan."""
+    implementations = discovered(invocation.start())
+    here = [devices.read_facts("cpu")] if invocation.device == "cpu" else devices.read_available()
+    hello = Hello(here, [record(each) for each in implementations.values()], libraries.versions())
+    return implementations, hello, plan_run(invocation, hello)
+
+
+def measure(invocation: Invocation, found: tuple[Any, Any, Any], all_reduce: Any) -> Path:
+    """Measure all cases; the folder of the results file, to which each row is written as soon as it is known."""
+    implementations, hello, planned = found
+    path, _ = open_results(invocation, planned, hello, device_record(planned.profile, planned.facts))
+    results = ResultsFile(path)
+    missing = {each.name: each.missing for each in planned.impls if each.missing}
+
+    def emit(each: RowRecord | ConditionsRecord) -> None:
+        results.append(each)
+        if isinstance(each, RowRecord) and each.role == "impl":
+            print(line_of(each), flush=True)
+
+    def test(when: Any) -> None:
+        if when in selftests_on(planned.facts.kind, invocation):
+            results.append(make_selftest(SelfTest(when, planned.settings, planned.profile)))
+            release(planned.facts.kind)
+
+    with closed_at_the_end(results, {}, path.with_name("no worker, and no log of one")):
+        test("before")
+        for job in planned.jobs:
+            for name in missing.keys() & set(job.impls):
+                emit(RowRecord(case=job.case, impl=name, status="missing", reason=missing[name]))
+            able = tuple(name for name in job.impls if name not in missing)
+            request = Try(job.case, able, job.case.key, planned.settings)
+            Trial(request, implementations, lambda *_: None, emit, partial(Step, all_reduce=all_reduce)).run()
+            release(planned.facts.kind)
+        test("after")
+    return path.parent
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -196,39 +260,38 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--impls", default=IMPLS)
     parser.add_argument("--shapes", default=SHAPES)
     parser.add_argument("--norm", default="rms,layer")
-    parser.add_argument("--samples", type=int, default=30)
-    parser.add_argument("--out", type=Path, help="a JSON file, a line an implementation")
+    parser.add_argument("--samples", type=int, default=30, help="blocks in each context")
+    parser.add_argument("--out", type=Path, help="folder of the results (default: runs/TIME-DEVICE)")
     options = parser.parse_args(arguments)
     if torch.cuda.device_count() < 2:
         parser.error(f"an all-reduce needs two GPUs, and here are {torch.cuda.device_count()}")
-    os.environ.update(ENVIRONMENT)
     torch.cuda.set_device(0)
-    holder, all_reduce = Holder(640, 200), AllReduce("nccl", "cuda")
-    all_reduce.occupy(0, 20_000.0)
-    all_reduce.started()
-    probe = Holder(640, 200)
-    probe.occupy(probe.multiprocessors, 10_000.0)
-    time.sleep(0.002)
-    print(f"beside an all-reduce {probe.running()} of {probe.multiprocessors} multiprocessors are free", flush=True)
-    probe.release()
-    all_reduce.release()
-    for norm in options.norm.split(","):
-        for rows, cols in parse_shapes(options.shapes):
-            case = NormCase(norm, rows, cols, bias=norm == "layer")
-            inputs, candidates = prepared(case, options.impls.split(","))
-            device = CudaDevice(FLUSH_BYTES, inputs.x)
-
-            def beside(context: str, slowest_us: float, device: CudaDevice = device) -> Device:
-                kernel: Any = all_reduce if context == ALL_REDUCE else holder
-                return Beside(device, kernel, int(context.partition(":")[2] or 0), slowest_us)
-
-            found = timed(device, beside, candidates, options.samples)
-            print("\n".join(lines_of(case, found)), flush=True)
-            if options.out:
-                with options.out.open("a") as file:
-                    for name, contexts in found.items():
-                        file.write(json.dumps({"case": case.key, "impl": name, "contexts": contexts}) + "\n")
+    try:
+        invocation = asked(options, arguments)
+        found = planned_here(invocation)
+    except UsageError as error:
+        parser.error(str(error))
+    all_reduce = AllReduce("nccl", "cuda")
+    print(tell_room(all_reduce, Holder(640, 200)), flush=True)
+    folder = measure(invocation, found, all_reduce)
     all_reduce.close()
+    print(f"results: {folder / RESULTS_NAME}")
+
+
+def asked(options: argparse.Namespace, arguments: Sequence[str] | None) -> Invocation:
+    """What the options ask, as `bench` would be asked for it; who else is on the GPU is seen by the conditions."""
+    settings = Settings(
+        shapes=options.shapes,
+        norm=options.norm,
+        impls=options.impls,
+        context=CONTEXTS,
+        min_blocks=options.samples,
+        max_blocks=options.samples,
+        repeats=REPEATS,
+        profiled=False,
+    )
+    words = ["python", "examples/all_reduce.py", *(sys.argv[1:] if arguments is None else arguments)]
+    return Invocation(settings=settings, out=options.out, allow_others=True, command=shlex.join(words))
 
 
 if __name__ == "__main__":

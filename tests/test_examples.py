@@ -1,11 +1,18 @@
 """The examples run as they are written."""
 
+import argparse
 import importlib.util
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
+from harness.cases import NormCase, make_inputs
+from harness.results import file as results_file
+from harness.results.schema import Timing
+from harness.results.settings import Settings
+from harness.worker.interleave import TimingJob
 from tests.fake_device import FakeDevice
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -14,6 +21,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 def load(name):
     spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # where dataclasses look for it
     spec.loader.exec_module(module)
     return module
 
@@ -139,32 +147,79 @@ class Reduction:
         self.told.append("release")
 
 
-def found_beside(reduction):
-    example, device = load("all_reduce"), FakeDevice(lambda name, run: {"slow": 40.0, "fast": 10.0}[name])
+NORM = NormCase("rms", 8, 64, dtype="fp32", weight_dtype="fp32", device="cpu")
 
-    def beside(context, slowest_us):
-        return example.Beside(device, reduction if context == "all-reduce" else Reduction(), 8, slowest_us)
 
+def found_beside(reduction, monkeypatch):
+    """What is found of two candidates beside this all-reduce, on a device that is scripted."""
+    example, device = load("all_reduce"), FakeDevice(lambda name, run: {"slow": 40.0, "fast": 10.0}.get(name, 5.0))
+    monkeypatch.setattr(example, "make_device", lambda *_: device)
     candidates = [device.candidate(name) for name in ("slow", "fast")]
-    return example, example.timed(device, beside, candidates, 3)
+    settings = Settings(baseline="slow", min_blocks=3, max_blocks=3, half_width=0.003, budget_s=9.0)
+    job = TimingJob(make_inputs(NORM, 0), candidates, settings, "group")
+    alone = {"slow": Timing(group="group", flush="clean", samples_us=[200.0])}
+    step = example.Step(job, alone, reduction)
+    return step.time_in("all-reduce").records
 
 
-def test_all_are_timed_beside_an_all_reduce():
+def test_all_are_timed_beside_an_all_reduce(monkeypatch):
     reduction = Reduction()
-    example, found = found_beside(reduction)
-    assert found["slow"] == dict.fromkeys(("cold", "beside:8", "beside:32", "all-reduce"), (40.0, 0))
-    assert reduction.told == [("occupy", 8, 100.0 + 3000.0), "release"] * 2 * 5  # two of five warm up
-    lines = example.lines_of(example.NormCase("rms", 8, 64), found)
-    wanted = "cold 10.0 beside:8 10.0 x1.00 beside:32 10.0 x1.00 all-reduce 10.0 x1.00"
-    assert " ".join(lines[1].split()[2:]) == wanted
+    records = found_beside(reduction, monkeypatch)
+    assert records["slow"].timing.samples_us == [40.0] * 3
+    assert records["fast"].timing.samples_us == [10.0] * 3
+    assert set(reduction.told) == {("occupy", 0, 100.0 + 20 * 200.0), "release"}, "as long as 20 of the slowest take"
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [({"lasts": False}, "3 the kernel beside ended early"), ({"starts": False}, "3 the kernel beside did not start")],
+)
+def test_a_block_is_void_where_no_all_reduce_was_beside(fault, why, monkeypatch):
+    record = found_beside(Reduction(**fault), monkeypatch)["fast"]
+    assert (record.timing, record.untimed) == (None, f"every block was void ({why})")
+
+
+class Probe(Reduction):
+    """Programs of which some find room, as the kernel that holds multiprocessors says it."""
+
+    multiprocessors, threads, shared_kib = 132, 640, 200
+
+    def running(self):
+        return 108
+
+
+def test_room_beside_an_all_reduce_is_told_with_the_size_of_a_program():
+    example, probe = load("all_reduce"), Probe()
+    size = "a program of 640 threads and 200 KiB of shared memory"
+    told = f"beside an all-reduce {size} finds room on 108 of 132 multiprocessors"
+    assert example.tell_room(Reduction(), probe) == told
+    assert probe.told[:2] == [("occupy", 132, 5000.0), "release"], "calibrated before there is an all-reduce"
 
 
 @pytest.mark.parametrize("fault", [{"lasts": False}, {"starts": False}])
-def test_a_sample_is_void_where_no_all_reduce_was_beside(fault):
-    example, found = found_beside(Reduction(**fault))
-    assert found["fast"]["all-reduce"] == (None, 3)
-    assert found["fast"]["beside:8"] == (10.0, 0)
-    assert "all-reduce all void (3 void)" in example.lines_of(example.NormCase("rms", 8, 64), found)[1]
+def test_no_room_is_told_where_the_all_reduce_was_over(fault):
+    assert "too short" in load("all_reduce").tell_room(Reduction(**fault), Probe())
+
+
+def test_all_reduce_leaves_a_results_file(tmp_path, capsys):
+    """On a CPU, beside an all-reduce that does nothing: what stands in the file, and what is printed."""
+    example = load("all_reduce")
+    arguments = ["--shapes", "8x64", "--norm", "rms", "--impls", "torch-eager", "--samples", "3"]
+    parsed = argparse.Namespace(shapes="8x64", norm="rms", impls="torch-eager", samples=3, out=tmp_path / "out")
+    invocation = example.asked(parsed, arguments).changed(device="cpu")
+    folder = example.measure(invocation, example.planned_here(invocation), Reduction())
+    found = results_file.load(folder / "results.jsonl")
+    assert found.contexts == ("cold", "beside:8", "beside:32", "all-reduce")
+    assert found.run.command == "python examples/all_reduce.py --shapes 8x64 --norm rms --impls torch-eager --samples 3"
+    assert found.run.sources.keys() >= {"harness/timing", "impls/torch_eager.py"}
+    (row,) = [row for row in found.rows if row.role == "impl"]
+    assert len(row.timing.samples_us) == len(row.contexts["all-reduce"].timing.samples_us) == 3
+    assert row.contexts["beside:8"].status == "unsupported"
+    assert not found.end.interrupted
+    assert re.fullmatch(
+        r"rms-8x64-fp32 +torch-eager +cold [\d.]+  beside:8 a CPU .+  all-reduce [\d.]+ x[\d.]+\n",
+        capsys.readouterr().out,
+    )
 
 
 def test_an_all_reduce_needs_two_gpus(monkeypatch, capsys):

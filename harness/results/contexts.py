@@ -10,6 +10,7 @@ COLD = "cold"  # alone, with a cold cache: the headline, always measured, becaus
 GRAPH = "graph"  # captured once, replayed
 HOT_DY = "hot-dy"  # dy written by an elementwise kernel just before
 HOST = "host"  # the time on the host to enqueue one call
+ALL_REDUCE = "all-reduce"  # beside a real one, which takes two GPUs: examples/all_reduce.py measures it, not `bench`
 BESIDE = "beside:"  # and a number of programs, each of which holds a multiprocessor on another stream
 STEP = (COLD, GRAPH, f"{BESIDE}8", f"{BESIDE}32", HOT_DY, HOST)
 EVERY = "step"
@@ -36,7 +37,7 @@ def parse_contexts(text: str) -> tuple[str, ...]:
 
 def parse_context(word: str) -> str:
     """One context as it is stored; raises UsageError for what is none."""
-    if word in (COLD, GRAPH, HOT_DY, HOST):
+    if word in (COLD, GRAPH, HOT_DY, HOST, ALL_REDUCE):
         return word
     number = word.removeprefix(BESIDE)
     if word.startswith(BESIDE) and number.isdecimal() and int(number) > 0:

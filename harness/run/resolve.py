@@ -13,7 +13,7 @@ from harness.cases.traffic import moved_bytes
 from harness.cases.variants import PLAIN, parse_variants
 from harness.devices import DeviceProfile
 from harness.errors import UsageError
-from harness.results.contexts import parse_contexts, parse_held
+from harness.results.contexts import ALL_REDUCE, parse_contexts, parse_held
 from harness.results.settings import Settings
 from harness.run.invocation import Invocation
 from harness.worker.messages import When
@@ -32,7 +32,8 @@ def check(invocation: Invocation) -> None:
     if invocation.sanitizer and settings.variant not in (None, PLAIN):
         raise UsageError("--sanitizer --variant: the sanitizer runs plain norms alone; leave one of them out")
     _check_numbers(invocation)
-    parse_contexts(settings.context)
+    if ALL_REDUCE in parse_contexts(settings.context):
+        raise UsageError(f"--context {ALL_REDUCE}: takes a second GPU; python examples/all_reduce.py measures it")
     parse_held(settings.holder)
     for case in cases_on("cpu", settings):
         if moved_bytes(case) > MOST_BYTES:

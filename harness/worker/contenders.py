@@ -10,7 +10,7 @@ from harness.cases import Grads, Inputs
 from harness.cases.adapter import Implementation
 from harness.cases.traffic import ADD_NAME
 from harness.results.contexts import parse_contexts
-from harness.results.schema import SAME_TRAFFIC_ADD, ContextRecord, RowRecord
+from harness.results.schema import SAME_TRAFFIC_ADD, ContextRecord, RowRecord, Timing
 from harness.timing import conditions
 from harness.timing.breakdown import Breakdown
 from harness.timing.engine import Candidate, CandidateError
@@ -22,6 +22,8 @@ from harness.verify.verifier import LINGER_S
 from harness.worker.interleave import AGAIN, TimingJob, Together, time_together
 from harness.worker.rows import Rows, SpoiltError
 from harness.worker.training_step import InContext, TrainingStep
+
+MakeStep = Callable[[TimingJob, Mapping[str, Timing]], TrainingStep]
 
 
 @dataclass
@@ -43,12 +45,18 @@ class Contender:
 
 
 class Contenders:
-    """Those of one case; one that fails while it is timed gets its row at once, the others theirs by `write_rows`."""
+    """Those of one case; one that fails while it is timed gets its row at once, the others theirs by `write_rows`.
 
-    def __init__(self, rows: Rows, inputs: Inputs, pristine: robustness.Pristine) -> None:
+    `step` times them in contexts besides cold.
+    """
+
+    def __init__(
+        self, rows: Rows, inputs: Inputs, pristine: robustness.Pristine, step: MakeStep = TrainingStep
+    ) -> None:
         self._rows = rows
         self._inputs = inputs
         self._pristine = pristine
+        self._step = step
         self._by_name: dict[str, Contender] = {}
 
     def add(self, contender: Contender) -> None:
@@ -100,7 +108,7 @@ class Contenders:
             return
         if together.faults:
             self.look_for_meddlers()
-        step = TrainingStep(job, together.timings)
+        step = self._step(job, together.timings)
         in_contexts = {context: step.time_in(context) for context in parse_contexts(job.settings.context)[1:]}
         for contender in timed:
             self._conclude(contender, together, _records_of(contender.name, in_contexts))

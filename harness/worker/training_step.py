@@ -52,6 +52,11 @@ class TrainingStep:
     job: TimingJob
     alone: Mapping[str, Timing]
 
+    @property
+    def longest_us(self) -> float:
+        """What the slowest of them takes alone."""
+        return max((median(timing.samples_us) for timing in self.alone.values() if timing.samples_us), default=0.0)
+
     def time_in(self, context: str) -> InContext:
         """Time all in one context; what cannot be timed in it has a record that says why.
 
@@ -98,8 +103,7 @@ class TrainingStep:
                 if programs >= holder.multiprocessors:
                     raise UnavailableError(f"none of {holder.multiprocessors} multiprocessors would be free")
                 found.holder = HolderRecord(programs=programs, threads=holder.threads, shared_kib=holder.shared_kib)
-                medians_us = [median(timing.samples_us) for timing in self.alone.values() if timing.samples_us]
-                return Beside(device, holder, programs, max(medians_us, default=0.0))
+                return Beside(device, holder, programs, self.longest_us)
         except UnavailableError as error:
             refused = ContextRecord(status="unsupported", reason=str(error))
             found.records |= {candidate.name: refused for candidate in self.job.candidates}

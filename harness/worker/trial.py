@@ -20,9 +20,10 @@ from harness.verify import precision, robustness
 from harness.verify.interpreter import NEVER_TIMED, watch_interpreter
 from harness.verify.surroundings import Surroundings
 from harness.verify.verifier import Verifier, VerifyResult, synchronise
-from harness.worker.contenders import Contender, Contenders
+from harness.worker.contenders import Contender, Contenders, MakeStep
 from harness.worker.messages import Try
 from harness.worker.rows import Emit, Rows, SpoiltError, Watch
+from harness.worker.training_step import TrainingStep
 
 MOST_HELD_BYTES = 1 << 26  # that one which failed may still hold; others need the rest
 
@@ -39,13 +40,24 @@ class Prepared:
 
 
 class Trial:
-    """One request: `watch` is called with each stage before it begins, `emit` with each record once it is final."""
+    """One request: `watch` is called with each stage before it begins, `emit` with each record once it is final.
 
-    def __init__(self, request: Try, implementations: dict[str, Implementation], watch: Watch, emit: Emit) -> None:
+    `step` times what passed in contexts besides cold.
+    """
+
+    def __init__(
+        self,
+        request: Try,
+        implementations: dict[str, Implementation],
+        watch: Watch,
+        emit: Emit,
+        step: MakeStep = TrainingStep,
+    ) -> None:
         self.request = request
         self.case = request.case
         self.settings = request.settings
         self.rows = Rows(request, watch, emit)
+        self.step = step
         self.wanted = self._in_turn(request.impls, implementations)
 
     def run(self) -> None:
@@ -61,7 +73,7 @@ class Trial:
             for implementation in runnable:
                 self.rows.write_error(implementation.name, error)
             return
-        self.contenders = Contenders(self.rows, self.inputs, self.pristine)
+        self.contenders = Contenders(self.rows, self.inputs, self.pristine, self.step)
         for implementation in runnable:
             self._qualify(implementation)
         if self.settings.timed:

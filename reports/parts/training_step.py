@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from harness.results.contexts import COLD, HOST, WAITS
+from harness.results.contexts import ALL_REDUCE, COLD, HOST, WAITS
 from harness.results.schema import RANKED
 from reports import figures
 from reports.data.case_comparison import CaseComparison
@@ -132,10 +132,12 @@ def _time(case: CaseComparison | None, impl: str) -> Cell:
 def _legend(comparison: Comparison) -> str:
     held = [f"{c.holder.programs}" for c in comparison.contexts if c.holder]
     holder = next((c.holder for c in comparison.contexts if c.holder), None)
+    reduced = any(c.context == ALL_REDUCE for c in comparison.contexts)
     text = (
         f"The geometric mean speedup over {comparison.baseline} in each context, and the smallest of a case: {COLD}, "
         "alone with a cold cache; graph, captured once and replayed; beside:N, while a kernel of N programs runs on "
-        f"another stream; hot-dy, with dy written just before; {HOST}, the host's time to enqueue a call."
+        f"another stream; hot-dy, with dy written just before; {HOST}, the host's time to enqueue a call"
+        f"{f'; {ALL_REDUCE}, while NCCL reduces over two GPUs' if reduced else ''}."
     )
     if holder is None:
         return text

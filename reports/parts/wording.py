@@ -59,6 +59,8 @@ def _fastest(comparison: Comparison, impl: str | None) -> tuple[str, str | None]
         return f"No implementation could be ranked in {figures.count(summary.cases, 'case')}.", None
     if not competed(comparison, subject) and not wins:
         return f"{subject} was not timed here.", None
+    if wins and all(case.aa_band is None for case in comparison.cases):
+        return "No A/A pair was measured, so nobody is called fastest.", None
     alone, tied = (len(wins.alone), len(wins.tied)) if wins else (0, 0)
     text = f"{subject} is fastest in {alone} of {figures.count(summary.cases, 'case')}"
     text += f" and tied for fastest in {tied} more." if tied else "."

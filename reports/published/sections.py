@@ -11,7 +11,7 @@ from reports.data.summary import fastest_of_each
 from reports.markdown_writer import escape, paragraphs, write_table
 from reports.parts import wording
 from reports.parts.geomeans import geomeans
-from reports.published import best_cases
+from reports.published import all_reduce, best_cases
 from reports.published.sources import Source, by_device
 
 _QUOTED = ("impl", "norm", "geomean speedup", "smallest to largest", "fastest in")  # how these headings begin
@@ -48,6 +48,7 @@ def runs(sources: Sequence[Source], plan: Plan) -> str:
 
 
 SECTIONS: dict[str, Callable[[Sequence[Source], Plan], str]] = {
+    "all-reduce": all_reduce.section,
     "best": best_cases.section,
     "fastest": fastest,
     "published": published,
