@@ -150,6 +150,10 @@ def no_worker(monkeypatch):
             "--context warm: not one of cold, graph, beside:N, hot-dy, host, or step for "
             "cold,graph,beside:8,beside:32,hot-dy,host",
         ),
+        (
+            "bench --context all-reduce",
+            "--context all-reduce: takes a second GPU; python examples/all_reduce.py measures it",
+        ),
         ("bench --holder 640", "--holder 640: must be THREADSxKIB, such as 640x200"),
         ("bench --frobnicate", "No such option: --frobnicate; `normbwd --help` tells what there is"),
         ("frobnicate", "No such command 'frobnicate'; `normbwd --help` tells what there is"),

@@ -58,6 +58,14 @@ def test_first_is_said_of_a_context():
     assert "beside:8: quack is fastest in 2 of 2 cases." in text
 
 
+def test_nobody_is_called_fastest_without_an_aa_pair():
+    rows = in_contexts([row("torch-eager", 40.0), row("quack", 20.0)], all_reduce=1.5)
+    text = render(results(*rows, context="all-reduce"), "console").replace("\n", " ")
+    assert "all-reduce: No A/A pair was measured, so nobody is called fastest." in text
+    assert "all-reduce, while NCCL reduces over two GPUs." in text
+    assert "is fastest" not in text
+
+
 def test_a_backward_that_waits_is_told_in_words():
     said = "beside:8: triton-inhouse in 2 cases waits for other kernels, and takes as long as the one beside."
     assert said in render(step(), "console").replace("\n", " ")

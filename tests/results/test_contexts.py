@@ -17,6 +17,7 @@ from tests.results_factory import budget, conditions, helpers, in_contexts, resu
         ("step", STEP),
         ("beside:64,step", ("cold", "beside:64", *STEP[1:])),
         ("beside:08", ("cold", "beside:8")),
+        ("beside:8,all-reduce", ("cold", "beside:8", "all-reduce")),  # which a file has, and `bench` does not measure
     ],
 )
 def test_cold_is_always_first_among_the_contexts(text, contexts):
