@@ -10,7 +10,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness import devices
@@ -113,7 +113,7 @@ class GpuActor:
         for workers, of_round in rounds(tasks, at_once, facts.memory_bytes):
             compile_ahead(
                 of_round,
-                lambda: self._started(start, time_limit_s).worker,
+                lambda: self._started(replace(start, asked=False), time_limit_s).worker,
                 seed,
                 workers,
                 time_limit_s,

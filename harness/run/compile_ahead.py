@@ -1,6 +1,7 @@
 """Compiling ahead: several workers prepare what is compiled, so that its result lies in the compilers' disk caches.
 
-Nothing is measured here and nothing that fails here is recorded: the trial meets it again.
+Nothing is measured here and nothing that fails here is recorded: the trial meets it again. What Triton's tuners choose
+from is compiled here, and timed by each process that measures.
 """
 
 from __future__ import annotations

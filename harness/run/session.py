@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -228,11 +228,12 @@ def _compile_ahead(invocation: Invocation, planned: Planned, jobs: Sequence[Job]
     at_once = rounds(tasks_of(jobs, planned.impls), processes, planned.facts.memory_bytes)
     if not at_once:
         return
+    start = replace(invocation.start(), asked=False)
     with display.compiling(sum(len(tasks) for _, tasks in at_once)) as advance:
         for workers, tasks in at_once:
             compile_ahead(
                 tasks,
-                lambda: start_worker(invocation.start(), log, invocation.time_limit_s).worker,
+                lambda: start_worker(start, log, invocation.time_limit_s).worker,
                 planned.settings.seed,
                 workers,
                 invocation.time_limit_s,

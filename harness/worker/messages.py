@@ -37,6 +37,7 @@ class Start:
 
     `impl_files` are adapters given with --impl, `sides` the revisions of one adapter, in the order of loading. Besides,
     it loads the configurations of `tuned_files`, and of each implementation in `offered` so many of those it offers.
+    Where it is not `asked` what is here, it says nothing of that: to ask every library takes seconds.
     """
 
     device: Literal["auto", "gpu", "cpu"] = "auto"
@@ -44,6 +45,7 @@ class Start:
     sides: tuple[Side, ...] = ()
     tuned_files: tuple[str, ...] = ()
     offered: Mapping[str, int] = field(default_factory=dict)
+    asked: bool = True
 
 
 @dataclass(frozen=True)

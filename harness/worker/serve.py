@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Generator
 from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -38,7 +38,6 @@ from harness.worker.messages import (
 from harness.worker.own_process import divert_output, end_with_parent, limit_memory
 
 if TYPE_CHECKING:
-    from harness.cases import DeviceKind
     from harness.cases.adapter import Implementation
 
 INDUCTOR_CACHE = Path.home() / ".cache" / "normbwd" / "inductor"
@@ -53,6 +52,10 @@ ENVIRONMENT = {
     "FLA_CACHE_RESULTS": "0",
     "HELION_SKIP_CACHE": "1",
     "FLAGGEMS_DB_URL": "sqlite:///:memory:",
+    # Where Triton keeps binaries by default. Inductor and Helion set it to a place of their own as they compile, where
+    # it is not set: what others compiled ahead would not be found behind them.
+    "TRITON_CACHE_DIR": os.environ.get("TRITON_CACHE_DIR")
+    or str(Path(os.environ.get("TRITON_HOME", Path.home()), ".triton", "cache")),
 }
 CPU_ENVIRONMENT = {
     "TRITON_INTERPRET": "1",  # Triton kernels are verified on a CPU, in its interpreter
@@ -86,20 +89,17 @@ def serve(connection: Connection, start: Start, log: Path) -> None:
     for module in ("torch", "harness.worker.trial"):
         import_module(module)  # which takes seconds: they are counted against no file and no implementation
 
-    from harness import devices
-    from harness.worker import libraries
-
     def announce(file: str | None) -> None:
         connection.send(Began(file, "start"))
 
     try:
         implementations = discovered(start, announce)
-        records, faults = _asked(implementations, "cpu" if on_cpu else "cuda", start.impl_files, announce)
+        nothing = Hello([], [], {})
+        hello = _what_is_here(implementations, start, on_cpu, announce) if start.asked else nothing
     except UsageError as error:
         connection.send(Refused(str(error), error.exit_code))
         return
-    facts = [devices.read_facts("cpu")] if start.device == "cpu" else devices.read_available()
-    connection.send(Hello(facts, records, libraries.versions(), faults))
+    connection.send(hello)
     while True:
         try:
             request = connection.recv()
@@ -134,22 +134,23 @@ def discovered(start: Start, announce: Callable[[str | None], None] = lambda _: 
     return {item.name: item for item in (*implementations, *filter(None, beside))}
 
 
-def _asked(
-    implementations: dict[str, Implementation],
-    kind: DeviceKind,
-    files: Collection[str],
-    announce: Callable[[str | None], None],
-) -> tuple[list[ImplRecord], dict[str, str]]:
-    """What each implementation says of itself, and of the environment where that is wrong; announced like an import."""
+def _what_is_here(
+    implementations: dict[str, Implementation], start: Start, on_cpu: bool, announce: Callable[[str | None], None]
+) -> Hello:
+    """The devices, and what each implementation says of itself and its environment; announced like an import."""
+    from harness import devices
+    from harness.worker import libraries
+
     records: list[ImplRecord] = []
     faults: dict[str, str] = {}
     for name, item in implementations.items():
-        announce(item.source if item.source in files else None)
+        announce(item.source if item.source in start.impl_files else None)
         records.append(record(item))
-        if fault := item.misconfigured(kind):
+        if fault := item.misconfigured("cpu" if on_cpu else "cuda"):
             faults[name] = fault
     announce(None)
-    return records, faults
+    facts = [devices.read_facts("cpu")] if start.device == "cpu" else devices.read_available()
+    return Hello(facts, records, libraries.versions(), faults)
 
 
 def answer(request: Request, implementations: dict[str, Implementation], connection: Sender) -> None:

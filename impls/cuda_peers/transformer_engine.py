@@ -18,7 +18,11 @@ def missing() -> str | None:
     try:
         import_module("transformer_engine.pytorch.constants")
     except ModuleNotFoundError as error:
-        return None if error.name in requires else f"Transformer Engine cannot be imported: {error}"
+        if error.name in requires:
+            return None  # `requires` says it
+        if (error.name or "").startswith("transformer_engine."):  # of AMD's, or built for another framework
+            return f"the transformer_engine that is found lacks NVIDIA's part for PyTorch ({error.name}); {install}"
+        return f"Transformer Engine cannot be imported: {error}"
     except Exception as error:
         return f"Transformer Engine cannot be imported: {type(error).__name__}: {error}"
     return None

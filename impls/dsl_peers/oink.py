@@ -30,11 +30,18 @@ def unsupported(case: NormCase) -> str | None:
         return "Oink's norms always have a weight, and none that is zero-centred"
     if case.weight_dtype not in (case.dtype, "fp32"):
         return "Oink takes the weight in x's dtype or in fp32"
-    if case.rows == 0:
-        return "Oink takes at least one row"
-    if case.cols % VECTOR:
-        return f"Oink takes multiples of {VECTOR} columns"
+    if case.rows == 0 or case.cols % VECTOR:
+        return f"Oink takes at least one row, and multiples of {VECTOR} columns"
+    if "residual" in case.features and _before_blackwell():
+        return "Oink's RMSNorm with residual does not compile below compute capability 10.0, for which it is made"
     return None
+
+
+def _before_blackwell() -> bool:
+    """Whether Oink's own dispatch (`_is_supported` of its aten_override.py) would leave this GPU to torch."""
+    import torch
+
+    return torch.cuda.is_available() and torch.cuda.get_device_capability() < (10, 0)
 
 
 def notes(case: NormCase) -> list[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec
+from io import BytesIO
 from typing import Any
 
 from harness.cases import Chosen, Grads, Inputs, NormCase
@@ -21,7 +23,33 @@ WIDEST = 65536  # columns: calculate_settings of its suite refuses more
 
 
 def missing() -> str | None:
-    return import_failure("tilegym", RMS)
+    return import_failure("tilegym", RMS) or (_cannot_compile() if find_spec("tilegym") else None)
+
+
+def _cannot_compile() -> str | None:
+    """Why cuTile cannot compile an empty kernel for the GPU that is here, or None.
+
+    Its compiler `tileiras` knows some architectures only, and runs libnvvm and ptxas, which are packages of their own.
+    """
+    import torch
+
+    if not torch.cuda.is_available():
+        return None
+    tile: Any = import_module("cuda.tile")
+    compilation: Any = import_module("cuda.tile.compilation")
+    architecture = "sm_{}{}".format(*torch.cuda.get_device_capability())
+
+    @tile.kernel
+    def nothing() -> None:
+        pass
+
+    signature = compilation.KernelSignature([], compilation.CallingConvention.cutile_python_v1())
+    try:
+        compilation.export_kernel(nothing, [signature], BytesIO(), gpu_code=architecture, output_format="cubin")
+    except Exception as error:
+        why = " ".join(str(error).split())
+        return f"cuTile cannot compile for {architecture} here ({type(error).__name__}: {why[:200]}); {install}"
+    return None
 
 
 def unsupported(case: NormCase) -> str | None:

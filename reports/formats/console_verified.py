@@ -13,6 +13,7 @@ from reports import figures
 from reports.data.checks import join_files
 from reports.data.comparison import Comparison
 from reports.data.outcomes import FAILED, Outcome, by_impl, norms, of_comparison, tally, tried
+from reports.parts import wording
 from reports.parts.reasons import failures, refusals
 from reports.table import Heading, Table, table, words
 from reports.terminal import WIDTH, print_line, print_table
@@ -39,7 +40,7 @@ def show(comparison: Comparison, console: Console) -> None:
     for line in failures:
         print_line(console, figures.one_line(line, WIDTH), "red")
     for line in absences:
-        print_line(console, figures.one_line(line, WIDTH), "dim")
+        print_line(console, line, "dim")
     if failures or absences:
         console.print()
 
@@ -96,8 +97,12 @@ def _failures(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def _absences(outcomes: Sequence[Outcome]) -> list[str]:
-    """A line for each implementation: why it refuses or is missing, and on how many cases."""
+    """A line for each implementation: why it refuses, and on how many cases; then one for all that are missing."""
+    absent = refusals(outcomes)
     lines: dict[str, list[str]] = {}
-    for (impl, _, reason), cases in refusals(outcomes).items():
-        lines.setdefault(impl, []).append(f"on {figures.count(cases, 'case')}: {reason}")
-    return [f"Not run: {impl} {', '.join(reasons)}" for impl, reasons in lines.items()]
+    for (impl, status, reason), cases in absent.items():
+        if status != "missing":
+            lines.setdefault(impl, []).append(f"on {figures.count(cases, 'case')}: {reason}")
+    gone = wording.missing(impl for impl, status, _ in absent if status == "missing")
+    refused = (f"Not run: {impl} {', '.join(reasons)}" for impl, reasons in lines.items())
+    return [*(figures.one_line(line, WIDTH) for line in refused), *gone]

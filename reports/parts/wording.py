@@ -103,14 +103,22 @@ def failures(comparison: Comparison) -> list[str]:
 
 
 def not_run(comparison: Comparison) -> str:
-    """One line for all cases: what is missing or unsupported, why, and in how many cases; empty where nothing is."""
-    counts: dict[str, int] = {}
-    for case in comparison.cases:
-        for entry in case.of("absent"):
-            why = f"{entry.impl} ({entry.status}: {figures.one_line(entry.reason, 80)}"
-            counts[why] = counts.get(why, 0) + 1
-    parts = [f"{why}; {figures.count(number, 'case')})" for why, number in counts.items()]
-    return f"Not run: {', '.join(parts)}." if parts else ""
+    """One line for all cases: what is missing, what is unsupported, why and in how many cases; empty without any."""
+    absent = [entry for case in comparison.cases for entry in case.of("absent")]
+    refused = Counter(
+        f"{entry.impl} ({entry.status}: {figures.one_line(entry.reason, 80)}"
+        for entry in absent
+        if entry.status != "missing"
+    )
+    parts = [f"{why}; {figures.count(number, 'case')})" for why, number in refused.items()]
+    lines = [f"Not run: {', '.join(parts)}."] if parts else []
+    return " ".join([*lines, *missing(entry.impl for entry in absent if entry.status == "missing")])
+
+
+def missing(impls: Iterable[str]) -> list[str]:
+    """One sentence for the implementations that are not installed, by their names alone; none where all are."""
+    names = list(dict.fromkeys(impls))
+    return [f"Missing: {', '.join(names)} (`normbwd list impls` says how to install each)."] if names else []
 
 
 def caveats(comparison: Comparison) -> list[str]:

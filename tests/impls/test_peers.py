@@ -230,6 +230,54 @@ def test_a_library_that_cannot_be_imported_is_missing_with_the_reason(name, libr
     assert "built for another torch" in (peer.missing() or "")
 
 
+def test_a_transformer_engine_that_is_not_nvidias_is_recognised(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    package(tmp_path, "transformer_engine")
+    package(tmp_path, "transformer_engine/pytorch")
+    importlib.invalidate_caches()
+    peer = IMPLS["transformer-engine"]
+    told = peer.missing() or ""
+    assert "lacks NVIDIA's part for PyTorch (transformer_engine.pytorch.constants)" in told
+    assert peer.module.install in told
+    for name in ("transformer_engine", "transformer_engine.pytorch"):
+        del sys.modules[name]
+
+
+COMPILATION = """
+class CallingConvention:
+    cutile_python_v1 = staticmethod(lambda: "convention")
+
+def KernelSignature(parameters, calling_convention):
+    return (parameters, calling_convention)
+
+def export_kernel(kernel, signatures, output_file, *, gpu_code, output_format):
+    assert (kernel(), signatures, output_format) == (None, [([], "convention")], "cubin")
+    if gpu_code != "sm_90":
+        raise RuntimeError(f"Return code 5\\nfailed for {gpu_code}")
+    output_file.write(b"cubin")
+"""
+
+
+@pytest.mark.parametrize(
+    ("capability", "why"), [((9, 0), None), ((7, 5), "RuntimeError: Return code 5 failed for sm_75")]
+)
+def test_a_cutile_that_cannot_compile_for_this_gpu_is_missing_with_the_reason(capability, why, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    for folder in ("tilegym", "tilegym/ops", "tilegym/ops/cutile", "cuda", "cuda/tile"):
+        package(tmp_path, folder, "def kernel(function): return function")
+    (tmp_path / "tilegym/ops/cutile/rms_norm.py").write_text("")
+    (tmp_path / "cuda/tile/compilation.py").write_text(COMPILATION)
+    importlib.invalidate_caches()
+    tilegym = IMPLS["tilegym"]
+    assert tilegym.missing() is None  # without a GPU there is nothing to compile for
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
+    told = tilegym.missing()
+    assert told is None if why is None else why in told and tilegym.module.install in told
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("tilegym", "cuda")]:
+        del sys.modules[name]
+
+
 def test_helion_without_its_examples_says_where_they_are(tmp_path, monkeypatch):
     assert "not installed: helion" in (IMPLS["helion"].missing() or "")
     monkeypatch.syspath_prepend(tmp_path)
@@ -387,6 +435,16 @@ def test_what_is_supported(name):
 )
 def test_why_a_case_is_not_supported(name, case, reason):
     assert reason in (IMPLS[name].unsupported(case) or "")
+
+
+@pytest.mark.parametrize(("capability", "compiles"), [((9, 0), False), ((10, 0), True), ((12, 0), True)])
+def test_oinks_residual_is_refused_before_blackwell(capability, compiles, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
+    for base in (RMS, with_features(RMS, ["residual"])):
+        why = IMPLS["oink"].unsupported(base)
+        assert (why is None) == (compiles or not base.features)
+        assert why is None or "compute capability 10.0" in why
 
 
 def test_apex_fast_knows_its_hidden_sizes():

@@ -147,4 +147,4 @@ def test_long_verification_fits_the_console():
     ]
     text = render(compare(results(*rows, timed=False)))
     assert max(map(len, text.splitlines())) <= 120
-    assert text.count("AssertionError") == 15
+    assert text.count("AssertionError") == 12  # those that are missing are named alone

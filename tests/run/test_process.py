@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from triton import knobs
 
 from harness.cases import NormCase
 from harness.results.file import load
@@ -16,7 +17,8 @@ from harness.run.invocation import Invocation
 from harness.run.process import WorkerDiedError, start_worker
 from harness.run.progress import Display
 from harness.run.session import bench
-from harness.worker.messages import Began, Done, Row, Start, Try
+from harness.worker.messages import Began, Done, Hello, Row, Start, Try, Warm
+from harness.worker.serve import ENVIRONMENT
 
 MUTANTS = Path(__file__).parents[1] / "mutants"
 PATIENCE_S = 120.0
@@ -142,3 +144,21 @@ def test_worker_greets_ignores_ctrl_c_and_death_is_reported(tmp_path):
     finally:
         worker.kill()
         worker.kill()  # once more does no harm
+
+
+def test_a_worker_that_is_not_asked_says_nothing_of_what_is_here(tmp_path):
+    told = tmp_path / "told.py"
+    own = files("honest")[0].read_text()
+    told.write_text(own + "\n\ndef missing():\n    raise AssertionError('it was asked')\n")
+    started = start_worker(Start("cpu", (str(told),), asked=False), tmp_path / "worker.log")
+    try:
+        assert started.hello == Hello([], [], {})
+        started.worker.send(Warm(NormCase("rms", 4, 8, device="cpu"), "honest", 0))
+        assert started.worker.receive(PATIENCE_S) == Done()
+    finally:
+        started.worker.kill()
+
+
+def test_what_triton_keeps_lies_where_it_does_by_default(monkeypatch):
+    monkeypatch.delenv("TRITON_CACHE_DIR", raising=False)
+    assert ENVIRONMENT["TRITON_CACHE_DIR"] == knobs.cache.dir

@@ -3,9 +3,11 @@
 import math
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
+from triton.runtime.autotuner import Autotuner, Config
 
 from harness.cases import Chosen, Grads, NormCase
 from harness.cases.traffic import ADD_NAME
@@ -482,6 +484,25 @@ def test_warming_prepares_and_calls_once():
     assert calls == ["prepare", "backward"]
     warm(RMS, implementation("two", prepare, unsupported=lambda case: "no"), 0)
     assert calls == ["prepare", "backward"]
+
+
+def test_warming_compiles_every_configuration_and_times_none():
+    def benchmark(call, **_options):
+        raise AssertionError("a configuration was timed")
+
+    warps = []
+    kernel = SimpleNamespace(fn=lambda: None, run=lambda **launch: warps.append(launch["num_warps"]))
+    tuner = Autotuner(kernel, [], [Config({}, num_warps=n) for n in (1, 2, 4)], [], None, None, do_bench=benchmark)
+
+    def prepare(inputs):
+        tuner.run(grid=(1,))
+        return lambda: None
+
+    warm(RMS, implementation("one", prepare), 0)
+    assert warps == [1, 2, 4, 1]  # each once, then the first as the fastest of equals
+    tuner.cache.clear()
+    with pytest.raises(AssertionError, match="was timed"):
+        prepare(None)
 
 
 def together(monkeypatch, **replaced):
