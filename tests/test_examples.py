@@ -29,7 +29,7 @@ def load(name):
 @pytest.mark.parametrize("norm", ["rms", "layer"])
 def test_model_trains_alike_with_either_norm(norm, capsys):
     load("training_step").main(
-        ["--device", "cpu", "--norm", norm, "--cols", "64", "--tokens", "32", "--layers", "1", "--steps", "3"]
+        ["--device", "cpu", "--norm", norm, "--cols", "32", "--tokens", "16", "--layers", "1", "--steps", "3"]
     )
     steps = re.findall(r"^ +(\d) +([\d.]+) +([\d.]+) +([+-][\d.]+)$", capsys.readouterr().out, re.MULTILINE)
     assert [int(step) for step, *_ in steps] == [0, 1, 2]

@@ -2,11 +2,11 @@
 
 import re
 from dataclasses import replace
+from functools import cache
 from html.parser import HTMLParser
 
 import pytest
 
-import reports
 from harness.errors import UsageError
 from reports.data.comparison import compare
 from reports.formats import html
@@ -16,6 +16,12 @@ from tests.results_factory import careful, mixed, results, row, thorough
 
 def render(run):
     return html.render([run])
+
+
+@cache
+def page_of(run):
+    """The text of the page of one of the made-up runs, `mixed` or `thorough`: its plots take seconds to draw."""
+    return render(run())
 
 
 class Page(HTMLParser):
@@ -50,10 +56,10 @@ class Page(HTMLParser):
             self.cells[-1][-1] = (text + data, attributes)
 
 
-@pytest.mark.parametrize("run", [mixed(), thorough()], ids=["mixed", "thorough"])
+@pytest.mark.parametrize("run", [mixed, thorough])
 def test_each_implementation_has_a_row_on_each_case(run):
-    comparison = compare(run)
-    page = Page(render(run))
+    comparison = compare(run())
+    page = Page(page_of(run))
     table, expected = results_table(comparison)
     assert len(page.cells) == len(expected) == sum(len(case.entries) for case in comparison.cases)
     for cells, made in zip(page.cells, expected, strict=True):
@@ -64,7 +70,7 @@ def test_each_implementation_has_a_row_on_each_case(run):
 
 
 def test_what_did_not_pass_is_there_with_its_reason():
-    page = Page(render(mixed()))
+    page = Page(page_of(mixed))
     standings = {attributes["data-standing"] for tag, attributes in page.tags if "data-standing" in attributes}
     assert {"ranked", "failed"} <= standings
 
@@ -74,7 +80,7 @@ def headings(text):
 
 
 def test_it_opens_with_the_answer():
-    text = render(mixed())
+    text = page_of(mixed)
     assert headings(text) == [
         "Who is fastest",
         "Speedup at each size",
@@ -104,7 +110,7 @@ def test_the_answer_is_that_of_the_summary():
 
 
 def test_the_speedups_are_shown_and_plots_are_named_in_words():
-    text = render(mixed())
+    text = page_of(mixed)
     shown = text.split("<h2>Speedup at each size</h2>")[1].split("<h2>")[0]
     assert 'alt="Speedup of the RMSNorm backward over torch-eager, bf16"' in shown
     assert "<details" not in shown
@@ -113,7 +119,7 @@ def test_the_speedups_are_shown_and_plots_are_named_in_words():
 
 def test_a_case_leads_to_its_first_row():
     comparison = compare(mixed())
-    text = render(mixed())
+    text = page_of(mixed)
     for case in comparison.cases:
         assert text.count(f'<a href="#{case.case.key}">{case.case.key}</a>') == 1
         (first,) = re.findall(rf'<tr ([^>]*) id="{case.case.key}">', text)
@@ -128,13 +134,13 @@ def test_kernels_are_told_on_demand():
 
 
 def test_it_needs_no_network():
-    page = Page(reports.render(thorough(), "html"))
+    page = Page(page_of(thorough))
     sources = [attributes["src"] for _, attributes in page.tags if "src" in attributes]
     assert sources
     assert all(source.startswith("data:image/svg+xml;base64,") for source in sources)
     assert "link" not in {tag for tag, _ in page.tags}
     assert not [attributes for _, attributes in page.tags if (attributes.get("href") or "").startswith("http")]
-    assert "@import" not in reports.render(thorough(), "html")
+    assert "@import" not in page_of(thorough)
 
 
 def test_what_stands_in_the_results_is_text_and_no_markup():
@@ -146,7 +152,7 @@ def test_what_stands_in_the_results_is_text_and_no_markup():
 
 def test_columns_of_figures_sort_by_figures():
     """Each head says how its column is sorted, and no figure's key is anything but a number."""
-    page = Page(render(thorough()))
+    page = Page(page_of(thorough))
     kinds = page.kinds
     table, _ = results_table(compare(thorough()))
     assert kinds == list(table.kinds)
@@ -158,9 +164,9 @@ def test_columns_of_figures_sort_by_figures():
 
 
 def test_it_works_with_the_keyboard_and_names_its_state():
-    text, heads = render(mixed()).split('id="results"')[1], results_table(compare(mixed()))[0].heads
+    text, heads = page_of(mixed).split('id="results"')[1], results_table(compare(mixed()))[0].heads
     assert len(re.findall(r'<th scope="col" class="[\w ]+" data-kind="\w+"><button type="button">', text)) == len(heads)
-    text = render(mixed())
+    text = page_of(mixed)
     assert 'aria-live="polite"' in text
     assert "prefers-color-scheme: dark" in text
 

@@ -1,3 +1,4 @@
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,15 +13,17 @@ from reports.plots.kernel_bars import SHARED, kernel_bars, kernel_colours
 from reports.plots.style import look, shade
 from tests.results_factory import CASE, LAYER, helpers, mixed, profiled, results, row, thorough
 
-PUBLISHED = Path(__file__).parents[2] / "results/h200/fast-llm.jsonl.bz2"
+
+@cache
+def published():
+    return compare(load(Path(__file__).parents[2] / "results/h200/fast-llm.jsonl.bz2"))
 
 
 def drawn(measured, case=0):
-    return figure_of(measured, case).axes[0]
+    return figure_of(compare(measured), case).axes[0]
 
 
-def figure_of(measured, case=0):
-    comparison = compare(measured)
+def figure_of(comparison, case=0):
     return kernel_bars(comparison.cases[case], comparison.run, kernel_colours(comparison.cases))
 
 
@@ -69,13 +72,13 @@ def test_a_kernel_that_overlaps_says_by_how_much():
 
 
 def test_the_title_says_device_case_dtype_and_date():
-    assert figure_of(thorough()).get_suptitle() == f"NVIDIA H200, {CASE.key}, 2025-06-01"
+    assert figure_of(compare(thorough())).get_suptitle() == f"NVIDIA H200, {CASE.key}, 2025-06-01"
     assert "bf16" in CASE.key
 
 
 @pytest.mark.parametrize(("measured", "said"), [(mixed, True), (thorough, False)])
 def test_kernels_of_unknown_begin_stand_end_to_end(measured, said):
-    assert ("not recorded" in figure_of(measured()).get_supxlabel()) is said
+    assert ("not recorded" in figure_of(compare(measured())).get_supxlabel()) is said
 
 
 def test_names_are_never_cut_and_go_on_a_further_line():
@@ -101,7 +104,7 @@ def test_a_kernel_keeps_its_colour_from_case_to_case():
 
 
 def test_neighbours_of_a_published_bar_differ_in_colour():
-    comparison = compare(load(PUBLISHED))
+    comparison = published()
     colours = kernel_colours(comparison.cases)
     for entry in (entry for case in comparison.cases for entry in case.ranked):
         kernels = {shorten(kernel.name) for kernel in entry.kernels}
@@ -110,7 +113,7 @@ def test_neighbours_of_a_published_bar_differ_in_colour():
 
 @pytest.mark.parametrize("number", [0, 20])
 def test_published_cases_stay_on_the_page(number):
-    figure = figure_of(load(PUBLISHED), number)
+    figure = figure_of(published(), number)
     figure.draw_without_rendering()
     assert max(box.get_window_extent().x1 for box in figure.axes[0].findobj(TextArea)) <= figure.bbox.x1
     assert min(label.get_window_extent().x0 for label in figure.axes[0].get_yticklabels()) >= 0
