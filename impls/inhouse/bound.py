@@ -39,8 +39,9 @@ START = (
 Tensors = Sequence[torch.Tensor | None]
 
 _kept: dict[Hashable, BoundCall] = {}  # by all that a call depends on
-# The last of them, by the classes of tensors and all else: what compares those that are there, and the call.
-_recent: dict[Hashable, list[tuple[Callable[..., bool], BoundCall]]] = {}
+# The last of them, by the classes of tensors and all else but what is compared: by the function that is there, and by
+# which inputs are at one address.
+_recent: dict[Hashable, list[tuple[Callable[..., bool], Hashable, BoundCall]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +71,17 @@ class BoundCall:
 
         None, and nothing is started, where an output is not aligned as those were that this was bound with.
         """
-        outputs = [None if memory is None else allocate(*memory) for memory in self.outputs]
-        values: list[Any] = [output.data_ptr() for output in outputs if output is not None]
-        for address in values:
-            if address % ALIGNED:
-                return None
+        outputs: list[torch.Tensor | None] = []
+        values: list[Any] = []
+        for memory in self.outputs:
+            output = address = None
+            if memory is not None:
+                output = allocate(*memory)
+                address = output.data_ptr()
+                if address % ALIGNED:
+                    return None
+            outputs.append(output)
+            values.append(address)
         values += addresses
         values += self.constants
         for run, x, y, z, function, metadata, pick in self.starts:
@@ -90,37 +97,64 @@ def restart(
 ) -> list[torch.Tensor | None] | None:
     """Start the kernels that are kept for a call with these inputs; return its outputs, or None where none are kept.
 
-    The call depends on the inputs, the first of which is there, on the device, the stream, and `decided_by`. The
-    compiled kernels are added to `launched`.
+    What a call depends on `find` says. The compiled kernels are added to `launched`.
+    """
+    found = find(tensors, *decided_by)
+    if found is None:
+        return None
+    call, addresses, stream = found
+    outputs = call.start(addresses, stream)
+    if outputs is not None and launched is not None:
+        launched.extend(call.kernels)
+    return outputs
+
+
+def find(tensors: tuple[torch.Tensor | None, ...], *decided_by: Hashable) -> tuple[BoundCall, list[int], int] | None:
+    """The call that is kept for these inputs, and what its `start` takes for them; None where none is to be started.
+
+    The call depends on the inputs, the first of which is there, on the device, the stream, and `decided_by`.
     """
     first = tensors[0]
     assert first is not None
     if not first.is_cuda or is_capturing():
         return None
-    stream = current_stream(first.get_device())
-    around = (current_device(), stream, *decided_by)
-    classes = (around, *map(type, tensors))
-    given = [tensor for tensor in tensors if tensor is not None]
-    addresses = [tensor.data_ptr() for tensor in given]
+    device = current_device()
+    stream = current_stream(device)
+    classes = device, stream, *decided_by, *map(type, tensors)
+    recent = _recent.get(classes)
+    if recent is None:
+        return None  # before anything is asked of tensors of a class that may have no memory
+    given: list[torch.Tensor] = []
+    addresses: list[int] = []
     bits = 0
-    for address in addresses:
-        bits |= address
-    call = None
-    if not bits % ALIGNED:
-        for alike, recent in _recent.get(classes, ()):
-            if alike(*given):
-                call = recent
-                break
-    if call is None:
-        call = _kept.get((around, *map(_traits, tensors)))
-        if call is None:
-            return None
-        if not bits % ALIGNED:
-            _remember(classes, given, call)
-    outputs = None if call.disturbed() else call.start(addresses, stream)
-    if outputs is not None and launched is not None:
-        launched.extend(call.kernels)
-    return outputs
+    for tensor in tensors:
+        if tensor is not None:
+            address = tensor.data_ptr()
+            given.append(tensor)
+            addresses.append(address)
+            bits |= address
+    shared = None
+    if len({*addresses}) < len(addresses):
+        shared = _shared(addresses)
+        # Torch compares no tensor with itself.
+        given = [tensor if shared[place] == place else tensor.detach() for place, tensor in enumerate(given)]
+    is_aligned = not bits % ALIGNED
+    if is_aligned:
+        for alike, their_shared, call in recent:
+            if shared == their_shared and alike(*given):
+                return None if call.disturbed() else (call, addresses, stream)
+    call = _kept.get(((device, stream, *decided_by, shared), *map(_traits, tensors)))
+    if call is None or call.disturbed():
+        return None
+    if is_aligned and make_guards is not None:  # among the last ones, where torch can compare tensors at once
+        guards = make_guards(*given, dynamic_dims_sizes=None, dynamic_dims_strides=None)
+        _recent[classes] = [(guards.check, shared, call), *recent][:MOST_RECENT]
+    return call, addresses, stream
+
+
+def _shared(addresses: list[int]) -> tuple[int, ...]:
+    """Which of these are one address: for each the place of the first."""
+    return tuple(map(addresses.index, addresses))
 
 
 def _traits(tensor: torch.Tensor | None) -> Hashable:
@@ -128,16 +162,6 @@ def _traits(tensor: torch.Tensor | None) -> Hashable:
     if tensor is None:
         return None
     return type(tensor), tensor.dtype, tensor.device, tensor.shape, tensor.stride(), tensor.data_ptr() % ALIGNED
-
-
-def _remember(key: Hashable, tensors: list[torch.Tensor], call: BoundCall) -> None:
-    """Have a call among the last ones, where torch can compare tensors with those of another call at once.
-
-    These, which are aligned, are those that are there; the key has the classes of all.
-    """
-    if make_guards is not None:
-        guards = make_guards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
-        _recent[key] = [(guards.check, call), *_recent.get(key, [])][:MOST_RECENT]
 
 
 def keep(
@@ -158,9 +182,12 @@ def keep(
         workspace.grown.clear()
         forget()  # earlier calls hold the smaller memory
     if call is not None:
-        around = (current_device(), current_stream(first.get_device()), *decided_by)
-        _kept[around, *map(_traits, inputs)] = call
-        _recent.pop((around, *map(type, inputs)), None)  # the one in whose place it comes may be there
+        device = current_device()
+        around = (device, current_stream(device), *decided_by)
+        addresses = [tensor.data_ptr() for tensor in inputs if tensor is not None]
+        shared = _shared(addresses) if len({*addresses}) < len(addresses) else None
+        _kept[(*around, shared), *map(_traits, inputs)] = call
+        _recent[(*around, *map(type, inputs))] = []  # the one in whose place it comes may have been there
 
 
 def forget() -> None:
@@ -192,10 +219,12 @@ def bind(
     if any(hooks) or not plain or device.index != current_device():
         return None
     allocated = [*outputs, *(scratch if len(calls) > 1 else ())]
-    changing = [tensor for tensor in (*allocated, *inputs) if tensor is not None]
-    places = {tensor.data_ptr(): place for place, tensor in enumerate(changing)}
-    if len(places) < len(changing):
-        return None  # which of two tensors of one address an argument is cannot be told
+    read = [tensor for tensor in inputs if tensor is not None]
+    changing = [*allocated, *read]
+    places = {tensor.data_ptr(): place for place, tensor in enumerate(changing) if tensor is not None}
+    # Of inputs at one address any may be the argument, as they are at one address in every such call.
+    if len(places) < len({tensor.data_ptr() for tensor in read}) + sum(each is not None for each in allocated):
+        return None  # whether an output or an input is the argument cannot be told
     if any(tensor is not None and tensor.data_ptr() % ALIGNED for tensor in (*outputs, *scratch)):
         return None
     lasting = workspace.of_stream(device, sum(map(_bytes, scratch)) if len(calls) == 1 else 0)

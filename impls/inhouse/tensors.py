@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -16,8 +16,7 @@ OF_ROWS = ("dx", "dbranch", "dbranch1", "dz")  # gradients in x's shape
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 
 
-@dataclass(frozen=True, slots=True)
-class Around:
+class Around(NamedTuple):
     """What a model has around a norm: the further inputs of its backward. None is what there is not.
 
     All but weight1 and bias `(rows, cols)` in x's shape, or one that has the same rows.
@@ -33,17 +32,17 @@ class Around:
     dres: torch.Tensor | None = None
     mask: torch.Tensor | None = None
     mask1: torch.Tensor | None = None
-    p: float = 0.0
     dy1: torch.Tensor | None = None
     weight1: torch.Tensor | None = None
     z: torch.Tensor | None = None
     bias: torch.Tensor | None = None
+    p: float = 0.0
     norm_first: bool = False
 
     @property
     def tensors(self) -> tuple[torch.Tensor | None, ...]:
         """All tensors, in one order."""
-        return self.dres, self.mask, self.mask1, self.dy1, self.weight1, self.z, self.bias
+        return self[:-2]
 
     @property
     def decided_by(self) -> tuple[Hashable, ...]:
@@ -66,7 +65,7 @@ class Around:
             if tensor.shape != shape:
                 raise ValueError(f"{name} must have x's shape {tuple(shape)}, not {tuple(tensor.shape)}")
             views[name] = as_rows(tensor.view(torch.uint8) if tensor.dtype == torch.bool else tensor, name)
-        return replace(self, **views) if views else self
+        return self._replace(**views) if views else self
 
     def check(self, weight: torch.Tensor | None, *, has_bias: bool) -> None:
         """Raise ValueError, with the reason, for what does not fit together."""
@@ -128,7 +127,7 @@ class AroundGradients(NamedTuple):
     def shaped(self, shape: torch.Size) -> AroundGradients:
         """The same memory, with gradients of rows in x's shape."""
         views = {name: gradient.view(shape) for name in OF_ROWS if (gradient := getattr(self, name)) is not None}
-        return self._replace(**views)
+        return self._replace(**views) if views else self
 
     def rounded(self, x: torch.Tensor, weight: torch.Tensor | None, weight1: torch.Tensor | None) -> AroundGradients:
         """The gradients in the dtypes of what they are of: as they are on a GPU, rounded here on a CPU."""

@@ -135,7 +135,7 @@ def test_more_of_x_shape_may_be_strided_and_masks_bool():
         )
         for name in ("dres", "z")
     }
-    around = dataclasses.replace(around, **spread, mask=around.mask.view(torch.bool))
+    around = around._replace(**spread, mask=around.mask.view(torch.bool))
     for name, gradient in gradients_around(inputs, around=around).items():
         assert torch.equal(gradient, wanted[name])
 
@@ -159,7 +159,7 @@ def test_a_fault_is_seen(fault):
     features, changes, wrong = FAULTS[fault]
     inputs = make_inputs(case_with("rms", features), seed=9)
     around = triton_inhouse.around_of(inputs)
-    around = dataclasses.replace(around, **{name: change(getattr(around, name)) for name, change in changes.items()})
+    around = around._replace(**{name: change(getattr(around, name)) for name, change in changes.items()})
     ratios = ratios_around(inputs, gradients_around(inputs, around=around))
     assert {name for name, ratio in ratios.items() if ratio > 1.05} == wrong
 

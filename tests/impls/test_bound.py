@@ -12,8 +12,11 @@ import torch
 from impls.inhouse import backward, bound, graph_memory, workspace
 from impls.inhouse.backward import backward_around, norm_backward
 from impls.inhouse.launch import KernelCall
+from impls.inhouse.model import forward, rms_norm
+from impls.inhouse.model.operands import Options
 from impls.inhouse.problem import LAUNCHES, SM_MARGIN
 from impls.inhouse.tensors import Around, Beside
+from tests.impls.test_model_variants import HEADS, VARIANTS, Tried
 
 ROWS, COLS = 6, 8
 NAMES = ["dx", "dweight", "dbias", "partial", "state", "dy", "x", "weight", "mean", "rstd", "beside", "rows", "OPTION"]
@@ -24,22 +27,22 @@ class FakeCompiled:
 
     function, packed_metadata = 77, "metadata"
 
-    def __init__(self, name, started):
-        self.name, self.started = name, started
+    def __init__(self, name, started, names):
+        self.name, self.started, self.names = name, started, names
 
     def run(self, x, y, z, stream, function, metadata, launch_metadata, enter, leave, *args):
         assert (function, metadata) == (self.function, self.packed_metadata)
         assert (launch_metadata, enter, leave) == (None, None, None)
-        self.started.append((self.name, (x, y, z), stream, dict(zip(NAMES, args, strict=True))))
+        self.started.append((self.name, (x, y, z), stream, dict(zip(self.names, args, strict=True))))
 
 
 class FakeKernel:
     """A jitted kernel that is launched in the ordinary way."""
 
-    def __init__(self, name, device):
-        self.arg_names, self.pre_run_hooks = NAMES, []
+    def __init__(self, name, device, names=NAMES):
+        self.arg_names, self.pre_run_hooks = names, []
         self.name, self.device = name, device
-        self.compiled = FakeCompiled(name, device.started)
+        self.compiled = FakeCompiled(name, device.started, names)
 
     def __getitem__(self, grid):
         def launch(*args, **options):
@@ -116,6 +119,7 @@ def gpu(request, monkeypatch):
     monkeypatch.setattr(bound, "starts_as_known", lambda: True)
     monkeypatch.setattr(workspace, "grown", [])
     monkeypatch.setattr(backward, "choose_for", lambda *args, **options: fake.launch)
+    monkeypatch.setattr(forward, "forward_row", FakeKernel("forward", fake, forward.forward_row.arg_names))
     for module, name in (
         (bound, "_kept"),
         (bound, "_recent"),
@@ -395,13 +399,30 @@ def test_other_settings_of_triton_are_kept_to(gpu, monkeypatch, knobs, name, val
     monkeypatch.undo()
 
 
-def test_two_tensors_at_one_address_are_not_kept(gpu):
-    """Which of the two an argument was cannot be told, and the next call may have two."""
-    shared = torch.zeros(ROWS, COLS)
-    for _ in range(2):
-        assert not is_kept(gpu, Call(x=shared, dy=shared))
-    assert not is_kept(gpu, Call())
-    assert is_kept(gpu, Call())
+def test_inputs_at_one_address_make_another_call(gpu):
+    """As where y and the residual are added up, and get one gradient; which of two the argument was cannot be told."""
+
+    def shared(*names):
+        memory = torch.zeros(ROWS, COLS)
+        changes = {name: memory if name in ("x", "dy", "dres") else torch.zeros(ROWS) for name in names}
+        return Call(**({"dres": torch.zeros(ROWS, COLS)} | changes))
+
+    for names in ((), ("dy", "dres"), ("x", "dres"), ("dy", "x", "dres")):
+        assert not is_kept(gpu, shared(*names))
+        call = shared(*names)
+        assert is_kept(gpu, call)
+        given = gpu.started[-1][3]
+        addresses = given["dy"], given["x"], Beside(*given["beside"]).dres
+        own = call.tensors["dy"], call.tensors["x"], call.options["dres"]
+        assert addresses == tuple(each.data_ptr() for each in own)
+        traits = shared(*names)
+        assert is_kept(gpu, traits)
+    assert is_kept(gpu, shared())
+    for names in (("dy", "dres"), ("x", "dres")):
+        call = shared(*names)
+        view = call.tensors["dy"] if "dy" in names else call.tensors["x"]
+        call.options["dres"] = view.as_strided((ROWS, COLS), (0, 1))  # at one address, and otherwise not alike
+        assert not is_kept(gpu, call)
 
 
 def test_memory_that_is_not_known_is_not_kept(gpu, monkeypatch):
@@ -484,3 +505,148 @@ def test_a_wrong_argument_is_refused_after_a_kept_call(gpu):
     ):
         with pytest.raises(ValueError, match=message):
             Call(**changes)()
+
+
+# ------------------------------------------------------------------------------------------------ in a model
+
+
+def addresses_of(tensors):
+    return {name: None if tensor is None else tensor.data_ptr() for name, tensor in tensors.items()}
+
+
+@pytest.mark.parametrize("name", ["plain", *VARIANTS, *HEADS])
+@pytest.mark.parametrize("layer", [False, True])
+def test_every_variant_starts_what_was_kept_with_its_own_tensors(name, layer, gpu, monkeypatch):
+    tried = [Tried(layer, name) for _ in range(3)]  # two, as the first backward asks for more memory of the stream
+    for each in tried[:2]:
+        each.results(each.ours, monkeypatch)
+    assert gpu.ordinary == ["forward", "kernel 0", "forward"]
+    gpu.ordinary.clear()
+    gpu.started.clear()
+    tried = tried[2]
+    outputs, found, _ = tried.results(tried.ours, monkeypatch)
+    (_, grid, _, forth), (_, _, _, back) = gpu.started
+    assert gpu.ordinary == []
+    leaves, total, y1 = tried.leaves | {"x": tried.x}, tried.x, None
+    assert grid == (tried.x.numel() // tried.x.shape[-1], 1, 1)
+    masks = dict(zip(("mask", "mask1"), tried.masks, strict=True)) if tried.options.get("dropout_p") else {}
+    if "x1" not in leaves:
+        masks.pop("mask1", None)
+    names = "x", "weight", "bias", "residual", "mask", "x1", "mask1", "weight1", "bias1", "z"
+    given = {each: (leaves | masks).get(each) for each in names}
+    assert {each: forth[each] for each in names} == addresses_of(given)
+    y, *more = outputs
+    if "weight1" in leaves:
+        y1 = more.pop(0)
+    if "residual" in leaves or "x1" in leaves or masks:
+        total = more.pop(0) if more else None  # else autograd alone has it
+    assert (forth["y"], forth["y1"]) == tuple(addresses_of({"y": y, "y1": y1}).values())
+    dy, *rest = tried.came_back[: len(outputs)]
+    dy1 = rest.pop(0) if "weight1" in leaves else None
+    assert back["dy"] == dy.data_ptr()
+    assert back["x"] == (forth["total"] or tried.x.data_ptr())
+    assert total is None or back["x"] == total.data_ptr()
+    assert (back["weight"], back["rstd"], back["mean"]) == (leaves["weight"].data_ptr(), forth["rstd"], forth["mean"])
+    beside = Beside(*back["beside"])._asdict()
+    around = {each: given[each] for each in ("mask", "mask1", "weight1", "z")} | {"dy1": dy1}
+    assert {each: beside[each] for each in around} == addresses_of(around)
+    gradients = {"weight": back["dweight"], "bias": back["dbias"], "weight1": beside["dweight1"], "z": beside["dz"]}
+    assert {each: address for each, address in gradients.items() if each in found} == addresses_of(
+        {each: found[each] for each in gradients if each in found}
+    )
+
+
+FORWARD = {  # what is changed of a forward with a residual, dropout, a second branch and a gate
+    **{option: {option: value} for option, value in {"zero_centred": True, "sm_margin": 8}.items()},
+    "eps": {"eps": 1e-3},
+    "dropout_p": {"dropout_p": 0.5},
+    "norm_before_gate": {"norm_before_gate": False},
+    **{f"no {name}": {name: None} for name in ("residual", "x1", "z")},
+    "rows": {name: torch.zeros(ROWS + 1, COLS) for name in ("x", "residual", "x1", "z")},
+    "columns": {
+        name: torch.zeros(*rows, COLS + 4)
+        for name, rows in {"x": [ROWS], "residual": [ROWS], "x1": [ROWS], "z": [ROWS], "weight": []}.items()
+    },
+    "dtype": {name: torch.zeros(ROWS, COLS).bfloat16() for name in ("x", "residual", "x1", "z")},
+    "dtype of weight": {"weight": torch.zeros(COLS).bfloat16()},
+    **{f"alignment of {name}": {name: misaligned(torch.zeros(ROWS, COLS))} for name in ("x", "residual", "x1", "z")},
+    "alignment of weight": {"weight": misaligned(torch.zeros(COLS))},
+}
+
+
+@pytest.mark.parametrize("changes", FORWARD.values(), ids=FORWARD.keys())
+def test_what_decides_makes_another_forward(gpu, changes):
+    def call(**changes):
+        given = {name: torch.zeros(ROWS, COLS) for name in ("x", "residual", "x1", "z")} | {"weight": torch.zeros(COLS)}
+        rms_norm(**(given | {"dropout_p": 0.25} | changes))
+
+    assert not is_kept(gpu, call)
+    assert is_kept(gpu, call)
+    assert not is_kept(gpu, lambda: call(**changes))
+    assert is_kept(gpu, call)
+    assert is_kept(gpu, lambda: call(**changes))
+
+
+def test_one_added_tensor_is_not_another(gpu):
+    """A residual and a second branch are as many tensors of the same kinds."""
+    x, other = torch.zeros(ROWS, COLS), torch.zeros(ROWS, COLS)
+    assert not is_kept(gpu, lambda: rms_norm(x, residual=other))
+    assert not is_kept(gpu, lambda: rms_norm(x, x1=other))
+    assert is_kept(gpu, lambda: rms_norm(x, residual=other))
+    assert gpu.started[-1][3]["residual"] == other.data_ptr()
+    assert not is_kept(gpu, lambda: rms_norm(x, residual=x))
+    gpu.stream = 12
+    assert not is_kept(gpu, lambda: rms_norm(x, residual=other))
+
+
+AROUND = {  # what is changed of a backward with all that fits together
+    "p": {"p": 0.5},
+    "norm_first": {"norm_first": False},
+    "no dres": {"dres": None},
+    "no mask1": {"mask1": None},
+    "a second norm": {"dy1": torch.zeros(ROWS, COLS), "weight1": torch.zeros(COLS), "z": None, "norm_first": False},
+    "masks of bool": {name: torch.zeros(ROWS, COLS, dtype=torch.bool) for name in ("mask", "mask1")},
+    "stride of dres": {"dres": torch.zeros(ROWS, 2 * COLS)[:, :COLS]},
+    "stride of z": {"z": torch.zeros(ROWS, 2 * COLS)[:, :COLS]},
+    "dtype of bias": {"bias": torch.zeros(COLS).bfloat16()},
+    **{f"alignment of {name}": {name: misaligned(torch.zeros(ROWS, COLS))} for name in ("dres", "z")},
+    **{
+        f"alignment of {name}": {name: misaligned(torch.zeros(ROWS, COLS, dtype=torch.uint8))}
+        for name in ("mask", "mask1")
+    },
+    "alignment of bias": {"bias": misaligned(torch.zeros(COLS))},
+}
+
+
+@pytest.mark.parametrize("changes", AROUND.values(), ids=AROUND.keys())
+def test_what_is_around_makes_another_backward(gpu, changes):
+    def call(**changes):
+        around = {
+            "dres": torch.zeros(ROWS, COLS),
+            "mask": torch.zeros(ROWS, COLS, dtype=torch.uint8),
+            "mask1": torch.zeros(ROWS, COLS, dtype=torch.uint8),
+            "z": torch.zeros(ROWS, COLS),
+            "bias": torch.zeros(COLS),
+            "p": 0.25,
+            "norm_first": True,
+        } | changes
+        backward_around(*Call().tensors.values(), Around(**around), has_bias=True)
+
+    for more in ({"p": 0.25}, changes):
+        assert not is_kept(gpu, lambda more=more: call(**more))
+    assert is_kept(gpu, call)
+    assert is_kept(gpu, lambda: call(**changes))
+
+
+def test_a_kept_forward_is_not_asked_for_what_has_no_memory(gpu):
+    """As torch's fake tensors have none: a class that is not known is looked at no further."""
+
+    class WithoutMemory(torch.Tensor):
+        def data_ptr(self):
+            raise RuntimeError
+
+    x = torch.zeros(ROWS, COLS)
+    rms_norm(x)
+    assert is_kept(gpu, lambda: rms_norm(x))
+    assert bound.find((x.as_subclass(WithoutMemory), None, None), "forward", Options(False, 1e-6)) is None
+    assert bound.find((x, None, None), "forward", Options(False, 1e-6)) is not None

@@ -40,7 +40,7 @@ def norm_forward(operands: Operands, options: Options) -> Outputs:
     viewed as rows, or as heads of tokens; what else there is as `Operands` says, in x's dtype, parameters in any of the
     three. Raises ValueError for anything else, as `norm_backward` does.
     """
-    kept: Any = bound.restart(operands, "forward", options)
+    kept: Any = bound.restart(operands.given, "forward", options)
     if kept is not None:
         return Outputs(*kept)
     x, weight, bias, residual, mask, x1, mask1, weight1, bias1, z = operands
@@ -89,7 +89,7 @@ def norm_forward(operands: Operands, options: Options) -> Outputs:
         )
         with torch.cuda.device_of(x):
             kernel = call.start()
-        bound.keep([call], [kernel], operands, (y, y1, total, mean, rstd), (), "forward", options)
+        bound.keep([call], [kernel], operands.given, (y, y1, total, mean, rstd), (), "forward", options)
     return Outputs(rounded(y, x), rounded(y1, x), rounded(total, x), mean, rstd)
 
 

@@ -10,10 +10,11 @@ from typing import Any, TypedDict, Unpack
 
 import torch
 
+from .. import bound
 from ..device import is_looked_at
 from .forward import heads_apart, norm_forward
 from .gradients import complete, gradients, of_operands, plain_gradients
-from .operands import Operands, Options, Saved
+from .operands import PLAIN_OPERANDS, Operands, Options, Outputs, Saved
 from .operators import backward_by_operator, by_operator
 
 PLAIN = (torch.Tensor, torch.nn.Parameter, type(None))  # other classes have their own ways with operators
@@ -91,12 +92,15 @@ def _norm(
     sm_margin: int | None = None,
 ) -> Any:
     options = Options(layer, eps, zero_centred, dropout_p, norm_before_gate, sm_margin)
-    is_plain = residual is x1 is weight1 is bias1 is z is None and not (dropout_p or return_residual)
-    if is_plain and _is_plain(x, weight, bias) and _is_taken_as_it_is(x):
-        return _eager_norm(options, x, weight, bias)
-    mask, mask1 = (_drawn(branch, dropout_p) if dropout_p else None for branch in (x, x1))
+    if residual is x1 is weight1 is bias1 is z is None and not dropout_p:
+        y = _run((x, weight, bias), options)
+        return (y, x) if return_residual else y
+    mask = mask1 = None
+    if dropout_p:
+        mask, mask1 = _drawn(x, dropout_p), _drawn(x1, dropout_p)
     operands = Operands(x, weight, bias, residual, mask, x1, mask1, weight1, bias1, z)
-    y, y1, total = _run(operands, options)
+    found = _run(operands, options)
+    y, y1, total = found if isinstance(found, tuple) else (found, None, None)
     outputs = [y]
     if weight1 is not None:
         outputs.append(y1)
@@ -114,17 +118,22 @@ def _drawn(branch: torch.Tensor | None, p: float) -> torch.Tensor | None:
     return torch.empty(branch.shape, dtype=torch.bool, device=branch.device).bernoulli_(1 - p)
 
 
-def _run(operands: Operands, options: Options) -> tuple[Any, Any, Any]:
-    """Run the forward: y, and y1 and total, which mean something where there are such."""
-    x, *others = operands
-    if _is_plain(*operands) and _is_taken_as_it_is(x) and all(each is None or each.is_contiguous() for each in others):
-        outputs = _eager_norm(options, *operands)
-        return outputs if isinstance(outputs, tuple) else (outputs, None, None)
+def _run(given: tuple[Any, ...], options: Options) -> Any:
+    """Run the forward of some first operands, or of all: y; or y, y1 and total, which mean something where they are."""
+    if not (torch.compiler.is_compiling() or is_looked_at()):
+        kept = bound.find(given, "forward", options)
+        if kept is not None or _is_plain(*given):
+            return _eager_norm(options, kept, *given)
+    operands = Operands(*given)
+    x = operands.x
     if x.dim() == 0 or x.shape[-1] == 0:
         raise ValueError(f"x must have a last dimension of at least 1, not {tuple(x.shape)}")
     y, y1, total = by_operator(_as_rows(operands), options)
+    y = _in_shape(y, x.shape)
+    if len(given) == PLAIN_OPERANDS:
+        return y
     y1 = y1 if operands.weight1 is None else _in_shape(y1, x.shape)
-    return _in_shape(y, x.shape), y1, _in_shape(total, x.shape) if operands.is_sum else total
+    return y, y1, _in_shape(total, x.shape) if operands.is_sum else total
 
 
 def _in_shape(tensor: torch.Tensor, shape: torch.Size) -> torch.Tensor:
@@ -133,20 +142,12 @@ def _in_shape(tensor: torch.Tensor, shape: torch.Size) -> torch.Tensor:
 
 
 def _is_plain(x: torch.Tensor, *others: torch.Tensor | None) -> bool:
-    """Whether these are tensors, x on a GPU, at which nothing of torch looks but autograd."""
-    if torch.compiler.is_compiling() or is_looked_at() or not x.is_cuda:
+    """Whether these are tensors of torch's own classes, x on a GPU, that the kernels take without a view or a copy."""
+    if type(x) not in PLAIN or not x.is_cuda or x.dim() < 2 or not x.numel():
         return False
-    for each in others:
-        if type(each) not in PLAIN:
-            return False
-    return type(x) in PLAIN
-
-
-def _is_taken_as_it_is(x: torch.Tensor) -> bool:
-    """Whether the kernels take x without a view or a copy."""
-    if x.dim() < 2 or not x.numel():
+    if not x.is_contiguous() and (x.stride(-1) != 1 or not heads_apart(x)):
         return False
-    return x.is_contiguous() or (x.stride(-1) == 1 and heads_apart(x))
+    return all(type(each) in PLAIN and (each is None or each.is_contiguous()) for each in others)
 
 
 def _as_rows(operands: Operands) -> Operands:
@@ -171,41 +172,48 @@ def _like(tensor: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 
 
 class _EagerNorm(torch.autograd.Function):
-    """Both operators, without torch's dispatcher; a plain norm has three operands here, and saves no more."""
+    """Both operators, without torch's dispatcher; a norm with nothing around it has three operands here."""
 
     @staticmethod
-    def forward(ctx: Any, options: Options, *tensors: Any) -> Any:
-        operands = Operands(*tensors)
-        outputs = norm_forward(operands, options)
-        ctx.options, ctx.has_bias = options, operands.bias is not None
-        if len(tensors) == 3:
-            ctx.save_for_backward(operands.x, operands.weight, outputs.mean, outputs.rstd)
-            return outputs.y
+    def forward(ctx: Any, options: Options, kept: Any, *tensors: Any) -> Any:
+        outputs: Any = None
+        if kept is not None:
+            call, addresses, stream = kept
+            outputs = call.start(addresses, stream)
+        if outputs is None:
+            outputs = norm_forward(Operands(*tensors), options)
+        y, y1, total, mean, rstd = outputs
+        ctx.decided = options, tensors[2] is not None
+        if len(tensors) == PLAIN_OPERANDS:
+            x, weight, _ = tensors
+            ctx.save_for_backward(x, weight, mean, rstd)
+            return y
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*Saved.of(operands, options, outputs))
-        return outputs.y if outputs.y1 is outputs.total is None else outputs[:3]
+        ctx.save_for_backward(*Saved.of(Operands(*tensors), options, Outputs(*outputs)))
+        return y if y1 is total is None else (y, y1, total)
 
     @staticmethod
     def backward(ctx: Any, *came_back: Any) -> tuple[torch.Tensor | None, ...]:
-        dy, dy1, dres = came_back if len(came_back) == 3 else (*came_back, None, None)
-        options, tensors = ctx.options, ctx.saved_tensors
+        options, has_bias = ctx.decided
+        tensors = ctx.saved_tensors
         # Else the operator: its own derivative, which there is not, would be asked for; or somebody looks on.
-        is_eager = not (torch.is_grad_enabled() or is_looked_at()) and _are_rows(dy, dy1, dres)
+        is_eager = not (torch.is_grad_enabled() or is_looked_at()) and _are_rows(came_back)
         saved: Any = tensors
         if len(tensors) == 4:
             x, weight, mean, rstd = tensors
             if is_eager:
-                return (None, *plain_gradients(dy, x, weight, mean, rstd, options, has_bias=ctx.has_bias))
+                return (None, None, *plain_gradients(came_back[0], x, weight, mean, rstd, options, has_bias=has_bias))
             saved = x, weight, None, None, None, None, None, mean, rstd
+        dy, dy1, dres = came_back if len(came_back) == 3 else (*came_back, None, None)
         saved = Saved(*saved)
         if is_eager:
-            found = gradients(*complete(dy, dy1, saved), dres, saved, options, has_bias=ctx.has_bias)
+            found = gradients(*complete(dy, dy1, saved), dres, saved, options, has_bias=has_bias)
         else:
-            found = backward_by_operator(dy, dy1, dres, saved, options, has_bias=ctx.has_bias)
-        return (None, *of_operands(found, ctx.needs_input_grad[1:]))
+            found = backward_by_operator(dy, dy1, dres, saved, options, has_bias=has_bias)
+        return (None, None, *of_operands(found, ctx.needs_input_grad[2:]))
 
 
-def _are_rows(*gradients: torch.Tensor | None) -> bool:
+def _are_rows(gradients: tuple[torch.Tensor | None, ...]) -> bool:
     """Whether the kernels take these as they came back, those that did."""
     for each in gradients:
         if each is not None and (type(each) is not torch.Tensor or not each.is_contiguous()):

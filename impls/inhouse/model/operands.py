@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import torch
 
+PLAIN_OPERANDS = 3  # x, weight and bias, of a norm with nothing around it
+
 
 class Operands(NamedTuple):
     """What a forward reads; None is what there is not.
@@ -30,6 +32,11 @@ class Operands(NamedTuple):
     weight1: torch.Tensor | None = None
     bias1: torch.Tensor | None = None
     z: torch.Tensor | None = None
+
+    @property
+    def given(self) -> tuple[torch.Tensor | None, ...]:
+        """All of them; the first where nothing is around the norm."""
+        return self if any(each is not None for each in self[PLAIN_OPERANDS:]) else self[:PLAIN_OPERANDS]
 
     @property
     def is_sum(self) -> bool:
