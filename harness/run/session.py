@@ -170,7 +170,8 @@ def _run(
 
     def launch_anew(process: int) -> Worker:
         forget_tuning(INDUCTOR_CACHE)  # each process tunes for itself what is tuned by timing
-        return start_worker(invocation.start(process), log, invocation.time_limit_s).worker
+        start = replace(invocation.start(process), asked=False)  # the first worker has said what is here
+        return start_worker(start, log, invocation.time_limit_s).worker
 
     runner = Runner(
         launch=launch_anew,
