@@ -15,6 +15,7 @@ from harness.errors import UsageError
 from harness.fleet.shares import Shares
 from harness.results.file import Results, load
 from harness.results.published.planned import PUBLISHED
+from harness.results.run_records import EndRecord
 from harness.run.plan import Job
 
 SHARED_STAGES = ("inputs", "verify", "time", "break down")  # whose time a file has for all rows together
@@ -66,10 +67,10 @@ def durations(runs: Iterable[Results]) -> Durations:
         for row in rows:
             of_impl[row.impl].append(shared_s + (row.prepare_s or 0.0))
             of_row[row.case, row.impl].append(of_impl[row.impl][-1])
-        outside_s = run.end.wall_s - sum(stages.values())
-        process += [(stages.get("self-test", 0.0) + stages.get("start", 0.0) + outside_s) / run.run.settings.processes]
+        process.append(_process_s(run, run.end))
         if ahead := _compiled(run):
-            compile_s.append(stages.get("compile ahead", 0.0) * COMPILING_PROCESSES / ahead)
+            processes = COMPILING_PROCESSES * max(1, len(run.gpus))
+            compile_s.append(stages.get("compile ahead", 0.0) * processes / ahead)
     return Durations(
         row_s={impl: fmean(seconds) for impl, seconds in of_impl.items()},
         of_row_s={row: fmean(seconds) for row, seconds in of_row.items()},
@@ -78,6 +79,15 @@ def durations(runs: Iterable[Results]) -> Durations:
         compile_s=fmean(compile_s) if compile_s else 0.0,
         runs=len(told),
     )
+
+
+def _process_s(run: Results, end: EndRecord) -> float:
+    """What a process took besides its rows. The stages of a fleet are those of all its GPUs, which measure at once."""
+    stages, gpus = end.stages_s, max(1, len(run.gpus))
+    ahead_s = stages.get("compile ahead", 0.0)
+    outside_s = end.wall_s - ahead_s - (sum(stages.values()) - ahead_s) / gpus
+    of_all_s = stages.get("self-test", 0.0) + stages.get("start", 0.0) + outside_s * gpus
+    return of_all_s / len({(row.process, row.gpu) for row in run.rows if row.timing})
 
 
 def _compiled(run: Results) -> int:

@@ -1,10 +1,12 @@
 """How long runs will take, from how long published ones took; and how far more GPUs help."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from harness.fleet.estimate import Durations, durations, published
+from harness.results.run_records import GpuRecord
 from harness.run.plan import Job
 from tests.fleet.makespans import lines, share, whole
 from tests.results_factory import CASE, LAYER, results, row, selftest
@@ -23,6 +25,19 @@ def test_rows_share_the_stages_and_have_their_own_preparation():
     assert took.of(Job(LAYER, ("quack",))) == 9.0  # not published: as on other cases
     assert took.of(Job(CASE, ("quack", "torch-eager"))) == 9.0 + 5.5
     assert took.process_s == 600.0 - 24.0 - 8.0
+
+
+def test_gpus_of_a_fleet_measure_at_once():
+    """Of 100 seconds 24 compile; in the rest each GPU has 10 of self-tests and start, 60 of rows, and 6 besides."""
+    stages = {"compile ahead": 24.0, "self-test": 18.0, "start": 2.0, "verify": 80.0, "time": 40.0}
+    rows = [row("torch-eager", 10.0).model_copy(update={"gpu": 0}), row("torch-eager", 9.0, LAYER, gpu=1)]
+    run = timed_run(*rows, **stages)
+    both = replace(
+        run,
+        end=run.end.model_copy(update={"wall_s": 100.0}),
+        gpus=[GpuRecord(number=number, host="one") for number in (0, 1)],
+    )
+    assert durations([both]).process_s == pytest.approx(10.0 + 6.0)
 
 
 def test_what_is_unknown_takes_as_long_as_others():
