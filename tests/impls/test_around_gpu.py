@@ -8,6 +8,7 @@ import torch
 from harness.cases import NormCase, make_inputs
 from harness.cases.variants import with_features
 from impls.inhouse import bound
+from impls.inhouse.model import rms_norm
 from tests.impls.inhouse_cases import gradients_around, ratios_around
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(120, method="thread")]
@@ -41,3 +42,18 @@ def test_right_and_the_same_bits_by_the_kept_launch(case):
         assert torch.equal(gradient, kept[name]), name
     ratios = ratios_around(inputs, first)
     assert all(ratio <= (1.05 if case.dtype == "bf16" else 16) for ratio in ratios.values()), ratios
+
+
+def test_one_gradient_for_y_and_the_residual():
+    """As where both are added up: the same bits as by two tensors that are alike, and kept."""
+    bound.forget()
+    x, residual, dy = (torch.randn(2048, 4096, device="cuda", dtype=torch.bfloat16) for _ in range(3))
+    weight = torch.randn(4096, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    leaves = x.requires_grad_(), residual.requires_grad_(), weight
+    found = []
+    for dres in (dy, dy, dy.clone(), dy.clone()):
+        outputs = rms_norm(x, weight, residual=residual, return_residual=True)
+        found.append(torch.autograd.grad(outputs, leaves, (dy, dres)))
+    for each in found[1:]:
+        assert all(map(torch.equal, each, found[0]))
+    assert {key[0][-1] for key in bound._kept if key[0][2] == "around"} == {None, (0, 1, 2, 3, 0)}

@@ -359,6 +359,7 @@ def test_a_profiler_hears_of_every_launch(gpu, chain):
         """Listen."""
 
     warm(gpu)
+    assert is_kept(gpu, Call())
     listeners = getattr(bound.knobs.runtime, chain)
     listeners.add(hook)
     try:
@@ -375,6 +376,7 @@ def test_a_profiler_hears_of_every_launch(gpu, chain):
 @pytest.mark.parametrize("hook", [None, print])
 def test_a_hook_in_place_of_the_chain_is_heard(gpu, monkeypatch, chain, hook):
     warm(gpu)
+    assert is_kept(gpu, Call())
     monkeypatch.setitem(vars(bound.knobs.runtime), chain, hook)
     for _ in range(2):
         assert not is_kept(gpu, Call())
@@ -382,6 +384,7 @@ def test_a_hook_in_place_of_the_chain_is_heard(gpu, monkeypatch, chain, hook):
 
 def test_a_hook_of_the_kernel_is_heard(gpu):
     warm(gpu)
+    assert is_kept(gpu, Call())
     gpu.launch.kernels[0].pre_run_hooks.append(print)
     assert not is_kept(gpu, Call())
     gpu.launch.kernels[0].pre_run_hooks.clear()
@@ -393,6 +396,7 @@ def test_a_hook_of_the_kernel_is_heard(gpu):
 )
 def test_other_settings_of_triton_are_kept_to(gpu, monkeypatch, knobs, name, value):
     warm(gpu)
+    assert is_kept(gpu, Call())
     monkeypatch.setitem(vars(getattr(bound.knobs, knobs)), name, value)
     assert not is_kept(gpu, Call())
     assert is_kept(gpu, Call())  # bound with that setting
