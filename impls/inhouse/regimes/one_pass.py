@@ -262,15 +262,20 @@ def _flat(problem: Problem, gpu: Gpu) -> OnePass:
     barriers; one leaves half as many partials, which counts where turns are few. At 2048 columns a light one has a tile
     twice as large then, 64 elements a thread. Light ones are packed up to 4096 columns and above 8192. With 8 warps and
     nothing packed one more tile in flight helps up to 8192 columns. Below 1024 columns others have 2 warps, which wait
-    for each other less, and four programs. With many turns of more than 4096 columns fewer programs than
+    for each other less, and four programs. From 15 turns of more than 4096 columns on fewer programs than
     multiprocessors are as fast.
 
-    Where the kernel needs no more, registers are limited so that a multiprocessor has room for half as many programs
-    again: then all run at once though another kernel holds a third of the multiprocessors.
+    All run at once though another kernel holds multiprocessors, if one of those left has room for more than its own.
+    So where the kernel needs no more, registers are limited to what leaves room for half as many programs again, and
+    where one program of 4 warps is as fast as two or as one of 8, it is taken: 128 threads may have all the registers
+    that a thread can have, and leave half of a multiprocessor's.
     """
     rows, cols, light = problem.rows, problem.cols, _light(problem, gpu)
     if cols < 1024 and not light and gpu.ptx and problem.item_bytes == 2:
         return OnePass(2, 2, 512, 2, 4 * gpu.multiprocessors, fold=True, maxnreg=_registers(5, 2))
+    half = _half(problem, gpu)
+    if half is not None:
+        return half
     long = rows >= 16 * 2 * gpu.multiprocessors
     narrower = _padded(cols, 4) < _padded(cols, 8) and cols <= 5120
     warps = 4 if cols <= 2048 or narrower or (cols <= 4096 and long) else 8
@@ -281,8 +286,8 @@ def _flat(problem: Problem, gpu: Gpu) -> OnePass:
     alone = warps == 8 or large or rows <= 4 * gpu.multiprocessors * tile_rows
     packed = light and not 4096 < cols <= 8192
     programs = gpu.multiprocessors * (1 if alone else 2)
-    if not light and cols > 4096 and rows >= 30 * gpu.multiprocessors:
-        programs = max(1, gpu.multiprocessors * 17 // 20)
+    if not light and cols > 4096 and rows >= 15 * gpu.multiprocessors:
+        programs = max(1, gpu.multiprocessors * 15 // 16)
     stages = STAGES + (warps == 8 and cols <= 8192 and not packed)
     maxnreg = None
     if gpu.ptx and problem.item_bytes == 2 and not problem.beside:
@@ -290,6 +295,24 @@ def _flat(problem: Problem, gpu: Gpu) -> OnePass:
         if room and not (alone and warps == 4):
             maxnreg = _registers(3 if warps == 4 else 2, warps)
     return OnePass(tile_rows, chunks, chunk, warps, programs, fold=True, packed=packed, maxnreg=maxnreg, stages=stages)
+
+
+def _half(problem: Problem, gpu: Gpu) -> OnePass | None:
+    """One program of 4 warps a multiprocessor, which takes half of it; None where others are faster.
+
+    With three tiles in flight in RMSNorm at 8192 columns, where the row can be held packed: some registers spill, and
+    it is a little faster all the same. With four up to 4096 columns, where there are two accumulators.
+    """
+    if problem.item_bytes != 2 or problem.beside or not gpu.ptx:
+        return None
+    if _light(problem, gpu) and problem.norm == "rms" and problem.cols == 8192:
+        launch = OnePass(1, 8, 1024, 4, gpu.multiprocessors, fold=True, packed=True, stages=STAGES + 1)
+    elif problem.accumulators == 2 and 3072 < problem.cols <= 4096:
+        launch = OnePass(1, 4, 1024, 4, gpu.multiprocessors, fold=True, stages=STAGES + 2)
+    else:
+        return None
+    buffers = (launch.stages - 1) * launch.chunks * launch.cols * problem.read_bytes
+    return launch if 2 * (buffers + RESERVED_BYTES) <= gpu.shared_total else None
 
 
 def _flat_of_many(problem: Problem, gpu: Gpu) -> OnePass:
