@@ -86,12 +86,10 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def mark(results: Results, name: str, plan: Plan, checkout: Path = CHECKOUT) -> str:
-    """What a table of a published file says of its age: the revision, and what has changed since then."""
+    """What a table of a published file says of its age: the revision, and whether and why it is stale."""
     entry = plan.runs.get(name)
     reasons = stale_because(results, entry.settings if entry else None, checkout)
     measured = f"measured at revision {results.run.revision or 'unknown'}"
     if (kept := plan.kept.get(name)) and kept.untested:
         measured += f", without a self-test ({kept.untested})"
-    if UNHASHED in reasons:
-        reasons = ("before hashes of the code were recorded", *(reason for reason in reasons if reason != UNHASHED))
-    return "; ".join((measured, *reasons)) if reasons else measured
+    return f"{measured}; stale: {'; '.join(reasons)}" if reasons else measured

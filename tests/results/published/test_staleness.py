@@ -49,7 +49,7 @@ def test_run_of_this_checkout_is_current(run, checkout):
 def test_changed_code_makes_it_stale(run, checkout, name, was, now, said):
     change(checkout, name, was, now)
     assert stale_because(run, PLANNED, checkout) == (said,)
-    assert mark(run, "one", PLAN, checkout) == f"measured at revision abc1234; {said}"
+    assert mark(run, "one", PLAN, checkout) == f"measured at revision abc1234; stale: {said}"
 
 
 def test_all_that_has_changed_is_named(run, checkout):
@@ -106,7 +106,7 @@ def test_early_file_is_stale_and_told_only_what_it_tells(run, checkout):
         "seed 7 where the plan says 3",
     )
     assert mark(replace(run, run=early), "gone", PLAN, checkout) == (
-        "measured at revision abc1234; before hashes of the code were recorded"
+        "measured at revision abc1234; stale: measured before hashes of the code were recorded"
     )
 
 
