@@ -8,19 +8,17 @@ from pathlib import Path
 
 from harness.errors import UsageError
 from harness.results.published.admission import Judged, judge, too_large
-from harness.results.published.planned import CHECKOUT, PACKED_SUFFIX, PLAN, PUBLISHED, published_files, read_plan
+from harness.results.published.planned import PACKED_SUFFIX, PUBLISHED, published_files, read_plan
 
 EARLIER = "earlier than these rules, and stale; it stays until it is measured again"
 
 
-def look(
-    only: str | None, plan_file: Path = PLAN, published: Path = PUBLISHED, checkout: Path = CHECKOUT
-) -> list[Judged]:
+def look(only: str | None, published: Path = PUBLISHED) -> list[Judged]:
     """Judge what is published of each device, or the files of these names or patterns.
 
     Raises UsageError where there is none.
     """
-    plan = read_plan(plan_file)
+    plan = read_plan()
     patterns = [pattern.strip() for pattern in (only or "*").split(",")]
     files = [path for _, name, path in published_files(published) if any(fnmatchcase(name, each) for each in patterns)]
     if not files:
@@ -28,7 +26,7 @@ def look(
             f"--only {only}: no file in {published} has such a name" if only else f"nothing in {published}"
         )
     folders = () if only else dict.fromkeys(path.parent for path in files)
-    return [*(judge(path, plan, checkout) for path in files), *filter(None, map(too_large, folders))]
+    return [*(judge(path, plan) for path in files), *filter(None, map(too_large, folders))]
 
 
 def lines(judged: Iterable[Judged]) -> str:
