@@ -123,7 +123,7 @@ AROUND_ON_HOPPER = [
 ]
 TRITON = tuple(map(int, triton.__version__.split(".")[:2]))
 SPILL_LIMIT = 24  # bytes a thread: a few kernels set registers aside around the chains that others have not begun
-SPILL_LIMIT_OF_HALF = 208  # of 4 warps with 8192 columns, which are faster all the same
+SPILL_LIMIT_OF_HALF = 256  # of 4 warps with 8192 columns, which are faster all the same
 
 
 def compile_case(target, cols, norm, bias, rows, dtype, weight_dtype, zero_centred, features=(), spoil=False):
