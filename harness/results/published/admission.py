@@ -52,7 +52,6 @@ def judge(path: Path, plan: Plan, checkout: Path = CHECKOUT) -> Judged:
     """Read a file and look for all that speaks against publishing it, as the plan's run of its name if there is one."""
     entry = plan.runs.get(path.name.removesuffix(PACKED_SUFFIX))
     planned = entry.settings if entry else None
-    kept = plan.kept.get(path.name.removesuffix(PACKED_SUFFIX))
     try:
         results = load(path)
         left = dict.fromkeys(trace for line in lines_of(path) for trace in traces.of(json.loads(line)))
@@ -66,7 +65,7 @@ def judge(path: Path, plan: Plan, checkout: Path = CHECKOUT) -> Judged:
         found.append(f"{results.run.revision} is no commit of this repository; measure a commit that main has")
     return Judged(
         path,
-        (*found, *faults(results, planned, tested=not (kept and kept.untested))),
+        (*found, *faults(results, planned)),
         stale_because(results, planned, checkout),
         results.run.started_at < RULES_SINCE,
     )
@@ -97,22 +96,9 @@ def _git(checkout: Path, *arguments: str) -> str | None:
     return done.stdout.strip()
 
 
-def faults(results: Results, planned: Settings | None = None, tested: bool = True) -> tuple[str, ...]:
-    """What speaks against publishing a run, and what to do; empty where nothing does.
-
-    `planned` is what a plan asks; a run that is not `tested` needs no self-test.
-    """
-    rules = (
-        _whole,
-        _claim,
-        _revision,
-        _provenance,
-        _processes,
-        _alone,
-        _void,
-        _rounded,
-        *([_selftests] if tested else []),
-    )
+def faults(results: Results, planned: Settings | None = None) -> tuple[str, ...]:
+    """What speaks against publishing a run, and what to do; empty where nothing does. `planned` is what a plan asks."""
+    rules = (_whole, _claim, _revision, _provenance, _processes, _selftests, _alone, _void, _rounded)
     return (*(fault for rule in rules for fault in rule(results)), *_as_planned(results, planned))
 
 

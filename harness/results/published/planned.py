@@ -86,13 +86,11 @@ class PlannedRun(Entry):
 class KeptFile(Entry):
     """A published file that the plan does not measure: `because` says why it is here.
 
-    Where it is `superseded_by` runs of the plan, it may be deleted as soon as all of them are published. `untested`
-    says why it has no self-test, which is else a fault.
+    Where it is `superseded_by` runs of the plan, it may be deleted as soon as all of them are published.
     """
 
     about: str
     because: str
-    untested: str | None = None
     superseded_by: tuple[str, ...] = ()
     documents: tuple[str, ...] = ()
 

@@ -90,6 +90,4 @@ def mark(results: Results, name: str, plan: Plan, checkout: Path = CHECKOUT) -> 
     entry = plan.runs.get(name)
     reasons = stale_because(results, entry.settings if entry else None, checkout)
     measured = f"measured at revision {results.run.revision or 'unknown'}"
-    if (kept := plan.kept.get(name)) and kept.untested:
-        measured += f", without a self-test ({kept.untested})"
     return f"{measured}; stale: {'; '.join(reasons)}" if reasons else measured

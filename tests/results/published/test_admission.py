@@ -5,8 +5,7 @@ import pytest
 
 from harness.results.published import admission
 from harness.results.published.admission import faults, is_unknown, judge, too_large
-from harness.results.published.planned import Plan, published_files, read_plan
-from harness.results.published.staleness import mark
+from harness.results.published.planned import published_files, read_plan
 from harness.results.run_records import GpuRecord, SideRecord
 from harness.results.schema import ConditionsRecord, ContextRecord
 from tests.repositories import git, two_revisions
@@ -53,19 +52,6 @@ def implementations(**changed):
 
 def test_whole_run_may_be_published():
     assert faults(run()) == ()
-
-
-def test_kept_file_says_in_the_plan_why_it_is_untested(tmp_path):
-    """No other rule is waived, for no other file."""
-    kept = {"about": "an old one", "because": "it was"}
-    plan = Plan.model_validate({"runs": {}, "kept": {"old": kept | {"untested": "none was made"}, "older": kept}})
-    untested = run(selftests=())
-    assert judge(published(tmp_path, untested, "old"), plan).faults == ()
-    assert "no self-test before" in judge(published(tmp_path, untested, "older"), plan).faults[0]
-    (fault,) = judge(published(tmp_path, run(selftests=(), revision=None), "old"), plan).faults
-    assert fault.startswith("no revision")
-    assert mark(untested, "old", plan).startswith("measured at revision 2428dea3e3f4, without a self-test (none was m")
-    assert "self-test" not in mark(untested, "older", plan)
 
 
 VOID = row("quack", 50.0, timed=rounded(voided={"throttled (heat)": 5}))
