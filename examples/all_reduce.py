@@ -241,7 +241,7 @@ def measure(invocation: Invocation, found: tuple[Any, Any, Any], all_reduce: Any
             results.append(make_selftest(SelfTest(when, planned.settings, planned.profile)))
             release(planned.facts.kind)
 
-    with closed_at_the_end(results, {}, path.with_name("no worker, and no log of one")):
+    with closed_at_the_end(results, {}, log=None):
         test("before")
         for job in planned.jobs:
             for name in missing.keys() & set(job.impls):

@@ -197,8 +197,8 @@ def _run(
 
 
 @contextmanager
-def closed_at_the_end(results: ResultsFile, stages_s: dict[str, float], log: Path) -> Generator[None]:
-    """Write the end record and close the file, whatever happens inside."""
+def closed_at_the_end(results: ResultsFile, stages_s: dict[str, float], log: Path | None) -> Generator[None]:
+    """Write the end record and close the file, whatever happens inside; put the log beside it, where there is one."""
     begun_s, interrupted = time.monotonic(), True
     try:
         yield
@@ -212,7 +212,8 @@ def closed_at_the_end(results: ResultsFile, stages_s: dict[str, float], log: Pat
         )
         with closing(results), suppress(OSError):  # the log helps, and is no result
             results.append(end)
-            shutil.copy(log, results.path.parent / "worker.log")
+            if log is not None:
+                shutil.copy(log, results.path.parent / "worker.log")
 
 
 @contextmanager

@@ -82,7 +82,8 @@ class Rows:
 def release_all(device: str) -> None:
     """Free the memory that a case held, of which nothing is in use any longer.
 
-    What is left belongs to libraries. Garbage is not looked for in it again: that takes longer than to time a case.
+    What is left belongs to libraries. From then on garbage is looked for among newer objects alone: to look through all
+    takes longer than to time a case.
     """
     release(device)
     gc.freeze()

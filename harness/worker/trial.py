@@ -126,7 +126,7 @@ class Trial:
             raise SpoiltError
 
     def _holds_more_than(self, most_bytes: int) -> bool:
-        """Whether more device memory is in use, without what only waits to be collected, which takes long to find."""
+        """Whether more device memory is in use, garbage left out. It is collected only if there seems to be more."""
         if _device_bytes(self.case) <= most_bytes:
             return False
         gc.collect()

@@ -39,8 +39,8 @@ START = (
 Tensors = Sequence[torch.Tensor | None]
 
 _kept: dict[Hashable, BoundCall] = {}  # by all that a call depends on
-# The last of them, by the classes of tensors and all else but what is compared: by the function that is there, and by
-# which inputs are at one address.
+# The last of them, by the classes of tensors and all else that is not compared. What is compared stands with each call:
+# a function that compares the tensors, and which inputs are at one address.
 _recent: dict[Hashable, list[tuple[Callable[..., bool], Hashable, BoundCall]]] = {}
 
 

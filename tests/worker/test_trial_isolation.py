@@ -6,12 +6,14 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from harness.cases import Grads
-from harness.worker import interleave, trial
+from harness.worker import interleave, serve, trial
+from harness.worker.messages import Row, Try
 from harness.worker.rows import SpoiltError, release_all
 from tests.mutants.maths import gradients, implementation
 from tests.worker.test_trial import RMS, SETTINGS, Session, session
@@ -374,5 +376,17 @@ def test_what_outlives_a_case_is_looked_at_no_more():
     try:
         assert gc.get_freeze_count() > 0
         assert all(survivor is not found for found in gc.get_objects())
+    finally:
+        gc.unfreeze()
+
+
+def test_a_worker_looks_for_garbage_once_it_has_answered(monkeypatch):
+    looked, told = [], []
+    monkeypatch.setattr(gc, "collect", lambda: looked.append(len(told)) or 0)
+    known = {each.name: each for each in (implementation("one"), implementation("two"))}
+    try:
+        serve.answer(Try(RMS, tuple(known), "group", SETTINGS), known, SimpleNamespace(send=told.append))
+        rows_told = sum(isinstance(each, Row) for each in told)
+        assert (len(looked), rows_told >= 2, gc.get_freeze_count() > 0) == (1, True, True)
     finally:
         gc.unfreeze()

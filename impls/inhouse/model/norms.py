@@ -119,7 +119,7 @@ def _drawn(branch: torch.Tensor | None, p: float) -> torch.Tensor | None:
 
 
 def _run(given: tuple[Any, ...], options: Options) -> Any:
-    """Run the forward of some first operands, or of all: y; or y, y1 and total, which mean something where they are."""
+    """Run the forward: y of x, weight and bias; of all operands y, y1 and total, as far as the norm has them."""
     if not (torch.compiler.is_compiling() or is_looked_at()):
         kept = bound.find(given, "forward", options)
         if kept is not None or _is_plain(*given):

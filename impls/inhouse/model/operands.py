@@ -35,7 +35,7 @@ class Operands(NamedTuple):
 
     @property
     def given(self) -> tuple[torch.Tensor | None, ...]:
-        """All of them; the first where nothing is around the norm."""
+        """All of them, or x, weight and bias alone where nothing is around the norm."""
         return self if any(each is not None for each in self[PLAIN_OPERANDS:]) else self[:PLAIN_OPERANDS]
 
     @property

@@ -265,10 +265,10 @@ def _flat(problem: Problem, gpu: Gpu) -> OnePass:
     for each other less, and four programs. From 15 turns of more than 4096 columns on fewer programs than
     multiprocessors are as fast.
 
-    All run at once though another kernel holds multiprocessors, if one of those left has room for more than its own.
-    So where the kernel needs no more, registers are limited to what leaves room for half as many programs again, and
-    where one program of 4 warps is as fast as two or as one of 8, it is taken: 128 threads may have all the registers
-    that a thread can have, and leave half of a multiprocessor's.
+    Another kernel may hold multiprocessors. All programs still run at once if each of the others has room for more
+    than its share of them. So where the kernel needs no more, registers are limited to leave room for half as many
+    programs again. And one program of 4 warps is taken where it is as fast as two, or as one of 8 warps: with as many
+    registers as a thread can have, it takes half of a multiprocessor's.
     """
     rows, cols, light = problem.rows, problem.cols, _light(problem, gpu)
     if cols < 1024 and not light and gpu.ptx and problem.item_bytes == 2:
