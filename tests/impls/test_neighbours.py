@@ -244,3 +244,11 @@ def test_a_launch_is_dealt_out_anew():
     assert two.dealt(3, H200).groups == 1
     few = choose(problem(4096, rows=8), H200)
     assert few.dealt(16, H200) == few
+
+
+@pytest.mark.parametrize("beside", [("z",), ("dres", "mask")], ids=["gate", "mask"])
+def test_shared_rows_take_no_mask_and_no_gate(beside):
+    asked = replace(problem(4096, 8192, "rms", "bf16", "bf16"), beside=beside)
+    assert Shared.choose(asked, H200).flaw(asked, H200) == "masks and gates, which shared rows do not read"
+    assert not [launch for launch in around(asked, H200) if isinstance(launch, Shared)]
+    assert Shared.choose(asked, H200).flaw(replace(asked, beside=("dres",)), H200) is None

@@ -239,8 +239,9 @@ def _narrow(problem: Problem, gpu: Gpu) -> OnePass:
 
     Chunks of 64 columns put a row of 16-bit elements on 8 lanes; narrower rows waste fewer lanes past their end that
     way. 32 elements a thread are in use, half where that leaves fewer than 4 turns: more would not fit beside the
-    accumulators. Up to 256 columns, and where turns are few, every group of 8 lanes with partials of its own to add up
-    at the end counts: one program a multiprocessor has half, and one more tile in flight makes up for it.
+    accumulators. Where turns are few, and up to 256 columns they seldom are many, every group of 8 lanes with partials
+    of its own to add up at the end counts: one program a multiprocessor has half, and one more tile in flight makes up
+    for it.
     """
     chunk = min(power_of_two(problem.cols), 64)
     chunks = -(-problem.cols // chunk)
@@ -249,7 +250,8 @@ def _narrow(problem: Problem, gpu: Gpu) -> OnePass:
         tile_rows //= 2  # the registers that a second norm or a gate takes
     if problem.rows < 4 * gpu.multiprocessors * tile_rows:
         tile_rows //= 2
-    alone = problem.cols <= 256 or problem.rows <= 16 * gpu.multiprocessors * tile_rows
+    turns = 48 if problem.cols <= 256 else 16
+    alone = problem.rows <= turns * gpu.multiprocessors * tile_rows
     programs = gpu.multiprocessors * (1 if alone else 2)
     return OnePass(tile_rows, chunks, chunk, 4, programs, fold=False, stages=STAGES + alone)
 
@@ -276,7 +278,7 @@ def _flat(problem: Problem, gpu: Gpu) -> OnePass:
     half = _half(problem, gpu)
     if half is not None:
         return half
-    long = rows >= 16 * 2 * gpu.multiprocessors
+    long = _long(problem, gpu)
     narrower = _padded(cols, 4) < _padded(cols, 8) and cols <= 5120
     warps = 4 if cols <= 2048 or narrower or (cols <= 4096 and long) else 8
     chunk = 256 * warps
@@ -286,9 +288,9 @@ def _flat(problem: Problem, gpu: Gpu) -> OnePass:
     alone = warps == 8 or large or rows <= 4 * gpu.multiprocessors * tile_rows
     packed = light and not 4096 < cols <= 8192
     programs = gpu.multiprocessors * (1 if alone else 2)
-    if not light and cols > 4096 and rows >= 15 * gpu.multiprocessors:
+    if not light and not problem.beside and cols > 4096 and rows >= 15 * gpu.multiprocessors:
         programs = max(1, gpu.multiprocessors * 15 // 16)
-    stages = STAGES + (warps == 8 and cols <= 8192 and not packed)
+    stages = STAGES + (warps == 8 and cols <= 8192 and not packed and not problem.beside)
     maxnreg = None
     if gpu.ptx and problem.item_bytes == 2 and not problem.beside:
         room = (packed and cols <= 4096) or cols <= 1024 or (cols <= 2048 and long)
@@ -303,12 +305,12 @@ def _half(problem: Problem, gpu: Gpu) -> OnePass | None:
     With three tiles in flight in RMSNorm at 8192 columns, where the row can be held packed: some registers spill, and
     it is a little faster all the same. With four up to 4096 columns, where there are two accumulators.
     """
-    if problem.item_bytes != 2 or problem.beside or not gpu.ptx:
+    if problem.item_bytes != 2 or not gpu.ptx:
         return None
-    if _light(problem, gpu) and problem.norm == "rms" and problem.cols == 8192:
+    if _light(problem, gpu) and problem.norm == "rms" and problem.cols == 8192 and not problem.beside:
         launch = OnePass(1, 8, 1024, 4, gpu.multiprocessors, fold=True, packed=True, stages=STAGES + 1)
-    elif problem.accumulators == 2 and 3072 < problem.cols <= 4096:
-        launch = OnePass(1, 4, 1024, 4, gpu.multiprocessors, fold=True, stages=STAGES + 2)
+    elif problem.accumulators == 2 and 3072 < problem.cols <= 4096 and (problem.beside or _long(problem, gpu)):
+        launch = OnePass(1, 4, 1024, 4, gpu.multiprocessors, fold=True, stages=STAGES + 2 - len(problem.beside))
     else:
         return None
     buffers = (launch.stages - 1) * launch.chunks * launch.cols * problem.read_bytes
@@ -316,20 +318,31 @@ def _half(problem: Problem, gpu: Gpu) -> OnePass | None:
 
 
 def _flat_of_many(problem: Problem, gpu: Gpu) -> OnePass:
-    """A flat tile where more than a residual is read beside x and dy: 16 to 24 elements a thread.
+    """A flat tile where more than a residual is read beside x and dy: 16 to 32 elements a thread.
 
-    Up to two chunks are packed in 16 bits. Three are not: packed, they spilled more registers on sm_100.
+    Two norms have a tile twice as large where a row is one chunk, and one more tile in flight where it is two. RMSNorm
+    with a gate has 4 warps up to 4096 columns, and two programs. Up to two chunks are packed in 16 bits, but for those;
+    with a gate four are. Three are not: packed, they spilled more registers on sm_100.
     """
     rows, cols = problem.rows, problem.cols
-    warps = 4 if cols <= 1024 else 8 if cols <= 6144 else 16
+    two, gate = "dy1" in problem.beside, "z" in problem.beside and problem.accumulators == 1
+    warps = 4 if cols <= (4096 if gate else 1024) else 8 if cols <= 6144 else 16
     chunk = 256 * warps
     chunks = -(-cols // chunk)
-    tile_rows = max(1, floor_power_of_two(512 * warps // (chunks * chunk)))
-    packed = gpu.ptx and problem.item_bytes == 2 and problem.weight_bytes <= 2 and chunks <= 2
+    large = two and warps == 8 and chunks == 1 and problem.item_bytes == 2
+    tile_rows = max(1, floor_power_of_two((1024 if large else 512) * warps // (chunks * chunk)))
+    packed = gpu.ptx and problem.item_bytes == 2 and problem.weight_bytes <= 2 and not large
+    packed = packed and chunks in ((1, 4) if gate and warps == 4 else (1, 2))
     alone = warps > 4 or rows <= 4 * gpu.multiprocessors * tile_rows
     maxnreg = REGISTERS // (32 * warps) if warps > FEWEST_WARPS and gpu.ptx else None
     programs = gpu.multiprocessors * (1 if alone else 2)
-    return OnePass(tile_rows, chunks, chunk, warps, programs, fold=True, packed=packed, maxnreg=maxnreg)
+    stages = STAGES + (two and warps == 8 and chunks == 2)
+    return OnePass(tile_rows, chunks, chunk, warps, programs, fold=True, packed=packed, maxnreg=maxnreg, stages=stages)
+
+
+def _long(problem: Problem, gpu: Gpu) -> bool:
+    """Whether there are rows for 16 turns of two programs a multiprocessor."""
+    return problem.rows >= 16 * 2 * gpu.multiprocessors
 
 
 def _registers(programs: int, warps: int) -> int:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..tensors import Beside, Tensors
 
 PART_BYTES = 4096  # of a row, for a program that shares it: 8 words of two elements a thread, 4 warps side by side
+READS = frozenset({"dres", "dy1"})  # of what may be beside x and dy
 MOST_PARTS = 64  # of a row: an exchange looks at no more
 MOST_SUMS = 4  # that an exchange takes at once
 MOST_WORDS = 128  # that it looks at: 4 loads of a warp
@@ -63,7 +64,7 @@ class Shared(Launch):
         part = PART_BYTES // problem.item_bytes
         one_fits = _buffers(2, part, problem) <= gpu.shared_bytes
         few_parts = -(-problem.cols // part) <= min(MOST_PARTS, gpu.multiprocessors)
-        return problem.by_words and gpu.ptx and one_fits and few_parts and set(problem.beside) <= {"dres", "dy1"}
+        return problem.by_words and gpu.ptx and one_fits and few_parts and READS.issuperset(problem.beside)
 
     @classmethod
     def choose(cls, problem: Problem, gpu: Gpu) -> Shared:
@@ -73,9 +74,12 @@ class Shared(Launch):
         nobody waits for the others', one at work and one under way. Where shared memory has no room for that, and with
         fewer turns, of which a tile more that waits would be one more, as many programs as hold three tiles each, at
         most three. With eight turns and fewer for two, two: they have fewer partials to add up at the end, which is
-        then more than is lost. Beyond 32 programs a row the words of two rows would be more loads than they save.
+        then more than is lost. Beyond 32 programs a row the words of two rows would be more loads than they save. With
+        four gradients of parameters parts are half as wide up to 16384 columns: whole ones have registers for two
+        programs alone.
         """
-        part = PART_BYTES // problem.item_bytes
+        many = problem.accumulators > 2 and problem.item_bytes == 2 and problem.cols <= 16384
+        part = (PART_BYTES // 2 if many else PART_BYTES) // problem.item_bytes
         parts = -(-problem.cols // part)
         tile_rows = 2 if parts <= 32 else 1
         tiles = -(-problem.rows // tile_rows)
@@ -89,6 +93,8 @@ class Shared(Launch):
         else:
             most = three if tiles > 8 * (2 * gpu.multiprocessors // parts) else 2
             residents, delay, stages = max(1, min(most, room[STAGES])), 1, STAGES
+        if many:
+            residents, delay, stages = min(3 if parts <= 8 else 4, room[STAGES]), 1, STAGES
         groups = deal_evenly(tiles, residents * gpu.multiprocessors // parts)
         return cls(tile_rows, parts, groups, delay, residents, _registers(residents), part, stages=stages)
 
@@ -105,6 +111,7 @@ class Shared(Launch):
         yield from in_range(self.rows, self.cols, self.warps, counts=(self.groups, self.residents, self.stages))
         by_words = gpu.ptx and problem.by_words and self.cols > 1
         yield not by_words, "rows are shared in words of two numbers, with inline PTX"
+        yield not READS.issuperset(problem.beside), "masks and gates, which shared rows do not read"
         yield from covered(self.parts, self.cols, problem)
         sums = self.rows * (2 if problem.norm == "layer" else 1)
         words = sums * power_of_two(max(1, self.parts))
