@@ -39,7 +39,7 @@ def conditions(comparison: Comparison) -> list[tuple[str, str]]:
         items += [("Cache flush", FLUSHES[run.settings.flush]), ("Blocks per case", wording.blocks(comparison.cases))]
         items += [("A/A band", wording.aa_bands(comparison.cases))]
         items += [("Engine's own error", "" if comparison.budget else NO_SELFTEST)]
-    items += [("Time", _time(comparison.end))]
+    items += [("Time", time_spent(comparison.end))]
     return [(name, value) for name, value in items if value]
 
 
@@ -77,7 +77,7 @@ def _readings(state: DeviceState) -> list[tuple[str, str]]:
     ]
 
 
-def _time(end: EndRecord | None) -> str:
+def time_spent(end: EndRecord | None) -> str:
     """How long the run took, and its stages from the longest; those that took no time are left out."""
     if end is None:
         return ""

@@ -11,7 +11,7 @@ from reports.data.summary import fastest_of_each
 from reports.markdown_writer import escape, paragraphs, write_table
 from reports.parts import wording
 from reports.parts.geomeans import geomeans
-from reports.published import all_reduce, best_cases
+from reports.published import all_reduce, best_cases, two_gpus
 from reports.published.sources import Source, by_device
 
 _QUOTED = ("impl", "norm", "geomean speedup", "smallest to largest", "fastest in")  # how these headings begin
@@ -53,6 +53,7 @@ SECTIONS: dict[str, Callable[[Sequence[Source], Plan], str]] = {
     "fastest": fastest,
     "published": published,
     "runs": runs,
+    "two-gpus": two_gpus.section,
 }
 
 

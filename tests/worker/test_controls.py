@@ -57,6 +57,21 @@ def test_a_cpu_catches_the_cache_and_passes_the_honest():
     }
 
 
+def test_controls_are_profiled_though_the_run_is_not(monkeypatch):
+    asked = []
+
+    class Recorded:
+        def __init__(self, request, *_):
+            asked.append(request.settings.profiled)
+
+        def run(self):
+            pass
+
+    monkeypatch.setattr(controls, "Trial", Recorded)
+    run_controls(SETTINGS.changed(profiled=False), "cpu")
+    assert asked == [True]
+
+
 def test_a_control_that_no_longer_cheats_fails_its_check(monkeypatch):
     cheats = controls.prepare
     monkeypatch.setattr(controls, "prepare", lambda inputs, how: cheats(inputs, "honest"))

@@ -303,7 +303,8 @@ def _half(problem: Problem, gpu: Gpu) -> OnePass | None:
     """One program of 4 warps a multiprocessor, which takes half of it; None where others are faster.
 
     With three tiles in flight in RMSNorm at 8192 columns, where the row can be held packed: some registers spill, and
-    it is a little faster all the same. With four up to 4096 columns, where there are two accumulators.
+    it is a little faster all the same. With four up to 4096 columns, where there are two accumulators and many rows or
+    a residual, for which one tile fewer is in flight.
     """
     if problem.item_bytes != 2 or not gpu.ptx:
         return None
