@@ -99,6 +99,7 @@ AROUND = [
     Case(4096, "layer", features=("parallel",)),
     Case(4096, "rms", features=("dropout",)),
     Case(5120, "rms", features=("gated",)),
+    Case(4096, "rms", features=("gated",)),
 ]
 AROUND_ON_HOPPER = [
     *AROUND,
@@ -114,6 +115,11 @@ AROUND_ON_HOPPER = [
     Case(4096, "rms", features=("parallel", "residual")),
     Case(8192, "rms", features=("parallel",)),
     Case(8192, "layer", features=("parallel",)),
+    Case(2048, "layer", rows=16384, features=("parallel",)),
+    Case(16384, "layer", features=("parallel",)),
+    Case(2048, "rms", rows=16384, features=("parallel", "residual")),
+    Case(2048, "rms", rows=16384, features=("gated",)),
+    Case(2048, "layer", rows=16384, features=("gated",)),
     Case(4096, "rms", rows=64, features=("parallel",)),
     Case(16384, "rms", features=("parallel",)),
     Case(4096, "layer", features=("dropout", "parallel-tied")),
@@ -123,7 +129,10 @@ AROUND_ON_HOPPER = [
 ]
 TRITON = tuple(map(int, triton.__version__.split(".")[:2]))
 SPILL_LIMIT = 24  # bytes a thread: a few kernels set registers aside around the chains that others have not begun
-SPILL_LIMIT_OF_HALF = 256  # of 4 warps with 8192 columns, which are faster all the same
+MORE_SPILL = {
+    Case(8192, "rms"): 256,  # of 4 warps, which are faster all the same
+    Case(16384, "layer", features=("parallel",)): 32,  # none with Triton 3.6, with which it was chosen
+}
 
 
 def compile_case(target, cols, norm, bias, rows, dtype, weight_dtype, zero_centred, features=(), spoil=False):
@@ -225,8 +234,7 @@ def test_compiles_without_spills(target, around):
         assert usage
         for kernel, used in usage.items():
             told = (target, case, kernel, used)
-            half = case == Case(8192, "rms")
-            assert used["spilled"] <= (SPILL_LIMIT_OF_HALF if half else SPILL_LIMIT), told
+            assert used["spilled"] <= MORE_SPILL.get(case, SPILL_LIMIT), told
             assert used["shared"] <= gpu.shared_bytes, told
 
 

@@ -322,18 +322,18 @@ def _flat_of_many(problem: Problem, gpu: Gpu) -> OnePass:
     """A flat tile where more than a residual is read beside x and dy: 16 to 32 elements a thread.
 
     Two norms have a tile twice as large where a row is one chunk, and one more tile in flight where it is two. RMSNorm
-    with a gate has 4 warps up to 4096 columns, and two programs. Up to two chunks are packed in 16 bits, but for those;
-    with a gate four are. Three are not: packed, they spilled more registers on sm_100.
+    with a gate has 4 warps up to 2048 columns, and two programs. Up to two chunks are packed in 16 bits, but for those.
+    Three are not: packed, they spilled more registers on sm_100.
     """
     rows, cols = problem.rows, problem.cols
     two, gate = "dy1" in problem.beside, "z" in problem.beside and problem.accumulators == 1
-    warps = 4 if cols <= (4096 if gate else 1024) else 8 if cols <= 6144 else 16
+    warps = 4 if cols <= (2048 if gate else 1024) else 8 if cols <= 6144 else 16
     chunk = 256 * warps
     chunks = -(-cols // chunk)
     large = two and warps == 8 and chunks == 1 and problem.item_bytes == 2
     tile_rows = max(1, floor_power_of_two((1024 if large else 512) * warps // (chunks * chunk)))
-    packed = gpu.ptx and problem.item_bytes == 2 and problem.weight_bytes <= 2 and not large
-    packed = packed and chunks in ((1, 4) if gate and warps == 4 else (1, 2))
+    packed = gpu.ptx and problem.item_bytes == 2 and problem.weight_bytes <= 2
+    packed = packed and not large and chunks <= (1 if gate and warps == 4 else 2)
     alone = warps > 4 or rows <= 4 * gpu.multiprocessors * tile_rows
     maxnreg = REGISTERS // (32 * warps) if warps > FEWEST_WARPS and gpu.ptx else None
     programs = gpu.multiprocessors * (1 if alone else 2)
