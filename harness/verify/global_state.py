@@ -138,7 +138,7 @@ def replaced(before: Namespaces) -> list[tuple[str, Any, str, Any]]:
         found += [
             (f"{place}.{name}", owner, name, was)
             for name, was in names.items()
-            if not name.startswith("_") and _is_function(was) and now.get(name) is not was
+            if now.get(name) is not was and not name.startswith("_") and _is_function(was)
         ]
         if not isinstance(owner, ModuleType):
             hidden = (name for name in now if name not in names and _is_inherited(owner, name))
