@@ -8,7 +8,7 @@ rms. 1.00 is what a perfect computation with one final rounding reaches.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import torch
 
@@ -16,7 +16,7 @@ from harness.cases import Grads, Inputs, NormCase, torch_dtype
 from harness.cases.tensors import CaseTensor, gradients_of, inputs_of
 from harness.results.schema import ErrorClass, TensorCheck
 from harness.verify.error_classes import ErrorSums, classify
-from harness.verify.reference import Exact, as_rows, pieces
+from harness.verify.reference import Exact, Piece, as_rows, pieces
 
 FLUSHES: ErrorClass = "flushes subnormals"
 
@@ -61,10 +61,13 @@ def _malformed(gradient: CaseTensor, inputs: Inputs, tensor: object) -> str | No
     return f"{name} is on {tensor.device}" if tensor.device.type != case.device else None
 
 
-def check(inputs: Inputs, grads: Grads, cells: int = 1) -> dict[str, TensorCheck]:
-    """Compare every gradient of the case in full with the fp64 reference; `inputs.dy` must be the original one."""
+def check(inputs: Inputs, grads: Grads, cells: int = 1, exact: Iterable[Piece] = ()) -> dict[str, TensorCheck]:
+    """Compare every gradient of the case in full with the fp64 reference; `inputs.dy` must be the original one.
+
+    `exact` is that reference, where it is known.
+    """
     comparison = Comparison(inputs.case)
-    comparison.add(inputs, grads)
+    comparison.add(inputs, grads, exact)
     return comparison.judge(cells)
 
 
@@ -80,20 +83,28 @@ class Comparison:
         self.sums = _sums(case)
         self.flushed = [_sums(case), _sums(case)] if case.inputs.startswith("subnormal") else []
 
-    def add(self, inputs: Inputs, grads: Grads) -> None:
-        """Compare the gradients of one set of inputs in full."""
-        self._add(self.sums, inputs, grads)
+    def add(self, inputs: Inputs, grads: Grads, exact: Iterable[Piece] = ()) -> None:
+        """Compare the gradients of one set of inputs in full; `exact` is their reference, where it is known."""
+        self._add(self.sums, inputs, grads, exact)
         for sums, read in zip(self.flushed, (inputs, _without_subnormals(inputs)), strict=False):
             self._add(sums, read, grads, flushes=True)
 
-    def _add(self, sums: Mapping[str, ErrorSums], inputs: Inputs, grads: Grads, *, flushes: bool = False) -> None:
+    def _add(
+        self,
+        sums: Mapping[str, ErrorSums],
+        inputs: Inputs,
+        grads: Grads,
+        known: Iterable[Piece] = (),
+        *,
+        flushes: bool = False,
+    ) -> None:
         case, outputs = self.case, grads.tensors()
         gradients = gradients_of(case)
         of_parameters = [gradient.name for gradient in gradients if gradient.extent == "per column"]
         dtypes = {gradient.name: torch_dtype(gradient.dtype_in(case)) for gradient in gradients}
         totals: dict[str, Exact] = {}
         any_spoilt = torch.zeros((), dtype=torch.bool, device=inputs.x.device)
-        for piece in pieces(inputs):
+        for piece in known or pieces(inputs):
             for name, dtype in dtypes.items():
                 exact = piece.gradients[name]
                 if name in of_parameters:

@@ -25,7 +25,10 @@ from dataclasses import dataclass
 import torch
 
 from harness.cases import Inputs, NormCase, row_chunks, statistics
-from harness.cases.tensors import inputs_of
+from harness.cases.tensors import gradients_of, inputs_of
+
+LEAST_LEFT = 16  # a reference is kept where it takes at most one part in so many of the free memory
+MOST_HOST_BYTES = 1 << 28
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,18 @@ def pieces(inputs: Inputs) -> Iterator[Piece]:
     """The reference of a case, piece by piece; summed over pieces, the gradients of parameters are whole."""
     for rows in row_chunks(inputs.case):
         yield reference(inputs, rows)
+
+
+def kept_pieces(inputs: Inputs) -> tuple[Piece, ...]:
+    """The whole reference, to be compared with all that are tried on these inputs; empty where it is too large to keep.
+
+    It may be one piece, and take a small share of the memory.
+    """
+    case = inputs.case
+    activations = sum(gradient.extent == "activation" for gradient in gradients_of(case))
+    room_bytes = torch.cuda.mem_get_info()[0] // LEAST_LEFT if case.device != "cpu" else MOST_HOST_BYTES
+    fits = 2 * 8 * case.rows * case.cols * activations <= room_bytes  # values and terms, in fp64
+    return tuple(pieces(inputs)) if fits and len(row_chunks(case)) == 1 else ()
 
 
 def reference(inputs: Inputs, rows: slice) -> Piece:

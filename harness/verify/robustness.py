@@ -6,7 +6,7 @@ import ctypes
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, product
 
 import torch
@@ -15,6 +15,7 @@ from harness.cases import DeviceKind, Grads, Inputs, torch_dtype
 from harness.cases.guards import each_place_once, whole_buffer
 from harness.cases.tensors import OUTPUT_GRADIENTS, gradients_of
 from harness.verify.determinism import same_bits
+from harness.verify.reference import Piece, kept_pieces
 
 M_PERTURB = -6  # of mallopt: what malloc hands out is filled with the complement of this byte
 ALMOST_NAN = 0x01  # its complement, 0xFE, is NaN in fp16, and -1.7e38 in bf16 and fp32; 0x00 would switch it off
@@ -22,15 +23,23 @@ ALMOST_NAN = 0x01  # its complement, 0xFE, is NaN in fp16, and -1.7e38 in bf16 a
 
 @dataclass(frozen=True)
 class Pristine:
-    """Copies of the inputs as they were made, guards and gaps included, to compare with and to restore from."""
+    """Copies of the inputs as they were made, guards and gaps included, to compare with and to restore from.
+
+    `exact` is their reference, where it is kept for several implementations.
+    """
 
     buffers: dict[str, torch.Tensor]
+    exact: tuple[Piece, ...] = ()
 
     @classmethod
     def of(cls, inputs: Inputs) -> Pristine:
         """Copy the inputs of a case, the statistics among them."""
         buffers = {name: whole_buffer(tensor).clone() for name, tensor in inputs.tensors().items()}
         return cls(buffers)
+
+    def with_reference(self, inputs: Inputs) -> Pristine:
+        """The same with the reference of the inputs, if there is room for it; before any has overwritten them."""
+        return replace(self, exact=kept_pieces(inputs))
 
     def output_gradients(self, inputs: Inputs) -> dict[str, torch.Tensor]:
         """dy, and dy1 where there is one, as they were."""

@@ -68,7 +68,7 @@ class Verifier:
         robustness.make_ready(self.inputs, self.pristine)
         first, extra_bytes = self._first_call()
         comparison = precision.Comparison(self.inputs.case)
-        comparison.add(self.pristine.original(self.inputs), first)
+        comparison.add(self.pristine.original(self.inputs), first, self.pristine.exact)
         seeds = 1 if self._huge() else self.settings.seeds
         for seed in range(self.settings.seed + 1, self.settings.seed + seeds):
             self._compare_with_other_inputs(comparison, seed)

@@ -188,7 +188,7 @@ class Contenders:
             in_place = self._by_name[name].implementation.in_place
             fault = robustness.harm(self._pristine, self._inputs, answer, in_place)
             cells = self._rows.request.settings.cells
-            fault = fault or precision.fault(precision.check(original, answer, cells))
+            fault = fault or precision.fault(precision.check(original, answer, cells, self._pristine.exact))
         return fault
 
 

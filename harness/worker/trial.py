@@ -71,7 +71,7 @@ class Trial:
         self.rows.watch(None, "inputs")
         try:
             self.inputs = make_inputs(self.case, self.settings.seed)
-            self.pristine = robustness.Pristine.of(self.inputs)
+            self.pristine = robustness.Pristine.of(self.inputs).with_reference(self.inputs)
         except Exception as error:  # too large for the device, most often
             for implementation in runnable:
                 self.rows.write_error(implementation.name, error)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from triton.runtime.autotuner import Autotuner, Config
 
-from harness.cases import Chosen, Grads, NormCase
+from harness.cases import Chosen, Grads, NormCase, make_inputs
 from harness.cases.traffic import ADD_NAME
 from harness.devices.nvml import Reading
 from harness.errors import UnsupportedError
@@ -17,6 +17,7 @@ from harness.results.schema import ConditionsRecord, Kernel, KernelTotals
 from harness.results.settings import Settings
 from harness.timing.breakdown import Breakdown
 from harness.timing.cpu import CpuDevice
+from harness.verify import reference
 from harness.worker import contenders, interleave, rows, trial
 from harness.worker.messages import Try
 from harness.worker.rows import SpoiltError
@@ -679,3 +680,25 @@ def test_a_row_says_what_was_chosen_for_it():
     done = session(implementation("tuned", lambda inputs: Chosen(lambda: gradients(inputs), "8 warps")))
     assert (done.row("tuned").chosen, done.row("honest").chosen) == ("8 warps", None)
     assert done.row("tuned").status == "ok"
+
+
+@pytest.mark.parametrize("case", [RMS, LAYER], ids=["rms", "layer"])
+def test_the_reference_of_a_case_is_computed_once(case, monkeypatch):
+    asked = []
+
+    def counted(inputs, rows, compute=reference.reference):
+        asked.append(rows)
+        return compute(inputs, rows)
+
+    monkeypatch.setattr(reference, "reference", counted)
+    session(case=case)
+    of_new_dy = 2 * 2  # once after verification and once after timing, for each implementation
+    assert len(asked) == 1 + of_new_dy
+
+
+def test_a_reference_that_is_too_large_is_not_kept(monkeypatch):
+    inputs = make_inputs(RMS, 1)
+    assert len(reference.kept_pieces(inputs)) == 1
+    monkeypatch.setattr(reference, "MOST_HOST_BYTES", 2 * 8 * inputs.x.numel() - 1)
+    assert reference.kept_pieces(inputs) == ()
+    assert session().row("honest").status == "ok"
