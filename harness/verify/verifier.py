@@ -90,7 +90,7 @@ class Verifier:
         )
         status, reason = _judge(verification)
         if status != "wrong":
-            stale = repetition.stale or with_new_dy(self.inputs, self.pristine, self.backward)
+            stale = repetition.stale or with_new_dy(self.inputs, self.pristine, self.backward, verification.fingerprint)
             status, reason = ("wrong", stale) if stale else (status, reason)
         if status in RANKED and repetition.waits:
             status, reason = "timeout", repetition.waits

@@ -5,6 +5,7 @@ import torch
 
 from harness.cases import Grads, NormCase, make_inputs
 from harness.errors import UnavailableError
+from harness.verify.determinism import fingerprint
 from harness.verify.repetition import SHARES, Repetition, stale, with_new_dy
 from harness.verify.robustness import Pristine
 from tests.mutants.maths import gradients
@@ -93,6 +94,21 @@ def test_new_dy_is_written_in_place_and_taken_back(kind):
     assert pristine.changed(inputs, in_place=False) == []
     said = with_new_dy(inputs, pristine, lambda: old)
     assert said == "dx, dweight did not follow new contents of dy at the same address"
+
+
+def test_only_a_multiple_of_what_was_verified_needs_no_reference(monkeypatch):
+    inputs = make_inputs(RMS, 1)
+    pristine, right = Pristine.of(inputs), fingerprint(gradients(inputs))
+    monkeypatch.setattr("harness.verify.repetition.stale", lambda *_: "compared")
+    assert with_new_dy(inputs, pristine, lambda: gradients(inputs), right) is None
+    assert with_new_dy(inputs, pristine, lambda: gradients(inputs)) == "compared"
+    old, zero = gradients(inputs), gradients(inputs)
+    zero.dx.zero_()
+    assert with_new_dy(inputs, pristine, lambda: old, right) == "compared"
+    assert with_new_dy(inputs, pristine, lambda: zero, right) == "compared"
+    answers = iter([gradients(inputs), zero])
+    assert with_new_dy(inputs, pristine, lambda: next(answers), right) == "compared"
+    assert pristine.changed(inputs, in_place=False) == []
 
 
 def test_where_it_did_not_follow_is_said():
