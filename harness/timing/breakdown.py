@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from harness.results.schema import Flush, Kernel, KernelTotals
-from harness.timing.engine import LONGER_HOLD, Candidate, Device, make_ready
+from harness.timing.engine import Candidate, Device, longer_hold_us, make_ready
 
 REPETITIONS = 7
 MARKER = "spin_kernel"  # what torch.cuda._sleep launches, on CUDA and ROCm
@@ -73,7 +73,7 @@ def breakdown(
 
 
 def _marked_sample(device: Device, candidate: Candidate, flush: Flush, rng: random.Random) -> float:
-    make_ready(device, candidate, flush, rng, LONGER_HOLD * candidate.hold_us)
+    make_ready(device, candidate, flush, rng, longer_hold_us(candidate))
     device.hold(MARKER_US)
     device.start()
     outputs = candidate.run()

@@ -127,6 +127,11 @@ class Measurement:
         return len(self.blocks) + self.voided.total()
 
 
+def longer_hold_us(candidate: Candidate) -> float:
+    """The hold of a pass that looks closer; what waits for the device itself has no use for one."""
+    return LONGER_HOLD * (candidate.hold_us if candidate.proven else SHORTEST_HOLD_US)
+
+
 def make_ready(device: Device, candidate: Candidate, flush: Flush, rng: random.Random, hold_us: float) -> int:
     """Do all that precedes a sample's start mark; the device's allocations so far, once outputs were placed."""
     candidate.restore()

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from harness.results.schema import Flush, Kernel
-from harness.timing.engine import LONGER_HOLD, Candidate, Device, make_ready
+from harness.timing.engine import Candidate, Device, longer_hold_us, make_ready
 
 REPETITIONS = 5
 
@@ -22,7 +22,7 @@ def time_launches(candidate: Candidate, device: Device, flush: Flush, rng: rando
     """
     runs: list[list[tuple[str, float]]] = []
     for _ in range(REPETITIONS):
-        make_ready(device, candidate, flush, rng, LONGER_HOLD * candidate.hold_us)
+        make_ready(device, candidate, flush, rng, longer_hold_us(candidate))
         with _recorded() as launches:
             device.start()
             outputs = candidate.run()

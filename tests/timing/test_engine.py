@@ -12,6 +12,7 @@ from harness.timing.engine import (
     SHORTEST_HOLD_US,
     WARM_UP_SAMPLES,
     CandidateError,
+    longer_hold_us,
     measure,
     take_sample,
 )
@@ -104,6 +105,13 @@ def test_backward_without_queue_proof_is_marked():
     assert not measurement.voided
     holds = [float(event.split()[1]) for event in device.events if event.startswith("hold")]
     assert max(holds) == LONGEST_HOLD_US
+
+
+def test_a_pass_that_looks_closer_holds_only_what_can_be_held():
+    device = FakeDevice()
+    assert longer_hold_us(device.candidate("A", hold_us=250.0)) == 1000.0
+    waits = device.candidate("B", hold_us=LONGEST_HOLD_US, proven=False)
+    assert longer_hold_us(waits) == 4 * SHORTEST_HOLD_US
 
 
 def test_allocator_growth_voids_the_whole_block():
