@@ -65,12 +65,16 @@ class Try:
 
 @dataclass(frozen=True)
 class SelfTest:
-    """To the worker: test the engine on known work, sized for the device of this profile."""
+    """To the worker: test the engine on known work, sized for the device of this profile.
+
+    Where it is not the `whole` self-test, it is what may drift: times and ratios, without the profiler and the controls.
+    """
 
     when: When
     settings: Settings
     profile: DeviceProfile
     process: int = 0
+    whole: bool = True
 
 
 @dataclass(frozen=True)

@@ -450,6 +450,19 @@ def test_a_self_test_is_told_what_every_case_is_told():
     assert isinstance(played.workers[0].requests[1], Try)
 
 
+def test_the_first_self_test_that_ends_is_the_whole_one():
+    case, unfinished = [done("a"), Done()], [Began(None, "self-test"), HANG]
+    workers = [unfinished, [*case, *self_tested("after")], [*self_tested("before", 1), *case, *self_tested("after", 1)]]
+    played = Played(jobs(0, 1), *workers, selftests=BOTH).run()
+    asked = [request for worker in played.workers for request in worker.requests if isinstance(request, SelfTest)]
+    assert [(request.when, request.process, request.whole) for request in asked] == [
+        ("before", 0, True),
+        ("after", 0, True),
+        ("before", 1, False),
+        ("after", 1, False),
+    ]
+
+
 def test_a_self_test_alone_needs_no_case():
     played = Played([], self_tested("alone"), ready=True, selftests=("alone",)).run()
     assert played.requests() == [["self-test alone 0"]]

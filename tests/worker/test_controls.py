@@ -79,6 +79,17 @@ def test_a_control_that_no_longer_cheats_fails_its_check(monkeypatch):
     assert checks["control: cached output"] is False
 
 
+def test_a_self_test_of_what_may_drift_has_its_times_and_ratios_alone(monkeypatch):
+    monkeypatch.setattr(run_selftest, "EFFORT", Effort(blocks=5, multiples=(1, 2, 4)))
+    whole, drift = (make_selftest(SelfTest("after", SETTINGS, HOST, 1, whole)) for whole in (True, False))
+    left_out = {"events against profiler", *variants}
+    assert [check.name for check in drift.checks] == [c.name for c in whole.checks if c.name not in left_out]
+    assert {"empty region (t0)", "copy line", "coldness", "linearity", "A/A", "planted +1%"} <= {
+        check.name for check in drift.checks
+    }
+    assert drift.budget.relative > 0
+
+
 def test_a_self_test_is_one_record(monkeypatch):
     monkeypatch.setattr(run_selftest, "EFFORT", Effort(blocks=5, multiples=(1, 2, 4)))
     record = make_selftest(SelfTest("before", SETTINGS, HOST, process=2))
