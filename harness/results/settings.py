@@ -64,12 +64,14 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
     flush_bytes: int = 0
     twin: str | None = None  # what the baseline's second copy is called, where two revisions are compared
     cells: int = 1  # gradients that the run judges in all
+    later_repeats: int = 0  # runs compared bit by bit in every process but a case's first; 0 where there is one alone
 
     @model_serializer(mode="wrap")
     def _plainly(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A run of the cold context alone is written without what it says of others."""
+        """A run of the cold context or of one process alone is written without what it says of others."""
         fields: dict[str, Any] = serialize(self)
-        others = () if self.context != COLD else ("context", "holder")
+        others = [] if self.context != COLD else ["context", "holder"]
+        others += [] if self.later_repeats else ["later_repeats"]
         return {name: value for name, value in fields.items() if name not in others}
 
     def changed(self, **settings: object) -> Settings:

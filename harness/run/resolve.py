@@ -20,6 +20,7 @@ from harness.worker.messages import When
 
 MOST_BYTES = 1 << 42  # of inputs and gradients together: 4 TiB, which no device has
 PROCESSES_OF_A_CLAIM = 5  # fresh processes that measure every case where something is claimed, not just looked at
+LATER_REPEATS = 2  # runs compared bit by bit in every process but the first
 DEFAULT_SUITE: dict[DeviceKind, str] = {"cuda": "fast-llm", "cpu": "quick"}
 DEFAULT_DTYPE: dict[DeviceKind, Dtype] = {"cuda": "bf16", "cpu": "fp32"}  # CPU kernels are written for fp32
 
@@ -75,12 +76,15 @@ def for_a_claim(invocation: Invocation) -> Invocation:
 def resolved(settings: Settings, profile: DeviceProfile) -> Settings:
     """The settings with this device's defaults for all that was not given."""
     min_blocks, max_blocks, half_width, budget_s = _stopping(profile.kind, settings.quick)
+    repeats = settings.repeats or _repeats(profile.kind, settings)
+    several = settings.processes > 1 or not settings.timed  # what is studied is verified in a new process as well
     return settings.changed(
         suite=suite_on(profile.kind, settings),
         dtype=dtype_on(profile.kind, settings),
         context=",".join(parse_contexts(settings.context)),
         seeds=settings.seeds or (1 if settings.timed else 10),
-        repeats=settings.repeats or _repeats(profile.kind, settings),
+        repeats=repeats,
+        later_repeats=min(LATER_REPEATS, repeats) if several else 0,
         min_blocks=settings.min_blocks or min_blocks,
         max_blocks=settings.max_blocks or max_blocks,
         half_width=settings.half_width or half_width,
@@ -104,8 +108,12 @@ def _repeats(device: DeviceKind, settings: Settings) -> int:
 
 
 def for_later_process(settings: Settings) -> Settings:
-    """What is asked of every process but the first: the times again, and of the rest no more than they need."""
-    repeats = min(2, settings.repeats)
+    """What is asked of every process but the first: the times again, and of the rest no more than they need.
+
+    A later process shows that the same right answer is given in it: one comparison with the reference, all that looks
+    for harm, and a few runs for the bits.
+    """
+    repeats = settings.later_repeats or min(LATER_REPEATS, settings.repeats)
     return settings.changed(repeats=repeats, seeds=1, profiled=False, cross_check=False)
 
 

@@ -67,7 +67,7 @@ class Try:
 class SelfTest:
     """To the worker: test the engine on known work, sized for the device of this profile.
 
-    Where it is not the `whole` self-test, it is what may drift: times and ratios, without the profiler and the controls.
+    Where it is not the `whole` self-test, it is what may drift: times and ratios, not the profiler and the controls.
     """
 
     when: When

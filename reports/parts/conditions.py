@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from harness.results.contexts import COLD
 from harness.results.run_records import EndRecord, RunRecord
+from harness.results.settings import Settings
 from reports import figures
 from reports.data.comparison import Comparison
 from reports.data.device_state import DeviceState
@@ -31,7 +32,7 @@ def conditions(comparison: Comparison) -> list[tuple[str, str]]:
         ("Revision", run.revision or ""),
         ("Seed", str(run.settings.seed)),
         ("Inputs drawn a case", str(run.settings.seeds) if run.settings.seeds > 1 else ""),
-        ("Runs a case for its bits", str(run.settings.repeats or "")),
+        ("Runs a case for its bits", _repeats(run.settings)),
         ("Suite", run.settings.suite or ""),
     ]
     if comparison.timed:
@@ -41,6 +42,11 @@ def conditions(comparison: Comparison) -> list[tuple[str, str]]:
         items += [("Engine's own error", "" if comparison.budget else NO_SELFTEST)]
     items += [("Time", time_spent(comparison.end))]
     return [(name, value) for name, value in items if value]
+
+
+def _repeats(settings: Settings) -> str:
+    later = f"; {settings.later_repeats} in each later process" if settings.later_repeats else ""
+    return f"{settings.repeats}{later}" if settings.repeats else ""
 
 
 def conditions_list(comparison: Comparison) -> str:

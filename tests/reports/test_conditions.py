@@ -1,6 +1,9 @@
+from dataclasses import replace
+
 import pytest
 
 import reports
+from harness.results.settings import Settings
 from reports.data.comparison import compare
 from reports.data.device_state import device_state
 from reports.parts.conditions import conditions
@@ -55,6 +58,12 @@ def test_a_silent_device_has_no_readings():
     assert not any(
         "while measuring" in name for name in named(results(row("quack", 50.0), states=[readings(**silent)]))
     )
+
+
+def test_the_runs_of_later_processes_are_told_beside_those_of_the_first():
+    once = results(row("quack", 50.0))
+    told_of = replace(once, run=once.run.model_copy(update={"settings": Settings(repeats=50, later_repeats=2)}))
+    assert named(told_of)["Runs a case for its bits"] == "50; 2 in each later process"
 
 
 def test_readings_and_stages_are_conditions():

@@ -173,6 +173,15 @@ def test_a_flush_is_as_large_as_the_device_needs():
     assert resolved(Settings(), HOST).flush_bytes == 144 << 20
 
 
+def test_a_file_says_how_often_a_later_process_runs_a_case():
+    assert resolved(Settings(processes=5), H200).later_repeats == 2
+    assert resolved(Settings(processes=5, repeats=1), H200).later_repeats == 1
+    assert resolved(Settings(timed=False), H200).later_repeats == 2
+    alone = resolved(Settings(), H200)
+    assert alone.later_repeats == 0
+    assert "later_repeats" not in alone.model_dump()
+
+
 def test_a_later_process_measures_times_and_little_else():
     settings = resolved(Settings(seed=9, twice=True, cross_check=True), H200)
     later = settings.changed(repeats=2, profiled=False, cross_check=False)

@@ -13,8 +13,10 @@ from harness.cases import Chosen, Grads, NormCase, make_inputs
 from harness.cases.traffic import ADD_NAME
 from harness.devices.nvml import Reading
 from harness.errors import UnsupportedError
+from harness.results.joining import join
 from harness.results.schema import ConditionsRecord, Kernel, KernelTotals
 from harness.results.settings import Settings
+from harness.run.resolve import for_later_process
 from harness.timing.breakdown import Breakdown
 from harness.timing.cpu import CpuDevice
 from harness.verify import reference
@@ -693,6 +695,24 @@ def test_the_reference_of_a_case_is_computed_once(case, monkeypatch):
     monkeypatch.setattr(reference, "reference", counted)
     session(case=case)
     assert len(asked) == 1  # answers of the same bits, and multiples of these, need no other
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (lambda inputs, grads: [grads.dx.mul_(1.5)].clear(), "process 1: dx is off by rho"),
+        (lambda inputs, grads: [inputs.x.zero_()].clear(), "process 1: the backward changed its input x"),
+    ],
+    ids=["a wrong answer", "a changed input"],
+)
+def test_a_fault_of_a_later_process_alone_is_wrong_in_the_joined_result(spoil, reason):
+    rows = session(implementation("faulty")).rows
+    later = session(implementation("faulty", spoilt(spoil)), settings=for_later_process(SETTINGS), process=1)
+    assert later.row("honest").verification.repeats == 2
+    joined = join([*rows, *later.rows])
+    assert joined["honest", "impl"].status == "ok"
+    assert joined["faulty", "impl"].status == "wrong"
+    assert joined["faulty", "impl"].reason.startswith(reason)
 
 
 def test_a_reference_that_is_too_large_is_not_kept(monkeypatch):
