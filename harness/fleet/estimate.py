@@ -16,9 +16,11 @@ from harness.fleet.shares import Shares
 from harness.results.file import Results, load
 from harness.results.published.planned import PUBLISHED
 from harness.results.run_records import EndRecord
+from harness.results.schema import RowRecord
 from harness.run.plan import Job
 
-SHARED_STAGES = ("inputs", "verify", "time", "break down")  # whose time a file has for all rows together
+# Whose time a file has for all rows together: of every process, and of the one alone that checks all.
+SHARED_STAGES, FIRST_STAGES = ("inputs", "time"), ("break down",)
 COMPILING_PROCESSES = 12  # that published runs compiled ahead with, on hosts of 16 cores
 
 
@@ -26,12 +28,14 @@ COMPILING_PROCESSES = 12  # that published runs compiled ahead with, on hosts of
 class Durations:
     """Seconds that published runs took: for a row of an implementation, and for a process besides its rows.
 
-    `row_s` is the mean of an implementation, `of_row_s` of one on one case, `time_s` what a row takes to be timed, and
+    `row_s` is the mean of an implementation, `of_row_s` of one on one case, both where a case is verified in full;
+    `later_less_s` is what a row of a later process takes less. `time_s` is what a row takes to be timed, and
     `compile_s` what one process takes to compile a row's backward ahead.
     """
 
     row_s: Mapping[str, float] = field(default_factory=dict[str, float])
     of_row_s: Mapping[tuple[NormCase, str], float] = field(default_factory=dict[tuple[NormCase, str], float])
+    later_less_s: float = 0.0
     process_s: float = 0.0
     time_s: float = 0.0
     compile_s: float = 0.0
@@ -39,11 +43,15 @@ class Durations:
 
     def of(self, job: Job) -> float:
         """How long the rows of a job took, where they were published; about how long, where not."""
-        return sum(self.of_row_s.get((job.case, impl), self._about_s(impl)) for impl in job.impls)
+        return self._in_process(job, (self.of_row_s.get((job.case, impl), self._about_s(impl)) for impl in job.impls))
 
     def about(self, job: Job) -> float:
         """How long a job would be thought to take if its case had never been measured."""
-        return sum(map(self._about_s, job.impls))
+        return self._in_process(job, map(self._about_s, job.impls))
+
+    def _in_process(self, job: Job, rows_s: Iterable[float]) -> float:
+        less_s = self.later_less_s if job.process else 0.0
+        return sum(max(self.time_s, row_s - less_s) if less_s else row_s for row_s in rows_s)
 
     def _about_s(self, impl: str) -> float:
         # The median, because the few that tune themselves by timing take ten times as long as others.
@@ -58,12 +66,18 @@ def durations(runs: Iterable[Results]) -> Durations:
     process: list[float] = []
     time_s: list[float] = []
     compile_s: list[float] = []
+    less_s: list[float] = []
+    share = _later_share(told)
     for run in told:
         assert run.end is not None
         stages = run.end.stages_s
         rows = [row for row in run.rows if row.role == "impl" and row.timing]
+        firsts = _firsts(rows)
         time_s.append(stages["time"] / len(rows))
-        shared_s = sum(stages.get(stage, 0.0) for stage in SHARED_STAGES) / len(rows)
+        verified_s = stages.get("verify", 0.0) / (len(firsts) + share * (len(rows) - len(firsts)))
+        first_s = sum(stages.get(stage, 0.0) for stage in FIRST_STAGES) / len(firsts)
+        less_s += [(1 - share) * verified_s + first_s] * len(firsts)
+        shared_s = sum(stages.get(stage, 0.0) for stage in SHARED_STAGES) / len(rows) + verified_s + first_s
         for row in rows:
             of_impl[row.impl].append(shared_s + (row.prepare_s or 0.0))
             of_row[row.case, row.impl].append(of_impl[row.impl][-1])
@@ -74,11 +88,40 @@ def durations(runs: Iterable[Results]) -> Durations:
     return Durations(
         row_s={impl: fmean(seconds) for impl, seconds in of_impl.items()},
         of_row_s={row: fmean(seconds) for row, seconds in of_row.items()},
+        later_less_s=fmean(less_s) if less_s else 0.0,
         process_s=fmean(process) if process else 0.0,
         time_s=fmean(time_s) if time_s else 0.0,
         compile_s=fmean(compile_s) if compile_s else 0.0,
         runs=len(told),
     )
+
+
+def _firsts(rows: Sequence[RowRecord]) -> list[RowRecord]:
+    """The rows of the processes that verified their case in full."""
+    return [row for row in rows if row.process == 0] or list(rows)
+
+
+def _later_share(runs: Iterable[Results]) -> float:
+    """How long a row of a later process takes to be verified, as a share of one of a first process.
+
+    Files have the time of all rows together: what first ones take is known from runs of one process, and what is left
+    in others is of the later ones.
+    """
+    alone: list[tuple[float, int]] = []
+    several: list[tuple[float, int, int]] = []
+    for run in runs:
+        assert run.end is not None, "it says what it took"
+        rows = [row for row in run.rows if row.role == "impl" and row.timing]
+        first, verify_s = len(_firsts(rows)), run.end.stages_s.get("verify", 0.0)
+        if first == len(rows):
+            alone.append((verify_s, first))
+        else:
+            several.append((verify_s, first, len(rows) - first))
+    if not alone or not several:
+        return 1.0
+    row_s = median(verify_s / rows for verify_s, rows in alone)
+    later_s = sum(verify_s - row_s * first for verify_s, first, _ in several) / sum(later for *_, later in several)
+    return min(1.0, max(0.0, later_s / row_s)) if row_s > 0 else 1.0
 
 
 def _process_s(run: Results, end: EndRecord) -> float:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from harness.fleet.estimate import Durations, durations, makespan_s
 from harness.results.contexts import parse_contexts
 from harness.results.file import Results
-from harness.run.plan import Job
+from harness.run.plan import Job, lacks
 from harness.run.session import Planned
 
 UNKNOWN_ROW_S = 0.5  # of a verification, where none is published
@@ -27,25 +27,26 @@ class Took:
     sanitizer_s: float
 
     def job_s(self, planned: Planned, here: bool = True) -> Callable[[Job], float]:
-        """How long a job of this run takes; what is missing `here` takes none.
+        """How long a job of this run takes; what is missing `here` and what lacks a variant take none.
 
         Assumed: each context besides cold takes as long as cold takes to time.
         """
-        missing = {impl.name for impl in planned.impls if impl.missing} if here else set[str]()
+        tried = _tried(planned, here)
         contexts = len(parse_contexts(planned.settings.context)) - 1
         row_s = self._verified_row_s(planned.settings.repeats)
 
         def seconds(job: Job) -> float:
-            tried = Job(job.case, tuple(name for name in job.impls if name not in missing), job.process)
+            job = tried(job)
             if not planned.settings.timed:
-                return row_s * len(tried.impls)
-            return self.timed.of(tried) + contexts * self.timed.time_s * len(tried.impls)
+                return row_s * len(job.impls)
+            return self.timed.of(job) + contexts * self.timed.time_s * len(job.impls)
 
         return seconds
 
     def run_s(self, planned: Planned, jobs: Sequence[Job], sanitizer: bool, gpus: int = 1, here: bool = True) -> float:
         """How long these jobs of a run take on so many GPUs, with all that it does besides."""
         cost_s = self.job_s(planned, here)
+        jobs = [job for job in map(_tried(planned, here), jobs) if job.impls]
         compiled = [impl.name for impl in planned.impls if impl.compiles_ahead and not (here and impl.missing)]
         beyond_s = sum(map(cost_s, jobs)) - sum(map(self.timed.of, jobs))
         total_s = makespan_s(jobs, gpus, self.timed, compiled=compiled) + beyond_s / gpus
@@ -54,6 +55,17 @@ class Took:
     def _verified_row_s(self, repeats: int) -> float:
         known = self.verified_row_s
         return known.get(repeats) or (fmean(known.values()) if known else UNKNOWN_ROW_S)
+
+
+def _tried(planned: Planned, here: bool) -> Callable[[Job], Job]:
+    """A job with those of its implementations that will be run: a refusal takes no time."""
+    by_name = {impl.name: impl for impl in planned.impls if not (here and impl.missing)}
+
+    def tried(job: Job) -> Job:
+        names = (name for name in job.impls if name in by_name and not lacks(by_name[name], job.case))
+        return replace(job, impls=tuple(names))
+
+    return tried
 
 
 def took(runs: Iterable[Results]) -> Took:

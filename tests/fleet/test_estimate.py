@@ -12,6 +12,7 @@ from tests.fleet.makespans import lines, share, whole
 from tests.results_factory import CASE, LAYER, results, row, selftest
 
 STAGES = {"compile ahead": 24.0, "self-test": 6.0, "start": 1.0, "verify": 2.0, "time": 6.0}
+PREPARE_S = 1.5  # of a row, where it is not said
 
 
 def timed_run(*rows, **stages):
@@ -25,6 +26,18 @@ def test_rows_share_the_stages_and_have_their_own_preparation():
     assert took.of(Job(LAYER, ("quack",))) == 9.0  # not published: as on other cases
     assert took.of(Job(CASE, ("quack", "torch-eager"))) == 9.0 + 5.5
     assert took.process_s == 600.0 - 24.0 - 8.0
+
+
+def test_a_later_process_takes_less():
+    """Of two processes' 3 seconds of verification the first has 2, as in a run of its own; and all of the breakdown."""
+    alone = timed_run(row("quack", 10.0))
+    both = timed_run(row("quack", 10.0), row("quack", 11.0, process=1), verify=3.0, time=12.0, **{"break down": 4.0})
+    took = durations([alone, both])
+    assert took.later_less_s == pytest.approx(((2.0 - 1.0) + (2.0 - 1.0 + 4.0)) / 2)
+    first, later = (took.of(Job(CASE, ("quack",), process)) for process in (0, 1))
+    assert first == pytest.approx(((6.0 + 2.0) + 2 * (6.0 + 2.0 + 4.0)) / 3 + PREPARE_S)
+    assert later == pytest.approx(first - took.later_less_s)
+    assert durations([alone]).later_less_s == 0.0  # nothing is known of later processes
 
 
 def test_gpus_of_a_fleet_measure_at_once():

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -26,6 +27,15 @@ def test_what_is_missing_here_takes_no_time():
     assert times.job_s(planned())(JOB) == 2 * ROW_S
     assert times.job_s(planned(away))(JOB) == ROW_S
     assert times.job_s(planned(away), here=False)(JOB) == 2 * ROW_S
+
+
+def test_what_lacks_a_variant_takes_no_time():
+    times, has = took([TIMED]), IMPLS[0].model_copy(update={"handles": {"rms": ["residual"]}})
+    job = Job(replace(CASE, features=("residual",)), JOB.impls)
+    able = planned([has, IMPLS[1]])
+    assert times.job_s(able)(job) == ROW_S
+    assert times.run_s(able, [job], False) == pytest.approx(times.timed.process_s + ROW_S)
+    assert times.run_s(able, [Job(job.case, ("liger",))], False) == 0.0
 
 
 def test_each_context_is_timed_too():
