@@ -49,7 +49,8 @@ class Took:
         jobs = [job for job in map(_tried(planned, here), jobs) if job.impls]
         compiled = [impl.name for impl in planned.impls if impl.compiles_ahead and not (here and impl.missing)]
         beyond_s = sum(map(cost_s, jobs)) - sum(map(self.timed.of, jobs))
-        total_s = makespan_s(jobs, gpus, self.timed, compiled=compiled) + beyond_s / gpus
+        timed = self.timed if planned.settings.timed else replace(self.timed, process_s=0.0)  # a verified row has it
+        total_s = makespan_s(jobs, gpus, timed, compiled=compiled) + beyond_s / gpus
         return total_s + (self.sanitizer_s * len(planned.impls) if sanitizer else 0.0)
 
     def _verified_row_s(self, repeats: int) -> float:
@@ -77,9 +78,11 @@ def took(runs: Iterable[Results]) -> Took:
         assert run.end is not None, "they have one"
         if run.run.settings.timed:
             continue
-        sanitizer_s = run.end.stages_s.get("sanitizer", 0.0)
+        stages, wall_s = run.end.stages_s, run.end.wall_s
+        sanitizer_s = stages.get("sanitizer", 0.0)
+        rows_s = wall_s - sanitizer_s - stages.get("compile ahead", 0.0)
         rows = [row for row in run.rows if row.status not in ("missing", "unsupported")]
-        verified.setdefault(run.run.settings.repeats, []).append((run.end.wall_s - sanitizer_s) / max(1, len(rows)))
+        verified.setdefault(run.run.settings.repeats, []).append(rows_s / max(1, len(rows)))
         if run.sanitized:
             sanitized.append(sanitizer_s / len({record.impl for record in run.sanitized}))
     return Took(

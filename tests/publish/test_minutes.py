@@ -44,7 +44,7 @@ def test_each_context_is_timed_too():
 
 def test_verification_takes_as_long_as_one_of_as_many_runs():
     runs = [
-        results(row("quack"), timed=False, repeats=300, stages_s={"sanitizer": 100.0}),
+        results(row("quack"), timed=False, repeats=300, stages_s={"sanitizer": 70.0, "compile ahead": 30.0}),
         results(row("quack"), row("liger"), row("apex", status="missing"), timed=False, repeats=3000),
     ]
     times = took(runs)
@@ -52,6 +52,7 @@ def test_verification_takes_as_long_as_one_of_as_many_runs():
     assert times.job_s(planned(timed=False, repeats=3000))(JOB) == 2 * 300.0
     assert times.job_s(planned(timed=False, repeats=12))(JOB) == 2 * 400.0
     assert took([]).job_s(planned(timed=False))(JOB) == 2 * UNKNOWN_ROW_S
+    assert times.run_s(planned(timed=False, repeats=300), [JOB], False) == pytest.approx(2 * 500.0)
 
 
 def test_run_takes_as_long_as_its_jobs_and_processes():
