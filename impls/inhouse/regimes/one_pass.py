@@ -16,7 +16,6 @@ from ..launch import (
     Launch,
     deal_evenly,
     fitting_stages,
-    floor_power_of_two,
     half_and_double,
     kernel_options,
     power_of_two,
@@ -37,6 +36,7 @@ from ..limits import (
     shared_memory_fits,
 )
 from ..problem import Gpu, Problem
+from .one_pass_tiles import flat, flat_of_many, is_light, narrow
 from .shared import Shared
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class OnePass(Launch):
         """Rows that the registers of one program hold."""
         if problem.held > 2:
             return problem.cols <= (4096 if "dy1" in problem.beside and gpu.ptx else 8192)
-        return problem.cols <= (12288 if _light(problem, gpu) else 8192)
+        return problem.cols <= (12288 if is_light(problem, gpu) else 8192)
 
     @classmethod
     def choose(cls, problem: Problem, gpu: Gpu) -> OnePass:
@@ -83,10 +83,11 @@ class OnePass(Launch):
         The programs add their partials up themselves where they may wait for each other.
         """
         if problem.cols <= 512:
-            launch = _narrow(problem, gpu)
+            tile = narrow(problem, gpu)
         else:
             few = set(problem.beside) <= {"dres"}
-            launch = _flat(problem, gpu) if few else _flat_of_many(problem, gpu)
+            tile = flat(problem, gpu) if few else flat_of_many(problem, gpu)
+        launch = cls(**tile._asdict())
         tile_bytes = launch.rows * launch.chunks * launch.cols * problem.read_bytes
         residents = max(1, launch.programs // gpu.multiprocessors)
         room = min(gpu.shared_bytes, gpu.shared_total // residents - RESERVED_BYTES)
@@ -226,131 +227,3 @@ class OnePass(Launch):
             **kernel_options(self.warps, maxnreg=self.maxnreg),
         )
         return [kernel] if fused else [kernel, *sum_partials(tensors, partial_dweight, partial_dbias, beside)]
-
-
-def _light(problem: Problem, gpu: Gpu) -> bool:
-    """Whether tiles can be packed, and registers are left that make it worth while."""
-    single = problem.accumulators <= 1
-    return problem.item_bytes == 2 and problem.weight_bytes <= 2 and single and gpu.ptx
-
-
-def _narrow(problem: Problem, gpu: Gpu) -> OnePass:
-    """Rows across lanes and warps, so that no row sum leaves its warp and no iteration has a barrier.
-
-    Chunks of 64 columns put a row of 16-bit elements on 8 lanes; narrower rows waste fewer lanes past their end that
-    way. 32 elements a thread are in use, half where that leaves fewer than 4 turns: more would not fit beside the
-    accumulators. Where turns are few, and up to 256 columns they seldom are many, every group of 8 lanes with partials
-    of its own to add up at the end counts: one program a multiprocessor has half, and one more tile in flight makes up
-    for it.
-    """
-    chunk = min(power_of_two(problem.cols), 64)
-    chunks = -(-problem.cols // chunk)
-    tile_rows = min(256, floor_power_of_two(4096 // (chunks * chunk)))
-    if problem.held > 2:
-        tile_rows //= 2  # the registers that a second norm or a gate takes
-    if problem.rows < 4 * gpu.multiprocessors * tile_rows:
-        tile_rows //= 2
-    turns = 48 if problem.cols <= 256 else 16
-    alone = problem.rows <= turns * gpu.multiprocessors * tile_rows
-    programs = gpu.multiprocessors * (1 if alone else 2)
-    return OnePass(tile_rows, chunks, chunk, 4, programs, fold=False, stages=STAGES + alone)
-
-
-def _flat(problem: Problem, gpu: Gpu) -> OnePass:
-    """Warps side by side along the row, each thread with 8 consecutive columns of every chunk.
-
-    4 warps up to 2048 columns, where that covers the row with fewer idle lanes, and up to 4096 where there are rows for
-    16 turns; else 8; at most 40 elements a thread, 48 of a light one. Two programs a multiprocessor hide each other's
-    barriers; one leaves half as many partials, which counts where turns are few. At 2048 columns a light one has a tile
-    twice as large then, 64 elements a thread. Light ones are packed up to 4096 columns and above 8192. With 8 warps and
-    nothing packed one more tile in flight helps up to 8192 columns. Below 1024 columns others have 2 warps, which wait
-    for each other less, and four programs. From 15 turns of more than 4096 columns on fewer programs than
-    multiprocessors are as fast.
-
-    Another kernel may hold multiprocessors. All programs still run at once if each of the others has room for more
-    than its share of them. So where the kernel needs no more, registers are limited to leave room for half as many
-    programs again. And one program of 4 warps is taken where it is as fast as two, or as one of 8 warps: with as many
-    registers as a thread can have, it takes half of a multiprocessor's.
-    """
-    rows, cols, light = problem.rows, problem.cols, _light(problem, gpu)
-    if cols < 1024 and not light and gpu.ptx and problem.item_bytes == 2:
-        return OnePass(2, 2, 512, 2, 4 * gpu.multiprocessors, fold=True, maxnreg=_registers(5, 2))
-    half = _half(problem, gpu)
-    if half is not None:
-        return half
-    long = _long(problem, gpu)
-    narrower = _padded(cols, 4) < _padded(cols, 8) and cols <= 5120
-    warps = 4 if cols <= 2048 or narrower or (cols <= 4096 and long) else 8
-    chunk = 256 * warps
-    chunks = -(-cols // chunk)
-    large = light and warps == 4 and chunks == 2 and not long
-    tile_rows = max(1, floor_power_of_two((2048 if large else 1024) * warps // (chunks * chunk)))
-    alone = warps == 8 or large or rows <= 4 * gpu.multiprocessors * tile_rows
-    packed = light and not 4096 < cols <= 8192
-    programs = gpu.multiprocessors * (1 if alone else 2)
-    if not light and not problem.beside and cols > 4096 and rows >= 15 * gpu.multiprocessors:
-        programs = max(1, gpu.multiprocessors * 15 // 16)
-    stages = STAGES + (warps == 8 and cols <= 8192 and not packed and not problem.beside)
-    maxnreg = None
-    if gpu.ptx and problem.item_bytes == 2 and not problem.beside:
-        room = (packed and cols <= 4096) or cols <= 1024 or (cols <= 2048 and long)
-        if room and not (alone and warps == 4):
-            maxnreg = _registers(3 if warps == 4 else 2, warps)
-    return OnePass(tile_rows, chunks, chunk, warps, programs, fold=True, packed=packed, maxnreg=maxnreg, stages=stages)
-
-
-def _half(problem: Problem, gpu: Gpu) -> OnePass | None:
-    """One program of 4 warps a multiprocessor, which takes half of it; None where others are faster.
-
-    With three tiles in flight in RMSNorm at 8192 columns, where the row can be held packed: some registers spill, and
-    it is a little faster all the same. With four up to 4096 columns, where there are two accumulators and many rows or
-    a residual, for which one tile fewer is in flight.
-    """
-    if problem.item_bytes != 2 or not gpu.ptx:
-        return None
-    if _light(problem, gpu) and problem.norm == "rms" and problem.cols == 8192 and not problem.beside:
-        launch = OnePass(1, 8, 1024, 4, gpu.multiprocessors, fold=True, packed=True, stages=STAGES + 1)
-    elif problem.accumulators == 2 and 3072 < problem.cols <= 4096 and (problem.beside or _long(problem, gpu)):
-        launch = OnePass(1, 4, 1024, 4, gpu.multiprocessors, fold=True, stages=STAGES + 2 - len(problem.beside))
-    else:
-        return None
-    buffers = (launch.stages - 1) * launch.chunks * launch.cols * problem.read_bytes
-    return launch if 2 * (buffers + RESERVED_BYTES) <= gpu.shared_total else None
-
-
-def _flat_of_many(problem: Problem, gpu: Gpu) -> OnePass:
-    """A flat tile where more than a residual is read beside x and dy: 16 to 32 elements a thread.
-
-    Two norms have a tile twice as large where a row is one chunk, and one more tile in flight where it is two. RMSNorm
-    with a gate has 4 warps up to 2048 columns, and two programs. Up to two chunks are packed in 16 bits, but for those.
-    Three are not: packed, they spilled more registers on sm_100.
-    """
-    rows, cols = problem.rows, problem.cols
-    two, gate = "dy1" in problem.beside, "z" in problem.beside and problem.accumulators == 1
-    warps = 4 if cols <= (2048 if gate else 1024) else 8 if cols <= 6144 else 16
-    chunk = 256 * warps
-    chunks = -(-cols // chunk)
-    large = two and warps == 8 and chunks == 1 and problem.item_bytes == 2
-    tile_rows = max(1, floor_power_of_two((1024 if large else 512) * warps // (chunks * chunk)))
-    packed = gpu.ptx and problem.item_bytes == 2 and problem.weight_bytes <= 2
-    packed = packed and not large and chunks <= (1 if gate and warps == 4 else 2)
-    alone = warps > 4 or rows <= 4 * gpu.multiprocessors * tile_rows
-    maxnreg = REGISTERS // (32 * warps) if warps > FEWEST_WARPS and gpu.ptx else None
-    programs = gpu.multiprocessors * (1 if alone else 2)
-    stages = STAGES + (two and warps == 8 and chunks == 2)
-    return OnePass(tile_rows, chunks, chunk, warps, programs, fold=True, packed=packed, maxnreg=maxnreg, stages=stages)
-
-
-def _long(problem: Problem, gpu: Gpu) -> bool:
-    """Whether there are rows for 16 turns of two programs a multiprocessor."""
-    return problem.rows >= 16 * 2 * gpu.multiprocessors
-
-
-def _registers(programs: int, warps: int) -> int:
-    """Registers of a thread with so many programs on a multiprocessor."""
-    return REGISTERS // (32 * warps * programs) // 8 * 8
-
-
-def _padded(cols: int, warps: int) -> int:
-    """Columns of a flat tile of so many warps."""
-    return -(-cols // (256 * warps)) * 256 * warps
