@@ -119,16 +119,16 @@ def _half(problem: Problem, gpu: Gpu) -> Tile | None:
 def flat_of_many(problem: Problem, gpu: Gpu) -> Tile:
     """A flat tile where more than a residual is read beside x and dy: 16 to 32 elements a thread.
 
-    Two norms have a tile twice as large where a row is one chunk, and one more tile in flight where it is two. RMSNorm
-    with a gate has 4 warps up to 2048 columns, and two programs. Up to two chunks are packed in 16 bits, but for those.
-    Three are not: packed, they spilled more registers on sm_100.
+    Two norms have a tile twice as large where a row is one chunk and nothing else is beside them, and one more tile in
+    flight where it is two. RMSNorm with a gate has 4 warps up to 2048 columns, and two programs. Up to two chunks are
+    packed in 16 bits, but for those. Three are not: packed, they spilled more registers on sm_100.
     """
     rows, cols = problem.rows, problem.cols
     two, gate = "dy1" in problem.beside, "z" in problem.beside and problem.accumulators == 1
     warps = 4 if cols <= (2048 if gate else 1024) else 8 if cols <= 6144 else 16
     chunk = 256 * warps
     chunks = -(-cols // chunk)
-    large = two and warps == 8 and chunks == 1 and problem.item_bytes == 2
+    large = two and len(problem.beside) == 1 and warps == 8 and chunks == 1 and problem.item_bytes == 2
     tile_rows = max(1, floor_power_of_two((1024 if large else 512) * warps // (chunks * chunk)))
     packed = gpu.ptx and problem.item_bytes == 2 and problem.weight_bytes <= 2
     packed = packed and not large and chunks <= (1 if gate and warps == 4 else 2)
