@@ -14,7 +14,7 @@ from harness.devices.facts import DeviceFacts
 MIB = 1 << 20
 GIB = 1 << 30
 
-LEAST_GPU_FLUSH_BYTES = 512 * MIB  # also covers an unknown GPU whose last level is 128 MiB or less
+LEAST_UNKNOWN_FLUSH_BYTES = 512 * MIB  # of a GPU without a profile, which may not report its last level
 LEAST_CPU_FLUSH_BYTES = 64 * MIB
 FLUSH_FACTOR = 4  # replacement is not exact LRU: one cache's worth of other lines does not evict everything
 UNKNOWN_CPU_CACHE_BYTES = 32 * MIB
@@ -47,7 +47,9 @@ class DeviceProfile:
     @property
     def flush_bytes(self) -> int:
         """Bytes to write, and as many others to read, before nothing of the last sample is left in a cache."""
-        least = LEAST_GPU_FLUSH_BYTES if self.kind == "cuda" else LEAST_CPU_FLUSH_BYTES
+        least = LEAST_CPU_FLUSH_BYTES
+        if self.kind == "cuda":
+            least = LEAST_UNKNOWN_FLUSH_BYTES if self.pattern is None else 0
         return max(least, FLUSH_FACTOR * self.last_level_bytes)
 
     def matches(self, facts: DeviceFacts) -> bool:

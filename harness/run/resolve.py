@@ -21,6 +21,8 @@ from harness.worker.messages import When
 MOST_BYTES = 1 << 42  # of inputs and gradients together: 4 TiB, which no device has
 PROCESSES_OF_A_CLAIM = 5  # fresh processes that measure every case where something is claimed, not just looked at
 LATER_REPEATS = 2  # runs compared bit by bit in every process but the first
+# From so many processes on, how far they are apart decides what is known of a ratio, and not the blocks within one.
+SEVERAL, BLOCKS_OF_SEVERAL = 3, 60
 DEFAULT_SUITE: dict[DeviceKind, str] = {"cuda": "fast-llm", "cpu": "quick"}
 DEFAULT_DTYPE: dict[DeviceKind, Dtype] = {"cuda": "bf16", "cpu": "fp32"}  # CPU kernels are written for fp32
 
@@ -76,6 +78,8 @@ def for_a_claim(invocation: Invocation) -> Invocation:
 def resolved(settings: Settings, profile: DeviceProfile) -> Settings:
     """The settings with this device's defaults for all that was not given."""
     min_blocks, max_blocks, half_width, budget_s = _stopping(profile.kind, settings.quick)
+    if settings.processes >= SEVERAL and settings.twin is None:
+        max_blocks = min(max_blocks, BLOCKS_OF_SEVERAL)
     repeats = settings.repeats or _repeats(profile.kind, settings)
     several = settings.processes > 1 or not settings.timed  # what is studied is verified in a new process as well
     return settings.changed(

@@ -52,7 +52,8 @@ class CudaDevice:
 
     def allocations(self) -> int:
         """Calls of cudaMalloc so far."""
-        return torch.cuda.memory_stats().get("num_device_alloc", 0)
+        # Not `memory_stats`, which sorts 150 names: it is asked twice a sample.
+        return torch.cuda.memory_stats_as_nested_dict().get("num_device_alloc", 0)
 
     def hold(self, duration_us: float) -> None:
         """Keep the stream busy: by a spin kernel or, where there is none that spins, by filling a flush buffer.

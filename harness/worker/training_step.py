@@ -27,6 +27,7 @@ from harness.worker.interleave import AGAIN, Blocks, Lineup, TimingJob, judge_ti
 from harness.worker.messages import Stage
 
 STAGE: Stage = "time in context"
+MOST_BLOCKS = 60  # of each context: what one costs is far more than so many leave open
 NOT_ON_A_CPU = "a CPU has no streams: nothing runs beside a call, which is itself what is timed"
 NOTHING_CAPTURED = "the capture holds nothing: its replay runs no backward"
 HOST_WAITED = "a call waits for the device, so that the host's time is not its own"
@@ -144,7 +145,10 @@ class TrainingStep:
         yield replayed(candidate, captured, self._spoil)
 
     def _time(self, context: str, device: Device, contenders: Lineup, rng: random.Random, found: InContext) -> None:
-        blocks = time_blocks(self.job, device, contenders, rng, f"{self.job.group}-{context}", STAGE)
+        settings = self.job.settings
+        most = min(settings.max_blocks, MOST_BLOCKS)
+        job = replace(self.job, settings=settings.changed(min_blocks=min(settings.min_blocks, most), max_blocks=most))
+        blocks = time_blocks(job, device, contenders, rng, f"{self.job.group}-{context}", STAGE)
         judged = contenders.candidates if context != HOST else ()  # where several calls overwrite each other
         restored = [replace(each, restore=partial(_both, self.job.restore, each.restore)) for each in judged]
         faults = judge_timed(self.job, device, restored, rng, STAGE)

@@ -143,8 +143,10 @@ def test_the_larger_of_datasheet_and_reported_cache_counts():
 @pytest.mark.parametrize(
     ("facts", "flush"),
     [
-        (H200, 512 * MIB),
-        (gpu("NVIDIA B200", "sm_100", l2_mib=126), 512 * MIB),
+        (H200, 240 * MIB),
+        (gpu("NVIDIA H200", "sm_90"), 200 * MIB),
+        (gpu("NVIDIA B200", "sm_100", l2_mib=126), 506 * MIB),
+        (gpu("NVIDIA Rubin", "sm_107", l2_mib=40), 512 * MIB),  # of an unknown one that may not be the last level
         (gpu("NVIDIA Rubin", "sm_107", l2_mib=256), GIB),
         (gpu("AMD Instinct MI300X", "gfx942", l2_mib=4), GIB),
         (gpu("AMD Instinct MI325X", "gfx942", l2_mib=4), GIB),

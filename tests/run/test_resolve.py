@@ -143,7 +143,7 @@ def test_what_the_first_worker_is_told(device, kind):
 def test_what_was_given_is_kept_and_the_rest_is_the_device_s():
     settings = Settings(suite="llm", dtype="fp16", seed=9, flush="dirty", twice=True, seeds=3, repeats=7)
     assert resolved(settings, H200) == settings.changed(
-        min_blocks=40, max_blocks=120, half_width=0.003, budget_s=10.0, flush_bytes=512 << 20
+        min_blocks=40, max_blocks=120, half_width=0.003, budget_s=10.0, flush_bytes=240 << 20
     )
     assert resolved(resolved(settings, H200), HOST) == resolved(settings, H200)
 
@@ -165,6 +165,10 @@ def test_evidence_and_effort_by_device_and_haste():
     assert effort(H200) == (1, 50, 40, 120, 0.003, 10.0)
     assert effort(HOST) == (1, 2, 20, 60, 0.003, 3.0)
     assert effort(H200, quick=True) == effort(HOST, quick=True) == (1, 2, 10, 20, 0.02, 5.0)
+    assert effort(H200, processes=2)[2:] == (40, 120, 0.003, 10.0)
+    assert effort(H200, processes=3)[2:] == (40, 60, 0.003, 10.0)
+    assert effort(H200, processes=5, twin="again")[2:] == (40, 120, 0.003, 10.0)  # a claim about two revisions
+    assert effort(H200, quick=True, processes=5)[3] == 20
     assert effort(H200, timed=False)[:2] == (10, 300)
     assert effort(HOST, timed=False)[:2] == (10, 12)
 

@@ -28,7 +28,14 @@ class Step:
     """A case on a GPU that is not there; `span_us` and `host_us` are the device's, `judge` is asked of each answer."""
 
     def __init__(
-        self, monkeypatch, device="cuda", judge=lambda name, answer: None, returns=None, states=(), **scripted
+        self,
+        monkeypatch,
+        device="cuda",
+        judge=lambda name, answer: None,
+        returns=None,
+        states=(),
+        settings=SETTINGS,
+        **scripted,
     ):
         self.device = FakeDevice(**scripted)
         self.holder = FakeHolder(self.device.events, states or ("running",))
@@ -45,7 +52,7 @@ class Step:
         run = returns or {}
         candidates = [self.device.candidate(name, **({"returns": run[name]} if name in run else {})) for name in NAMES]
         alone = {name: Timing(group="g", flush="clean", samples_us=[20.0], blocks=[0]) for name in NAMES}
-        self.step = TrainingStep(TimingJob(inputs, candidates, SETTINGS, "g7", judge=judge), alone)
+        self.step = TrainingStep(TimingJob(inputs, candidates, settings, "g7", judge=judge), alone)
 
     def _capture(self, prepare):
         run = prepare()
@@ -66,6 +73,12 @@ def test_everyone_is_timed_and_the_holder_is_stated(monkeypatch):
     assert {record.status for record in found.records.values()} == {"ok"}
     assert found.records["quack"].timing.group == "g7-beside:8"
     assert found.holder == HolderRecord(programs=8, threads=640, shared_kib=200)
+
+
+def test_a_context_takes_fewer_blocks_than_cold(monkeypatch):
+    step = Step(monkeypatch, settings=SETTINGS.changed(min_blocks=80, max_blocks=120))
+    found = step.time_in("beside:8").records
+    assert len(found["quack"].timing.samples_us) == training_step.MOST_BLOCKS
 
 
 def test_a_backward_that_waits_is_said_to(monkeypatch):
