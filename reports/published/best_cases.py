@@ -13,19 +13,23 @@ from reports.published.sources import Source, by_device
 from reports.table import words
 
 ABOUT = (
-    "The last number is the time of the fastest implementation of another library over its own, medians of one run: "
-    "above 1 it is ahead. The tables of the run say whether that is more than noise. Cases in which something is too "
-    "fast to be ranked have no fastest and are left out."
+    "The last number is the time of the fastest implementation of another library over its own, the median over blocks "
+    "where it leads and by medians where it does not: above 1 it is ahead. The tables of the run say whether that is "
+    "more than noise. Cases in which something is too fast to be ranked have no fastest and are left out."
 )
 
 
 @dataclass(frozen=True)
 class Stand:
-    """One implementation in one case: by how much it is ahead of all others (below 1: behind), and how it leads."""
+    """One implementation in one case: how it leads, and by how much it is ahead of all other libraries, below 1 behind.
+
+    `rival` is the fastest implementation of another library.
+    """
 
     impl: str
     run: str
     case: str
+    rival: str
     ahead: float
     leads: bool
     ties: bool
@@ -57,11 +61,14 @@ def stands(source: Source) -> Iterator[Stand]:
 def _of_case(case: CaseComparison, lead: Lead, run: str, families: Mapping[str, str]) -> Iterator[Stand]:
     times = {entry.impl: entry.median_us for entry in case.ranked if entry.median_us}
     for impl, us in times.items():
-        others = [other_us for other, other_us in times.items() if families[other] != families[impl]]
+        others = {other: other_us for other, other_us in times.items() if families[other] != families[impl]}
         if others:
+            rival = min(others, key=others.__getitem__)
             leads = lead.impl == impl
             ties = bool(lead.tied_with) and (leads or impl in lead.tied_with)
-            yield Stand(impl, run, case.case.key, min(others) / us, leads and not ties, ties)
+            by_blocks = lead.ratio if leads and lead.runner_up == rival else None
+            ahead = by_blocks.value if by_blocks else others[rival] / us
+            yield Stand(impl, run, case.case.key, rival, ahead, leads and not ties, ties)
 
 
 def _by_impl(found: Iterator[Stand]) -> dict[str, list[Stand]]:

@@ -11,7 +11,7 @@ from reports.data.summary import fastest_of_each
 from reports.markdown_writer import escape, paragraphs, write_table
 from reports.parts import wording
 from reports.parts.geomeans import geomeans
-from reports.published import all_reduce, best_cases, two_gpus
+from reports.published import all_reduce, best_cases, leads, questions, two_gpus
 from reports.published.sources import Source, by_device
 
 _QUOTED = ("impl", "norm", "geomean speedup", "smallest to largest", "fastest in")  # how these headings begin
@@ -51,7 +51,9 @@ SECTIONS: dict[str, Callable[[Sequence[Source], Plan], str]] = {
     "all-reduce": all_reduce.section,
     "best": best_cases.section,
     "fastest": fastest,
+    "leads": leads.section,
     "published": published,
+    "questions": questions.section,
     "runs": runs,
     "two-gpus": two_gpus.section,
 }
@@ -67,7 +69,7 @@ def _fastest(source: Source, plan: Plan) -> str:
     quoted = [n for n, head in enumerate(table.heads) if head.startswith(_QUOTED)]
     links = [f"results/{source.device}/{page}" for page in plan.pages_of(source.name)]
     about = f"On {source.device_name}, {source.mark}. " + "".join(f"Every shape: [{to}]({to})." for to in links[:1])
-    return f"{about}\n\n{write_table(replace(table, rows=rows).choose(quoted))}"
+    return "\n\n".join(filter(None, [about, write_table(replace(table, rows=rows).choose(quoted)), leads.told(source)]))
 
 
 def _file(source: Source, plan: Plan) -> Sequence[str]:

@@ -1,0 +1,73 @@
+"""How far the in-house kernel is ahead of every other library, and each case in which another one is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.results.published.planned import Plan
+from reports import figures
+from reports.markdown_writer import paragraphs, table
+from reports.published.best_cases import Stand, stands
+from reports.published.sources import Source, by_device
+from reports.table import words
+
+OURS = "triton-inhouse"
+NAMED = 6  # cases in which another is ahead, the rest are counted
+
+
+def section(sources: Sequence[Source], plan: Plan) -> str:
+    """A table a device, of the runs of the plan with the usual flush in which it ranks beside another library."""
+    parts: list[str] = []
+    for files in by_device(sources).values():
+        runs = [each for each in files if each.name in plan.runs and each.is_ranking]
+        rows = [_row(each, ours) for each in runs if _is_clean(each) and (ours := _ours(each))]
+        if rows:
+            heads = [*words("run", "revision"), "cases", "ahead in", "ties in", *words("smallest lead", "behind")]
+            parts += [f"{files[0].device_name}:", table(heads, rows)]
+    return paragraphs(parts)
+
+
+def told(source: Source) -> str:
+    """The same of one run, in sentences; empty where it does not rank beside another library."""
+    ours = _ours(source)
+    if not ours:
+        return ""
+    ahead, behind = _ahead(ours), _behind(ours)
+    text = f"{OURS} is ahead of every other library in {len(ahead)} of {figures.count(len(ours), 'case')}"
+    text += f", by at least {_lead(ahead)}." if ahead else "."
+    return f"{text} Another is ahead in: {_named(behind)}." if behind else text
+
+
+def _is_clean(source: Source) -> bool:
+    return source.results.run.settings.flush == "clean"
+
+
+def _ours(source: Source) -> list[Stand]:
+    return [stand for stand in stands(source) if stand.impl == OURS]
+
+
+def _ahead(found: Sequence[Stand]) -> list[Stand]:
+    return [stand for stand in found if stand.leads]
+
+
+def _behind(found: Sequence[Stand]) -> list[Stand]:
+    """Those in which another is clearly ahead, the furthest first."""
+    return sorted((stand for stand in found if not (stand.leads or stand.ties)), key=lambda stand: stand.ahead)
+
+
+def _row(source: Source, found: Sequence[Stand]) -> list[str]:
+    ahead, ties, behind = _ahead(found), sum(stand.ties for stand in found), _behind(found)
+    counts = str(len(found)), str(len(ahead)), str(ties)
+    revision = source.results.run.revision or figures.NOTHING
+    return [source.name, revision, *counts, _lead(ahead) if ahead else figures.NOTHING, _named(behind) or "nowhere"]
+
+
+def _lead(ahead: Sequence[Stand]) -> str:
+    least = min(ahead, key=lambda stand: stand.ahead)
+    return f"{100 * (least.ahead - 1):.2f} % ({least.rival}, {least.case})"
+
+
+def _named(behind: Sequence[Stand]) -> str:
+    texts = [f"{stand.case} ({stand.rival} by {100 * (1 / stand.ahead - 1):.2f} %)" for stand in behind]
+    rest = len(texts) - NAMED
+    return ", ".join([*texts[:NAMED], *([f"{rest} more"] if rest > 0 else [])])

@@ -1,0 +1,100 @@
+"""Questions that people ask of this field, each answered by a run of the plan: who is first there, and by how much."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from harness.results.published.planned import Plan
+from harness.results.statistics import geomean
+from reports import figures
+from reports.data.comparison import CaseComparison, Comparison
+from reports.markdown_writer import paragraphs, table
+from reports.published.sources import Source, by_device
+from reports.table import words
+
+NOT_MEASURED = "not measured"
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked, the run that answers it, and the implementations that it is about."""
+
+    asked: str
+    run: str
+    about: tuple[str, ...]
+
+
+QUESTIONS = (
+    Question(
+        "Does a sum of dweight in QuACK's own kernel, as quack#101 proposes, make it the first?",
+        "fast-llm",
+        ("quack-fused-sum", "quack"),
+    ),
+    Question(
+        "Is Inductor's mix-order reduction worth its gates?",
+        "inductor",
+        ("torch-compiled", "torch-compiled-unmixed", "torch-compiled-nonstrict"),
+    ),
+    Question(
+        "How do the Triton kernels of Transformer Engine on ROCm do at their own shapes?",
+        "te-rocm",
+        ("transformer-engine-rocm",),
+    ),
+    Question("Is Fast-LLM's Triton kernel the first in its own fifteen shapes?", "fast-llm", ("fast-llm",)),
+    Question(
+        "Is flash-attention the first where two norms read one x?", "parallel", ("flash-attn-triton", "flash-attn-cuda")
+    ),
+)
+
+
+def section(sources: Sequence[Source], _plan: Plan) -> str:
+    """A table a device; a question whose run is not there stands in it as not measured."""
+    parts: list[str] = []
+    for files in by_device(sources).values():
+        named = {source.name: source for source in files}
+        rows = [_row(question, named.get(question.run)) for question in QUESTIONS]
+        parts += [
+            f"{files[0].device_name}:",
+            table(words("question", "run", "who is first", "those asked about"), rows),
+        ]
+    return paragraphs(parts)
+
+
+def _row(question: Question, source: Source | None) -> list[str]:
+    if source is None:
+        return [question.asked, question.run, NOT_MEASURED, figures.NOTHING]
+    comparison = source.comparison
+    run = f"{source.name} ({source.results.run.revision}{', stale' if source.stale else ''})"
+    return [question.asked, run, _first(comparison), "; ".join(_stands(comparison, impl) for impl in question.about)]
+
+
+def _first(comparison: Comparison) -> str:
+    """Who leads in how many cases, ties included."""
+    leading = Counter(case.lead.impl for case in comparison.cases if case.lead)
+    counts = ", ".join(f"{impl} in {number}" for impl, number in leading.most_common())
+    return f"{counts} of {len(comparison.cases)}" if counts else "nobody is ranked"
+
+
+def _stands(comparison: Comparison, impl: str) -> str:
+    """How many times as long as the fastest of each case an implementation takes."""
+    behind = list(_behind(comparison.cases, impl))
+    if not behind:
+        return f"{impl}: {_absent(comparison, impl)}"
+    least, most = map(figures.plain_ratio, (min(behind), max(behind)))
+    mean = figures.plain_ratio(geomean(behind))
+    return f"{impl}: {mean} times the fastest's time ({least} to {most}, {figures.count(len(behind), 'case')})"
+
+
+def _behind(cases: Sequence[CaseComparison], impl: str) -> Iterator[float]:
+    for case in cases:
+        entry, fastest = case.entry(impl), case.fastest
+        if fastest and fastest.median_us and entry in case.ranked and entry and entry.median_us:
+            yield entry.median_us / fastest.median_us
+
+
+def _absent(comparison: Comparison, impl: str) -> str:
+    """Why an implementation has no place in a run: by its most frequent status."""
+    statuses = Counter(entry.status for case in comparison.cases if (entry := case.entry(impl)))
+    return statuses.most_common(1)[0][0] if statuses else "not in this run"

@@ -1,0 +1,70 @@
+"""How far the in-house kernel leads, from times that are easy to check."""
+
+import pytest
+
+from harness.cases import NormCase
+from harness.results.published.planned import Plan
+from reports.published import leads, sections
+from reports.published.sources import Source
+from tests.reports.published.small_checkout import publish
+from tests.results_factory import helpers, results, row
+
+PLAN = Plan.model_validate({"runs": {"shapes": {"about": "three shapes", "bench": {"shapes": "8x8"}}}})
+CASES = [NormCase("rms", rows, 4096) for rows in (8192, 4096, 2048)]
+
+
+@pytest.fixture
+def source(tmp_path):
+    """A run in which the in-house kernel takes 40 us in every case, and QuACK what it is given."""
+
+    def make(quack_us, **settings):
+        rows = []
+        for case, us in zip(CASES, quack_us, strict=True):
+            rows += [row("torch-eager", 100.0, case), row("triton-inhouse", 40.0, case), row("quack", us, case)]
+            rows += helpers(100.0, 30.0, case)
+        path = tmp_path / "h200/shapes.jsonl.bz2"
+        publish(results(*rows, **settings), path, "h200")
+        return Source("h200", "shapes", "three shapes", path, PLAN)
+
+    return make
+
+
+def cells(text, name="shapes"):
+    (line,) = (line for line in text.splitlines() if line.startswith(f"| {name}"))
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_the_smallest_lead_is_named(source):
+    found = source((50.0, 44.0, 60.0))
+    smallest = "10.00 % (quack, rms-4096x4096-bf16)"
+    assert cells(leads.section([found], PLAN)) == ["shapes", "abc1234", "3", "3", "0", smallest, "nowhere"]
+    assert leads.told(found) == (
+        f"triton-inhouse is ahead of every other library in 3 of 3 cases, by at least {smallest}."
+    )
+
+
+def test_who_is_ahead_of_it_is_named_and_a_tie_is_neither(source):
+    found = source((50.0, 32.0, 40.0))
+    behind = "rms-4096x4096-bf16 (quack by 25.00 %)"
+    assert cells(leads.section([found], PLAN))[2:] == ["3", "1", "1", "25.00 % (quack, rms-8192x4096-bf16)", behind]
+    assert leads.told(found).endswith(f"Another is ahead in: {behind}.")
+    assert leads.told(found) in sections.fastest([found], PLAN)
+
+
+def test_behind_everywhere_it_has_no_lead(source):
+    found = source((32.0, 32.0, 32.0))
+    assert cells(leads.section([found], PLAN))[3:6] == ["0", "0", "-"]
+    assert leads.told(found).startswith("triton-inhouse is ahead of every other library in 0 of 3 cases. Another")
+
+
+def test_of_many_cases_the_worst_are_named(source, monkeypatch):
+    monkeypatch.setattr(leads, "NAMED", 1)
+    behind = cells(leads.section([source((20.0, 32.0, 30.0))], PLAN))[-1]
+    assert behind == "rms-8192x4096-bf16 (quack by 100.00 %), 2 more"
+
+
+def test_another_flush_and_a_run_without_it_are_left_out(source, tmp_path):
+    assert leads.section([source((50.0, 50.0, 50.0), flush="dirty")], PLAN).strip() == ""
+    path = tmp_path / "h200/alone.jsonl.bz2"
+    publish(results(row("quack", 50.0), *helpers(100.0, 40.0)), path, "h200")
+    assert leads.told(Source("h200", "shapes", "one", path, PLAN)) == ""
