@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 from harness.cases.case import DeviceKind, Norm, NormCase
 from harness.cases.input_kinds import INPUT_KINDS
 from harness.cases.inputs import Grads, Inputs
+from harness.cases.variants import needs, probes
 from harness.errors import UnsupportedError, UsageError
 
 Config = Any  # what JSON can hold: an adapter's own settings, handed back to its `prepare`
@@ -68,6 +69,22 @@ class Implementation:
         declared: Any = getattr(self.module, "handles", ())
         by_norm: Mapping[str, Iterable[str]] = declared if isinstance(declared, Mapping) else {}
         return {norm: frozenset(by_norm.get(norm, ()) if by_norm else declared) for norm in get_args(Norm)}
+
+    def meets(self, norm: Norm) -> frozenset[str]:
+        """What a norm may ask beyond a plain one (`harness.cases.variants.needs`) that this runs itself.
+
+        That is what the adapter handles, and does not refuse on a GPU in a case of the usual shape and dtypes.
+        """
+        plain, *others = probes(norm, self.handles[norm])
+        refuses_all = self._refuses(plain)  # and so whatever is around it
+        met = (case for case in others if refuses_all or not self._refuses(case))
+        return frozenset(need for case in met for need in needs(case))
+
+    def _refuses(self, case: NormCase) -> bool:
+        try:
+            return bool(self.module.unsupported(case, *self.arguments))
+        except Exception:  # the trial will meet it again, and record it
+            return False
 
     @property
     def compiles_ahead(self) -> bool:

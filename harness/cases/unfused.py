@@ -1,20 +1,21 @@
 """A variant by a plain backward, with torch's elementwise operators around it.
 
 That is what the users of a library do that does not have the variant, and what eager torch does. What a forward saves,
-such as silu(z) or a copy of heads that lie in a projection, is made untimed.
+such as silu(z) or a copy of heads that lie in a projection, is made untimed. A norm without a weight is handed ones,
+whose gradients are dropped, and one that multiplies by 1 + weight is handed that sum.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from harness.cases.adapter import Implementation
-from harness.cases.case import NormCase
+from harness.cases.case import NormCase, torch_dtype
 from harness.cases.inputs import Chosen, Grads, Inputs
 from harness.cases.tensors import gradients_of, tensors_of
-from harness.cases.variants import FEATURES, without
+from harness.cases.variants import FEATURES, needs, probes, with_weight, without
 
 if TYPE_CHECKING:
     import torch
@@ -33,21 +34,26 @@ FOLLOWS = {
 
 
 def left_to(case: NormCase, handled: Collection[str]) -> NormCase:
-    """The case that is left to a backward which handles these features, where torch does the others."""
+    """The case that is left to a backward which handles these of `variants.needs`; torch does the others."""
     done: set[str] = set()
     waiting = [feature for feature in case.features if feature not in handled]
     while waiting:
         feature = waiting.pop()
         done.add(feature)
         waiting += [other for other in FOLLOWS.get(feature, ()) if other in case.features and other not in done]
-    return without(case, done)
+    left = without(case, done)
+    return left if needs(left) <= {*left.features, *handled} else with_weight(left)
 
 
 def prepare(inputs: Inputs, inner: Prepare, handled: Collection[str] = ()) -> Backward:
-    """The backward of a variant by `inner`, a backward that handles these features."""
+    """The backward of a variant by `inner`, a backward that handles these of `variants.needs`."""
+    return prepare_around(inputs, inner, left_to(inputs.case, handled))
+
+
+def prepare_around(inputs: Inputs, inner: Prepare, left: NormCase) -> Backward:
+    """The backward of a variant by `inner`, a backward of the case that is left to it."""
     import torch
 
-    left = left_to(inputs.case, handled)
     does = set(inputs.case.features) - set(left.features)
     given = dict(inputs.tensors())
     if "qk" in does:
@@ -61,6 +67,8 @@ def prepare(inputs: Inputs, inner: Prepare, handled: Collection[str] = ()) -> Ba
     elif "gated" in does:
         gate = _GateBefore.of(given)
         plain = given | {"x": gate.gated}
+    if (left.weight, left.zero_centred) != (inputs.case.weight, inputs.case.zero_centred):
+        plain = plain | _handed_weights(plain, inputs.case, left)
     first = inner(_inputs_of(left, plain, inputs))
     second = inner(_inputs_of(without(left, ["residual"]), _second_norm(plain), inputs)) if "parallel" in does else None
     branches = [
@@ -86,6 +94,18 @@ def prepare(inputs: Inputs, inner: Prepare, handled: Collection[str] = ()) -> Ba
     return Chosen(backward, first.what) if isinstance(first, Chosen) else backward
 
 
+def _handed_weights(given: Mapping[str, torch.Tensor], case: NormCase, left: NormCase) -> dict[str, torch.Tensor]:
+    """The weights of a backward that has to be given one, or that multiplies by what it is given."""
+    import torch
+
+    dtype = torch_dtype(left.weight_dtype)
+    if not case.weight:
+        ones = torch.ones(case.cols, dtype=dtype, device=given["x"].device)
+        names = [tensor.name for tensor in tensors_of(left, "input") if tensor.extent == "per column"]
+        return {name: ones if name.startswith("weight") else torch.zeros_like(ones) for name in names}
+    return {name: (given[name].float() + 1).to(dtype) for name in ("weight", "weight1") if name in given}
+
+
 _MASKS = (("mask", "dbranch"), ("mask1", "dbranch1"))
 
 
@@ -106,8 +126,12 @@ def _second_norm(given: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def _grads(inputs: Inputs, by_name: dict[str, torch.Tensor]) -> Grads:
-    shaped = {gradient.name for gradient in gradients_of(inputs.case) if gradient.extent == "activation"}
-    given = {name: t.reshape(inputs.x.shape) if name in shaped else t for name, t in by_name.items()}
+    extents = {gradient.name: gradient.extent for gradient in gradients_of(inputs.case)}
+    given = {
+        name: tensor.reshape(inputs.x.shape) if extents[name] == "activation" else tensor
+        for name, tensor in by_name.items()
+        if name in extents
+    }
     plain: dict[str, Any] = {name: given.pop(name, None) for name in ("dx", "dweight", "dbias")}
     return Grads(**plain, extra=given)
 
@@ -177,7 +201,7 @@ class WithTorch(Implementation):
     @classmethod
     def beside(cls, item: Implementation) -> WithTorch | None:
         """The implementation of this kind beside one that lacks a variant."""
-        if all(set(FEATURES) <= handled for handled in item.handles.values()):
+        if all(needs(case) <= item.meets(norm) for norm in item.handles for case in probes(norm, FEATURES)):
             return None
         return cls(item.name + WITH_TORCH, item.family, item.source, item.module, item.arguments)
 
@@ -202,14 +226,25 @@ class WithTorch(Implementation):
         """Those of what is left, and what torch does."""
         left = self._left_of(case)
         does = [feature for feature in case.features if feature not in left.features]
-        return [*super().notes(left), f"torch's elementwise operators do {', '.join(does)}"]
+        notes = [*super().notes(left), *([f"torch's elementwise operators do {', '.join(does)}"] if does else [])]
+        if left.weight != case.weight:
+            notes.append("is handed a weight of ones, whose gradient is dropped")
+        if left.zero_centred != case.zero_centred:
+            rounded = "" if left.weight_dtype == "fp32" else f", rounded to {left.weight_dtype}"
+            notes.append(f"is handed 1 + weight as its weight{rounded} (untimed)")
+        return notes
 
     def prepare(self, inputs: Inputs) -> Backward:
         """Do all that is not the backward; return the backward."""
-        return prepare(inputs, super().prepare, self.handles[inputs.case.norm])
+        return prepare_around(inputs, super().prepare, self._left_of(inputs.case))
 
     def _optional(self, function: str, case: NormCase) -> Any:
         return super()._optional(function, self._left_of(case))
 
     def _left_of(self, case: NormCase) -> NormCase:
-        return left_to(case, self.handles[case.norm])
+        """What is left; a sum of 1 and a weight stays in fp32 where the implementation takes such a weight."""
+        left = left_to(case, self.meets(case.norm))
+        if left.zero_centred == case.zero_centred:
+            return left
+        exact = replace(left, weight_dtype="fp32")
+        return left if self._refuses(exact) else exact

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from harness.cases.case import NormCase
+from harness.cases.case import Norm, NormCase
 from harness.errors import UsageError
 
 PLAIN = "plain"
@@ -21,8 +21,10 @@ FEATURES: dict[str, str] = {
     "gated": "y = norm(x * silu(z)): dz as well",
     "gated-norm-first": "y = norm(x) * silu(z): dz as well",
 }
+PARAMETERS = ("no weight", "zero-centred weight")  # of a plain norm, where they are not the usual ones
 IMPLIED = {"dropout": "residual", "parallel-tied": "residual"}
 
+USUAL_SHAPE = (8192, 4096)
 USUAL_P = 0.1
 MOST_HEADS = 32  # of a token, where only rows are known
 OF_ALL_HEADS = 2 / 3  # that are queries, where keys and values lie beside them: 32 of 48 in Qwen3 8B
@@ -40,8 +42,36 @@ def _parse_variant(text: str) -> tuple[str, ...]:
             close = difflib.get_close_matches(feature, FEATURES, 1)
             hint = f"did you mean {close[0]}?" if close else f"choose among {', '.join((PLAIN, *FEATURES))}"
             raise UsageError(f"--variant {feature or '(empty)'}: no variant is called so; {hint}")
-    features += [IMPLIED[feature] for feature in features if feature in IMPLIED]
-    return tuple(sorted({feature for feature in features if feature != PLAIN}))
+    return with_implied(feature for feature in features if feature != PLAIN)
+
+
+def with_implied(features: Iterable[str]) -> tuple[str, ...]:
+    """Features with those that come with them."""
+    given = set(features)
+    return tuple(sorted(given | {IMPLIED[feature] for feature in given if feature in IMPLIED}))
+
+
+def needs(case: NormCase) -> frozenset[str]:
+    """What a case asks of an implementation beyond a plain norm with a weight; parameters go with each feature."""
+    unusual = [name for name, asked in zip(PARAMETERS, (not case.weight, case.zero_centred), strict=True) if asked]
+    with_each = [f"{name}, {feature}" for name in unusual for feature in case.features]
+    return frozenset([*case.features, *(with_each if case.features else unusual)])
+
+
+def probes(norm: Norm, features: Collection[str]) -> list[NormCase]:
+    """Cases of a usual shape: a plain one, one with each feature, and each of these with unusual parameters."""
+    plain = NormCase(norm, *USUAL_SHAPE, bias=norm == "layer")
+    usual = [plain, *(with_features(plain, with_implied([feature])) for feature in sorted(features))]
+    return [
+        each
+        for case in usual
+        for each in (case, replace(case, weight=False, bias=False), replace(case, zero_centred=True))
+    ]
+
+
+def with_weight(case: NormCase) -> NormCase:
+    """A case with a weight, and in LayerNorm a bias, as it is multiplied: the weight itself, not 1 + weight."""
+    return replace(case, weight=True, bias=case.bias or (not case.weight and case.norm == "layer"), zero_centred=False)
 
 
 def with_features(case: NormCase, features: Collection[str]) -> NormCase:

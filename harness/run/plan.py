@@ -11,6 +11,7 @@ from harness.cases import NormCase
 from harness.cases.catalogue import studied
 from harness.cases.tensors import gradients_of
 from harness.cases.unfused import WITH_TORCH
+from harness.cases.variants import needs
 from harness.errors import UsageError
 from harness.results.run_records import ImplRecord
 from harness.results.schema import RANKED, RowRecord
@@ -80,13 +81,13 @@ def with_torch(
 
 
 def tried_on(case: NormCase, impls: Iterable[ImplRecord]) -> tuple[str, ...]:
-    """The names of what is tried on a case: `NAME + torch` only where NAME lacks a feature of it."""
+    """The names of what is tried on a case: `NAME + torch` only where NAME lacks something of it."""
     return tuple(item.name for item in impls if not item.name.endswith(WITH_TORCH) or lacks(item, case))
 
 
 def lacks(item: ImplRecord, case: NormCase) -> bool:
-    """Whether a case has what an implementation does not have for its norm."""
-    return not set(case.features) <= set(item.handles.get(case.norm, ()))
+    """Whether a case asks for what an implementation does not have for its norm."""
+    return not needs(case) <= set(item.handles.get(case.norm, ()))
 
 
 def plan(cases: Sequence[NormCase], impls: Sequence[ImplRecord], processes: int = 1) -> list[Job]:

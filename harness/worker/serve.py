@@ -216,7 +216,7 @@ def record(item: Implementation) -> ImplRecord:
         missing=item.missing(),
         summary=item.summary,
         compiles_ahead=item.compiles_ahead,
-        handles={norm: sorted(handled) for norm, handled in item.handles.items()},
+        handles={norm: sorted(item.meets(norm)) for norm in item.handles},
         on_request=item.on_request,
         libraries=versions_for(item),
     )

@@ -6,17 +6,17 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from harness.cases import Grads, Inputs, NormCase, contiguous_rows
+from harness.cases import ITEM_BYTES, Grads, Inputs, NormCase, contiguous_rows
 
 from ..libraries.importing import import_failure
 
 name = "fast-llm"
 requires = ("fast_llm", "triton")
-install = "pip install git+https://github.com/ServiceNow/Fast-LLM, or put a checkout on PYTHONPATH"
+install = "pip install git+https://github.com/ServiceNow/Fast-LLM (Python 3.12), or put a checkout on PYTHONPATH"
 compiles_ahead = True
 
 MODULE = "fast_llm.functional.triton.normalization"
-WIDEST = 64 * 1024 // 4  # columns: TritonConfig.MAX_BLOCK_SIZE_BYTES over the bytes of an fp32
+WIDEST_BYTES = 64 * 1024  # of a row, padded to a power of two: TritonConfig.MAX_BLOCK_SIZE_BYTES
 
 
 def missing() -> str | None:
@@ -30,8 +30,8 @@ def unsupported(case: NormCase) -> str | None:
         return "without a bias Fast-LLM's norm is an RMSNorm"
     if case.rows == 0:
         return "Fast-LLM launches a program a row: none is an invalid launch"
-    if case.cols > WIDEST:
-        return f"Fast-LLM's Triton norms take at most {WIDEST} columns"
+    if case.cols * ITEM_BYTES[case.dtype] > WIDEST_BYTES:
+        return f"Fast-LLM's Triton norms take rows of at most {WIDEST_BYTES} bytes"
     return None
 
 

@@ -146,3 +146,51 @@ def test_contiguous_rows_are_made_of_heads():
     assert beside.prepare(inputs)().dx.shape == inputs.x.shape
     assert seen[0].shape == (24, 16)
     assert torch.equal(seen[0], inputs.x.reshape(24, 16))
+
+
+BESIDE = "mine + torch"
+NEEDS_WEIGHT = {"unsupported": lambda case: None if case.weight and not case.zero_centred else "a weight as it is"}
+
+
+@pytest.mark.parametrize("text", ["plain", "residual", "parallel", "gated-norm-first"])
+@pytest.mark.parametrize(
+    "case", [replace(RMS, weight=False), replace(LAYER, weight=False, bias=False), replace(LAYER, zero_centred=True)]
+)
+def test_a_weight_that_it_cannot_have_is_made_for_it(text, case, monkeypatch):
+    monkeypatch.setattr(torch, "compile", lambda function, **_: function)
+    case = of(text, case)
+    row = Session(with_torch(honest, handles={"residual", "parallel"}, **NEEDS_WEIGHT), case=case).run().row(BESIDE)
+    assert (row.status, row.reason) == ("ok", None)
+    told = "is handed 1 + weight as its weight (untimed)" if case.zero_centred else "is handed a weight of ones"
+    assert any(told in note for note in row.notes)
+
+
+def test_one_plus_a_weight_is_rounded_only_where_fp32_is_refused():
+    case = NormCase("rms", 24, 16, zero_centred=True)
+    assert with_torch(**NEEDS_WEIGHT).notes(case) == ["is handed 1 + weight as its weight (untimed)"]
+
+    def of_one_dtype(case):
+        return NEEDS_WEIGHT["unsupported"](case) or (None if case.weight_dtype == case.dtype else "one dtype")
+
+    rounded = ["is handed 1 + weight as its weight, rounded to bf16 (untimed)"]
+    assert with_torch(unsupported=of_one_dtype).notes(case) == rounded
+
+
+def test_a_variant_that_it_refuses_here_is_left_to_torch():
+    """It declares the variant, and says no to it on this GPU, or to it without a weight."""
+
+    def on_another_gpu(case):
+        return "not on this GPU" if "residual" in case.features else None
+
+    beside = with_torch(handles={"residual"}, unsupported=on_another_gpu)
+    assert beside.unsupported(of("residual")) is None
+    assert beside.notes(of("residual")) == ["torch's elementwise operators do residual"]
+
+    def with_a_weight(case):
+        return "a residual needs a weight" if case.features and not case.weight else None
+
+    beside = with_torch(handles={"residual"}, unsupported=with_a_weight)
+    assert beside.unsupported(of("residual")) == "nothing is left to torch: mine has all of this case"
+    assert beside.notes(replace(of("residual"), weight=False)) == [
+        "is handed a weight of ones, whose gradient is dropped"
+    ]

@@ -241,3 +241,11 @@ def test_what_stands_beside_is_not_among_all_and_can_be_named():
     assert "quack + torch" not in names("all", known=[*KNOWN, BESIDE])
     assert names("quack,quack + torch", known=[*KNOWN, BESIDE]) == ["quack", "quack + torch"]
     assert tried_on(RESIDUAL, [BESIDE]) == ("quack + torch",)
+
+
+def test_torch_stands_behind_what_lacks_the_parameters_of_a_case():
+    without_weight, zero_centred = replace(CASES[0], weight=False), replace(RESIDUAL, zero_centred=True)
+    knows = ABLE.model_copy(update={"handles": {"rms": ["residual", "no weight"]}})
+    assert tried_on(without_weight, [ABLE, beside_able()]) == ("quack", "quack + torch")
+    assert tried_on(without_weight, [knows, BESIDE.model_copy(update={"handles": knows.handles})]) == ("quack",)
+    assert tried_on(zero_centred, [ABLE, beside_able()]) == ("quack", "quack + torch")
