@@ -223,14 +223,31 @@ def test_a_dry_run_says_what_it_would_do(workers, folder, monkeypatch, capsys):
     monkeypatch.setattr(preview, "published", lambda kind: Durations({"quack": 60.0, "torch-eager": 30.0}, runs=2))
     line = "bench --dry-run --shapes 16x64,32x64 --norm rms --impls torch-eager,quack --processes 3 --quick"
     assert typed(line) in (0, None)
-    assert capsys.readouterr().out == (
-        "cpu: 6 jobs on 1 GPU; a job is a case on all implementations in one process\n"
+    on_cpu = (
+        "cpu: 6 jobs on this CPU; a job is a case on all implementations in one process\n"
         "  2 cases: rms-16x64-fp32, rms-32x64-fp32\n"
         "  2 implementations: torch-eager, quack\n"
         "  3 processes\n"
-        "  time: about 9 min by 2 published runs, and less with --quick\n"
+        "  time: unknown, as the published runs are of GPUs\n"
     )
+    assert capsys.readouterr().out == on_cpu
     assert list(folder.iterdir()) == []
+    workers.greeting = WITH_GPU
+    assert typed(line) in (0, None)
+    on_gpu = on_cpu.replace("cpu:", "h200:").replace("this CPU", "this GPU").replace("fp32", "bf16")
+    told = "about 9 min by 2 published runs, and less with --quick"
+    assert capsys.readouterr().out == on_gpu.replace("unknown, as the published runs are of GPUs", told)
+
+
+def test_a_dry_run_counts_nothing_that_is_not_installed(workers, monkeypatch, capsys):
+    monkeypatch.setattr(preview, "published", lambda kind: Durations({"quack": 60.0, "torch-eager": 30.0}, runs=2))
+    eager, quack, _ = HELLO.implementations
+    absent = quack.model_copy(update={"missing": "not installed: quack"})
+    workers.greeting = replace(WITH_GPU, implementations=[eager, absent])
+    assert typed("bench --dry-run --shapes 16x64,32x64 --norm rms --processes 3") in (0, None)
+    told = capsys.readouterr().out
+    assert "  1 implementations: torch-eager\n  1 not installed: quack\n" in told
+    assert "time: about 3 min" in told
 
 
 def test_a_dry_run_on_a_fleet_needs_no_gpu_here(workers, folder, monkeypatch, capsys):
@@ -243,6 +260,7 @@ def test_a_dry_run_on_a_fleet_needs_no_gpu_here(workers, folder, monkeypatch, ca
     assert typed("bench --dry-run --fleet 10.0.0.1:6379 --shapes 16x64 --norm rms --gpus 4") in (0, None)
     told = capsys.readouterr().out
     assert "h200: 1 jobs on 4 GPUs" in told
+    assert "implementations, where a host has them: torch-eager, " in told
     assert "toaster: 1 jobs on 1 GPU;" in told
     assert told.count("rms-16x64-bf16") == 2
     assert "time: unknown, as there is no published run here" in told
@@ -654,13 +672,15 @@ def test_a_report_in_a_format_that_is_none(measured, capsys):
     assert shown.err.startswith("error: no report format 'pdf'; --format can be: console, ")
 
 
-def test_implementations_are_listed_with_why_one_is_missing(workers, capsys):
-    missing = HELLO.implementations[1].model_copy(update={"missing": "not installed: quack"})
+def test_implementations_are_listed_with_why_one_is_missing(workers, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "200")
+    how = "not installed: quack; pip install 'quack-kernels[cu13]'"
+    missing = HELLO.implementations[1].model_copy(update={"missing": how})
     workers.greeting = Hello([CPU], [HELLO.implementations[0], missing], {})
     assert typed("list impls") in (0, None)
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["torch-eager", "yes"] in lines
-    assert ["quack", "not", "installed:", "quack"] in lines
+    assert ["quack", *how.split()] in lines
 
 
 @pytest.mark.parametrize("what", ["suites", "devices"])

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from harness import devices
 from harness.devices import PROFILES, DeviceFacts, DeviceProfile
 from harness.fleet.cluster import connected
 from harness.fleet.estimate import Durations, makespan_s, published
 from harness.fleet.gathering import chosen
+from harness.results.run_records import ImplRecord
 from harness.run.invocation import Invocation
+from harness.run.plan import lacks
 from harness.run.progress import Display
 from harness.run.resolve import check
 from harness.run.session import Planned, inventory, plan_run
@@ -23,7 +28,7 @@ def describe_plan(invocation: Invocation, display: Display) -> str:
         display.say("starting a worker")
         hello = inventory(invocation)
         profile, _ = devices.choose(invocation.device, hello.available)
-        return _lines(profile.family, 1, plan_run(invocation, hello))
+        return _lines(profile.family, None, plan_run(invocation, hello))
     with connected(invocation.fleet) as cluster:
         counts = chosen(cluster.gpus(), invocation)
     display.say("starting a worker")
@@ -42,25 +47,43 @@ def _on(kind: str, invocation: Invocation, hello: Hello) -> Planned:
     return plan_run(invocation, hello, None if invocation.device == "cpu" else elsewhere(kind))
 
 
-def _lines(kind: str, gpus: int, planned: Planned) -> str:
-    took = published(kind)
+def _lines(kind: str, gpus: int | None, planned: Planned) -> str:
+    """The plan on so many GPUs of a fleet, whose libraries are not known here, or (None) on the device that is here."""
+    here = gpus is None
+    missing = [impl.name for impl in planned.impls if here and impl.missing]
+    impls = [impl for impl in planned.impls if impl.name not in missing]
     cases = list(dict.fromkeys(job.case.key for job in planned.jobs))
-    impls = [impl.name for impl in planned.impls]
     lines = [
-        f"{kind}: {len(planned.jobs)} jobs on {gpus} GPU{'s' * (gpus != 1)}; a job is a case on all implementations in "
-        f"one process",
+        f"{kind}: {len(planned.jobs)} jobs on {_devices(gpus, planned)}; a job is a case on all implementations in one "
+        "process",
         f"  {len(cases)} cases: {', '.join(cases)}",
-        f"  {len(impls)} implementations: {', '.join(impls)}",
+        f"  {len(impls)} implementations{'' if here else ', where a host has them'}: "
+        f"{', '.join(impl.name for impl in impls)}",
+        *([f"  {len(missing)} not installed: {', '.join(missing)}"] if missing else []),
         f"  {planned.settings.processes} process{'es' * (planned.settings.processes != 1)}",
-        f"  {_time(planned, gpus, took)}",
+        f"  {_time(planned, impls, gpus or 1, published(kind))}",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _time(planned: Planned, gpus: int, took: Durations) -> str:
+def _devices(gpus: int | None, planned: Planned) -> str:
+    if gpus is None:
+        return "this CPU" if planned.facts.kind == "cpu" else "this GPU"
+    return f"{gpus} GPU{'s' * (gpus != 1)}"
+
+
+def _time(planned: Planned, impls: Sequence[ImplRecord], gpus: int, took: Durations) -> str:
+    """About how long that takes; what is missing, and what lacks something of its case, takes no time."""
+    if planned.facts.kind == "cpu":
+        return "time: unknown, as the published runs are of GPUs"
     if not took.runs:
         return "time: unknown, as there is no published run here; a checkout has them in its folder of results"
-    compiled = [impl.name for impl in planned.impls if impl.compiles_ahead]
-    seconds = makespan_s(planned.jobs, gpus, took, compiled=compiled)
+    by_name = {impl.name: impl for impl in impls}
+    jobs = [
+        replace(job, impls=tuple(name for name in job.impls if name in by_name and not lacks(by_name[name], job.case)))
+        for job in planned.jobs
+    ]
+    compiled = [impl.name for impl in impls if impl.compiles_ahead]
+    seconds = makespan_s([job for job in jobs if job.impls], gpus, took, compiled=compiled)
     quick = ", and less with --quick" if planned.settings.quick else ""
     return f"time: about {max(1, round(seconds / 60))} min by {took.runs} published runs{quick}"

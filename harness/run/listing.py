@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from harness import devices
@@ -33,24 +34,23 @@ def _impls(impl_files: tuple[Path, ...]) -> Table:
     for item in (item for item in known if not item.name.endswith(WITH_TORCH)):
         where = "" if item in run else ", run where named" if item.on_request else ", with --impls all"
         availability = item.missing or f"yes{where}"
-        table.add_row(item.name, availability, item.summary)
+        _add(table, item.name, availability, item.summary)
     return table
 
 
 def _suites(_: tuple[Path, ...]) -> Table:
     table = Table("suite", "shapes", "variants", "what it is", box=None, pad_edge=False)
     for suite in SUITES.values():
-        table.add_row(
-            suite.name, str(len(suite.shapes)), "each its own" if suite.cases else suite.variants, suite.description
-        )
+        variants = "each its own" if suite.cases else suite.variants
+        _add(table, suite.name, str(len(suite.shapes)), variants, suite.description)
     return table
 
 
 def _variants(_: tuple[Path, ...]) -> Table:
     table = Table("--variant", "what its backward does", box=None, pad_edge=False)
-    table.add_row(PLAIN, "dx = J(dy), the gradient of the norm alone")
+    _add(table, PLAIN, "dx = J(dy), the gradient of the norm alone")
     for feature, what in FEATURES.items():
-        table.add_row(feature, what)
+        _add(table, feature, what)
     return table
 
 
@@ -60,8 +60,13 @@ def _devices(_: tuple[Path, ...]) -> Table:
     for profile in devices.PROFILES:
         mark = f"{profile.title} (here)" if profile.name in present else profile.title
         bandwidth = f"{profile.datasheet_gbps:g}" if profile.datasheet_gbps else "-"
-        table.add_row(profile.name, mark, bandwidth, f"{profile.last_level_bytes / 2**20:g} MiB")
+        _add(table, profile.name, mark, bandwidth, f"{profile.last_level_bytes / 2**20:g} MiB")
     for name, title in present.items():
         if name not in {profile.name for profile in devices.PROFILES}:
-            table.add_row(name, f"{title} (here, no datasheet)", "-", "-")
+            _add(table, name, f"{title} (here, no datasheet)", "-", "-")
     return table
+
+
+def _add(table: Table, *cells: str) -> None:
+    """Add a row of plain texts: what stands in brackets, as in an install line, is no markup."""
+    table.add_row(*map(escape, cells))

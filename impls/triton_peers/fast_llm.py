@@ -16,7 +16,7 @@ install = "pip install git+https://github.com/ServiceNow/Fast-LLM (Python 3.12),
 compiles_ahead = True
 
 MODULE = "fast_llm.functional.triton.normalization"
-WIDEST_BYTES = 64 * 1024  # of a row, padded to a power of two: TritonConfig.MAX_BLOCK_SIZE_BYTES
+WIDEST_BYTES = 64 * 1024  # of a row: TritonConfig.MAX_BLOCK_SIZE_BYTES
 
 
 def missing() -> str | None:
