@@ -19,13 +19,22 @@ if TYPE_CHECKING:
 
     Statistics = tuple[torch.Tensor | None, torch.Tensor]  # mean, None for RMS, and rstd
 
-Variant = Literal["called", "compiled", "tuned"]
+Variant = Literal["called", "compiled", "tuned", "per-head"]
 
 name = "quack"
 requires = ("quack", "cutlass")
 install = "pip install 'quack-kernels[cu13]'"
-variants: dict[str, Variant] = {"quack": "called", "quack-compiled": "compiled", "quack-tuned": "tuned"}
-compiles_ahead = ("quack", "quack-compiled")  # what -tuned times while others crowd the device would be unfair to it
+variants: dict[str, Variant] = {
+    "quack": "called",
+    "quack-compiled": "compiled",
+    "quack-tuned": "tuned",
+    "quack-per-head": "per-head",
+}
+compiles_ahead = (
+    "quack",
+    "quack-compiled",
+    "quack-per-head",
+)  # what -tuned times while others crowd the device would be unfair to it
 handles = {"rms": {"residual", "qk"}}
 on_request = ("quack-tuned",)  # its search takes more than a minute a shape
 
@@ -45,11 +54,17 @@ def unsupported(case: NormCase, variant: Variant) -> str | None:
         return "quack copies at least 4 bytes at a time, so a 2-byte dtype needs an even number of columns"
     if case.dtype == "fp32" and case.cols > MAX_FP32_COLS:
         return f"quack's backward takes at most {MAX_FP32_COLS} columns in fp32"
-    if case.norm == "layer" and not case.weight:
-        return "quack's LayerNorm always has a weight"
-    if case.norm == "layer" and case.zero_centred:
-        return "quack's LayerNorm has no offset to the weight"
-    return _not_tuned(case) if variant == "tuned" else None
+    if case.norm == "layer" and (not case.weight or case.zero_centred):
+        return "quack's LayerNorm always has a weight, with no offset"
+    return _not_by_head(case, variant) or (_not_tuned(case) if variant == "tuned" else None)
+
+
+def _not_by_head(case: NormCase, variant: Variant) -> str | None:
+    if bool(case.heads) == (variant == "per-head"):
+        return None
+    return (
+        "one weight for all heads: quack takes that for rows" if case.heads else "a weight per head is for heads alone"
+    )
 
 
 def _not_tuned(case: NormCase) -> str | None:
@@ -199,7 +214,6 @@ def _tuned(
     import torch
 
     (mean, rstd), x, dy, case = statistics, inputs.x, inputs.dy, inputs.case
-    heads = (case.heads,) if case.heads else ()
     tuner: Any = ops.rmsnorm_bwd_tuned
     finish: Any = _finish
     if config is None:
@@ -209,20 +223,19 @@ def _tuned(
     else:
         fill, options = tuner.fn, {"config": ops.RmsNormBwdConfig(**config)}
     blocks, offset = ops.get_sm_count(case.cols, x.device), _offset(inputs)
-    blocks = max(round(blocks / case.heads), 1) if heads else blocks
 
     def partials(wanted: bool) -> torch.Tensor | None:
-        return torch.empty(blocks, *heads, case.cols, dtype=torch.float32, device=x.device) if wanted else None
+        return torch.empty(blocks, case.cols, dtype=torch.float32, device=x.device) if wanted else None
 
     def backward() -> Grads:
         dx, dweight, dbias = torch.empty_like(x), partials(case.weight), partials(case.bias)
         fill(
             x, weight, dy, rstd, dx, dweight, dbias, dresidual_out=_dres(inputs),
             sm_count=blocks, has_dw_partial=case.weight, has_db_partial=case.bias,
-            per_head=bool(heads), mean=mean, is_layernorm=case.norm == "layer", weight_offset=offset, **options,
+            per_head=False, mean=mean, is_layernorm=case.norm == "layer", weight_offset=offset, **options,
         )  # fmt: skip
         dweight, dbias = finish(dweight, dbias, None if weight is None else weight.dtype)
-        return Grads(dx, _of_all_heads(case, dweight), dbias)
+        return Grads(dx, dweight, dbias)
 
     return backward
 

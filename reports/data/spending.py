@@ -16,20 +16,19 @@ from reports.data.entries import Entry
 class Spender:
     """One implementation, and ms a step by model; None where a norm of the model has no time that may be compared.
 
-    Where it lacks a variant, `NAME + torch` counts: `with_torch` says that it did so anywhere, `nondeterministic` that
-    any of its results differed from run to run.
+    Where it lacks a variant, `NAME + torch` counts: `with_torch` names the models in which it did, `nondeterministic`
+    says that any of its results differed from run to run.
     """
 
     impl: str
     ms: Mapping[str, float | None]
-    with_torch: bool = False
+    with_torch: frozenset[str] = frozenset()
     nondeterministic: bool = False
 
     @property
     def label(self) -> str:
-        """The name, with the marks that it must not be shown without."""
-        name = f"{self.impl} (+ torch)" if self.with_torch else self.impl
-        return f"{name} (nondeterministic)" if self.nondeterministic else name
+        """The name, with the mark that it must not be shown without."""
+        return f"{self.impl} (nondeterministic)" if self.nondeterministic else self.impl
 
 
 @dataclass(frozen=True)
@@ -80,14 +79,17 @@ def _spending(tokens: int, models: Sequence[Model], by_case: Mapping[NormCase, C
 def _spender(impl: str, called: Mapping[str, Sequence[tuple[int, CaseComparison]]]) -> Spender:
     ms: dict[str, float | None] = {}
     used: list[Entry] = []
+    with_torch: set[str] = set()
     for model, calls in called.items():
         entries = [(times, _ranked(case, impl) or _ranked(case, impl + WITH_TORCH)) for times, case in calls]
         ms[model] = _sum([(times, entry.median_us if entry else None) for times, entry in entries])
-        used += [entry for _, entry in entries if entry and ms[model] is not None]
+        if ms[model] is not None:
+            used += [entry for _, entry in entries if entry]
+            with_torch |= {model for _, entry in entries if entry and entry.impl != impl}
     return Spender(
         impl,
         ms,
-        with_torch=any(entry.impl != impl for entry in used),
+        with_torch=frozenset(with_torch),
         nondeterministic=any(entry.status == "nondeterministic" for entry in used),
     )
 

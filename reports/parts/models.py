@@ -10,7 +10,7 @@ from reports.table import Cell, Heading, Section, Table, table, words
 TITLE = "What a training step of these models spends in norm backwards"
 ABOUT = (
     "ms a step: the time of each norm's backward, times how often a step calls it; harness/cases/models.py has the "
-    "calls and their assumptions. (+ torch): where the implementation lacks a variant, its plain backward with torch's "
+    "calls and their assumptions. + torch: where the implementation lacks a variant, its plain backward with torch's "
     "elementwise operators around it. A model of which any norm has no ranked time is left open."
 )
 
@@ -32,10 +32,12 @@ def tables_by_tokens(comparison: Comparison) -> dict[str, Table]:
 
 def _table(spent: Spending) -> Table:
     headings = [*words("impl"), *(Heading(name, words=True, drop=n) for n, name in enumerate(spent.models))]
-    lines = [(spender.label, spender.ms) for spender in spent.spenders]
-    lines.append(("same-traffic add", spent.add_ms))
-    return table(headings, [[label, *(_cell(ms[model]) for model in spent.models)] for label, ms in lines])
+    lines: list[list[str | Cell]] = [
+        [spender.label, *(_cell(spender.ms[model], model in spender.with_torch) for model in spent.models)]
+        for spender in spent.spenders
+    ]
+    return table(headings, [*lines, ["same-traffic add", *(_cell(spent.add_ms[model]) for model in spent.models)]])
 
 
-def _cell(ms: float | None) -> Cell:
-    return Cell(figures.milliseconds(ms), ms)
+def _cell(ms: float | None, with_torch: bool = False) -> Cell:
+    return Cell(f"{figures.milliseconds(ms)}{' + torch' if with_torch else ''}", ms)

@@ -33,9 +33,17 @@ def told(source: Source) -> str:
     if not ours:
         return ""
     ahead, behind = _ahead(ours), _behind(ours)
-    text = f"{OURS} is ahead of every other library in {len(ahead)} of {figures.count(len(ours), 'case')}"
+    text = f"{OURS} is ahead of every other library that ran ({', '.join(_others(source))})"
+    text += f" in {len(ahead)} of {figures.count(len(ours), 'case')}"
     text += f", by at least {_lead(ahead)}." if ahead else "."
     return f"{text} Another is ahead in: {_named(behind)}." if behind else text
+
+
+def _others(source: Source) -> list[str]:
+    """The other libraries that rank anywhere in a run."""
+    families = {impl.name: impl.family for impl in source.results.run.implementations}
+    ranked = {families[entry.impl] for case in source.comparison.cases for entry in case.ranked}
+    return sorted(ranked - {families[OURS]})
 
 
 def _is_clean(source: Source) -> bool:

@@ -44,7 +44,7 @@ def test_own_adapters_run_as_users_call_them():
     usual += ["flash-attn-triton", "helion", "liger", "mamba", "oink", "quack", "quack-fused-sum", "tilegym"]
     usual += ["torch-compiled", "transformer-engine", "transformer-engine-rocm", "triton-inhouse"]
     assert names(known=known) == usual
-    assert len(names("all", known=known)) == 30
+    assert len(names("all", known=known)) == 31
 
 
 def test_names_are_taken_in_the_order_in_which_they_are_asked_for():
