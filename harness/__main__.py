@@ -257,7 +257,7 @@ def list_(
     """Say what is known and what is available here, with the reason where something is missing."""
     from harness.run import listing
 
-    listing.show(what, tuple(impl or ()), Console())
+    listing.show(what, tuple(impl or ()), Console(emoji=False))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -283,7 +283,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _complain(text: str) -> None:
-    Console(stderr=True, soft_wrap=True).print(f"[red]error:[/red] {escape(text)}", highlight=False)
+    Console(stderr=True, soft_wrap=True, emoji=False).print(f"[red]error:[/red] {escape(text)}", highlight=False)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from harness.errors import UnsupportedError
 
 from .inhouse.launch import Launch
 from .inhouse.limits import WIDEST
-from .inhouse.problem import LAUNCHES, problem_of
+from .inhouse.problem import LAUNCHES, SM_MARGIN, margin_of_environment, problem_of
 
 if TYPE_CHECKING:
     import torch
@@ -30,17 +30,20 @@ MORE = ("dbranch", "dbranch1", "dweight1", "dbias1", "dz")  # gradients that a p
 
 
 def misconfigured(device: DeviceKind) -> str | None:
-    """Say what is wrong with the file of launches that the environment names, or None."""
-    path = os.environ.get(LAUNCHES)
-    if not path:
-        return None
+    """Say what is wrong with the margin and the file of launches that the environment names, or None."""
     import torch
 
     from .inhouse.device import gpu_of, name_of
-    from .inhouse.tuned import read_for
 
     here = torch.device(device)
     try:
+        if margin := margin_of_environment():
+            gpu_of(here, margin)
+        path = os.environ.get(LAUNCHES)
+        if not path:
+            return None
+        from .inhouse.tuned import read_for
+
         read_for(path, name_of(here), None if device == "cpu" else gpu_of(here).multiprocessors)
     except ValueError as error:
         return str(error)
@@ -64,7 +67,9 @@ def untimed(case: NormCase) -> str | None:
 
 
 def notes(case: NormCase) -> list[str]:
-    """Which file its launch comes from, where it is not the one that is chosen without measuring."""
+    """What the environment changes: a margin, or a file that its launch comes from in place of the usual choice."""
+    if margin := margin_of_environment():
+        return [f"leaves {margin} multiprocessors to others, by {SM_MARGIN}"]
     path = os.environ.get(LAUNCHES)
     if not path:
         return []
@@ -163,15 +168,15 @@ def launching(inputs: Inputs, launch: Launch | None = None, *, sm_margin: int | 
 
 
 def statistics_of(inputs: Inputs) -> tuple[torch.Tensor | None, torch.Tensor]:
-    """What this project's own forward saves of rows of equal distance; else, and with a gate, what torch saves."""
+    """What this project's own forward saves of what is normalised, which is x, or x * silu(z)."""
     from .inhouse.model.forward import norm_forward
     from .inhouse.model.operands import Operands, Options
 
     case, layer = inputs.case, inputs.case.norm == "layer"
-    if {"qk", "gated"} & set(case.features):
-        return inputs.mean, inputs.rstd
-    x = inputs.x.view(-1, case.cols)
-    outputs = norm_forward(Operands(x, inputs.weight, inputs.bias), Options(layer, inputs.eps, case.zero_centred))
+    x = inputs.x if case.heads else inputs.x.view(-1, case.cols)
+    z = inputs.tensors()["z"] if case.gate_first else None
+    options = Options(layer, inputs.eps, case.zero_centred, norm_before_gate=False)
+    outputs = norm_forward(Operands(x, inputs.weight, inputs.bias, z=z), options)
     return outputs.mean, outputs.rstd
 
 

@@ -18,7 +18,7 @@ COLOURS = {"faster": "green", "slower": "red", "same": "yellow"}
 
 def captured(show: Callable[[Console], None], width: int = WIDTH) -> str:
     """What `show` prints, as plain text of that width."""
-    console = Console(width=width, color_system=None, force_terminal=False, force_jupyter=False)
+    console = Console(width=width, color_system=None, force_terminal=False, force_jupyter=False, emoji=False)
     with console.capture() as capture:
         show(console)
     return "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"

@@ -157,6 +157,11 @@ def no_worker(monkeypatch):
         ("bench --holder 640", "--holder 640: must be THREADSxKIB, such as 640x200"),
         ("bench --frobnicate", "No such option: --frobnicate; `normbwd --help` tells what there is"),
         ("frobnicate", "No such command 'frobnicate'; `normbwd --help` tells what there is"),
+        (
+            "bench --context beside:x",
+            "--context beside:x: not one of cold, graph, beside:N, hot-dy, host, or step for "
+            "cold,graph,beside:8,beside:32,hot-dy,host",
+        ),
         ("bench extra", "Got unexpected extra argument(s) (extra); `normbwd --help` tells what there is"),
         ("list things", "list things: not one of impls, suites, variants, devices"),
         ("report absent.jsonl", "cannot read absent.jsonl: No such file or directory"),

@@ -57,7 +57,12 @@ class Holder:
             raise UnavailableError(f"the kernel that holds multiprocessors cannot run here ({why})") from error
 
     def occupy(self, programs: int, for_us: float) -> None:
-        """Queue so many programs behind what is queued on the current stream; they end by themselves after `for_us`."""
+        """Queue so many programs behind what is queued on the current stream; they end by themselves after `for_us`.
+
+        Raises ValueError for fewer than none, or more than there are multiprocessors: each has one word to tell in.
+        """
+        if not 0 <= programs <= self.multiprocessors:
+            raise ValueError(f"cannot hold {programs} of {self.multiprocessors} multiprocessors")
         self.release()
         if programs not in self._look_us:
             self._calibrate(programs)

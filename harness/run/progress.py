@@ -22,7 +22,7 @@ class Display:
     def __init__(self, whole: Display | None = None, name: str = "") -> None:
         self._whole = whole
         self._name = name
-        self._console: Console = whole._console if whole else Console(stderr=True)
+        self._console: Console = whole._console if whole else Console(stderr=True, emoji=False)
         self._progress: Progress | None = None
         self._task = None
         self._case: NormCase | None = None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, get_args
 
 from harness.cases import DeviceKind, Inputs, Norm, NormCase, make_inputs
 from harness.cases.suites import NORMS, Shape, parse_shapes
-from harness.worker.serve import CPU_ENVIRONMENT, ENVIRONMENT
+from harness.worker.serve import CPU_ENVIRONMENT, set_environment
 
 if TYPE_CHECKING:
     from harness.cases.adapter import Implementation
@@ -72,7 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--device", default="cuda", choices=get_args(DeviceKind))
     options = parser.parse_args(arguments)
     # As in a worker, and before an adapter is imported, which may import torch.
-    os.environ.update(ENVIRONMENT | (CPU_ENVIRONMENT if options.device == "cpu" else NO_CACHING))
+    set_environment()
+    os.environ.update(CPU_ENVIRONMENT if options.device == "cpu" else NO_CACHING)
 
     from harness.worker.discovery import discover
 

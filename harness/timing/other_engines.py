@@ -21,8 +21,8 @@ MEDIAN = "nv/cold/time/gpu/median"
 def time_elsewhere(candidates: Sequence[Candidate]) -> dict[str, dict[str, float]]:
     """Median times in microseconds, by candidate and engine; an engine that is not installed, or fails, is left out.
 
-    What a candidate overwrites is restored before each engine's turn, not before each call. NVBench runs once in the
-    life of a process: a second call fails.
+    What a candidate overwrites is restored before do_bench's turn with each, and before all of NVBench's, not before
+    each call. NVBench runs once in the life of a process: a second call fails.
     """
     medians_us: dict[str, dict[str, float]] = {candidate.name: {} for candidate in candidates}
     for engine, measure in {"do_bench": _do_bench, "NVBench": _nvbench}.items():
@@ -43,11 +43,12 @@ def time_elsewhere(candidates: Sequence[Candidate]) -> dict[str, dict[str, float
 def _do_bench(candidates: Sequence[Candidate]) -> dict[str, float]:
     from triton.testing import do_bench
 
-    def median_us(run: Callable[[], object]) -> float:
-        milliseconds: Any = do_bench(run, return_mode="median")
+    def median_us(candidate: Candidate) -> float:
+        candidate.restore()
+        milliseconds: Any = do_bench(candidate.run, return_mode="median")
         return milliseconds * 1e3
 
-    return {candidate.name: median_us(candidate.run) for candidate in candidates}
+    return {candidate.name: median_us(candidate) for candidate in candidates}
 
 
 def _nvbench(candidates: Sequence[Candidate]) -> dict[str, float]:

@@ -78,8 +78,11 @@ def _holds(distribution: metadata.Distribution, origin: Path) -> bool:
 def _of_distribution(distribution: metadata.Distribution, origin: Path) -> str:
     """Its version, with the commit or hash of one that was not installed from a package index."""
     came_from = _came_from(distribution)
-    if not came_from or "archive_info" in came_from:
+    if not came_from:
         return distribution.version
+    archive: dict[str, Any] = came_from.get("archive_info", {})
+    if digest := archive.get("hashes", {}).get("sha256"):  # a wheel's own, which may have been built from anything
+        return f"{distribution.version} (sha256:{digest[:SHOWN]})"
     commit = came_from.get("vcs_info", {}).get("commit_id") or _commit(origin.parent)
     return f"{distribution.version} ({commit[:SHOWN] if commit else _hashed(_files(origin))})"
 

@@ -57,6 +57,15 @@ ENVIRONMENT = {
     "TRITON_CACHE_DIR": os.environ.get("TRITON_CACHE_DIR")
     or str(Path(os.environ.get("TRITON_HOME", Path.home()), ".triton", "cache")),
 }
+# With these a user chooses another kernel of a library than its own default: no row would say so.
+OTHERS_CHOICES = (
+    "LIGER_KERNEL_IMPL",
+    "NVTE_NORM_FWD_USE_CUDNN",
+    "NVTE_NORM_BWD_USE_CUDNN",
+    "NVTE_FWD_LAYERNORM_SM_MARGIN",
+    "NVTE_BWD_LAYERNORM_SM_MARGIN",
+    "HELION_AUTOTUNE_EFFORT",
+)
 CPU_ENVIRONMENT = {
     "TRITON_INTERPRET": "1",  # Triton kernels are verified on a CPU, in its interpreter
     "TORCHINDUCTOR_COMPILE_THREADS": "1",  # Inductor's idle compile processes would share the cores that are timed
@@ -80,7 +89,7 @@ def serve(connection: Connection, start: Start, log: Path) -> None:
         os.register_at_fork(after_in_child=connection.close)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     divert_output(log)
-    os.environ.update(ENVIRONMENT)
+    set_environment()
     on_cpu = start.device == "cpu" or (start.device == "auto" and not _has_gpu())
     if on_cpu:
         os.environ.update(CPU_ENVIRONMENT)
@@ -106,6 +115,13 @@ def serve(connection: Connection, start: Start, log: Path) -> None:
         except EOFError:
             return
         answer(request, implementations, connection)
+
+
+def set_environment() -> None:
+    """Give the libraries their defaults; before torch or any of them is imported."""
+    os.environ.update(ENVIRONMENT)
+    for variable in OTHERS_CHOICES:
+        os.environ.pop(variable, None)
 
 
 def discovered(start: Start, announce: Callable[[str | None], None] = lambda _: None) -> dict[str, Implementation]:

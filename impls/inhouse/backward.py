@@ -11,7 +11,7 @@ import torch
 from . import bound
 from .device import gpu_of, name_of
 from .launch import Launch
-from .problem import BESIDE, LAUNCHES, SM_MARGIN, Dtype, Problem
+from .problem import BESIDE, LAUNCHES, SM_MARGIN, Dtype, Problem, margin_of_environment
 from .regimes.choice import choose
 from .tensors import NO_MORE, Around, AroundGradients, Tensors, check, output, rows_or_heads
 
@@ -167,14 +167,6 @@ def choose_for(
 
         return launch_for(path, name_of(x.device), problem, gpu) or choose(problem, gpu)
     return choose(problem, gpu)
-
-
-def margin_of_environment() -> int:
-    """The multiprocessors that NORMBWD_SM_MARGIN leaves to other kernels; raises ValueError where it is no number."""
-    text = os.environ.get(SM_MARGIN) or "0"
-    if not text.isdecimal():
-        raise ValueError(f"{SM_MARGIN} must be a number of multiprocessors, not {text!r}")
-    return int(text)
 
 
 def problem_for(

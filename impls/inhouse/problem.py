@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -95,3 +96,11 @@ def beside_of(names: Collection[str]) -> tuple[str, ...]:
 
 def _bytes(dtype: Dtype) -> int:
     return 4 if dtype == "fp32" else 2
+
+
+def margin_of_environment() -> int:
+    """The multiprocessors that NORMBWD_SM_MARGIN leaves to other kernels; raises ValueError where it is no number."""
+    text = os.environ.get(SM_MARGIN) or "0"
+    if not text.isdecimal():
+        raise ValueError(f"{SM_MARGIN} must be a number of multiprocessors, not {text!r}")
+    return int(text)

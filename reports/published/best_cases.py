@@ -36,11 +36,15 @@ class Stand:
 
 
 def section(sources: Sequence[Source], plan: Plan) -> str:
-    """A table a device, over the runs of the plan in which several libraries rank; the one that is most ahead first."""
+    """A table a device, over the runs of the plan with the usual flush in which several libraries rank.
+
+    A case that stands in several is taken of the first. The implementation that is most ahead comes first.
+    """
     parts: list[str] = []
     for files in by_device(sources).values():
         of_plan = [source for source in files if source.name in plan.runs and source.is_ranking]
-        if found := _by_impl(stand for source in of_plan for stand in stands(source)):
+        of_plan = [source for source in of_plan if source.results.run.settings.flush == "clean"]
+        if found := _by_impl(_once(stand for source in of_plan for stand in stands(source))):
             there = {stand.run for of_impl in found.values() for stand in of_impl}
             runs = ", ".join(f"{each.name} ({each.results.run.revision})" for each in of_plan if each.name in there)
             parts += [
@@ -69,6 +73,12 @@ def _of_case(case: CaseComparison, lead: Lead, run: str, families: Mapping[str, 
             by_blocks = lead.ratio if leads and lead.runner_up == rival else None
             ahead = by_blocks.value if by_blocks else others[rival] / us
             yield Stand(impl, run, case.case.key, rival, ahead, leads and not ties, ties)
+
+
+def _once(found: Iterator[Stand]) -> Iterator[Stand]:
+    """Each case of the run that comes first in the plan alone."""
+    runs: dict[str, str] = {}
+    return (stand for stand in found if runs.setdefault(stand.case, stand.run) == stand.run)
 
 
 def _by_impl(found: Iterator[Stand]) -> dict[str, list[Stand]]:

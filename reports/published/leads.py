@@ -34,7 +34,7 @@ def told(source: Source) -> str:
         return ""
     ahead, behind = _ahead(ours), _behind(ours)
     text = f"{OURS} is ahead of every other library that ran ({', '.join(_others(source))})"
-    text += f" in {len(ahead)} of {figures.count(len(ours), 'case')}"
+    text += f" in {len(ahead)} of {figures.count(len(ours), 'case')} of a cold launch"
     text += f", by at least {_lead(ahead)}." if ahead else "."
     return f"{text} Another is ahead in: {_named(behind)}." if behind else text
 

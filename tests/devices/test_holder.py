@@ -72,3 +72,14 @@ def test_a_holder_that_is_not_released_ends_by_itself():
 if __name__ == "__main__":
     (targets,) = json.loads(sys.argv[1])
     print(json.dumps({name: compile_for(*asked) for name, asked in targets.items()}))
+
+
+@pytest.mark.parametrize("programs", [-1, 5])
+def test_more_than_there_are_cannot_be_held(programs):
+    """Each program writes to a word of its own."""
+    from harness.devices.holder import Holder  # imports torch
+
+    holder = Holder.__new__(Holder)
+    holder.multiprocessors = 4
+    with pytest.raises(ValueError, match=f"cannot hold {programs} of 4 multiprocessors"):
+        holder.occupy(programs, 100.0)

@@ -423,6 +423,10 @@ def dropout_layer_norm() -> ModuleType:
     return module("dropout_layer_norm", **calls)
 
 
+class NotSupportedByGraphError(Exception):
+    """The frontend's own class, which is derived from Exception alone."""
+
+
 class Graph:
     """A graph of cuDNN's frontend with three plans, of which the second cannot be built."""
 
@@ -478,7 +482,7 @@ class Graph:
 
     def build_plan_at_index(self, index):
         if index == 1:
-            raise RuntimeError("CUDNN_STATUS_NOT_SUPPORTED")
+            raise NotSupportedByGraphError("CUDNN_STATUS_NOT_SUPPORTED")
         self.selected = index
 
     def get_plan_name_at_index(self, index):
@@ -512,6 +516,7 @@ def cudnn() -> ModuleType:
         "cudnn",
         backend_version=lambda: 91000,
         pygraph=Graph,
+        cudnnGraphNotSupportedError=NotSupportedByGraphError,
         create_handle=lambda: "handle",
         set_stream=lambda handle, stream: None,
         data_type=SimpleNamespace(HALF=torch.float16, BFLOAT16=torch.bfloat16, FLOAT=torch.float32),

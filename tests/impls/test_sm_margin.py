@@ -107,3 +107,14 @@ def test_a_row_without_any_multiprocessor_is_unsupported():
     assert "no other kernel" in triton_inhouse_margin.unsupported(CASE, 8)
     assert triton_inhouse_margin.unsupported(replace(CASE, device="cuda"), 8) is None
     assert "131072" in triton_inhouse_margin.unsupported(NormCase("rms", 1, 131073), 8)
+
+
+def test_a_margin_of_the_environment_is_noted_and_checked_before_anything_runs(monkeypatch):
+    assert triton_inhouse.misconfigured("cpu") is None
+    monkeypatch.setenv(SM_MARGIN, "2")
+    assert triton_inhouse.misconfigured("cpu") is None
+    assert triton_inhouse.notes(CASE) == [f"leaves 2 multiprocessors to others, by {SM_MARGIN}"]
+    monkeypatch.setenv(SM_MARGIN, "many")
+    assert triton_inhouse.misconfigured("cpu") == f"{SM_MARGIN} must be a number of multiprocessors, not 'many'"
+    monkeypatch.setenv(SM_MARGIN, "4")
+    assert triton_inhouse.misconfigured("cpu") == "sm_margin must be 0 to 3 on this device, not 4"

@@ -8,6 +8,7 @@ from harness.cases import NormCase
 from harness.cases.guards import whole_buffer
 from harness.sanitizer import target
 from harness.sanitizer.target import UNSUPPORTED_EXIT, case_of, run_once
+from harness.worker import serve
 
 
 class Recorder:
@@ -72,13 +73,16 @@ def found(monkeypatch):
     recorder.name = "mine"
     asked = []
 
+    environment: dict[str, str] = {}
+
     def discover(files):
         asked.append(list(files))
         return [recorder]
 
     monkeypatch.setattr("harness.worker.discovery.discover", discover)
-    monkeypatch.setattr(target, "os", SimpleNamespace(environ={}))
-    return SimpleNamespace(recorder=recorder, asked=asked, environment=target.os.environ)
+    for module in (target, serve):
+        monkeypatch.setattr(module, "os", SimpleNamespace(environ=environment))
+    return SimpleNamespace(recorder=recorder, asked=asked, environment=environment)
 
 
 def test_the_command_line(found):

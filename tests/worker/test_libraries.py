@@ -55,6 +55,18 @@ def test_an_installed_library_has_its_version(site):
     assert found("liger_kernel", "not_here", "not.here") == {"liger-kernel": "1.2"}
 
 
+def test_a_wheel_that_was_a_file_has_its_hash(site):
+    """Whoever builds apex from any commit gets a wheel of version 0.1."""
+    wheel = {"url": "file:///wheels/apex-0.1.whl", "archive_info": {"hashes": {"sha256": 8 * "0123456789abcdef"}}}
+    install(site, "apex", "fake_apex", came_from=wheel)
+    assert found("fake_apex") == {"apex": "1.2 (sha256:0123456789ab)"}
+
+
+def test_an_archive_without_a_hash_has_that_of_its_files(site):
+    install(site, "apex", "fake_apex", came_from={"url": "file:///wheels/apex-0.1.whl", "archive_info": {}})
+    assert found("fake_apex")["apex"].startswith("1.2 (sha256:")
+
+
 def test_files_in_folders_of_no_package_have_a_hash(site):
     file = site / "bare_ssm" / "ops" / "gated.py"
     file.parent.mkdir(parents=True)
