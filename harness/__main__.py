@@ -107,8 +107,8 @@ def report(
     results: Annotated[
         list[Path],
         typer.Argument(
-            help="a results.jsonl; several for history, dtypes, verification, flush (one a flush), or html of "
-            "verifications"
+            help="a results.jsonl; several for runs or devices beside each other (history), dtypes, verification, "
+            "flush (one a flush), or html of verifications"
         ),
     ],
     form: Annotated[
@@ -130,6 +130,8 @@ def report(
     """Write a results file as tables or plots; needs no GPU and no implementation."""
     import reports
 
+    if out is not None and any(out.resolve() == path.resolve() for path in results):
+        raise UsageError(f"--out {out}: is the results file itself; name another file")
     form = form or ("console" if len(results) == 1 else "history")
     reports.write([load(path) for path in results], form, out, baseline=baseline, impl=impl, context=context)
 

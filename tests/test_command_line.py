@@ -670,6 +670,13 @@ def test_the_help_names_every_format(capsys, monkeypatch):
     assert all(form in shown for form in FORMATS)
 
 
+def test_a_report_does_not_replace_what_it_is_of(measured, capsys):
+    before = Path("results.jsonl").read_bytes()
+    assert typed("report results.jsonl --format markdown --out ./results.jsonl") == 2
+    assert capsys.readouterr().err == "error: --out results.jsonl: is the results file itself; name another file\n"
+    assert Path("results.jsonl").read_bytes() == before
+
+
 def test_a_report_in_a_format_that_is_none(measured, capsys):
     assert typed("report results.jsonl --format pdf") == 2
     shown = capsys.readouterr()

@@ -29,6 +29,8 @@ def _impls(impl_files: tuple[Path, ...]) -> Table:
     from harness.run.session import inventory
 
     table = Table("implementation", "here", "what it is", box=None, pad_edge=False)
+    for column in table.columns:
+        column.overflow = "fold"  # an address that is cut off helps nobody
     known = inventory(Invocation(impl_files=impl_files)).implementations
     run = select(known, None, None, DEFAULT_BASELINE, tuple(map(str, impl_files)))
     for item in (item for item in known if not item.name.endswith(WITH_TORCH)):

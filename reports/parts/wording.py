@@ -61,6 +61,9 @@ def _fastest(comparison: Comparison, impl: str | None) -> tuple[str, str | None]
         return f"{subject} was not timed here.", None
     if wins and all(case.aa_band is None for case in comparison.cases):
         return "No A/A pair was measured, so nobody is called fastest.", None
+    if wins and {entry.impl for case in comparison.cases for entry in case.ranked} == {wins.impl}:
+        ranked = figures.count(sum(bool(case.ranked) for case in comparison.cases), "case")
+        return f"{subject} alone was ranked, in {ranked}: nothing stands beside it.", wins.impl
     alone, tied = (len(wins.alone), len(wins.tied)) if wins else (0, 0)
     text = f"{subject} is fastest in {alone} of {figures.count(summary.cases, 'case')}"
     text += f" and tied for fastest in {tied} more." if tied else "."

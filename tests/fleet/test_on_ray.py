@@ -184,12 +184,14 @@ def test_mixed_versions_are_refused_or_named(cluster, tmp_path, said):
 
 
 DRIVER = """
+import signal
 import sys
 from pathlib import Path
 from harness.fleet import cluster, spread
 from harness.fleet.estimate import Durations
 from tests.fleet.test_on_ray import OnNode
 from harness.__main__ import main
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
 spread.published = lambda kind: Durations()
 there = cluster.Cluster.__init__
 cluster.Cluster.__init__ = lambda self: there(self, OnNode(Path(sys.argv[1]), blocks="torch-eager"))

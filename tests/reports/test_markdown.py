@@ -46,3 +46,9 @@ def test_coverage_is_shown_where_it_differs():
 
 def test_a_file_without_rows_is_still_a_report():
     assert "0 of 4 cases" in render(compare(results(jobs=4, ended=False)))
+
+
+def test_what_ran_alone_is_fastest_of_nothing():
+    text = render(compare(results(row("torch-eager", 100.0), *helpers(100.0, 46.0))))
+    assert "torch-eager alone was ranked, in 1 case: nothing stands beside it." in text
+    assert "is fastest in" not in text
