@@ -30,7 +30,7 @@ def published(sources: Sequence[Source], plan: Plan) -> str:
     for device, files in by_device(sources).items():
         parts += [f"### {device}: {files[0].device_name}"]
         parts += [
-            _table(("file", "what was measured", "age", "reports", "read in"), [_file(each, plan) for each in files])
+            _table(("file", "what it is to measure", "age", "reports", "read in"), [_file(each, plan) for each in files])
         ]
     return paragraphs(parts)
 
@@ -43,7 +43,7 @@ def runs(sources: Sequence[Source], plan: Plan) -> str:
         parts += [f"## {files[0].device_name}"]
         rows = [_run(source, plan) for source in found.values()]
         rows += [(name, run.about, NOT_MEASURED, "") for name, run in plan.runs.items() if name not in found]
-        parts += [_table(("run", "what was measured", "what it found", "age"), rows)]
+        parts += [_table(("run", "what it is to measure", "what it found", "age"), rows)]
     return paragraphs(parts)
 
 
