@@ -28,10 +28,8 @@ def published(sources: Sequence[Source], plan: Plan) -> str:
     """Every published file: what it is about, its age, its reports, and the documents that read it."""
     parts: list[str] = []
     for device, files in by_device(sources).items():
-        parts += [f"### {device}: {files[0].device_name}"]
-        parts += [
-            _table(("file", "what it is to measure", "age", "reports", "read in"), [_file(each, plan) for each in files])
-        ]
+        heads = "file", "what it is to measure", "age", "reports", "read in"
+        parts += [f"### {device}: {files[0].device_name}", _table(heads, [_file(each, plan) for each in files])]
     return paragraphs(parts)
 
 
