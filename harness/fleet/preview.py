@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from harness import devices
 from harness.devices import PROFILES, DeviceFacts, DeviceProfile
@@ -12,7 +11,7 @@ from harness.fleet.estimate import Durations, makespan_s, published
 from harness.fleet.gathering import chosen
 from harness.results.run_records import ImplRecord
 from harness.run.invocation import Invocation
-from harness.run.plan import lacks
+from harness.run.plan import runnable
 from harness.run.progress import Display
 from harness.run.resolve import check
 from harness.run.session import Planned, inventory, plan_run
@@ -79,10 +78,7 @@ def _time(planned: Planned, impls: Sequence[ImplRecord], gpus: int, took: Durati
     if not took.runs:
         return "time: unknown, as there is no published run here; a checkout has them in its folder of results"
     by_name = {impl.name: impl for impl in impls}
-    jobs = [
-        replace(job, impls=tuple(name for name in job.impls if name in by_name and not lacks(by_name[name], job.case)))
-        for job in planned.jobs
-    ]
+    jobs = [runnable(job, by_name) for job in planned.jobs]
     compiled = [impl.name for impl in impls if impl.compiles_ahead]
     seconds = makespan_s([job for job in jobs if job.impls], gpus, took, compiled=compiled)
     quick = ", and less with --quick" if planned.settings.quick else ""

@@ -9,7 +9,7 @@ from statistics import fmean
 from harness.fleet.estimate import Durations, durations, makespan_s
 from harness.results.contexts import parse_contexts
 from harness.results.file import Results
-from harness.run.plan import Job, lacks
+from harness.run.plan import Job, runnable
 from harness.run.session import Planned
 
 UNKNOWN_ROW_S = 0.5  # of a verification, where none is published
@@ -62,11 +62,7 @@ def _tried(planned: Planned, here: bool) -> Callable[[Job], Job]:
     """A job with those of its implementations that will be run: a refusal takes no time."""
     by_name = {impl.name: impl for impl in planned.impls if not (here and impl.missing)}
 
-    def tried(job: Job) -> Job:
-        names = (name for name in job.impls if name in by_name and not lacks(by_name[name], job.case))
-        return replace(job, impls=tuple(names))
-
-    return tried
+    return lambda job: runnable(job, by_name)
 
 
 def took(runs: Iterable[Results]) -> Took:

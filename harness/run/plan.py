@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
@@ -88,6 +88,12 @@ def tried_on(case: NormCase, impls: Iterable[ImplRecord]) -> tuple[str, ...]:
 def lacks(item: ImplRecord, case: NormCase) -> bool:
     """Whether a case asks for what an implementation does not have for its norm."""
     return not needs(case) <= set(item.handles.get(case.norm, ()))
+
+
+def runnable(job: Job, impls: Mapping[str, ImplRecord]) -> Job:
+    """A job with those of its implementations that are among these and have what its case asks for."""
+    names = (name for name in job.impls if name in impls and not lacks(impls[name], job.case))
+    return replace(job, impls=tuple(names))
 
 
 def plan(cases: Sequence[NormCase], impls: Sequence[ImplRecord], processes: int = 1) -> list[Job]:

@@ -51,7 +51,7 @@ def fastest(norm: str, operands: Sequence[torch.Tensor]) -> tuple[Plans, str]:
         try:
             graph.build_plan_at_index(index)
             times_us[index] = _time_us(plans, operands)
-        except _refusals(plans.cudnn):  # a plan that cannot be built or run here
+        except (_refusal(plans.cudnn), RuntimeError):  # a plan that cannot be built or run here
             continue
     if not times_us:
         raise UnsupportedError("cuDNN lists plans for this shape, none of which can be built and run here")
@@ -72,15 +72,14 @@ def _planned(norm: str, operands: Sequence[torch.Tensor]) -> Plans:
     try:
         graph.create_execution_plans([heuristics.A, heuristics.B, heuristics.FALLBACK])
         graph.check_support()
-    except _refusals(cudnn) as error:
+    except _refusal(cudnn) as error:
         raise UnsupportedError(f"cuDNN has no plan for this shape: {error}") from error
     return Plans(cudnn, graph, handle, uids)
 
 
-def _refusals(cudnn: Any) -> tuple[type[Exception], ...]:
-    """What the frontend raises for what it does not have; its own class is derived from none of the usual ones."""
-    own = getattr(cudnn, "cudnnGraphNotSupportedError", RuntimeError)
-    return own, RuntimeError, NotImplementedError
+def _refusal(cudnn: Any) -> type[Exception]:
+    """What the frontend raises for what it does not have; the class is derived from Exception alone."""
+    return getattr(cudnn, "cudnnGraphNotSupportedError", NotImplementedError)
 
 
 def _node(types: Any, graph: Any, norm: str, operands: Sequence[torch.Tensor]) -> tuple[int, ...]:

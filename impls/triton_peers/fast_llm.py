@@ -12,7 +12,7 @@ from ..libraries.importing import import_failure
 
 name = "fast-llm"
 requires = ("fast_llm", "triton")
-install = "pip install git+https://github.com/ServiceNow/Fast-LLM (Python 3.12), or put a checkout on PYTHONPATH"
+install = "with Python 3.12 pip install git+https://github.com/ServiceNow/Fast-LLM, or put a checkout on PYTHONPATH"
 compiles_ahead = True
 
 MODULE = "fast_llm.functional.triton.normalization"

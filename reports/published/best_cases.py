@@ -9,7 +9,7 @@ from harness.results.published.planned import Plan
 from reports import figures
 from reports.data.case_comparison import CaseComparison, Lead
 from reports.markdown_writer import paragraphs, table
-from reports.published.sources import Source, by_device
+from reports.published.sources import Source, by_device, usual_rankings
 from reports.table import words
 
 ABOUT = (
@@ -42,8 +42,7 @@ def section(sources: Sequence[Source], plan: Plan) -> str:
     """
     parts: list[str] = []
     for files in by_device(sources).values():
-        of_plan = [source for source in files if source.name in plan.runs and source.is_ranking]
-        of_plan = [source for source in of_plan if source.results.run.settings.flush == "clean"]
+        of_plan = usual_rankings(files, plan)
         if found := _by_impl(_once(stand for source in of_plan for stand in stands(source))):
             there = {stand.run for of_impl in found.values() for stand in of_impl}
             runs = ", ".join(f"{each.name} ({each.results.run.revision})" for each in of_plan if each.name in there)

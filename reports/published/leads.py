@@ -8,7 +8,7 @@ from harness.results.published.planned import Plan
 from reports import figures
 from reports.markdown_writer import paragraphs, table
 from reports.published.best_cases import Stand, stands
-from reports.published.sources import Source, by_device
+from reports.published.sources import Source, by_device, usual_rankings
 from reports.table import words
 
 OURS = "triton-inhouse"
@@ -19,8 +19,7 @@ def section(sources: Sequence[Source], plan: Plan) -> str:
     """A table a device, of the runs of the plan with the usual flush in which it ranks beside another library."""
     parts: list[str] = []
     for files in by_device(sources).values():
-        runs = [each for each in files if each.name in plan.runs and each.is_ranking]
-        rows = [_row(each, ours) for each in runs if _is_clean(each) and (ours := _ours(each))]
+        rows = [_row(each, ours) for each in usual_rankings(files, plan) if (ours := _ours(each))]
         if rows:
             heads = [*words("run", "revision"), "cases", "ahead in", "ties in", *words("smallest lead", "behind")]
             parts += [f"{files[0].device_name}:", table(heads, rows)]
@@ -44,10 +43,6 @@ def _others(source: Source) -> list[str]:
     families = {impl.name: impl.family for impl in source.results.run.implementations}
     ranked = {families[entry.impl] for case in source.comparison.cases for entry in case.ranked}
     return sorted(ranked - {families[OURS]})
-
-
-def _is_clean(source: Source) -> bool:
-    return source.results.run.settings.flush == "clean"
 
 
 def _ours(source: Source) -> list[Stand]:

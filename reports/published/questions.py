@@ -11,10 +11,8 @@ from harness.results.statistics import geomean
 from reports import figures
 from reports.data.comparison import CaseComparison, Comparison
 from reports.markdown_writer import paragraphs, table
-from reports.published.sources import Source, by_device
+from reports.published.sources import NOT_MEASURED, Source, by_device
 from reports.table import words
-
-NOT_MEASURED = "not measured"
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,9 @@ from reports.markdown_writer import escape, paragraphs, write_table
 from reports.parts import wording
 from reports.parts.geomeans import geomeans
 from reports.published import all_reduce, best_cases, leads, questions, two_gpus
-from reports.published.sources import Source, by_device
+from reports.published.sources import NOT_MEASURED, Source, by_device
 
 _QUOTED = ("impl", "norm", "geomean speedup", "smallest to largest", "fastest in")  # how these headings begin
-NOT_MEASURED = "not measured"
 
 
 def fastest(sources: Sequence[Source], plan: Plan) -> str:

@@ -12,6 +12,8 @@ from harness.results.published.planned import PUBLISHED, Plan, file_of, publishe
 from harness.results.published.staleness import mark, stale_because
 from reports.data.comparison import Comparison, compare
 
+NOT_MEASURED = "not measured"  # said of a run that a device does not have
+
 
 @dataclass(frozen=True)
 class Source:
@@ -68,6 +70,12 @@ def sources(plan: Plan, folder: Path = PUBLISHED) -> list[Source]:
         for name, entry in entries
         if (path := file_of(device, name, folder)).exists()
     ]
+
+
+def usual_rankings(files: Sequence[Source], plan: Plan) -> list[Source]:
+    """The runs of the plan that set implementations beside each other, with the usual flush."""
+    runs = [source for source in files if source.name in plan.runs and source.is_ranking]
+    return [source for source in runs if source.results.run.settings.flush == "clean"]
 
 
 def by_device(found: Sequence[Source]) -> dict[str, list[Source]]:
