@@ -17,7 +17,14 @@ from reports.published.sources import Source, by_device, sources
 
 SITE = "site/index.html"
 PICTURE = "bandwidth-rms"
-WITH_SECTIONS = ("README.md", "docs/fleet.md", "docs/peers.md", "docs/results.md", "results/README.md")
+WITH_SECTIONS = (
+    "README.md",
+    "docs/fleet.md",
+    "docs/kernel.md",
+    "docs/peers.md",
+    "docs/results.md",
+    "results/README.md",
+)
 _SECTION = re.compile(r"(?<=<!-- written: )(?P<name>[\w-]+) -->\n.*?(?=<!-- end -->)", re.DOTALL)
 
 

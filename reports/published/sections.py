@@ -11,7 +11,7 @@ from reports.data.summary import fastest_of_each
 from reports.markdown_writer import escape, paragraphs, write_table
 from reports.parts import wording
 from reports.parts.geomeans import geomeans
-from reports.published import all_reduce, best_cases, leads, questions, two_gpus
+from reports.published import all_reduce, best_cases, leads, questions, targets, two_gpus
 from reports.published.sources import NOT_MEASURED, Source, by_device
 
 _QUOTED = ("impl", "norm", "geomean speedup", "smallest to largest", "fastest in")  # how these headings begin
@@ -52,6 +52,7 @@ SECTIONS: dict[str, Callable[[Sequence[Source], Plan], str]] = {
     "published": published,
     "questions": questions.section,
     "runs": runs,
+    "targets": targets.section,
     "two-gpus": two_gpus.section,
 }
 

@@ -31,6 +31,7 @@ of = ["timed"]
 TEXTS = {
     "README.md": "# Front\n\n<!-- written: fastest -->\n<!-- end -->\n\nThe rest.\n",
     "docs/fleet.md": "# Many GPUs\n\n<!-- written: two-gpus -->\n<!-- end -->\n",
+    "docs/kernel.md": "# The kernel\n\n<!-- written: targets -->\n<!-- end -->\n",
     "docs/peers.md": "# Peers\n\n<!-- written: best -->\n<!-- end -->\n",
     "docs/results.md": "# Results\n\n<!-- written: runs -->\n<!-- end -->\n",
     "results/README.md": "# Files\n\n<!-- written: published -->\n<!-- end -->\n",
