@@ -87,25 +87,27 @@ def piece(device: torch.device, size: int) -> torch.Tensor:
                 known = (each.device, each.stream, each.capture) == (device, stream, capture.number)
                 if known and each.memory.numel() >= size:
                     return each.memory
-            memory = _take(device, size)
-            if memory is not None:
-                _pieces.append(Piece(device, stream, capture.number, memory, post_when_gone(capture.graph)))
+            free = _take(device, size)
+            if free is not None:
+                memory, semaphore = free
+                _pieces.append(Piece(device, stream, capture.number, memory, post_when_gone(capture.graph, semaphore)))
                 return memory
         for prepare_again in when_short:
             prepare_again()
     return torch.zeros(size, dtype=torch.int64, device=device)
 
 
-def _take(device: torch.device, size: int) -> torch.Tensor | None:
-    """The piece of a graph that is gone, or else a new one of the reserve."""
+def _take(device: torch.device, size: int) -> tuple[torch.Tensor, int | None] | None:
+    """The piece of a graph that is gone, with the semaphore that said so, or else a new one of the reserve."""
     for number, each in enumerate(_pieces):
         if each.device == device and each.memory.numel() >= size and is_posted(each.gone):
-            return _pieces.pop(number).memory
+            del _pieces[number]
+            return each.memory, each.gone
     reserve = _reserves.get(device)
     if reserve is None or reserve.numel() < _lines(size):
         return None
     _reserves[device] = reserve[_lines(size) :]
-    return reserve[: _lines(size)]
+    return reserve[: _lines(size)], None
 
 
 def _lines(size: int) -> int:
@@ -122,7 +124,7 @@ def driver() -> tuple[ctypes.CDLL, ctypes.CDLL] | None:
         cuda, c = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL(None)
         calls = cuda.cuStreamGetCaptureInfo_v2, cuda.cuUserObjectCreate, cuda.cuGraphRetainUserObject
         c.calloc.restype = ctypes.c_void_p
-        return (cuda, c) if all((*calls, c.sem_init, c.sem_post, c.sem_getvalue)) else None
+        return (cuda, c) if all((*calls, c.sem_init, c.sem_post, c.sem_trywait, c.sem_getvalue)) else None
     except (OSError, AttributeError):
         return None
 
@@ -138,16 +140,21 @@ def capture_of(stream: int) -> Capture | None:
     return None if failed or not graph.value else Capture(number.value, graph.value)
 
 
-def post_when_gone(graph: int) -> int | None:
+def post_when_gone(graph: int, posted: int | None = None) -> int | None:
     """A semaphore that is posted when a graph and all that was made of it are gone; None where CUDA refuses that.
 
     The C library's own function posts it, because CUDA calls it from a thread of its own, maybe after Python has ended.
+    A semaphore that was `posted` serves again. None is ever given back: who posts it may still be about to return.
     """
     libraries = driver()
     assert libraries is not None
     cuda, c = libraries
-    semaphore, user_object = c.calloc(1, 64), ctypes.c_void_p()
-    c.sem_init(ctypes.c_void_p(semaphore), 0, 0)
+    semaphore, user_object = posted, ctypes.c_void_p()
+    if semaphore is None:
+        semaphore = c.calloc(1, 64)
+        c.sem_init(ctypes.c_void_p(semaphore), 0, 0)
+    else:
+        c.sem_trywait(ctypes.c_void_p(semaphore))
     post = ctypes.cast(c.sem_post, ctypes.c_void_p)
     # One reference; 1 says that the destructor is not waited for, which CUDA asks for, and 1 gives it to the graph.
     failed = cuda.cuUserObjectCreate(ctypes.byref(user_object), ctypes.c_void_p(semaphore), post, 1, 1)

@@ -20,6 +20,7 @@ class FakeCuda:
 
     def __init__(self):
         self.stream, self.capture, self.gone, self.made, self.waited = 7, None, set(), [], 0
+        self.reused = []  # semaphores, one a capture that got a piece
 
     def zeros(self, size, *, dtype, device):
         self.made.append(size)
@@ -44,7 +45,7 @@ def cuda(monkeypatch):
     monkeypatch.setattr(graph_memory, "torch", stand_in)
     monkeypatch.setattr(graph_memory, "driver", lambda: (None, None))
     monkeypatch.setattr(graph_memory, "capture_of", lambda stream: fake.capture)
-    monkeypatch.setattr(graph_memory, "post_when_gone", lambda graph: graph)
+    monkeypatch.setattr(graph_memory, "post_when_gone", lambda graph, posted: fake.reused.append(posted) or graph)
     monkeypatch.setattr(graph_memory, "is_posted", lambda semaphore: semaphore in fake.gone)
     for name, empty in (("_reserves", {}), ("_pieces", []), ("when_short", [])):
         monkeypatch.setattr(graph_memory, name, empty)
@@ -113,6 +114,7 @@ def test_the_piece_of_a_graph_that_is_gone_serves_another(cuda):
     again = captured(cuda, 4)
     assert (again.data_ptr(), again[5]) == (first.data_ptr(), 9)  # as it is: what waits in it goes on from there
     assert captured(cuda, 5).data_ptr() != first.data_ptr()
+    assert cuda.reused == [None, None, None, 1001, None]  # so does its semaphore: captures without end keep few
     assert graph_memory._reserves[CUDA].numel() == left - 2 * 16
     cuda.gone.add(1002)
     assert captured(cuda, 6, size=1000).data_ptr() != second.data_ptr()  # too small
@@ -198,6 +200,10 @@ def test_a_semaphore_tells_when_a_graph_is_gone(monkeypatch):
     assert (is_posted(first), is_posted(second)) == (False, False)
     fake.destroy(8192)
     assert (is_posted(first), is_posted(second)) == (False, True)
+    assert post_when_gone(12288, second) == second  # it serves again, unposted
+    assert not is_posted(second)
+    fake.destroy(12288)
+    assert is_posted(second)
 
 
 @pytest.mark.parametrize("call", ["create", "retain"])
@@ -221,7 +227,7 @@ def test_what_a_stream_captures(monkeypatch):
 def test_a_fault_would_be_seen(cuda, monkeypatch, fault):
     """Planted: what the tests above are there for."""
     if fault == "one piece for all":
-        monkeypatch.setattr(graph_memory, "_take", lambda device, size: graph_memory._reserves[device])
+        monkeypatch.setattr(graph_memory, "_take", lambda device, size: (graph_memory._reserves[device], None))
         test = test_other_graphs_and_streams_have_their_own
     elif fault == "shared by streams":
         monkeypatch.setattr(graph_memory, "Piece", lambda device, stream, *rest: graph_memory_piece(device, 8, *rest))

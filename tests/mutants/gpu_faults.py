@@ -5,6 +5,8 @@ from dataclasses import replace
 import torch
 
 from harness.cases import Grads, NormCase
+from harness.devices.holder import Holder
+from harness.results.contexts import HOLDER, parse_held
 from tests.mutants.faults import Fault
 from tests.mutants.maths import gradients
 
@@ -123,6 +125,19 @@ def answers_of_the_host(inputs, planted):
     return backward
 
 
+def all_at_once(inputs, planted):
+    """Starts only when every multiprocessor is free, as a cooperative launch does."""
+    held = parse_held(HOLDER)
+    everywhere = Holder(held.threads, held.shared_kib)
+
+    def backward():
+        if planted and not torch.cuda.is_current_stream_capturing():
+            everywhere.queue(everywhere.multiprocessors, 0, launch_cooperative_grid=True)
+        return fp32(inputs)
+
+    return backward
+
+
 GPU_FAULTS = {
     "on a side stream": Fault(on_a_side_stream, RMS, "nondeterministic|wrong", "dx"),
     "finished on a side stream": Fault(
@@ -132,5 +147,6 @@ GPU_FAULTS = {
     "one element beyond dx": Fault(one_element_beyond_dx, RMS, "wrong", "outside of its own buffers.*0 bytes behind"),
     "index of 32 bits": Fault(index_of_32_bits, HUGE, "wrong", "^dx is off|^a row of dx is off"),
     "kept memory": Fault(kept_memory, RMS, "wrong", "^every call keeps [0-9]+ bytes of memory$"),
+    "all at once": Fault(all_at_once, RMS, "timeout", "^waits for other kernels: it did not end within"),
     "answers of the host": Fault(answers_of_the_host, RMS, "nondeterministic|wrong", "dx"),
 }
