@@ -9,19 +9,22 @@
 
 A norm of the model adds what comes out of a layer to the residual, and normalises the sum. With torch's these are two
 operators, whose backward adds gradients; with the in-house ones a single one.
-Prints the loss of each step for both; on a GPU also the time of a step, alone and beside another kernel, and by the
-profiler the device time of a step that is the backward of norms, for torch without the additions. The other kernel
-stands for an all-reduce of gradients: it begins with the backward and lasts as long as that takes alone.
+Prints the loss of each step for both; on a GPU also the time of a step from begin to end, alone and beside another
+kernel, with steps of both models in turn; and by the profiler the device time of a step that is the backward of norms,
+for torch without the additions. The other kernel stands for an all-reduce of gradients: it begins with the backward and
+lasts, for both models, as long as the slower backward takes alone. A step beside which it did not hold what it was to
+hold does not count.
 Where nothing is to be installed, `python -m examples.training_step` in the clone does the same.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from statistics import median
-from typing import NamedTuple
+from statistics import median, quantiles
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +36,8 @@ from impls.inhouse.model import layer_norm, rms_norm
 
 VOCABULARY = 1024
 SEQUENCE = 512
-TIMED_STEPS = 20
+TIMED_STEPS = 20  # of each model
+PROFILED_STEPS = 5
 # What the profiler calls the backward of a norm: autograd's nodes of torch's own, and this project's node and operator.
 NORM_BACKWARDS = ("NativeLayerNormBackward0", "FusedRmsNormBackward0", "_EagerNormBackward", "normbwd::norm_backward")
 HOLDER_THREADS, HOLDER_KIB = 640, 200  # of each program that holds a multiprocessor, as in `bench --context beside:8`
@@ -130,45 +134,103 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.beside and options.device == "cpu":
         parser.error("--beside holds multiprocessors of a GPU; leave it out on a CPU")
     norms = {"torch": TorchNorm, "in-house": InhouseNorm}
-    results = {
-        name: train(options, partial(norm, options.cols, layer=options.norm == "layer")) for name, norm in norms.items()
+    steps = {
+        name: Step(options, partial(norm, options.cols, layer=options.norm == "layer")) for name, norm in norms.items()
     }
+    losses = {name: [float(step()) for _ in range(options.steps)] for name, step in steps.items()}
     print("step  loss with torch's norms  with the in-house ones  difference")
-    pairs = zip(results["torch"].losses, results["in-house"].losses, strict=True)
-    for step, (theirs, ours) in enumerate(pairs):
-        print(f"{step:4d}  {theirs:23.5f}  {ours:22.5f}  {ours - theirs:+10.5f}")
-    if options.device != "cpu":
-        tell_times(results, options.beside)
-
-
-def tell_times(results: dict[str, Trained], beside: int) -> None:
-    """Print what a step takes with each kind of norm."""
-    for name, trained in results.items():
-        held = f", beside a kernel on {beside} multiprocessors {trained.beside_us:.0f} us" if beside else ""
-        print(f"{name}: a step takes {trained.step_us:.0f} us{held}")
-        print(
-            f"{name}: backward of norms {trained.norms_us:.0f} us of {trained.kernels_us:.0f} us on the device, a step"
+    for number, (theirs, ours) in enumerate(zip(losses["torch"], losses["in-house"], strict=True)):
+        print(f"{number:4d}  {theirs:23.5f}  {ours:22.5f}  {ours - theirs:+10.5f}")
+    if options.device == "cpu":
+        return
+    alone = time_steps(steps)
+    tell_steps("alone", alone)
+    if options.beside:
+        other = Other(options.beside, max(median(times.backward_us) for times in alone.values()))
+        tell_steps(
+            f"beside a kernel on {options.beside} multiprocessors for {other.lasts_us:.0f} us", time_steps(steps, other)
         )
-    if results["in-house"].norms_us and results["torch"].norms_us:
-        times = results["torch"].norms_us / results["in-house"].norms_us
-        print(f"torch's backward of norms takes {times:.2f} times as long")
+    tell_norms({name: profile_step(step) for name, step in steps.items()})
 
 
-class Trained(NamedTuple):
-    """The losses, and times of a step in us, 0 where nothing was timed.
+@dataclass
+class Times:
+    """What each step took in us, from begin to end and in its backward; how many more steps do not count."""
 
-    From begin to end, the same beside another kernel, of the backward of norms on the device, and of all kernels.
-    """
+    step_us: list[float] = field(default_factory=list[float])
+    backward_us: list[float] = field(default_factory=list[float])
+    void: int = 0
 
-    losses: list[float]
-    step_us: float = 0.0
-    beside_us: float = 0.0
-    norms_us: float = 0.0
-    kernels_us: float = 0.0
+
+class Other:
+    """Another kernel, which holds so many multiprocessors for the same time beside every backward."""
+
+    def __init__(self, multiprocessors: int, lasts_us: float) -> None:
+        from harness.devices.holder import Holder
+
+        self.lasts_us = lasts_us
+        self._multiprocessors = multiprocessors
+        self._holder = Holder(HOLDER_THREADS, HOLDER_KIB)
+        self.begin()  # compiled and calibrated here, and not within a step
+        self._holder.release()
+
+    def begin(self) -> None:
+        """Queue it behind what is queued."""
+        self._holder.occupy(self._multiprocessors, self.lasts_us)
+
+    def held(self) -> bool:
+        """After the step: whether all its programs started and held their multiprocessors until their time was up."""
+        return self._holder.started() and self._holder.state() == "over"
+
+
+def time_steps(steps: Mapping[str, Step], other: Other | None = None) -> dict[str, Times]:
+    """Time steps of both models in turn, in an order that is drawn anew each time, so that both see the same device."""
+    order, rng = list(steps), random.Random(0)
+    times = {name: Times() for name in steps}
+    for _ in range(TIMED_STEPS):
+        rng.shuffle(order)
+        for name in order:
+            step_us, backward_us = steps[name].timed_us(other.begin if other else lambda: None)
+            if other and not other.held():
+                times[name].void += 1
+                continue
+            times[name].step_us.append(step_us)
+            times[name].backward_us.append(backward_us)
+    return times
+
+
+def tell_steps(where: str, times: Mapping[str, Times]) -> None:
+    """Print what a step takes with each kind of norm, and the ratio of both."""
+    for name, found in times.items():
+        void = (
+            f" ({found.void} of {TIMED_STEPS} steps do not count: the other kernel did not hold)" if found.void else ""
+        )
+        if found.step_us:
+            print(f"{name}, {where}: a step takes {median(found.step_us):.0f} us, {spread(found.step_us)}{void}")
+        else:
+            print(f"{name}, {where}: no time{void}")
+    theirs, ours = times["torch"].step_us, times["in-house"].step_us
+    if theirs and ours:
+        print(f"{where}: with torch's norms a step takes {median(theirs) / median(ours):.3f} times as long")
+
+
+def spread(times_us: Sequence[float]) -> str:
+    """Between which times half of them lie."""
+    low, _, high = quantiles(times_us, n=4) if len(times_us) > 1 else (times_us[0],) * 3
+    return f"half of them {low:.0f} to {high:.0f}"
+
+
+def tell_norms(profiled: Mapping[str, tuple[float, float]]) -> None:
+    """Print the device time of the norms' backward, and of all kernels, in us a step."""
+    for name, (norms_us, kernels_us) in profiled.items():
+        print(f"{name}: backward of norms {norms_us:.0f} us of {kernels_us:.0f} us on the device, a step")
+    theirs, ours = profiled["torch"][0], profiled["in-house"][0]
+    if theirs and ours:
+        print(f"torch's backward of norms takes {theirs / ours:.2f} times as long")
 
 
 class Step:
-    """One step of training; `times_us` has what each took, and what its backward took, where there is a GPU."""
+    """One step of training."""
 
     def __init__(self, options: argparse.Namespace, norm: Callable[[], nn.Module]) -> None:
         torch.manual_seed(0)
@@ -195,51 +257,33 @@ class Step:
         mark()
         return loss.detach()
 
-    def times_us(self, beside: Callable[[], object] = lambda: None) -> tuple[float, float]:
-        """The medians of a step and of its backward; `beside` is called as the backward begins."""
-        steps: list[float] = []
-        backwards: list[float] = []
-        for _ in range(TIMED_STEPS):
-            events: list[torch.cuda.Event] = []
+    def timed_us(self, beside: Callable[[], object]) -> tuple[float, float]:
+        """What one step took and what its backward took, in us; `beside` is called as the backward begins."""
+        events: list[torch.cuda.Event] = []
 
-            def mark(events: list[torch.cuda.Event] = events) -> None:
-                if len(events) == 1:
-                    beside()
-                events.append(torch.cuda.Event(enable_timing=True))
-                events[-1].record()
+        def mark() -> None:
+            if len(events) == 1:
+                beside()
+            events.append(torch.cuda.Event(enable_timing=True))
+            events[-1].record()
 
-            self(mark)
-            torch.cuda.synchronize()
-            begin, backward, after, end = events
-            steps.append(begin.elapsed_time(end) * 1e3)
-            backwards.append(backward.elapsed_time(after) * 1e3)
-        return median(steps), median(backwards)
+        self(mark)
+        torch.cuda.synchronize()
+        begin, backward, after, end = events
+        return begin.elapsed_time(end) * 1e3, backward.elapsed_time(after) * 1e3
 
 
-def train(options: argparse.Namespace, norm: Callable[[], nn.Module]) -> Trained:
-    """Train as many steps as asked for; then, on a GPU, take the times of more."""
-    step = Step(options, norm)
-    losses = [float(step()) for _ in range(options.steps)]
-    if options.device == "cpu":
-        return Trained(losses)
-    step_us, backward_us = step.times_us()
-    beside_us = 0.0
-    if options.beside:
-        from harness.devices.holder import Holder
-
-        holder = Holder(HOLDER_THREADS, HOLDER_KIB)
-        beside_us, _ = step.times_us(lambda: holder.occupy(options.beside, backward_us))
-        holder.release()
-    profiled_steps = 5
+def profile_step(step: Step) -> tuple[float, float]:
+    """By the profiler, the device's time for the backward of norms and for all kernels, in us a step."""
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
-        for _ in range(profiled_steps):
+        for _ in range(PROFILED_STEPS):
             step()
         torch.cuda.synchronize()
     averages = profiler.key_averages()
-    norms_us = sum(row.device_time_total for row in averages if row.key in NORM_BACKWARDS) / profiled_steps
+    norms_us = sum(row.device_time_total for row in averages if row.key in NORM_BACKWARDS)
     # Kernels alone: a call on the host holds the time of its kernels a second time.
     kernels_us = sum(row.self_device_time_total for row in averages if row.device_type == DeviceType.CUDA)
-    return Trained(losses, step_us, beside_us, norms_us, kernels_us / profiled_steps)
+    return norms_us / PROFILED_STEPS, kernels_us / PROFILED_STEPS
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import importlib.util
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -97,32 +98,83 @@ def test_other_kernel_begins_with_the_backward(monkeypatch):
                 happened.append(action)
             mark()
 
-    monkeypatch.setattr(example, "TIMED_STEPS", 1)
     monkeypatch.setattr(example.torch.cuda, "Event", Event)
     monkeypatch.setattr(example.torch.cuda, "synchronize", lambda: happened.append("wait"))
-    assert Step().times_us(lambda: happened.append("hold")) == (7000.0, 2000.0)
+    assert Step().timed_us(lambda: happened.append("hold")) == (7000.0, 2000.0)
     assert happened == ["mark", "forward", "hold", "mark", "backward", "mark", "optimizer", "mark", "wait"]
 
 
-def test_times_of_a_step_are_told(capsys):
-    example = load("training_step")
-    results = {
-        "torch": example.Trained([], step_us=1000.4, beside_us=1500.0, norms_us=90.0, kernels_us=800.0),
-        "in-house": example.Trained([], step_us=900.0, beside_us=1100.0, norms_us=45.0, kernels_us=700.0),
-    }
-    example.tell_times(results, 8)
+class Told:
+    """A step of which the times are told, and the kernel beside it, which does not always hold."""
+
+    def __init__(self, name, step_us, happened):
+        self.name, self.step_us, self.happened = name, step_us, happened
+
+    def timed_us(self, beside):
+        beside()
+        self.happened.append(self.name)
+        return self.step_us, self.step_us / 2
+
+
+def test_steps_of_both_models_are_taken_in_turn(capsys):
+    example, happened = load("training_step"), []
+    steps = {"torch": Told("torch", 1000.0, happened), "in-house": Told("in-house", 800.0, happened)}
+    times = example.time_steps(steps)
+    rounds = [tuple(happened[at : at + 2]) for at in range(0, len(happened), 2)]
+    assert len(rounds) == example.TIMED_STEPS
+    assert set(rounds) == {("torch", "in-house"), ("in-house", "torch")}
+    assert times["torch"].backward_us == [500.0] * example.TIMED_STEPS
+    example.tell_steps("alone", times)
     assert capsys.readouterr().out.splitlines() == [
-        "torch: a step takes 1000 us, beside a kernel on 8 multiprocessors 1500 us",
+        "torch, alone: a step takes 1000 us, half of them 1000 to 1000",
+        "in-house, alone: a step takes 800 us, half of them 800 to 800",
+        "alone: with torch's norms a step takes 1.250 times as long",
+    ]
+
+
+def test_a_step_beside_nothing_does_not_count(capsys):
+    example, happened = load("training_step"), []
+    other = SimpleNamespace(begin=lambda: happened.append("hold"), held=lambda: happened[-1] != "in-house")
+    steps = {"torch": Told("torch", 1000.0, happened), "in-house": Told("in-house", 800.0, happened)}
+    times = example.time_steps(steps, other)
+    assert happened[::2] == ["hold"] * 2 * example.TIMED_STEPS
+    assert (times["torch"].void, times["in-house"].void) == (0, example.TIMED_STEPS)
+    example.tell_steps("beside a kernel", times)
+    assert capsys.readouterr().out.splitlines() == [
+        "torch, beside a kernel: a step takes 1000 us, half of them 1000 to 1000",
+        "in-house, beside a kernel: no time (20 of 20 steps do not count: the other kernel did not hold)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("started", "state", "held"), [(True, "over", True), (False, "over", False), (True, "ended early", False)]
+)
+def test_the_other_kernel_held_if_all_of_it_ran_until_its_time_was_up(started, state, held, monkeypatch):
+    told = []
+    holder = SimpleNamespace(
+        occupy=lambda *arguments: told.append(arguments),
+        release=lambda: told.append("release"),
+        started=lambda: started,
+        state=lambda: state,
+    )
+    monkeypatch.setattr("harness.devices.holder.Holder", lambda threads, kib: holder)
+    other = load("training_step").Other(8, 1500.0)
+    assert told == [(8, 1500.0), "release"], "calibrated before any step"
+    other.begin()
+    assert told[2:] == [(8, 1500.0)]
+    assert other.held() is held
+
+
+def test_backward_of_norms_is_told(capsys):
+    example = load("training_step")
+    example.tell_norms({"torch": (90.0, 800.0), "in-house": (45.0, 700.0)})
+    assert capsys.readouterr().out.splitlines() == [
         "torch: backward of norms 90 us of 800 us on the device, a step",
-        "in-house: a step takes 900 us, beside a kernel on 8 multiprocessors 1100 us",
         "in-house: backward of norms 45 us of 700 us on the device, a step",
         "torch's backward of norms takes 2.00 times as long",
     ]
-    results["torch"] = results["torch"]._replace(norms_us=0.0)  # as where the compiler made other kernels of it
-    example.tell_times(results, 0)
-    told = capsys.readouterr().out
-    assert "beside" not in told
-    assert "times as long" not in told
+    example.tell_norms({"torch": (0.0, 800.0), "in-house": (45.0, 700.0)})  # the compiler made other kernels of it
+    assert "times as long" not in capsys.readouterr().out
 
 
 # ------------------------------------------------------------------------------------------------ beside an all-reduce
