@@ -24,7 +24,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from harness.worker.serve import ENVIRONMENT, discovered, record
+from harness.worker.serve import ENVIRONMENT, discovered, keep_no_tuning, record
 
 if __name__ == "__main__":
     os.environ.update(ENVIRONMENT | {"NCCL_NVLS_ENABLE": "0"})  # before torch is imported

@@ -555,13 +555,6 @@ def test_another_run_cannot_be_resumed(workers, folder, capsys, more, what):
     assert (folder / "run" / "results.jsonl").read_bytes() == before
 
 
-def test_each_process_tunes_anew(workers, monkeypatch):
-    launched = []
-    monkeypatch.setattr(session, "forget_tuning", lambda cache: launched.append(len(workers.launched)))
-    assert typed("bench --device cpu --shapes 8x8 --norm rms --processes 3") in (0, None)
-    assert launched == [1, 1, 2]  # workers so far, each time that what was tuned is forgotten
-
-
 def test_another_revision_cannot_be_mixed_into_a_run(workers, monkeypatch, capsys):
     line = "bench --device cpu --shapes 8x8 --norm rms --out run"
     monkeypatch.setattr(session, "own_revision", lambda: "abc1234")

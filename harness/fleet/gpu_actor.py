@@ -16,11 +16,10 @@ from pathlib import Path
 from harness import devices
 from harness.errors import UnavailableError
 from harness.results.run_records import DeviceRecord
-from harness.run.compile_ahead import Task, compile_ahead, forget_tuning, processes_here, rounds
+from harness.run.compile_ahead import Task, compile_ahead, processes_here, rounds
 from harness.run.process import Started, Worker, WorkerDiedError, start_worker
 from harness.run.provenance import device_record, own_revision
 from harness.worker.messages import Done, Event, Hello, Request, Start
-from harness.worker.serve import INDUCTOR_CACHE
 
 # What Ray sets for a process of its own, by CPUs that were asked for: a worker is to find a host as it is.
 RAYS_OWN = ("OMP_NUM_THREADS",)
@@ -60,7 +59,6 @@ class GpuActor:
     def launch(self, start: Start, time_limit_s: float) -> Hello:
         """Start a worker in place of the one before, and hear what is here; raises as `start_worker` does."""
         self.kill()
-        forget_tuning(INDUCTOR_CACHE)  # each process tunes for itself what is tuned by timing
         started = self._started(start, time_limit_s)
         self._worker = started.worker
         return started.hello
@@ -119,10 +117,6 @@ class GpuActor:
                 time_limit_s,
                 lambda: None,
             )
-
-    def forget_tuning(self) -> None:
-        """Delete what was tuned on this host while it compiled."""
-        forget_tuning(INDUCTOR_CACHE)
 
     def log(self) -> str:
         """What the workers printed."""

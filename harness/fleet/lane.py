@@ -136,12 +136,6 @@ class Lane:
                 time_limit_s=self.invocation.time_limit_s,
             )
 
-    def forget_tuning(self) -> None:
-        """Have the host forget what it tuned while it compiled."""
-        with suppress(GpuLostError):
-            assert self.actor is not None, "a lane that has compiled has an actor"
-            self.actor.ask("forget_tuning", limit_s=ANSWER_S)
-
     def work(self, run: Run, first: ReadyGpu, progress: Progress) -> None:
         """Measure until there is nothing more to do, on another GPU where one is lost.
 

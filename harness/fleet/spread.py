@@ -167,8 +167,6 @@ def _compile_ahead(teams: Sequence[Team], display: Display) -> None:
             for team in teams:
                 team.end()  # or the pool would wait for its threads
             raise
-    for _, lane, _, _ in parts:
-        lane.forget_tuning()
 
 
 def _parts(team: Team) -> list[tuple[Lane, int, list[Task]]]:

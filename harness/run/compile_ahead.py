@@ -11,7 +11,6 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 from harness.cases import DeviceKind, NormCase
 from harness.cases.catalogue import compiled_alike
@@ -96,17 +95,6 @@ def compile_ahead(
         with ThreadPoolExecutor() as pool:
             list(pool.map(lambda worker: worker.kill(), launched))
         raise
-
-
-def forget_tuning(inductor_cache: Path) -> None:
-    """Delete the winners of Inductor's tuning, so that the next process tunes anew; the binaries stay.
-
-    It times the launch configurations of a kernel at the first call and keeps the fastest on disk. A winner found while
-    compiling workers crowd the device would be unfair to torch.compile, and one that an earlier process found by chance
-    would be every later one's: how far processes are apart would not be seen.
-    """
-    for winner in inductor_cache.rglob("*.best_config"):
-        winner.unlink(missing_ok=True)
 
 
 def _drain(

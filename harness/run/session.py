@@ -22,7 +22,7 @@ from harness.results.run_records import DeviceRecord, EndRecord, ImplRecord, Run
 from harness.results.schema import Tool
 from harness.results.settings import Settings
 from harness.run import opening
-from harness.run.compile_ahead import compile_ahead, forget_tuning, processes_here, rounds, tasks_of
+from harness.run.compile_ahead import compile_ahead, processes_here, rounds, tasks_of
 from harness.run.invocation import Invocation
 from harness.run.plan import DEFAULT_BASELINE, Job, cells, plan, plan_verification, select, with_torch
 from harness.run.process import Worker, start_worker
@@ -33,7 +33,6 @@ from harness.run.runner import Runner
 from harness.run.sitting_time import OutOfTimeError, SittingTime
 from harness.sanitizer import check as sanitizer
 from harness.worker.messages import Hello
-from harness.worker.serve import INDUCTOR_CACHE
 
 
 @dataclass(frozen=True)
@@ -169,7 +168,6 @@ def _run(
     now = within.fitting(jobs) if within else jobs
 
     def launch_anew(process: int) -> Worker:
-        forget_tuning(INDUCTOR_CACHE)  # each process tunes for itself what is tuned by timing
         start = replace(invocation.start(process), asked=False)  # the first worker has said what is here
         return start_worker(start, log, invocation.time_limit_s).worker
 
@@ -187,7 +185,6 @@ def _run(
     with closed_at_the_end(results, runner.stages_s, log), display.cases(len(now)):
         with _clocked("compile ahead", runner.stages_s):
             _compile_ahead(invocation, planned, now, log, display)
-        forget_tuning(INDUCTOR_CACHE)
         runner.run(within.hand_out(now) if within else now)
         if within and (within.left or len(now) < len(jobs)):
             raise OutOfTimeError(results.path)

@@ -40,13 +40,11 @@ from harness.worker.own_process import divert_output, end_with_parent, limit_mem
 if TYPE_CHECKING:
     from harness.cases.adapter import Implementation
 
-INDUCTOR_CACHE = Path.home() / ".cache" / "normbwd" / "inductor"
-
 # Set before torch or Triton is imported, because they read them at import.
 ENVIRONMENT = {
     # torch may serve its own RMSNorm by a vendored quack; "torch eager" has to be torch's own kernel.
     "TORCH_DISABLE_NATIVE_JIT": "1",
-    "TORCHINDUCTOR_CACHE_DIR": str(INDUCTOR_CACHE),
+    "TORCHINDUCTOR_CACHE_DIR": str(Path.home() / ".cache" / "normbwd" / "torch-inductor"),
     # What is tuned by timing is tuned in each process anew: Triton, flash-linear-attention and FlagGems keep nothing.
     "TRITON_CACHE_AUTOTUNING": "0",
     "FLA_CACHE_RESULTS": "0",
@@ -97,6 +95,8 @@ def serve(connection: Connection, start: Start, log: Path) -> None:
 
     for module in ("torch", "harness.worker.trial"):
         import_module(module)  # which takes seconds: they are counted against no file and no implementation
+    if not on_cpu:
+        keep_no_tuning()
 
     def announce(file: str | None) -> None:
         connection.send(Began(file, "start"))
@@ -122,6 +122,17 @@ def set_environment() -> None:
     os.environ.update(ENVIRONMENT)
     for variable in OTHERS_CHOICES:
         os.environ.pop(variable, None)
+
+
+def keep_no_tuning() -> None:
+    """Have Inductor keep binaries on disk, and not which launch of a kernel was the fastest when it timed them.
+
+    No variable of the environment says so. A winner found while compilers crowded the device would be unfair to
+    torch.compile; and one that the first process found would be every later one's, so that how far processes are apart
+    would not be seen.
+    """
+    config = import_module("torch._inductor.config")
+    setattr(config, "autotune_local_cache", False)  # noqa: B010  pyright knows no attributes of such a module
 
 
 def discovered(start: Start, announce: Callable[[str | None], None] = lambda _: None) -> dict[str, Implementation]:

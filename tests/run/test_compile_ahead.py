@@ -7,7 +7,7 @@ import pytest
 from harness.cases import NormCase
 from harness.cases.traffic import moved_bytes
 from harness.errors import UnavailableError
-from harness.run.compile_ahead import compile_ahead, forget_tuning, rounds
+from harness.run.compile_ahead import compile_ahead, rounds
 from harness.run.process import WorkerDiedError
 from harness.worker.messages import Done, Warm
 
@@ -143,17 +143,6 @@ def test_a_worker_that_cannot_start_is_nothing_to_report_here(monkeypatch):
     monkeypatch.setattr(workshop, "launch", launch)
     compile_ahead(TASKS, workshop.launch, 0, 2, 2.5, workshop.advance)
     assert unhandled == []
-
-
-def test_tuning_is_forgotten_and_binaries_stay(tmp_path):
-    files = [tmp_path / "ab" / name for name in ("k.best_config", "k.py", "k.cubin")]
-    files.append(tmp_path / "top.best_config")
-    files[0].parent.mkdir()
-    for file in files:
-        file.write_text("x")
-    forget_tuning(tmp_path)
-    assert sorted(file.name for file in tmp_path.rglob("*.*")) == ["k.cubin", "k.py"]
-    forget_tuning(tmp_path / "never there")
 
 
 @pytest.fixture

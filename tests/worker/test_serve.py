@@ -1,11 +1,26 @@
-"""The environment that a worker gives to the libraries."""
+"""The environment and the settings that a worker gives to the libraries."""
 
 import os
 
-from harness.worker.serve import ENVIRONMENT, OTHERS_CHOICES, set_environment
+import torch._inductor.config as inductor_config
+from torch._inductor.runtime.autotune_cache import AutotuneCache, inductor_meta_from_config
+
+from harness.worker.serve import ENVIRONMENT, OTHERS_CHOICES, keep_no_tuning, set_environment
 
 
 def test_libraries_have_their_defaults_whatever_the_user_chose(monkeypatch):
     monkeypatch.setattr(os, "environ", dict.fromkeys([*OTHERS_CHOICES, *ENVIRONMENT, "HOME"], "mine"))
     set_environment()
     assert os.environ == ENVIRONMENT | {"HOME": "mine"}
+
+
+def test_inductor_keeps_no_winner_of_its_tuning(tmp_path):
+    """It is told so where it writes a kernel, and then has no place to keep or to find one in."""
+
+    def place_of_winners():
+        return AutotuneCache.create(inductor_meta_from_config(), str(tmp_path / "kernel.py"), "hash")
+
+    with inductor_config.patch(autotune_local_cache=True):
+        assert place_of_winners() is not None
+        keep_no_tuning()
+        assert place_of_winners() is None
