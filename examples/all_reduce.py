@@ -266,6 +266,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if torch.cuda.device_count() < 2:
         parser.error(f"an all-reduce needs two GPUs, and here are {torch.cuda.device_count()}")
     torch.cuda.set_device(0)
+    keep_no_tuning()
     try:
         invocation = asked(options, arguments)
         found = planned_here(invocation)
