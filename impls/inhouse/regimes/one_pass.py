@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, ClassVar
 
@@ -36,7 +36,7 @@ from ..limits import (
     shared_memory_fits,
 )
 from ..problem import Gpu, Problem
-from .one_pass_tiles import flat, flat_of_many, is_light, narrow
+from .one_pass_tiles import Tile, flat, flat_of_many, is_light, narrow
 from .shared import Shared
 
 if TYPE_CHECKING:
@@ -47,23 +47,11 @@ MAY_SHARE_FROM = 4096  # columns from which sharing rows may pay where one progr
 
 
 @dataclass(frozen=True)
-class OnePass(Launch):
-    """Tiles of `rows` rows, each `chunks` x `cols` columns, which `programs` programs take in turn.
-
-    one_pass_kernel.py says what `fold` and `packed` do; `fused` programs add up their partial gradients themselves.
-    """
+class OnePass(Tile, Launch):
+    """Programs that take tiles of whole rows in turn; `fused` ones add up their partial gradients themselves."""
 
     regime: ClassVar[str] = "one pass"
 
-    rows: int
-    chunks: int
-    cols: int
-    warps: int
-    programs: int
-    fold: bool
-    packed: bool = False
-    maxnreg: int | None = None
-    stages: int = STAGES
     fused: bool = False
 
     # ------------------------------------------------------------------------------------------------ the choice
@@ -87,7 +75,7 @@ class OnePass(Launch):
         else:
             few = set(problem.beside) <= {"dres"}
             tile = flat(problem, gpu) if few else flat_of_many(problem, gpu)
-        launch = cls(**tile._asdict())
+        launch = cls(**asdict(tile))
         tile_bytes = launch.rows * launch.chunks * launch.cols * problem.read_bytes
         residents = max(1, launch.programs // gpu.multiprocessors)
         room = min(gpu.shared_bytes, gpu.shared_total // residents - RESERVED_BYTES)

@@ -5,15 +5,20 @@ Which is fastest was found by measuring on an H200; docs/kernel.md says what was
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from ..launch import STAGES, floor_power_of_two, power_of_two
 from ..limits import FEWEST_WARPS, REGISTERS, RESERVED_BYTES
 from ..problem import Gpu, Problem
 
 
-class Tile(NamedTuple):
-    """What is chosen of a `OnePass`, whose fields these are; programs and stages as many as there may be."""
+@dataclass(frozen=True)
+class Tile:
+    """Tiles of `rows` rows, each `chunks` x `cols` columns, which `programs` programs of `warps` warps take in turn.
+
+    As it is chosen here, it has as many programs and stages as there may be. one_pass_kernel.py says what `fold` and
+    `packed` do.
+    """
 
     rows: int
     chunks: int
