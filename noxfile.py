@@ -165,16 +165,21 @@ def compiled(session: nox.Session) -> None:
     _run_module(session, "pytest", "-m", "slow", "-n", "auto", *session.posargs)
 
 
+def _beside(session: nox.Session, folder: str, *wanted: str) -> str:
+    """Wheels without what they depend on, in a folder of their own beside the environment."""
+    aside = ROOT / ".nox" / folder
+    if not aside.exists():
+        options = ("--no-deps", "--no-compile", "--only-binary", ":all:", "--target", str(aside))
+        _run_module(session, "pip", "install", "-q", *options, *wanted)
+    return str(aside)
+
+
 def _compile_with(session: nox.Session, triton: str, *tests: str) -> None:
     """Compile with another Triton, beside the environment's own: torch asks for that one by an exact version."""
     _install(session, "-e", ".[dev]")
     paths = [str(ROOT)]
     if session.virtualenv.is_sandboxed:
-        aside = ROOT / ".nox" / f"triton-{triton}"
-        if not aside.exists():
-            wanted = ("install", "-q", "--no-deps", "--target", str(aside), f"triton=={triton}")
-            _run_module(session, "pip", *wanted)
-        paths.insert(0, str(aside))
+        paths.insert(0, _beside(session, f"triton-{triton}", f"triton=={triton}"))
     env = {"PYTHONPATH": ":".join(paths)}
     tests = ("tests/impls/test_inhouse_compiles.py", *tests)
     _run_module(session, "pytest", "-n", "auto", *tests, *session.posargs, env=env)
@@ -193,6 +198,34 @@ def newest(session: nox.Session) -> None:
     That planted faults are seen there is of the machine and not of Triton: `compiled` and `tests` show it.
     """
     _compile_with(session, "3.9.0", "tests/impls/test_compiled.py", "-k", "not fault and not an_overwritten")
+
+
+# The libraries whose sources pip has, in wheels.
+PEERS = (
+    "liger-kernel",
+    "quack-kernels",
+    "nvidia-cudnn-frontend",
+    "fla-core",
+    "flag-gems",
+    "helion",
+    "tilegym",
+    "transformer-engine",
+)
+
+
+def pinned_peers() -> list[str]:
+    """The versions of them that docs/peers.md speaks of, as pip takes them."""
+    pins = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    return [pin for pin in pins if pin.partition("==")[0] in PEERS]
+
+
+@session
+def peers(session: nox.Session) -> None:
+    """Hold what adapters and docs/peers.md say of other libraries to their sources, without a GPU."""
+    _install(session, "-e", ".[dev]")
+    pins = pinned_peers()
+    aside = _beside(session, f"peers-{hashlib.sha256(' '.join(pins).encode()).hexdigest()[:8]}", *pins)
+    _run_module(session, "pytest", "tests/impls/test_peer_sources.py", *session.posargs, env={"NORMBWD_PEERS": aside})
 
 
 @session

@@ -1,5 +1,6 @@
 """What the sessions of noxfile.py leave to the commands that they call."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -58,3 +59,16 @@ def test_changed_pins_are_installed_again(tmp_path, monkeypatch):
         (tmp_path / "constraints.txt").write_text(pins)
         noxfile._install(fake_session(calls, sandboxed=True), "-e", ".")
     assert len([command for command, _ in calls if "pip" in command]) == 2
+
+
+def test_sources_of_peers_are_downloaded_once_for_their_pins(tmp_path, monkeypatch):
+    monkeypatch.setattr(noxfile, "ROOT", tmp_path)
+    monkeypatch.setattr(noxfile, "SHARED", tmp_path)
+    (tmp_path / "pyproject.toml").write_text("")
+    calls = []
+    for pin in ("quack-kernels==1", "quack-kernels==1", "quack-kernels==2"):
+        (tmp_path / "constraints.txt").write_text(f"numpy==1\n{pin}\n")
+        noxfile.peers.func(fake_session(calls, sandboxed=True))
+        Path(calls[-1][1]["env"]["NORMBWD_PEERS"]).mkdir(parents=True, exist_ok=True)
+    downloads = [command for command, _ in calls if "--target" in command]
+    assert [command[-1] for command in downloads] == ["quack-kernels==1", "quack-kernels==2"]
