@@ -146,6 +146,7 @@ def documents(session: nox.Session) -> None:
     _normbwd(session, "documents", light=True)
 
 
+QUICK = "not gpu and not browser and not peers and not slow"
 # Tests that share a cluster of processes stay in one process.
 PARALLEL = ("-n", "auto", "--dist", "loadgroup")
 
@@ -154,7 +155,9 @@ PARALLEL = ("-n", "auto", "--dist", "loadgroup")
 def tests(session: nox.Session) -> None:
     """Run the quick tests, which need neither a GPU nor a browser; `-- -m gpu` runs those that need a GPU."""
     _install(session, "-e", ".[dev]")
-    selection = () if "-m" in session.posargs else ("-m", "not gpu and not browser and not slow", *PARALLEL)
+    selection = (
+        () if "-m" in session.posargs else ("-m", "not gpu and not browser and not peers and not slow", *PARALLEL)
+    )
     _run_module(session, "pytest", *selection, *session.posargs)
 
 
@@ -225,7 +228,8 @@ def peers(session: nox.Session) -> None:
     _install(session, "-e", ".[dev]")
     pins = pinned_peers()
     aside = _beside(session, f"peers-{hashlib.sha256(' '.join(pins).encode()).hexdigest()[:8]}", *pins)
-    _run_module(session, "pytest", "tests/impls/test_peer_sources.py", *session.posargs, env={"NORMBWD_PEERS": aside})
+    tests = ("-m", "peers", "tests/impls/test_peer_sources.py")
+    _run_module(session, "pytest", *tests, *session.posargs, env={"NORMBWD_PEERS": aside})
 
 
 @session

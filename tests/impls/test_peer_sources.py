@@ -107,16 +107,16 @@ def changed_places(roots, places):
 
 @pytest.fixture
 def roots():
-    if "NORMBWD_PEERS" not in os.environ:
-        pytest.skip("`nox -s peers` downloads the sources")
     torch = Path(importlib.util.find_spec("torch").origin).parents[1]
     return [*map(Path, os.environ["NORMBWD_PEERS"].split(os.pathsep)), torch]
 
 
+@pytest.mark.peers
 def test_libraries_take_what_they_took(roots):
     assert changed_calls(roots, CALLS) == {}
 
 
+@pytest.mark.peers
 def test_operators_of_cudnn_take_what_they_took(roots):
     folder = file_of(roots, "cudnn/ops/norm/__init__.py").parent
     texts = [ast.parse((folder / name).read_text("utf-8")) for name in ("rmsnorm.py", "layernorm.py")]
@@ -124,6 +124,7 @@ def test_operators_of_cudnn_take_what_they_took(roots):
     assert [name for name, schema in OPERATORS.items() if name.partition("::")[2] + schema not in defined] == []
 
 
+@pytest.mark.peers
 def test_places_hold_what_the_document_says(roots):
     assert changed_places(roots, PLACES) == {}
 
