@@ -106,12 +106,12 @@ def input_gradient(g, xhat, row_rstd, of_xhat, of_one, LAYER: tl.constexpr):
 
 
 @triton.jit
-def rows_at(row, stride, head_stride, HEADS: tl.constexpr):
-    """Where rows begin: each at a distance of its own, or as one of so many heads of a token."""
+def rows_at(row, stride, head_stride, HEADS: tl.constexpr, UNIT: tl.constexpr):
+    """Where rows begin: each at a distance of its own, or as one of so many heads of a token. Strides are in units."""
     if head_stride is None:
-        return row * stride
+        return row * (stride * UNIT)
     else:
-        return row // HEADS * stride + row % HEADS * head_stride
+        return row // HEADS * (stride * UNIT) + row % HEADS * (head_stride * UNIT)
 
 
 @triton.jit
@@ -150,19 +150,19 @@ def through_gate(dx, dy, x, z, xhat, multiplier, bias, norm_first):
 
 
 @triton.jit
-def load_beside(tensor, row, stride, col, inside, EVEN: tl.constexpr):
+def load_beside(tensor, row, stride, col, inside, EVEN: tl.constexpr, UNIT: tl.constexpr):
     """A tile of dy1 or of z; an empty tuple of no tensor."""
     tiles = ()
     if tensor is not None:
-        tiles = (load(tensor + row * stride + col, inside, EVEN),)
+        tiles = (load(tensor + row * (stride * UNIT) + col, inside, EVEN),)
     return tiles
 
 
 @triton.jit
-def store_input_gradients(pointers, tile, beside, row, col, cols, inside, EVEN: tl.constexpr):
+def store_input_gradients(pointers, tile, beside, row, col, cols, inside, EVEN: tl.constexpr, UNIT: tl.constexpr):
     """Add the residual's gradient to a tile of dx and store it, and what dropout leaves of it to each branch."""
     if beside.dres is not None:
-        tile += load(beside.dres + row * beside.dres_stride + col, inside, EVEN).to(tl.float32)
+        tile += load(beside.dres + row * (beside.dres_stride * UNIT) + col, inside, EVEN).to(tl.float32)
     store(pointers, tile, inside, EVEN)
     if beside.mask is not None:
         store_branch(beside.dbranch, tile, beside.mask, beside.kept, row * cols + col, inside, EVEN)

@@ -14,6 +14,8 @@ from .problem import BESIDE, MASKS
 
 OF_ROWS = ("dx", "dbranch", "dbranch1", "dz")  # gradients in x's shape
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
+SEEN = 16  # multiples of it Triton sees
+WIDEST_UNIT = 8  # elements of 16 bits are what a thread loads at once
 
 
 class Around(NamedTuple):
@@ -138,8 +140,8 @@ class AroundGradients(NamedTuple):
 class Beside(NamedTuple):
     """What the kernels take for what a model has around a norm; a field that is None costs nothing.
 
-    Strides are those of rows. `kept` is 1 / (1 - p); `norm_first` is 1 where the gate is behind the norm. With the
-    distances of heads, the strides of x and dy are those of tokens.
+    Strides are those of rows, in the unit of `Tensors`; with distances of heads, those of x and dy are of tokens.
+    `kept` is 1 / (1 - p); `norm_first` is 1 where the gate is behind the norm.
     """
 
     dres: Any = None
@@ -196,10 +198,34 @@ class Tensors:
         return self.dy, self.x, self.weight, self.mean, self.rstd
 
     @property
+    def unit(self) -> int:
+        """The elements in which columns and row strides are counted: a power of two that divides all of them, up to 8.
+
+        Triton sees of a number whether it is a multiple of 16, and of its product with a constant what that divides.
+        Without, rows of 2648 columns would be loaded element by element, although each begins on 16 bytes.
+        """
+        return self.unit_where_seen(SEEN)
+
+    def unit_where_seen(self, multiple: int) -> int:
+        """The unit where Triton sees for itself that multiples of so many elements are that: then it is 1."""
+        numbers = [self.cols, *self._strides.values()]
+        divisor = math.gcd(*numbers)
+        # A product has 32 bits where the number has.
+        return 1 if divisor % multiple == 0 or max(numbers) >= 1 << 31 else min(divisor & -divisor, WIDEST_UNIT)
+
+    @property
+    def _strides(self) -> dict[str, int]:
+        """Distances of rows, or of tokens and heads, by what they are of."""
+        strides = {name: tensor.stride(0) for name, tensor in self.around.matrices.items()}
+        strides |= {"dy": self.dy.stride(0), "x": self.x.stride(0)}
+        if self.x.dim() == 3:
+            strides |= {"dy_head": self.dy.stride(1), "x_head": self.x.stride(1)}
+        return strides
+
+    @property
     def sizes(self) -> tuple[int, int, int, int]:
-        """Rows, columns, and the row strides of dy and x, in the order in which all kernels take them."""
-        rows, cols = self.dx.shape
-        return rows, cols, self.dy.stride(0), self.x.stride(0)
+        """Rows, columns, and the row strides of dy and x, in the order in which all kernels take them; in units."""
+        return len(self.dx), self.cols // self.unit, *(self._strides[name] // self.unit for name in ("dy", "x"))
 
     @property
     def heads(self) -> int:
@@ -217,31 +243,32 @@ class Tensors:
 
     def beside(self, number: int = 0) -> Beside:
         """What the kernels take for what is around the norm, with so many rows of partial gradients."""
-        around, more, heads = self.around, self.more, self.x.dim() == 3
-        if around is NO_MORE and not heads:
+        around, more = self.around, self.more
+        if around is NO_MORE and self.x.dim() == 2:
             return NOTHING
+        strides = {name: stride // self.unit for name, stride in self._strides.items()}
         return Beside(
             dres=around.dres,
-            dres_stride=_row_stride(around.dres),
+            dres_stride=strides.get("dres"),
             mask=around.mask,
             mask1=around.mask1,
             kept=None if around.mask is None else 1 / (1 - around.p),
             dbranch=more.dbranch,
             dbranch1=more.dbranch1,
             dy1=around.dy1,
-            dy1_stride=_row_stride(around.dy1),
+            dy1_stride=strides.get("dy1"),
             weight1=around.weight1,
             dweight1=more.dweight1,
             dbias1=more.dbias1,
             partial_dweight1=self._partial(more.dweight1, number),
             partial_dbias1=self._partial(more.dbias1, number),
             z=around.z,
-            z_stride=_row_stride(around.z),
+            z_stride=strides.get("z"),
             norm_first=1 if around.norm_first else None,
             bias=around.bias if around.norm_first else None,
             dz=more.dz,
-            x_head_stride=self.x.stride(1) if heads else None,
-            dy_head_stride=self.dy.stride(1) if heads else None,
+            x_head_stride=strides.get("x_head"),
+            dy_head_stride=strides.get("dy_head"),
         )
 
     def _partial(self, gradient: torch.Tensor | None, number: int) -> torch.Tensor | None:
@@ -252,10 +279,6 @@ class Tensors:
         memory = torch.empty(shape, dtype=torch.float32, device=self.x.device)
         self.scratch.append(memory)
         return memory
-
-
-def _row_stride(tensor: torch.Tensor | None) -> int | None:
-    return None if tensor is None else tensor.stride(0)
 
 
 def check(

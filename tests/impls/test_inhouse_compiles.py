@@ -136,11 +136,11 @@ MORE_SPILL = {
 }
 
 
-def compile_case(target, cols, norm, bias, rows, dtype, weight_dtype, zero_centred, features=(), spoil=False):
-    """Compile all that one case launches; return what each kernel uses."""
+def compile_case(target, cols, norm, bias, rows, dtype, weight_dtype, zero_centred, features=(), spoil=None):
+    """Compile all that one case launches; return what each kernel uses. `spoil` plants a fault, by its name."""
     import torch
 
-    from impls.inhouse import backward
+    from impls.inhouse import backward, tensors
 
     backend_target, gpu = TARGETS[target]
     layer = norm == "layer"
@@ -156,7 +156,8 @@ def compile_case(target, cols, norm, bias, rows, dtype, weight_dtype, zero_centr
             def compiled(*args, **options):
                 kernel = self.kernel.warmup(*args, grid=grid, **options)
                 loads = kernel.asm["ttgir"].count("ttg.local_load ")  # of tiles and statistics, once a layout
-                usage[self.name] = resources(kernel) | {"loads": loads}
+                narrow = len(re.findall(r"ld\.global\S*\.[bu]16\s", kernel.asm.get("ptx", "")))
+                usage[self.name] = resources(kernel) | {"loads": loads, "narrow": narrow}
 
             return compiled
 
@@ -169,7 +170,9 @@ def compile_case(target, cols, norm, bias, rows, dtype, weight_dtype, zero_centr
     memory = torch.empty(1 << 20, dtype=torch.int64, device="meta")
     with instead_of_launches(backend_target, Compiled, memory), patch.object(backward, "gpu_of", lambda *_: gpu):
         launch = None
-        if spoil:
+        if spoil == "unit":
+            tensors.WIDEST_UNIT = 1
+        if spoil == "tile":
             launch = backward.choose_for(x, x, weight, has_bias, layer=layer)
             if isinstance(launch, OnePass):
                 launch = replace(launch, rows=4 * launch.rows, stages=1)
@@ -249,9 +252,29 @@ def test_a_wider_weight_causes_no_second_layout(cols):
     assert like_x["backward_rows"]["loads"] == wider["backward_rows"]["loads"] == loads
 
 
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(2648, "rms"),
+        Case(1000, "layer"),
+        Case(3192, "layer", features=("residual",)),
+        Case(17000, "rms"),
+        Case(2648, "rms", rows=100),
+    ],
+    ids=str,
+)
+def test_rows_that_begin_on_16_bytes_are_not_read_by_elements(case):
+    """Columns that 8 divides and 16 does not, of which Triton sees no divisor by itself."""
+    (usage,) = in_child(__name__, "sm_90", [case])
+    assert [(used["narrow"], used["spilled"] <= SPILL_LIMIT) for used in usage.values()] == [(0, True)]
+    if case.cols < 8192:  # wider rows are read in words of two numbers
+        (usage,) = in_child(__name__, "sm_90", [case], "unit")
+        assert all(used["narrow"] for used in usage.values()), "the planted fault: in units of 1"
+
+
 @pytest.mark.parametrize("target", ["sm_90", "gfx942"])
 def test_a_kernel_that_spills_would_be_seen(target):
-    (usage,) = in_child(__name__, target, [Case(8192, "layer")], True)
+    (usage,) = in_child(__name__, target, [Case(8192, "layer")], "tile")
     assert usage["backward_rows"]["spilled"] > 0
 
 

@@ -134,6 +134,7 @@ class FewRows(Launch):
             *tensors.sizes,
             ZERO_CENTRED=tensors.zero_centred,
             HEADS=tensors.heads,
+            UNIT=tensors.unit,
             R=self.rows,
             C=self.cols,
             K=self.chunks,

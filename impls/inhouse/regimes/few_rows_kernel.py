@@ -42,11 +42,12 @@ def backward_few(
     rstd,
     beside,  # tensors.py has its fields
     rows,
-    cols,
+    cols,  # in units, as are the strides
     dy_stride,
     x_stride,
     ZERO_CENTRED: tl.constexpr,
     HEADS: tl.constexpr,
+    UNIT: tl.constexpr,
     R: tl.constexpr,
     C: tl.constexpr,
     K: tl.constexpr,
@@ -55,14 +56,15 @@ def backward_few(
     EVEN: tl.constexpr,
 ):
     """The first programs have a row each, in K chunks of ROW_C columns; the others C columns, R rows at a time."""
+    cols *= UNIT
     program = tl.program_id(0)
     strides = dy_stride, x_stride
     inputs = dy, x, mean, rstd
     if program < rows:
-        input_of_row(dx, inputs, weight, beside, program, cols, strides, ZERO_CENTRED, HEADS, K, ROW_C, EVEN)
+        input_of_row(dx, inputs, weight, beside, program, cols, strides, ZERO_CENTRED, HEADS, UNIT, K, ROW_C, EVEN)
     elif dweight is not None:  # else there is no such program, and nothing to compile
         col = (program - rows) * C + tl.arange(0, C)[None, :]
-        parameters_of_columns(dweight, dbias, inputs, beside, col, rows, cols, strides, HEADS, R, C, STAGES)
+        parameters_of_columns(dweight, dbias, inputs, beside, col, rows, cols, strides, HEADS, UNIT, R, C, STAGES)
 
 
 @triton.jit
@@ -76,6 +78,7 @@ def input_of_row(
     strides,
     ZERO_CENTRED: tl.constexpr,
     HEADS: tl.constexpr,
+    UNIT: tl.constexpr,
     K: tl.constexpr,
     C: tl.constexpr,
     EVEN: tl.constexpr,
@@ -93,11 +96,11 @@ def input_of_row(
     sum_g_centred = tl.zeros([1, C], tl.float32)
     for k in tl.static_range(K):
         col = k * C + tl.arange(0, C)[None, :]
-        raw_dy = load(dy + rows_at(row, dy_stride, beside.dy_head_stride, HEADS) + col, col < cols, EVEN)
+        raw_dy = load(dy + rows_at(row, dy_stride, beside.dy_head_stride, HEADS, UNIT) + col, col < cols, EVEN)
         dy_tile = raw_dy.to(tl.float32)
-        raw_x = load(x + rows_at(row, x_stride, beside.x_head_stride, HEADS) + col, col < cols, EVEN)
-        dy1_tile = load_beside(beside.dy1, row, beside.dy1_stride, col, col < cols, EVEN)
-        z_tile = load_beside(beside.z, row, beside.z_stride, col, col < cols, EVEN)
+        raw_x = load(x + rows_at(row, x_stride, beside.x_head_stride, HEADS, UNIT) + col, col < cols, EVEN)
+        dy1_tile = load_beside(beside.dy1, row, beside.dy1_stride, col, col < cols, EVEN, UNIT)
+        z_tile = load_beside(beside.z, row, beside.z_stride, col, col < cols, EVEN, UNIT)
         dy_tile, x_tile = gated(dy_tile, raw_x, z_tile, beside.norm_first)
         x_tile = centred(x_tile, row_mean)
         multiplier = factors(weight, col, cols, ZERO_CENTRED, EVEN)
@@ -119,7 +122,7 @@ def input_of_row(
                 dx_tile, held[k][2], held[k][3], held[k][4], xhat, multiplier, bias, beside.norm_first
             )
             store(beside.dz + row * cols + col, dz_tile, col < cols, EVEN)
-        store_input_gradients(dx + row * cols + col, dx_tile, beside, row, col, cols, col < cols, EVEN)
+        store_input_gradients(dx + row * cols + col, dx_tile, beside, row, col, cols, col < cols, EVEN, UNIT)
 
 
 @triton.jit
@@ -133,6 +136,7 @@ def parameters_of_columns(
     cols,
     strides,
     HEADS: tl.constexpr,
+    UNIT: tl.constexpr,
     R: tl.constexpr,
     C: tl.constexpr,
     STAGES: tl.constexpr,
@@ -147,11 +151,11 @@ def parameters_of_columns(
     for first in tl.range(0, rows, R, num_stages=STAGES):
         row = first + tl.arange(0, R).to(tl.int64)[:, None]
         inside = (row < rows) & (col < cols)
-        dy_rows = dy + rows_at(row, dy_stride, beside.dy_head_stride, HEADS)
+        dy_rows = dy + rows_at(row, dy_stride, beside.dy_head_stride, HEADS, UNIT)
         dy_tile = tl.load(dy_rows + col, mask=inside, other=0.0).to(tl.float32)
-        x_tile = tl.load(x + rows_at(row, x_stride, beside.x_head_stride, HEADS) + col, mask=inside, other=0.0)
-        dy1_tile = load_beside(beside.dy1, row, beside.dy1_stride, col, inside, False)
-        z_tile = load_beside(beside.z, row, beside.z_stride, col, inside, False)
+        x_tile = tl.load(x + rows_at(row, x_stride, beside.x_head_stride, HEADS, UNIT) + col, mask=inside, other=0.0)
+        dy1_tile = load_beside(beside.dy1, row, beside.dy1_stride, col, inside, False, UNIT)
+        z_tile = load_beside(beside.z, row, beside.z_stride, col, inside, False, UNIT)
         dy_tile, x_tile = gated(dy_tile, x_tile, z_tile, beside.norm_first)
         row_rstd = tl.load(rstd + row, mask=row < rows, other=0.0)
         row_mean = None

@@ -199,6 +199,7 @@ class OnePass(Tile, Launch):
             *tensors.sizes,
             ZERO_CENTRED=tensors.zero_centred,
             HEADS=tensors.heads,
+            UNIT=tensors.unit,
             R=self.rows,
             K=self.chunks,
             C=self.cols,

@@ -42,11 +42,12 @@ def backward_rows(
     words,  # of chains.py, if FUSED
     beside,  # tensors.py has its fields
     rows,
-    cols,
+    cols,  # in units, as are the strides
     dy_stride,
     x_stride,
     ZERO_CENTRED: tl.constexpr,
     HEADS: tl.constexpr,
+    UNIT: tl.constexpr,
     R: tl.constexpr,
     K: tl.constexpr,
     C: tl.constexpr,
@@ -69,6 +70,7 @@ def backward_rows(
     programs share their chains out as chains.py has it: no more than CHAINS, and a thread looks at each once, so that
     all see the same. What another program has not begun they take with HELP_STAGES.
     """
+    cols *= UNIT
     program = tl.program_id(0)
     programs = tl.num_programs(0)
     row_in_tile = tl.arange(0, R)[:, None]
@@ -96,6 +98,7 @@ def backward_rows(
         places,
         ZERO_CENTRED,
         HEADS,
+        UNIT,
         R,
         K,
         C,
@@ -130,6 +133,7 @@ def backward_rows(
                     places,
                     ZERO_CENTRED,
                     HEADS,
+                    UNIT,
                     R,
                     K,
                     C,
@@ -217,6 +221,7 @@ def sums_of_tiles(
     places,
     ZERO_CENTRED: tl.constexpr,
     HEADS: tl.constexpr,
+    UNIT: tl.constexpr,
     R: tl.constexpr,
     K: tl.constexpr,
     C: tl.constexpr,
@@ -258,13 +263,13 @@ def sums_of_tiles(
         sum_g = tl.zeros([R, C], tl.float32)
         sum_g_centred = tl.zeros([R, C], tl.float32)
         for k in tl.static_range(K):
-            dy_rows = dy + rows_at(row, dy_stride, beside.dy_head_stride, HEADS)
+            dy_rows = dy + rows_at(row, dy_stride, beside.dy_head_stride, HEADS, UNIT)
             dy_tile = load(dy_rows + k * C + col, (row < rows) & (k * C + col < cols), EVEN)
-            x_rows = x + rows_at(row, x_stride, beside.x_head_stride, HEADS)
+            x_rows = x + rows_at(row, x_stride, beside.x_head_stride, HEADS, UNIT)
             x_tile = load(x_rows + k * C + col, (row < rows) & (k * C + col < cols), EVEN)
             inside = (row < rows) & (k * C + col < cols)
-            dy1_tile = load_beside(beside.dy1, row, beside.dy1_stride, k * C + col, inside, EVEN)
-            z_tile = load_beside(beside.z, row, beside.z_stride, k * C + col, inside, EVEN)
+            dy1_tile = load_beside(beside.dy1, row, beside.dy1_stride, k * C + col, inside, EVEN, UNIT)
+            z_tile = load_beside(beside.z, row, beside.z_stride, k * C + col, inside, EVEN, UNIT)
             held = held + (((dy_tile, x_tile), dy1_tile, z_tile),)
             dy_tile, x_tile = gated(dy_tile.to(tl.float32), x_tile, z_tile, beside.norm_first)
             multiplier = chunk_of(weights, k, row_rstd, ZERO_CENTRED, PACKED)
@@ -306,7 +311,9 @@ def sums_of_tiles(
                 )
                 store(beside.dz + row * cols + k * C + col, dz_tile, inside, EVEN)
             inside = (row < rows) & (k * C + col < cols)
-            store_input_gradients(dx + row * cols + k * C + col, dx_tile, beside, row, k * C + col, cols, inside, EVEN)
+            store_input_gradients(
+                dx + row * cols + k * C + col, dx_tile, beside, row, k * C + col, cols, inside, EVEN, UNIT
+            )
         dweight = new_dweight
         dbias = new_dbias
         dweight1 = new_dweight1

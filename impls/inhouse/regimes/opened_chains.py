@@ -42,6 +42,7 @@ def send_sums(
     part,
     epoch,
     ZERO_CENTRED: gl.constexpr,
+    UNIT: gl.constexpr,
     DTYPE: gl.constexpr,
     WEIGHT_DTYPE: gl.constexpr,
     R: gl.constexpr,
@@ -69,7 +70,7 @@ def send_sums(
             row = (chain + (turn + u) * groups) * R + r
             dys = dys + (words_of(dy, row, dy_stride, column, inside, rows),)
             xs = xs + (words_of(x, row, x_stride, column, inside, rows),)
-            dy1s = dy1s + (words_beside(beside.dy1, row, beside.dy1_stride, column, inside, rows),)
+            dy1s = dy1s + (words_beside(beside.dy1, row, beside.dy1_stride, column, inside, rows, UNIT),)
             means = means + (statistic(mean, row, rows),)
     for u in gl.static_range(AT_ONCE):
         tile = chain + (turn + u) * groups
@@ -94,6 +95,7 @@ def finish_piece(
     epoch,
     scale,
     ZERO_CENTRED: gl.constexpr,
+    UNIT: gl.constexpr,
     DTYPE: gl.constexpr,
     WEIGHT_DTYPE: gl.constexpr,
     R: gl.constexpr,
@@ -130,8 +132,8 @@ def finish_piece(
                 row = (chain + (step + u) * groups) * R + r
                 dys = dys + (words_of(dy, row, dy_stride, column, inside, rows),)
                 xs = xs + (words_of(x, row, x_stride, column, inside, rows),)
-                dy1_words = words_beside(beside.dy1, row, beside.dy1_stride, column, inside, rows)
-                dres_words = words_beside(beside.dres, row, beside.dres_stride, column, inside, rows)
+                dy1_words = words_beside(beside.dy1, row, beside.dy1_stride, column, inside, rows, UNIT)
+                dres_words = words_beside(beside.dres, row, beside.dres_stride, column, inside, rows, UNIT)
                 more = more + ((dy1_words, dres_words),)
                 means = means + (statistic(mean, row, rows),)
                 rstds = rstds + (statistic(rstd, row, rows),)

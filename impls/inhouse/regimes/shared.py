@@ -174,13 +174,16 @@ class Shared(Launch):
         from ..exchange import exchange_options
         from ..finish import finish_tile, sum_partials
         from ..groups import RINGS
+        from ..tensors import SEEN
         from ..workspace import workspace
         from .shared_kernel import SLOTS, TRITON_DTYPES, backward_parts
 
         rows, cols = tensors.dx.shape
         partial_dweight, partial_dbias = tensors.partials(self.groups)
         fused = self.fused and partial_dweight is not None
-        beside = _beside_in_words(tensors.beside(self.groups))
+        unit = tensors.unit_where_seen(2 * SEEN)  # strides are in words
+        words_unit = (unit + 1) // 2
+        beside = _beside_in_words(tensors.beside(self.groups), words_unit)
         weight, dtype = tensors.weight, TRITON_DTYPES[tensors.x.dtype]
         exchange = exchange_options(self.parts, self.rows * (1 if tensors.mean is None else 2))
         words = workspace(tensors.x.device, RINGS.value + self.groups * SLOTS.value * exchange["WORDS"])
@@ -204,10 +207,11 @@ class Shared(Launch):
             opened,
             beside,
             rows,
-            cols,
-            dy.stride(0),
-            x.stride(0),
+            cols // unit,
+            dy.stride(0) // words_unit,
+            x.stride(0) // words_unit,
             ZERO_CENTRED=tensors.zero_centred,
+            UNIT=unit,
             DTYPE=dtype,
             WEIGHT_DTYPE=dtype if weight is None else TRITON_DTYPES[weight.dtype],
             R=self.rows,
@@ -238,14 +242,14 @@ def _registers(residents: int) -> int:
     return min(248, 512 // residents // 8 * 8)
 
 
-def _beside_in_words(beside: Beside) -> Beside:
-    """The same with two numbers a word where rows of x's dtype, or weights, are read."""
+def _beside_in_words(beside: Beside, unit: int) -> Beside:
+    """The same with two numbers a word where rows of x's dtype, or weights, are read; strides in units of words."""
     words: dict[str, Any] = {}
     for name in ("dres", "dy1", "weight1"):
         if (tensor := getattr(beside, name)) is not None:
             words[name] = _as_words(tensor)
             if f"{name}_stride" in beside._fields:
-                words[f"{name}_stride"] = words[name].stride(0)
+                words[f"{name}_stride"] = words[name].stride(0) // unit
     return beside._replace(**words) if words else beside
 
 

@@ -74,10 +74,11 @@ def backward_parts(
     opened_words,  # (tiles, WORDS), whatever they hold: for the chains that are opened
     beside,  # tensors.py has its fields; dres, dy1 and weight1 in words
     rows,
-    cols,
-    dy_stride,  # in words
+    cols,  # in units
+    dy_stride,  # in units of words, as are those of `beside`
     x_stride,
     ZERO_CENTRED: gl.constexpr,
+    UNIT: gl.constexpr,
     DTYPE: gl.constexpr,
     WEIGHT_DTYPE: gl.constexpr,
     R: gl.constexpr,
@@ -96,6 +97,10 @@ def backward_parts(
     FINISH_ROWS: gl.constexpr,
     FINISH_COLS: gl.constexpr,
 ):
+    WORDS_UNIT: gl.constexpr = (UNIT + 1) // 2
+    cols *= UNIT
+    dy_stride *= WORDS_UNIT
+    x_stride *= WORDS_UNIT
     part = gl.program_id(0) % S
     group = gl.program_id(0) // S
     groups = gl.num_programs(0) // S
@@ -134,7 +139,7 @@ def backward_parts(
     next_x = x + at * x_stride
     next_dy1 = next_dy  # of no second norm, where nobody copies from it
     if beside.dy1 is not None:
-        next_dy1 = beside.dy1 + at * beside.dy1_stride
+        next_dy1 = beside.dy1 + at * beside.dy1_stride * WORDS_UNIT
     finished = dx + at * (cols // 2)
     come(words + CHAINS + group)
 
@@ -148,7 +153,9 @@ def backward_parts(
     dres_words = ()  # of the tile to be finished in this turn, which waits in no shared memory
     for r in gl.static_range(R):
         row = (group - D * groups) * R + r
-        dres_words = dres_words + (words_beside(beside.dres, row, beside.dres_stride, column, inside, rows),)
+        dres_words = dres_words + (
+            words_beside(beside.dres, row, beside.dres_stride, column, inside, rows, WORDS_UNIT),
+        )
         rstds = rstds + (statistic(rstd, group * R + r, rows),)
         means = means + (statistic(mean, group * R + r, rows),)
         means_of_sums = means_of_sums + (statistic(mean if CENTRED else None, group * R + r, rows),)
@@ -156,8 +163,8 @@ def backward_parts(
         left = rows - (group + early * groups) * R
         begin_tile(dys, xs, early, next_dy, next_x, dy_stride, x_stride, left, column, inside, EVEN)
         if beside.dy1 is not None:
-            begin_rows(dy1s, early, next_dy1, beside.dy1_stride, left, column, inside, EVEN)
-            next_dy1 += step * beside.dy1_stride
+            begin_rows(dy1s, early, next_dy1, beside.dy1_stride * WORDS_UNIT, left, column, inside, EVEN)
+            next_dy1 += step * beside.dy1_stride * WORDS_UNIT
         async_copy.commit_group()
         next_dy += step * dy_stride
         next_x += step * x_stride
@@ -200,7 +207,7 @@ def backward_parts(
         next_dres_words = ()
         for r in gl.static_range(R):
             row = first + (1 - D) * groups * R + r
-            words_of_dres = words_beside(beside.dres, row, beside.dres_stride, column, inside, rows)
+            words_of_dres = words_beside(beside.dres, row, beside.dres_stride, column, inside, rows, WORDS_UNIT)
             next_dres_words = next_dres_words + (words_of_dres,)
             next_rstds = next_rstds + (statistic(rstd, row, rows),)
             next_means = next_means + (statistic(mean, row, rows),)
@@ -219,8 +226,8 @@ def backward_parts(
             left = rows - first - (STAGES - D) * groups * R
             begin_tile(dys, xs, waiting, next_dy, next_x, dy_stride, x_stride, left, column, inside, EVEN)
             if beside.dy1 is not None:
-                begin_rows(dy1s, waiting, next_dy1, beside.dy1_stride, left, column, inside, EVEN)
-                next_dy1 += step * beside.dy1_stride
+                begin_rows(dy1s, waiting, next_dy1, beside.dy1_stride * WORDS_UNIT, left, column, inside, EVEN)
+                next_dy1 += step * beside.dy1_stride * WORDS_UNIT
             next_dy += step * dy_stride
             next_x += step * x_stride
             for r in gl.static_range(R):
@@ -286,6 +293,7 @@ def backward_parts(
                     item % S,
                     epoch,
                     ZERO_CENTRED,
+                    WORDS_UNIT,
                     DTYPE,
                     WEIGHT_DTYPE,
                     R,
@@ -310,6 +318,7 @@ def backward_parts(
                     epoch,
                     scale,
                     ZERO_CENTRED,
+                    WORDS_UNIT,
                     DTYPE,
                     WEIGHT_DTYPE,
                     R,

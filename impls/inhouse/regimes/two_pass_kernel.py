@@ -33,16 +33,18 @@ def row_sums(
     mean,
     rstd,
     beside,  # tensors.py has its fields
-    cols,
+    cols,  # in units, as are the strides
     dy_stride,
     x_stride,
     ZERO_CENTRED: tl.constexpr,
     HEADS: tl.constexpr,
+    UNIT: tl.constexpr,
     C: tl.constexpr,
     STAGES: tl.constexpr,
     EVEN: tl.constexpr,
 ):
     """First pass: the coefficients of dx that the sums of a row give, one row a program."""
+    cols *= UNIT
     row = tl.program_id(0).to(tl.int64)
     row_rstd = tl.load(rstd + row)
     row_mean = None
@@ -52,11 +54,11 @@ def row_sums(
     sum_g_centred = tl.zeros([1, C], tl.float32)
     for start in tl.range(0, cols, C, num_stages=STAGES):
         col = start + tl.arange(0, C)[None, :]
-        dy_row = dy + rows_at(row, dy_stride, beside.dy_head_stride, HEADS)
+        dy_row = dy + rows_at(row, dy_stride, beside.dy_head_stride, HEADS, UNIT)
         dy_tile = load(dy_row + col, col < cols, EVEN).to(tl.float32)
-        x_tile = load(x + rows_at(row, x_stride, beside.x_head_stride, HEADS) + col, col < cols, EVEN)
-        dy1_tile = load_beside(beside.dy1, row, beside.dy1_stride, col, col < cols, EVEN)
-        z_tile = load_beside(beside.z, row, beside.z_stride, col, col < cols, EVEN)
+        x_tile = load(x + rows_at(row, x_stride, beside.x_head_stride, HEADS, UNIT) + col, col < cols, EVEN)
+        dy1_tile = load_beside(beside.dy1, row, beside.dy1_stride, col, col < cols, EVEN, UNIT)
+        z_tile = load_beside(beside.z, row, beside.z_stride, col, col < cols, EVEN, UNIT)
         dy_tile, x_tile = gated(dy_tile, x_tile, z_tile, beside.norm_first)
         multiplier = factors(weight, col, cols, ZERO_CENTRED, EVEN)
         multiplier1 = factors(beside.weight1, col, cols, ZERO_CENTRED, EVEN)
@@ -83,11 +85,12 @@ def backward_columns(
     of_ones,
     beside,
     rows,
-    cols,
+    cols,  # in units, as are the strides
     dy_stride,
     x_stride,
     ZERO_CENTRED: tl.constexpr,
     HEADS: tl.constexpr,
+    UNIT: tl.constexpr,
     R: tl.constexpr,
     C: tl.constexpr,
     STAGES: tl.constexpr,
@@ -97,6 +100,7 @@ def backward_columns(
 
     It goes from the last row to the first, because the first pass has just left the last rows in the L2 cache.
     """
+    cols *= UNIT
     column_tiles = tl.cdiv(cols, C)
     group = tl.program_id(0) // column_tiles
     groups = tl.num_programs(0) // column_tiles
@@ -113,14 +117,14 @@ def backward_columns(
 
     for tile in tl.range(group, row_tiles, groups, num_stages=STAGES):
         row = ((row_tiles - 1 - tile) * R + row_in_tile).to(tl.int64)
-        dy_rows = dy + rows_at(row, dy_stride, beside.dy_head_stride, HEADS)
+        dy_rows = dy + rows_at(row, dy_stride, beside.dy_head_stride, HEADS, UNIT)
         raw_dy = load(dy_rows + col, (row < rows) & (col < cols), EVEN)
         dy_tile = raw_dy.to(tl.float32)
-        x_rows = x + rows_at(row, x_stride, beside.x_head_stride, HEADS)
+        x_rows = x + rows_at(row, x_stride, beside.x_head_stride, HEADS, UNIT)
         raw_x = load(x_rows + col, (row < rows) & (col < cols), EVEN)
         inside = (row < rows) & (col < cols)
-        dy1_tile = load_beside(beside.dy1, row, beside.dy1_stride, col, inside, EVEN)
-        z_tile = load_beside(beside.z, row, beside.z_stride, col, inside, EVEN)
+        dy1_tile = load_beside(beside.dy1, row, beside.dy1_stride, col, inside, EVEN, UNIT)
+        z_tile = load_beside(beside.z, row, beside.z_stride, col, inside, EVEN, UNIT)
         dy_tile, x_tile = gated(dy_tile, raw_x, z_tile, beside.norm_first)
         row_rstd = tl.load(rstd + row, mask=row < rows, other=0.0)
         of_xhat = tl.load(of_xhats + row, mask=row < rows, other=0.0)
@@ -143,7 +147,7 @@ def backward_columns(
         if beside.z is not None:
             dx_tile, dz_tile = through_gate(dx_tile, raw_dy, raw_x, z_tile, xhat, weights, biases, beside.norm_first)
             store(beside.dz + row * cols + col, dz_tile, inside, EVEN)
-        store_input_gradients(dx + row * cols + col, dx_tile, beside, row, col, cols, inside, EVEN)
+        store_input_gradients(dx + row * cols + col, dx_tile, beside, row, col, cols, inside, EVEN, UNIT)
 
     if weight is not None:
         tl.store(partial_dweight + group * cols + col, dweight, mask=col < cols)

@@ -42,11 +42,11 @@ def those_of(partial_dweight, partial_dbias, beside):
 
 
 @gluon.jit
-def words_beside(tensor, row, stride, column, inside, rows):
-    """Words of one row of a tensor that may be there; an empty tuple where it is not."""
+def words_beside(tensor, row, stride, column, inside, rows, UNIT: gl.constexpr):
+    """Words of one row of a tensor that may be there, whose stride is in units; an empty tuple where it is not."""
     words = ()
     if tensor is not None:
-        words = words + (words_of(tensor, row, stride, column, inside & (row >= 0), rows),)
+        words = words + (words_of(tensor, row, stride * UNIT, column, inside & (row >= 0), rows),)
     return words
 
 

@@ -1,0 +1,107 @@
+"""Columns and strides that are counted in units: what divides them is told to Triton, and the bits stay the same."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from harness.cases import make_inputs
+from impls import triton_inhouse
+from impls.inhouse import tensors
+from impls.inhouse.tensors import Around, Tensors
+from tests.impls.inhouse_cases import cpu_case, gradients, gradients_around, ratios_around
+from tests.impls.test_around import FEW, FLAT, NARROW, TRIED, WIDE, case_with
+
+
+def call(cols, x_stride=None, dy_stride=None, heads=None, **around):
+    """A call of 4 rows, or of 4 tokens; strides are those of contiguous rows where none is given."""
+
+    def rows(stride):
+        shape, strides = ((4, cols), (stride or cols, 1)) if heads is None else ((4, 2, cols), (stride, heads, 1))
+        return torch.empty_strided(shape, strides, device="meta")
+
+    x, vector = rows(x_stride), torch.empty(cols, device="meta")
+    beside = Around(**{name: rows(stride) for name, stride in around.items()})
+    dx = torch.empty(x.shape[:-1].numel(), cols, device="meta")
+    return Tensors(dx, vector, None, rows(dy_stride or x_stride), x, vector, None, vector, False, beside)
+
+
+@pytest.mark.parametrize(
+    ("given", "unit"),
+    [
+        ({"cols": 4096}, 1),  # Triton sees for itself that 16 divides it
+        ({"cols": 2648}, 8),
+        ({"cols": 2652}, 4),
+        ({"cols": 2650}, 2),
+        ({"cols": 2649}, 1),
+        ({"cols": 4096, "x_stride": 4104}, 8),
+        ({"cols": 4096, "x_stride": 4104, "dy_stride": 4100}, 4),
+        ({"cols": 4096, "x_stride": 0}, 1),
+        ({"cols": 2648, "dres": 2652}, 4),
+        ({"cols": 2648, "dy1": 2648, "z": 2650}, 2),
+        ({"cols": 72, "x_stride": 3 * 72, "heads": 72}, 8),
+        ({"cols": 72, "x_stride": 3 * 74, "heads": 74}, 2),
+        ({"cols": 2648, "x_stride": (1 << 31) - 8}, 8),
+        ({"cols": 2648, "x_stride": 1 << 31}, 1),  # in 64 bits, which the product with 8 would not have
+    ],
+)
+def test_the_unit_divides_columns_and_strides(given, unit):
+    made = call(**given)
+    assert made.unit == unit
+    _, cols, dy_stride, x_stride = made.sizes
+    assert (cols * unit, dy_stride * unit, x_stride * unit) == (made.cols, made.dy.stride(0), made.x.stride(0))
+    beside = made.beside()
+    for name in {"dres", "dy1", "z"} & given.keys():
+        assert getattr(beside, f"{name}_stride") * unit == given[name]
+    if "heads" in given:
+        assert beside.x_head_stride * unit == beside.dy_head_stride * unit == given["heads"]
+
+
+@pytest.mark.parametrize(("cols", "unit"), [(20480, 1), (59504, 8), (17004, 4), (17002, 2)])
+def test_words_are_seen_where_twice_as_much_divides(cols, unit):
+    assert call(cols).unit_where_seen(32) == unit
+
+
+@pytest.mark.parametrize("cols", [104, 100, 102])
+@pytest.mark.parametrize(("norm", "features", "launch"), TRIED, ids=str)
+def test_the_same_bits_whatever_they_are_counted_in(norm, features, launch, cols, monkeypatch):
+    inputs = make_inputs(case_with(norm, features, cols=cols), seed=1)
+    found = gradients_around(inputs, launch=launch)
+    assert all(ratio <= 1.05 for ratio in ratios_around(inputs, found).values())
+    monkeypatch.setattr(tensors, "WIDEST_UNIT", 1)
+    for name, gradient in gradients_around(inputs, launch=launch).items():
+        assert torch.equal(gradient, found[name]), name
+
+
+def strided(inputs, apart):
+    """The same numbers in rows at other distances, each tensor's own, between numbers that nobody may read."""
+    rows, cols = inputs.x.shape
+    around = triton_inhouse.around_of(inputs)
+    given = {"x": inputs.x, "dy": inputs.dy, "dres": around.dres, "z": around.z}
+    spread = {
+        name: torch.full((rows, cols + number * apart), float("nan"), dtype=inputs.x.dtype)[:, :cols].copy_(tensor)
+        for number, (name, tensor) in enumerate(given.items(), 1)
+    }
+    return dataclasses.replace(inputs, x=spread.pop("x"), dy=spread.pop("dy")), around._replace(**spread)
+
+
+@pytest.mark.parametrize("launch", [NARROW, FLAT, FEW, WIDE], ids=lambda launch: type(launch).__name__)
+def test_each_stride_is_its_own(launch, monkeypatch):
+    inputs = make_inputs(case_with("layer", ("residual", "gated"), cols=104), seed=2)
+    wanted = gradients_around(inputs, launch=launch)
+    apart, around = strided(inputs, apart=8)
+    found = gradients_around(apart, around=around, launch=launch)
+    for name, gradient in wanted.items():
+        assert torch.equal(found[name], gradient), name
+    # The planted fault: one stride is a unit off, so that numbers between the rows are read.
+    right = Tensors.sizes.fget
+    monkeypatch.setattr(Tensors, "sizes", property(lambda self: (*right(self)[:3], right(self)[3] - 1)))
+    assert not torch.equal(gradients_around(apart, around=around, launch=launch)["dx"], wanted["dx"])
+
+
+def test_a_plain_call_has_units_too(monkeypatch):
+    inputs = make_inputs(cpu_case("layer", 9, 1000, bias=True), seed=3)
+    found = gradients(inputs)
+    monkeypatch.setattr(tensors, "WIDEST_UNIT", 1)
+    for one, other in zip(found, gradients(inputs), strict=True):
+        assert torch.equal(one, other)
