@@ -199,19 +199,12 @@ class Tensors:
 
     @property
     def unit(self) -> int:
-        """The elements in which columns and row strides are counted: a power of two that divides all of them, up to 8.
-
-        Triton sees of a number whether it is a multiple of 16, and of its product with a constant what that divides.
-        Without, rows of 2648 columns would be loaded element by element, although each begins on 16 bytes.
-        """
+        """The elements in which columns and strides of rows are counted."""
         return self.unit_where_seen(SEEN)
 
     def unit_where_seen(self, multiple: int) -> int:
         """The unit where Triton sees for itself that multiples of so many elements are that: then it is 1."""
-        numbers = [self.cols, *self._strides.values()]
-        divisor = math.gcd(*numbers)
-        # A product has 32 bits where the number has.
-        return 1 if divisor % multiple == 0 or max(numbers) >= 1 << 31 else min(divisor & -divisor, WIDEST_UNIT)
+        return unit_of(self.cols, *self._strides.values(), seen=multiple)
 
     @property
     def _strides(self) -> dict[str, int]:
@@ -225,7 +218,8 @@ class Tensors:
     @property
     def sizes(self) -> tuple[int, int, int, int]:
         """Rows, columns, and the row strides of dy and x, in the order in which all kernels take them; in units."""
-        return len(self.dx), self.cols // self.unit, *(self._strides[name] // self.unit for name in ("dy", "x"))
+        rows, cols = self.dx.shape
+        return rows, cols // self.unit, self.dy.stride(0) // self.unit, self.x.stride(0) // self.unit
 
     @property
     def heads(self) -> int:
@@ -279,6 +273,18 @@ class Tensors:
         memory = torch.empty(shape, dtype=torch.float32, device=self.x.device)
         self.scratch.append(memory)
         return memory
+
+
+def unit_of(*numbers: int, seen: int = SEEN) -> int:
+    """The elements in which columns and strides are counted: a power of two that divides all of them, up to 8.
+
+    Triton sees of a number whether it is a multiple of 16, and of its product with a constant what that divides.
+    Without, rows of 2648 columns would be loaded element by element, although each begins on 16 bytes. It is 1 where
+    Triton sees it anyway.
+    """
+    divisor = math.gcd(*numbers)
+    # A product has 32 bits where the number has.
+    return 1 if divisor % seen == 0 or max(numbers) >= 1 << 31 else min(divisor & -divisor, WIDEST_UNIT)
 
 
 def check(

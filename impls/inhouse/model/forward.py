@@ -27,7 +27,7 @@ import triton.language as tl
 from .. import bound
 from ..formula import factor
 from ..launch import KernelCall, power_of_two
-from ..tensors import as_rows, check, output, rounded
+from ..tensors import as_rows, check, output, rounded, unit_of
 from .operands import Operands, Options, Outputs
 
 WIDEST_CHUNK = 8192  # columns that one program holds at once; a wider row is read once for each of the three steps
@@ -56,6 +56,9 @@ def norm_forward(operands: Operands, options: Options) -> Outputs:
     rstd = torch.empty(rows, dtype=torch.float32, device=x.device)
     if rows:
         chunk = min(power_of_two(cols), WIDEST_CHUNK)
+        heads, head_stride = (taken.shape[1], taken.stride(1)) if taken.dim() == 3 else (1, 0)
+        z_stride = 0 if z is None else as_rows(z, "z").stride(0)
+        unit = unit_of(cols, taken.stride(0), head_stride, z_stride)
         call = KernelCall(
             forward_row,
             (rows,),
@@ -74,14 +77,15 @@ def norm_forward(operands: Operands, options: Options) -> Outputs:
             weight1,
             bias1,
             z,
-            cols,
-            taken.shape[1] if taken.dim() == 3 else 1,
-            taken.stride(0),
-            taken.stride(1) if taken.dim() == 3 else 0,
-            None if z is None else as_rows(z, "z").stride(0),
+            cols // unit,
+            heads,
+            taken.stride(0) // unit,
+            head_stride // unit,
+            z_stride // unit,
             options.eps,
             1 / (1 - options.dropout_p),
             ZERO_CENTRED=options.zero_centred,
+            UNIT=unit,
             GATE_FIRST=z is not None and not options.norm_before_gate,
             GATE_BEHIND=z is not None and options.norm_before_gate,
             C=chunk,
@@ -151,7 +155,7 @@ def forward_row(
     weight1,
     bias1,
     z,
-    cols,
+    cols,  # in units, as are the strides
     heads,
     x_stride,
     head_stride,
@@ -159,15 +163,17 @@ def forward_row(
     eps,
     kept,
     ZERO_CENTRED: tl.constexpr,
+    UNIT: tl.constexpr,
     GATE_FIRST: tl.constexpr,
     GATE_BEHIND: tl.constexpr,
     C: tl.constexpr,
 ):
     """One row a program, C columns at a time."""
+    cols *= UNIT
     row = tl.program_id(0).to(tl.int64)
-    x_row = x + row // heads * x_stride + row % heads * head_stride
+    x_row = x + row // heads * (x_stride * UNIT) + row % heads * (head_stride * UNIT)
     at = row * cols
-    z_row = None if z is None else z + row * z_stride
+    z_row = None if z is None else z + row * (z_stride * UNIT)
     added = (residual, mask, x1, mask1, total)
     row_mean = 0.0
     if mean is not None:
