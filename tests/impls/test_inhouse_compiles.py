@@ -117,6 +117,7 @@ AROUND_ON_HOPPER = [
     Case(8192, "layer", features=("parallel",)),
     Case(2048, "layer", rows=16384, features=("parallel",)),
     Case(16384, "layer", features=("parallel",)),
+    Case(16192, "layer", features=("parallel", "residual")),
     Case(2048, "rms", rows=16384, features=("parallel", "residual")),
     Case(2048, "rms", rows=16384, features=("gated",)),
     Case(2048, "layer", rows=16384, features=("gated",)),

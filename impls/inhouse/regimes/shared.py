@@ -76,7 +76,7 @@ class Shared(Launch):
         most three. With eight turns and fewer for two, two: they have fewer partials to add up at the end, which is
         then more than is lost. Beyond 32 programs a row the words of two rows would be more loads than they save. With
         four gradients of parameters parts are half as wide up to 16384 columns: whole ones have registers for two
-        programs alone.
+        programs alone. A residual beside them takes the registers of the fourth program.
         """
         many = problem.accumulators > 2 and problem.item_bytes == 2 and problem.cols <= 16384
         part = (PART_BYTES // 2 if many else PART_BYTES) // problem.item_bytes
@@ -94,7 +94,8 @@ class Shared(Launch):
             most = three if tiles > 8 * (2 * gpu.multiprocessors // parts) else 2
             residents, delay, stages = max(1, min(most, room[STAGES])), 1, STAGES
         if many:
-            residents, delay, stages = min(3 if parts <= 8 else 4, room[STAGES]), 1, STAGES
+            most = 3 if parts <= 8 or "dres" in problem.beside else 4
+            residents, delay, stages = min(most, room[STAGES]), 1, STAGES
         groups = deal_evenly(tiles, residents * gpu.multiprocessors // parts)
         return cls(tile_rows, parts, groups, delay, residents, _registers(residents), part, stages=stages)
 
