@@ -72,13 +72,13 @@ def flat(problem: Problem, gpu: Gpu) -> Tile:
 
     Another kernel may hold multiprocessors. All programs still run at once if each of the others has room for more
     than its share of them. So where the kernel needs no more, registers are limited to leave room for half as many
-    programs again; it needs more where rows come one element at a time, as with an odd number of columns. And one
-    program of 4 warps is taken where it is as fast as two, or as one of 8 warps: with as many registers as a thread can
-    have, it takes half of a multiprocessor's.
+    programs again; it needs more where rows come in smaller pieces than 16 bytes. And one program of 4 warps is taken where it
+    is as fast as two, or as one of 8 warps: with as many registers as a thread can have, it takes half of a
+    multiprocessor's.
     """
     rows, cols, light = problem.rows, problem.cols, is_light(problem, gpu)
     if cols < 1024 and not light and gpu.ptx and problem.item_bytes == 2:
-        maxnreg = _registers(5, 2) if problem.by_words else None
+        maxnreg = _registers(5, 2) if _in_full_loads(problem) else None
         return Tile(2, 2, 512, 2, 4 * gpu.multiprocessors, fold=True, maxnreg=maxnreg)
     half = _half(problem, gpu)
     if half is not None:
@@ -97,11 +97,16 @@ def flat(problem: Problem, gpu: Gpu) -> Tile:
         programs = max(1, gpu.multiprocessors * 15 // 16)
     stages = STAGES + (warps == 8 and cols <= 8192 and not packed and not problem.beside)
     maxnreg = None
-    if gpu.ptx and problem.item_bytes == 2 and not problem.beside and problem.by_words:
+    if gpu.ptx and problem.item_bytes == 2 and not problem.beside and _in_full_loads(problem):
         room = (packed and cols <= 4096) or cols <= 1024 or (cols <= 2048 and long)
         if room and not (alone and warps == 4):
             maxnreg = _registers(3 if warps == 4 else 2, warps)
     return Tile(tile_rows, chunks, chunk, warps, programs, fold=True, packed=packed, maxnreg=maxnreg, stages=stages)
+
+
+def _in_full_loads(problem: Problem) -> bool:
+    """Whether a thread reads 16 bytes of a row at once, of 16-bit numbers."""
+    return problem.by_words and problem.cols % 8 == 0
 
 
 def _half(problem: Problem, gpu: Gpu) -> Tile | None:
