@@ -72,8 +72,8 @@ def flat(problem: Problem, gpu: Gpu) -> Tile:
 
     Another kernel may hold multiprocessors. All programs still run at once if each of the others has room for more
     than its share of them. So where the kernel needs no more, registers are limited to leave room for half as many
-    programs again; it needs more where rows come in smaller pieces than 16 bytes. And one program of 4 warps is taken where it
-    is as fast as two, or as one of 8 warps: with as many registers as a thread can have, it takes half of a
+    programs again; it needs more where rows come in smaller pieces than 16 bytes. And one program of 4 warps is taken
+    where it is as fast as two, or as one of 8 warps: with as many registers as a thread can have, it takes half of a
     multiprocessor's.
     """
     rows, cols, light = problem.rows, problem.cols, is_light(problem, gpu)
