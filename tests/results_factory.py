@@ -221,7 +221,7 @@ def run_record(jobs=1, timed=True, names=NAMES, cpu=False, **settings):
             ImplRecord(
                 name=name,
                 family=name,
-                source="impls",
+                source="impls/some.py",
                 in_place=name == "liger",
                 via="autograd" if name == "compiled" else "kernel",
             )

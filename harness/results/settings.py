@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_seri
 from harness.results.contexts import COLD, HOLDER, WHAT
 
 Flush = Literal["clean", "dirty", "none"]
+DEFAULT_BASELINE = "torch-eager"
 
 
 class Settings(BaseModel, frozen=True, extra="forbid"):
@@ -38,7 +39,7 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
     impls: str | None = Field(
         default=None, description="names or patterns, a,b-*,...; all is every variant (default: one a library)"
     )
-    baseline: str = Field(default="", description="what speedups are over (default: torch-eager)")
+    baseline: str = Field(default="", description=f"what speedups are over (default: {DEFAULT_BASELINE})")
     seed: int = Field(default=0, description="of the random inputs and the order of samples")
     flush: Flush = Field(default="clean", description="how caches are evicted before each sample: clean, dirty or none")
     context: str = Field(default=COLD, description=f"what to time besides {COLD}: a list of {WHAT}")
@@ -77,3 +78,15 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
     def changed(self, **settings: object) -> Settings:
         """The same settings but for these; what was not given stays so."""
         return Settings.model_validate(self.model_dump(exclude_unset=True) | settings)
+
+    def typed(self) -> list[str]:
+        """The words of a command line that give what was given here; what is no option of it is left out."""
+        words: list[str] = []
+        for name, field in Settings.model_fields.items():
+            if name in self.model_fields_set and field.description is not None:
+                value, option = getattr(self, name), name.replace("_", "-")
+                if isinstance(value, bool):
+                    words.append(f"--{option}" if value else f"--no-{option}")
+                else:
+                    words += [f"--{option}", str(value)]
+        return words

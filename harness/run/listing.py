@@ -13,8 +13,9 @@ from harness.cases.suites import SUITES
 from harness.cases.unfused import WITH_TORCH
 from harness.cases.variants import FEATURES, PLAIN
 from harness.errors import UsageError
+from harness.results.settings import DEFAULT_BASELINE
 from harness.run.invocation import Invocation
-from harness.run.plan import DEFAULT_BASELINE, select
+from harness.run.plan import select
 
 
 def show(what: str, impl_files: tuple[Path, ...], console: Console) -> None:

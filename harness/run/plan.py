@@ -16,7 +16,6 @@ from harness.errors import UsageError
 from harness.results.run_records import ImplRecord
 from harness.results.schema import RANKED, RowRecord
 
-DEFAULT_BASELINE = "torch-eager"
 EVERY_VARIANT = "all"
 
 

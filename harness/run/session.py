@@ -16,19 +16,20 @@ from harness.cases import NormCase
 from harness.cases.suites import Shape, parse_norms
 from harness.cases.tuned import read_tuned
 from harness.errors import UnavailableError, UsageError
+from harness.results.cases_asked import cases_on
 from harness.results.file import ResultsFile, load
 from harness.results.published.sources import sources_of
 from harness.results.run_records import DeviceRecord, EndRecord, ImplRecord, RunRecord, SideRecord
 from harness.results.schema import Tool
-from harness.results.settings import Settings
+from harness.results.settings import DEFAULT_BASELINE, Settings
 from harness.run import opening
 from harness.run.compile_ahead import compile_ahead, processes_here, rounds, tasks_of
 from harness.run.invocation import Invocation
-from harness.run.plan import DEFAULT_BASELINE, Job, cells, plan, plan_verification, select, with_torch
+from harness.run.plan import Job, cells, plan, plan_verification, select, with_torch
 from harness.run.process import Worker, start_worker
 from harness.run.progress import Display
 from harness.run.provenance import device_record, own_revision
-from harness.run.resolve import cases_on, check, resolved, selftests_on
+from harness.run.resolve import check, resolved, selftests_on
 from harness.run.runner import Runner
 from harness.run.sitting_time import OutOfTimeError, SittingTime
 from harness.sanitizer import check as sanitizer

@@ -12,11 +12,11 @@ from harness.cases import NormCase
 from harness.cases.adapter import Config
 from harness.cases.unfused import WITH_TORCH
 from harness.errors import UnavailableError, UsageError
+from harness.results.cases_asked import cases_on
 from harness.results.run_records import ImplRecord
 from harness.run.invocation import Invocation
 from harness.run.plan import select
 from harness.run.process import Worker, start_worker
-from harness.run.resolve import cases_on
 from harness.worker.messages import ListConfigs, Offer, Offered
 
 DEFAULT_IMPLEMENTATION = "triton-inhouse"

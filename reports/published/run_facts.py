@@ -6,15 +6,12 @@ A script draws from these same digits, so that a picture and a table cannot diff
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from harness.cases import NormCase
-from harness.cases.suites import cases_of
 from harness.cases.tensors import gradients_of
 from harness.cases.tensors import headings as short_names
-from harness.cases.variants import PLAIN, with_features
-from harness.errors import UsageError
+from harness.cases.variants import PLAIN
 from harness.results.contexts import COLD, HOST, WAITS
 from harness.results.file import Results
 from harness.results.joining import Joined, JoinedCase, by_case, same_traffic_add
@@ -29,6 +26,7 @@ from reports.data.step import every_context
 from reports.data.summary import fastest_of_each
 from reports.parts import conditions, wording
 from reports.parts.geomeans import geomeans
+from reports.published.measure_again import measure_again
 from reports.published.sources import Source
 
 # Of each implementation on a case. rho has a figure for each gradient; a text is a number among the run's `texts`.
@@ -107,51 +105,10 @@ def context_in_words(context: str, settings: Settings) -> str:
     return ", ".join(filter(None, [context if context != COLD or not flush else "", flush]))
 
 
-def measure_again(case: NormCase, settings: Settings, context: str = COLD, impls: str | None = None) -> str | None:
-    """The command that measures a case as the run did; None where no command describes that case alone."""
-    variant = "+".join(feature for feature in case.features)
-    if _typed(case, variant) != replace(case, device="cuda"):
-        return None
-    words = [f"normbwd bench --shapes {case.rows}x{case.cols} --norm {case.norm}"]
-    words += [f"--variant {variant}"] if variant else []
-    words += [f"--dtype {case.dtype}"] if case.dtype != "bf16" else []
-    words += [f"--weight-dtype {case.weight_dtype}"] if case.weight and case.weight_dtype != case.dtype else []
-    words += ["--no-weight"] if not case.weight else []
-    words += ["--no-bias"] if case.norm == "layer" and case.weight and not case.bias else []
-    words += ["--zero-centred"] if case.zero_centred else []
-    words += [f"--eps {case.eps!r}"] if case.eps != 1e-5 else []
-    words += [f"--impls {impls}"] if impls else []
-    words += [f"--context {context}"] if context != COLD else []
-    words += [f"--flush {settings.flush}"] if settings.flush != "clean" else []
-    words += [f"--processes {settings.processes}"] if settings.processes > 1 else []
-    words += ["--quick"] if settings.quick else []
-    return " ".join(words)
-
-
-def _typed(case: NormCase, variant: str) -> NormCase | None:
-    """The case that the options of `measure_again` describe."""
-    try:
-        (plain,) = cases_of(
-            [(case.rows, case.cols)],
-            [case.norm],
-            case.dtype,
-            case.weight_dtype,
-            weight=case.weight,
-            bias=case.bias or case.norm == "rms",
-            zero_centred=case.zero_centred,
-            eps=case.eps,
-        )
-        return with_features(plain, case.features) if variant else plain
-    except UsageError:
-        return None
-
-
 def _groups(results: Results, comparison: Comparison, texts: Texts) -> list[dict[str, Any]]:
     """The cases of a context that differ in their shape alone, on the usual inputs."""
     settings = results.run.settings
     families = {impl.name: impl.family for impl in results.run.implementations}
-    # Early runs had every variant without being asked.
-    impls = settings.impls or ("all" if len(set(families.values())) < len(families) else None)
     fastest = fastest_of_each(comparison.summary.geomeans, families)
     rows = by_case(results.in_context(comparison.context))
     strips = _strips(comparison)
@@ -173,7 +130,7 @@ def _groups(results: Results, comparison: Comparison, texts: Texts) -> list[dict
                     "rows": case.case.rows,
                     "cols": case.case.cols,
                     "strip": strips.get(case.case),
-                    "again": measure_again(case.case, settings, comparison.context, impls),
+                    "again": measure_again(case.case, results.run),
                     **_case(comparison, case, rows[case.case], texts),
                 }
                 for case in cases

@@ -6,10 +6,10 @@ from harness.cases import NormCase
 from harness.cases.catalogue import SHAPES, catalogue, compiled_alike, of_kinds, parse_inputs, studied
 from harness.cases.input_kinds import INPUT_KINDS
 from harness.errors import UsageError
+from harness.results.cases_asked import cases_on
 from harness.results.run_records import ImplRecord
 from harness.results.settings import Settings
 from harness.run.plan import Job, cells, plan_verification
-from harness.run.resolve import cases_on
 
 RMS = NormCase("rms", 8, 16, device="cpu")
 LAYER = NormCase("layer", 8, 16, bias=True, device="cpu")

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from harness.gate.limits import read_limits
 from harness.results.published.planned import file_of, read_plan
-from harness.run.plan import DEFAULT_BASELINE, select
+from harness.results.settings import DEFAULT_BASELINE
+from harness.run.plan import select
 from harness.worker.discovery import discover
 from harness.worker.serve import record
 from tests.test_command_line import typed

@@ -5,9 +5,10 @@ import pytest
 from harness.cases import NormCase
 from harness.devices import DeviceFacts, detect
 from harness.errors import UsageError
+from harness.results.cases_asked import cases_on, suite_on
 from harness.results.settings import Settings
 from harness.run.invocation import Invocation
-from harness.run.resolve import cases_on, check, for_a_claim, for_later_process, resolved, selftests_on, suite_on
+from harness.run.resolve import check, for_a_claim, for_later_process, resolved, selftests_on
 from harness.worker.messages import Start
 
 H200 = detect(DeviceFacts("cuda", "NVIDIA H200", "sm_90", l2_bytes=60 << 20))

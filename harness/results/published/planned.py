@@ -71,16 +71,8 @@ class PlannedRun(Entry):
 
     def typed(self, device: str) -> str:
         """The command line that measures it by hand on a device."""
-        words = ["normbwd", self.command, "--device", device]
-        for name in (name for name in Settings.model_fields if name in self.settings.model_fields_set):
-            value, option = getattr(self.settings, name), name.replace("_", "-")
-            if Settings.model_fields[name].description is None:
-                continue
-            if isinstance(value, bool):
-                words.append(f"--{option}" if value else f"--no-{option}")
-            else:
-                words += [f"--{option}", str(value)]
-        return shlex.join([*words, *(["--sanitizer"] if self.sanitizer else [])])
+        sanitizer = ["--sanitizer"] if self.sanitizer else []
+        return shlex.join(["normbwd", self.command, "--device", device, *self.settings.typed(), *sanitizer])
 
 
 class KeptFile(Entry):

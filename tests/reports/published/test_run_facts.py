@@ -1,21 +1,13 @@
 """What the page knows of a run is what the comparison says."""
 
 import json
-import shlex
 from dataclasses import replace
 
 import pytest
-import typer.main
 
-from harness.__main__ import app
 from harness.cases import NormCase
-from harness.cases.models import cases_of_models
-from harness.cases.suites import SUITES, cases_of
 from harness.results.published.planned import Plan, read_plan
-from harness.results.settings import Settings
-from harness.run.options import _invocation
-from harness.run.resolve import cases_on
-from reports.published.run_facts import COLUMNS, TEXTS, dtype_in_words, measure_again, run_facts, variant_in_words
+from reports.published.run_facts import COLUMNS, TEXTS, dtype_in_words, run_facts, variant_in_words
 from reports.published.sources import sources
 from tests.reports.published.small_checkout import make, publish
 from tests.reports.test_training_step import step
@@ -84,49 +76,6 @@ def test_host_has_no_bandwidth_and_waiting_is_said(tmp_path):
     assert (quack["us"] is None, quack["gbps"]) == (False, None)
     assert rows(facts, by_context["beside:8"])["triton-inhouse"]["why"].startswith("waits for other kernels")
     assert rows(facts, by_context["cold"])["quack"]["gbps"]
-
-
-def typed(command):
-    """The settings that a command line makes."""
-    _, name, *words = shlex.split(command)
-    parsed = typer.main.get_command(app).commands[name].make_context(name, words)
-    return _invocation({name: value for name, value in parsed.params.items() if value not in (None, [], ())}).settings
-
-
-FEATURES = [("residual",), ("dropout", "residual"), ("parallel",), ("gated",), ("gated-norm-first",)]
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        PLAIN,
-        LAYER,
-        replace(LAYER, bias=False),
-        replace(LAYER, weight=False, bias=False),
-        replace(PLAIN, zero_centred=True, eps=1e-6),
-        replace(PLAIN, dtype="fp16", weight_dtype="fp32"),
-        replace(PLAIN, dtype="fp32", weight_dtype="fp32"),
-        *(replace(PLAIN, features=names, dropout_p=0.1 if "dropout" in names else 0.0) for names in FEATURES),
-        *cases_of(SUITES["qk"].shapes, ["rms"], variants=[("qk",)]),
-    ],
-    ids=lambda case: case.key,
-)
-def test_command_measures_the_case_again(case):
-    command = measure_again(case, Settings())
-    assert cases_on("cuda", typed(command)) == [case]
-
-
-def test_command_has_the_settings_of_the_run():
-    settings = Settings(flush="dirty", processes=5, impls="quack,cudnn", context="graph")
-    again = typed(measure_again(PLAIN, settings, "graph", settings.impls))
-    assert (again.flush, again.processes, again.impls, again.context) == ("dirty", 5, "quack,cudnn", "graph")
-
-
-def test_no_command_is_better_than_a_wrong_one():
-    """The heads of a model's keys are beside those of its queries, which no option says."""
-    commands = {case: measure_again(case, Settings()) for case in cases_of_models()}
-    assert [case for case, command in commands.items() if command is None]
-    assert all(cases_on("cuda", typed(command)) == [case] for case, command in commands.items() if command)
 
 
 def test_words_tell_cases_apart():

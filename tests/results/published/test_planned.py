@@ -4,9 +4,10 @@ import pytest
 
 import reports
 from harness.errors import UsageError
+from harness.results.cases_asked import cases_on
 from harness.results.published.planned import file_of, published_files, read_plan
 from harness.run.invocation import Invocation
-from harness.run.resolve import cases_on, check
+from harness.run.resolve import check
 
 ROOT = Path(__file__).parents[3]
 PLAN = read_plan()

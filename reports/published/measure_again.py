@@ -1,0 +1,67 @@
+"""The command that measures one case of a published run again, by what the file holds and not by what it was asked.
+
+Names stand for themselves: what `all`, or no --impls, chose is another list in another version.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from typing import Any
+
+from harness.cases import NormCase
+from harness.cases.unfused import WITH_TORCH
+from harness.errors import UsageError
+from harness.results.cases_asked import DEFAULT_DTYPE, cases_on
+from harness.results.contexts import ALL_REDUCE, parse_contexts
+from harness.results.published.sources import is_own
+from harness.results.run_records import RunRecord
+from harness.results.settings import DEFAULT_BASELINE, Settings
+
+KEPT = ("seed", "flush", "holder", "quick", "processes", "twice", "cross_check")  # of the run, as its file says
+
+
+def measure_again(case: NormCase, run: RunRecord) -> str | None:
+    """The command; None where no command describes that case alone, or not what measured it."""
+    if ALL_REDUCE in parse_contexts(run.settings.context) or not all(
+        is_own(impl.source) for impl in run.implementations
+    ):
+        return None
+    settings = Settings.model_validate(_given(_of_case(case) | _of_run(run)))
+    try:
+        if cases_on("cuda", settings) != [replace(case, device="cuda")]:
+            return None
+    except UsageError:
+        return None
+    return shlex.join(["normbwd", "bench", *settings.typed()])
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    """What has to be typed: all that is not the default, and the norm, of which the default is both."""
+    return {name: value for name, value in values.items() if value != Settings.model_fields[name].default}
+
+
+def _of_case(case: NormCase) -> dict[str, Any]:
+    return {
+        "shapes": f"{case.rows}x{case.cols}",
+        "norm": case.norm,
+        "variant": "+".join(case.features) or None,
+        "dtype": None if case.dtype == DEFAULT_DTYPE["cuda"] else case.dtype,
+        "weight_dtype": case.weight_dtype if case.weight and case.weight_dtype != case.dtype else None,
+        "bias": case.bias or case.norm == "rms" or not case.weight,
+        "zero_centred": case.zero_centred,
+        "weight": case.weight,
+        "eps": case.eps,
+    }
+
+
+def _of_run(run: RunRecord) -> dict[str, Any]:
+    names = [impl.name for impl in run.implementations]
+    alone = [name for name in names if name.removesuffix(WITH_TORCH) == name]  # `NAME + torch` comes with NAME
+    baseline = run.settings.baseline or names[0]
+    return {
+        "impls": ",".join(alone),
+        "baseline": "" if baseline == DEFAULT_BASELINE else baseline,
+        "context": ",".join(parse_contexts(run.settings.context)),
+        **{name: getattr(run.settings, name) for name in KEPT},
+    }
