@@ -10,7 +10,8 @@ from pathlib import Path
 
 import reports
 from harness.errors import UsageError
-from harness.results.published.planned import CHECKOUT, Plan, read_plan
+from harness.results.published.planned import CHECKOUT, PACKED_SUFFIX, Plan, read_plan
+from reports.markdown_writer import paragraphs
 from reports.published import site_page
 from reports.published.sections import SECTIONS
 from reports.published.sources import Source, by_device, sources
@@ -82,7 +83,16 @@ def _reports(plan: Plan, found: Sequence[Source]) -> Iterator[Document]:
 
 
 def _report(files: Sequence[Source], form: str) -> str:
-    return reports.render([source.results for source in files], form)
+    """A report, and behind its first lines what each of its files holds, and how old it is."""
+    first, rest = reports.render([source.results for source in files], form).split("\n\n", 1)
+    return paragraphs([first, "\n".join(map(_age, files)), rest])
+
+
+def _age(source: Source) -> str:
+    file = f"{source.name}{PACKED_SUFFIX}"
+    mark = f"**{source.mark}**" if source.stale else source.mark
+    asked = f" The plan now asks: {source.asked_now}." if source.asked_now else ""
+    return f"- [{file}]({file}): {source.about}; {mark}.{asked}"
 
 
 def _sections(path: Path, plan: Plan, found: Sequence[Source]) -> str:

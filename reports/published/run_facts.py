@@ -11,7 +11,6 @@ from typing import Any
 from harness.cases import NormCase
 from harness.cases.tensors import gradients_of
 from harness.cases.tensors import headings as short_names
-from harness.cases.variants import PLAIN
 from harness.results.contexts import COLD, HOST, WAITS
 from harness.results.file import Results
 from harness.results.joining import Joined, JoinedCase, by_case, same_traffic_add
@@ -26,6 +25,7 @@ from reports.data.step import every_context
 from reports.data.summary import fastest_of_each
 from reports.parts import conditions, wording
 from reports.parts.geomeans import geomeans
+from reports.published.case_words import dtype_in_words, shape_in_words, variant_in_words
 from reports.published.measure_again import measure_again
 from reports.published.sources import Source
 
@@ -75,28 +75,6 @@ def run_facts(source: Source) -> dict[str, Any]:
         "means": [_means(each) for each in contexts],
         "groups": found,
     }
-
-
-def variant_in_words(case: NormCase) -> str:
-    """What a case has around the norm, and what its parameters are: `plain`, `residual, no weight`."""
-    words = ["+".join(case.features) or PLAIN]
-    words += [] if case.weight else ["no weight"]
-    words += ["no bias"] if case.norm == "layer" and case.weight and not case.bias else []
-    words += ["zero-centred"] if case.zero_centred else []
-    words += [f"eps {case.eps!r}"] if case.eps != 1e-5 else []
-    return ", ".join(words)
-
-
-def dtype_in_words(case: NormCase) -> str:
-    """The dtype of x and dy, and that of the weight where it is another."""
-    other = case.weight and case.weight_dtype != case.dtype
-    return f"{case.dtype}, weight {case.weight_dtype}" if other else case.dtype
-
-
-def shape_in_words(case: NormCase) -> str:
-    """Rows and columns, and of a slice its heads and the projection that it is of."""
-    heads = f", {case.heads} heads of {case.projection}" if case.heads else ""
-    return f"{case.rows} x {case.cols}{heads}"
 
 
 def context_in_words(context: str, settings: Settings) -> str:

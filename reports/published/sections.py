@@ -27,7 +27,7 @@ def published(sources: Sequence[Source], plan: Plan) -> str:
     """Every published file: what it is about, its age, its reports, and the documents that read it."""
     parts: list[str] = []
     for device, files in by_device(sources).items():
-        heads = "file", "what it is to measure", "age", "reports", "read in"
+        heads = "file", "what it holds", "age", "reports", "read in"
         parts += [f"### {device}: {files[0].device_name}", _table(heads, [_file(each, plan) for each in files])]
     return paragraphs(parts)
 
@@ -40,7 +40,7 @@ def runs(sources: Sequence[Source], plan: Plan) -> str:
         parts += [f"## {files[0].device_name}"]
         rows = [_run(source, plan) for source in found.values()]
         rows += [(name, run.about, NOT_MEASURED, "") for name, run in plan.runs.items() if name not in found]
-        parts += [_table(("run", "what it is to measure", "what it found", "age"), rows)]
+        parts += [_table(("run", "what was measured, or is to be", "what it found", "age"), rows)]
     return paragraphs(parts)
 
 
@@ -73,13 +73,13 @@ def _fastest(source: Source, plan: Plan) -> str:
 def _file(source: Source, plan: Plan) -> Sequence[str]:
     entry = plan.runs.get(source.name) or plan.kept[source.name]
     pages = ", ".join(f"[{page}]({source.device}/{page})" for page in plan.pages_of(source.name))
-    return f"{source.name}{PACKED_SUFFIX}", source.about, source.mark, pages, ", ".join(entry.documents)
+    return f"{source.name}{PACKED_SUFFIX}", source.told, source.mark, pages, ", ".join(entry.documents)
 
 
 def _run(source: Source, plan: Plan) -> Sequence[str]:
     pages = plan.pages_of(source.name)
     name = f"[{source.name}](../results/{source.device}/{pages[0]})" if pages else source.name
-    return name, source.about, _found(source), source.mark
+    return name, source.told, _found(source), source.mark
 
 
 def _found(source: Source) -> str:

@@ -60,6 +60,7 @@ def _published(source: Source) -> dict[str, Any]:
         "device": source.device,
         "name": source.name,
         "about": source.about,
+        "asked": source.asked_now,
         "date": run.started_at[:10],
         "revision": run.revision,
         "stale": source.mark if source.stale else None,

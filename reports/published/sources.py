@@ -11,20 +11,21 @@ from harness.results.file import Results, load
 from harness.results.published.planned import PUBLISHED, Plan, file_of, published_files
 from harness.results.published.staleness import mark, stale_because
 from reports.data.comparison import Comparison, compare
+from reports.published.held import asked_otherwise, held
 
 NOT_MEASURED = "not measured"  # said of a run that a device does not have
 
 
 @dataclass(frozen=True)
 class Source:
-    """A published file: the profile of its device, its name in the plan, and what it is about.
+    """A published file: the profile of its device, its name in the plan, and what the plan says of it.
 
     The file is read where it is needed.
     """
 
     device: str
     name: str
-    about: str
+    said: str
     path: Path
     plan: Plan
 
@@ -42,6 +43,22 @@ class Source:
     def device_name(self) -> str:
         """What the device calls itself."""
         return self.results.run.device.name
+
+    @property
+    def about(self) -> str:
+        """What was measured: in the words of the plan where that is what it asks, and else by the file."""
+        return held(self.results) if self.asked_now else self.said
+
+    @cached_property
+    def asked_now(self) -> str | None:
+        """What the plan asks now, where the file holds something else."""
+        planned = self.plan.runs.get(self.name)
+        return asked_otherwise(self.results, planned) if planned else None
+
+    @property
+    def told(self) -> str:
+        """What was measured and, where that is something else, what the plan asks now."""
+        return f"{self.about}. The plan now asks: {self.asked_now}" if self.asked_now else self.about
 
     @property
     def is_ranking(self) -> bool:

@@ -6,7 +6,9 @@ from pathlib import Path
 import matplotlib
 import pytest
 
+from harness.results.published.planned import read_plan
 from reports.published.documents import documents, write_all
+from reports.published.sources import sources
 from tests.reports.published.small_checkout import make
 
 ROOT = Path(__file__).parents[3]
@@ -98,6 +100,31 @@ def test_age_is_marked(small):
     age = "before hashes of the code were recorded"
     for path in ("README.md", "docs/results.md", "results/README.md", "site/index.html"):
         assert age in (small / path).read_text("utf-8"), path
+
+
+PAGES = [path for path in published() if path.startswith("results/h200/")]
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_page_says_of_each_of_its_files_whether_it_is_stale(path):
+    found = {source.name: source for source in sources(read_plan())}
+    files = [found[name] for name in read_plan().pages[Path(path).name].of]
+    lines = (ROOT / path).read_text("utf-8").splitlines()
+    for source in files:
+        (line,) = [line for line in lines if line.startswith(f"- [{source.name}.jsonl.bz2]({source.name}.jsonl.bz2): ")]
+        assert source.about in line
+        assert (f"**{source.mark}**" in line) == source.stale
+        assert (source.asked_now or "The plan now asks") in line or not source.asked_now
+
+
+def test_page_of_a_current_file_is_not_marked(small, monkeypatch):
+    """A file with hashes of the code as it is, and the same file after a change of that code."""
+    text = (small / "results/h200/timed.md").read_text("utf-8")
+    assert "**measured at revision abc1234; stale: " in text
+    monkeypatch.setattr("reports.published.sources.stale_because", lambda *_: ())
+    monkeypatch.setattr("reports.published.sources.mark", lambda *_: "measured at revision abc1234")
+    (page,) = [each for each in documents(small) if each.path == "results/h200/timed.md"]
+    assert "stale" not in page.text().partition("|")[0]
 
 
 def test_new_device_stands_everywhere(tmp_path):

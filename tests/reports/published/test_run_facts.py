@@ -7,7 +7,8 @@ import pytest
 
 from harness.cases import NormCase
 from harness.results.published.planned import Plan, read_plan
-from reports.published.run_facts import COLUMNS, TEXTS, dtype_in_words, run_facts, variant_in_words
+from reports.published.case_words import dtype_in_words, variant_in_words
+from reports.published.run_facts import COLUMNS, TEXTS, run_facts
 from reports.published.sources import sources
 from tests.reports.published.small_checkout import make, publish
 from tests.reports.test_training_step import step
