@@ -20,7 +20,7 @@ _QUOTED = ("impl", "norm", "geomean speedup", "smallest to largest", "fastest in
 def fastest(sources: Sequence[Source], plan: Plan) -> str:
     """The fastest variant of each implementation by the most important run, device by device."""
     first = next(iter(plan.runs))
-    return paragraphs(_fastest(source, plan) for source in sources if source.name == first)
+    return paragraphs(_fastest(source) for source in sources if source.name == first)
 
 
 def published(sources: Sequence[Source], plan: Plan) -> str:
@@ -38,7 +38,7 @@ def runs(sources: Sequence[Source], plan: Plan) -> str:
     for files in by_device(sources).values():
         found = {source.name: source for source in files if not source.results.run.sides}
         parts += [f"## {files[0].device_name}"]
-        rows = [_run(source, plan) for source in found.values()]
+        rows = [_run(source) for source in found.values()]
         rows += [(name, run.about, NOT_MEASURED, "") for name, run in plan.runs.items() if name not in found]
         parts += [_table(("run", "what was measured, or is to be", "what it found", "age"), rows)]
     return paragraphs(parts)
@@ -57,7 +57,7 @@ SECTIONS: dict[str, Callable[[Sequence[Source], Plan], str]] = {
 }
 
 
-def _fastest(source: Source, plan: Plan) -> str:
+def _fastest(source: Source) -> str:
     comparison = source.comparison
     table = geomeans(comparison)
     families = {impl.name: impl.family for impl in comparison.run.implementations}
@@ -65,19 +65,19 @@ def _fastest(source: Source, plan: Plan) -> str:
     names = [(mean.impl, mean.norm) for mean in comparison.summary.geomeans]
     rows = tuple(row for row, name in zip(table.rows, names, strict=True) if name in chosen)
     quoted = [n for n, head in enumerate(table.heads) if head.startswith(_QUOTED)]
-    links = [f"results/{source.device}/{page}" for page in plan.pages_of(source.name)]
+    links = [f"results/{source.device}/{page}" for page in source.pages]
     about = f"On {source.device_name}, {source.mark}. " + "".join(f"Every shape: [{to}]({to})." for to in links[:1])
     return "\n\n".join(filter(None, [about, write_table(replace(table, rows=rows).choose(quoted)), leads.told(source)]))
 
 
 def _file(source: Source, plan: Plan) -> Sequence[str]:
     entry = plan.runs.get(source.name) or plan.kept[source.name]
-    pages = ", ".join(f"[{page}]({source.device}/{page})" for page in plan.pages_of(source.name))
+    pages = ", ".join(f"[{page}]({source.device}/{page})" for page in source.pages)
     return f"{source.name}{PACKED_SUFFIX}", source.told, source.mark, pages, ", ".join(entry.documents)
 
 
-def _run(source: Source, plan: Plan) -> Sequence[str]:
-    pages = plan.pages_of(source.name)
+def _run(source: Source) -> Sequence[str]:
+    pages = source.pages
     name = f"[{source.name}](../results/{source.device}/{pages[0]})" if pages else source.name
     return name, source.told, _found(source), source.mark
 

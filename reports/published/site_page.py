@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from harness.results.published.planned import Plan
+from harness.results.published.planned import PACKED_SUFFIX, Plan
 from reports.formats.html_page import fill
 from reports.published.run_facts import COLUMNS, TEXTS, run_facts
 from reports.published.sources import Source, by_device
@@ -51,7 +51,8 @@ def page(known: dict[str, Any]) -> str:
     from markupsafe import Markup
 
     text = json.dumps(known, separators=(",", ":"), allow_nan=False, ensure_ascii=False).replace("<", "\\u003c")
-    return fill(TEMPLATE, data=Markup(text))  # JSON in which no tag can begin
+    devices = " and ".join(device["name"] for device in known["devices"])
+    return fill(TEMPLATE, data=Markup(text), devices=devices)  # JSON in which no tag can begin
 
 
 def _published(source: Source) -> dict[str, Any]:
@@ -63,6 +64,8 @@ def _published(source: Source) -> dict[str, Any]:
         "asked": source.asked_now,
         "date": run.started_at[:10],
         "revision": run.revision,
+        "file": f"results/{source.device}/{source.name}{PACKED_SUFFIX}",
+        "pages": [f"results/{source.device}/{page}" for page in source.pages],
         "stale": source.mark if source.stale else None,
     }
 

@@ -61,6 +61,16 @@ class Source:
         return f"{self.about}. The plan now asks: {self.asked_now}" if self.asked_now else self.about
 
     @property
+    def pages(self) -> list[str]:
+        """The reports beside it, which stand there as soon as the device has all files that each is of."""
+        folder = self.path.parents[1]
+        return [
+            page
+            for page in self.plan.pages_of(self.name)
+            if all(file_of(self.device, name, folder).exists() for name in self.plan.pages[page].of)
+        ]
+
+    @property
     def is_ranking(self) -> bool:
         """Whether it sets implementations beside each other: it was timed, and is not of two revisions of one."""
         return self.results.run.settings.timed and not self.results.run.sides

@@ -50,6 +50,13 @@ const isDrawn = (point, impl) => switched.get(impl) ?? point.group.shown.include
 
 function values(field, among) { return [...new Set(among.map(point => point[field]))]; }
 
+// Shapes, the most elements first, as the pictures stand; of equal size the fewest columns first.
+function bySize(among) {
+  const shapes = new Map(among.map(point => [point.shape, point.found]));
+  const size = shape => shapes.get(shape).rows * shapes.get(shape).cols;
+  return [...shapes.keys()].sort((a, b) => size(b) - size(a) || shapes.get(a).cols - shapes.get(b).cols);
+}
+
 // Each field offers what the fields before it leave; what was wanted stays wanted while it is not there.
 function choose(device) {
   let left = points;
@@ -58,6 +65,7 @@ function choose(device) {
     offered[field] = values(field, left);
     const want = field === "device" && device ? device : wanted[field];
     const value = offered[field].includes(want) ? want : offered[field][0];
+    if (field === "shape") offered.shape = bySize(left);
     left = left.filter(point => point[field] === value);
   }
   return { point: left[0], offered };
@@ -261,19 +269,27 @@ function means(point) {
     table("geometric means", without(found.heads), rows.map(without), found.heads.slice(1).map((_, place) => place ? "number" : "text")));
 }
 
+// What holds for a whole run stands once, with the run; a case says that there is something, and leads there.
+function warned(run, stale) {
+  const words = [stale ? "stale" : null, run.caveats.length ? `${run.caveats.length} ${run.caveats.length > 1 ? "warnings" : "warning"}` : null].filter(Boolean);
+  if (!words.length) return null;
+  const lead = () => { const row = by(idOf(run)); row.scrollIntoView({ block: "center" }); row.focus({ preventScroll: true }); };
+  return el("p", { class: stale ? "stale" : "caveat" }, "Run ", el("strong", {}, run.name), `: ${words.join(", ")}. `,
+    el("button", { type: "button", class: "lead", onclick: lead }, "Read why"));
+}
+
 function panel(point, several) {
   const run = point.of, { stale } = published(point.device, run.name);
   return el("article", { class: "panel", "data-device": point.device },
     several ? el("h3", {}, nameOf(point.device)) : null,
     el("p", { class: "answer" }, point.found.answer),
-    stale ? el("p", { class: "stale" }, el("strong", {}, "Not of this code: "), `${stale}.`) : null,
-    run.caveats.map(caveat => el("p", { class: "caveat" }, caveat)),
+    warned(run, stale),
     ranking(point),
     el("p", { class: "dim" }, `${point.found.band}. ${run.budget}`),
     others(point), means(point),
     el("h3", {}, "Bandwidth against size"), bandwidth(point),
     el("h3", {}, "Precision and determinism"), precision(point), verified(point),
-    el("details", {}, el("summary", {}, `Conditions of ${run.name}, ${run.date}`), el("dl", {}, run.conditions.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]))));
+    el("details", {}, el("summary", {}, `Conditions of ${run.name}, ${run.date}`), el("p", {}, links(published(point.device, run.name))), el("dl", {}, run.conditions.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]))));
 }
 
 function absent(device) {
@@ -296,12 +312,13 @@ function show(focus) {
   const kept = Object.fromEntries(FIELDS.filter(field => field !== "run" || offered.run.length > 1).map(field => [field, point[field]]));
   history.replaceState(null, "", `#${new URLSearchParams(beside ? { ...kept, beside } : kept)}`);
   by("case").textContent = [`${NORMS[point.norm]} backward`, point.shape, point.dtype, point.variant, point.context].filter((text, place) => text !== "plain" && !(place === 4 && text === "cold")).join(", ") + ` on ${[point.device, ...(beside ? [beside] : [])].map(nameOf).join(" and ")}`;
+  document.title = `${by("case").textContent} - normbwd`;
   const open = [...by("panels").querySelectorAll("details")].map(each => [each.open, each.querySelector("summary").textContent.split(" ")[0]]).filter(([is]) => is).map(([, word]) => word);
   by("apart").hidden = !beside;
   by("panels").replaceChildren(panel(point, Boolean(beside)), ...(beside ? [other ? panel(other, true) : absent(beside)] : []));
   for (const each of by("panels").querySelectorAll("details")) each.open = open.includes(each.querySelector("summary").textContent.split(" ")[0]);
   const command = point.found.again ?? point.of.command;
-  by("again").replaceChildren(...command.split(/(?<= )/).map(word => el("span", {}, word)));  // no line ends inside an option
+  by("again").replaceChildren(...command.split(/(?<=[ ,])/).map(word => el("span", {}, word)));  // no line ends inside a word
   by("again-about").textContent = point.found.again ? "In a checkout, after the steps of its README. All implementations of the run take part, interleaved." : "No command describes this case alone; this one measured the whole run.";
   by("copied").textContent = "";
   if (focus) document.querySelector(`[data-focus="${CSS.escape(focus)}"]`)?.focus();
@@ -310,10 +327,21 @@ function show(focus) {
 // What stands between backticks is code.
 const marked = text => text.split("`").map((part, place) => place % 2 ? el("code", {}, part) : part);
 
+// The files of the checkout: beside the page, or in the repository that publishes it by GitHub Pages.
+const [, owner] = location.hostname.match(/^([\w-]+)\.github\.io$/) ?? [];
+const home = owner ? `https://github.com/${owner}/${location.pathname.split("/")[1] || location.hostname}/blob/main/` : "../";
+const idOf = run => `run-${run.device}-${run.name}`;
+const links = run => [run.file, ...run.pages].flatMap((path, place) => [place ? " " : null, el("a", { href: home + path }, path.split("/").at(-1))]);
+for (const link of document.querySelectorAll("a[data-path]")) link.href = home + link.dataset.path;
+
 function runs() {
   const several = data.devices.length > 1, on = (run, cells) => several ? [nameOf(run.device), ...cells] : cells;
   const first = several ? ["run", "device"] : ["run"];
-  const rows = data.published.map(run => [run.name, ...on(run, [marked(run.about), run.date, run.stale ?? `measured at revision ${run.revision}, with the code as it is`])]);
+  const caveats = run => data.runs.find(each => each.device === run.device && each.name === run.name)?.caveats ?? [];
+  const rows = data.published.map(run => [el("span", { id: idOf(run), tabindex: -1 }, run.name), ...on(run, [
+    [...marked(run.about), ...(run.asked ? [el("span", { class: "asked" }, `The plan now asks: ${run.asked}`)] : []), el("span", { class: "files" }, links(run))],
+    run.date,
+    [run.stale ?? `measured at revision ${run.revision}, with the code as it is`, ...caveats(run).map(caveat => el("p", { class: "caveat" }, caveat))]])]);
   by("runs").append(table("published runs", [...first, "what", "date", "revision"], rows));
   if (data.planned.length) by("runs").append(el("h3", {}, "Planned and not measured"),
     table("planned runs", [...first, "what"], data.planned.map(run => [run.name, ...on(run, [marked(run.about)])])));

@@ -1,13 +1,15 @@
 """The reader's page in a headless Chromium: choose, see it change, take it away; on a phone and on a desk."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from harness.cases import NormCase
 from reports.published.documents import write_all
 from tests.reports.page_checks import is_readable_in_light_and_dark
-from tests.reports.published.small_checkout import make
+from tests.reports.published.small_checkout import make, publish, timed
 
 pytestmark = pytest.mark.browser
 
@@ -47,7 +49,7 @@ def test_first_case_is_there_at_once(opened):
     assert page.locator(".answer").inner_text().startswith("quack is fastest: 1.1")
     assert ranking(page) == ["quack", "triton-inhouse", "liger", "torch-eager"]
     assert page.locator(".ranking .badge").all_inner_texts() == ["nondeterministic"]
-    assert "before hashes of the code were recorded" in page.locator(".stale").inner_text()
+    assert page.title() == "RMSNorm backward, 32768 x 1024, bf16 on NVIDIA B200 - normbwd"
 
 
 def test_every_choice_changes_what_is_shown(opened):
@@ -57,7 +59,9 @@ def test_every_choice_changes_what_is_shown(opened):
     assert ranking(page) == ["triton-inhouse", "quack", "liger", "torch-eager"]
     field(page, "context").select_option("graph")
     assert ranking(page) == ["triton-inhouse", "quack", "torch-eager"]
-    assert "--shapes 8192x4096 --norm rms --context graph" in page.locator("#again").inner_text().replace("\n", " ")
+    again = page.locator("#again").text_content()
+    assert again.startswith("normbwd bench --shapes 8192x4096 --norm rms --impls torch-eager,")
+    assert again.endswith(" --seed 7 --context cold,graph")
     field(page, "variant").select_option("residual")
     assert "8192 x 4096, bf16, residual, graph" in page.locator("#case").inner_text()
     field(page, "norm").select_option("layer")
@@ -67,6 +71,57 @@ def test_every_choice_changes_what_is_shown(opened):
     assert options(page, "dtype") == ["fp16, weight fp32"]
     field(page, "norm").select_option("rms")
     assert "8192 x 4096, bf16, residual, graph" in page.locator("#case").inner_text(), "what was chosen is kept"
+
+
+SHUFFLED = [NormCase("rms", *shape) for shape in [(64, 4096), (32768, 1024), (8192, 4096), (16384, 128), (1024, 2048)]]
+
+
+def test_shapes_stand_by_size_whatever_was_measured_first(opener, tmp_path):
+    """The largest first, as the pictures do; and the first to be shown is the first that was measured."""
+    _has_shapes_by_size(opener(shuffled(tmp_path, SHUFFLED))().page)
+
+
+def _has_shapes_by_size(page):
+    assert options(page, "shape") == ["32768 x 1024", "8192 x 4096", "16384 x 128", "1024 x 2048", "64 x 4096"]
+    assert field(page, "shape").input_value() == "64 x 4096"
+
+
+def shuffled(folder, cases):
+    """The page of one quick run of these cases, in this order."""
+    checkout = make(folder, devices=())
+    run = timed(cases)
+    quick = run.run.model_copy(update={"settings": run.run.settings.changed(quick=True)})
+    publish(replace(run, run=quick), checkout / "results/h200/timed.jsonl.bz2", "h200")
+    write_all(checkout=checkout)
+    return checkout / "site/index.html"
+
+
+def test_what_holds_for_a_whole_run_is_said_once(opener, tmp_path):
+    _says_once_what_holds_for_a_run(opener(shuffled(tmp_path, SHUFFLED))().page)
+
+
+def _says_once_what_holds_for_a_run(page):
+    for shape in options(page, "shape"):
+        field(page, "shape").select_option(shape)
+        text = page.locator("main").inner_text()
+        assert text.count("A quick run: few blocks, wide intervals.") == 1
+        assert text.count("before hashes of the code were recorded") == 1
+        assert page.locator(".panel .stale").inner_text().startswith("Run timed: stale, 1 warning.")
+    page.get_by_role("button", name="Read why").click()
+    assert page.evaluate("document.activeElement.id") == "run-h200-timed"
+    assert "shape=" in page.url, "what was chosen stays in the address"
+
+
+def test_run_leads_to_its_files_and_says_what_the_plan_asks_now(opened, small):
+    page = opened.page
+    row = page.locator("#runs tr", has=page.locator("#run-b200-timed"))
+    assert "The plan now asks: 32768 x 1024, both norms, bf16" in row.inner_text()
+    links = row.locator("a").evaluate_all("links => links.map(link => link.href)")
+    assert [link.rsplit("/", 3)[1:] for link in links] == [
+        ["results", "b200", "timed.jsonl.bz2"],
+        ["results", "b200", "timed.md"],
+    ]
+    assert all(Path(link.removeprefix("file://")).is_file() for link in links)
 
 
 def test_case_of_two_runs_offers_both(opened):
@@ -187,21 +242,28 @@ def test_without_scripts_it_says_where_the_figures_are(opener, small):
 
 
 FAULTS = {
+    "shapes as they were measured": ('if (field === "shape") offered.shape = bySize(left);', ""),
+    "warnings with every case": ("warned(run, stale),", 'run.caveats.map(caveat => el("p", {}, caveat)),'),
     "a choice that changes nothing": ("wanted[field] = event.target.value; show();", "show();"),
     "a wide picture": ("svg { display: block; width: 100%;", "svg { display: block; width: 900px;"),
     "a request": ('"use strict";', '"use strict"; fetch("https://example.org").catch(() => {});'),
 }
 
 
+OF_ONE_RUN = ("shapes as they were measured", "warnings with every case")
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_planted_fault_is_found(opener, small, tmp_path, fault):
     sound, faulty = FAULTS[fault]
-    text = small.read_text("utf-8")
+    text = shuffled(tmp_path, SHUFFLED).read_text("utf-8") if fault in OF_ONE_RUN else small.read_text("utf-8")
     assert sound in text
     path = tmp_path / "index.html"
     path.write_text(text.replace(sound, faulty), "utf-8")
     checks = {
         "a choice that changes nothing": lambda: test_every_choice_changes_what_is_shown(opener(path)()),
+        "shapes as they were measured": lambda: _has_shapes_by_size(opener(path)().page),
+        "warnings with every case": lambda: _says_once_what_holds_for_a_run(opener(path)().page),
         "a wide picture": lambda: test_nothing_is_wider_than_the_window(opener, path, 400),
         "a request": lambda: _asks_for_nothing(opener(path)()),
     }
