@@ -13,11 +13,10 @@ from harness.errors import UsageError
 from harness.results.published.planned import CHECKOUT, PACKED_SUFFIX, Plan, read_plan
 from reports.markdown_writer import paragraphs
 from reports.published import site_page
-from reports.published.sections import SECTIONS
-from reports.published.sources import Source, by_device, sources
+from reports.published.sections import PICTURE, SECTIONS
+from reports.published.sources import Source, by_device, pictured, sources
 
 SITE = "site/index.html"
-PICTURE = "bandwidth-rms"
 WITH_SECTIONS = (
     "README.md",
     "docs/fleet.md",
@@ -105,10 +104,11 @@ def _sections(path: Path, plan: Plan, found: Sequence[Source]) -> str:
 
 
 def _picture(plan: Plan, found: Sequence[Source]) -> str:
-    """The plot that the README shows: of the most important run, from the device that had it first."""
+    """The plot that the README shows."""
     from reports.plots.draw import overall  # imports matplotlib: seconds
     from reports.plots.style import as_svg
 
-    runs = [source for source in found if source.name == next(iter(plan.runs))]
-    first = min(runs, key=lambda source: source.results.run.started_at)
+    first = pictured(found, plan)
+    if first is None:
+        raise UsageError(f"the picture is of {next(iter(plan.runs))}, which no device has; publish it first")
     return as_svg(dict(overall(first.results, first.comparison))[PICTURE])

@@ -32,10 +32,10 @@ def told(source: Source) -> str:
     if not ours:
         return ""
     ahead, behind = _ahead(ours), _behind(ours)
-    text = f"{OURS} is ahead of every other library that ran ({', '.join(_others(source))})"
-    text += f" in {len(ahead)} of {figures.count(len(ours), 'case')} of a cold launch"
+    text = f"{OURS}, this project's own kernel, is clearly faster than every other library that ran"
+    text += f" ({', '.join(_others(source))}) in {len(ahead)} of {figures.count(len(ours), 'case')}"
     text += f", by at least {_lead(ahead)}." if ahead else "."
-    return f"{text} Another is ahead in: {_named(behind)}." if behind else text
+    return f"{text} Another is faster in: {_named(behind)}." if behind else text
 
 
 def _others(source: Source) -> list[str]:

@@ -12,15 +12,27 @@ from reports.markdown_writer import escape, paragraphs, write_table
 from reports.parts import wording
 from reports.parts.geomeans import geomeans
 from reports.published import all_reduce, best_cases, leads, questions, targets, two_gpus
-from reports.published.sources import NOT_MEASURED, Source, by_device
+from reports.published.sources import NOT_MEASURED, Source, by_device, pictured
 
+PICTURE = "bandwidth-rms"
 _QUOTED = ("impl", "norm", "geomean speedup", "smallest to largest", "fastest in")  # how these headings begin
+
+
+def picture(sources: Sequence[Source], plan: Plan) -> str:
+    """The picture, and under it what it shows and how old it is."""
+    source = pictured(sources, plan)
+    if source is None:
+        return ""
+    shown = "RMSNorm backward against hidden size; the black line is an elementwise add of the same bytes"
+    caption = f"The RMSNorm backward on {source.device_name}; higher is faster. {source.age}"
+    return paragraphs([f"![Bandwidth of every {shown}](docs/plots/{PICTURE}.svg)", caption])
 
 
 def fastest(sources: Sequence[Source], plan: Plan) -> str:
     """The fastest variant of each implementation by the most important run, device by device."""
     first = next(iter(plan.runs))
-    return paragraphs(_fastest(source) for source in sources if source.name == first)
+    shown = pictured(sources, plan)
+    return paragraphs(_fastest(source, source is shown) for source in sources if source.name == first)
 
 
 def published(sources: Sequence[Source], plan: Plan) -> str:
@@ -49,6 +61,7 @@ SECTIONS: dict[str, Callable[[Sequence[Source], Plan], str]] = {
     "best": best_cases.section,
     "fastest": fastest,
     "leads": leads.section,
+    "picture": picture,
     "published": published,
     "questions": questions.section,
     "runs": runs,
@@ -57,7 +70,7 @@ SECTIONS: dict[str, Callable[[Sequence[Source], Plan], str]] = {
 }
 
 
-def _fastest(source: Source) -> str:
+def _fastest(source: Source, of_picture: bool) -> str:
     comparison = source.comparison
     table = geomeans(comparison)
     families = {impl.name: impl.family for impl in comparison.run.implementations}
@@ -66,7 +79,10 @@ def _fastest(source: Source) -> str:
     rows = tuple(row for row, name in zip(table.rows, names, strict=True) if name in chosen)
     quoted = [n for n, head in enumerate(table.heads) if head.startswith(_QUOTED)]
     links = [f"results/{source.device}/{page}" for page in source.pages]
-    about = f"On {source.device_name}, {source.mark}. " + "".join(f"Every shape: [{to}]({to})." for to in links[:1])
+    whence = "From the same run as the picture:" if of_picture else f"{source.age} It holds"
+    about = f"How many times as fast as {comparison.baseline} each library is on {source.device_name}, by its fastest "
+    about += f"implementation. {whence} {source.about}."
+    about += "".join(f" [Every shape]({to})." for to in links[:1])
     return "\n\n".join(filter(None, [about, write_table(replace(table, rows=rows).choose(quoted)), leads.told(source)]))
 
 

@@ -82,6 +82,13 @@ class Source:
         return bool(stale_because(self.results, planned.settings if planned else None))
 
     @property
+    def age(self) -> str:
+        """The same in a sentence for who reads no further: when it was measured, and whether it is stale."""
+        run = self.results.run
+        measured = f"Measured on {run.started_at[:10]} at revision {run.revision or 'unknown'}"
+        return f"{measured}; **stale**: not of the code and the plan as they are now." if self.stale else f"{measured}."
+
+    @property
     def mark(self) -> str:
         """At which revision it was measured, and what has changed since."""
         return mark(self.results, self.name, self.plan)
@@ -97,6 +104,12 @@ def sources(plan: Plan, folder: Path = PUBLISHED) -> list[Source]:
         for name, entry in entries
         if (path := file_of(device, name, folder)).exists()
     ]
+
+
+def pictured(found: Sequence[Source], plan: Plan) -> Source | None:
+    """The file of the picture in the README: of the most important run, from the device that had it first."""
+    runs = [source for source in found if source.name == next(iter(plan.runs))]
+    return min(runs, key=lambda source: source.results.run.started_at, default=None)
 
 
 def usual_rankings(files: Sequence[Source], plan: Plan) -> list[Source]:

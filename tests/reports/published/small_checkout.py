@@ -29,7 +29,8 @@ bench = { shapes = "64x64" }
 of = ["timed"]
 """
 TEXTS = {
-    "README.md": "# Front\n\n<!-- written: fastest -->\n<!-- end -->\n\nThe rest.\n",
+    "README.md": "# Front\n\n"
+    "<!-- written: picture -->\n<!-- end -->\n\n<!-- written: fastest -->\n<!-- end -->\n\nThe rest.\n",
     "docs/fleet.md": "# Many GPUs\n\n<!-- written: two-gpus -->\n<!-- end -->\n",
     "docs/kernel.md": "# The kernel\n\n<!-- written: targets -->\n<!-- end -->\n",
     "docs/peers.md": "# Peers\n\n<!-- written: best -->\n<!-- end -->\n",

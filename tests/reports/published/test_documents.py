@@ -98,8 +98,41 @@ def test_what_is_not_measured_is_marked(small):
 
 def test_age_is_marked(small):
     age = "before hashes of the code were recorded"
-    for path in ("README.md", "docs/results.md", "results/README.md", "site/index.html"):
+    for path in ("docs/results.md", "results/README.md", "results/h200/timed.md", "site/index.html"):
         assert age in (small / path).read_text("utf-8"), path
+
+
+AGE = "Measured on 2025-06-01 at revision abc1234"
+
+
+def test_picture_says_that_it_is_stale(small, monkeypatch):
+    """And does not where the code is the same."""
+    assert f"{AGE}; **stale**: not of the code" in caption(small / "README.md")
+    monkeypatch.setattr("reports.published.sources.stale_because", lambda *_: ())
+    (front,) = [each for each in documents(small) if each.path == "README.md"]
+    assert f"{AGE}." in front.text()
+    assert "stale" not in front.text()
+
+
+def test_table_of_another_device_says_it_too(tmp_path):
+    checkout = make(tmp_path, devices=("b200", "h200"))
+    write_all(checkout=checkout)
+    assert AGE in caption(checkout / "README.md")
+    of_picture, other = (checkout / "README.md").read_text("utf-8").split("each library is on ")[1:]
+    assert (AGE in of_picture, AGE in other) == (False, True)
+
+
+def caption(path):
+    """What stands under the picture of a front page."""
+    return path.read_text("utf-8").partition(".svg)\n\n")[2].partition("\n<!-- end -->")[0]
+
+
+def test_published_picture_is_marked_as_its_run_is():
+    source = next(source for source in sources(read_plan()) if source.name == "fast-llm")
+    said = caption(ROOT / "README.md")
+    assert said.count("\n") == 0
+    assert said.endswith(source.age)
+    assert ("**stale**" in said) == source.stale
 
 
 PAGES = [path for path in published() if path.startswith("results/h200/")]
