@@ -67,7 +67,8 @@ def flat(problem: Problem, gpu: Gpu) -> Tile:
     barriers; one leaves half as many partials, which counts where turns are few. At 2048 columns a light one has a tile
     twice as large then, 64 elements a thread. Light ones are packed up to 4096 columns and above 8192. With 8 warps and
     nothing packed one more tile in flight helps up to 8192 columns. Below 1024 columns others have 2 warps, which wait
-    for each other less, and four programs. From 15 turns of more than 4096 columns on fewer programs than
+    for each other less, and four programs; and up to 1408, where three chunks of 2 warps have fewer idle lanes than two
+    of 4. From 15 turns of more than 4096 columns on fewer programs than
     multiprocessors are as fast.
 
     Another kernel may hold multiprocessors. All programs still run at once if each of the others has room for more
@@ -80,6 +81,8 @@ def flat(problem: Problem, gpu: Gpu) -> Tile:
     if cols < 1024 and not light and gpu.ptx and problem.item_bytes == 2:
         maxnreg = _registers(5, 2) if _in_full_loads(problem) else None
         return Tile(2, 2, 512, 2, 4 * gpu.multiprocessors, fold=True, maxnreg=maxnreg)
+    if 1024 < cols <= 1408 and not light and gpu.ptx and problem.item_bytes == 2 and not problem.beside:
+        return Tile(1, -(-cols // 512), 512, 2, 4 * gpu.multiprocessors, fold=True)
     half = _half(problem, gpu)
     if half is not None:
         return half
