@@ -15,14 +15,15 @@ from harness.fleet import spread
 from harness.fleet.cluster import connected
 from harness.fleet.gathering import chosen
 from harness.fleet.preview import elsewhere
-from harness.publish.packing import pack
+from harness.publish.packing import pack, whole_processes
 from harness.publish.survey import Place, Survey, Surveyed, find_place, find_places
 from harness.results.file import load
 from harness.results.published.planned import PLAN, PUBLISHED, Plan, file_of, read_plan
+from harness.results.published.staleness import stale_because
 from harness.results.schema import RANKED
 from harness.run import session
 from harness.run.invocation import Invocation
-from harness.run.opening import RUNS, OtherRunError
+from harness.run.opening import RESULTS_NAME, RUNS, OtherRunError
 from harness.run.progress import Display
 from harness.run.sitting_time import OutOfTimeError, SittingTime
 from harness.sanitizer import check as sanitizer
@@ -125,6 +126,7 @@ def _settle(
     if path is None:
         display.say(f"{each.name}: {_why_left(look, each)}")
         outcome.left.append(each.name)
+        _publish_whole_processes(look, each, outcome, display)
     elif not any(row.status in RANKED for row in load(path).rows):
         display.say(f"{each.name}: nothing in it passed, so that it is not published: {path}")
         outcome.failed.append(each.name)
@@ -133,9 +135,41 @@ def _settle(
         pack(path, target)
         display.say(f"published: {target}")
         _set_aside(each.work, "published")
-        outcome.published.append(each.name)
-        documents = look.plan.documents_of(each.name, look.place.name)
-        outcome.documents += [document for document in documents if document not in outcome.documents]
+        _note_published(look, each, outcome)
+
+
+def _note_published(look: Survey, each: Surveyed, outcome: Outcome) -> None:
+    outcome.published.append(each.name)
+    documents = look.plan.documents_of(each.name, look.place.name)
+    outcome.documents += [document for document in documents if document not in outcome.documents]
+
+
+def _publish_whole_processes(look: Survey, each: Surveyed, outcome: Outcome, display: Display) -> None:
+    """Publish of an unfinished run the processes that have measured every case, where that is more than is published.
+
+    The run stays due, and is gone on with: documents say how many processes the plan asks for.
+    """
+    path = each.work / RESULTS_NAME
+    if not (each.resumes and each.planned.settings.timed):
+        return
+    done = load(path, torn=True)
+    whole, asked = whole_processes(done), done.run.settings.processes
+    target = file_of(look.place.name, each.name, look.published)
+    if whole <= _published_processes(target, each) or not any(row.status in RANKED for row in done.rows):
+        return
+    pack(path, target, whole)
+    display.say(f"published, {whole} of its {asked} processes: {target}")
+    _note_published(look, each, outcome)
+
+
+def _published_processes(target: Path, each: Surveyed) -> int:
+    """How many processes a published file has that is stale in nothing else; 0 where it is, or where there is none."""
+    try:
+        results = load(target)
+    except UsageError:
+        return 0
+    processes = results.run.settings.processes
+    return 0 if stale_because(results, each.run.settings.changed(processes=processes)) else processes
 
 
 def _measure(look: Survey, each: Surveyed, within: SittingTime, display: Display) -> Path:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from harness.cases import Norm
 from harness.results.schema import Record
@@ -58,6 +59,11 @@ class SideRecord(Record):
     file: str | None = None
 
 
+def _short(revision: str | None) -> str | None:
+    """A commit's whole name as `git describe` has it here; anything else as it is."""
+    return revision[:12] if revision and re.fullmatch(r"[0-9a-f]{40}", revision) else revision
+
+
 class RunRecord(Record):
     """The first line of a results file."""
 
@@ -68,7 +74,7 @@ class RunRecord(Record):
     device: DeviceRecord
     settings: Settings
     libraries: dict[str, str]
-    revision: str | None = None
+    revision: Annotated[str | None, AfterValidator(_short)] = None
     sources: dict[str, str] | None = Field(
         default=None,
         description="hashes of the code that decides a figure, by adapter and room of harness",

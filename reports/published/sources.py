@@ -78,15 +78,22 @@ class Source:
     @property
     def stale(self) -> bool:
         """Whether a run of today would be another."""
-        planned = self.plan.runs.get(self.name)
-        return bool(stale_because(self.results, planned.settings if planned else None))
+        return bool(self._reasons)
 
     @property
     def age(self) -> str:
         """The same in a sentence for who reads no further: when it was measured, and whether it is stale."""
-        run = self.results.run
+        run, reasons = self.results.run, self._reasons
         measured = f"Measured on {run.started_at[:10]} at revision {run.revision or 'unknown'}"
-        return f"{measured}; **stale**: not of the code and the plan as they are now." if self.stale else f"{measured}."
+        if not reasons:
+            return f"{measured}."
+        (why,) = reasons if len(reasons) == 1 else ("not of the code and the plan as they are now",)
+        return f"{measured}; **stale**: {why}."
+
+    @property
+    def _reasons(self) -> tuple[str, ...]:
+        planned = self.plan.runs.get(self.name)
+        return stale_because(self.results, planned.settings if planned else None)
 
     @property
     def mark(self) -> str:

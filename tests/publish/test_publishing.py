@@ -13,7 +13,8 @@ import pytest
 from harness.errors import UnavailableError, UsageError
 from harness.publish import dry_run, publishing
 from harness.results.file import load
-from harness.results.published.planned import file_of
+from harness.results.published.admission import judge
+from harness.results.published.planned import file_of, read_plan
 from harness.results.run_records import ImplRecord
 from harness.run import process, session
 from harness.run.invocation import Invocation
@@ -141,6 +142,34 @@ def test_time_that_is_up_keeps_a_run_and_the_next_sitting_goes_on(folder, worker
     assert tried(workers) == ["64x64", "32x64"]
     assert len([row for row in load(file_of("h200", "large", folder / "results")).rows if row.role == "impl"]) == 4
     assert not unfinished(folder).exists()
+
+
+def test_whole_processes_of_a_run_are_published_and_the_rest_is_due(folder, workers, capsys):
+    (folder / "plan.toml").write_text(PLAN.replace('impls = "torch-eager,liger" }', 'impls = "liger", processes = 3 }'))
+    workers.clock.job_s = 20.0  # a process has two cases
+    sitting = publish(workers, minutes=1, only="large")
+    assert (sitting.published, sitting.left) == (["large"], ["large"])
+    assert sitting.documents == ["results/h200/large.md", "README.md"]
+    target = file_of("h200", "large", folder / "results")
+    assert f"published, 1 of its 3 processes: {target}" in capsys.readouterr().err
+    part = load(target)
+    assert (part.run.settings.processes, {row.process for row in part.rows}, part.end.interrupted) == (1, {0}, False)
+    assert {record.process for record in part.selftests} == {0}
+    said = " ".join(judge(target, read_plan(folder / "plan.toml")).faults)
+    assert not [word for word in ("process", "self-test", "not finished", "finer") if word in said]
+    (large,) = surveyed(only="large")[1]
+    assert (large.state, large.reasons) == ("stale", ("processes 1 where the plan says 3",))
+    assert (large.resumes, len(large.left)) == (True, 3)
+
+    sittings = []
+    for case_of in (1, 2):
+        workers.clock.now_s = 0.0
+        sittings.append(publish(workers, minutes=0.33, only="large").published)
+        assert load(target).run.settings.processes == 2, f"after a case of process {case_of}"
+    assert sittings == [["large"], []]  # the second has made no process whole
+    assert publish(workers, only="large").published == ["large"]
+    assert {row.process for row in load(target).rows} == {0, 1, 2}
+    assert len(tried(workers)) == 6
 
 
 def test_what_does_not_fit_makes_room_for_what_does(folder, workers):

@@ -21,7 +21,6 @@ from harness.results.published.planned import CHECKOUT, PACKED_SUFFIX, Plan
 from harness.results.published.sources import is_own
 from harness.results.published.staleness import stale_because
 from harness.results.schema import RANKED, Timing
-from harness.results.settings import Settings
 
 RULES_SINCE = "2026-11-23"  # what began before was published without these rules
 MOST_VOIDED = 0.1  # of the blocks of a case: a median of nine tenths of them is still the median of the case
@@ -65,7 +64,7 @@ def judge(path: Path, plan: Plan, checkout: Path = CHECKOUT) -> Judged:
         found.append(f"{results.run.revision} is no commit of this repository; measure a commit that main has")
     return Judged(
         path,
-        (*found, *faults(results, planned)),
+        (*found, *faults(results)),
         stale_because(results, planned, checkout),
         results.run.started_at < RULES_SINCE,
     )
@@ -96,10 +95,13 @@ def _git(checkout: Path, *arguments: str) -> str | None:
     return done.stdout.strip()
 
 
-def faults(results: Results, planned: Settings | None = None) -> tuple[str, ...]:
-    """What speaks against publishing a run, and what to do; empty where nothing does. `planned` is what a plan asks."""
+def faults(results: Results) -> tuple[str, ...]:
+    """What speaks against publishing a run, and what to do; empty where nothing does.
+
+    That it has fewer processes than the plan asks for does not: it is stale then, and so marked.
+    """
     rules = (_whole, _claim, _revision, _provenance, _processes, _selftests, _alone, _void, _rounded)
-    return (*(fault for rule in rules for fault in rule(results)), *_as_planned(results, planned))
+    return tuple(fault for rule in rules for fault in rule(results))
 
 
 def _whole(results: Results) -> Iterator[str]:
@@ -164,11 +166,6 @@ def _processes(results: Results) -> Iterator[str]:
         measured.setdefault(row.case.key, set()).add(row.process)
     if short := [key for key, processes in measured.items() if processes != set(range(settings.processes))]:
         yield f"{_some(short)} {_has(short)} not all of its {settings.processes} processes; go on with it by --resume"
-
-
-def _as_planned(results: Results, planned: Settings | None) -> Iterator[str]:
-    if planned is not None and results.run.settings.processes < planned.processes:
-        yield f"{results.run.settings.processes} processes where the plan asks for {planned.processes}"
 
 
 def _selftests(results: Results) -> Iterator[str]:

@@ -4,7 +4,7 @@ import re
 import shlex
 from collections import Counter
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import pytest
 import typer.main
@@ -24,7 +24,7 @@ from harness.worker.discovery import discover
 from harness.worker.serve import record
 from reports.published.measure_again import measure_again
 from reports.published.sources import sources
-from tests.results_factory import results, row
+from tests.results_factory import results, row, timing, twin
 
 PLAIN = NormCase("rms", 8192, 4096)
 LAYER = NormCase("layer", 4096, 2048, bias=True)
@@ -80,7 +80,7 @@ def holds(run, case):
         "flush": next((row.timing.flush for row in timed), run.run.settings.flush),
         "processes": {row.process for row in rows},
         "contexts": {COLD, *(context for row in impls for context in row.contexts or {})},
-        "twice": max(doubles.values()) > 1,
+        "twice": max(doubles.values(), default=0) > 1,
         "other engines": any(row.other_engines_us for row in run.rows),
         "quick": run.run.settings.quick,
         "seed": run.run.settings.seed,
@@ -103,28 +103,51 @@ def test_command_selects_what_the_file_holds(name):
         assert differences(command, run, case) == {}, case.key
 
 
+def held(*impls, case=PLAIN, processes=1, again=(), other_engines_us=None, **settings):
+    """A run that holds one case of these implementations in each of its processes."""
+    timed = timing(4.0, flush=settings.get("flush", "clean"))
+    more = {"other_engines_us": other_engines_us or {}}
+    rows = [row(impl, 4.0, case=case, timed=timed, process=n, **more) for n in range(processes) for impl in impls]
+    twins = [twin(impl, 4.0, case=case) for impl in again]
+    run = results(*rows, *twins, baseline=impls[0], processes=processes, **settings)
+    known_as = [impl for impl in known() if impl.name in impls]
+    return replace(run, run=run.run.model_copy(update={"implementations": known_as}))
+
+
 FAULTS = {
-    "every implementation of today": ("h200/bands-clean", "impls", r"--impls [^ ]+", "--impls all"),
-    "one row a library": ("h200/fast-llm", "impls", r" --impls [^ ]+", ""),
-    "one too few": ("h200/two-gpus", "impls", ",apex-fast", ""),
-    "the usual baseline": ("h200/wide", "baseline", " --baseline cudnn", " --baseline liger"),
-    "each once": ("h200/bands-clean", "twice", " --twice", ""),
-    "no other engine": ("h200/engines", "other engines", " --cross-check", ""),
-    "one process": ("h200/processes", "processes", " --processes 3", ""),
-    "another flush": ("h200/bands-none", "flush", " --flush none", ""),
-    "another dtype": ("h200/fp16", "cases", " --dtype fp16", ""),
-    "a bias": ("h200/no-bias", "cases", " --no-bias", ""),
+    "every implementation of today": (partial(held, "torch-eager", "quack"), "impls", "--impls [^ ]+", "--impls all"),
+    "one row a library": (partial(held, "torch-eager", "quack"), "impls", " --impls [^ ]+", ""),
+    "one too few": (partial(held, "torch-eager", "quack", "liger"), "impls", ",quack", ""),
+    "the usual baseline": (partial(held, "cudnn", "liger"), "baseline", " --baseline cudnn", " --baseline liger"),
+    "each once": (partial(held, "torch-eager", again=["torch-eager"] * 2, twice=True), "twice", " --twice", ""),
+    "no other engine": (
+        partial(held, "torch-eager", other_engines_us={"do_bench": 5.0}, cross_check=True),
+        "other engines",
+        " --cross-check",
+        "",
+    ),
+    "one process": (partial(held, "torch-eager", processes=3), "processes", " --processes 3", ""),
+    "another flush": (partial(held, "torch-eager", flush="none"), "flush", " --flush none", ""),
+    "another dtype": (
+        partial(held, "torch-eager", case=replace(PLAIN, dtype="fp16", weight_dtype="fp16")),
+        "cases",
+        " --dtype fp16",
+        "",
+    ),
+    "a bias": (partial(held, "torch-eager", case=replace(LAYER, bias=False)), "cases", " --no-bias", ""),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_planted_fault_is_found(fault):
-    name, what, sound, faulty = FAULTS[fault]
-    run = RANKINGS[name].results
-    command = measure_again(run.rows[0].case, run.run)
+    make, what, sound, faulty = FAULTS[fault]
+    run = make()
+    case = run.rows[0].case
+    command = measure_again(case, run.run)
+    assert differences(command, run, case) == {}
     changed = re.sub(sound, faulty, command)
     assert changed != command
-    assert set(differences(changed, run, run.rows[0].case)) == {what}
+    assert set(differences(changed, run, case)) == {what}
 
 
 @pytest.mark.parametrize(
