@@ -12,6 +12,7 @@ from reports.markdown_writer import paragraphs, table
 from reports.published.sources import Source, by_device, usual_rankings
 from reports.table import words
 
+OURS = "triton-inhouse"
 ABOUT = (
     "The last number is the time of the fastest implementation of another library over its own, the median over blocks "
     "where it leads and by medians where it does not: above 1 it is ahead. The tables of the run say whether that is "
@@ -55,23 +56,30 @@ def section(sources: Sequence[Source], plan: Plan) -> str:
 
 def stands(source: Source) -> Iterator[Stand]:
     """Every implementation in every case of a run that has a fastest, where one of another library ranks too."""
-    families = {impl.name: impl.family for impl in source.results.run.implementations}
+    libraries = libraries_of(source)
     for case in source.comparison.cases:
         if case.lead is not None:
-            yield from _of_case(case, case.lead, source.name, families)
+            yield from _of_case(case, case.lead, source.name, libraries)
 
 
-def _of_case(case: CaseComparison, lead: Lead, run: str, families: Mapping[str, str]) -> Iterator[Stand]:
+def libraries_of(source: Source) -> dict[str, str]:
+    """The library of each implementation; all that is this project's own, told a margin or not, is one."""
+    names = [impl.name for impl in source.results.run.implementations]
+    own = {name for name in names if name == OURS or name.startswith(f"{OURS}-")}
+    return {impl.name: OURS if impl.name in own else impl.family for impl in source.results.run.implementations}
+
+
+def _of_case(case: CaseComparison, lead: Lead, run: str, libraries: Mapping[str, str]) -> Iterator[Stand]:
     times = {entry.impl: entry.median_us for entry in case.ranked if entry.median_us}
     for impl, us in times.items():
-        others = {other: other_us for other, other_us in times.items() if families[other] != families[impl]}
+        others = {other: other_us for other, other_us in times.items() if libraries[other] != libraries[impl]}
         if others:
             rival = min(others, key=others.__getitem__)
-            leads = lead.impl == impl
-            ties = bool(lead.tied_with) and (leads or impl in lead.tied_with)
-            by_blocks = lead.ratio if leads and lead.runner_up == rival else None
+            first = (lead.impl, *lead.tied_with)
+            ties = impl in first and not others.keys().isdisjoint(first)
+            by_blocks = lead.ratio if lead.impl == impl and lead.runner_up == rival else None
             ahead = by_blocks.value if by_blocks else others[rival] / us
-            yield Stand(impl, run, case.case.key, rival, ahead, leads and not ties, ties)
+            yield Stand(impl, run, case.case.key, rival, ahead, impl in first and not ties, ties)
 
 
 def _once(found: Iterator[Stand]) -> Iterator[Stand]:

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from harness.results.published.planned import Plan
 from reports import figures
 from reports.markdown_writer import paragraphs, table
-from reports.published.best_cases import Stand, stands
+from reports.published.best_cases import OURS, Stand, libraries_of, stands
 from reports.published.sources import Source, by_device, usual_rankings
 from reports.table import words
 
-OURS = "triton-inhouse"
 NAMED = 6  # cases in which another is ahead, the rest are counted
 
 
@@ -40,9 +39,9 @@ def told(source: Source) -> str:
 
 def _others(source: Source) -> list[str]:
     """The other libraries that rank anywhere in a run."""
-    families = {impl.name: impl.family for impl in source.results.run.implementations}
-    ranked = {families[entry.impl] for case in source.comparison.cases for entry in case.ranked}
-    return sorted(ranked - {families[OURS]})
+    libraries = libraries_of(source)
+    ranked = {libraries[entry.impl] for case in source.comparison.cases for entry in case.ranked}
+    return sorted(ranked - {OURS})
 
 
 def _ours(source: Source) -> list[Stand]:
@@ -55,13 +54,15 @@ def _ahead(found: Sequence[Stand]) -> list[Stand]:
 
 def _behind(found: Sequence[Stand]) -> list[Stand]:
     """Those in which another is clearly ahead, the furthest first."""
-    return sorted((stand for stand in found if not (stand.leads or stand.ties)), key=lambda stand: stand.ahead)
+    return sorted(
+        (stand for stand in found if not (stand.leads or stand.ties) and stand.ahead < 1), key=lambda stand: stand.ahead
+    )
 
 
 def _row(source: Source, found: Sequence[Stand]) -> list[str]:
     ahead, ties, behind = _ahead(found), sum(stand.ties for stand in found), _behind(found)
     counts = str(len(found)), str(len(ahead)), str(ties)
-    revision = source.results.run.revision or figures.NOTHING
+    revision = f"{source.results.run.revision or figures.NOTHING}{', stale' if source.stale else ''}"
     return [source.name, revision, *counts, _lead(ahead) if ahead else figures.NOTHING, _named(behind) or "nowhere"]
 
 

@@ -73,8 +73,8 @@ SECTIONS: dict[str, Callable[[Sequence[Source], Plan], str]] = {
 def _fastest(source: Source, of_picture: bool) -> str:
     comparison = source.comparison
     table = geomeans(comparison)
-    families = {impl.name: impl.family for impl in comparison.run.implementations}
-    chosen = {(mean.impl, mean.norm) for mean in fastest_of_each(comparison.summary.geomeans, families)}
+    means = fastest_of_each(comparison.summary.geomeans, best_cases.libraries_of(source))
+    chosen = {(mean.impl, mean.norm) for mean in means}
     names = [(mean.impl, mean.norm) for mean in comparison.summary.geomeans]
     rows = tuple(row for row, name in zip(table.rows, names, strict=True) if name in chosen)
     quoted = [n for n, head in enumerate(table.heads) if head.startswith(_QUOTED)]

@@ -14,7 +14,7 @@ from reports import figures
 from reports.data.case_comparison import CaseComparison
 from reports.data.comparison import Comparison
 from reports.markdown_writer import paragraphs, table
-from reports.published.leads import OURS
+from reports.published.best_cases import OURS
 from reports.published.sources import NOT_MEASURED, Source, by_device
 from reports.table import words
 

@@ -7,7 +7,7 @@ from harness.results.published.planned import Plan
 from reports.published import leads, sections
 from reports.published.sources import Source
 from tests.reports.published.small_checkout import publish
-from tests.results_factory import helpers, results, row
+from tests.results_factory import NAMES, helpers, results, row
 
 PLAN = Plan.model_validate({"runs": {"shapes": {"about": "three shapes", "bench": {"shapes": "8x8"}}}})
 OTHERS = "quack, torch-eager"
@@ -18,13 +18,14 @@ CASES = [NormCase("rms", rows, 4096) for rows in (8192, 4096, 2048)]
 def source(tmp_path):
     """A run in which the in-house kernel takes 40 us in every case, and QuACK what it is given."""
 
-    def make(quack_us, **settings):
-        rows = []
+    def make(quack_us, beside=None, beside_us=0.0, **settings):
+        rows = [row(beside, beside_us, case) for case in CASES] if beside else []
         for case, us in zip(CASES, quack_us, strict=True):
             rows += [row("torch-eager", 100.0, case), row("triton-inhouse", 40.0, case), row("quack", us, case)]
             rows += helpers(100.0, 30.0, case)
         path = tmp_path / "h200/shapes.jsonl.bz2"
-        publish(results(*rows, **settings), path, "h200")
+        names = (*NAMES, beside) if beside else NAMES
+        publish(results(*rows, names=names, **settings), path, "h200")
         return Source("h200", "shapes", "three shapes", path, PLAN)
 
     return make
@@ -38,9 +39,19 @@ def cells(text, name="shapes"):
 def test_the_smallest_lead_is_named(source):
     found = source((50.0, 44.0, 60.0))
     smallest = "10.00 % (quack, rms-4096x4096-bf16)"
-    assert cells(leads.section([found], PLAN)) == ["shapes", "abc1234", "3", "3", "0", smallest, "nowhere"]
+    assert cells(leads.section([found], PLAN)) == ["shapes", "abc1234, stale", "3", "3", "0", smallest, "nowhere"]
     ahead = f"clearly faster than every other library that ran ({OTHERS}) in 3 of 3 cases"
     assert leads.told(found) == f"triton-inhouse, this project's own kernel, is {ahead}, by at least {smallest}."
+
+
+@pytest.mark.parametrize("us", [40.0, 38.0])
+def test_itself_told_a_margin_is_no_other_library(source, us):
+    """It neither ties with it nor is behind it."""
+    found = source((50.0, 44.0, 60.0), "triton-inhouse-margin8", us)
+    ahead = "3" if us == 40.0 else "0"
+    assert cells(leads.section([found], PLAN))[2:5] == ["3", ahead, "0"]
+    assert cells(leads.section([found], PLAN))[-1] == "nowhere"
+    assert f"({OTHERS})" in leads.told(found)
 
 
 def test_who_is_ahead_of_it_is_named_and_a_tie_is_neither(source):
