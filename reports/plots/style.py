@@ -23,19 +23,36 @@ INK, SOFT, FAINT, GROUND = "#222222", "#555555", "#b8b8b8", "#e6e6e6"
 # The colours of Okabe and Ito, which the colour-blind tell apart, and Tol's wine in place of their pale yellow.
 ORANGE, SKY, GREEN, PINK, BLUE, RED = "#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#0072B2", "#D55E00"
 WINE, GREY = "#882255", "#8c8c8c"
-_OTHERS = ("#332288", "#44AA99", "#999933", "#AA4499", "#661100", "#6699CC")  # more of Tol's
+INDIGO, TEAL, OLIVE, PURPLE, BROWN, STEEL = "#332288", "#44AA99", "#999933", "#AA4499", "#661100", "#6699CC"
+_OTHERS = (INDIGO, TEAL, OLIVE, PURPLE, BROWN, STEEL)  # more of Tol's
 SOLID, DASHED, DOTTED, MIXED = "-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (5, 1.2, 1.2, 1.2))
 _MARKERS = ("o", "^", "D", "v", "P", "X")
 # A family has one colour; its members are shades of it, and differ in marker and dashes too.
 FAMILIES: dict[str, tuple[str, ...]] = {
-    RED: ("triton-inhouse",),
-    BLUE: ("cudnn",),
-    GREEN: ("quack", "quack-tuned"),
+    RED: ("triton-inhouse", "triton-inhouse-margin8", "triton-inhouse-margin32"),
+    BLUE: ("cudnn", "cudnn-tuned"),
+    GREEN: ("quack", "quack-tuned", "quack-compiled", "quack-per-head"),
     ORANGE: ("torch-compiled", "torch-compiled-autotune", "torch-compiled-nonstrict", "torch-compiled-unmixed"),
-    PINK: ("liger", "liger-gemma"),
+    PINK: ("liger", "liger-gemma", "liger-triton", "liger-cutedsl"),
     SKY: ("apex-fast", "apex-fast-mem"),
     WINE: ("apex-fused", "apex-fused-mem"),
     GREY: ("torch-eager",),
+}
+# Further libraries share colours two at a time, and differ in the marker.
+FURTHER: dict[str, tuple[str, str]] = {
+    "fast-llm": (OLIVE, "^"),
+    "fla": (TEAL, "D"),
+    "flag-gems": (TEAL, "X"),
+    "flash-attn-cuda": (PURPLE, "v"),
+    "flash-attn-triton": (PURPLE, "D"),
+    "helion": (INDIGO, "X"),
+    "helion-tuned": (INDIGO, "o"),
+    "mamba": (STEEL, "v"),
+    "oink": (BROWN, "P"),
+    "quack-fused-sum": (STEEL, "P"),
+    "tilegym": (OLIVE, "X"),
+    "transformer-engine": (BROWN, "^"),
+    "transformer-engine-rocm": (BROWN, "D"),
 }
 _MEMBERS = ((0.0, "o", SOLID), (-0.45, "s", DASHED), (0.45, "^", DOTTED), (-0.7, "D", MIXED))
 NORMS: dict[Norm, str] = {"rms": "RMSNorm", "layer": "LayerNorm"}
@@ -114,8 +131,9 @@ def look(impl: str) -> Look:
             lightness, marker, dashes = _MEMBERS[members.index(name)]
             return Look(colour, shade(colour, lightness), marker, dashes if name == impl else MIXED)
     number = crc32(name.encode())
-    colour = _OTHERS[number % len(_OTHERS)]
-    return Look(colour, colour, _MARKERS[number // len(_OTHERS) % len(_MARKERS)], MIXED)
+    by_name = _OTHERS[number % len(_OTHERS)], _MARKERS[number // len(_OTHERS) % len(_MARKERS)]
+    colour, marker = FURTHER.get(name, by_name)
+    return Look(colour, colour, marker, MIXED)
 
 
 def svg_dashes(look: Look) -> str:

@@ -1,20 +1,19 @@
 from itertools import pairwise
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-import impls
-from reports.plots.style import FAMILIES, as_svg, look, save, sheet
+from harness.worker.discovery import discover
+from reports.plots.style import FAMILIES, FURTHER, as_svg, look, save, sheet
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def test_every_implementation_of_the_project_is_in_a_family():
-    known = {member for members in FAMILIES.values() for member in members}
-    adapters = {path.stem.replace("_", "-") for path in Path(impls.__file__).parent.glob("**/[!_]*.py")}
-    assert "quack" in adapters
-    assert {name for name in adapters if any(look(name).family == colour for colour in FAMILIES)} == adapters & known
+def test_every_implementation_of_the_project_has_a_look_of_its_own():
+    names = [item.name for item in discover()]
+    known = {member for members in FAMILIES.values() for member in members} | set(FURTHER)
+    assert known == set(names)
+    assert len({(look(name).colour, look(name).marker) for name in names}) == len(names)
 
 
 def test_members_of_a_family_differ_in_colour_and_marker():
