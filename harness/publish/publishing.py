@@ -1,4 +1,7 @@
-"""Measures what is due in order of importance, as far as the time of a sitting goes, and publishes what is finished."""
+"""Measures what is due in order of importance, as far as the time of a sitting goes, and publishes what is finished.
+
+One process of every run comes before the further processes of any.
+"""
 
 from __future__ import annotations
 
@@ -97,11 +100,14 @@ def publish(
             f"--minutes {minutes:g}: nothing that is due can be begun in less than about {least_s / 60:.1f} minutes"
         )
     outcome = Outcome()
+    sitting = _Sitting(look, outcome, ends_s, display, now_s)
+    in_several = [each.name for each in due if each.planned.settings.processes > 1 and look.invocation.fleet is None]
     for number, each in enumerate(due, start=1):
-        display.say(
-            f"{each.name} ({number} of {len(due)}): {_why(each)}; {told_time(each.seconds)}{_left(ends_s - now_s())}"
-        )
-        _settle(look, each, outcome, ends_s, display, now_s)
+        display.say(f"{each.name} ({number} of {len(due)}): {_why(each)}; {sitting.told(each)}")
+        sitting.settle(each, processes=1 if each.name in in_several else None)
+    for each in map(look.one, in_several):
+        display.say(f"{each.name}, its further processes: {sitting.told(each)}")
+        sitting.settle(each)
     return outcome
 
 
@@ -110,56 +116,80 @@ def told_time(seconds: float) -> str:
     return f"about {max(1, round(seconds / 60))} min"
 
 
-def _settle(
-    look: Survey, each: Surveyed, outcome: Outcome, ends_s: float, display: Display, now_s: Callable[[], float]
-) -> None:
-    """Go on with one run until it is finished or no time is left for it, and note what became of it."""
-    path = None
-    while path is None and (least_s := _least_s(look, each)) < math.inf and now_s() + least_s <= ends_s:
-        within = SittingTime(ends_s, look.took.job_s(each.planned), look.took.timed.process_s, now_s)
-        try:
-            path = _measure(look, each, within, display)
-        except OutOfTimeError:
-            earlier, each = each, look.one(each.name)
-            if len(each.left) == len(earlier.left):
-                break  # what it began with is longer than what is left
-    if path is None:
-        display.say(f"{each.name}: {_why_left(look, each)}")
-        outcome.left.append(each.name)
-        _publish_whole_processes(look, each, outcome, display)
-    elif not any(row.status in RANKED for row in load(path).rows):
-        display.say(f"{each.name}: nothing in it passed, so that it is not published: {path}")
-        outcome.failed.append(each.name)
-    else:
-        target = file_of(look.place.name, each.name, look.published)
-        pack(path, target)
-        display.say(f"published: {target}")
-        _set_aside(each.work, "published")
-        _note_published(look, each, outcome)
+@dataclass
+class _Sitting:
+    """What is measured until `ends_s` on a clock, and what becomes of it."""
 
+    look: Survey
+    outcome: Outcome
+    ends_s: float
+    display: Display
+    now_s: Callable[[], float]
 
-def _note_published(look: Survey, each: Surveyed, outcome: Outcome) -> None:
-    outcome.published.append(each.name)
-    documents = look.plan.documents_of(each.name, look.place.name)
-    outcome.documents += [document for document in documents if document not in outcome.documents]
+    def settle(self, each: Surveyed, processes: int | None = None) -> None:
+        """Go on with one run until it is finished or no time is left for it, and note what became of it.
 
+        With `processes` no more than the first so many of it, of which only what they publish is noted.
+        """
+        path = None
+        while path is None and self._may_begin(each, within := self._within(each, processes)):
+            try:
+                path = _measure(self.look, each, within, self.display)
+            except OutOfTimeError:
+                earlier, each = each, self.look.one(each.name)
+                if len(each.left) == len(earlier.left):
+                    break  # what it began with is longer than what is left
+        if path is None:
+            if processes is None:
+                self.display.say(f"{each.name}: {_why_left(self.look, each)}")
+                self.outcome.left.append(each.name)
+            self._publish_whole_processes(each)
+        elif not any(row.status in RANKED for row in load(path).rows):
+            self.display.say(f"{each.name}: nothing in it passed, so that it is not published: {path}")
+            self.outcome.failed.append(each.name)
+        else:
+            target = file_of(self.look.place.name, each.name, self.look.published)
+            pack(path, target)
+            self.display.say(f"published: {target}")
+            _set_aside(each.work, "published")
+            self._note_published(each)
 
-def _publish_whole_processes(look: Survey, each: Surveyed, outcome: Outcome, display: Display) -> None:
-    """Publish of an unfinished run the processes that have measured every case, where that is more than is published.
+    def told(self, each: Surveyed) -> str:
+        """About how long a run takes, and what of the time is left."""
+        return f"{told_time(each.seconds)}{_left(self.ends_s - self.now_s())}"
 
-    The run stays due, and is gone on with: documents say how many processes the plan asks for.
-    """
-    path = each.work / RESULTS_NAME
-    if not (each.resumes and each.planned.settings.timed):
-        return
-    done = load(path, torn=True)
-    whole, asked = whole_processes(done), done.run.settings.processes
-    target = file_of(look.place.name, each.name, look.published)
-    if whole <= _published_processes(target, each) or not any(row.status in RANKED for row in done.rows):
-        return
-    pack(path, target, whole)
-    display.say(f"published, {whole} of its {asked} processes: {target}")
-    _note_published(look, each, outcome)
+    def _within(self, each: Surveyed, processes: int | None) -> SittingTime:
+        took = self.look.took
+        return SittingTime(self.ends_s, took.job_s(each.planned), took.timed.process_s, self.now_s, processes)
+
+    def _may_begin(self, each: Surveyed, within: SittingTime) -> bool:
+        if each.left and not within.begun_here(each.left):
+            return False
+        least_s = _least_s(self.look, each)
+        return least_s < math.inf and self.now_s() + least_s <= self.ends_s
+
+    def _note_published(self, each: Surveyed) -> None:
+        if each.name not in self.outcome.published:
+            self.outcome.published.append(each.name)
+        documents = self.look.plan.documents_of(each.name, self.look.place.name)
+        self.outcome.documents += [document for document in documents if document not in self.outcome.documents]
+
+    def _publish_whole_processes(self, each: Surveyed) -> None:
+        """Publish of an unfinished run the processes that have measured every case, where that is more than there is.
+
+        The run stays due, and is gone on with: documents say how many processes the plan asks for.
+        """
+        path = each.work / RESULTS_NAME
+        if not (each.resumes and each.planned.settings.timed):
+            return
+        done = load(path, torn=True)
+        whole, asked = whole_processes(done), done.run.settings.processes
+        target = file_of(self.look.place.name, each.name, self.look.published)
+        if whole <= _published_processes(target, each) or not any(row.status in RANKED for row in done.rows):
+            return
+        pack(path, target, whole)
+        self.display.say(f"published, {whole} of its {asked} processes: {target}")
+        self._note_published(each)
 
 
 def _published_processes(target: Path, each: Surveyed) -> int:

@@ -22,13 +22,14 @@ class OutOfTimeError(Exception):
 class SittingTime:
     """A clock's reading by which all has to be done, in seconds, and about how long jobs and processes take.
 
-    `left` has the jobs that were not begun.
+    Only jobs of the first `processes` of a run are begun, where that is given. `left` has the jobs that were not begun.
     """
 
     ends_s: float
     cost_s: Callable[[Job], float]
     process_s: float = 0.0  # to start a process and to test the engine in it
     now_s: Callable[[], float] = time.monotonic
+    processes: int | None = None
     left: list[Job] = field(default_factory=list[Job])
 
     @property
@@ -39,13 +40,17 @@ class SittingTime:
     def fitting(self, jobs: Sequence[Job]) -> list[Job]:
         """The first of the jobs, as many as will be done in time by what they are thought to take."""
         then_s, process, fitting = self.now_s(), None, list[Job]()
-        for job in jobs:
+        for job in self.begun_here(jobs):
             then_s += self.cost_s(job) + (self.process_s if job.process != process else 0.0)
             process = job.process
             if then_s > self.ends_s:
                 break
             fitting.append(job)
         return fitting
+
+    def begun_here(self, jobs: Sequence[Job]) -> Sequence[Job]:
+        """Those of the jobs that may be begun at all, if there is time."""
+        return jobs if self.processes is None else [job for job in jobs if job.process < self.processes]
 
     def hand_out(self, jobs: Sequence[Job]) -> Generator[Job]:
         """One job after the other, as long as the next will be done in time by the clock; the others are `left`."""

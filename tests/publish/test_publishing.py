@@ -12,6 +12,7 @@ import pytest
 
 from harness.errors import UnavailableError, UsageError
 from harness.publish import dry_run, publishing
+from harness.publish.publishing import Outcome
 from harness.results.file import load
 from harness.results.published.admission import judge
 from harness.results.published.planned import file_of, read_plan
@@ -49,6 +50,7 @@ HELLO = Hello(
     libraries={"torch": "2.11.0"},
 )
 NAMES = ["large", "small", "checked"]
+DOCUMENTS = ["results/h200/large.md", "README.md", "docs/results.md"]
 
 
 @pytest.fixture
@@ -109,7 +111,7 @@ def unfinished(folder, name="large"):
 def test_all_is_measured_once_in_order_and_published(folder, workers):
     sitting = publish(workers)
     assert sitting.published == NAMES
-    assert sitting.documents == ["results/h200/large.md", "README.md", "docs/results.md"]
+    assert sitting.documents == DOCUMENTS
     assert tried(workers) == ["64x64", "32x64", "16x64", "8x64", "8x64"]  # what is studied, in a second process
     assert set(states().values()) == {("current", ())}
     again = publish(workers)
@@ -170,6 +172,21 @@ def test_whole_processes_of_a_run_are_published_and_the_rest_is_due(folder, work
     assert publish(workers, only="large").published == ["large"]
     assert {row.process for row in load(target).rows} == {0, 1, 2}
     assert len(tried(workers)) == 6
+
+
+def test_one_process_of_every_run_comes_before_the_others_of_any(folder, workers, capsys):
+    (folder / "plan.toml").write_text(PLAN.replace('"torch-eager,liger" }', '"liger", processes = 2 }'))
+    assert publish(workers, only="large,small") == Outcome(["large", "small"], [], [], DOCUMENTS)
+    assert tried(workers) == ["64x64", "32x64", "16x64", "64x64", "32x64"]
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith(("large", "small", "published"))]
+    assert [line.partition(":")[0] for line in said] == [
+        "large (1 of 2)",
+        "published, 1 of its 2 processes",
+        "small (2 of 2)",
+        "published",
+        "large, its further processes",
+        "published",
+    ]
 
 
 def test_what_does_not_fit_makes_room_for_what_does(folder, workers):

@@ -36,3 +36,8 @@ def test_what_is_done_in_time_leaves_nothing():
     time = SittingTime(60.0, lambda job: 10.0, 5.0, Clock())
     assert list(time.hand_out(JOBS)) == JOBS
     assert time.left == []
+
+
+def test_no_more_than_the_first_processes_are_begun():
+    for processes, begun in ((None, 4), (2, 4), (1, 2), (0, 0)):
+        assert len(SittingTime(1000.0, lambda job: 10.0, 5.0, Clock(), processes).fitting(JOBS)) == begun
