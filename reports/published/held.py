@@ -100,11 +100,14 @@ def _shapes(cases: Sequence[NormCase]) -> str:
 
 
 def _impls(impls: Sequence[ImplRecord]) -> str:
-    found = _alone(impls)
+    """Those that were there by their names or their number, and how many were not."""
+    asked = _alone(impls)
+    found = [impl for impl in asked if not impl.missing]
+    absent = f", {len(asked) - len(found)} more missing" if len(found) < len(asked) else ""
     if len(found) <= NAMED:
-        return ", ".join(impl.name for impl in found)
+        return ", ".join(impl.name for impl in found) + absent
     families = len({impl.family for impl in found})
-    return f"{len(found)} implementations" + (f" of {families} libraries" if families < len(found) else "")
+    return f"{len(found)} implementations{f' of {families} libraries' if families < len(found) else ''}{absent}"
 
 
 def _how(settings: Settings, sanitized: bool, gpus: int = 0) -> str:

@@ -9,13 +9,13 @@ from harness.results.published.planned import PACKED_SUFFIX, Plan
 from reports.data.outcomes import FAILED, of_comparison, tally, tried
 from reports.data.summary import fastest_of_each
 from reports.markdown_writer import escape, paragraphs, write_table
-from reports.parts import wording
+from reports.parts import training_step, wording
 from reports.parts.geomeans import geomeans
-from reports.published import all_reduce, best_cases, leads, questions, targets, two_gpus
+from reports.published import all_reduce, beside, best_cases, leads, questions, ran, targets, two_gpus
 from reports.published.sources import NOT_MEASURED, Source, by_device, pictured
 
 PICTURE = "bandwidth-rms"
-_QUOTED = ("impl", "norm", "geomean speedup", "smallest to largest", "fastest in")  # how these headings begin
+_QUOTED = ("impl", "norm", "geomean speedup", "smallest to largest", "cases", "fastest in")  # how these headings begin
 
 
 def picture(sources: Sequence[Source], plan: Plan) -> str:
@@ -58,12 +58,14 @@ def runs(sources: Sequence[Source], plan: Plan) -> str:
 
 SECTIONS: dict[str, Callable[[Sequence[Source], Plan], str]] = {
     "all-reduce": all_reduce.section,
+    "beside": beside.section,
     "best": best_cases.section,
     "fastest": fastest,
     "leads": leads.section,
     "picture": picture,
     "published": published,
     "questions": questions.section,
+    "ran": ran.section,
     "runs": runs,
     "targets": targets.section,
     "two-gpus": two_gpus.section,
@@ -83,7 +85,8 @@ def _fastest(source: Source, of_picture: bool) -> str:
     about = f"How many times as fast as {comparison.baseline} each library is on {source.device_name}, by its fastest "
     about += f"implementation. {whence} {source.about}."
     about += "".join(f" [Every shape]({to})." for to in links[:1])
-    return "\n\n".join(filter(None, [about, write_table(replace(table, rows=rows).choose(quoted)), leads.told(source)]))
+    shown = write_table(replace(table, rows=rows).choose(quoted))
+    return "\n\n".join(filter(None, [about, shown, leads.told(source), ran.failed(source)]))
 
 
 def _file(source: Source, plan: Plan) -> Sequence[str]:
@@ -101,7 +104,7 @@ def _run(source: Source) -> Sequence[str]:
 def _found(source: Source) -> str:
     comparison = source.comparison
     if comparison.timed:
-        return wording.answer(comparison)
+        return " ".join([wording.answer(comparison), *training_step.leads(comparison)[1:]])  # of cold it is the answer
     outcomes = of_comparison(comparison)
     failed = {impl: tally(of_impl) for impl, of_impl in tried(outcomes).items()}
     failed = {impl: sum(counts[status] for status in FAILED) for impl, counts in failed.items()}

@@ -1,6 +1,7 @@
 """What is said of a published file is what it holds; what the plan asks otherwise is said apart."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -34,6 +35,14 @@ def test_a_run_is_told_by_what_it_holds():
     )
 
 
+def test_what_was_missing_is_counted_apart():
+    found = run()
+    impls = [each.model_copy(update={"missing": "not there"}) for each in found.run.implementations[1:]]
+    impls = [found.run.implementations[0], *impls]
+    found = replace(found, run=found.run.model_copy(update={"implementations": impls}))
+    assert "; torch-eager, 1 more missing; " in held(found)
+
+
 def test_a_verification_is_told_by_its_inputs_and_runs():
     assert re.search(r"kinds? of inputs; .*; \d+ runs a case", held(careful()))
 
@@ -63,7 +72,8 @@ def test_what_the_plan_asks_otherwise_is_named(options, said):
 def agrees(text, results):
     """Whether the numbers of a text are those of the rows of a file."""
     rows = [row for row in results.rows if row.role == "impl"]
-    shapes, impls = {(row.case.rows, row.case.cols) for row in rows}, {row.impl for row in rows}
+    shapes = {(row.case.rows, row.case.cols) for row in rows}
+    impls = {row.impl for row in rows if row.status != "missing"}
     counted = {name: re.search(rf"(\d+|one) {name}", text) for name in ("shapes", "implementations", "process")}
     told = {name: int(found[1].replace("one", "1")) for name, found in counted.items() if found}
     return (
