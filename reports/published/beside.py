@@ -11,8 +11,8 @@ from reports.published.sources import Source, by_device
 
 RUN = "margin"  # its name in the plan
 ABOUT = (
-    "How many times as long as alone each takes: the geometric mean, and the longest of a case. Quotients of medians of "
-    "different blocks, without an interval."
+    "How many times as long as alone each takes: the geometric mean, and the longest of a case. Quotients of medians "
+    "of different blocks, without an interval."
 )
 
 

@@ -1,7 +1,5 @@
 """How far the in-house kernel leads, from times that are easy to check."""
 
-from dataclasses import replace
-
 import pytest
 
 from harness.cases import NormCase
@@ -77,21 +75,6 @@ def test_of_many_cases_the_worst_are_named(source, monkeypatch):
     monkeypatch.setattr(leads, "NAMED", 1)
     behind = cells(leads.section([source((20.0, 32.0, 30.0))], PLAN))[-1]
     assert behind == "rms-8192x4096-bf16 (quack by 100.00 %), 2 more"
-
-
-def test_itself_told_of_others_beside_it_is_no_other_library(tmp_path):
-    told = "triton-inhouse-margin8"
-    rows = [row("torch-eager", 100.0), row("triton-inhouse", 40.0), row(told, 38.0), *helpers(100.0, 30.0)]
-    run = results(*rows, names=["torch-eager", "triton-inhouse", told])
-    impls = [
-        each.model_copy(update={"family": "triton-inhouse-margin"}) if each.name == told else each
-        for each in run.run.implementations
-    ]
-    run = replace(run, run=run.run.model_copy(update={"implementations": impls}))
-    path = tmp_path / "h200/shapes.jsonl.bz2"
-    publish(run, path, "h200")
-    found = Source("h200", "shapes", "one", path, PLAN)
-    assert leads.told(found).endswith("that ran (torch-eager) in 0 of 1 case.")
 
 
 def test_another_flush_and_a_run_without_it_are_left_out(source, tmp_path):
