@@ -1,4 +1,4 @@
-"""What a real all-reduce beside the backward costs, and what the kernel of `beside:N` says of it."""
+"""What runs beside the backward costs: the kernel of `beside:N`, and a real all-reduce, of which that kernel tells."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ ABOUT = (
     "Medians in us, and in brackets how many times as long as alone: while the kernel of `beside:N` holds N "
     "multiprocessors, and while NCCL reduces over two GPUs."
 )
+MARGIN = "margin"  # the run whose in-house kernel is told what is held, by its name in the plan
+ABOUT_MARGIN = (
+    "How many times as long as alone each takes: the geometric mean, and the longest of a case. Quotients of medians "
+    "of different blocks, without an interval."
+)
 MEANS = "Geometric means of how many times as long as alone, and the longest of a case:"
 Times = dict[str, float]  # medians in us by context
 
@@ -36,6 +41,15 @@ def section(sources: Sequence[Source], _plan: Plan) -> str:
             write_table(training_step.times(compared)),
             "\n".join(f"- {said}" for said in (_first(compared), *_told(compared))),
         ]
+    return paragraphs(parts)
+
+
+def margins(sources: Sequence[Source], _plan: Plan) -> str:
+    """Of each device that has the run in which the in-house kernel is told what is held: times over those alone."""
+    parts: list[str] = []
+    for source in (each for each in sources if each.name == MARGIN):
+        about = f"On {source.device_name}, {source.about}; {source.mark}."
+        parts += [about, ABOUT_MARGIN, write_table(training_step.times(source.comparison))]
     return paragraphs(parts)
 
 

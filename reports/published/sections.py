@@ -9,9 +9,9 @@ from harness.results.published.planned import PACKED_SUFFIX, Plan
 from reports.data.outcomes import FAILED, of_comparison, tally, tried
 from reports.data.summary import fastest_of_each
 from reports.markdown_writer import escape, paragraphs, write_table
-from reports.parts import training_step, wording
+from reports.parts import ran, training_step, wording
 from reports.parts.geomeans import geomeans
-from reports.published import all_reduce, beside, best_cases, leads, questions, ran, targets, two_gpus
+from reports.published import all_reduce, best_cases, leads, questions, targets, two_gpus
 from reports.published.sources import NOT_MEASURED, Source, by_device, pictured
 
 PICTURE = "bandwidth-rms"
@@ -56,16 +56,26 @@ def runs(sources: Sequence[Source], plan: Plan) -> str:
     return paragraphs(parts)
 
 
+def what_ran(sources: Sequence[Source], plan: Plan) -> str:
+    """What became of each implementation in the most important run, device by device."""
+    parts: list[str] = []
+    for source in (each for each in sources if each.name == next(iter(plan.runs))):
+        reasons = "\n".join(f"- {line}" for line in ran.reasons(source.comparison))
+        about = f"{source.device_name}, {source.name}: {source.about}. {source.age}"
+        parts += [about, write_table(ran.outcomes(source.comparison)), reasons]
+    return paragraphs(filter(None, parts))
+
+
 SECTIONS: dict[str, Callable[[Sequence[Source], Plan], str]] = {
     "all-reduce": all_reduce.section,
-    "beside": beside.section,
+    "beside": all_reduce.margins,
     "best": best_cases.section,
     "fastest": fastest,
     "leads": leads.section,
     "picture": picture,
     "published": published,
     "questions": questions.section,
-    "ran": ran.section,
+    "ran": what_ran,
     "runs": runs,
     "targets": targets.section,
     "two-gpus": two_gpus.section,
@@ -86,7 +96,7 @@ def _fastest(source: Source, of_picture: bool) -> str:
     about += f"implementation. {whence} {source.about}."
     about += "".join(f" [Every shape]({to})." for to in links[:1])
     shown = write_table(replace(table, rows=rows).choose(quoted))
-    return "\n\n".join(filter(None, [about, shown, leads.told(source), ran.failed(source)]))
+    return "\n\n".join(filter(None, [about, shown, leads.told(source), ran.failed(source.comparison)]))
 
 
 def _file(source: Source, plan: Plan) -> Sequence[str]:

@@ -1,34 +1,22 @@
-"""Who was right in the most important run of a device, and what became of the others, by norm."""
+"""Who was right in a run, and what became of the others, by norm."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from harness.cases.unfused import WITH_TORCH
-from harness.results.published.planned import Plan
 from harness.results.schema import RANKED, ErrorClass, Status
 from reports import figures
 from reports.data.checks import worst_class
+from reports.data.comparison import Comparison
 from reports.data.outcomes import FAILED, WORDS, Outcome, norms, of_comparison, tally, tried
-from reports.markdown_writer import paragraphs, table
 from reports.parts import wording
-from reports.published.sources import Source, by_device
-from reports.table import words
+from reports.table import Table, table, words
 
 
-def section(sources: Sequence[Source], plan: Plan) -> str:
-    """A table a device: of how many cases of a norm each implementation was right, refused, wrong or crashed."""
-    parts: list[str] = []
-    for files in by_device(sources).values():
-        for source in files:
-            if source.name == next(iter(plan.runs)):
-                parts += [f"{source.device_name}, {source.name}: {source.about}. {source.age}", *_of_run(source)]
-    return paragraphs(parts)
-
-
-def failed(source: Source) -> str:
+def failed(comparison: Comparison) -> str:
     """A sentence of those that ran and failed, without reasons; empty where there are none."""
-    found = {impl: tally(of_impl) for impl, of_impl in tried(of_comparison(source.comparison)).items()}
+    found = {impl: tally(of_impl) for impl, of_impl in tried(of_comparison(comparison)).items()}
     said = [
         f"{impl} ({WORDS[status]} in {counts[status]} of {figures.count(sum(counts.values()), 'case')})"
         for impl, counts in found.items()
@@ -38,20 +26,23 @@ def failed(source: Source) -> str:
     return f"Not ranked where it failed: {', '.join(said)}." if said else ""
 
 
-def _of_run(source: Source) -> list[str]:
-    found = of_comparison(source.comparison)
-    ran = tried(found)
+def outcomes(comparison: Comparison) -> Table:
+    """Of how many cases of a norm each implementation was right, refused, wrong or crashed."""
+    found = of_comparison(comparison)
     rows = [
         [impl, *(_cell([each for each in of_impl if each.case.norm == norm]) for norm in norms(found))]
-        for impl, of_impl in ran.items()
+        for impl, of_impl in tried(found).items()
     ]
-    absent = dict.fromkeys(each.impl for each in found if each.impl not in ran and not each.impl.endswith(WITH_TORCH))
-    reasons = [f"- {line}" for impl, of_impl in ran.items() for line in _reasons(impl, of_impl)]
-    return [
-        table(words("impl", *norms(found)), rows),
-        "\n".join(reasons),
-        *wording.missing(absent),
-    ]
+    return table(words("impl", *norms(found)), rows)
+
+
+def reasons(comparison: Comparison) -> list[str]:
+    """A sentence for each way in which an implementation failed, and one of those that were missing."""
+    found = of_comparison(comparison)
+    ran = tried(found)
+    absent = (each.impl for each in found if each.status == "missing" and each.impl not in ran)
+    failures = [line for impl, of_impl in ran.items() for line in _failures(impl, of_impl)]
+    return [*failures, *wording.missing(impl for impl in absent if not impl.endswith(WITH_TORCH))]
 
 
 def _cell(outcomes: Sequence[Outcome]) -> str:
@@ -73,7 +64,7 @@ def _classes(outcomes: Sequence[Outcome]) -> str:
     return f": {', '.join(marks)}" if marks else ""
 
 
-def _reasons(impl: str, outcomes: Sequence[Outcome]) -> list[str]:
+def _failures(impl: str, outcomes: Sequence[Outcome]) -> list[str]:
     """One sentence for each way in which it failed: in how many cases, and the reason in the first of them."""
     found: dict[Status, list[Outcome]] = {}
     for outcome in outcomes:
