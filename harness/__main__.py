@@ -268,7 +268,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         code = app(arguments, prog_name="normbwd", standalone_mode=False)  # errors are ours to print, in one line
         if code == 130:  # Typer turns an interrupt into an exit
-            _complain("interrupted; what is done is kept, --resume goes on from it")
+            _complain("interrupted")
     except (UsageError, UnavailableError) as error:
         _complain(str(error))
         code = error.exit_code
@@ -277,7 +277,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             _complain(f"{message}; `normbwd --help` tells what there is")
         code = UsageError.exit_code
     except (KeyboardInterrupt, typer.Abort):
-        _complain("interrupted; what is done is kept, --resume goes on from it")
+        _complain("interrupted")
         code = 130
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -30,7 +30,7 @@ def measure_and_report(invocation: Invocation, form: str = "console", impl: str 
         resume = "" if invocation.resume else " --resume"
         folder = cut.paths[0].parent if len(cut.paths) == 1 else cut.paths[0].parent.parent
         out = "" if invocation.out else f" --out {shlex.quote(str(folder))}"
-        display.say(f"go on:   {invocation.command}{resume}{out}")
+        display.say(f"go on:   {invocation.command}{resume}{out} (what is done is kept)")
         raise
     _report(paths, invocation, display, form, impl)
     runs = [load(path) for path in paths]
@@ -56,8 +56,8 @@ def _report(paths: Sequence[Path], invocation: Invocation, display: Display, for
 
     for path in paths:
         results = load(path)
-        if not results.rows:
-            display.say(f"results: {path}, without a row yet")
+        if not any(row.status not in ("missing", "unsupported") for row in results.rows) and _is_unfinished(results):
+            display.say(f"results: {path}, in which nothing was measured yet")
             continue
         reports.write(results, form, impl=impl)
         markdown = path.with_name("report.md")
@@ -65,6 +65,10 @@ def _report(paths: Sequence[Path], invocation: Invocation, display: Display, for
         display.say(f"results: {path}\nreport:  {markdown}")
     if len(paths) > 1:
         display.say(f"beside each other: normbwd report {shlex.join(map(str, paths))}")
+
+
+def _is_unfinished(results: Results) -> bool:
+    return results.end is None or results.end.interrupted
 
 
 def exit_code_of_rows(rows: Sequence[RowRecord]) -> int:

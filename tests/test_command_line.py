@@ -165,7 +165,7 @@ def no_worker(monkeypatch):
         ("bench extra", "Got unexpected extra argument(s) (extra); `normbwd --help` tells what there is"),
         ("list things", "list things: not one of impls, suites, variants, devices"),
         ("report absent.jsonl", "cannot read absent.jsonl: No such file or directory"),
-        ("report .", "cannot read .: Is a directory"),
+        ("report .", ". is a folder; give a results file, RUN/results.jsonl"),
     ],
 )
 def test_bad_command_line_gives_one_line_of_error(no_worker, folder, capsys, line, message):
@@ -382,7 +382,7 @@ def test_the_exit_code_of_a_verify_and_it_times_nothing(workers, folder, statuse
     assert (folder / "run" / "report.md").read_text().startswith("# Verification of norm backwards on ")
 
 
-INTERRUPTED = "error: interrupted; what is done is kept, --resume goes on from it"
+INTERRUPTED = "error: interrupted"
 
 
 def test_an_interrupt_before_a_run_is_told_in_one_line(workers, folder, capsys):
@@ -404,7 +404,7 @@ def test_an_interrupted_run_is_reported_as_far_as_it_came(workers, folder, capsy
         "starting a worker",
         f"results: {run.relative_to(folder)}/results.jsonl",
         f"report:  {run.relative_to(folder)}/report.md",
-        f"go on:   normbwd {line} --resume --out {run.relative_to(folder)}",
+        f"go on:   normbwd {line} --resume --out {run.relative_to(folder)} (what is done is kept)",
         INTERRUPTED,
     ]
     workers.statuses.clear()
@@ -416,7 +416,7 @@ def test_an_interrupt_before_the_first_row(workers, capsys):
     assert typed("bench --shapes 4x8 --norm rms --out run") == 130
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert "results: run/results.jsonl, without a row yet" in shown.err
+    assert "results: run/results.jsonl, in which nothing was measured yet" in shown.err
 
 
 def test_sigterm_ends_a_run_as_ctrl_c_does(workers, folder):
@@ -508,7 +508,7 @@ def test_a_torn_file_of_another_run_is_left_as_it_is(workers, folder):
     ("more", "message"),
     [
         ("", "run/results.jsonl is a directory; --out names another folder"),
-        (" --resume", "cannot read run/results.jsonl: Is a directory"),
+        (" --resume", "run/results.jsonl is a folder; give a results file, RUN/results.jsonl"),
     ],
 )
 def test_results_that_are_a_directory(workers, folder, capsys, more, message):

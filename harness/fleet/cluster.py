@@ -18,6 +18,8 @@ from harness.run.process import Worker, WorkerDiedError
 from harness.worker.messages import Start
 
 LOCAL = "local"
+FOUND = "auto"  # the cluster that Ray finds by itself
+CLIENT = "ray://"  # before an address that Ray's client is to reach
 UNNAMED = "gpu"  # the kind of a GPU of which Ray does not say what it is
 TYPE = "accelerator_type:"  # a node's resource of this name says what its GPUs are
 LOOK_S = 0.5  # how often it is looked whether an answer is still wanted
@@ -103,7 +105,7 @@ class Cluster:
 def connected(address: str) -> Generator[Cluster]:
     """Connect to a cluster, or start one of this host's GPUs for as long as it is needed (`local`).
 
-    Raises UnavailableError where there is no Ray, or no cluster.
+    Raises UnavailableError where there is no Ray, or no cluster, and UsageError for what is no address.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     if address != LOCAL:  # where Ray does so itself
@@ -135,10 +137,12 @@ def _ray() -> Any:
 
 
 def _refuse_where_nobody_listens(address: str) -> None:
-    """Raise UnavailableError at once, where Ray would try for two minutes."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal():
+    """Raise UsageError for what is no address, and UnavailableError at once where Ray would try for two minutes."""
+    if address in (LOCAL, FOUND):
         return
+    host, _, port = address.removeprefix(CLIENT).rpartition(":")
+    if not host or not port.isdecimal():
+        raise UsageError(f"--fleet {address}: give local, {FOUND}, or a cluster's HOST:PORT")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
     except OSError as error:

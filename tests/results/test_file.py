@@ -301,9 +301,8 @@ def test_a_binary_file(path):
     assert complaint(path) == f"cannot read {path}: not UTF-8 text"
 
 
-def test_a_file_that_is_not_there_and_a_folder(path):
+def test_a_file_that_is_not_there(path):
     assert complaint(path) == f"cannot read {path}: No such file or directory"
-    assert complaint(path.parent) == f"cannot read {path.parent}: Is a directory"
 
 
 def test_a_file_that_cannot_be_written(tmp_path):
@@ -329,3 +328,9 @@ def test_a_packed_file_is_read_like_a_plain_one(tmp_path, ending, compress):
     assert complaint(packed) == f"cannot read {packed}: no whole {ending} file, pack it again"
     packed.write_bytes(plain.read_bytes())
     assert complaint(packed) == f"cannot read {packed}: no whole {ending} file, pack it again"
+
+
+def test_a_folder_is_no_results_file(tmp_path):
+    assert complaint(tmp_path) == f"{tmp_path} is a folder; give a results file, RUN/results.jsonl"
+    (tmp_path / "fp16.jsonl.bz2").touch()
+    assert complaint(tmp_path) == f"{tmp_path} is a folder; give one of its files, such as {tmp_path}/fp16.jsonl.bz2"
