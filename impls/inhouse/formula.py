@@ -39,6 +39,8 @@ A pointer that is None switches its feature off at compile time: no `mean` is RM
 import triton
 import triton.language as tl
 
+VECTOR = tl.constexpr(8)  # elements of 16 bits that a thread loads at once: 16 bytes
+
 
 @triton.jit
 def factor(weight, ZERO_CENTRED: tl.constexpr):
@@ -175,6 +177,46 @@ def store_branch(dbranch, dx, mask, kept, at, inside, EVEN: tl.constexpr):
     """Store mask * dx / (1 - p), where `kept` is 1 / (1 - p)."""
     keeps = load(mask + at, inside, EVEN) != 0
     store(dbranch + at, tl.where(keeps, dx * kept, 0.0), inside, EVEN)
+
+
+@triton.jit
+def rows_of_tile(tile, row_in_tile, R: tl.constexpr, ALIGNMENTS: tl.constexpr):
+    """The rows of a tile: R that follow each other, or that are ALIGNMENTS apart and so begin at one alignment."""
+    if ALIGNMENTS == 1:
+        return (tile * R + row_in_tile).to(tl.int64)
+    else:
+        return (tile // ALIGNMENTS * (R * ALIGNMENTS) + tile % ALIGNMENTS + row_in_tile * ALIGNMENTS).to(tl.int64)
+
+
+@triton.jit
+def shift_of(tile, cols, ALIGNMENTS: tl.constexpr):
+    """How many elements behind a multiple of 16 bytes the rows of a tile begin; 0 where nobody asks."""
+    return tile % ALIGNMENTS * cols % VECTOR if ALIGNMENTS > 1 else 0
+
+
+@triton.jit
+def load_shifted(tensor, row, place, shift, rows, cols):
+    """A tile of contiguous rows that begin `shift` elements behind a multiple of 16 bytes; zeros outside of the matrix.
+
+    Places count from that multiple. A thread loads 16 bytes at once, at the ends of a row with a few elements of its
+    neighbours, which are dropped. The matrix ends at a multiple too, so that nothing behind it is read.
+    """
+    inside = (row < rows) & (place >= shift) & (place < cols + shift)
+    at = row * cols // VECTOR * VECTOR + place
+    begun = (row < rows) & (place // VECTOR * VECTOR < cols + shift)
+    return tl.where(inside, tl.load(tensor + at, mask=begun, other=0.0), 0.0)
+
+
+@triton.jit
+def store_shifted(tensor, tile, row, place, shift, rows, cols):
+    """Round and store a tile as `load_shifted` has them: 16 bytes at once, and the ends of rows one by one."""
+    inside = (row < rows) & (place >= shift) & (place < cols + shift)
+    first = place // VECTOR * VECTOR
+    whole = (row < rows) & (first >= shift) & (first + VECTOR <= cols + shift)
+    at = tensor + row * cols // VECTOR * VECTOR + place
+    rounded = tile.to(tensor.dtype.element_ty)
+    tl.store(at, rounded, mask=whole)
+    tl.store(at, rounded, mask=inside & (whole == 0))
 
 
 @triton.jit

@@ -207,6 +207,21 @@ class Tensors:
         return unit_of(self.cols, *self._strides.values(), seen=multiple)
 
     @property
+    def alignments(self) -> int:
+        """How many distances from a multiple of 16 bytes rows begin at, where all tensors' do alike; else 1.
+
+        Contiguous rows of 16 bits that 8 does not divide: that of row r is r * cols % 8 elements in each. Behind the
+        last row all are to be at a multiple again, so that whole 16 bytes can be read.
+        """
+        matrices = self.dx, self.dy, self.x, *self.around.matrices.values()
+        alone = all(tensor is None for tensor in self.around._replace(dres=None).tensors)
+        if self.x.itemsize != 2 or not alone or not all(map(torch.Tensor.is_contiguous, matrices)):
+            return 1
+        if any(not matrix.is_meta and matrix.data_ptr() % 16 for matrix in matrices):
+            return 1
+        return 1 if self.dx.numel() % WIDEST_UNIT else WIDEST_UNIT // math.gcd(self.cols, WIDEST_UNIT)
+
+    @property
     def _strides(self) -> dict[str, int]:
         """Distances of rows, or of tokens and heads, by what they are of."""
         strides = {name: tensor.stride(0) for name, tensor in self.around.matrices.items()}

@@ -30,6 +30,7 @@ CASES = {
     "four programs": (fp32("rms", 11, 64), OnePass(1, 1, 64, 1, 4, fold=True, fused=True)),
     "three programs, narrow": (fp32("rms", 40, 60), OnePass(4, 1, 64, 1, 3, fold=False, fused=True)),
     "one program": (fp32("rms", 3, 64), OnePass(1, 1, 64, 1, 1, fold=True, fused=True)),
+    "eight alignments": (cpu_case("layer", 32, 61, bias=True), OnePass(1, 1, 128, 1, 8, fold=True, fused=True)),
     "two warps": (fp32("rms", 11, 64), OnePass(1, 1, 64, 2, 5, fold=True, fused=True)),
 }
 THERE = (None, 1, 3, 2)  # programs at a time; None is all

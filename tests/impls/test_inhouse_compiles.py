@@ -158,7 +158,9 @@ def compile_case(target, cols, norm, bias, rows, dtype, weight_dtype, zero_centr
                 kernel = self.kernel.warmup(*args, grid=grid, **options)
                 loads = kernel.asm["ttgir"].count("ttg.local_load ")  # of tiles and statistics, once a layout
                 narrow = len(re.findall(r"ld\.global\S*\.[bu]16\s", kernel.asm.get("ptx", "")))
-                usage[self.name] = resources(kernel) | {"loads": loads, "narrow": narrow}
+                copies = re.findall(r"cp\.async\.c[ag]\.\S+ .*?(0x[0-9a-f]+)[,;]", kernel.asm.get("ptx", ""))
+                sizes = sorted({int(size, 16) for size in copies})
+                usage[self.name] = resources(kernel) | {"loads": loads, "narrow": narrow, "copies": sizes}
 
             return compiled
 
@@ -171,6 +173,8 @@ def compile_case(target, cols, norm, bias, rows, dtype, weight_dtype, zero_centr
     memory = torch.empty(1 << 20, dtype=torch.int64, device="meta")
     with instead_of_launches(backend_target, Compiled, memory), patch.object(backward, "gpu_of", lambda *_: gpu):
         launch = None
+        if spoil == "alignments":
+            tensors.Tensors.alignments = 1
         if spoil == "unit":
             tensors.WIDEST_UNIT = 1
         if spoil == "tile":
@@ -271,6 +275,18 @@ def test_rows_that_begin_on_16_bytes_are_not_read_by_elements(case):
     if case.cols < 8192:  # wider rows are read in words of two numbers
         (usage,) = in_child(__name__, "sm_90", [case], "unit")
         assert all(used["narrow"] for used in usage.values()), "the planted fault: in units of 1"
+
+
+@pytest.mark.parametrize(
+    "case", [Case(4005, "layer"), Case(2370, "rms"), Case(817, "layer", features=("residual",))], ids=str
+)
+def test_rows_at_several_alignments_are_copied_16_bytes_at_a_time(case):
+    """The planted fault: all are read as if they began anywhere, element by element or two at a time."""
+    (usage,), (spoiled,) = (in_child(__name__, "sm_90", [case], *spoil) for spoil in ((), ("alignments",)))
+    assert usage["backward_rows"]["copies"][-1] == 16
+    assert usage["backward_rows"]["narrow"] < spoiled["backward_rows"]["narrow"] or case.cols % 2 == 0
+    assert usage["backward_rows"]["spilled"] <= SPILL_LIMIT
+    assert 16 not in spoiled["backward_rows"]["copies"]
 
 
 @pytest.mark.parametrize("target", ["sm_90", "gfx942"])

@@ -175,8 +175,10 @@ class OnePass(Tile, Launch):
 
         rows, cols = tensors.dx.shape
         interpreted = knobs.runtime.interpret
-        partial_dweight, partial_dbias = tensors.partials(self.programs)
-        beside = tensors.beside(self.programs)
+        alignments = self._alignments(tensors)
+        programs = self.programs // alignments * alignments
+        partial_dweight, partial_dbias = tensors.partials(programs)
+        beside = tensors.beside(programs)
         fused = self.fused and partial_dweight is not None
         words = None
         if fused and interpreted:
@@ -187,7 +189,7 @@ class OnePass(Tile, Launch):
         elements = 32 * self.warps * (16 if (self.maxnreg or MOST_REGISTERS) <= 128 else 64)
         kernel = KernelCall(
             backward_rows,
-            (self.programs,),
+            (programs,),
             tensors.dx,
             tensors.dweight,
             tensors.dbias,
@@ -200,6 +202,7 @@ class OnePass(Tile, Launch):
             ZERO_CENTRED=tensors.zero_centred,
             HEADS=tensors.heads,
             UNIT=tensors.unit,
+            ALIGNMENTS=alignments,
             R=self.rows,
             K=self.chunks,
             C=self.cols,
@@ -209,10 +212,16 @@ class OnePass(Tile, Launch):
             HELP_STAGES=self.stages if self.fold and cols <= 8192 and not limited else 1,  # fewer registers
             EVEN=rows % self.rows == 0 and cols == self.chunks * self.cols,
             FUSED=fused,
-            CHAINS=max(power_of_two(self.programs), 32 * self.warps),
-            OTHERS=power_of_two(-(-MOST_PROGRAMS // self.programs)),
+            CHAINS=max(power_of_two(programs), 32 * self.warps),
+            OTHERS=power_of_two(-(-MOST_PROGRAMS // programs)),
             INTERPRETED=interpreted,
-            **finish_tile(tensors, self.programs, self.programs, elements),
+            **finish_tile(tensors, programs, programs, elements),
             **kernel_options(self.warps, maxnreg=self.maxnreg),
         )
         return [kernel] if fused else [kernel, *sum_partials(tensors, partial_dweight, partial_dbias, beside)]
+
+    def _alignments(self, tensors: Tensors) -> int:
+        """The alignments by which tiles are told apart; 1 where a tile has no room for a row at each of them."""
+        alignments = tensors.alignments if self.fold else 1
+        room = self.chunks * self.cols - tensors.cols
+        return alignments if room >= 8 - 8 // alignments and self.programs >= alignments else 1

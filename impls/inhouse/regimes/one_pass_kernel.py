@@ -15,13 +15,17 @@ from ..formula import (
     input_gradient,
     load,
     load_beside,
+    load_shifted,
     output_gradient,
     over_rows,
     row_corrections,
     row_sums_of,
     rows_at,
+    rows_of_tile,
+    shift_of,
     store,
     store_input_gradients,
+    store_shifted,
     sums_over_rows,
     through_gate,
 )
@@ -48,6 +52,7 @@ def backward_rows(
     ZERO_CENTRED: tl.constexpr,
     HEADS: tl.constexpr,
     UNIT: tl.constexpr,
+    ALIGNMENTS: tl.constexpr,
     R: tl.constexpr,
     K: tl.constexpr,
     C: tl.constexpr,
@@ -69,21 +74,26 @@ def backward_rows(
     the same columns of every row. PACKED keeps 16-bit tiles packed across the row sums, for half the registers. FUSED
     programs share their chains out as chains.py has it: no more than CHAINS, and a thread looks at each once, so that
     all see the same. What another program has not begun they take with HELP_STAGES.
+
+    Where 8 does not divide the columns, contiguous rows of 16-bit elements begin at 2, 4 or 8 ALIGNMENTS. A tile then
+    has rows of one, and so have all tiles of a chain, as ALIGNMENTS divides the number of programs: rows are read
+    16 bytes at a time, and a thread keeps its columns.
     """
     cols *= UNIT
     program = tl.program_id(0)
     programs = tl.num_programs(0)
     row_in_tile = tl.arange(0, R)[:, None]
     col = tl.arange(0, C)[None, :]
-    tiles = tl.cdiv(rows, R)
+    tiles = tl.cdiv(rows, R * ALIGNMENTS) * ALIGNMENTS
     begin = program
     if FUSED:
         epoch, own = start(words, program)
         begin = tl.where(own, program, tiles)
 
-    weights = row_vector(weight, x, row_in_tile, col, cols, ZERO_CENTRED, K, C, PACKED)
-    weights1 = row_vector(beside.weight1, x, row_in_tile, col, cols, ZERO_CENTRED, K, C, PACKED)
-    biases = row_vector(beside.bias, x, row_in_tile, col, cols, False, K, C, PACKED)
+    shift = shift_of(program, cols, ALIGNMENTS)
+    weights = row_vector(weight, x, row_in_tile, col - shift, cols, ZERO_CENTRED, K, C, PACKED, ALIGNMENTS > 1)
+    weights1 = row_vector(beside.weight1, x, row_in_tile, col, cols, ZERO_CENTRED, K, C, PACKED, False)
+    biases = row_vector(beside.bias, x, row_in_tile, col, cols, False, K, C, PACKED, False)
     vectors = weights, weights1, biases
     inputs = dx, dy, x, weight, mean, rstd, partial_dbias
     places = row_in_tile, col, rows, cols, dy_stride, x_stride
@@ -99,6 +109,7 @@ def backward_rows(
         ZERO_CENTRED,
         HEADS,
         UNIT,
+        ALIGNMENTS,
         R,
         K,
         C,
@@ -109,13 +120,13 @@ def backward_rows(
     )
     partials = partial_dweight, partial_dbias, beside.partial_dweight1, beside.partial_dbias1
     if not FUSED:
-        store_sums(sums, program, partials, cols, K, C)
+        store_sums(sums, program, shift, partials, cols, K, C, ALIGNMENTS > 1)
     else:
         chains = tl.arange(0, CHAINS)
         seen = look(words, chains, programs)
         arrived = tl.zeros([], tl.int64)
         if own:
-            store_sums(sums, program, partials, cols, K, C)
+            store_sums(sums, program, shift, partials, cols, K, C, ALIGNMENTS > 1)
             arrived = arrive(words, program, programs, INTERPRETED)
         leave(words, program, programs, epoch, own, OTHERS)
         done = own.to(tl.int32)  # chains that this program did
@@ -123,6 +134,10 @@ def backward_rows(
         chain = open_chain(seen, epoch, chains, program)
         while chain != NOTHING:
             if take(words, chain, epoch):
+                if ALIGNMENTS > 1:
+                    shift = shift_of(chain, cols, ALIGNMENTS)
+                    weights = row_vector(weight, x, row_in_tile, col - shift, cols, ZERO_CENTRED, K, C, PACKED, True)
+                    vectors = weights, weights1, biases
                 sums = sums_of_tiles(
                     chain,
                     tiles,
@@ -134,6 +149,7 @@ def backward_rows(
                     ZERO_CENTRED,
                     HEADS,
                     UNIT,
+                    ALIGNMENTS,
                     R,
                     K,
                     C,
@@ -142,7 +158,7 @@ def backward_rows(
                     HELP_STAGES,
                     EVEN,
                 )
-                store_sums(sums, chain, partials, cols, K, C)
+                store_sums(sums, chain, shift, partials, cols, K, C, ALIGNMENTS > 1)
                 arrived = arrive(words, chain, programs, INTERPRETED)
                 done += 1
                 taken = taken | (chains == chain)
@@ -174,22 +190,32 @@ def row_vector(
     K: tl.constexpr,
     C: tl.constexpr,
     PACKED: tl.constexpr,
+    SHIFTED: tl.constexpr,
 ):
-    """K chunks of a weight or bias `(cols)`: as factors in fp32, or as they lie in memory if PACKED; none of None."""
+    """K chunks of a weight or bias `(cols)`: as factors in fp32, or as they lie in memory if PACKED; none of None.
+
+    Columns begin below 0 where they are SHIFTED.
+    """
     chunks = ()
     for k in tl.static_range(K):
         if vector is not None:
             if vector.dtype == x.dtype:
-                chunk = tl.load(vector + k * C + col, mask=k * C + col < cols, other=0.0)
+                chunk = tl.load(vector + k * C + col, mask=is_column(k * C + col, cols, SHIFTED), other=0.0)
             else:
                 # Loaded as a tile, of which the first row counts. Loaded by itself it would have a layout for its own
                 # element size, and Triton would convert every tile to that layout instead of this one to that of x.
-                first = (row_in_tile == 0) & (k * C + col < cols)
+                first = (row_in_tile == 0) & is_column(k * C + col, cols, SHIFTED)
                 chunk = tl.sum(
                     tl.load(vector + k * C + col + 0 * row_in_tile, mask=first, other=0.0), 0, keep_dims=True
                 )
             chunks = chunks + (chunk if PACKED else factor(chunk, ZERO_CENTRED),)
     return chunks
+
+
+@triton.jit
+def is_column(col, cols, SHIFTED: tl.constexpr):
+    """Which of these are columns; only where they are SHIFTED may they lie before the first."""
+    return (col >= 0) & (col < cols) if SHIFTED else col < cols
 
 
 @triton.jit
@@ -222,6 +248,7 @@ def sums_of_tiles(
     ZERO_CENTRED: tl.constexpr,
     HEADS: tl.constexpr,
     UNIT: tl.constexpr,
+    ALIGNMENTS: tl.constexpr,
     R: tl.constexpr,
     K: tl.constexpr,
     C: tl.constexpr,
@@ -238,6 +265,7 @@ def sums_of_tiles(
     dx, dy, x, weight, mean, rstd, partial_dbias = inputs
     row_in_tile, col, rows, cols, dy_stride, x_stride = places
     scale = 1.0 / cols
+    shift = shift_of(first, cols, ALIGNMENTS)
     dweight = ()
     dbias = ()
     dweight1 = ()
@@ -252,7 +280,7 @@ def sums_of_tiles(
         if beside.partial_dbias1 is not None:
             dbias1 = dbias1 + (tl.zeros([1 if FOLD else R, C], tl.float32),)
     for tile in tl.range(first, tiles, step, num_stages=STAGES):
-        row = (tile * R + row_in_tile).to(tl.int64)
+        row = rows_of_tile(tile, row_in_tile, R, ALIGNMENTS)
         row_rstd = tl.load(rstd + row, mask=row < rows, other=0.0)
         row_mean = None
         if mean is not None:
@@ -263,10 +291,14 @@ def sums_of_tiles(
         sum_g = tl.zeros([R, C], tl.float32)
         sum_g_centred = tl.zeros([R, C], tl.float32)
         for k in tl.static_range(K):
-            dy_rows = dy + rows_at(row, dy_stride, beside.dy_head_stride, HEADS, UNIT)
-            dy_tile = load(dy_rows + k * C + col, (row < rows) & (k * C + col < cols), EVEN)
-            x_rows = x + rows_at(row, x_stride, beside.x_head_stride, HEADS, UNIT)
-            x_tile = load(x_rows + k * C + col, (row < rows) & (k * C + col < cols), EVEN)
+            if ALIGNMENTS > 1:
+                dy_tile = load_shifted(dy, row, k * C + col, shift, rows, cols)
+                x_tile = load_shifted(x, row, k * C + col, shift, rows, cols)
+            else:
+                dy_rows = dy + rows_at(row, dy_stride, beside.dy_head_stride, HEADS, UNIT)
+                dy_tile = load(dy_rows + k * C + col, (row < rows) & (k * C + col < cols), EVEN)
+                x_rows = x + rows_at(row, x_stride, beside.x_head_stride, HEADS, UNIT)
+                x_tile = load(x_rows + k * C + col, (row < rows) & (k * C + col < cols), EVEN)
             inside = (row < rows) & (k * C + col < cols)
             dy1_tile = load_beside(beside.dy1, row, beside.dy1_stride, k * C + col, inside, EVEN, UNIT)
             z_tile = load_beside(beside.z, row, beside.z_stride, k * C + col, inside, EVEN, UNIT)
@@ -310,10 +342,16 @@ def sums_of_tiles(
                     dx_tile, raw_dy, raw_x, z_tile, xhat, multiplier, bias, beside.norm_first
                 )
                 store(beside.dz + row * cols + k * C + col, dz_tile, inside, EVEN)
-            inside = (row < rows) & (k * C + col < cols)
-            store_input_gradients(
-                dx + row * cols + k * C + col, dx_tile, beside, row, k * C + col, cols, inside, EVEN, UNIT
-            )
+            if ALIGNMENTS > 1:
+                if beside.dres is not None:
+                    dres_tile = load_shifted(beside.dres, row, k * C + col, shift, rows, cols)
+                    dx_tile += dres_tile.to(tl.float32)
+                store_shifted(dx, dx_tile, row, k * C + col, shift, rows, cols)
+            else:
+                inside = (row < rows) & (k * C + col < cols)
+                store_input_gradients(
+                    dx + row * cols + k * C + col, dx_tile, beside, row, k * C + col, cols, inside, EVEN, UNIT
+                )
         dweight = new_dweight
         dbias = new_dbias
         dweight1 = new_dweight1
@@ -322,22 +360,24 @@ def sums_of_tiles(
 
 
 @triton.jit
-def store_sums(sums, place, partials, cols, K: tl.constexpr, C: tl.constexpr):
-    """Store the sums over the rows of these tiles as one row of each partial gradient."""
+def store_sums(sums, place, shift, partials, cols, K: tl.constexpr, C: tl.constexpr, SHIFTED: tl.constexpr):
+    """Store the sums over the rows of these tiles, which begin at this `shift`, as one row of each partial gradient."""
     partial_dweight, partial_dbias, partial_dweight1, partial_dbias1 = partials
     sums = sums_over_rows(sums)
     biases: tl.constexpr = 0 if partial_dbias is None else K
     for k in tl.static_range(K):
         in_row = k * C + tl.arange(0, C)
+        if SHIFTED:
+            in_row -= shift
         at = place * cols + in_row
         if partial_dweight is not None:
-            tl.store(partial_dweight + at, sums[k], mask=in_row < cols)
+            tl.store(partial_dweight + at, sums[k], mask=is_column(in_row, cols, SHIFTED))
         if partial_dbias is not None:
-            tl.store(partial_dbias + at, sums[K + k], mask=in_row < cols)
+            tl.store(partial_dbias + at, sums[K + k], mask=is_column(in_row, cols, SHIFTED))
         if partial_dweight1 is not None:
-            tl.store(partial_dweight1 + at, sums[K + biases + k], mask=in_row < cols)
+            tl.store(partial_dweight1 + at, sums[K + biases + k], mask=is_column(in_row, cols, SHIFTED))
         if partial_dbias1 is not None:
-            tl.store(partial_dbias1 + at, sums[3 * K + k], mask=in_row < cols)
+            tl.store(partial_dbias1 + at, sums[3 * K + k], mask=is_column(in_row, cols, SHIFTED))
 
 
 @triton.jit
