@@ -59,8 +59,8 @@ class Launch(ABC):
         """Yield what the launch must keep to: whether each rule is broken, and the words for it."""
 
     @abstractmethod
-    def dealt(self, rows: int, gpu: Gpu) -> Self:
-        """Return the same launch for another number of rows, with its tiles dealt out evenly to its programs."""
+    def dealt(self, problem: Problem, gpu: Gpu) -> Self:
+        """Return the same launch for a problem of other rows, with its tiles dealt out evenly to its programs."""
 
     @abstractmethod
     def neighbours(self, problem: Problem, gpu: Gpu) -> Iterator[Launch]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from dataclasses import dataclass
+from math import gcd
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -64,6 +65,15 @@ class Problem:
         return 2 + sum(name in HELD for name in self.beside)
 
     @property
+    def alignments(self) -> int:
+        """How many distances from a multiple of 16 bytes rows begin at, where there are so many that it matters.
+
+        Contiguous rows of 16 bits that 4 does not divide. 1 for all others: 8 bytes at once are as fast.
+        """
+        alone = self.item_bytes == 2 and set(self.beside) <= {"dres"}
+        return alignments_of(self.cols) if alone else 1
+
+    @property
     def read_bytes(self) -> int:
         """Bytes that are read of each element."""
         masks = sum(name in MASKS for name in self.beside)
@@ -78,6 +88,11 @@ class Gpu:
     shared_bytes: int = 96 * 1024  # the most that one program may have
     shared_total: int = 100 * 1024  # of a multiprocessor, for all programs on it
     ptx: bool = False  # NVIDIA, sm_80 and later: takes inline PTX, and launches programs that wait for each other
+
+
+def alignments_of(cols: int) -> int:
+    """4 or 8 for rows of 16 bits that begin at so many distances from a multiple of 16 bytes; 1 for fewer."""
+    return 1 if cols % 4 == 0 else 8 // gcd(cols, 8)
 
 
 def problem_of(case: NormCase) -> Problem:

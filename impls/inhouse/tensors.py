@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .limits import MOST_ROWS, WIDEST
-from .problem import BESIDE, MASKS
+from .problem import BESIDE, MASKS, alignments_of
 
 OF_ROWS = ("dx", "dbranch", "dbranch1", "dz")  # gradients in x's shape
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
@@ -219,7 +219,7 @@ class Tensors:
             return 1
         if any(not matrix.is_meta and matrix.data_ptr() % 16 for matrix in matrices):
             return 1
-        return 1 if self.dx.numel() % WIDEST_UNIT else WIDEST_UNIT // math.gcd(self.cols, WIDEST_UNIT)
+        return 1 if self.dx.numel() % WIDEST_UNIT else alignments_of(self.cols)
 
     @property
     def _strides(self) -> dict[str, int]:

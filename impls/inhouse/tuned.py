@@ -77,7 +77,7 @@ def find(path: str, device: str, problem: Problem, gpu: Gpu) -> TunedLaunch | No
         launch = from_fields(case.config)
     except ValueError as error:
         raise ValueError(f"{path} has no launch for {key}: {error}; run `normbwd tune` again") from error
-    launch = launch if rows == problem.rows else launch.dealt(problem.rows, gpu)
+    launch = launch if rows == problem.rows else launch.dealt(problem, gpu)
     if flaw := launch.flaw(problem, gpu):
         raise ValueError(f"{path} has a launch for {key} that must not run: {flaw}; run `normbwd tune` again")
     return TunedLaunch(launch, Path(path).name, rows)

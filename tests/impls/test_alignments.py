@@ -34,7 +34,7 @@ def call(rows, cols, dtype=torch.bfloat16, stride=None, offset=0, **around):
     [
         ({"rows": 8, "cols": 4096}, 1),
         ({"rows": 8, "cols": 2648}, 1),
-        ({"rows": 8, "cols": 2652}, 2),
+        ({"rows": 8, "cols": 2652}, 1),
         ({"rows": 8, "cols": 2650}, 4),
         ({"rows": 8, "cols": 2649}, 8),
         ({"rows": 4, "cols": 2650}, 4),
@@ -64,7 +64,7 @@ def seen(monkeypatch):
 
 @pytest.mark.parametrize("features", [(), ("residual",)], ids=str)
 @pytest.mark.parametrize("norm", ["rms", "layer"])
-@pytest.mark.parametrize(("rows", "cols", "alignments"), [(8, 371, 8), (56, 377, 8), (36, 374, 4), (70, 372, 2)])
+@pytest.mark.parametrize(("rows", "cols", "alignments"), [(8, 371, 8), (56, 377, 8), (36, 374, 4), (70, 372, 1)])
 def test_gradients_are_right_at_every_alignment(rows, cols, alignments, norm, features, monkeypatch):
     inputs = make_inputs(case_with(norm, features, rows, cols, dtype="bf16", weight_dtype="bf16"), seed=1)
     found = seen(monkeypatch)

@@ -310,6 +310,11 @@ def test_programs_of_shared_rows_follow_their_turns(norm, cols, tile_rows, two, 
         last_of_short: (3, 168, 1, 3, three),
         last_of_short + 1: (3, 168, 2, 4, three),
     }
+    if cols <= 16384:
+        four = 4 * 132 // -(-cols // 2048)
+        of_short = (4, 128, 1, 3, four) if norm == "rms" else (3, 168, 1, 3, three)
+        expected |= {last_of_short + 1: of_short, (16 * three - 1) * tile_rows: of_short}
+        expected[16 * three * tile_rows] = (3, 168, 2, 4, three)
     for rows, (*sizes, groups) in expected.items():
         launch = choose(problem(cols, rows, norm), H200)
         assert [launch.residents, launch.maxnreg, launch.delay, launch.stages] == sizes

@@ -72,15 +72,18 @@ def test_every_neighbour_keeps_to_the_limits(gpu, cols):
 
 @pytest.mark.parametrize("cols", WIDTHS)
 def test_tiles_are_dealt_out_evenly(cols):
-    """One program less would leave somebody another turn."""
+    """One program less would leave somebody another turn; as many take the tiles of each alignment."""
     for asked in every_problem(cols):
         for launch in around(asked, H200):
             if isinstance(launch, TwoPass | FewRows):
                 continue
             number = launch.groups if isinstance(launch, Shared) else launch.programs
-            tiles = -(-asked.rows // launch.rows)
-            turns = -(-tiles // number)
-            assert number == -(-tiles // turns)
+            alignments = asked.alignments if isinstance(launch, OnePass) and launch.fold else 1
+            if -(-asked.rows // launch.rows) < alignments:
+                alignments = 1
+            tiles = -(-asked.rows // (launch.rows * alignments))
+            turns = -(-tiles * alignments // number)
+            assert number == alignments * -(-tiles // turns)
 
 
 def kinds(launches):
@@ -219,10 +222,10 @@ def test_rules_of_devices_without_ptx():
 def test_a_neighbour_that_would_hang_is_left_out(monkeypatch):
     """The planted fault: programs dealt out to three a multiprocessor more than there is room for."""
     asked = problem(4096)
-    whole = around(asked, H200)
-    dealt_to = OnePass.dealt_to
-    monkeypatch.setattr(OnePass, "dealt_to", lambda launch, residents, *rest: dealt_to(launch, residents + 3, *rest))
-    left = around(asked, H200)
+    chosen, dealt_to = choose(asked, H200), OnePass.dealt_to
+    whole = neighbours(asked, H200, chosen)
+    monkeypatch.setattr(OnePass, "dealt_to", lambda launch, most, asked: dealt_to(launch, most + 3 * 132, asked))
+    left = neighbours(asked, H200, chosen)
     assert 0 < len(left) < len(whole)
     assert all(launch.flaw(asked, H200) is None for launch in left)
 
@@ -237,13 +240,14 @@ def test_the_limits_are_those_of_the_kernels():
 def test_a_launch_is_dealt_out_anew():
     flat = choose(problem(2048, norm="layer"), H200)
     assert flat.programs > 132
-    assert flat.dealt(5000, H200) == choose(problem(2048, rows=5000, norm="layer"), H200)
+    fewer = problem(2048, rows=5000, norm="layer")
+    assert flat.dealt(fewer, H200) == choose(fewer, H200)
     parts = choose(problem(16384, rows=4096), H200)
-    assert parts.dealt(2048, H200) == choose(problem(16384, rows=2048), H200)
+    assert parts.dealt(problem(16384, rows=2048), H200) == choose(problem(16384, rows=2048), H200)
     two = choose(problem(16385), H200)
-    assert two.dealt(3, H200).groups == 1
+    assert two.dealt(problem(16385, rows=3), H200).groups == 1
     few = choose(problem(4096, rows=8), H200)
-    assert few.dealt(16, H200) == few
+    assert few.dealt(problem(4096, rows=16), H200) == few
 
 
 @pytest.mark.parametrize("beside", [("z",), ("dres", "mask")], ids=["gate", "mask"])

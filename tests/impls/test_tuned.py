@@ -101,11 +101,11 @@ def test_the_exact_case_serves_first_then_the_nearest(written):
     path = written(launches(measured(64), measured(100, other), measured(1000, None)))
     assert launch_for(path, "cpu", at(64), TINY) == LAUNCH
     assert launch_for(path, "cpu", at(100), TINY) == other
-    assert launch_for(path, "cpu", at(79), TINY) == LAUNCH.dealt(79, TINY)
-    assert launch_for(path, "cpu", at(81), TINY) == other.dealt(81, TINY)
-    assert launch_for(path, "cpu", at(80), TINY) == LAUNCH.dealt(80, TINY)  # as near to both: the smaller
-    assert launch_for(path, "cpu", at(32), TINY) == LAUNCH.dealt(32, TINY)
-    assert launch_for(path, "cpu", at(200), TINY) == other.dealt(200, TINY)
+    assert launch_for(path, "cpu", at(79), TINY) == LAUNCH.dealt(at(79), TINY)
+    assert launch_for(path, "cpu", at(81), TINY) == other.dealt(at(81), TINY)
+    assert launch_for(path, "cpu", at(80), TINY) == LAUNCH.dealt(at(80), TINY)  # as near to both: the smaller
+    assert launch_for(path, "cpu", at(32), TINY) == LAUNCH.dealt(at(32), TINY)
+    assert launch_for(path, "cpu", at(200), TINY) == other.dealt(at(200), TINY)
     assert find(path, "cpu", at(200), TINY).tuned_for == 100
 
 
@@ -253,7 +253,7 @@ def test_a_row_says_where_its_launch_comes_from(written, monkeypatch):
     assert triton_inhouse.notes(case()) == []
     written(launches(tuned()), "mine.json")
     assert triton_inhouse.notes(case()) == [f"launch of mine.json: {LAUNCH.describe()}"]
-    near = LAUNCH.dealt(100, TINY).describe()
+    near = LAUNCH.dealt(at(100), TINY).describe()
     assert triton_inhouse.notes(case(rows=100)) == [f"launch of mine.json, tuned for 64 rows: {near}"]
     assert triton_inhouse.notes(case(rows=1000)) == []
     assert triton_inhouse.notes(case(inputs="misaligned")) == [

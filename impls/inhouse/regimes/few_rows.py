@@ -100,7 +100,7 @@ class FewRows(Launch):
 
     # ------------------------------------------------------------------------------------------------ what to tune
 
-    def dealt(self, rows: int, gpu: Gpu) -> FewRows:
+    def dealt(self, problem: Problem, gpu: Gpu) -> FewRows:
         """Itself: a row has a program of its own."""
         return self
 

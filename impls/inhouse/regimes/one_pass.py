@@ -81,8 +81,7 @@ class OnePass(Tile, Launch):
         room = min(gpu.shared_bytes, gpu.shared_total // residents - RESERVED_BYTES)
         wanted = launch.stages + (launch.chunks * launch.cols != problem.cols)
         stages = fitting_stages(tile_bytes, replace(gpu, shared_bytes=room), wanted)
-        programs = deal_evenly(-(-problem.rows // launch.rows), launch.programs)
-        return replace(launch, programs=programs, stages=stages, fused=gpu.ptx)
+        return replace(launch, stages=stages, fused=gpu.ptx).dealt_to(launch.programs, problem)
 
     def describe(self) -> str:
         """The regime, the tile and the programs."""
@@ -109,13 +108,17 @@ class OnePass(Tile, Launch):
 
     # ------------------------------------------------------------------------------------------------ what to tune
 
-    def dealt(self, rows: int, gpu: Gpu) -> OnePass:
+    def dealt(self, problem: Problem, gpu: Gpu) -> OnePass:
         """To as many programs a multiprocessor as it has."""
-        return self.dealt_to(-(-self.programs // gpu.multiprocessors), rows, gpu)
+        return self.dealt_to(-(-self.programs // gpu.multiprocessors) * gpu.multiprocessors, problem)
 
-    def dealt_to(self, residents: int, rows: int, gpu: Gpu) -> OnePass:
-        """To `residents` programs a multiprocessor."""
-        return replace(self, programs=deal_evenly(-(-rows // self.rows), residents * gpu.multiprocessors))
+    def dealt_to(self, most: int, problem: Problem) -> OnePass:
+        """To at most so many programs, as many for the tiles of each alignment."""
+        alignments = problem.alignments if self.fold else 1
+        if min(most, -(-problem.rows // self.rows)) < alignments:
+            alignments = 1
+        tiles = -(-problem.rows // (self.rows * alignments))
+        return replace(self, programs=alignments * deal_evenly(tiles, most // alignments))
 
     def neighbours(self, problem: Problem, gpu: Gpu) -> Iterator[Launch]:
         """Every mixture of rows, warps, programs and packing at as many stages, and of rows and programs at others.
@@ -131,7 +134,7 @@ class OnePass(Tile, Launch):
         deeper = [replace(shape, stages=stages) for shape, stages in product(shapes, (STAGES, STAGES + 1, STAGES + 2))]
         for launch, residents in product((*mixed, *deeper), (1, 2)):
             if launch.is_worth_compiling(problem, residents):
-                yield launch.dealt_to(residents, problem.rows, gpu)
+                yield launch.dealt_to(residents * gpu.multiprocessors, problem)
         if problem.cols >= MAY_SHARE_FROM:
             yield from Shared.of_widths(problem, gpu, ((2048, 4), (4096, 8)), most_residents_only=True)
 

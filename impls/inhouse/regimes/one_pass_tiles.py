@@ -65,11 +65,11 @@ def flat(problem: Problem, gpu: Gpu) -> Tile:
     4 warps up to 2048 columns, where that covers the row with fewer idle lanes, and up to 4096 where there are rows for
     16 turns; else 8; at most 40 elements a thread, 48 of a light one. Two programs a multiprocessor hide each other's
     barriers; one leaves half as many partials, which counts where turns are few. At 2048 columns a light one has a tile
-    twice as large then, 64 elements a thread. Light ones are packed up to 4096 columns and above 8192. With 8 warps and
-    nothing packed one more tile in flight helps up to 8192 columns. Below 1024 columns others have 2 warps, which wait
-    for each other less, and four programs; and up to 1408, where three chunks of 2 warps have fewer idle lanes than two
-    of 4. From 15 turns of more than 4096 columns on fewer programs than
-    multiprocessors are as fast.
+    twice as large then, 64 elements a thread. Light ones are packed up to 4096 columns and above 8192, others with two
+    accumulators above 7168. With 8 warps one more tile in flight helps up to 8192 columns. Below 1024 columns others
+    have 2 warps, which wait for each other less, and four programs; and up to 1408, where three chunks of 2 warps have
+    fewer idle lanes than two of 4. Rows of many alignments below 1024 columns have 4 warps, as pointers to them take
+    registers. From 15 turns of more than 4096 columns on fewer programs than multiprocessors are as fast, if unpacked.
 
     Another kernel may hold multiprocessors. All programs still run at once if each of the others has room for more
     than its share of them. So where the kernel needs no more, registers are limited to leave room for half as many
@@ -79,6 +79,8 @@ def flat(problem: Problem, gpu: Gpu) -> Tile:
     """
     rows, cols, light = problem.rows, problem.cols, is_light(problem, gpu)
     if cols < 1024 and not light and gpu.ptx and problem.item_bytes == 2:
+        if problem.alignments > 1:
+            return Tile(4, 1, 1024, 4, 2 * gpu.multiprocessors, fold=True, packed=problem.weight_bytes <= 2)
         maxnreg = _registers(5, 2) if _in_full_loads(problem) else None
         return Tile(2, 2, 512, 2, 4 * gpu.multiprocessors, fold=True, maxnreg=maxnreg)
     if 1024 < cols <= 1408 and not light and gpu.ptx and problem.item_bytes == 2 and not problem.beside:
@@ -94,17 +96,25 @@ def flat(problem: Problem, gpu: Gpu) -> Tile:
     large = light and warps == 4 and chunks == 2 and not long
     tile_rows = max(1, floor_power_of_two((2048 if large else 1024) * warps // (chunks * chunk)))
     alone = warps == 8 or large or rows <= 4 * gpu.multiprocessors * tile_rows
-    packed = light and not 4096 < cols <= 8192
+    packed = _packed(problem, gpu)
     programs = gpu.multiprocessors * (1 if alone else 2)
-    if not light and not problem.beside and cols > 4096 and rows >= 15 * gpu.multiprocessors:
+    if not light and not packed and not problem.beside and cols > 4096 and rows >= 15 * gpu.multiprocessors:
         programs = max(1, gpu.multiprocessors * 15 // 16)
-    stages = STAGES + (warps == 8 and cols <= 8192 and not packed and not problem.beside)
+    stages = STAGES + (warps == 8 and cols <= 8192 and not (packed and light) and not problem.beside)
     maxnreg = None
     if gpu.ptx and problem.item_bytes == 2 and not problem.beside and _in_full_loads(problem):
         room = (packed and cols <= 4096) or cols <= 1024 or (cols <= 2048 and long)
         if room and not (alone and warps == 4):
             maxnreg = _registers(3 if warps == 4 else 2, warps)
     return Tile(tile_rows, chunks, chunk, warps, programs, fold=True, packed=packed, maxnreg=maxnreg, stages=stages)
+
+
+def _packed(problem: Problem, gpu: Gpu) -> bool:
+    """Whether a flat tile is kept in 16 bits across the row sums."""
+    if is_light(problem, gpu):
+        return not 4096 < problem.cols <= 8192
+    packable = gpu.ptx and problem.item_bytes == 2 and problem.weight_bytes <= 2
+    return packable and problem.accumulators == 2 and not problem.beside and problem.cols > 7168
 
 
 def _in_full_loads(problem: Problem) -> bool:
@@ -119,7 +129,7 @@ def _half(problem: Problem, gpu: Gpu) -> Tile | None:
     it is a little faster all the same. With four up to 4096 columns, where there are two accumulators and many rows or
     a residual, for which one tile fewer is in flight.
     """
-    if problem.item_bytes != 2 or not gpu.ptx:
+    if problem.item_bytes != 2 or not gpu.ptx or problem.alignments > 1:
         return None
     if is_light(problem, gpu) and problem.norm == "rms" and problem.cols == 8192 and not problem.beside:
         launch = Tile(1, 8, 1024, 4, gpu.multiprocessors, fold=True, packed=True, stages=STAGES + 1)

@@ -70,13 +70,14 @@ class Shared(Launch):
     def choose(cls, problem: Problem, gpu: Gpu) -> Shared:
         """Rows that do not fit: 4 KiB a program, two rows a tile, each sum in one trip for both.
 
-        From 8 turns on three programs on a multiprocessor with four tiles each: two that wait for their sums, so that
-        nobody waits for the others', one at work and one under way. Where shared memory has no room for that, and with
-        fewer turns, of which a tile more that waits would be one more, as many programs as hold three tiles each, at
-        most three. With eight turns and fewer for two, two: they have fewer partials to add up at the end, which is
-        then more than is lost. Beyond 32 programs a row the words of two rows would be more loads than they save. With
-        four gradients of parameters parts are half as wide up to 16384 columns: whole ones have registers for two
-        programs alone. A residual beside them takes the registers of the fourth program.
+        From 8 turns on, 16 up to eight parts, three programs on a multiprocessor with four tiles each: two that wait
+        for their sums, so that nobody waits for the others', one at work and one under way. Where shared memory has no
+        room for that, and with fewer turns, of which a tile more that waits would be one more, as many programs as hold
+        three tiles each, at most three; from 8 turns on four where there is one accumulator. With eight turns and fewer
+        for two, two: they have fewer partials to add up at the end, which is then more than is lost. Beyond 32 programs
+        a row the words of two rows would be more loads than they save. With four gradients of parameters parts are half
+        as wide up to 16384 columns: whole ones have registers for two programs alone. A residual beside them takes the
+        registers of the fourth program.
         """
         many = problem.accumulators > 2 and problem.item_bytes == 2 and problem.cols <= 16384
         part = (PART_BYTES // 2 if many else PART_BYTES) // problem.item_bytes
@@ -87,9 +88,13 @@ class Shared(Launch):
             stages: gpu.shared_total // (_buffers(tile_rows, part, problem, stages) + RESERVED_BYTES)
             for stages in (STAGES, STAGES + 1)
         }
-        three = 3 if problem.accumulators + ("dres" in problem.beside) <= 2 else 2  # programs that have registers
-        if tiles >= 8 * (3 * gpu.multiprocessors // parts) and room[STAGES + 1] >= three == 3:
+        three = 3 if problem.accumulators + ("dres" in problem.beside) <= 3 else 2  # programs that have registers
+        groups_of_three = 3 * gpu.multiprocessors // parts
+        if tiles >= 8 * groups_of_three and room[STAGES + 1] >= three == 3:
             residents, delay, stages = 3, 2, STAGES + 1
+            if tiles < 16 * groups_of_three and parts <= 8:
+                most = 4 if problem.accumulators <= 1 else 3
+                residents, delay, stages = min(most, room[STAGES]), 1, STAGES
         else:
             most = three if tiles > 8 * (2 * gpu.multiprocessors // parts) else 2
             residents, delay, stages = max(1, min(most, room[STAGES])), 1, STAGES
@@ -129,10 +134,10 @@ class Shared(Launch):
 
     # ------------------------------------------------------------------------------------------------ what to tune
 
-    def dealt(self, rows: int, gpu: Gpu) -> Shared:
+    def dealt(self, problem: Problem, gpu: Gpu) -> Shared:
         """To as many programs a multiprocessor as are resident."""
         groups = max(1, self.residents * gpu.multiprocessors // self.parts)
-        return replace(self, groups=deal_evenly(-(-rows // self.rows), groups))
+        return replace(self, groups=deal_evenly(-(-problem.rows // self.rows), groups))
 
     def neighbours(self, problem: Problem, gpu: Gpu) -> Iterator[Launch]:
         """Other widths of a part, and two passes."""
@@ -152,7 +157,7 @@ class Shared(Launch):
             groups_before, offered = 0, list[Shared]()
             for residents in (1, 2, 3, 4):
                 maxnreg = _registers(residents * warps // 4)
-                launch = cls(rows, parts, 1, delay, residents, maxnreg, cols, warps, stages).dealt(problem.rows, gpu)
+                launch = cls(rows, parts, 1, delay, residents, maxnreg, cols, warps, stages).dealt(problem, gpu)
                 enough = launch._registers_needed(problem) <= maxnreg
                 if parts > 1 and residents * warps >= FEWEST_WARPS and enough:
                     if launch.groups > groups_before:

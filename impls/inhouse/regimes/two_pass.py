@@ -62,9 +62,9 @@ class TwoPass(Launch):
         of_tiles = self.rows * self.cols * problem.read_bytes
         yield from shared_memory_fits(max(of_sums, of_tiles) * (self.stages - 1), gpu, beside=SUM_BYTES)
 
-    def dealt(self, rows: int, gpu: Gpu) -> TwoPass:
+    def dealt(self, problem: Problem, gpu: Gpu) -> TwoPass:
         """No more groups than tiles."""
-        return replace(self, groups=max(1, min(self.groups, -(-rows // self.rows))))
+        return replace(self, groups=max(1, min(self.groups, -(-problem.rows // self.rows))))
 
     def neighbours(self, problem: Problem, gpu: Gpu) -> Iterator[Launch]:
         """Half and double the rows and columns of a tile, and half and double the programs."""
@@ -73,7 +73,7 @@ class TwoPass(Launch):
             if FEWEST_ELEMENTS <= elements <= MOST_ELEMENTS:
                 column_tiles = -(-problem.cols // cols)
                 groups = max(1, int(factor * 4 * gpu.multiprocessors) // column_tiles)
-                yield replace(self, rows=rows, cols=cols, groups=groups).dealt(problem.rows, gpu)
+                yield replace(self, rows=rows, cols=cols, groups=groups).dealt(problem, gpu)
 
     def calls(self, tensors: Tensors) -> list[KernelCall]:
         """The kernel of row sums, that of the tiles, and the sum of the partial gradients."""
