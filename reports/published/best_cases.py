@@ -15,8 +15,8 @@ from reports.table import words
 OURS = "triton-inhouse"
 ABOUT = (
     "The last number is the time of the fastest implementation of another library over its own, the median over blocks "
-    "where it leads and by medians where it does not: above 1 it is ahead. The tables of the run say whether that is "
-    "more than noise. Cases in which something is too fast to be ranked have no fastest and are left out."
+    "where these two are the fastest of all, else by medians: above 1 it is ahead. The tables of the run say whether "
+    "that is more than noise. Cases in which something is too fast to be ranked have no fastest and are left out."
 )
 
 
@@ -77,9 +77,15 @@ def _of_case(case: CaseComparison, lead: Lead, run: str, libraries: Mapping[str,
             rival = min(others, key=others.__getitem__)
             first = (lead.impl, *lead.tied_with)
             ties = impl in first and not others.keys().isdisjoint(first)
-            by_blocks = lead.ratio if lead.impl == impl and lead.runner_up == rival else None
-            ahead = by_blocks.value if by_blocks else others[rival] / us
+            ahead = _by_blocks(lead, impl, rival) or others[rival] / us
             yield Stand(impl, run, case.case.key, rival, ahead, impl in first and not ties, ties)
+
+
+def _by_blocks(lead: Lead, impl: str, rival: str) -> float | None:
+    """How far it is ahead of the rival within blocks, where these two lead the case."""
+    if lead.ratio is None:
+        return None
+    return {(impl, rival): lead.ratio.value, (rival, impl): 1 / lead.ratio.value}.get((lead.impl, lead.runner_up or ""))
 
 
 def _once(found: Iterator[Stand]) -> Iterator[Stand]:

@@ -1,4 +1,4 @@
-"""How far the in-house kernel is ahead of every other library, and each case in which another one is."""
+"""How far the in-house kernel is ahead of every other library, and each case in which it is not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reports.published.best_cases import OURS, Stand, libraries_of, stands
 from reports.published.sources import Source, by_device, usual_rankings
 from reports.table import words
 
-NAMED = 6  # cases in which another is ahead, the rest are counted
+NAMED = 6  # cases in which it is not ahead, the rest are counted
 
 
 def section(sources: Sequence[Source], plan: Plan) -> str:
@@ -20,7 +20,7 @@ def section(sources: Sequence[Source], plan: Plan) -> str:
     for files in by_device(sources).values():
         rows = [_row(each, ours) for each in usual_rankings(files, plan) if (ours := _ours(each))]
         if rows:
-            heads = [*words("run", "revision"), "cases", "ahead in", "ties in", *words("smallest lead", "behind")]
+            heads = [*words("run", "revision"), "cases", "ahead in", *words("smallest lead", "tied", "behind")]
             parts += [f"{files[0].device_name}:", table(heads, rows)]
     return paragraphs(parts)
 
@@ -30,10 +30,11 @@ def told(source: Source) -> str:
     ours = _ours(source)
     if not ours:
         return ""
-    ahead, behind = _ahead(ours), _behind(ours)
+    ahead, tied, behind = _ahead(ours), _tied(ours), _behind(ours)
     text = f"{OURS}, this project's own kernel, is clearly faster than every other library that ran"
     text += f" ({', '.join(_others(source))}) in {len(ahead)} of {figures.count(len(ours), 'case')}"
     text += f", by at least {_lead(ahead)}." if ahead else "."
+    text += f" Within noise of another in: {_named(tied)}." if tied else ""
     return f"{text} Another is faster in: {_named(behind)}." if behind else text
 
 
@@ -52,6 +53,11 @@ def _ahead(found: Sequence[Stand]) -> list[Stand]:
     return [stand for stand in found if stand.leads]
 
 
+def _tied(found: Sequence[Stand]) -> list[Stand]:
+    """Those in which neither it nor the fastest other is clearly faster, the furthest behind first."""
+    return sorted((stand for stand in found if stand.ties), key=lambda stand: stand.ahead)
+
+
 def _behind(found: Sequence[Stand]) -> list[Stand]:
     """Those in which another is clearly ahead, the furthest first."""
     return sorted(
@@ -60,10 +66,23 @@ def _behind(found: Sequence[Stand]) -> list[Stand]:
 
 
 def _row(source: Source, found: Sequence[Stand]) -> list[str]:
-    ahead, ties, behind = _ahead(found), sum(stand.ties for stand in found), _behind(found)
-    counts = str(len(found)), str(len(ahead)), str(ties)
+    ahead = _ahead(found)
     revision = f"{source.results.run.revision or figures.NOTHING}{', stale' if source.stale else ''}"
-    return [source.name, revision, *counts, _lead(ahead) if ahead else figures.NOTHING, _named(behind) or "nowhere"]
+    counts = str(len(found)), str(len(ahead))
+    least = _lead(ahead) if ahead else figures.NOTHING
+    return [
+        source.name,
+        revision,
+        *counts,
+        least,
+        *(_named(rest) or "nowhere" for rest in (_tied(found), _behind(found))),
+    ]
+
+
+def _by(stand: Stand) -> str:
+    """Who is faster, and by how much."""
+    percent = 100 * (max(stand.ahead, 1 / stand.ahead) - 1)
+    return f"{stand.rival} by {percent:.2f} %" if stand.ahead < 1 else f"{percent:.2f} % ahead of {stand.rival}"
 
 
 def _lead(ahead: Sequence[Stand]) -> str:
@@ -71,7 +90,7 @@ def _lead(ahead: Sequence[Stand]) -> str:
     return f"{100 * (least.ahead - 1):.2f} % ({least.rival}, {least.case})"
 
 
-def _named(behind: Sequence[Stand]) -> str:
-    texts = [f"{stand.case} ({stand.rival} by {100 * (1 / stand.ahead - 1):.2f} %)" for stand in behind]
+def _named(stands: Sequence[Stand]) -> str:
+    texts = [f"{stand.case} ({_by(stand)})" for stand in stands]
     rest = len(texts) - NAMED
     return ", ".join([*texts[:NAMED], *([f"{rest} more"] if rest > 0 else [])])

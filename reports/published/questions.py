@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from harness.results.published.planned import Plan
 from harness.results.statistics import geomean
 from reports import figures
-from reports.data.comparison import CaseComparison, Comparison
+from reports.data.case_comparison import CaseComparison, Lead
+from reports.data.comparison import Comparison
 from reports.markdown_writer import paragraphs, table
 from reports.published.sources import NOT_MEASURED, Source, by_device
 from reports.table import words
@@ -69,10 +70,16 @@ def _row(question: Question, source: Source | None) -> list[str]:
 
 
 def _first(comparison: Comparison) -> str:
-    """Who leads in how many cases, ties included."""
-    leading = Counter(case.lead.impl for case in comparison.cases if case.lead)
+    """Who leads in how many cases, and who is tied in how many."""
+    leading = Counter(_leaders(case.lead) for case in comparison.cases if case.lead)
     counts = ", ".join(f"{impl} in {number}" for impl, number in leading.most_common())
     return f"{counts} of {len(comparison.cases)}" if counts else "nobody is ranked"
+
+
+def _leaders(lead: Lead) -> str:
+    """The fastest, or all that are tied for it."""
+    tied = sorted((lead.impl, *lead.tied_with))
+    return lead.impl if len(tied) == 1 else f"{' and '.join(tied)} tied"
 
 
 def _stands(comparison: Comparison, impl: str) -> str:
