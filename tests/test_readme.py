@@ -69,7 +69,6 @@ def medians_us(name):
 @pytest.mark.parametrize(
     ("name", "cases", "ahead"),
     [
-        ("fast-llm", 30, 0),
         ("suites", 54, 0),
         ("suites-large", 45, 0),
         ("wide", 20, 0),
