@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,8 @@ from harness.cases import Norm
 from harness.results.schema import Status
 from harness.results.statistics import geomean
 from reports.data.case_comparison import CaseComparison
+
+_NUMBER = re.compile(r"\d+(\.\d+)?")
 
 
 @dataclass(frozen=True)
@@ -53,11 +56,15 @@ class Wins:
 
 @dataclass(frozen=True)
 class Failure:
-    """An implementation that ran and did not pass, with the cases (by key) in which it did so for this reason."""
+    """An implementation that ran and did not pass, with the cases (by key) in which it did so for this reason.
+
+    `reason` is that of the first case; those of the others may have other numbers, and then `varies`.
+    """
 
     impl: str
     status: Status
     reason: str
+    varies: bool
     cases: tuple[str, ...]
 
 
@@ -138,8 +145,13 @@ def _wins(cases: Sequence[CaseComparison]) -> tuple[Wins, ...]:
 
 
 def _failures(cases: Sequence[CaseComparison]) -> tuple[Failure, ...]:
-    failures: dict[tuple[str, Status, str], list[str]] = {}
+    failures: dict[tuple[str, Status, str], dict[str, str]] = {}
     for case in cases:
         for entry in case.failed:
-            failures.setdefault((entry.impl, entry.status, entry.reason or "no reason given"), []).append(case.case.key)
-    return tuple(Failure(*what, tuple(keys)) for what, keys in failures.items())
+            reason = entry.reason or "no reason given"
+            alike = entry.impl, entry.status, _NUMBER.sub("", reason)
+            failures.setdefault(alike, {})[case.case.key] = reason
+    return tuple(
+        Failure(impl, status, next(iter(reasons.values())), len(set(reasons.values())) > 1, tuple(reasons))
+        for (impl, status, _), reasons in failures.items()
+    )

@@ -26,7 +26,7 @@ def render(comparison: Comparison) -> str:
         parts += [_legend(comparison), wording.error_budget(comparison), write_table(geomeans(comparison))]
     for section in filter(None, (models.section(comparison), training_step.section(comparison))):
         parts += write_section(section)
-    parts += [*(f"- {failure}" for failure in wording.failures(comparison)), conditions_list(comparison)]
+    parts += ["\n".join(f"- {failure}" for failure in wording.failures(comparison)), conditions_list(comparison)]
     return paragraphs(parts)
 
 

@@ -100,7 +100,7 @@ def failures(comparison: Comparison) -> list[str]:
     """One sentence for each way in which an implementation did not pass."""
     return [
         f"{failure.impl}: {failure.status} in {figures.count(len(failure.cases), 'case')} "
-        f"({figures.one_line(failure.reason)}): {', '.join(failure.cases)}"
+        f"({'in the first: ' if failure.varies else ''}{figures.one_line(failure.reason)}): {', '.join(failure.cases)}"
         for failure in comparison.summary.failures
     ]
 

@@ -4,6 +4,7 @@ from harness.cases import NormCase
 from harness.cases.traffic import moved_bytes
 from harness.errors import UsageError
 from reports.data.comparison import compare
+from reports.parts import wording
 from tests.results_factory import CASE, LAYER, helpers, mixed, results, row, timing, verified_only
 
 
@@ -124,6 +125,24 @@ def test_geomeans_compare_on_common_cases():
     assert [(failure.impl, failure.status, failure.cases) for failure in comparison.summary.failures] == [
         ("liger", "oom", (other.key,))
     ]
+
+
+@pytest.mark.parametrize(
+    ("reasons", "told"),
+    [
+        (("rho 3.01", "rho 3.01"), ["quack: wrong in 2 cases (rho 3.01): FIRST, OTHER"]),
+        (("rho 3.01", "rho 2.5"), ["quack: wrong in 2 cases (in the first: rho 3.01): FIRST, OTHER"]),
+        (
+            ("rho 3.01", "a hang"),
+            ["quack: wrong in 1 case (rho 3.01): FIRST", "quack: wrong in 1 case (a hang): OTHER"],
+        ),
+    ],
+)
+def test_failures_that_differ_in_numbers_alone_are_one(reasons, told):
+    cases = NormCase("rms", 1024, 1024), NormCase("rms", 2048, 1024)
+    rows = [row("quack", case=case, status="wrong", reason=why) for case, why in zip(cases, reasons, strict=True)]
+    names = [line.replace("FIRST", cases[0].key).replace("OTHER", cases[1].key) for line in told]
+    assert wording.failures(compare(results(*rows, *(row("torch-eager", 100.0, case) for case in cases)))) == names
 
 
 @pytest.mark.parametrize(
