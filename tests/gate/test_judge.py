@@ -247,10 +247,11 @@ def test_limits_that_cannot_be_read_are_said_in_one_line(tmp_path, content, comp
 
 def test_the_command_line_exits_with_the_verdict(tmp_path, capsys):
     published = "results/h200/fast-llm.jsonl.bz2"
-    with pytest.raises(SystemExit) as ended:
-        main(["gate", published])
-    assert ended.value.code == 0
     limits = tmp_path / "gate.toml"
+    limits.write_text("[[claim]]\nimpl = 'cudnn'\nover = 'torch-eager'")
+    with pytest.raises(SystemExit) as ended:
+        main(["gate", published, "--config", str(limits)])
+    assert ended.value.code == 0
     limits.write_text("[[claim]]\nimpl = 'torch-eager'\nover = 'cudnn'")
     with pytest.raises(SystemExit) as ended:
         main(["gate", published, "--config", str(limits)])
