@@ -59,6 +59,10 @@ SIGNATURES = {
     "fla.modules.layernorm_gated:layernorm_fn": (
         "(x, weight, bias, z=None, eps=1e-06, group_size=None, norm_before_gate=True, is_rms_norm=False)"
     ),
+    "mamba_ssm.ops.triton.layer_norm:layer_norm_fn": (
+        "(x, weight, bias, residual=None, x1=None, weight1=None, bias1=None, eps=1e-06, dropout_p=0.0, rowscale=None, "
+        "prenorm=False, residual_in_fp32=False, is_rms_norm=False, return_dropout_mask=False)"
+    ),
     "mamba_ssm.ops.triton.layernorm_gated:rmsnorm_fn": (
         "(x, weight, bias, z=None, eps=1e-06, group_size=None, norm_before_gate=True)"
     ),
