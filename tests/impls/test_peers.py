@@ -126,7 +126,7 @@ HANDLED = {  # of the variants, what each has itself, by norm; dropout and paral
     "transformer-engine": ("residual", ""),
 }
 NOT_TOGETHER = defaultdict(  # what each has, and its library has no function for all of it at once
-    tuple, {"mamba": ("gated-norm-first+residual",)}
+    tuple, {"fla": ("gated+residual",), "mamba": ("gated+residual", "gated-norm-first+residual")}
 )
 MANY_ROWS = {  # two tokens of 20 heads
     "rms": dataclasses.replace(WIDE_RMS, rows=40),
@@ -144,7 +144,7 @@ def test_the_variants_that_peers_have():
 
 
 @pytest.mark.usefixtures("stand_ins")
-@pytest.mark.parametrize("text", [*COMBINED, "qk+residual", "gated-norm-first+residual"])
+@pytest.mark.parametrize("text", [*COMBINED, "qk+residual", "gated+residual", "gated-norm-first+residual"])
 @pytest.mark.parametrize("norm", ["rms", "layer"])
 @pytest.mark.parametrize("name", HANDLED)
 def test_a_variant_is_handed_to_the_library(name, norm, text):
