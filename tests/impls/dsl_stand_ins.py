@@ -75,7 +75,7 @@ def oink() -> list[ModuleType]:
         assert has_residual == (dresidual_out is not None)
         dx, dweight, _ = exact("rms", dout, x, None, rstd, weight)
         dx = dx if dresidual_out is None else dx + dresidual_out
-        return dx.to(x.dtype), dweight.to(weight.dtype), None, None
+        return dx.to(x.dtype), None if weight is None else dweight.to(weight.dtype), None, None
 
     def layernorm(x, weight, bias=None, eps=1e-6, return_rstd=False, return_mean=False):
         assert return_rstd

@@ -396,7 +396,7 @@ SUPPORTED = {  # what of the cases each takes, of: plain, no weight, zero-centre
     "mamba": ("+--+++", "+--++-"),
     "helion": ("+--+++", "+--++-"),
     "helion-tuned": ("+--+++", "+--++-"),
-    "oink": ("+--+++", "+--++-"),
+    "oink": ("+--+++", "++-++-"),
     "tilegym": ("+--+++", "+--++-"),
     "quack-fused-sum": ("------", "+--++-"),
     "flash-attn-cuda": ("+--+++", "+--++-"),
