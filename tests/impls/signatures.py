@@ -88,6 +88,9 @@ SIGNATURES = {
     "tilegym.ops.cutile.rms_norm:rms_norm": (
         "(input, normalized_shape, weight, eps, bias=None, mode=None, offset=0.0, **kwargs)"
     ),
+    "tilegym.suites.liger.cutile.rms_norm:rms_norm": (
+        "(X, W, eps, offset=0.0, casting_mode='llama', in_place=True, row_mode=None, **kwargs)"
+    ),
     "tilegym.suites.liger.cutile.layer_norm:layer_norm": "(X, W, B, eps=1e-05, **kwargs)",
     "tilegym.suites.liger.cutile.fused_add_rms_norm:fused_add_rms_norm": (
         "(X, R, W, eps=1e-06, offset=0.0, casting_mode='llama', **kwargs)"

@@ -397,7 +397,7 @@ SUPPORTED = {  # what of the cases each takes, of: plain, no weight, zero-centre
     "helion": ("+--+++", "+--++-"),
     "helion-tuned": ("+--+++", "+--++-"),
     "oink": ("+--+++", "++-++-"),
-    "tilegym": ("+--+++", "+--++-"),
+    "tilegym": ("+--+++", "+++++-"),
     "quack-fused-sum": ("------", "+--++-"),
     "flash-attn-cuda": ("+--+++", "+--++-"),
     "fla": ("++-+++", "++-++-"),
