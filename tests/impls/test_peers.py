@@ -108,6 +108,21 @@ def test_a_library_is_called_as_it_is_declared(name, case):
     assert all(isinstance(note, str) for note in peer.notes(case))
 
 
+TAKE_ROWS = [name for name in GPU_PEERS if not name.startswith(("liger", "apex-fused"))]  # those are handed x as it is
+
+
+@pytest.mark.usefixtures("stand_ins")
+@pytest.mark.parametrize("kind", ["strided-x", "transposed-dy", "3-d"])
+@pytest.mark.parametrize("base", [FAST, WIDE_RMS], ids=lambda case: case.key)
+@pytest.mark.parametrize("name", TAKE_ROWS)
+def test_a_library_of_rows_is_handed_rows(name, base, kind):
+    case, peer = dataclasses.replace(base, inputs=kind), IMPLS[name]
+    if peer.unsupported(case) is None:
+        inputs = inputs_of(case)
+        found = precision.check(inputs, peer.prepare(inputs)())
+        assert {each.error_class for each in found.values()} == {"exact"}
+
+
 HANDLED = {  # of the variants, what each has itself, by norm; dropout and parallel-tied are of a residual
     "flash-attn-cuda": ("residual dropout parallel parallel-tied",) * 2,
     "flash-attn-triton": ("residual parallel parallel-tied",) * 2,
