@@ -53,6 +53,8 @@ PLACES = {
     "flag_gems/ops/layernorm.py:398": "def layer_norm_backward(",
     "flag_gems/ops/rms_norm.py:257": "def rms_norm_backward(",
     "flag_gems/ops/rms_norm.py:322": "dx, dw = rms_norm_backward(dy, x, inv_rms, normalized_shape",
+    "flash_attn/modules/block.py:142": "hidden_states, residual = layer_norm_fn(",
+    "flash_attn/modules/block.py:375": "hidden_states1, *rest, residual = layer_norm_fn(",
     "flash_attn/ops/layer_norm.py:83": "dropout_layer_norm.dropout_add_ln_bwd(",
     "flash_attn/ops/layer_norm.py:291": ") = dropout_layer_norm.dropout_add_ln_parallel_residual_bwd(",
     "flash_attn/ops/layer_norm.py:353": "ctx.has_residual = residual is not None",
