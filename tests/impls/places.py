@@ -37,6 +37,7 @@ PLACES = {
     "fla/modules/norm/fused_norm_gate.py:832": "def rms_norm_gated(",
     "fla/modules/norm/fused_norm_gate.py:954": "return layer_norm_gated(",
     "fla/modules/norm/fused_norm_gate.py:1017": "return rms_norm_gated(",
+    "fla/modules/norm/layernorm.py:474": "@dispatch",
     "fla/modules/norm/layernorm.py:516": "if D <= 512 and not (D == 512 and IS_INTEL):",
     "fla/modules/norm/layernorm.py:663": "def layer_norm(",
     "fla/modules/norm/layernorm.py:690": "def rms_norm(",
