@@ -78,6 +78,7 @@ PLACES = {
     "kernelagent_oink/blackwell/_rmsnorm_impl.py:3425": "use_atomic_dw = True",
     "kernelagent_oink/blackwell/layernorm.py:3296": "if is_gb300 and N in (6144, 7168, 8192):",
     "kernelagent_oink/blackwell/layernorm.py:3750": "def layernorm_backward(",
+    "liger_kernel/backends/dispatch.py:253": 'os.environ.get(f"LIGER_KERNEL_IMPL_{op_up}")',
     "liger_kernel/backends/dispatch.py:265": "def resolve_impl(",
     "liger_kernel/functional.py:189": "def rms_norm(",
     "liger_kernel/functional.py:239": "def layer_norm(",
