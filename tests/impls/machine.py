@@ -205,6 +205,11 @@ class Warp:
             memory, places = self._bytes(space, addresses[mask], size)
             memory[places] = np.ascontiguousarray(values[mask]).view(np.uint8).reshape(-1, size)
 
+    def _fits(self, addresses, size, mask):
+        """Several words that are accessed as one have to begin at a multiple of their size."""
+        if (addresses[mask] % size).any():
+            raise IndexError(f"{size} bytes that begin at no multiple of it: {addresses[mask]}")
+
     def run_ld(self, opcode, mask, to, source):
         dtype = KINDS[opcode[-1]]
         if "param" in opcode:
@@ -214,6 +219,7 @@ class Warp:
             return
         space, addresses = "shared" if "shared" in opcode else "global", self.address(source)
         targets = [each.strip() for each in to.strip("{}").split(",")]
+        self._fits(addresses, len(targets) * dtype.itemsize, mask)
         found = [self.load(space, addresses + i * dtype.itemsize, dtype.itemsize, mask) for i in range(len(targets))]
         for target, value in zip(targets, found, strict=True):
             self.write(target, value, mask)
@@ -224,7 +230,9 @@ class Warp:
             self.address(to),
             KINDS[opcode[-1]].itemsize,
         )
-        for i, each in enumerate(source.strip("{}").split(",")):
+        sources = source.strip("{}").split(",")
+        self._fits(addresses, len(sources) * size, mask)
+        for i, each in enumerate(sources):
             self.store(space, addresses + i * size, self.read(each.strip(), f"b{8 * size}"), mask)
 
     def run_atom(self, opcode, mask, to, where, *values):
