@@ -1,9 +1,11 @@
-"""The geometric mean speedups of a comparison as a table."""
+"""The geometric mean speedups of a comparison as tables."""
 
 from __future__ import annotations
 
 from reports import figures
+from reports.data.case_labels import NORMS
 from reports.data.comparison import Comparison
+from reports.data.summary import Geomean, Wins
 from reports.table import Cell, Heading, Table, table, words
 
 
@@ -34,7 +36,7 @@ def geomeans(comparison: Comparison) -> Table:
                 mean.label,
                 mean.norm,
                 Cell(figures.plain_ratio(mean.value), mean.value),
-                Cell(f"{figures.plain_ratio(mean.smallest)} to {figures.plain_ratio(mean.largest)}", mean.smallest),
+                Cell(_range(mean), mean.smallest),
                 Cell(f"{mean.cases} of {mean.total}", mean.cases),
                 *([Cell(f"{figures.plain_ratio(mean.common)} ({mean.common_cases})", mean.common)] if uneven else []),
                 Cell(str(alone), alone),
@@ -42,3 +44,34 @@ def geomeans(comparison: Comparison) -> Table:
             ]
         )
     return table(headings, rows)
+
+
+def norms_side_by_side(comparison: Comparison) -> Table:
+    """A row an implementation with its geometric means of all norms, the best of the first norm on top."""
+    means = {(mean.impl, NORMS[mean.norm]): mean for mean in comparison.summary.geomeans}
+    norms = list(dict.fromkeys(norm for _, norm in means))
+    wins = {wins.impl: wins for wins in comparison.summary.wins}
+    rows = [
+        [impl, *(_with_range(means.get((impl, norm))) for norm in norms), _won(wins.get(impl))]
+        for impl in dict.fromkeys(impl for impl, _ in means)  # the best of the first norm come first
+    ]
+    return table(words("implementation", *norms, "fastest in"), rows)
+
+
+def _range(mean: Geomean) -> str:
+    return f"{figures.plain_ratio(mean.smallest)} to {figures.plain_ratio(mean.largest)}"
+
+
+def _with_range(mean: Geomean | None) -> str:
+    """A mean with its range, and over how many cases it is where it lacks some; how many had other bits."""
+    if mean is None:
+        return figures.NOTHING
+    text = f"{figures.plain_ratio(mean.value)} ({_range(mean)})"
+    text += f" in {mean.cases} of {mean.total}" if mean.cases < mean.total else ""
+    return text + (f", nondeterministic in {mean.nondeterministic}" if mean.nondeterministic else "")
+
+
+def _won(wins: Wins | None) -> str:
+    if wins is None:
+        return "0"
+    return f"{len(wins.alone)}, tied in {len(wins.tied)}" if wins.tied else str(len(wins.alone))
