@@ -99,6 +99,20 @@ def test_results_page_names_who_ties_and_where():
     assert ties == {case: {"triton-inhouse", "cudnn"} for case in named}
 
 
+def test_results_page_names_how_far_cudnn_is_behind():
+    """In RMSNorm with many rows, and at the hidden size of gpt-oss in both norms."""
+    behind, at_2880 = [], []
+    for name in ("suites", "suites-large", "wide", "wide-few"):
+        for case, ours, _, others in medians_us(name):
+            if case.norm == "rms" and case.rows >= 16384 and case.cols in (2048, 4096, 5120):
+                behind.append(100 * (others["cudnn"] / ours - 1))
+            if case.cols == 2880:
+                at_2880.append(others["cudnn"] / ours)
+    text = (ROOT / "docs/results.md").read_text("utf-8")
+    assert f"5120 columns cuDNN takes {min(behind):.0f} to {max(behind):.0f} % longer." in text
+    assert f"(gpt-oss) cuDNN takes {min(at_2880):.0f} to {max(at_2880):.0f} times as long" in text
+
+
 @pytest.mark.parametrize("name", ["inhouse", "few"])
 def test_in_house_kernel_is_right_where_it_answers(name):
     rows = load(ROOT / "results/h200" / f"verify-{name}.jsonl.bz2").rows
