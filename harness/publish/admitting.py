@@ -10,7 +10,7 @@ from harness.errors import UsageError
 from harness.results.published.admission import Judged, judge, too_large
 from harness.results.published.planned import PACKED_SUFFIX, PUBLISHED, published_files, read_plan
 
-EARLIER = "older than these rules, stays until it is measured again"
+EARLIER = "older than these rules, to be measured again"
 
 
 def look(only: str | None, published: Path = PUBLISHED) -> list[Judged]:
