@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from harness.cases import Norm
 from reports import figures
 from reports.data.case_labels import NORMS
 from reports.data.comparison import Comparison
@@ -47,31 +48,29 @@ def geomeans(comparison: Comparison) -> Table:
 
 
 def norms_side_by_side(comparison: Comparison) -> Table:
-    """A row an implementation with its geometric means of all norms, the best of the first norm on top."""
-    means = {(mean.impl, NORMS[mean.norm]): mean for mean in comparison.summary.geomeans}
-    norms = list(dict.fromkeys(norm for _, norm in means))
+    """A row an implementation, best first: its geometric mean of each norm, and in how many cases it is fastest."""
+    means = {(mean.impl, mean.norm): mean for mean in comparison.summary.geomeans}
+    norms: dict[Norm, None] = dict.fromkeys(mean.norm for mean in means.values())
+    impls = list(dict.fromkeys(impl for impl, _ in sorted(means, key=lambda key: -means[key].value)))
     wins = {wins.impl: wins for wins in comparison.summary.wins}
-    rows = [
-        [impl, *(_with_range(means.get((impl, norm))) for norm in norms), _won(wins.get(impl))]
-        for impl in dict.fromkeys(impl for impl, _ in means)  # the best of the first norm come first
-    ]
-    return table(words("implementation", *norms, "fastest in"), rows)
+    rows = [[impl, *(_mean(means.get((impl, norm))) for norm in norms), _won(wins.get(impl))] for impl in impls]
+    return table(words("implementation", *(NORMS[norm] for norm in norms), "fastest in"), rows)
+
+
+def _mean(mean: Geomean | None) -> Cell:
+    """A mean with its range, and over how many cases it is where it lacks some; how many had other bits."""
+    if mean is None:
+        return Cell(figures.NOTHING)
+    text = f"{figures.plain_ratio(mean.value)} ({_range(mean)})"
+    text += f" in {mean.cases} of {mean.total}" if mean.cases < mean.total else ""
+    return Cell(text + (f", nondeterministic in {mean.nondeterministic}" if mean.nondeterministic else ""), mean.value)
 
 
 def _range(mean: Geomean) -> str:
     return f"{figures.plain_ratio(mean.smallest)} to {figures.plain_ratio(mean.largest)}"
 
 
-def _with_range(mean: Geomean | None) -> str:
-    """A mean with its range, and over how many cases it is where it lacks some; how many had other bits."""
-    if mean is None:
-        return figures.NOTHING
-    text = f"{figures.plain_ratio(mean.value)} ({_range(mean)})"
-    text += f" in {mean.cases} of {mean.total}" if mean.cases < mean.total else ""
-    return text + (f", nondeterministic in {mean.nondeterministic}" if mean.nondeterministic else "")
-
-
-def _won(wins: Wins | None) -> str:
-    if wins is None:
-        return "0"
-    return f"{len(wins.alone)}, tied in {len(wins.tied)}" if wins.tied else str(len(wins.alone))
+def _won(wins: Wins | None) -> Cell:
+    """The cases that are won alone, and those in which it ties for fastest."""
+    alone, tied = (len(wins.alone), len(wins.tied)) if wins else (0, 0)
+    return Cell(f"{alone}, tied in {tied}" if tied else str(alone), alone)
