@@ -50,7 +50,7 @@ def geomeans(comparison: Comparison) -> Table:
 def norms_side_by_side(comparison: Comparison) -> Table:
     """A row an implementation, best first: its geometric mean of each norm, and in how many cases it is fastest."""
     means = {(mean.impl, mean.norm): mean for mean in comparison.summary.geomeans}
-    norms: dict[Norm, None] = dict.fromkeys(mean.norm for mean in means.values())
+    norms: list[Norm] = [norm for norm in NORMS if any(mean.norm == norm for mean in means.values())]
     impls = list(dict.fromkeys(impl for impl, _ in sorted(means, key=lambda key: -means[key].value)))
     wins = {wins.impl: wins for wins in comparison.summary.wins}
     rows = [[impl, *(_mean(means.get((impl, norm))) for norm in norms), _won(wins.get(impl))] for impl in impls]
