@@ -274,7 +274,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = error.exit_code
     except TyperUsageError as error:
         if message := error.format_message().rstrip("."):  # empty where it has shown the help
-            _complain(f"{message}; `normbwd --help` tells what there is")
+            command = error.ctx.command_path if error.ctx else "normbwd"
+            _complain(f"{message}; `{command} --help` tells what there is")
         code = UsageError.exit_code
     except (KeyboardInterrupt, typer.Abort):
         _complain("interrupted")
