@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 name = "cudnn"
 requires = ("torch", "cudnn")
 install = "pip install nvidia-cudnn-frontend"
+uses = ("cutlass",)  # which compiles the frontend's own norms, on SM 10.0
 variants = {"cudnn": False, "cudnn-tuned": True}  # whether all plans are built and timed
 
 _fastest: dict[tuple[object, ...], tuple[Plans, str]] = {}  # by norm, shapes and dtypes: each process finds its own

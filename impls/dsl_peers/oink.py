@@ -26,9 +26,9 @@ def missing() -> str | None:
 def unsupported(case: NormCase) -> str | None:
     if case.device == "cpu":
         return "CuTe-DSL kernels need an NVIDIA GPU"
-    if not case.weight or case.zero_centred:
-        return "Oink's norms always have a weight, and none that is zero-centred"
-    if case.weight_dtype not in (case.dtype, "fp32"):
+    if case.zero_centred or (case.norm == "layer" and not case.weight):
+        return "Oink has no zero-centred weight, and its LayerNorm always has a weight"
+    if case.weight and case.weight_dtype not in (case.dtype, "fp32"):
         return "Oink takes the weight in x's dtype or in fp32"
     if case.rows == 0 or case.cols % VECTOR:
         return f"Oink takes at least one row, and multiples of {VECTOR} columns"

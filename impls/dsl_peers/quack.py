@@ -213,7 +213,7 @@ def _tuned(
     """
     import torch
 
-    (mean, rstd), x, dy, case = statistics, inputs.x, inputs.dy, inputs.case
+    (mean, rstd), x, case = statistics, _activation(inputs, inputs.x), inputs.case
     tuner: Any = ops.rmsnorm_bwd_tuned
     finish: Any = _finish
     if config is None:
@@ -230,12 +230,12 @@ def _tuned(
     def backward() -> Grads:
         dx, dweight, dbias = torch.empty_like(x), partials(case.weight), partials(case.bias)
         fill(
-            x, weight, dy, rstd, dx, dweight, dbias, dresidual_out=_dres(inputs),
+            x, weight, _activation(inputs, inputs.dy), rstd, dx, dweight, dbias, dresidual_out=_dres(inputs),
             sm_count=blocks, has_dw_partial=case.weight, has_db_partial=case.bias,
             per_head=False, mean=mean, is_layernorm=case.norm == "layer", weight_offset=offset, **options,
         )  # fmt: skip
         dweight, dbias = finish(dweight, dbias, None if weight is None else weight.dtype)
-        return Grads(dx, dweight, dbias)
+        return Grads(dx.view(inputs.x.shape), dweight, dbias)
 
     return backward
 

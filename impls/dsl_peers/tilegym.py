@@ -18,6 +18,8 @@ requires = ("tilegym", "cuda.tile")
 install = "pip install 'cuda-tile[tileiras]' && pip install --no-deps tilegym"
 handles = {"rms": {"residual"}}
 
+in_place = True  # the default of the suite's rms_norm writes dx over dy; the others leave dy alone
+
 RMS, SUITE = "tilegym.ops.cutile.rms_norm", "tilegym.suites.liger.cutile"
 WIDEST = 65536  # columns: calculate_settings of its suite refuses more
 
@@ -55,10 +57,10 @@ def _cannot_compile() -> str | None:
 def unsupported(case: NormCase) -> str | None:
     if case.device == "cpu":
         return "cuTile kernels need an NVIDIA GPU"
-    if not case.weight:
-        return "TileGym's norms always have a weight"
-    if case.zero_centred and "residual" not in case.features:
-        return "TileGym's RMSNorm has no backward with an offset to the weight, and its LayerNorm no offset"
+    if not case.weight and (case.norm == "layer" or case.features):
+        return "TileGym's LayerNorm and its fused add always have a weight"
+    if case.zero_centred and case.norm == "layer":
+        return "TileGym's LayerNorm has no offset to the weight"
     if case.rows == 0:
         return "TileGym takes at least one row"
     if case.cols > WIDEST:
@@ -69,9 +71,17 @@ def unsupported(case: NormCase) -> str | None:
 def notes(case: NormCase) -> list[str]:
     if case.norm == "layer":
         return [] if case.bias else ["TileGym's LayerNorm always has a bias: it is given zeros"]
-    if "residual" in case.features and case.dtype != "fp32":
-        return ["llama casting rounds xhat and dy * xhat to x's dtype before they are summed to dweight"]
-    return []
+    traps: list[str] = []
+    if _of_suite(case):
+        traps = ["dx is written over dy, as by default; dy is restored, untimed, before every call"]
+    if case.weight and case.dtype != "fp32" and (case.features or _of_suite(case)):
+        traps.append("llama casting rounds xhat and dy * xhat to x's dtype before they are summed to dweight")
+    return traps
+
+
+def _of_suite(case: NormCase) -> bool:
+    """Whether the RMSNorm is that of its Liger suite: its own has no backward with an offset, and always a weight."""
+    return case.norm == "rms" and not case.features and (case.zero_centred or not case.weight)
 
 
 def prepare(inputs: Inputs) -> Callable[[], Grads]:
@@ -79,6 +89,8 @@ def prepare(inputs: Inputs) -> Callable[[], Grads]:
         backward, _ = recorded(inputs, _layer(inputs))
     elif "residual" in inputs.case.features:
         return _fused_add(inputs)
+    elif _of_suite(inputs.case):
+        backward, _ = recorded(inputs, _suites_rms(inputs))
     else:
         backward, _ = recorded(inputs, _rms(inputs), ("dx", None, "dweight"))
     backward()  # compiled by the first call
@@ -88,6 +100,12 @@ def prepare(inputs: Inputs) -> Callable[[], Grads]:
 def _rms(inputs: Inputs) -> Callable[..., Any]:
     ops: Any = import_module(RMS)
     return lambda x, weight, **_bias: ops.rms_norm(x, (inputs.case.cols,), weight, inputs.eps)
+
+
+def _suites_rms(inputs: Inputs) -> Callable[..., Any]:
+    ops: Any = import_module(f"{SUITE}.rms_norm")
+    offset = 1.0 if inputs.case.zero_centred else 0.0
+    return lambda x, weight, **_bias: ops.rms_norm(x, weight, inputs.eps, offset)
 
 
 def _layer(inputs: Inputs) -> Callable[..., Any]:

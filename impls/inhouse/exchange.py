@@ -177,3 +177,17 @@ def receive(seen, words, tag, ASM: tl.constexpr):
             is_pure=False,
             pack=1,
         )
+
+
+AGREE = tl.constexpr(
+    braced(
+        [".reg .pred true;", "setp.ne.u32 true, $1, 0;", "bar.red.and.pred true, 0, true;", "selp.b32 $0, 1, 0, true;"]
+    )
+)
+
+
+@triton.jit
+def all_agree(condition):
+    """Whether it is true for all threads, which wait for each other here: each may have seen another word."""
+    condition = tl.cast(condition, tl.int32)
+    return tl.inline_asm_elementwise(AGREE, "=r,r", [condition], dtype=tl.int32, is_pure=False, pack=1) != 0

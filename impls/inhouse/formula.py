@@ -30,7 +30,7 @@ What a model has around a norm changes what goes into this and what comes out (t
 
 A pointer that is None switches its feature off at compile time: no `mean` is RMSNorm, no `weight` is no weight, no
 `partial_dbias` is no bias, no `beside.dres` is no residual. `FUSED`: the programs wait for each other at the end
-(chains.py) and sum the partials themselves; else finish.py's kernel does.
+(arrivals.py) and sum the partials themselves; else finish.py's kernel does.
 """
 
 # Triton compiles this file: kernel arguments have no Python type.

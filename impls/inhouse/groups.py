@@ -24,7 +24,7 @@ each other on one stream (workspace.py).
 import triton
 import triton.language as tl
 
-from .exchange import braced
+from .exchange import all_agree, braced
 from .limits import MOST_GROUPS
 
 EPOCH = tl.constexpr(0)  # places of words
@@ -48,11 +48,6 @@ def wait() -> str:
 
 
 WAIT = tl.constexpr(wait())
-AGREE = tl.constexpr(
-    braced(
-        [".reg .pred true;", "setp.ne.u32 true, $1, 0;", "bar.red.and.pred true, 0, true;", "selp.b32 $0, 1, 0, true;"]
-    )
-)
 
 
 @triton.jit
@@ -74,13 +69,6 @@ def opened(chain, now, S: tl.constexpr):
 def come(chain):
     """Come to a chain, without waiting until anybody knows."""
     tl.atomic_add(chain, 1, sem="relaxed")
-
-
-@triton.jit
-def all_agree(condition):
-    """Whether it is true for all threads, which wait for each other here: each may have seen another word."""
-    condition = tl.cast(condition, tl.int32)
-    return tl.inline_asm_elementwise(AGREE, "=r,r", [condition], dtype=tl.int32, is_pure=False, pack=1) != 0
 
 
 @triton.jit

@@ -6,7 +6,7 @@ import torch
 
 from . import graph_memory
 
-FIXED_WORDS = 1032  # those of chains.py, 1025, and the rest of a cache line
+FIXED_WORDS = 48  # those of arrivals.py, each in a line of 128 bytes
 grown: list[tuple[int | None, int]] = []  # streams whose memory was replaced by more; who keeps launches clears it
 _by_stream: dict[tuple[int | None, int], torch.Tensor] = {}
 _scratch_by_stream: dict[tuple[int | None, int], torch.Tensor] = {}
@@ -21,8 +21,8 @@ def workspace(device: torch.device, words: int) -> torch.Tensor:
     return _memory(device, FIXED_WORDS + words)[FIXED_WORDS:]
 
 
-def chain_words(device: torch.device) -> torch.Tensor:
-    """The words of chains.py (int64) for launches on the current stream; 0 when made."""
+def arrival_words(device: torch.device) -> torch.Tensor:
+    """The words of arrivals.py (int64) for launches on the current stream; 0 when made."""
     return _memory(device, FIXED_WORDS)[:FIXED_WORDS]
 
 

@@ -29,8 +29,8 @@ def unsupported(case: NormCase) -> str | None:
         return "flash-linear-attention launches a program a row: none is an invalid launch"
     if case.cols * ITEM_BYTES[case.dtype] > WIDEST_BYTES:
         return f"flash-linear-attention's norms take rows of at most {WIDEST_BYTES} bytes"
-    if case.gate_first and not case.weight:
-        return "flash-linear-attention's norm of x * silu(z) always has a weight"
+    if case.gate_first and (not case.weight or "residual" in case.features):
+        return "flash-linear-attention's norm of x * silu(z) always has a weight, and never a residual"
     return None
 
 

@@ -1,4 +1,4 @@
-"""Mamba's Triton RMSNorm and LayerNorm backward, gated in either order, of its own autograd function."""
+"""Mamba's Triton RMSNorm and LayerNorm backward, also with residual, parallel and gated, of its own functions."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from typing import Any
 
 from harness.cases import ITEM_BYTES, Grads, Inputs, NormCase
 
+from ..libraries.autotuner import tuned
 from ..libraries.importing import import_failure
-from ..libraries.recorded import PLAIN, recorded
+from ..libraries.recorded import PLAIN, behind_residual, recorded
 
 name = "mamba"
 requires = ("mamba_ssm", "triton")
 install = "pip install mamba-ssm --no-build-isolation"
 compiles_ahead = True
-handles = {"gated", "gated-norm-first"}
+handles = {"residual", "parallel", "parallel-tied", "gated", "gated-norm-first"}
 
-MODULE = "mamba_ssm.ops.triton.layernorm_gated"
+UNGATED, GATED = "mamba_ssm.ops.triton.layer_norm", "mamba_ssm.ops.triton.layernorm_gated"
 WIDEST_BYTES = 64 * 1024  # a row
 
 
 def missing() -> str | None:
-    # Its package imports the CUDA extension, which this module does not use.
-    return import_failure("mamba_ssm", MODULE)
+    # Its package imports the CUDA extension, which these modules do not use.
+    return import_failure("mamba_ssm", UNGATED) or import_failure("mamba_ssm", GATED)
 
 
 def unsupported(case: NormCase) -> str | None:
@@ -35,14 +36,42 @@ def unsupported(case: NormCase) -> str | None:
         return "Mamba launches a program a row of the forward: none is an invalid launch"
     if case.cols * ITEM_BYTES[case.dtype] > WIDEST_BYTES:
         return f"Mamba's norms take rows of at most {WIDEST_BYTES} bytes"
+    if _is_gated(case) and len(case.features) > 1:
+        return "Mamba's gated norms have nothing else around them"
     return None
 
 
+def _is_gated(case: NormCase) -> bool:
+    return bool({"gated", "gated-norm-first"} & set(case.features))
+
+
 def prepare(inputs: Inputs) -> Callable[[], Grads]:
-    ops: Any = import_module(MODULE)
+    return _gated(inputs) if _is_gated(inputs.case) else _ungated(inputs)
+
+
+def _ungated(inputs: Inputs) -> Callable[[], Grads]:
+    """The norms of its blocks. Two branches of a residual have one gradient: that is the call of one branch."""
+    ops: Any = import_module(UNGATED)
+    case = inputs.case
+    options = {"eps": inputs.eps, "is_rms_norm": case.norm == "rms"}
+
+    def norm(x: Any, weight: Any, bias: Any, **second: Any) -> Any:
+        return ops.layer_norm_fn(x, weight, bias, **second, **options)
+
+    def add(branch: Any, residual: Any, weight: Any, bias: Any, **second: Any) -> Any:
+        return ops.layer_norm_fn(branch, weight, bias, residual, **second, prenorm=True, **options)
+
+    forward = behind_residual(add) if "residual" in case.features else norm
+    backward, _ = recorded(inputs, forward, (*PLAIN, None, None, "dweight1", "dbias1"))
+    return tuned(backward, ops, "bwd")
+
+
+def _gated(inputs: Inputs) -> Callable[[], Grads]:
+    """The norm of Mamba2's mixer, which tunes nothing."""
+    ops: Any = import_module(GATED)
     function, first = ops.rmsnorm_fn if inputs.case.norm == "rms" else ops.layernorm_fn, not inputs.case.gate_first
 
-    def norm(x: Any, weight: Any, bias: Any, z: Any = None) -> Any:
+    def norm(x: Any, weight: Any, bias: Any, z: Any) -> Any:
         return function(x, weight, bias, z=z, eps=inputs.eps, norm_before_gate=first)
 
     return recorded(inputs, norm, (*PLAIN, "dz"))[0]

@@ -75,7 +75,7 @@ def oink() -> list[ModuleType]:
         assert has_residual == (dresidual_out is not None)
         dx, dweight, _ = exact("rms", dout, x, None, rstd, weight)
         dx = dx if dresidual_out is None else dx + dresidual_out
-        return dx.to(x.dtype), dweight.to(weight.dtype), None, None
+        return dx.to(x.dtype), None if weight is None else dweight.to(weight.dtype), None, None
 
     def layernorm(x, weight, bias=None, eps=1e-6, return_rstd=False, return_mean=False):
         assert return_rstd
@@ -99,7 +99,7 @@ def tilegym() -> list[ModuleType]:
     tuned = {"for other rows": (2, "kernel")}
 
     def rms_norm(input, normalized_shape, weight, eps, bias=None, mode=None, offset=0.0, **kwargs):  # noqa: A002
-        assert (bias, offset, mode) == (None, 0.0, None)
+        assert (weight is None, bias, offset, mode) == (False, None, 0.0, None)
 
         def formula(x, shape, weight):
             return normalised(x, weight, None, eps, True)
@@ -119,8 +119,13 @@ def tilegym() -> list[ModuleType]:
 
         return Recorded.apply(formula, X, R, W)
 
+    def suites_rms_norm(X, W, eps, offset=0.0, casting_mode="llama", in_place=True, row_mode=None, **kwargs):
+        assert (casting_mode, in_place, row_mode) == ("llama", True, None)
+        return Recorded.apply(lambda x, weight: normalised(x, weight, None, eps, True, offset), X, W)
+
     suite = "tilegym.suites.liger.cutile"
     return [
+        module(f"{suite}.rms_norm", rms_norm=suites_rms_norm),
         module("tilegym.ops.cutile.rms_norm", rms_norm=rms_norm),
         module(f"{suite}.layer_norm", layer_norm=layer_norm),
         module(f"{suite}.fused_add_rms_norm", fused_add_rms_norm=fused_add_rms_norm, _bwd_tune_cache=tuned),

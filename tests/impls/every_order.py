@@ -57,8 +57,8 @@ class Program:
         return self._access("load", 1, places, "relaxed")
 
     def wait(self, place, least, sem="acquire"):
-        """Load by thread 0, once no less is found."""
-        self._access("wait", 0, place, sem, least)
+        """Load by thread 0, once no less is found; return it."""
+        return self._access("wait", 0, place, sem, least)
 
     def store(self, place, value, thread=1):
         """Store; only places of `words` may be stored to by several programs."""

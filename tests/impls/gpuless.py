@@ -22,7 +22,7 @@ KERNELS = {
 }
 
 
-CHAIN_WORDS = 1025
+ARRIVAL_WORDS = 48
 
 
 def in_child(module, *arguments):
@@ -62,5 +62,5 @@ def instead_of_launches(target, substitute, memory):
             stack.enter_context(patch.object(module, name, substitute(name, getattr(module, name))))
         parts = lambda device, words: memory[8 : 8 + words]  # noqa: E731
         stack.enter_context(patch.object(workspace, "workspace", parts))
-        stack.enter_context(patch.object(workspace, "chain_words", lambda device: memory[-CHAIN_WORDS:]))
+        stack.enter_context(patch.object(workspace, "arrival_words", lambda device: memory[-ARRIVAL_WORDS:]))
         yield

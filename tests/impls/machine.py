@@ -16,6 +16,7 @@ from tests.impls.statements import Kernel
 LANES = 32
 EVERY = np.ones(LANES, bool)
 BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+WIDTHS = {"rs": 2, "r": 4, "f": 4, "rd": 8}  # bytes of a register, by its name
 KINDS = {f"{letter}{8 * size}": np.dtype(f"{letter}{size}") for letter in "uf" for size in (2, 4, 8)}
 KINDS |= {f"s{8 * size}": np.dtype(f"i{size}") for size in (2, 4, 8)}
 KINDS |= {f"b{8 * size}": np.dtype(f"u{size}") for size in (1, 2, 4, 8)} | {
@@ -149,7 +150,13 @@ class Warp:
                     raise
 
     def register(self, name):
-        """All lanes of a register; what those hold that `mask` leaves out does not matter."""
+        """All lanes of a register; what those hold that `mask` leaves out does not matter.
+
+        A half of a pair that nothing ever writes may be read with the other: all its bits are set, NaN if it counts.
+        """
+        if name not in self.values:
+            (size,) = (size for prefix, size in WIDTHS.items() if re.fullmatch(rf"%{prefix}\d+", name))
+            return np.full(LANES, -1, f"i{size}").view(BITS[size])
         return self.values[name]
 
     def read(self, operand, kind):

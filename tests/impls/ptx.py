@@ -1,4 +1,4 @@
-"""A warp that runs inline assembly of chains.py, groups.py or exchange.py, over words of 64 bits or their halves.
+"""A warp that runs inline assembly of arrivals.py, groups.py or exchange.py, over words of 64 bits or their halves.
 
 It is a warp of the machine, and stricter: it knows the few instructions that these need and no other, so that each
 access orders as it has to, and no register may be read in a lane in which it was not written. Memory is one for all
@@ -16,7 +16,7 @@ from tests.impls.statements import Text
 
 TYPES = {"pred": np.bool_, "b32": np.uint32, "b64": np.uint64}
 KNOWN = re.compile(
-    r"bra|mov\.([ub]32|b64)|setp\.(eq|ne|lt)(\.and)?\.[usb]32|setp\.ge\.s64|add\.(u32|f32)|sub\.s32|and\.b32"
+    r"bra|mov\.([ub]32|b64)|setp\.(eq|ne|lt)(\.and)?\.[usb]32|setp\.g[et]\.s64|selp\.b32|add\.(u32|f32)|sub\.s32|and\.b32"
     r"|mad\.wide\.u32|vote\.sync\.any\.pred"
     r"|(ld|st)\.relaxed\.gpu\.global\.b64|vote\.sync\.all\.pred|shfl\.sync\.(bfly|idx)\.b32"
     r"|atom\.add\.acq_rel\.gpu\.global\.u(32|64)|ld\.acquire\.gpu\.global\.b(32|64)|st\.relaxed\.gpu\.global\.b32"

@@ -59,6 +59,10 @@ SIGNATURES = {
     "fla.modules.layernorm_gated:layernorm_fn": (
         "(x, weight, bias, z=None, eps=1e-06, group_size=None, norm_before_gate=True, is_rms_norm=False)"
     ),
+    "mamba_ssm.ops.triton.layer_norm:layer_norm_fn": (
+        "(x, weight, bias, residual=None, x1=None, weight1=None, bias1=None, eps=1e-06, dropout_p=0.0, rowscale=None, "
+        "prenorm=False, residual_in_fp32=False, is_rms_norm=False, return_dropout_mask=False)"
+    ),
     "mamba_ssm.ops.triton.layernorm_gated:rmsnorm_fn": (
         "(x, weight, bias, z=None, eps=1e-06, group_size=None, norm_before_gate=True)"
     ),
@@ -83,6 +87,9 @@ SIGNATURES = {
     "examples.layer_norm:layer_norm_bwd.fn": "(grad_out, x, mean, rstd, weight, compute_bias_grad=True)",
     "tilegym.ops.cutile.rms_norm:rms_norm": (
         "(input, normalized_shape, weight, eps, bias=None, mode=None, offset=0.0, **kwargs)"
+    ),
+    "tilegym.suites.liger.cutile.rms_norm:rms_norm": (
+        "(X, W, eps, offset=0.0, casting_mode='llama', in_place=True, row_mode=None, **kwargs)"
     ),
     "tilegym.suites.liger.cutile.layer_norm:layer_norm": "(X, W, B, eps=1e-05, **kwargs)",
     "tilegym.suites.liger.cutile.fused_add_rms_norm:fused_add_rms_norm": (

@@ -129,11 +129,12 @@ AROUND_ON_HOPPER = [
     Case(4096, "rms", rows=64, features=("gated",)),
 ]
 TRITON = tuple(map(int, triton.__version__.split(".")[:2]))
-SPILL_LIMIT = 24  # bytes a thread: a few kernels set registers aside around the chains that others have not begun
+SPILL_LIMIT = 24  # bytes a thread
 MORE_SPILL = {
-    Case(8192, "rms"): 256,  # of 4 warps, which are faster all the same
+    Case(8192, "rms"): 184,  # of 4 warps, which are faster than 8 all the same; 40 but with Triton 3.9
+    Case(12288, "rms"): 32,  # outside of the loop
     Case(16384, "layer", features=("parallel",)): 40,  # none with Triton 3.6, with which it was chosen
-    Case(128, "rms", rows=262144, features=("qk",)): 32,  # on sm_100 with Triton 3.9
+    Case(16384, "layer", features=("residual",)): 40,  # with Triton 3.6, with which it was chosen
 }
 
 
@@ -252,8 +253,7 @@ def test_a_wider_weight_causes_no_second_layout(cols):
     like_x, wider = in_child(__name__, "sm_90", [Case(cols, "layer"), Case(cols, "layer", weight_dtype="float32")])
     chunks = {1024: 1, 2880: 3, 4096: 4}[cols]
     again = int(TRITON >= (3, 9) and chunks > 1)  # a statistic, with either weight
-    copies = 1 if cols == 1024 else 2  # of the loop: what others have not begun is done without tiles in flight there
-    loads = copies * (2 * chunks + 2 + again)
+    loads = 2 * chunks + 2 + again
     assert like_x["backward_rows"]["loads"] == wider["backward_rows"]["loads"] == loads
 
 
@@ -284,9 +284,9 @@ def test_rows_at_several_alignments_are_copied_16_bytes_at_a_time(case):
     """The planted fault: all are read as if they began anywhere, element by element or two at a time."""
     (usage,), (spoiled,) = (in_child(__name__, "sm_90", [case], *spoil) for spoil in ((), ("alignments",)))
     assert usage["backward_rows"]["copies"][-1] == 16
-    assert usage["backward_rows"]["narrow"] < spoiled["backward_rows"]["narrow"] or case.cols % 2 == 0
     assert usage["backward_rows"]["spilled"] <= SPILL_LIMIT
-    assert 16 not in spoiled["backward_rows"]["copies"]
+    fewer = usage["backward_rows"]["narrow"] < spoiled["backward_rows"]["narrow"]
+    assert fewer or 16 not in spoiled["backward_rows"]["copies"]
 
 
 @pytest.mark.parametrize("target", ["sm_90", "gfx942"])

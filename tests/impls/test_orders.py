@@ -1,7 +1,7 @@
-"""The protocols of chains.py and groups.py in every order of programs, with every old word that memory may show.
+"""The protocols of arrivals.py and groups.py in every order of programs, with every old word that memory may show.
 
 Launches are as small as can be: what is shown is that no order goes wrong. Larger ones, in orders of chance, are in
-test_chains.py and test_groups.py. What kernels do between the calls of both files is told again here.
+test_arrivals.py and test_groups.py. What kernels do between the calls of both files is told again here.
 """
 
 from contextlib import ExitStack
@@ -11,7 +11,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from impls.inhouse import chains, groups
+from impls.inhouse import arrivals, exchange, groups
 from tests.impls.every_order import Launch, Stuck, Wrong
 
 EPOCH = 5
@@ -90,9 +90,8 @@ class Language:
         place, target, *seen = given
         if not seen:  # the high half is waited for
             target <<= 32
-        if not seen or seen[0] < target:
-            self.program.wait(word(place), target, sem)
-        return None
+        found = seen[0] if seen and seen[0] >= target else self.program.wait(word(place), target, sem)
+        return found > target
 
 
 def word(place):
@@ -116,6 +115,7 @@ def ends(module, program, programs, words, slots, walks, replaced):
     functions = {name: each.fn for name, each in vars(module).items() if hasattr(each, "fn")}
     numbers = {name: each.value for name, each in vars(module).items() if type(getattr(each, "value", None)) is int}
     with ExitStack() as stack:
+        stack.enter_context(patch.object(exchange, "tl", language))  # of all_agree
         for name, each in (functions | numbers | {"tl": language} | replaced).items():
             stack.enter_context(patch.object(module, name, each))
         launch = Launch([step(number) for number in range(programs)], words, slots)
@@ -123,40 +123,37 @@ def ends(module, program, programs, words, slots, walks, replaced):
     return launch.ends
 
 
-# ------------------------------------------------------------------------------------------------ chains
+# ------------------------------------------------------------------------------------------------ arrivals
 
 
-def launch_of_chains(programs, slots, others=0, walks=0, fault=None):
-    """Raise Wrong or Stuck where a launch of one pass ends so; the programs do not need `others` of the words."""
-    most = programs + others
+def launch_of_arrivals(programs, slots, walks=0, fault=None):
+    """Raise Wrong or Stuck where a launch of one pass ends so."""
 
     def program(now, number):
-        epoch, own = chains.start(0, number)
-        every = np.arange(programs)
-        seen, arrived = chains.look(0, every, programs), 0
-        done = []
-        if own:
-            now.store(("sums", number), "done")
-            arrived, done = chains.arrive(0, number, programs, False), [number]
-        chains.leave(0, number, programs, epoch, own, most)
-        chain = chains.open_chain(seen, epoch, every, number)
-        while chain != chains.NOTHING:
-            if chains.take(0, chain, epoch):
-                now.store(("sums", chain), "done")
-                arrived, done = chains.arrive(0, chain, programs, False), [*done, chain]
-            chain = chains.open_chain(chains.look(0, every, programs), epoch, every, number)
-        if done:
-            chains.wait_for_all(0, epoch, arrived, False)
-            for each in range(programs):
-                now.only(("sums", each), "done")
-            for piece in done:
+        arrivals.start(0, number, programs)
+        now.store(("sums", number), "done")
+        started, seen = arrivals.arrive(0, number, programs, False)
+        left = 0
+        if not arrivals.wait_for_all(0, started, seen, False):
+            left = arrivals.stays(0, number, programs, False)
+        if left < arrivals.MOST:
+            piece = arrivals.take(0, programs, left) if left else number
+            while piece < programs:
+                for each in range(programs):
+                    now.only(("sums", each), "done")
                 now.store(("piece", piece), "done")
+                piece = arrivals.take(0, programs, left) if left else programs
 
-    def left(launches):
-        return {word(chain): 2 * launches for chain in range(most)} | {word(most): launches * most}
+    most = 1 << (programs - 1).bit_length()
 
-    for end in ends(chains, program, programs, left(EPOCH), slots, walks, {"MOST": most} | (fault or {})):
-        check(end, left(EPOCH + 1), [(what, each) for what in ("sums", "piece") for each in range(programs)])
+    def words(launches):
+        numbers = {"STARTED": launches * most, "ARRIVED": launches * most * arrivals.WORTH.value, "TAKEN": 0}
+        return {word(getattr(arrivals, name).value): number for name, number in numbers.items()}
+
+    work = [(what, each) for what in ("sums", "piece") for each in range(programs)]
+    replaced = {"MOST": most, "PATIENCE": 1} | (fault or {})
+    for end in ends(arrivals, program, programs, words(EPOCH), slots, walks, replaced):
+        check(end, words(EPOCH + 1), work)
 
 
 def check(end, left, work):
@@ -167,14 +164,14 @@ def check(end, left, work):
         raise Wrong(f"not all is done once: {end}")
 
 
-@pytest.mark.parametrize(("programs", "slots", "others"), [(1, 1, 3), (2, 1, 2), (2, 2, 1), (3, 1, 0)])
-def test_chains_in_every_order(programs, slots, others):
-    launch_of_chains(programs, slots, others)
+@pytest.mark.parametrize(("programs", "slots"), [(1, 1), (2, 1), (2, 2), (3, 1)])
+def test_arrivals_in_every_order(programs, slots):
+    launch_of_arrivals(programs, slots)
 
 
-@pytest.mark.parametrize(("programs", "slots"), [(3, 3), (4, 2), (6, 5)])
-def test_chains_in_orders_of_chance(programs, slots):
-    launch_of_chains(programs, slots, walks=60)
+@pytest.mark.parametrize(("programs", "slots"), [(3, 2), (3, 3), (4, 2), (6, 5)])
+def test_arrivals_in_orders_of_chance(programs, slots):
+    launch_of_arrivals(programs, slots, walks=60)
 
 
 def text_without(text, order):
@@ -192,37 +189,66 @@ def in_two_steps(change):
     return access
 
 
+def swapped(before, expected, wanted):
+    return wanted if before == expected else before
+
+
 STALE = {"debug_barrier": lambda self: None}
-CHAIN_FAULTS = {  # what takes the place of names in chains.py, and of what it takes of Triton's language
-    "a claim is lost": ({}, {"atomic_max": in_two_steps(max)}),
-    "a start is lost": ({}, {"atomic_add": in_two_steps(lambda before, added: before + added)}),
-    "a chain is done twice": ({"take": lambda *rest: take(*rest) | True}, {}),
-    "a late owner does its chain": ({"start": lambda words, program: (late_start(words, program), True)}, {}),
-    "a late owner leaves its mark": ({"leave": lambda *_: None}, {}),
-    "no release": ({"ARRIVAL": text_without(chains.ARRIVAL, "acq_rel")}, {}),
-    "no acquire": ({"WAIT": text_without(chains.WAIT, "acquire"), "arrive": lambda *rest: arrive(*rest) * 0}, {}),
+arrive, stays, wait_for_all = (getattr(arrivals, name).fn for name in ("arrive", "stays", "wait_for_all"))
+
+
+def unseen(*asked):
+    """What `arrive` returns, but that all have to be waited for."""
+    started, seen = arrive(*asked)
+    return started, seen * 0
+
+
+def late_leave(words, *_):
+    """Leave, whether or not all have arrived."""
+    arrivals.tl.atomic_add(arrivals.ARRIVED, 1, sem="relaxed")
+    return arrivals.MOST
+
+
+def waits_for_fewer(words, started, seen, interpreted):
+    """Count one program twice."""
+    return wait_for_all(words, started, seen + arrivals.WORTH, interpreted)
+
+
+def waits(words, *_):
+    """Wait for programs that have yet to start."""
+    started = arrivals.tl.atomic_add(arrivals.STARTED, 0, sem="relaxed")
+    arrivals.tl.inline_asm_elementwise(arrivals.WAIT, "", [arrivals.ARRIVED, arrivals.all_arrived(started), 0])
+    return 0
+
+
+ARRIVAL_FAULTS = {  # what takes the place of names in arrivals.py, and of what it takes of Triton's language
+    "an addition is lost": ({}, {"atomic_add": in_two_steps(lambda before, added: before + added)}),
+    "a swap is none": ({}, {"atomic_cas": in_two_steps(swapped)}),
+    "a program leaves after all have arrived": ({"stays": late_leave}, {}),
+    "nobody leaves": ({"stays": waits}, {}),
+    "those that stay take their own pieces alone": ({"stays": lambda *rest: stays(*rest) // arrivals.MOST}, {}),
+    "what was taken is left": ({"take": lambda *_: arrivals.tl.atomic_add(arrivals.TAKEN, 1, sem="relaxed")}, {}),
+    "no release": ({"ARRIVAL": text_without(arrivals.ARRIVAL, "acq_rel")}, {}),
+    "no acquire": ({"WAIT": text_without(arrivals.WAIT, "acquire"), "arrive": unseen}, {}),
     "threads do not meet": ({}, STALE),
-    "nobody waits": ({"wait_for_all": lambda *_: None}, {}),
-    "one chain fewer is waited for": ({"wait_for_all": lambda words, *rest: wait_for_all(words, *less(*rest))}, {}),
+    "nobody waits": ({"wait_for_all": lambda words, started, *_: arrivals.all_started(started)}, {}),
+    "one program fewer is waited for": ({"wait_for_all": waits_for_fewer}, {}),
 }
-arrive, take, wait_for_all = (getattr(chains, name).fn for name in ("arrive", "take", "wait_for_all"))
 
 
-def late_start(words, program):
-    return chains.tl.atomic_add(words + program, 2, sem="relaxed") >> 1
+def launches_of_arrivals(fault):
+    """One that has room for one program at a time, and one that has room for both."""
+    for slots in (1, 2):
+        launch_of_arrivals(2, slots, walks=1000, fault=fault)
 
 
-def less(epoch, seen, interpreted):
-    return epoch - 1 / chains.MOST, seen, interpreted
-
-
-@pytest.mark.parametrize("fault", CHAIN_FAULTS)
-def test_a_fault_of_chains_is_seen(fault, monkeypatch):
-    replaced, language = CHAIN_FAULTS[fault]
+@pytest.mark.parametrize("fault", ARRIVAL_FAULTS)
+def test_a_fault_of_arrivals_is_seen(fault, monkeypatch):
+    replaced, language = ARRIVAL_FAULTS[fault]
     for name, each in language.items():
         monkeypatch.setattr(Language, name, each)
     with pytest.raises((Wrong, Stuck)):
-        launch_of_chains(2, 2, walks=1000, fault=replaced)
+        launches_of_arrivals(replaced)
 
 
 # ------------------------------------------------------------------------------------------------ groups

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from impls.inhouse import workspace as module
-from impls.inhouse.chains import MOST
-from impls.inhouse.workspace import FIXED_WORDS, chain_words, workspace
+from impls.inhouse.arrivals import TAKEN
+from impls.inhouse.workspace import FIXED_WORDS, arrival_words, workspace
 
 CPU = torch.device("cpu")
 
@@ -38,11 +38,11 @@ def cuda(monkeypatch):
 def use(words, device=CPU):
     """A launch that leaves its marks; returns where it did."""
     exchange = workspace(device, words)
-    chains = chain_words(device)
-    assert (chains.dtype, chains.numel()) == (torch.int64, FIXED_WORDS)
+    arrivals = arrival_words(device)
+    assert (arrivals.dtype, arrivals.numel()) == (torch.int64, FIXED_WORDS)
     assert exchange.dtype == torch.int64
     assert exchange.numel() >= words
-    return chains, exchange
+    return arrivals, exchange
 
 
 def same(one, other):
@@ -112,9 +112,9 @@ def test_a_captured_launch_has_its_own(cuda):
 
 
 def test_what_launches_share_lies_apart():
-    chains, exchange = use(10)
-    assert chains.numel() > MOST.value
-    assert exchange.data_ptr() - chains.data_ptr() == 8 * FIXED_WORDS
+    arrivals, exchange = use(10)
+    assert arrivals.numel() > TAKEN.value
+    assert exchange.data_ptr() - arrivals.data_ptr() == 8 * FIXED_WORDS
     assert 8 * FIXED_WORDS % 64 == exchange.data_ptr() % 64 == 0
 
 

@@ -43,7 +43,7 @@ def normalised(x, weight, bias, eps, rms, offset=0.0):
 
 
 def libraries() -> list[ModuleType]:
-    return [flash_attn(), *fla(), mamba(), *flag_gems(), transformer_engine_rocm()]
+    return [flash_attn(), *fla(), *mamba(), *flag_gems(), transformer_engine_rocm()]
 
 
 def flash_attn() -> ModuleType:
@@ -52,19 +52,26 @@ def flash_attn() -> ModuleType:
         prenorm=False, residual_in_fp32=False, zero_centered_weight=False, is_rms_norm=False,
         return_dropout_mask=False, out_dtype=None, out=None, residual_out=None,
     ):  # fmt: skip
-        assert weight is not None
         assert (x1, dropout_p, prenorm) == (None, 0.0, residual is not None)
-
-        def formula(x, weight, bias, residual, x1, weight1, bias1):
-            total = x if residual is None else x + residual
-            rest = (eps, is_rms_norm, float(zero_centered_weight))
-            second = [] if weight1 is None else [normalised(total, weight1, bias1, *rest)]
-            return (normalised(total, weight, bias, *rest), *second, *([total] if prenorm else []))
-
-        return Recorded.apply(formula, x, weight, bias, residual, x1, weight1, bias1)
+        rest = (eps, is_rms_norm, float(zero_centered_weight))
+        return around(x, weight, bias, residual, weight1, bias1, *rest)
 
     name = "flash_attn.ops.triton.layer_norm"
     return module(name, layer_norm_fn=layer_norm_fn, _layer_norm_bwd_kernel=DECORATED, _layer_norm_fwd_kernel=DECORATED)
+
+
+def around(x, weight, bias, residual, weight1, bias1, eps, rms, offset=0.0):
+    """The norms of flash-attention's function, of which Mamba has a copy."""
+    assert weight is not None
+
+    def formula(x, weight, bias, residual, x1, weight1, bias1):
+        total = x if residual is None else x + residual
+        rest = (eps, rms, offset)
+        second = [] if weight1 is None else [normalised(total, weight1, bias1, *rest)]
+        return (normalised(total, weight, bias, *rest), *second, *([] if residual is None else [total]))
+
+    found = Recorded.apply(formula, x, weight, bias, residual, None, weight1, bias1)
+    return found[0] if len(found) == 1 else found
 
 
 def fla() -> list[ModuleType]:
@@ -141,8 +148,19 @@ def gated_in_either_order():
     return {"layernorm_fn": layernorm_fn, "rmsnorm_fn": rmsnorm_fn}
 
 
-def mamba() -> ModuleType:
-    return module("mamba_ssm.ops.triton.layernorm_gated", **gated_in_either_order())
+def mamba() -> list[ModuleType]:
+    def layer_norm_fn(
+        x, weight, bias, residual=None, x1=None, weight1=None, bias1=None, eps=1e-6, dropout_p=0.0, rowscale=None,
+        prenorm=False, residual_in_fp32=False, is_rms_norm=False, return_dropout_mask=False,
+    ):  # fmt: skip
+        assert (x1, dropout_p, prenorm) == (None, 0.0, residual is not None)
+        return around(x, weight, bias, residual, weight1, bias1, eps, is_rms_norm)
+
+    gated = gated_in_either_order()
+    return [
+        module("mamba_ssm.ops.triton.layer_norm", layer_norm_fn=layer_norm_fn, _layer_norm_bwd_kernel=DECORATED),
+        module("mamba_ssm.ops.triton.layernorm_gated", **gated),
+    ]
 
 
 def transformer_engine_rocm() -> ModuleType:

@@ -18,7 +18,6 @@ from ..launch import (
     fitting_stages,
     half_and_double,
     kernel_options,
-    power_of_two,
 )
 from ..limits import (
     FEWEST_ELEMENTS,
@@ -42,7 +41,7 @@ from .shared import Shared
 if TYPE_CHECKING:
     from ..tensors import Tensors
 
-MOST_PROGRAMS = 1024  # MOST of chains.py
+MOST_PROGRAMS = 1024  # MOST of arrivals.py
 MAY_SHARE_FROM = 4096  # columns from which sharing rows may pay where one program could take them
 
 
@@ -173,7 +172,7 @@ class OnePass(Tile, Launch):
         from triton import knobs
 
         from ..finish import finish_tile, sum_partials
-        from ..workspace import FIXED_WORDS, chain_words
+        from ..workspace import FIXED_WORDS, arrival_words
         from .one_pass_kernel import backward_rows
 
         rows, cols = tensors.dx.shape
@@ -187,8 +186,7 @@ class OnePass(Tile, Launch):
         if fused and interpreted:
             words = torch.zeros(FIXED_WORDS, dtype=torch.int64)
         elif fused:
-            words = chain_words(tensors.x.device)
-        limited = self.maxnreg is not None and self.warps < 8
+            words = arrival_words(tensors.x.device)
         elements = 32 * self.warps * (16 if (self.maxnreg or MOST_REGISTERS) <= 128 else 64)
         kernel = KernelCall(
             backward_rows,
@@ -212,16 +210,23 @@ class OnePass(Tile, Launch):
             FOLD=self.fold,
             PACKED=self.packed,
             STAGES=self.stages,
-            HELP_STAGES=self.stages if self.fold and cols <= 8192 and not limited else 1,  # fewer registers
             EVEN=rows % self.rows == 0 and cols == self.chunks * self.cols,
             FUSED=fused,
-            CHAINS=max(power_of_two(programs), 32 * self.warps),
-            OTHERS=power_of_two(-(-MOST_PROGRAMS // programs)),
+            FOURS=fused and not interpreted and self._in_fours(cols, alignments),
             INTERPRETED=interpreted,
             **finish_tile(tensors, programs, programs, elements),
             **kernel_options(self.warps, maxnreg=self.maxnreg),
         )
         return [kernel] if fused else [kernel, *sum_partials(tensors, partial_dweight, partial_dbias, beside)]
+
+    def _in_fours(self, cols: int, alignments: int) -> bool:
+        """Whether threads store their partial gradients 4 at a time, where they are.
+
+        A thread has to hold 4 columns of a chunk, and rows of partial gradients to begin on 16 bytes. Of 64 columns a
+        thread it costs registers that are not there: they have to lie in fours.
+        """
+        fits = 128 * self.warps <= self.cols and self.chunks * self.cols < 64 * 32 * self.warps
+        return self.fold and fits and alignments == 1 and cols % 4 == 0
 
     def _alignments(self, tensors: Tensors) -> int:
         """The alignments by which tiles are told apart; 1 where a tile has no room for a row at each of them."""

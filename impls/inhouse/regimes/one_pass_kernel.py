@@ -6,7 +6,8 @@
 import triton
 import triton.language as tl
 
-from ..chains import NOTHING, arrive, leave, look, open_chain, start, take, wait_for_all
+from ..arrivals import MOST, arrive, start, stays, take, wait_for_all
+from ..exchange import braced
 from ..finish import finish_piece, results_of
 from ..formula import (
     centred,
@@ -43,7 +44,7 @@ def backward_rows(
     weight,
     mean,
     rstd,
-    words,  # of chains.py, if FUSED
+    words,  # of arrivals.py, if FUSED
     beside,  # tensors.py has its fields
     rows,
     cols,  # in units, as are the strides
@@ -59,11 +60,9 @@ def backward_rows(
     FOLD: tl.constexpr,
     PACKED: tl.constexpr,
     STAGES: tl.constexpr,
-    HELP_STAGES: tl.constexpr,
     EVEN: tl.constexpr,
     FUSED: tl.constexpr,
-    CHAINS: tl.constexpr,
-    OTHERS: tl.constexpr,
+    FOURS: tl.constexpr,
     FINISH_ROWS: tl.constexpr,
     FINISH_COLS: tl.constexpr,
     INTERPRETED: tl.constexpr,
@@ -72,11 +71,11 @@ def backward_rows(
 
     FOLD adds a tile's rows up before they reach the accumulator, which then holds one row: free where a thread holds
     the same columns of every row. PACKED keeps 16-bit tiles packed across the row sums, for half the registers. FUSED
-    programs share their chains out as chains.py has it: no more than CHAINS, and a thread looks at each once, so that
-    all see the same. What another program has not begun they take with HELP_STAGES.
+    programs add their partial gradients up as well, once all are there (arrivals.py). With FOURS a thread stores its
+    own partial gradients, 4 at a time: 4 divides the columns, and rows are folded.
 
     Where 8 does not divide the columns, contiguous rows of 16-bit elements begin at 2, 4 or 8 ALIGNMENTS. A tile then
-    has rows of one, and so have all tiles of a chain, as ALIGNMENTS divides the number of programs: rows are read
+    has rows of one, and so have all tiles of a program, as ALIGNMENTS divides the number of programs: rows are read
     16 bytes at a time, and a thread keeps its columns.
     """
     cols *= UNIT
@@ -85,10 +84,8 @@ def backward_rows(
     row_in_tile = tl.arange(0, R)[:, None]
     col = tl.arange(0, C)[None, :]
     tiles = tl.cdiv(rows, R * ALIGNMENTS) * ALIGNMENTS
-    begin = program
     if FUSED:
-        epoch, own = start(words, program)
-        begin = tl.where(own, program, tiles)
+        start(words, program, programs)
 
     shift = shift_of(program, cols, ALIGNMENTS)
     weights = row_vector(weight, x, row_in_tile, col - shift, cols, ZERO_CENTRED, K, C, PACKED, ALIGNMENTS > 1)
@@ -99,7 +96,7 @@ def backward_rows(
     places = row_in_tile, col, rows, cols, dy_stride, x_stride
 
     sums = sums_of_tiles(
-        begin,
+        program,
         tiles,
         programs,
         vectors,
@@ -119,64 +116,24 @@ def backward_rows(
         EVEN,
     )
     partials = partial_dweight, partial_dbias, beside.partial_dweight1, beside.partial_dbias1
-    if not FUSED:
-        store_sums(sums, program, shift, partials, cols, K, C, ALIGNMENTS > 1)
-    else:
-        chains = tl.arange(0, CHAINS)
-        seen = look(words, chains, programs)
-        arrived = tl.zeros([], tl.int64)
-        if own:
-            store_sums(sums, program, shift, partials, cols, K, C, ALIGNMENTS > 1)
-            arrived = arrive(words, program, programs, INTERPRETED)
-        leave(words, program, programs, epoch, own, OTHERS)
-        done = own.to(tl.int32)  # chains that this program did
-        taken = chains < 0
-        chain = open_chain(seen, epoch, chains, program)
-        while chain != NOTHING:
-            if take(words, chain, epoch):
-                if ALIGNMENTS > 1:
-                    shift = shift_of(chain, cols, ALIGNMENTS)
-                    weights = row_vector(weight, x, row_in_tile, col - shift, cols, ZERO_CENTRED, K, C, PACKED, True)
-                    vectors = weights, weights1, biases
-                sums = sums_of_tiles(
-                    chain,
-                    tiles,
-                    programs,
-                    vectors,
-                    inputs,
-                    beside,
-                    places,
-                    ZERO_CENTRED,
-                    HEADS,
-                    UNIT,
-                    ALIGNMENTS,
-                    R,
-                    K,
-                    C,
-                    FOLD,
-                    PACKED,
-                    HELP_STAGES,
-                    EVEN,
-                )
-                store_sums(sums, chain, shift, partials, cols, K, C, ALIGNMENTS > 1)
-                arrived = arrive(words, chain, programs, INTERPRETED)
-                done += 1
-                taken = taken | (chains == chain)
-            chain = open_chain(look(words, chains, programs), epoch, chains, program)
-
-        if done > 0:
-            wait_for_all(words, epoch, arrived, INTERPRETED)
+    store_sums(sums, program, shift, partials, cols, K, C, ALIGNMENTS > 1, FOURS)
+    if FUSED:
+        started, arrived = arrive(words, program, programs, INTERPRETED)
+        left = tl.cast(0, tl.int64)
+        if not wait_for_all(words, started, arrived, INTERPRETED):
+            left = stays(words, program, programs, INTERPRETED)
+        if left < MOST:
             index = tl.arange(0, FINISH_ROWS)[:, None]
             lane = tl.arange(0, FINISH_COLS)[None, :]
             results = results_of(dweight_out, dbias_out, partial_dweight, partial_dbias, beside)
-            if own:
-                finish_piece(results, program, index, lane, programs, cols, programs, FINISH_ROWS, FINISH_COLS)
-                done -= 1
-            while done > 0:
-                piece = tl.max(tl.where(taken, chains, -1), 0)
+            piece = program
+            if left > 0:
+                piece = take(words, programs, left)
+            while piece < programs:
                 finish_piece(results, piece, index, lane, programs, cols, programs, FINISH_ROWS, FINISH_COLS)
-                taken = taken & (chains != piece)
-                done -= 1
+                piece = programs
+                if left > 0:
+                    piece = take(words, programs, left)
 
 
 @triton.jit
@@ -360,24 +317,57 @@ def sums_of_tiles(
 
 
 @triton.jit
-def store_sums(sums, place, shift, partials, cols, K: tl.constexpr, C: tl.constexpr, SHIFTED: tl.constexpr):
+def store_sums(
+    sums, place, shift, partials, cols, K: tl.constexpr, C: tl.constexpr, SHIFTED: tl.constexpr, FOURS: tl.constexpr
+):
     """Store the sums over the rows of these tiles, which begin at this `shift`, as one row of each partial gradient."""
     partial_dweight, partial_dbias, partial_dweight1, partial_dbias1 = partials
-    sums = sums_over_rows(sums)
+    if not FOURS:
+        sums = sums_over_rows(sums)
     biases: tl.constexpr = 0 if partial_dbias is None else K
+    at = place * cols
     for k in tl.static_range(K):
-        in_row = k * C + tl.arange(0, C)
-        if SHIFTED:
-            in_row -= shift
-        at = place * cols + in_row
         if partial_dweight is not None:
-            tl.store(partial_dweight + at, sums[k], mask=is_column(in_row, cols, SHIFTED))
+            store_chunk(partial_dweight + at, sums[k], k, shift, cols, C, SHIFTED, FOURS)
         if partial_dbias is not None:
-            tl.store(partial_dbias + at, sums[K + k], mask=is_column(in_row, cols, SHIFTED))
+            store_chunk(partial_dbias + at, sums[K + k], k, shift, cols, C, SHIFTED, FOURS)
         if partial_dweight1 is not None:
-            tl.store(partial_dweight1 + at, sums[K + biases + k], mask=is_column(in_row, cols, SHIFTED))
+            store_chunk(partial_dweight1 + at, sums[K + biases + k], k, shift, cols, C, SHIFTED, FOURS)
         if partial_dbias1 is not None:
-            tl.store(partial_dbias1 + at, sums[3 * K + k], mask=is_column(in_row, cols, SHIFTED))
+            store_chunk(partial_dbias1 + at, sums[3 * K + k], k, shift, cols, C, SHIFTED, FOURS)
+
+
+@triton.jit
+def store_chunk(row, chunk, k, shift, cols, C: tl.constexpr, SHIFTED: tl.constexpr, FOURS: tl.constexpr):
+    """Store the k-th chunk of a row of sums.
+
+    Triton's own store of 32-bit numbers would have 4 consecutive columns in a thread, where tiles of 16 bits have 8:
+    every chunk would go through shared memory, with two barriers. With FOURS all stays in its thread.
+    """
+    if FOURS:
+        even, odd = tl.split(tl.reshape(chunk.to(tl.int32, bitcast=True), [C // 4, 2, 2]))
+        number0, number2 = tl.split(even)
+        number1, number3 = tl.split(odd)
+        col = k * C + 4 * tl.arange(0, C // 4)
+        numbers = [number0, number1, number2, number3, row + col, (col < cols).to(tl.int32)]
+        tl.inline_asm_elementwise(STORE_FOUR, "=r,r,r,r,r,l,r", numbers, dtype=tl.int32, is_pure=False, pack=1)
+    else:
+        col = k * C + tl.arange(0, C)
+        if SHIFTED:
+            col -= shift
+        tl.store(row + col, chunk, mask=is_column(col, cols, SHIFTED))
+
+
+STORE_FOUR = tl.constexpr(
+    braced(
+        [
+            ".reg .pred inside;",
+            "setp.ne.u32 inside, $6, 0;",
+            "@inside st.global.v4.b32 [$5], {$1, $2, $3, $4};",
+            "mov.b32 $0, 0;",
+        ]
+    )
+)
 
 
 @triton.jit

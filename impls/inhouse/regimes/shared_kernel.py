@@ -19,7 +19,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy
 
-from ..exchange import look, receive, send
+from ..exchange import all_agree, look, receive, send
 from ..finish import finish_tile_of, results_of
 from ..groups import (
     CHAINS,
@@ -28,7 +28,6 @@ from ..groups import (
     RINGS,
     SENT,
     START,
-    all_agree,
     claim,
     clear,
     come,

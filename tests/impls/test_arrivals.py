@@ -1,7 +1,8 @@
-"""How programs share the work of a launch: chains.py, compiled and run by the tests' machine, in orders of chance.
+"""How the programs of a launch come to their last sum: arrivals.py, compiled and run by the tests' machine.
 
-The machine starts programs in order and holds a limited number of them, as a GPU of which others hold a part does.
-Launches of different numbers of programs follow each other over one memory, as on one stream.
+The machine starts programs in order and holds a limited number of them, as a GPU of which others hold a part does; it
+runs them in orders of chance. Launches of different numbers of programs follow each other over one memory, as on one
+stream.
 """
 
 import contextlib
@@ -16,10 +17,11 @@ import pytest
 import triton
 import triton.language as tl
 
-from impls.inhouse import chains
-from impls.inhouse.chains import MOST, STARTED, TAKEN
+from impls.inhouse import arrivals
+from impls.inhouse.arrivals import ARRIVED, MOST, STARTED, TAKEN, WORTH, all_started, worth_of
 from impls.inhouse.regimes.one_pass import OnePass
-from tests.impls.gpuless import CHAIN_WORDS, in_child, instead_of_launches
+from impls.inhouse.workspace import FIXED_WORDS
+from tests.impls.gpuless import in_child, instead_of_launches
 from tests.impls.inhouse_cases import cpu_case, gradients, reference, rho
 from tests.impls.ptx import Endless, Memory, Warp, operands_fit
 from tests.impls.statements import Kernel, Text
@@ -31,11 +33,20 @@ CASES = {
     "three programs, narrow": (fp32("rms", 40, 60), OnePass(4, 1, 64, 1, 3, fold=False, fused=True)),
     "one program": (fp32("rms", 3, 64), OnePass(1, 1, 64, 1, 1, fold=True, fused=True)),
     "eight alignments": (cpu_case("layer", 32, 61, bias=True), OnePass(1, 1, 128, 1, 8, fold=True, fused=True)),
+    "four columns at a time": (fp32("layer", 13, 124, bias=True), OnePass(1, 1, 128, 1, 5, fold=True, fused=True)),
     "two warps": (fp32("rms", 11, 64), OnePass(1, 1, 64, 2, 5, fold=True, fused=True)),
 }
 THERE = (None, 1, 3, 2)  # programs at a time; None is all
-WORDS = MOST.value
-assert CHAIN_WORDS == WORDS + 1
+
+
+def words_after(launches):
+    """The words as so many launches are to leave them."""
+    import torch
+
+    words = torch.zeros(FIXED_WORDS, dtype=torch.int64)
+    words[STARTED.value] = launches * MOST.value
+    words[ARRIVED.value] = launches * MOST.value * WORTH.value
+    return words
 
 
 def outcome(names, seeds, fault=None, there=THERE):
@@ -52,7 +63,7 @@ def outcome(names, seeds, fault=None, there=THERE):
     inputs = {name: make_inputs(CASES[name][0], seed=0) for name in names}
     exact = {name: reference(each) for name, each in inputs.items()}
     launches, first = 2**31 - 2, {}  # so that no part of a word is thought to be enough
-    words = torch.tensor([2 * launches] * WORDS + [launches * WORDS])
+    words = words_after(launches)
     nan = lambda *shape: torch.full(shape, float("nan"))  # noqa: E731
     with contextlib.ExitStack() as stack:
         stack.enter_context(patch.object(backward, "output", lambda like, shape: nan(*shape)))
@@ -73,53 +84,54 @@ def outcome(names, seeds, fault=None, there=THERE):
                 return told + "wrong"
             if not all(torch.equal(*pair) for pair in zip(found, wanted, strict=True)):
                 return told + "other bits"
-            if int(words[WORDS]) != launches * WORDS or set(words[:WORDS].tolist()) != {2 * launches}:
+            if not torch.equal(words, words_after(launches)):
                 return told + "words that no launch should leave behind"
     return None
 
 
 @triton.jit
-def started_without_a_look(words, program):
-    """A chain is done twice: its own program does not see that another has taken it."""
-    epoch = tl.atomic_add(words + program, STARTED, sem="relaxed") >> 1
-    return epoch, epoch >= 0
+def started_unseen(words, program, programs):
+    """Programs do not say that they have started, so that those that are to come count as having."""
+    tl.atomic_add(words + STARTED, tl.where(program == 0, MOST, 0).to(tl.int64), sem="relaxed")
 
 
 @triton.jit
-def started_without_a_claim(words, program):
-    """A claim is lost: others do not see that a program has begun its chain."""
-    before = tl.load(words + program, volatile=True)
-    return before >> 1, (before & TAKEN) == 0
+def arrived_before_the_stores(words, program, programs, INTERPRETED: tl.constexpr):
+    """A missing fence: one warp says that its program has stored before the others have."""
+    started = tl.load(words + STARTED, volatile=True)
+    worth = worth_of(program, programs) * WORTH
+    asked = [words + ARRIVED, worth]
+    before = tl.inline_asm_elementwise(arrivals.ARRIVAL, "=l,l,l", asked, dtype=tl.int64, is_pure=False, pack=1)
+    return started, before + worth
 
 
 @triton.jit
-def left_as_they_are(words, program, programs, epoch, own, OTHERS: tl.constexpr):
-    """The words that a launch of fewer programs does not need stay behind."""
+def waited_for_nobody(words, started, seen, INTERPRETED: tl.constexpr):
+    """The last sum begins before all have arrived."""
+    return all_started(started)
 
 
 @triton.jit
-def arrived_before_the_stores(words, chain, programs, INTERPRETED: tl.constexpr):
-    """A missing fence: one warp says that a chain is done before the others have stored."""
-    worth = tl.cdiv(MOST - chain, programs).to(tl.int64)
-    before = tl.inline_asm_elementwise(
-        chains.ARRIVAL, "=l,l,l", [words + MOST, worth], dtype=tl.int64, is_pure=False, pack=1
-    )
-    return before + worth
+def left_by_all(words, program, programs, INTERPRETED: tl.constexpr):
+    """Nobody takes the pieces of those that have left."""
+    left = arrivals.stays(words, program, programs, INTERPRETED)
+    return tl.where(left < MOST, 0, left)
 
 
 @triton.jit
-def waited_for_nobody(words, epoch, seen, INTERPRETED: tl.constexpr):
-    """The last sum begins before all chains are done."""
+def taken_for_good(words, programs, left):
+    """What is taken is not put back for the next launch."""
+    return tl.atomic_add(words + TAKEN, 1, sem="relaxed").to(tl.int32)
 
 
 FAULTS = {  # the function, and what takes its place
-    "a chain is done twice": ("start", started_without_a_look),
-    "a claim is lost": ("start", started_without_a_claim),
-    "words stay behind": ("leave", left_as_they_are),
+    "a start is not told": ("start", started_unseen),
+    "pieces are lost": ("stays", left_by_all),
+    "words stay behind": ("take", taken_for_good),
     "nobody waits": ("wait_for_all", waited_for_nobody),
     "a missing fence": ("arrive", arrived_before_the_stores),
 }
-SLOW_FAULTS = ("words stay behind", "nobody waits")
+SLOW_FAULTS = ("nobody waits",)
 
 
 def test_the_same_bits_whoever_works():
@@ -133,7 +145,7 @@ def test_the_same_bits_in_many_orders(name):
 
 
 @pytest.mark.parametrize(
-    "fault", [*[*FAULTS][:2], *(pytest.param(each, marks=pytest.mark.slow) for each in SLOW_FAULTS)]
+    "fault", [*[*FAULTS][:3], *(pytest.param(each, marks=pytest.mark.slow) for each in SLOW_FAULTS)]
 )
 def test_a_fault_is_seen(fault):
     (seen,) = in_child(__name__, "outcome", [["eight programs", "one program"], [1], fault, [2, None]])
@@ -141,7 +153,7 @@ def test_a_fault_is_seen(fault):
 
 
 def published(fault=None):
-    """Whether all threads have met between the last store of sums and every arrival, in the compiled text."""
+    """Whether all threads have met between the last store of sums and the arrival, in the compiled text."""
     import torch
 
     from harness.cases import make_inputs
@@ -158,15 +170,12 @@ def published(fault=None):
             return lambda *args, **options: texts.append(self.kernel.warmup(*args, grid=grid, **options).asm["ptx"])
 
     replaced = patch.object(one_pass_kernel, *FAULTS[fault]) if fault else contextlib.nullcontext()
-    with replaced, instead_of_launches(("cuda", 90, 32), Compiled, torch.zeros(1 << 14, dtype=torch.int64)):
+    with replaced, instead_of_launches(("cuda", 90, 32), Compiled, torch.zeros(FIXED_WORDS, dtype=torch.int64)):
         gradients(make_inputs(case, seed=0), launch=launch)
     opcodes = [each.opcode for each in Kernel(texts[0], "backward_rows").statements]
-    arrivals = [place for place, each in enumerate(opcodes) if each[0] == "atom" and "acq_rel" in each]
-    met = []
-    for place in arrivals:
-        before = [each[:2] for each in opcodes[:place] if each[0] == "bar" or each[:2] == ("st", "global")]
-        met.append(before[-1][0] == "bar")
-    return len(met) == 2 and all(met)
+    (arrival,) = (place for place, each in enumerate(opcodes) if each[:3] == ("atom", "add", "acq_rel"))
+    before = [each[:2] for each in opcodes[:arrival] if each[0] == "bar" or each[:2] == ("st", "global")]
+    return before[-1][0] == "bar"
 
 
 def test_an_arrival_before_the_stores_is_seen():
@@ -178,7 +187,7 @@ def test_an_arrival_before_the_stores_is_seen():
 # ------------------------------------------------------------------------------------------------ the assembly
 
 
-TEXTS = {name: getattr(chains, name).value for name in ("ARRIVAL", "WAIT")}
+TEXTS = {name: getattr(arrivals, name).value for name in ("ARRIVAL", "WAIT")}
 FENCES = {"ARRIVAL": "atom.add.acq_rel.gpu.global.u64", "WAIT": "ld.acquire.gpu.global.b64"}
 
 
@@ -192,18 +201,20 @@ def test_one_thread_arrives_for_its_program():
 
 
 def looks(seen, later, first=0):
-    """How often a warp looks at a word that is 5, and later what is given, while it waits for 12."""
+    """How often a warp looks at a word that is 5, and later what is given, while it waits for 12; and what it says."""
     memory = Memory([5], later)
     seen = np.array([seen, *[0] * 31], np.uint64)  # by the first thread, as `arrive` tells it
-    Warp(memory, first).run(TEXTS["WAIT"], [np.uint32], np.uint64(Memory.BASE), np.uint64(12), seen)
-    return memory.loads
+    (more,) = Warp(memory, first).run(TEXTS["WAIT"], [np.uint32], np.uint64(Memory.BASE), np.uint64(12), seen)
+    assert len(set(more.tolist())) == 1
+    return memory.loads, more[0]
 
 
-def test_one_warp_waits_until_all_chains_are_done():
-    assert looks(0, {1: [(0, 11)], 3: [(0, 12)]}) == 4
-    assert looks(5, {1: [(0, 13)]}) == 2
-    assert looks(12, {}) == 0
-    assert looks(0, {}, first=32) == 0  # another warp
+def test_one_warp_waits_until_all_have_arrived():
+    assert looks(0, {1: [(0, 11)], 3: [(0, 12)]}) == (4, 0)
+    assert looks(5, {1: [(0, 13)]}) == (2, 1)
+    assert looks(12, {}) == (0, 0)
+    assert looks(13, {}) == (0, 1)
+    assert looks(0, {}, first=32) == (0, 0)  # another warp
     with pytest.raises(Endless):
         looks(0, {3: [(0, 11)]})
 
@@ -221,7 +232,7 @@ def test_a_missing_fence_is_seen(name):
         assert spoiled == TEXTS[name] or accesses(spoiled) != [FENCES[name]]
 
 
-@pytest.mark.parametrize(("name", "operands"), [("ARRIVAL", ["=&l", "l", "l"]), ("WAIT", ["=r", "l", "l", "l"])])
+@pytest.mark.parametrize(("name", "operands"), [("ARRIVAL", ["=&l", "l", "l"]), ("WAIT", ["=&r", "l", "l", "l"])])
 def test_operands_fit_the_text(name, operands):
     assert operands_fit(TEXTS[name], operands, len(operands) - 1, 1)
 

@@ -1,0 +1,155 @@
+"""Arrivals: how the programs of one launch come to their last sum, though some of them start only when others end.
+
+A program that has stored its partial gradients arrives. Where all programs of the launch have started it waits for all
+to arrive, and adds up one piece of the gradients, that of its own number: this is what happens on a GPU that is free.
+Where another kernel holds a part of the GPU, programs that are to come may need the room of one that is done. So
+whoever arrives before all have started may leave, and those that stay take its piece. A program so waits only for
+programs that are running, and a launch ends as soon as one program of it can run: it needs no cooperative launch.
+Which program adds up a piece does not show in its bits.
+
+`words` (int64) outlive the launch, and nothing clears them: a CUDA graph may replay. Launches that share them follow
+each other on one stream (workspace.py). They may have any number of programs up to MOST: program p is worth the
+numbers p, p + programs and so on below MOST, so that each launch adds MOST.
+
+words[STARTED]  What the programs that have started are worth, of all launches.
+words[ARRIVED]  WORTH times what those that have arrived are worth, of all launches, and how many of this launch have
+                left. Nobody leaves once all have arrived, so that at least the last stays. What a program has stored is
+                visible to whoever sees it here.
+words[TAKEN]    Pieces that those that stay have taken, where any has left. Each takes one too many, and who takes the
+                last of these makes 0 of it, and of those that have left.
+"""
+
+# Triton compiles this file: kernel arguments have no Python type.
+# pyright: reportMissingParameterType=false, reportArgumentType=false, reportGeneralTypeIssues=false
+
+import triton
+import triton.language as tl
+
+from .exchange import all_agree, braced
+
+MOST = tl.constexpr(1024)  # programs
+WORTH = tl.constexpr(2048)  # more than can leave
+STARTED = tl.constexpr(0)  # places of words, each in a line of 128 bytes
+ARRIVED = tl.constexpr(16)
+TAKEN = tl.constexpr(32)
+PATIENCE = tl.constexpr(8)  # looks at which nothing has changed, about as many microseconds
+
+
+def arrival() -> str:
+    """The assembly by which the first thread adds $2 to the word at $1; it gets the sum before that, all others 0."""
+    lines = [".reg .pred first;", ".reg .b32 thread;", "mov.u32 thread, %tid.x;", "setp.eq.u32 first, thread, 0;"]
+    return braced([*lines, "mov.b64 $0, 0;", "@first atom.add.acq_rel.gpu.global.u64 $0, [$1], $2;"])
+
+
+def wait() -> str:
+    """The assembly by which the first warp waits until the word at $1 is no less than $2; lane 0 has seen $3 there.
+
+    $0 is whether it is more. One warp of a program looks, and all others get 0: hundreds of warps that read one word
+    would delay the programs that add to it.
+    """
+    lines = [".reg .pred first, ready, more;", ".reg .b32 thread;", ".reg .b64 now;", "mov.u32 thread, %tid.x;"]
+    lines += ["mov.b32 $0, 0;", "setp.lt.u32 first, thread, 32;", "@!first bra MET;", "mov.b64 now, $3;"]
+    lines += [
+        "LOOK:",
+        "setp.ge.s64 ready, now, $2;",
+        "vote.sync.any.pred ready, ready, 0xffffffff;",
+        "@ready bra SEEN;",
+    ]
+    lines += ["ld.acquire.gpu.global.b64 now, [$1];", "bra LOOK;", "SEEN:", "setp.gt.s64 more, now, $2;"]
+    lines += ["vote.sync.any.pred more, more, 0xffffffff;", "selp.b32 $0, 1, 0, more;", "MET:"]
+    return braced(lines)
+
+
+ARRIVAL = tl.constexpr(arrival())
+WAIT = tl.constexpr(wait())
+
+
+@triton.jit
+def worth_of(program, programs):
+    """How many numbers below MOST a program stands for."""
+    return tl.cast(tl.cdiv(MOST - program, programs), tl.int64)
+
+
+@triton.jit
+def start(words, program, programs):
+    """Start, without waiting until anybody knows."""
+    tl.atomic_add(words + STARTED, worth_of(program, programs), sem="relaxed")
+
+
+@triton.jit
+def arrive(words, program, programs, INTERPRETED: tl.constexpr):
+    """Publish what this program has stored; return which programs have started, and what `wait_for_all` is to be told.
+
+    Both are what a thread has seen, and threads may have seen different numbers.
+    """
+    tl.debug_barrier()  # the stores of all threads come before the one thread's addition, and its start before this
+    started = tl.load(words + STARTED, volatile=True)
+    worth = worth_of(program, programs) * WORTH
+    if INTERPRETED:
+        return started, tl.atomic_add(words + ARRIVED, worth) + worth
+    asked = [words + ARRIVED, worth]
+    before = tl.inline_asm_elementwise(ARRIVAL, "=&l,l,l", asked, dtype=tl.int64, is_pure=False, pack=1)
+    return started, before + worth
+
+
+@triton.jit
+def all_arrived(started):
+    """What ARRIVED comes to in this launch, if nobody leaves; each program has started when it looks."""
+    return ((started + (MOST - 1)) & -MOST) * WORTH
+
+
+@triton.jit
+def all_started(started):
+    """Whether all programs of this launch have."""
+    return started & (MOST - 1) == 0
+
+
+@triton.jit
+def wait_for_all(words, started, seen, INTERPRETED: tl.constexpr):
+    """Wait until all have arrived, if all have started; whether that is so, and nobody left. All threads meet here."""
+    if INTERPRETED:
+        return all_started(started) & (seen == all_arrived(started))
+    target = tl.where(all_started(started), all_arrived(started), 0)
+    asked = [words + ARRIVED, target, seen]
+    more = tl.inline_asm_elementwise(WAIT, "=&r,l,l,l", asked, dtype=tl.int32, is_pure=False, pack=1)
+    return all_agree(all_started(started) & (more == 0))
+
+
+@triton.jit
+def stays(words, program, programs, INTERPRETED: tl.constexpr):
+    """Wait until all have arrived, or leave; return how many have left where this program stays, and MOST if it leaves.
+
+    Whoever leaves makes room for one program that is to come. So as many leave at once as are to come. Where nothing
+    has started for a while, because another kernel took that room, more do, and not all at the same time.
+    """
+    started = tl.atomic_add(words + STARTED, 0, sem="relaxed")
+    target = all_arrived(started)
+    leaves = False
+    looks = 0
+    while not (all_started(started) | leaves):
+        now = tl.atomic_add(words + ARRIVED, 0, sem="relaxed")
+        to_come = tl.cdiv(tl.cast(target // WORTH - started, tl.int32), MOST // programs)
+        if (now < target) & ((now % WORTH < to_come) | (looks > program % PATIENCE)):
+            leaves = tl.atomic_cas(words + ARRIVED, now, now + 1, sem="relaxed") == now
+        if not leaves:
+            before = started
+            started = tl.atomic_add(words + STARTED, 0, sem="relaxed")
+            looks = tl.where(started == before, looks + 1, 0)
+    left = tl.cast(MOST, tl.int64)
+    if not leaves:
+        if not INTERPRETED:
+            asked = [words + ARRIVED, target, tl.cast(0, tl.int64)]
+            tl.inline_asm_elementwise(WAIT, "=&r,l,l,l", asked, dtype=tl.int32, is_pure=False, pack=1)
+            tl.debug_barrier()
+        left = tl.atomic_add(words + ARRIVED, 0, sem="relaxed") - target
+    return left
+
+
+@triton.jit
+def take(words, programs, left):
+    """Take a piece of the last sum, where so many programs have left; from `programs` on there is none."""
+    piece = tl.atomic_add(words + TAKEN, 1, sem="relaxed")
+    if piece == programs + (programs - left) - 1:  # the last one too many, so that nobody looks any more
+        tl.atomic_add(words + TAKEN, -(piece + 1), sem="relaxed")
+        tl.atomic_add(words + ARRIVED, -left, sem="relaxed")
+    return tl.cast(piece, tl.int32)
