@@ -226,12 +226,12 @@ def publish(invocation: Invocation) -> None:
         ("published", outcome.published),
         ("left for another sitting, which the same command begins", outcome.left),
         ("nothing passed in", outcome.failed),
-        ("to be written again, by normbwd documents", outcome.documents),
+        ("to be written again by normbwd documents", outcome.documents),
     ):
         if names:
             display.say(f"{what}: {', '.join(names)}")
     if outcome.published:
-        display.say(f"may they be published: normbwd publish --check --only {','.join(outcome.published)}")
+        display.say(f"whether they may be published: normbwd publish --check --only {','.join(outcome.published)}")
     raise typer.Exit(1 if outcome.failed else 0)
 
 
@@ -274,7 +274,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = error.exit_code
     except TyperUsageError as error:
         if message := error.format_message().rstrip("."):  # empty where it has shown the help
-            _complain(f"{message}; `normbwd --help` tells what there is")
+            command = error.ctx.command_path if error.ctx else "normbwd"
+            _complain(f"{message}; `{command} --help` tells what there is")
         code = UsageError.exit_code
     except (KeyboardInterrupt, typer.Abort):
         _complain("interrupted")

@@ -155,14 +155,14 @@ def no_worker(monkeypatch):
             "--context all-reduce: takes a second GPU; python examples/all_reduce.py measures it",
         ),
         ("bench --holder 640", "--holder 640: must be THREADSxKIB, such as 640x200"),
-        ("bench --frobnicate", "No such option: --frobnicate; `normbwd --help` tells what there is"),
+        ("bench --frobnicate", "No such option: --frobnicate; `normbwd bench --help` tells what there is"),
         ("frobnicate", "No such command 'frobnicate'; `normbwd --help` tells what there is"),
         (
             "bench --context beside:x",
             "--context beside:x: not one of cold, graph, beside:N, hot-dy, host, or step for "
             "cold,graph,beside:8,beside:32,hot-dy,host",
         ),
-        ("bench extra", "Got unexpected extra argument(s) (extra); `normbwd --help` tells what there is"),
+        ("bench extra", "Got unexpected extra argument(s) (extra); `normbwd bench --help` tells what there is"),
         ("list things", "list things: not one of impls, suites, variants, devices"),
         ("report absent.jsonl", "cannot read absent.jsonl: No such file or directory"),
         ("report .", ". is a folder; give a results file, RUN/results.jsonl"),
@@ -180,7 +180,7 @@ def test_a_value_of_the_wrong_type_is_answered_in_one_line(no_worker, folder, ca
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err.startswith("error: Invalid value for '--seed': ")
-    assert shown.err.endswith("; `normbwd --help` tells what there is\n")
+    assert shown.err.endswith("; `normbwd bench --help` tells what there is\n")
     assert shown.err.count("\n") == 1
     assert list(folder.iterdir()) == []
 

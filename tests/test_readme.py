@@ -36,22 +36,13 @@ def test_there_are_published_runs():
 
 
 def turned_rows(page, heading):
-    """The pairs of a page's table of orders that turn: the first, faster as we measure, and the second."""
+    """The rows of a page's table of orders that turn."""
     text = (ROOT / page).read_text("utf-8").partition(f"## {heading}")[2].partition("\n## ")[0]
-    lines = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| case")]
-    return [[cell.strip() for cell in line.strip("|").split("|")][:3] for line in lines]
+    return [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| case")]
 
 
-def test_readme_names_what_turns_around():
-    """By which engine, at which shape, and who passes the in-house kernel there; and that a flush turns some pairs."""
-    said = re.search(
-        r"do_bench, (.+?) passed the first version of the in-house kernel at (\d+) x (\d+)",
-        (ROOT / "README.md").read_text("utf-8"),
-    )
-    passed = turned_rows("results/h200/engines.md", "Orders that do_bench turns")
-    ahead = {second for _, first, second in passed if first == "triton-inhouse"}
-    assert set(re.findall(r"[\w-]+", said[1])) - {"and"} == ahead
-    assert {case for case, *_ in passed} == {f"rms-{said[2]}x{said[3]}-bf16"}
+def test_another_flush_and_do_bench_turn_orders():
+    assert turned_rows("results/h200/engines.md", "Orders that do_bench turns")
     assert all(turned_rows("results/h200/flush.md", f"Rankings that {mode} turns") for mode in ("dirty", "none"))
 
 
@@ -106,6 +97,20 @@ def test_results_page_names_who_ties_and_where():
     }
     named = [f"rms-{rows}x{cols}-bf16" for rows, cols in zip(said[::2], said[1::2], strict=True)]
     assert ties == {case: {"triton-inhouse", "cudnn"} for case in named}
+
+
+def test_results_page_names_how_far_cudnn_is_behind():
+    """In RMSNorm with many rows, and at the hidden size of gpt-oss in both norms."""
+    behind, at_2880 = [], []
+    for name in ("suites", "suites-large", "wide", "wide-few"):
+        for case, ours, _, others in medians_us(name):
+            if case.norm == "rms" and case.rows >= 16384 and case.cols in (2048, 4096, 5120):
+                behind.append(100 * (others["cudnn"] / ours - 1))
+            if case.cols == 2880:
+                at_2880.append(others["cudnn"] / ours)
+    text = (ROOT / "docs/results.md").read_text("utf-8")
+    assert f"5120 columns cuDNN takes {min(behind):.0f} to {max(behind):.0f} % longer." in text
+    assert f"(gpt-oss) cuDNN takes {min(at_2880):.0f} to {max(at_2880):.0f} times as long" in text
 
 
 @pytest.mark.parametrize("name", ["inhouse", "few"])

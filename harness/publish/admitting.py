@@ -1,4 +1,4 @@
-"""Whether what is published may stand in results/, in lines of text: one a file, or one a reason."""
+"""Whether what is published may stand in results/, in lines of text: one a file, and one a reason against it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.errors import UsageError
 from harness.results.published.admission import Judged, judge, too_large
 from harness.results.published.planned import PACKED_SUFFIX, PUBLISHED, published_files, read_plan
 
-EARLIER = "earlier than these rules, and stale; it stays until it is measured again"
+EARLIER = "older than these rules, to be measured again"
 
 
 def look(only: str | None, published: Path = PUBLISHED) -> list[Judged]:
@@ -30,13 +30,13 @@ def look(only: str | None, published: Path = PUBLISHED) -> list[Judged]:
 
 
 def lines(judged: Iterable[Judged]) -> str:
-    """What speaks against each file, a line a reason, and how many may be published."""
+    """A line a file, a line for each reason why it may not be published, and how many may be."""
     counts = {"may be published": 0, EARLIER: 0, "may not be published": 0}
     told: list[str] = []
     for each in judged:
         verdict = "may not be published" if not each.admitted else EARLIER if each.faults else "may be published"
         counts[verdict] += 1
         told.append(f"{each.path.parent.name}/{each.path.name.removesuffix(PACKED_SUFFIX)}: {verdict}")
-        told += [f"  {fault}" for fault in each.faults]
+        told += [f"  {fault}" for fault in each.faults if not each.admitted]
     told.append("; ".join(f"{count} {what}" for what, count in counts.items() if count))
     return "\n".join(told) + "\n"

@@ -12,7 +12,7 @@ from harness.results.file import load
 from harness.results.published.planned import file_of
 from harness.results.published.staleness import mark
 
-ASSUMED = "as if every implementation were there, and without a look at its libraries: it is not here"
+ASSUMED = "this machine has no such device, so every library is taken to be installed"
 
 
 def lines(look: Survey, surveyed: Sequence[Surveyed]) -> str:

@@ -1,4 +1,4 @@
-"""Short names of cases that stand under one norm: only what tells them apart."""
+"""Names of norms, and short names of cases that stand under one norm: only what tells them apart."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from harness.cases import NormCase
+from harness.cases import Norm, NormCase
 from harness.cases.input_kinds import INPUT_KINDS
+
+NORMS: dict[Norm, str] = {"rms": "RMSNorm", "layer": "LayerNorm"}
 
 
 def labels(cases: Sequence[NormCase]) -> dict[NormCase, str]:

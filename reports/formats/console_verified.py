@@ -34,8 +34,9 @@ def show(comparison: Comparison, console: Console) -> None:
     for norm in norms(outcomes):
         of_norm = [outcome for outcome in outcomes if outcome.case.norm == norm]
         cases = len({outcome.case for outcome in of_norm})
-        print_table(console, _table(of_norm, norm), f"{norm}: {figures.count(cases, 'case')}")
-        console.print()
+        if (found := _table(of_norm, norm)).rows:
+            print_table(console, found, f"{norm}: {figures.count(cases, 'case')}")
+            console.print()
     failures, absences = _failures(outcomes), _absences(outcomes)
     for line in failures:
         print_line(console, figures.one_line(line, WIDTH), "red")

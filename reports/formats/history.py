@@ -66,7 +66,7 @@ def _runs(compared: Sequence[Comparison]) -> str:
             comparison.run.revision or figures.NOTHING,
             comparison.baseline,
             comparison.run.settings.flush,
-            *(comparison.run.libraries.get(name, figures.NOTHING) for name in LIBRARIES),
+            *(wording.without_hashes(comparison.run.libraries.get(name, figures.NOTHING)) for name in LIBRARIES),
         ]
         for number, comparison in enumerate(compared, 1)
     ]

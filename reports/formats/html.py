@@ -13,12 +13,12 @@ from reports.column import Row
 from reports.data.comparison import Comparison, compare
 from reports.data.entries import Entry
 from reports.data.kernel_names import display_names
-from reports.data.summary import Geomean
 from reports.formats import html_verified
 from reports.formats.html_page import conditions_of, fill, pictures
 from reports.parts import models, training_step, wording
+from reports.parts.geomeans import norms_side_by_side
 from reports.parts.reasons import behind
-from reports.table import Cell, Heading, Table, table, words
+from reports.table import Cell, Table
 
 TEMPLATE = "comparison.html"
 
@@ -66,36 +66,6 @@ def cases_table(comparison: Comparison) -> Table:
     return columns.table_of(columns.HTML_CASES, [Row(comparison, case, case.fastest) for case in comparison.cases])
 
 
-def answer(comparison: Comparison) -> Table:
-    """A row for each implementation, best first: for each norm its geometric mean speedup and in how many it wins."""
-    means = {(mean.impl, mean.norm): mean for mean in comparison.summary.geomeans}
-    norms = list(dict.fromkeys(norm for _, norm in means))
-    impls = list(dict.fromkeys(impl for impl, _ in sorted(means, key=lambda key: -means[key].value)))
-    headings = [*words("impl")]
-    for norm in norms:
-        headings += [Heading(f"{norm} {what}") for what in ("geomean speedup", "smallest to largest", "fastest in")]
-    rows = [
-        [impl, *(cell for norm in norms for cell in _answer(comparison, means.get((impl, norm))))] for impl in impls
-    ]
-    return table(headings, rows)
-
-
-def _answer(comparison: Comparison, mean: Geomean | None) -> list[Cell]:
-    """The mean, its range, and the cases that are won alone, with those in which it ties for fastest."""
-    if mean is None:
-        return [Cell(figures.NOTHING)] * 3
-    leads = [case.lead for case in comparison.cases if case.lead and case.case.norm == mean.norm]
-    alone = sum(lead.impl == mean.impl and not lead.tied_with for lead in leads)
-    tied = sum(bool(lead.tied_with) and mean.impl in (lead.impl, *lead.tied_with) for lead in leads)
-    partly = f" (in {mean.cases} of {mean.total})" if mean.cases < mean.total else ""
-    doubted = f" (nondeterministic in {mean.nondeterministic})" if mean.nondeterministic else ""
-    return [
-        Cell(figures.plain_ratio(mean.value) + partly + doubted, mean.value),
-        Cell(f"{figures.plain_ratio(mean.smallest)} to {figures.plain_ratio(mean.largest)}", mean.smallest),
-        Cell(str(alone) + (f" (tied in {tied})" if tied else ""), alone),
-    ]
-
-
 def _comparison(results: Results, comparison: Comparison) -> str:
     from reports.plots.draw import overall  # imports matplotlib: seconds
 
@@ -107,7 +77,7 @@ def _comparison(results: Results, comparison: Comparison) -> str:
         headline=wording.headline(comparison),
         caveats=wording.caveats(comparison),
         conditions=[conditions_of(comparison)],
-        answer=answer(comparison),
+        answer=norms_side_by_side(comparison),
         sections=list(filter(None, (models.section(comparison), training_step.section(comparison)))),
         baseline=comparison.baseline,
         speedups=[picture for picture in drawn if picture.name.startswith("speedup")],

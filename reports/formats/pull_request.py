@@ -9,7 +9,7 @@ from reports.data.comparison import Comparison
 from reports.data.entries import Entry
 from reports.markdown_writer import escape, write_table
 from reports.parts import conditions, training_step, wording
-from reports.parts.geomeans import geomeans
+from reports.parts.geomeans import norms_side_by_side
 
 MOST_LINES = 60
 MOST_DETAILS = 20  # lines between <details> and </details>, so that the cases keep the larger part
@@ -96,7 +96,7 @@ def _weight(entry: Entry | None) -> int:
 
 def _details(comparison: Comparison, subject: str) -> list[str]:
     """The geometric means of all, and what did not pass, folded."""
-    lines = write_table(geomeans(comparison)).splitlines()
+    lines = write_table(norms_side_by_side(comparison)).splitlines()
     failures = sorted(wording.failures(comparison), key=lambda failure: not failure.startswith(f"{subject}:"))
     if failures:
         lines += [*([""] if lines else []), *(f"- {escape(figures.one_line(failure, 200))}" for failure in failures)]
@@ -105,10 +105,12 @@ def _details(comparison: Comparison, subject: str) -> list[str]:
     if len(lines) > MOST_DETAILS:
         left_out = len(lines) - MOST_DETAILS + 2
         lines = [*lines[: MOST_DETAILS - 2], "", f"… {left_out} more lines in report"]
-    return ["<details><summary>All implementations, and what did not pass</summary>", "", *lines, "", "</details>"]
+    summary = "All implementations: geometric mean speedup (smallest to largest); what did not pass"
+    return [f"<details><summary>{summary}</summary>", "", *lines, "", "</details>"]
 
 
 def _reproduce(comparison: Comparison) -> list[str]:
     made = "; ".join(f"{name}: {escape(value)}" for name, value in conditions.conditions(comparison))
+    made = wording.without_hashes(made)
     command = figures.one_line(comparison.run.command, LONGEST_LINE)
     return [f"Reproduce: `{command}`", "", f"Conditions: {figures.one_line(made, 2 * LONGEST_LINE)}."]

@@ -1,9 +1,12 @@
-"""The geometric mean speedups of a comparison as a table."""
+"""The geometric mean speedups of a comparison as tables."""
 
 from __future__ import annotations
 
+from harness.cases import Norm
 from reports import figures
+from reports.data.case_labels import NORMS
 from reports.data.comparison import Comparison
+from reports.data.summary import Geomean, Wins
 from reports.table import Cell, Heading, Table, table, words
 
 
@@ -34,7 +37,7 @@ def geomeans(comparison: Comparison) -> Table:
                 mean.label,
                 mean.norm,
                 Cell(figures.plain_ratio(mean.value), mean.value),
-                Cell(f"{figures.plain_ratio(mean.smallest)} to {figures.plain_ratio(mean.largest)}", mean.smallest),
+                Cell(_range(mean), mean.smallest),
                 Cell(f"{mean.cases} of {mean.total}", mean.cases),
                 *([Cell(f"{figures.plain_ratio(mean.common)} ({mean.common_cases})", mean.common)] if uneven else []),
                 Cell(str(alone), alone),
@@ -42,3 +45,32 @@ def geomeans(comparison: Comparison) -> Table:
             ]
         )
     return table(headings, rows)
+
+
+def norms_side_by_side(comparison: Comparison) -> Table:
+    """A row an implementation, best first: its geometric mean of each norm, and in how many cases it is fastest."""
+    means = {(mean.impl, mean.norm): mean for mean in comparison.summary.geomeans}
+    norms: list[Norm] = [norm for norm in NORMS if any(mean.norm == norm for mean in means.values())]
+    impls = list(dict.fromkeys(impl for impl, _ in sorted(means, key=lambda key: -means[key].value)))
+    wins = {wins.impl: wins for wins in comparison.summary.wins}
+    rows = [[impl, *(_mean(means.get((impl, norm))) for norm in norms), _won(wins.get(impl))] for impl in impls]
+    return table(words("implementation", *(NORMS[norm] for norm in norms), "fastest in"), rows)
+
+
+def _mean(mean: Geomean | None) -> Cell:
+    """A mean with its range, and over how many cases it is where it lacks some; how many had other bits."""
+    if mean is None:
+        return Cell(figures.NOTHING)
+    text = f"{figures.plain_ratio(mean.value)} ({_range(mean)})"
+    text += f" in {mean.cases} of {mean.total}" if mean.cases < mean.total else ""
+    return Cell(text + (f", nondeterministic in {mean.nondeterministic}" if mean.nondeterministic else ""), mean.value)
+
+
+def _range(mean: Geomean) -> str:
+    return f"{figures.plain_ratio(mean.smallest)} to {figures.plain_ratio(mean.largest)}"
+
+
+def _won(wins: Wins | None) -> Cell:
+    """The cases that are won alone, and those in which it ties for fastest."""
+    alone, tied = (len(wins.alone), len(wins.tied)) if wins else (0, 0)
+    return Cell(f"{alone}, tied in {tied}" if tied else str(alone), alone)

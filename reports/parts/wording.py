@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -17,6 +18,7 @@ from reports.data.device_state import BUSY, DeviceState
 from reports.data.outcomes import FAILED, Outcome, of_comparison, tally, tried
 
 WHEN = {"before": "before the cases ", "after": "after the cases ", "alone": ""}
+_HASH = re.compile(r" \(sha256:\w+\)")
 _HOW: dict[Status, str] = {
     "ok": "right on",
     "nondeterministic": "nondeterministic on",
@@ -171,6 +173,11 @@ def mixed(comparison: Comparison) -> list[str]:
 def versions_in_words(versions: dict[str, str]) -> str:
     """Versions by library, in a line."""
     return ", ".join(f"{name} {version}" for name, version in versions.items())
+
+
+def without_hashes(text: str) -> str:
+    """Versions without the hashes of their packages, which the results file has."""
+    return _HASH.sub("", text)
 
 
 def nothing_ranked(comparison: Comparison) -> bool:

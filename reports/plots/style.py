@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from harness.cases import Norm
 from harness.cases.unfused import WITH_TORCH
 from harness.results.run_records import RunRecord
+from reports.data.case_labels import NORMS
 
 WIDTH = 9.5  # inches: 9 points here are 11 pixels at the width of a pull request
 FORMATS = ("svg", "png")
@@ -55,7 +56,6 @@ FURTHER: dict[str, tuple[str, str]] = {
     "transformer-engine-rocm": (BROWN, "D"),
 }
 _MEMBERS = ((0.0, "o", SOLID), (-0.45, "s", DASHED), (0.45, "^", DOTTED), (-0.7, "D", MIXED))
-NORMS: dict[Norm, str] = {"rms": "RMSNorm", "layer": "LayerNorm"}
 
 styled = rc_context(
     {

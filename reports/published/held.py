@@ -16,10 +16,10 @@ from harness.results.published.planned import PlannedRun
 from harness.results.run_records import ImplRecord, RunRecord
 from harness.results.settings import Settings
 from reports import figures
+from reports.data.case_labels import NORMS
 from reports.published.case_words import dtype_in_words, shape_in_words, variant_in_words
 
 NAMED = 4  # shapes or implementations, more are counted
-NORMS = {"rms": "RMSNorm", "layer": "LayerNorm"}
 FLUSHES = {"clean": "", "dirty": "a flush that writes alone", "none": "no flush"}
 
 
@@ -75,12 +75,12 @@ def _chosen(asked: Settings) -> str:
 
 def _cases(cases: Sequence[NormCase]) -> str:
     kinds = dict.fromkeys(case.inputs for case in cases)
-    norms = dict.fromkeys(case.norm for case in cases)
+    norms = dict.fromkeys(NORMS[case.norm] for case in cases)
     variants = dict.fromkeys(variant_in_words(case).removeprefix(f"{PLAIN}, ") for case in cases)
     return ", ".join(
         [
             _shapes(cases),
-            "both norms" if len(norms) == len(NORMS) else "".join(NORMS[norm] for norm in norms),
+            "both norms" if len(norms) == len(NORMS) else "".join(norms),
             " and ".join(dict.fromkeys(map(dtype_in_words, cases))),
             *([] if set(variants) <= {PLAIN} else [" and ".join(variants)]),
             *([] if set(kinds) <= {"normal"} else [figures.count(len(kinds), "kind") + " of inputs"]),

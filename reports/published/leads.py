@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from harness.results.published.planned import Plan
 from reports import figures
+from reports.data.case_comparison import Lead
+from reports.data.comparison import Comparison
 from reports.markdown_writer import paragraphs, table
-from reports.published.best_cases import OURS, Stand, libraries_of, stands
+from reports.published.best_cases import OURS, Stand, stands
 from reports.published.sources import Source, by_device, usual_rankings
 from reports.table import words
 
@@ -20,7 +23,7 @@ def section(sources: Sequence[Source], plan: Plan) -> str:
     for files in by_device(sources).values():
         rows = [_row(each, ours) for each in usual_rankings(files, plan) if (ours := _ours(each))]
         if rows:
-            heads = [*words("run", "revision"), "cases", "ahead in", *words("smallest lead", "tied", "behind")]
+            heads = words("run", "ahead in", "smallest lead", "tied", "behind")
             parts += [f"{files[0].device_name}:", table(heads, rows)]
     return paragraphs(parts)
 
@@ -31,18 +34,26 @@ def told(source: Source) -> str:
     if not ours:
         return ""
     ahead, tied, behind = _ahead(ours), _tied(ours), _behind(ours)
-    text = f"{OURS}, this project's own kernel, is clearly faster than every other library that ran"
-    text += f" ({', '.join(_others(source))}) in {len(ahead)} of {figures.count(len(ours), 'case')}"
-    text += f", by at least {_lead(ahead)}." if ahead else "."
-    text += f" Within noise of another in: {_named(tied)}." if tied else ""
-    return f"{text} Another is faster in: {_named(behind)}." if behind else text
+    text = f"{OURS}, this project's own kernel, is faster than every other library"
+    text += f" in {len(ahead)} of {figures.count(len(ours), 'case')}"
+    text += f"; its smallest lead is {_lead(ahead)}." if ahead else "."
+    text += f" Tied, as the difference is within noise: {_named(tied)}." if tied else ""
+    return f"{text} Behind: {_named(behind)}." if behind else text
 
 
-def _others(source: Source) -> list[str]:
-    """The other libraries that rank anywhere in a run."""
-    libraries = libraries_of(source)
-    ranked = {libraries[entry.impl] for case in source.comparison.cases for entry in case.ranked}
-    return sorted(ranked - {OURS})
+def leaders(comparison: Comparison) -> str:
+    """Who is fastest in how many cases, who ties in how many, and in how many nobody is called fastest."""
+    leading = Counter(_tied_for_first(case.lead) for case in comparison.cases if case.lead)
+    unled = len(comparison.cases) - leading.total()
+    counts = [*leading.most_common(), *([("nobody", unled)] if unled else [])]
+    first, *others = (f"{impl} in {number}" for impl, number in counts)
+    return ", ".join([f"{first} of {len(comparison.cases)}", *others])
+
+
+def _tied_for_first(lead: Lead) -> str:
+    """The fastest, or all that are tied for it."""
+    tied = sorted((lead.impl, *lead.tied_with))
+    return lead.impl if len(tied) == 1 else f"{' and '.join(tied)} tied"
 
 
 def _ours(source: Source) -> list[Stand]:
@@ -67,27 +78,20 @@ def _behind(found: Sequence[Stand]) -> list[Stand]:
 
 def _row(source: Source, found: Sequence[Stand]) -> list[str]:
     ahead = _ahead(found)
-    revision = f"{source.results.run.revision or figures.NOTHING}{', stale' if source.stale else ''}"
-    counts = str(len(found)), str(len(ahead))
+    rest = (_named(stands) or "nowhere" for stands in (_tied(found), _behind(found)))
     least = _lead(ahead) if ahead else figures.NOTHING
-    return [
-        source.name,
-        revision,
-        *counts,
-        least,
-        *(_named(rest) or "nowhere" for rest in (_tied(found), _behind(found))),
-    ]
+    return [f"{source.name} ({source.revision})", f"{len(ahead)} of {len(found)}", least, *rest]
 
 
 def _by(stand: Stand) -> str:
-    """Who is faster, and by how much."""
+    """Who is the fastest other, and by how much it is faster or slower."""
     percent = 100 * (max(stand.ahead, 1 / stand.ahead) - 1)
-    return f"{stand.rival} by {percent:.2f} %" if stand.ahead < 1 else f"{percent:.2f} % ahead of {stand.rival}"
+    return f"{stand.rival} {percent:.2f} % {'faster' if stand.ahead < 1 else 'slower'}"
 
 
 def _lead(ahead: Sequence[Stand]) -> str:
     least = min(ahead, key=lambda stand: stand.ahead)
-    return f"{100 * (least.ahead - 1):.2f} % ({least.rival}, {least.case})"
+    return f"{100 * (least.ahead - 1):.2f} % over {least.rival} ({least.case})"
 
 
 def _named(stands: Sequence[Stand]) -> str:

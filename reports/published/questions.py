@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from harness.results.published.planned import Plan
 from harness.results.statistics import geomean
 from reports import figures
-from reports.data.case_comparison import CaseComparison, Lead
+from reports.data.case_comparison import CaseComparison
 from reports.data.comparison import Comparison
-from reports.markdown_writer import paragraphs, table
+from reports.markdown_writer import paragraphs
+from reports.published.leads import leaders
 from reports.published.sources import NOT_MEASURED, Source, by_device
-from reports.table import words
 
 
 @dataclass(frozen=True)
@@ -49,47 +49,31 @@ QUESTIONS = (
 
 
 def section(sources: Sequence[Source], _plan: Plan) -> str:
-    """A table a device; a question whose run is not there stands in it as not measured."""
+    """A list a device; of a question whose run is not there it says so."""
     parts: list[str] = []
     for files in by_device(sources).values():
         named = {source.name: source for source in files}
-        rows = [_row(question, named.get(question.run)) for question in QUESTIONS]
-        parts += [
-            f"{files[0].device_name}:",
-            table(words("question", "run", "who is first", "those asked about"), rows),
-        ]
+        lines = [f"- **{each.asked}** {_answer(each, named.get(each.run))}" for each in QUESTIONS]
+        parts += [f"{files[0].device_name}:", "\n".join(lines)]
     return paragraphs(parts)
 
 
-def _row(question: Question, source: Source | None) -> list[str]:
+def _answer(question: Question, source: Source | None) -> str:
     if source is None:
-        return [question.asked, question.run, NOT_MEASURED, figures.NOTHING]
+        return f"{NOT_MEASURED.capitalize()} (run {question.run})."
     comparison = source.comparison
-    run = f"{source.name} ({source.results.run.revision}{', stale' if source.stale else ''})"
-    return [question.asked, run, _first(comparison), "; ".join(_stands(comparison, impl) for impl in question.about)]
-
-
-def _first(comparison: Comparison) -> str:
-    """Who leads in how many cases, and who is tied in how many."""
-    leading = Counter(_leaders(case.lead) for case in comparison.cases if case.lead)
-    counts = ", ".join(f"{impl} in {number}" for impl, number in leading.most_common())
-    return f"{counts} of {len(comparison.cases)}" if counts else "nobody is ranked"
-
-
-def _leaders(lead: Lead) -> str:
-    """The fastest, or all that are tied for it."""
-    tied = sorted((lead.impl, *lead.tied_with))
-    return lead.impl if len(tied) == 1 else f"{' and '.join(tied)} tied"
+    about = "; ".join(_stands(comparison, impl) for impl in question.about)
+    return f"{about}. Fastest: {leaders(comparison)}. From {source.name} ({source.revision})."
 
 
 def _stands(comparison: Comparison, impl: str) -> str:
-    """How many times as long as the fastest of each case an implementation takes."""
+    """How many times as long as the fastest of each case an implementation takes: the mean and the range."""
     behind = list(_behind(comparison.cases, impl))
     if not behind:
         return f"{impl}: {_absent(comparison, impl)}"
     least, most = map(figures.plain_ratio, (min(behind), max(behind)))
     mean = figures.plain_ratio(geomean(behind))
-    return f"{impl}: {mean} times the fastest's time ({least} to {most}, {figures.count(len(behind), 'case')})"
+    return f"{impl} takes {mean} times as long as the fastest ({least} to {most}, {figures.count(len(behind), 'case')})"
 
 
 def _behind(cases: Sequence[CaseComparison], impl: str) -> Iterator[float]:

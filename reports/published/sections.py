@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from harness.results.published.planned import PACKED_SUFFIX, Plan
+from reports import figures
+from reports.data.comparison import Comparison
 from reports.data.outcomes import FAILED, of_comparison, tally, tried
-from reports.data.summary import fastest_of_each
+from reports.data.step import every_context
 from reports.markdown_writer import escape, paragraphs, write_table
-from reports.parts import ran, training_step, wording
-from reports.parts.geomeans import geomeans
+from reports.parts import ran, wording
+from reports.parts.geomeans import norms_side_by_side
 from reports.published import all_reduce, best_cases, leads, questions, targets, two_gpus
-from reports.published.sources import NOT_MEASURED, Source, by_device, pictured
+from reports.published.sources import Source, by_device, pictured
 
 PICTURE = "bandwidth-rms"
-_QUOTED = ("impl", "norm", "geomean speedup", "smallest to largest", "cases", "fastest in")  # how these headings begin
 
 
 def picture(sources: Sequence[Source], plan: Plan) -> str:
@@ -29,30 +29,35 @@ def picture(sources: Sequence[Source], plan: Plan) -> str:
 
 
 def fastest(sources: Sequence[Source], plan: Plan) -> str:
-    """The fastest variant of each implementation by the most important run, device by device."""
+    """How fast each implementation is in the most important run, device by device."""
     first = next(iter(plan.runs))
     shown = pictured(sources, plan)
     return paragraphs(_fastest(source, source is shown) for source in sources if source.name == first)
 
 
-def published(sources: Sequence[Source], plan: Plan) -> str:
-    """Every published file: what it is about, its age, its reports, and the documents that read it."""
+def published(sources: Sequence[Source], _plan: Plan) -> str:
+    """Every published file: what it holds, its reports, its revision, and why it is stale."""
     parts: list[str] = []
     for device, files in by_device(sources).items():
-        heads = "file", "what it holds", "age", "reports", "read in"
-        parts += [f"### {device}: {files[0].device_name}", _table(heads, [_file(each, plan) for each in files])]
+        heads = "file", "what it holds", "reports", "revision", "why it is stale"
+        parts += [f"### {device}: {files[0].device_name}", _table(heads, [_file(each) for each in files])]
     return paragraphs(parts)
 
 
 def runs(sources: Sequence[Source], plan: Plan) -> str:
-    """What each run of the plan found on each device, and the runs that a device does not have."""
+    """What each run found on each device, those that were timed first, and the runs that a device does not have."""
     parts: list[str] = []
     for files in by_device(sources).values():
-        found = {source.name: source for source in files if not source.results.run.sides}
-        parts += [f"## {files[0].device_name}"]
-        rows = [_run(source) for source in found.values()]
-        rows += [(name, run.about, NOT_MEASURED, "") for name, run in plan.runs.items() if name not in found]
-        parts += [_table(("run", "what was measured, or is to be", "what it found", "age"), rows)]
+        found = [source for source in files if not source.results.run.sides]
+        timed = [_timed(source) for source in found if source.is_ranking]
+        verified = [_verified(source) for source in found if not source.is_ranking]
+        absent = [name for name in plan.runs if name not in {source.name for source in found}]
+        parts += [
+            f"## {files[0].device_name}",
+            _table(("run", "what was timed", "who is fastest", "by geometric mean", "revision"), timed),
+            _table(("run", "what was verified", "cases", "nothing wrong", "wrong or failing", "revision"), verified),
+            f"Planned and not measured: {', '.join(absent)}." if absent else "",
+        ]
     return paragraphs(parts)
 
 
@@ -83,48 +88,67 @@ SECTIONS: dict[str, Callable[[Sequence[Source], Plan], str]] = {
 
 
 def _fastest(source: Source, of_picture: bool) -> str:
+    """The geometric means of a run, a row an implementation, and in how many cases the in-house kernel leads."""
     comparison = source.comparison
-    table = geomeans(comparison)
-    means = fastest_of_each(comparison.summary.geomeans, best_cases.libraries_of(source))
-    chosen = {(mean.impl, mean.norm) for mean in means}
-    names = [(mean.impl, mean.norm) for mean in comparison.summary.geomeans]
-    rows = tuple(row for row, name in zip(table.rows, names, strict=True) if name in chosen)
-    quoted = [n for n, head in enumerate(table.heads) if head.startswith(_QUOTED)]
-    links = [f"results/{source.device}/{page}" for page in source.pages]
-    whence = "From the same run as the picture:" if of_picture else f"{source.age} It holds"
-    about = f"How many times as fast as {comparison.baseline} each library is on {source.device_name}, by its fastest "
-    about += f"implementation. {whence} {source.about}."
-    about += "".join(f" [Every shape]({to})." for to in links[:1])
-    shown = write_table(replace(table, rows=rows).choose(quoted))
-    return "\n\n".join(filter(None, [about, shown, leads.told(source), ran.failed(source.comparison)]))
+    whence = "The same run as the picture:" if of_picture else f"{source.age} It holds"
+    about = f"Speedup over {comparison.baseline} on {source.device_name}: the geometric mean over the shapes, with the "
+    about += f"smallest and the largest in brackets. {whence} {source.about}."
+    about += "".join(f" [Every shape](results/{source.device}/{page})." for page in source.pages[:1])
+    shown = write_table(norms_side_by_side(comparison))
+    return "\n\n".join(filter(None, [about, shown, leads.told(source), ran.failed(comparison)]))
 
 
-def _file(source: Source, plan: Plan) -> Sequence[str]:
-    entry = plan.runs.get(source.name) or plan.kept[source.name]
+def _file(source: Source) -> Sequence[str]:
     pages = ", ".join(f"[{page}]({source.device}/{page})" for page in source.pages)
-    return f"{source.name}{PACKED_SUFFIX}", source.told, source.mark, pages, ", ".join(entry.documents)
+    revision = source.results.run.revision or figures.NOTHING
+    return f"{source.name}{PACKED_SUFFIX}", source.about, pages, revision, source.why_stale
 
 
-def _run(source: Source) -> Sequence[str]:
-    pages = source.pages
-    name = f"[{source.name}](../results/{source.device}/{pages[0]})" if pages else source.name
-    return name, source.told, _found(source), source.mark
-
-
-def _found(source: Source) -> str:
+def _timed(source: Source) -> Sequence[str]:
     comparison = source.comparison
-    if comparison.timed:
-        return " ".join([wording.answer(comparison), *training_step.leads(comparison)[1:]])  # of cold it is the answer
-    outcomes = of_comparison(comparison)
+    several = bool(comparison.contexts)
+    found = [f"{each.context}: {_leaders(each)}" if several else _leaders(each) for each in every_context(comparison)]
+    checks = ["a check of the self-test failed"] if wording.failed_checks(comparison.selftests) else []
+    return _linked(source), source.about, "; ".join([*found, *checks]), _speedups(comparison), source.revision
+
+
+def _leaders(comparison: Comparison) -> str:
+    """Who is fastest in how many cases, or that nothing stands beside the only one."""
+    ranked = {entry.impl for case in comparison.cases for entry in case.ranked}
+    if len(ranked) == 1:
+        return f"{ranked.pop()} alone was ranked"
+    return leads.leaders(comparison)
+
+
+def _speedups(comparison: Comparison) -> str:
+    """The geometric means of whoever is fastest in most cases, and over how many cases where some have none."""
+    first = next((wins.impl for wins in comparison.summary.wins), None)
+    parts = [
+        f"{mean.norm} {figures.plain_ratio(mean.value)}"
+        + (f" in {mean.cases} of {mean.total}" if mean.cases < mean.total else "")
+        for mean in comparison.summary.geomeans
+        if mean.impl == first != comparison.baseline
+    ]
+    return f"{', '.join(parts)}, over {comparison.baseline}" if parts else figures.NOTHING
+
+
+def _verified(source: Source) -> Sequence[str]:
+    outcomes = of_comparison(source.comparison)
     failed = {impl: tally(of_impl) for impl, of_impl in tried(outcomes).items()}
     failed = {impl: sum(counts[status] for status in FAILED) for impl, counts in failed.items()}
-    without = [impl for impl, number in failed.items() if not number]
-    others = [f"{impl} in {number}" for impl, number in failed.items() if number]
-    text = f"{len({outcome.case for outcome in outcomes})} cases. Nothing wrong: {', '.join(without)}."
-    return f"{text} Wrong or failing: {', '.join(others)}." if others else text
+    right = ", ".join(impl for impl, number in failed.items() if not number)
+    wrong = ", ".join(f"{impl} in {number}" for impl, number in failed.items() if number)
+    cases = str(len({outcome.case for outcome in outcomes}))
+    return _linked(source), source.about, cases, right or figures.NOTHING, wrong or figures.NOTHING, source.revision
+
+
+def _linked(source: Source) -> str:
+    """The name of a run, which leads to the first of its reports."""
+    pages = source.pages
+    return f"[{source.name}](../results/{source.device}/{pages[0]})" if pages else source.name
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table whose lines are no longer than their texts, since these are long."""
-    lines = [heads, ["---"] * len(heads), *rows]
+    """A table whose lines are no longer than their texts, since these are long; empty without rows."""
+    lines = [heads, ["---"] * len(heads), *rows] if rows else []
     return "\n".join(f"| {' | '.join(escape(cell) for cell in line)} |" for line in lines)

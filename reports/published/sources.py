@@ -56,11 +56,6 @@ class Source:
         return asked_otherwise(self.results, planned) if planned else None
 
     @property
-    def told(self) -> str:
-        """What was measured and, where that is something else, what the plan asks now."""
-        return f"{self.about}. The plan now asks: {self.asked_now}" if self.asked_now else self.about
-
-    @property
     def pages(self) -> list[str]:
         """The reports beside it, which stand there as soon as the device has all files that each is of."""
         folder = self.path.parents[1]
@@ -89,6 +84,16 @@ class Source:
             return f"{measured}."
         (why,) = reasons if len(reasons) == 1 else ("not of the code and the plan as they are now",)
         return f"{measured}; **stale**: {why}."
+
+    @property
+    def revision(self) -> str:
+        """The revision that measured, and whether it is stale, for a cell of a table."""
+        return f"{self.results.run.revision or 'unknown'}{', stale' if self.stale else ''}"
+
+    @property
+    def why_stale(self) -> str:
+        """What has changed since; empty where nothing has."""
+        return "; ".join(self._reasons)
 
     @property
     def _reasons(self) -> tuple[str, ...]:

@@ -163,7 +163,7 @@ def _row(target: Target, source: Source | None) -> list[str]:
         return [target.run, target.words, at_most, figures.NOTHING, figures.NOTHING, missing]
     found = target.measure.joined(values)
     reached = f"{found:g}" if target.measure is BEHIND else f"{found:.3f}"  # as many digits as a limit needs
-    run = f"{source.name} ({source.results.run.revision}{', stale' if source.stale else ''})"
+    run = f"{source.name} ({source.revision})"
     verdict = "met" if found <= target.at_most else "missed"
     return [run, target.words, at_most, reached, f"{len(values)} of {total}", verdict]
 

@@ -23,11 +23,9 @@ def test_each_file_has_a_line_and_each_reason_another(tmp_path):
         "h200/fp16: may be published\n"
         "h200/fp32: may not be published\n"
         "  no revision; measure it from a git checkout, or state it in NORMBWD_REVISION\n"
-        "h200/wide: earlier than these rules, and stale; it stays until it is measured again\n"
-        "  no hashes of the code; measure it with this version of normbwd\n"
+        "h200/wide: older than these rules, to be measured again\n"
         "mi355x/fp16: may be published\n"
-        "2 may be published; 1 earlier than these rules, and stale; it stays until it is measured again; "
-        "1 may not be published\n"
+        "2 may be published; 1 older than these rules, to be measured again; 1 may not be published\n"
     )
     assert [each.path.parent.name for each in admitting.look("fp16,w*", published=tmp_path)] == ["h200"] * 2 + [
         "mi355x"

@@ -11,7 +11,7 @@ from reports.formats.console_verified import MOST_FAILURES
 from reports.parts.reasons import NOT_CONTIGUOUS
 from reports.table import Heading, table, words
 from reports.terminal import WIDTH, fitted
-from tests.results_factory import CASE, careful, many, mixed, results, row, thorough, verification, verified_only
+from tests.results_factory import CASE, LAYER, careful, many, mixed, results, row, thorough, verification, verified_only
 
 FILES = {"mixed": mixed, "many": many, "verified_only": verified_only, "thorough": thorough, "careful": careful}
 
@@ -89,6 +89,11 @@ def test_failures_do_not_scroll_results_away():
     assert sum(line.startswith("quack: rms-") for line in lines) == MOST_FAILURES
     assert "quack: … 28 more cases in --format verification" in lines
     assert "liger: rms-1x64-bf16: crashed, boom" in lines
+
+
+def test_norm_that_nobody_takes_leaves_no_gap():
+    rows = [row("mine"), row("mine", case=LAYER, status="unsupported", reason="an RMSNorm")]
+    assert "\n\n\n" not in render(compare(results(*rows, timed=False)))
 
 
 def in_layouts(*layouts, inputs=(), right=(), **normal):

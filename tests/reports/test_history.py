@@ -84,3 +84,12 @@ def test_what_did_not_pass_has_no_time():
 def test_files_that_cannot_stand_beside_each_other(runs, why):
     with pytest.raises(UsageError, match=why):
         reports.render(runs, "history")
+
+
+def test_versions_stand_without_the_hashes_of_their_packages():
+    run_record = LATER.run.model_copy(
+        update={"libraries": {"torch": "2.11.0", "liger-kernel": "0.8.5 (sha256:60789cd5)"}}
+    )
+    text = render([replace(LATER, run=run_record), LATER])
+    assert "| 0.8.5 " in text
+    assert "sha256" not in text

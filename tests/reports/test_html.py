@@ -10,7 +10,7 @@ import pytest
 from harness.errors import UsageError
 from reports.data.comparison import compare
 from reports.formats import html
-from reports.formats.html import answer, results_table
+from reports.formats.html import results_table
 from tests.results_factory import careful, mixed, results, row, thorough
 
 
@@ -89,24 +89,7 @@ def test_it_opens_with_the_answer():
         "Plots",
         "Conditions",
     ]
-    assert "rms geomean speedup" in text.split("<h2>")[1]
-
-
-def test_the_answer_is_that_of_the_summary():
-    comparison = compare(mixed())
-    table = answer(comparison)
-    by_impl = {row[0].text: dict(zip(table.heads, row, strict=True)) for row in table.rows}
-    for mean in comparison.summary.geomeans:
-        cells = by_impl[mean.impl]
-        assert cells[f"{mean.norm} geomean speedup"].key == mean.value
-        assert cells[f"{mean.norm} smallest to largest"].text == f"{mean.smallest:.2f} to {mean.largest:.2f}"
-    for wins in comparison.summary.wins:
-        cells = by_impl[wins.impl]
-        alone = sum(cells[head].key or 0 for head in table.heads if head.endswith("fastest in"))
-        assert alone == len(wins.alone)
-        assert any("tied" in cells[head].text for head in table.heads) == bool(wins.tied)
-    best = [max(cell.key or 0 for cell in row[1::3]) for row in table.rows]
-    assert best == sorted(best, reverse=True)
+    assert "RMSNorm" in text.split("<h2>")[1]
 
 
 def test_the_speedups_are_shown_and_plots_are_named_in_words():

@@ -92,13 +92,14 @@ def test_changed_figure_is_found(small, path):
 
 
 def test_what_is_not_measured_is_marked(small):
-    assert "| later | what nobody had the time for | not measured |" in (small / "docs/results.md").read_text("utf-8")
+    assert "Planned and not measured: later." in (small / "docs/results.md").read_text("utf-8")
     assert '{"device":"h200","name":"later","about":"what nobody had the time for"}' in page(small)
 
 
 def test_age_is_marked(small):
     age = "before hashes of the code were recorded"
-    for path in ("docs/results.md", "results/README.md", "results/h200/timed.md", "site/index.html"):
+    assert "| abc1234, stale |" in (small / "docs/results.md").read_text("utf-8")
+    for path in ("results/README.md", "results/h200/timed.md", "site/index.html"):
         assert age in (small / path).read_text("utf-8"), path
 
 
@@ -118,7 +119,7 @@ def test_table_of_another_device_says_it_too(tmp_path):
     checkout = make(tmp_path, devices=("b200", "h200"))
     write_all(checkout=checkout)
     assert AGE in caption(checkout / "README.md")
-    of_picture, other = (checkout / "README.md").read_text("utf-8").split("each library is on ")[1:]
+    of_picture, other = (checkout / "README.md").read_text("utf-8").split("Speedup over torch-eager on ")[1:]
     assert (AGE in of_picture, AGE in other) == (False, True)
 
 

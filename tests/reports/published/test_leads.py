@@ -10,7 +10,6 @@ from tests.reports.published.small_checkout import publish
 from tests.results_factory import NAMES, helpers, results, row
 
 PLAN = Plan.model_validate({"runs": {"shapes": {"about": "three shapes", "bench": {"shapes": "8x8"}}}})
-OTHERS = "quack, torch-eager"
 CASES = [NormCase("rms", rows, 4096) for rows in (8192, 4096, 2048)]
 
 
@@ -38,10 +37,12 @@ def cells(text, name="shapes"):
 
 def test_the_smallest_lead_is_named(source):
     found = source((50.0, 44.0, 60.0))
-    smallest = "10.00 % (quack, rms-4096x4096-bf16)"
-    assert cells(leads.section([found], PLAN)) == ["shapes", "abc1234, stale", "3", "3", smallest, *2 * ["nowhere"]]
-    ahead = f"clearly faster than every other library that ran ({OTHERS}) in 3 of 3 cases"
-    assert leads.told(found) == f"triton-inhouse, this project's own kernel, is {ahead}, by at least {smallest}."
+    smallest = "10.00 % over quack (rms-4096x4096-bf16)"
+    assert cells(leads.section([found], PLAN)) == ["shapes (abc1234, stale)", "3 of 3", smallest, *2 * ["nowhere"]]
+    assert leads.told(found) == (
+        "triton-inhouse, this project's own kernel, is faster than every other library in 3 of 3 cases; "
+        f"its smallest lead is {smallest}."
+    )
 
 
 @pytest.mark.parametrize("us", [40.0, 38.0])
@@ -49,37 +50,42 @@ def test_itself_told_a_margin_is_no_other_library(source, us):
     """It neither ties with it nor is behind it."""
     found = source((50.0, 44.0, 60.0), "triton-inhouse-margin8", us)
     ahead = "3" if us == 40.0 else "0"
-    assert cells(leads.section([found], PLAN))[2:4] == ["3", ahead]
+    assert cells(leads.section([found], PLAN))[1] == f"{ahead} of 3"
     assert cells(leads.section([found], PLAN))[-2:] == ["nowhere", "nowhere"]
-    assert f"({OTHERS})" in leads.told(found)
 
 
 @pytest.mark.parametrize(
     ("us", "text"),
-    [(40.0, "0.00 % ahead of quack"), (40.2, "0.50 % ahead of quack"), (39.8, "quack by 0.50 %")],
+    [(40.0, "quack 0.00 % slower"), (40.2, "quack 0.50 % slower"), (39.8, "quack 0.50 % faster")],
     ids=["level", "ahead", "behind"],
 )
 def test_who_is_ahead_of_it_is_named_and_whom_it_is_tied_with(source, us, text):
     found = source((50.0, 32.0, us))
-    behind, tied = "rms-4096x4096-bf16 (quack by 25.00 %)", f"rms-2048x4096-bf16 ({text})"
-    assert cells(leads.section([found], PLAN))[2:] == ["3", "1", "25.00 % (quack, rms-8192x4096-bf16)", tied, behind]
-    assert leads.told(found).endswith(f"Within noise of another in: {tied}. Another is faster in: {behind}.")
+    behind, tied = "rms-4096x4096-bf16 (quack 25.00 % faster)", f"rms-2048x4096-bf16 ({text})"
+    smallest = "25.00 % over quack (rms-8192x4096-bf16)"
+    assert cells(leads.section([found], PLAN))[1:] == ["1 of 3", smallest, tied, behind]
+    assert leads.told(found).endswith(f"Tied, as the difference is within noise: {tied}. Behind: {behind}.")
     assert leads.told(found) in sections.fastest([found], PLAN)
 
 
 def test_behind_everywhere_it_has_no_lead(source):
     found = source((32.0, 32.0, 32.0))
-    assert cells(leads.section([found], PLAN))[3:6] == ["0", "-", "nowhere"]
+    assert cells(leads.section([found], PLAN))[1:4] == ["0 of 3", "-", "nowhere"]
     assert leads.told(found).startswith(
-        "triton-inhouse, this project's own kernel, is clearly faster than every other library that ran "
-        f"({OTHERS}) in 0 of 3 cases. Another"
+        "triton-inhouse, this project's own kernel, is faster than every other library in 0 of 3 cases. Behind"
     )
 
 
 def test_of_many_cases_the_worst_are_named(source, monkeypatch):
     monkeypatch.setattr(leads, "NAMED", 1)
     behind = cells(leads.section([source((20.0, 32.0, 30.0))], PLAN))[-1]
-    assert behind == "rms-8192x4096-bf16 (quack by 100.00 %), 2 more"
+    assert behind == "rms-8192x4096-bf16 (quack 100.00 % faster), 2 more"
+
+
+def test_who_leads_in_how_many_cases(source):
+    assert leads.leaders(source((50.0, 32.0, 40.0)).comparison) == (
+        "triton-inhouse in 1 of 3, quack in 1, quack and triton-inhouse tied in 1"
+    )
 
 
 def test_another_flush_and_a_run_without_it_are_left_out(source, tmp_path):
