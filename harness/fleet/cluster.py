@@ -23,7 +23,11 @@ CLIENT = "ray://"  # before an address that Ray's client is to reach
 UNNAMED = "gpu"  # the kind of a GPU of which Ray does not say what it is
 TYPE = "accelerator_type:"  # a node's resource of this name says what its GPUs are
 LOOK_S = 0.5  # how often it is looked whether an answer is still wanted
-STORE_BYTES = 80 << 20  # of the object store of a local cluster: what goes through it are rows
+# Of a local cluster. Ray starts a process of Python for each CPU that it may use, and actors here ask for none; what
+# goes through the object store are rows.
+HERE = {"include_dashboard": False, "num_cpus": 1, "object_store_memory": 80 << 20}
+# Ray's older autoscaler, which `ray.init` starts too, takes a second to end: it asks a server that is gone.
+NEWER_AUTOSCALER = "RAY_enable_autoscaler_v2"
 OURS = (UsageError, UnavailableError, WorkerDiedError)  # what an actor raises
 
 
@@ -108,14 +112,16 @@ def connected(address: str) -> Generator[Cluster]:
     Raises UnavailableError where there is no Ray, or no cluster, and UsageError for what is no address.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    if address != LOCAL:  # where Ray does so itself
+    if address == LOCAL:
+        os.environ.setdefault(NEWER_AUTOSCALER, "1")
+    else:  # a local cluster has a token by default
         os.environ.setdefault("RAY_AUTH_MODE", "token")  # read as Ray is imported
     try:
         ray = _ray()
     except ImportError as error:
         raise UnavailableError(f"--fleet needs Ray ({error}); pip install 'normbwd[fleet]'") from error
     _refuse_where_nobody_listens(address)
-    here = {"include_dashboard": False, "object_store_memory": STORE_BYTES} if address == LOCAL else {}
+    here = HERE if address == LOCAL else {}
     before = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address, log_to_driver=False, logging_level="ERROR", configure_logging=True, **here)
