@@ -21,6 +21,7 @@ LOCAL = "local"
 FOUND = "auto"  # the cluster that Ray finds by itself
 CLIENT = "ray://"  # before an address that Ray's client is to reach
 LAST_PORT = 65535
+TRIES = "RAY_NUM_REDIS_GET_RETRIES"  # each takes 45 s where who listens is no cluster; Ray itself makes 20
 UNNAMED = "gpu"  # the kind of a GPU of which Ray does not say what it is
 TYPE = "accelerator_type:"  # a node's resource of this name says what its GPUs are
 LOOK_S = 0.5  # how often it is looked whether an answer is still wanted
@@ -119,8 +120,9 @@ def connected(address: str) -> Generator[Cluster]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     if address == LOCAL:
         os.environ.setdefault(NEWER_AUTOSCALER, "1")
-    else:  # a local cluster has a token by default
-        os.environ.setdefault("RAY_AUTH_MODE", "token")  # read as Ray is imported
+    else:
+        os.environ.setdefault("RAY_AUTH_MODE", "token")  # as a local cluster has by itself; read as Ray is imported
+        os.environ.setdefault(TRIES, "2")
     try:
         ray = _ray()
     except ImportError as error:
