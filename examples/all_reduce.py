@@ -35,15 +35,15 @@ import torch.multiprocessing
 
 from harness import devices
 from harness.devices.holder import Holder, HolderState
-from harness.errors import UsageError
-from harness.results.contexts import ALL_REDUCE
+from harness.errors import UnavailableError, UsageError
+from harness.results.contexts import ALL_REDUCE, COLD
 from harness.results.file import ResultsFile
 from harness.results.schema import ConditionsRecord, ContextRecord, RowRecord, Timing
 from harness.results.settings import Settings
 from harness.run.invocation import Invocation
 from harness.run.opening import RESULTS_NAME
 from harness.run.provenance import device_record
-from harness.run.resolve import selftests_on
+from harness.run.resolve import check, selftests_on
 from harness.run.session import closed_at_the_end, open_results, plan_run
 from harness.timing.engine import Device
 from harness.timing.in_context import Beside
@@ -263,20 +263,29 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--samples", type=int, default=30, help="blocks in each context")
     parser.add_argument("--out", type=Path, help="folder of the results (default: runs/TIME-DEVICE)")
     options = parser.parse_args(arguments)
-    if torch.cuda.device_count() < 2:
-        parser.error(f"an all-reduce needs two GPUs, and here are {torch.cuda.device_count()}")
+    try:
+        print(f"results: {run(options, arguments) / RESULTS_NAME}")
+    except (UsageError, UnavailableError) as error:
+        parser.exit(error.exit_code, f"{parser.prog}: error: {error}\n")
+
+
+def run(options: argparse.Namespace, arguments: Sequence[str] | None) -> Path:
+    """Measure what the options ask; the folder of the results file."""
+    invocation = asked(options, arguments)
+    check(invocation.changed(context=COLD))  # `bench` refuses the context that is measured here
+    if options.samples < 1:
+        raise UsageError(f"--samples {options.samples}: must be at least 1")
+    if (there := torch.cuda.device_count()) < 2:
+        raise UnavailableError(f"an all-reduce needs two GPUs, and here are {there}")
     torch.cuda.set_device(0)
     keep_no_tuning()
-    try:
-        invocation = asked(options, arguments)
-        found = planned_here(invocation)
-    except UsageError as error:
-        parser.error(str(error))
+    found = planned_here(invocation)
     all_reduce = AllReduce("nccl", "cuda")
-    print(tell_room(all_reduce, Holder(640, 200)), flush=True)
-    folder = measure(invocation, found, all_reduce)
-    all_reduce.close()
-    print(f"results: {folder / RESULTS_NAME}")
+    try:
+        print(tell_room(all_reduce, Holder(640, 200)), flush=True)
+        return measure(invocation, found, all_reduce)
+    finally:
+        all_reduce.close()
 
 
 def asked(options: argparse.Namespace, arguments: Sequence[str] | None) -> Invocation:

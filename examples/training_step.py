@@ -20,8 +20,9 @@ Where nothing is to be installed, `python -m examples.training_step` in the clon
 from __future__ import annotations
 
 import argparse
+import os
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from statistics import median, quantiles
@@ -71,12 +72,17 @@ class InhouseNorm(nn.Module):
         return layer_norm(x, self.weight, self.bias, 1e-5, residual=residual, return_residual=True)
 
 
+def heads_of(cols: int) -> int:
+    """The heads of attention: of 128 columns each, as far as there are so many."""
+    return max(1, cols // 128)
+
+
 class Block(nn.Module):
     """Attention and a gated feed-forward part, each behind a norm; what either gives, the next norm adds."""
 
     def __init__(self, cols: int, norm: Callable[[], nn.Module]) -> None:
         super().__init__()
-        self.heads = max(1, cols // 128)
+        self.heads = heads_of(cols)
         self.norms = nn.ModuleList([norm(), norm()])
         self.qkv = nn.Linear(cols, 3 * cols, bias=False)
         self.out = nn.Linear(cols, cols, bias=False)
@@ -131,8 +137,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         help="also time steps while another kernel holds K multiprocessors",
     )
     options = parser.parse_args(arguments)
-    if options.beside and options.device == "cpu":
-        parser.error("--beside holds multiprocessors of a GPU; leave it out on a CPU")
+    for fault in faults_of(options):
+        parser.error(fault)
     norms = {"torch": TorchNorm, "in-house": InhouseNorm}
     steps = {
         name: Step(options, partial(norm, options.cols, layer=options.norm == "layer")) for name, norm in norms.items()
@@ -151,6 +157,37 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"beside a kernel on {options.beside} multiprocessors for {other.lasts_us:.0f} us", time_steps(steps, other)
         )
     tell_norms({name: profile_step(step) for name, step in steps.items()})
+
+
+def faults_of(options: argparse.Namespace) -> Iterator[str]:
+    """Why this cannot be trained or timed here, with how to mend it."""
+    for name in ("cols", "tokens", "layers", "steps"):
+        if (number := getattr(options, name)) < 1:
+            yield f"--{name} {number}: must be at least 1"
+    if options.cols % heads_of(options.cols):
+        yield f"--cols {options.cols}: does not divide into heads; give a multiple of 128"
+    if options.tokens % min(SEQUENCE, options.tokens):
+        yield f"--tokens {options.tokens}: does not divide into sequences; give a multiple of {SEQUENCE}, or fewer"
+    yield from (faults_on_a_cpu if options.device == "cpu" else faults_on_a_gpu)(options)
+
+
+def faults_on_a_cpu(options: argparse.Namespace) -> Iterator[str]:
+    """The same for what a CPU alone cannot do."""
+    if options.beside:
+        yield "--beside holds multiprocessors of a GPU; leave it out on a CPU"
+    if os.environ.get("TRITON_INTERPRET") != "1":
+        small = "--cols 64 --tokens 64 --layers 1 --steps 3"
+        yield f"a CPU needs Triton's interpreter; set TRITON_INTERPRET=1, and train a small model: {small}"
+
+
+def faults_on_a_gpu(options: argparse.Namespace) -> Iterator[str]:
+    """The same for a GPU."""
+    there = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
+    if options.device not in ("cuda", *there) or not there:
+        yield f"--device {options.device}: not here; give one of {', '.join(['cpu', *there])}"
+    multiprocessors = torch.cuda.get_device_properties(options.device).multi_processor_count
+    if not 0 <= options.beside < multiprocessors:
+        yield f"--beside {options.beside}: must leave one of {multiprocessors} multiprocessors free"
 
 
 @dataclass

@@ -4,7 +4,7 @@ import os
 import shlex
 import signal
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -141,6 +141,10 @@ def no_worker(monkeypatch):
         ("bench --impl missing.py", "--impl missing.py: no such file"),
         ("verify --impl missing.py", "--impl missing.py: no such file"),
         ("bench --suite quick --shapes 1x1", "--suite and --shapes both name the cases; give one of them"),
+        (
+            "bench --fleet local --kinds h200,,b200",
+            "--kinds 'h200,,b200': name kinds of GPU, such as h200,b200, or leave it out for all",
+        ),
         ("bench --kinds h200", "--kinds: of a fleet; name it with --fleet local or --fleet ADDRESS"),
         ("bench --gpus 2 --mixed", "--gpus, --mixed: of a fleet; name it with --fleet local or --fleet ADDRESS"),
         ("bench --fleet local --gpus 0", "--gpus 0: must be at least 1"),
@@ -258,7 +262,7 @@ def test_a_dry_run_counts_nothing_that_is_not_installed(workers, monkeypatch, ca
 def test_a_dry_run_on_a_fleet_needs_no_gpu_here(workers, folder, monkeypatch, capsys):
     @contextmanager
     def connected(address):
-        yield SimpleNamespace(gpus=lambda: {"h200": 8, "toaster": 1})
+        yield SimpleNamespace(gpus=lambda: {"h200": 8, "toaster": 1}, hosts=lambda: {"h200": [8], "toaster": [1]})
 
     monkeypatch.setattr(preview, "connected", connected)
     monkeypatch.setattr(preview, "published", lambda kind: Durations())
@@ -270,6 +274,17 @@ def test_a_dry_run_on_a_fleet_needs_no_gpu_here(workers, folder, monkeypatch, ca
     assert told.count("rms-16x64-bf16") == 2
     assert "time: unknown, as there is no published run here" in told
     assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(("hosts", "largest"), [([8], 8), ([1] * 8, 1), ([2, 4], 4)])
+def test_a_dry_run_knows_how_large_the_hosts_of_a_cluster_are(workers, monkeypatch, hosts, largest):
+    played = []
+    monkeypatch.setattr(preview, "makespan_s", lambda *given, **named: played.append(named["lanes_a_host"]) or 60.0)
+    monkeypatch.setattr(preview, "published", lambda kind: Durations({"quack": 60.0}, runs=2))
+    there = SimpleNamespace(gpus=lambda: {"h200": sum(hosts)}, hosts=lambda: {"h200": hosts})
+    monkeypatch.setattr(preview, "connected", lambda address: nullcontext(there))
+    assert typed("bench --dry-run --fleet 10.0.0.1:6379 --shapes 16x64") in (0, None)
+    assert played == [largest]
 
 
 def test_a_device_that_is_none(workers, capsys):

@@ -65,11 +65,42 @@ def test_model_is_compiled_if_asked(monkeypatch, capsys):
     assert compiled == ["Model", "Model"]
 
 
-def test_nothing_is_held_on_a_cpu(capsys):
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (["--beside", "8"], "--beside holds multiprocessors of a GPU; leave it out on a CPU"),
+        (["--layers", "0"], "--layers 0: must be at least 1"),
+        (["--tokens", "0"], "--tokens 0: must be at least 1"),
+        (["--tokens", "1000"], "--tokens 1000: does not divide into sequences; give a multiple of 512, or fewer"),
+        (["--cols", "385"], "--cols 385: does not divide into heads; give a multiple of 128"),
+        (["--device", "toaster"], "--device toaster: not here; give one of cpu"),
+        (["--device", "cuda"], "--device cuda: not here; give one of cpu"),
+    ],
+)
+def test_what_cannot_be_trained_is_said_at_once(monkeypatch, capsys, more, told):
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     with pytest.raises(SystemExit) as stopped:
-        load("training_step").main([*SMALL, "--beside", "8"])
+        load("training_step").main([*SMALL, *more])
     assert stopped.value.code == 2
-    assert "--beside holds multiprocessors of a GPU; leave it out on a CPU" in capsys.readouterr().err
+    assert capsys.readouterr().err.endswith(f": error: {told}\n")
+
+
+def test_a_cpu_needs_the_interpreter(monkeypatch, capsys):
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    with pytest.raises(SystemExit):
+        load("training_step").main(SMALL)
+    assert "set TRITON_INTERPRET=1, and train a small model: --cols 64" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("beside", [-1, 132])
+def test_one_multiprocessor_at_least_is_left_free(monkeypatch, capsys, beside):
+    example = load("training_step")
+    monkeypatch.setattr(example.torch.cuda, "device_count", lambda: 1)
+    there = SimpleNamespace(multi_processor_count=132)
+    monkeypatch.setattr(example.torch.cuda, "get_device_properties", lambda device: there)
+    with pytest.raises(SystemExit):
+        example.main(["--device", "cuda", "--beside", str(beside)])
+    assert f"--beside {beside}: must leave one of 132 multiprocessors free" in capsys.readouterr().err
 
 
 def test_other_kernel_begins_with_the_backward(monkeypatch):
@@ -274,13 +305,21 @@ def test_all_reduce_leaves_a_results_file(tmp_path, capsys):
     )
 
 
-def test_an_all_reduce_needs_two_gpus(monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        ([], 4, "an all-reduce needs two GPUs, and here are 1"),
+        (["--samples", "0"], 2, "--samples 0: must be at least 1"),
+        (["--shapes", "8192"], 2, "--shapes: '8192' is not a shape; write ROWSxCOLS, such as 8192x4096"),
+    ],
+)
+def test_what_cannot_be_measured_beside_an_all_reduce_is_one_line(monkeypatch, capsys, arguments, code, told):
     example = load("all_reduce")
     monkeypatch.setattr(example.torch.cuda, "device_count", lambda: 1)
     with pytest.raises(SystemExit) as stopped:
-        example.main([])
-    assert stopped.value.code == 2
-    assert "an all-reduce needs two GPUs, and here are 1" in capsys.readouterr().err
+        example.main(arguments)
+    shown = capsys.readouterr().err
+    assert (stopped.value.code, shown.partition(": error: ")[2]) == (code, f"{told}\n")
 
 
 @pytest.mark.slow

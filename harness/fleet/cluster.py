@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -20,10 +20,16 @@ from harness.worker.messages import Start
 LOCAL = "local"
 FOUND = "auto"  # the cluster that Ray finds by itself
 CLIENT = "ray://"  # before an address that Ray's client is to reach
+LAST_PORT = 65535
+TRIES = "RAY_NUM_REDIS_GET_RETRIES"  # each takes 45 s where who listens is no cluster; Ray itself makes 20
 UNNAMED = "gpu"  # the kind of a GPU of which Ray does not say what it is
 TYPE = "accelerator_type:"  # a node's resource of this name says what its GPUs are
 LOOK_S = 0.5  # how often it is looked whether an answer is still wanted
-STORE_BYTES = 80 << 20  # of the object store of a local cluster: what goes through it are rows
+# Of a local cluster. Ray starts a process of Python for each CPU that it may use, and actors here ask for none; what
+# goes through the object store are rows.
+HERE = {"include_dashboard": False, "num_cpus": 1, "object_store_memory": 80 << 20}
+# Ray's older autoscaler, which `ray.init` starts too, takes a second to end: it asks a server that is gone.
+NEWER_AUTOSCALER = "RAY_enable_autoscaler_v2"
 OURS = (UsageError, UnavailableError, WorkerDiedError)  # what an actor raises
 
 
@@ -80,14 +86,17 @@ class Cluster:
     def __init__(self, process: Callable[[Start, Path], Worker] | None = None) -> None:
         self.process = process
 
-    def gpus(self) -> dict[str, int]:
-        """How many GPUs of each kind there are, free or not."""
-        ray = _ray()
-        found: Counter[str] = Counter()
-        for node in ray.nodes():
+    def hosts(self) -> dict[str, list[int]]:
+        """How many GPUs each host has, free or not, by their kind."""
+        found: defaultdict[str, list[int]] = defaultdict(list)
+        for node in _ray().nodes():
             if node["Alive"] and (gpus := int(node["Resources"].get("GPU", 0))):
-                found[_kind_of(node["Resources"])] += gpus
+                found[_kind_of(node["Resources"])].append(gpus)
         return dict(sorted(found.items()))
+
+    def gpus(self) -> dict[str, int]:
+        """How many GPUs of each kind there are."""
+        return {kind: sum(of_hosts) for kind, of_hosts in self.hosts().items()}
 
     def actor(self, kind: str) -> RemoteActor:
         """An actor on a GPU of a kind, which is free or will be."""
@@ -107,15 +116,18 @@ def connected(address: str) -> Generator[Cluster]:
 
     Raises UnavailableError where there is no Ray, or no cluster, and UsageError for what is no address.
     """
+    _refuse_where_nobody_listens(address)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    if address != LOCAL:  # where Ray does so itself
-        os.environ.setdefault("RAY_AUTH_MODE", "token")  # read as Ray is imported
+    if address == LOCAL:
+        os.environ.setdefault(NEWER_AUTOSCALER, "1")
+    else:
+        os.environ.setdefault("RAY_AUTH_MODE", "token")  # as a local cluster has by itself; read as Ray is imported
+        os.environ.setdefault(TRIES, "2")
     try:
         ray = _ray()
     except ImportError as error:
         raise UnavailableError(f"--fleet needs Ray ({error}); pip install 'normbwd[fleet]'") from error
-    _refuse_where_nobody_listens(address)
-    here = {"include_dashboard": False, "object_store_memory": STORE_BYTES} if address == LOCAL else {}
+    here = HERE if address == LOCAL else {}
     before = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address, log_to_driver=False, logging_level="ERROR", configure_logging=True, **here)
@@ -141,7 +153,7 @@ def _refuse_where_nobody_listens(address: str) -> None:
     if address in (LOCAL, FOUND):
         return
     host, _, port = address.removeprefix(CLIENT).rpartition(":")
-    if not host or not port.isdecimal():
+    if not host or "/" in host or not port.isdecimal() or int(port) > LAST_PORT:
         raise UsageError(f"--fleet {address}: give local, {FOUND}, or a cluster's HOST:PORT")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()

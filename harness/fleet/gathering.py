@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
 from harness.errors import UnavailableError
@@ -49,8 +49,7 @@ def gather(teams: Sequence[Team], display: Display) -> None:
             for team in teams:
                 team.lanes = list(_done(team.kind, got[team.kind]))
             started = [(team, {lane: pool.submit(lane.start_worker) for lane in team.lanes}) for team in teams]
-            while not all(future.done() for _, of_kind in started for future in of_kind.values()):
-                time.sleep(LOOK_S)
+            until_done([future for _, of_kind in started for future in of_kind.values()])
             for team, of_kind in started:
                 ready = _done(team.kind, of_kind)
                 team.lanes = list(ready)
@@ -76,7 +75,13 @@ def _wait(got: Sequence[Sequence[Future[None]]], teams: Sequence[Team], display:
             ready = [sum(future.done() for future in of_kind) for of_kind in got]
             told = ", ".join(f"{has} of {len(team.lanes)} {team.kind}" for has, team in zip(ready, teams, strict=True))
             display.say(f"waiting for GPUs, which others use; free are {told}")
-        time.sleep(LOOK_S)
+        wait([future for of_kind in got for future in of_kind if not future.done()], LOOK_S, FIRST_COMPLETED)
+
+
+def until_done(futures: Sequence[Future[T]]) -> None:
+    """Wait for all; a wait without a limit would not let Ctrl-C through."""
+    while wait(futures, LOOK_S).not_done:
+        pass
 
 
 def _done(kind: str, futures: Mapping[Lane, Future[T]]) -> dict[Lane, T]:

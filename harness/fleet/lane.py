@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from harness.errors import UnavailableError, UsageError
 from harness.fleet.cluster import GpuLostError, RemoteActor
@@ -205,8 +205,9 @@ class Lane:
         return gpu
 
     def _launch(self, gpu: ReadyGpu, process: int) -> FarWorker:
+        start = replace(self.invocation.start(process), asked=False)  # the first worker has said what is here
         try:
-            gpu.actor.ask("launch", self.invocation.start(process), self.invocation.time_limit_s)
+            gpu.actor.ask("launch", start, self.invocation.time_limit_s)
         except (UsageError, UnavailableError) as error:  # it could be started here before
             raise GpuLostError(str(error)) from error
         return FarWorker(gpu.actor)

@@ -29,10 +29,12 @@ def describe_plan(invocation: Invocation, display: Display) -> str:
         profile, _ = devices.choose(invocation.device, hello.available)
         return _lines(profile.family, None, plan_run(invocation, hello))
     with connected(invocation.fleet) as cluster:
-        counts = chosen(cluster.gpus(), invocation)
+        counts, hosts = chosen(cluster.gpus(), invocation), cluster.hosts()
     display.say("starting a worker")
     hello = inventory(invocation.changed(device="cpu"))  # this host need not have a GPU
-    return "\n".join(_lines(kind, gpus, _on(kind, invocation, hello)) for kind, gpus in counts.items())
+    return "\n".join(
+        _lines(kind, gpus, _on(kind, invocation, hello), max(hosts[kind])) for kind, gpus in counts.items()
+    )
 
 
 def elsewhere(kind: str) -> Found:
@@ -46,7 +48,7 @@ def _on(kind: str, invocation: Invocation, hello: Hello) -> Planned:
     return plan_run(invocation, hello, None if invocation.device == "cpu" else elsewhere(kind))
 
 
-def _lines(kind: str, gpus: int | None, planned: Planned) -> str:
+def _lines(kind: str, gpus: int | None, planned: Planned, gpus_a_host: int = 1) -> str:
     """The plan on so many GPUs of a fleet, whose libraries are not known here, or (None) on the device that is here."""
     here = gpus is None
     missing = [impl.name for impl in planned.impls if here and impl.missing]
@@ -60,7 +62,7 @@ def _lines(kind: str, gpus: int | None, planned: Planned) -> str:
         f"{', '.join(impl.name for impl in impls)}",
         *([f"  {len(missing)} not installed: {', '.join(missing)}"] if missing else []),
         f"  {planned.settings.processes} process{'es' * (planned.settings.processes != 1)}",
-        f"  {_time(planned, impls, gpus or 1, published(kind))}",
+        f"  {_time(planned, impls, gpus or 1, gpus_a_host, published(kind))}",
     ]
     return "\n".join(lines) + "\n"
 
@@ -71,7 +73,7 @@ def _devices(gpus: int | None, planned: Planned) -> str:
     return f"{gpus} GPU{'s' * (gpus != 1)}"
 
 
-def _time(planned: Planned, impls: Sequence[ImplRecord], gpus: int, took: Durations) -> str:
+def _time(planned: Planned, impls: Sequence[ImplRecord], gpus: int, gpus_a_host: int, took: Durations) -> str:
     """About how long that takes; what is missing, and what lacks something of its case, takes no time."""
     if planned.facts.kind == "cpu":
         return "time: unknown, as the published runs are of GPUs"
@@ -80,6 +82,6 @@ def _time(planned: Planned, impls: Sequence[ImplRecord], gpus: int, took: Durati
     by_name = {impl.name: impl for impl in impls}
     jobs = [runnable(job, by_name) for job in planned.jobs]
     compiled = [impl.name for impl in impls if impl.compiles_ahead]
-    seconds = makespan_s([job for job in jobs if job.impls], gpus, took, compiled=compiled)
+    seconds = makespan_s([job for job in jobs if job.impls], gpus, took, lanes_a_host=gpus_a_host, compiled=compiled)
     quick = ", and less with --quick" if planned.settings.quick else ""
     return f"time: about {max(1, round(seconds / 60))} min by {took.runs} published runs{quick}"

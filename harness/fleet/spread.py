@@ -15,7 +15,7 @@ from pathlib import Path
 from harness.errors import UsageError
 from harness.fleet.cluster import Cluster, connected
 from harness.fleet.estimate import published
-from harness.fleet.gathering import LOOK_S, chosen, gather
+from harness.fleet.gathering import LOOK_S, chosen, gather, until_done
 from harness.fleet.lane import Lane, Run
 from harness.fleet.shares import Shares
 from harness.fleet.team import Team, numbering, refuse
@@ -50,8 +50,11 @@ def bench_on(cluster: Cluster, invocation: Invocation, display: Display) -> list
     ]
     invocation = _with_a_folder_for_several(invocation, len(teams))
     try:
-        gather(teams, display)
-        for team in teams:
+        with ThreadPoolExecutor(1) as pool:
+            took = [pool.submit(published, team.kind) for team in teams]  # while the workers start
+            gather(teams, display)
+        for team, published_took in zip(teams, took, strict=True):
+            team.took = published_took.result()
             for gpu in team.gpus.values():
                 refuse(team, gpu, invocation)
         plans = [plan_run(invocation, team.first.hello) for team in teams]
@@ -87,11 +90,10 @@ def _open(team: Team, planned: Planned, invocation: Invocation, log: Path, files
     stages_s: defaultdict[str, float] = defaultdict(float)
     files.enter_context(closed_at_the_end(results, stages_s, log))
     files.callback(_gather_logs, team, stages_s, log)
-    took = published(team.kind)
     known = {record.number: record for record in load(path).gpus}
     team.run = Run(
         planned,
-        Shares(jobs, sorted(team.gpus), took.of, took.process_s),
+        Shares(jobs, sorted(team.gpus), team.took.of, team.took.process_s),
         results,
         numbering(team, invocation, results, known),
     )
@@ -159,8 +161,7 @@ def _compile_ahead(teams: Sequence[Team], display: Display) -> None:
                 pool.submit(lane.compile, team.gpus[lane.number], tasks, team.shared.planned.settings.seed, actors)
                 for team, lane, actors, tasks in parts
             ]
-            while not all(future.done() for future in compiling):
-                time.sleep(LOOK_S)
+            until_done(compiling)
             for future in compiling:
                 future.result()
         except BaseException:

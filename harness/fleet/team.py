@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from harness import devices
 from harness.errors import UnavailableError
+from harness.fleet.estimate import Durations
 from harness.fleet.lane import Lane, ReadyGpu, Run
 from harness.results.file import ResultsFile
 from harness.results.run_records import GpuRecord
@@ -18,11 +19,12 @@ from harness.run.session import versions_of
 
 @dataclass
 class Team:
-    """The lanes of one kind of GPU, and where each that has a GPU sits."""
+    """The lanes of one kind of GPU, where each that has a GPU sits, and what published runs on such GPUs took."""
 
     kind: str
     lanes: list[Lane]
     gpus: dict[int, ReadyGpu] = field(default_factory=dict[int, ReadyGpu])
+    took: Durations = field(default_factory=Durations)
     run: Run | None = None
 
     def end(self) -> None:

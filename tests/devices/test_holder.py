@@ -2,6 +2,7 @@
 
 import json
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -69,11 +70,6 @@ def test_a_holder_that_is_not_released_ends_by_itself():
     assert holder.state() == "over"
 
 
-if __name__ == "__main__":
-    (targets,) = json.loads(sys.argv[1])
-    print(json.dumps({name: compile_for(*asked) for name, asked in targets.items()}))
-
-
 @pytest.mark.parametrize("programs", [-1, 5])
 def test_more_than_there_are_cannot_be_held(programs):
     """Each program writes to a word of its own."""
@@ -83,3 +79,53 @@ def test_more_than_there_are_cannot_be_held(programs):
     holder.multiprocessors = 4
     with pytest.raises(ValueError, match=f"cannot hold {programs} of 4 multiprocessors"):
         holder.occupy(programs, 100.0)
+
+
+def holder_whose_programs(monkeypatch, started, ended):
+    """One that has queued four programs, of which each has said so much; the device has eight multiprocessors."""
+    import torch
+
+    from harness.devices import holder as module
+
+    monkeypatch.setattr(module, "STARTED_WITHIN_S", 0.0)
+    holder = module.Holder.__new__(module.Holder)
+    holder._programs = 4
+    holder._stream = SimpleNamespace(synchronize=lambda: None)
+    holder._started, holder._ended = (torch.tensor([*said, 0, 0, 0, 0]) for said in (started, ended))
+    return holder
+
+
+ALL, NONE = [1, 1, 1, 1], [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(("started", "told"), [(ALL, True), ([1, 1, 1, 0], False), (NONE, False)])
+def test_it_has_started_once_every_program_runs(monkeypatch, started, told):
+    assert holder_whose_programs(monkeypatch, started, NONE).started() is told
+
+
+@pytest.mark.parametrize(
+    ("ended", "state"),
+    [
+        (NONE, "running"),
+        ([2, 2, 2, 2], "over"),
+        ([0, 0, 0, 2], "ended early"),  # one gave up and the others have not: not all held all the time
+        ([1, 1, 1, 1], "ended early"),  # somebody released it
+        ([2, 2, 2, 1], "ended early"),
+    ],
+)
+def test_one_program_that_has_ended_is_seen(monkeypatch, ended, state):
+    holder = holder_whose_programs(monkeypatch, ALL, ended)
+    assert holder.state() == state
+    assert holder.running() == 4 - sum(map(bool, ended))
+
+
+def test_what_a_program_says_at_last_is_waited_for(monkeypatch):
+    """The first to give up is seen; the others' words arrive while it is waited for them."""
+    holder = holder_whose_programs(monkeypatch, ALL, [2, 0, 0, 0])
+    holder._stream = SimpleNamespace(synchronize=lambda: holder._ended[:4].fill_(2))
+    assert holder.state() == "over"
+
+
+if __name__ == "__main__":
+    (targets,) = json.loads(sys.argv[1])
+    print(json.dumps({name: compile_for(*asked) for name, asked in targets.items()}))

@@ -232,7 +232,7 @@ def test_a_cluster_that_is_not_there_is_one_line():
         pass
 
 
-@pytest.mark.parametrize("address", ["nonsense", "host:", ":6379", "ray://host"])
+@pytest.mark.parametrize("address", ["nonsense", "host:", ":6379", "ray://host", "host:65536", "http://host:1"])
 def test_what_is_no_address_is_refused(address):
     said = f"--fleet {address}: give local, auto, or a cluster's HOST:PORT"
     with pytest.raises(UsageError, match=said), connected(address):
@@ -258,3 +258,4 @@ def test_a_cluster_counts_what_is_alive(cluster):
     with connected(cluster.address) as there:
         assert isinstance(there, Cluster)
         assert there.gpus() == {"b200": 1, "h200": 2}
+        assert there.hosts() == {"b200": [1], "h200": [2]}

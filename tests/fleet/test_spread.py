@@ -85,6 +85,7 @@ class Fleet:
         self.busy = busy
         self.script = script
         self.actors = []
+        self.starts = []
         self._free = list(range(len(kinds)))
 
     def gpus(self):
@@ -96,7 +97,7 @@ class Fleet:
             return Busy()
         self._free.remove(host)
         script = Script(self.folder, kind, uuid=str(host), host=f"host{host}", **self.script)
-        actor = GpuActor(lambda start, log: InProcess(script))
+        actor = GpuActor(lambda start, log: self.starts.append(start) or InProcess(script))
         actor.host = lambda: f"host{host}"
         deaths = self.deaths.get(host, [])
         self.actors.append(LocalActor(actor, deaths.pop(0) if deaths else None, self.faults.get(host)))
@@ -144,6 +145,12 @@ def test_one_gpu_does_what_a_run_without_a_fleet_does(tmp_path, said):
     ]
     assert rows_of(results) == all_rows(2)
     assert not results.end.interrupted
+
+
+def test_only_the_first_worker_on_a_gpu_is_asked_what_is_there(tmp_path, said):
+    fleet = Fleet(said, ["h200"])
+    bench(fleet, invocation(tmp_path, processes=3))
+    assert [start.asked for start in fleet.starts] == [True, False, False]
 
 
 def test_each_case_is_measured_on_one_gpu_and_its_processes_on_several(tmp_path, said):

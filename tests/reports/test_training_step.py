@@ -11,6 +11,7 @@ from harness.errors import UsageError
 from harness.results.schema import ContextRecord, HolderRecord
 from reports import render
 from reports.data.comparison import compare
+from reports.data.step import training_step
 from reports.parts.training_step import of_case, section
 from tests.results_factory import LAYER, conditions, helpers, in_contexts, results, row, timing
 
@@ -123,3 +124,13 @@ def test_a_format_of_the_engine_is_of_the_cold_context():
         render(step(), "aa", context="host")
     with pytest.raises(UsageError, match="no context 'hot-dy' in these results"):
         render(step(), "markdown", context="hot-dy")
+
+
+def test_a_cell_has_the_mean_and_the_worst_case():
+    """One case takes twice as long beside another kernel as alone, the other eight times."""
+    rows = []
+    for case, times in ((None, 2.0), (NormCase("rms", 64, 128), 8.0)):
+        more = {"case": case} if case else {}
+        rows += in_contexts([row("torch-eager", 40.0, **more), *helpers(40.0, 14.0, **more)], beside_8=times)
+    (found,) = training_step(compare(results(*rows, context="cold,beside:8")))
+    assert (found.cells[1].time, found.cells[1].longest) == pytest.approx((4.0, 8.0))

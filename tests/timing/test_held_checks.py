@@ -34,8 +34,8 @@ def checked(monkeypatch):
     monkeypatch.setattr(module.torch.cuda, "synchronize", lambda: None)
     monkeypatch.setattr(module.time, "sleep", lambda seconds: None)
 
-    def check(beside_us=2900.0, **scripted):
-        device = FakeDevice(lambda name, run: beside_us if "occupy 8 for 3100" in device.events[-9:] else 4.0)
+    def check(beside_us=2900.0, alone_us=4.0, **scripted):
+        device = FakeDevice(lambda name, run: beside_us if "occupy 8 for 3100" in device.events[-9:] else alone_us)
         found = held_checks(device, Holders(device.events, **scripted))
         return {each.name: each for each in found}
 
@@ -63,6 +63,11 @@ def test_a_launch_that_is_not_seen_to_wait_fails(checked):
     control = checked(beside_us=20.0)[CONTROL]
     assert control.passed is False
     assert "did not wait" in control.detail
+
+
+@pytest.mark.parametrize("scripted", [{"alone_us": 2900.0}, {"states": ["running", "ended early"]}])
+def test_a_launch_that_is_as_slow_alone_or_whose_samples_are_void_proves_nothing(checked, scripted):
+    assert checked(**scripted)[CONTROL].passed is False
 
 
 def test_where_there_is_no_such_launch_the_check_is_not_made(checked):

@@ -5,8 +5,8 @@ import random
 import pytest
 
 from harness.devices.capture import Captured
-from harness.timing.engine import LONGEST_HOLD_US, measure, take_sample
-from harness.timing.in_context import CALLS, OUTLASTS_US, Beside, HostClock, HotDy, repeated, replayed
+from harness.timing.engine import LONGEST_HOLD_US, SHORTEST_HOLD_US, measure, take_sample
+from harness.timing.in_context import CALLS, OUTLASTS_US, Beside, HostClock, HotDy, anew, repeated, replayed
 from harness.timing.stopping import StoppingRule
 from tests.fake_device import FakeDevice
 
@@ -112,6 +112,12 @@ def test_a_sample_is_void_where_the_kernel_beside_was_not_there(holder, us, void
     assert device.events[-1] == "release"
 
 
+def test_what_the_device_itself_finds_voids_a_sample_beside_too():
+    device = FakeDevice()
+    device.fault = lambda: "the device says so"
+    assert sample(beside(device), device.candidate("A")).void == "the device says so"
+
+
 def test_one_early_end_voids_the_whole_block_and_no_other():
     device = FakeDevice()
     warmed = 2 * 3
@@ -128,24 +134,35 @@ def test_a_backward_that_lasts_as_long_as_the_kernel_beside_waits_for_it():
     assert [surrounded.waits(us) for us in (20.0, 400.0, 2600.0, 3000.0)] == [False, False, True, True]
 
 
-def clock(*readings_us):
+def clock(device, *readings_us):
     readings = iter(readings_us)
-    return lambda: int(next(readings) * 1e3)
+    return lambda: device.events.append("look at the clock") or int(next(readings) * 1e3)
 
 
 def test_the_host_is_timed_over_many_calls_behind_the_hold():
     device = FakeDevice(host_us={"A": 50.0})
-    timed = HostClock(device, clock(1000.0, 1000.0 + 18.0 * CALLS))
+    timed = HostClock(device, clock(device, 1000.0, 1000.0 + 18.0 * CALLS))
     taken = sample(timed, repeated(device.candidate("A")))
     assert taken.us == 18.0
-    assert device.events == ["place", "hold 100", "start", *["run A"] * CALLS, "end", "query", "elapsed"]
+    timed_alone = ["start", "look at the clock", *["run A"] * CALLS, "look at the clock", "end"]
+    assert device.events == ["place", "hold 100", *timed_alone, "query", "elapsed"]
 
 
 def test_a_call_that_waits_for_the_device_has_no_proof():
     device = FakeDevice(host_us={"A": 1e9})
     candidate = repeated(device.candidate("A"))
-    sample(HostClock(device, clock(*range(100))), candidate)
+    sample(HostClock(device, clock(device, *range(100))), candidate)
     assert (candidate.proven, candidate.hold_us) == (False, LONGEST_HOLD_US)
+
+
+def test_what_was_found_of_a_candidate_alone_does_not_count_in_a_context():
+    """One whose hold failed alone is asked for a proof again, from the shortest hold on."""
+    device = FakeDevice()
+    known = device.candidate("A", hold_us=LONGEST_HOLD_US, proven=False)
+    assert (anew(known).hold_us, anew(known).proven) == (SHORTEST_HOLD_US, True)
+    captured = Captured(lambda: None, "answer", None, lambda: "answer")
+    for called in (repeated(known), replayed(known, captured, lambda answer: None)):
+        assert (called.hold_us, called.proven) == (SHORTEST_HOLD_US, True)
 
 
 def test_a_replay_is_timed_in_the_order_of_a_call():

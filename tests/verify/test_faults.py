@@ -9,6 +9,7 @@ import pytest
 from harness.cases.catalogue import SHAPES
 from harness.cases.input_kinds import INPUT_KINDS
 from harness.results.settings import Settings
+from harness.verify.repetition import Repetition
 from harness.worker.messages import Try
 from harness.worker.trial import Trial
 from tests.mutants.faults import RMS, RSTD, products
@@ -44,6 +45,18 @@ def test_usual_inputs_hide_what_the_catalogue_finds(name):
     usual = replace(fault.case, inputs="normal", rows=64, cols=128)
     row = tried(fault, True, SETTINGS, usual)
     assert (row.status, row.reason) == ("ok", None)
+
+
+@pytest.mark.parametrize(("planted", "status"), [(False, "timeout"), (True, "wrong")])
+def test_a_backward_that_waits_beside_another_kernel_is_a_timeout_unless_it_is_wrong(monkeypatch, planted, status):
+    def waits(repetition, repeats):
+        repetition.waits = "waits for other kernels: it did not end"
+
+    monkeypatch.setattr(Repetition, "under_conditions", waits)
+    fault = next(each for each in FAULTS.values() if each.status == "wrong" and each.case == RMS)
+    row = tried(fault, planted, SETTINGS)
+    assert row.status == status
+    assert (row.reason == "waits for other kernels: it did not end") is not planted
 
 
 LAYOUTS = [name for name, fault in FAULTS.items() if name.startswith("strides taken for granted")]

@@ -126,14 +126,14 @@ class FakeHolder:
 
     multiprocessors = 132
 
-    def __init__(self, state):
-        self.occupied, self.left, self._state = [], 0, state
+    def __init__(self, state, starts=True):
+        self.occupied, self.left, self._state, self._starts = [], 0, state, starts
 
     def occupy(self, programs, for_us):
         self.occupied.append(programs)
 
     def started(self):
-        return True
+        return self._starts
 
     def state(self):
         return self._state
@@ -142,8 +142,8 @@ class FakeHolder:
         self.left += 1
 
 
-def beside(monkeypatch, state, runs=4):
-    holder, found = FakeHolder(state), repetition()
+def beside(monkeypatch, state, runs=4, starts=True):
+    holder, found = FakeHolder(state, starts), repetition()
     event = SimpleNamespace(record=lambda: None, synchronize=lambda: None)
     monkeypatch.setattr("harness.verify.repetition.Holder", lambda threads, shared_kib: holder)
     monkeypatch.setattr(torch.cuda, "Event", lambda: event)
@@ -157,12 +157,19 @@ def test_bits_are_compared_while_multiprocessors_are_held(monkeypatch):
     assert (found.repeats, found.differences, found.waits) == (5, [], None)
 
 
-def test_a_backward_that_waits_for_the_holder_is_named(monkeypatch):
-    holder, found = beside(monkeypatch, "over")
+@pytest.mark.parametrize("state", ["over", "ended early"])
+def test_a_backward_that_waits_for_the_holder_is_named(monkeypatch, state):
+    holder, found = beside(monkeypatch, state)
     assert (holder.occupied, holder.left, found.repeats) == ([8], 1, 1)
     assert found.waits == (
         "waits for other kernels: it did not end within 0.1 s while another kernel held 8 of 132 multiprocessors"
     )
+
+
+def test_bits_beside_a_holder_that_did_not_start_are_not_counted(monkeypatch):
+    _, found = beside(monkeypatch, "running", starts=False)
+    (check,) = found.conditions
+    assert (check.runs, check.skipped) == (0, "the kernel that holds multiprocessors did not start")
 
 
 def test_where_there_is_no_holder_that_is_the_reason(monkeypatch):

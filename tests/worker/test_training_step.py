@@ -6,13 +6,15 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from harness.cases import NormCase
+from harness.cases import Grads, NormCase
 from harness.cases.traffic import ADD_NAME
 from harness.devices.capture import Captured, CaptureError
+from harness.devices.nvml import Reading
 from harness.errors import UnavailableError
 from harness.results.schema import HolderRecord, Timing
 from harness.results.settings import Settings
 from harness.timing.engine import WARM_UP_SAMPLES, CandidateError
+from harness.timing.in_context import CALLS
 from harness.worker import training_step
 from harness.worker.interleave import TimingJob
 from harness.worker.training_step import HOST_WAITED, NOT_ON_A_CPU, NOTHING_CAPTURED, TrainingStep
@@ -25,7 +27,11 @@ SETTINGS = Settings(baseline="torch-eager", min_blocks=2, max_blocks=2, budget_s
 
 
 class Step:
-    """A case on a GPU that is not there; `span_us` and `host_us` are the device's, `judge` is asked of each answer."""
+    """A case on a GPU that is not there; `span_us` and `host_us` are the device's, `judge` is asked of each answer.
+
+    `alone_us` is what each takes alone. Captures are scripted: `contents` by name, what is `prepared` in place of a
+    call, and the `answer` that a replay leaves as it is.
+    """
 
     def __init__(
         self,
@@ -35,6 +41,9 @@ class Step:
         returns=None,
         states=(),
         settings=SETTINGS,
+        alone_us=20.0,
+        prepared=None,
+        answer=None,
         **scripted,
     ):
         self.device = FakeDevice(**scripted)
@@ -45,13 +54,17 @@ class Step:
         monkeypatch.setattr(training_step.torch.cuda, "synchronize", lambda: None)
         monkeypatch.setattr(training_step, "capture", self._capture)
         self.contents = {}
-        x = torch.zeros(4, 8)
+        self.answer = answer
+        x, self.dy = torch.zeros(4, 8), torch.ones(4, 8)
         inputs = SimpleNamespace(
-            case=NormCase("rms", 4, 8, device=device), x=x, dy=x, tensors=lambda: {"x": x, "dy": torch.ones(4, 8)}
+            case=NormCase("rms", 4, 8, device=device), x=x, dy=x, tensors=lambda: {"x": x, "dy": self.dy}
         )
         run = returns or {}
-        candidates = [self.device.candidate(name, **({"returns": run[name]} if name in run else {})) for name in NAMES]
-        alone = {name: Timing(group="g", flush="clean", samples_us=[20.0], blocks=[0]) for name in NAMES}
+        candidates = [
+            self.device.candidate(name, prepare=prepared, **({"returns": run[name]} if name in run else {}))
+            for name in NAMES
+        ]
+        alone = {name: Timing(group="g", flush="clean", samples_us=[alone_us], blocks=[0]) for name in NAMES}
         self.step = TrainingStep(TimingJob(inputs, candidates, settings, "g7", judge=judge), alone)
 
     def _capture(self, prepare):
@@ -61,10 +74,17 @@ class Step:
         content = self.contents.get(name, Counter(kernel=2, memset=1))
         if isinstance(content, Exception):
             raise content
-        return Captured(run, None, content, run)
+        return Captured(lambda: self.device.events.append("replay"), self.answer, content, run)
 
     def time_in(self, context):
         return self.step.time_in(context)
+
+    def timed_spans(self):
+        """What happened between each start mark and its end mark, but for the add, which is no candidate's."""
+        events = self.device.events
+        starts = [place for place, event in enumerate(events) if event == "start"]
+        spans = [events[place + 1 : events.index("end", place)] for place in starts]
+        return [span for span in spans if span]
 
 
 def test_everyone_is_timed_and_the_holder_is_stated(monkeypatch):
@@ -73,6 +93,64 @@ def test_everyone_is_timed_and_the_holder_is_stated(monkeypatch):
     assert {record.status for record in found.records.values()} == {"ok"}
     assert found.records["quack"].timing.group == "g7-beside:8"
     assert found.holder == HolderRecord(programs=8, threads=640, shared_kib=200)
+
+
+def test_in_a_graph_the_replay_is_timed_and_nothing_else(monkeypatch):
+    step = Step(monkeypatch)
+    step.time_in("graph")
+    assert {tuple(span) for span in step.timed_spans()} == {("replay",)}
+
+
+def test_what_is_captured_was_prepared_on_the_stream_of_the_capture(monkeypatch):
+    prepared = []
+    step = Step(monkeypatch, prepared=lambda: prepared.append("anew") or (lambda: None))
+    step.time_in("graph")
+    assert len(prepared) == len((*NAMES, AGAIN))
+
+
+def test_an_answer_that_a_replay_leaves_as_it_was_is_wrong(monkeypatch):
+    """The gradients are right as they are captured; no replay writes them."""
+    right = Grads(torch.ones(4, 8), torch.ones(8))
+
+    def judge(name, answer):
+        return "dx is off" if answer.dx.isnan().any() else None
+
+    found = Step(monkeypatch, answer=right, judge=judge).time_in("graph").records
+    assert (found["quack"].status, found["quack"].reason) == ("wrong", "in a timed call, dx is off")
+
+
+def test_dy_is_written_before_each_start_and_keeps_its_values(monkeypatch):
+    step = Step(monkeypatch)
+    events = step.device.events
+
+    def write(tensor, by):
+        events.append(f"dy times {by}" if tensor.data_ptr() == step.dy.data_ptr() else "another")
+
+    monkeypatch.setattr(torch.Tensor, "mul_", write)
+    step.time_in("hot-dy")
+    starts = [place for place, event in enumerate(events) if event == "start"]
+    assert {events[place - 1] for place in starts} == {"dy times 1"}
+    assert events.count("dy times 1") == len(starts)
+    assert "another" not in events
+
+
+def test_the_host_is_timed_over_calls_in_a_row(monkeypatch):
+    step = Step(monkeypatch)
+    step.time_in("host")
+    assert {len(span) for span in step.timed_spans()} == {CALLS}
+    assert "flush clean" not in step.device.events
+
+
+def test_the_kernel_beside_outlasts_the_slowest_of_the_case(monkeypatch):
+    step = Step(monkeypatch, alone_us=1000.0)
+    step.time_in("beside:8")
+    assert {event for event in step.device.events if event.startswith("occupy")} == {"occupy 8 for 20100"}
+
+
+def test_the_state_of_the_device_meanwhile_is_kept(monkeypatch):
+    hot = Reading(temperature_c=70)
+    found = Step(monkeypatch, looks=[hot]).time_in("hot-dy")
+    assert found.readings == [hot] * 2
 
 
 def test_a_context_takes_fewer_blocks_than_cold(monkeypatch):
