@@ -55,11 +55,10 @@ ENVIRONMENT = {
     "TRITON_CACHE_DIR": os.environ.get("TRITON_CACHE_DIR")
     or str(Path(os.environ.get("TRITON_HOME", Path.home()), ".triton", "cache")),
 }
-# With these a user chooses another kernel of a library than its own default: no row would say so.
+# With variables that begin so a user chooses another kernel of a library than its own default: no row would say so.
 OTHERS_CHOICES = (
-    "LIGER_KERNEL_IMPL",
-    "NVTE_NORM_FWD_USE_CUDNN",
-    "NVTE_NORM_BWD_USE_CUDNN",
+    "LIGER_",
+    "NVTE_NORM_",
     "NVTE_FWD_LAYERNORM_SM_MARGIN",
     "NVTE_BWD_LAYERNORM_SM_MARGIN",
     "HELION_AUTOTUNE_EFFORT",
@@ -120,8 +119,8 @@ def serve(connection: Connection, start: Start, log: Path) -> None:
 def set_environment() -> None:
     """Give the libraries their defaults; before torch or any of them is imported."""
     os.environ.update(ENVIRONMENT)
-    for variable in OTHERS_CHOICES:
-        os.environ.pop(variable, None)
+    for variable in [name for name in os.environ if name.startswith(OTHERS_CHOICES)]:
+        del os.environ[variable]
 
 
 def keep_no_tuning() -> None:

@@ -32,7 +32,7 @@ WORTH = tl.constexpr(2048)  # more than can leave
 STARTED = tl.constexpr(0)  # places of words, each in a line of 128 bytes
 ARRIVED = tl.constexpr(16)
 TAKEN = tl.constexpr(32)
-PATIENCE = tl.constexpr(8)  # looks at which nothing has changed, about as many microseconds
+PATIENCE = tl.constexpr(8)  # looks, of some microseconds, at which nothing has changed
 
 
 def arrival() -> str:

@@ -9,7 +9,8 @@ from harness.worker.serve import ENVIRONMENT, OTHERS_CHOICES, keep_no_tuning, se
 
 
 def test_libraries_have_their_defaults_whatever_the_user_chose(monkeypatch):
-    monkeypatch.setattr(os, "environ", dict.fromkeys([*OTHERS_CHOICES, *ENVIRONMENT, "HOME"], "mine"))
+    others = ["LIGER_KERNEL_IMPL", "LIGER_KERNEL_BACKEND_RMS_NORM", "NVTE_NORM_BWD_USE_CUDNN", *OTHERS_CHOICES]
+    monkeypatch.setattr(os, "environ", dict.fromkeys([*others, *ENVIRONMENT, "HOME"], "mine"))
     set_environment()
     assert os.environ == ENVIRONMENT | {"HOME": "mine"}
 
