@@ -28,6 +28,7 @@ from harness.run import session
 from harness.run.invocation import Invocation
 from harness.run.opening import RESULTS_NAME, RUNS, OtherRunError
 from harness.run.progress import Display
+from harness.run.resolve import check
 from harness.run.sitting_time import OutOfTimeError, SittingTime
 from harness.sanitizer import check as sanitizer
 from harness.worker.messages import Hello
@@ -56,6 +57,7 @@ def survey(
     """
     if invocation.minutes is not None and not 0 < invocation.minutes < math.inf:
         raise UsageError(f"--minutes {invocation.minutes:g}: must be positive")
+    check(invocation)
     plan = read_plan(plan_file)
     names = _named(plan, invocation.only)
     display.say("starting a worker to see what is here")

@@ -199,6 +199,11 @@ def test_what_does_not_fit_makes_room_for_what_does(folder, workers):
     assert tried(workers) == ["16x64"]
 
 
+def test_gpus_of_no_fleet_are_refused(folder, workers):
+    with pytest.raises(UsageError, match="--gpus: of a fleet"):
+        publish(workers, gpus=2)
+
+
 @pytest.mark.parametrize(("minutes", "said"), [(0.001, "nothing that is due can be begun"), (0.0, "must be positive")])
 def test_time_that_is_too_short_for_anything_is_refused(folder, workers, minutes, said):
     with pytest.raises(UsageError, match=f"--minutes {minutes:g}: {said}"):
