@@ -2,6 +2,7 @@
 
 # Triton compiles this file: kernel arguments have no Python type, and tl.range is not Python's.
 # pyright: reportMissingParameterType=false, reportGeneralTypeIssues=false
+# pyright: reportAssignmentType=false, reportArgumentType=false
 
 import triton
 import triton.language as tl
