@@ -372,11 +372,12 @@ class Warp:
 
     def run_bfe(self, opcode, mask, to, a, start, length):
         """Some bits of a; of a signed number the highest of them fills the rest."""
-        start, length = self.read(start, "b32"), self.read(length, "b32")
-        rest = np.uint32(32) - length
-        kind = np.int32 if "s32" in opcode else np.uint32
-        shifted = self.read(a, "u32") << (rest - start)
-        self.write(to, (shifted.view(kind) >> rest.astype(kind)).view(np.uint32), mask)
+        kind = KINDS[opcode[-1]]
+        bits = BITS[kind.itemsize]
+        start, length = (self.read(each, "b32").astype(bits) for each in (start, length))
+        rest = bits(8 * kind.itemsize) - length
+        shifted = self.read(a, opcode[-1]).view(bits) << (rest - start)
+        self.write(to, (shifted.view(kind) >> rest.astype(kind)).view(bits), mask)
 
     def run_prmt(self, _opcode, mask, to, a, b, choice):
         """Four bytes of the eight of a and b, each chosen by 3 bits of a digit."""
