@@ -33,16 +33,23 @@ STARTED = tl.constexpr(0)  # places of words, each in a line of 128 bytes
 ARRIVED = tl.constexpr(16)
 TAKEN = tl.constexpr(32)
 PATIENCE = tl.constexpr(8)  # looks, of some microseconds, at which nothing has changed
+UNTOLD = 1 << 51  # in place of STARTED: as if all had started, and ARRIVED will never come to what that is worth
 
 
 def arrival() -> str:
-    """The assembly by which the first thread adds $2 to the word at $1; it gets the sum before that, all others 0."""
-    lines = [".reg .pred first;", ".reg .b32 thread;", "mov.u32 thread, %tid.x;", "setp.eq.u32 first, thread, 0;"]
-    return braced([*lines, "mov.b64 $0, 0;", "@first atom.add.acq_rel.gpu.global.u64 $0, [$1], $2;"])
+    """The assembly by which the first thread reads the word at $2, and then adds $4 to the word at $3.
+
+    It gets what it has read, and the sum before; all others get UNTOLD and 0. Both are sent before anybody waits for
+    what is read: the branch around the first warp keeps its use out of there, which would cost one more way to memory.
+    """
+    lines = [".reg .pred first;", ".reg .b32 thread;", "mov.u32 thread, %tid.x;", "setp.lt.u32 first, thread, 32;"]
+    lines += [f"mov.b64 $0, {UNTOLD};", "mov.b64 $1, 0;", "@!first bra SENT;", "setp.eq.u32 first, thread, 0;"]
+    lines += ["@first ld.relaxed.gpu.global.b64 $0, [$2];", "@first atom.add.acq_rel.gpu.global.u64 $1, [$3], $4;"]
+    return braced([*lines, "SENT:"])
 
 
 def wait() -> str:
-    """The assembly by which the first warp waits until the word at $1 is no less than $2; lane 0 has seen $3 there.
+    """The assembly by which the first warp waits until the word at $1 is no less than $2 of any lane; it has seen $3.
 
     $0 is whether it is more. One warp of a program looks, and all others get 0: hundreds of warps that read one word
     would delay the programs that add to it.
@@ -80,15 +87,20 @@ def start(words, program, programs):
 def arrive(words, program, programs, INTERPRETED: tl.constexpr):
     """Publish what this program has stored; return which programs have started, and what `wait_for_all` is to be told.
 
-    Both are what a thread has seen, and threads may have seen different numbers.
+    Both are what the first thread has seen, which started for its program. All others are UNTOLD, and go by it.
     """
-    tl.debug_barrier()  # the stores of all threads come before the one thread's addition, and its start before this
-    started = tl.load(words + STARTED, volatile=True)
+    tl.debug_barrier()  # the stores of all threads come before the one thread's addition
     worth = worth_of(program, programs) * WORTH
     if INTERPRETED:
-        return started, tl.atomic_add(words + ARRIVED, worth) + worth
-    asked = [words + ARRIVED, worth]
-    before = tl.inline_asm_elementwise(ARRIVAL, "=&l,l,l", asked, dtype=tl.int64, is_pure=False, pack=1)
+        return tl.load(words + STARTED), tl.atomic_add(words + ARRIVED, worth) + worth
+    started, before = tl.inline_asm_elementwise(
+        ARRIVAL,
+        "=&l,=&l,l,l,l",
+        [words + STARTED, words + ARRIVED, worth],
+        dtype=(tl.int64, tl.int64),
+        is_pure=False,
+        pack=1,
+    )
     return started, before + worth
 
 

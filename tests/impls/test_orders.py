@@ -64,6 +64,8 @@ class Language:
                 self.program.store(word(place), int(value))
 
     def atomic_add(self, place, value, sem):
+        if value == 0 and self.program.may_find_old():  # the compiler makes a load of it
+            return self._to_all(self.program.load(word(place), thread=0)[0])
         return self._to_all(self.program.atomic(word(place), "add", int(value), sem=sem))
 
     def atomic_max(self, place, value, sem):
@@ -81,12 +83,15 @@ class Language:
 
     def inline_asm_elementwise(self, text, _constraints, given, **_options):
         text = text.value
-        (sem,) = [each for each in ("acq_rel", "acquire", "relaxed", "bar.red") if each in text]
+        sem, *_ = [each for each in ("acq_rel", "acquire", "relaxed", "bar.red") if each in text]
         if sem == "bar.red":
             self.program.barrier()
             return bool(np.all(given[0]))
         if "atom" in text:
-            return self.program.atomic(word(given[0]), "add", int(given[1]), sem=sem)
+            *read, place, added = given
+            read = [self.program.load(word(each), thread=0)[0] for each in read]
+            found = self.program.atomic(word(place), "add", int(added), sem=sem)
+            return (*read, found) if read else found
         place, target, *seen = given
         if not seen:  # the high half is waited for
             target <<= 32
