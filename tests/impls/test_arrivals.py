@@ -35,6 +35,7 @@ CASES = {
     "one program": (fp32("rms", 3, 64), OnePass(1, 1, 64, 1, 1, fold=True, fused=True)),
     "eight alignments": (cpu_case("layer", 32, 61, bias=True), OnePass(1, 1, 128, 1, 8, fold=True, fused=True)),
     "four columns at a time": (fp32("layer", 13, 124, bias=True), OnePass(1, 1, 128, 1, 5, fold=True, fused=True)),
+    "columns that 4 does not divide": (fp32("rms", 7, 126), OnePass(1, 1, 128, 1, 3, fold=True, fused=True)),
     "two warps": (fp32("rms", 11, 64), OnePass(1, 1, 64, 2, 5, fold=True, fused=True)),
 }
 THERE = (None, 1, 3, 2)  # programs at a time; None is all
