@@ -12,11 +12,13 @@ each other on one stream (workspace.py). They may have any number of programs up
 numbers p, p + programs and so on below MOST, so that each launch adds MOST.
 
 words[STARTED]  What the programs that have started are worth, of all launches.
-words[ARRIVED]  WORTH times what those that have arrived are worth, of all launches, and how many of this launch have
-                left. Nobody leaves once all have arrived, so that at least the last stays. What a program has stored is
-                visible to whoever sees it here.
-words[TAKEN]    Pieces that those that stay have taken, where any has left. Each takes one too many, and who takes the
-                last of these makes 0 of it, and of those that have left.
+words[ARRIVED]  WORTH times what those that have arrived are worth, of all launches, and how many of this launch leave:
+                all but one at most, and no more once all have arrived. What a program has stored is visible to whoever
+                sees it here.
+words[ASKED]    Where any leave, every program that has arrived asks here for a number, and leaves if it is less than
+                how many do. So one program decides for all, and they need not change one word in turn.
+words[TAKEN]    Pieces that those that stay have taken, where any leave. Each takes one too many, and who takes the last
+                of these makes 0 of it, of ASKED and of those that leave.
 """
 
 # Triton compiles this file: kernel arguments have no Python type.
@@ -32,17 +34,25 @@ WORTH = tl.constexpr(2048)  # more than can leave
 STARTED = tl.constexpr(0)  # places of words, each in a line of 128 bytes
 ARRIVED = tl.constexpr(16)
 TAKEN = tl.constexpr(32)
+ASKED = tl.constexpr(33)
 PATIENCE = tl.constexpr(8)  # looks, of some microseconds, at which nothing has changed
+UNTOLD = 1 << 51  # in place of STARTED: as if all had started, and ARRIVED will never come to what that is worth
 
 
 def arrival() -> str:
-    """The assembly by which the first thread adds $2 to the word at $1; it gets the sum before that, all others 0."""
-    lines = [".reg .pred first;", ".reg .b32 thread;", "mov.u32 thread, %tid.x;", "setp.eq.u32 first, thread, 0;"]
-    return braced([*lines, "mov.b64 $0, 0;", "@first atom.add.acq_rel.gpu.global.u64 $0, [$1], $2;"])
+    """The assembly by which the first thread reads the word at $2, and then adds $4 to the word at $3.
+
+    It gets what it has read, and the sum before; all others get UNTOLD and 0. Both are sent before anybody waits for
+    what is read: the branch around the first warp keeps its use out of there, which would cost one more way to memory.
+    """
+    lines = [".reg .pred first;", ".reg .b32 thread;", "mov.u32 thread, %tid.x;", "setp.lt.u32 first, thread, 32;"]
+    lines += [f"mov.b64 $0, {UNTOLD};", "mov.b64 $1, 0;", "@!first bra SENT;", "setp.eq.u32 first, thread, 0;"]
+    lines += ["@first ld.relaxed.gpu.global.b64 $0, [$2];", "@first atom.add.acq_rel.gpu.global.u64 $1, [$3], $4;"]
+    return braced([*lines, "SENT:"])
 
 
 def wait() -> str:
-    """The assembly by which the first warp waits until the word at $1 is no less than $2; lane 0 has seen $3 there.
+    """The assembly by which the first warp waits until the word at $1 is no less than $2 of any lane; it has seen $3.
 
     $0 is whether it is more. One warp of a program looks, and all others get 0: hundreds of warps that read one word
     would delay the programs that add to it.
@@ -80,15 +90,20 @@ def start(words, program, programs):
 def arrive(words, program, programs, INTERPRETED: tl.constexpr):
     """Publish what this program has stored; return which programs have started, and what `wait_for_all` is to be told.
 
-    Both are what a thread has seen, and threads may have seen different numbers.
+    Both are what the first thread has seen, which started for its program. All others are UNTOLD, and go by it.
     """
-    tl.debug_barrier()  # the stores of all threads come before the one thread's addition, and its start before this
-    started = tl.load(words + STARTED, volatile=True)
+    tl.debug_barrier()  # the stores of all threads come before the one thread's addition
     worth = worth_of(program, programs) * WORTH
     if INTERPRETED:
-        return started, tl.atomic_add(words + ARRIVED, worth) + worth
-    asked = [words + ARRIVED, worth]
-    before = tl.inline_asm_elementwise(ARRIVAL, "=&l,l,l", asked, dtype=tl.int64, is_pure=False, pack=1)
+        return tl.load(words + STARTED), tl.atomic_add(words + ARRIVED, worth) + worth
+    started, before = tl.inline_asm_elementwise(
+        ARRIVAL,
+        "=&l,=&l,l,l,l",
+        [words + STARTED, words + ARRIVED, worth],
+        dtype=(tl.int64, tl.int64),
+        is_pure=False,
+        pack=1,
+    )
     return started, before + worth
 
 
@@ -117,39 +132,55 @@ def wait_for_all(words, started, seen, INTERPRETED: tl.constexpr):
 
 @triton.jit
 def stays(words, program, programs, INTERPRETED: tl.constexpr):
-    """Wait until all have arrived, or leave; return how many have left where this program stays, and MOST if it leaves.
+    """Wait until all have arrived, or leave; return how many leave where this program stays, and MOST if it leaves.
 
     Whoever leaves makes room for one program that is to come. So as many leave at once as are to come. Where nothing
     has started for a while, because another kernel took that room, more do, and not all at the same time.
     """
     started = tl.atomic_add(words + STARTED, 0, sem="relaxed")
     target = all_arrived(started)
-    leaves = False
+    number = tl.cast(MOST, tl.int64)  # none as yet
+    leave = tl.cast(0, tl.int64)
     looks = 0
-    while not (all_started(started) | leaves):
+    while not (all_started(started) | (number < leave)):
         now = tl.atomic_add(words + ARRIVED, 0, sem="relaxed")
+        leave = now % WORTH
         to_come = tl.cdiv(tl.cast(target // WORTH - started, tl.int32), MOST // programs)
-        if (now < target) & ((now % WORTH < to_come) | (looks > program % PATIENCE)):
-            leaves = tl.atomic_cas(words + ARRIVED, now, now + 1, sem="relaxed") == now
-        if not leaves:
+        more = tl.maximum(to_come - leave, tl.where(looks > program % PATIENCE, 1, 0))
+        more = tl.minimum(more, programs - 1 - leave)
+        if (now < target) & (more > 0):
+            decided = tl.atomic_cas(words + ARRIVED, now, now + more, sem="relaxed") == now
+            leave += tl.where(decided, more, 0)
+        number = ask(words, number, leave)
+        if number >= leave:
             before = started
             started = tl.atomic_add(words + STARTED, 0, sem="relaxed")
             looks = tl.where(started == before, looks + 1, 0)
-    left = tl.cast(MOST, tl.int64)
-    if not leaves:
+    if number >= leave:
         if not INTERPRETED:
             asked = [words + ARRIVED, target, tl.cast(0, tl.int64)]
             tl.inline_asm_elementwise(WAIT, "=&r,l,l,l", asked, dtype=tl.int32, is_pure=False, pack=1)
             tl.debug_barrier()
-        left = tl.atomic_add(words + ARRIVED, 0, sem="relaxed") - target
-    return left
+        leave = tl.atomic_add(words + ARRIVED, 0, sem="relaxed") - target
+        number = ask(words, number, leave)
+    over = (number < MOST) & (leave == 0)  # more left than had when it asked, and those that stay have ended
+    return tl.where(over | (number < leave), MOST, leave)
+
+
+@triton.jit
+def ask(words, number, leave):
+    """Ask for a number, once, if any leave."""
+    if (leave > 0) & (number == MOST):
+        number = tl.atomic_add(words + ASKED, 1, sem="relaxed")
+    return number
 
 
 @triton.jit
 def take(words, programs, left):
     """Take a piece of the last sum, where so many programs have left; from `programs` on there is none."""
     piece = tl.atomic_add(words + TAKEN, 1, sem="relaxed")
-    if piece == programs + (programs - left) - 1:  # the last one too many, so that nobody looks any more
+    if piece == programs + (programs - left) - 1:  # the last one too many: all have asked, and nobody looks any more
         tl.atomic_add(words + TAKEN, -(piece + 1), sem="relaxed")
+        tl.atomic_add(words + ASKED, -programs, sem="relaxed")
         tl.atomic_add(words + ARRIVED, -left, sem="relaxed")
     return tl.cast(piece, tl.int32)

@@ -13,6 +13,8 @@ from functools import cache
 from itertools import product
 from random import Random
 
+OLD_LOOKS = 3
+
 
 class Wrong(Exception):
     """A launch does what it must not do."""
@@ -41,7 +43,12 @@ class Program:
     """What the functions under test call in place of Triton's language; `found` is what accesses gave until now."""
 
     def __init__(self, found):
-        self.found = list(found)[::-1]
+        self.found, self.looks = list(found)[::-1], 0
+
+    def may_find_old(self):
+        """Whether a look may find what is no longer there: the first ones, as nobody finds that for ever."""
+        self.looks += 1
+        return self.looks <= OLD_LOOKS
 
     def _access(self, *access):
         if not self.found:
@@ -52,9 +59,9 @@ class Program:
         """An atomic access of thread 0, add, max or cas; return what it found."""
         return self._access("atomic", 0, place, sem, kind, *values)
 
-    def load(self, *places):
-        """Load by thread 1; as one step, because what is new when the last is loaded may be old to the others."""
-        return self._access("load", 1, places, "relaxed")
+    def load(self, *places, thread=1):
+        """Load; as one step, because what is new when the last is loaded may be old to the others."""
+        return self._access("load", thread, places, "relaxed")
 
     def wait(self, place, least, sem="acquire"):
         """Load by thread 0, once no less is found; return it."""

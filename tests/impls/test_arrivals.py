@@ -18,7 +18,8 @@ import triton
 import triton.language as tl
 
 from impls.inhouse import arrivals
-from impls.inhouse.arrivals import ARRIVED, MOST, STARTED, TAKEN, WORTH, all_started, worth_of
+from impls.inhouse.arrivals import ARRIVED, MOST, STARTED, TAKEN, UNTOLD, WORTH, all_started, worth_of
+from impls.inhouse.exchange import all_agree
 from impls.inhouse.regimes.one_pass import OnePass
 from impls.inhouse.workspace import FIXED_WORDS
 from tests.impls.gpuless import in_child, instead_of_launches
@@ -34,6 +35,7 @@ CASES = {
     "one program": (fp32("rms", 3, 64), OnePass(1, 1, 64, 1, 1, fold=True, fused=True)),
     "eight alignments": (cpu_case("layer", 32, 61, bias=True), OnePass(1, 1, 128, 1, 8, fold=True, fused=True)),
     "four columns at a time": (fp32("layer", 13, 124, bias=True), OnePass(1, 1, 128, 1, 5, fold=True, fused=True)),
+    "columns that 4 does not divide": (fp32("rms", 7, 126), OnePass(1, 1, 128, 1, 3, fold=True, fused=True)),
     "two warps": (fp32("rms", 11, 64), OnePass(1, 1, 64, 2, 5, fold=True, fused=True)),
 }
 THERE = (None, 1, 3, 2)  # programs at a time; None is all
@@ -98,17 +100,22 @@ def started_unseen(words, program, programs):
 @triton.jit
 def arrived_before_the_stores(words, program, programs, INTERPRETED: tl.constexpr):
     """A missing fence: one warp says that its program has stored before the others have."""
-    started = tl.load(words + STARTED, volatile=True)
     worth = worth_of(program, programs) * WORTH
-    asked = [words + ARRIVED, worth]
-    before = tl.inline_asm_elementwise(arrivals.ARRIVAL, "=l,l,l", asked, dtype=tl.int64, is_pure=False, pack=1)
+    started, before = tl.inline_asm_elementwise(
+        arrivals.ARRIVAL,
+        "=&l,=&l,l,l,l",
+        [words + STARTED, words + ARRIVED, worth],
+        dtype=(tl.int64, tl.int64),
+        is_pure=False,
+        pack=1,
+    )
     return started, before + worth
 
 
 @triton.jit
 def waited_for_nobody(words, started, seen, INTERPRETED: tl.constexpr):
     """The last sum begins before all have arrived."""
-    return all_started(started)
+    return all_agree(all_started(started))
 
 
 @triton.jit
@@ -188,23 +195,35 @@ def test_an_arrival_before_the_stores_is_seen():
 
 
 TEXTS = {name: getattr(arrivals, name).value for name in ("ARRIVAL", "WAIT")}
-FENCES = {"ARRIVAL": "atom.add.acq_rel.gpu.global.u64", "WAIT": "ld.acquire.gpu.global.b64"}
+ACCESSES = {
+    "ARRIVAL": ["ld.relaxed.gpu.global.b64", "atom.add.acq_rel.gpu.global.u64"],
+    "WAIT": ["ld.acquire.gpu.global.b64"],
+}
 
 
 def test_one_thread_arrives_for_its_program():
-    memory, inputs = Memory([5]), (np.uint64(Memory.BASE), np.uint64(7))
-    (before,) = Warp(memory).run(TEXTS["ARRIVAL"], [np.uint64], *inputs)
+    memory, inputs = Memory([3, 5]), [np.uint64(each) for each in (Memory.BASE, Memory.BASE + 8, 7)]
+    started, before = Warp(memory).run(TEXTS["ARRIVAL"], [np.uint64] * 2, *inputs)
+    assert started.tolist() == [3, *[UNTOLD] * 31]
     assert before.tolist() == [5, *[0] * 31]
-    assert memory.words.tolist() == [12]
-    Warp(memory, 32).run(TEXTS["ARRIVAL"], [np.uint64], *inputs)  # another warp
-    assert memory.words.tolist() == [12]
+    assert memory.words.tolist() == [3, 12]
+    started, before = Warp(memory, 32).run(TEXTS["ARRIVAL"], [np.uint64] * 2, *inputs)  # another warp
+    assert (set(started.tolist()), set(before.tolist())) == ({UNTOLD}, {0})
+    assert memory.words.tolist() == [3, 12]
+
+
+def test_threads_that_were_told_nothing_wait_for_the_first():
+    """To them all have started, and no word comes to what they would wait for."""
+    assert UNTOLD % MOST.value == 0
+    assert 2**61 < UNTOLD * WORTH.value < 2**63
 
 
 def looks(seen, later, first=0):
     """How often a warp looks at a word that is 5, and later what is given, while it waits for 12; and what it says."""
     memory = Memory([5], later)
     seen = np.array([seen, *[0] * 31], np.uint64)  # by the first thread, as `arrive` tells it
-    (more,) = Warp(memory, first).run(TEXTS["WAIT"], [np.uint32], np.uint64(Memory.BASE), np.uint64(12), seen)
+    least = np.array([12, *[UNTOLD * WORTH.value] * 31], np.uint64)
+    (more,) = Warp(memory, first).run(TEXTS["WAIT"], [np.uint32], np.uint64(Memory.BASE), least, seen)
     assert len(set(more.tolist())) == 1
     return memory.loads, more[0]
 
@@ -226,15 +245,15 @@ def test_a_missing_fence_is_seen(name):
     def accesses(text):
         return [".".join(each.opcode) for each in Text(text).statements if "global" in each.opcode]
 
-    assert accesses(TEXTS[name]) == [FENCES[name]]
+    assert accesses(TEXTS[name]) == ACCESSES[name]
     for fence in ("acq_rel", "acquire"):
         spoiled = TEXTS[name].replace(fence, "relaxed")
-        assert spoiled == TEXTS[name] or accesses(spoiled) != [FENCES[name]]
+        assert spoiled == TEXTS[name] or accesses(spoiled) != ACCESSES[name]
 
 
-@pytest.mark.parametrize(("name", "operands"), [("ARRIVAL", ["=&l", "l", "l"]), ("WAIT", ["=&r", "l", "l", "l"])])
-def test_operands_fit_the_text(name, operands):
-    assert operands_fit(TEXTS[name], operands, len(operands) - 1, 1)
+@pytest.mark.parametrize(("name", "outputs", "inputs"), [("ARRIVAL", 2, 3), ("WAIT", 1, 3)])
+def test_operands_fit_the_text(name, outputs, inputs):
+    assert operands_fit(TEXTS[name], ["=&l"] * outputs + ["l"] * inputs, inputs, outputs)
 
 
 if __name__ == "__main__":

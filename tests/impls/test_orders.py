@@ -4,7 +4,7 @@ Launches are as small as can be: what is shown is that no order goes wrong. Larg
 test_arrivals.py and test_groups.py. What kernels do between the calls of both files is told again here.
 """
 
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 from unittest.mock import patch
 
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from impls.inhouse import arrivals, exchange, groups
-from tests.impls.every_order import Launch, Stuck, Wrong
+from tests.impls.every_order import Launch, Program, Stuck, Wrong
 
 EPOCH = 5
 
@@ -45,6 +45,12 @@ class Language:
         found = np.where(condition, one, other)
         return found.item() if found.ndim == 0 else found
 
+    def minimum(self, one, other):
+        return min(one, other)
+
+    def maximum(self, one, other):
+        return max(one, other)
+
     def min(self, tensor, _):
         return int(np.min(tensor))
 
@@ -64,6 +70,8 @@ class Language:
                 self.program.store(word(place), int(value))
 
     def atomic_add(self, place, value, sem):
+        if value == 0 and self.program.may_find_old():  # the compiler makes a load of it
+            return self._to_all(self.program.load(word(place), thread=0)[0])
         return self._to_all(self.program.atomic(word(place), "add", int(value), sem=sem))
 
     def atomic_max(self, place, value, sem):
@@ -81,12 +89,15 @@ class Language:
 
     def inline_asm_elementwise(self, text, _constraints, given, **_options):
         text = text.value
-        (sem,) = [each for each in ("acq_rel", "acquire", "relaxed", "bar.red") if each in text]
+        sem, *_ = [each for each in ("acq_rel", "acquire", "relaxed", "bar.red") if each in text]
         if sem == "bar.red":
             self.program.barrier()
             return bool(np.all(given[0]))
         if "atom" in text:
-            return self.program.atomic(word(given[0]), "add", int(given[1]), sem=sem)
+            *read, place, added = given
+            read = [self.program.load(word(each), thread=0)[0] for each in read]
+            found = self.program.atomic(word(place), "add", int(added), sem=sem)
+            return (*read, found) if read else found
         place, target, *seen = given
         if not seen:  # the high half is waited for
             target <<= 32
@@ -96,6 +107,17 @@ class Language:
 
 def word(place):
     return "word", int(place)
+
+
+@contextmanager
+def in_place_of_triton(module, language, replaced):
+    functions = {name: each.fn for name, each in vars(module).items() if hasattr(each, "fn")}
+    numbers = {name: each.value for name, each in vars(module).items() if type(getattr(each, "value", None)) is int}
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(exchange, "tl", language))  # of all_agree
+        for name, each in (functions | numbers | {"tl": language} | replaced).items():
+            stack.enter_context(patch.object(module, name, each))
+        yield
 
 
 def ends(module, program, programs, words, slots, walks, replaced):
@@ -112,12 +134,7 @@ def ends(module, program, programs, words, slots, walks, replaced):
 
         return run
 
-    functions = {name: each.fn for name, each in vars(module).items() if hasattr(each, "fn")}
-    numbers = {name: each.value for name, each in vars(module).items() if type(getattr(each, "value", None)) is int}
-    with ExitStack() as stack:
-        stack.enter_context(patch.object(exchange, "tl", language))  # of all_agree
-        for name, each in (functions | numbers | {"tl": language} | replaced).items():
-            stack.enter_context(patch.object(module, name, each))
+    with in_place_of_triton(module, language, replaced):
         launch = Launch([step(number) for number in range(programs)], words, slots)
         launch.wander(walks) if walks else launch.explore()
     return launch.ends
@@ -147,7 +164,12 @@ def launch_of_arrivals(programs, slots, walks=0, fault=None):
     most = 1 << (programs - 1).bit_length()
 
     def words(launches):
-        numbers = {"STARTED": launches * most, "ARRIVED": launches * most * arrivals.WORTH.value, "TAKEN": 0}
+        numbers = {
+            "STARTED": launches * most,
+            "ARRIVED": launches * most * arrivals.WORTH.value,
+            "TAKEN": 0,
+            "ASKED": 0,
+        }
         return {word(getattr(arrivals, name).value): number for name, number in numbers.items()}
 
     work = [(what, each) for what in ("sums", "piece") for each in range(programs)]
@@ -174,6 +196,19 @@ def test_arrivals_in_orders_of_chance(programs, slots):
     launch_of_arrivals(programs, slots, walks=60)
 
 
+def test_a_program_that_looks_after_all_others_have_ended_leaves():
+    """Two of three are to leave, which it has not seen: it has asked when one was."""
+    started, arrived, barrier = 4 * EPOCH, 4 * EPOCH * arrivals.WORTH.value, None
+    target = arrived + 4 * arrivals.WORTH.value
+    found = [(started + 3,), barrier, (arrived + 1,), barrier, 1, barrier]  # one leaves, and its own number is 1
+    found += [(started + 4,), barrier, target, barrier, target, barrier]
+    language = Language()
+    language.program = Program(found)
+    with in_place_of_triton(arrivals, language, {"MOST": 4, "PATIENCE": 1}):
+        assert arrivals.stays(0, 0, 3, False) == 4
+    assert not language.program.found
+
+
 def text_without(text, order):
     return SimpleNamespace(value=text.value.replace(order, "relaxed"))
 
@@ -194,7 +229,7 @@ def swapped(before, expected, wanted):
 
 
 STALE = {"debug_barrier": lambda self: None}
-arrive, stays, wait_for_all = (getattr(arrivals, name).fn for name in ("arrive", "stays", "wait_for_all"))
+arrive, stays, take, wait_for_all = (getattr(arrivals, name).fn for name in ("arrive", "stays", "take", "wait_for_all"))
 
 
 def unseen(*asked):
@@ -207,6 +242,19 @@ def late_leave(words, *_):
     """Leave, whether or not all have arrived."""
     arrivals.tl.atomic_add(arrivals.ARRIVED, 1, sem="relaxed")
     return arrivals.MOST
+
+
+def uncapped(_self, one, _other):
+    """Let all leave."""
+    return one
+
+
+def asked_for_good(words, programs, left):
+    """Give no number back."""
+    piece = take(words, programs, left)
+    if piece == 2 * programs - left - 1:
+        arrivals.tl.atomic_add(arrivals.ASKED, programs, sem="relaxed")
+    return piece
 
 
 def waits_for_fewer(words, started, seen, interpreted):
@@ -228,6 +276,8 @@ ARRIVAL_FAULTS = {  # what takes the place of names in arrivals.py, and of what 
     "nobody leaves": ({"stays": waits}, {}),
     "those that stay take their own pieces alone": ({"stays": lambda *rest: stays(*rest) // arrivals.MOST}, {}),
     "what was taken is left": ({"take": lambda *_: arrivals.tl.atomic_add(arrivals.TAKEN, 1, sem="relaxed")}, {}),
+    "numbers are not given back": ({"take": asked_for_good}, {}),
+    "all leave": ({}, {"minimum": uncapped}),
     "no release": ({"ARRIVAL": text_without(arrivals.ARRIVAL, "acq_rel")}, {}),
     "no acquire": ({"WAIT": text_without(arrivals.WAIT, "acquire"), "arrive": unseen}, {}),
     "threads do not meet": ({}, STALE),
@@ -237,7 +287,8 @@ ARRIVAL_FAULTS = {  # what takes the place of names in arrivals.py, and of what 
 
 
 def launches_of_arrivals(fault):
-    """One that has room for one program at a time, and one that has room for both."""
+    """Some that have room for one program at a time, and one that has room for both."""
+    launch_of_arrivals(5, 1, walks=5, fault=fault)
     for slots in (1, 2):
         launch_of_arrivals(2, slots, walks=1000, fault=fault)
 
