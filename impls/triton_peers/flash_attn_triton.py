@@ -9,9 +9,8 @@ from typing import Any
 
 from harness.cases import ITEM_BYTES, Grads, Inputs, NormCase, UnsupportedError
 
-from ..libraries.autotuner import tuned
 from ..libraries.importing import import_failure
-from ..libraries.recorded import PLAIN, behind_residual, recorded
+from ..libraries.layer_norm_fn import backward_of
 
 name = "flash-attn-triton"
 requires = ("flash_attn", "triton")
@@ -41,21 +40,10 @@ def unsupported(case: NormCase) -> str | None:
 
 
 def prepare(inputs: Inputs) -> Callable[[], Grads]:
-    """Two branches of a residual without dropout have one gradient: that is the call of one branch."""
     ops: Any = import_module(MODULE)
-    case = inputs.case
-    options: dict[str, Any] = {"eps": inputs.eps, "is_rms_norm": case.norm == "rms"}
-    if case.zero_centred:
+    options: dict[str, Any] = {}
+    if inputs.case.zero_centred:
         if "zero_centered_weight" not in signature(ops.layer_norm_fn).parameters:
             raise UnsupportedError("this version of flash-attention has no zero-centred weight")
         options["zero_centered_weight"] = True
-
-    def norm(x: Any, weight: Any, bias: Any, **second: Any) -> Any:
-        return ops.layer_norm_fn(x, weight, bias, **second, **options)
-
-    def add(branch: Any, residual: Any, weight: Any, bias: Any, **second: Any) -> Any:
-        return ops.layer_norm_fn(branch, weight, bias, residual, **second, prenorm=True, **options)
-
-    forward = behind_residual(add) if "residual" in case.features else norm
-    backward, _ = recorded(inputs, forward, (*PLAIN, None, None, "dweight1", "dbias1"))
-    return tuned(backward, ops, "bwd")
+    return backward_of(ops, inputs, **options)

@@ -8,9 +8,9 @@ from typing import Any
 
 from harness.cases import ITEM_BYTES, Grads, Inputs, NormCase
 
-from ..libraries.autotuner import tuned
 from ..libraries.importing import import_failure
-from ..libraries.recorded import PLAIN, behind_residual, recorded
+from ..libraries.layer_norm_fn import backward_of
+from ..libraries.recorded import PLAIN, recorded
 
 name = "mamba"
 requires = ("mamba_ssm", "triton")
@@ -46,24 +46,10 @@ def _is_gated(case: NormCase) -> bool:
 
 
 def prepare(inputs: Inputs) -> Callable[[], Grads]:
-    return _gated(inputs) if _is_gated(inputs.case) else _ungated(inputs)
-
-
-def _ungated(inputs: Inputs) -> Callable[[], Grads]:
-    """The norms of its blocks. Two branches of a residual have one gradient: that is the call of one branch."""
-    ops: Any = import_module(UNGATED)
-    case = inputs.case
-    options = {"eps": inputs.eps, "is_rms_norm": case.norm == "rms"}
-
-    def norm(x: Any, weight: Any, bias: Any, **second: Any) -> Any:
-        return ops.layer_norm_fn(x, weight, bias, **second, **options)
-
-    def add(branch: Any, residual: Any, weight: Any, bias: Any, **second: Any) -> Any:
-        return ops.layer_norm_fn(branch, weight, bias, residual, **second, prenorm=True, **options)
-
-    forward = behind_residual(add) if "residual" in case.features else norm
-    backward, _ = recorded(inputs, forward, (*PLAIN, None, None, "dweight1", "dbias1"))
-    return tuned(backward, ops, "bwd")
+    """A gated norm is that of Mamba2's mixer; any other is that of its blocks."""
+    if _is_gated(inputs.case):
+        return _gated(inputs)
+    return backward_of(import_module(UNGATED), inputs)
 
 
 def _gated(inputs: Inputs) -> Callable[[], Grads]:
