@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from harness.devices.holder import Holder
+from impls.inhouse import workspace
+from impls.inhouse.arrivals import ARRIVED, ASKED, STARTED, TAKEN, WORTH
 from tests.impls.test_inhouse_gpu import FLAT, SHARED, WIDER, WIDEST, Calls, Replays, case, two_of_each
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(120, method="thread")]
@@ -49,6 +51,17 @@ def hold(holder):
 
     yield begin
     holder.release()
+
+
+def words_are_settled():
+    """Whether finished launches left the words of every stream as the next one is to find them."""
+    torch.cuda.synchronize()
+    for memory in workspace._by_stream.values():
+        words = memory[: workspace.FIXED_WORDS].tolist()
+        started, arrived, taken, asked = (words[place.value] for place in (STARTED, ARRIVED, TAKEN, ASKED))
+        if taken or asked or arrived != started * WORTH.value:
+            return False
+    return True
 
 
 @pytest.mark.parametrize("held", [1, 2, 8, 32, -1])
@@ -100,3 +113,4 @@ def test_3000_calls_beside_one_that_comes_and_goes(holder, streams):
         calls.next()
     assert calls.all_right()
     holder.release()
+    assert words_are_settled()
