@@ -16,7 +16,7 @@ from pathlib import Path
 from harness import devices
 from harness.errors import UnavailableError
 from harness.results.run_records import DeviceRecord
-from harness.run.compile_ahead import Task, compile_ahead, processes_here, rounds
+from harness.run.compile_ahead import Task, compile_ahead, default_processes, rounds
 from harness.run.process import Started, Worker, WorkerDiedError, start_worker
 from harness.run.provenance import device_record, own_revision
 from harness.worker.messages import Done, Event, Hello, Request, Start
@@ -107,7 +107,7 @@ class GpuActor:
         time_limit_s: float,
     ) -> None:
         """Fill the compilers' caches of this host, of which so many other actors compile their own part meanwhile."""
-        at_once = processes_here(facts.kind, actors) if processes is None else processes
+        at_once = default_processes(facts.kind, actors) if processes is None else processes
         for workers, of_round in rounds(tasks, at_once, facts.memory_bytes):
             compile_ahead(
                 of_round,

@@ -25,7 +25,7 @@ from harness.run.invocation import Invocation
 from harness.run.opening import RUNS
 from harness.run.progress import Display
 from harness.run.resolve import check
-from harness.run.session import InterruptedRun, Planned, closed_at_the_end, open_results, plan_run
+from harness.run.session import InterruptedRun, Planned, closing_with_end_record, open_results, plan_run
 
 ENDS_S = 10.0  # that a thread may take to see that its actor is gone
 
@@ -88,7 +88,7 @@ def _open(team: Team, planned: Planned, invocation: Invocation, log: Path, files
     path, jobs = open_results(invocation, planned, team.first.hello, team.first.place.device)
     results = ResultsFile(path)
     stages_s: defaultdict[str, float] = defaultdict(float)
-    files.enter_context(closed_at_the_end(results, stages_s, log))
+    files.enter_context(closing_with_end_record(results, stages_s, log))
     files.callback(_gather_logs, team, stages_s, log)
     known = {record.number: record for record in load(path).gpus}
     team.run = Run(

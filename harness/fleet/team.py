@@ -14,7 +14,7 @@ from harness.results.file import ResultsFile
 from harness.results.run_records import GpuRecord
 from harness.run.invocation import Invocation
 from harness.run.provenance import own_revision
-from harness.run.session import versions_of
+from harness.run.session import library_versions
 
 
 @dataclass
@@ -69,7 +69,7 @@ def differing(team: Team, gpu: ReadyGpu) -> dict[str, str]:
 
 
 def _versions(gpu: ReadyGpu) -> dict[str, str]:
-    versions = versions_of(gpu.hello, gpu.hello.implementations)
+    versions = library_versions(gpu.hello, gpu.hello.implementations)
     return versions | ({"driver": driver} if (driver := gpu.place.device.driver) else {})
 
 

@@ -116,7 +116,7 @@ def _as_in(run: RunRecord, cases: Sequence[NormCase], names: Sequence[str], invo
         cross_check=False,
     )
     chosen = invocation.changed(settings=settings, device=run.device.profile)
-    return chosen.of_cases(cases)
+    return chosen.for_cases(cases)
 
 
 def _of_revisions(invocation: Invocation, run: RunRecord, checked_out: ExitStack) -> Invocation:

@@ -165,7 +165,7 @@ class _Sitting:
         return SittingTime(self.ends_s, took.job_s(each.planned), took.timed.process_s, self.now_s, processes)
 
     def _may_begin(self, each: Surveyed, within: SittingTime) -> bool:
-        if each.left and not within.begun_here(each.left):
+        if each.left and not within.eligible(each.left):
             return False
         least_s = _least_s(self.look, each)
         return least_s < math.inf and self.now_s() + least_s <= self.ends_s

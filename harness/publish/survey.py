@@ -20,7 +20,7 @@ from harness.results.run_records import RunRecord
 from harness.run.invocation import Invocation
 from harness.run.opening import RESULTS_NAME
 from harness.run.plan import Job, remaining, without_untimed
-from harness.run.session import Planned, plan_run, versions_of
+from harness.run.session import Planned, library_versions, plan_run
 from harness.worker.messages import Hello
 
 State = Literal["current", "stale", "missing"]
@@ -168,7 +168,7 @@ class Survey:
 
     def _libraries_changed(self, run: RunRecord, planned: Planned) -> list[str]:
         """The libraries that are of other versions here; one that is not here would not be measured either."""
-        here = versions_of(self.hello, planned.impls)
+        here = library_versions(self.hello, planned.impls)
         changed = {name: was for name, was in run.libraries.items() if here.get(name, was) != was}
         return [f"{name} {was} where {here[name]} is here" for name, was in changed.items()]
 

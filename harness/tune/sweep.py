@@ -58,7 +58,7 @@ def _sweep_and_confirm(
     tunable: Tunable, invocation: Invocation, folder: Path, display: Display
 ) -> tuple[Results, list[Best]]:
     name = tunable.name
-    offered = invocation.of_cases(list(tunable.configs)).changed(baseline=name, offered={name: tunable.most})
+    offered = invocation.for_cases(list(tunable.configs)).changed(baseline=name, offered={name: tunable.most})
     display.say(f"{name}: up to {tunable.most} configurations beside the default")
     swept = _measure(offered, tunable, f"{name},{name}#*", folder / "sweep", 1, display)
     best = best_candidates(swept)
@@ -68,7 +68,7 @@ def _sweep_and_confirm(
         display.say(f"{name}: measuring the winners again")
         names = ",".join([name, *sorted(set(winners.values()))])
         processes = invocation.settings.processes
-        again = offered.of_cases(list(winners))
+        again = offered.for_cases(list(winners))
         best = confirmed(best, _measure(again, tunable, names, folder / "confirm", processes, display))
     return swept, best
 
