@@ -20,7 +20,7 @@ from harness.errors import UnavailableError
 from harness.results.contexts import GRAPH, HOST, HOT_DY, WAITS, parse_held, programs_beside
 from harness.results.schema import ContextRecord, HolderRecord, Timing
 from harness.timing.engine import Candidate, CandidateError, Device
-from harness.timing.in_context import Beside, HostClock, HotDy, anew, repeated, replayed
+from harness.timing.in_context import Beside, HostClock, HotDy, repeated, replayed, reset
 from harness.verify.raised import one_line, status_of
 from harness.verify.repetition import spoil
 from harness.worker.interleave import AGAIN, Blocks, Lineup, TimingJob, judge_timed, lineup, make_device, time_blocks
@@ -122,7 +122,7 @@ class TrainingStep:
             elif context == GRAPH:
                 yield from self._captured(candidate, result)
             else:
-                yield anew(candidate)
+                yield reset(candidate)
 
         plain = lineup(self.job)
         candidates = [in_context for candidate in plain.candidates for in_context in adapted(candidate)]
