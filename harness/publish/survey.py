@@ -125,7 +125,7 @@ class Survey:
             device=self.place.name,
             sanitizer=self.sanitizes(run),
             out=self.work / name,
-            command=run.typed(self.place.name),
+            command=run.command_line(self.place.name),
         )
 
     def sanitizes(self, run: PlannedRun) -> bool:

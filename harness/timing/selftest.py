@@ -184,7 +184,7 @@ class SelfTest:
             reading = math.log(ratio.value)
             error = abs(reading - math.log1p(more))
             errors.append(error)
-            is_detected = planted_effects.found([ratio], [again])
+            is_detected = planted_effects.detected([ratio], [again])
             detail = f"{more:.0%} more bytes read as {_interval(ratio)}{'' if is_detected else ', not told from A/A'}"
             self._list.add(
                 name,

@@ -86,8 +86,8 @@ def _unfinished(results: Results) -> str | None:
         why = "the run was interrupted"
     elif results.end is None:
         why = "the run has not ended, or was cut short"
-    elif results.cases_here < results.run.jobs:
+    elif results.finished_cases < results.run.jobs:
         why = "the run ended before all its cases"
     else:
         return None
-    return f"Unfinished: {results.cases_here} of {results.run.jobs} cases are here; {why}."
+    return f"Unfinished: {results.finished_cases} of {results.run.jobs} cases are here; {why}."

@@ -132,7 +132,7 @@ def bandwidth_gbps(case: NormCase, us: float | None) -> float | None:
 
 def percent_of_add(add: Joined | None, joined: Joined) -> float | None:
     """The time of the same-traffic add over that of a result, in percent, where they share blocks and flush."""
-    quotients = [pair.of_medians for pair in interleaved(add, joined)] if add else []
+    quotients = [pair.ratio_of_medians for pair in interleaved(add, joined)] if add else []
     return 100 * geomean(quotients) if quotients else None
 
 

@@ -33,7 +33,7 @@ def measure_again(case: NormCase, run: RunRecord) -> str | None:
             return None
     except UsageError:
         return None
-    return shlex.join(["normbwd", "bench", *settings.typed()])
+    return shlex.join(["normbwd", "bench", *settings.as_options()])
 
 
 def _given(values: dict[str, Any]) -> dict[str, Any]:
