@@ -212,7 +212,7 @@ def publish(invocation: Invocation) -> None:
         sys.stdout.write(admitting.lines(files))
         raise typer.Exit(0 if all(file.admitted for file in files) else 1)
     display, begun_s = Display(), time.monotonic()
-    surveys = publishing.survey(invocation, display)
+    surveys = publishing.survey_plan(invocation, display)
     if invocation.dry_run:
         sys.stdout.write("\n".join(dry_run.lines(survey, runs) for survey, runs in surveys))
         return
@@ -224,7 +224,7 @@ def publish(invocation: Invocation) -> None:
         raise SystemExit(130) from None
     for fate, names in (
         ("published", outcome.published),
-        ("left for another sitting, which the same command begins", outcome.left),
+        ("left for another sitting, which the same command begins", outcome.unfinished),
         ("nothing passed in", outcome.failed),
         ("to be written again by normbwd documents", outcome.documents),
     ):
