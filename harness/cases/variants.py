@@ -47,13 +47,13 @@ def _parse_variant(text: str) -> tuple[str, ...]:
 
 def with_implied(features: Iterable[str]) -> tuple[str, ...]:
     """Features with those that come with them."""
-    given = set(features)
-    return tuple(sorted(given | {IMPLIED[feature] for feature in given if feature in IMPLIED}))
+    named = set(features)
+    return tuple(sorted(named | {IMPLIED[feature] for feature in named if feature in IMPLIED}))
 
 
 def needs(case: NormCase) -> frozenset[str]:
     """What a case asks of an implementation beyond a plain norm with a weight; parameters go with each feature."""
-    unusual = [name for name, asked in zip(PARAMETERS, (not case.weight, case.zero_centred), strict=True) if asked]
+    unusual = [name for name, is_set in zip(PARAMETERS, (not case.weight, case.zero_centred), strict=True) if is_set]
     with_each = [f"{name}, {feature}" for name in unusual for feature in case.features]
     return frozenset([*case.features, *(with_each if case.features else unusual)])
 

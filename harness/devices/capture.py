@@ -80,18 +80,18 @@ def _nodes(graph: torch.cuda.CUDAGraph) -> Counter[str] | None:
     library, list_nodes, kind_of = NODES_OF[torch.version.hip is not None]
     try:
         driver = ctypes.CDLL(library)
-        listed, told = getattr(driver, list_nodes), getattr(driver, kind_of)
+        get_nodes, get_kind = getattr(driver, list_nodes), getattr(driver, kind_of)
     except (OSError, AttributeError):
         return None
     handle, count = ctypes.c_void_p(graph.raw_cuda_graph()), ctypes.c_size_t(0)
-    if listed(handle, None, ctypes.byref(count)):
+    if get_nodes(handle, None, ctypes.byref(count)):
         return None
     nodes = (ctypes.c_void_p * count.value)()
-    if count.value and listed(handle, nodes, ctypes.byref(count)):
+    if count.value and get_nodes(handle, nodes, ctypes.byref(count)):
         return None
     kinds: Counter[str] = Counter()
     for node in nodes[: count.value]:
         kind = ctypes.c_int(-1)
-        told(ctypes.c_void_p(node), ctypes.byref(kind))
+        get_kind(ctypes.c_void_p(node), ctypes.byref(kind))
         kinds[NODE_KINDS.get(kind.value, "other node")] += 1
     return kinds

@@ -1,4 +1,4 @@
-"""Whether a results file meets its limits: a pure function from results and limits to verdicts.
+"""Judges a results file by its limits: a pure function from results and limits to verdicts.
 
 A limit is on a ratio measured in one run, inside the same blocks, never on a time: times from another machine mean
 nothing here. An implementation that is wrong or not deterministic fails before any speed is looked at.
@@ -18,12 +18,12 @@ from harness.results.verdicts import Verdict
 
 
 def only(files: Sequence[Results]) -> Results:
-    """The one run that is judged; raises UsageError where several were given, as no ratio spans two of them."""
+    """The one run to judge; raises UsageError for several files, because no ratio spans two runs."""
     if len(files) == 1:
         return files[0]
     devices = list(dict.fromkeys(results.run.device.name for results in files))
-    what = f"results of {len(devices)} devices ({', '.join(devices)})" if len(devices) > 1 else f"{len(files)} files"
-    raise UsageError(f"gate: {what}; a ratio is of one run on one device, so give one file at a time")
+    subject = f"results of {len(devices)} devices ({', '.join(devices)})" if len(devices) > 1 else f"{len(files)} files"
+    raise UsageError(f"gate: {subject}; a ratio is of one run on one device, so give one file at a time")
 
 
 def judge(results: Results, limits: Limits) -> list[Verdict]:

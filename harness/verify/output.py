@@ -27,7 +27,7 @@ def put(was: State) -> None:
 
 def _opened(descriptor: int) -> tuple[int, int] | None:
     try:
-        found = os.fstat(descriptor)
+        status = os.fstat(descriptor)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

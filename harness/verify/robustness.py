@@ -43,8 +43,8 @@ class Pristine:
 
     def output_gradients(self, inputs: Inputs) -> dict[str, torch.Tensor]:
         """dy, and dy1 where there is one, as they were."""
-        given = inputs.tensors()
-        return {name: _like(self.buffers[name], given[name]) for name in OUTPUT_GRADIENTS if name in given}
+        tensors = inputs.tensors()
+        return {name: _like(self.buffers[name], tensors[name]) for name in OUTPUT_GRADIENTS if name in tensors}
 
     def original(self, inputs: Inputs) -> Inputs:
         """The inputs with the gradients that a backward may overwrite as they were, in other memory."""
