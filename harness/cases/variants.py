@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from harness.cases.case import Norm, NormCase
-from harness.errors import UsageError
+from harness.errors import UsageError, name_hint
 
 PLAIN = "plain"
 
@@ -39,8 +38,7 @@ def _parse_variant(text: str) -> tuple[str, ...]:
     features = [feature.strip() for feature in text.split("+")]
     for feature in features:
         if feature not in (PLAIN, *FEATURES):
-            close = difflib.get_close_matches(feature, FEATURES, 1)
-            hint = f"did you mean {close[0]}?" if close else f"choose among {', '.join((PLAIN, *FEATURES))}"
+            hint = name_hint(feature, (PLAIN, *FEATURES))
             raise UsageError(f"--variant {feature or '(empty)'}: no variant is called so; {hint}")
     return with_implied(feature for feature in features if feature != PLAIN)
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from harness.errors import UsageError
+from harness.errors import UsageError, name_hint
 from harness.gate.claims import judge_claim
-from harness.gate.limits import Claim, Limits, Regression, near
+from harness.gate.limits import Claim, Limits, Regression
 from harness.gate.regressions import judge_regression
 from harness.results.file import Results
 from harness.results.verdicts import Verdict
@@ -35,7 +35,7 @@ def judge(results: Results, limits: Limits) -> list[Verdict]:
     measured = sorted({row.impl for row in results.rows if row.role == "impl"})
     for name in (name for limit in limits.all for name in limit.names):
         if name not in measured:
-            hint = near(name, measured, "there are")
+            hint = name_hint(name, measured, "there are")
             raise UsageError(f"gate: no implementation {name!r} in these results; {hint}")
     return [
         replace(verdict, subject=replace(verdict.subject, number=number))

@@ -26,7 +26,7 @@ def lines(survey: Survey, runs: Sequence[SurveyedRun]) -> str:
     where = "" if place.here else f"; {ASSUMED}"
     width = max(len(run.name) for run in runs)
     heading = f"{place.name}: {states}{total}{where}"
-    return "\n".join([heading, *(_line(run, width) for run in runs), *_kept(survey, runs)]) + "\n"
+    return "\n".join([heading, *(_line(run, width) for run in runs), *_kept_files(survey, runs)]) + "\n"
 
 
 def _line(run: SurveyedRun, width: int) -> str:
@@ -41,7 +41,7 @@ def _line(run: SurveyedRun, width: int) -> str:
     return f"  {run.name:{width}}  {run.state:7}  {minutes_in_words(run.seconds):>11}{why}"
 
 
-def _kept(survey: Survey, runs: Sequence[SurveyedRun]) -> list[str]:
+def _kept_files(survey: Survey, runs: Sequence[SurveyedRun]) -> list[str]:
     """A line for each published file that the plan does not measure."""
     current = {run.name for run in runs if run.state == "current"}
     texts: list[str] = []

@@ -5,7 +5,6 @@ The first process of every run comes before the further processes of any run.
 
 from __future__ import annotations
 
-import difflib
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -13,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from harness.errors import UnavailableError, UsageError
+from harness.errors import UnavailableError, UsageError, name_hint
 from harness.fleet import spread
 from harness.fleet.cluster import connected
 from harness.fleet.gathering import choose_gpus
@@ -287,7 +286,6 @@ def _matching(plan: Plan, only: str | None) -> list[str]:
     patterns = [pattern.strip() for pattern in only.split(",")]
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in plan.runs):
-            close = difflib.get_close_matches(pattern, plan.runs, 1)
-            hint = f"did you mean {close[0]}?" if close else f"choose among {', '.join(plan.runs)}"
+            hint = name_hint(pattern, plan.runs)
             raise UsageError(f"--only {pattern or '(empty)'}: the plan has no such run; {hint}")
     return [name for name in plan.runs if any(fnmatchcase(name, pattern) for pattern in patterns)]

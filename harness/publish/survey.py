@@ -19,7 +19,7 @@ from harness.results.published.staleness import UNFINISHED, stale_because
 from harness.results.run_records import RunRecord
 from harness.run.invocation import Invocation
 from harness.run.opening import RESULTS_NAME
-from harness.run.plan import Job, remaining, without_untimed
+from harness.run.plan import Job, left_to_do
 from harness.run.session import Planned, library_versions, plan_run
 from harness.worker.messages import Hello
 
@@ -186,8 +186,7 @@ class Survey:
             reasons += self._libraries_changed(earlier.run, planned)
         if reasons:
             return "; ".join(reasons), planned.jobs
-        to_do = without_untimed(planned.jobs, earlier.rows) if planned.settings.timed else planned.jobs
-        return None, remaining(to_do, earlier.rows)
+        return None, left_to_do(planned.jobs, earlier.rows, planned.settings.timed)
 
 
 def _readable(paths: Iterable[Path]) -> Iterable[Results]:

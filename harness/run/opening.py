@@ -10,7 +10,7 @@ from pathlib import Path
 from harness.errors import UsageError
 from harness.results.file import ResultsFile, load, set_torn_line_aside
 from harness.results.run_records import RunRecord
-from harness.run.plan import Job, remaining, without_untimed
+from harness.run.plan import Job, left_to_do
 
 RESULTS_NAME = "results.jsonl"
 RUNS = Path("runs")
@@ -55,8 +55,7 @@ def resume(out: Path | None, run: RunRecord, jobs: Sequence[Job]) -> tuple[Path,
         if was != now:
             raise OtherRunError(f"--resume: {path} has other {part} ({was}) than this run ({now}); start a new run")
     set_torn_line_aside(path)  # not earlier: a file of another run must stay as it is
-    to_time = without_untimed(jobs, earlier.rows) if run.settings.timed else jobs
-    return path, remaining(to_time, earlier.rows)
+    return path, left_to_do(jobs, earlier.rows, run.settings.timed)
 
 
 def _revisions(earlier: RunRecord, run: RunRecord) -> tuple[str | None, str | None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -12,7 +11,7 @@ from harness.cases.catalogue import studied
 from harness.cases.tensors import gradients_of
 from harness.cases.unfused import WITH_TORCH
 from harness.cases.variants import needs
-from harness.errors import UsageError
+from harness.errors import UsageError, name_hint
 from harness.results.run_records import ImplRecord
 from harness.results.schema import RANKED, RowRecord
 
@@ -128,6 +127,12 @@ def remaining(jobs: Iterable[Job], rows: Iterable[RowRecord]) -> list[Job]:
     return unfinished
 
 
+def left_to_do(jobs: Iterable[Job], rows: Iterable[RowRecord], timed: bool) -> list[Job]:
+    """The jobs of an unfinished run that are still to do; a run that times leaves out what must not be timed."""
+    rows = list(rows)
+    return remaining(without_untimed(jobs, rows) if timed else jobs, rows)
+
+
 def without_untimed(jobs: Iterable[Job], rows: Iterable[RowRecord]) -> list[Job]:
     """The jobs without the implementations that an earlier process verified and did not time on the same case."""
     untimed_in = {(row.case.key, row.impl): row.process for row in rows if row.role == "impl" and row.untimed}
@@ -149,7 +154,6 @@ def _matching(known: Sequence[ImplRecord], name: str) -> list[ImplRecord]:
         return _every_variant(known)
     matches = [item for item in known if fnmatchcase(item.name, name)]
     if not matches:
-        close = difflib.get_close_matches(name, [item.name for item in known], 1)
-        hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(item.name for item in known)}"
+        hint = name_hint(name, (item.name for item in known), "choose from")
         raise UsageError(f"no implementation is called {name!r}; {hint}")
     return matches

@@ -32,7 +32,7 @@ Times = dict[str, float]  # medians in us by context
 def section(sources: Sequence[Source], _plan: Plan) -> str:
     """Tables by case and by implementation, and sentences, for each run that was measured beside an all-reduce."""
     parts: list[str] = []
-    for source in (each for each in sources if ALL_REDUCE in each.results.contexts):
+    for source in (source for source in sources if ALL_REDUCE in source.results.contexts):
         comparison = source.comparison
         parts += [
             f"On two {source.device_name} of one host, {source.about}; {source.mark}. {ABOUT}",
@@ -47,7 +47,7 @@ def section(sources: Sequence[Source], _plan: Plan) -> str:
 def margins(sources: Sequence[Source], _plan: Plan) -> str:
     """The times over those alone of the run MARGIN, on each device that has it."""
     parts: list[str] = []
-    for source in (each for each in sources if each.name == MARGIN):
+    for source in (source for source in sources if source.name == MARGIN):
         about = f"On {source.device_name}, {source.about}; {source.mark}."
         parts += [about, ABOUT_MARGIN, write_table(training_step.times(source.comparison))]
     return paragraphs(parts)

@@ -170,7 +170,7 @@ def _row(target: Target, source: Source | None) -> list[str]:
 
 def _values(comparison: Comparison, target: Target) -> tuple[list[float], int]:
     """The values of the measure, case by case; and how many cases the target is about."""
-    by_context = {each.context: each for each in (comparison, *comparison.contexts)}
+    by_context = {other.context: other for other in (comparison, *comparison.contexts)}
     if target.context not in by_context:
         return [], 0
     alone = {case.case: case for case in comparison.cases}
