@@ -1,4 +1,4 @@
-"""A call captured in a CUDA graph, and what the graph holds."""
+"""Captures a call in a CUDA graph, and counts the nodes of the graph."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def capture(prepare: Callable[[], Callable[[], Answer]]) -> Captured[Answer]:
 
 
 def _abandon(pool: object) -> None:
-    """Tell the allocator that a capture has ended which failed: torch 2.11 does not, and aborts much later."""
+    """Tell the allocator that a failed capture has ended: torch 2.11 does not, and aborts much later."""
     torch.cuda.synchronize()
     private: Any = torch._C  # pyright: ignore[reportPrivateUsage]
     with suppress(RuntimeError, AttributeError):
@@ -76,7 +76,7 @@ def _abandon(pool: object) -> None:
 
 
 def _nodes(graph: torch.cuda.CUDAGraph) -> Counter[str] | None:
-    """The nodes of a graph by kind, as the driver lists them; None where it cannot be asked."""
+    """The number of nodes of a graph by kind, as the driver lists them; None where it has no such function."""
     library, list_nodes, kind_of = NODES_OF[torch.version.hip is not None]
     try:
         driver = ctypes.CDLL(library)

@@ -1,4 +1,4 @@
-"""What there is to tune: asked of a worker, where the adapters are."""
+"""Asks a worker which implementations can be tuned, and their configurations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the output of Python, and of everything below it, goes: what somebody closed can be opened again."""
+"""Restores standard output and error, as Python streams and as file descriptors, after something closed them."""
 
 from __future__ import annotations
 
