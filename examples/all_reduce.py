@@ -24,7 +24,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from harness.worker.serve import ENVIRONMENT, discovered, keep_no_tuning, record
+from harness.worker.serve import ENVIRONMENT, find_implementations, keep_no_tuning, record
 
 if __name__ == "__main__":
     os.environ.update(ENVIRONMENT | {"NCCL_NVLS_ENABLE": "0"})  # before torch is imported
@@ -44,7 +44,7 @@ from harness.run.invocation import Invocation
 from harness.run.opening import RESULTS_NAME
 from harness.run.provenance import device_record
 from harness.run.resolve import check, selftests_on
-from harness.run.session import closed_at_the_end, open_results, plan_run
+from harness.run.session import closing_with_end_record, open_results, plan_run
 from harness.timing.engine import Device
 from harness.timing.in_context import Beside
 from harness.worker import libraries
@@ -218,7 +218,7 @@ def _why(context: ContextRecord) -> str:
 
 def planned_here(invocation: Invocation) -> tuple[Any, Any, Any]:
     """The implementations that are here, what this process says of itself, and the plan."""
-    implementations = discovered(invocation.start())
+    implementations = find_implementations(invocation.start())
     here = [devices.read_facts("cpu")] if invocation.device == "cpu" else devices.read_available()
     hello = Hello(here, [record(each) for each in implementations.values()], libraries.versions())
     return implementations, hello, plan_run(invocation, hello)
@@ -241,7 +241,7 @@ def measure(invocation: Invocation, found: tuple[Any, Any, Any], all_reduce: Any
             results.append(make_selftest(SelfTest(when, planned.settings, planned.profile)))
             release(planned.facts.kind)
 
-    with closed_at_the_end(results, {}, log=None):
+    with closing_with_end_record(results, {}, log=None):
         test("before")
         for job in planned.jobs:
             for name in missing.keys() & set(job.impls):

@@ -1,4 +1,4 @@
-"""The command line: what can be asked, and the exit code of the answer.
+"""The commands and their exit codes.
 
 0 ok, 1 a check failed, 2 bad usage or input, 3 inconclusive, 4 the environment cannot do it; 130 interrupted.
 """
@@ -186,13 +186,13 @@ def gate(
     limits = read_limits(config)
     judged = judge(run, limits)
     sys.stdout.write(verdicts.render(judged))
-    sys.stdout.flush()  # whatever comes, this much is known
+    sys.stdout.flush()  # the verdicts so far are shown even if measuring again fails
     if confirm:
         invocation = Invocation(out=out, resume=resume, allow_others=allow_others, command=command_line())
         invocation = invocation.changed(processes=processes or PROCESSES_OF_A_CLAIM)
-        again = measure_again(judged, limits, run.run, results[0], invocation, Display())
-        if again is not None:
-            judged, path = again
+        confirmed = measure_again(judged, limits, run.run, results[0], invocation, Display())
+        if confirmed is not None:
+            judged, path = confirmed
             sys.stdout.write(f"\nMeasured again: {path}\n\n{verdicts.render(judged)}")
     raise typer.Exit(exit_code(judged))
 
@@ -208,28 +208,28 @@ def publish(invocation: Invocation) -> None:
     from harness.publish import admitting, dry_run, publishing
 
     if invocation.check:
-        judged = admitting.look(invocation.only)
-        sys.stdout.write(admitting.lines(judged))
-        raise typer.Exit(0 if all(each.admitted for each in judged) else 1)
+        files = admitting.judge_published(invocation.only)
+        sys.stdout.write(admitting.lines(files))
+        raise typer.Exit(0 if all(file.admitted for file in files) else 1)
     display, begun_s = Display(), time.monotonic()
-    looks = publishing.survey(invocation, display)
+    surveys = publishing.survey_plan(invocation, display)
     if invocation.dry_run:
-        sys.stdout.write("\n".join(dry_run.lines(look, surveyed) for look, surveyed in looks))
+        sys.stdout.write("\n".join(dry_run.lines(survey, runs) for survey, runs in surveys))
         return
-    ((look, surveyed),) = looks
+    ((survey, runs),) = surveys
     try:
-        outcome = publishing.publish(look, surveyed, display, begun_s)
+        outcome = publishing.publish(survey, runs, display, begun_s)
     except KeyboardInterrupt:
         _complain("interrupted; what is done is kept, and the same command goes on from it")
         raise SystemExit(130) from None
-    for what, names in (
+    for fate, names in (
         ("published", outcome.published),
-        ("left for another sitting, which the same command begins", outcome.left),
+        ("left for another sitting, which the same command begins", outcome.unfinished),
         ("nothing passed in", outcome.failed),
         ("to be written again by normbwd documents", outcome.documents),
     ):
         if names:
-            display.say(f"{what}: {', '.join(names)}")
+            display.say(f"{fate}: {', '.join(names)}")
     if outcome.published:
         display.say(f"whether they may be published: normbwd publish --check --only {','.join(outcome.published)}")
     raise typer.Exit(1 if outcome.failed else 0)
@@ -266,7 +266,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; exits with the code of the answer. SIGTERM ends it as Ctrl-C does."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        code = app(arguments, prog_name="normbwd", standalone_mode=False)  # errors are ours to print, in one line
+        code = app(arguments, prog_name="normbwd", standalone_mode=False)  # errors are printed below, in one line
         if code == 130:  # Typer turns an interrupt into an exit
             _complain("interrupted")
     except (UsageError, UnavailableError) as error:

@@ -1,4 +1,4 @@
-"""How a command that measures answers: the report of its run, printed and kept beside it, and the exit code."""
+"""The end of a command that measures: it prints the report, writes it beside the results, and sets the exit code."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from harness.run.progress import Display
 
 
 def measure_and_report(invocation: Invocation, form: str = "console", impl: str | None = None) -> list[Path]:
-    """Measure, print the report, write all of it beside the results; raise typer.Exit where nothing passed.
+    """Measure, print the report and write it beside the results; return the results files, one for each kind of GPU.
 
-    A run that is interrupted is reported as far as it came, with the line that goes on with it. A fleet has a results
-    file for each kind of GPU.
+    An interrupted run is reported as far as it came, with the command that resumes it. Raises typer.Exit where nothing
+    passed.
     """
     from harness.run.session import InterruptedRun
 
     display = Display()
     try:
         paths = _measure(invocation, display)
-    except InterruptedRun as cut:
-        _report(cut.paths, invocation, display, form, impl)
+    except InterruptedRun as interruption:
+        _report(interruption.paths, invocation, display, form, impl)
         resume = "" if invocation.resume else " --resume"
-        folder = cut.paths[0].parent if len(cut.paths) == 1 else cut.paths[0].parent.parent
+        folder = interruption.paths[0].parent if len(interruption.paths) == 1 else interruption.paths[0].parent.parent
         out = "" if invocation.out else f" --out {shlex.quote(str(folder))}"
         display.say(f"go on:   {invocation.command}{resume}{out} (what is done is kept)")
         raise
     _report(paths, invocation, display, form, impl)
     runs = [load(path) for path in paths]
-    codes = [exit_code_of_rows(results.rows) or _exit_code_of_given(results, invocation) for results in runs]
+    codes = [exit_code_of_rows(results.rows) or _exit_code_of_impl_files(results, invocation) for results in runs]
     if code := max(codes):
         raise typer.Exit(code)
     return paths
@@ -79,8 +79,8 @@ def exit_code_of_rows(rows: Sequence[RowRecord]) -> int:
     return 4 if tried <= {"oom", "missing", "unsupported"} else 1
 
 
-def _exit_code_of_given(results: Results, invocation: Invocation) -> int:
-    """1 where an implementation of a file that was given with --impl did not pass, whatever became of the others."""
-    given = {str(path) for path in invocation.impl_files}
-    names = {impl.name for impl in results.run.implementations if impl.source in given}
+def _exit_code_of_impl_files(results: Results, invocation: Invocation) -> int:
+    """1 where an implementation from an --impl file did not pass, whatever the outcome of the others; else 0."""
+    files = {str(path) for path in invocation.impl_files}
+    names = {impl.name for impl in results.run.implementations if impl.source in files}
     return int(any(row.impl in names and row.status not in (*RANKED, "unsupported", "missing") for row in results.rows))

@@ -1,4 +1,7 @@
-"""The two ways a command can end early, each one line and an exit code; and an adapter's late refusal."""
+"""The errors that end a command early, each with one line and an exit code; and an adapter's late refusal."""
+
+import difflib
+from collections.abc import Iterable
 
 
 class UsageError(Exception):
@@ -14,4 +17,11 @@ class UnavailableError(Exception):
 
 
 class UnsupportedError(Exception):
-    """A case that an adapter finds out it cannot run only while it prepares; the message says why."""
+    """An adapter refuses a case only as it prepares it; the message says why."""
+
+
+def name_hint(name: str, names: Iterable[str], otherwise: str = "choose among") -> str:
+    """The hint after an unknown name: the closest known name, or `otherwise` and all of them."""
+    names = list(names)
+    close = difflib.get_close_matches(name, names, 1)
+    return f"did you mean {close[0]}?" if close else f"{otherwise} {', '.join(names)}"

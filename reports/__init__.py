@@ -1,4 +1,4 @@
-"""Writes a results file as tables for people; never measures, and needs neither torch nor a device."""
+"""Writes results files as reports; it never measures, and needs neither torch nor a device."""
 
 from __future__ import annotations
 
@@ -43,17 +43,16 @@ DRAWN = ("plots",)
 TEXTS = (*_COMPARING, *_WHOLE, *_STUDYING, *_OF_SEVERAL)
 FORMATS = (*TEXTS, *DRAWN)
 
-Runs = Results | Sequence[Results]  # several only for a format that sets files beside each other
+Runs = Results | Sequence[Results]  # several only for a format that compares files
 
 
 def render(
     results: Runs, form: str, *, baseline: str | None = None, impl: str | None = None, context: str = COLD
 ) -> str:
-    """The text of a report in one of TEXTS; `impl` is the subject of a `pr`, the other formats show all.
+    """The text of a report in one of TEXTS; `impl` is the subject of a `pr`, other formats show all implementations.
 
-    `context` is what the tables of cases are about.
-
-    Raises UsageError for an unknown format, more files than it takes, or a name that the results do not hold.
+    `context` is the context of the tables of cases. Raises UsageError for an unknown format, for more files than the
+    format takes, and for a name that the results do not hold.
     """
     if form in DRAWN:
         raise UsageError(f"--format {form} is drawn, not written; give a folder with --out")

@@ -1,4 +1,4 @@
-"""One column of a table, how a row fills it, and what makes columns of a run, of a case and of an implementation."""
+"""One column of a table and how a row fills it, and functions that make columns of runs, cases and entries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _V = TypeVar("_V", bound=Value)
 
 @dataclass(frozen=True)
 class Row:
-    """What a row is about: an implementation on a case. `entry` is None where the case has no row of it."""
+    """The subject of a row: an implementation on a case. `entry` is None where the case has no row of it."""
 
     comparison: Comparison
     case: CaseComparison
@@ -49,7 +49,7 @@ def _cell(value: _V, text: Callable[[_V], str]) -> Cell:
 
 
 def of_run(name: str, value: Callable[[Comparison], str]) -> Column:
-    """A column that says something of the run."""
+    """A column about the run."""
     return Column(name, name, lambda row: value(row.comparison), lambda row: Cell(value(row.comparison)), words=True)
 
 
@@ -62,7 +62,7 @@ def of_case(
     words: bool = False,
     drop: int = 0,
 ) -> Column:
-    """A column that says something of the case."""
+    """A column about the case."""
     return Column(name, heading, lambda row: value(row.case), lambda row: _cell(value(row.case), text), words, drop)
 
 
@@ -75,12 +75,12 @@ def of_entry(
     words: bool = False,
     drop: int = 0,
 ) -> Column:
-    """A column that says something of the implementation on the case; empty where the case has no row of it."""
+    """A column about the implementation on the case; empty where the case has no row of it."""
 
-    def of_row(row: Row) -> Value:
+    def entry_value(row: Row) -> Value:
         return value(row.entry) if row.entry else None
 
     def cell(row: Row) -> Cell:
         return _cell(value(row.entry), text) if row.entry else Cell(figures.NOTHING)
 
-    return Column(name, heading, of_row, cell, words, drop)
+    return Column(name, heading, entry_value, cell, words, drop)

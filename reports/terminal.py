@@ -58,15 +58,15 @@ def print_line(console: Console, text: str, style: str | None = None) -> None:
 
 
 def fitted(table: Table, width: int) -> Table:
-    """The table without the columns that have no room in `width` characters."""
-    kept = list(range(len(table.headings)))
+    """The table without the columns that do not fit into `width` characters."""
+    shown = list(range(len(table.headings)))
     least = _least_widths(table)
-    while sum(least[n] + GAP for n in kept) - GAP > width:
-        last = max(kept, key=lambda n: table.headings[n].drop)
+    while sum(least[n] + GAP for n in shown) - GAP > width:
+        last = max(shown, key=lambda n: table.headings[n].drop)
         if table.headings[last].drop == 0:
             break
-        kept.remove(last)
-    return table.choose(kept)
+        shown.remove(last)
+    return table.choose(shown)
 
 
 def _least_widths(table: Table) -> list[int]:

@@ -5,7 +5,6 @@ Also the reading of `--inputs`.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -13,7 +12,7 @@ from fnmatch import fnmatchcase
 from harness.cases import DeviceKind, NormCase
 from harness.cases.input_kinds import INPUT_KINDS
 from harness.cases.suites import Shape
-from harness.errors import UsageError
+from harness.errors import UsageError, name_hint
 
 # The shape at which every kind is tried, first; then others with the same columns, for the slope of the error against
 # rows; then the edges. A GPU's first is one that Inductor's fused backward takes (rows >= 2 * cols, 5 * 2^20 elements).
@@ -56,14 +55,13 @@ NEAR_ONE = 0.999  # a p that is 1 in bf16
 
 
 def parse_inputs(text: str) -> list[str]:
-    """Read `normal,mean-*` or `all`, in the catalogue's order; raises UsageError for what no kind is called."""
-    wanted = [part.strip().lower() for part in text.split(",")]
-    for part in wanted:
-        if part != "all" and not any(fnmatchcase(name, part) for name in INPUT_KINDS):
-            close = difflib.get_close_matches(part, INPUT_KINDS, 1)
-            hint = f"did you mean {close[0]}?" if close else f"choose among all, {', '.join(INPUT_KINDS)}"
-            raise UsageError(f"--inputs {part or '(empty)'}: no inputs are called so; {hint}")
-    return [name for name in INPUT_KINDS if any(part == "all" or fnmatchcase(name, part) for part in wanted)]
+    """Parse `normal,mean-*` or `all` into kinds of inputs; raises UsageError for a pattern that matches none."""
+    patterns = [part.strip().lower() for part in text.split(",")]
+    for pattern in patterns:
+        if pattern != "all" and not any(fnmatchcase(name, pattern) for name in INPUT_KINDS):
+            hint = name_hint(pattern, INPUT_KINDS, "choose among all,")
+            raise UsageError(f"--inputs {pattern or '(empty)'}: no inputs are called so; {hint}")
+    return [name for name in INPUT_KINDS if any(part == "all" or fnmatchcase(name, part) for part in patterns)]
 
 
 def of_kinds(cases: Sequence[NormCase], names: Sequence[str]) -> list[NormCase]:

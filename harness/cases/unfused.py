@@ -55,24 +55,24 @@ def prepare_around(inputs: Inputs, inner: Prepare, left: NormCase) -> Backward:
     import torch
 
     does = set(inputs.case.features) - set(left.features)
-    given = dict(inputs.tensors())
+    tensors = dict(inputs.tensors())
     if "qk" in does:
         of_rows = [tensor.name for tensor in tensors_of(inputs.case, "input") if tensor.extent == "activation"]
-        given |= {name: given[name].reshape(-1, left.cols).contiguous() for name in of_rows}
-    plain = given
+        tensors |= {name: tensors[name].reshape(-1, left.cols).contiguous() for name in of_rows}
+    plain = tensors
     before, gate = None, None
     if "gated-norm-first" in does:
-        before = _GateBehind.of(given, inputs)
-        plain = given | {"dy": before.dnormed}
+        before = _GateBehind.of(tensors, inputs)
+        plain = tensors | {"dy": before.dnormed}
     elif "gated" in does:
-        gate = _GateBefore.of(given)
-        plain = given | {"x": gate.gated}
+        gate = _GateBefore.of(tensors)
+        plain = tensors | {"x": gate.gated}
     if (left.weight, left.zero_centred) != (inputs.case.weight, inputs.case.zero_centred):
         plain = plain | _handed_weights(plain, inputs.case, left)
     first = inner(_inputs_of(left, plain, inputs))
     second = inner(_inputs_of(without(left, ["residual"]), _second_norm(plain), inputs)) if "parallel" in does else None
     branches = [
-        (given[mask].view(torch.bool), name) for mask, name in _MASKS if mask in given and name not in _names(left)
+        (tensors[mask].view(torch.bool), name) for mask, name in _MASKS if mask in tensors and name not in _names(left)
     ]
     scale = 1 / (1 - inputs.case.dropout_p)
 
@@ -86,7 +86,7 @@ def prepare_around(inputs: Inputs, inner: Prepare, left: NormCase) -> Backward:
         if gate:
             grads["dx"], more["dz"] = gate.backward(grads["dx"])
         if "residual" in does:
-            grads["dx"] = grads["dx"] + given["dres"]
+            grads["dx"] = grads["dx"] + tensors["dres"]
         for mask, name in branches:
             more[name] = torch.ops.aten.native_dropout_backward.default(grads["dx"], mask, scale)
         return _grads(inputs, grads | more)
@@ -94,16 +94,16 @@ def prepare_around(inputs: Inputs, inner: Prepare, left: NormCase) -> Backward:
     return Chosen(backward, first.what) if isinstance(first, Chosen) else backward
 
 
-def _handed_weights(given: Mapping[str, torch.Tensor], case: NormCase, left: NormCase) -> dict[str, torch.Tensor]:
+def _handed_weights(tensors: Mapping[str, torch.Tensor], case: NormCase, left: NormCase) -> dict[str, torch.Tensor]:
     """The weights of a backward that has to be given one, or that multiplies by what it is given."""
     import torch
 
     dtype = torch_dtype(left.weight_dtype)
     if not case.weight:
-        ones = torch.ones(case.cols, dtype=dtype, device=given["x"].device)
+        ones = torch.ones(case.cols, dtype=dtype, device=tensors["x"].device)
         names = [tensor.name for tensor in tensors_of(left, "input") if tensor.extent == "per column"]
         return {name: ones if name.startswith("weight") else torch.zeros_like(ones) for name in names}
-    return {name: (given[name].float() + 1).to(dtype) for name in ("weight", "weight1") if name in given}
+    return {name: (tensors[name].float() + 1).to(dtype) for name in ("weight", "weight1") if name in tensors}
 
 
 _MASKS = (("mask", "dbranch"), ("mask1", "dbranch1"))
@@ -113,27 +113,30 @@ def _names(case: NormCase) -> list[str]:
     return [gradient.name for gradient in gradients_of(case)]
 
 
-def _inputs_of(case: NormCase, given: Mapping[str, torch.Tensor], inputs: Inputs) -> Inputs:
-    """The inputs of a case, of what is given."""
-    has = {tensor.name: given[tensor.name] for tensor in tensors_of(case, "input", "statistic")}
+def _inputs_of(case: NormCase, tensors: Mapping[str, torch.Tensor], inputs: Inputs) -> Inputs:
+    """The inputs of a case, from these tensors."""
+    has = {tensor.name: tensors[tensor.name] for tensor in tensors_of(case, "input", "statistic")}
     plain: dict[str, Any] = {name: has.pop(name, None) for name in ("x", "weight", "bias", "dy", "mean", "rstd")}
     return Inputs(case=case, eps=inputs.eps, **plain, extra=has)
 
 
-def _second_norm(given: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def _second_norm(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """The inputs of the other one of two parallel norms, under the names of the first."""
-    return {**given, **{name.removesuffix("1"): given[name] for name in ("dy1", "weight1", "bias1") if name in given}}
+    return {
+        **tensors,
+        **{name.removesuffix("1"): tensors[name] for name in ("dy1", "weight1", "bias1") if name in tensors},
+    }
 
 
 def _grads(inputs: Inputs, by_name: dict[str, torch.Tensor]) -> Grads:
     extents = {gradient.name: gradient.extent for gradient in gradients_of(inputs.case)}
-    given = {
+    shaped = {
         name: tensor.reshape(inputs.x.shape) if extents[name] == "activation" else tensor
         for name, tensor in by_name.items()
         if name in extents
     }
-    plain: dict[str, Any] = {name: given.pop(name, None) for name in ("dx", "dweight", "dbias")}
-    return Grads(**plain, extra=given)
+    plain: dict[str, Any] = {name: shaped.pop(name, None) for name in ("dx", "dweight", "dbias")}
+    return Grads(**plain, extra=shaped)
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from harness.cases.case import Norm, NormCase
-from harness.errors import UsageError
+from harness.errors import UsageError, name_hint
 
 PLAIN = "plain"
 
@@ -39,21 +38,20 @@ def _parse_variant(text: str) -> tuple[str, ...]:
     features = [feature.strip() for feature in text.split("+")]
     for feature in features:
         if feature not in (PLAIN, *FEATURES):
-            close = difflib.get_close_matches(feature, FEATURES, 1)
-            hint = f"did you mean {close[0]}?" if close else f"choose among {', '.join((PLAIN, *FEATURES))}"
+            hint = name_hint(feature, (PLAIN, *FEATURES))
             raise UsageError(f"--variant {feature or '(empty)'}: no variant is called so; {hint}")
     return with_implied(feature for feature in features if feature != PLAIN)
 
 
 def with_implied(features: Iterable[str]) -> tuple[str, ...]:
     """Features with those that come with them."""
-    given = set(features)
-    return tuple(sorted(given | {IMPLIED[feature] for feature in given if feature in IMPLIED}))
+    named = set(features)
+    return tuple(sorted(named | {IMPLIED[feature] for feature in named if feature in IMPLIED}))
 
 
 def needs(case: NormCase) -> frozenset[str]:
     """What a case asks of an implementation beyond a plain norm with a weight; parameters go with each feature."""
-    unusual = [name for name, asked in zip(PARAMETERS, (not case.weight, case.zero_centred), strict=True) if asked]
+    unusual = [name for name, is_set in zip(PARAMETERS, (not case.weight, case.zero_centred), strict=True) if is_set]
     with_each = [f"{name}, {feature}" for name in unusual for feature in case.features]
     return frozenset([*case.features, *(with_each if case.features else unusual)])
 

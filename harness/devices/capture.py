@@ -1,4 +1,4 @@
-"""A call captured in a CUDA graph, and what the graph holds."""
+"""Captures a call in a CUDA graph, and counts the nodes of the graph."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def capture(prepare: Callable[[], Callable[[], Answer]]) -> Captured[Answer]:
 
 
 def _abandon(pool: object) -> None:
-    """Tell the allocator that a capture has ended which failed: torch 2.11 does not, and aborts much later."""
+    """Tell the allocator that a failed capture has ended: torch 2.11 does not, and aborts much later."""
     torch.cuda.synchronize()
     private: Any = torch._C  # pyright: ignore[reportPrivateUsage]
     with suppress(RuntimeError, AttributeError):
@@ -76,22 +76,22 @@ def _abandon(pool: object) -> None:
 
 
 def _nodes(graph: torch.cuda.CUDAGraph) -> Counter[str] | None:
-    """The nodes of a graph by kind, as the driver lists them; None where it cannot be asked."""
+    """The number of nodes of a graph by kind, as the driver lists them; None where it has no such function."""
     library, list_nodes, kind_of = NODES_OF[torch.version.hip is not None]
     try:
         driver = ctypes.CDLL(library)
-        listed, told = getattr(driver, list_nodes), getattr(driver, kind_of)
+        get_nodes, get_kind = getattr(driver, list_nodes), getattr(driver, kind_of)
     except (OSError, AttributeError):
         return None
     handle, count = ctypes.c_void_p(graph.raw_cuda_graph()), ctypes.c_size_t(0)
-    if listed(handle, None, ctypes.byref(count)):
+    if get_nodes(handle, None, ctypes.byref(count)):
         return None
     nodes = (ctypes.c_void_p * count.value)()
-    if count.value and listed(handle, nodes, ctypes.byref(count)):
+    if count.value and get_nodes(handle, nodes, ctypes.byref(count)):
         return None
     kinds: Counter[str] = Counter()
     for node in nodes[: count.value]:
         kind = ctypes.c_int(-1)
-        told(ctypes.c_void_p(node), ctypes.byref(kind))
+        get_kind(ctypes.c_void_p(node), ctypes.byref(kind))
         kinds[NODE_KINDS.get(kind.value, "other node")] += 1
     return kinds

@@ -1,4 +1,4 @@
-"""What a device says of itself. Reads, and never sets anything on a device; only `read_facts` imports torch."""
+"""Reads the properties of a device, and never sets any; only `read_facts` imports torch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SIZE_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """What a device says of itself; `l2_bytes` of a CPU is its last-level cache, `sm_count` counts AMD's CUs too."""
+    """The properties of a device; `l2_bytes` of a CPU is its last-level cache, `sm_count` counts AMD's CUs too."""
 
     kind: DeviceKind
     name: str
@@ -88,7 +88,7 @@ def _main_memory() -> int | None:
 
 
 def _last_level(caches: Path) -> int | None:
-    """Bytes of the highest-level cache that one CPU core sees; None where the system does not say."""
+    """Bytes of the highest-level cache that one CPU core sees; None where the system does not report it."""
     sizes: dict[int, int] = {}
     for index in caches.glob("index*"):
         try:

@@ -91,7 +91,7 @@ class Holder:
         return True
 
     def state(self) -> HolderState:
-        """Whether the programs still run, as the host sees it at this moment."""
+        """The state of the programs at this moment: running, over because their time was up, or ended early."""
         ended = self._ended[: self._programs].numpy()
         if not ended.any():
             return "running"

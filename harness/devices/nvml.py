@@ -1,4 +1,4 @@
-"""What NVML knows of one NVIDIA GPU: clocks, power, temperature, throttling, and who else uses it. Reads, never sets.
+"""Reads clocks, power, temperature, throttling and other processes of one NVIDIA GPU by NVML. It never sets anything.
 
 Without NVML, off NVIDIA, or where a container refuses a query, the answer is None or empty: nothing here raises.
 """
@@ -20,7 +20,7 @@ THROTTLE_REASONS = {
 
 @dataclass(frozen=True)
 class Reading:
-    """One look at a device; None where it does not say. `throttled` names the reasons, `processes` counts contexts.
+    """One reading of a device; None for what it does not report. `throttled` has reasons, `processes` counts contexts.
 
     `host_load` is the share of the CPUs that other processes used since the last look.
     """
@@ -42,7 +42,7 @@ class Gpu:
     handle: Any | None
 
     def read(self) -> Reading:
-        """Look now: microseconds to a few milliseconds of host time."""
+        """Take a reading: it costs microseconds to a few milliseconds of host time."""
         power_mw = self._ask("nvmlDeviceGetPowerUsage")
         bits = self._ask("nvmlDeviceGetCurrentClocksEventReasons") or 0
         return Reading(
@@ -73,7 +73,7 @@ class Gpu:
 
 
 def find(uuid: str | None) -> Gpu | None:
-    """The GPU of this UUID, or the only one there is: another card's clocks would be worse than none.
+    """The GPU of this UUID, or the only GPU: the readings of another one would mislead.
 
     None where there is no NVML.
     """

@@ -46,7 +46,7 @@ class DeviceProfile:
 
     @property
     def flush_bytes(self) -> int:
-        """Bytes to write, and as many others to read, before nothing of the last sample is left in a cache."""
+        """Bytes to write, and as many others to read, to evict all lines of the last sample from the caches."""
         least = LEAST_CPU_FLUSH_BYTES
         if self.kind == "cuda":
             least = LEAST_UNKNOWN_FLUSH_BYTES if self.pattern is None else 0

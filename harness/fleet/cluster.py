@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UnavailableError, UsageError
-from harness.fleet.gpu_actor import RAYS_OWN, GpuActor
+from harness.fleet.gpu_actor import SET_BY_RAY, GpuActor
 from harness.run.process import Worker, WorkerDiedError
 from harness.worker.messages import Start
 
@@ -21,24 +21,24 @@ LOCAL = "local"
 FOUND = "auto"  # the cluster that Ray finds by itself
 CLIENT = "ray://"  # before an address that Ray's client is to reach
 LAST_PORT = 65535
-TRIES = "RAY_NUM_REDIS_GET_RETRIES"  # each takes 45 s where who listens is no cluster; Ray itself makes 20
-UNNAMED = "gpu"  # the kind of a GPU of which Ray does not say what it is
-TYPE = "accelerator_type:"  # a node's resource of this name says what its GPUs are
-LOOK_S = 0.5  # how often it is looked whether an answer is still wanted
-# Of a local cluster. Ray starts a process of Python for each CPU that it may use, and actors here ask for none; what
-# goes through the object store are rows.
+TRIES = "RAY_NUM_REDIS_GET_RETRIES"  # each takes 45 s if the address is no cluster; Ray's default is 20
+UNNAMED = "gpu"  # the kind of a GPU for which Ray reports no type
+TYPE = "accelerator_type:"  # the prefix of a node's resource that names the type of its GPUs
+LOOK_S = 0.5  # between checks whether an answer is still wanted
+# Of a local cluster. Ray starts a Python process for each CPU that it may use, and the actors need none. The object
+# store holds only rows.
 HERE = {"include_dashboard": False, "num_cpus": 1, "object_store_memory": 80 << 20}
-# Ray's older autoscaler, which `ray.init` starts too, takes a second to end: it asks a server that is gone.
+# Without it `ray.init` starts Ray's older autoscaler, whose end takes a second: it asks a server that is gone.
 NEWER_AUTOSCALER = "RAY_enable_autoscaler_v2"
-OURS = (UsageError, UnavailableError, WorkerDiedError)  # what an actor raises
+ACTOR_ERRORS = (UsageError, UnavailableError, WorkerDiedError)  # raised by a GpuActor itself
 
 
 class GpuLostError(Exception):
-    """The actor or its host is gone, and with it whatever it did; the message says how."""
+    """The actor or its host is gone, and with it the job at work; the message says how."""
 
 
 class RemoteActor:
-    """A `GpuActor` in an actor, which may still wait for its GPU."""
+    """The handle of a `GpuActor` on a cluster, which may still wait for its GPU."""
 
     def __init__(self, actor: Any) -> None:
         self.actor = actor
@@ -51,9 +51,10 @@ class RemoteActor:
         wanted: Callable[[], bool] = lambda: True,
         **named: Any,
     ) -> Any:
-        """What a method of the actor returns or raises; GpuLostError where it cannot answer, or not within `limit_s`.
+        """Call a method of the actor and return its answer or raise its error.
 
-        As soon as the answer is not `wanted` any more, that is a GpuLostError too.
+        Raises GpuLostError where the actor is gone, does not answer within `limit_s`, or the answer is no longer
+        `wanted`.
         """
         ray, exceptions = _ray(), _ray().exceptions
         try:
@@ -67,7 +68,7 @@ class RemoteActor:
                     raise GpuLostError(f"its host did not answer for {limit_s:g} s")
             return ray.get(answer)
         except exceptions.RayTaskError as error:
-            if isinstance(cause := getattr(error, "cause", None), OURS):
+            if isinstance(cause := getattr(error, "cause", None), ACTOR_ERRORS):
                 raise cause from None
             raise
         except exceptions.RayError as error:
@@ -88,40 +89,40 @@ class Cluster:
 
     def hosts(self) -> dict[str, list[int]]:
         """How many GPUs each host has, free or not, by their kind."""
-        found: defaultdict[str, list[int]] = defaultdict(list)
+        by_kind: defaultdict[str, list[int]] = defaultdict(list)
         for node in _ray().nodes():
             if node["Alive"] and (gpus := int(node["Resources"].get("GPU", 0))):
-                found[_kind_of(node["Resources"])].append(gpus)
-        return dict(sorted(found.items()))
+                by_kind[_kind_of(node["Resources"])].append(gpus)
+        return dict(sorted(by_kind.items()))
 
     def gpus(self) -> dict[str, int]:
         """How many GPUs of each kind there are."""
-        return {kind: sum(of_hosts) for kind, of_hosts in self.hosts().items()}
+        return {kind: sum(counts) for kind, counts in self.hosts().items()}
 
     def actor(self, kind: str) -> RemoteActor:
-        """An actor on a GPU of a kind, which is free or will be."""
+        """An actor on a GPU of a kind; it waits where none is free."""
         ray = _ray()
         types = [name for node in ray.nodes() for name in node["Resources"] if name.startswith(TYPE)]
-        own = [name for name in types if name.removeprefix(TYPE).lower() == kind]
+        matching = [name for name in types if name.removeprefix(TYPE).lower() == kind]
         options = {"num_gpus": 1, "num_cpus": 0, "max_restarts": 0, "max_task_retries": 0}
-        resources = {own[0]: 0.001} if own else {}
+        resources = {matching[0]: 0.001} if matching else {}
         actor: Any = ray.remote(GpuActor).options(**options, resources=resources).remote(self.process)
-        actor.forget_ray.remote([name for name in RAYS_OWN if name in os.environ])
+        actor.forget_ray.remote([name for name in SET_BY_RAY if name in os.environ])
         return RemoteActor(actor)
 
 
 @contextmanager
 def connected(address: str) -> Generator[Cluster]:
-    """Connect to a cluster, or start one of this host's GPUs for as long as it is needed (`local`).
+    """Connect to a cluster, or for `local` start one of this host's GPUs until the context ends.
 
-    Raises UnavailableError where there is no Ray, or no cluster, and UsageError for what is no address.
+    Raises UnavailableError without Ray or without a cluster, and UsageError for a malformed address.
     """
     _refuse_where_nobody_listens(address)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     if address == LOCAL:
         os.environ.setdefault(NEWER_AUTOSCALER, "1")
     else:
-        os.environ.setdefault("RAY_AUTH_MODE", "token")  # as a local cluster has by itself; read as Ray is imported
+        os.environ.setdefault("RAY_AUTH_MODE", "token")  # the default of a local cluster; read as Ray is imported
         os.environ.setdefault(TRIES, "2")
     try:
         ray = _ray()
@@ -137,19 +138,19 @@ def connected(address: str) -> Generator[Cluster]:
             f"--fleet {address}: no cluster ({why}); `ray start` begins one, --fleet local uses this host's GPUs"
         ) from error
     try:
-        signal.signal(signal.SIGTERM, before)  # Ray takes it for itself
+        signal.signal(signal.SIGTERM, before)  # Ray has replaced the handler
         yield Cluster()
     finally:
         ray.shutdown()
 
 
 def _ray() -> Any:
-    """Ray, which is imported where it is used, and whose own types say little."""
+    """Ray, imported only where it is used, and untyped."""
     return import_module("ray")
 
 
 def _refuse_where_nobody_listens(address: str) -> None:
-    """Raise UsageError for what is no address, and UnavailableError at once where Ray would try for two minutes."""
+    """Raise UsageError for a malformed address, and UnavailableError where nothing listens: Ray would take minutes."""
     if address in (LOCAL, FOUND):
         return
     host, _, port = address.removeprefix(CLIENT).rpartition(":")

@@ -1,4 +1,4 @@
-"""How long a run will take, from how long published runs took."""
+"""Estimates how long a run will take, from the times of published runs."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from harness.results.run_records import EndRecord
 from harness.results.schema import RowRecord
 from harness.run.plan import Job
 
-# Whose time a file has for all rows together: of every process, and of the one alone that checks all.
+# Stages whose time a file has for all rows together: stages of every process, and of the first process alone.
 SHARED_STAGES, FIRST_STAGES = ("inputs", "time"), ("break down",)
-COMPILING_PROCESSES = 12  # that published runs compiled ahead with, on hosts of 16 cores
+COMPILING_PROCESSES = 12  # processes that compiled ahead in published runs, on hosts of 16 cores
 
 
 @dataclass(frozen=True)
 class Durations:
-    """Seconds that published runs took: for a row of an implementation, and for a process besides its rows.
+    """The seconds that published runs took, for a row of an implementation, and for a process besides its rows.
 
-    `row_s` is the mean of an implementation, `of_row_s` of one on one case, both where a case is verified in full;
-    `later_less_s` is what a row of a later process takes less. `time_s` is what a row takes to be timed, and
-    `compile_s` what one process takes to compile a row's backward ahead.
+    `row_s` is the mean of an implementation, `of_row_s` that of an implementation on a case, both with a full
+    verification; a row of a later process takes `later_less_s` less. `time_s` is the timing of a row, and `compile_s`
+    the time of one process to compile a row's backward ahead.
     """
 
     row_s: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -42,11 +42,11 @@ class Durations:
     runs: int = 0
 
     def of(self, job: Job) -> float:
-        """How long the rows of a job took, where they were published; about how long, where not."""
+        """The seconds of a job: by its published rows, or by the mean of the implementation where it has none."""
         return self._in_process(job, (self.of_row_s.get((job.case, impl), self._about_s(impl)) for impl in job.impls))
 
     def about(self, job: Job) -> float:
-        """How long a job would be thought to take if its case had never been measured."""
+        """The seconds of a job as if its case had never been measured, by the means of its implementations."""
         return self._in_process(job, map(self._about_s, job.impls))
 
     def _in_process(self, job: Job, rows_s: Iterable[float]) -> float:
@@ -54,21 +54,21 @@ class Durations:
         return sum(max(self.time_s, row_s - less_s) if less_s else row_s for row_s in rows_s)
 
     def _about_s(self, impl: str) -> float:
-        # The median, because the few that tune themselves by timing take ten times as long as others.
+        # The median, because the few implementations that tune by timing take ten times as long as others.
         return self.row_s.get(impl) or (median(self.row_s.values()) if self.row_s else 1.0)
 
 
 def durations(runs: Iterable[Results]) -> Durations:
-    """What these runs took; of those that say so, and that timed something."""
-    told = [run for run in runs if run.end and run.end.stages_s.get("time") and run.selftests]
+    """The durations of those of these runs that recorded the times of their stages and that timed something."""
+    recorded = [run for run in runs if run.end and run.end.stages_s.get("time") and run.selftests]
     of_impl: dict[str, list[float]] = defaultdict(list)
     of_row: dict[tuple[NormCase, str], list[float]] = defaultdict(list)
     process: list[float] = []
     time_s: list[float] = []
     compile_s: list[float] = []
     less_s: list[float] = []
-    share = _later_share(told)
-    for run in told:
+    share = _later_share(recorded)
+    for run in recorded:
         assert run.end is not None
         stages = run.end.stages_s
         rows = [row for row in run.rows if row.role == "impl" and row.timing]
@@ -92,7 +92,7 @@ def durations(runs: Iterable[Results]) -> Durations:
         process_s=fmean(process) if process else 0.0,
         time_s=fmean(time_s) if time_s else 0.0,
         compile_s=fmean(compile_s) if compile_s else 0.0,
-        runs=len(told),
+        runs=len(recorded),
     )
 
 
@@ -102,15 +102,15 @@ def _firsts(rows: Sequence[RowRecord]) -> list[RowRecord]:
 
 
 def _later_share(runs: Iterable[Results]) -> float:
-    """How long a row of a later process takes to be verified, as a share of one of a first process.
+    """The time to verify a row in a later process, as a share of that in a first process.
 
-    Files have the time of all rows together: what first ones take is known from runs of one process, and what is left
-    in others is of the later ones.
+    Files have the time of all rows together. Runs of one process give the time of a first row; what remains in other
+    runs is the time of the later rows.
     """
     alone: list[tuple[float, int]] = []
     several: list[tuple[float, int, int]] = []
     for run in runs:
-        assert run.end is not None, "it says what it took"
+        assert run.end is not None, "runs without an end record were left out"
         rows = [row for row in run.rows if row.role == "impl" and row.timing]
         first, verify_s = len(_firsts(rows)), run.end.stages_s.get("verify", 0.0)
         if first == len(rows):
@@ -125,7 +125,7 @@ def _later_share(runs: Iterable[Results]) -> float:
 
 
 def _process_s(run: Results, end: EndRecord) -> float:
-    """What a process took besides its rows. The stages of a fleet are those of all its GPUs, which measure at once."""
+    """The seconds of a process besides its rows; a fleet's stages are sums over its GPUs, which run in parallel."""
     stages, gpus = end.stages_s, max(1, len(run.gpus))
     ahead_s = stages.get("compile ahead", 0.0)
     outside_s = end.wall_s - ahead_s - (sum(stages.values()) - ahead_s) / gpus
@@ -140,7 +140,7 @@ def _compiled(run: Results) -> int:
 
 
 def published(kind: str, folder: Path = PUBLISHED) -> Durations:
-    """What the published runs on this kind of GPU took; where there are none, on any."""
+    """The durations of the published runs on this kind of GPU; if there are none, of those on any kind."""
     own = sorted((folder / kind).glob("*.jsonl*"))
     return durations(map(_loaded, own or sorted(folder.glob("*/*.jsonl*"))))
 
@@ -155,19 +155,19 @@ def _loaded(path: Path) -> Results:
 def makespan_s(
     jobs: Sequence[Job],
     lanes: int,
-    took: Durations,
+    times: Durations,
     *,
     lanes_a_host: int = 8,
-    thought_s: Callable[[Job], float] | None = None,
+    estimate_s: Callable[[Job], float] | None = None,
     compiled: Iterable[str] = (),
 ) -> float:
-    """Seconds from the first job to the last row on so many GPUs, by playing it with the shares that a run has.
+    """Seconds from the first job to the last row on so many GPUs, by simulating a run with its shares.
 
-    `thought_s` is what the shares are made by, where that is not what the jobs take. Before, each host compiles what
-    its own lanes measure of the implementations `compiled`, COMPILING_PROCESSES for a lane at once.
+    `estimate_s` are the costs by which the shares are made, by default the simulated ones. First, each host compiles
+    ahead the cases of its lanes for the implementations `compiled`, with COMPILING_PROCESSES for each lane.
     """
-    shares = Shares(jobs, range(lanes), thought_s or took.of, took.process_s)
-    begun_s = _compile_ahead_s(shares, lanes, took, lanes_a_host, frozenset(compiled))
+    shares = Shares(jobs, range(lanes), estimate_s or times.of, times.process_s)
+    begun_s = _compile_ahead_s(shares, lanes, times, lanes_a_host, frozenset(compiled))
     free = [(begun_s, lane) for lane in range(lanes)]
     process: dict[int, int] = {}
     end_s = begun_s
@@ -176,20 +176,22 @@ def makespan_s(
         if (job := shares.take(lane)) is None:
             continue
         if process.get(lane) != job.process:
-            now_s += took.process_s
+            now_s += times.process_s
             process[lane] = job.process
-        now_s += took.of(job)
+        now_s += times.of(job)
         end_s = max(end_s, now_s)
         heapq.heappush(free, (now_s, lane))
     return end_s
 
 
-def _compile_ahead_s(shares: Shares, lanes: int, took: Durations, lanes_a_host: int, compiled: frozenset[str]) -> float:
-    """How long the host compiles that has most to compile."""
+def _compile_ahead_s(
+    shares: Shares, lanes: int, times: Durations, lanes_a_host: int, compiled: frozenset[str]
+) -> float:
+    """The seconds that the host with the most to compile takes to compile ahead."""
     longest_s = 0.0
     for first in range(0, lanes, lanes_a_host):
         of_host = range(first, min(lanes, first + lanes_a_host))
         jobs = [(compiled_alike(job.case), job.impls) for lane in of_host for job in shares.of(lane)]
         tasks = {(case, impl) for case, impls in jobs for impl in compiled.intersection(impls)}
-        longest_s = max(longest_s, len(tasks) * took.compile_s / (COMPILING_PROCESSES * len(of_host)))
+        longest_s = max(longest_s, len(tasks) * times.compile_s / (COMPILING_PROCESSES * len(of_host)))
     return longest_s

@@ -1,4 +1,4 @@
-"""One GPU of a fleet, driven by a thread of this process: the usual runner, whose worker is in an actor."""
+"""Drives one GPU of a fleet from a thread of this process, with the usual runner and a worker in an actor."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from harness.run.runner import Progress, Records, Runner
 from harness.run.session import Planned
 from harness.worker.messages import Event, Hello, Request
 
-ANSWER_S = 60.0  # that a host may take for an answer beyond what it was told to wait itself
+ANSWER_S = 60.0  # a host's time to answer, beyond the timeout of the call itself
 
 
 @dataclass(frozen=True)
 class FarWorker:
-    """The worker process of an actor, as the runner knows workers."""
+    """The worker process of an actor, with the interface of `harness.run.process.Worker`."""
 
     actor: RemoteActor
-    heard: deque[Event] = field(default_factory=deque[Event])
+    received: deque[Event] = field(default_factory=deque[Event])
 
     def send(self, request: Request) -> None:
         """Hand over a request."""
@@ -37,9 +37,9 @@ class FarWorker:
 
     def receive(self, timeout_s: float) -> Event | None:
         """The next event, or None where none came in time."""
-        if not self.heard:
-            self.heard.extend(self.actor.ask("receive", timeout_s, limit_s=timeout_s + ANSWER_S))
-        return self.heard.popleft() if self.heard else None
+        if not self.received:
+            self.received.extend(self.actor.ask("receive", timeout_s, limit_s=timeout_s + ANSWER_S))
+        return self.received.popleft() if self.received else None
 
     def kill(self) -> None:
         """End it."""
@@ -53,7 +53,7 @@ class WriteError(UnavailableError):
 
 @dataclass(frozen=True)
 class ReadyGpu:
-    """An actor with a worker that is ready, and what it has found."""
+    """An actor with a worker that is ready, the worker's Hello, and its GPU."""
 
     actor: RemoteActor
     hello: Hello
@@ -62,14 +62,14 @@ class ReadyGpu:
 
 @dataclass
 class Stamped:
-    """Where a lane's records go: the results file, with the number of the GPU; and the rows of the job at work."""
+    """The sink of a lane's records: writes them with the GPU's number, and holds the `rows` of the job at work."""
 
     results: Records
     gpu: int
     rows: list[RowRecord] = field(default_factory=list[RowRecord])
 
     def append(self, record: AnyRecord) -> None:
-        """Keep one."""
+        """Write one record."""
         if isinstance(record, RowRecord | SelfTestRecord | ConditionsRecord):
             record = record.model_copy(update={"gpu": self.gpu})
         try:
@@ -82,7 +82,7 @@ class Stamped:
 
 @dataclass(frozen=True)
 class Run:
-    """What the lanes of one kind of GPU share; `number_of` a GPU writes it down, and raises where it may not run."""
+    """What the lanes of one kind of GPU share; `number_of` records a GPU, and raises where it may not measure."""
 
     planned: Planned
     shares: Shares
@@ -95,7 +95,7 @@ class Run:
 class Lane:
     """One GPU at a time, for as long as there are jobs; `new_actor` makes an actor that may still wait for its GPU.
 
-    `fault` says why a lane has ended that could have gone on; `stages_s` and `logs` are what its workers took and said.
+    `fault` says why a lane ended early; `stages_s` has the times of its workers, `logs` their output.
     """
 
     def __init__(self, number: int, invocation: Invocation, new_actor: Callable[[], RemoteActor]) -> None:
@@ -106,24 +106,24 @@ class Lane:
         self.stages_s: defaultdict[str, float] = defaultdict(float)
         self.logs: list[str] = []
         self._new_actor = new_actor
-        self._held: Job | None = None
+        self._job: Job | None = None
         self._has_worker = False
 
     def get_gpu(self, wanted: Callable[[], bool]) -> None:
-        """Wait for a GPU of the lane's own; raises GpuLostError where that is not `wanted` any more."""
+        """Wait for a GPU; raises GpuLostError as soon as it is no longer `wanted`."""
         self.actor = self._new_actor()
         self.actor.ask("host", wanted=wanted)
 
     def start_worker(self) -> ReadyGpu:
         """Start a worker on the GPU; raises UsageError and UnavailableError as a worker does, and GpuLostError."""
-        assert self.actor is not None, "a GPU is got first"
+        assert self.actor is not None, "get_gpu comes first"
         hello: Hello = self.actor.ask("launch", self.invocation.start(), self.invocation.time_limit_s)
         place: Place = self.actor.ask("place", self.invocation.device, hello, limit_s=ANSWER_S)
         self._has_worker = True
         return ReadyGpu(self.actor, hello, place)
 
     def compile(self, gpu: ReadyGpu, tasks: Sequence[Task], seed: int, actors: int) -> None:
-        """Have a host compile tasks; what goes wrong there is met again when they are measured."""
+        """Let a host compile tasks ahead; a lost GPU is handled later, when it is to measure."""
         with suppress(GpuLostError):
             gpu.actor.ask(
                 "compile_ahead",
@@ -137,7 +137,7 @@ class Lane:
             )
 
     def work(self, run: Run, first: ReadyGpu, progress: Progress) -> None:
-        """Measure until there is nothing more to do, on another GPU where one is lost.
+        """Measure until nothing is left to do, on another GPU where one is lost.
 
         Raises WriteError where the results cannot be written.
         """
@@ -158,12 +158,12 @@ class Lane:
             self._close(gpu)
 
     def end(self) -> None:
-        """End what the lane has on another host, at once."""
+        """End the lane's actor at once."""
         if self.actor is not None:
             self.actor.end()
 
     def _another_gpu(self, run: Run, progress: Progress) -> ReadyGpu | None:
-        """Another GPU, as soon as one is free; None where nothing is left to do meanwhile."""
+        """Wait for another GPU; None where nothing is left to do meanwhile."""
         progress.say("waiting for a GPU")
         try:
             self.get_gpu(lambda: not run.shares.over)
@@ -177,7 +177,7 @@ class Lane:
         return gpu
 
     def _measure(self, run: Run, gpu: ReadyGpu, progress: Progress) -> ReadyGpu | None:
-        """Take jobs for as long as there are some; None where the GPU is lost meanwhile."""
+        """Measure jobs while there are any; returns the GPU, or None where it is lost."""
         sink = Stamped(run.results, run.number_of(gpu))
         runner = Runner(
             launch=lambda process: self._launch(gpu, process),
@@ -205,31 +205,31 @@ class Lane:
         return gpu
 
     def _launch(self, gpu: ReadyGpu, process: int) -> FarWorker:
-        start = replace(self.invocation.start(process), asked=False)  # the first worker has said what is here
+        start = replace(self.invocation.start(process), asked=False)  # the Hello of the first worker is enough
         try:
             gpu.actor.ask("launch", start, self.invocation.time_limit_s)
-        except (UsageError, UnavailableError) as error:  # it could be started here before
+        except (UsageError, UnavailableError) as error:  # the first worker did start, so the GPU is lost
             raise GpuLostError(str(error)) from error
         return FarWorker(gpu.actor)
 
     def _jobs(self, shares: Shares, sink: Stamped) -> Generator[Job]:
-        """One job after the other; when the next one is asked for, the one before has all its rows."""
+        """Yield one job after the other; when the next one is taken, the last one has all its rows."""
         while (job := shares.take(self.number)) is not None:
-            self._held = job
+            self._job = job
             sink.rows.clear()
             yield job
-            self._held = None
+            self._job = None
             shares.finish()
 
     def _hand_over(self, run: Run, sink: Stamped, how: str) -> None:
-        """Give what is left of the job at work to others; the second time it is written off."""
-        job, self._held = self._held, None
-        left = next(iter(remaining([job], sink.rows)), None) if job else None
-        if run.shares.lose(self.number, job, left) or left is None:
+        """Give the rest of the job at work to other lanes; after the second loss, write its rows as crashed."""
+        job, self._job = self._job, None
+        rest = next(iter(remaining([job], sink.rows)), None) if job else None
+        if run.shares.lose(self.number, job, rest) or rest is None:
             return
-        for impl in left.impls:
+        for impl in rest.impls:
             reason = f"the GPU was lost in two tries: {how}"
-            sink.append(RowRecord(case=left.case, impl=impl, status="crashed", reason=reason, process=left.process))
+            sink.append(RowRecord(case=rest.case, impl=impl, status="crashed", reason=reason, process=rest.process))
 
     def _close(self, gpu: ReadyGpu | None) -> None:
         if gpu is not None:

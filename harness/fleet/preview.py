@@ -1,4 +1,4 @@
-"""What a run would do and about how long it would take, without doing it (`bench --dry-run`)."""
+"""Describes a run and estimates its time without measuring anything (`bench --dry-run`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from harness import devices
 from harness.devices import PROFILES, DeviceFacts, DeviceProfile
 from harness.fleet.cluster import connected
 from harness.fleet.estimate import Durations, makespan_s, published
-from harness.fleet.gathering import chosen
+from harness.fleet.gathering import choose_gpus
 from harness.results.run_records import ImplRecord
 from harness.run.invocation import Invocation
 from harness.run.plan import runnable
@@ -17,7 +17,7 @@ from harness.run.resolve import check
 from harness.run.session import Planned, inventory, plan_run
 from harness.worker.messages import Hello
 
-Found = tuple[DeviceProfile, DeviceFacts]
+Device = tuple[DeviceProfile, DeviceFacts]
 
 
 def describe_plan(invocation: Invocation, display: Display) -> str:
@@ -29,7 +29,7 @@ def describe_plan(invocation: Invocation, display: Display) -> str:
         profile, _ = devices.choose(invocation.device, hello.available)
         return _lines(profile.family, None, plan_run(invocation, hello))
     with connected(invocation.fleet) as cluster:
-        counts, hosts = chosen(cluster.gpus(), invocation), cluster.hosts()
+        counts, hosts = choose_gpus(cluster.gpus(), invocation), cluster.hosts()
     display.say("starting a worker")
     hello = inventory(invocation.changed(device="cpu"))  # this host need not have a GPU
     return "\n".join(
@@ -37,8 +37,8 @@ def describe_plan(invocation: Invocation, display: Display) -> str:
     )
 
 
-def elsewhere(kind: str) -> Found:
-    """A GPU that is not here, by the name of its profile or family; of one without a profile nothing is known."""
+def elsewhere(kind: str) -> Device:
+    """A GPU that is not here, by the name of its profile or family; without a profile its facts are unknown."""
     profile = next((profile for profile in PROFILES if kind in (profile.name, profile.family)), None)
     facts = DeviceFacts("cuda", profile.title if profile else kind, profile.architecture if profile else "")
     return profile or devices.detect(facts), facts
@@ -49,7 +49,7 @@ def _on(kind: str, invocation: Invocation, hello: Hello) -> Planned:
 
 
 def _lines(kind: str, gpus: int | None, planned: Planned, gpus_a_host: int = 1) -> str:
-    """The plan on so many GPUs of a fleet, whose libraries are not known here, or (None) on the device that is here."""
+    """The plan in lines: on so many GPUs of a fleet, whose libraries are unknown here, or (None) on this device."""
     here = gpus is None
     missing = [impl.name for impl in planned.impls if here and impl.missing]
     impls = [impl for impl in planned.impls if impl.name not in missing]
@@ -73,15 +73,15 @@ def _devices(gpus: int | None, planned: Planned) -> str:
     return f"{gpus} GPU{'s' * (gpus != 1)}"
 
 
-def _time(planned: Planned, impls: Sequence[ImplRecord], gpus: int, gpus_a_host: int, took: Durations) -> str:
-    """About how long that takes; what is missing, and what lacks something of its case, takes no time."""
+def _time(planned: Planned, impls: Sequence[ImplRecord], gpus: int, gpus_a_host: int, times: Durations) -> str:
+    """The estimated time; an implementation that is missing, or does not handle a case, takes none."""
     if planned.facts.kind == "cpu":
         return "time: unknown, as the published runs are of GPUs"
-    if not took.runs:
+    if not times.runs:
         return "time: unknown, as there is no published run here; a checkout has them in its folder of results"
     by_name = {impl.name: impl for impl in impls}
     jobs = [runnable(job, by_name) for job in planned.jobs]
     compiled = [impl.name for impl in impls if impl.compiles_ahead]
-    seconds = makespan_s([job for job in jobs if job.impls], gpus, took, lanes_a_host=gpus_a_host, compiled=compiled)
+    seconds = makespan_s([job for job in jobs if job.impls], gpus, times, lanes_a_host=gpus_a_host, compiled=compiled)
     quick = ", and less with --quick" if planned.settings.quick else ""
-    return f"time: about {max(1, round(seconds / 60))} min by {took.runs} published runs{quick}"
+    return f"time: about {max(1, round(seconds / 60))} min by {times.runs} published runs{quick}"

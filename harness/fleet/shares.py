@@ -1,8 +1,8 @@
-"""Which GPU measures which job: a share each, handed over to whoever is done early or when a GPU is lost.
+"""Decides which GPU measures which job: each has a share, and takes over jobs of others when it is done or one is lost.
 
-Jobs stand in the order of the plan, one process after the other, and a share is a stretch of them. So a GPU has few
-processes to start, and where there are as many GPUs as processes, no GPU measures a case twice. Cases that stand beside
-each other are those that a library compiles for the same widths.
+Jobs are in the order of the plan, one process after the other, and a share is a contiguous part of them. So a GPU has
+few processes to start, and with as many GPUs as processes no GPU measures a case twice. Neighbouring cases have the
+same width, for which libraries compile.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ MOST_TRIES = 2  # of a job whose GPU is lost
 
 
 class Shares:
-    """The jobs of a run by lane, which is what measures on one GPU; safe to be used by a thread for each lane.
+    """The jobs of a run by lane (one GPU); thread-safe.
 
-    `cost_s` is about how long a job takes, `process_s` what it takes to start a process and to test the engine in it.
+    `cost_s` estimates the time of a job, `process_s` is the time to start a process and to run its self-test.
     """
 
     def __init__(
         self, jobs: Sequence[Job], lanes: Sequence[int], cost_s: Callable[[Job], float], process_s: float
     ) -> None:
-        self._cost_s = cost_s = cache(cost_s)  # asked thousands of times of each job
+        self._cost_s = cost_s = cache(cost_s)  # called thousands of times for each job
         self._process_s = process_s
         stretches = slices(jobs, len(lanes), cost_s, process_s)
         self._shares = {lane: deque(stretch) for lane, stretch in zip(lanes, stretches, strict=True)}
@@ -44,12 +44,12 @@ class Shares:
         self._changed = threading.Condition()
 
     def of(self, lane: int) -> list[Job]:
-        """What a lane is to measure, as far as nothing unforeseen happens."""
+        """The jobs in a lane's share at this moment."""
         with self._changed:
             return list(self._shares[lane])
 
     def take(self, lane: int) -> Job | None:
-        """The next job of a lane: of its own share, else what lost its GPU, else from the end of a large share."""
+        """The next job of a lane: of its own share, else one without a lane, else from the end of a large share."""
         with self._changed:
             job = None if self._stopped else self._next(lane)
             if job is not None:
@@ -58,31 +58,31 @@ class Shares:
             return job
 
     def finish(self) -> None:
-        """A job has all its rows."""
+        """Note that a job has all its rows."""
         with self._changed:
             self._unfinished -= 1
             self._changed.notify_all()
 
-    def lose(self, lane: int, job: Job | None, left: Job | None) -> bool:
-        """A lane has lost its GPU, in the middle of `job`, of which `left` is to do; false where it was lost before.
+    def lose(self, lane: int, job: Job | None, rest: Job | None) -> bool:
+        """Note that a lane lost its GPU during `job`, of which `rest` is still to do; False if `rest` is given up.
 
-        What the lane had before it is anybody's.
+        The lane's share is free for all lanes. A job is given up after MOST_TRIES losses.
         """
         with self._changed:
             self._depart(lane)
             if job is None:
                 return True
             self._losses[job] += 1
-            if left is None or self._losses[job] >= MOST_TRIES:
+            if rest is None or self._losses[job] >= MOST_TRIES:
                 self._unfinished -= 1
-                return left is None
-            self._losses[left] = self._losses[job]
-            self._lost_by[left] = lane
-            self._ownerless.appendleft(left)
+                return rest is None
+            self._losses[rest] = self._losses[job]
+            self._lost_by[rest] = lane
+            self._ownerless.appendleft(rest)
             return True
 
     def arrive(self, lane: int) -> None:
-        """A lane has a GPU, later than the first or in place of one that is lost."""
+        """Note that a lane has a new GPU, in place of one that was lost."""
         with self._changed:
             self._shares.setdefault(lane, deque())
             self._measured.setdefault(lane, set())
@@ -90,12 +90,12 @@ class Shares:
             self._process[lane] = None
 
     def depart(self, lane: int) -> None:
-        """A lane has no GPU and will have none; what it had before it is anybody's."""
+        """Note that a lane has no GPU and will have none; its share is free for all lanes."""
         with self._changed:
             self._depart(lane)
 
     def wait(self, lane: int) -> bool:
-        """Wait until there is something for a lane; false where nothing will come."""
+        """Wait until there is a job for a lane; False where none will come."""
         with self._changed:
             while not self._stopped and self._unfinished and self._choice(lane) is None:
                 self._changed.wait()
@@ -109,12 +109,12 @@ class Shares:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more is handed out, whatever comes."""
+        """Whether all jobs are done, or `stop` was called."""
         with self._changed:
             return self._stopped or not self._unfinished
 
     def stop(self) -> None:
-        """Hand out nothing more."""
+        """Give no more jobs to any lane."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
@@ -149,7 +149,7 @@ class Shares:
         return None
 
     def _helps(self, lane: int, job: Job, left_s: float) -> bool:
-        """Whether a lane that has nothing to do would be done with a job of a share before that share's own lane is."""
+        """Whether an idle lane would finish a job of another share before that share's own lane does."""
         if self._apart and job.case in self._measured[lane]:
             return False
         start_s = 0.0 if job.process == self._process[lane] else self._process_s
@@ -160,7 +160,7 @@ class Shares:
 
 
 def slices(jobs: Sequence[Job], lanes: int, cost_s: Callable[[Job], float], process_s: float) -> list[list[Job]]:
-    """The jobs as one stretch for each lane, the longest of them as short as can be to within a thousandth."""
+    """Cut the jobs into a contiguous part for each lane; the longest part is minimal to within a thousandth."""
     long_enough = sum(map(cost_s, jobs)) + process_s * len(jobs)
     too_short = 0.0
     while long_enough - too_short > 1e-3 * long_enough:
@@ -174,7 +174,7 @@ def slices(jobs: Sequence[Job], lanes: int, cost_s: Callable[[Job], float], proc
 
 
 def _filled(jobs: Sequence[Job], limit_s: float, cost_s: Callable[[Job], float], process_s: float) -> list[list[Job]]:
-    """The jobs in stretches, each filled up to the limit; a job that is longer than it has a stretch of its own."""
+    """Cut the jobs into parts, each filled up to the limit; a job that is longer has a part of its own."""
     stretches: list[list[Job]] = []
     taken_s, process = math.inf, -1
     for job in jobs:

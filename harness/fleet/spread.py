@@ -1,4 +1,4 @@
-"""`bench` over a fleet: a results file for each kind of GPU, which this process writes, and a thread for each GPU."""
+"""`bench` on a fleet: this process writes a results file for each kind of GPU, and has a thread for each GPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from harness.errors import UsageError
 from harness.fleet.cluster import Cluster, connected
 from harness.fleet.estimate import published
-from harness.fleet.gathering import LOOK_S, chosen, gather, until_done
+from harness.fleet.gathering import LOOK_S, choose_gpus, gather, until_done
 from harness.fleet.lane import Lane, Run
 from harness.fleet.shares import Shares
 from harness.fleet.team import Team, numbering, refuse
@@ -25,36 +25,36 @@ from harness.run.invocation import Invocation
 from harness.run.opening import RUNS
 from harness.run.progress import Display
 from harness.run.resolve import check
-from harness.run.session import InterruptedRun, Planned, closed_at_the_end, open_results, plan_run
+from harness.run.session import InterruptedRun, Planned, closing_with_end_record, open_results, plan_run
 
-ENDS_S = 10.0  # that a thread may take to see that its actor is gone
+ENDS_S = 10.0  # a thread's time to notice that its actor is gone
 
 
 def bench(invocation: Invocation, display: Display) -> list[Path]:
-    """Run what was asked for on all GPUs and return the results files, one a kind.
+    """Make the run that `invocation` describes on all GPUs, and return the results files, one for each kind.
 
     An interrupt raises InterruptedRun after they are closed. Raises UsageError and UnavailableError before anything is
     written.
     """
     check(invocation)
-    assert invocation.fleet is not None, "a fleet is asked for by name"
+    assert invocation.fleet is not None, "only called with --fleet"
     with connected(invocation.fleet) as cluster:
         return bench_on(cluster, invocation, display)
 
 
 def bench_on(cluster: Cluster, invocation: Invocation, display: Display) -> list[Path]:
-    """The same on a cluster that this process is connected to."""
+    """The same on a connected cluster."""
     teams = [
         Team(kind, [Lane(number, invocation, lambda kind=kind: cluster.actor(kind)) for number in range(count)])
-        for kind, count in chosen(cluster.gpus(), invocation).items()
+        for kind, count in choose_gpus(cluster.gpus(), invocation).items()
     ]
     invocation = _with_a_folder_for_several(invocation, len(teams))
     try:
         with ThreadPoolExecutor(1) as pool:
-            took = [pool.submit(published, team.kind) for team in teams]  # while the workers start
+            times = [pool.submit(published, team.kind) for team in teams]  # while the workers start
             gather(teams, display)
-        for team, published_took in zip(teams, took, strict=True):
-            team.took = published_took.result()
+        for team, times_of_kind in zip(teams, times, strict=True):
+            team.times = times_of_kind.result()
             for gpu in team.gpus.values():
                 refuse(team, gpu, invocation)
         plans = [plan_run(invocation, team.first.hello) for team in teams]
@@ -84,18 +84,18 @@ def _with_a_folder_for_several(invocation: Invocation, kinds: int) -> Invocation
 
 
 def _open(team: Team, planned: Planned, invocation: Invocation, log: Path, files: ExitStack) -> Path:
-    """Open the file of a kind, and make the run that its lanes share; `files` closes it."""
+    """Open the results file of a kind of GPU, and make the run that its lanes share; `files` closes the file."""
     path, jobs = open_results(invocation, planned, team.first.hello, team.first.place.device)
     results = ResultsFile(path)
     stages_s: defaultdict[str, float] = defaultdict(float)
-    files.enter_context(closed_at_the_end(results, stages_s, log))
+    files.enter_context(closing_with_end_record(results, stages_s, log))
     files.callback(_gather_logs, team, stages_s, log)
-    known = {record.number: record for record in load(path).gpus}
+    gpus = {record.number: record for record in load(path).gpus}
     team.run = Run(
         planned,
-        Shares(jobs, sorted(team.gpus), team.took.of, team.took.process_s),
+        Shares(jobs, sorted(team.gpus), team.times.of, team.times.process_s),
         results,
-        numbering(team, invocation, results, known),
+        numbering(team, invocation, results, gpus),
     )
     for gpu in team.in_order:
         team.run.number_of(gpu)
@@ -144,13 +144,13 @@ def _work(team: Team, lane: Lane, display: Display, faults: list[BaseException])
     try:
         with display.part(f"{team.kind} {lane.number}") as progress:
             lane.work(team.shared, team.gpus[lane.number], progress)
-    except BaseException as fault:  # it is raised again by who started the thread
+    except BaseException as fault:  # `_measure` raises it again
         faults.append(fault)
         team.shared.shares.stop()
 
 
 def _compile_ahead(teams: Sequence[Team], display: Display) -> None:
-    """Each host compiles what its own GPUs will measure, so that nothing else runs there while they do."""
+    """Let each host compile what its GPUs will measure, before any of them measures."""
     parts = [(team, *part) for team in teams for part in _parts(team)]
     if not any(tasks for _, _, _, tasks in parts):
         return
@@ -166,12 +166,12 @@ def _compile_ahead(teams: Sequence[Team], display: Display) -> None:
                 future.result()
         except BaseException:
             for team in teams:
-                team.end()  # or the pool would wait for its threads
+                team.end()  # otherwise the pool would wait for its threads
             raise
 
 
 def _parts(team: Team) -> list[tuple[Lane, int, list[Task]]]:
-    """The lanes of a kind, each with the number of those on its host and its part of what they have to compile."""
+    """The lanes of a kind, each with the number of lanes on its host and its part of the host's tasks."""
     parts: list[tuple[Lane, int, list[Task]]] = []
     for host in {gpu.place.host for gpu in team.gpus.values()}:
         lanes = [lane for lane in team.lanes if team.gpus[lane.number].place.host == host]

@@ -24,23 +24,23 @@ def judge_claim(results: Results, claim: Claim) -> list[Verdict]:
 
 
 def _judge_case(case: NormCase, joined: JoinedCase, claim: Claim, budget: Budget | None) -> Verdict:
-    def found(outcome: Outcome, reason: str, measured: Ratio | None = None) -> Verdict:
+    def verdict(outcome: Outcome, reason: str, measured: Ratio | None = None) -> Verdict:
         return Verdict(claim.subject, case, outcome, reason, measured)
 
     mine = joined.get((claim.impl, "impl"))
     if mine is None or mine.status in ("missing", "unsupported"):
-        return found("ERROR", f"{claim.impl} was not measured: {status_and_reason(mine)}")
+        return verdict("ERROR", f"{claim.impl} was not measured: {status_and_reason(mine)}")
     if mine.status not in RANKED or (mine.status == "nondeterministic" and claim.deterministic):
-        return found("REGRESSED", f"{claim.impl} is {status_and_reason(mine)}")
+        return verdict("REGRESSED", f"{claim.impl} is {status_and_reason(mine)}")
     if claim.over is None:
-        return found("PASS", "right" + (" and deterministic" if claim.deterministic else ""))
+        return verdict("PASS", "right" + (" and deterministic" if claim.deterministic else ""))
     try:
         measured = ratio(joined.get((claim.over, "impl")), mine, budget)
     except IncomparableError as error:
-        return found("ERROR", f"no ratio: {error}")
+        return verdict("ERROR", f"no ratio: {error}")
     if reason := joined.against(claim.impl, claim.over):
-        return found("INCONCLUSIVE", reason, measured)
-    return found(*_judge_ratio(claim, measured, band(joined, claim.over)), measured)
+        return verdict("INCONCLUSIVE", reason, measured)
+    return verdict(*_judge_ratio(claim, measured, band(joined, claim.over)), measured)
 
 
 def _judge_ratio(claim: Claim, ratio: Ratio, aa: float | None) -> tuple[Outcome, str]:

@@ -1,6 +1,6 @@
-"""Measures failures of speed again on the device here: the same cases, implementations and settings, new inputs.
+"""Measures failures of speed again on this device: the same cases, implementations and settings, with new inputs.
 
-It makes an invocation like the one that started the run, from the run's record; `bench` does the rest.
+It makes an invocation from the run's record, like the one that started the run; `bench` does the rest.
 """
 
 from __future__ import annotations
@@ -49,13 +49,15 @@ def _measure_again(
 ) -> Path:
     try:
         display.say("starting a worker to see what is here")
-        greeting = session.inventory(Invocation(device=run.device.profile))
-        _refuse_another(run, greeting)
+        hello = session.inventory(Invocation(device=run.device.profile))
+        _refuse_another(run, hello)
         with ExitStack() as checked_out:
-            chosen = _as_in(run, cases, names, invocation)
-            chosen = _of_revisions(chosen, run, checked_out) if run.sides else _of_files(chosen, run, greeting)
-            _refuse_other_versions(run, greeting, chosen)
-            return session.bench(chosen, display)
+            confirming = _with_settings_of(run, cases, names, invocation)
+            confirming = (
+                _with_revisions(confirming, run, checked_out) if run.sides else _with_files(confirming, run, hello)
+            )
+            _refuse_other_versions(run, hello, confirming)
+            return session.bench(confirming, display)
     except UnavailableError as error:
         raise UnavailableError(f"cannot confirm: {error}") from error
 
@@ -70,42 +72,44 @@ def _folder_beside(results: Path, resume: bool) -> Path:
     return earlier[-1].parent
 
 
-def _refuse_another(run: RunRecord, greeting: Hello) -> None:
+def _refuse_another(run: RunRecord, hello: Hello) -> None:
     """Raise UnavailableError where the device or the software differs from the first run's."""
-    was, now = (
+    device, available = (
         (run.device.name, run.device.profile),
-        [(facts.name, devices.detect(facts).name) for facts in greeting.available],
+        [(facts.name, devices.detect(facts).name) for facts in hello.available],
     )
-    if was not in now:
-        present = ", ".join(f"{name} ({profile})" for name, profile in now)
-        raise UnavailableError(f"the run was on {was[0]} ({was[1]}), and here is {present}; run it there")
+    if device not in available:
+        present = ", ".join(f"{name} ({profile})" for name, profile in available)
+        raise UnavailableError(f"the run was on {device[0]} ({device[1]}), and here is {present}; run it there")
     required = {name for item in run.implementations for name in item.libraries}
-    _refuse_versions(run, greeting.libraries, (run.libraries.keys() - required) | greeting.libraries.keys())
+    _refuse_versions(run, hello.libraries, (run.libraries.keys() - required) | hello.libraries.keys())
     if run.revision != (own := own_revision()):
         raise UnavailableError(f"the run was made by normbwd {run.revision}, and this is {own}; start a new run")
 
 
-def _refuse_other_versions(run: RunRecord, greeting: Hello, chosen: Invocation) -> None:
-    """Raise UnavailableError where a library that an implementation asked for requires is another one here.
+def _refuse_other_versions(run: RunRecord, hello: Hello, confirming: Invocation) -> None:
+    """Raise UnavailableError where a library that a confirmed implementation requires has another version here.
 
-    What files of somebody else's require is known only to a worker that loads them.
+    The requirements of --impl files are known only to a worker that loads them.
     """
-    asked = {name.partition("@")[0] for name in (chosen.settings.impls or "").split(",")}
-    files = chosen.impl_files and not run.sides  # revisions are stated by their commits
-    for item in (session.inventory(chosen) if files else greeting).implementations:
-        if item.name in asked:
+    names = {name.partition("@")[0] for name in (confirming.settings.impls or "").split(",")}
+    files = confirming.impl_files and not run.sides  # revisions are stated by their commits
+    for item in (session.inventory(confirming) if files else hello).implementations:
+        if item.name in names:
             _refuse_versions(run, item.libraries, item.libraries)
 
 
 def _refuse_versions(run: RunRecord, here: Mapping[str, str], names: Iterable[str]) -> None:
     for name in names:
-        theirs, ours = (libraries.get(name, "absent") for libraries in (run.libraries, here))
-        if theirs != ours:
-            raise UnavailableError(f"{name} was {theirs} in the run and is {ours} here; run it where the run was made")
+        was, now = (libraries.get(name, "absent") for libraries in (run.libraries, here))
+        if was != now:
+            raise UnavailableError(f"{name} was {was} in the run and is {now} here; run it where the run was made")
 
 
-def _as_in(run: RunRecord, cases: Sequence[NormCase], names: Sequence[str], invocation: Invocation) -> Invocation:
-    """The invocation with the settings of the run and another seed: the same inputs could repeat the same chance.
+def _with_settings_of(
+    run: RunRecord, cases: Sequence[NormCase], names: Sequence[str], invocation: Invocation
+) -> Invocation:
+    """The invocation with the settings of the run and another seed, so that chance is not repeated with the inputs.
 
     The baseline takes part because of its A/A twin: the limits depend on the A/A band.
     """
@@ -115,32 +119,32 @@ def _as_in(run: RunRecord, cases: Sequence[NormCase], names: Sequence[str], invo
         processes=invocation.settings.processes,
         cross_check=False,
     )
-    chosen = invocation.changed(settings=settings, device=run.device.profile)
-    return chosen.of_cases(cases)
+    confirming = invocation.changed(settings=settings, device=run.device.profile)
+    return confirming.for_cases(cases)
 
 
-def _of_revisions(invocation: Invocation, run: RunRecord, checked_out: ExitStack) -> Invocation:
-    """The invocation with both revisions of a comparison checked out once more."""
+def _with_revisions(invocation: Invocation, run: RunRecord, checked_out: ExitStack) -> Invocation:
+    """The invocation with both revisions of a comparison checked out again."""
     base, head = run.sides
     name = run.settings.baseline.removesuffix(f"@{base.word}")
     files = () if base.file is None else (_file(base.file, name),)
-    again = compare.revisions_chosen(
+    both_checked_out = compare.revisions_chosen(
         invocation.changed(impls=name, impl_files=files, base=base.commit, head=head.commit)
     )
     try:
-        return checked_out.enter_context(again)
+        return checked_out.enter_context(both_checked_out)
     except UsageError as error:  # most often a shallow clone, which lacks the commit
         raise UnavailableError(str(error)) from error
 
 
-def _of_files(invocation: Invocation, run: RunRecord, greeting: Hello) -> Invocation:
-    """The invocation with the files of those implementations that are found only if their file is named."""
-    missing = {item.name: item.missing for item in greeting.implementations}
-    asked = set((invocation.settings.impls or "").split(","))
-    for name in sorted(asked & missing.keys()):
+def _with_files(invocation: Invocation, run: RunRecord, hello: Hello) -> Invocation:
+    """The invocation with the files of those implementations that only --impl or --tuned can load."""
+    missing = {item.name: item.missing for item in hello.implementations}
+    names = set((invocation.settings.impls or "").split(","))
+    for name in sorted(names & missing.keys()):
         if missing[name]:
             raise UnavailableError(f"{name} is missing here: {missing[name]}")
-    sources = {item.source: item.name for item in run.implementations if item.name in asked - missing.keys()}
+    sources = {item.source: item.name for item in run.implementations if item.name in names - missing.keys()}
     files = [_file(source, name) for source, name in sources.items()]
     tuned_files = tuple(file for file in files if file.suffix == ".json")  # an adapter is a Python file
     return invocation.changed(

@@ -1,4 +1,4 @@
-"""Whether a results file meets its limits: a pure function from results and limits to verdicts.
+"""Judges a results file by its limits: a pure function from results and limits to verdicts.
 
 A limit is on a ratio measured in one run, inside the same blocks, never on a time: times from another machine mean
 nothing here. An implementation that is wrong or not deterministic fails before any speed is looked at.
@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from harness.errors import UsageError
+from harness.errors import UsageError, name_hint
 from harness.gate.claims import judge_claim
-from harness.gate.limits import Claim, Limits, Regression, near
+from harness.gate.limits import Claim, Limits, Regression
 from harness.gate.regressions import judge_regression
 from harness.results.file import Results
 from harness.results.verdicts import Verdict
 
 
 def only(files: Sequence[Results]) -> Results:
-    """The one run that is judged; raises UsageError where several were given, as no ratio spans two of them."""
+    """The one run to judge; raises UsageError for several files, because no ratio spans two runs."""
     if len(files) == 1:
         return files[0]
     devices = list(dict.fromkeys(results.run.device.name for results in files))
-    what = f"results of {len(devices)} devices ({', '.join(devices)})" if len(devices) > 1 else f"{len(files)} files"
-    raise UsageError(f"gate: {what}; a ratio is of one run on one device, so give one file at a time")
+    subject = f"results of {len(devices)} devices ({', '.join(devices)})" if len(devices) > 1 else f"{len(files)} files"
+    raise UsageError(f"gate: {subject}; a ratio is of one run on one device, so give one file at a time")
 
 
 def judge(results: Results, limits: Limits) -> list[Verdict]:
@@ -35,7 +35,7 @@ def judge(results: Results, limits: Limits) -> list[Verdict]:
     measured = sorted({row.impl for row in results.rows if row.role == "impl"})
     for name in (name for limit in limits.all for name in limit.names):
         if name not in measured:
-            hint = near(name, measured, "there are")
+            hint = name_hint(name, measured, "there are")
             raise UsageError(f"gate: no implementation {name!r} in these results; {hint}")
     return [
         replace(verdict, subject=replace(verdict.subject, number=number))
@@ -55,7 +55,7 @@ def judge_one(results: Results, limit: Claim | Regression) -> list[Verdict]:
 
 def _refuse_unfinished(results: Results) -> None:
     """Raise UsageError for an interrupted run: the gate would pass cases that were never measured."""
-    cases, end = results.cases_here, results.end
+    cases, end = results.finished_cases, results.end
     if end is None or end.interrupted or cases < results.run.jobs:
         raise UsageError(
             f"gate: the run is not finished, {cases} of {results.run.jobs} cases are here; "

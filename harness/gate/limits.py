@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +9,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from harness.cases import Norm, NormCase
-from harness.errors import UsageError
+from harness.errors import UsageError, name_hint
 from harness.results.contexts import COLD, WHAT, parse_context
 from harness.results.toml_file import read_toml
 from harness.results.verdicts import Subject
@@ -132,15 +131,9 @@ def read_limits(path: Path) -> Limits:
     return read_toml(path, Limits, "name the limits with --config", _fault)
 
 
-def near(name: str, names: list[str], otherwise: str) -> str:
-    """The hint after an unknown name: the closest known name, or all of them."""
-    close = difflib.get_close_matches(name, names, 1)
-    return f"did you mean {close[0]}?" if close else f"{otherwise} {', '.join(names)}"
-
-
 def _fault(where: Sequence[int | str], kind: str, message: str) -> str:
     """What is wrong with a key of the file, or of one of its tables."""
     if kind != "extra_forbidden":
         return f"{message}; docs/pull-requests.md lists the keys"
     table = TABLES.get(str(where[0])) if len(where) > 1 else Limits
-    return "unknown key; " + near(str(where[-1]), sorted(table.model_fields) if table else [], "there are")
+    return "unknown key; " + name_hint(str(where[-1]), sorted(table.model_fields) if table else [], "there are")

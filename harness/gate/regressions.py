@@ -1,4 +1,4 @@
-"""Whether one implementation has become slower than another, over all cases of a run together.
+"""Judges whether one implementation has become slower than another, over all cases of a run together.
 
 Each case is a one-sided test against a margin, delta. p-values are adjusted by Benjamini and Hochberg; the variance
 between processes, of which a case has few, is shrunk towards that of the other cases. A loss that is too small to be
@@ -41,82 +41,88 @@ class TestedCase:
     delta: float
 
 
-def judge_regression(results: Results, asked: Regression) -> list[Verdict]:
+def judge_regression(results: Results, limit: Regression) -> list[Verdict]:
     """A verdict on each selected case that either side supports, and one on the geometric mean.
 
     Where there is no such case, nothing was measured: an ERROR.
     """
-    looked_at = [
-        _look_at(case, joined, asked, results.budget)
+    items = [
+        _tested_or_verdict(case, joined, limit, results.budget)
         for case, joined in by_case(results).items()
-        if asked.fits(case) and any(role == "impl" for _, role in joined) and not _both_refuse(joined, asked)
+        if limit.fits(case) and any(role == "impl" for _, role in joined) and not _both_refuse(joined, limit)
     ]
-    if not looked_at:
-        return [Verdict(asked.subject, None, "ERROR", "no case of these results fits, or neither side supports any")]
-    tested = [item for item in looked_at if isinstance(item, TestedCase)]
+    if not items:
+        return [Verdict(limit.subject, None, "ERROR", "no case of these results fits, or neither side supports any")]
+    tested = [item for item in items if isinstance(item, TestedCase)]
     losses = iter(_losses(tested))
     verdicts = [
-        Verdict(asked.subject, item.case, *_outcome(loss := next(losses)), item.ratio, loss)
+        Verdict(limit.subject, item.case, *_outcome(loss := next(losses)), item.ratio, loss)
         if isinstance(item, TestedCase)
         else item
-        for item in looked_at
+        for item in items
     ]
-    return verdicts + _judge_geomean(asked, tested)
+    return verdicts + _judge_geomean(limit, tested)
 
 
-def _both_refuse(joined: JoinedCase, asked: Regression) -> bool:
+def _both_refuse(joined: JoinedCase, limit: Regression) -> bool:
     """Whether neither side supports the case, so that there is nothing to lose."""
-    sides = [joined.get((name, "impl")) for name in asked.names]
+    sides = [joined.get((name, "impl")) for name in limit.names]
     return all(side is not None and side.status == "unsupported" for side in sides)
 
 
-def _look_at(case: NormCase, joined: JoinedCase, asked: Regression, budget: Budget | None) -> Verdict | TestedCase:
-    """The case as it is tested, or its verdict where there is nothing to test."""
+def _tested_or_verdict(
+    case: NormCase, joined: JoinedCase, limit: Regression, budget: Budget | None
+) -> Verdict | TestedCase:
+    """A case to test, or its verdict where no test can be made."""
 
-    def found(outcome: Outcome, reason: str, measured: Ratio | None = None) -> Verdict:
-        return Verdict(asked.subject, case, outcome, reason, measured)
+    def verdict(outcome: Outcome, reason: str, measured: Ratio | None = None) -> Verdict:
+        return Verdict(limit.subject, case, outcome, reason, measured)
 
-    head, base = (joined.get((name, "impl")) for name in asked.names)
-    if (without_times := _judge_status(head, base, asked)) is not None:
-        return found(*without_times)
+    head, base = (joined.get((name, "impl")) for name in limit.names)
+    if (without_times := _judge_status(head, base, limit)) is not None:
+        return verdict(*without_times)
     try:
         processes = pairs(base, head, budget)
         measured = across_processes([pair.speedup for pair in processes])
     except IncomparableError as error:
-        return found("ERROR", f"no ratio: {error}")
-    if reason := joined.against(*asked.names):
-        return found("INCONCLUSIVE", reason, measured)
-    aa = band(joined, asked.base)
+        return verdict("ERROR", f"no ratio: {error}")
+    if reason := joined.against(*limit.names):
+        return verdict("INCONCLUSIVE", reason, measured)
+    aa = band(joined, limit.base)
     if aa is None or not math.isfinite(aa):
-        return found("INCONCLUSIVE", "no A/A pair in this case, or too few blocks for one", measured)
+        return verdict("INCONCLUSIVE", "no A/A pair in this case, or too few blocks for one", measured)
     logs = {pair.process: pair.median_log for pair in processes}
-    return TestedCase(case, measured, logs, estimate(measured), max(math.log1p(asked.minimum_effect), aa))
+    return TestedCase(case, measured, logs, estimate(measured), max(math.log1p(limit.minimum_effect), aa))
 
 
-def _judge_status(head: Joined | None, base: Joined | None, asked: Regression) -> tuple[Outcome, str] | None:
+def _judge_status(head: Joined | None, base: Joined | None, limit: Regression) -> tuple[Outcome, str] | None:
     """The verdict from the statuses alone (failed, not deterministic), before any time; None where both passed."""
-    for name, side in zip(asked.names, (head, base), strict=True):
+    for name, side in zip(limit.names, (head, base), strict=True):
         if side is None or side.status == "missing":
             return "ERROR", f"{name} was not measured: {status_and_reason(side)}"
     assert head is not None
     assert base is not None
     if head.status not in RANKED:
-        return "REGRESSED", f"{asked.head} is {status_and_reason(head)}"
-    if head.status == "nondeterministic" and base.status == "ok" and not asked.allow_nondeterministic:
-        return "REGRESSED", f"{asked.head} is {status_and_reason(head)}; {asked.base} is deterministic"
+        return "REGRESSED", f"{limit.head} is {status_and_reason(head)}"
+    if head.status == "nondeterministic" and base.status == "ok" and not limit.allow_nondeterministic:
+        return "REGRESSED", f"{limit.head} is {status_and_reason(head)}; {limit.base} is deterministic"
     if base.status not in RANKED:
         return (
             "PASS",
-            f"{asked.base} is {status_and_reason(base)}; {asked.head} is right, and there is no time to keep",
+            f"{limit.base} is {status_and_reason(base)}; {limit.head} is right, and there is no time to keep",
         )
     return None
 
 
 def _losses(tested: Sequence[TestedCase]) -> list[Loss]:
     """The test of each case: variances shrunk where there are several processes, p-values adjusted."""
-    several = [case.ratio.processes > 1 for case in tested]  # a single process has its scatter from PROCESS_BAND
-    shrunk_estimates = iter(shrunk([case.estimate for case, many in zip(tested, several, strict=True) if many]))
-    estimates = [next(shrunk_estimates) if many else case.estimate for case, many in zip(tested, several, strict=True)]
+    has_several = [case.ratio.processes > 1 for case in tested]  # a single process has its scatter from PROCESS_BAND
+    shrunk_estimates = iter(
+        shrunk([case.estimate for case, several in zip(tested, has_several, strict=True) if several])
+    )
+    estimates = [
+        next(shrunk_estimates) if several else case.estimate for case, several in zip(tested, has_several, strict=True)
+    ]
     losses = [_loss(estimate, case.delta) for estimate, case in zip(estimates, tested, strict=True)]
     adjusted = benjamini_hochberg([loss.p for loss in losses])
     return [replace(loss, adjusted=p) for loss, p in zip(losses, adjusted, strict=True)]
@@ -130,7 +136,7 @@ def _outcome(loss: Loss) -> tuple[Outcome, str]:
     return "INCONCLUSIVE", "may be slower by more than delta"
 
 
-def _judge_geomean(asked: Regression, tested: Sequence[TestedCase]) -> list[Verdict]:
+def _judge_geomean(limit: Regression, tested: Sequence[TestedCase]) -> list[Verdict]:
     """Test the geometric mean for a loss on most cases that is too small to be found on a single one.
 
     A mean without such a loss passes even if its interval is wide: cases that gained unequally make it wide. A loss on
@@ -141,16 +147,16 @@ def _judge_geomean(asked: Regression, tested: Sequence[TestedCase]) -> list[Verd
     shared = [process for process in tested[0].logs if all(process in case.logs for case in tested)]
     if not shared:
         reason = "no process measured all cases, so there is no mean over them"
-        return [Verdict(asked.subject, None, "INCONCLUSIVE", reason)]
+        return [Verdict(limit.subject, None, "INCONCLUSIVE", reason)]
     mean = mean_of_logs([[case.logs[process] for process in shared] for case in tested])
-    loss = _loss(mean, math.log1p(asked.geomean_effect), len(tested))
+    loss = _loss(mean, math.log1p(limit.geomean_effect), len(tested))
     if loss.p <= 1 - CONFIDENCE:
         outcome, reason = "REGRESSED", "slower by more than delta on the whole"
     elif math.log(loss.speedup) >= -loss.delta:
         outcome, reason = "PASS", "not slower by more than delta on the whole"
     else:
         outcome, reason = "INCONCLUSIVE", "may be slower by more than delta on the whole"
-    return [Verdict(asked.subject, None, outcome, reason, loss=loss)]
+    return [Verdict(limit.subject, None, outcome, reason, loss=loss)]
 
 
 def _loss(estimate: Estimate, delta: float, cases: int = 1) -> Loss:

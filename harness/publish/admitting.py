@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 
 from harness.errors import UsageError
@@ -13,14 +14,14 @@ from harness.results.published.planned import PACKED_SUFFIX, PUBLISHED, publishe
 EARLIER = "older than these rules, to be measured again"
 
 
-def look(only: str | None, published: Path = PUBLISHED) -> list[Judged]:
-    """Judge what is published of each device, or the files of these names or patterns.
+def judge_published(only: str | None, published: Path = PUBLISHED) -> list[Judged]:
+    """Judge all published files and each device's folder, or only the files of these names or patterns.
 
-    Raises UsageError where there is none.
+    Raises UsageError where there is no such file.
     """
     plan = read_plan()
     patterns = [pattern.strip() for pattern in (only or "*").split(",")]
-    files = [path for _, name, path in published_files(published) if any(fnmatchcase(name, each) for each in patterns)]
+    files = [path for _, name, path in published_files(published) if any(map(partial(fnmatchcase, name), patterns))]
     if not files:
         raise UsageError(
             f"--only {only}: no file in {published} has such a name" if only else f"nothing in {published}"
@@ -32,11 +33,11 @@ def look(only: str | None, published: Path = PUBLISHED) -> list[Judged]:
 def lines(judged: Iterable[Judged]) -> str:
     """A line a file, a line for each reason why it may not be published, and how many may be."""
     counts = {"may be published": 0, EARLIER: 0, "may not be published": 0}
-    told: list[str] = []
-    for each in judged:
-        verdict = "may not be published" if not each.admitted else EARLIER if each.faults else "may be published"
+    texts: list[str] = []
+    for file in judged:
+        verdict = "may not be published" if not file.admitted else EARLIER if file.faults else "may be published"
         counts[verdict] += 1
-        told.append(f"{each.path.parent.name}/{each.path.name.removesuffix(PACKED_SUFFIX)}: {verdict}")
-        told += [f"  {fault}" for fault in each.faults if not each.admitted]
-    told.append("; ".join(f"{count} {what}" for what, count in counts.items() if count))
-    return "\n".join(told) + "\n"
+        texts.append(f"{file.path.parent.name}/{file.path.name.removesuffix(PACKED_SUFFIX)}: {verdict}")
+        texts += [f"  {fault}" for fault in file.faults if not file.admitted]
+    texts.append("; ".join(f"{count} {verdict}" for verdict, count in counts.items() if count))
+    return "\n".join(texts) + "\n"

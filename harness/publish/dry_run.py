@@ -1,4 +1,4 @@
-"""The state of the plan in lines of text: what is current, stale or missing, why, and how long it would take."""
+"""Lines of text about the plan: which runs are current, stale or missing, why, and how long the others would take."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from harness.errors import UsageError
-from harness.publish.publishing import told_time
-from harness.publish.survey import Survey, Surveyed
+from harness.publish.publishing import minutes_in_words
+from harness.publish.survey import Survey, SurveyedRun
 from harness.results.file import load
 from harness.results.published.planned import file_of
 from harness.results.published.staleness import mark
@@ -15,38 +15,38 @@ from harness.results.published.staleness import mark
 ASSUMED = "this machine has no such device, so every library is taken to be installed"
 
 
-def lines(look: Survey, surveyed: Sequence[Surveyed]) -> str:
+def lines(survey: Survey, runs: Sequence[SurveyedRun]) -> str:
     """A line for each run of the plan, in its order, and one for each other file that is published."""
-    place = look.place
-    counts = Counter(each.state for each in surveyed)
-    told = ", ".join(f"{counts[state]} {state}" for state in ("current", "stale", "missing"))
+    place = survey.place
+    counts = Counter(run.state for run in runs)
+    states = ", ".join(f"{counts[state]} {state}" for state in ("current", "stale", "missing"))
     gpus = f" on {place.gpus} GPUs" if place.gpus > 1 else ""
-    due_s = sum(each.seconds for each in surveyed)
-    total = f"; {told_time(due_s)}{gpus} for all that is due" if due_s else ""
+    due_s = sum(run.seconds for run in runs)
+    total = f"; {minutes_in_words(due_s)}{gpus} for all that is due" if due_s else ""
     where = "" if place.here else f"; {ASSUMED}"
-    width = max(len(each.name) for each in surveyed)
-    heading = f"{place.name}: {told}{total}{where}"
-    return "\n".join([heading, *(_line(each, width) for each in surveyed), *_kept(look, surveyed)]) + "\n"
+    width = max(len(run.name) for run in runs)
+    heading = f"{place.name}: {states}{total}{where}"
+    return "\n".join([heading, *(_line(run, width) for run in runs), *_kept_files(survey, runs)]) + "\n"
 
 
-def _line(each: Surveyed, width: int) -> str:
-    if each.state == "current":
-        return f"  {each.name:{width}}  current"
-    reasons = [*each.reasons]
-    if each.resumes:
-        reasons.append(f"begun: {len(each.left)} of {len(each.planned.jobs)} jobs are left")
-    elif each.begun_again is not None:
-        reasons.append(f"begun, and has to be begun again: {each.begun_again}")
+def _line(run: SurveyedRun, width: int) -> str:
+    if run.state == "current":
+        return f"  {run.name:{width}}  current"
+    reasons = [*run.reasons]
+    if run.resumes:
+        reasons.append(f"begun: {len(run.jobs)} of {len(run.planned.jobs)} jobs are left")
+    elif run.restart_reason is not None:
+        reasons.append(f"begun, and has to be begun again: {run.restart_reason}")
     why = f"  {'; '.join(reasons)}" if reasons else ""
-    return f"  {each.name:{width}}  {each.state:7}  {told_time(each.seconds):>11}{why}"
+    return f"  {run.name:{width}}  {run.state:7}  {minutes_in_words(run.seconds):>11}{why}"
 
 
-def _kept(look: Survey, surveyed: Sequence[Surveyed]) -> list[str]:
-    """The files that no run of the plan makes."""
-    current = {each.name for each in surveyed if each.state == "current"}
-    told: list[str] = []
-    for name, entry in look.plan.kept.items():
-        path = file_of(look.place.name, name, look.published)
+def _kept_files(survey: Survey, runs: Sequence[SurveyedRun]) -> list[str]:
+    """A line for each published file that the plan does not measure."""
+    current = {run.name for run in runs if run.state == "current"}
+    texts: list[str] = []
+    for name, entry in survey.plan.kept.items():
+        path = file_of(survey.place.name, name, survey.published)
         if not path.exists():
             continue
         until = ", ".join(entry.superseded_by)
@@ -56,12 +56,12 @@ def _kept(look: Survey, surveyed: Sequence[Surveyed]) -> list[str]:
             how = f"superseded by {until}: delete it, its pages, and what the plan says of them"
         else:
             how = f"kept until these are current: {until}"
-        told.append(f"  {name}: {how}; {_mark(look, name)}")
-    return ["not measured by the plan:", *told] if told else []
+        texts.append(f"  {name}: {how}; {_mark(survey, name)}")
+    return ["not measured by the plan:", *texts] if texts else []
 
 
-def _mark(look: Survey, name: str) -> str:
+def _mark(survey: Survey, name: str) -> str:
     try:
-        return mark(load(file_of(look.place.name, name, look.published)), name, look.plan)
+        return mark(load(file_of(survey.place.name, name, survey.published)), name, survey.plan)
     except UsageError as error:
         return str(error)

@@ -1,4 +1,4 @@
-"""About how long a planned run takes, by the runs that are published."""
+"""Estimates how long a planned run takes, from the published runs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ UNKNOWN_ROW_S = 0.5  # of a verification, where none is published
 
 
 @dataclass(frozen=True)
-class Took:
-    """Seconds that published runs took: `timed` ones; of a verification its rows, by how often they were run again.
+class RunTimes:
+    """The seconds that published runs took: `timed` runs, and the rows of verifications by the number of repeats.
 
-    `sanitizer_s` is what compute-sanitizer took for an implementation.
+    `sanitizer_s` is the time of compute-sanitizer for an implementation.
     """
 
     timed: Durations
@@ -27,9 +27,9 @@ class Took:
     sanitizer_s: float
 
     def job_s(self, planned: Planned, here: bool = True) -> Callable[[Job], float]:
-        """How long a job of this run takes; what is missing `here` and what lacks a variant take none.
+        """The estimated seconds of a job; an implementation that is missing `here` or lacks a variant takes none.
 
-        Assumed: each context besides cold takes as long as cold takes to time.
+        Each context besides cold is taken to need as long as timing in cold.
         """
         tried = _tried(planned, here)
         contexts = len(parse_contexts(planned.settings.context)) - 1
@@ -44,12 +44,12 @@ class Took:
         return seconds
 
     def run_s(self, planned: Planned, jobs: Sequence[Job], sanitizer: bool, gpus: int = 1, here: bool = True) -> float:
-        """How long these jobs of a run take on so many GPUs, with all that it does besides."""
+        """The estimated seconds of these jobs of a run on so many GPUs, self-tests and the like included."""
         cost_s = self.job_s(planned, here)
         jobs = [job for job in map(_tried(planned, here), jobs) if job.impls]
         compiled = [impl.name for impl in planned.impls if impl.compiles_ahead and not (here and impl.missing)]
         beyond_s = sum(map(cost_s, jobs)) - sum(map(self.timed.of, jobs))
-        timed = self.timed if planned.settings.timed else replace(self.timed, process_s=0.0)  # a verified row has it
+        timed = self.timed if planned.settings.timed else replace(self.timed, process_s=0.0)  # part of verified rows
         total_s = makespan_s(jobs, gpus, timed, compiled=compiled) + beyond_s / gpus
         return total_s + (self.sanitizer_s * len(planned.impls) if sanitizer else 0.0)
 
@@ -59,19 +59,19 @@ class Took:
 
 
 def _tried(planned: Planned, here: bool) -> Callable[[Job], Job]:
-    """A job with those of its implementations that will be run: a refusal takes no time."""
+    """The function that restricts a job to the implementations that will be run: a refusal takes no time."""
     by_name = {impl.name: impl for impl in planned.impls if not (here and impl.missing)}
 
     return lambda job: runnable(job, by_name)
 
 
-def took(runs: Iterable[Results]) -> Took:
-    """What these runs took, as far as they say so."""
+def run_times(runs: Iterable[Results]) -> RunTimes:
+    """The times of these runs, as far as their files have them."""
     runs = [run for run in runs if run.end and run.rows]
     verified: dict[int, list[float]] = {}
     sanitized: list[float] = []
     for run in runs:
-        assert run.end is not None, "they have one"
+        assert run.end is not None, "runs without an end record were left out"
         if run.run.settings.timed:
             continue
         stages, wall_s = run.end.stages_s, run.end.wall_s
@@ -81,7 +81,7 @@ def took(runs: Iterable[Results]) -> Took:
         verified.setdefault(run.run.settings.repeats, []).append(rows_s / max(1, len(rows)))
         if run.sanitized:
             sanitized.append(sanitizer_s / len({record.impl for record in run.sanitized}))
-    return Took(
+    return RunTimes(
         durations(runs),
         {repeats: fmean(seconds) for repeats, seconds in verified.items()},
         fmean(sanitized) if sanitized else 0.0,

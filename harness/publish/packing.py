@@ -1,6 +1,6 @@
-"""A results file becomes a published one: samples rounded to 10 ns, without traces of its machine, packed.
+"""Packs a results file for publishing: samples rounded to 10 ns, traces of the machine removed, compressed.
 
-Of a run in several processes that is not finished the whole processes are published, as a run of so many.
+Of an unfinished run in several processes the complete processes are published, as a run of so many processes.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from harness.results.published import traces
 DIGITS = 2  # of a sample in microseconds
 
 
-def whole_processes(results: Results) -> int:
-    """How many of a run's processes, from the first on, have measured each of its cases and were tested after them."""
+def complete_processes(results: Results) -> int:
+    """How many of a run's first processes have measured every case and made the self-test after them."""
     tested = {record.process for record in results.selftests if record.when == "after"}
     for process in range(results.run.settings.processes):
         cases = {row.case for row in results.rows if row.process == process}
@@ -28,10 +28,10 @@ def whole_processes(results: Results) -> int:
 
 
 def pack(results: Path, target: Path, processes: int | None = None) -> None:
-    """Write a results file as `target`, in place of what is there; that is kept where anything goes wrong.
+    """Write a results file to `target`, which is replaced only if all goes well.
 
-    With `processes` it is what the first so many of them measured. Beside what they did not, and what `traces` finds,
-    nothing is left out. Raises UsageError where the file is not a whole results file.
+    With `processes`, only the rows of so many first processes are written. Nothing else is left out except what
+    `traces` finds. Raises UsageError where the file is no complete results file.
     """
     lines = lines_of(results) if processes is None else _of_first(processes, lines_of(results))
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -46,11 +46,11 @@ def pack(results: Path, target: Path, processes: int | None = None) -> None:
 
 
 def _of_first(processes: int, lines: list[str]) -> list[str]:
-    """The lines of a run's first processes, as of a run that has no others and is finished.
+    """The lines of a run's first processes, changed into a finished run of so many processes.
 
-    Its last line says how long the whole run took so far.
+    Its last line still has the time of all processes so far.
     """
-    kept: list[str] = []
+    selected: list[str] = []
     for record in map(json.loads, (line for line in lines if line.endswith("\n"))):
         if record.get("process", 0) >= processes:
             continue
@@ -58,8 +58,8 @@ def _of_first(processes: int, lines: list[str]) -> list[str]:
             record["settings"]["processes"] = processes
         elif record["record"] == "end":
             record["interrupted"] = False
-        kept.append(json.dumps(record, ensure_ascii=False))
-    return kept
+        selected.append(json.dumps(record, ensure_ascii=False))
+    return selected
 
 
 def _published(line: str, hosts: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""What of the plan is published on a device, what is missing or stale and why, and about how long it takes."""
+"""Finds out which runs of the plan are published on a device, which are missing or stale and why, and their times."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from harness import devices
 from harness.devices import DeviceFacts, DeviceProfile
 from harness.errors import UnavailableError, UsageError
 from harness.fleet.preview import elsewhere
-from harness.publish.minutes import Took, took
+from harness.publish.minutes import RunTimes, run_times
 from harness.results.file import Results, load
 from harness.results.published.planned import PACKED_SUFFIX, PUBLISHED, Plan, PlannedRun, file_of
 from harness.results.published.staleness import UNFINISHED, stale_because
 from harness.results.run_records import RunRecord
 from harness.run.invocation import Invocation
 from harness.run.opening import RESULTS_NAME
-from harness.run.plan import Job, remaining, without_untimed
-from harness.run.session import Planned, plan_run, versions_of
+from harness.run.plan import Job, left_to_do
+from harness.run.session import Planned, library_versions, plan_run
 from harness.worker.messages import Hello
 
 State = Literal["current", "stale", "missing"]
@@ -28,7 +28,7 @@ State = Literal["current", "stale", "missing"]
 
 @dataclass(frozen=True)
 class Place:
-    """The device that the plan is looked at for: where its results are, and whether it is `here` and can be asked."""
+    """The device that the plan is surveyed for; `here` says that it is on this machine, so that a worker can use it."""
 
     profile: DeviceProfile
     facts: DeviceFacts
@@ -42,31 +42,31 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Surveyed:
-    """A planned run: what is published of it, and what a sitting before this one has left in `work`.
+class SurveyedRun:
+    """A run of the plan: the state of its published file, and of an unfinished run in the folder `work`.
 
-    `begun_again` says why what is left there cannot be gone on with; `left` are the jobs to do, in `seconds`.
+    `restart_reason` says why the unfinished run cannot be resumed; the `jobs` to do take about `seconds`.
     """
 
     name: str
-    run: PlannedRun
+    entry: PlannedRun
     planned: Planned
     work: Path
     state: State
     reasons: tuple[str, ...] = ()
-    begun_again: str | None = None
-    left: tuple[Job, ...] = ()
+    restart_reason: str | None = None
+    jobs: tuple[Job, ...] = ()
     seconds: float = 0.0
 
     @property
     def resumes(self) -> bool:
-        """Whether there is an unfinished run to go on with."""
-        return self.begun_again is None and (self.work / RESULTS_NAME).exists()
+        """Whether there is an unfinished run that can be resumed."""
+        return self.restart_reason is None and (self.work / RESULTS_NAME).exists()
 
 
-def find_place(asked: str, hello: Hello) -> Place:
-    """The GPU here that is asked for; raises UsageError for one unknown, UnavailableError for one that is elsewhere."""
-    profile, facts = devices.choose(asked, hello.available)
+def find_place(device: str, hello: Hello) -> Place:
+    """The GPU of this machine that --device names; raises UsageError if unknown, UnavailableError if not here."""
+    profile, facts = devices.choose(device, hello.available)
     if facts.kind == "cpu":
         raise UnavailableError(
             "torch finds no GPU on this machine, and a CPU's times are not published; "
@@ -75,15 +75,15 @@ def find_place(asked: str, hello: Hello) -> Place:
     return Place(profile, facts, here=True)
 
 
-def find_places(asked: str, hello: Hello, published: Path = PUBLISHED) -> list[Place]:
-    """The GPU that is asked for, here or elsewhere; `auto` is the one here, or else each of which there are results.
+def find_places(device: str, hello: Hello, published: Path = PUBLISHED) -> list[Place]:
+    """The GPU that --device names, here or elsewhere; `auto` is the one here, or else every one with results.
 
-    Raises UsageError for one that nobody knows, and where there is none.
+    Raises UsageError for an unknown name, and where there are neither a GPU nor results.
     """
     try:
-        return [find_place(asked, hello)]
+        return [find_place(device, hello)]
     except UnavailableError:
-        name = asked.strip().lower()
+        name = device.strip().lower()
     folders = sorted({path.parent.name for path in published.glob(f"*/*{PACKED_SUFFIX}")})
     names = folders if name in ("auto", "cpu") else [name]
     if not names:
@@ -93,7 +93,7 @@ def find_places(asked: str, hello: Hello, published: Path = PUBLISHED) -> list[P
 
 @dataclass(frozen=True)
 class Survey:
-    """Looks at the plan for one device; `work` is the folder of unfinished runs, `published` that of all devices."""
+    """Surveys the plan for one device; `work` is the folder of unfinished runs, `published` that of all devices."""
 
     plan: Plan
     place: Place
@@ -102,48 +102,48 @@ class Survey:
     work: Path
     published: Path = PUBLISHED
 
-    def all(self, names: Iterable[str]) -> list[Surveyed]:
-        """These runs of the plan, in its order."""
+    def all(self, names: Iterable[str]) -> list[SurveyedRun]:
+        """These runs of the plan, in the order of `names`."""
         return [self.one(name) for name in names]
 
-    def one(self, name: str) -> Surveyed:
+    def one(self, name: str) -> SurveyedRun:
         """One run of the plan."""
-        run = self.plan.runs[name]
-        planned = self._planned(self.asked(name, run))
-        state, reasons = self._state(name, run, planned)
-        begun_again, jobs = self._left(name, run, planned)
-        sanitizer = self.sanitizes(run)
+        entry = self.plan.runs[name]
+        planned = self._planned(self.invocation_of(name, entry))
+        state, reasons = self._state(name, entry, planned)
+        restart_reason, jobs = self._unfinished(name, entry, planned)
+        sanitizer = self.sanitizes(entry)
         if state == "current":
-            return Surveyed(name, run, planned, self.work / name, state)
-        seconds = self.took.run_s(planned, jobs, sanitizer, self.place.gpus, self.place.here)
-        return Surveyed(name, run, planned, self.work / name, state, reasons, begun_again, tuple(jobs), seconds)
+            return SurveyedRun(name, entry, planned, self.work / name, state)
+        seconds = self.run_times.run_s(planned, jobs, sanitizer, self.place.gpus, self.place.here)
+        return SurveyedRun(name, entry, planned, self.work / name, state, reasons, restart_reason, tuple(jobs), seconds)
 
-    def asked(self, name: str, run: PlannedRun) -> Invocation:
+    def invocation_of(self, name: str, entry: PlannedRun) -> Invocation:
         """The invocation that measures a run of the plan, in a folder of its own."""
         return self.invocation.changed(
-            settings=run.settings,
+            settings=entry.settings,
             device=self.place.name,
-            sanitizer=self.sanitizes(run),
+            sanitizer=self.sanitizes(entry),
             out=self.work / name,
-            command=run.typed(self.place.name),
+            command=entry.command_line(self.place.name),
         )
 
-    def sanitizes(self, run: PlannedRun) -> bool:
-        """Whether a run is made under compute-sanitizer, which knows NVIDIA's GPUs alone."""
-        return run.sanitizer and self.place.facts.architecture.startswith("sm_")
+    def sanitizes(self, entry: PlannedRun) -> bool:
+        """Whether a run uses compute-sanitizer, which supports only NVIDIA's GPUs."""
+        return entry.sanitizer and self.place.facts.architecture.startswith("sm_")
 
     @cached_property
-    def took(self) -> Took:
-        """How long published runs took: on this device, or where there are none on any."""
+    def run_times(self) -> RunTimes:
+        """The times of published runs: on this device, or on all devices if it has none."""
         own = sorted((self.published / self.place.name).glob("*.jsonl*"))
-        return took(_readable(own or sorted(self.published.glob("*/*.jsonl*"))))
+        return run_times(_readable(own or sorted(self.published.glob("*/*.jsonl*"))))
 
-    def _planned(self, asked: Invocation) -> Planned:
+    def _planned(self, invocation: Invocation) -> Planned:
         if self.place.here:
-            return plan_run(asked.changed(allow_others=True), self.hello)  # nothing is measured yet
-        return plan_run(asked, self.hello, (self.place.profile, self.place.facts))
+            return plan_run(invocation.changed(allow_others=True), self.hello)  # nothing is measured yet
+        return plan_run(invocation, self.hello, (self.place.profile, self.place.facts))
 
-    def _state(self, name: str, run: PlannedRun, planned: Planned) -> tuple[State, tuple[str, ...]]:
+    def _state(self, name: str, entry: PlannedRun, planned: Planned) -> tuple[State, tuple[str, ...]]:
         path = file_of(self.place.name, name, self.published)
         if not path.exists():
             return "missing", ()
@@ -151,15 +151,15 @@ class Survey:
             results = load(path)
         except UsageError as error:
             return "stale", (str(error),)
-        reasons = (*stale_because(results, run.settings), *self._otherwise_here(results, planned))
+        reasons = (*stale_because(results, entry.settings), *self._differences_here(results, planned))
         return ("stale", reasons) if reasons else ("current", ())
 
-    def _otherwise_here(self, results: Results, planned: Planned) -> list[str]:
-        """What only a machine can say that knows all implementations: those that the file lacks, cases, libraries."""
+    def _differences_here(self, results: Results, planned: Planned) -> list[str]:
+        """Why a file is stale on this machine: it lacks implementations or cases, or libraries have other versions."""
         reasons: list[str] = []
         measured = {impl.name for impl in results.run.implementations if not impl.missing}
-        able = [impl.name for impl in planned.impls if not (self.place.here and impl.missing)]
-        if lacking := [name for name in able if name not in measured]:
+        runnable = [impl.name for impl in planned.impls if not (self.place.here and impl.missing)]
+        if lacking := [name for name in runnable if name not in measured]:
             reasons.append(f"without {', '.join(lacking)}")
         cases = {job.case for job in planned.jobs} - {row.case for row in results.rows}
         if cases:
@@ -167,13 +167,13 @@ class Survey:
         return reasons + (self._libraries_changed(results.run, planned) if self.place.here else [])
 
     def _libraries_changed(self, run: RunRecord, planned: Planned) -> list[str]:
-        """The libraries that are of other versions here; one that is not here would not be measured either."""
-        here = versions_of(self.hello, planned.impls)
-        changed = {name: was for name, was in run.libraries.items() if here.get(name, was) != was}
-        return [f"{name} {was} where {here[name]} is here" for name, was in changed.items()]
+        """The libraries with another version here; a library that is not here plays no part."""
+        here = library_versions(self.hello, planned.impls)
+        changed = {name: version for name, version in run.libraries.items() if here.get(name, version) != version}
+        return [f"{name} {version} where {here[name]} is here" for name, version in changed.items()]
 
-    def _left(self, name: str, run: PlannedRun, planned: Planned) -> tuple[str | None, Sequence[Job]]:
-        """Why an unfinished run cannot be gone on with, and the jobs that are to be done."""
+    def _unfinished(self, name: str, entry: PlannedRun, planned: Planned) -> tuple[str | None, Sequence[Job]]:
+        """Why an unfinished run cannot be resumed, and the jobs to do."""
         path = self.work / name / RESULTS_NAME
         if not path.exists():
             return None, planned.jobs
@@ -181,16 +181,12 @@ class Survey:
             earlier = load(path, torn=True)
         except UsageError as error:
             return str(error), planned.jobs
-        others = [reason for reason in stale_because(earlier, run.settings) if reason != UNFINISHED]
+        reasons = [reason for reason in stale_because(earlier, entry.settings) if reason != UNFINISHED]
         if self.place.here:
-            others += self._libraries_changed(earlier.run, planned)
-        if others:
-            return "; ".join(others), planned.jobs
-        return None, remaining(self._to_time(planned, earlier), earlier.rows)
-
-    @staticmethod
-    def _to_time(planned: Planned, earlier: Results) -> Sequence[Job]:
-        return without_untimed(planned.jobs, earlier.rows) if planned.settings.timed else planned.jobs
+            reasons += self._libraries_changed(earlier.run, planned)
+        if reasons:
+            return "; ".join(reasons), planned.jobs
+        return None, left_to_do(planned.jobs, earlier.rows, planned.settings.timed)
 
 
 def _readable(paths: Iterable[Path]) -> Iterable[Results]:
@@ -198,4 +194,4 @@ def _readable(paths: Iterable[Path]) -> Iterable[Results]:
         try:
             yield load(path)
         except UsageError:
-            continue  # it counts for no estimate, and is stale
+            continue  # an unreadable file is no basis of an estimate

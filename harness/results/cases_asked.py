@@ -1,4 +1,4 @@
-"""The cases that settings describe, on a GPU or a CPU."""
+"""The cases that a run's settings describe, on a GPU or a CPU."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEFAULT_DTYPE: dict[DeviceKind, Dtype] = {"cuda": "bf16", "cpu": "fp32"}  # CPU 
 
 
 def suite_on(device: DeviceKind, settings: Settings) -> str | None:
-    """The suite that is measured: the one named, or without shapes the device's default; None for a catalogue."""
+    """The suite to measure: the one named, or without --shapes the device's default; None for shapes or a catalogue."""
     if settings.shapes is not None or (settings.suite is None and not settings.timed):
         return None
     return settings.suite or DEFAULT_SUITE[device]
@@ -29,9 +29,9 @@ def dtype_on(device: DeviceKind, settings: Settings) -> Dtype:
 
 
 def cases_on(device: DeviceKind, settings: Settings) -> list[NormCase]:
-    """The cases that the settings describe; raises UsageError for what describes none.
+    """The cases that the settings describe; raises UsageError where they describe none.
 
-    Where nothing is timed, each case comes with the kinds of inputs asked for, and without shapes there is a catalogue.
+    A verification has each case with each kind of inputs of --inputs, and without shapes it has the catalogue.
     """
     name = suite_on(device, settings)
     suite = find_suite(name) if name else None
@@ -65,13 +65,13 @@ def _of_shapes(shapes: Sequence[Shape], suite: Suite | None, device: DeviceKind,
 
 
 def _of_suite(suite: Suite, device: DeviceKind, settings: Settings) -> list[NormCase]:
-    """The cases that a suite names one by one, of the norms and in the dtypes asked for."""
-    for option, given in (
+    """The cases that a suite lists one by one, for the norms and in the dtypes of the settings."""
+    for option, is_typed in (
         ("--variant", settings.variant is not None),
         ("--zero-centred", settings.zero_centred),
         ("--no-weight", not settings.weight),
     ):
-        if given:
+        if is_typed:
             raise UsageError(f"--suite {suite.name} {option}: each case of the suite has its own; leave {option} out")
     dtype, norms = dtype_on(device, settings), parse_norms(settings.norm)
     weight_dtype = _weight_dtype(settings) or dtype

@@ -1,4 +1,4 @@
-"""The contexts in which a backward is timed: alone with a cold cache, and as it happens in a training step."""
+"""The contexts in which a backward is timed: alone with a cold cache, and those of a training step."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from harness.errors import UsageError
 
-COLD = "cold"  # alone, with a cold cache: the headline, always measured, because the others are set beside it
+COLD = "cold"  # alone, with a cold cache: the headline; always measured, because the others are compared with it
 GRAPH = "graph"  # captured once, replayed
 HOT_DY = "hot-dy"  # dy written by an elementwise kernel just before
 HOST = "host"  # the time on the host to enqueue one call
-ALL_REDUCE = "all-reduce"  # beside a real one, which takes two GPUs: examples/all_reduce.py measures it, not `bench`
-BESIDE = "beside:"  # and a number of programs, each of which holds a multiprocessor on another stream
+ALL_REDUCE = "all-reduce"  # beside a real all-reduce on two GPUs; measured by examples/all_reduce.py, not by `bench`
+BESIDE = "beside:"  # with the number of programs of a kernel on another stream, each holding a multiprocessor
 STEP = (COLD, GRAPH, f"{BESIDE}8", f"{BESIDE}32", HOT_DY, HOST)
 EVERY = "step"
 WHAT = f"{COLD}, {GRAPH}, {BESIDE}N, {HOT_DY}, {HOST}, or {EVERY} for {','.join(STEP)}"
@@ -29,14 +29,14 @@ class Held:
 
 
 def parse_contexts(text: str) -> tuple[str, ...]:
-    """The contexts of a list such as `graph,beside:8`, cold always first; raises UsageError for another word."""
+    """Parse a list of contexts such as `graph,beside:8`; cold always comes first. Raises UsageError for other words."""
     named = [word.strip() for word in text.split(",")]
     listed = [context for word in named for context in (STEP if word == EVERY else (parse_context(word),))]
     return tuple(dict.fromkeys([COLD, *listed]))
 
 
 def parse_context(word: str) -> str:
-    """One context as it is stored; raises UsageError for what is none."""
+    """One context as it is stored; raises UsageError for another word."""
     if word in (COLD, GRAPH, HOT_DY, HOST, ALL_REDUCE):
         return word
     number = word.removeprefix(BESIDE)

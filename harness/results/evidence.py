@@ -1,7 +1,7 @@
-"""What speaks against any verdict on a case: a CPU, a failed self-test, an A/A pair that scatters too much.
+"""The reasons for no verdict on a case: a CPU, a failed self-test, an A/A pair that scatters too much.
 
-A verdict is not stronger than its evidence. Where one of these is found the A/A band of the case is infinite: nothing
-is called faster or slower there, and a gate says INCONCLUSIVE with the reason.
+For each of them the A/A band of the case is infinite: nothing is called faster or slower there, and a gate says
+INCONCLUSIVE with the reason.
 """
 
 from __future__ import annotations
@@ -12,44 +12,44 @@ import numpy as np
 
 from harness.cases import NormCase
 from harness.results.pairing import Paired
-from harness.results.planted_effects import found_together
+from harness.results.planted_effects import detected_together
 from harness.results.schema import Check, SelfTestRecord
 
 EVENTS_SHARE, EVENTS_AGAINST_PROFILER = "events' own share", "events against profiler"
 PROFILER_CHECKS = frozenset({EVENTS_SHARE, EVENTS_AGAINST_PROFILER})  # no ratio rests on the profiler's clock
 # Half the inter-quartile range of an A/A pair's ratio from block to block: at most 6.8 % in all runs on H200s.
 MOST_SCATTER = 0.15
-# The ratio of an implementation and the baseline, from the first third of the blocks to the last: at most 6.8 %.
+# The change of a ratio over the baseline from the first third of the blocks to the last: at most 6.8 % there.
 MOST_DRIFT = 0.1
-# The share of blocks in which such a ratio is off from its median by more than FAR_OFF (a log ratio): none.
+# The share of blocks in which such a ratio is off from its median by more than FAR_OFF (a log ratio): 0 there.
 MOST_BURSTS, FAR_OFF = 0.1, 0.3
-FEWEST_BLOCKS = 9  # of fewer, thirds and shares say nothing, and the interval is wide
+FEWEST_BLOCKS = 9  # with fewer blocks, thirds and shares mean nothing, and the interval is wide
 ON_A_CPU = "a CPU is timed by the wall clock, so a time holds whatever else the machine does; only GPUs are ranked"
 
 
 def failed_checks(selftests: Sequence[SelfTestRecord]) -> list[str]:
-    """The names of the checks on which a ratio rests and that failed in any process.
+    """The names of the failed checks that concern a ratio, over all processes.
 
-    A planted effect that all processes together find did not fail.
+    A planted effect that a single process missed did not fail if all processes together detect it.
     """
     failed = dict.fromkeys(name for _, _, checks in failures_by_time(selftests) for name in checks)
     return [name for name in failed if name not in PROFILER_CHECKS]
 
 
 def failures_by_time(selftests: Sequence[SelfTestRecord]) -> list[tuple[str, int, dict[str, list[Check]]]]:
-    """For the self-tests of each time of a run: how many processes made one, and by name each check that failed."""
-    found: list[tuple[str, int, dict[str, list[Check]]]] = []
+    """A tuple for each time of self-tests (before, after): the time, how many processes made one, and failed checks."""
+    failures: list[tuple[str, int, dict[str, list[Check]]]] = []
     for when in dict.fromkeys(record.when for record in selftests):
         records = [record for record in selftests if record.when == when]
         checks: dict[str, list[Check]] = {}
         for check in (check for record in records for check in record.checks if check.passed is False):
             checks.setdefault(check.name, []).append(check)
-        found.append((when, len(records), {n: c for n, c in checks.items() if not found_together(n, records)}))
-    return found
+        failures.append((when, len(records), {n: c for n, c in checks.items() if not detected_together(n, records)}))
+    return failures
 
 
 def against_run(selftests: Sequence[SelfTestRecord]) -> str | None:
-    """Why nothing of a run may be ranked, or None."""
+    """Why nothing of a run may be ranked, by its self-tests; or None."""
     failed = failed_checks(selftests)
     return f"the self-test failed ({', '.join(failed)})" if failed else None
 
@@ -66,7 +66,7 @@ def against_pairs(pairs: Iterable[Paired]) -> str | None:
 
 
 def against_samples(pair: Paired) -> str | None:
-    """What the blocks of two implementations show of interference: scatter, drift or bursts; or None."""
+    """The interference that the blocks of a pair show: scatter, drift or bursts; or None."""
     scatter, drift, bursts = _half_range(pair), _drift(pair), _bursts(pair)
     if scatter > MOST_SCATTER:
         return f"scatters by {100 * scatter:.0f} % from block to block"

@@ -46,26 +46,30 @@ class Results:
 
     @property
     def budget(self) -> Budget | None:
-        """The largest error of each kind that any self-test of the run found; None where it made none."""
+        """The largest error of each kind over the self-tests of the run; None where it made none."""
         budgets = [selftest.budget for selftest in self.selftests]
         return worst(budgets) if budgets else None
 
     @property
     def contexts(self) -> tuple[str, ...]:
-        """The contexts that were asked for, cold first."""
+        """The contexts of the run's settings, cold first."""
         return parse_contexts(self.run.settings.context)
 
     def in_context(self, context: str) -> Results:
-        """The results of one context as those of a run of its own, so that all that judges `cold` judges it too.
+        """The results of one context in the form of a run of its own, so that code for `cold` serves every context.
 
-        What the self-tests say of events on the device says nothing of the host's clock. Raises UsageError for a
-        context that was not asked for.
+        The context `host` has no self-tests, as these test events on the device and not the host's clock. Raises
+        UsageError for a context that the run does not have.
         """
         if context not in self.contexts:
             here = ", ".join(self.contexts)
             raise UsageError(f"no context {context!r} in these results; there are: {here}")
         stored = None if context == COLD else context
-        rows = self.rows if stored is None else [row for row in map(_in_context(context), self.rows) if row is not None]
+        rows = (
+            self.rows
+            if stored is None
+            else [row for row in map(_row_in_context(context), self.rows) if row is not None]
+        )
         return replace(
             self,
             rows=rows,
@@ -74,30 +78,35 @@ class Results:
         )
 
     @property
-    def cases_here(self) -> int:
-        """Cases with rows; of a run that was cut short, as a rule within a case, those with a row of everybody."""
+    def finished_cases(self) -> int:
+        """The number of cases with rows; of an unfinished run, of cases that have a row of every implementation."""
         rows: dict[NormCase, set[str]] = {}
         for row in self.rows:
             rows.setdefault(row.case, set()).add(row.impl)
         if self.end is not None and not self.end.interrupted:
             return len(rows)
-        asked = {impl.name for impl in self.run.implementations}
-        return sum(asked <= impls for impls in rows.values())
+        all_impls = {impl.name for impl in self.run.implementations}
+        return sum(all_impls <= impls for impls in rows.values())
 
 
-def _in_context(context: str) -> Callable[[RowRecord], RowRecord | None]:
-    """How a row is turned into what it says of one context besides cold; None for a helper that has no times in it."""
+def _row_in_context(context: str) -> Callable[[RowRecord], RowRecord | None]:
+    """The function that turns a row into its row in a context besides cold; None for a helper without times in it."""
 
-    def of_row(row: RowRecord) -> RowRecord | None:
+    def convert(row: RowRecord) -> RowRecord | None:
         record = (row.contexts or {}).get(context)
-        alone: dict[str, Any] = {"kernels": None, "kernel_totals": None, "kernels_note": None, "other_engines_us": {}}
+        cold_only: dict[str, Any] = {
+            "kernels": None,
+            "kernel_totals": None,
+            "kernels_note": None,
+            "other_engines_us": {},
+        }
         if record is None:
             if row.role != "impl":
                 return None
             untimed = row.untimed or f"not timed in the context {context}"
-            return row.model_copy(update=alone | {"timing": None, "untimed": untimed})
+            return row.model_copy(update=cold_only | {"timing": None, "untimed": untimed})
         return row.model_copy(
-            update=alone
+            update=cold_only
             | {
                 "timing": record.timing,
                 "status": row.status if record.status == "ok" else record.status,
@@ -107,14 +116,14 @@ def _in_context(context: str) -> Callable[[RowRecord], RowRecord | None]:
             }
         )
 
-    return of_row
+    return convert
 
 
 class ResultsFile:
-    """A results file being written: every record is with the operating system before `append` returns.
+    """A results file that is open for writing: `append` returns after the record was handed to the operating system.
 
     Several threads may append. Raises UsageError where the file cannot be opened, UnavailableError where a record
-    cannot be written to it.
+    cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -126,13 +135,13 @@ class ResultsFile:
             raise UsageError(f"cannot write {path}: {error.strerror}; give a writable folder with --out") from error
 
     def append(self, record: AnyRecord) -> None:
-        """Add one line."""
+        """Write one record as a line."""
         line = record.model_dump_json(exclude_none=True).encode() + b"\n"
         try:
             with self._lock:
                 while line:
                     line = line[self._stream.write(line) :]
-        except OSError as error:  # the disk is full, most often
+        except OSError as error:  # most often, the disk is full
             raise UnavailableError(f"cannot write {self.path}: {error.strerror}; what is done is kept") from error
 
     def close(self) -> None:
@@ -160,7 +169,7 @@ def load(path: Path, torn: bool = False) -> Results:
     return Results(
         records[0],
         _only(RowRecord, records),
-        reduce(_add_legs, ends) if ends else None,
+        reduce(_add_sittings, ends) if ends else None,
         tuple(_only(SelfTestRecord, records)),
         tuple(_only(ConditionsRecord, records)),
         tuple(_only(SanitizerRecord, records)),
@@ -171,9 +180,9 @@ def load(path: Path, torn: bool = False) -> Results:
 def lines_of(path: Path) -> list[str]:
     """The lines of a results file, each with its end; raises UsageError where it cannot be read or unpacked."""
     if path.is_dir():
-        within = sorted(found.name for found in path.iterdir() if ".jsonl" in found.suffixes)
-        such = f"one of its files, such as {path / within[0]}" if within else "a results file, RUN/results.jsonl"
-        raise UsageError(f"{path} is a folder; give {such}")
+        names = sorted(file.name for file in path.iterdir() if ".jsonl" in file.suffixes)
+        hint = f"one of its files, such as {path / names[0]}" if names else "a results file, RUN/results.jsonl"
+        raise UsageError(f"{path} is a folder; give {hint}")
     packed = path.suffix in PACKED
     try:
         with PACKED[path.suffix](path, "rt", encoding="utf-8") if packed else path.open(encoding="utf-8") as stream:
@@ -190,8 +199,8 @@ def _only(kind: type[R], records: Sequence[AnyRecord]) -> list[R]:
     return [record for record in records if isinstance(record, kind)]
 
 
-def _add_legs(earlier: EndRecord, later: EndRecord) -> EndRecord:
-    """The end of a run that was resumed: what its legs took, added up."""
+def _add_sittings(earlier: EndRecord, later: EndRecord) -> EndRecord:
+    """The end record of a resumed run: the later one, with the times of both sittings added up."""
     stages = earlier.stages_s.keys() | later.stages_s.keys()
     total = {stage: round(earlier.stages_s.get(stage, 0.0) + later.stages_s.get(stage, 0.0), 1) for stage in stages}
     wall_s = round(earlier.wall_s + later.wall_s, 1)
@@ -199,14 +208,14 @@ def _add_legs(earlier: EndRecord, later: EndRecord) -> EndRecord:
 
 
 def set_torn_line_aside(path: Path) -> None:
-    """Move a last line that was left half-written to a file beside, `results.torn`; whole lines stay as they are."""
+    """Move a half-written last line to `results.torn` in the same folder; complete lines stay as they are."""
     content = path.read_bytes()
-    whole = content.rfind(b"\n") + 1
-    if whole < len(content):
+    length = content.rfind(b"\n") + 1
+    if length < len(content):
         with path.with_suffix(".torn").open("ab") as aside:
-            aside.write(content[whole:] + b"\n")
+            aside.write(content[length:] + b"\n")
         with path.open("r+b") as stream:
-            stream.truncate(whole)
+            stream.truncate(length)
 
 
 def _parse(path: Path, number: int, line: str) -> AnyRecord:

@@ -1,4 +1,4 @@
-"""How sure a number is: the 95 % interval of a median by ranks and by a block bootstrap, of a mean by Student's t."""
+"""95 % intervals: of a median by ranks and by a block bootstrap, of a mean by Student's t."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scipy.special import stdtr, stdtrit  # scipy.stats takes a second longer to
 CONFIDENCE = 0.95
 RESAMPLES = 1000
 SEED = 20  # fixed, so that the same file always gives the same report
-FEWEST_FOR_BOOTSTRAP = 8  # below, resampled medians take too few values to have tails
+FEWEST_FOR_BOOTSTRAP = 8  # of fewer values, resampled medians take too few different values for percentiles
 
 Interval = tuple[float, float]
 Values = Sequence[float] | NDArray[np.float64]
@@ -22,7 +22,7 @@ Values = Sequence[float] | NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A log ratio as far as it is known: its standard error, and the degrees of freedom behind that."""
+    """An estimate of a log ratio, with its standard error and degrees of freedom."""
 
     value: float
     error: float
@@ -91,7 +91,7 @@ def block_interval(values: NDArray[np.float64]) -> Interval:
 
 @lru_cache(maxsize=1024)
 def _sign_test_rank(count: int) -> int | None:
-    """The rank, from either end, of the ordered values that hold the median 95 % of the time; None where none do."""
+    """The rank, from either end, of the ordered values that bound the 95 % interval of the median; None if too few."""
     below, rank = 0, -1
     while (below := below + math.comb(count, rank + 1)) / 2**count <= (1 - CONFIDENCE) / 2:
         rank += 1
@@ -99,9 +99,9 @@ def _sign_test_rank(count: int) -> int | None:
 
 
 def _medians_of_resamples(values: NDArray[np.float64], length: int) -> NDArray[np.float64]:
-    """The median of every resample: the values in order, each as often as it was drawn, up to the middle of them.
+    """The median of every resample, from how often each sorted value was drawn, without sorting the resamples.
 
-    A tenth of the time that drawing and sorting 1000 resamples takes.
+    This takes a tenth of the time of drawing and sorting 1000 resamples.
     """
     order = np.argsort(values)
     drawn = _times_drawn(values.size, length)
@@ -115,7 +115,7 @@ def _medians_of_resamples(values: NDArray[np.float64], length: int) -> NDArray[n
 
 @lru_cache(maxsize=32)
 def _times_drawn(count: int, length: int) -> NDArray[np.unsignedinteger]:
-    """How often each value is in each resample `(count, RESAMPLES)`, drawn once a size."""
+    """How often each value is drawn in each resample `(count, RESAMPLES)`; made once for a count."""
     drawn = [np.bincount(resample, minlength=count) for resample in _resamples(count, length)]
     return np.stack(drawn, axis=1).astype(np.min_scalar_type(count))
 

@@ -1,6 +1,6 @@
-"""The rows of a case joined over the processes that measured it: what a gate and a report both judge.
+"""Joins the rows of a case over the processes that measured it, for gates and reports.
 
-A case that several processes measured has a row of each for every implementation; together they are one result.
+Each process writes a row for every implementation on a case; together these rows are one result.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from statistics import median
 from harness.cases import NormCase
 from harness.results import evidence
 from harness.results.file import Results
-from harness.results.pairing import Paired, apart, paired
+from harness.results.pairing import Paired, paired, why_not_interleaved
 from harness.results.schema import RANKED, SAME_TRAFFIC_ADD, Budget, Role, RowRecord, SelfTestRecord, Status, Timing
 from harness.results.statistics import IncomparableError, Ratio, aa_band, across_processes, median_and_spread
 
 UNPROVEN = "unproven: the device may have waited for the host, so host time may be inside"
 NOT_TIMES = "a sample is not a positive number of microseconds"
-TIMES_T0 = 10  # below so many times what two events read with nothing between them, a time is mostly the engine's own
+TIMES_T0 = 10  # a time below so many t0, the reading of two events with nothing between them, is not ranked
 OTHER_BITS = "other bits in a new process"
 GRAVEST_FIRST: tuple[Status, ...] = (
     "wrong",
@@ -37,13 +37,13 @@ GRAVEST_FIRST: tuple[Status, ...] = (
 
 @dataclass(frozen=True)
 class Joined:
-    """What all processes measured of one implementation (or of one helper row) on one case, in order of process."""
+    """The rows of one implementation (or of one helper) on one case, in order of process."""
 
     rows: tuple[RowRecord, ...]
 
     @property
     def impl(self) -> str:
-        """The implementation's name; of an A/A twin, that of the implementation that it repeats."""
+        """The implementation's name; for an A/A twin, the name of the implementation that it repeats."""
         return self.rows[0].impl
 
     @property
@@ -62,8 +62,8 @@ class Joined:
 
     @property
     def reason(self) -> str | None:
-        """Why the status is what it is, with the processes named where not all say the same."""
-        if all(row.status != self.status for row in self.rows):  # no process could see it alone
+        """The reason for the status, with process numbers where the processes differ."""
+        if all(row.status != self.status for row in self.rows):  # only the processes differ from each other
             return self.summed_up(OTHER_BITS if other else None for other in self._other_bits)
         unequal = any(row.status != self.status for row in self.rows)
         return self.summed_up(
@@ -73,12 +73,12 @@ class Joined:
 
     @cached_property
     def timing_by_process(self) -> dict[int, Timing]:
-        """The timings of the processes that timed it."""
+        """The timings, by process."""
         return {row.process: row.timing for row in self.rows if row.timing is not None and row.timing.samples_us}
 
     @property
     def timings(self) -> tuple[Timing, ...]:
-        """The same, in order of process."""
+        """The timings, in order of process."""
         return tuple(self.timing_by_process.values())
 
     @cached_property
@@ -89,18 +89,18 @@ class Joined:
 
     @cached_property
     def doubt(self) -> str | None:
-        """Why the times of a result that passed may not be compared, or None; one process in doubt is enough."""
+        """Why the times of a result that passed may not be compared, in any process; or None."""
         return self.summed_up(_doubt(row) for row in self.rows)
 
     @property
     def _other_bits(self) -> list[bool]:
-        """Which rows have gradients of other bits than the first process that took a fingerprint of them."""
+        """For each row, whether its gradients' fingerprint differs from the first one of any process."""
         prints = [row.verification.fingerprint if row.verification else None for row in self.rows]
         first = next((bits for bits in prints if bits is not None), None)
         return [bits is not None and bits != first for bits in prints]
 
     def summed_up(self, texts: Iterable[str | None]) -> str | None:
-        """A text of each row as one: itself where all have the same, else a line a text with its process numbers."""
+        """The texts of the rows as one: the text itself if all are equal, else each text with its process numbers."""
         processes: dict[str, list[str]] = {}
         for row, text in zip(self.rows, texts, strict=True):
             if text is not None:
@@ -111,7 +111,10 @@ class Joined:
 
 
 class JoinedCase(dict[tuple[str, Role], Joined]):
-    """The joined rows of one case by (implementation, role), and what speaks against any verdict on them."""
+    """The joined rows of one case by (implementation, role), and the reasons for no verdict on them.
+
+    `interference` concerns all of them, `disturbed` single implementations.
+    """
 
     def __init__(self, joined: Mapping[tuple[str, Role], Joined], interference: str | None = None) -> None:
         super().__init__(joined)
@@ -119,15 +122,15 @@ class JoinedCase(dict[tuple[str, Role], Joined]):
         self.disturbed: dict[str, str] = {}
 
     def against(self, *impls: str) -> str | None:
-        """Why nothing may be said of the speed of these implementations on this case, or None."""
+        """Why there is no verdict on the speed of these implementations on this case, or None."""
         disturbed = [impl for impl in impls if impl in self.disturbed]
         if self.interference or not disturbed:
             return self.interference
         reason = self.disturbed[disturbed[0]]
         return reason if len(impls) == 1 else f"{disturbed[0]}: {reason}"
 
-    def look_at_samples(self, baseline: str) -> None:
-        """Find the implementations whose own samples, against the baseline's, show interference."""
+    def find_disturbed(self, baseline: str) -> None:
+        """Fill `disturbed` with the implementations whose ratios over the baseline show interference."""
         if (base := self.get((baseline, "impl"))) is None:
             return
         for (impl, role), joined in self.items():
@@ -138,11 +141,13 @@ class JoinedCase(dict[tuple[str, Role], Joined]):
 
 
 def join(rows: Iterable[RowRecord]) -> JoinedCase:
-    """The rows of one case, the latest of each process, as a resumed run appends."""
+    """Join the rows of one case; of several rows of one process the last counts, as a resumed run appends."""
     latest: dict[tuple[str, Role], dict[int, RowRecord]] = {}
     for row in rows:
         latest.setdefault((row.impl, row.role), {})[row.process] = row
-    joined = {key: Joined(tuple(by_process[n] for n in sorted(by_process))) for key, by_process in latest.items()}
+    joined = {
+        key: Joined(tuple(by_process[process] for process in sorted(by_process))) for key, by_process in latest.items()
+    }
     twins = [impl for impl, role in joined if role == "again" and (impl, "impl") in joined]
     pairs = (pair for impl in twins for pair in interleaved(joined[impl, "impl"], joined[impl, "again"]))
     return JoinedCase(joined, evidence.against_pairs(pairs))
@@ -157,12 +162,12 @@ def by_case(results: Results) -> dict[NormCase, JoinedCase]:
     for case, joined in cases.items():
         against_gpus = evidence.against_run(_selftests_of(rows[case], results.selftests))
         joined.interference = evidence.against_device(case) or against_gpus or joined.interference
-        joined.look_at_samples(results.run.settings.baseline)
+        joined.find_disturbed(results.run.settings.baseline)
     return cases
 
 
 def _selftests_of(rows: Sequence[RowRecord], selftests: Sequence[SelfTestRecord]) -> list[SelfTestRecord]:
-    """The self-tests on the GPUs that measured these rows, which is all of them where a run had one GPU."""
+    """The self-tests on the GPUs that measured these rows; all self-tests in a run on one GPU."""
     gpus = {row.gpu for row in rows}
     return [record for record in selftests if record.gpu in gpus]
 
@@ -180,7 +185,7 @@ def same_traffic_add(case: JoinedCase) -> Joined | None:
 
 
 def shortest_rankable_us(budget: Budget | None) -> float:
-    """The time below which nothing is ranked; 0 where no self-test found it."""
+    """The time below which nothing is ranked; 0 without a self-test."""
     return TIMES_T0 * budget.t0_us if budget else 0.0
 
 
@@ -190,10 +195,7 @@ def too_short(joined: Joined, budget: Budget | None) -> bool:
 
 
 def comparable(joined: Joined | None, budget: Budget | None = None) -> Joined:
-    """The result itself, where a ratio may be formed of it.
-
-    Raises IncomparableError with the reason where none may.
-    """
+    """The result itself; raises IncomparableError with the reason where no ratio may be formed of it."""
     if joined is None:
         raise IncomparableError("absent")
     if joined.status not in RANKED:
@@ -206,12 +208,12 @@ def comparable(joined: Joined | None, budget: Budget | None = None) -> Joined:
 
 
 def pairs(base: Joined | None, other: Joined | None, budget: Budget | None = None) -> list[Paired]:
-    """Two results in every process that timed both, of which a ratio may be formed.
+    """Both results paired in every process that timed both, for a ratio.
 
-    Raises IncomparableError where either may not be compared, or where a process timed the two apart.
+    Raises IncomparableError where either may not be compared, or where a process timed them in different blocks.
     """
     base_us, other_us = (comparable(joined, budget).timing_by_process for joined in (base, other))
-    if reason := apart(base_us, other_us):
+    if reason := why_not_interleaved(base_us, other_us):
         raise IncomparableError(reason)
     return paired(base_us, other_us)
 
@@ -222,14 +224,14 @@ def ratio(base: Joined | None, other: Joined | None, budget: Budget | None = Non
 
 
 def interleaved(base: Joined, other: Joined) -> list[Paired]:
-    """Two results in every process that has them in the same blocks, whatever else may be said of them."""
+    """Both results paired in every process that timed them in the same blocks, even where no ratio may be formed."""
     return paired(base.timing_by_process, other.timing_by_process)
 
 
 def band(case: JoinedCase, baseline: str | None) -> float | None:
-    """The A/A band of a case, as a log ratio: the baseline's, or where it has no twin the widest; None without any.
+    """The A/A band of a case, as a log ratio: the baseline's, or the widest where that has no twin; None without any.
 
-    Infinite where something speaks against any verdict on the case.
+    Infinite where the case has `interference`.
     """
     if case.interference:
         return math.inf
@@ -241,13 +243,13 @@ def band(case: JoinedCase, baseline: str | None) -> float | None:
 
 
 def aa_ratio(case: JoinedCase, impl: str) -> Ratio | None:
-    """The ratio of an implementation and its twin, which is 1 in truth; None where it has none to compare."""
+    """The measured ratio of an implementation and its twin, whose true value is 1; None without a comparable twin."""
     ratios = _aa_ratios(case, impl)
     return across_processes(ratios) if ratios else None
 
 
 def _aa_ratios(case: JoinedCase, impl: str) -> list[Ratio]:
-    """The ratio of an implementation and its twin in each process; none where it has no twin to compare."""
+    """The measured ratio of an implementation and its twin in each process; empty without a comparable twin."""
     with suppress(IncomparableError):
         return [pair.speedup for pair in pairs(case.get((impl, "impl")), case.get((impl, "again")))]
     return []

@@ -1,4 +1,4 @@
-"""The one place where samples of two results are matched: block by block, inside one process."""
+"""Matches the samples of two results block by block, within one process; no other module matches samples."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Paired:
 
     @property
     def speedup(self) -> Ratio:
-        """Of other over base; raises IncomparableError where a sample is not a positive number."""
+        """The speedup of other over base; raises IncomparableError where a sample is not a positive number."""
         return speedup(self.base_us, self.other_us)
 
     @cached_property
@@ -44,7 +44,7 @@ class Paired:
         return float(np.median(self.logs))
 
     @property
-    def of_medians(self) -> float:
+    def ratio_of_medians(self) -> float:
         """The median of base over the median of other."""
         return median_and_spread(self.base_us)[0] / median_and_spread(self.other_us)[0]
 
@@ -55,8 +55,8 @@ def paired(base: Timings, other: Timings) -> list[Paired]:
     return [pair for pair in pairs if pair is not None]
 
 
-def apart(base: Timings, other: Timings) -> str | None:
-    """Why some process, or every one, has the two in different blocks; None where all that timed both interleaved them.
+def why_not_interleaved(base: Timings, other: Timings) -> str | None:
+    """Why a process did not interleave the two, or that no process timed both; None where all interleaved them.
 
     Timings are interleaved where group and flush are the same.
     """
@@ -73,7 +73,7 @@ def apart(base: Timings, other: Timings) -> str | None:
 
 
 def time_interval(timings: Sequence[Timing]) -> Interval:
-    """The 95 % interval of the median time in us, from a timing a process; 0..inf from fewer than six samples."""
+    """The 95 % interval of the median time in us, from one timing for each process; 0..inf below six samples."""
     return _over_processes([_by_ranks(np.log(timing.samples_us)) for timing in timings])
 
 

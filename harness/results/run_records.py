@@ -1,4 +1,4 @@
-"""The records of a run in its results file: its first line, the GPUs of a fleet, and its last line."""
+"""The records about a run in its results file: the first line, the GPUs of a fleet, and the last line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SCHEMA_VERSION = 1
 
 
 class DeviceRecord(Record):
-    """The device that measured: what it calls itself, and the profile whose datasheet figures apply."""
+    """The device that measured: its own name, and the profile with its datasheet figures."""
 
     profile: str
     name: str
@@ -32,7 +32,7 @@ class DeviceRecord(Record):
 
 
 class ImplRecord(Record):
-    """An implementation as the run knew it: its family (its file), and why it is missing, if it is."""
+    """An implementation of the run: its family (its adapter), and why it is missing, if it is."""
 
     name: str
     family: str
@@ -50,8 +50,8 @@ class ImplRecord(Record):
 class SideRecord(Record):
     """A revision that `compare` measured, so that it can be checked out again.
 
-    `file` is the adapter as `--impl` named it, None where it is this project's own; `word`, base or head, is what its
-    names end in.
+    `file` is the adapter as `--impl` named it, None for an adapter of this project; its names end in `word`, base or
+    head.
     """
 
     word: str
@@ -60,7 +60,7 @@ class SideRecord(Record):
 
 
 def _short(revision: str | None) -> str | None:
-    """A commit's whole name as `git describe` has it here; anything else as it is."""
+    """A full commit hash cut to the 12 digits of `git describe`; anything else as it is."""
     return revision[:12] if revision and re.fullmatch(r"[0-9a-f]{40}", revision) else revision
 
 
@@ -85,9 +85,9 @@ class RunRecord(Record):
 
 
 class GpuRecord(Record):
-    """A GPU of a run that was spread over several; rows and self-tests name it by its `number`.
+    """A GPU of a run on a fleet; rows and self-tests name it by its `number`.
 
-    `visible` is how its host numbers it, where it says no `uuid`.
+    `visible` is its number on its host, for a GPU without a `uuid`.
     """
 
     record: Literal["gpu"] = "gpu"
@@ -101,7 +101,7 @@ class GpuRecord(Record):
 
 
 class EndRecord(Record):
-    """The last line of a run that was not cut short; a resumed run adds another."""
+    """The last line of a run whose process was not killed; a resumed run adds another."""
 
     record: Literal["end"] = "end"
     ended_at: str

@@ -1,4 +1,4 @@
-"""The records of a results file: what became of each case, and what the engine and the device said meanwhile."""
+"""The records of a results file about cases: rows, self-tests, the state of the device, findings of the sanitizer."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ RANKED: tuple[Status, ...] = ("ok", "nondeterministic")
 # An implementation; the same-traffic add; the A/A twin: the baseline's second appearance in the same blocks.
 Role = Literal["impl", "floor", "again"]
 SAME_TRAFFIC_ADD: Final = "floor"  # how the role is stored
-# What is wrong but for subnormal numbers taken as zero, as a GPU does that is told to, is not `wrong`.
+# `flushes subnormals`: right except that subnormal numbers count as zero, as a GPU does when it is set so.
 ErrorClass = Literal["exact", "one extra rounding", "two", "three", "flushes subnormals", "wrong"]
-# How a backward may be run again and has to give the same bits.
+# The conditions under which a backward is run again, and must give the same bits.
 Condition = Literal["side stream", "graph replay", "shuffled allocator", "busy device", "held multiprocessors"]
 Tool = Literal["memcheck", "initcheck", "racecheck"]  # of compute-sanitizer
 
@@ -34,17 +34,17 @@ Tool = Literal["memcheck", "initcheck", "racecheck"]  # of compute-sanitizer
 BEYOND_PLAIN = ("features", "dropout_p", "heads", "projection")
 
 
-def _without_nothing(case: NormCase, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+def _without_empty(case: NormCase, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
     fields: dict[str, Any] = serialize(case)
     return {name: value for name, value in fields.items() if value or name not in BEYOND_PLAIN}
 
 
-# A plain case is written without what one can have beyond it, all of which is empty or 0.
-StoredCase = Annotated[NormCase, WrapSerializer(_without_nothing)]
+# A plain case is written without the fields of features, which are empty or 0 in it.
+StoredCase = Annotated[NormCase, WrapSerializer(_without_empty)]
 
 
 class Record(BaseModel):
-    """Common settings of all that is written to a results file: nothing unknown, nothing changed afterwards."""
+    """The base of all records of a results file: unknown fields are refused, and a record is immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
 
@@ -74,12 +74,12 @@ class ConditionCheck(Record):
 
 
 class Verification(Record):
-    """What was checked of one implementation on one case; `differing` of `repeats` runs were not bitwise the first.
+    """The checks of one implementation on one case; `differing` of `repeats` runs had other bits than the first.
 
-    `seeds` inputs were drawn, and the class of an error allows for chance over `cells` tensors of the run (Bonferroni).
-    `conditions` are the repeats that were not plain ones; `fingerprint` is of the bits of all gradients for the first
-    seed, to be compared between processes. `invariance` says what became of the bits under a change that is reported
-    and not judged.
+    `seeds` inputs were drawn. The class of an error allows for chance over `cells` tensors of the run (Bonferroni).
+    `conditions` are the repeats under a condition. `fingerprint` is a hash of the bits of all gradients for the first
+    seed, to compare processes. `invariance` says whether bits changed with something that should not matter; that is
+    reported and not judged.
     """
 
     tensors: dict[str, TensorCheck]
@@ -116,7 +116,7 @@ class Timing(Record):
             case {"samples_us": [*samples], **rest} if not rest.get("blocks"):
                 return {**fields, "blocks": list(range(len(samples)))}
             case _:
-                return fields  # whatever is wrong with it is the schema's to say
+                return fields  # if it is malformed, the schema refuses it
 
     @field_serializer("blocks")
     def _only_gaps(self, blocks: list[int]) -> list[int] | None:
@@ -124,9 +124,9 @@ class Timing(Record):
 
 
 class ContextRecord(Record):
-    """What became of one implementation in one context besides `cold`, on one case.
+    """The outcome of one implementation in one context besides `cold`, on one case.
 
-    `untimed` says why there are no times though nothing failed, such as that every block was void.
+    `untimed` says why there are no times although nothing failed, for example because every block was void.
     """
 
     status: Status
@@ -165,7 +165,7 @@ class KernelTotals(Record):
 
 
 class RowRecord(Record):
-    """What became of one implementation on one case."""
+    """The outcome of one implementation on one case."""
 
     record: Literal["row"] = "row"
     case: StoredCase
@@ -190,14 +190,14 @@ class RowRecord(Record):
 
 
 class Check(Record):
-    """One check of the engine by itself: what was found, the limit it must keep, and in words how it was found.
+    """One check of a self-test: the measured value, its limit, and in words how it was measured.
 
     `passed` is None where the check cannot be made on this device; `detail` then says why. Where `value` is how far a
     ratio is off, `reading` is the log of the ratio itself.
     """
 
     name: str
-    passed: bool | None = None  # what is None is not written
+    passed: bool | None = None  # None is not written to the file
     value: float | None = None
     limit: float | None = None
     reading: float | None = None
@@ -260,7 +260,7 @@ class HolderRecord(Record):
 
 
 class ConditionsRecord(Record):
-    """What the device said of itself after each block of a case that was attempted; lists are empty where it is silent.
+    """The readings of the device after each attempted block of a case; a list is empty where the device reports none.
 
     `host_load` is the share of this process's CPUs that others used during the block (0 to 1), where a CPU is timed.
     `throttled` lists, by reason, the blocks during which the device held its clocks back.

@@ -1,4 +1,4 @@
-"""What is asked of a run: from the command line to the worker, and on to the first line of the results."""
+"""The settings of a run: made from the command line, sent to the worker, stored in the first line of the results."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ DEFAULT_BASELINE = "torch-eager"
 
 
 class Settings(BaseModel, frozen=True, extra="forbid"):
-    """All that decides what is measured and how; where, by whom and for how long it is done is `Invocation`'s.
+    """All that decides what is measured and how; `Invocation` has the rest, such as where the results go.
 
-    A field with a description is an option of the command line, and the description is its help. What is 0, empty or
-    None was not given: `harness.run.resolve` fills it in for the device before anything is measured. In a file of an
-    earlier version such a value is unknown.
+    A field with a description is an option of the command line, and the description is its help. A field that is 0,
+    empty or None was not typed: `harness.run.resolve` fills it in for the device before anything is measured. In a file
+    of an earlier version such a value is unknown.
     """
 
     suite: str | None = Field(default=None, description="a named set of shapes; `list suites` names them")
@@ -65,22 +65,22 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
     flush_bytes: int = 0
     twin: str | None = None  # what the baseline's second copy is called, where two revisions are compared
     cells: int = 1  # gradients that the run judges in all
-    later_repeats: int = 0  # runs compared bit by bit in every process but a case's first; 0 where there is one alone
+    later_repeats: int = 0  # runs compared bit by bit in every process after a case's first; 0 with one process
 
     @model_serializer(mode="wrap")
-    def _plainly(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A run of the cold context or of one process alone is written without what it says of others."""
+    def _without_unused(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out the fields of other contexts in a run of cold alone, and of later processes in a run of one."""
         fields: dict[str, Any] = serialize(self)
-        others = [] if self.context != COLD else ["context", "holder"]
-        others += [] if self.later_repeats else ["later_repeats"]
-        return {name: value for name, value in fields.items() if name not in others}
+        unused = [] if self.context != COLD else ["context", "holder"]
+        unused += [] if self.later_repeats else ["later_repeats"]
+        return {name: value for name, value in fields.items() if name not in unused}
 
     def changed(self, **settings: object) -> Settings:
-        """The same settings but for these; what was not given stays so."""
+        """A copy with these settings replaced; a setting that was not typed stays unset."""
         return Settings.model_validate(self.model_dump(exclude_unset=True) | settings)
 
-    def typed(self) -> list[str]:
-        """The words of a command line that give what was given here; what is no option of it is left out."""
+    def as_options(self) -> list[str]:
+        """The words of a command line for the settings that were typed; a setting that is no option is left out."""
         words: list[str] = []
         for name, field in Settings.model_fields.items():
             if name in self.model_fields_set and field.description is not None:

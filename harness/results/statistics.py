@@ -1,7 +1,6 @@
-"""Speedups, A/A bands and what may be said of them: numbers in, numbers out.
+"""Speedups, A/A bands and verdicts, as functions of numbers.
 
-The unit is the block: its samples were taken next to each other, so that drift of clocks and temperature cancels in
-a ratio.
+Ratios are formed within a block: its samples follow each other, so drift of clocks and temperature cancels.
 """
 
 from __future__ import annotations
@@ -17,25 +16,25 @@ from scipy.special import ndtri
 
 from harness.results.intervals import CONFIDENCE, Estimate, block_interval, mean_by_t, t_quantile
 
-# Addresses and compilations are drawn once a process, and ratios differ for it. One process must not claim less than
-# what 95 % of processes are off by: 1.12 and 1.10 % in two runs of three processes on H200s, rounded up. The command
-# `normbwd report results/h200/processes.jsonl.bz2 --format processes` says it.
+# A process draws its addresses and compilations once, so ratios differ between processes. One process must not claim a
+# smaller difference than the error of 95 % of processes: 1.12 and 1.10 % in two runs of three processes on H200s,
+# rounded up. `normbwd report results/h200/processes.jsonl.bz2 --format processes` prints it.
 PROCESS_BAND = 0.012
-# That scatter differs from cell to cell: its tails are heavier than a normal's, as Student's t with so many degrees of
-# freedom has them, of which 95 % lie within PROCESS_BAND.
+# The scatter between processes differs from case to case, so its tails are heavier than a normal's. It is taken as
+# Student's t with so many degrees of freedom, scaled so that 95 % lie within PROCESS_BAND.
 PROCESS_FREEDOM = 4
-FALSE_DISCOVERIES = 0.05  # of what a gate calls regressed, the share that may be chance
+FALSE_DISCOVERIES = 0.05  # the share of a gate's regressions that may be due to chance
 
 SpeedVerdict = Literal["faster", "slower", "same"]
 
 
 class IncomparableError(ValueError):
-    """Two results of which no ratio may be formed; the message says why."""
+    """No ratio may be formed of two results; the message says why."""
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times faster one implementation is than another, its 95 % interval, and how much was measured for it."""
+    """How many times faster one implementation is than another, its 95 % interval, and its number of blocks."""
 
     value: float
     low: float
@@ -106,12 +105,12 @@ def mean_of_logs(logs: Sequence[Sequence[float]]) -> Estimate:
 
 
 def beyond_processes(ratios: Sequence[Ratio]) -> list[float]:
-    """By how much each of two or more processes is off from the truth, as log ratios of the right scale.
+    """The absolute error of each of two or more processes, as a log ratio: its residual, scaled.
 
-    The mean of n processes moves with each of them: what is left of one is longer by the root of n / (n - 1).
+    The mean of n processes includes the process itself, so a residual is scaled by the root of n / (n - 1).
     """
     logs = np.log([ratio.value for ratio in ratios])
-    return [float(off) for off in np.abs(logs - logs.mean()) * math.sqrt(logs.size / (logs.size - 1))]
+    return [float(residual) for residual in np.abs(logs - logs.mean()) * math.sqrt(logs.size / (logs.size - 1))]
 
 
 def process_error() -> float:
@@ -141,11 +140,11 @@ def aa_band(again: Sequence[Ratio]) -> float:
 
 
 def aa_reading(again: Sequence[Ratio]) -> float:
-    """What an A/A pair reads, as a log ratio, from its ratio in each process: the root of the mean square.
+    """The reading of an A/A pair as a log ratio: the root mean square over processes.
 
-    The true ratio is 1; the reading is a bias between two places in a block, or between two copies of the same code. In
-    a plain mean the bias of one process would cancel that of another, while two implementations may have the same bias
-    in every process.
+    The true ratio is 1; the reading is a bias between two places in a block, or between two copies of the same code. A
+    plain mean would let the biases of processes cancel, while two implementations may have the same bias in every
+    process.
     """
     return math.sqrt(math.fsum(math.log(ratio.value) ** 2 for ratio in again) / len(again))
 

@@ -1,4 +1,4 @@
-"""A TOML file that a person writes, read into its model: whatever is wrong with it is said in one line."""
+"""Reads a hand-written TOML file into its model, and reports a fault in one line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.errors import UsageError
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-def _as_it_is(_where: Sequence[int | str], _kind: str, message: str) -> str:
+def _message_only(_where: Sequence[int | str], _kind: str, message: str) -> str:
     return message
 
 
@@ -22,12 +22,12 @@ def read_toml(
     path: Path,
     model: type[_Model],
     if_absent: str,
-    fault: Callable[[Sequence[int | str], str, str], str] = _as_it_is,
+    fault: Callable[[Sequence[int | str], str, str], str] = _message_only,
 ) -> _Model:
     """Read a file as its model; raises UsageError with the key at fault.
 
-    `if_absent` is the hint for a file that cannot be read. `fault` words what is wrong, from the keys that lead there,
-    pydantic's type of the error and its message.
+    `if_absent` is the hint for a file that cannot be read. `fault` makes the text of an error from the keys that lead
+    to it, pydantic's type of the error and its message.
     """
     try:
         return model.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
@@ -38,5 +38,5 @@ def read_toml(
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        what = fault(first["loc"], first["type"], first["msg"].removeprefix("Value error, "))
-        raise UsageError(f"{path}: {where + ': ' if where else ''}{what}") from error
+        text = fault(first["loc"], first["type"], first["msg"].removeprefix("Value error, "))
+        raise UsageError(f"{path}: {where + ': ' if where else ''}{text}") from error

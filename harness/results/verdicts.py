@@ -1,4 +1,4 @@
-"""What a gate found: a verdict on each limit and case as plain data, and the exit code of all of them together."""
+"""The verdicts of a gate, on each limit and case, as plain data; and their common exit code."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ GRAVEST_OUTCOME_FIRST: tuple[Outcome, ...] = ("ERROR", "REGRESSED", "INCONCLUSIV
 
 @dataclass(frozen=True)
 class Subject:
-    """The limit that a verdict is about: what kind it is, the limit in words, and its implementations.
+    """The limit that a verdict is about: its kind, the limit in words, and its implementations.
 
-    `number` is the limit's place among those that were asked; a claim names its implementation first, a regression its
-    head. `where` is its context in words, empty for the cold one.
+    `number` is its place in gate.toml. A claim names its implementation first, a regression its head. `where` is its
+    context in words, empty for the cold one.
     """
 
     kind: Literal["claim", "regression"]
@@ -32,7 +32,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Loss:
-    """A one-sided test that head is slower than base by more than `delta` (a log ratio), over so many cases.
+    """A one-sided test that head is slower than base by more than `delta` (a log ratio), over `cases` cases.
 
     `low` and `high` are the ends of its 90 % interval as a speedup: each is the 95 % bound of a one-sided test. `p` is
     the p-value, `adjusted` the same adjusted by Benjamini and Hochberg over all cases.
@@ -68,7 +68,7 @@ class Verdict:
 
     @property
     def for_speed(self) -> bool:
-        """Whether it is REGRESSED for what was timed, so that timing again can tell more."""
+        """Whether it is REGRESSED because of times, so that measuring again may change it."""
         return self.outcome == "REGRESSED" and (self.ratio is not None or self.loss is not None)
 
 

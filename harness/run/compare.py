@@ -8,19 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.errors import UsageError
+from harness.results.published.planned import CHECKOUT
 from harness.run.invocation import Invocation
 from harness.run.session import inventory
 from harness.worker.revisions import twin_of, two_sides
 
-OWN = Path(__file__).resolve().parents[2]  # where "impls/quack.py" is looked for
-
 
 @contextmanager
 def revisions_chosen(invocation: Invocation) -> Generator[Invocation]:
-    """The invocation of a bench that compares the revisions `base` and `head` of one implementation.
+    """The invocation of a bench that compares the revisions `base` and `head` of one implementation; base is baseline.
 
-    Its baseline is the older one. Both stay checked out as long as the context lasts. Raises UsageError where
-    `--impls` is not one implementation, and as `two_sides` does.
+    Both revisions stay checked out until the context ends. Raises UsageError where `--impls` is not one implementation,
+    and as `two_sides` does.
     """
     impls = invocation.settings.impls
     if not invocation.base:
@@ -28,15 +27,15 @@ def revisions_chosen(invocation: Invocation) -> Generator[Invocation]:
     if impls is None or "," in impls or "*" in impls:
         raise UsageError("compare takes one implementation: --impls NAME")
     name = impls.strip()
-    with two_sides(_file_of(invocation, name), invocation.base, invocation.head) as sides:
+    with two_sides(_adapter_file(invocation, name), invocation.base, invocation.head) as sides:
         base, head = (f"{name}@{side.word}" for side in sides)
-        named = str(invocation.impl_files[0]) if invocation.impl_files else None
-        checked_out = tuple(replace(side, named=named) for side in sides)
+        impl_file = str(invocation.impl_files[0]) if invocation.impl_files else None
+        checked_out = tuple(replace(side, named=impl_file) for side in sides)
         chosen = invocation.changed(impls=f"{base},{head}", baseline=base, twin=twin_of(base))
         yield chosen.changed(sides=checked_out, impl_files=())
 
 
-def _file_of(invocation: Invocation, name: str) -> Path:
+def _adapter_file(invocation: Invocation, name: str) -> Path:
     files = invocation.impl_files
     if len(files) > 1:
         raise UsageError("compare takes one --impl file: the adapter whose revisions are compared")
@@ -45,7 +44,7 @@ def _file_of(invocation: Invocation, name: str) -> Path:
     implementations = {item.name: item for item in inventory(invocation).implementations}
     if name not in implementations:
         raise UsageError(f"no implementation is called {name!r}; choose from {', '.join(implementations)}")
-    file = OWN / implementations[name].source
+    file = CHECKOUT / implementations[name].source  # such as impls/quack.py
     if not file.is_file():
         raise UsageError(f"{name} comes from an entry point; give its file with --impl")
     return file

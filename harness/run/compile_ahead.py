@@ -1,7 +1,7 @@
-"""Compiling ahead: several workers prepare what is compiled, so that its result lies in the compilers' disk caches.
+"""Compiling ahead: several workers compile backwards at once, and leave the binaries in the compilers' disk caches.
 
-Nothing is measured here and nothing that fails here is recorded: the trial meets it again. What Triton's tuners choose
-from is compiled here, and timed by each process that measures.
+Nothing is measured here. A failure is not recorded here, because the trial will fail in the same way and record it.
+Triton's tuners have all their configurations compiled here; each process that measures times them itself.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from harness.worker.messages import Warm
 
 Task = tuple[NormCase, str]  # a case and an implementation
 
-# Of the bytes that a backward moves, those that a process which compiles it is given room for: inputs while they are
-# made, y, gradients, what a compiler tries, and as much again to spare.
-HELD = 8
+# Device memory that a compiling process may take, over the bytes that its backward moves: inputs while they are drawn,
+# y, gradients, what a compiler tries, and as much again to spare.
+MEMORY_OVER_MOVED = 8
 
 
 def tasks_of(jobs: Iterable[Job], impls: Iterable[ImplRecord]) -> list[Task]:
-    """What the jobs will compile, each once for all processes."""
+    """The distinct (case, implementation) pairs that the jobs will compile, each once for all processes."""
     compiled = {item.name for item in impls if item.compiles_ahead and not item.missing}
     return list(
         dict.fromkeys((compiled_alike(job.case), name) for job in jobs for name in job.impls if name in compiled)
     )
 
 
-def processes_here(device: DeviceKind, sharing: int = 1) -> int:
-    """How many processes compile ahead by default: as many as there are cores to spare, where a GPU waits for them.
+def default_processes(device: DeviceKind, sharing: int = 1) -> int:
+    """How many processes compile ahead by default: one a spare core on a GPU host, none for a CPU.
 
-    `sharing` runs, this one among them, share the cores.
+    `sharing` is the number of runs that share the cores, this one included.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
     cores //= sharing
@@ -47,18 +47,22 @@ def processes_here(device: DeviceKind, sharing: int = 1) -> int:
 
 
 def rounds(tasks: Iterable[Task], processes: int, memory_bytes: int | None) -> list[tuple[int, list[Task]]]:
-    """The tasks by how many of `processes` the device's memory has room for at once, most first.
+    """Group the tasks by how many of them fit into the device's memory at once, at most `processes`; most first.
 
-    What one process alone has room for is left out: it is compiled as soon when its turn comes.
+    A task that fills the memory alone is left out: compiling it ahead would save no time.
     """
     if processes < 1:
         return []
-    by_room: dict[int, list[Task]] = {}
+    by_workers: dict[int, list[Task]] = {}
     for case, impl in tasks:
-        room = processes if memory_bytes is None else min(processes, memory_bytes // max(1, HELD * moved_bytes(case)))
-        if room > 1 or processes == 1:
-            by_room.setdefault(max(1, room), []).append((case, impl))
-    return sorted(by_room.items(), reverse=True)
+        workers = (
+            processes
+            if memory_bytes is None
+            else min(processes, memory_bytes // max(1, MEMORY_OVER_MOVED * moved_bytes(case)))
+        )
+        if workers > 1 or processes == 1:
+            by_workers.setdefault(max(1, workers), []).append((case, impl))
+    return sorted(by_workers.items(), reverse=True)
 
 
 def compile_ahead(
@@ -69,19 +73,21 @@ def compile_ahead(
     time_limit_s: float,
     advance: Callable[[], None],
 ) -> None:
-    """Work off (case, implementation) pairs with `processes` workers; `advance` is called after each pair."""
+    """Compile (case, implementation) pairs with `processes` workers; `advance` is called after each pair."""
     waiting: queue.SimpleQueue[Task] = queue.SimpleQueue()
     for task in tasks:
         waiting.put(task)
     stop = threading.Event()
     launched: list[Worker] = []
 
-    def launch_known() -> Worker:
+    def launch_recorded() -> Worker:
         launched.append(launch())
         return launched[-1]
 
     threads = [
-        threading.Thread(target=_drain, args=(waiting, launch_known, seed, time_limit_s, advance, stop), daemon=True)
+        threading.Thread(
+            target=_compile_waiting, args=(waiting, launch_recorded, seed, time_limit_s, advance, stop), daemon=True
+        )
         for _ in range(min(processes, len(tasks)))
     ]
     try:
@@ -90,14 +96,14 @@ def compile_ahead(
         for thread in threads:
             while thread.is_alive():  # a bare join would not let Ctrl-C through
                 thread.join(0.2)
-    except BaseException:  # after Ctrl-C some still compile, and would keep this process from ending
+    except BaseException:  # after Ctrl-C, workers that still compile would keep this process from ending
         stop.set()
         with ThreadPoolExecutor() as pool:
             list(pool.map(lambda worker: worker.kill(), launched))
         raise
 
 
-def _drain(
+def _compile_waiting(
     waiting: queue.SimpleQueue[Task],
     launch: Callable[[], Worker],
     seed: int,

@@ -1,4 +1,4 @@
-"""One call of a command that measures: its settings, and what holds for this machine and this moment alone."""
+"""One call of a command that measures: its settings, and the options that concern this machine alone."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from harness.worker.revisions import Side, copies
 
 
 class Invocation(BaseModel, frozen=True, extra="forbid"):
-    """The settings, and beside them what changes no figure: where to run and to write, how long to wait, what to load.
+    """The settings, and options that change no figure: where to run and to write, how long to wait, what to load.
 
-    Two invocations with equal settings measure the same, so that one may go on (`resume`) where another ended. As in
-    `Settings`, a field with a description is an option of the command line.
+    Two invocations with equal settings measure the same, so one may resume the run of the other. As in `Settings`, a
+    field with a description is an option of the command line.
     """
 
     settings: Settings = Settings()
@@ -60,18 +60,18 @@ class Invocation(BaseModel, frozen=True, extra="forbid"):
     offered: dict[str, int] = {}  # implementations that are tuned, and how many configurations each has to measure
 
     def changed(self, **fields: Any) -> Invocation:
-        """The same invocation but for these fields, its own or those of its settings."""
+        """A copy with these fields replaced; a name may be a field of the invocation or of its settings."""
         own = {name: fields.pop(name) for name in list(fields) if name in Invocation.model_fields}
         settings: Settings = own.get("settings", self.settings)
         return self.model_copy(update=own | {"settings": settings.changed(**fields)})
 
-    def of_cases(self, cases: Sequence[NormCase]) -> Invocation:
-        """The same invocation for exactly these cases; its settings name their shapes."""
+    def for_cases(self, cases: Sequence[NormCase]) -> Invocation:
+        """A copy for exactly these cases; its settings name their shapes."""
         shapes = ",".join(dict.fromkeys(f"{case.rows}x{case.cols}" for case in cases))
         return self.changed(suite=None, shapes=shapes, cases=tuple(cases))
 
     def start(self, process: int = 0) -> Start:
-        """What a worker that measures in this process of the run is told as it starts."""
+        """The start message for the worker of this process of the run."""
         kind: Literal["auto", "gpu", "cpu"] = "gpu"
         if (device := self.device.strip().lower()) in ("auto", "cpu"):
             kind = "cpu" if device == "cpu" else "auto"

@@ -18,12 +18,12 @@ from harness.run.invocation import Invocation
 from harness.run.plan import select
 
 
-def show(what: str, impl_files: tuple[Path, ...], console: Console) -> None:
-    """Print one of the lists; raises UsageError for another word."""
+def show(subject: str, impl_files: tuple[Path, ...], console: Console) -> None:
+    """Print the list of a subject, such as `impls`; raises UsageError for a subject that has none."""
     lists = {"impls": _impls, "suites": _suites, "variants": _variants, "devices": _devices}
-    if what not in lists:
-        raise UsageError(f"list {what}: not one of {', '.join(lists)}")
-    console.print(lists[what](impl_files))
+    if subject not in lists:
+        raise UsageError(f"list {subject}: not one of {', '.join(lists)}")
+    console.print(lists[subject](impl_files))
 
 
 def _impls(impl_files: tuple[Path, ...]) -> Table:
@@ -33,9 +33,9 @@ def _impls(impl_files: tuple[Path, ...]) -> Table:
     for column in table.columns:
         column.overflow = "fold"  # an address that is cut off helps nobody
     known = inventory(Invocation(impl_files=impl_files)).implementations
-    run = select(known, None, None, DEFAULT_BASELINE, tuple(map(str, impl_files)))
+    run_by_default = select(known, None, None, DEFAULT_BASELINE, tuple(map(str, impl_files)))
     for item in (item for item in known if not item.name.endswith(WITH_TORCH)):
-        where = "" if item in run else ", run where named" if item.on_request else ", with --impls all"
+        where = "" if item in run_by_default else ", run where named" if item.on_request else ", with --impls all"
         availability = item.missing or f"yes{where}"
         _add(table, item.name, availability, item.summary)
     return table
@@ -52,8 +52,8 @@ def _suites(_: tuple[Path, ...]) -> Table:
 def _variants(_: tuple[Path, ...]) -> Table:
     table = Table("--variant", "what its backward does", box=None, pad_edge=False)
     _add(table, PLAIN, "dx = J(dy), the gradient of the norm alone")
-    for feature, what in FEATURES.items():
-        _add(table, feature, what)
+    for feature, meaning in FEATURES.items():
+        _add(table, feature, meaning)
     return table
 
 

@@ -1,4 +1,4 @@
-"""The results file that a run writes to: a new one, or one that an earlier run left unfinished."""
+"""Opens the results file that a run writes to: a new one, or that of an unfinished run to resume."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 from harness.errors import UsageError
 from harness.results.file import ResultsFile, load, set_torn_line_aside
 from harness.results.run_records import RunRecord
-from harness.run.plan import Job, remaining, without_untimed
+from harness.run.plan import Job, left_to_do
 
 RESULTS_NAME = "results.jsonl"
 RUNS = Path("runs")
 
 
 class OtherRunError(UsageError):
-    """A results file is of another run than the one that was to go on with it."""
+    """The results file to resume was written by a run with another device, other settings, libraries or code."""
 
 
 def create(out: Path | None, run: RunRecord) -> Path:
@@ -38,35 +38,34 @@ def create(out: Path | None, run: RunRecord) -> Path:
 
 
 def resume(out: Path | None, run: RunRecord, jobs: Sequence[Job]) -> tuple[Path, list[Job]]:
-    """The results file of `out`, or the latest of runs/, and the jobs that it does not answer yet.
+    """The results file of `out`, or the latest of runs/, and the jobs that it has no rows for.
 
-    Raises UsageError where there is none, and OtherRunError where it is of another run than this one. Two revisions
-    whose code that decides a figure is the same may make one run.
+    Raises UsageError where there is no such file, and OtherRunError where it belongs to another run. A run may be
+    resumed at another revision of normbwd if the code that decides a figure has the same hashes.
     """
-    path = _earlier(out)
+    path = _file_to_resume(out)
     earlier = load(path, torn=True)
-    for what, was, now in (
+    for part, was, now in (
         ("device", earlier.run.device.name, run.device.name),
-        ("settings", *_differences(earlier.run, run)),
+        ("settings", *_differing_settings(earlier.run, run)),
         ("libraries", earlier.run.libraries, run.libraries),
         ("revisions", earlier.run.sides, run.sides),
-        ("normbwd", *_code(earlier.run, run)),
+        ("normbwd", *_revisions(earlier.run, run)),
     ):
         if was != now:
-            raise OtherRunError(f"--resume: {path} has other {what} ({was}) than this run ({now}); start a new run")
-    set_torn_line_aside(path)  # only now: a file that is not a results file of this run stays as it is
-    left = without_untimed(jobs, earlier.rows) if run.settings.timed else jobs
-    return path, remaining(left, earlier.rows)
+            raise OtherRunError(f"--resume: {path} has other {part} ({was}) than this run ({now}); start a new run")
+    set_torn_line_aside(path)  # not earlier: a file of another run must stay as it is
+    return path, left_to_do(jobs, earlier.rows, run.settings.timed)
 
 
-def _code(earlier: RunRecord, run: RunRecord) -> tuple[str | None, str | None]:
-    """The revisions that measured two runs; twice the same where no figure can tell them apart."""
+def _revisions(earlier: RunRecord, run: RunRecord) -> tuple[str | None, str | None]:
+    """The revisions of normbwd of two runs; the same one twice where the hashes of the code are equal."""
     if earlier.sources is not None and earlier.sources == run.sources:
         return run.revision, run.revision
     return earlier.revision, run.revision
 
 
-def _earlier(out: Path | None) -> Path:
+def _file_to_resume(out: Path | None) -> Path:
     if out is not None:
         path = out / RESULTS_NAME
         if not path.exists():
@@ -78,8 +77,8 @@ def _earlier(out: Path | None) -> Path:
     return runs[-1]
 
 
-def _differences(earlier: RunRecord, run: RunRecord) -> tuple[str, str]:
-    """The settings in which two runs differ, as each has them."""
+def _differing_settings(earlier: RunRecord, run: RunRecord) -> tuple[str, str]:
+    """The settings in which two runs differ, with the values of each run."""
     was, now = dict(earlier.settings), dict(run.settings)
     names = [name for name in was if was[name] != now[name]]
     return ", ".join(f"{name} {was[name]}" for name in names), ", ".join(f"{name} {now[name]}" for name in names)

@@ -23,10 +23,10 @@ FIELDS = Settings.model_fields | Invocation.model_fields
 
 
 def options(*names: str, hidden: Collection[str] = ()) -> Callable[[Callable[[Invocation], None]], Callable[..., None]]:
-    """Give a command the options of these fields; it is called with the Invocation that they make.
+    """A decorator that gives a command the options of these fields, and calls it with the resulting Invocation.
 
-    `hidden` ones, which the command refuses with a reason, are not in its help. An option that is not typed is not set
-    in the record, whose default then holds.
+    The `hidden` options are not in its help: the command refuses them with a reason. An option that was not typed stays
+    unset, so that the default of its field holds.
     """
 
     def decorate(command: Callable[[Invocation], None]) -> Callable[..., None]:
@@ -42,8 +42,8 @@ def options(*names: str, hidden: Collection[str] = ()) -> Callable[[Callable[[In
     return decorate
 
 
-def option_of(name: str) -> str:
-    """How a field is typed: its name without a unit or the kind of value, `--time-limit` for `time_limit_s`."""
+def option_name(name: str) -> str:
+    """The option of a field: its name without unit or kind of value, `--time-limit` for `time_limit_s`."""
     return "--" + name.removesuffix("_s").removesuffix("_files").replace("_", "-")
 
 
@@ -54,30 +54,30 @@ def command_line() -> str:
 
 def _parameter(name: str, field: FieldInfo, hidden: bool) -> Parameter:
     option = typer.Option(
-        *(() if field.default is True else (option_of(name),)),  # what is on by default gets a --no- as well
+        *(() if field.default is True else (option_name(name),)),  # Typer adds --no-NAME to an option that is on
         help=field.description,
         hidden=hidden,
         rich_help_panel="Cases" if name in CASES_PANEL else None,
         show_default=str(field.default) if field.default and field.default is not True else False,
     )
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[_typed(field), option])
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[_typer_type(field), option])
 
 
-def _typed(field: FieldInfo) -> Any:
-    """The type that Typer reads: it knows no tuple of any length, and a Literal is refused in our words."""
+def _typer_type(field: FieldInfo) -> Any:
+    """The type that Typer reads: a list for a tuple of any length, and text for a Literal, which `Settings` checks."""
     if get_origin(field.annotation) is tuple:
         return list[Path] | None
     if get_origin(field.annotation) is Literal:
         return str | None
-    typed: Any = field.annotation
-    return typed | None
+    annotation: Any = field.annotation
+    return annotation | None
 
 
-def _invocation(given: dict[str, Any]) -> Invocation:
-    settings = {name: given.pop(name) for name in list(given) if name in Settings.model_fields}
+def _invocation(values: dict[str, Any]) -> Invocation:
+    settings = {name: values.pop(name) for name in list(values) if name in Settings.model_fields}
     try:
-        return Invocation(settings=Settings(**settings), command=command_line(), **given)
+        return Invocation(settings=Settings(**settings), command=command_line(), **values)
     except ValidationError as error:
         fault = error.errors()[0]
         allowed = str(fault.get("ctx", {}).get("expected", fault["msg"])).replace("'", "").replace(" or ", ", ")
-        raise UsageError(f"{option_of(str(fault['loc'][0]))} {fault['input']}: not one of {allowed}") from error
+        raise UsageError(f"{option_name(str(fault['loc'][0]))} {fault['input']}: not one of {allowed}") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -12,7 +11,7 @@ from harness.cases.catalogue import studied
 from harness.cases.tensors import gradients_of
 from harness.cases.unfused import WITH_TORCH
 from harness.cases.variants import needs
-from harness.errors import UsageError
+from harness.errors import UsageError, name_hint
 from harness.results.run_records import ImplRecord
 from harness.results.schema import RANKED, RowRecord
 
@@ -23,7 +22,7 @@ EVERY_VARIANT = "all"
 class Job:
     """One case, the names of the implementations to try on it, and which of the run's processes tries it.
 
-    A case that is `studied` is looked at more closely than the others.
+    A `studied` case is verified more closely: docs/verification.md.
     """
 
     case: NormCase
@@ -33,24 +32,24 @@ class Job:
 
 
 def select(
-    known: Sequence[ImplRecord], wanted: str | None, baseline: str | None, default: str, files: Iterable[str] = ()
+    known: Sequence[ImplRecord], patterns: str | None, baseline: str | None, default: str, files: Iterable[str] = ()
 ) -> list[ImplRecord]:
-    """The implementations asked for, the baseline among them and first.
+    """The implementations to run, the baseline first.
 
-    `wanted` holds names or patterns ("a,b-*"); `all` among them is every variant but those that are run on request
-    alone. Where it is None, it is one row a library, and every variant of the `files` given with --impl or --tuned.
-    Where it names nothing of such a file, all of the file is chosen as well. Where no baseline is named it is
-    `default`, or the first one asked for where that one was not. Raises UsageError for a name that nobody has.
+    `patterns` holds names or patterns ("a,b-*"); `all` is every variant except those that run on request alone. None
+    selects one variant a library, and every variant of `files`, which --impl or --tuned named. A file of which no
+    pattern matches anything is selected as a whole. Without a `baseline` it is `default`, or the first selected one
+    where `default` is not selected. Raises UsageError for a pattern that matches nothing.
     """
-    if wanted is None:
-        usual = one_a_library(known)
-        chosen = [item for item in _every_variant(known) if item in usual or item.source in files]
+    if patterns is None:
+        one_each = one_a_library(known)
+        chosen = [item for item in _every_variant(known) if item in one_each or item.source in files]
     else:
-        chosen = [item for name in wanted.split(",") for item in _named(known, name)]
+        chosen = [item for pattern in patterns.split(",") for item in _matching(known, pattern)]
     unnamed = set(files) - {item.source for item in chosen}
     chosen = [*chosen, *(item for item in known if item.source in unnamed)]
     if baseline is not None:
-        first = _named(known, baseline)[0]
+        first = _matching(known, baseline)[0]
     else:
         first = next((item for item in chosen if item.name == default), chosen[0])
     return list({item.name: item for item in [first, *chosen]}.values())
@@ -67,89 +66,94 @@ def one_a_library(known: Iterable[ImplRecord]) -> list[ImplRecord]:
 def with_torch(
     chosen: Iterable[ImplRecord], known: Iterable[ImplRecord], cases: Iterable[NormCase]
 ) -> list[ImplRecord]:
-    """The implementations chosen, and behind each that lacks a variant of any case the one that has torch do it."""
+    """The chosen implementations; `NAME + torch` follows each NAME that lacks a variant of any of the cases."""
     by_name = {item.name: item for item in known}
     cases = list(cases)
-    more: dict[str, ImplRecord] = {}
+    completed: dict[str, ImplRecord] = {}
     for item in chosen:
-        more[item.name] = item
-        beside = by_name.get(item.name + WITH_TORCH)
-        if beside is not None and any(lacks(item, case) for case in cases):
-            more[beside.name] = beside
-    return list(more.values())
+        completed[item.name] = item
+        helped = by_name.get(item.name + WITH_TORCH)
+        if helped is not None and any(lacks(item, case) for case in cases):
+            completed[helped.name] = helped
+    return list(completed.values())
 
 
 def tried_on(case: NormCase, impls: Iterable[ImplRecord]) -> tuple[str, ...]:
-    """The names of what is tried on a case: `NAME + torch` only where NAME lacks something of it."""
+    """The names of the implementations to try on a case: `NAME + torch` only where NAME lacks a variant of the case."""
     return tuple(item.name for item in impls if not item.name.endswith(WITH_TORCH) or lacks(item, case))
 
 
 def lacks(item: ImplRecord, case: NormCase) -> bool:
-    """Whether a case asks for what an implementation does not have for its norm."""
+    """Whether a case has a variant that an implementation does not handle for its norm."""
     return not needs(case) <= set(item.handles.get(case.norm, ()))
 
 
 def runnable(job: Job, impls: Mapping[str, ImplRecord]) -> Job:
-    """A job with those of its implementations that are among these and have what its case asks for."""
+    """The job restricted to the implementations in `impls` that handle its case."""
     names = (name for name in job.impls if name in impls and not lacks(impls[name], job.case))
     return replace(job, impls=tuple(names))
 
 
 def plan(cases: Sequence[NormCase], impls: Sequence[ImplRecord], processes: int = 1) -> list[Job]:
-    """Every case on every implementation in every process: one process after the other, as drift is no replicate."""
+    """Every case on every implementation in every process, one process after the other."""
     return [Job(case, tried_on(case, impls), process) for process in range(processes) for case in cases]
 
 
 def plan_verification(cases: Sequence[NormCase], impls: Sequence[ImplRecord]) -> list[Job]:
-    """Every case once; what is studied a second time, in a new process, for the sake of its bits."""
-    closest = studied(cases)
-    first = [Job(case, tried_on(case, impls), studied=case in closest) for case in cases]
+    """Every case once, and the studied cases again in a second process, to compare bits between processes."""
+    studied_cases = studied(cases)
+    first = [Job(case, tried_on(case, impls), studied=case in studied_cases) for case in cases]
     return first + [Job(job.case, job.impls, 1) for job in first if job.studied]
 
 
 def cells(jobs: Iterable[Job]) -> int:
-    """How many gradients will be judged."""
+    """How many gradients the jobs judge: the number of tests for a Bonferroni correction."""
     return sum(len(job.impls) * len(gradients_of(job.case)) for job in jobs)
 
 
 def remaining(jobs: Iterable[Job], rows: Iterable[RowRecord]) -> list[Job]:
-    """What is left to do after an earlier run wrote `rows`.
+    """The jobs that are still to do after an earlier run wrote `rows`.
 
-    A case that was cut short is tried again with all that can be timed, because only what is interleaved in one go may
-    be compared; what failed for good is not tried again.
+    A case that lacks any row is tried again on all implementations that passed, because ratios are formed only within
+    blocks that were interleaved; an implementation that failed is not tried again.
     """
     status = {(row.process, row.case.key, row.impl): row.status for row in rows if row.role == "impl"}
-    left: list[Job] = []
+    unfinished: list[Job] = []
     for job in jobs:
-        known = {name: status.get((job.process, job.case.key, name)) for name in job.impls}
-        if None in known.values():
-            again = tuple(name for name, was in known.items() if was is None or was in RANKED)
-            left.append(replace(job, impls=again))
-    return left
+        statuses = {name: status.get((job.process, job.case.key, name)) for name in job.impls}
+        if None in statuses.values():
+            to_try = tuple(name for name, was in statuses.items() if was is None or was in RANKED)
+            unfinished.append(replace(job, impls=to_try))
+    return unfinished
+
+
+def left_to_do(jobs: Iterable[Job], rows: Iterable[RowRecord], timed: bool) -> list[Job]:
+    """The jobs of an unfinished run that are still to do; a run that times leaves out what must not be timed."""
+    rows = list(rows)
+    return remaining(without_untimed(jobs, rows) if timed else jobs, rows)
 
 
 def without_untimed(jobs: Iterable[Job], rows: Iterable[RowRecord]) -> list[Job]:
-    """The jobs without what an earlier process verified and did not time: a later one has nothing to add to it."""
-    first = {(row.case.key, row.impl): row.process for row in rows if row.role == "impl" and row.untimed}
+    """The jobs without the implementations that an earlier process verified and did not time on the same case."""
+    untimed_in = {(row.case.key, row.impl): row.process for row in rows if row.role == "impl" and row.untimed}
 
-    def is_left(job: Job, name: str) -> bool:
-        return first.get((job.case.key, name), job.process) >= job.process
+    def is_needed(job: Job, name: str) -> bool:
+        return untimed_in.get((job.case.key, name), job.process) >= job.process
 
-    left = [replace(job, impls=tuple(name for name in job.impls if is_left(job, name))) for job in jobs]
-    return [job for job in left if job.impls]
+    reduced = [replace(job, impls=tuple(name for name in job.impls if is_needed(job, name))) for job in jobs]
+    return [job for job in reduced if job.impls]
 
 
 def _every_variant(known: Iterable[ImplRecord]) -> list[ImplRecord]:
     return [item for item in known if not item.on_request]
 
 
-def _named(known: Sequence[ImplRecord], name: str) -> list[ImplRecord]:
+def _matching(known: Sequence[ImplRecord], name: str) -> list[ImplRecord]:
     name = name.strip()
     if name == EVERY_VARIANT:
         return _every_variant(known)
-    found = [item for item in known if fnmatchcase(item.name, name)]
-    if not found:
-        close = difflib.get_close_matches(name, [item.name for item in known], 1)
-        hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(item.name for item in known)}"
+    matches = [item for item in known if fnmatchcase(item.name, name)]
+    if not matches:
+        hint = name_hint(name, (item.name for item in known), "choose from")
         raise UsageError(f"no implementation is called {name!r}; {hint}")
-    return found
+    return matches

@@ -1,4 +1,4 @@
-"""A worker as the parent sees it: a process that is sent requests, answers with events, and may die."""
+"""Starts a worker process and talks to it: the parent sends requests, the worker answers with events, and may die."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from harness.worker.messages import Began, Event, Hello, Refused, Request, Start
 from harness.worker.serve import serve
 
 START_LIMIT_S = 180.0  # importing torch on a cold, slow disk
-GRACE_S = 3.0  # for compile pools to give back their semaphores, or Python complains of them at the end
+GRACE_S = 3.0  # for compile pools to release their semaphores; otherwise Python warns of them at exit
 
 
 class WorkerDiedError(Exception):
-    """The worker ended without being asked; the message says how."""
+    """The worker ended unexpectedly; the message says how."""
 
 
 class Worker(Protocol):
-    """What the runner asks of a worker; tests answer with a script."""
+    """A worker as the runner uses it; tests replace it by one that follows a script."""
 
     def send(self, request: Request) -> None:
         """Hand over a request."""
@@ -44,27 +44,27 @@ class WorkerProcess:
 
     def __init__(self, start: Start, log: Path) -> None:
         context = multiprocessing.get_context("spawn")  # a forked child cannot use CUDA
-        self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=serve, args=(theirs, start, log), daemon=False)
+        self._connection, child_end = context.Pipe()
+        self._process = context.Process(target=serve, args=(child_end, start, log), daemon=False)
         self._process.start()
-        theirs.close()  # so that its death is seen as the end of the stream
+        child_end.close()  # so that the death of the worker ends the stream
 
     def send(self, request: Request) -> None:
-        """Hand over a request; raises WorkerDiedError where nobody is there to take it."""
+        """Hand over a request; raises WorkerDiedError where the worker is gone."""
         try:
             self._connection.send(request)
         except OSError as error:
-            raise WorkerDiedError(self._epitaph()) from error
+            raise WorkerDiedError(self._how_it_ended()) from error
 
     def receive(self, timeout_s: float) -> Event | None:
         """The next event, or None after `timeout_s` of silence; raises WorkerDiedError at the end of the stream."""
         try:
             return self._connection.recv() if self._connection.poll(timeout_s) else None
         except (EOFError, OSError) as error:
-            raise WorkerDiedError(self._epitaph()) from error
+            raise WorkerDiedError(self._how_it_ended()) from error
 
     def kill(self) -> None:
-        """End it: at once where it hangs; an idle one sees the end of the stream and tidies up after its libraries."""
+        """End the worker; an idle one gets GRACE_S to clean up after its libraries, one that hangs is killed then."""
         self._connection.close()
         self._process.join(GRACE_S)
         self._process.kill()
@@ -73,7 +73,7 @@ class WorkerProcess:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
-    def _epitaph(self) -> str:
+    def _how_it_ended(self) -> str:
         self._process.join(10)
         code = self._process.exitcode
         if code is None:
@@ -85,7 +85,7 @@ class WorkerProcess:
 
 @dataclass(frozen=True)
 class Started:
-    """A worker that is ready, and what it says is here."""
+    """A worker that is ready, and its Hello: the implementations and devices here."""
 
     worker: Worker
     hello: Hello
@@ -97,20 +97,20 @@ def start_worker(
     time_limit_s: float = START_LIMIT_S,
     process: Callable[[Start, Path], Worker] | None = None,
 ) -> Started:
-    """Start a worker and hear what is here; the import of each file given may take `time_limit_s`.
+    """Start a worker and wait for its Hello; the import of each --impl file may take `time_limit_s`.
 
-    `process` starts it where WorkerProcess is not to. Raises UsageError or UnavailableError where it cannot serve.
+    `process` replaces WorkerProcess. Raises UsageError or UnavailableError where the worker cannot serve.
     """
     worker = (process or WorkerProcess)(start, log)
     try:
-        return Started(worker, _greeting(worker, log, time_limit_s))
+        return Started(worker, _wait_for_hello(worker, log, time_limit_s))
     except BaseException:
         worker.kill()
         raise
 
 
-def _greeting(worker: Worker, log: Path, time_limit_s: float) -> Hello:
-    file: str | None = None  # that is being imported
+def _wait_for_hello(worker: Worker, log: Path, time_limit_s: float) -> Hello:
+    file: str | None = None  # the --impl file that is being imported
     while True:
         try:
             event = worker.receive(START_LIMIT_S if file is None else time_limit_s)

@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: a bar on a terminal, a line a case elsewhere."""
+"""The progress of a run on standard error: a bar on a terminal, otherwise a line for each case."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from harness.results.schema import RowRecord
 class Display:
     """Progress on standard error, so that standard output holds the report alone.
 
-    One with a `name` shows its own part of what `whole` shows.
+    A part, such as one GPU of a fleet, has a `name` and the `parent` display.
     """
 
-    def __init__(self, whole: Display | None = None, name: str = "") -> None:
-        self._whole = whole
+    def __init__(self, parent: Display | None = None, name: str = "") -> None:
+        self._parent = parent
         self._name = name
-        self._console: Console = whole._console if whole else Console(stderr=True, emoji=False)
+        self._console: Console = parent._console if parent else Console(stderr=True, emoji=False)
         self._progress: Progress | None = None
         self._task = None
         self._case: NormCase | None = None
         self._statuses: Counter[str] = Counter()
 
     def say(self, text: str) -> None:
-        """One line."""
-        self._console.print(self._named(text), highlight=False, markup=False, soft_wrap=True)
+        """Print one line."""
+        self._console.print(self._prefixed(text), highlight=False, markup=False, soft_wrap=True)
 
     @contextmanager
     def part(self, name: str) -> Generator[Display]:
@@ -54,7 +54,7 @@ class Display:
 
     @contextmanager
     def compiling(self, total: int) -> Generator[Callable[[], None]]:
-        """Show progress over `total` compilations; the function given counts one."""
+        """Show progress over `total` compilations; yields the function that counts one."""
         assert self._progress is not None, "compiling is part of a run"
         progress = self._progress
         if not self._console.is_terminal:
@@ -75,7 +75,7 @@ class Display:
         self._describe(f"{where}{stage} {impl or ''}".rstrip())
 
     def row(self, row: RowRecord) -> None:
-        """A row is final; what went wrong is said at once."""
+        """A row is final; a failure is printed at once."""
         if row.role != "impl":
             return
         self._statuses[row.status] += 1
@@ -87,21 +87,21 @@ class Display:
         assert self._case is not None, "a case that ends has begun"
         self._advance()
         if not self._console.is_terminal:
-            counted = ", ".join(f"{count} {status}" for status, count in self._statuses.items())
-            self.say(f"{self._case.key}: {counted}")
+            counts = ", ".join(f"{count} {status}" for status, count in self._statuses.items())
+            self.say(f"{self._case.key}: {counts}")
         self._case = None
 
     def _advance(self) -> None:
         if self._progress is not None and self._task is not None:
             self._progress.advance(self._task)
-        if self._whole is not None:
-            self._whole._advance()
+        if self._parent is not None:
+            self._parent._advance()
 
     def _describe(self, text: str) -> None:
         if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, description=self._named(text))
+            self._progress.update(self._task, description=self._prefixed(text))
 
-    def _named(self, text: str) -> str:
+    def _prefixed(self, text: str) -> str:
         return f"{self._name}: {text}" if self._name else text
 
     def _bar(self) -> Progress:

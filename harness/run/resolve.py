@@ -1,4 +1,4 @@
-"""Settings on a device: what must not be asked, and what the device decides."""
+"""Checks the options of a command, and fills in the defaults of the device."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from harness.run.invocation import Invocation
 from harness.worker.messages import When
 
 MOST_BYTES = 1 << 42  # of inputs and gradients together: 4 TiB, which no device has
-PROCESSES_OF_A_CLAIM = 5  # fresh processes that measure every case where something is claimed, not just looked at
+PROCESSES_OF_A_CLAIM = 5  # fresh processes that measure every case of a claim; --quick takes one
 LATER_REPEATS = 2  # runs compared bit by bit in every process but the first
-# From so many processes on, how far they are apart decides what is known of a ratio, and not the blocks within one.
+# From so many processes on, the scatter between processes decides the interval of a ratio: fewer blocks are enough.
 SEVERAL, BLOCKS_OF_SEVERAL = 3, 60
 
 
 def check(invocation: Invocation) -> None:
-    """Raise UsageError for what is wrong on any device, before a worker is started."""
+    """Raise UsageError for options that are wrong on any device, before a worker is started."""
     settings = invocation.settings
     if settings.suite is not None and settings.shapes is not None:
         raise UsageError("--suite and --shapes both name the cases; give one of them")
@@ -56,8 +56,8 @@ def _check_numbers(invocation: Invocation) -> None:
 
 
 def _check_fleet(invocation: Invocation) -> None:
-    given = {"--kinds": invocation.kinds, "--gpus": invocation.gpus, "--mixed": invocation.mixed or None}
-    if invocation.fleet is None and (lone := [name for name, value in given.items() if value is not None]):
+    fleet_options = {"--kinds": invocation.kinds, "--gpus": invocation.gpus, "--mixed": invocation.mixed or None}
+    if invocation.fleet is None and (lone := [name for name, value in fleet_options.items() if value is not None]):
         raise UsageError(f"{', '.join(lone)}: of a fleet; name it with --fleet local or --fleet ADDRESS")
     if invocation.kinds is not None and not all(kind.strip() for kind in invocation.kinds.split(",")):
         raise UsageError(f"--kinds {invocation.kinds!r}: name kinds of GPU, such as h200,b200, or leave it out for all")
@@ -66,19 +66,19 @@ def _check_fleet(invocation: Invocation) -> None:
 
 
 def for_a_claim(invocation: Invocation) -> Invocation:
-    """The invocation with the processes that a claim takes, unless their number was given or this is a quick look."""
+    """The invocation with PROCESSES_OF_A_CLAIM, unless --processes or --quick was typed."""
     if invocation.settings.quick or "processes" in invocation.settings.model_fields_set:
         return invocation
     return invocation.changed(processes=PROCESSES_OF_A_CLAIM)
 
 
 def resolved(settings: Settings, profile: DeviceProfile) -> Settings:
-    """The settings with this device's defaults for all that was not given."""
+    """The settings with the device's defaults in place of all that was not typed."""
     min_blocks, max_blocks, half_width, budget_s = _stopping(profile.kind, settings.quick)
     if settings.processes >= SEVERAL and settings.twin is None:
         max_blocks = min(max_blocks, BLOCKS_OF_SEVERAL)
     repeats = settings.repeats or _repeats(profile.kind, settings)
-    several = settings.processes > 1 or not settings.timed  # what is studied is verified in a new process as well
+    several = settings.processes > 1 or not settings.timed  # studied cases are verified in a second process
     return settings.changed(
         suite=suite_on(profile.kind, settings),
         dtype=dtype_on(profile.kind, settings),
@@ -102,24 +102,24 @@ def _stopping(device: DeviceKind, quick: bool) -> tuple[int, int, float, float]:
 
 
 def _repeats(device: DeviceKind, settings: Settings) -> int:
-    """How many runs are compared bit by bit: more where that is what the run is for."""
+    """How many runs are compared bit by bit: more in a run that only verifies."""
     if not settings.timed:
         return 300 if device == "cuda" else 12
     return 50 if device == "cuda" and not settings.quick else 2
 
 
 def for_later_process(settings: Settings) -> Settings:
-    """What is asked of every process but the first: the times again, and of the rest no more than they need.
+    """The settings of every process but the first: all the timing, and less verification.
 
-    A later process shows that the same right answer is given in it: one comparison with the reference, all that looks
-    for harm, and a few runs for the bits.
+    A later process compares once with the reference, looks for harm as the first does, and compares the bits of a few
+    runs.
     """
     repeats = settings.later_repeats or min(LATER_REPEATS, settings.repeats)
     return settings.changed(repeats=repeats, seeds=1, profiled=False, cross_check=False)
 
 
 def selftests_on(device: DeviceKind, invocation: Invocation) -> tuple[When, ...]:
-    """When a process tests the engine: a quick look less often, and never for a CPU, where nothing is ranked."""
+    """When a process runs the self-test: only before with --quick, and never for a CPU, where nothing is ranked."""
     quick = invocation.settings.quick
     if invocation.selftest_alone:
         return ("alone",)

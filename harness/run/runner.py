@@ -1,7 +1,7 @@
-"""The parent: hands cases to a worker, writes each row as it comes, and outlives whatever the worker does not.
+"""The parent: sends cases to a worker, writes each row as it comes, and replaces a worker that dies.
 
-A crash, a hang or a lost device costs the implementation that was at work its row for that case; the worker is replaced
-and the rest of the case is tried again, so that what is compared was interleaved.
+After a crash, a hang or a lost device, the implementation that was running gets the row `crashed` or `timeout` for that
+case. The others are tried again in a new worker, because ratios are formed only within interleaved blocks.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Protocol
 
 from harness.cases import NormCase
@@ -24,22 +24,22 @@ from harness.run.process import Worker, WorkerDiedError
 from harness.run.resolve import for_later_process
 from harness.worker.messages import Aside, Began, Done, Row, SelfTest, Try, When
 
-QUARANTINE_AFTER = 3  # crashes or hangs, each of which costs a new worker and up to the time limit
+QUARANTINE_AFTER = 3  # crashes or hangs: each costs a new worker and up to the time limit
 
 
 class Records(Protocol):
     """Where records are written, such as a `harness.results.file.ResultsFile`."""
 
     def append(self, record: AnyRecord) -> None:
-        """Keep one."""
+        """Write one record."""
         ...
 
 
 class Progress(Protocol):
-    """Who is told what goes on."""
+    """Where a runner reports what it is doing, such as a `harness.run.progress.Display`."""
 
     def say(self, text: str) -> None:
-        """Something that belongs to no case."""
+        """Print a message that belongs to no case."""
         ...
 
     def case(self, case: NormCase) -> None:
@@ -63,8 +63,8 @@ class Progress(Protocol):
 class Runner:
     """Runs jobs; `launch` starts a worker, ready for requests, for one of the run's processes.
 
-    `time_limit_s` bounds each silent stage. `selftests` says when each process tests the engine: the whole of it the
-    first time, of which `tested` holds, and then what may drift. `stages_s` adds up where the time went, by stage.
+    `time_limit_s` bounds each stage without an event. `selftests` says when each process runs a self-test: a full one
+    first, after which `tested` is true, and then only the checks of what may drift. `stages_s` sums the time by stage.
     """
 
     launch: Callable[[int], Worker]
@@ -83,10 +83,10 @@ class Runner:
     tested: bool = False
 
     def run(self, jobs: Iterable[Job]) -> None:
-        """Run every job; each implementation of each job ends in one row. Each process is a fresh worker.
+        """Run every job, each process in a fresh worker; each implementation of each job gets one row.
 
-        A job is not asked for before the one ahead of it is done. What one process verified and did not time, because
-        it must not be timed, is left out of the later ones.
+        The next job is taken only when the last one is done. An implementation that one process verified and could not
+        time is left out of the later processes.
         """
         try:
             self._self_test("alone", 0)
@@ -97,7 +97,7 @@ class Runner:
 
     def _run_process(self, process: int, planned: Iterable[Job]) -> None:
         begun = False
-        for job in (left for each in planned for left in without_untimed([each], self.untimed)):
+        for job in chain.from_iterable(without_untimed([job], self.untimed) for job in planned):
             if not begun:
                 self._self_test("before", process)
                 begun = True
@@ -105,7 +105,7 @@ class Runner:
             self._run_case(job)
             self.progress.case_done()
             if self.settings.cross_check:
-                self.close()  # another engine runs once a process
+                self.close()  # NVBench runs only once in a process
         if begun:
             self._self_test("after", process)
             self.close()
@@ -117,21 +117,21 @@ class Runner:
             self.worker = None
 
     def _self_test(self, when: When, process: int) -> None:
-        """Test the engine, where that was asked for; one that fails to end costs the budget, never the cases."""
+        """Run a self-test if `selftests` says so; where it dies the run goes on without its error budget."""
         if when not in self.selftests:
             return
         attempt = _Attempt()
         try:
             self.worker = self.worker or self.launch(process)
             self.worker.send(SelfTest(when, self.settings, self.profile, process, whole=not self.tested))
-            self._follow(self.worker, attempt)
+            self._receive_until_done(self.worker, attempt)
             self.tested = True
         except (WorkerDiedError, TimeoutError) as failure:
             self.close()
             self.progress.say(f"the self-test was not finished: {failure}")
 
     def _run_case(self, job: Job) -> None:
-        pending = [name for name in job.impls if not self._settled_without_trying(job, name)]
+        pending = [name for name in job.impls if not self._skip(job, name)]
         settings = self.settings if job.process == 0 else for_later_process(self.settings)
         while pending:
             attempt = _Attempt()
@@ -139,21 +139,21 @@ class Runner:
                 self.worker = self.worker or self.launch(job.process)
                 group = uuid.uuid4().hex[:8]
                 self.worker.send(Try(job.case, tuple(pending), group, settings, job.process, job.studied))
-                self._follow(self.worker, attempt)
+                self._receive_until_done(self.worker, attempt)
                 return
             except WorkerDiedError as death:
-                self._bury(job, attempt, pending, "crashed", str(death))
+                self._record_death(job, attempt, pending, "crashed", str(death))
             except TimeoutError as silence:
-                self._bury(job, attempt, pending, "timeout", str(silence))
-            pending = [name for name in pending if name not in attempt.settled]
+                self._record_death(job, attempt, pending, "timeout", str(silence))
+            pending = [name for name in pending if name not in attempt.finished]
 
-    def _follow(self, worker: Worker, attempt: _Attempt) -> None:
-        """Take in events until the request is done."""
+    def _receive_until_done(self, worker: Worker, attempt: _Attempt) -> None:
+        """Handle events until the request is done."""
         while True:
             waited_since_s = self.now_s()
             try:
                 event = worker.receive(self.time_limit_s)
-            finally:  # a stage that ends in a death took its time too
+            finally:  # the time of a stage that kills the worker counts too
                 self.stages_s[attempt.stage] += self.now_s() - waited_since_s
             match event:
                 case None:
@@ -163,7 +163,7 @@ class Runner:
                     self.progress.step(impl, stage)
                 case Row(row=row):
                     if row.role == "impl":
-                        attempt.settled.add(row.impl)
+                        attempt.finished.add(row.impl)
                     self._append(row)
                 case Aside(record=record):
                     self.results.append(record)
@@ -172,29 +172,30 @@ class Runner:
                 case _:
                     raise WorkerDiedError(f"the worker spoke out of turn: {event}")
 
-    def _bury(self, job: Job, attempt: _Attempt, pending: list[str], status: Status, how: str) -> None:
-        """Replace the worker, and write the row of whoever was at work when it ended."""
+    def _record_death(self, job: Job, attempt: _Attempt, pending: list[str], status: Status, how: str) -> None:
+        """Close the dead worker, and write the row of the implementation that was running; of all, where none was."""
         self.close()
-        if attempt.impl in attempt.settled:
+        if attempt.impl in attempt.finished:
             self.hard_failures[attempt.impl] += 1
-            return  # its row is written: it took the device with it, and the rest goes on with a new worker
-        guilty = [attempt.impl] if attempt.impl in pending else [n for n in pending if n not in attempt.settled]
-        for name in guilty:
-            self.hard_failures[name] += len(guilty) == 1
-            attempt.settled.add(name)
-            self._write_off(job, name, status, f"{how} in stage {attempt.stage!r}")
+            return  # its row was written before the device was lost; the rest goes on with a new worker
+        blamed = [attempt.impl] if attempt.impl in pending else [n for n in pending if n not in attempt.finished]
+        for name in blamed:
+            self.hard_failures[name] += len(blamed) == 1
+            attempt.finished.add(name)
+            self._write_failure(job, name, status, f"{how} in stage {attempt.stage!r}")
 
-    def _settled_without_trying(self, job: Job, name: str) -> bool:
+    def _skip(self, job: Job, name: str) -> bool:
+        """Write the row of an implementation that is missing or in quarantine; False where it has to be tried."""
         if name in self.missing:
-            self._write_off(job, name, "missing", self.missing[name])
+            self._write_failure(job, name, "missing", self.missing[name])
         elif self.hard_failures[name] >= QUARANTINE_AFTER:
             reason = f"not tried: in quarantine after {QUARANTINE_AFTER} crashes or hangs"
-            self._write_off(job, name, "crashed", reason)
+            self._write_failure(job, name, "crashed", reason)
         else:
             return False
         return True
 
-    def _write_off(self, job: Job, name: str, status: Status, reason: str) -> None:
+    def _write_failure(self, job: Job, name: str, status: Status, reason: str) -> None:
         self._append(RowRecord(case=job.case, impl=name, status=status, reason=reason, process=job.process))
 
     def _append(self, row: RowRecord) -> None:
@@ -206,8 +207,8 @@ class Runner:
 
 @dataclass
 class _Attempt:
-    """One go at a case: who is at work in which stage, and who has a row already."""
+    """One try of a case: the implementation and stage that are running, and the implementations that have a row."""
 
     impl: str | None = None
     stage: str = "start"
-    settled: set[str] = field(default_factory=set)
+    finished: set[str] = field(default_factory=set)

@@ -1,4 +1,4 @@
-"""A run from its first worker to the end of its results file; the stages of `bench`, each in a file of its own."""
+"""A run from its first worker to the end of its results file: plan, open, compile ahead, measure, sanitize."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from harness.results.run_records import DeviceRecord, EndRecord, ImplRecord, Run
 from harness.results.schema import Tool
 from harness.results.settings import DEFAULT_BASELINE, Settings
 from harness.run import opening
-from harness.run.compile_ahead import compile_ahead, processes_here, rounds, tasks_of
+from harness.run.compile_ahead import compile_ahead, default_processes, rounds, tasks_of
 from harness.run.invocation import Invocation
 from harness.run.plan import Job, cells, plan, plan_verification, select, with_torch
 from harness.run.process import Worker, start_worker
@@ -38,7 +38,7 @@ from harness.worker.messages import Hello
 
 @dataclass(frozen=True)
 class Planned:
-    """What a run will do: its settings as they are on this device, on what, and which jobs."""
+    """What a run will do: its settings resolved for the device, the device, the implementations and the jobs."""
 
     settings: Settings
     profile: devices.DeviceProfile
@@ -48,18 +48,18 @@ class Planned:
 
 
 class InterruptedRun(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM during a run; `paths` are its results files, which are closed and can be gone on with."""
+    """Ctrl-C or SIGTERM during a run; `paths` are its results files, which are closed and can be resumed."""
 
     def __init__(self, *paths: Path) -> None:
         super().__init__()
         self.paths = paths
 
 
-def bench(invocation: Invocation, display: Display, within: SittingTime | None = None) -> Path:
-    """Run what was asked for and return the results file; an interrupt raises InterruptedRun after it is closed.
+def bench(invocation: Invocation, display: Display, sitting: SittingTime | None = None) -> Path:
+    """Make the run that `invocation` describes and return its results file.
 
-    What cannot be done `within` a sitting is left for another one, and OutOfTimeError says so. Raises UsageError and
-    UnavailableError before anything is written.
+    Raises InterruptedRun after an interrupt, and OutOfTimeError where the time of the `sitting` is up; the file is
+    closed then. Raises UsageError and UnavailableError before anything is written.
     """
     check(invocation)
     if invocation.sanitizer:
@@ -73,7 +73,7 @@ def bench(invocation: Invocation, display: Display, within: SittingTime | None =
             device = device_record(planned.profile, planned.facts)
             path, jobs = open_results(invocation, planned, first.hello, device)
             try:
-                _run(invocation, planned, jobs, ResultsFile(path), first.worker, log, display, within)
+                _run(invocation, planned, jobs, ResultsFile(path), first.worker, log, display, sitting)
             except KeyboardInterrupt as interrupt:
                 raise InterruptedRun(path) from interrupt
         finally:
@@ -82,7 +82,7 @@ def bench(invocation: Invocation, display: Display, within: SittingTime | None =
 
 
 def inventory(invocation: Invocation) -> Hello:
-    """What is here: implementations and devices."""
+    """Start a worker to ask which implementations and devices are here."""
     with tempfile.TemporaryDirectory(prefix="normbwd-") as folder:
         started = start_worker(invocation.start(), Path(folder) / "worker.log", invocation.time_limit_s)
         started.worker.kill()
@@ -90,13 +90,13 @@ def inventory(invocation: Invocation) -> Hello:
 
 
 def plan_run(
-    invocation: Invocation, hello: Hello, found: tuple[devices.DeviceProfile, devices.DeviceFacts] | None = None
+    invocation: Invocation, hello: Hello, device: tuple[devices.DeviceProfile, devices.DeviceFacts] | None = None
 ) -> Planned:
-    """Choose the device and the implementations, resolve the settings there, and make the list of jobs.
+    """Choose the device and the implementations, resolve the settings, and make the list of jobs.
 
-    `found` is a device elsewhere, where it is not one of those that the worker has.
+    `device` is one of another host; by default the device is chosen among those that the worker has.
     """
-    profile, facts = found or devices.choose(invocation.device, hello.available)
+    profile, facts = device or devices.choose(invocation.device, hello.available)
     if invocation.settings.timed and not invocation.allow_others:
         devices.refuse_shared(facts)
     if invocation.sanitizer:
@@ -132,13 +132,13 @@ def _cases(invocation: Invocation, settings: Settings, facts: devices.DeviceFact
 def open_results(
     invocation: Invocation, planned: Planned, hello: Hello, device: DeviceRecord
 ) -> tuple[Path, list[Job]]:
-    """The results file to append to, and the jobs that it does not answer yet."""
+    """The results file to append to, and the jobs that it has no rows for."""
     run = RunRecord(
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
         command=invocation.command,
         device=device,
         settings=planned.settings,
-        libraries=versions_of(hello, planned.impls),
+        libraries=library_versions(hello, planned.impls),
         revision=own_revision(),
         sources=sources_of((item.source for item in planned.impls if not item.missing), planned.settings.timed),
         implementations=planned.impls,
@@ -150,8 +150,8 @@ def open_results(
     return opening.create(invocation.out, run), planned.jobs
 
 
-def versions_of(hello: Hello, impls: Sequence[ImplRecord]) -> dict[str, str]:
-    """The versions of the libraries of a host: those that every run names, and those that `impls` require."""
+def library_versions(hello: Hello, impls: Sequence[ImplRecord]) -> dict[str, str]:
+    """The versions of the libraries on a host: those that every run states, and those that `impls` require."""
     return hello.libraries | {name: version for impl in impls for name, version in impl.libraries.items()}
 
 
@@ -163,13 +163,13 @@ def _run(
     first: Worker,
     log: Path,
     display: Display,
-    within: SittingTime | None,
+    sitting: SittingTime | None,
 ) -> None:
     """Compile ahead, measure, run the sanitizer; however that ends, close the file and keep the worker's log."""
-    now = within.fitting(jobs) if within else jobs
+    fitting = sitting.fitting(jobs) if sitting else jobs
 
     def launch_anew(process: int) -> Worker:
-        start = replace(invocation.start(process), asked=False)  # the first worker has said what is here
+        start = replace(invocation.start(process), asked=False)  # the Hello of the first worker is enough
         return start_worker(start, log, invocation.time_limit_s).worker
 
     runner = Runner(
@@ -183,20 +183,20 @@ def _run(
         worker=first,
         selftests=selftests_on(planned.facts.kind, invocation),
     )
-    with closed_at_the_end(results, runner.stages_s, log), display.cases(len(now)):
+    with closing_with_end_record(results, runner.stages_s, log), display.cases(len(fitting)):
         with _clocked("compile ahead", runner.stages_s):
-            _compile_ahead(invocation, planned, now, log, display)
-        runner.run(within.hand_out(now) if within else now)
-        if within and (within.left or len(now) < len(jobs)):
+            _compile_ahead(invocation, planned, fitting, log, display)
+        runner.run(sitting.jobs_in_time(fitting) if sitting else fitting)
+        if sitting and (sitting.not_begun or len(fitting) < len(jobs)):
             raise OutOfTimeError(results.path)
         if invocation.sanitizer:
             with _clocked("sanitizer", runner.stages_s):
-                _sanitize(invocation, planned.impls, results, display, within)
+                _sanitize(invocation, planned.impls, results, display, sitting)
 
 
 @contextmanager
-def closed_at_the_end(results: ResultsFile, stages_s: dict[str, float], log: Path | None) -> Generator[None]:
-    """Write the end record and close the file, whatever happens inside; put the log beside it, where there is one."""
+def closing_with_end_record(results: ResultsFile, stages_s: dict[str, float], log: Path | None) -> Generator[None]:
+    """On leaving, also by an exception, write the end record, close the file and copy the log beside it."""
     begun_s, interrupted = time.monotonic(), True
     try:
         yield
@@ -208,7 +208,7 @@ def closed_at_the_end(results: ResultsFile, stages_s: dict[str, float], log: Pat
             interrupted=interrupted,
             stages_s={stage: round(seconds, 1) for stage, seconds in stages_s.items()},
         )
-        with closing(results), suppress(OSError):  # the log helps, and is no result
+        with closing(results), suppress(OSError):  # a run does not fail because its log cannot be copied
             results.append(end)
             if log is not None:
                 shutil.copy(log, results.path.parent / "worker.log")
@@ -222,15 +222,16 @@ def _clocked(stage: str, stages_s: dict[str, float]) -> Generator[None]:
 
 
 def _compile_ahead(invocation: Invocation, planned: Planned, jobs: Sequence[Job], log: Path, display: Display) -> None:
-    """Fill the compilers' caches by several processes at once, where there are cores to spare and a GPU to feed."""
-    given = invocation.compile_ahead
-    processes = processes_here(planned.facts.kind) if given is None else given
-    at_once = rounds(tasks_of(jobs, planned.impls), processes, planned.facts.memory_bytes)
-    if not at_once:
+    """Fill the compilers' caches by several processes at once, where there are cores to spare and a GPU."""
+    processes = invocation.compile_ahead
+    if processes is None:
+        processes = default_processes(planned.facts.kind)
+    tasks_by_workers = rounds(tasks_of(jobs, planned.impls), processes, planned.facts.memory_bytes)
+    if not tasks_by_workers:
         return
     start = replace(invocation.start(), asked=False)
-    with display.compiling(sum(len(tasks) for _, tasks in at_once)) as advance:
-        for workers, tasks in at_once:
+    with display.compiling(sum(len(tasks) for _, tasks in tasks_by_workers)) as advance:
+        for workers, tasks in tasks_by_workers:
             compile_ahead(
                 tasks,
                 lambda: start_worker(start, log, invocation.time_limit_s).worker,
@@ -246,13 +247,13 @@ def _sanitize(
     impls: Sequence[ImplRecord],
     results: ResultsFile,
     display: Display,
-    within: SittingTime | None,
+    sitting: SittingTime | None,
 ) -> None:
-    """Append what compute-sanitizer finds in each implementation that is here; what the file has already stays."""
+    """Append the findings of compute-sanitizer for each implementation; skip checks that the file has already."""
     earlier = load(results.path).sanitized
     checks = sanitizer.Sanitizer(
         path=sanitizer.find(),
-        kept=results.path.parent / "sanitizer",
+        logs=results.path.parent / "sanitizer",
         time_limit_s=invocation.time_limit_s,
         say=display.say,
         step=display.step,
@@ -265,7 +266,7 @@ def _sanitize(
                 for record in earlier
                 if (record.impl, record.case.norm) == (impl, norm)
             }
-            if within and within.is_up:
+            if sitting and sitting.is_up:
                 raise OutOfTimeError(results.path)
             for record in checks.check(impl, norm, done):
                 results.append(record)

@@ -1,4 +1,4 @@
-"""The time that a run may take in one sitting: which jobs are begun in it, so that the last of them ends in time."""
+"""The time that a run may take in one sitting: it decides which jobs are begun, so that the last one ends in time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.run.plan import Job
 
 
 class OutOfTimeError(Exception):
-    """The time of a sitting was up before the run was done; its results file at `path` is closed and can be resumed."""
+    """The sitting ended before the run was done; the results file at `path` is closed and can be resumed."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(str(path))
@@ -20,42 +20,43 @@ class OutOfTimeError(Exception):
 
 @dataclass
 class SittingTime:
-    """A clock's reading by which all has to be done, in seconds, and about how long jobs and processes take.
+    """The end of a sitting on a clock, in seconds, and about how long a job and a process take.
 
-    Only jobs of the first `processes` of a run are begun, where that is given. `left` has the jobs that were not begun.
+    With `processes`, only jobs of so many first processes of the run are begun. `not_begun` has the jobs that were left
+    out because of the time.
     """
 
     ends_s: float
     cost_s: Callable[[Job], float]
-    process_s: float = 0.0  # to start a process and to test the engine in it
+    process_s: float = 0.0  # to start a process and to run the self-test in it
     now_s: Callable[[], float] = time.monotonic
     processes: int | None = None
-    left: list[Job] = field(default_factory=list[Job])
+    not_begun: list[Job] = field(default_factory=list[Job])
 
     @property
     def is_up(self) -> bool:
-        """Whether nothing more may be begun."""
+        """Whether the sitting has ended."""
         return self.now_s() >= self.ends_s
 
     def fitting(self, jobs: Sequence[Job]) -> list[Job]:
-        """The first of the jobs, as many as will be done in time by what they are thought to take."""
-        then_s, process, fitting = self.now_s(), None, list[Job]()
-        for job in self.begun_here(jobs):
-            then_s += self.cost_s(job) + (self.process_s if job.process != process else 0.0)
+        """The first jobs, as many as should be done in time by their estimated costs."""
+        done_s, process, fitting = self.now_s(), None, list[Job]()
+        for job in self.eligible(jobs):
+            done_s += self.cost_s(job) + (self.process_s if job.process != process else 0.0)
             process = job.process
-            if then_s > self.ends_s:
+            if done_s > self.ends_s:
                 break
             fitting.append(job)
         return fitting
 
-    def begun_here(self, jobs: Sequence[Job]) -> Sequence[Job]:
-        """Those of the jobs that may be begun at all, if there is time."""
+    def eligible(self, jobs: Sequence[Job]) -> Sequence[Job]:
+        """The jobs of the processes that this sitting may begin."""
         return jobs if self.processes is None else [job for job in jobs if job.process < self.processes]
 
-    def hand_out(self, jobs: Sequence[Job]) -> Generator[Job]:
-        """One job after the other, as long as the next will be done in time by the clock; the others are `left`."""
+    def jobs_in_time(self, jobs: Sequence[Job]) -> Generator[Job]:
+        """Yield one job after the other while the clock says that the next will be done in time; note `not_begun`."""
         for number, job in enumerate(jobs):
-            if self.now_s() + self.process_s + self.cost_s(job) > self.ends_s:  # the process is to end in time too
-                self.left = list(jobs[number:])
+            if self.now_s() + self.process_s + self.cost_s(job) > self.ends_s:  # the process must end in time too
+                self.not_begun = list(jobs[number:])
                 return
             yield job

@@ -1,7 +1,7 @@
-"""compute-sanitizer: its tools over small cases of each implementation, each in a process of its own.
+"""Runs the tools of compute-sanitizer on small cases of each implementation, each run in a process of its own.
 
-First the program runs without a tool: that tells which shape is supported and whether a failure is the program's own,
-and fills the caches of compilers and tuners, so that nothing is tuned while a tool slows every kernel down.
+The program first runs without a tool. That run shows which shape is supported and whether a failure is the program's
+own, and it fills the caches of compilers and tuners: a tool slows every kernel down.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from harness.sanitizer.log import Finding, read_log
 from harness.sanitizer.target import UNSUPPORTED_EXIT, case_of
 
 TOOLS: tuple[Tool, ...] = get_args(Tool)
-# Few rows, many, and wide ones, for which kernels differ; of each the first that an implementation supports. None fills
-# its last tile of rows; 1032 and 12296 columns neither fill a tile nor break 16-byte loads, the second of each is for
-# what is compiled for a list of widths.
+# Few rows, many rows, and wide rows, because kernels differ for them; the first shape of each that an implementation
+# supports is run. None fills its last tile of rows. 1032 and 12296 columns do not fill a tile, and 16-byte loads stay
+# aligned; the second shape of each is for kernels that are compiled for a list of widths.
 SIZES: tuple[tuple[Shape, ...], ...] = (
     ((33, 1032), (33, 1024)),
     ((1031, 1032), (1031, 1024)),  # more than two for each multiprocessor of any device
@@ -44,8 +44,8 @@ Program = Callable[[str, Norm, Sequence[Shape], Sequence[Path]], list[str]]
 
 
 @dataclass(frozen=True)
-class Ended:
-    """How a process ended: its exit code, None where it was stopped at the limit, and what it printed."""
+class Result:
+    """The exit code of a process, None where it was stopped at the time limit, and what it printed."""
 
     code: int | None
     output: str
@@ -103,13 +103,13 @@ def under(sanitizer: Path, tool: Tool, log: Path, program: Sequence[str]) -> lis
 
 @dataclass(frozen=True)
 class Sanitizer:
-    """Runs implementations under the tools; `kept` is the folder for the logs of runs that were not clean.
+    """Runs implementations under the tools; the logs of runs that were not clean stay in the folder `logs`.
 
-    `say` is told what became of each run, `step` of each that begins. A process may take `time_limit_s`.
+    `step` is called before each run, `say` with the outcome of each. A process may take `time_limit_s`.
     """
 
     path: Path
-    kept: Path
+    logs: Path
     time_limit_s: float
     say: Callable[[str], None]
     step: Callable[[str | None, str], None]
@@ -119,7 +119,7 @@ class Sanitizer:
     def check(
         self, impl: str, norm: Norm, done: Collection[tuple[Shape, Tool]] = (), sizes: Sequence[Sequence[Shape]] = SIZES
     ) -> Generator[SanitizerRecord]:
-        """A record from each tool at each size not yet `done`; none at a size of which no shape is supported."""
+        """A record from each tool at each size that is not `done` yet; none at a size with no supported shape."""
         for shapes in sizes:
             tools: list[Tool] = [tool for tool in TOOLS if not any((shape, tool) in done for shape in shapes)]
             if tools:
@@ -131,13 +131,13 @@ class Sanitizer:
         """A record from each of the tools at the first shape that is supported."""
         first = case_of(norm, shapes[0])
         self.step(impl, f"{first.key} without a tool")
-        ended = self._run(self.program(impl, norm, shapes, self.impl_files))
-        case = case_of(norm, shape) if (shape := _shape_run(ended)) else first
-        if ended.code == UNSUPPORTED_EXIT:
-            self.say(f"{case.key} {impl}: not run under compute-sanitizer: {ended.last_words}")
+        result = self._run(self.program(impl, norm, shapes, self.impl_files))
+        case = case_of(norm, shape) if (shape := _shape_run(result)) else first
+        if result.code == UNSUPPORTED_EXIT:
+            self.say(f"{case.key} {impl}: not run under compute-sanitizer: {result.last_words}")
             return
-        if failed := self._failure(ended, "without a tool"):
-            self._keep(f"{impl}-{case.key}", ended.output)
+        if failed := self._failure(result, "without a tool"):
+            self._keep(f"{impl}-{case.key}", result.output)
         for tool in tools:
             self.step(impl, f"{case.key} {tool}")
             finding = failed or self._watch(impl, case, tool)
@@ -145,46 +145,46 @@ class Sanitizer:
             yield SanitizerRecord(case=case, impl=impl, tool=tool, errors=finding.errors, detail=finding.detail)
 
     def _watch(self, impl: str, case: NormCase, tool: Tool) -> Finding:
-        """What one tool finds in one run."""
+        """Run the program under one tool and read the tool's log."""
         with tempfile.TemporaryDirectory(prefix="normbwd-") as folder:
             log = Path(folder) / "log"
             program = self.program(impl, case.norm, [(case.rows, case.cols)], self.impl_files)
-            ended = self._run(under(self.path, tool, log, program))
+            result = self._run(under(self.path, tool, log, program))
             text = log.read_text(errors="replace") if log.exists() else ""
         finding = read_log(text)
-        if finding is None or finding.errors == 0:  # a run that did not reach its end proves nothing
-            finding = self._failure(ended, f"under {tool}") or finding or Finding(None, "its log has no summary")
+        if finding is None or finding.errors == 0:  # a run that was cut short has not shown that there are no errors
+            finding = self._failure(result, f"under {tool}") or finding or Finding(None, "its log has no summary")
         if finding.errors != 0:
-            self._keep(f"{impl}-{case.key}-{tool}", f"{text}\n{ended.output}")
+            self._keep(f"{impl}-{case.key}-{tool}", f"{text}\n{result.output}")
         return finding
 
-    def _failure(self, ended: Ended, where: str) -> Finding | None:
-        if ended.code is None:
+    def _failure(self, result: Result, where: str) -> Finding | None:
+        if result.code is None:
             return Finding(None, f"stopped {where} after {self.time_limit_s:g} s")
-        if ended.code not in (0, ERRORS_EXIT):
-            return Finding(None, f"failed {where} with exit code {ended.code}: {ended.last_words[:300]}")
+        if result.code not in (0, ERRORS_EXIT):
+            return Finding(None, f"failed {where} with exit code {result.code}: {result.last_words[:300]}")
         return None
 
-    def _run(self, command: Sequence[str]) -> Ended:
+    def _run(self, command: Sequence[str]) -> Result:
         with tempfile.TemporaryFile() as output:
             code = _exit_code(command, output, self.time_limit_s)
             output.seek(0)
-            return Ended(code, output.read().decode(errors="replace"))
+            return Result(code, output.read().decode(errors="replace"))
 
     def _keep(self, name: str, text: str) -> None:
-        self.kept.mkdir(exist_ok=True)
-        (self.kept / f"{re.sub(r'[^A-Za-z0-9_.@-]', '_', name)}.log").write_text(text)
+        self.logs.mkdir(exist_ok=True)
+        (self.logs / f"{re.sub(r'[^A-Za-z0-9_.@-]', '_', name)}.log").write_text(text)
 
 
 def _exit_code(command: Sequence[str], output: IO[bytes], limit_s: float) -> int | None:
-    """Run a command to its end, or to the limit; nothing that it started is left then, nor after Ctrl-C."""
+    """Run a command to its end or to the limit; at the limit, and after Ctrl-C, kill all that it started."""
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},  # it finds what this process finds
-        start_new_session=True,  # the tool, the program and its compilers are ended together
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},  # so that it imports the same modules
+        start_new_session=True,  # so that the tool, the program and its compilers are killed together
     )
     try:
         return process.wait(limit_s)
@@ -196,8 +196,8 @@ def _exit_code(command: Sequence[str], output: IO[bytes], limit_s: float) -> int
         raise
 
 
-def _shape_run(ended: Ended) -> Shape | None:
-    shapes = re.findall(r"^ran (\d+)x(\d+)$", ended.output, re.MULTILINE)
+def _shape_run(result: Result) -> Shape | None:
+    shapes = re.findall(r"^ran (\d+)x(\d+)$", result.output, re.MULTILINE)
     return (int(shapes[-1][0]), int(shapes[-1][1])) if shapes else None
 
 

@@ -1,7 +1,7 @@
-"""Which kernels a backward launches and how long each takes: a separate pass, whose times are never the headline.
+"""The kernels that a backward launches and their times by the profiler: a separate pass, not used for ratios.
 
-One profiler session a case. Every run stands between two spin kernels, and what was launched between the two belongs
-to it: by the order of launches, which streams cannot change, so that nothing has to be filtered by name.
+One profiler session serves a case. Every run stands between two spin kernels, the markers; what is launched between
+them belongs to the run. The order of launches decides, so that streams and kernel names play no part.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Activity:
 
 @dataclass(frozen=True)
 class Breakdown:
-    """The kernels of one backward in launch order and their totals; `note` says why, where they are unknown.
+    """The kernels of one backward in launch order and their totals; `note` says why they are unknown or in doubt.
 
     `escaped` names kernels that ran outside the timed span; the span is then shorter than the backward.
     """
@@ -51,7 +51,7 @@ class Breakdown:
 def breakdown(
     candidates: Sequence[Candidate], device: Device, flush: Flush, rng: random.Random
 ) -> dict[str, Breakdown]:
-    """Profile all candidates of a case in one session, each run taken as a sample is; needs a GPU."""
+    """Profile all candidates of a case in one session, with the same steps as a sample; needs a GPU."""
     import torch
     from torch.autograd import DeviceType
     from torch.profiler import ProfilerActivity, profile
@@ -85,16 +85,16 @@ def _marked_sample(device: Device, candidate: Candidate, flush: Flush, rng: rand
 
 
 def assign(events_us: Mapping[str, Sequence[float]], activities: Sequence[Activity]) -> dict[str, Breakdown]:
-    """Give each candidate what was launched between its markers; fail closed where markers were lost.
+    """The breakdown of each candidate by what was launched between its markers; unknown for all if markers were lost.
 
-    `events_us` holds, by candidate and in the order of the runs, what events read around each of them.
+    `events_us` has, by candidate and in the order of the runs, the time between the events around each run.
     """
     launched = sorted(activities, key=lambda activity: (activity.launch, activity.start_us))
     spins = [place for place, activity in enumerate(launched) if MARKER in activity.name]
     expected = SPINS * sum(len(runs_us) for runs_us in events_us.values())
     if len(spins) != expected:
-        lost = f"the profiler lost records ({len(spins)} of {expected} markers are here)"
-        return dict.fromkeys(events_us, Breakdown(None, note=lost))
+        note = f"the profiler lost records ({len(spins)} of {expected} markers are here)"
+        return dict.fromkeys(events_us, Breakdown(None, note=note))
     markers = iter([spins[place : place + SPINS] for place in range(0, len(spins), SPINS)])
     breakdowns: dict[str, Breakdown] = {}
     for name, read_us in events_us.items():

@@ -11,7 +11,7 @@ Unit = Literal["us", "%", "GB/s", ""]
 
 
 class CheckList:
-    """Collects checks; one that cannot be made says so instead of passing."""
+    """Collects the checks of a self-test; one that cannot be made has `passed` None."""
 
     def __init__(self) -> None:
         self.checks: list[Check] = []
@@ -44,11 +44,11 @@ class CheckList:
             )
         )
 
-    def not_here(self, name: str, why: str) -> None:
+    def skip(self, name: str, why: str) -> None:
         """Add a check that cannot be made on this device."""
         self.checks.append(Check(name=name, passed=None, detail=why))
 
-    def failed(self, name: str, why: str) -> None:
+    def fail(self, name: str, why: str) -> None:
         """Add a check that failed before it had a value."""
         self.checks.append(Check(name=name, passed=False, detail=why))
 

@@ -57,11 +57,11 @@ class CpuDevice:
         return (self._end_ns - self._start_ns) / 1e3
 
     def fault(self) -> str | None:
-        """Nothing: there is only what the engine knows."""
+        """None: the engine itself detects all faults here."""
 
     def look(self) -> Reading:
-        """How busy others kept the CPUs since the last look; a host says too little of its clocks."""
-        return Reading(host_load=self._load.since_last_look())
+        """The load of other processes since the last reading; a host reports no clocks."""
+        return Reading(host_load=self._load.since_last_reading())
 
     def now_s(self) -> float:
         """Seconds on the host's clock."""

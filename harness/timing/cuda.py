@@ -37,7 +37,7 @@ class CudaDevice:
         self._fill_us = self._fill_time_us()
 
     def flush(self, mode: Flush) -> None:
-        """Write one buffer, then read another: the lines left in the cache are clean, nothing is owed to memory."""
+        """Write one buffer, then read another, so that the cache holds clean lines and no write is pending."""
         if mode == "none":
             return
         self._written.fill_(1.0)
@@ -52,7 +52,7 @@ class CudaDevice:
 
     def allocations(self) -> int:
         """Calls of cudaMalloc so far."""
-        # Not `memory_stats`, which sorts 150 names: it is asked twice a sample.
+        # Not `memory_stats`, which sorts 150 names: this is called twice a sample.
         return torch.cuda.memory_stats_as_nested_dict().get("num_device_alloc", 0)
 
     def hold(self, duration_us: float) -> None:
@@ -84,10 +84,10 @@ class CudaDevice:
         return self._start.elapsed_time(self._end) * 1e3
 
     def fault(self) -> str | None:
-        """Nothing: alone on the device, a sample has only the causes that the engine knows."""
+        """None: the engine itself detects all faults of a sample without another kernel."""
 
     def look(self) -> Reading:
-        """What NVML says at this moment; nothing off NVIDIA."""
+        """What NVML reads at this moment; empty on other devices than NVIDIA's."""
         return self._gpu.read() if self._gpu else Reading()
 
     def now_s(self) -> float:

@@ -1,8 +1,8 @@
-"""The order of events in which backwards are timed; it knows nothing of torch.
+"""The order of events in which backwards are timed; independent of torch.
 
 A sample is: restore, place outputs, flush, hold, start, backward, end, proof. A block is one sample of every candidate
-in random order. docs/method.md says why each step is there. In another context than alone the order is the same, and
-the device does more at some of its steps: in_context.py.
+in random order. docs/method.md says why each step is there. The contexts of a training step have the same order, on a
+device that does more at some steps: in_context.py.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from harness.timing.stopping import StoppingRule
 SHORTEST_HOLD_US = 100.0
 LONGEST_HOLD_US = 50_000.0
 WARM_UP_SAMPLES = 3
-# Of a pass that looks closer: a launch that is profiled, or has events of its own, costs the host several times as
-# much, and without a longer hold the device would wait for it.
+# The factor of the hold in a pass that profiles launches, or gives them events of their own: such a launch costs the
+# host several times as much, and the device would wait for it.
 LONGER_HOLD = 4
 
 
 class Device(Protocol):
-    """What the engine asks of a device; cuda.py and cpu.py answer, and tests answer with a fake."""
+    """A device as the engine uses it: implemented in cuda.py and cpu.py, and by a fake in tests."""
 
     def flush(self, mode: Flush) -> None:
         """Evict the caches: with clean lines, with dirty lines, or not at all."""
@@ -62,15 +62,15 @@ class Device(Protocol):
         ...
 
     def fault(self) -> str | None:
-        """Why the sample that was taken last is void, as far as the device can tell; None where it is not."""
+        """Why the last sample is void, as far as the device can tell; None where it is not."""
         ...
 
     def look(self) -> Reading:
-        """Clocks, power, temperature and throttling at this moment, as far as the device tells."""
+        """Clocks, power, temperature and throttling at this moment, as far as the device reports them."""
         ...
 
     def now_s(self) -> float:
-        """Seconds on the host's clock, for budgets alone."""
+        """Seconds on the host's clock, used only for time budgets."""
         ...
 
 
@@ -112,9 +112,9 @@ class Sample:
 
 @dataclass
 class Measurement:
-    """Samples of whole blocks by candidate, `blocks` their block numbers, and the voided blocks counted by cause.
+    """Samples of complete blocks by candidate, `blocks` their block numbers, and the voided blocks counted by cause.
 
-    `readings` holds what the device said of itself after each block that was attempted.
+    `readings` has the device's reading after each block that was attempted.
     """
 
     samples_us: dict[str, list[float]]
@@ -128,12 +128,12 @@ class Measurement:
 
 
 def longer_hold_us(candidate: Candidate) -> float:
-    """The hold of a pass that looks closer; what waits for the device itself has no use for one."""
+    """The hold of a pass that profiles launches; the shortest for a backward that itself waits for the device."""
     return LONGER_HOLD * (candidate.hold_us if candidate.proven else SHORTEST_HOLD_US)
 
 
 def make_ready(device: Device, candidate: Candidate, flush: Flush, rng: random.Random, hold_us: float) -> int:
-    """Do all that precedes a sample's start mark; the device's allocations so far, once outputs were placed."""
+    """Do all that precedes a sample's start mark; returns the count of allocations after the outputs were placed."""
     candidate.restore()
     device.place_outputs(rng)
     allocations = device.allocations()
@@ -149,9 +149,9 @@ def take_sample(
     rng: random.Random,
     look: Callable[[object], None] = lambda _: None,
 ) -> Sample:
-    """Time one backward; where the queue proof fails, take it again behind a longer hold.
+    """Time one backward; where the queue proof fails, take the sample again behind a longer hold.
 
-    `look` is shown what the backward gave, once its time is known.
+    `look` is called with the gradients of each try, after its time is known.
     """
     while True:
         allocations = make_ready(device, candidate, flush, rng, candidate.hold_us)
@@ -160,7 +160,7 @@ def take_sample(
             outputs = candidate.run()
             device.end()
             held = device.held()
-            us = device.elapsed_us()  # where a fault on the device surfaces
+            us = device.elapsed_us()  # an asynchronous error of the device is raised here
         except Exception as error:
             raise CandidateError(candidate.name) from error
         look(outputs)
@@ -182,7 +182,7 @@ def measure(
 ) -> Measurement:
     """Time all candidates in interleaved blocks until the rule has enough.
 
-    `watch` is told the name of each candidate before its sample. Raises CandidateError where one of them raises.
+    `watch` is called with the name of each candidate before its sample. Raises CandidateError where one of them raises.
     """
     measurement = Measurement({candidate.name: [] for candidate in candidates})
     for candidate in candidates:
@@ -206,7 +206,7 @@ def measure(
 
 
 def _record(measurement: Measurement, block: dict[str, Sample], throttled: str | None) -> None:
-    """Keep a block whole or void it whole: a ratio needs all of its samples."""
+    """Keep a block, or void all of it if any sample is void: a ratio needs all of its samples."""
     number = measurement.attempted
     causes = [cause for cause in (throttled, *(sample.void for sample in block.values())) if cause]
     if causes:

@@ -1,4 +1,4 @@
-"""Checks of the kernel that holds multiprocessors: it holds what it says, and a launch that waits for it is seen."""
+"""Checks of the kernel that holds multiprocessors: it holds as many as asked, and a launch that waits is detected."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from harness.timing.in_context import Beside
 HELD = "held multiprocessors"
 CONTROL = "control: all-resident"
 PROGRAMS = 8
-SETTLED_S = 0.002  # by then all programs run that find room
+SETTLED_S = 0.002  # after this time, all programs run that fit
 LASTS_US = 20_000.0
 SAMPLES = 5
 
 
 def held_checks(device: Device, make_holder: Callable[[], Holder]) -> list[Check]:
-    """Both checks; on a device without such a kernel they are not made."""
+    """Both checks; they are skipped on a device without such a kernel."""
     checks = CheckList()
     try:
         holder, probe = make_holder(), make_holder()
     except UnavailableError as error:
         for name in (HELD, CONTROL):
-            checks.not_here(name, str(error))
+            checks.skip(name, str(error))
         return checks.checks
     _held(checks, holder, probe)
     _all_resident(checks, device, holder, probe)
@@ -46,15 +46,15 @@ def _held(checks: CheckList, holder: Holder, probe: Holder) -> None:
     holder.started()
     probe.occupy(probe.multiprocessors, LASTS_US)
     time.sleep(SETTLED_S)
-    found, state = probe.running(), holder.state()
+    free, state = probe.running(), holder.state()
     holder.release()
     probe.release()
-    off = abs(holder.multiprocessors - PROGRAMS - found)
+    difference = abs(holder.multiprocessors - PROGRAMS - free)
     detail = (
         f"beside {PROGRAMS} programs of {holder.threads} threads and {holder.shared_kib} KiB of shared memory a probe "
-        f"found {found} of {holder.multiprocessors} multiprocessors free"
+        f"found {free} of {holder.multiprocessors} multiprocessors free"
     )
-    checks.add(HELD, off == 0 and state == "running", off, 0, "", detail)
+    checks.add(HELD, difference == 0 and state == "running", difference, 0, "", detail)
 
 
 def _all_resident(checks: CheckList, device: Device, holder: Holder, probe: Holder) -> None:
@@ -64,9 +64,10 @@ def _all_resident(checks: CheckList, device: Device, holder: Holder, probe: Hold
     try:
         run()
         torch.cuda.synchronize()
-        alone, waiting = (_samples(of, Candidate(CONTROL, run)) for of in (device, beside))
+        candidate = Candidate(CONTROL, run)
+        alone, waiting = _samples(device, candidate), _samples(beside, candidate)
     except Exception as error:  # Triton has no such launch for every device
-        checks.not_here(CONTROL, f"{type(error).__name__}: {' '.join(str(error).split())[:120]}")
+        checks.skip(CONTROL, f"{type(error).__name__}: {' '.join(str(error).split())[:120]}")
         return
     times_us = [sample.us for sample in waiting if sample.void is None]
     us, alone_us = median(times_us or [math.nan]), median(sample.us for sample in alone)

@@ -13,8 +13,8 @@ IDLE_FIELDS = (3, 4)  # idle, iowait
 
 
 @dataclass(frozen=True)
-class Look:
-    """The clock, and the busy seconds so far: of the CPUs, and of this process."""
+class CpuTimes:
+    """A reading of the clock, and the busy seconds so far of the CPUs and of this process."""
 
     at_s: float
     busy_s: float
@@ -23,19 +23,19 @@ class Look:
 
 
 class HostLoad:
-    """The share of this process's CPUs that other processes use, from look to look."""
+    """The share of this process's CPUs that other processes use, from one reading to the next."""
 
     def __init__(self) -> None:
-        self._last = look()
+        self._last = read_cpu_times()
 
-    def since_last_look(self) -> float | None:
-        """A number from 0 to 1; None where the system does not say."""
-        before, self._last = self._last, look()
+    def since_last_reading(self) -> float | None:
+        """A number from 0 to 1; None where the system does not report it."""
+        before, self._last = self._last, read_cpu_times()
         return None if before is None or self._last is None else share_of_others(before, self._last)
 
 
-def share_of_others(before: Look, after: Look) -> float | None:
-    """The share of the CPUs that other processes used between two looks, from 0 to 1; None where no time passed."""
+def share_of_others(before: CpuTimes, after: CpuTimes) -> float | None:
+    """The share of the CPUs that other processes used between two readings, 0 to 1; None where no time passed."""
     available_s = after.cpus * (after.at_s - before.at_s)
     if available_s <= 0:
         return None
@@ -43,14 +43,14 @@ def share_of_others(before: Look, after: Look) -> float | None:
     return round(min(1.0, max(0.0, others_s / available_s)), 3)
 
 
-def look() -> Look | None:
-    """Look now; None where the system does not say, as anywhere but on Linux."""
+def read_cpu_times() -> CpuTimes | None:
+    """Read them now; None where the system does not report them, as anywhere but on Linux."""
     try:
         allowed = os.sched_getaffinity(0)
         busy_s = busy_seconds(PROC_STAT.read_text(encoding="ascii"), allowed)
     except (AttributeError, OSError, ValueError):
         return None
-    return Look(time.monotonic(), busy_s, time.process_time(), len(allowed))
+    return CpuTimes(time.monotonic(), busy_s, time.process_time(), len(allowed))
 
 
 def busy_seconds(text: str, allowed: set[int]) -> float:

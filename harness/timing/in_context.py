@@ -1,6 +1,6 @@
 """The contexts of a training step: the engine's one order of a sample, on a device that does more at some steps.
 
-- graph: the backward of a candidate is the replay of a graph that holds it. The order is the same.
+- graph: the timed call is the replay of a CUDA graph that holds the backward. The order is the same.
 - hot-dy: dy is written by an elementwise kernel after the hold, just before the start mark.
 - beside: another kernel holds multiprocessors, from the hold on until the end mark has been waited for.
 - host: the clock is the host's, around several calls behind the hold; the queue proof says that none of them waited.
@@ -19,7 +19,7 @@ from harness.devices.nvml import Reading
 from harness.results.schema import Flush
 from harness.timing.engine import SHORTEST_HOLD_US, Candidate, Device
 
-CALLS = 20  # of a sample of the host's time: one call after a pause costs more than one of many
+CALLS = 20  # calls in a sample of the host's time, because the first call after a pause costs more
 OUTLASTS_US = 3000.0  # how much longer than the hold the other kernel runs, at least
 OUTLASTS_TIMES = 20  # and how many times as long as the slowest backward takes alone
 # A backward that takes half as long as the other kernel runs waits for it: alone it takes a twentieth, or less.
@@ -27,7 +27,7 @@ WAITING = 0.5
 
 
 class _Wrapped:
-    """A device that does what another does."""
+    """A device that passes every call on to another one."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -67,7 +67,7 @@ class _Wrapped:
 
 
 class HotDy(_Wrapped):
-    """A device on which dy was written just before: it lies in the cache, as far as that has room, and is dirty."""
+    """A device on which dy is written just before the start mark: as much of it as fits lies in the cache, dirty."""
 
     def __init__(self, device: Device, write_dy: Callable[[], object]) -> None:
         super().__init__(device)
@@ -88,10 +88,10 @@ class HostClock(_Wrapped):
         self._start_ns = self._end_ns = 0
 
     def flush(self, mode: Flush) -> None:
-        """Nothing: the device's caches are not the host's."""
+        """Do nothing: the host's time does not depend on the device's caches."""
 
     def start(self) -> None:
-        """Mark the beginning on the device, so that the proof can be had, and read the clock."""
+        """Mark the beginning on the device, for the queue proof, and read the host's clock."""
         self._device.start()
         self._start_ns = self._clock_ns()
 
@@ -101,17 +101,17 @@ class HostClock(_Wrapped):
         self._device.end()
 
     def elapsed_us(self) -> float:
-        """Wait for the device; the host's time for one call."""
+        """Wait for the device; returns the host's time for one call."""
         self._device.elapsed_us()
         return (self._end_ns - self._start_ns) / 1e3 / CALLS
 
 
 class Beside(_Wrapped):
-    """A device of which another kernel holds some multiprocessors, longer than any backward of `alone_us` takes.
+    """A device on which another kernel holds multiprocessors, for much longer than a backward takes alone.
 
-    The host sees that all its programs run before the start mark is queued, and that none has ended once the end mark
-    has happened. A backward that ends only after the other kernel gave up, because its time was up, waits for it: that
-    time is a sample. Any other end of the kernel voids the sample.
+    The host checks that all programs of that kernel run before it queues the start mark, and that none has ended after
+    the end mark. A backward that ends only after the other kernel's time was up has waited for it: that sample counts.
+    Any other early end of the kernel voids the sample.
     """
 
     def __init__(self, device: Device, holder: Holder, programs: int, alone_us: float) -> None:
@@ -122,13 +122,13 @@ class Beside(_Wrapped):
         self._fault: str | None = None
 
     def hold(self, duration_us: float) -> None:
-        """Let the other kernel start behind the flush, beside the hold, and wait until all of it runs."""
+        """Start the other kernel behind the flush, together with the hold, and wait until all its programs run."""
         self._holder.occupy(self._programs, duration_us + self.outlasts_us)
         self._device.hold(duration_us)
         self._fault = None if self._holder.started() else "the kernel beside did not start"
 
     def elapsed_us(self) -> float:
-        """Wait for the end mark, look at the other kernel, and end it."""
+        """Wait for the end mark, check that the other kernel still ran, and end it."""
         us = self._device.elapsed_us()
         state = self._holder.state()
         waited_for_it = state == "over" and self.waits(us)
@@ -138,16 +138,16 @@ class Beside(_Wrapped):
         return us
 
     def fault(self) -> str | None:
-        """Why the other kernel was not there all the time."""
+        """Why the other kernel did not run all the time, or a fault of the device."""
         return self._fault or self._device.fault()
 
     def waits(self, us: float) -> bool:
-        """Whether a backward that took so long waited for the other kernel."""
+        """Whether a backward that took `us` waited for the other kernel."""
         return us >= WAITING * self.outlasts_us
 
 
-def anew(candidate: Candidate) -> Candidate:
-    """The candidate with nothing known yet of how long its host takes."""
+def reset(candidate: Candidate) -> Candidate:
+    """The candidate with the hold and the queue proof reset."""
     return replace(candidate, hold_us=SHORTEST_HOLD_US, proven=True)
 
 
@@ -159,11 +159,11 @@ def repeated(candidate: Candidate) -> Candidate:
             candidate.run()
         return candidate.run()
 
-    return replace(anew(candidate), run=run)
+    return replace(reset(candidate), run=run)
 
 
 def replayed(candidate: Candidate, captured: Captured[object], spoil: Callable[[object], None]) -> Candidate:
-    """The candidate as the replay of its capture; `spoil` fills an answer, so that one that is left over is seen."""
+    """The candidate as the replay of its capture; before each replay `spoil` overwrites the previous gradients."""
 
     def restore() -> None:
         candidate.restore()
@@ -173,4 +173,4 @@ def replayed(candidate: Candidate, captured: Captured[object], spoil: Callable[[
         captured.replay()
         return captured.answer
 
-    return replace(anew(candidate), run=run, restore=restore)
+    return replace(reset(candidate), run=run, restore=restore)

@@ -1,4 +1,4 @@
-"""Triton kernels timed one by one by events of their own: a cross-check of the profiler, which sees them overlap."""
+"""Times each Triton kernel between two events of its own: a cross-check of the profiler, which sees them overlap."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ def time_launches(candidate: Candidate, device: Device, flush: Flush, rng: rando
 
 
 def attach(kernels: Sequence[Kernel], launches: Sequence[tuple[str, float]]) -> list[Kernel]:
-    """Give each kernel the time between its own events, matched by name in launch order; all or none."""
-    left = list(launches)
+    """Give each kernel the time between its own events, matched by name in launch order; none if any is unmatched."""
+    unmatched = list(launches)
     attached: list[Kernel] = []
     for kernel in kernels:
-        if left and left[0][0] == kernel.name:
-            attached.append(kernel.model_copy(update={"event_us": round(left.pop(0)[1], 3)}))
+        if unmatched and unmatched[0][0] == kernel.name:
+            attached.append(kernel.model_copy(update={"event_us": round(unmatched.pop(0)[1], 3)}))
         else:
             attached.append(kernel)
-    return list(kernels) if left else attached
+    return list(kernels) if unmatched else attached
 
 
 @contextmanager

@@ -32,7 +32,7 @@ def time_elsewhere(candidates: Sequence[Candidate]) -> dict[str, dict[str, float
             times_us = measure(candidates)
         except ImportError:
             continue
-        except Exception as error:  # costs the engine its figures, never us ours
+        except Exception as error:  # the other engine gets no times; the own timing is not affected
             print(f"{engine}: {error!r}", file=sys.stderr)
             continue
         for name, us in times_us.items():

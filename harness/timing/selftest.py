@@ -47,7 +47,7 @@ class Effort:
 
 
 class SelfTest:
-    """One self-test: `run` makes the checks, and leaves them in `checks`."""
+    """One self-test: `run` makes the checks and stores them in `checks`."""
 
     def __init__(self, device: Device, work: TensorWork, effort: Effort, rng: random.Random) -> None:
         self._device = device
@@ -63,7 +63,7 @@ class SelfTest:
         return self._list.checks
 
     def run(self, whole: bool = True) -> Budget:
-        """Make all checks, or without the profiler those of what may drift while a process measures; sum them up."""
+        """Make all checks, or unless `whole` only those of what may drift, without the profiler; returns the budget."""
         t0_us, null_us = self._empty_and_null()
         gbps, at_zero_us = self._copy_line()
         self._coldness()
@@ -89,7 +89,7 @@ class SelfTest:
         t0_us = medians[0]
         self._list.at_most("empty region (t0)", t0_us, T0_LIMIT_US, "us", "two events with nothing between them")
         if null is None:
-            self._list.not_here("null kernel", "there are no kernels here")
+            self._list.skip("null kernel", "there are no kernels here")
             return t0_us, None
         passed = t0_us < medians[1] <= t0_us + T0_LIMIT_US
         detail = "a kernel that does nothing: more than nothing, and not much more"
@@ -100,12 +100,12 @@ class SelfTest:
         """Fit t = a + b x bytes, by relative residuals; return 1 / b in GB/s, and a in us."""
         multiples = [m for m in self._effort.multiples if m * self._work.cache_bytes <= self._work.largest]
         if len(multiples) < 3:
-            self._list.not_here("copy line", "too little memory is free for copies of several sizes")
+            self._list.skip("copy line", "too little memory is free for copies of several sizes")
             return None, 0.0
         sizes = [multiple * self._work.cache_bytes for multiple in multiples]
         times_us = np.array(self._medians([self._work.copies(size) for size in sizes]))
         if not np.isfinite(times_us).all():
-            self._list.failed("copy line", "every block was void")
+            self._list.fail("copy line", "every block was void")
             return None, 0.0
         moved = 2.0 * np.array(sizes)
         weights = 1 / times_us
@@ -113,7 +113,7 @@ class SelfTest:
         (at_zero_us, us_per_byte), *_ = np.linalg.lstsq(columns, times_us * weights, rcond=None)
         residual = float(np.abs((at_zero_us + us_per_byte * moved) / times_us - 1).max())
         if us_per_byte <= 0:
-            self._list.failed("copy line", "larger copies took no longer")
+            self._list.fail("copy line", "larger copies took no longer")
             return None, 0.0
         gbps = 1e-3 / float(us_per_byte)
         span = f"{multiples[0]} to {multiples[-1]} x the cache"
@@ -133,11 +133,11 @@ class SelfTest:
         """Half a cache after a flush must take as long as one long evicted, and less time without the flush."""
         probe, fresh = self._work.probe(), self._work.fresh_probe()
         again_us, fresh_us = self._medians([probe, fresh])
-        off = again_us / fresh_us - 1
-        self._relative.append(abs(off))
+        difference = again_us / fresh_us - 1
+        self._relative.append(abs(difference))
         self._list.at_most(
             "coldness",
-            100 * abs(off),
+            100 * abs(difference),
             100 * COLD_LIMIT,
             "%",
             "half a cache after the flush, against one not read of late",
@@ -170,7 +170,7 @@ class SelfTest:
         measured = self._measure(work, 2 * self._effort.blocks)
         first_us, again_us, *longer_us = (measured.samples_us[candidate.name] for candidate in work)
         if not first_us:
-            self._list.failed(planted_effects.NOTHING, "every block was void")
+            self._list.fail(planted_effects.NOTHING, "every block was void")
             return math.inf
         again = speedup(first_us, again_us)
         errors = [abs(math.log(again.value))]
@@ -182,14 +182,14 @@ class SelfTest:
         for (name, more), samples_us in zip(planted_effects.SHARES.items(), longer_us, strict=True):
             ratio = speedup(samples_us, first_us)  # how much longer: samples over the plain one's
             reading = math.log(ratio.value)
-            off = abs(reading - math.log1p(more))
-            errors.append(off)
-            is_found = planted_effects.found([ratio], [again])
-            detail = f"{more:.0%} more bytes read as {_interval(ratio)}{'' if is_found else ', not told from A/A'}"
+            error = abs(reading - math.log1p(more))
+            errors.append(error)
+            is_detected = planted_effects.detected([ratio], [again])
+            detail = f"{more:.0%} more bytes read as {_interval(ratio)}{'' if is_detected else ', not told from A/A'}"
             self._list.add(
                 name,
-                is_found and off <= planted_effects.LIMIT,
-                100 * off,
+                is_detected and error <= planted_effects.LIMIT,
+                100 * error,
                 100 * planted_effects.LIMIT,
                 "%",
                 detail,
@@ -204,7 +204,7 @@ class SelfTest:
         others = [self._work.elementwise(size), self._work.copies(size // 2, 2)]
         spans = self._work.spans_us([one, *others])
         if spans is None:
-            self._list.not_here(EVENTS_AGAINST_PROFILER, "there is no profiler of kernels here")
+            self._list.skip(EVENTS_AGAINST_PROFILER, "there is no profiler of kernels here")
             return None
         offset_us = spans[0][0] - spans[0][1]
         off = max(abs(event_us - offset_us - span_us) for event_us, span_us in spans)
@@ -225,7 +225,7 @@ class SelfTest:
         rule = StoppingRule(min_blocks=blocks, max_blocks=blocks, half_width=0.0, budget_s=math.inf)
         measured = measure(self._device, candidates, rule, flush, self._rng)
         if unproven := [candidate.name for candidate in candidates if not candidate.proven]:
-            self._list.failed("queue proof", f"the host was late in {', '.join(unproven)}")
+            self._list.fail("queue proof", f"the host was late in {', '.join(unproven)}")
         return measured
 
 

@@ -1,4 +1,4 @@
-"""When a case has been measured enough: a rule over numbers alone."""
+"""The rule that ends the measurement of a case; it depends on numbers only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The known work that a self-test measures, on a GPU or a CPU."""
+"""The work of known size that a self-test measures, on a GPU or a CPU."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class TensorWork:
         return Candidate("fresh probe", run)
 
     def spans_us(self, candidates: Sequence[Candidate]) -> list[tuple[float, float]] | None:
-        """What events read of each candidate, and the profiler's lead and span; None where it sees no kernels."""
+        """The time of each candidate by events, and by the profiler (lead and span); None where it sees no kernels."""
         if self._kind != "cuda":
             return None
         breakdowns = breakdown(candidates, self._device, "clean", random.Random(0))

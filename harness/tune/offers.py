@@ -1,4 +1,4 @@
-"""What there is to tune: asked of a worker, where the adapters are."""
+"""Asks a worker which implementations can be tuned, and their configurations."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ def find_tunables(invocation: Invocation) -> tuple[str, list[Tunable]]:
         try:
             profile, facts = devices.choose(invocation.device, started.hello.available)
             cases = list(invocation.cases) or cases_on(facts.kind, invocation.settings)
-            impls = _named(invocation, started.hello.implementations)
+            impls = _implementations(invocation, started.hello.implementations)
             tunables = [_tunable(impl, cases, started.worker, invocation.time_limit_s) for impl in impls]
         finally:
             started.worker.kill()
     return profile.name, tunables
 
 
-def _named(invocation: Invocation, implementations: Sequence[ImplRecord]) -> list[ImplRecord]:
-    """The implementations that are named, or those of the files given, or the in-house one."""
+def _implementations(invocation: Invocation, implementations: Sequence[ImplRecord]) -> list[ImplRecord]:
+    """The implementations of --impls, or those of the --impl files, or the in-house one."""
     files = tuple(map(str, invocation.impl_files))
-    own = [item.name for item in implementations if item.source in files and not item.name.endswith(WITH_TORCH)]
-    given = ",".join(own)
-    return select(implementations, invocation.settings.impls or given or DEFAULT_IMPLEMENTATION, None, "", files)
+    of_files = [item.name for item in implementations if item.source in files and not item.name.endswith(WITH_TORCH)]
+    patterns = invocation.settings.impls or ",".join(of_files) or DEFAULT_IMPLEMENTATION
+    return select(implementations, patterns, None, "", files)
 
 
 def _tunable(impl: ImplRecord, cases: Sequence[NormCase], worker: Worker, time_limit_s: float) -> Tunable:

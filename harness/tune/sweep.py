@@ -25,9 +25,9 @@ FILE_NAME = "tuned.json"
 
 
 def tune(invocation: Invocation, display: Display) -> tuple[TunedFile, Path, list[Results]]:
-    """Tune the implementations asked for; return the tuned file, where it was written, and the sweeps.
+    """Tune the implementations of the invocation; return the tuned file, its path, and the sweeps.
 
-    The processes of the invocation are those of the runs that confirm the winners. Raises UsageError and
+    The invocation's number of processes is that of the runs that confirm the winners. Raises UsageError and
     UnavailableError before anything is written.
     """
     check(invocation)
@@ -38,11 +38,11 @@ def tune(invocation: Invocation, display: Display) -> tuple[TunedFile, Path, lis
         (tunable, *_sweep_and_confirm(tunable, invocation, folder / tunable.name, display)) for tunable in tunables
     ]
     file = tuned_file(tuned)
-    return file, _write(file, folder / FILE_NAME), [swept for _, swept, _ in tuned]
+    return file, _write(file, folder / FILE_NAME), [sweep for _, sweep, _ in tuned]
 
 
 def tuned_file(tuned: Sequence[tuple[Tunable, Results, list[Best]]]) -> TunedFile:
-    """What is written, given each implementation's sweep and its best configurations."""
+    """The tuned file, from each implementation's sweep and its best configurations."""
     run = tuned[0][1].run
     return TunedFile(
         device=run.device.name,
@@ -58,25 +58,25 @@ def _sweep_and_confirm(
     tunable: Tunable, invocation: Invocation, folder: Path, display: Display
 ) -> tuple[Results, list[Best]]:
     name = tunable.name
-    offered = invocation.of_cases(list(tunable.configs)).changed(baseline=name, offered={name: tunable.most})
+    offered = invocation.for_cases(list(tunable.configs)).changed(baseline=name, offered={name: tunable.most})
     display.say(f"{name}: up to {tunable.most} configurations beside the default")
-    swept = _measure(offered, tunable, f"{name},{name}#*", folder / "sweep", 1, display)
-    best = best_candidates(swept)
+    sweep = _measure(offered, tunable, f"{name},{name}#*", folder / "sweep", 1, display)
+    best = best_candidates(sweep)
     winners = {item.case: item.candidate for item in best if item.candidate}
     display.say(f"{name}: a configuration is faster in {len(winners)} of {len(best)} cases")
     if winners:
         display.say(f"{name}: measuring the winners again")
         names = ",".join([name, *sorted(set(winners.values()))])
         processes = invocation.settings.processes
-        again = offered.of_cases(list(winners))
-        best = confirmed(best, _measure(again, tunable, names, folder / "confirm", processes, display))
-    return swept, best
+        confirming = offered.for_cases(list(winners))
+        best = confirmed(best, _measure(confirming, tunable, names, folder / "confirm", processes, display))
+    return sweep, best
 
 
 def _measure(
     invocation: Invocation, tunable: Tunable, impls: str, out: Path, processes: int, display: Display
 ) -> Results:
-    """One run; an earlier one of this folder is gone on with where that was asked for."""
+    """Measure one run; with --resume, an earlier run in the folder is resumed."""
     resume = invocation.resume and (out / opening.RESULTS_NAME).exists()
     changed = invocation.changed(impls=impls, processes=processes, out=out, resume=resume)
     results = load(session.bench(changed, display))
@@ -100,7 +100,7 @@ def _refuse_other_configs(results: Results, tunable: Tunable, out: Path) -> None
 
 
 def _folder(resume: bool, profile: str) -> Path:
-    """A new folder, or the latest, to go on with."""
+    """A new folder, or with --resume the latest one."""
     if not resume:
         return opening.RUNS / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{profile}{FOLDER}"
     earlier = sorted(opening.RUNS.glob(f"*{FOLDER}"))

@@ -28,7 +28,7 @@ def kept(grads: Grads) -> Grads:
 
 
 def fingerprint(grads: Grads) -> str:
-    """A number made of all bits and their places, the same in every process for the same bits.
+    """A hash of all bits and their positions, the same in every process for the same bits.
 
     Sums of integers, which wrap and do not depend on their order, so that a device may form them in any.
     """

@@ -1,4 +1,4 @@
-"""What a process has only one of, and every implementation in it shares: how each is read and put back."""
+"""The global state of a process, which all implementations share: how each part is read and restored."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def functions() -> Namespaces:
 
 
 def replaced(before: Namespaces) -> list[tuple[str, Any, str, Any]]:
-    """Public functions that are others than before: the full name, its owner, its name there, and what it was.
+    """Public functions that were replaced: the full name, its owner, its name there, and the original.
 
     What is added is no replacement, but in a class, where it hides what was inherited: that was None.
     """
@@ -155,7 +155,7 @@ def _is_inherited(owner: Any, name: str) -> bool:
 
 
 def put_back(before: Namespaces) -> None:
-    """Undo what was replaced."""
+    """Restore the functions that were replaced."""
     for _, owner, name, was in replaced(before):
         if was is None:
             delattr(owner, name)

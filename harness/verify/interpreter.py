@@ -1,4 +1,4 @@
-"""Whether a backward runs Triton kernels in Triton's interpreter, which is right and thousands of times too slow."""
+"""Detects Triton kernels that run in Triton's interpreter, which gives right results thousands of times too slowly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the output of Python, and of everything below it, goes: what somebody closed can be opened again."""
+"""Restores standard output and error, as Python streams and as file descriptors, after something closed them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def put(was: State) -> None:
 
 def _opened(descriptor: int) -> tuple[int, int] | None:
     try:
-        found = os.fstat(descriptor)
+        status = os.fstat(descriptor)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

@@ -36,11 +36,11 @@ def malformed(inputs: Inputs, grads: object) -> str | None:
 
 def wider(inputs: Inputs, grads: Grads) -> list[str]:
     """A note for each gradient in a wider dtype than asked for, which has to be converted before it is used."""
-    asked = {gradient.name: torch_dtype(gradient.dtype_in(inputs.case)) for gradient in gradients_of(inputs.case)}
+    expected = {gradient.name: torch_dtype(gradient.dtype_in(inputs.case)) for gradient in gradients_of(inputs.case)}
     return [
-        f"{name} is {tensor.dtype} where {asked[name]} was asked for: accepted, and rounded before it is judged"
+        f"{name} is {tensor.dtype} where {expected[name]} was asked for: accepted, and rounded before it is judged"
         for name, tensor in grads.tensors().items()
-        if name in asked and tensor.dtype != asked[name]
+        if name in expected and tensor.dtype != expected[name]
     ]
 
 

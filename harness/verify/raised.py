@@ -1,4 +1,4 @@
-"""What an implementation raised, as a row says it."""
+"""The status and the text of an exception, for a row."""
 
 from __future__ import annotations
 

@@ -95,47 +95,47 @@ def kept_pieces(inputs: Inputs) -> tuple[Piece, ...]:
 
 def reference(inputs: Inputs, rows: slice) -> Piece:
     """The reference on the given rows, with mean and rstd computed in fp64 from what is normalised."""
-    case, given = inputs.case, _given(inputs, rows)
+    case, drawn = inputs.case, _drawn(inputs, rows)
     one, norm_first = Exact.given(torch.ones((), device=inputs.x.device)), "gated-norm-first" in case.features
-    silu, slope = _gate(given["z"].values) if "z" in given else (one, one)
-    weight = given.get("weight", one)
-    xhat, rstd = _normalised(given["x"] * silu if case.gate_first else given["x"], case)
-    dy = given["dy"] * silu if norm_first else given["dy"]
+    silu, slope = _gate(drawn["z"].values) if "z" in drawn else (one, one)
+    weight = drawn.get("weight", one)
+    xhat, rstd = _normalised(drawn["x"] * silu if case.gate_first else drawn["x"], case)
+    dy = drawn["dy"] * silu if norm_first else drawn["dy"]
     wdy = dy * weight
     gradients = {"dweight": (dy * xhat).over_rows(), "dbias": dy.over_rows()}
-    if "dy1" in given:
-        wdy += given["dy1"] * given.get("weight1", one)
-        gradients |= {"dweight1": (given["dy1"] * xhat).over_rows(), "dbias1": given["dy1"].over_rows()}
+    if "dy1" in drawn:
+        wdy += drawn["dy1"] * drawn.get("weight1", one)
+        gradients |= {"dweight1": (drawn["dy1"] * xhat).over_rows(), "dbias1": drawn["dy1"].over_rows()}
     dx = _back_through(wdy, xhat, rstd, case)
     if case.gate_first:
-        gradients["dz"] = dx * given["x"] * slope
+        gradients["dz"] = dx * drawn["x"] * slope
         dx *= silu
     elif norm_first:
         y = xhat * weight
-        gradients["dz"] = given["dy"] * (y + given["bias"] if "bias" in given else y) * slope
+        gradients["dz"] = drawn["dy"] * (y + drawn["bias"] if "bias" in drawn else y) * slope
     gradients["dx"] = dx
     for tensor in inputs_of(case):
         if tensor.added_to is not None:
-            gradients[tensor.added_to] += given[tensor.name]
+            gradients[tensor.added_to] += drawn[tensor.name]
     for mask, branch in (("mask", "dbranch"), ("mask1", "dbranch1")):
-        if mask in given:
-            gradients[branch] = gradients["dx"] * given[mask].scaled(1 / (1 - case.dropout_p))
-    of_rows = [given[tensor.name].values for tensor in inputs_of(case) if tensor.extent == "activation"]
+        if mask in drawn:
+            gradients[branch] = gradients["dx"] * drawn[mask].scaled(1 / (1 - case.dropout_p))
+    of_rows = [drawn[tensor.name].values for tensor in inputs_of(case) if tensor.extent == "activation"]
     return Piece(rows, gradients, ~torch.stack([values.isfinite().all(1) for values in of_rows]).all(0))
 
 
-def _given(inputs: Inputs, rows: slice) -> dict[str, Exact]:
-    """What was drawn: activations of these rows, parameters as the norm multiplies by them."""
+def _drawn(inputs: Inputs, rows: slice) -> dict[str, Exact]:
+    """The drawn tensors as exact values: activations of these rows, and parameters as the norm multiplies by them."""
     case, tensors = inputs.case, inputs.tensors()
-    given: dict[str, Exact] = {}
+    drawn: dict[str, Exact] = {}
     for tensor in inputs_of(case):
         values = tensors[tensor.name]
         if tensor.extent == "activation":
             values = as_rows(values)[rows]
         elif case.zero_centred and tensor.name.startswith("weight"):
             values = values.double() + 1
-        given[tensor.name] = Exact.given(values)
-    return given
+        drawn[tensor.name] = Exact.given(values)
+    return drawn
 
 
 def _normalised(x: Exact, case: NormCase) -> tuple[Exact, torch.Tensor]:

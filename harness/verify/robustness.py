@@ -1,4 +1,4 @@
-"""Inputs that a backward must not change, memory that it must not share, and outputs that it must write in full."""
+"""Checks of memory: a backward must not change its inputs or share memory, and must write its outputs in full."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ class Pristine:
         return cls(buffers)
 
     def with_reference(self, inputs: Inputs) -> Pristine:
-        """The same with the reference of the inputs, if there is room for it; before any has overwritten them."""
+        """A copy with the reference of the inputs, if it fits into memory; called before any backward runs."""
         return replace(self, exact=kept_pieces(inputs))
 
     def output_gradients(self, inputs: Inputs) -> dict[str, torch.Tensor]:
-        """dy, and dy1 where there is one, as they were."""
-        given = inputs.tensors()
-        return {name: _like(self.buffers[name], given[name]) for name in OUTPUT_GRADIENTS if name in given}
+        """The original dy, and dy1 where there is one."""
+        tensors = inputs.tensors()
+        return {name: _like(self.buffers[name], tensors[name]) for name in OUTPUT_GRADIENTS if name in tensors}
 
     def original(self, inputs: Inputs) -> Inputs:
-        """The inputs with the gradients that a backward may overwrite as they were, in other memory."""
+        """The inputs with copies of the original dy and dy1, which a backward may have overwritten."""
         return inputs.with_tensors(self.output_gradients(inputs))
 
     def changed(self, inputs: Inputs, in_place: bool) -> list[str]:
-        """Names of the inputs that are no longer what they were; those of outputs may change where that is declared."""
+        """Names of the inputs that have changed; dy may change if the backward works `in_place`."""
         return [
             name
             for name, tensor in self._touched(inputs).items()
@@ -59,7 +59,7 @@ class Pristine:
         ]
 
     def overrun(self, inputs: Inputs) -> list[str]:
-        """Names of the inputs beside which, outside of their own elements, something was written."""
+        """Names of the inputs whose guards or gaps were written to."""
         names: list[str] = []
         for name, tensor in self._touched(inputs).items():
             now = whole_buffer(tensor).clone()
@@ -69,7 +69,7 @@ class Pristine:
         return names
 
     def restore(self, inputs: Inputs) -> None:
-        """Put every input back, unseen by autograd, which would refuse a backward whose inputs were written to."""
+        """Restore every input, without autograd noticing, which would refuse a backward after that."""
         for name, tensor in inputs.tensors().items():
             whole_buffer(tensor).copy_(self.buffers[name])
 
@@ -84,7 +84,7 @@ def _like(buffer: torch.Tensor, placed: torch.Tensor) -> torch.Tensor:
 
 
 def harm(pristine: Pristine, inputs: Inputs, answer: object, in_place: bool) -> str | None:
-    """Say what a backward that gave `answer` did to memory that is not its own, or None.
+    """The harm that a backward that returned `answer` did to memory that is not its own, or None.
 
     dy may change where `in_place` is declared.
     """
@@ -97,7 +97,7 @@ def harm(pristine: Pristine, inputs: Inputs, answer: object, in_place: bool) -> 
 
 
 def overlaps(inputs: Inputs, grads: Grads, in_place: bool) -> str | None:
-    """Say which gradient shares memory with an input or another gradient, or None; a declared dx may with dy."""
+    """The gradient that shares memory with an input or another gradient, or None; an in-place dx may share dy's."""
     gradients = grads.tensors()
     for (first, a), (other, b) in combinations(gradients.items(), 2):
         if _share(a, b):
@@ -143,7 +143,7 @@ def _mallopt(byte: int) -> bool:
 
 
 def make_ready(inputs: Inputs, pristine: Pristine) -> None:
-    """What precedes every call that is judged: the inputs as they were, and NaN where outputs and scratch will lie."""
+    """Prepare for a call that is judged: restore the inputs, and fill memory for outputs and scratch with NaN."""
     pristine.restore(inputs)
     poison(inputs)
 

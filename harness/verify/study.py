@@ -45,8 +45,8 @@ def invariance(implementation: Implementation, inputs: Inputs, first: Grads) -> 
     )
 
     def same_rows(grads: Grads) -> bool:
-        given = grads.tensors()
-        return all(same_bits(as_rows(tensor)[:half], as_rows(given[name])) for name, tensor in of_rows.items())
+        tensors = grads.tensors()
+        return all(same_bits(as_rows(tensor)[:half], as_rows(tensors[name])) for name, tensor in of_rows.items())
 
     def same_sums(grads: Grads) -> bool:
         return all(same_bits(tensor, grads.tensors()[name]) for name, tensor in of_parameters.items())
@@ -85,6 +85,6 @@ def _rows(inputs: Inputs, rows: int) -> Inputs:
 
 def _run(implementation: Implementation, inputs: Inputs) -> Grads:
     """One call, on gradients of outputs of its own, which it may overwrite."""
-    given = inputs.tensors()
-    own = {name: given[name].clone() for name in OUTPUT_GRADIENTS if name in given}
-    return implementation.prepare(inputs.with_tensors(own))()
+    tensors = inputs.tensors()
+    copies = {name: tensors[name].clone() for name in OUTPUT_GRADIENTS if name in tensors}
+    return implementation.prepare(inputs.with_tensors(copies))()

@@ -1,4 +1,4 @@
-"""What a backward must leave as it was: settings, functions of modules that all share, and no thread still running."""
+"""Checks the process state that a backward must not change: settings, functions of shared modules, and threads."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ class Surroundings:
         return cls(settings, ENVIRONMENT.read(), global_state.functions(), threads)
 
     def with_environment_of_now(self) -> Self:
-        """The same, but that the environment may stay as it is now: a library may set it as it is loaded."""
+        """A copy that accepts the present environment, which a library may set as it is loaded."""
         return replace(self, environment=ENVIRONMENT.read())
 
     def changed(self) -> list[str]:
-        """Names of what is no longer what it was."""
+        """The names of the settings and functions that have changed."""
         environment = ["the environment"] if ENVIRONMENT.read() != self.environment else []
         return self._settings_changed() + environment + [name for name, *_ in global_state.replaced(self.functions)]
 
     def changed_by_an_import(self) -> list[str]:
-        """The same without what libraries set as they are loaded: the environment and filters of warnings."""
+        """The same without what libraries set at import: the environment and filters of warnings."""
         return [name for name in self.with_environment_of_now().changed() if name != global_state.WARNINGS]
 
     def restore(self) -> None:
-        """Put back what was changed, as far as that can be done."""
+        """Undo the changes, as far as possible."""
         settings = global_state.settings()
         for name in self._settings_changed():
             settings[name].put(self.settings[name])
@@ -53,7 +53,7 @@ class Surroundings:
         global_state.put_back(self.functions)
 
     def left_behind(self) -> list[str]:
-        """After `restore`: names of what could not be put back, and of threads that are still at work."""
+        """After `restore`: the names of settings that could not be restored, and of threads that still run."""
         return self._settings_changed() + self.new_threads()
 
     def new_threads(self) -> list[str]:
@@ -66,7 +66,7 @@ class Surroundings:
 
 
 def at_work_in(function: Callable[..., object]) -> list[str]:
-    """Names of the threads that are at this moment inside the file in which a function stands."""
+    """Names of the threads that are now executing code of the file that defines a function."""
     code: CodeType | None = getattr(function, "__code__", None)
     frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
     others = (thread for thread in threading.enumerate() if thread is not threading.current_thread())

@@ -1,4 +1,4 @@
-"""One implementation verified on one case: everything that can make its row something else than `ok`, but timing."""
+"""Verifies one implementation on one case: all checks that decide its status, except those of timing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LINGER_S = 0.05  # how long a thread that goes on behind the caller's back is gi
 
 @dataclass(frozen=True)
 class VerifyResult:
-    """The status of a verified implementation, and what it rests on."""
+    """The status of a verified implementation, and the checks behind it."""
 
     status: Status
     reason: str | None = None
@@ -43,12 +43,12 @@ class VerifyResult:
 
 
 class WrongError(Exception):
-    """A fault that needs no figures; the message names it."""
+    """A fault that ends the verification; the message names it."""
 
 
 @dataclass(frozen=True)
 class Verifier:
-    """One implementation, prepared for `inputs`; `studied` asks for all that needs one case only."""
+    """One implementation, prepared for `inputs`; a `studied` case gets the checks that are made on one case only."""
 
     implementation: Implementation
     backward: Callable[[], Grads]
@@ -58,7 +58,7 @@ class Verifier:
     studied: bool = False
 
     def run(self) -> VerifyResult:
-        """Verify; the first fault that needs no figures ends it."""
+        """Verify the implementation; the first fault ends it."""
         try:
             return self._verify()
         except WrongError as fault:
@@ -98,7 +98,7 @@ class Verifier:
         return VerifyResult(status, reason, verification, extra_bytes, notes)
 
     def _first_call(self) -> tuple[Grads, int | None]:
-        """Call once, look at all that must not have been touched, and keep what it gave at that moment."""
+        """Call once, check all that must not have been touched, and copy the gradients at that moment."""
         around = Surroundings.look()
         with robustness.poisoned_heap(self.inputs.case.device):
             grads, extra_bytes = _with_peak(self.inputs, self.backward)
@@ -119,7 +119,7 @@ class Verifier:
         return at_once, extra_bytes
 
     def _look_closer(self, grads: Grads, at_once: Grads, extra_bytes: int) -> None:
-        """What takes a moment: gradients that change once they were returned, and writes beside outputs and scratch."""
+        """Find late faults: gradients that change after they were returned, and writes beside outputs and scratch."""
         time.sleep(LINGER_S)
         synchronise(self.inputs.case.device)
         if changed := differing(at_once, grads):
@@ -164,11 +164,11 @@ class Verifier:
         return repetition
 
     def _leaks(self, held: Sequence[int]) -> bool:
-        """Whether each call so far left more memory in use than the one before."""
+        """Whether each call so far left more memory in use than the last one."""
         return len(held) > 1 and all(after - before >= self._least for before, after in pairwise(held))
 
     def _refuse_a_leak(self, held: Sequence[int]) -> None:
-        """Memory that grows at every call, and does not shrink when Python tidies up."""
+        """Whether memory grows at every call, and does not shrink after garbage collection."""
         if len(held) <= LEAK_RUNS or not self._leaks(held):
             return
         gc.collect()
@@ -191,7 +191,7 @@ class Verifier:
 
 
 def _judge(verification: Verification) -> tuple[Status, str | None]:
-    """Wrong before nondeterministic before ok."""
+    """The gravest status: wrong, then nondeterministic, then ok."""
     if fault := precision.fault(verification.tensors):
         return "wrong", fault
     if verification.differing:
@@ -201,13 +201,13 @@ def _judge(verification: Verification) -> tuple[Status, str | None]:
 
 
 def synchronise(device: DeviceKind) -> None:
-    """Wait for the device; where a fault on it surfaces."""
+    """Wait for the device; an asynchronous error of it is raised here."""
     if device != "cpu":
         torch.cuda.synchronize()
 
 
 def held_bytes(device: DeviceKind) -> int:
-    """The memory in use: on a GPU by torch's allocator, on a CPU by this process; 0 where the host does not say."""
+    """The memory in use: on a GPU by torch's allocator, on a CPU by this process; 0 if the host does not report it."""
     if device != "cpu":
         return torch.cuda.memory_allocated()
     with suppress(OSError):

@@ -1,7 +1,7 @@
-"""Implementations that run with a configuration other than their default: those `tune` measures, and tuned ones.
+"""Implementations that run with another configuration than their default: candidates of `tune`, and tuned ones.
 
-`NAME#07` is the seventh configuration that an adapter offers beside its default, `NAME@tuned` the fastest one that a
-tuned file has for the case.
+`NAME#07` runs the seventh configuration that an adapter offers beside its default; `NAME@tuned` runs the fastest one
+that a tuned file has for the case.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ def candidate_name(name: str, number: int) -> str:
     return f"{name}#{number:02d}" if number else name
 
 
-def is_candidate(name: str, of: str) -> bool:
-    """Whether a name is that of a configuration which is not the default of this implementation."""
-    return name.startswith(f"{of}#")
+def is_candidate(name: str, impl: str) -> bool:
+    """Whether a name is that of a candidate configuration of the implementation `impl`."""
+    return name.startswith(f"{impl}#")
 
 
 def note(config_name: str) -> str:
-    """What the row of a candidate says of its configuration."""
+    """The note in a candidate's row that names its configuration."""
     return f"configuration: {config_name}"
 
 
 def candidates(implementation: Implementation, count: int) -> list[Implementation]:
-    """The first `count` configurations beside the default, each an implementation of its own."""
+    """The first `count` configurations beside the default, each as an implementation of its own."""
     return [
         implementation.with_configs(candidate_name(implementation.name, number), partial(_nth, implementation, number))
         for number in range(1, count + 1)
@@ -45,7 +45,7 @@ def candidates(implementation: Implementation, count: int) -> list[Implementatio
 
 
 def offer(implementation: Implementation, case: NormCase) -> Offer:
-    """What an implementation offers of a case that it can run and that may be timed."""
+    """The configurations that an implementation offers for a case, or why it cannot run or time the case."""
     try:
         if refusal := implementation.unsupported(case) or implementation.untimed(case):
             return Offer(refusal=refusal)
@@ -55,7 +55,7 @@ def offer(implementation: Implementation, case: NormCase) -> Offer:
         return Offer(configs)
     except UnsupportedError as error:
         return Offer(fault=str(error))
-    except Exception as error:  # the adapter's doing, whatever it is
+    except Exception as error:  # an adapter may raise anything
         return Offer(fault=f"configs(case) fails: {type(error).__name__}: {error}")
 
 
@@ -88,7 +88,7 @@ def _nth(implementation: Implementation, number: int, case: NormCase) -> Configu
 
 
 def _from_file(cases: Mapping[NormCase, TunedCase], path: Path, case: NormCase) -> Configured:
-    """The configuration that was fastest for this case, whatever its inputs are."""
+    """The configuration that was fastest for this case; the kind of inputs plays no part."""
     tuned_case = cases.get(replace(case, inputs="normal"))
     if tuned_case is None:
         raise UnsupportedError(f"{path} has no such case; `normbwd tune` adds it")

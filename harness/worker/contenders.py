@@ -1,4 +1,4 @@
-"""The implementations of a case that were found right: timed together, alone and in the contexts of a training step."""
+"""The implementations of a case that passed verification, timed together: cold, then in other contexts."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ MakeStep = Callable[[TimingJob, Mapping[str, Timing]], TrainingStep]
 
 @dataclass
 class Contender:
-    """An implementation that has been prepared and verified, and what is known of it so far.
+    """An implementation that has been prepared and verified, with its row so far.
 
-    `threads` names those that it started and left at work.
+    `threads` names the threads that it started and left running.
     """
 
     implementation: Implementation
@@ -46,14 +46,14 @@ class Contender:
 
     @property
     def fingerprint(self) -> str | None:
-        """The bits of the answer that was found right."""
+        """The fingerprint of the verified gradients' bits."""
         return self.row.verification.fingerprint if self.row.verification else None
 
 
 class Contenders:
-    """Those of one case; one that fails while it is timed gets its row at once, the others theirs by `write_rows`.
+    """The contenders of one case; one that fails while timed gets its row at once, the others get it by `write_rows`.
 
-    `step` times them in contexts besides cold.
+    `step` makes what times them in contexts besides cold.
     """
 
     def __init__(
@@ -66,16 +66,19 @@ class Contenders:
         self._by_name: dict[str, Contender] = {}
 
     def add(self, contender: Contender) -> None:
-        """Take in one that passed verification."""
+        """Add an implementation that passed verification."""
         self._by_name[contender.name] = contender
 
     def write_rows(self) -> None:
-        """Write the row of each that is left."""
+        """Write the rows of the remaining contenders."""
         for contender in self._by_name.values():
             self._rows.emit(contender.row)
 
-    def look_for_meddlers(self) -> None:
-        """Before one is blamed: where the inputs change with nobody at work, a thread of another does that."""
+    def fail_background_writers(self) -> None:
+        """If the inputs change while nothing runs, fail the contenders whose threads do that, and raise SpoiltError.
+
+        It is called before another implementation is called wrong for changed inputs.
+        """
         suspects = {contender.name: contender.threads for contender in self._by_name.values() if contender.threads}
         if not suspects:
             return
@@ -83,8 +86,8 @@ class Contenders:
         if not self._pristine.changed(self._inputs, in_place=False):
             return
         modules = {name: self._by_name[name].implementation.module for name in suspects}
-        inside = {name: threads for name in suspects if (threads := at_work_in(modules[name].prepare))}
-        for name, threads in (inside or suspects).items():  # a library's pool of threads meddles with nothing
+        own_code = {name: threads for name in suspects if (threads := at_work_in(modules[name].prepare))}
+        for name, threads in (own_code or suspects).items():  # threads of a library's pool are harmless
             del self._by_name[name]
             self._rows.watch(name, "verify")
             reason = f"a thread that it left at work goes on changing the inputs: {', '.join(threads)}"
@@ -92,7 +95,7 @@ class Contenders:
         raise SpoiltError
 
     def time(self) -> None:
-        """Time all together; one that raises loses its row, and the others start again without it."""
+        """Time all together; write the failure of one that raises, and start again without it."""
         while timed := [contender for contender in self._by_name.values() if not contender.row.untimed]:
             try:
                 self._time(timed)
@@ -102,26 +105,26 @@ class Contenders:
                 self._rows.fail(error.candidate, error.__cause__ or error)
 
     def _time(self, timed: Sequence[Contender]) -> None:
-        """Time these alone and in every other context that was asked for, and write what stands beside them."""
+        """Time these cold and in the other contexts of the run; write the helper rows and the state of the device."""
         job = self._job(timed)
         try:
             together = time_together(job)
         except CandidateError:
             raise
-        except Exception as error:  # no room for the flush buffers, most often: what was verified stays so
+        except Exception as error:  # most often no memory for the flush buffers; the verification stands
             for contender in timed:
                 contender.row = contender.row.model_copy(update={"untimed": one_line(error)})
             return
         if together.faults:
-            self.look_for_meddlers()
+            self.fail_background_writers()
         step = self._step(job, together.timings)
         in_contexts = {context: step.time_in(context) for context in parse_contexts(job.settings.context)[1:]}
         for contender in timed:
             self._conclude(contender, together, _records_of(contender.name, in_contexts))
-        self._write_besides(job, together, in_contexts)
+        self._write_helpers(job, together, in_contexts)
 
     def _conclude(self, contender: Contender, together: Together, contexts: dict[str, ContextRecord] | None) -> None:
-        """Complete a timed row, after a check that the backward still follows new contents of dy."""
+        """Complete a timed row, after checking that the backward still follows new contents of dy."""
         name = contender.name
         kernels = together.kernels.get(name, Breakdown(None))
         update: dict[str, object] = {
@@ -147,13 +150,13 @@ class Contenders:
             update |= {"status": "wrong", "reason": kernels.escaped}
         contender.row = contender.row.model_copy(update=update)
 
-    def _write_besides(self, job: TimingJob, together: Together, in_contexts: Mapping[str, InContext]) -> None:
+    def _write_helpers(self, job: TimingJob, together: Together, in_contexts: Mapping[str, InContext]) -> None:
         """Write the state of the device, and the rows of the A/A pair and of the same-traffic add."""
         case, process = self._inputs.case, job.process
         self._rows.emit(conditions.record(case, job.group, process, together.readings))
-        for context, found in in_contexts.items():
-            record = conditions.record(case, f"{job.group}-{context}", process, found.readings)
-            self._rows.emit(record.model_copy(update={"context": context, "holder": found.holder}))
+        for context, in_context in in_contexts.items():
+            record = conditions.record(case, f"{job.group}-{context}", process, in_context.readings)
+            self._rows.emit(record.model_copy(update={"context": context, "holder": in_context.holder}))
         for name, timing in together.again.items():
             self._rows.write_helper(name, "again", timing, _records_of(name + AGAIN, in_contexts))
         if (add := together.same_traffic_add) is not None:
@@ -173,7 +176,7 @@ class Contenders:
         )
 
     def _candidate(self, contender: Contender) -> Candidate:
-        """The candidate that the engine times; if any contender overwrites dy, dy is restored before every call."""
+        """The candidate that the engine times; dy is restored before every call if any contender overwrites it."""
         implementation = contender.implementation
         candidate = Candidate(
             implementation.name, contender.backward, prepare=lambda: implementation.prepare(self._inputs.views())
@@ -187,7 +190,7 @@ class Contenders:
             self._inputs.tensors()[name].copy_(original)
 
     def _fault_of(self, name: str, answer: object) -> str | None:
-        """A timed call must do no harm, and answer as well as those that were not timed; the same bits are as good."""
+        """What is wrong with the gradients of a timed call: harm, or an error; None if the bits are those verified."""
         original = self._pristine.original(self._inputs)
         fault = precision.malformed(original, answer)
         if fault is None and isinstance(answer, Grads):
@@ -201,5 +204,7 @@ class Contenders:
 
 
 def _records_of(name: str, in_contexts: Mapping[str, InContext]) -> dict[str, ContextRecord] | None:
-    """What became of one candidate in each context; None where there is nothing to say."""
-    return {context: found.records[name] for context, found in in_contexts.items() if name in found.records} or None
+    """The record of one candidate in each context; None where it has none."""
+    return {
+        context: in_context.records[name] for context, in_context in in_contexts.items() if name in in_context.records
+    } or None

@@ -1,6 +1,6 @@
 """Checks that a module has the shape of an adapter, as docs/add-an-implementation.md describes it.
 
-A fault found here is one line before anything runs; later it would be a crash in the middle of a case.
+A fault is reported here in one line, before anything runs; unchecked it would crash in the middle of a case.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from harness.cases import Norm
 
 NEEDED = ("name", "requires", "unsupported", "prepare")
 WITH_CASE = ("unsupported", "untimed", "notes", "configs")  # functions of a case
-NOT_IN_A_NAME = frozenset(", \t\n*?[]@#")  # `--impls` separates and matches by some, the harness appends others
+NOT_IN_A_NAME = frozenset(", \t\n*?[]@#")  # used by `--impls` to separate and match, and by the harness for suffixes
 
 
 def faults(module: ModuleType) -> list[str]:
-    """Say what has to be mended before this module is an adapter; nothing for one that is."""
+    """What keeps a module from being an adapter, a text each; empty for an adapter."""
     if lacking := [item for item in NEEDED if not hasattr(module, item)]:
         return [f"has no {', '.join(lacking)}"]
     return [*_declarations(module), *_functions(module)]
@@ -26,7 +26,7 @@ def faults(module: ModuleType) -> list[str]:
 
 def _declarations(module: ModuleType) -> Iterator[str]:
     variants: Any = getattr(module, "variants", None)
-    if fault := _no_name(module.name):
+    if fault := _name_fault(module.name):
         yield f"name = {module.name!r}: {fault}"
     if not _are_texts(module.requires):
         mended = f", such as ({module.requires!r},)" if isinstance(module.requires, str) else ""
@@ -38,7 +38,7 @@ def _declarations(module: ModuleType) -> Iterator[str]:
     if variants is not None and not (isinstance(variants, Mapping) and variants):
         yield f"variants = {variants!r}: must be a dict of public names to values, with one entry at least"
     elif variants is not None:
-        yield from (f"variants has {name!r}: {fault}" for name in variants if (fault := _no_name(name)))
+        yield from (f"variants has {name!r}: {fault}" for name in variants if (fault := _name_fault(name)))
     if (via := getattr(module, "via", "kernel")) not in ("kernel", "autograd"):
         yield f"via = {via!r}: must be 'kernel' or 'autograd'"
     handles: Any = getattr(module, "handles", ())
@@ -62,7 +62,7 @@ def _flags(module: ModuleType) -> Iterator[str]:
 
 def _functions(module: ModuleType) -> Iterator[str]:
     """Faults of the functions: whether each takes the arguments that the harness gives it."""
-    value = ["value"] if isinstance(getattr(module, "variants", None), Mapping) else []  # each variant hands one on
+    value = ["value"] if isinstance(getattr(module, "variants", None), Mapping) else []  # the variant's value
     for name in WITH_CASE:
         if hasattr(module, name) and (fault := _call_fault(getattr(module, name), ["case", *value])):
             yield f"{name} {fault}"
@@ -87,12 +87,12 @@ def _call_fault(function: Any, arguments: list[str], options: Collection[str] = 
         signature.bind(*arguments)
         signature.bind(*arguments, **dict.fromkeys(options))
     except TypeError:
-        wanted = ", ".join([*arguments, *(f"{option}=None" for option in options)])
-        return f"takes {signature}, and is called with ({wanted})"
+        expected = ", ".join([*arguments, *(f"{option}=None" for option in options)])
+        return f"takes {signature}, and is called with ({expected})"
     return None
 
 
-def _no_name(name: object) -> str | None:
+def _name_fault(name: object) -> str | None:
     if not isinstance(name, str) or not name:
         return "must be a text"
     if name == "all":

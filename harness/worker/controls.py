@@ -1,6 +1,6 @@
-"""Control backwards, each with one cheat that the engine must reject, and an honest one that it must accept.
+"""Control backwards: each has one cheat that the engine must reject, and an honest one must be accepted.
 
-This is an adapter like those in impls/, found by nobody; only a self-test tries it.
+This is an adapter like those in impls/, but discovery does not find it; only a self-test runs it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FEW: dict[str, object] = {
     "min_blocks": 5,
     "max_blocks": 5,
     "repeats": 2,
-    "profiled": True,  # whatever the run asks for: it is the profiler that sees work on another stream
+    "profiled": True,  # whatever the run's settings: only the profiler sees work on another stream
 }
 BACKWARD = torch.ops.aten.native_layer_norm_backward.default
 
@@ -56,8 +56,8 @@ def prepare(inputs: Inputs, how: str) -> Callable[[], Grads]:
         return Grads(*BACKWARD(inputs.dy, inputs.x, cols, mean, rstd, inputs.weight, inputs.bias, mask))
 
     if how == "cached":
-        kept = honest()
-        return lambda: kept
+        cached = honest()
+        return lambda: cached
     if how == "synchronises":
 
         def synchronises() -> Grads:
@@ -79,7 +79,7 @@ def prepare(inputs: Inputs, how: str) -> Callable[[], Grads]:
 
 
 def run_controls(settings: Settings, device: DeviceKind) -> list[Check]:
-    """Try the cheats and the honest one on a small case; each check passes where its row is the right one."""
+    """Try all controls on a small case; a check passes if the control got the row that it should get."""
     row_count = 64 if device == "cpu" else 8192
     dtype = "fp32" if device == "cpu" else "bf16"
     case = NormCase("layer", row_count, 1024, dtype=dtype, weight_dtype=dtype, bias=True, device=device)

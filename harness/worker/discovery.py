@@ -35,10 +35,10 @@ def discover(
     tuned_files: Iterable[Path] = (),
     offered: Mapping[str, int] | None = None,
 ) -> list[Implementation]:
-    """All implementations: this project's, then entry points', then those of `files` (given with --impl).
+    """All implementations: this project's, then those of entry points, then those of `files` (from --impl).
 
-    A side, a revision of an adapter, is added under its own names (`quack@base`); so are the configurations of
-    `tuned_files` (`quack@tuned`), and of each implementation in `offered` so many of its configurations (`quack#01`).
+    Added under their own names are the revisions of an adapter in `sides` (`quack@base`), the configurations of
+    `tuned_files` (`quack@tuned`), and so many configurations of each implementation in `offered` (`quack#01`).
 
     Raises UsageError for a file or entry point that is not an adapter, for a name that is taken, and for a tuned file
     that cannot be used.
@@ -69,7 +69,7 @@ def _by_name(implementations: Iterable[Implementation]) -> dict[str, Implementat
 
 
 def _own_modules() -> list[ModuleType]:
-    """The adapters of this project by their names, in whichever folder they are."""
+    """The adapters of this project, sorted by name over impls/ and its folders of peers."""
     packages = [info.name for info in pkgutil.iter_modules(impls.__path__) if info.ispkg]
     peers = [importlib.import_module(f"{impls.__name__}.{name}") for name in packages if name.endswith(PEERS)]
     names = [
@@ -91,10 +91,9 @@ def _implementations(module: ModuleType, source: str) -> list[Implementation]:
 
 
 def _load_side(path: Path, word: str) -> ModuleType:
-    """Load a revision of an adapter under a name of its own; its package with it, where it stands in one.
+    """Load a revision of an adapter under a name of its own, together with the package that it stands in.
 
-    What the adapter imports from its own package has to be imported relatively: by its absolute name it would be the
-    package of this process, the same for both sides.
+    The adapter must import from its own package relatively: an absolute import would give both sides the same package.
     """
     packages = list(takewhile(lambda folder: (folder / "__init__.py").is_file(), path.parents))
     if not packages:
@@ -107,9 +106,8 @@ def _load_side(path: Path, word: str) -> ModuleType:
                 f"{neighbour} imports its own package by name, so two revisions would share it; use relative imports"
             )
     for folder in packages:
-        package = ModuleType(
-            _side_name(word, top, folder)
-        )  # a bare one: what its own __init__ does is not the adapter's
+        # An empty package: its own __init__.py is not run, as it is no part of the adapter.
+        package = ModuleType(_side_name(word, top, folder))
         package.__path__ = [str(folder)]
         sys.modules[package.__name__] = package
     return _load_file(path, _side_name(word, top, path.with_suffix("")))

@@ -1,4 +1,4 @@
-"""All contenders of a case timed together: on one device, beside the same-traffic add and the A/A pair."""
+"""Times all contenders of a case together, in the same blocks as the same-traffic add and the A/A pair."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def _nothing(*_: object) -> None:
 
 @dataclass(frozen=True)
 class TimingJob:
-    """What is timed together, candidates named by implementation, and how.
+    """The candidates to time together, named by implementation, and how.
 
-    `judge` says what is wrong with an answer of an implementation, if anything is; `restore` puts the inputs back;
-    `watch` is told who is at work in which stage.
+    `judge` returns what is wrong with the gradients of an implementation, or None; `restore` restores the inputs;
+    `watch` is called with the implementation and stage that begin.
     """
 
     inputs: Inputs
@@ -48,22 +48,22 @@ class TimingJob:
     restore: Callable[[], None] = _nothing
 
     def shuffler(self, context: str = "") -> random.Random:
-        """What draws the order in the blocks: another one in each process of a run, and in each context."""
+        """The random generator of the order in the blocks; it differs by process of the run and by context."""
         order = f"order {self.process} {context}".rstrip()
         return random.Random(case_seed(self.inputs.case, self.settings.seed, order))
 
 
 @dataclass(frozen=True)
 class Lineup:
-    """Who is timed together: candidates by implementation, those that are timed twice once more, the add if it fits."""
+    """All that is timed in a block: the candidates, the second copies of some (`again`), and the add if it fits."""
 
     candidates: Sequence[Candidate]
     again: Mapping[str, Candidate]
     add: Candidate | None
 
     @property
-    def everyone(self) -> list[Candidate]:
-        """All of them, in the order in which they are warmed up."""
+    def all(self) -> list[Candidate]:
+        """All candidates, in the order in which they are warmed up."""
         return [*self.candidates, *self.again.values(), *([self.add] if self.add else [])]
 
 
@@ -82,7 +82,7 @@ class Blocks:
 
 @dataclass(frozen=True)
 class Together(Blocks):
-    """The blocks; and by implementation the kernels, what other engines read, and what is wrong with a timed call."""
+    """Blocks, and by implementation the kernels, the times of other engines in us, and faults of a timed call."""
 
     kernels: dict[str, Breakdown]
     elsewhere_us: dict[str, dict[str, float]]
@@ -90,19 +90,18 @@ class Together(Blocks):
 
 
 def time_together(job: TimingJob) -> Together:
-    """Time candidates in interleaved blocks.
+    """Time candidates in interleaved blocks, then judge the gradients of one more timed call of each.
 
-    Then the answer that each gives to one more call is judged, on inputs that were put back, timed like all before it.
-
-    Raises CandidateError, naming the implementation, where one of them raises; what the device itself raises passes
-    through.
+    The inputs are restored before that call. Raises CandidateError, which names the implementation, where a candidate
+    raises; errors of the device itself are passed on.
     """
     job.watch(None, "time")
     inputs, settings = job.inputs, job.settings
     device = make_device(inputs.case.device, settings.flush_bytes, inputs.x)
     rng = job.shuffler()
     blocks = time_blocks(job, device, lineup(job), rng)
-    faults = judge_timed(job, device, [replace(each, restore=job.restore) for each in job.candidates], rng)
+    restoring = [replace(candidate, restore=job.restore) for candidate in job.candidates]
+    faults = judge_timed(job, device, restoring, rng)
     job.watch(None, "break down")
     kernels = _break_down(job, device, rng)
     job.watch(None, "cross-check")
@@ -121,7 +120,7 @@ def time_together(job: TimingJob) -> Together:
 def judge_timed(
     job: TimingJob, device: Device, candidates: Sequence[Candidate], rng: random.Random, stage: Stage = "time"
 ) -> dict[str, str]:
-    """What is wrong with the answer that each of these gives to one more timed call; no entry where it is right."""
+    """Time each candidate once more and judge its gradients; returns the faults by name."""
     faults: dict[str, str] = {}
 
     def judge(name: str, answer: object) -> None:
@@ -137,7 +136,7 @@ def judge_timed(
 def time_blocks(
     job: TimingJob, device: Device, lineup: Lineup, rng: random.Random, group: str | None = None, stage: Stage = "time"
 ) -> Blocks:
-    """Time all of a lineup in interleaved blocks, under the job's group or another; raises as `time_together` does."""
+    """Time a lineup in interleaved blocks, under the job's group or `group`; raises as `time_together` does."""
     settings = job.settings
     rule = StoppingRule(settings.min_blocks, settings.max_blocks, settings.half_width, settings.budget_s)
 
@@ -145,12 +144,12 @@ def time_blocks(
         job.watch(None if name == ADD_NAME else name.removesuffix(AGAIN), stage)
 
     try:
-        measurement = measure(device, lineup.everyone, rule, settings.flush, rng, announce)
+        measurement = measure(device, lineup.all, rule, settings.flush, rng, announce)
     except CandidateError as error:
         if error.candidate == ADD_NAME and error.__cause__:
             raise error.__cause__ from None
         raise CandidateError(error.candidate.removesuffix(AGAIN)) from error.__cause__
-    timings = {c.name: _timing(measurement, c, settings, group or job.group) for c in lineup.everyone}
+    timings = {c.name: _timing(measurement, c, settings, group or job.group) for c in lineup.all}
     return Blocks(
         timings={c.name: timings[c.name] for c in lineup.candidates},
         again={name: timings[twin.name] for name, twin in lineup.again.items()},
@@ -160,7 +159,7 @@ def time_blocks(
 
 
 def lineup(job: TimingJob) -> Lineup:
-    """The candidates with all that stands beside them in a block."""
+    """The candidates, the second copies of those that are timed twice, and the same-traffic add."""
     again = {c.name: replace(c, name=c.name + AGAIN) for c in _timed_twice(job.candidates, job.settings)}
     return Lineup(job.candidates, again, _add_candidate(job.inputs))
 
@@ -175,7 +174,7 @@ def _timed_twice(candidates: Sequence[Candidate], settings: Settings) -> Sequenc
 
 
 def _add_candidate(inputs: Inputs) -> Candidate | None:
-    """The add with the case's traffic, tried once: on a nearly full device there may be no room for its output."""
+    """The same-traffic add, after one trial call; None where the device has no memory for its output."""
     add = same_traffic_add(inputs)
     try:
         add()

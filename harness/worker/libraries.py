@@ -1,7 +1,7 @@
-"""Which versions of what they require the implementations run with: what has to be the same for two runs to be one.
+"""The versions of the libraries that the implementations run with; a resumed run must have the same.
 
-An installed package states its version. What was built from source has one that says little, so its commit is added, or
-else a hash of what is imported.
+An installed package states its version. The version of a package built from source says little, so its commit is added,
+or else a hash of the imported files.
 """
 
 from __future__ import annotations
@@ -25,35 +25,35 @@ SHOWN = 12  # digits of a hash
 
 
 def versions() -> dict[str, str]:
-    """What every implementation runs with, by name: Python, torch and what that brings."""
-    found = {"python": sys.version.split()[0]}
+    """The versions that all implementations share, by name: Python, torch and the libraries that torch brings."""
+    installed = {"python": sys.version.split()[0]}
     for name in ALWAYS:
         try:
-            found[name] = metadata.version(name)
+            installed[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found | _of_torch()
+    return installed | _bundled_with_torch()
 
 
 def versions_for(implementation: Implementation) -> dict[str, str]:
-    """What an implementation requires, or uses where it is there, by name of the distribution, or else of the module.
+    """The versions of what an implementation requires or uses, by name of the distribution, or else of the module.
 
-    An adapter of somebody else's is itself such a thing.
+    An adapter that is not in impls/ is included itself, by the hash of its file.
     """
-    found: dict[str, str] = {}
+    installed: dict[str, str] = {}
     for module in (*implementation.module.requires, *getattr(implementation.module, "uses", ())):
         if module.partition(".")[0] not in ALWAYS and (origin := _origin(module)) is not None:
-            found |= version_of(module, origin)
+            installed |= version_of(module, origin)
     if Path(implementation.source).suffix == ".py" and not implementation.module.__name__.startswith("impls."):
-        found[Path(implementation.source).name] = _hashed([Path(implementation.source)])
-    return found
+        installed[Path(implementation.source).name] = _hashed([Path(implementation.source)])
+    return installed
 
 
 def version_of(module: str, origin: Path) -> dict[str, str]:
     """The versions of the distributions that a module imported from `origin` belongs to, or its own."""
     names = next(filter(None, map(_packages().get, _tops(module, origin))), [])
-    found = {_normalised(name): metadata.distribution(name) for name in sorted(set(names))}
-    installed = {name: _of_distribution(item, origin) for name, item in found.items() if _holds(item, origin)}
+    distributions = {_normalised(name): metadata.distribution(name) for name in sorted(set(names))}
+    installed = {name: _of_distribution(item, origin) for name, item in distributions.items() if _holds(item, origin)}
     return installed or {module: _commit(origin.parent) or _hashed(_files(origin))}
 
 
@@ -70,7 +70,7 @@ def _tops(module: str, origin: Path) -> list[str]:
 
 
 def _holds(distribution: metadata.Distribution, origin: Path) -> bool:
-    """Whether the file is where the distribution was installed, and not a checkout that comes before it on the path."""
+    """Whether a file belongs to the installed distribution, and not to a checkout that precedes it on the path."""
     editable = _came_from(distribution).get("dir_info", {}).get("editable", False)
     return bool(editable) or origin.is_relative_to(Path(str(distribution.locate_file(""))).resolve())
 
@@ -134,13 +134,13 @@ def _origin(module: str) -> Path | None:
 
 @lru_cache
 def _packages() -> dict[str, list[str]]:
-    """The distributions that have a top-level module or folder of each name."""
+    """The names of the distributions that install each top-level module or folder."""
     return dict(metadata.packages_distributions())
 
 
-def _of_torch() -> dict[str, str]:
+def _bundled_with_torch() -> dict[str, str]:
     import torch
 
     backend = torch.backends.cudnn.version() if torch.version.cuda else None
-    found = {"cuda": torch.version.cuda, "rocm": torch.version.hip, "libcudnn": backend}
-    return {name: str(version) for name, version in found.items() if version}
+    bundled = {"cuda": torch.version.cuda, "rocm": torch.version.hip, "libcudnn": backend}
+    return {name: str(version) for name, version in bundled.items() if version}

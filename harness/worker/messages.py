@@ -1,4 +1,4 @@
-"""What the parent and its worker say to each other."""
+"""The messages between the parent and its worker."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ When = Literal["before", "after", "alone"]  # of a self-test: before or after th
 
 @dataclass(frozen=True)
 class Start:
-    """To the worker, as it starts: the kind of device that it serves, and what it loads besides what it finds.
+    """To the worker at its start: the kind of device to serve, and what to load besides the adapters that it finds.
 
-    `impl_files` are adapters given with --impl, `sides` the revisions of one adapter, in the order of loading. Besides,
-    it loads the configurations of `tuned_files`, and of each implementation in `offered` so many of those it offers.
-    Where it is not `asked` what is here, it says nothing of that: to ask every library takes seconds.
+    `impl_files` are adapters from --impl, `sides` the revisions of one adapter in the order of loading. The worker also
+    loads the configurations of `tuned_files`, and so many configurations of each implementation in `offered`. Unless
+    `asked`, its Hello is empty: asking every library takes seconds.
     """
 
     device: Literal["auto", "gpu", "cpu"] = "auto"
@@ -52,7 +52,7 @@ class Start:
 class Try:
     """To the worker: try this case on these implementations; `group` marks rows that were interleaved.
 
-    A case that is `studied` is looked at more closely than the others.
+    A `studied` case is verified more closely: docs/verification.md.
     """
 
     case: NormCase
@@ -67,7 +67,7 @@ class Try:
 class SelfTest:
     """To the worker: test the engine on known work, sized for the device of this profile.
 
-    Where it is not the `whole` self-test, it is what may drift: times and ratios, not the profiler and the controls.
+    Unless `whole`, only the checks of what may drift are made: times and ratios, not the profiler and the controls.
     """
 
     when: When
@@ -79,7 +79,7 @@ class SelfTest:
 
 @dataclass(frozen=True)
 class Warm:
-    """To a worker that compiles ahead: prepare and call once, so that what is compiled lies in the caches on disk."""
+    """To a worker that compiles ahead: prepare and call once, which fills the compilers' caches on disk."""
 
     case: NormCase
     impl: str
@@ -88,7 +88,7 @@ class Warm:
 
 @dataclass(frozen=True)
 class ListConfigs:
-    """To the worker: say which configurations an implementation offers of these cases."""
+    """To the worker: list the configurations that an implementation offers for these cases."""
 
     impl: str
     cases: tuple[NormCase, ...]
@@ -96,9 +96,9 @@ class ListConfigs:
 
 @dataclass(frozen=True)
 class Hello:
-    """From the worker, first: what is here.
+    """From the worker, first: the devices, implementations and libraries that are here.
 
-    `misconfigured` says, by implementation, what is wrong with a setting that it reads from the environment.
+    `misconfigured` has, by implementation, what is wrong with a setting that it reads from the environment.
     """
 
     available: list[DeviceFacts]
@@ -109,7 +109,7 @@ class Hello:
 
 @dataclass(frozen=True)
 class Refused:
-    """From the worker, first: it cannot serve, because of what the user gave; `exit_code` as in errors.py."""
+    """From the worker, first: it cannot serve, because of the user's input; `exit_code` as in errors.py."""
 
     message: str
     exit_code: int
@@ -117,7 +117,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class Began:
-    """From the worker: it begins this stage of this implementation (None: of the case); `start` names a file."""
+    """From the worker: a stage of an implementation (None: of the case) begins; in stage `start` it is a file."""
 
     impl: str | None
     stage: Stage
@@ -125,14 +125,14 @@ class Began:
 
 @dataclass(frozen=True)
 class Row:
-    """From the worker: what became of one implementation."""
+    """From the worker: the final row of one implementation."""
 
     row: RowRecord
 
 
 @dataclass(frozen=True)
 class Aside:
-    """From the worker: what belongs in the results beside the rows."""
+    """From the worker: a record for the results file that is not a row."""
 
     record: ConditionsRecord | SelfTestRecord
 
@@ -151,7 +151,7 @@ class Offer:
 
 @dataclass(frozen=True)
 class Offered:
-    """From the worker: the offer of each case that was asked about."""
+    """From the worker: the offer for each case of a ListConfigs."""
 
     offers: list[Offer]
 

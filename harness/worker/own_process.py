@@ -1,4 +1,4 @@
-"""What a worker does to its own process first: it ends with its parent, and takes no more memory than there is."""
+"""What a worker sets up for its own process: it ends with its parent, has a memory limit, and logs its output."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def end_with_parent(platform: str = sys.platform) -> None:
-    """End this process, which `multiprocessing` started, as soon as its parent is gone, even one that was killed.
+    """Make this process, which `multiprocessing` started, end as soon as its parent is gone, even if that was killed.
 
-    Linux does that itself, and so also ends a process that hangs. Elsewhere a thread waits for the parent.
+    On Linux the kernel does it, which also ends a process that hangs. Elsewhere a thread waits for the parent.
     """
     parent = multiprocessing.parent_process()
     if parent is None:
         return
     if platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent.pid:  # it ended before that was set
+        if os.getppid() != parent.pid:  # the parent had ended before
             os._exit(1)
         return
 
@@ -35,10 +35,9 @@ def end_with_parent(platform: str = sys.platform) -> None:
 
 
 def limit_memory() -> None:
-    """Let an allocation fail that the machine has no room for: it costs one row, and the machine stays usable.
+    """Limit this process to four fifths of the free memory, or to its own lower limit; only on Linux.
 
-    This process may take four fifths of what is free, or less where it was started under a lower limit. Only Linux says
-    what is free.
+    An allocation that is too large then fails and costs one row, and the machine stays usable.
     """
     try:
         import resource

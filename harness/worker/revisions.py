@@ -1,8 +1,8 @@
-"""Two revisions of one adapter, each checked out on its own, for measuring them side by side in one process.
+"""Checks out two revisions of one adapter, to measure them in the same blocks of one process.
 
-Base is loaded once more, as the A/A twin. Merely being another copy has a price: its code lies at other addresses, and
-loaded code that stands in the blocks twice is run twice as often, and found warmer in caches that no flush empties.
-Base's second copy pays it as head does: head is to base what the twin is to base, and the change besides. Mytkowicz et
+Base is loaded a second time, as the A/A twin. A second copy of the same code may differ in speed: it lies at other
+addresses, and code that stands in the blocks twice runs twice as often and is warmer in caches that no flush empties.
+The twin has that cost as head does, so head differs from base by what the twin differs, and by the change. Mytkowicz et
 al., Producing wrong data without doing anything obviously wrong, ASPLOS (2009); Curtsinger and Berger, Stabilizer,
 ASPLOS (2013).
 """
@@ -24,9 +24,9 @@ AGAIN = "again"  # the word that the twin's name ends in
 
 @dataclass(frozen=True)
 class Side:
-    """One of the revisions compared: the adapter's file as it stands there, and the word that its names end in.
+    """One of the compared revisions: the adapter's file in its checkout, and the `word` that its names end in.
 
-    `named` is that file as `--impl` named it, None where it is this project's own.
+    `named` is the file as `--impl` named it, None for an adapter of this project.
     """
 
     word: str  # base, head or again
@@ -37,10 +37,10 @@ class Side:
 
 @contextmanager
 def two_sides(file: Path, base: str, head: str) -> Generator[tuple[Side, Side]]:
-    """Check out both revisions of the repository that holds `file`, for as long as the context lasts.
+    """Check out both revisions of the repository that holds `file`, until the context ends.
 
-    Raises UsageError where the file is in no git repository, a revision does not exist or does not hold the file, or
-    where uncommitted changes would be left out of a comparison with HEAD without anybody noticing.
+    Raises UsageError where the file is in no git repository, where a revision does not exist or lacks the file, and
+    where `head` is HEAD and there are uncommitted changes, which a comparison with HEAD would silently leave out.
     """
     file = file.resolve()
     top = Path(_git(file.parent, "rev-parse", "--show-toplevel", why=f"{file} is in no git repository").strip())
@@ -51,7 +51,9 @@ def two_sides(file: Path, base: str, head: str) -> Generator[tuple[Side, Side]]:
         commits = [_commit(top, revision) for revision in (base, head)]
         trees = [stack.enter_context(_worktree(top, commit)) for commit in commits]
         words = ("base", "head")
-        sides = [Side(word, str(tree / inside), of) for word, tree, of in zip(words, trees, commits, strict=True)]
+        sides = [
+            Side(word, str(tree / inside), commit) for word, tree, commit in zip(words, trees, commits, strict=True)
+        ]
         for side, revision in zip(sides, (base, head), strict=True):
             if not Path(side.file).is_file():
                 raise UsageError(f"revision {revision} has no {inside}; name revisions that both hold it")
@@ -59,10 +61,10 @@ def two_sides(file: Path, base: str, head: str) -> Generator[tuple[Side, Side]]:
 
 
 def copies(sides: Sequence[Side], seed: int, process: int) -> tuple[Side, ...]:
-    """What a process loads to compare two sides, base and head, in the order in which it does.
+    """The copies that a process loads to compare base and head: both and base's twin, in random order.
 
-    The order is drawn for each process: what being loaded later costs is then noise between processes, and no bias. The
-    same seed draws the same.
+    The order is drawn for each process from the seed, so that the cost of being loaded later is noise between processes
+    and not a bias.
     """
     if not sides:
         return ()
@@ -94,10 +96,10 @@ def _worktree(top: Path, commit: str) -> Generator[Path]:
 
 def _git(where: Path, *arguments: str, why: str | None = None) -> str:
     try:
-        done = subprocess.run(["git", *arguments], cwd=where, capture_output=True, text=True, check=True)
+        process = subprocess.run(["git", *arguments], cwd=where, capture_output=True, text=True, check=True)
     except FileNotFoundError as error:
         raise UsageError("comparing revisions needs git; install it") from error
     except subprocess.CalledProcessError as error:
         stderr = " ".join((error.stderr or "").split())
         raise UsageError(f"{why or stderr}; name a file and revisions of a git repository") from error
-    return done.stdout
+    return process.stdout

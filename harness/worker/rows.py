@@ -1,4 +1,4 @@
-"""What a trial tells of its implementations: the stage that each is in, and the row that it ends in."""
+"""Announces the stages of a trial and writes its rows."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Emit = Callable[[RowRecord | ConditionsRecord], None]
 
 
 class SpoiltError(Exception):
-    """No other implementation can be tried in this process any more: the worker has to be replaced.
+    """No other implementation can be tried in this process: the worker has to be replaced.
 
-    The device no longer answers it, or an implementation left something behind. The row of that one is written, and it
-    was the last to be announced.
+    The device no longer answers, or an implementation left something behind. Its row is written, and it was the last
+    that was announced.
     """
 
 
@@ -47,22 +47,22 @@ class Rows:
         return RowRecord(case=case, impl=impl, role=role, status=status, reason=reason, process=process)
 
     def write(self, name: str, status: Status, reason: str | None) -> None:
-        """Write the row of one that was not timed."""
+        """Write the row of an implementation that was not timed."""
         self.emit(self.row(name, status, reason))
 
     def write_helper(self, name: str, role: Role, timing: Timing, contexts: dict[str, ContextRecord] | None) -> None:
-        """Write the row of what is timed beside the implementations."""
+        """Write the row of a helper: the same-traffic add, or an A/A twin."""
         self.emit(self.row(name, "ok").model_copy(update={"role": role, "timing": timing, "contexts": contexts}))
 
     def write_error(self, name: str, error: BaseException) -> None:
-        """Write the row of one that raised."""
+        """Write the row of an implementation that raised."""
         self.write(name, status_of(error), one_line(error))
 
     def fail(self, name: str, error: BaseException, refusable: bool = False) -> None:
-        """Write off an implementation that raised; raise SpoiltError where it took the device with it.
+        """Write the row of an implementation that raised; raise SpoiltError where the device was lost.
 
-        An adapter need not take an unusual layout: there, an error that leaves the device usable is a refusal. An
-        UnsupportedError is a refusal everywhere.
+        If `refusable`, an UnsupportedError counts as a refusal; so does any error on a layout that is not contiguous
+        (but for running out of memory), because an adapter need not support such a layout.
         """
         case = self.request.case
         try:
@@ -80,17 +80,16 @@ class Rows:
 
 
 def release_all(device: str) -> None:
-    """Free the memory that a case held, of which nothing is in use any longer.
+    """Free the memory of a case that is done, and exclude what is left from garbage collection.
 
-    What is left belongs to libraries. From then on garbage is looked for among newer objects alone: to look through all
-    takes longer than to time a case.
+    The remaining objects belong to libraries; collecting them each time would take longer than timing a case.
     """
     release(device)
     gc.freeze()
 
 
 def release(device: str) -> None:
-    """Free the memory that a failure held, so that the next one has as much."""
+    """Free the memory that a failed implementation held, so that the next one has as much."""
     gc.collect()
     if device != "cpu":
         torch.cuda.empty_cache()

@@ -1,4 +1,4 @@
-"""A self-test as a worker makes it: the engine's checks on known work, then the controls, in one record."""
+"""Makes a self-test in a worker: the engine's checks on known work, then the controls, in one record."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def make_selftest(request: SelfTest) -> SelfTestRecord:
     checks = test.checks
     if request.whole:
         checks += _held_checks(request, device)
-        del work, device  # the controls need room of their own
+        del work, device  # frees memory for the controls
         checks += run_controls(settings, kind)
     return SelfTestRecord(when=request.when, process=request.process, budget=budget, checks=checks)
 
 
 def _held_checks(request: SelfTest, device: Device) -> list[Check]:
-    """Those of the kernel beside: in a self-test alone, and where a run asks for that context."""
+    """The checks of the kernel beside, in the command `selftest` and in a run with a context `beside:N`."""
     contexts = parse_contexts(request.settings.context)
     if request.profile.kind == "cpu" or not (request.when == "alone" or any(map(programs_beside, contexts))):
         return []

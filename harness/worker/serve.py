@@ -1,7 +1,7 @@
-"""The child process: finds the implementations, says what is here, then tries one case after another.
+"""The worker process: finds the implementations, sends a Hello, then answers requests, such as to try a case.
 
-It is replaced when it dies, so nothing is kept in it that the parent does not know. Its standard output and error go to
-a log file: what a library prints must reach neither the progress bar nor the protocol.
+It is replaced when it dies, so it holds no state that the parent lacks. Its standard output and error go to a log file,
+because libraries print, and that must not disturb the progress bar.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ ENVIRONMENT = {
     # torch may serve its own RMSNorm by a vendored quack; "torch eager" has to be torch's own kernel.
     "TORCH_DISABLE_NATIVE_JIT": "1",
     "TORCHINDUCTOR_CACHE_DIR": str(Path.home() / ".cache" / "normbwd" / "torch-inductor"),
-    # What is tuned by timing is tuned in each process anew: Triton, flash-linear-attention and FlagGems keep nothing.
+    # Tuning by timing is repeated in each process: Triton, flash-linear-attention and FlagGems store no winners.
     "TRITON_CACHE_AUTOTUNING": "0",
     "FLA_CACHE_RESULTS": "0",
     "HELION_SKIP_CACHE": "1",
     "FLAGGEMS_DB_URL": "sqlite:///:memory:",
-    # Where Triton keeps binaries by default. Inductor and Helion set it to a place of their own as they compile, where
-    # it is not set: what others compiled ahead would not be found behind them.
+    # Triton's default. Unless it is set, Inductor and Helion change it to a folder of their own as they compile, and
+    # binaries that were compiled ahead would not be found after that.
     "TRITON_CACHE_DIR": os.environ.get("TRITON_CACHE_DIR")
     or str(Path(os.environ.get("TRITON_HOME", Path.home()), ".triton", "cache")),
 }
-# With variables that begin so a user chooses another kernel of a library than its own default: no row would say so.
-OTHERS_CHOICES = (
+# Prefixes of variables that make a library use another kernel than its default, which no row would show.
+KERNEL_CHOICES = (
     "LIGER_",
     "NVTE_NORM_",
     "NVTE_FWD_LAYERNORM_SM_MARGIN",
@@ -71,7 +71,7 @@ SPOILT_EXIT = 70
 
 
 class Sender(Protocol):
-    """The worker's end of the connection, as far as an answer needs it."""
+    """The worker's end of the connection."""
 
     def send(self, event: Event, /) -> None:
         """Send an event to the parent."""
@@ -79,9 +79,9 @@ class Sender(Protocol):
 
 
 def serve(connection: Connection, start: Start, log: Path) -> None:
-    """Say what is here, then answer requests until the parent closes the connection."""
+    """Send a Hello, then answer requests until the parent closes the connection."""
     end_with_parent()
-    if hasattr(os, "setpgid"):  # what an implementation forks has no say, and is of a group that can be ended with it
+    if hasattr(os, "setpgid"):  # a group of its own, so that the parent can kill all that an implementation forks
         os.setpgid(0, 0)
         os.register_at_fork(after_in_child=connection.close)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
@@ -93,7 +93,7 @@ def serve(connection: Connection, start: Start, log: Path) -> None:
         limit_memory()
 
     for module in ("torch", "harness.worker.trial"):
-        import_module(module)  # which takes seconds: they are counted against no file and no implementation
+        import_module(module)  # imported here, so that these seconds count for no --impl file and no implementation
     if not on_cpu:
         keep_no_tuning()
 
@@ -101,9 +101,9 @@ def serve(connection: Connection, start: Start, log: Path) -> None:
         connection.send(Began(file, "start"))
 
     try:
-        implementations = discovered(start, announce)
-        nothing = Hello([], [], {})
-        hello = _what_is_here(implementations, start, on_cpu, announce) if start.asked else nothing
+        implementations = find_implementations(start, announce)
+        empty = Hello([], [], {})
+        hello = _hello(implementations, start, on_cpu, announce) if start.asked else empty
     except UsageError as error:
         connection.send(Refused(str(error), error.exit_code))
         return
@@ -117,53 +117,57 @@ def serve(connection: Connection, start: Start, log: Path) -> None:
 
 
 def set_environment() -> None:
-    """Give the libraries their defaults; before torch or any of them is imported."""
+    """Set the environment so that libraries use their defaults; called before torch or any of them is imported."""
     os.environ.update(ENVIRONMENT)
-    for variable in [name for name in os.environ if name.startswith(OTHERS_CHOICES)]:
+    for variable in [name for name in os.environ if name.startswith(KERNEL_CHOICES)]:
         del os.environ[variable]
 
 
 def keep_no_tuning() -> None:
-    """Have Inductor keep binaries on disk, and not which launch of a kernel was the fastest when it timed them.
+    """Keep Inductor from storing the winners of its tuning on disk; compiled binaries are still stored.
 
-    No variable of the environment says so. A winner found while compilers crowded the device would be unfair to
-    torch.compile; and one that the first process found would be every later one's, so that how far processes are apart
-    would not be seen.
+    There is no environment variable for it. A winner that was timed while others compiled could be a slow one, and a
+    winner of the first process would be used by all later ones, which would hide the scatter between processes.
     """
     config = import_module("torch._inductor.config")
     setattr(config, "autotune_local_cache", False)  # noqa: B010  pyright knows no attributes of such a module
 
 
-def discovered(start: Start, announce: Callable[[str | None], None] = lambda _: None) -> dict[str, Implementation]:
-    """The implementations that this worker is to know, by name; raises UsageError as `discover` does.
+def find_implementations(
+    start: Start, announce: Callable[[str | None], None] = lambda _: None
+) -> dict[str, Implementation]:
+    """The implementations of this worker by name; raises UsageError as `discover` does.
 
-    Beside each stands `NAME + torch`, for the variants that it lacks, but not beside a revision or a configuration.
-    `announce` is told each file given before it is imported, and None after the last one: what hangs there has a name.
+    For each there is also `NAME + torch`, for the variants that NAME lacks, except for revisions and configurations.
+    `announce` is called with each --impl file before its import, so that one that hangs is known, and then with None.
     """
     from harness.cases.unfused import WithTorch
     from harness.verify.surroundings import Surroundings
     from harness.worker.discovery import discover
 
-    def announced() -> Generator[Path]:
+    def announced_files() -> Generator[Path]:
         for file in start.impl_files:
             announce(file)
-            around = Surroundings.look()
+            surroundings = Surroundings.look()
             yield Path(file)
-            if changed := around.changed_by_an_import():
+            if changed := surroundings.changed_by_an_import():
                 raise UsageError(
                     f"--impl {file}: its import changed {', '.join(changed)}, which all share; take that out"
                 )
         announce(None)
 
-    implementations = discover(announced(), start.sides, map(Path, start.tuned_files), start.offered)
-    beside = [WithTorch.beside(item) for item in implementations if item.name == item.variant]
-    return {item.name: item for item in (*implementations, *filter(None, beside))}
+    implementations = discover(announced_files(), start.sides, map(Path, start.tuned_files), start.offered)
+    helped = [WithTorch.beside(item) for item in implementations if item.name == item.variant]
+    return {item.name: item for item in (*implementations, *filter(None, helped))}
 
 
-def _what_is_here(
+def _hello(
     implementations: dict[str, Implementation], start: Start, on_cpu: bool, announce: Callable[[str | None], None]
 ) -> Hello:
-    """The devices, and what each implementation says of itself and its environment; announced like an import."""
+    """The Hello: devices, libraries, and the record of each implementation; --impl files are announced as in an import.
+
+    `missing()` and `misconfigured()` of an adapter are called here.
+    """
     from harness import devices
     from harness.worker import libraries
 
@@ -180,7 +184,7 @@ def _what_is_here(
 
 
 def answer(request: Request, implementations: dict[str, Implementation], connection: Sender) -> None:
-    """Do what is asked, and send what comes of it."""
+    """Answer one request: do it, send the results, then Done."""
     match request:
         case Warm():
             _compile(request, implementations)
@@ -200,7 +204,7 @@ def _compile(request: Warm, implementations: dict[str, Implementation]) -> None:
 
     try:
         warm(request.case, implementations[request.impl], request.seed)
-    except Exception as error:  # the trial itself will meet it again and record it
+    except Exception as error:  # the trial will fail in the same way and record it
         print(f"compiling ahead {request.impl} {request.case.key}: {error!r}", file=sys.stderr)
 
 
@@ -217,7 +221,7 @@ def _try(request: Try, implementations: dict[str, Implementation], connection: S
     try:
         Trial(request, implementations, watch, emit).run()
     except SpoiltError:
-        os._exit(SPOILT_EXIT)  # at once: a thread that was left behind would keep this process
+        os._exit(SPOILT_EXIT)  # at once, because a thread that was left behind would keep the process alive
     release_all(request.case.device)
 
 

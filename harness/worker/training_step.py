@@ -1,4 +1,4 @@
-"""The contenders of a case timed in the contexts of a training step, one context after the other."""
+"""Times the contenders of a case in the contexts of a training step, one context after the other."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from harness.errors import UnavailableError
 from harness.results.contexts import GRAPH, HOST, HOT_DY, WAITS, parse_held, programs_beside
 from harness.results.schema import ContextRecord, HolderRecord, Timing
 from harness.timing.engine import Candidate, CandidateError, Device
-from harness.timing.in_context import Beside, HostClock, HotDy, anew, repeated, replayed
+from harness.timing.in_context import Beside, HostClock, HotDy, repeated, replayed, reset
 from harness.verify.raised import one_line, status_of
 from harness.verify.repetition import spoil
 from harness.worker.interleave import AGAIN, Blocks, Lineup, TimingJob, judge_timed, lineup, make_device, time_blocks
 from harness.worker.messages import Stage
 
 STAGE: Stage = "time in context"
-MOST_BLOCKS = 60  # of each context: what one costs is far more than so many leave open
+MOST_BLOCKS = 60  # of each context: more blocks would resolve less than what a context changes
 NOT_ON_A_CPU = "a CPU has no streams: nothing runs beside a call, which is itself what is timed"
 NOTHING_CAPTURED = "the capture holds nothing: its replay runs no backward"
 HOST_WAITED = "a call waits for the device, so that the host's time is not its own"
@@ -35,9 +35,9 @@ HOST_WAITED = "a call waits for the device, so that the host's time is not its o
 
 @dataclass
 class InContext:
-    """What became of each candidate in one context, by its name, and the state of the device meanwhile.
+    """The records of one context by candidate, and the state of the device after each block.
 
-    `captured` says what the graph of a candidate holds.
+    `captured` describes the graph of each candidate.
     """
 
     records: dict[str, ContextRecord] = field(default_factory=dict[str, ContextRecord])
@@ -55,46 +55,46 @@ class TrainingStep:
 
     @property
     def longest_us(self) -> float:
-        """What the slowest of them takes alone."""
+        """The largest median time alone."""
         return max((median(timing.samples_us) for timing in self.alone.values() if timing.samples_us), default=0.0)
 
     def time_in(self, context: str) -> InContext:
-        """Time all in one context; what cannot be timed in it has a record that says why.
+        """Time all in one context; a candidate that cannot be timed in it gets a record with the reason.
 
-        Raises CandidateError, naming the implementation, where one of them took the device with it.
+        Raises CandidateError, which names the implementation, where a candidate lost the device.
         """
         self.job.watch(None, STAGE)
-        found = InContext()
+        result = InContext()
         try:
-            self._try(context, found)
+            self._try(context, result)
         except CandidateError:
             raise
-        except Exception as error:  # no room for the flush buffers, most often
+        except Exception as error:  # most often no memory for the flush buffers
             if not self._device_answers():
                 raise
-            why = ContextRecord(status="ok", untimed=one_line(error))
-            found.records = {
-                candidate.name: found.records.get(candidate.name, why) for candidate in self.job.candidates
+            untimed = ContextRecord(status="ok", untimed=one_line(error))
+            result.records = {
+                candidate.name: result.records.get(candidate.name, untimed) for candidate in self.job.candidates
             }
-        return found
+        return result
 
-    def _try(self, context: str, found: InContext) -> None:
-        device = self._device(context, found)
-        contenders = self._called_as_in(context, found) if device else None
+    def _try(self, context: str, result: InContext) -> None:
+        device = self._device(context, result)
+        contenders = self._lineup_in(context, result) if device else None
         rng = self.job.shuffler(context)
         while device and contenders and contenders.candidates:
             try:
-                self._time(context, device, contenders, rng, found)
+                self._time(context, device, contenders, rng, result)
                 break
             except CandidateError as error:
                 cause = error.__cause__ or error
                 if not self._device_answers():
                     raise
-                found.records[error.candidate] = ContextRecord(status=status_of(cause), reason=one_line(cause))
+                result.records[error.candidate] = ContextRecord(status=status_of(cause), reason=one_line(cause))
                 contenders = _without(error.candidate, contenders)
 
-    def _device(self, context: str, found: InContext) -> Device | None:
-        """The device with what the context adds to it; where that is not to be had, the records say so."""
+    def _device(self, context: str, result: InContext) -> Device | None:
+        """The device with what the context adds to it; None, and a record for each candidate, if refused."""
         try:
             if self.job.inputs.case.device == "cpu" and context != HOT_DY:
                 raise UnavailableError(NOT_ON_A_CPU)
@@ -103,58 +103,64 @@ class TrainingStep:
                 holder = _holder(self.job.settings.holder)
                 if programs >= holder.multiprocessors:
                     raise UnavailableError(f"none of {holder.multiprocessors} multiprocessors would be free")
-                found.holder = HolderRecord(programs=programs, threads=holder.threads, shared_kib=holder.shared_kib)
+                result.holder = HolderRecord(programs=programs, threads=holder.threads, shared_kib=holder.shared_kib)
                 return Beside(device, holder, programs, self.longest_us)
         except UnavailableError as error:
             refused = ContextRecord(status="unsupported", reason=str(error))
-            found.records |= {candidate.name: refused for candidate in self.job.candidates}
+            result.records |= {candidate.name: refused for candidate in self.job.candidates}
             return None
         if context == HOT_DY:
             return HotDy(device, self._write_dy)
         return HostClock(device) if context == HOST else device
 
-    def _called_as_in(self, context: str, found: InContext) -> Lineup:
-        """Everyone, called in the manner of the context; who cannot be called so gets its record here."""
+    def _lineup_in(self, context: str, result: InContext) -> Lineup:
+        """The lineup with each candidate called as the context does; one that cannot be captured gets its record."""
 
-        def called(candidate: Candidate) -> Iterator[Candidate]:
+        def adapted(candidate: Candidate) -> Iterator[Candidate]:
             if context == HOST:
                 yield repeated(candidate)
             elif context == GRAPH:
-                yield from self._captured(candidate, found)
+                yield from self._captured(candidate, result)
             else:
-                yield anew(candidate)
+                yield reset(candidate)
 
         plain = lineup(self.job)
-        candidates = [made for candidate in plain.candidates for made in called(candidate)]
-        left = {candidate.name for candidate in candidates}
-        again = {name: made for name, twin in plain.again.items() if name in left for made in called(twin)}
-        return Lineup(candidates, again, next(called(plain.add), None) if plain.add else None)
+        candidates = [in_context for candidate in plain.candidates for in_context in adapted(candidate)]
+        names = {candidate.name for candidate in candidates}
+        again = {
+            name: in_context for name, twin in plain.again.items() if name in names for in_context in adapted(twin)
+        }
+        return Lineup(candidates, again, next(adapted(plain.add), None) if plain.add else None)
 
-    def _captured(self, candidate: Candidate, found: InContext) -> Iterator[Candidate]:
+    def _captured(self, candidate: Candidate, result: InContext) -> Iterator[Candidate]:
         name = candidate.name.removesuffix(AGAIN)
         self.job.watch(None if name == ADD_NAME else name, STAGE)
         try:
             captured = capture(candidate.prepare or (lambda: candidate.run))
         except CaptureError as error:
-            found.records[candidate.name] = ContextRecord(status="unsupported", reason=f"cannot be captured: {error}")
+            result.records[candidate.name] = ContextRecord(status="unsupported", reason=f"cannot be captured: {error}")
             return
         if captured.nodes is not None and not captured.nodes:
-            found.records[candidate.name] = ContextRecord(status="wrong", reason=NOTHING_CAPTURED)
+            result.records[candidate.name] = ContextRecord(status="wrong", reason=NOTHING_CAPTURED)
             return
-        found.captured[candidate.name] = f"captured: {captured.content}"
+        result.captured[candidate.name] = f"captured: {captured.content}"
         yield replayed(candidate, captured, self._spoil)
 
-    def _time(self, context: str, device: Device, contenders: Lineup, rng: random.Random, found: InContext) -> None:
+    def _time(self, context: str, device: Device, contenders: Lineup, rng: random.Random, result: InContext) -> None:
         settings = self.job.settings
-        most = min(settings.max_blocks, MOST_BLOCKS)
-        job = replace(self.job, settings=settings.changed(min_blocks=min(settings.min_blocks, most), max_blocks=most))
+        max_blocks = min(settings.max_blocks, MOST_BLOCKS)
+        job = replace(
+            self.job, settings=settings.changed(min_blocks=min(settings.min_blocks, max_blocks), max_blocks=max_blocks)
+        )
         blocks = time_blocks(job, device, contenders, rng, f"{self.job.group}-{context}", STAGE)
-        judged = contenders.candidates if context != HOST else ()  # where several calls overwrite each other
-        restored = [replace(each, restore=partial(_both, self.job.restore, each.restore)) for each in judged]
-        faults = judge_timed(self.job, device, restored, rng, STAGE)
-        found.readings = blocks.readings
+        judged = contenders.candidates if context != HOST else ()  # there, several calls overwrite each other
+        restoring = [
+            replace(candidate, restore=partial(_both, self.job.restore, candidate.restore)) for candidate in judged
+        ]
+        faults = judge_timed(self.job, device, restoring, rng, STAGE)
+        result.readings = blocks.readings
         for name, timing in _by_name(blocks).items():
-            found.records[name] = _record(context, device, timing, found.captured.get(name), faults.get(name))
+            result.records[name] = _record(context, device, timing, result.captured.get(name), faults.get(name))
 
     def _device_answers(self) -> bool:
         try:
@@ -165,7 +171,7 @@ class TrainingStep:
         return True
 
     def _write_dy(self) -> None:
-        """Write the same values again, unseen by autograd."""
+        """Write the same values again, without autograd's version counter noticing."""
         for name, tensor in self.job.inputs.tensors().items():
             if name in OUTPUT_GRADIENTS:
                 tensor.data.mul_(1)
@@ -176,9 +182,9 @@ class TrainingStep:
 
 
 @cache
-def _holder(what: str) -> Holder:
-    """The kernel beside, compiled once in the life of a process."""
-    held = parse_held(what)
+def _holder(setting: str) -> Holder:
+    """The kernel beside, for a value of `--holder`; compiled once in a process."""
+    held = parse_held(setting)
     return Holder(held.threads, held.shared_kib)
 
 

@@ -1,6 +1,6 @@
-"""One case tried on its implementations: prepare and verify each, then time all that passed.
+"""Tries one case on its implementations: prepare and verify each, then time all that passed.
 
-Runs in the worker. What an implementation raises costs its own row; what kills the process is the parent's to record.
+Runs in the worker. An exception in an implementation fails its own row; the parent records what kills the process.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from harness.worker.messages import Try
 from harness.worker.rows import Emit, Rows, SpoiltError, Watch
 from harness.worker.training_step import TrainingStep
 
-MOST_HELD_BYTES = 1 << 26  # that one which failed may still hold; others need the rest
+MOST_HELD_BYTES = 1 << 26  # device memory that a failed implementation may still hold; the others need the rest
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A backward after its first call: how long that took, whether Triton interpreted it, and what harm it did."""
+    """A backward after its first call: the seconds until then, whether Triton interpreted it, and any harm it did."""
 
     backward: Callable[[], Grads]
     inputs: Inputs
@@ -45,7 +45,7 @@ class Prepared:
 class Trial:
     """One request: `watch` is called with each stage before it begins, `emit` with each record once it is final.
 
-    `step` times what passed in contexts besides cold.
+    `step` makes what times the contenders in contexts besides cold.
     """
 
     def __init__(
@@ -61,18 +61,18 @@ class Trial:
         self.settings = request.settings
         self.rows = Rows(request, watch, emit)
         self.step = step
-        self.wanted = self._in_turn(request.impls, implementations)
+        self.ordered = self._ordered(request.impls, implementations)
 
     def run(self) -> None:
-        """Try all; every implementation asked for ends in exactly one row."""
-        runnable = [implementation for implementation in self.wanted if not self._refused(implementation)]
+        """Try all; every implementation of the request gets exactly one row."""
+        runnable = [implementation for implementation in self.ordered if not self._refused(implementation)]
         if not runnable:
             return
         self.rows.watch(None, "inputs")
         try:
             self.inputs = make_inputs(self.case, self.settings.seed)
             self.pristine = robustness.Pristine.of(self.inputs).with_reference(self.inputs)
-        except Exception as error:  # too large for the device, most often
+        except Exception as error:  # most often too large for the device
             for implementation in runnable:
                 self.rows.write_error(implementation.name, error)
             return
@@ -83,11 +83,11 @@ class Trial:
             self.contenders.time()
         self.contenders.write_rows()
 
-    def _in_turn(self, names: Sequence[str], implementations: dict[str, Implementation]) -> list[Implementation]:
-        """The implementations asked for, in the order in which they are prepared and warmed up.
+    def _ordered(self, names: Sequence[str], implementations: dict[str, Implementation]) -> list[Implementation]:
+        """The implementations of the request, in the order in which they are prepared and warmed up.
 
-        Where two revisions are compared, the baseline's A/A twin is added. The order is then drawn for each process and
-        case, so that no revision is always the later one.
+        To compare two revisions, the baseline's A/A twin is added, and the order is drawn for each process and case, so
+        that no revision is always the later one.
         """
         if self.settings.twin is None:
             return [implementations[name] for name in names]
@@ -100,7 +100,7 @@ class Trial:
         try:
             reason = implementation.unsupported(self.case)
             if implementation.name == self.settings.twin and implementation.untimed(self.case):
-                return True  # a second copy is there to be timed
+                return True  # the twin is only there to be timed
         except Exception as error:
             self.rows.write_error(implementation.name, error)
             return True
@@ -111,32 +111,32 @@ class Trial:
     def _qualify(self, implementation: Implementation) -> None:
         """Prepare and verify one implementation; it becomes a contender, or its row says why not.
 
-        Raises SpoiltError where one that failed left behind what the next would suffer from.
+        Raises SpoiltError where a failed one left threads, settings or memory behind that would harm the next.
         """
-        around, held_bytes = Surroundings.look(), _device_bytes(self.case)
-        contender = self._qualified(implementation, around)
-        around.with_environment_of_now().restore()
+        surroundings, held_bytes = Surroundings.look(), _device_bytes(self.case)
+        contender = self._verified(implementation, surroundings)
+        surroundings.with_environment_of_now().restore()
         if contender is not None:
-            contender.threads = around.new_threads()
+            contender.threads = surroundings.new_threads()
             if self.settings.timed:
                 self.contenders.add(contender)
             else:
                 self.rows.emit(contender.row)
-        elif around.left_behind() or self._holds_more_than(held_bytes + MOST_HELD_BYTES):
+        elif surroundings.left_behind() or self._holds_more_than(held_bytes + MOST_HELD_BYTES):
             raise SpoiltError
 
     def _holds_more_than(self, most_bytes: int) -> bool:
-        """Whether more device memory is in use, garbage left out. It is collected only if there seems to be more."""
+        """Whether more device memory is in use; garbage is collected only if there seems to be more."""
         if _device_bytes(self.case) <= most_bytes:
             return False
         gc.collect()
         return _device_bytes(self.case) > most_bytes
 
-    def _qualified(self, implementation: Implementation, around: Surroundings) -> Contender | None:
-        """Prepare and verify one; where it fails, None, and its row is written."""
+    def _verified(self, implementation: Implementation, surroundings: Surroundings) -> Contender | None:
+        """Prepare and verify one implementation; where it fails, write its row and return None."""
         name = implementation.name
         try:
-            prepared = self._prepare(implementation, around)
+            prepared = self._prepare(implementation, surroundings)
             self.rows.watch(name, "verify")
             result = self._verify(implementation, prepared)
             untimed = "timing was not asked for"
@@ -160,23 +160,23 @@ class Trial:
         if row.status in RANKED:
             return Contender(implementation, prepared.backward, row)
         if row.status == "wrong":
-            self.contenders.look_for_meddlers()
+            self.contenders.fail_background_writers()
         self.rows.emit(row)
         return None
 
-    def _prepare(self, implementation: Implementation, around: Surroundings) -> Prepared:
-        """Prepare an implementation and call it once, which compiles what is compiled at the first call.
+    def _prepare(self, implementation: Implementation, surroundings: Surroundings) -> Prepared:
+        """Prepare an implementation and call its backward once, which may compile it.
 
-        What that changes `around` is put back, but the environment, which libraries set as they are loaded.
+        Changes to the `surroundings` are undone, except to the environment, which libraries set as they are loaded.
         """
         self.rows.watch(implementation.name, "prepare")
         begun_s = time.monotonic()
-        inputs = self.inputs.views()  # what one implementation writes to its inputs is no other's error
+        inputs = self.inputs.views()  # so that autograd does not refuse this backward for another one's writes
         try:
             try:
                 backward = implementation.prepare(inputs)
             finally:
-                around = around.with_environment_of_now()
+                surroundings = surroundings.with_environment_of_now()
             if not callable(backward):  # pyright: ignore[reportUnnecessaryComparison]
                 raise TypeError(f"prepare must return the backward, a function; it returned {type(backward).__name__}")
             self.pristine.restore(self.inputs)
@@ -186,13 +186,13 @@ class Trial:
             synchronise(self.case.device)
             seconds = time.monotonic() - begun_s
         finally:
-            around.restore()
+            surroundings.restore()
         fault = precision.malformed(inputs, answer)
         harm = fault or robustness.harm(self.pristine, inputs, answer, implementation.in_place)
         return Prepared(backward, inputs, seconds, bool(interpreted.kernels), harm)
 
     def _verify(self, implementation: Implementation, prepared: Prepared) -> VerifyResult:
-        """Verify an implementation, unless its first call did harm that a second call might not survive."""
+        """Verify an implementation; one whose first call did harm is wrong, and is not called again."""
         if prepared.harm:
             return VerifyResult("wrong", prepared.harm)
         return Verifier(
@@ -215,9 +215,9 @@ def warm(case: NormCase, implementation: Implementation, seed: int) -> None:
 
 @contextmanager
 def _tuning_untimed() -> Generator[None]:
-    """While this lasts, Triton's tuners run each configuration once, which compiles it, and time none.
+    """In this context, Triton's tuners run each configuration once, which compiles it, and time none.
 
-    Times are worth nothing while others crowd the device, and every process that measures takes its own.
+    Times would be useless while other processes use the device, and each process that measures tunes by itself.
     """
     if importlib.util.find_spec("triton") is None:
         yield
@@ -234,6 +234,6 @@ def _tuning_untimed() -> Generator[None]:
 
 
 def _run_once(kernel: Callable[[], object], quantiles: Sequence[float] = (), **_options: object) -> list[float]:
-    """In place of what times a configuration: all take equally long."""
+    """Replaces Triton's `do_bench`: runs the kernel once, and returns the same time for every configuration."""
     kernel()
     return [1.0 for _ in quantiles]

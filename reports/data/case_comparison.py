@@ -21,7 +21,7 @@ _ORDER: tuple[Standing, ...] = ("ranked", "unranked", "verified", "failed", "abs
 
 @dataclass(frozen=True)
 class Lead:
-    """The fastest ranked implementation of a case, by how much over the next, and whom it does not clearly beat."""
+    """The fastest ranked implementation of a case, its ratio over the next one, and those it is tied with."""
 
     impl: str
     runner_up: str | None
@@ -33,10 +33,10 @@ class Lead:
 class CaseComparison:
     """One case: the same-traffic add (median us), the A/A band (a log ratio), and the entries in order of standing.
 
-    `copy_us` is what its bytes take at the rate of a large copy. `dx_stays` says that dx is no larger than the last
-    cache, which it need not have left when the backward ends.
-    `interference` says why nothing here is called faster or slower, or is None. There is no lead where an entry
-    is too fast to be ranked, or its own samples show interference: those that rank may be slower than it.
+    `copy_us` is the time to move its bytes at the rate of a large copy. `dx_stays` says that dx fits into the last
+    cache level, and may stay there. `interference` says why nothing here is called faster
+    or slower, or is None. There is no lead where an entry is too fast to be ranked, or its own samples show
+    interference, because it may be faster than those that rank.
     """
 
     case: NormCase
@@ -74,7 +74,7 @@ class CaseComparison:
 
 
 def compare_case(case: NormCase, joined_case: JoinedCase, results: Results, baseline: str) -> CaseComparison:
-    """Set every implementation of a case beside the baseline."""
+    """Compare every implementation of a case with the baseline."""
     run = results.run
     impls = {impl: joined for (impl, role), joined in joined_case.items() if role == "impl"}
     add = same_traffic_add(joined_case)
@@ -108,7 +108,7 @@ def compare_case(case: NormCase, joined_case: JoinedCase, results: Results, base
 
 
 def is_rankable(joined: Joined) -> bool:
-    """Whether a result may be ranked: it passed, and there is no doubt about its times in any process."""
+    """Whether a result may be ranked: it passed, and its times are without doubt in every process."""
     return joined.status in RANKED and joined.doubt is None
 
 
@@ -117,7 +117,7 @@ def _place(entry: Entry) -> tuple[int, float, str]:
 
 
 def _common_groups(impls: Mapping[str, Joined], baseline: str) -> frozenset[tuple[str, Flush]]:
-    """The blocks in which a case is compared, a group a process: the baseline's, or most rows' where it has no time."""
+    """The groups of blocks in which a case is compared: the baseline's, or those of most rows where it has no time."""
     base = impls.get(baseline)
     if base is not None and is_rankable(base):
         return frozenset((timing.group, timing.flush) for timing in base.timings)
@@ -125,7 +125,7 @@ def _common_groups(impls: Mapping[str, Joined], baseline: str) -> frozenset[tupl
     for row in (row for joined in impls.values() if is_rankable(joined) for row in joined.rows):
         if row.timing:
             groups.setdefault(row.process, Counter())[row.timing.group, row.timing.flush] += 1
-    return frozenset(max(counted, key=counted.__getitem__) for counted in groups.values())
+    return frozenset(max(counts, key=counts.__getitem__) for counts in groups.values())
 
 
 def _lead(ranked: Sequence[Joined], aa: float | None) -> Lead | None:
@@ -150,7 +150,7 @@ def _ratio(base: Joined, other: Joined) -> Ratio | None:
 
 
 def _voided(joined_case: JoinedCase) -> dict[str, int]:
-    """Blocks left out, by cause; rows of a group share their blocks, so the largest count stands for the group."""
+    """The number of voided blocks by cause; the rows of a group share blocks, so its largest count is taken."""
     groups: dict[tuple[str, str], int] = {}
     for timing in (row.timing for joined in joined_case.values() for row in joined.rows if row.timing):
         for cause, count in timing.voided.items():

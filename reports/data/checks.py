@@ -15,7 +15,7 @@ NEW_PROCESS = "new process"
 
 @dataclass(frozen=True)
 class Runs:
-    """Runs that were compared bit by bit, how many of them differed and in what; `skipped` says why there were none."""
+    """Runs that were compared bit by bit, how many differed and in which gradients; `skipped` has reasons for none."""
 
     runs: int = 0
     differing: int = 0
@@ -33,10 +33,10 @@ class Runs:
 
 @dataclass(frozen=True)
 class Checked:
-    """The worst error of each gradient, and how many of all repetitions had other bits than the first, and where.
+    """The worst error of each gradient, and how many repetitions had other bits than the first, in which gradients.
 
-    `compared` is the number of comparisons. `conditions` are the runs under special conditions; those in a new process
-    are not among the repetitions, the others are. `invariance` holds the text of every finding.
+    `compared` is the number of comparisons. `conditions` are the runs under special conditions, which count among the
+    repetitions except for runs in a new process. `invariance` has the texts of all findings.
     """
 
     errors: Mapping[str, TensorCheck]
@@ -60,7 +60,7 @@ class Checked:
 
     @property
     def determinism(self) -> str:
-        """In words, with the number of repetitions behind them."""
+        """The determinism in words, with the number of repetitions."""
         if self.differing:
             where = f", in {', '.join(self.differing_in)}" if self.differing_in else ""
             return f"{self.differing} of {self.repeats} differ{where}"
@@ -105,13 +105,13 @@ def join_files(checks: Sequence[Checked]) -> Checked:
     """
     if not checks:
         return Checked({}, 0, 0, ())
-    telling = max(checks, key=lambda checked: (bool(checked.differing), checked.moved, checked.repeats))
+    chosen = max(checks, key=lambda checked: (bool(checked.differing), checked.moved, checked.repeats))
     return Checked(
         errors=_worst_of_each([checked.errors for checked in checks]),
-        repeats=telling.repeats,
-        differing=telling.differing,
-        differing_in=telling.differing_in,
-        compared=telling.compared,
+        repeats=chosen.repeats,
+        differing=chosen.differing,
+        differing_in=chosen.differing_in,
+        compared=chosen.compared,
         cells=max(checked.cells for checked in checks),
         conditions=add_up([checked.conditions for checked in checks]),
         invariance=_texts([checked.invariance for checked in checks]),
@@ -119,13 +119,13 @@ def join_files(checks: Sequence[Checked]) -> Checked:
 
 
 def worst_class(classes: Iterable[ErrorClass | None]) -> ErrorClass | None:
-    """The one with the most extra roundings; None where none is known."""
+    """The class with the most extra roundings; None where none is known."""
     present = set(classes)
     return next((error_class for error_class in reversed(figures.EXTRA_ROUNDINGS) if error_class in present), None)
 
 
 def add_up(checks: Sequence[Mapping[str, Runs]]) -> dict[str, Runs]:
-    """The runs of each condition together."""
+    """The sum of the runs of each condition."""
     names = dict.fromkeys(name for conditions in checks for name in conditions)
     return {name: sum((conditions[name] for conditions in checks if name in conditions), Runs()) for name in names}
 
@@ -172,5 +172,7 @@ def _conditions(verifications: Sequence[Verification]) -> dict[str, Runs]:
 
 
 def _texts(all_texts: Sequence[Mapping[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
-    names = dict.fromkeys(what for texts in all_texts for what in texts)
-    return {what: tuple(dict.fromkeys(text for texts in all_texts for text in texts.get(what, ()))) for what in names}
+    names = dict.fromkeys(change for texts in all_texts for change in texts)
+    return {
+        change: tuple(dict.fromkeys(text for texts in all_texts for text in texts.get(change, ()))) for change in names
+    }

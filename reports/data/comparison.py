@@ -1,4 +1,4 @@
-"""A results file as a comparison: pure, no text, no measuring. Every format writes this and nothing else."""
+"""A results file as a comparison: data without text. Every format writes a comparison and nothing else."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ __all__ = ["CaseComparison", "Comparison", "Lead", "compare", "is_rankable"]
 class Comparison:
     """One context of a results file; `unfinished` says what is missing from it, `timed` whether any row has a time.
 
-    `budget` is the engine's own error by the worst of `selftests`, `state` what the device said of itself meanwhile,
-    `gpus` those of a fleet, `holder` the kernel that ran beside the backwards. That of the cold context has a
-    comparison of each other context.
+    `budget` is the engine's own error by the worst of `selftests`, `state` sums up the device's readings, `gpus` are
+    those of a fleet, and `holder` is the kernel that ran beside the backwards. The comparison of the cold context has
+    those of the other contexts in `contexts`.
     """
 
     run: RunRecord
@@ -44,11 +44,10 @@ class Comparison:
 
 
 def compare(results: Results, baseline: str | None = None, context: str = COLD) -> Comparison:
-    """Set every implementation beside the baseline (the run's own by default), case by case.
+    """Compare every implementation with the baseline (by default the run's own), case by case.
 
-    Of several rows of one (case, implementation, role, process) the last counts, as a resumed run appends; those of
-    several processes are one entry. Raises UsageError where the file has no implementation of the name asked for, or no
-    such context.
+    Of several rows of one (case, implementation, role, process) the last counts, as a resumed run appends; the rows of
+    several processes are one entry. Raises UsageError where the file has no such baseline, or no such context.
     """
     others = [other for other in results.contexts if other != COLD] if context == COLD else []
     contexts = tuple(compare(results, baseline, other) for other in others)
@@ -86,8 +85,8 @@ def _unfinished(results: Results) -> str | None:
         why = "the run was interrupted"
     elif results.end is None:
         why = "the run has not ended, or was cut short"
-    elif results.cases_here < results.run.jobs:
+    elif results.finished_cases < results.run.jobs:
         why = "the run ended before all its cases"
     else:
         return None
-    return f"Unfinished: {results.cases_here} of {results.run.jobs} cases are here; {why}."
+    return f"Unfinished: {results.finished_cases} of {results.run.jobs} cases are here; {why}."

@@ -8,7 +8,7 @@ from statistics import median
 
 from harness.results.schema import ConditionsRecord
 
-BUSY = 0.1  # a share of the CPUs that makes a difference to a time on them: a fifth of a core of two
+BUSY = 0.1  # a load by other processes that changes times on a CPU: a fifth of a core of two
 STEADY = 0.98  # a clock that falls further below its highest has moved; times move with it
 
 

@@ -1,4 +1,4 @@
-"""One implementation on one case as reports show it: its standing, and the figures that this standing allows."""
+"""One implementation on one case for reports: its standing, and the figures that the standing allows."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Entry:
 
     @property
     def label(self) -> str:
-        """The name, with the mark that it must not be shown without."""
+        """The name, marked where the result is nondeterministic or unproven."""
         if self.status == "nondeterministic":
             return f"{self.impl} (nondeterministic)"
         return self.impl if self.proven else f"{self.impl} (unproven)"
@@ -71,8 +71,9 @@ class Entry:
 class Yardsticks:
     """The reference values of one case: baseline, add, A/A band, datasheet; each is None where the case has none.
 
-    `groups` are the blocks in which the case is compared, with their flush: one a process. `processes` is how many the
-    run asked for. `evidence` says of an implementation why nothing may be said of its speed, or None.
+    `groups` are the groups of blocks in which the case is compared, with their flush: one for each process.
+    `processes` is the number in the run's settings. `evidence` returns why an implementation's speed has no verdict, or
+    None.
     """
 
     groups: frozenset[tuple[str, Flush]]
@@ -86,7 +87,7 @@ class Yardsticks:
 
 
 def make_entry(joined: Joined, impl: ImplRecord | None, against: Yardsticks) -> Entry:
-    """The entry of a result: only the figures that its status and its timings allow."""
+    """The entry of a result, with only the figures that its status and its timings allow."""
     standing, why = _standing(joined, against)
     timings = joined.timings if standing in ("ranked", "unranked") else ()
     median = joined.median_us if timings else None
@@ -132,7 +133,7 @@ def bandwidth_gbps(case: NormCase, us: float | None) -> float | None:
 
 def percent_of_add(add: Joined | None, joined: Joined) -> float | None:
     """The time of the same-traffic add over that of a result, in percent, where they share blocks and flush."""
-    quotients = [pair.of_medians for pair in interleaved(add, joined)] if add else []
+    quotients = [pair.ratio_of_medians for pair in interleaved(add, joined)] if add else []
     return 100 * geomean(quotients) if quotients else None
 
 
@@ -187,7 +188,7 @@ def _percent(bandwidth: float | None, limit: float | None) -> float | None:
 
 
 def _scatter(joined: Joined) -> list[str]:
-    """How far the processes are apart, each of which had something chosen for it."""
+    """A note on the range of the processes' medians, for an implementation that makes a choice in each process."""
     medians = [median_and_spread(timing.samples_us)[0] for timing in joined.timings]
     if len(medians) < 2:
         return []

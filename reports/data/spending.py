@@ -27,7 +27,7 @@ class Spender:
 
     @property
     def label(self) -> str:
-        """The name, with the mark that it must not be shown without."""
+        """The name, marked where the result is nondeterministic."""
         return f"{self.impl} (nondeterministic)" if self.nondeterministic else self.impl
 
 
@@ -45,20 +45,20 @@ class Spending:
 
 
 def spending(cases: Sequence[CaseComparison]) -> list[Spending]:
-    """A spending for each number of tokens at which the cases of any model are all here, in one set of dtypes."""
+    """The spending for each number of tokens at which all cases of a model are here, in one set of dtypes."""
     by_case = {_as_listed(case.case): case for case in cases}
     if len(by_case) < len(cases):
         return []
-    found: list[Spending] = []
+    spendings: list[Spending] = []
     for tokens in TOKENS:
         models = [model for model in MODELS if all(call.case(tokens) in by_case for call in model.calls)]
         if models:
-            found.append(_spending(tokens, models, by_case))
-    return found
+            spendings.append(_spending(tokens, models, by_case))
+    return spendings
 
 
 def _as_listed(case: NormCase) -> NormCase:
-    """A case as the models have it, which say nothing of dtypes, eps or the device."""
+    """A case with the dtypes, eps and device of the cases in harness/cases/models.py."""
     return replace(case, dtype="bf16", weight_dtype="bf16", eps=1e-5, device="cuda")
 
 

@@ -1,4 +1,4 @@
-"""A run in all its contexts, summed up: what each implementation gains, and what each context costs it."""
+"""A run in all its contexts, summed up: the speedups of each implementation, and its time over that alone."""
 
 from __future__ import annotations
 
@@ -47,15 +47,17 @@ def training_step(comparison: Comparison) -> list[StepRow]:
     norms: dict[Norm, None] = dict.fromkeys(case.case.norm for case in comparison.cases)
     rows: list[StepRow] = []
     for norm in norms:
-        means = [mean for each in every_context(comparison) for mean in each.summary.geomeans if mean.norm == norm]
+        means = [
+            mean for context in every_context(comparison) for mean in context.summary.geomeans if mean.norm == norm
+        ]
         for impl in dict.fromkeys(mean.impl for mean in means):
-            cells = tuple(_cell(comparison, each, impl, norm) for each in every_context(comparison))
+            cells = tuple(_cell(comparison, context, impl, norm) for context in every_context(comparison))
             rows.append(StepRow(impl, norm, cells))
     return rows
 
 
 def waits_for_others(entry: Entry) -> bool:
-    """Whether a backward ends only after the kernel that runs beside it."""
+    """Whether a backward waits for the end of the kernel beside."""
     return any(note.startswith(WAITS) for note in entry.notes)
 
 
@@ -82,5 +84,5 @@ def _cell(comparison: Comparison, context: Comparison, impl: str, norm: Norm) ->
 
 
 def _timed(cases: Sequence[CaseComparison], impl: str, norm: Norm) -> list[tuple[CaseComparison, Entry]]:
-    found = [(case, case.entry(impl)) for case in cases if case.case.norm == norm]
-    return [(case, entry) for case, entry in found if entry and entry.standing in ("ranked", "unranked")]
+    entries = [(case, case.entry(impl)) for case in cases if case.case.norm == norm]
+    return [(case, entry) for case, entry in entries if entry and entry.standing in ("ranked", "unranked")]

@@ -79,7 +79,7 @@ class Summary:
 
 
 def summarise(cases: Sequence[CaseComparison], baseline: str) -> Summary:
-    """Reduce cases to a summary; every part keeps the coverage it rests on."""
+    """Reduce cases to a summary; every part says how many cases it covers."""
     norms: dict[Norm, None] = dict.fromkeys(case.case.norm for case in cases)
     return Summary(
         cases=len(cases),
@@ -101,13 +101,15 @@ def fastest_of_each(means: Sequence[Geomean], families: Mapping[str, str]) -> li
 
 def _geomeans(cases: Sequence[CaseComparison], norm: Norm, baseline: str) -> list[Geomean]:
     speedups: dict[str, dict[str, float]] = {}
-    doubted: dict[str, int] = {}
+    nondeterministic: dict[str, int] = {}
     for case in cases:
         for entry in case.ranked:
             value = 1.0 if entry.impl == baseline else entry.speedup.value if entry.speedup else None
             if value is not None:
                 speedups.setdefault(entry.impl, {})[case.case.key] = value
-                doubted[entry.impl] = doubted.get(entry.impl, 0) + (entry.status == "nondeterministic")
+                nondeterministic[entry.impl] = nondeterministic.get(entry.impl, 0) + (
+                    entry.status == "nondeterministic"
+                )
     common = set[str].intersection(*map(set[str], speedups.values())) if speedups else set[str]()
     means = [
         Geomean(
@@ -120,7 +122,7 @@ def _geomeans(cases: Sequence[CaseComparison], norm: Norm, baseline: str) -> lis
             total=len(cases),
             common=geomean([by_case[key] for key in common]) if common else None,
             common_cases=len(common),
-            nondeterministic=doubted[impl],
+            nondeterministic=nondeterministic[impl],
         )
         for impl, by_case in speedups.items()
     ]
@@ -130,17 +132,22 @@ def _geomeans(cases: Sequence[CaseComparison], norm: Norm, baseline: str) -> lis
 def _wins(cases: Sequence[CaseComparison]) -> tuple[Wins, ...]:
     alone: dict[str, list[str]] = {}
     tied: dict[str, list[str]] = {}
-    doubted: dict[str, int] = {}
+    nondeterministic: dict[str, int] = {}
     for case in cases:
         if case.lead is None:
             continue
         leaders = (case.lead.impl, *case.lead.tied_with)
         for entry in case.ranked:
             if entry.impl in leaders:
-                place = tied if case.lead.tied_with else alone
-                place.setdefault(entry.impl, []).append(case.case.key)
-                doubted[entry.impl] = doubted.get(entry.impl, 0) + (entry.status == "nondeterministic")
-    wins = [Wins(impl, tuple(alone.get(impl, ())), tuple(tied.get(impl, ())), doubted[impl]) for impl in doubted]
+                wins_of_kind = tied if case.lead.tied_with else alone
+                wins_of_kind.setdefault(entry.impl, []).append(case.case.key)
+                nondeterministic[entry.impl] = nondeterministic.get(entry.impl, 0) + (
+                    entry.status == "nondeterministic"
+                )
+    wins = [
+        Wins(impl, tuple(alone.get(impl, ())), tuple(tied.get(impl, ())), nondeterministic[impl])
+        for impl in nondeterministic
+    ]
     return tuple(sorted(wins, key=lambda win: (-len(win.alone), -len(win.tied), win.impl)))
 
 
@@ -149,8 +156,8 @@ def _failures(cases: Sequence[CaseComparison]) -> tuple[Failure, ...]:
     for case in cases:
         for entry in case.failed:
             reason = entry.reason or "no reason given"
-            alike = entry.impl, entry.status, _NUMBER.sub("", reason)
-            failures.setdefault(alike, {})[case.case.key] = reason
+            key = entry.impl, entry.status, _NUMBER.sub("", reason)
+            failures.setdefault(key, {})[case.case.key] = reason
     return tuple(
         Failure(impl, status, next(iter(reasons.values())), len(set(reasons.values())) > 1, tuple(reasons))
         for (impl, status, _), reasons in failures.items()

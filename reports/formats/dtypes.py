@@ -1,4 +1,4 @@
-"""Dtypes beside each other: how near each implementation comes to the add of the same dtype, over several files."""
+"""Compares dtypes over several files: the percentage of the same-traffic add that each implementation reaches."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Column:
     cases: Mapping[Shape, CaseComparison]
 
     def percent_of_add(self, impl: str, shapes: Iterable[Shape]) -> list[float]:
-        """Of each of these shapes in which the implementation ranks."""
+        """The percentages in those of the shapes in which the implementation ranks."""
         entries = (self.cases[shape].entry(impl) for shape in shapes)
         return [e.percent_of_add for e in entries if e and e.standing == "ranked" and e.percent_of_add is not None]
 
@@ -47,21 +47,21 @@ def render(runs: Sequence[Results]) -> str:
         of_norm = [column for column in columns if column.norm == norm]
         shapes = common(of_norm)
         if len(of_norm) > 1 and shapes:
-            told = ", ".join(f"{rows} x {cols}" for rows, cols in shapes)
-            parts += [f"## {norm}", f"{figures.count(len(shapes), 'shape')}: {told}.", _table(of_norm, shapes)]
+            shape_list = ", ".join(f"{rows} x {cols}" for rows, cols in shapes)
+            parts += [f"## {norm}", f"{figures.count(len(shapes), 'shape')}: {shape_list}.", _table(of_norm, shapes)]
     if len(parts) == 2:
         raise UsageError("--format dtypes needs two dtypes of one norm with a shape in common; give files of them")
     return paragraphs(parts)
 
 
 def columns_of(runs: Sequence[Results]) -> list[Column]:
-    """A column for each norm and dtype, in the order of the files; of a case that two files have, the first's."""
+    """A column for each norm and dtype, in the order of the files; a case of two files is taken from the first."""
     cases: dict[tuple[Norm, str], dict[Shape, CaseComparison]] = {}
     for run in runs:
         for case in compare(run).cases:
             of_dtype = cases.setdefault((case.case.norm, variant(case.case)), {})
             of_dtype.setdefault((case.case.rows, case.case.cols), case)
-    return [Column(norm, dtype, found) for (norm, dtype), found in cases.items()]
+    return [Column(norm, dtype, by_shape) for (norm, dtype), by_shape in cases.items()]
 
 
 def common(columns: Sequence[Column]) -> list[Shape]:
@@ -70,10 +70,10 @@ def common(columns: Sequence[Column]) -> list[Shape]:
 
 
 def _table(columns: Sequence[Column], shapes: Sequence[Shape]) -> str:
-    """A row for each implementation that ranks anywhere, the nearest to the add of the first dtype first."""
+    """A row for each implementation that ranks in any column, sorted by the mean of the first dtype."""
     tried = {e.impl: None for column in columns for shape in shapes for e in column.cases[shape].entries}
-    found = {impl: [column.percent_of_add(impl, shapes) for column in columns] for impl in tried}
-    ranked = {impl: of_impl for impl, of_impl in found.items() if any(of_impl)}
+    percents = {impl: [column.percent_of_add(impl, shapes) for column in columns] for impl in tried}
+    ranked = {impl: of_impl for impl, of_impl in percents.items() if any(of_impl)}
     ordered = sorted(ranked, key=lambda impl: [-geomean(values) if values else 0.0 for values in ranked[impl]])
     rows = [[columns[0].norm, impl, *(_mean(values, len(shapes)) for values in ranked[impl])] for impl in ordered]
     return table([*words("norm", "impl"), *(column.dtype for column in columns)], rows)

@@ -22,7 +22,7 @@ def to_csv(comparison: Comparison) -> str:
     """A line for each implementation on each case, in each context; what is unknown or unbounded is empty."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    rows = [row for each in every_context(comparison) for row in rows_of(each)]
+    rows = [row for context in every_context(comparison) for row in rows_of(context)]
     chosen = columns(CSV if _is_plain(comparison) else ("context", *CSV), rows)
     writer.writerow([column.name for column in chosen])
     writer.writerows([_finite(column.value(row)) for column in chosen] for row in rows)

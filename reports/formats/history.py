@@ -1,4 +1,4 @@
-"""Several runs beside each other: what each found by itself, never a ratio between two of them."""
+"""Shows several runs side by side: the results of each, without ratios between runs."""
 
 from __future__ import annotations
 
@@ -30,33 +30,35 @@ def render(runs: Sequence[Results]) -> str:
     """The page as markdown; raises UsageError for one file, for runs without times, or without a case in common."""
     if len(runs) < 2:
         raise UsageError("--format history sets several files beside each other; name two or more")
-    compared = [compare(run) for run in runs]
-    if untimed := [str(number) for number, comparison in enumerate(compared, 1) if not comparison.timed]:
+    comparisons = [compare(run) for run in runs]
+    if untimed := [str(number) for number, comparison in enumerate(comparisons, 1) if not comparison.timed]:
         raise UsageError(f"file {', '.join(untimed)} holds no times; --format verification takes verifications")
-    cases = common(compared)
+    cases = common(comparisons)
     if not cases:
         raise UsageError("the files have no case in common that two of them measured")
-    found = "\n".join(f"- run {number}: {wording.answer(comparison)}" for number, comparison in enumerate(compared, 1))
-    parts = ["# Runs beside each other", ABOUT, _runs(compared), found]
+    answers = "\n".join(
+        f"- run {number}: {wording.answer(comparison)}" for number, comparison in enumerate(comparisons, 1)
+    )
+    parts = ["# Runs beside each other", ABOUT, _runs(comparisons), answers]
     for norm in dict.fromkeys(case.norm for case in cases):
         of_norm = [case for case in cases if case.norm == norm]
-        parts += [f"## {norm}: us", _table(compared, of_norm, _time), f"## {norm}: speedup over the baseline"]
-        parts.append(_table(compared, of_norm, _speedup))
-        if len({comparison.run.device.name for comparison in compared}) > 1:
-            parts += [f"## {norm}: % of the device's add", ABOUT_ADDS, _table(compared, of_norm, _percent_of_add)]
+        parts += [f"## {norm}: us", _table(comparisons, of_norm, _time), f"## {norm}: speedup over the baseline"]
+        parts.append(_table(comparisons, of_norm, _speedup))
+        if len({comparison.run.device.name for comparison in comparisons}) > 1:
+            parts += [f"## {norm}: % of the device's add", ABOUT_ADDS, _table(comparisons, of_norm, _percent_of_add)]
     return paragraphs(parts)
 
 
-def common(compared: Sequence[Comparison]) -> list[NormCase]:
+def common(comparisons: Sequence[Comparison]) -> list[NormCase]:
     """The cases that at least two of the runs have, in the order in which they come."""
     count: dict[NormCase, int] = {}
-    for comparison in compared:
+    for comparison in comparisons:
         for case in comparison.cases:
             count[case.case] = count.get(case.case, 0) + 1
     return [case for case, runs in count.items() if runs > 1]
 
 
-def _runs(compared: Sequence[Comparison]) -> str:
+def _runs(comparisons: Sequence[Comparison]) -> str:
     headings = ["run", *words("device", "date", "revision", "baseline", "flush", *LIBRARIES)]
     rows = [
         [
@@ -68,14 +70,14 @@ def _runs(compared: Sequence[Comparison]) -> str:
             comparison.run.settings.flush,
             *(wording.without_hashes(comparison.run.libraries.get(name, figures.NOTHING)) for name in LIBRARIES),
         ]
-        for number, comparison in enumerate(compared, 1)
+        for number, comparison in enumerate(comparisons, 1)
     ]
     return table(headings, rows)
 
 
-def _table(compared: Sequence[Comparison], cases: Sequence[NormCase], figure: _Figure) -> str:
-    """A line for each case and implementation that two runs or more rank; what one of them does not have is empty."""
-    by_case = [{case.case: case for case in comparison.cases} for comparison in compared]
+def _table(comparisons: Sequence[Comparison], cases: Sequence[NormCase], figure: _Figure) -> str:
+    """A row for each case and implementation that at least two runs rank; a run without it has an empty cell."""
+    by_case = [{case.case: case for case in comparison.cases} for comparison in comparisons]
     rows: list[list[str]] = []
     for case in cases:
         runs = [cases_of_run.get(case) for cases_of_run in by_case]
@@ -84,12 +86,12 @@ def _table(compared: Sequence[Comparison], cases: Sequence[NormCase], figure: _F
             cells = [figure(case_of_run, impl) if case_of_run else figures.NOTHING for case_of_run in runs]
             if sum(text != figures.NOTHING for text in cells) > 1:
                 rows.append([case.key, impl, *cells])
-    return table([*words("case", "impl"), *_heads(compared)], rows)
+    return table([*words("case", "impl"), *_heads(comparisons)], rows)
 
 
-def _heads(compared: Sequence[Comparison]) -> list[str]:
+def _heads(comparisons: Sequence[Comparison]) -> list[str]:
     """The runs by their devices, or by their numbers where a device has several."""
-    devices = [comparison.run.device.name for comparison in compared]
+    devices = [comparison.run.device.name for comparison in comparisons]
     return devices if len(set(devices)) == len(devices) else [f"run {n}" for n in range(1, len(devices) + 1)]
 
 

@@ -17,7 +17,7 @@ from reports.formats import html_verified
 from reports.formats.html_page import conditions_of, fill, pictures
 from reports.parts import models, training_step, wording
 from reports.parts.geomeans import norms_side_by_side
-from reports.parts.reasons import behind
+from reports.parts.reasons import details
 from reports.table import Cell, Table
 
 TEMPLATE = "comparison.html"
@@ -95,7 +95,7 @@ def _comparison(results: Results, comparison: Comparison) -> str:
 
 
 def _why(entry: Entry) -> tuple[str, ...]:
-    return (*behind(entry.reason, entry.checked), *_kernels(entry), *entry.notes)
+    return (*details(entry.reason, entry.checked), *_kernels(entry), *entry.notes)
 
 
 def _kernels(entry: Entry) -> list[str]:

@@ -12,7 +12,7 @@ from reports.data.outcomes import Outcome, by_impl, norms
 from reports.table import Cell, Section, table, words
 
 CONDITIONS = (*get_args(Condition), NEW_PROCESS)
-NEWEST: Condition = "held multiprocessors"  # earlier files know nothing of it
+NEWEST: Condition = "held multiprocessors"  # earlier files do not have it
 RULE_OF_THREE = 3.0  # no change in n comparisons: at 95 % a run changes with a probability below 3 / n
 ABOUT = (
     "`bitwise n=300`: 300 runs on each of these cases, compared bit by bit with the first; no change in 299 "
@@ -45,17 +45,17 @@ def section(outcomes: Sequence[Outcome]) -> Section | None:
 
 
 def _unusual(passed: Sequence[Outcome], shown: Sequence[Outcome]) -> list[str]:
-    """The other kinds of inputs in one sentence: they test values, not order, and get fewer runs."""
-    others = [outcome for outcome in passed if outcome not in shown]
-    if not others:
+    """A sentence about the other kinds of inputs, which test values and not order, and get fewer runs."""
+    unusual = [outcome for outcome in passed if outcome not in shown]
+    if not unusual:
         return []
-    fewest = min(outcome.checked.repeats for outcome in others)
-    counted = figures.count(len(others), "result")
-    return [f"On the other kinds of inputs {counted} kept their bits over {fewest} runs or more each."]
+    fewest = min(outcome.checked.repeats for outcome in unusual)
+    results = figures.count(len(unusual), "result")
+    return [f"On the other kinds of inputs {results} kept their bits over {fewest} runs or more each."]
 
 
 def level(checks: Sequence[Checked]) -> str:
-    """In words, for checks that are all of one kind; the runs of those that differ are counted together."""
+    """The determinism in words, for checks of one group; the runs of those that differ are summed."""
     unsteady = [checked for checked in checks if checked.differing]
     if not unsteady:
         text = checks[0].determinism
@@ -76,7 +76,7 @@ def bound_in_words(comparisons: int) -> str:
 
 
 def in_short(outcomes: Sequence[Outcome]) -> str:
-    """The level of one implementation: of the cases in which bits differed, or else of those that were run most."""
+    """The determinism of one implementation, by the cases with differing bits, or else by those with the most runs."""
     checked = [outcome for outcome in _passed(outcomes) if _unsteady(outcome.checked) or outcome.checked.repeats]
     if not checked:
         return figures.NOTHING
@@ -130,9 +130,9 @@ def _differ(runs: Runs) -> str:
 
 
 def _invariance(outcomes: Sequence[Outcome]) -> list[Section]:
-    changes = list(dict.fromkeys(what for outcome in outcomes for what in outcome.checked.invariance))
+    changes = list(dict.fromkeys(change for outcome in outcomes for change in outcome.checked.invariance))
     rows = [
-        [norm, impl, *(_texts(of_impl, what) for what in changes)]
+        [norm, impl, *(_texts(of_impl, change) for change in changes)]
         for norm in norms(outcomes)
         for impl, of_impl in by_impl(outcome for outcome in outcomes if outcome.case.norm == norm).items()
         if any(outcome.checked.invariance for outcome in of_impl)
@@ -142,11 +142,11 @@ def _invariance(outcomes: Sequence[Outcome]) -> list[Section]:
     return [Section("When something else changes", (ABOUT_INVARIANCE, table([*words("norm", "impl"), *changes], rows)))]
 
 
-def _texts(outcomes: Sequence[Outcome], what: str) -> str:
+def _texts(outcomes: Sequence[Outcome], change: str) -> str:
     """What was found in all cases, or each text with the number of cases that it was found in."""
     counts: dict[str, int] = {}
     for outcome in outcomes:
-        for text in outcome.checked.invariance.get(what, ()):
+        for text in outcome.checked.invariance.get(change, ()):
             counts[text] = counts.get(text, 0) + 1
     if len(counts) > 1:
         return ", ".join(f"{text} in {number}" for text, number in counts.items())

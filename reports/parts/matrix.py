@@ -10,7 +10,7 @@ from harness.results.schema import RANKED
 from reports import figures
 from reports.data.case_labels import labels, usual
 from reports.data.outcomes import WORDS, Outcome, norms
-from reports.parts.reasons import behind
+from reports.parts.reasons import details
 from reports.table import Cell, Section, Table, table, words
 
 ABOUT = (
@@ -28,11 +28,11 @@ def section(outcomes: Sequence[Outcome]) -> Section:
 
 
 def cell(outcome: Outcome | None) -> Cell:
-    """The outcome in one word, with the mark of its error class where it passed, and its details behind."""
+    """The outcome in one word, with the mark of its error class where it passed, and its details as a tooltip."""
     if outcome is None:
         return Cell(figures.NOTHING)
     mark = figures.EXTRA_ROUNDINGS[outcome.checked.error_class or "exact"] if outcome.status in RANKED else ""
-    why = behind(outcome.reason, outcome.checked)
+    why = details(outcome.reason, outcome.checked)
     return Cell(WORDS[outcome.status] + mark, status=outcome.status, why=tuple(why))
 
 

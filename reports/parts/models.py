@@ -27,7 +27,7 @@ def tables_by_tokens(comparison: Comparison) -> dict[str, Table]:
     """The tables, each under the number of tokens of its step."""
     if not comparison.timed:
         return {}
-    return {f"{each.tokens} tokens": _table(each) for each in spending(comparison.cases)}
+    return {f"{spent.tokens} tokens": _table(spent) for spent in spending(comparison.cases)}
 
 
 def _table(spent: Spending) -> Table:

@@ -1,4 +1,4 @@
-"""Who was right in a run, and what became of the others, by norm."""
+"""The outcomes of the implementations in a run, by norm: which were right, and how the others failed."""
 
 from __future__ import annotations
 
@@ -15,63 +15,68 @@ from reports.table import Table, table, words
 
 
 def failed(comparison: Comparison) -> str:
-    """A sentence of those that ran and failed, without reasons; empty where there are none."""
-    found = {impl: tally(of_impl) for impl, of_impl in tried(of_comparison(comparison)).items()}
-    said = [
+    """A sentence about the implementations that ran and failed, without reasons; empty where there are none."""
+    tallies = {impl: tally(of_impl) for impl, of_impl in tried(of_comparison(comparison)).items()}
+    failures = [
         f"{impl} ({WORDS[status]} in {counts[status]} of {figures.count(sum(counts.values()), 'case')})"
-        for impl, counts in found.items()
+        for impl, counts in tallies.items()
         for status in FAILED
         if counts[status]
     ]
-    return f"Not ranked where it failed: {', '.join(said)}." if said else ""
+    return f"Not ranked where it failed: {', '.join(failures)}." if failures else ""
 
 
 def outcomes(comparison: Comparison) -> Table:
-    """Of how many cases of a norm each implementation was right, refused, wrong or crashed."""
-    found = of_comparison(comparison)
+    """A table: in how many cases of each norm an implementation was right, refused, wrong or crashed."""
+    all_outcomes = of_comparison(comparison)
+    columns = norms(all_outcomes)
     rows = [
-        [impl, *(_cell([each for each in of_impl if each.case.norm == norm]) for norm in norms(found))]
-        for impl, of_impl in tried(found).items()
+        [impl, *(_cell([outcome for outcome in of_impl if outcome.case.norm == norm]) for norm in columns)]
+        for impl, of_impl in tried(all_outcomes).items()
     ]
-    return table(words("impl", *norms(found)), rows)
+    return table(words("impl", *columns), rows)
 
 
 def reasons(comparison: Comparison) -> list[str]:
-    """A sentence for each way in which an implementation failed, and one of those that were missing."""
-    found = of_comparison(comparison)
-    ran = tried(found)
-    absent = (each.impl for each in found if each.status == "missing" and each.impl not in ran)
+    """A sentence for each way in which an implementation failed, and one about those that were missing."""
+    all_outcomes = of_comparison(comparison)
+    ran = tried(all_outcomes)
+    absent = (o.impl for o in all_outcomes if o.status == "missing" and o.impl not in ran)
     failures = [line for impl, of_impl in ran.items() for line in _failures(impl, of_impl)]
     return [*failures, *wording.missing(impl for impl in absent if not impl.endswith(WITH_TORCH))]
 
 
 def _cell(outcomes: Sequence[Outcome]) -> str:
-    """How many cases had which outcome, and behind those that were right the worst class of a gradient."""
-    said: list[str] = []
+    """The number of cases for each outcome; for those that were right, with the worst class of each gradient."""
+    texts: list[str] = []
     for status, number in tally(outcomes).items():
-        of_status = [each for each in outcomes if each.status == status]
-        said.append(f"{number} {WORDS[status]}{_classes(of_status) if status in RANKED else ''}")
-    return "; ".join(said)
+        of_status = [outcome for outcome in outcomes if outcome.status == status]
+        texts.append(f"{number} {WORDS[status]}{_classes(of_status) if status in RANKED else ''}")
+    return "; ".join(texts)
 
 
 def _classes(outcomes: Sequence[Outcome]) -> str:
-    """The gradients that were less than exact in any of these cases, each with its worst class."""
+    """The gradients that were not exact in any of these cases, each with its worst class."""
     worst: dict[str, ErrorClass | None] = {}
     for outcome in outcomes:
         for name, error in outcome.checked.errors.items():
             worst[name] = worst_class((worst.get(name), error.error_class))
-    marks = [f"{name}{figures.EXTRA_ROUNDINGS[found]}" for name, found in worst.items() if found and found != "exact"]
+    marks = [
+        f"{name}{figures.EXTRA_ROUNDINGS[error_class]}"
+        for name, error_class in worst.items()
+        if error_class and error_class != "exact"
+    ]
     return f": {', '.join(marks)}" if marks else ""
 
 
 def _failures(impl: str, outcomes: Sequence[Outcome]) -> list[str]:
-    """One sentence for each way in which it failed: in how many cases, and the reason in the first of them."""
-    found: dict[Status, list[Outcome]] = {}
+    """A sentence for each status of a failure: in how many cases, and the reason in the first of them."""
+    by_status: dict[Status, list[Outcome]] = {}
     for outcome in outcomes:
         if outcome.status in FAILED:
-            found.setdefault(outcome.status, []).append(outcome)
+            by_status.setdefault(outcome.status, []).append(outcome)
     return [
         f"{impl}: {WORDS[status]} in {figures.count(len(of_status), 'case')}, first {of_status[0].case.key}: "
         f"{figures.one_line(of_status[0].reason)}."
-        for status, of_status in found.items()
+        for status, of_status in by_status.items()
     ]

@@ -14,14 +14,14 @@ from reports.data.checks import Checked
 from reports.data.outcomes import FAILED, Outcome, by_impl
 from reports.table import Section, table, words
 
-TOLD: tuple[Status, ...] = (*FAILED, "nondeterministic")
+LISTED: tuple[Status, ...] = (*FAILED, "nondeterministic")
 LONGEST = 300
 NOT_CONTIGUOUS = "where x or dy is not contiguous; an adapter may declare contiguous_only = True"
 
 
 @dataclass(frozen=True)
 class Failure:
-    """One line of what failed: on which case, or on how many layouts of one, and why."""
+    """A line of the table of failures: the case, or a case in several layouts, and the reason."""
 
     impl: str
     case: str
@@ -33,7 +33,7 @@ def section(outcomes: Sequence[Outcome]) -> Section | None:
     """A table of failures and one of implementations that did not run; None where there are neither."""
     rows = [
         [failure.impl, failure.case, failure.status, figures.one_line(failure.reason, LONGEST) or figures.NOTHING]
-        for failure in failures(outcomes, TOLD)
+        for failure in failures(outcomes, LISTED)
     ]
     absent = [[impl, status, str(cases), reason] for (impl, status, reason), cases in refusals(outcomes).items()]
     parts = [table(words("impl", "case", "status", "reason"), rows)]
@@ -42,21 +42,21 @@ def section(outcomes: Sequence[Outcome]) -> Section | None:
 
 
 def failures(outcomes: Sequence[Outcome], statuses: Sequence[Status]) -> list[Failure]:
-    """A line for each outcome of these statuses; one that is wrong in every layout that is not contiguous has one."""
+    """A line for each outcome of these statuses; one for all layouts if an implementation needs contiguous inputs."""
     layouts: dict[tuple[str, NormCase], list[Outcome]] = {}
     for outcome in outcomes:
         if not INPUT_KINDS[outcome.case.inputs].contiguous:
             layouts.setdefault((outcome.impl, replace(outcome.case, inputs="normal")), []).append(outcome)
     right = {(outcome.impl, outcome.case) for outcome in outcomes if outcome.status in RANKED}
-    told: set[tuple[str, NormCase]] = set()
+    merged: set[tuple[str, NormCase]] = set()
     lines: list[Failure] = []
     for outcome in (outcome for outcome in outcomes if outcome.status in statuses):
         key = outcome.impl, replace(outcome.case, inputs="normal")
         group = layouts.get(key, [])
         if outcome not in group or key not in right or not _all_wrong(group):
             lines.append(Failure(outcome.impl, outcome.case.key, outcome.status, outcome.reason))
-        elif key not in told:
-            told.add(key)
+        elif key not in merged:
+            merged.add(key)
             where = f"{key[1].key}, {len(group)} layouts"
             lines.append(Failure(outcome.impl, where, "wrong", f"{NOT_CONTIGUOUS}: {outcome.reason}"))
     return lines
@@ -66,8 +66,8 @@ def _all_wrong(group: Sequence[Outcome]) -> bool:
     return len(group) > 1 and all(outcome.status == "wrong" for outcome in group)
 
 
-def behind(reason: str | None, checked: Checked) -> list[str]:
-    """All that is known of one outcome, a line each: its reason, each gradient's error, and how often bits agreed."""
+def details(reason: str | None, checked: Checked) -> list[str]:
+    """The details of an outcome, a line each: its reason, each gradient's error, and its determinism."""
     errors = [_error(name, checked.errors[name]) for name in in_order(checked.errors)]
     bits = [f"determinism: {checked.determinism}"] if checked.repeats else []
     return [*([reason] if reason else []), *errors, *bits]
@@ -78,7 +78,7 @@ def _error(name: str, error: TensorCheck) -> str:
 
 
 def refusals(outcomes: Sequence[Outcome]) -> dict[tuple[str, Status, str], int]:
-    """In how many cases each implementation refused, or was missing, for each reason; one implementation at a time."""
+    """The number of cases in which an implementation refused or was missing, by implementation and reason."""
     counts: dict[tuple[str, Status, str], int] = {}
     for outcome in (outcome for of_impl in by_impl(outcomes).values() for outcome in of_impl):
         if outcome.status in ("unsupported", "missing"):

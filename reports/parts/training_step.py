@@ -21,92 +21,96 @@ ALONE = (
 
 
 def section(comparison: Comparison) -> Section | None:
-    """Both tables and what has to be said of them; None where there is nothing of any context but cold."""
+    """The tables of speedups and times with their legends; None where the run has only the context cold."""
     if not comparison.contexts:
         return None
-    gained = speedups(comparison)
-    parts = (_legend(comparison), gained, " ".join(leads(comparison)), ALONE, times(comparison)) if gained.rows else ()
+    table_of_speedups = speedups(comparison)
+    parts = ()
+    if table_of_speedups.rows:
+        parts = (_legend(comparison), table_of_speedups, " ".join(leads(comparison)), ALONE, times(comparison))
     parts = (*parts, *waiting(comparison), *not_timed(comparison))
     return Section(TITLE, parts) if parts else None
 
 
 def speedups(comparison: Comparison, impl: str | None = None) -> Table:
-    """A row an implementation, a column a context: the geometric mean speedup over the baseline, and the smallest.
+    """A row for each implementation, or only `impl`, and a column for each context: the geometric mean speedup.
 
-    Of `impl` alone, where it is given.
+    The smallest speedup stands in brackets.
     """
 
-    def cell(of: StepCell) -> Cell:
-        mean = of.speedup
+    def cell(step_cell: StepCell) -> Cell:
+        mean = step_cell.speedup
         if mean is None:
             return Cell(figures.NOTHING)
         partly = f" in {mean.cases} of {mean.total}" if mean.cases < mean.total else ""
         text = f"{figures.plain_ratio(mean.value)} ({figures.plain_ratio(mean.smallest)}){partly}"
-        return Cell(f"{text}, waits" if of.waits else text, mean.value)
+        return Cell(f"{text}, waits" if step_cell.waits else text, mean.value)
 
     headings = [*words("impl", "norm"), *(context.context for context in every_context(comparison))]
     rows = [row for row in training_step(comparison) if comparison.contexts and impl in (None, row.impl)]
-    return table(headings, [[row.impl, row.norm, *(cell(each) for each in row.cells)] for row in rows])
+    return table(headings, [[row.impl, row.norm, *map(cell, row.cells)] for row in rows])
 
 
 def times(comparison: Comparison) -> Table:
-    """A row an implementation, a column a context besides cold: how many times as long as alone."""
+    """A row for each implementation, and a column for each context besides cold: the time over that alone."""
 
-    def cell(of: StepCell, context: str) -> Cell:
-        if of.time is None:
+    def cell(step_cell: StepCell, context: str) -> Cell:
+        if step_cell.time is None:
             return Cell(figures.NOTHING)
         text = figures.microseconds if context == HOST else figures.plain_ratio
-        shown = f"{text(of.time)} ({text(of.longest)})"
-        return Cell(f"{shown}, waits" if of.waits else shown, of.time)
+        shown = f"{text(step_cell.time)} ({text(step_cell.longest)})"
+        return Cell(f"{shown}, waits" if step_cell.waits else shown, step_cell.time)
 
     contexts = [context.context for context in every_context(comparison)[1:]]
     headings = [*words("impl", "norm"), *(f"{name} us" if name == HOST else name for name in contexts)]
-    rows = [
-        [row.impl, row.norm, *(cell(each, context) for each, context in zip(row.cells[1:], contexts, strict=True))]
-        for row in training_step(comparison)
-    ]
+    rows = [[row.impl, row.norm, *map(cell, row.cells[1:], contexts)] for row in training_step(comparison)]
     return table(headings, rows)
 
 
 def of_case(comparison: Comparison, case: CaseComparison) -> Table:
-    """The times of one case: a row an implementation, a column a context, with speedup and verdict."""
+    """The times of one case: a row for each implementation, a column for each context, with speedup and verdict."""
     contexts = every_context(comparison)[1:]
-    found = [next((each for each in context.cases if each.case == case.case), None) for context in contexts]
-    rows = [[entry.label, *(_time(each, entry.impl) for each in found)] for entry in case.of("ranked", "unranked")]
+    same_case = [next((other for other in context.cases if other.case == case.case), None) for context in contexts]
+    rows = [
+        [entry.label, *(_time(in_context, entry.impl) for in_context in same_case)]
+        for entry in case.of("ranked", "unranked")
+    ]
     return table([*words("impl"), *(Heading(context.context) for context in contexts)], rows)
 
 
 def leads(comparison: Comparison, impl: str | None = None) -> list[str]:
-    """Who is fastest in how many cases, a sentence a context: of `impl`, or of whoever wins most."""
+    """A sentence for each context: in how many cases `impl`, or the one that wins most, is fastest."""
     contexts = [context for context in every_context(comparison) if context.summary.wins]
     return [f"{context.context}: {wording.fastest(context, impl)}" for context in contexts]
 
 
 def waiting(comparison: Comparison) -> list[str]:
-    """A sentence for each context in which something waits for the other kernel."""
+    """A sentence for each context in which a backward waits for the other kernel."""
     lines: list[str] = []
     for context in comparison.contexts:
         waits = Counter(e.impl for case in context.cases for e in case.entries if waits_for_others(e))
         if waits:
-            lines.append(f"{context.context}: {_counted(waits)} {WAITS}, and takes as long as the one beside.")
+            lines.append(
+                f"{context.context}: {_impls_with_counts(waits)} {WAITS}, and takes as long as the one beside."
+            )
     return lines
 
 
 def not_timed(comparison: Comparison) -> list[str]:
-    """A sentence for each reason why what ranks alone does not rank in another context."""
+    """A sentence for each reason why an implementation that ranks alone does not rank in another context."""
     reasons: dict[tuple[str, str], Counter[str]] = {}
     for context in comparison.contexts:
-        for before, case in _pairs(comparison, context):
+        for case_alone, case in _pairs(comparison, context):
             for entry in case.of("verified", "failed", "absent", "unranked"):
-                alone = before.entry(entry.impl)
+                alone = case_alone.entry(entry.impl)
                 if alone and alone.median_us is not None and alone.standing != entry.standing:
-                    why = figures.one_line(entry.reason or entry.status)
-                    why = why if entry.status in RANKED else f"{entry.status}: {why}"
-                    reasons.setdefault((context.context, why), Counter())[entry.impl] += 1
+                    reason = figures.one_line(entry.reason or entry.status)
+                    reason = reason if entry.status in RANKED else f"{entry.status}: {reason}"
+                    reasons.setdefault((context.context, reason), Counter())[entry.impl] += 1
     contexts: dict[tuple[str, str], list[str]] = {}
-    for (context, why), impls in reasons.items():
-        contexts.setdefault((_counted(impls), why), []).append(context)
-    return [f"Not ranked in {', '.join(names)}: {impls} ({why})." for (impls, why), names in contexts.items()]
+    for (context, reason), impls in reasons.items():
+        contexts.setdefault((_impls_with_counts(impls), reason), []).append(context)
+    return [f"Not ranked in {', '.join(names)}: {impls} ({reason})." for (impls, reason), names in contexts.items()]
 
 
 def _pairs(comparison: Comparison, context: Comparison) -> list[tuple[CaseComparison, CaseComparison]]:
@@ -115,7 +119,7 @@ def _pairs(comparison: Comparison, context: Comparison) -> list[tuple[CaseCompar
     return [(alone[case.case], case) for case in context.cases if case.case in alone]
 
 
-def _counted(impls: Counter[str]) -> str:
+def _impls_with_counts(impls: Counter[str]) -> str:
     return ", ".join(f"{impl} in {figures.count(number, 'case')}" for impl, number in impls.items())
 
 
@@ -123,9 +127,9 @@ def _time(case: CaseComparison | None, impl: str) -> Cell:
     entry = case.entry(impl) if case else None
     if entry is None or entry.median_us is None:
         return Cell(entry.status if entry and entry.standing in ("failed", "absent") else figures.NOTHING)
-    said = [figures.ratio(entry.speedup) if entry.speedup else "", entry.verdict or ""]
-    said.append("waits" if waits_for_others(entry) else "" if entry.standing == "ranked" else "not ranked")
-    extra = " ".join(word for word in said if word)
+    remarks = [figures.ratio(entry.speedup) if entry.speedup else "", entry.verdict or ""]
+    remarks.append("waits" if waits_for_others(entry) else "" if entry.standing == "ranked" else "not ranked")
+    extra = " ".join(word for word in remarks if word)
     return Cell(figures.microseconds(entry.median_us) + (f" ({extra})" if extra else ""), entry.median_us)
 
 

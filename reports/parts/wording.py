@@ -1,4 +1,4 @@
-"""Sentences that several formats share: the headline, the engine's own error, what was not run."""
+"""Sentences that several formats share, such as the headline, the engine's own error, and what was not run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _HOW: dict[Status, str] = {
 
 
 def headline(comparison: Comparison, impl: str | None = None) -> str:
-    """Who is fastest in how many cases and by how much over the baseline; of `impl`, or of whoever wins most."""
+    """In how many cases `impl`, or the implementation that wins most, is fastest, and its speedup over the baseline."""
     if not comparison.timed:
         return verified(of_comparison(comparison))
     text, subject = _fastest(comparison, impl)
@@ -46,12 +46,12 @@ def answer(comparison: Comparison) -> str:
 
 
 def fastest(comparison: Comparison, impl: str | None = None) -> str:
-    """Who is fastest in how many cases, of `impl`, or of whoever wins most."""
+    """In how many cases `impl`, or the implementation that wins most, is fastest."""
     return _fastest(comparison, impl)[0]
 
 
 def _fastest(comparison: Comparison, impl: str | None) -> tuple[str, str | None]:
-    """The sentence, and whose geometric means go with it."""
+    """The sentence, and the implementation whose geometric means follow it."""
     summary = comparison.summary
     wins = next((wins for wins in summary.wins if impl is None or wins.impl == impl), None)
     subject = wins.label if wins else impl
@@ -79,14 +79,14 @@ def competed(comparison: Comparison, impl: str) -> bool:
 
 
 def verified(outcomes: Sequence[Outcome]) -> str:
-    """The outcomes of each implementation that ran, in one sentence; those that failed come last."""
+    """The outcomes of each implementation that ran, in one sentence, the failed ones last."""
     impls = tried(outcomes)
     if not impls:
         return "No implementation was tried."
     cases = len({outcome.case for outcome in outcomes})
     ordered = sorted(impls, key=lambda impl: any(outcome.status in FAILED for outcome in impls[impl]))
-    became = "; ".join(f"{impl} {_became(impls[impl])}" for impl in ordered)
-    return f"{figures.count(len(impls), 'implementation')} on {figures.count(cases, 'case')}: {became}."
+    texts = "; ".join(f"{impl} {_outcomes_in_words(impls[impl])}" for impl in ordered)
+    return f"{figures.count(len(impls), 'implementation')} on {figures.count(cases, 'case')}: {texts}."
 
 
 def geomeans(comparison: Comparison, impl: str) -> str:
@@ -108,7 +108,7 @@ def failures(comparison: Comparison) -> list[str]:
 
 
 def not_run(comparison: Comparison) -> str:
-    """One line for all cases: what is missing, what is unsupported, why and in how many cases; empty without any."""
+    """A line about implementations that did not run: reasons with their numbers of cases, then the missing ones."""
     absent = [entry for case in comparison.cases for entry in case.of("absent")]
     refused = Counter(
         f"{entry.impl} ({entry.status}: {figures.one_line(entry.reason, 80)}"
@@ -121,19 +121,19 @@ def not_run(comparison: Comparison) -> str:
 
 
 def missing(impls: Iterable[str]) -> list[str]:
-    """One sentence for the implementations that are not installed, by their names alone; none where all are."""
+    """A sentence that names the implementations that are not installed; empty where all are."""
     names = list(dict.fromkeys(impls))
     return [f"Missing: {', '.join(names)} (`normbwd list impls` says how to install each)."] if names else []
 
 
 def caveats(comparison: Comparison) -> list[str]:
-    """What a reader must know before any figure: an unfinished run, a baseline that is not there, a quick run."""
+    """Warnings that precede all figures: an unfinished run, a baseline without times, a quick run, and so on."""
     lines = [comparison.unfinished] if comparison.unfinished else []
-    quiet = [case for case in comparison.cases if not case.interference]
-    ranked = sum(bool(case.entry(comparison.baseline) in case.ranked) for case in quiet)
-    if comparison.timed and ranked < len(quiet):
+    judged = [case for case in comparison.cases if not case.interference]
+    ranked = sum(bool(case.entry(comparison.baseline) in case.ranked) for case in judged)
+    if comparison.timed and ranked < len(judged):
         lines.append(
-            f"The baseline {comparison.baseline} ranks in {ranked} of {len(quiet)} cases; the others have no speedup."
+            f"The baseline {comparison.baseline} ranks in {ranked} of {len(judged)} cases; the others have no speedup."
         )
     too_fast = sum(any(entry.too_short for entry in case.entries) for case in comparison.cases)
     if too_fast:
@@ -159,7 +159,7 @@ def fleet(comparison: Comparison) -> str:
 
 
 def between_gpus(comparison: Comparison) -> str:
-    """What an interval across processes holds besides, where they ran on several GPUs; else empty."""
+    """An addition to an interval across processes that ran on several GPUs; otherwise empty."""
     several = comparison.run.settings.processes > 1 and len(comparison.gpus) > 1
     return f" on {len(comparison.gpus)} GPUs, which holds the difference between GPUs too" if several else ""
 
@@ -181,7 +181,7 @@ def without_hashes(text: str) -> str:
 
 
 def nothing_ranked(comparison: Comparison) -> bool:
-    """Whether something speaks against a verdict in every case that was timed."""
+    """Whether interference rules out a verdict in every case that was timed."""
     timed = [case for case in comparison.cases if case.of("ranked", "unranked")]
     return bool(timed) and all(case.interference for case in timed)
 
@@ -199,7 +199,7 @@ def heading(title: str, *runs: RunRecord) -> str:
 
 
 def yardsticks(case: CaseComparison) -> str:
-    """What the times of a case are read against: the same-traffic add, and its bytes at the rate of a large copy."""
+    """The reference times of a case: the same-traffic add, and a copy of its bytes at the rate of a large copy."""
     copy = f", copy {figures.microseconds(case.copy_us)} us" if case.copy_us else ""
     return f"add {figures.microseconds(case.add_us)} us{copy}"
 
@@ -215,7 +215,7 @@ def error_budget(comparison: Comparison) -> str:
 
 
 def budget_sentence(budget: Budget) -> str:
-    """How far off a time and a ratio may be, what reading the clock costs, and how fast a copy is."""
+    """The errors of a time and a ratio, t0, and the bandwidth of a copy, in a sentence."""
     text = (
         f"The engine's own error, by its self-test: a time ±{figures.two_digits(budget.fixed_us)} us "
         f"±{figures.two_digits(100 * budget.relative)} %, a ratio ±{figures.two_digits(100 * budget.ratio)} %; "
@@ -225,9 +225,9 @@ def budget_sentence(budget: Budget) -> str:
 
 
 def failed_checks(selftests: Sequence[SelfTestRecord]) -> list[str]:
-    """A sentence for the self-tests before the cases, and one for those after, with each check that failed at worst.
+    """A sentence each for the self-tests before and after the cases, with the worst value of each failed check.
 
-    A check that failed in single processes but passes over all of them is no failure.
+    A check that failed in single processes but passes over all of them together is no failure.
     """
     lines: list[str] = []
     for when, processes, failed in evidence.failures_by_time(selftests):
@@ -299,7 +299,7 @@ def aa_bands(cases: Iterable[CaseComparison]) -> str:
     return f"{text}; none in {figures.count(missing, 'case')}" if missing else text
 
 
-def _became(outcomes: Sequence[Outcome]) -> str:
+def _outcomes_in_words(outcomes: Sequence[Outcome]) -> str:
     """The outcomes of one implementation with their numbers of cases; only its failures, where there are any."""
     counts = tally(outcomes)
     failed = [f"{_HOW[status]} {counts[status]}" for status in FAILED if counts[status]]

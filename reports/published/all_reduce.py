@@ -1,4 +1,4 @@
-"""What runs beside the backward costs: the kernel of `beside:N`, and a real all-reduce, of which that kernel tells."""
+"""Backwards beside another kernel: that of `beside:N`, and a real all-reduce, which the former stands for."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ABOUT = (
     "Medians in us, and in brackets how many times as long as alone: while the kernel of `beside:N` holds N "
     "multiprocessors, and while NCCL reduces over two GPUs."
 )
-MARGIN = "margin"  # the run whose in-house kernel is told what is held, by its name in the plan
+MARGIN = "margin"  # the name in the plan of the run whose in-house kernel leaves multiprocessors free
 ABOUT_MARGIN = (
     "How many times as long as alone each takes: the geometric mean, and the longest of a case. Quotients of medians "
     "of different blocks, without an interval."
@@ -30,24 +30,24 @@ Times = dict[str, float]  # medians in us by context
 
 
 def section(sources: Sequence[Source], _plan: Plan) -> str:
-    """Of each run that was measured beside an all-reduce: tables by case and by implementation, and what they say."""
+    """Tables by case and by implementation, and sentences, for each run that was measured beside an all-reduce."""
     parts: list[str] = []
-    for source in (each for each in sources if ALL_REDUCE in each.results.contexts):
-        compared = source.comparison
+    for source in (source for source in sources if ALL_REDUCE in source.results.contexts):
+        comparison = source.comparison
         parts += [
             f"On two {source.device_name} of one host, {source.about}; {source.mark}. {ABOUT}",
-            _by_case(compared),
+            _by_case(comparison),
             MEANS,
-            write_table(training_step.times(compared)),
-            "\n".join(f"- {said}" for said in (_first(compared), *_told(compared))),
+            write_table(training_step.times(comparison)),
+            "\n".join(f"- {sentence}" for sentence in (_fastest(comparison), *_differences(comparison))),
         ]
     return paragraphs(parts)
 
 
 def margins(sources: Sequence[Source], _plan: Plan) -> str:
-    """Of each device that has the run in which the in-house kernel is told what is held: times over those alone."""
+    """The times over those alone of the run MARGIN, on each device that has it."""
     parts: list[str] = []
-    for source in (each for each in sources if each.name == MARGIN):
+    for source in (source for source in sources if source.name == MARGIN):
         about = f"On {source.device_name}, {source.about}; {source.mark}."
         parts += [about, ABOUT_MARGIN, write_table(training_step.times(source.comparison))]
     return paragraphs(parts)
@@ -63,12 +63,12 @@ def _rows(comparison: Comparison) -> Iterator[tuple[str, str, Times]]:
     """Each implementation of each case, the fastest alone first."""
     for case in comparison.cases:
         for entry in case.ranked:
-            found: Times = {}
+            times: Times = {}
             for context in every_context(comparison):
-                other = next((each for each in context.cases if each.case == case.case), None)
-                us = (timed := other.entry(entry.impl) if other else None) and timed.median_us
-                found |= {context.context: us} if us else {}
-            yield case.case.key, entry.impl, found
+                same_case = next((other for other in context.cases if other.case == case.case), None)
+                us = (timed := same_case.entry(entry.impl) if same_case else None) and timed.median_us
+                times |= {context.context: us} if us else {}
+            yield case.case.key, entry.impl, times
 
 
 def _cell(times: Times, context: str) -> str:
@@ -78,18 +78,18 @@ def _cell(times: Times, context: str) -> str:
     return text if context == COLD else f"{text} ({figures.plain_ratio(times[context] / times[COLD])})"
 
 
-def _first(comparison: Comparison) -> str:
-    """Whose median is the smallest beside an all-reduce, in how many cases."""
+def _fastest(comparison: Comparison) -> str:
+    """A sentence: in how many cases each implementation has the smallest median beside an all-reduce."""
     fastest: dict[str, tuple[float, str]] = {}
     for case, impl, times in _rows(comparison):
         if ALL_REDUCE in times:
             fastest[case] = min(fastest.get(case, (float("inf"), "")), (times[ALL_REDUCE], impl))
-    counted = Counter(impl for _, impl in fastest.values()).most_common()
-    named = [
+    counts = Counter(impl for _, impl in fastest.values()).most_common()
+    impls = [
         f"{impl} in {number}" + (f" ({', '.join(_cases(fastest, impl))})" if place else "")
-        for place, (impl, number) in enumerate(counted)
+        for place, (impl, number) in enumerate(counts)
     ]
-    text = f"Smallest median beside an all-reduce, of {figures.count(len(fastest), 'case')}: {', '.join(named)}."
+    text = f"Smallest median beside an all-reduce, of {figures.count(len(fastest), 'case')}: {', '.join(impls)}."
     if all(case.aa_band is None for case in comparison.cases):
         return f"{text} No A/A pair was measured, so that small differences may be none."
     return text
@@ -99,15 +99,15 @@ def _cases(fastest: dict[str, tuple[float, str]], impl: str) -> list[str]:
     return [case for case, (_, first) in fastest.items() if first == impl]
 
 
-def _told(comparison: Comparison) -> Iterator[str]:
-    """How the kernel of `beside:N` and the all-reduce differ, a sentence for each N."""
+def _differences(comparison: Comparison) -> Iterator[str]:
+    """A sentence for each N on how the kernel of `beside:N` and the all-reduce differ."""
     rows = [times for _, _, times in _rows(comparison)]
-    for context in (each.context for each in comparison.contexts if programs_beside(each.context)):
-        over = [times[ALL_REDUCE] / times[context] for times in rows if {ALL_REDUCE, context} <= times.keys()]
-        if over:
-            lowest, mean, highest = (figures.plain_ratio(value) for value in (min(over), geomean(over), max(over)))
-            more = sum(value > 1 for value in over)
+    for context in (other.context for other in comparison.contexts if programs_beside(other.context)):
+        ratios = [times[ALL_REDUCE] / times[context] for times in rows if {ALL_REDUCE, context} <= times.keys()]
+        if ratios:
+            lowest, mean, highest = map(figures.plain_ratio, (min(ratios), geomean(ratios), max(ratios)))
+            more = sum(ratio > 1 for ratio in ratios)
             yield (
-                f"`{context}` underestimates an all-reduce in {more} of {len(over)} rows: beside that the backward "
+                f"`{context}` underestimates an all-reduce in {more} of {len(ratios)} rows: beside that the backward "
                 f"takes {mean} times as long as beside the kernel (geometric mean; {lowest} to {highest})."
             )

@@ -1,4 +1,4 @@
-"""Where each implementation is best: the case in which it is furthest ahead of all others, or least behind them."""
+"""The best case of each implementation: where it is furthest ahead of all others, or least behind them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ ABOUT = (
 
 
 @dataclass(frozen=True)
-class Stand:
-    """One implementation in one case: how it leads, and by how much it is ahead of all other libraries, below 1 behind.
+class Placing:
+    """One implementation in one case: whether it leads or ties, and the time of its rival over its own (`ahead`).
 
-    `rival` is the fastest implementation of another library.
+    The `rival` is the fastest implementation of another library.
     """
 
     impl: str
@@ -37,25 +37,25 @@ class Stand:
 
 
 def section(sources: Sequence[Source], plan: Plan) -> str:
-    """A table a device, over the runs of the plan with the usual flush in which several libraries rank.
+    """A table for each device, over the runs of the plan with the usual flush in which several libraries rank.
 
-    A case that stands in several is taken of the first. The implementation that is most ahead comes first.
+    A case that is in several runs is taken from the first. The implementation that is most ahead comes first.
     """
     parts: list[str] = []
     for files in by_device(sources).values():
-        of_plan = usual_rankings(files, plan)
-        if found := _by_impl(_once(stand for source in of_plan for stand in stands(source))):
-            there = {stand.run for of_impl in found.values() for stand in of_impl}
-            runs = ", ".join(f"{each.name} ({each.results.run.revision})" for each in of_plan if each.name in there)
+        rankings = usual_rankings(files, plan)
+        if by_impl := _by_impl(_first_run_only(placing for source in rankings for placing in placings(source))):
+            names = {placing.run for of_impl in by_impl.values() for placing in of_impl}
+            runs = ", ".join(f"{run.name} ({run.results.run.revision})" for run in rankings if run.name in names)
             parts += [
                 f"{files[0].device_name}, by these runs (and the revision of each): {runs}. {ABOUT}",
-                _table(found),
+                _table(by_impl),
             ]
     return paragraphs(parts)
 
 
-def stands(source: Source) -> Iterator[Stand]:
-    """Every implementation in every case of a run that has a fastest, where one of another library ranks too."""
+def placings(source: Source) -> Iterator[Placing]:
+    """Every implementation in every case of a run that has a lead, where one of another library ranks too."""
     libraries = libraries_of(source)
     for case in source.comparison.cases:
         if case.lead is not None:
@@ -63,13 +63,13 @@ def stands(source: Source) -> Iterator[Stand]:
 
 
 def libraries_of(source: Source) -> dict[str, str]:
-    """The library of each implementation; all that is this project's own, told a margin or not, is one."""
+    """The library of each implementation; all in-house kernels, with or without a margin, are one library."""
     names = [impl.name for impl in source.results.run.implementations]
     own = {name for name in names if name == OURS or name.startswith(f"{OURS}-")}
     return {impl.name: OURS if impl.name in own else impl.family for impl in source.results.run.implementations}
 
 
-def _of_case(case: CaseComparison, lead: Lead, run: str, libraries: Mapping[str, str]) -> Iterator[Stand]:
+def _of_case(case: CaseComparison, lead: Lead, run: str, libraries: Mapping[str, str]) -> Iterator[Placing]:
     times = {entry.impl: entry.median_us for entry in case.ranked if entry.median_us}
     for impl, us in times.items():
         others = {other: other_us for other, other_us in times.items() if libraries[other] != libraries[impl]}
@@ -78,40 +78,40 @@ def _of_case(case: CaseComparison, lead: Lead, run: str, libraries: Mapping[str,
             first = (lead.impl, *lead.tied_with)
             ties = impl in first and not others.keys().isdisjoint(first)
             ahead = _by_blocks(lead, impl, rival) or others[rival] / us
-            yield Stand(impl, run, case.case.key, rival, ahead, impl in first and not ties, ties)
+            yield Placing(impl, run, case.case.key, rival, ahead, impl in first and not ties, ties)
 
 
 def _by_blocks(lead: Lead, impl: str, rival: str) -> float | None:
-    """How far it is ahead of the rival within blocks, where these two lead the case."""
+    """The ratio to the rival within blocks, where these two lead the case; otherwise None."""
     if lead.ratio is None:
         return None
     return {(impl, rival): lead.ratio.value, (rival, impl): 1 / lead.ratio.value}.get((lead.impl, lead.runner_up or ""))
 
 
-def _once(found: Iterator[Stand]) -> Iterator[Stand]:
-    """Each case of the run that comes first in the plan alone."""
+def _first_run_only(placings: Iterator[Placing]) -> Iterator[Placing]:
+    """The placings without those of a case that an earlier run has."""
     runs: dict[str, str] = {}
-    return (stand for stand in found if runs.setdefault(stand.case, stand.run) == stand.run)
+    return (placing for placing in placings if runs.setdefault(placing.case, placing.run) == placing.run)
 
 
-def _by_impl(found: Iterator[Stand]) -> dict[str, list[Stand]]:
-    by_impl: dict[str, list[Stand]] = {}
-    for stand in found:
-        by_impl.setdefault(stand.impl, []).append(stand)
+def _by_impl(placings: Iterator[Placing]) -> dict[str, list[Placing]]:
+    by_impl: dict[str, list[Placing]] = {}
+    for placing in placings:
+        by_impl.setdefault(placing.impl, []).append(placing)
     return by_impl
 
 
-def _table(found: Mapping[str, Sequence[Stand]]) -> str:
-    best = {impl: max(of_impl, key=lambda stand: stand.ahead) for impl, of_impl in found.items()}
+def _table(by_impl: Mapping[str, Sequence[Placing]]) -> str:
+    best = {impl: max(placings, key=lambda placing: placing.ahead) for impl, placings in by_impl.items()}
     rows = [
         [
             impl,
-            str(len(found[impl])),
-            str(sum(stand.leads for stand in found[impl])),
-            str(sum(stand.ties for stand in found[impl])),
+            str(len(by_impl[impl])),
+            str(sum(placing.leads for placing in by_impl[impl])),
+            str(sum(placing.ties for placing in by_impl[impl])),
             f"{best[impl].case}, {best[impl].run}",
             figures.plain_ratio(best[impl].ahead),
         ]
-        for impl in sorted(found, key=lambda impl: -best[impl].ahead)
+        for impl in sorted(by_impl, key=lambda impl: -best[impl].ahead)
     ]
     return table([*words("impl"), "cases", "fastest in", "ties in", "best case, run", "fastest other over it"], rows)

@@ -1,4 +1,4 @@
-"""What tells cases apart, in the words of a reader who chooses among them."""
+"""The properties that distinguish cases, in words for a reader who chooses among them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from harness.cases.variants import PLAIN
 
 
 def variant_in_words(case: NormCase) -> str:
-    """What a case has around the norm, and what its parameters are: `plain`, `residual, no weight`."""
+    """The variant and the parameters of a case, such as `plain` or `residual, no weight`."""
     words = ["+".join(case.features) or PLAIN]
     words += [] if case.weight else ["no weight"]
     words += ["no bias"] if case.norm == "layer" and case.weight and not case.bias else []
@@ -23,6 +23,6 @@ def dtype_in_words(case: NormCase) -> str:
 
 
 def shape_in_words(case: NormCase) -> str:
-    """Rows and columns, and of a slice its heads and the projection that it is of."""
+    """Rows and columns, and for a slice of a projection its heads and the projection's width."""
     heads = f", {case.heads} heads of {case.projection}" if case.heads else ""
     return f"{case.rows} x {case.cols}{heads}"

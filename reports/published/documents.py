@@ -31,28 +31,28 @@ _SECTION = re.compile(r"(?<=<!-- written: )(?P<name>[\w-]+) -->\n.*?(?=<!-- end 
 
 @dataclass(frozen=True)
 class Document:
-    """A document by its path in the checkout, and how its text is made, which may take seconds."""
+    """A document by its path in the checkout, and the function that makes its text, which may take seconds."""
 
     path: str
     text: Callable[[], str]
 
 
 def documents(checkout: Path = CHECKOUT) -> list[Document]:
-    """All of them; raises UsageError where there is no plan, or one that cannot be read."""
+    """All documents; raises UsageError where there is no plan, or where it cannot be read."""
     plan = read_plan(checkout / "results/plan.toml")
-    found = sources(plan, checkout / "results")
+    files = sources(plan, checkout / "results")
     return [
-        *_reports(plan, found),
-        *(Document(path, partial(_sections, checkout / path, plan, found)) for path in WITH_SECTIONS),
-        Document(f"docs/plots/{PICTURE}.svg", partial(_picture, plan, found)),
-        Document(SITE, partial(site_page.render, found, plan)),
+        *_reports(plan, files),
+        *(Document(path, partial(_sections, checkout / path, plan, files)) for path in WITH_SECTIONS),
+        Document(f"docs/plots/{PICTURE}.svg", partial(_picture, plan, files)),
+        Document(SITE, partial(site_page.render, files, plan)),
     ]
 
 
 def write_all(check: bool = False, checkout: Path = CHECKOUT) -> list[str]:
-    """Write every document that is not what the published files give; gives their paths. With `check` writes nothing.
+    """Write every document that differs from what the published files give, and return their paths.
 
-    Raises UsageError as `documents` does, and where a document cannot be written.
+    With `check` nothing is written. Raises UsageError as `documents` does, and where a document cannot be written.
     """
     changed: list[str] = []
     for document in documents(checkout):
@@ -72,18 +72,18 @@ def _write(path: Path, text: str) -> None:
         raise UsageError(f"cannot write {path}: {error.strerror}; give write access to the checkout") from error
 
 
-def _reports(plan: Plan, found: Sequence[Source]) -> Iterator[Document]:
-    """The pages of the plan, on each device that has all files that a page is of."""
-    for device, files in by_device(found).items():
-        there = {source.name: source for source in files}
-        for name, page in plan.pages.items():
-            if there.keys() >= set(page.of):
-                chosen = [there[of] for of in page.of]
-                yield Document(f"results/{device}/{name}", partial(_report, chosen, page.format))
+def _reports(plan: Plan, sources: Sequence[Source]) -> Iterator[Document]:
+    """The pages of the plan, on each device that has all files of a page."""
+    for device, files in by_device(sources).items():
+        by_name = {source.name: source for source in files}
+        for page_name, page in plan.pages.items():
+            if by_name.keys() >= set(page.of):
+                of_page = [by_name[name] for name in page.of]
+                yield Document(f"results/{device}/{page_name}", partial(_report, of_page, page.format))
 
 
 def _report(files: Sequence[Source], form: str) -> str:
-    """A report, and behind its first lines what each of its files holds, and how old it is."""
+    """A report with a list of its files after the first lines: what each holds, and how old it is."""
     first, rest = reports.render([source.results for source in files], form).split("\n\n", 1)
     return paragraphs([first, "\n".join(map(_age, files)), rest])
 
@@ -91,25 +91,25 @@ def _report(files: Sequence[Source], form: str) -> str:
 def _age(source: Source) -> str:
     file = f"{source.name}{PACKED_SUFFIX}"
     mark = f"**{source.mark}**" if source.stale else source.mark
-    asked = f" The plan now asks: {source.asked_now}." if source.asked_now else ""
-    return f"- [{file}]({file}): {source.about}; {mark}.{asked}"
+    planned = f" The plan now asks: {source.planned_now}." if source.planned_now else ""
+    return f"- [{file}]({file}): {source.about}; {mark}.{planned}"
 
 
-def _sections(path: Path, plan: Plan, found: Sequence[Source]) -> str:
-    """A document with its sections as they should be; what stands between them is left as it is."""
+def _sections(path: Path, plan: Plan, files: Sequence[Source]) -> str:
+    """A document with its sections written again; the text between them stays as it is."""
 
     def section(match: re.Match[str]) -> str:
-        return f"{match['name']} -->\n{SECTIONS[match['name']](found, plan)}"
+        return f"{match['name']} -->\n{SECTIONS[match['name']](files, plan)}"
 
     return _SECTION.sub(section, path.read_text(encoding="utf-8"))
 
 
-def _picture(plan: Plan, found: Sequence[Source]) -> str:
+def _picture(plan: Plan, files: Sequence[Source]) -> str:
     """The plot that the README shows."""
     from reports.plots.draw import overall  # imports matplotlib: seconds
     from reports.plots.style import as_svg
 
-    first = pictured(found, plan)
+    first = pictured(files, plan)
     if first is None:
         raise UsageError(f"the picture is of {next(iter(plan.runs))}, which no device has; publish it first")
     return as_svg(dict(overall(first.results, first.comparison))[PICTURE])

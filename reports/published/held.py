@@ -1,4 +1,4 @@
-"""What a published file holds, in the words of a table, and whether that is what the plan asks now."""
+"""Describes what a published file holds, and what the plan asks instead, as text for a table."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ NAMED = 4  # shapes or implementations, more are counted
 FLUSHES = {"clean": "", "dirty": "a flush that writes alone", "none": "no flush"}
 
 
-def held(results: Results) -> str:
+def contents(results: Results) -> str:
     """The cases, the implementations, and how they were measured, in one line."""
     how = _how(results.run.settings, bool(results.sanitized), len(results.gpus))
     return "; ".join((_cases(_cases_of(results)), _impls(results.run.implementations), how))
 
 
-def asked_otherwise(results: Results, planned: PlannedRun) -> str | None:
-    """What the plan asks now in place of what the file holds, by the same parts; None where the file holds it."""
-    was, asked = results.run.settings, planned.settings
-    asked = asked.changed(repeats=asked.repeats or was.repeats)  # none: the device's default
-    cases = cases_on("cuda", asked)
-    how = _how(asked, planned.sanitizer)
+def planned_instead(results: Results, planned: PlannedRun) -> str | None:
+    """The parts that the plan now asks for and the file does not hold, in words; None where it holds all."""
+    was, settings = results.run.settings, planned.settings
+    settings = settings.changed(repeats=settings.repeats or was.repeats)  # 0 means the device's default
+    cases = cases_on("cuda", settings)
+    how = _how(settings, planned.sanitizer)
     parts = [
         *([] if set(cases) == set(_cases_of(results)) else [_cases(cases)]),
-        *([] if _chosen_alike(results.run, asked) else [_chosen(asked)]),
+        *([] if _has_planned_impls(results.run, settings) else [_impls_of(settings)]),
         *([] if how == _how(was, bool(results.sanitized)) else [how]),
     ]
     return "; ".join(parts) or None
@@ -47,30 +47,30 @@ def _cases_of(results: Results) -> list[NormCase]:
     return list(dict.fromkeys(row.case for row in results.rows))
 
 
-def _chosen_alike(run: RunRecord, asked: Settings) -> bool:
+def _has_planned_impls(run: RunRecord, planned: Settings) -> bool:
     """Whether the implementations of a run are those that the plan names, or one a library where it names none."""
-    found = _alone(run.implementations)
-    names = {impl.name for impl in found}
-    if asked.baseline and asked.baseline != run.settings.baseline:
+    impls = _without_helped(run.implementations)
+    names = {impl.name for impl in impls}
+    if planned.baseline and planned.baseline != run.settings.baseline:
         return False
-    if asked.impls is None:
-        return len({(impl.source, impl.family) for impl in found}) == len(found) > 1
-    wanted = asked.impls.split(",")
-    if "all" in wanted:
-        return len({impl.family for impl in found}) < len(found)
-    named = all(any(fnmatchcase(name, pattern) for name in names) for pattern in wanted)
-    return named and all(any(fnmatchcase(name, pattern) for pattern in wanted) for name in names)
+    if planned.impls is None:
+        return len({(impl.source, impl.family) for impl in impls}) == len(impls) > 1
+    patterns = planned.impls.split(",")
+    if "all" in patterns:
+        return len({impl.family for impl in impls}) < len(impls)
+    all_match = all(any(fnmatchcase(name, pattern) for name in names) for pattern in patterns)
+    return all_match and all(any(fnmatchcase(name, pattern) for pattern in patterns) for name in names)
 
 
-def _alone(impls: Iterable[ImplRecord]) -> list[ImplRecord]:
-    """Without those that torch does a part of, which come with the others."""
+def _without_helped(impls: Iterable[ImplRecord]) -> list[ImplRecord]:
+    """The implementations without `NAME + torch`, which is chosen together with NAME."""
     return [impl for impl in impls if not impl.name.endswith(WITH_TORCH)]
 
 
-def _chosen(asked: Settings) -> str:
+def _impls_of(settings: Settings) -> str:
     """The implementations that settings name, in words."""
-    names = {None: "one implementation a library", "all": "every implementation"}.get(asked.impls, asked.impls)
-    return f"{names}, over {asked.baseline}" if asked.baseline else str(names).replace(",", ", ")
+    names = {None: "one implementation a library", "all": "every implementation"}.get(settings.impls, settings.impls)
+    return f"{names}, over {settings.baseline}" if settings.baseline else str(names).replace(",", ", ")
 
 
 def _cases(cases: Sequence[NormCase]) -> str:
@@ -100,14 +100,15 @@ def _shapes(cases: Sequence[NormCase]) -> str:
 
 
 def _impls(impls: Sequence[ImplRecord]) -> str:
-    """Those that were there by their names or their number, and how many were not."""
-    asked = _alone(impls)
-    found = [impl for impl in asked if not impl.missing]
-    absent = f", {len(asked) - len(found)} more missing" if len(found) < len(asked) else ""
-    if len(found) <= NAMED:
-        return ", ".join(impl.name for impl in found) + absent
-    families = len({impl.family for impl in found})
-    return f"{len(found)} implementations{f' of {families} libraries' if families < len(found) else ''}{absent}"
+    """The implementations that were installed, by name or by number, and how many were missing."""
+    named = _without_helped(impls)
+    installed = [impl for impl in named if not impl.missing]
+    absent = f", {len(named) - len(installed)} more missing" if len(installed) < len(named) else ""
+    if len(installed) <= NAMED:
+        return ", ".join(impl.name for impl in installed) + absent
+    families = len({impl.family for impl in installed})
+    libraries = f" of {families} libraries" if families < len(installed) else ""
+    return f"{len(installed)} implementations{libraries}{absent}"
 
 
 def _how(settings: Settings, sanitized: bool, gpus: int = 0) -> str:

@@ -1,4 +1,4 @@
-"""How far the in-house kernel is ahead of every other library, and each case in which it is not."""
+"""By how much the in-house kernel leads every other library, and the cases in which it does not."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from reports import figures
 from reports.data.case_comparison import Lead
 from reports.data.comparison import Comparison
 from reports.markdown_writer import paragraphs, table
-from reports.published.best_cases import OURS, Stand, stands
+from reports.published.best_cases import OURS, Placing, placings
 from reports.published.sources import Source, by_device, usual_rankings
 from reports.table import words
 
-NAMED = 6  # cases in which it is not ahead, the rest are counted
+NAMED = 6  # cases that are named where it is not ahead; the rest are counted
 
 
 def section(sources: Sequence[Source], plan: Plan) -> str:
-    """A table a device, of the runs of the plan with the usual flush in which it ranks beside another library."""
+    """A table for each device, of the runs of the plan with the usual flush in which it ranks with another library."""
     parts: list[str] = []
     for files in by_device(sources).values():
-        rows = [_row(each, ours) for each in usual_rankings(files, plan) if (ours := _ours(each))]
+        rows = [_row(source, ours) for source in usual_rankings(files, plan) if (ours := _ours(source))]
         if rows:
             heads = words("run", "ahead in", "smallest lead", "tied", "behind")
             parts += [f"{files[0].device_name}:", table(heads, rows)]
     return paragraphs(parts)
 
 
-def told(source: Source) -> str:
-    """The same of one run, in sentences; empty where it does not rank beside another library."""
+def sentences(source: Source) -> str:
+    """The same for one run, in sentences; empty where it does not rank with another library."""
     ours = _ours(source)
     if not ours:
         return ""
@@ -42,7 +42,7 @@ def told(source: Source) -> str:
 
 
 def leaders(comparison: Comparison) -> str:
-    """Who is fastest in how many cases, who ties in how many, and in how many nobody is called fastest."""
+    """The implementations that are fastest or tied, each with its number of cases, and the cases without a fastest."""
     leading = Counter(_tied_for_first(case.lead) for case in comparison.cases if case.lead)
     unled = len(comparison.cases) - leading.total()
     counts = [*leading.most_common(), *([("nobody", unled)] if unled else [])]
@@ -56,45 +56,44 @@ def _tied_for_first(lead: Lead) -> str:
     return lead.impl if len(tied) == 1 else f"{' and '.join(tied)} tied"
 
 
-def _ours(source: Source) -> list[Stand]:
-    return [stand for stand in stands(source) if stand.impl == OURS]
+def _ours(source: Source) -> list[Placing]:
+    return [placing for placing in placings(source) if placing.impl == OURS]
 
 
-def _ahead(found: Sequence[Stand]) -> list[Stand]:
-    return [stand for stand in found if stand.leads]
+def _ahead(placings: Sequence[Placing]) -> list[Placing]:
+    return [placing for placing in placings if placing.leads]
 
 
-def _tied(found: Sequence[Stand]) -> list[Stand]:
-    """Those in which neither it nor the fastest other is clearly faster, the furthest behind first."""
-    return sorted((stand for stand in found if stand.ties), key=lambda stand: stand.ahead)
+def _tied(placings: Sequence[Placing]) -> list[Placing]:
+    """The placings in which neither it nor its rival is clearly faster, the furthest behind first."""
+    return sorted((placing for placing in placings if placing.ties), key=lambda placing: placing.ahead)
 
 
-def _behind(found: Sequence[Stand]) -> list[Stand]:
-    """Those in which another is clearly ahead, the furthest first."""
-    return sorted(
-        (stand for stand in found if not (stand.leads or stand.ties) and stand.ahead < 1), key=lambda stand: stand.ahead
-    )
+def _behind(placings: Sequence[Placing]) -> list[Placing]:
+    """The placings in which its rival is clearly faster, the furthest behind first."""
+    behind = (placing for placing in placings if not (placing.leads or placing.ties) and placing.ahead < 1)
+    return sorted(behind, key=lambda placing: placing.ahead)
 
 
-def _row(source: Source, found: Sequence[Stand]) -> list[str]:
-    ahead = _ahead(found)
-    rest = (_named(stands) or "nowhere" for stands in (_tied(found), _behind(found)))
+def _row(source: Source, placings: Sequence[Placing]) -> list[str]:
+    ahead = _ahead(placings)
+    rest = (_named(not_ahead) or "nowhere" for not_ahead in (_tied(placings), _behind(placings)))
     least = _lead(ahead) if ahead else figures.NOTHING
-    return [f"{source.name} ({source.revision})", f"{len(ahead)} of {len(found)}", least, *rest]
+    return [f"{source.name} ({source.revision})", f"{len(ahead)} of {len(placings)}", least, *rest]
 
 
-def _by(stand: Stand) -> str:
-    """Who is the fastest other, and by how much it is faster or slower."""
-    percent = 100 * (max(stand.ahead, 1 / stand.ahead) - 1)
-    return f"{stand.rival} {percent:.2f} % {'faster' if stand.ahead < 1 else 'slower'}"
+def _by(placing: Placing) -> str:
+    """The rival, and by how much it is faster or slower."""
+    percent = 100 * (max(placing.ahead, 1 / placing.ahead) - 1)
+    return f"{placing.rival} {percent:.2f} % {'faster' if placing.ahead < 1 else 'slower'}"
 
 
-def _lead(ahead: Sequence[Stand]) -> str:
-    least = min(ahead, key=lambda stand: stand.ahead)
+def _lead(ahead: Sequence[Placing]) -> str:
+    least = min(ahead, key=lambda placing: placing.ahead)
     return f"{100 * (least.ahead - 1):.2f} % over {least.rival} ({least.case})"
 
 
-def _named(stands: Sequence[Stand]) -> str:
-    texts = [f"{stand.case} ({_by(stand)})" for stand in stands]
+def _named(placings: Sequence[Placing]) -> str:
+    texts = [f"{placing.case} ({_by(placing)})" for placing in placings]
     rest = len(texts) - NAMED
     return ", ".join([*texts[:NAMED], *([f"{rest} more"] if rest > 0 else [])])

@@ -1,6 +1,6 @@
-"""The command that measures one case of a published run again, by what the file holds and not by what it was asked.
+"""The command that measures one case of a published run again, made from the contents of the file.
 
-Names stand for themselves: what `all`, or no --impls, chose is another list in another version.
+It names every implementation, because `all`, or no --impls, may select others in another version.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from harness.results.published.sources import is_own
 from harness.results.run_records import RunRecord
 from harness.results.settings import DEFAULT_BASELINE, Settings
 
-KEPT = ("seed", "flush", "holder", "quick", "processes", "twice", "cross_check")  # of the run, as its file says
+RUN_SETTINGS = ("seed", "flush", "holder", "quick", "processes", "twice", "cross_check")
 
 
 def measure_again(case: NormCase, run: RunRecord) -> str | None:
-    """The command; None where no command describes that case alone, or not what measured it."""
+    """The command; None where no command gives exactly this case, or where `bench` did not measure it."""
     if ALL_REDUCE in parse_contexts(run.settings.context) or not all(
         is_own(impl.source) for impl in run.implementations
     ):
         return None
-    settings = Settings.model_validate(_given(_of_case(case) | _of_run(run)))
+    settings = Settings.model_validate(_without_defaults(_case_settings(case) | _run_settings(run)))
     try:
         if cases_on("cuda", settings) != [replace(case, device="cuda")]:
             return None
     except UsageError:
         return None
-    return shlex.join(["normbwd", "bench", *settings.typed()])
+    return shlex.join(["normbwd", "bench", *settings.as_options()])
 
 
-def _given(values: dict[str, Any]) -> dict[str, Any]:
-    """What has to be typed: all that is not the default, and the norm, of which the default is both."""
+def _without_defaults(values: dict[str, Any]) -> dict[str, Any]:
+    """The settings that have to be typed, as they differ from the default."""
     return {name: value for name, value in values.items() if value != Settings.model_fields[name].default}
 
 
-def _of_case(case: NormCase) -> dict[str, Any]:
+def _case_settings(case: NormCase) -> dict[str, Any]:
     return {
         "shapes": f"{case.rows}x{case.cols}",
         "norm": case.norm,
@@ -55,7 +55,7 @@ def _of_case(case: NormCase) -> dict[str, Any]:
     }
 
 
-def _of_run(run: RunRecord) -> dict[str, Any]:
+def _run_settings(run: RunRecord) -> dict[str, Any]:
     names = [impl.name for impl in run.implementations]
     alone = [name for name in names if name.removesuffix(WITH_TORCH) == name]  # `NAME + torch` comes with NAME
     baseline = run.settings.baseline or names[0]
@@ -63,5 +63,5 @@ def _of_run(run: RunRecord) -> dict[str, Any]:
         "impls": ",".join(alone),
         "baseline": "" if baseline == DEFAULT_BASELINE else baseline,
         "context": ",".join(parse_contexts(run.settings.context)),
-        **{name: getattr(run.settings, name) for name in KEPT},
+        **{name: getattr(run.settings, name) for name in RUN_SETTINGS},
     }

@@ -1,4 +1,4 @@
-"""Questions that people ask of this field, each answered by a run of the plan: who is first there, and by how much."""
+"""Common questions about these kernels, each answered by a run of the plan: the fastest there, and by how much."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from reports.published.sources import NOT_MEASURED, Source, by_device
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked, the run that answers it, and the implementations that it is about."""
+    """The text of a question, the run that answers it, and the implementations that it is about."""
 
-    asked: str
+    text: str
     run: str
     about: tuple[str, ...]
 
@@ -49,11 +49,11 @@ QUESTIONS = (
 
 
 def section(sources: Sequence[Source], _plan: Plan) -> str:
-    """A list a device; of a question whose run is not there it says so."""
+    """A list for each device; a question without its run is answered by `not measured`."""
     parts: list[str] = []
     for files in by_device(sources).values():
         named = {source.name: source for source in files}
-        lines = [f"- **{each.asked}** {_answer(each, named.get(each.run))}" for each in QUESTIONS]
+        lines = [f"- **{question.text}** {_answer(question, named.get(question.run))}" for question in QUESTIONS]
         parts += [f"{files[0].device_name}:", "\n".join(lines)]
     return paragraphs(parts)
 
@@ -62,21 +62,21 @@ def _answer(question: Question, source: Source | None) -> str:
     if source is None:
         return f"{NOT_MEASURED.capitalize()} (run {question.run})."
     comparison = source.comparison
-    about = "; ".join(_stands(comparison, impl) for impl in question.about)
+    about = "; ".join(_over_fastest(comparison, impl) for impl in question.about)
     return f"{about}. Fastest: {leaders(comparison)}. From {source.name} ({source.revision})."
 
 
-def _stands(comparison: Comparison, impl: str) -> str:
-    """How many times as long as the fastest of each case an implementation takes: the mean and the range."""
-    behind = list(_behind(comparison.cases, impl))
-    if not behind:
+def _over_fastest(comparison: Comparison, impl: str) -> str:
+    """The time of an implementation over that of the fastest of each case: the mean and the range."""
+    ratios = list(_ratios(comparison.cases, impl))
+    if not ratios:
         return f"{impl}: {_absent(comparison, impl)}"
-    least, most = map(figures.plain_ratio, (min(behind), max(behind)))
-    mean = figures.plain_ratio(geomean(behind))
-    return f"{impl} takes {mean} times as long as the fastest ({least} to {most}, {figures.count(len(behind), 'case')})"
+    least, most = map(figures.plain_ratio, (min(ratios), max(ratios)))
+    mean = figures.plain_ratio(geomean(ratios))
+    return f"{impl} takes {mean} times as long as the fastest ({least} to {most}, {figures.count(len(ratios), 'case')})"
 
 
-def _behind(cases: Sequence[CaseComparison], impl: str) -> Iterator[float]:
+def _ratios(cases: Sequence[CaseComparison], impl: str) -> Iterator[float]:
     for case in cases:
         entry, fastest = case.entry(impl), case.fastest
         if fastest and fastest.median_us and entry in case.ranked and entry and entry.median_us:
@@ -84,6 +84,6 @@ def _behind(cases: Sequence[CaseComparison], impl: str) -> Iterator[float]:
 
 
 def _absent(comparison: Comparison, impl: str) -> str:
-    """Why an implementation has no place in a run: by its most frequent status."""
+    """Why an implementation has no times in a run: its most frequent status."""
     statuses = Counter(entry.status for case in comparison.cases if (entry := case.entry(impl)))
     return statuses.most_common(1)[0][0] if statuses else "not in this run"

@@ -1,6 +1,6 @@
-"""What the reader's page knows of one timed run: digits as people read them, grouped as a reader chooses.
+"""The data of one timed run for the reader's page: figures as text, grouped as a reader chooses.
 
-A script draws from these same digits, so that a picture and a table cannot differ.
+The page's script draws from the same texts, so that pictures and tables agree.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _FLUSHES = {"clean": "", "dirty": "dirty flush", "none": "no flush"}
 
 
 class Texts:
-    """Texts that stand for themselves once, and for their number from then on."""
+    """A list of distinct texts; rows refer to them by number."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
 
     def number(self, text: str | None) -> int | None:
-        """The number of a text; None of no text."""
+        """The number of a text, which is added if it is new; None for None."""
         return None if text is None else self._numbers.setdefault(text, len(self._numbers))
 
     @property
@@ -55,11 +55,11 @@ class Texts:
 
 
 def run_facts(source: Source) -> dict[str, Any]:
-    """The facts of a run as JSON has them: of the run itself, and group by group its cases and their rows."""
+    """The data of a run for JSON: of the run itself, and by group its cases and their rows."""
     results, comparison = source.results, source.comparison
     run, texts = results.run, Texts()
     contexts = every_context(comparison)
-    found = [group for context in contexts for group in _groups(results, context, texts)]
+    cases_in_groups = [group for context in contexts for group in _groups(results, context, texts)]
     return {
         "device": source.device,
         "name": source.name,
@@ -72,8 +72,8 @@ def run_facts(source: Source) -> dict[str, Any]:
         "conditions": conditions.conditions(comparison),
         "levels": _levels(comparison),
         "texts": texts.all,
-        "means": [_means(each) for each in contexts],
-        "groups": found,
+        "means": [_means(context) for context in contexts],
+        "groups": cases_in_groups,
     }
 
 
@@ -84,17 +84,17 @@ def context_in_words(context: str, settings: Settings) -> str:
 
 
 def _groups(results: Results, comparison: Comparison, texts: Texts) -> list[dict[str, Any]]:
-    """The cases of a context that differ in their shape alone, on the usual inputs."""
+    """The cases of a context on the usual inputs, in groups of cases that differ only in shape."""
     settings = results.run.settings
     families = {impl.name: impl.family for impl in results.run.implementations}
     fastest = fastest_of_each(comparison.summary.geomeans, families)
     rows = by_case(results.in_context(comparison.context))
     strips = _strips(comparison)
-    found: dict[tuple[str, str, str], list[CaseComparison]] = {}
+    by_group: dict[tuple[str, str, str], list[CaseComparison]] = {}
     for case in comparison.cases:
         if case.case.inputs == "normal":
             key = case.case.norm, variant_in_words(case.case), dtype_in_words(case.case)
-            found.setdefault(key, []).append(case)
+            by_group.setdefault(key, []).append(case)
     return [
         {
             "norm": norm,
@@ -114,25 +114,25 @@ def _groups(results: Results, comparison: Comparison, texts: Texts) -> list[dict
                 for case in cases
             ],
         }
-        for (norm, variant, dtype), cases in found.items()
+        for (norm, variant, dtype), cases in by_group.items()
     ]
 
 
 def _levels(comparison: Comparison) -> list[tuple[str, str]]:
-    """The bandwidths in GB/s that hold for all sizes: of a large copy, and of the datasheet."""
+    """The bandwidths in GB/s that do not depend on the size: of a large copy, and of the datasheet."""
     copy = comparison.budget.copy_gbps if comparison.budget else None
     levels = {"large copy": copy, "datasheet": comparison.run.device.datasheet_gbps}
     return [(name, figures.gbps(value)) for name, value in levels.items() if value]
 
 
 def _strips(comparison: Comparison) -> dict[NormCase, str]:
-    """The name of the strip of each case that is drawn beside others."""
+    """The name of the strip that each case is drawn in."""
     return {case.case: strip.name for group in groups(comparison) for strip in group.strips for case in strip.cases}
 
 
 def _case(comparison: Comparison, case: CaseComparison, rows: JoinedCase, texts: Texts) -> dict[str, Any]:
     add = same_traffic_add(rows) if case.add_us else None
-    moves = comparison.context != HOST  # the time on the host says nothing of bytes
+    moves = comparison.context != HOST  # a time on the host gives no bandwidth
     gradients = short_names(gradient.name for gradient in gradients_of(case.case))
     return {
         "answer": answer(comparison, case),
@@ -145,7 +145,7 @@ def _case(comparison: Comparison, case: CaseComparison, rows: JoinedCase, texts:
 
 
 def answer(comparison: Comparison, case: CaseComparison) -> str:
-    """Who is fastest on a case and by how much, or why nobody is called so."""
+    """A sentence: the fastest implementation of a case and by how much, or why none is called fastest."""
     if case.lead is None:
         if case.interference:
             return f"Nothing is ranked: {case.interference}."
@@ -195,7 +195,7 @@ def _class_in_words(error_class: ErrorClass | None) -> str | None:
 
 
 def _times(case: NormCase, joined: Joined | None, moves: bool) -> list[str | None]:
-    """The median us with its interval, and where it `moves` bytes the GB/s with theirs; None where there is none."""
+    """The median us with its interval, and if it `moves` bytes the GB/s with their interval; None for no figure."""
     if joined is None:
         return [None] * 6
     low_us, high_us = time_interval(joined.timings)

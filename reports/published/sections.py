@@ -1,4 +1,4 @@
-"""The sections that documents have from published results, a function each; between markers that name it."""
+"""The sections of documents that are written from published results: a function for each, by the name in its marker."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ PICTURE = "bandwidth-rms"
 
 
 def picture(sources: Sequence[Source], plan: Plan) -> str:
-    """The picture, and under it what it shows and how old it is."""
+    """The picture with a caption: what it shows and how old it is."""
     source = pictured(sources, plan)
     if source is None:
         return ""
-    shown = "RMSNorm backward against hidden size; the black line is an elementwise add of the same bytes"
+    subject = "RMSNorm backward against hidden size; the black line is an elementwise add of the same bytes"
     caption = f"The RMSNorm backward on {source.device_name}; higher is faster. {source.age}"
-    return paragraphs([f"![Bandwidth of every {shown}](docs/plots/{PICTURE}.svg)", caption])
+    return paragraphs([f"![Bandwidth of every {subject}](docs/plots/{PICTURE}.svg)", caption])
 
 
 def fastest(sources: Sequence[Source], plan: Plan) -> str:
-    """How fast each implementation is in the most important run, device by device."""
+    """The speedups of each implementation in the most important run, device by device."""
     first = next(iter(plan.runs))
     shown = pictured(sources, plan)
     return paragraphs(_fastest(source, source is shown) for source in sources if source.name == first)
 
 
 def published(sources: Sequence[Source], _plan: Plan) -> str:
-    """Every published file: what it holds, its reports, its revision, and why it is stale."""
+    """A table for each device of its published files: contents, reports, revision, and why a file is stale."""
     parts: list[str] = []
     for device, files in by_device(sources).items():
         heads = "file", "what it holds", "reports", "revision", "why it is stale"
-        parts += [f"### {device}: {files[0].device_name}", _table(heads, [_file(each) for each in files])]
+        parts += [f"### {device}: {files[0].device_name}", _table(heads, [_file(source) for source in files])]
     return paragraphs(parts)
 
 
 def runs(sources: Sequence[Source], plan: Plan) -> str:
-    """What each run found on each device, those that were timed first, and the runs that a device does not have."""
+    """The findings of each run on each device, the timed runs first, and the runs that a device does not have."""
     parts: list[str] = []
     for files in by_device(sources).values():
-        found = [source for source in files if not source.results.run.sides]
-        timed = [_timed(source) for source in found if source.is_ranking]
-        verified = [_verified(source) for source in found if not source.is_ranking]
-        absent = [name for name in plan.runs if name not in {source.name for source in found}]
+        measured = [source for source in files if not source.results.run.sides]
+        timed = [_timed(source) for source in measured if source.is_ranking]
+        verified = [_verified(source) for source in measured if not source.is_ranking]
+        absent = [name for name in plan.runs if name not in {source.name for source in measured}]
         parts += [
             f"## {files[0].device_name}",
             _table(("run", "what was timed", "who is fastest", "by geometric mean", "revision"), timed),
@@ -62,9 +62,10 @@ def runs(sources: Sequence[Source], plan: Plan) -> str:
 
 
 def what_ran(sources: Sequence[Source], plan: Plan) -> str:
-    """What became of each implementation in the most important run, device by device."""
+    """The outcomes of each implementation in the most important run, device by device."""
     parts: list[str] = []
-    for source in (each for each in sources if each.name == next(iter(plan.runs))):
+    first = next(iter(plan.runs))
+    for source in filter(lambda source: source.name == first, sources):
         reasons = "\n".join(f"- {line}" for line in ran.reasons(source.comparison))
         about = f"{source.device_name}, {source.name}: {source.about}. {source.age}"
         parts += [about, write_table(ran.outcomes(source.comparison)), reasons]
@@ -95,7 +96,7 @@ def _fastest(source: Source, of_picture: bool) -> str:
     about += f"smallest and the largest in brackets. {whence} {source.about}."
     about += "".join(f" [Every shape](results/{source.device}/{page})." for page in source.pages[:1])
     shown = write_table(norms_side_by_side(comparison))
-    return "\n\n".join(filter(None, [about, shown, leads.told(source), ran.failed(comparison)]))
+    return "\n\n".join(filter(None, [about, shown, leads.sentences(source), ran.failed(comparison)]))
 
 
 def _file(source: Source) -> Sequence[str]:
@@ -106,14 +107,15 @@ def _file(source: Source) -> Sequence[str]:
 
 def _timed(source: Source) -> Sequence[str]:
     comparison = source.comparison
-    several = bool(comparison.contexts)
-    found = [f"{each.context}: {_leaders(each)}" if several else _leaders(each) for each in every_context(comparison)]
+    leaders = [_leaders(comparison)]
+    if comparison.contexts:
+        leaders = [f"{context.context}: {_leaders(context)}" for context in every_context(comparison)]
     checks = ["a check of the self-test failed"] if wording.failed_checks(comparison.selftests) else []
-    return _linked(source), source.about, "; ".join([*found, *checks]), _speedups(comparison), source.revision
+    return _linked(source), source.about, "; ".join([*leaders, *checks]), _speedups(comparison), source.revision
 
 
 def _leaders(comparison: Comparison) -> str:
-    """Who is fastest in how many cases, or that nothing stands beside the only one."""
+    """The fastest implementations with their numbers of cases, or that only one was ranked."""
     ranked = {entry.impl for case in comparison.cases for entry in case.ranked}
     if len(ranked) == 1:
         return f"{ranked.pop()} alone was ranked"
@@ -121,7 +123,7 @@ def _leaders(comparison: Comparison) -> str:
 
 
 def _speedups(comparison: Comparison) -> str:
-    """The geometric means of whoever is fastest in most cases, and over how many cases where some have none."""
+    """The geometric means of the implementation that is fastest in most cases, with the cases they cover."""
     first = next((wins.impl for wins in comparison.summary.wins), None)
     parts = [
         f"{mean.norm} {figures.plain_ratio(mean.value)}"
@@ -143,12 +145,12 @@ def _verified(source: Source) -> Sequence[str]:
 
 
 def _linked(source: Source) -> str:
-    """The name of a run, which leads to the first of its reports."""
+    """The name of a run, as a link to the first of its reports."""
     pages = source.pages
     return f"[{source.name}](../results/{source.device}/{pages[0]})" if pages else source.name
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table whose lines are no longer than their texts, since these are long; empty without rows."""
+    """A table without padding, because its texts are long; empty without rows."""
     lines = [heads, ["---"] * len(heads), *rows] if rows else []
     return "\n".join(f"| {' | '.join(escape(cell) for cell in line)} |" for line in lines)

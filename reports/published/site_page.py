@@ -21,7 +21,7 @@ def render(sources: Sequence[Source], plan: Plan) -> str:
 
 
 def facts(sources: Sequence[Source], plan: Plan, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """All that the page knows; `runs` are the facts of those that are rankings."""
+    """The data of the page; `runs` are the data of the rankings."""
     devices = by_device(sources)
     return {
         "columns": COLUMNS,
@@ -29,10 +29,10 @@ def facts(sources: Sequence[Source], plan: Plan, runs: Sequence[dict[str, Any]])
         "devices": [
             {
                 "key": device,
-                "name": of_device[0].device_name,
-                "verified": verified_facts([each.results for each in of_device if not each.results.run.settings.timed]),
+                "name": files[0].device_name,
+                "verified": verified_facts([file.results for file in files if not file.results.run.settings.timed]),
             }
-            for device, of_device in devices.items()
+            for device, files in devices.items()
         ],
         "looks": _looks(text for run in runs for group in run["groups"] for text in _impls(run, group)),
         "published": [_published(source) for source in sources],
@@ -46,12 +46,12 @@ def facts(sources: Sequence[Source], plan: Plan, runs: Sequence[dict[str, Any]])
     }
 
 
-def page(known: dict[str, Any]) -> str:
-    """The page of these facts."""
+def page(data: dict[str, Any]) -> str:
+    """The page of these data."""
     from markupsafe import Markup
 
-    text = json.dumps(known, separators=(",", ":"), allow_nan=False, ensure_ascii=False).replace("<", "\\u003c")
-    devices = " and ".join(device["name"] for device in known["devices"])
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=False).replace("<", "\\u003c")
+    devices = " and ".join(device["name"] for device in data["devices"])
     return fill(TEMPLATE, data=Markup(text), devices=devices)  # JSON in which no tag can begin
 
 
@@ -61,7 +61,7 @@ def _published(source: Source) -> dict[str, Any]:
         "device": source.device,
         "name": source.name,
         "about": source.about,
-        "asked": source.asked_now,
+        "asked": source.planned_now,
         "date": run.started_at[:10],
         "revision": run.revision,
         "file": f"results/{source.device}/{source.name}{PACKED_SUFFIX}",

@@ -11,21 +11,21 @@ from harness.results.file import Results, load
 from harness.results.published.planned import PUBLISHED, Plan, file_of, published_files
 from harness.results.published.staleness import mark, stale_because
 from reports.data.comparison import Comparison, compare
-from reports.published.held import asked_otherwise, held
+from reports.published.held import contents, planned_instead
 
 NOT_MEASURED = "not measured"  # said of a run that a device does not have
 
 
 @dataclass(frozen=True)
 class Source:
-    """A published file: the profile of its device, its name in the plan, and what the plan says of it.
+    """A published file: the profile of its device, its name in the plan, and its description there.
 
-    The file is read where it is needed.
+    The file is read on first use.
     """
 
     device: str
     name: str
-    said: str
+    about_in_plan: str
     path: Path
     plan: Plan
 
@@ -41,23 +41,23 @@ class Source:
 
     @property
     def device_name(self) -> str:
-        """What the device calls itself."""
+        """The device's own name."""
         return self.results.run.device.name
 
     @property
     def about(self) -> str:
-        """What was measured: in the words of the plan where that is what it asks, and else by the file."""
-        return held(self.results) if self.asked_now else self.said
+        """What was measured: in the words of the plan if the file holds what it asks, otherwise by the file."""
+        return contents(self.results) if self.planned_now else self.about_in_plan
 
     @cached_property
-    def asked_now(self) -> str | None:
-        """What the plan asks now, where the file holds something else."""
+    def planned_now(self) -> str | None:
+        """What the plan asks now, if the file holds something else."""
         planned = self.plan.runs.get(self.name)
-        return asked_otherwise(self.results, planned) if planned else None
+        return planned_instead(self.results, planned) if planned else None
 
     @property
     def pages(self) -> list[str]:
-        """The reports beside it, which stand there as soon as the device has all files that each is of."""
+        """The reports that show the file, as far as the device has all files of them."""
         folder = self.path.parents[1]
         return [
             page
@@ -67,17 +67,17 @@ class Source:
 
     @property
     def is_ranking(self) -> bool:
-        """Whether it sets implementations beside each other: it was timed, and is not of two revisions of one."""
+        """Whether it compares implementations: it was timed, and does not compare two revisions."""
         return self.results.run.settings.timed and not self.results.run.sides
 
     @property
     def stale(self) -> bool:
-        """Whether a run of today would be another."""
+        """Whether the code or the plan has changed since it was measured."""
         return bool(self._reasons)
 
     @property
     def age(self) -> str:
-        """The same in a sentence for who reads no further: when it was measured, and whether it is stale."""
+        """A sentence: when it was measured, and whether it is stale."""
         run, reasons = self.results.run, self._reasons
         measured = f"Measured on {run.started_at[:10]} at revision {run.revision or 'unknown'}"
         if not reasons:
@@ -87,12 +87,12 @@ class Source:
 
     @property
     def revision(self) -> str:
-        """The revision that measured, and whether it is stale, for a cell of a table."""
+        """The revision that measured, and whether the file is stale, for a cell of a table."""
         return f"{self.results.run.revision or 'unknown'}{', stale' if self.stale else ''}"
 
     @property
     def why_stale(self) -> str:
-        """What has changed since; empty where nothing has."""
+        """The reasons why it is stale; empty where it is not."""
         return "; ".join(self._reasons)
 
     @property
@@ -102,12 +102,12 @@ class Source:
 
     @property
     def mark(self) -> str:
-        """At which revision it was measured, and what has changed since."""
+        """The revision that measured, and the reasons why it is stale."""
         return mark(self.results, self.name, self.plan)
 
 
 def sources(plan: Plan, folder: Path = PUBLISHED) -> list[Source]:
-    """Every published file of the plan, a device at a time, the most important first."""
+    """Every published file of the plan, device by device, the most important first."""
     devices = dict.fromkeys(device for device, _, _ in published_files(folder))
     entries = (*plan.runs.items(), *plan.kept.items())
     return [
@@ -118,19 +118,19 @@ def sources(plan: Plan, folder: Path = PUBLISHED) -> list[Source]:
     ]
 
 
-def pictured(found: Sequence[Source], plan: Plan) -> Source | None:
+def pictured(sources: Sequence[Source], plan: Plan) -> Source | None:
     """The file of the picture in the README: of the most important run, from the device that had it first."""
-    runs = [source for source in found if source.name == next(iter(plan.runs))]
+    runs = [source for source in sources if source.name == next(iter(plan.runs))]
     return min(runs, key=lambda source: source.results.run.started_at, default=None)
 
 
 def usual_rankings(files: Sequence[Source], plan: Plan) -> list[Source]:
-    """The runs of the plan that set implementations beside each other, with the usual flush."""
+    """The runs of the plan that compare implementations, with the usual flush."""
     runs = [source for source in files if source.name in plan.runs and source.is_ranking]
     return [source for source in runs if source.results.run.settings.flush == "clean"]
 
 
-def by_device(found: Sequence[Source]) -> dict[str, list[Source]]:
+def by_device(sources: Sequence[Source]) -> dict[str, list[Source]]:
     """The files of each device."""
-    devices = dict.fromkeys(source.device for source in found)
-    return {device: [source for source in found if source.device == device] for device in devices}
+    devices = dict.fromkeys(source.device for source in sources)
+    return {device: [source for source in sources if source.device == device] for device in devices}

@@ -1,4 +1,4 @@
-"""What the in-house kernel is to reach, beside what it reached in the published runs."""
+"""The targets of the in-house kernel, and what it reached in the published runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TORCH = "torch-eager"
 MARGIN = "triton-inhouse-margin"
 
 
-class Seen(NamedTuple):
+class CasePair(NamedTuple):
     """One case in the context that a target is about, and the same case alone."""
 
     case: CaseComparison
@@ -32,18 +32,18 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True)
 class Measure:
-    """What of a case a target limits, in words; how it is found, and how several cases become one number."""
+    """A quantity that a target limits, in words: its value in a case, and its value over several cases."""
 
     words: str
-    of_case: Callable[[Seen, str], float | None]
-    joined: Callable[[Sequence[float]], float]
+    of_case: Callable[[CasePair, str], float | None]
+    over_cases: Callable[[Sequence[float]], float]
 
 
 @dataclass(frozen=True)
 class Target:
-    """A limit on what a measure finds in the cases of a run, of one norm or both, in one context.
+    """A limit on a measure over the cases of a run, of one norm or both, in one context.
 
-    With `elements` it is about cases of so many, with `shape` about one of so many rows and columns.
+    With `elements` only cases with so many elements count, with `shape` only those of this shape.
     """
 
     run: str
@@ -74,8 +74,8 @@ class Target:
         )
 
 
-def _over_add(seen: Seen, impl: str) -> float | None:
-    entry = seen.case.entry(impl)
+def _over_add(pair: CasePair, impl: str) -> float | None:
+    entry = pair.case.entry(impl)
     return 100 / entry.percent_of_add if entry and entry.percent_of_add else None
 
 
@@ -88,24 +88,24 @@ def _over(us: float | None, other_us: float | None) -> float | None:
     return us / other_us if us and other_us else None
 
 
-def _longer(seen: Seen, impl: str) -> float | None:
-    us, alone_us = _us(seen.case, impl), _us(seen.alone, impl)
+def _longer(pair: CasePair, impl: str) -> float | None:
+    us, alone_us = _us(pair.case, impl), _us(pair.alone, impl)
     return us - alone_us if us and alone_us else None
 
 
-def _behind(seen: Seen, impl: str) -> float | None:
-    lead = seen.case.lead
+def _behind(pair: CasePair, impl: str) -> float | None:
+    lead = pair.case.lead
     return None if lead is None else float(impl != lead.impl and impl not in lead.tied_with)
 
 
 OVER_ADD = Measure("time over that of the same-traffic add", _over_add, geomean)
 OVER_ALONE = Measure(
-    "time over its own alone", lambda seen, impl: _over(_us(seen.case, impl), _us(seen.alone, OURS)), geomean
+    "time over its own alone", lambda pair, impl: _over(_us(pair.case, impl), _us(pair.alone, OURS)), geomean
 )
 MOST_OVER_ALONE = Measure("largest time over its own alone", OVER_ALONE.of_case, max)
 OVER_TORCH = Measure(
     f"host's time over that of {TORCH}",
-    lambda seen, impl: _over(_us(seen.case, impl), _us(seen.case, TORCH)),
+    lambda pair, impl: _over(_us(pair.case, impl), _us(pair.case, TORCH)),
     geomean,
 )
 LONGER = Measure("most us longer than alone", _longer, max)
@@ -145,7 +145,7 @@ TARGETS = (
 
 
 def section(sources: Sequence[Source], _plan: Plan) -> str:
-    """A table a device; a target whose run is not there stands in it as not measured."""
+    """A table for each device; a target without its run is `not measured`."""
     parts: list[str] = []
     for files in by_device(sources).values():
         named = {source.name: source for source in files}
@@ -161,19 +161,19 @@ def _row(target: Target, source: Source | None) -> list[str]:
     if source is None or not values:
         missing = NOT_MEASURED if source is None else "not in this run"
         return [target.run, target.words, at_most, figures.NOTHING, figures.NOTHING, missing]
-    found = target.measure.joined(values)
-    reached = f"{found:g}" if target.measure is BEHIND else f"{found:.3f}"  # as many digits as a limit needs
+    value = target.measure.over_cases(values)
+    reached = f"{value:g}" if target.measure is BEHIND else f"{value:.3f}"  # as many digits as a limit needs
     run = f"{source.name} ({source.revision})"
-    verdict = "met" if found <= target.at_most else "missed"
+    verdict = "met" if value <= target.at_most else "missed"
     return [run, target.words, at_most, reached, f"{len(values)} of {total}", verdict]
 
 
 def _values(comparison: Comparison, target: Target) -> tuple[list[float], int]:
-    """What the measure finds, case by case; and how many cases the target is about."""
-    every = {each.context: each for each in (comparison, *comparison.contexts)}
-    if target.context not in every:
+    """The values of the measure, case by case; and how many cases the target is about."""
+    by_context = {other.context: other for other in (comparison, *comparison.contexts)}
+    if target.context not in by_context:
         return [], 0
     alone = {case.case: case for case in comparison.cases}
-    cases = [case for case in every[target.context].cases if target.fits(case)]
-    found = [target.measure.of_case(Seen(case, alone.get(case.case, case)), target.impl) for case in cases]
-    return [value for value in found if value is not None], len(cases)
+    cases = [case for case in by_context[target.context].cases if target.fits(case)]
+    values = [target.measure.of_case(CasePair(case, alone.get(case.case, case)), target.impl) for case in cases]
+    return [value for value in values if value is not None], len(cases)

@@ -1,4 +1,4 @@
-"""What a second GPU of one host brings, and whether it changes what is found: a run on two, beside the same on one."""
+"""Compares a run on two GPUs of a host with the same run on one: its time, and its speedups."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ON_TWO, ON_ONE = "two-gpus", "two-gpus-one"  # their names in the plan
 
 @dataclass(frozen=True)
 class Shift:
-    """By what factor a speedup of the run on two GPUs is off from that on one, and the band of that case."""
+    """The log of the factor between a speedup on two GPUs and the same on one, and the A/A band of that case."""
 
     case: str
     impl: str
@@ -31,25 +31,25 @@ class Shift:
         """Whether it is within the band."""
         return abs(self.log_factor) <= self.band
 
-    def told(self) -> str:
+    def in_words(self) -> str:
         """The shift in words."""
         return f"{self.impl} at {self.case} by {figures.signed(100 * math.expm1(self.log_factor))} %"
 
 
-def section(found: Sequence[Source], _plan: Plan) -> str:
-    """Of each device that has both runs: how long they took, and how far their speedups lie apart."""
+def section(sources: Sequence[Source], _plan: Plan) -> str:
+    """For each device that has both runs: their times, and by how much their speedups differ."""
     parts: list[str] = []
-    for files in by_device(found).values():
+    for files in by_device(sources).values():
         named = {source.name: source for source in files}
         if ON_TWO in named and ON_ONE in named:
             two, one = named[ON_TWO], named[ON_ONE]
             parts += [f"On {two.device_name}: {two.about}; {two.mark}."]
-            parts += [_times(one.comparison, two.comparison), _apart(shifts(one.comparison, two.comparison))]
+            parts += [_times(one.comparison, two.comparison), _shifts_in_words(shifts(one.comparison, two.comparison))]
     return paragraphs(parts)
 
 
 def shifts(one: Comparison, two: Comparison) -> list[Shift]:
-    """Of every speedup that both runs have, where the run on one GPU has a band."""
+    """The shift of every speedup that both runs have, in cases where the run on one GPU has an A/A band."""
     of_two = {
         (case.case, entry.impl): entry.speedup.value for case in two.cases for entry in case.entries if entry.speedup
     }
@@ -62,15 +62,15 @@ def shifts(one: Comparison, two: Comparison) -> list[Shift]:
 
 
 def _times(one: Comparison, two: Comparison) -> str:
-    rows = [[name, time_spent(compared.end)] for name, compared in (("one GPU", one), ("two GPUs", two))]
+    rows = [[name, time_spent(comparison.end)] for name, comparison in (("one GPU", one), ("two GPUs", two))]
     text = table(words("run", "time, and GPU time by stage"), rows)
     if one.end and two.end and one.end.wall_s:
         return f"{text}\n\nWith two the run takes {two.end.wall_s / one.end.wall_s:.2f} of the time with one."
     return text
 
 
-def _apart(found: Sequence[Shift]) -> str:
-    inside = sum(shift.inside for shift in found)
-    text = f"Of {figures.count(len(found), 'speedup')}, {inside} are within the A/A band of the run on one GPU"
-    outside = sorted((shift for shift in found if not shift.inside), key=lambda shift: -abs(shift.log_factor))
-    return f"{text}; furthest off: {', '.join(shift.told() for shift in outside[:3])}." if outside else f"{text}."
+def _shifts_in_words(shifts: Sequence[Shift]) -> str:
+    inside = sum(shift.inside for shift in shifts)
+    text = f"Of {figures.count(len(shifts), 'speedup')}, {inside} are within the A/A band of the run on one GPU"
+    outside = sorted((shift for shift in shifts if not shift.inside), key=lambda shift: -abs(shift.log_factor))
+    return f"{text}; furthest off: {', '.join(shift.in_words() for shift in outside[:3])}." if outside else f"{text}."

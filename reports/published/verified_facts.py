@@ -1,4 +1,4 @@
-"""What the reader's page knows of the verifications on one device: each implementation over every kind of inputs."""
+"""The data of the verifications on one device for the reader's page: each implementation over all kinds of inputs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ FAILS_ON = "fails on"
 
 def verified_facts(runs: Sequence[Results]) -> list[dict[str, Any]]:
     """A table for each norm; none where nothing was verified."""
-    found = outcomes(runs) if runs else []
-    return [_facts(norm, [outcome for outcome in found if outcome.case.norm == norm]) for norm in norms(found)]
+    of_runs = outcomes(runs) if runs else []
+    return [_facts(norm, [outcome for outcome in of_runs if outcome.case.norm == norm]) for norm in norms(of_runs)]
 
 
 def _facts(norm: str, of_norm: Sequence[Outcome]) -> dict[str, Any]:

@@ -84,12 +84,12 @@ def _self_comparison(case: JoinedCase, impl: str, aa: float, baseline: str) -> l
             band=aa,
             makes_band=impl == baseline,
             claim=verdict(measured, aa) != "same",
-            detected={by: _is_found(first, again, aa, by) for by in SLOWDOWNS},
+            detected={by: _is_detected(first, again, aa, by) for by in SLOWDOWNS},
         )
     ]
 
 
-def _is_found(first: Joined, again: Joined, aa: float, by: float) -> bool:
+def _is_detected(first: Joined, again: Joined, aa: float, by: float) -> bool:
     with suppress(IncomparableError):
         return verdict(ratio(first, slowed(again, by)), aa) == "slower"
     return False

@@ -1,4 +1,4 @@
-"""The times of other engines for the same backward, beside ours."""
+"""Compares the times of other engines with ours."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ ABOUT = (
 def render(results: Results) -> str:
     """A line for each implementation on each case that another engine timed as well, and the geometric means."""
     readings = [
-        (case.key, joined, figures_of)
+        (case.key, joined, engines_us_of_row)
         for case, engines_us in by_case(results).items()
         for (_, role), joined in engines_us.items()
-        if role == "impl" and joined.status in RANKED and (figures_of := other_engines(joined))
+        if role == "impl" and joined.status in RANKED and (engines_us_of_row := other_engines(joined))
     ]
     if not readings:
         return "No other engine timed anything here; `normbwd bench --cross-check` has them do so.\n"
@@ -54,40 +54,40 @@ def render(results: Results) -> str:
     ]
     parts = [wording.heading("Other engines", results.run), ABOUT, table(headings, rows)]
     parts += [f"Geometric mean over ours: {', '.join(means)}."] if means else []
-    found = {(joined.case, joined.impl): engines_us for _, joined, engines_us in readings}
+    by_result = {(joined.case, joined.impl): engines_us for _, joined, engines_us in readings}
     orders = clear_orders(results)
     for engine in engines:
-        parts += [f"## Orders that {engine} turns", *_turned(orders, engine, found)]
+        parts += [f"## Orders that {engine} turns", *_turned(orders, engine, by_result)]
     return paragraphs(parts)
 
 
-def turned(orders: Sequence[Order], engine: str, found: Readings) -> list[Order]:
-    """The orders of which an engine finds the second faster; its figures have no interval."""
-    return [order for order in orders if (times := _both(order, engine, found)) is not None and times[0] > times[1]]
+def turned(orders: Sequence[Order], engine: str, readings: Readings) -> list[Order]:
+    """The orders that an engine contradicts: by its times, which have no interval, the second is faster."""
+    return [order for order in orders if (times := _both(order, engine, readings)) is not None and times[0] > times[1]]
 
 
-def _both(order: Order, engine: str, found: Readings) -> tuple[float, float] | None:
-    first, second = (found.get((order.case, impl), {}).get(engine) for impl in (order.first, order.second))
+def _both(order: Order, engine: str, readings: Readings) -> tuple[float, float] | None:
+    first, second = (readings.get((order.case, impl), {}).get(engine) for impl in (order.first, order.second))
     return None if first is None or second is None else (first, second)
 
 
-def _turned(orders: Sequence[Order], engine: str, found: Readings) -> list[str]:
-    """How many orders an engine turns, and which of those that say what is fastest here."""
-    changed = turned(orders, engine, found)
+def _turned(orders: Sequence[Order], engine: str, readings: Readings) -> list[str]:
+    """The number of orders that an engine contradicts, and a table of those about the fastest implementation."""
+    opposed = turned(orders, engine, readings)
     slower = {(order.case, order.second) for order in orders}
-    of_fastest = [order for order in changed if (order.case, order.first) not in slower]
-    both = sum(_both(order, engine, found) is not None for order in orders)
-    counted = (
-        f"{len(changed)} of the {figures.count(both, 'pair')} that are clear here. Listed are those in which nobody is "
+    of_fastest = [order for order in opposed if (order.case, order.first) not in slower]
+    both = sum(_both(order, engine, readings) is not None for order in orders)
+    summary = (
+        f"{len(opposed)} of the {figures.count(both, 'pair')} that are clear here. Listed are those in which nobody is "
         "clearly faster than the first here."
     )
     headings = [*words("case", "faster here", "than"), "here [95 %]", f"by {engine}"]
     rows = [
         [o.case.key, o.first, o.second, figures.ratio_and_interval(o.speedup), figures.plain_ratio(times[1] / times[0])]
         for o in of_fastest
-        if (times := _both(o, engine, found)) is not None
+        if (times := _both(o, engine, readings)) is not None
     ]
-    return [counted, table(headings, rows)] if rows else [counted]
+    return [summary, table(headings, rows)] if rows else [summary]
 
 
 def other_engines(joined: Joined) -> Mapping[str, float]:

@@ -1,4 +1,4 @@
-"""Which of two implementations a run finds clearly faster: inside its own blocks and beyond its own A/A band."""
+"""Orders: pairs of implementations of which one is clearly faster in a run, by its blocks and its A/A band."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Order:
 
 @dataclass(frozen=True)
 class CaseInRun:
-    """One case in one run, with what its verdicts need."""
+    """One case in one run, with its A/A band and the error budget, for verdicts."""
 
     case: NormCase
     rows: JoinedCase
@@ -46,7 +46,7 @@ class CaseInRun:
         return [impl for impl, role in self.rows if role == "impl"]
 
     def speedup(self, first: str, second: str) -> tuple[Ratio, SpeedVerdict] | None:
-        """Of first over second; None without a ratio, or without an A/A pair to judge it by."""
+        """The speedup of first over second with its verdict; None without a ratio or without an A/A pair."""
         if self.band is None:
             return None
         with suppress(IncomparableError):
@@ -55,15 +55,15 @@ class CaseInRun:
         return None
 
     def order(self, first: str, second: str) -> Order | None:
-        """Which of two is clearly faster, if either is."""
+        """The order of two implementations; None where neither is clearly faster."""
         medians_us = [self.rows[impl, "impl"].median_us or 0.0 for impl in (first, second)]
-        if medians_us[0] > medians_us[1]:  # so that the first look is as a rule the only one
+        if medians_us[0] > medians_us[1]:  # so that usually only one speedup is computed
             first, second = second, first
-        found = self.speedup(first, second)
-        if found is not None and found[1] == "slower":
+        judged = self.speedup(first, second)
+        if judged is not None and judged[1] == "slower":
             first, second = second, first
-            found = self.speedup(first, second)
-        return Order(self.case, first, second, found[0]) if found is not None and found[1] == "faster" else None
+            judged = self.speedup(first, second)
+        return Order(self.case, first, second, judged[0]) if judged is not None and judged[1] == "faster" else None
 
 
 def clear_orders(run: Results) -> list[Order]:

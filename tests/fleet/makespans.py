@@ -49,7 +49,7 @@ def lines():
         [str(gpus)]
         + [
             f"{share(took, of, gpus, **more):.2f}"
-            for of, more in [(jobs, {}), (jobs, {"thought_s": took.about}), (jobs, {"lanes_a_host": 1}), (suite, {})]
+            for of, more in [(jobs, {}), (jobs, {"estimate_s": took.about}), (jobs, {"lanes_a_host": 1}), (suite, {})]
         ]
         for gpus in GPUS
     ]

@@ -82,7 +82,7 @@ def known():
 def test_more_gpus_of_a_host_help_nearly_in_proportion(known, gpus, least):
     took, jobs, _ = known
     assert least < share(took, jobs, gpus) <= 1
-    assert least < share(took, jobs, gpus, thought_s=took.about) <= 1  # the shares know no case
+    assert least < share(took, jobs, gpus, estimate_s=took.about) <= 1  # the shares know no case
 
 
 def test_two_gpus_take_at_most_55_hundredths_of_the_time_of_one(known):
@@ -106,7 +106,7 @@ def test_shares_that_are_badly_made_are_found(known, monkeypatch):
     """Without handing over, a wrong guess of how long cases take costs what the test of eight GPUs asks for."""
     monkeypatch.setattr("harness.fleet.shares.Shares._helps", lambda *_: False)
     took, jobs, _ = known
-    assert share(took, jobs, 8, thought_s=took.about) < 0.9
+    assert share(took, jobs, 8, estimate_s=took.about) < 0.9
 
 
 def test_the_table_of_the_document_is_what_is_played():

@@ -84,8 +84,8 @@ def test_a_worker_is_started_as_if_there_were_no_ray(monkeypatch, actor_with):
     main = SimpleNamespace(__file__="default_worker.py")
     monkeypatch.setitem(sys.modules, "__main__", main)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    actor.forget_ray(kept=["OMP_NUM_THREADS"])
+    actor.forget_ray(keep=["OMP_NUM_THREADS"])
     assert os.environ["OMP_NUM_THREADS"] == "1"
-    actor.forget_ray(kept=[])
+    actor.forget_ray(keep=[])
     assert "OMP_NUM_THREADS" not in os.environ
     assert not hasattr(main, "__file__")

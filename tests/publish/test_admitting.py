@@ -19,7 +19,7 @@ def test_each_file_has_a_line_and_each_reason_another(tmp_path):
     published(tmp_path, run(revision=None), "fp32")
     published(tmp_path, run(sources=None, started_at="2026-11-22T08:00:00+00:00"), "wide")
     published(tmp_path, run(**device(profile="mi355x")), "fp16")
-    assert admitting.lines(admitting.look(None, published=tmp_path)) == (
+    assert admitting.lines(admitting.judge_published(None, published=tmp_path)) == (
         "h200/fp16: may be published\n"
         "h200/fp32: may not be published\n"
         "  no revision; measure it from a git checkout, or state it in NORMBWD_REVISION\n"
@@ -27,24 +27,24 @@ def test_each_file_has_a_line_and_each_reason_another(tmp_path):
         "mi355x/fp16: may be published\n"
         "2 may be published; 1 older than these rules, to be measured again; 1 may not be published\n"
     )
-    assert [each.path.parent.name for each in admitting.look("fp16,w*", published=tmp_path)] == ["h200"] * 2 + [
-        "mi355x"
-    ]
+    assert [each.path.parent.name for each in admitting.judge_published("fp16,w*", published=tmp_path)] == [
+        "h200"
+    ] * 2 + ["mi355x"]
 
 
 def test_no_such_file_is_said(tmp_path):
     with pytest.raises(UsageError, match="nothing in"):
-        admitting.look(None, published=tmp_path)
+        admitting.judge_published(None, published=tmp_path)
     published(tmp_path, run())
     with pytest.raises(UsageError, match="--only fp99: no file"):
-        admitting.look("fp99", published=tmp_path)
+        admitting.judge_published("fp99", published=tmp_path)
 
 
 def test_command_ends_with_the_worst_verdict(monkeypatch, capsys):
     assert typed("publish --check --only wide-few") == 0
     assert "h200/wide-few: " in capsys.readouterr().out
-    (refused,) = (replace(each, faults=("no",), earlier=False) for each in admitting.look("wide-few"))
-    monkeypatch.setattr(admitting, "look", lambda only: [refused])
+    (refused,) = (replace(each, faults=("no",), earlier=False) for each in admitting.judge_published("wide-few"))
+    monkeypatch.setattr(admitting, "judge_published", lambda only: [refused])
     assert typed("publish --check") == 1
     assert "h200/wide-few: may not be published\n  no\n" in capsys.readouterr().out
 
@@ -55,7 +55,7 @@ def test_packed_run_may_be_published(tmp_path):
     raw = published(tmp_path / "unfinished", found, packed=False)
     target = tmp_path / "h200/fp16.jsonl.bz2"
     pack(raw, target)
-    (judged,) = admitting.look(None, published=tmp_path)
+    (judged,) = admitting.judge_published(None, published=tmp_path)
     assert judged.faults == ()
     assert load(target).run.command == "normbwd bench --impl mine.py"
 

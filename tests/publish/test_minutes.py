@@ -3,7 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.publish.minutes import UNKNOWN_ROW_S, took
+from harness.publish.minutes import UNKNOWN_ROW_S, run_times
 from harness.results.run_records import ImplRecord
 from harness.results.schema import SanitizerRecord
 from harness.results.settings import Settings
@@ -22,7 +22,7 @@ def planned(impls=IMPLS, **settings):
 
 
 def test_what_is_missing_here_takes_no_time():
-    times = took([TIMED])
+    times = run_times([TIMED])
     away = [IMPLS[0], IMPLS[1].model_copy(update={"missing": "not here"})]
     assert times.job_s(planned())(JOB) == 2 * ROW_S
     assert times.job_s(planned(away))(JOB) == ROW_S
@@ -30,7 +30,7 @@ def test_what_is_missing_here_takes_no_time():
 
 
 def test_what_lacks_a_variant_takes_no_time():
-    times, has = took([TIMED]), IMPLS[0].model_copy(update={"handles": {"rms": ["residual"]}})
+    times, has = run_times([TIMED]), IMPLS[0].model_copy(update={"handles": {"rms": ["residual"]}})
     job = Job(replace(CASE, features=("residual",)), JOB.impls)
     able = planned([has, IMPLS[1]])
     assert times.job_s(able)(job) == ROW_S
@@ -39,7 +39,7 @@ def test_what_lacks_a_variant_takes_no_time():
 
 
 def test_each_context_is_timed_too():
-    assert took([TIMED]).job_s(planned(context="graph,host"))(JOB) == 2 * ROW_S + 2 * 8.0
+    assert run_times([TIMED]).job_s(planned(context="graph,host"))(JOB) == 2 * ROW_S + 2 * 8.0
 
 
 def test_verification_takes_as_long_as_one_of_as_many_runs():
@@ -47,16 +47,16 @@ def test_verification_takes_as_long_as_one_of_as_many_runs():
         results(row("quack"), timed=False, repeats=300, stages_s={"sanitizer": 70.0, "compile ahead": 30.0}),
         results(row("quack"), row("liger"), row("apex", status="missing"), timed=False, repeats=3000),
     ]
-    times = took(runs)
+    times = run_times(runs)
     assert times.job_s(planned(timed=False, repeats=300))(JOB) == 2 * 500.0
     assert times.job_s(planned(timed=False, repeats=3000))(JOB) == 2 * 300.0
     assert times.job_s(planned(timed=False, repeats=12))(JOB) == 2 * 400.0
-    assert took([]).job_s(planned(timed=False))(JOB) == 2 * UNKNOWN_ROW_S
+    assert run_times([]).job_s(planned(timed=False))(JOB) == 2 * UNKNOWN_ROW_S
     assert times.run_s(planned(timed=False, repeats=300), [JOB], False) == pytest.approx(2 * 500.0)
 
 
 def test_run_takes_as_long_as_its_jobs_and_processes():
-    times = took([TIMED])
+    times = run_times([TIMED])
     process_s = times.timed.process_s
     assert times.run_s(planned(), [JOB, Job(LAYER, JOB.impls)], False) == pytest.approx(process_s + 4 * ROW_S)
     assert times.run_s(planned(context="host"), [JOB], False) == pytest.approx(process_s + 2 * ROW_S + 8.0)
@@ -66,5 +66,5 @@ def test_run_takes_as_long_as_its_jobs_and_processes():
 def test_sanitizer_takes_as_long_for_each_implementation():
     clean = SanitizerRecord(case=CASE, impl="quack", tool="memcheck", errors=0)
     run = results(row("quack"), timed=False, sanitized=[clean], stages_s={"sanitizer": 100.0})
-    times = took([TIMED, run])
+    times = run_times([TIMED, run])
     assert times.run_s(planned(), [JOB], True) - times.run_s(planned(), [JOB], False) == pytest.approx(200.0)

@@ -75,13 +75,13 @@ def folder(tmp_path, monkeypatch, workers):
     """An empty working folder with a plan; the command line reads it too."""
     (tmp_path / "plan.toml").write_text(PLAN)
     monkeypatch.chdir(tmp_path)
-    look = partial(publishing.survey, plan_file=tmp_path / "plan.toml", published=tmp_path / "results")
-    monkeypatch.setattr(publishing, "survey", look)
+    look = partial(publishing.survey_plan, plan_file=tmp_path / "plan.toml", published=tmp_path / "results")
+    monkeypatch.setattr(publishing, "survey_plan", look)
     return tmp_path
 
 
 def surveyed(**asked):
-    (look,) = publishing.survey(Invocation(device="h200").changed(**asked), Display())
+    (look,) = publishing.survey_plan(Invocation(device="h200").changed(**asked), Display())
     return look
 
 
@@ -115,7 +115,7 @@ def test_all_is_measured_once_in_order_and_published(folder, workers):
     assert tried(workers) == ["64x64", "32x64", "16x64", "8x64", "8x64"]  # what is studied, in a second process
     assert set(states().values()) == {("current", ())}
     again = publish(workers)
-    assert (again.published, again.left, len(tried(workers))) == ([], [], 5)
+    assert (again.published, again.unfinished, len(tried(workers))) == ([], [], 5)
 
 
 def test_published_file_holds_the_command_that_measures_it_again(folder, workers):
@@ -135,11 +135,11 @@ def test_only_what_is_named_is_measured(folder, workers):
 def test_time_that_is_up_keeps_a_run_and_the_next_sitting_goes_on(folder, workers):
     workers.clock.job_s = 70.0
     sitting = publish(workers, minutes=1, only="large")
-    assert (sitting.published, sitting.left) == ([], ["large"])
+    assert (sitting.published, sitting.unfinished) == ([], ["large"])
     assert published(folder) == []
     assert load(unfinished(folder)).end.interrupted
     (large,) = surveyed(only="large")[1]
-    assert (large.state, large.resumes, len(large.left)) == ("missing", True, 1)
+    assert (large.state, large.resumes, len(large.jobs)) == ("missing", True, 1)
     assert publish(workers, only="large").published == ["large"]
     assert tried(workers) == ["64x64", "32x64"]
     assert len([row for row in load(file_of("h200", "large", folder / "results")).rows if row.role == "impl"]) == 4
@@ -150,7 +150,7 @@ def test_whole_processes_of_a_run_are_published_and_the_rest_is_due(folder, work
     (folder / "plan.toml").write_text(PLAN.replace('impls = "torch-eager,liger" }', 'impls = "liger", processes = 3 }'))
     workers.clock.job_s = 20.0  # a process has two cases
     sitting = publish(workers, minutes=1, only="large")
-    assert (sitting.published, sitting.left) == (["large"], ["large"])
+    assert (sitting.published, sitting.unfinished) == (["large"], ["large"])
     assert sitting.documents == ["results/h200/large.md", "README.md"]
     target = file_of("h200", "large", folder / "results")
     assert f"published, 1 of its 3 processes: {target}" in capsys.readouterr().err
@@ -161,7 +161,7 @@ def test_whole_processes_of_a_run_are_published_and_the_rest_is_due(folder, work
     assert not [word for word in ("process", "self-test", "not finished", "finer") if word in said]
     (large,) = surveyed(only="large")[1]
     assert (large.state, large.reasons) == ("stale", ("processes 1 where the plan says 3",))
-    assert (large.resumes, len(large.left)) == (True, 3)
+    assert (large.resumes, len(large.jobs)) == (True, 3)
 
     sittings = []
     for case_of in (1, 2):
@@ -192,10 +192,10 @@ def test_one_process_of_every_run_comes_before_the_others_of_any(folder, workers
 def test_what_does_not_fit_makes_room_for_what_does(folder, workers):
     """A row of liger takes ten minutes; what is less important and shorter is measured in its place."""
     look, runs = surveyed(minutes=2, only="large,small")
-    timed = replace(look.took.timed, row_s={"liger": 600.0, "torch-eager": 1.0})
-    object.__setattr__(look, "took", replace(look.took, timed=timed))
+    timed = replace(look.run_times.timed, row_s={"liger": 600.0, "torch-eager": 1.0})
+    object.__setattr__(look, "run_times", replace(look.run_times, timed=timed))
     sitting = publishing.publish(look, runs, Display(), now_s=lambda: workers.clock.now_s)
-    assert (sitting.published, sitting.left) == (["small"], ["large"])
+    assert (sitting.published, sitting.unfinished) == (["small"], ["large"])
     assert tried(workers) == ["16x64"]
 
 
@@ -269,7 +269,7 @@ def test_run_of_other_code_is_not_gone_on_with(folder, workers, monkeypatch):
         before.setattr(session, "sources_of", lambda adapters, timed: {"impls/torch_eager.py": "000"})
         publish(workers, minutes=1, only="large")
     (large,) = surveyed(only="large")[1]
-    assert (large.begun_again, len(large.left)) == ("since then torch-eager has changed", 2)
+    assert (large.restart_reason, len(large.jobs)) == ("since then torch-eager has changed", 2)
     assert publish(workers, only="large").published == ["large"]
     assert tried(workers) == ["64x64", "64x64", "32x64"]
     assert load(folder / "runs/publish-h200/large.other-1/results.jsonl").rows
@@ -415,7 +415,7 @@ def test_verification_is_not_for_a_fleet(folder, workers, monkeypatch, capsys):
     monkeypatch.setattr(publishing, "connected", lambda address: nullcontext(SimpleNamespace(gpus=lambda: {"h200": 2})))
     look, runs = surveyed(fleet="local", only="checked", minutes=1)
     sitting = publishing.publish(look, runs, Display())
-    assert (sitting.published, sitting.left) == ([], ["checked"])
+    assert (sitting.published, sitting.unfinished) == ([], ["checked"])
     assert "checked: not begun; a fleet verifies nothing; publish it without --fleet" in capsys.readouterr().err
 
 
@@ -423,7 +423,7 @@ def test_missing_sanitizer_hinders_its_run_alone(folder, workers, monkeypatch, c
     (folder / "plan.toml").write_text(PLAN.replace("verify =", "sanitizer = true\nverify ="))
     monkeypatch.setattr(publishing.sanitizer.shutil, "which", lambda name, path=None: None)
     sitting = publish(workers, only="checked,small", minutes=10)
-    assert (sitting.published, sitting.left) == (["small"], ["checked"])
+    assert (sitting.published, sitting.unfinished) == (["small"], ["checked"])
     assert "checked: not begun; --sanitizer: compute-sanitizer is not here" in capsys.readouterr().err
 
 
@@ -459,7 +459,7 @@ def test_sanitizer_is_left_out_where_it_cannot_run(folder, workers):
     (folder / "plan.toml").write_text(PLAN.replace("verify =", "sanitizer = true\nverify ="))
     workers.greeting = replace(HELLO, available=[replace(GPU, name="AMD Instinct MI355X", architecture="gfx950"), CPU])
     look, runs = surveyed(device="auto", only="checked")
-    assert not look.asked("checked", runs[0].run).sanitizer
+    assert not look.invocation_of("checked", runs[0].entry).sanitizer
     with pytest.raises(UnavailableError):
         surveyed(device="h200")
 

@@ -13,7 +13,7 @@ from harness.results.file import load
 from reports.data.outcomes import outcomes
 from reports.formats import html
 from reports.formats.verification import sections
-from reports.parts.reasons import behind
+from reports.parts.reasons import details
 from reports.table import Section, Table
 from tests.results_factory import careful, longer, results, row, verified_only
 
@@ -87,7 +87,7 @@ def test_outcome_details_are_reason_errors_and_bits():
     runs = [careful()]
     cells = [cell for table in Page(html.render(runs)).tables for _, row in table for cell in row]
     behind_cells = [why for attributes, _, why in cells if attributes.get("data-status")]
-    told = [behind(outcome.reason, outcome.checked) for outcome in outcomes(runs) if outcome.status != "missing"]
+    told = [details(outcome.reason, outcome.checked) for outcome in outcomes(runs) if outcome.status != "missing"]
     assert sorted(why for why in behind_cells if why) == sorted(told)
     assert ["RuntimeError: x is\nnot contiguous"] in behind_cells
     assert any(why[0] == "dx is off by rho 9.1 | 1" and why[1].startswith("dx: rho 9.10, wrong") for why in told)

@@ -142,7 +142,7 @@ def test_a_twin_whose_first_failed_gives_no_band():
 def test_what_is_interleaved_in_some_process_is_paired_there():
     two = joined(quack(100.0), quack(100.0, process=1))
     once = joined(quack(50.0, process=1))
-    assert [pair.of_medians for pair in interleaved(two, once)] == [pytest.approx(2.0)]
+    assert [pair.ratio_of_medians for pair in interleaved(two, once)] == [pytest.approx(2.0)]
     dirty = joined(quack(process=1, timed=timing(50.0, group="p1", flush="dirty")))
     assert interleaved(two, dirty) == []
     with pytest.raises(IncomparableError, match="process 1: timed with different flushes"):

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from harness.results.pairing import apart, paired, time_interval
+from harness.results.pairing import paired, time_interval, why_not_interleaved
 from harness.results.schema import Timing
 from tests.results_factory import timing
 
@@ -33,7 +33,7 @@ def test_samples_are_paired_by_block_number():
     (pair,) = paired({4: base}, {4: other})
     assert (pair.process, pair.base_us, pair.other_us) == (4, (20.0, 40.0), (10.0, 20.0))
     assert (pair.speedup.value, pair.speedup.blocks) == (pytest.approx(2.0), 2)
-    assert (math.exp(pair.median_log), pair.of_medians) == pytest.approx((2.0, 2.0))
+    assert (math.exp(pair.median_log), pair.ratio_of_medians) == pytest.approx((2.0, 2.0))
 
 
 @pytest.mark.parametrize(
@@ -48,11 +48,11 @@ def test_samples_are_paired_by_block_number():
 )
 def test_what_was_not_interleaved_makes_no_pair(other, why):
     assert paired({0: timing(20.0)}, other) == []
-    assert apart({0: timing(20.0)}, other) == why
+    assert why_not_interleaved({0: timing(20.0)}, other) == why
 
 
 def test_a_process_that_one_of_them_lacks_is_left_out():
     base = {process: timing(20.0, group=f"p{process}") for process in (2, 0, 1)}
     other = {process: timing(10.0, group=f"p{process}", shift=1) for process in (0, 2)}
     assert [pair.process for pair in paired(base, other)] == [0, 2]
-    assert apart(base, other) is None
+    assert why_not_interleaved(base, other) is None

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from harness.results.planted_effects import found, found_together
+from harness.results.planted_effects import detected, detected_together
 from harness.results.schema import Budget, Check, SelfTestRecord
 from harness.results.statistics import PROCESS_BAND, Ratio
 from reports.parts.wording import failed_checks
@@ -37,17 +37,17 @@ def reading(*reads, **more):
 def test_one_process_tells_an_effect_from_its_own_pair():
     read = ratio(0.92, 0.68, 1.08)
     assert read.low < math.exp(PROCESS_BAND)
-    assert found([read], [ratio(0.2)])
-    assert found([read], [ratio(-0.2)])
-    assert not found([read], [ratio(0.8)])
-    assert not found([ratio(0.3, 0.1, 0.5)], [ratio(0.2)])
-    assert not found([ratio(1.0, -100, math.inf)], [ratio(0.0)])  # no interval
+    assert detected([read], [ratio(0.2)])
+    assert detected([read], [ratio(-0.2)])
+    assert not detected([read], [ratio(0.8)])
+    assert not detected([ratio(0.3, 0.1, 0.5)], [ratio(0.2)])
+    assert not detected([ratio(1.0, -100, math.inf)], [ratio(0.0)])  # no interval
 
 
 def test_several_processes_find_it_together():
     reads = (0.92, 1.0, 1.06, 0.95, 1.02)
     records = [of_process(process, read, passed=process > 0) for process, read in enumerate(reads)]
-    assert found_together("planted +1%", records)
+    assert detected_together("planted +1%", records)
     assert failed_checks(records) == []
     assert failed_checks(records[:1]) == [
         "The self-test before the cases failed: planted +1% 0.079 % (limit 0.50 %): not told from A/A."
@@ -65,23 +65,23 @@ def test_several_processes_find_it_together():
     ids=["off in one", "scattered", "nothing is read", "two processes"],
 )
 def test_several_processes_can_miss_it(records):
-    assert not found_together("planted +1%", records)
+    assert not detected_together("planted +1%", records)
     assert any("planted +1%" in line for line in failed_checks(records))
 
 
 def test_a_process_without_a_reading_finds_nothing():
     for name in ("A/A", "planted +1%"):
         records = reading(1.0, 1.01, 0.99)
-        assert found_together("planted +1%", records)
+        assert detected_together("planted +1%", records)
         void = [each.model_copy(update={"value": None}) if each.name == name else each for each in records[1].checks]
         records[1] = records[1].model_copy(update={"checks": void})
-        assert not found_together("planted +1%", records)
+        assert not detected_together("planted +1%", records)
 
 
 def test_other_checks_are_not_found_together():
     records = reading(1.0, 1.0, 1.0, 1.0, 1.0, passed=True)
     records[2].checks.append(Check(name="coldness", passed=False, value=3.1, limit=2.0, unit="%"))
-    assert not found_together("coldness", records)
+    assert not detected_together("coldness", records)
     assert failed_checks(records) == [
         "The self-test before the cases failed: coldness 3.1 % (limit 2 %) in 1 of 5 processes."
     ]

@@ -126,7 +126,7 @@ def test_an_interrupt_stops_the_others(monkeypatch):
     monkeypatch.setattr(threading.Thread, "join", join)
     go_on.set()
     for thread in threading.enumerate():
-        if thread.daemon and thread.name.endswith("(_drain)"):
+        if thread.daemon and thread.name.endswith("(_compile_waiting)"):
             thread.join(60)
     assert workshop.warmed == Counter(TASKS[:1])
     assert [bool(worker.killed) for worker in workshop.launched] == [True]

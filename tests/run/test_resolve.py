@@ -127,7 +127,7 @@ def test_options_reach_the_cases():
 
 def test_cases_of_an_earlier_run_name_their_shapes():
     cases = [NormCase("layer", 4, 8), NormCase("rms", 4, 8), NormCase("rms", 2, 3)]
-    invocation = asked(suite="llm").of_cases(cases)
+    invocation = asked(suite="llm").for_cases(cases)
     assert invocation.cases == tuple(cases)
     assert (invocation.settings.suite, invocation.settings.shapes) == (None, "4x8,2x3")
 

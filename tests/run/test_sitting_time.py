@@ -23,10 +23,10 @@ def test_clock_has_the_last_word():
     clock = Clock()
     time = SittingTime(60.0, lambda job: 10.0, 5.0, clock)
     done = []
-    for job in time.hand_out(JOBS):
+    for job in time.jobs_in_time(JOBS):
         done.append(job)
         clock.now_s += 25.0  # each takes longer than was thought
-    assert (done, time.left) == (JOBS[:2], JOBS[2:])
+    assert (done, time.not_begun) == (JOBS[:2], JOBS[2:])
     assert not time.is_up
     clock.now_s = 60.0
     assert time.is_up
@@ -34,8 +34,8 @@ def test_clock_has_the_last_word():
 
 def test_what_is_done_in_time_leaves_nothing():
     time = SittingTime(60.0, lambda job: 10.0, 5.0, Clock())
-    assert list(time.hand_out(JOBS)) == JOBS
-    assert time.left == []
+    assert list(time.jobs_in_time(JOBS)) == JOBS
+    assert time.not_begun == []
 
 
 def test_no_more_than_the_first_processes_are_begun():

@@ -85,7 +85,7 @@ def checked(tool, tmp_path):
     def check(norm="layer", tools=TOOLS, program=RUNS, time_limit_s=20.0, impl="mine", sizes=SIZES[:1]):
         made = Sanitizer(
             path=tool.path,
-            kept=tmp_path / "kept",
+            logs=tmp_path / "kept",
             time_limit_s=time_limit_s,
             say=check.told.append,
             step=lambda impl, stage: check.told.append(f"{impl} {stage} ..."),

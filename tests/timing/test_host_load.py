@@ -1,7 +1,7 @@
 import pytest
 
 from harness.timing import host_load
-from harness.timing.host_load import HostLoad, Look, busy_seconds, share_of_others
+from harness.timing.host_load import CpuTimes, HostLoad, busy_seconds, share_of_others
 
 STAT = """cpu  300 0 100 700 50 5 5 10 0 0
 cpu0 100 10 50 700 50 5 5 10 99 99
@@ -22,15 +22,15 @@ def test_busy_seconds_leave_out_idle_time_guests_and_other_cpus(monkeypatch):
     [(2.0, 2.0, 0.0), (1.0, 1.0, 0.0), (2.0, 0.5, 0.75), (2.0, 0.0, 1.0), (0.0, 0.1, 0.0), (9.0, 0.0, 1.0)],
 )
 def test_the_share_of_others_is_what_is_not_our_own(busy_s, own_s, share):
-    before = Look(at_s=10.0, busy_s=100.0, own_s=5.0, cpus=2)
-    assert share_of_others(before, Look(11.0, 100.0 + busy_s, 5.0 + own_s, 2)) == share
+    before = CpuTimes(at_s=10.0, busy_s=100.0, own_s=5.0, cpus=2)
+    assert share_of_others(before, CpuTimes(11.0, 100.0 + busy_s, 5.0 + own_s, 2)) == share
 
 
 def test_no_time_is_no_share():
-    before = Look(at_s=10.0, busy_s=100.0, own_s=5.0, cpus=2)
+    before = CpuTimes(at_s=10.0, busy_s=100.0, own_s=5.0, cpus=2)
     assert share_of_others(before, before) is None
 
 
 def test_a_system_that_says_nothing_has_no_load(monkeypatch, tmp_path):
     monkeypatch.setattr(host_load, "PROC_STAT", tmp_path / "absent")
-    assert HostLoad().since_last_look() is None
+    assert HostLoad().since_last_reading() is None

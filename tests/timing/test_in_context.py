@@ -6,7 +6,7 @@ import pytest
 
 from harness.devices.capture import Captured
 from harness.timing.engine import LONGEST_HOLD_US, SHORTEST_HOLD_US, measure, take_sample
-from harness.timing.in_context import CALLS, OUTLASTS_US, Beside, HostClock, HotDy, anew, repeated, replayed
+from harness.timing.in_context import CALLS, OUTLASTS_US, Beside, HostClock, HotDy, repeated, replayed, reset
 from harness.timing.stopping import StoppingRule
 from tests.fake_device import FakeDevice
 
@@ -159,7 +159,7 @@ def test_what_was_found_of_a_candidate_alone_does_not_count_in_a_context():
     """One whose hold failed alone is asked for a proof again, from the shortest hold on."""
     device = FakeDevice()
     known = device.candidate("A", hold_us=LONGEST_HOLD_US, proven=False)
-    assert (anew(known).hold_us, anew(known).proven) == (SHORTEST_HOLD_US, True)
+    assert (reset(known).hold_us, reset(known).proven) == (SHORTEST_HOLD_US, True)
     captured = Captured(lambda: None, "answer", None, lambda: "answer")
     for called in (repeated(known), replayed(known, captured, lambda answer: None)):
         assert (called.hold_us, called.proven) == (SHORTEST_HOLD_US, True)

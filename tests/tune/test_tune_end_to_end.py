@@ -80,7 +80,7 @@ class InProcess(Ready):
 
     def __init__(self, start, log):
         CLOCK.workers += 1
-        self.known = serve.discovered(start)
+        self.known = serve.find_implementations(start)
         super().__init__(Hello([CPU], [serve.record(item) for item in self.known.values()], {"torch": "2.11.0"}))
 
     def send(self, request):

@@ -5,11 +5,11 @@ import os
 import torch._inductor.config as inductor_config
 from torch._inductor.runtime.autotune_cache import AutotuneCache, inductor_meta_from_config
 
-from harness.worker.serve import ENVIRONMENT, OTHERS_CHOICES, keep_no_tuning, set_environment
+from harness.worker.serve import ENVIRONMENT, KERNEL_CHOICES, keep_no_tuning, set_environment
 
 
 def test_libraries_have_their_defaults_whatever_the_user_chose(monkeypatch):
-    others = ["LIGER_KERNEL_IMPL", "LIGER_KERNEL_BACKEND_RMS_NORM", "NVTE_NORM_BWD_USE_CUDNN", *OTHERS_CHOICES]
+    others = ["LIGER_KERNEL_IMPL", "LIGER_KERNEL_BACKEND_RMS_NORM", "NVTE_NORM_BWD_USE_CUDNN", *KERNEL_CHOICES]
     monkeypatch.setattr(os, "environ", dict.fromkeys([*others, *ENVIRONMENT, "HOME"], "mine"))
     set_environment()
     assert os.environ == ENVIRONMENT | {"HOME": "mine"}

@@ -1,6 +1,6 @@
-"""Whether a run may be published: what speaks against it, one line a reason.
+"""Decides whether a run may be published, and lists the faults that speak against it.
 
-Nothing here judges how an implementation did: what is wrong, crashes or is missing is a finding.
+The outcomes of implementations play no part: a wrong, crashed or missing implementation is a finding.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from harness.results.published.sources import is_own
 from harness.results.published.staleness import stale_because
 from harness.results.schema import RANKED, Timing
 
-RULES_SINCE = "2026-11-23"  # what began before was published without these rules
+RULES_SINCE = "2026-11-23"  # earlier runs were published without these rules
 MOST_VOIDED = 0.1  # of the blocks of a case: a median of nine tenths of them is still the median of the case
 MOST_BYTES = 3_000_000  # of a device's folder
-COMMIT = re.compile(r"(?:\S+-\d+-g)?[0-9a-f]{7,40}")  # as `git describe --always` says it
+COMMIT = re.compile(r"(?:\S+-\d+-g)?[0-9a-f]{7,40}")  # as `git describe --always` prints it
 NEEDED = ("python", "torch")  # versions that every run states
 
 
@@ -33,7 +33,7 @@ NEEDED = ("python", "torch")  # versions that every run states
 class Judged:
     """A published file: the `faults` that speak against it, and why it is `stale`.
 
-    One that is `earlier` than these rules is stale with them, and stays until it is measured again.
+    A stale file that is `earlier` than these rules may stay, with its faults, until it is measured again.
     """
 
     path: Path
@@ -48,40 +48,44 @@ class Judged:
 
 
 def judge(path: Path, plan: Plan, checkout: Path = CHECKOUT) -> Judged:
-    """Read a file and look for all that speaks against publishing it, as the plan's run of its name if there is one."""
+    """Read a file and find all faults that speak against publishing it as the plan's run of its name."""
     entry = plan.runs.get(path.name.removesuffix(PACKED_SUFFIX))
     planned = entry.settings if entry else None
     try:
         results = load(path)
-        left = dict.fromkeys(trace for line in lines_of(path) for trace in traces.of(json.loads(line)))
+        found_traces = dict.fromkeys(trace for line in lines_of(path) for trace in traces.of(json.loads(line)))
     except UsageError as error:
         return Judged(path, (str(error),))
-    found = [] if path.name.endswith(PACKED_SUFFIX) else [f"not packed: a published file ends in {PACKED_SUFFIX}"]
+    of_file = [] if path.name.endswith(PACKED_SUFFIX) else [f"not packed: a published file ends in {PACKED_SUFFIX}"]
     if path.parent.name != results.run.device.profile:
-        found.append(f"not in the folder of its device, {results.run.device.profile}")
-    found += [f"{trace} tells of the machine or of its user; `normbwd publish` leaves it out" for trace in left]
+        of_file.append(f"not in the folder of its device, {results.run.device.profile}")
+    of_file += [
+        f"{trace} tells of the machine or of its user; `normbwd publish` leaves it out" for trace in found_traces
+    ]
     if is_unknown(results.run.revision, checkout):
-        found.append(f"{results.run.revision} is no commit of this repository; measure a commit that main has")
+        of_file.append(f"{results.run.revision} is no commit of this repository; measure a commit that main has")
     return Judged(
         path,
-        (*found, *faults(results)),
+        (*of_file, *faults(results)),
         stale_because(results, planned, checkout),
         results.run.started_at < RULES_SINCE,
     )
 
 
 def too_large(folder: Path) -> Judged | None:
-    """What speaks against a device's folder as a whole: too many bytes; None where it is small enough."""
-    found = sum(path.stat().st_size for path in folder.iterdir())
-    if found <= MOST_BYTES:
+    """The fault of a device's folder with too many bytes; None where it is small enough."""
+    total_bytes = sum(path.stat().st_size for path in folder.iterdir())
+    if total_bytes <= MOST_BYTES:
         return None
-    return Judged(folder, (f"{found / 1e6:.1f} MB of results, of at most {MOST_BYTES / 1e6:g}; delete what is stale",))
+    return Judged(
+        folder, (f"{total_bytes / 1e6:.1f} MB of results, of at most {MOST_BYTES / 1e6:g}; delete what is stale",)
+    )
 
 
 def is_unknown(revision: str | None, checkout: Path) -> bool:
-    """Whether this repository has all of its history, and a revision is no commit in it."""
+    """Whether a revision is no commit of this repository; False in a shallow clone, which cannot tell."""
     if revision is None or not COMMIT.fullmatch(revision):
-        return False  # which is said anyway
+        return False  # `_revision` reports it
     return _git(checkout, "rev-parse", "--is-shallow-repository") == "false" and (
         _git(checkout, "cat-file", "-t", revision) != "commit"
     )
@@ -89,22 +93,22 @@ def is_unknown(revision: str | None, checkout: Path) -> bool:
 
 def _git(checkout: Path, *arguments: str) -> str | None:
     try:
-        done = subprocess.run(["git", "-C", str(checkout), *arguments], capture_output=True, text=True, check=True)
+        process = subprocess.run(["git", "-C", str(checkout), *arguments], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return None
-    return done.stdout.strip()
+    return process.stdout.strip()
 
 
 def faults(results: Results) -> tuple[str, ...]:
-    """What speaks against publishing a run, and what to do; empty where nothing does.
+    """The faults that speak against publishing a run, and what to do; empty where there are none.
 
-    That it has fewer processes than the plan asks for does not: it is stale then, and so marked.
+    Fewer processes than the plan asks for are no fault: the run is then marked as stale.
     """
-    rules = (_whole, _claim, _revision, _provenance, _processes, _selftests, _alone, _void, _rounded)
+    rules = (_finished, _claim, _revision, _provenance, _processes, _selftests, _alone, _void, _rounded)
     return tuple(fault for rule in rules for fault in rule(results))
 
 
-def _whole(results: Results) -> Iterator[str]:
+def _finished(results: Results) -> Iterator[str]:
     if results.end is None or results.end.interrupted:
         yield "not finished; go on with it by --resume"
     if not any(row.status in RANKED for row in results.rows):
@@ -153,7 +157,7 @@ def _provenance(results: Results) -> Iterator[str]:
 
 
 def _is_hashed(source: str, sources: dict[str, str], libraries: dict[str, str]) -> bool:
-    """Whether an adapter's code is known: this project's own by its path, a file of somebody else's by its name."""
+    """Whether the run has a hash of an adapter: by its path in impls/, or by the name of another file."""
     return source in sources if is_own(source) else not source.endswith(".py") or Path(source).name in libraries
 
 
@@ -164,8 +168,8 @@ def _processes(results: Results) -> Iterator[str]:
     measured: dict[str, set[int]] = {}
     for row in results.rows:
         measured.setdefault(row.case.key, set()).add(row.process)
-    if short := [key for key, processes in measured.items() if processes != set(range(settings.processes))]:
-        yield f"{_some(short)} {_has(short)} not all of its {settings.processes} processes; go on with it by --resume"
+    if keys := [key for key, processes in measured.items() if processes != set(range(settings.processes))]:
+        yield f"{_some(keys)} {_has(keys)} not all of its {settings.processes} processes; go on with it by --resume"
 
 
 def _selftests(results: Results) -> Iterator[str]:
@@ -194,9 +198,9 @@ def _void(results: Results) -> Iterator[str]:
         for name, context in (row.contexts or {}).items():
             if context.timing:
                 shares[f"{row.case.key} {row.impl} {name}"] = _share_void(context.timing)
-    if many := [key for key, share in shares.items() if share > MOST_VOIDED]:
+    if keys := [key for key, share in shares.items() if share > MOST_VOIDED]:
         worst = max(shares.values())
-        yield f"up to {100 * worst:.0f} % of the blocks of {_some(many)} are void, of at most {100 * MOST_VOIDED:.0f} %"
+        yield f"up to {100 * worst:.0f} % of the blocks of {_some(keys)} are void, of at most {100 * MOST_VOIDED:.0f} %"
 
 
 def _share_void(timing: Timing) -> float:

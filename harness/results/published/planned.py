@@ -1,4 +1,4 @@
-"""The plan of all that is published, results/plan.toml: its runs by name, in order of importance, and its pages."""
+"""The plan of all published runs, results/plan.toml: its runs by name, in order of importance, and its pages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PACKED_SUFFIX = ".jsonl.bz2"
 
 
 def _of_the_command_line(settings: Settings) -> Settings:
-    """Refuse what nobody could type, so that each run can be measured by hand too."""
+    """Refuse settings that are no options, so that each run can be measured by hand too."""
     for name in settings.model_fields_set:
         if Settings.model_fields[name].description is None:
             raise ValueError(f"{name} is no option of the command line")
@@ -30,15 +30,15 @@ Options = Annotated[Settings, AfterValidator(_of_the_command_line)]
 
 
 class Entry(BaseModel):
-    """Common settings of what stands in the plan: nothing unknown, nothing changed afterwards."""
+    """The base of all entries of the plan: unknown keys are refused, and an entry is immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class PlannedRun(Entry):
-    """One run: what it is `about`, in words of a table, and the options of the command that measures it.
+    """One run: what it is `about`, for a table, and the options of the command that measures it.
 
-    Exactly one of `bench` and `verify` is given. `documents` are the files that read its results, from the top of the
+    Exactly one of `bench` and `verify` is set. `documents` are the files that show its results, as paths in the
     checkout.
     """
 
@@ -63,16 +63,16 @@ class PlannedRun(Entry):
 
     @property
     def settings(self) -> Settings:
-        """What the command is asked; what is not given is the device's default."""
+        """The settings of the command; unset ones get the device's default."""
         if self.verify is not None:
             return self.verify.changed(timed=False)
         assert self.bench is not None, "one of the two is given"
         return self.bench
 
-    def typed(self, device: str) -> str:
+    def command_line(self, device: str) -> str:
         """The command line that measures it by hand on a device."""
         sanitizer = ["--sanitizer"] if self.sanitizer else []
-        return shlex.join(["normbwd", self.command, "--device", device, *self.settings.typed(), *sanitizer])
+        return shlex.join(["normbwd", self.command, "--device", device, *self.settings.as_options(), *sanitizer])
 
 
 class KeptFile(Entry):
@@ -109,7 +109,7 @@ class Plan(Entry):
         if twice := self.runs.keys() & self.kept.keys():
             raise ValueError(f"{', '.join(sorted(twice))}: planned and kept as well")
         for name, page in self.pages.items():
-            if unknown := [of for of in page.of if of not in self.runs and of not in self.kept]:
+            if unknown := [name_ for name_ in page.of if name_ not in self.runs and name_ not in self.kept]:
                 raise ValueError(f"pages.{name} is of {', '.join(unknown)}, which the plan does not have")
         for name, kept in self.kept.items():
             if unknown := [run for run in kept.superseded_by if run not in self.runs]:

@@ -1,7 +1,7 @@
-"""Hashes of the code that decides a figure: of each adapter with what it imports of impls/, and of the engine by room.
+"""Hashes of the code that decides a figure: of each adapter with its imports from impls/, and of the engine by room.
 
-A hash is of the syntax tree without docstrings, so that neither a comment nor a layout changes it. The tree is written
-down here, as what Python itself prints of one differs from version to version.
+A hash is of the syntax tree without docstrings, so comments and layout do not change it. The text of a tree is made
+here, because that of `ast.dump` differs between versions of Python.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from harness.results.published.planned import CHECKOUT
 
 SHOWN = 12  # digits of a hash
 ADAPTERS = "impls"
-# The rooms whose code decides a figure, and the modules of each that do not: which cases are measured (the rows name
-# them), what a datasheet says (the settings and the device record hold it), and how parent and child find each other.
-# Of harness/results the engine takes when there are enough blocks and whether a check passed; a file holds the samples.
+# The rooms whose code decides a figure, and their modules that do not: which cases are measured (the rows name them),
+# datasheet figures (the settings and the device record hold them), and how a worker is found and spoken to. From
+# harness/results the engine uses the stopping rule and the limits of checks; a file holds the samples themselves.
 NO_FIGURE: Mapping[str, frozenset[str]] = {
     "harness/cases": frozenset({"catalogue", "models", "suites", "tuned"}),
     "harness/devices": frozenset({"detection", "facts", "profiles"}),
@@ -33,9 +33,9 @@ OF_TIMES_ALONE = ("harness/timing",)
 
 
 def sources_of(adapters: Iterable[str], timed: bool, checkout: Path = CHECKOUT) -> dict[str, str]:
-    """The hash of each room of the engine, and of each of these adapters that is this project's own, by its path.
+    """The hash of each room of the engine, and of each of these adapters that is in impls/, by path.
 
-    Where nothing is timed the room that times is left out. Raises UsageError for a file that Python cannot read.
+    Unless `timed`, harness/timing is left out. Raises UsageError for a file that is not Python.
     """
     rooms = [room for room in (*NO_FIGURE, OF_THE_PARENT) if timed or room not in OF_TIMES_ALONE]
     own = sorted({path for path in adapters if is_own(path) and (checkout / path).is_file()})
@@ -48,13 +48,14 @@ def is_own(adapter: str) -> bool:
 
 
 def hash_of(path: str, checkout: Path = CHECKOUT) -> str:
-    """The hash of what stands here now under a path of `sources_of`; raises UsageError where nothing does."""
+    """The hash of the code that is here now under a path of `sources_of`; raises UsageError where there is none."""
     files = _of_adapter(path, checkout) if is_own(path) else _of_room(path, checkout)
     if not files:
         raise UsageError(f"there is no {path} in {checkout}")
     digest = hashlib.sha256()
     for file in sorted(files):
-        digest.update(f"{file.relative_to(checkout).as_posix()}\n{_plainly(file)}\n".encode())
+        text = _tree_text(file, file.stat().st_mtime_ns)
+        digest.update(f"{file.relative_to(checkout).as_posix()}\n{text}\n".encode())
     return digest.hexdigest()[:SHOWN]
 
 
@@ -66,20 +67,20 @@ def _of_room(room: str, checkout: Path) -> list[Path]:
 
 
 def _of_adapter(adapter: str, checkout: Path) -> set[Path]:
-    """An adapter's file, and all that it imports of impls/, directly or by way of others."""
-    left, reached = [checkout / adapter], set[Path]()
-    while left:
-        file = left.pop()
-        if file not in reached and file.is_file():
-            reached.add(file)
-            left += _imported(file, checkout)
-    return reached
+    """An adapter's file, and all files of impls/ that it imports, directly or indirectly."""
+    to_visit, files = [checkout / adapter], set[Path]()
+    while to_visit:
+        file = to_visit.pop()
+        if file not in files and file.is_file():
+            files.add(file)
+            to_visit += _imported(file, checkout)
+    return files
 
 
 def _imported(file: Path, checkout: Path) -> Iterator[Path]:
     """The files of impls/ that a file may import, by any import statement in it; packages by their __init__.py."""
     package = file.relative_to(checkout).parent.parts
-    for node in ast.walk(_tree(file)):
+    for node in ast.walk(_parsed(file, file.stat().st_mtime_ns)):
         if isinstance(node, ast.Import):
             names = [tuple(alias.name.split(".")) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -99,18 +100,10 @@ def _files_of(module: tuple[str, ...], checkout: Path) -> Iterator[Path]:
         yield from (place / "__init__.py", place.with_suffix(".py"))
 
 
-def _plainly(file: Path) -> str:
-    """A file's syntax tree in one line, without docstrings and without what is empty."""
-    return _read(file, file.stat().st_mtime_ns)
-
-
 @cache
-def _read(file: Path, _changed_ns: int) -> str:
-    return _written(_tree(file))
-
-
-def _tree(file: Path) -> ast.Module:
-    return _parsed(file, file.stat().st_mtime_ns)
+def _tree_text(file: Path, _changed_ns: int) -> str:
+    """A file's syntax tree in one line, without docstrings and empty fields; cached until the file changes."""
+    return _as_text(_parsed(file, _changed_ns))
 
 
 @cache
@@ -121,19 +114,19 @@ def _parsed(file: Path, _changed_ns: int) -> ast.Module:
         raise UsageError(f"{file} is not Python: {error}; mend it") from error
 
 
-def _written(value: object) -> str:
+def _as_text(value: object) -> str:
     if isinstance(value, ast.JoinedStr):  # Python 3.12 ends some with an empty constant
         value = ast.JoinedStr(
             [part for part in value.values if not (isinstance(part, ast.Constant) and not part.value)]
         )
     if isinstance(value, ast.AST):
-        fields = ((name, _written(field)) for name, field in ast.iter_fields(value) if name != "kind")
+        fields = ((name, _as_text(field)) for name, field in ast.iter_fields(value) if name != "kind")
         return f"{type(value).__name__}({','.join(f'{name}={text}' for name, text in fields if text)})"
     if isinstance(value, list):
-        return "".join(f"{_written(item)};" for item in value if not _is_text_alone(item))
+        return "".join(f"{_as_text(item)};" for item in value if not _is_docstring(item))
     return "" if value is None else repr(value)
 
 
-def _is_text_alone(node: object) -> bool:
-    """Whether a statement is a string and nothing else: a docstring."""
+def _is_docstring(node: object) -> bool:
+    """Whether a statement is only a string."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)

@@ -1,4 +1,4 @@
-"""Whether a published file was measured as the plan says, with the code that is here; and if not, what has changed."""
+"""Decides whether a published file is stale: measured with other code than here, or otherwise than the plan says."""
 
 from __future__ import annotations
 
@@ -26,51 +26,51 @@ UNHASHED = "measured before hashes of the code were recorded"
 
 
 def changed_since(run: RunRecord, checkout: Path = CHECKOUT) -> tuple[str, ...]:
-    """What a run measured with other code than is here now: names of implementations, then rooms of the engine.
+    """The parts of the code that differ from those of a run: names of implementations, then rooms of the engine.
 
     Empty where nothing has changed, and where the run recorded no hashes.
     """
-    changed = [path for path, was in (run.sources or {}).items() if was != _now(path, checkout)]
+    changed = [path for path, recorded in (run.sources or {}).items() if recorded != _current_hash(path, checkout)]
     impls = [impl.name for impl in run.implementations if impl.source in changed and not impl.missing]
     sources = {impl.source for impl in run.implementations}
     return (*impls, *(path for path in changed if path not in sources))
 
 
-def _now(path: str, checkout: Path) -> str | None:
+def _current_hash(path: str, checkout: Path) -> str | None:
     try:
         return hash_of(path, checkout)
     except UsageError:
-        return None  # it is gone, or in no state to be measured
+        return None  # the file is gone, or is not Python
 
 
 def stale_because(results: Results, planned: Settings | None, checkout: Path = CHECKOUT) -> tuple[str, ...]:
-    """Why a published file is not what a run of today would be, a clause each; empty where it is current.
+    """Why a published file is stale, a clause for each reason; empty where it is current.
 
-    `planned` is what the plan asks, None for a file that no run of the plan makes.
+    `planned` has the settings of the plan, None for a file that is no run of the plan.
     """
     run = results.run
     reasons = [UNHASHED] if run.sources is None else []
     if changed := changed_since(run, checkout):
         reasons.append(f"since then {_listed(changed)} {'has' if len(changed) == 1 else 'have'} changed")
     if planned is not None:
-        reasons += _asked_otherwise(run, planned)
+        reasons += _differing_options(run, planned)
     if results.end is None or results.end.interrupted:
         reasons.append(UNFINISHED)
     return tuple(reasons)
 
 
-def _asked_otherwise(run: RunRecord, planned: Settings) -> list[str]:
-    """The options that a run had otherwise than the plan; those that an early file does not tell are left out."""
-    told = run.settings.model_fields_set if run.sources is None else OPTIONS
+def _differing_options(run: RunRecord, planned: Settings) -> list[str]:
+    """The options of a run that differ from the plan; those that an early file lacks are left out."""
+    recorded = run.settings.model_fields_set if run.sources is None else OPTIONS
     return [
         f"{name} {_shown(getattr(run.settings, name))} where the plan says {_shown(getattr(planned, name))}"
         for name in OPTIONS
-        if name in told and not _alike(name, run.settings, planned)
+        if name in recorded and not _equal(name, run.settings, planned)
     ]
 
 
-def _alike(name: str, was: Settings, planned: Settings) -> bool:
-    before, now = getattr(was, name), getattr(planned, name)
+def _equal(name: str, recorded: Settings, planned: Settings) -> bool:
+    before, now = getattr(recorded, name), getattr(planned, name)
     if name == "context":
         return parse_contexts(before) == parse_contexts(now)
     return before == now or (not now and name in RESOLVED)
@@ -86,7 +86,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def mark(results: Results, name: str, plan: Plan, checkout: Path = CHECKOUT) -> str:
-    """What a table of a published file says of its age: the revision, and whether and why it is stale."""
+    """The age of a published file, for a table: its revision, and why it is stale."""
     entry = plan.runs.get(name)
     reasons = stale_because(results, entry.settings if entry else None, checkout)
     measured = f"measured at revision {results.run.revision or 'unknown'}"

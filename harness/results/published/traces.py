@@ -1,4 +1,4 @@
-"""What in a results file tells of the machine that wrote it and of its user: paths, addresses, and names of hosts."""
+"""Finds and removes traces of the machine and its user in a results file: paths, addresses and names of hosts."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-# Two names at least, as one alone (/tmp) tells nothing; a URL's second slash follows another and not a blank.
+# A path has at least two names, as one alone (/tmp) is no trace; it follows a blank or the like, unlike in a URL.
 ABSOLUTE_PATH = re.compile(
     r"(?<![^\s\"'=(,:;\[])/[\w.+@~-]+(?:/[\w.+@~-]+)+|(?<!\w)[A-Za-z]:\\[^\s\"']+|\\\\[\w.-]+\\[^\s\"']+"
 )
 ADDRESS = re.compile(r"(?<=--fleet[ =])[^\s\"']+:\d+|(?<![\w.@-])(?:ray://[^\s\"']+|\d{1,3}(?:\.\d{1,3}){3}:\d+)")
 MAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.[A-Za-z]{2,}(?!\w)")
 TRACES = {"path": ABSOLUTE_PATH, "address": ADDRESS, "mail address": MAIL}
-KEPT_WHERE = re.compile(r" --out[= ](?:'[^']*'|\S+)")  # of the command: the folder of the run
+OUT_OPTION = re.compile(r" --out[= ](?:'[^']*'|\S+)")  # in the command of a run
 
 
 def of(fields: Mapping[str, Any]) -> Iterator[str]:
-    """Each trace in the texts of a record, and what it is, such as `the path /home/me/mine.py`."""
+    """Each trace in the texts of a record, with its kind, such as `the path /home/me/mine.py`."""
     for text in _texts(fields):
         for kind, pattern in TRACES.items():
             yield from (f"the {kind} {match[0]}" for match in pattern.finditer(text))
@@ -30,19 +30,19 @@ def of(fields: Mapping[str, Any]) -> Iterator[str]:
 
 
 def without(fields: Mapping[str, Any], hosts: list[str]) -> dict[str, Any]:
-    """A record without its traces: of a path its last name is left, of an address nothing, and hosts are numbered.
+    """A record without its traces: a path is cut to its last name, an address is removed, and hosts are numbered.
 
-    `hosts` has the names of the hosts so far, in order of their numbers.
+    `hosts` has the names of the hosts so far, in order of their numbers; a new host is added.
     """
-    kept: dict[str, Any] = _changed(fields, _without_traces)
-    if kept.get("record") == "run":
-        kept["command"] = _without_traces(KEPT_WHERE.sub("", fields["command"]))
-    if kept.get("record") == "gpu":
+    cleaned: dict[str, Any] = _changed(fields, _without_traces)
+    if cleaned.get("record") == "run":
+        cleaned["command"] = _without_traces(OUT_OPTION.sub("", fields["command"]))
+    if cleaned.get("record") == "gpu":
         if fields["host"] not in hosts:
             hosts.append(fields["host"])
-        kept["host"] = f"host {hosts.index(fields['host'])}"
-        kept.pop("uuid", None)
-    return kept
+        cleaned["host"] = f"host {hosts.index(fields['host'])}"
+        cleaned.pop("uuid", None)
+    return cleaned
 
 
 def _without_traces(text: str) -> str:

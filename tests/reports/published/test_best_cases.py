@@ -1,6 +1,6 @@
 from harness.cases import NormCase
 from harness.results.published.planned import read_plan
-from reports.published.best_cases import section, stands
+from reports.published.best_cases import placings, section
 from reports.published.sources import sources
 from tests.reports.published.small_checkout import CASES, make, publish
 from tests.results_factory import CASE, helpers, results, row, selftest
@@ -30,7 +30,7 @@ def test_best_case_is_that_of_the_largest_lead(tmp_path):
 def test_one_library_alone_is_best_nowhere(tmp_path):
     alone = results(row("quack", 50.0), *helpers(100.0, 40.0))
     files, _ = found(tmp_path, alone)
-    assert list(stands(files[0])) == []
+    assert list(placings(files[0])) == []
 
 
 def test_case_without_a_fastest_is_left_out(tmp_path):
@@ -40,4 +40,4 @@ def test_case_without_a_fastest_is_left_out(tmp_path):
     large = [row("quack", 50.0), row("torch-eager", 100.0)]
     rows += [*helpers(60.0, 4.0, case=small), *large, *helpers(100.0, 40.0)]
     files, _ = found(tmp_path, results(*rows, selftests=[selftest()]))
-    assert {stand.case for stand in stands(files[0])} == {CASE.key}
+    assert {placing.case for placing in placings(files[0])} == {CASE.key}

@@ -148,7 +148,7 @@ def test_page_says_of_each_of_its_files_whether_it_is_stale(path):
         (line,) = [line for line in lines if line.startswith(f"- [{source.name}.jsonl.bz2]({source.name}.jsonl.bz2): ")]
         assert source.about in line
         assert (f"**{source.mark}**" in line) == source.stale
-        assert (source.asked_now or "The plan now asks") in line or not source.asked_now
+        assert (source.planned_now or "The plan now asks") in line or not source.planned_now
 
 
 def test_page_of_a_current_file_is_not_marked(small, monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 
 from harness.cases import NormCase
 from harness.results.published.planned import Plan, PlannedRun, read_plan
-from reports.published.held import asked_otherwise, held
+from reports.published.held import contents, planned_instead
 from reports.published.sources import Source, sources
 from tests.reports.published.small_checkout import make
 from tests.results_factory import careful, helpers, results, row
@@ -23,13 +23,15 @@ def run(**settings):
 
 
 def otherwise(found, **options):
-    return asked_otherwise(found, PlannedRun.model_validate({"about": "in words", "bench": BENCH | options}))
+    return planned_instead(found, PlannedRun.model_validate({"about": "in words", "bench": BENCH | options}))
 
 
 def test_a_run_is_told_by_what_it_holds():
-    assert held(run()) == "32768 x 1024, 8192 x 4096, RMSNorm, bf16; torch-eager, triton-inhouse; one process, seed 7"
+    assert (
+        contents(run()) == "32768 x 1024, 8192 x 4096, RMSNorm, bf16; torch-eager, triton-inhouse; one process, seed 7"
+    )
     more = run(processes=5, flush="dirty", twice=True, cross_check=True, context="graph")
-    assert held(more).endswith(
+    assert contents(more).endswith(
         "; 5 processes, a flush that writes alone, cold and in the contexts graph, each implementation twice in its "
         "blocks, do_bench and NVBench beside, seed 7"
     )
@@ -40,11 +42,11 @@ def test_what_was_missing_is_counted_apart():
     impls = [each.model_copy(update={"missing": "not there"}) for each in found.run.implementations[1:]]
     impls = [found.run.implementations[0], *impls]
     found = replace(found, run=found.run.model_copy(update={"implementations": impls}))
-    assert "; torch-eager, 1 more missing; " in held(found)
+    assert "; torch-eager, 1 more missing; " in contents(found)
 
 
 def test_a_verification_is_told_by_its_inputs_and_runs():
-    assert re.search(r"kinds? of inputs; .*; \d+ runs a case", held(careful()))
+    assert re.search(r"kinds? of inputs; .*; \d+ runs a case", contents(careful()))
 
 
 @pytest.mark.parametrize(
@@ -88,17 +90,17 @@ def agrees(text, results):
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_file_holds_what_is_said(name):
     source = PUBLISHED[name]
-    assert agrees(held(source.results), source.results)
+    assert agrees(contents(source.results), source.results)
     if source.name in source.plan.runs:
-        assert source.about == (held(source.results) if source.asked_now else source.said)
+        assert source.about == (contents(source.results) if source.planned_now else source.about_in_plan)
 
 
 @pytest.mark.parametrize("name", ["fast-llm", "fp16", "bands-dirty", "engines"])
 def test_what_the_plan_asks_now_is_not_said_of_an_older_file(name):
     source = PUBLISHED[f"h200/{name}"]
-    assert not agrees(source.said, source.results), "the words of the plan are of other figures"
-    assert source.said not in source.about
-    assert source.asked_now
+    assert not agrees(source.about_in_plan, source.results), "the words of the plan are of other figures"
+    assert source.about_in_plan not in source.about
+    assert source.planned_now
 
 
 def test_plan_that_has_changed_is_told_apart(tmp_path):
@@ -106,6 +108,6 @@ def test_plan_that_has_changed_is_told_apart(tmp_path):
     found = {each.name: each for each in sources(read_plan(checkout / "results/plan.toml"), checkout / "results")}
     timed = found["timed"]
     assert timed.about.startswith("4 shapes") or timed.about.count(" x ") == 4
-    assert "32768 x 1024, both norms, bf16" in timed.asked_now
+    assert "32768 x 1024, both norms, bf16" in timed.planned_now
     kept = Source("h200", "timed", "by hand", timed.path, Plan.model_validate({"runs": {}}))
-    assert (kept.about, kept.asked_now) == ("by hand", None)
+    assert (kept.about, kept.planned_now) == ("by hand", None)

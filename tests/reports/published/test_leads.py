@@ -39,7 +39,7 @@ def test_the_smallest_lead_is_named(source):
     found = source((50.0, 44.0, 60.0))
     smallest = "10.00 % over quack (rms-4096x4096-bf16)"
     assert cells(leads.section([found], PLAN)) == ["shapes (abc1234, stale)", "3 of 3", smallest, *2 * ["nowhere"]]
-    assert leads.told(found) == (
+    assert leads.sentences(found) == (
         "triton-inhouse, this project's own kernel, is faster than every other library in 3 of 3 cases; "
         f"its smallest lead is {smallest}."
     )
@@ -64,14 +64,14 @@ def test_who_is_ahead_of_it_is_named_and_whom_it_is_tied_with(source, us, text):
     behind, tied = "rms-4096x4096-bf16 (quack 25.00 % faster)", f"rms-2048x4096-bf16 ({text})"
     smallest = "25.00 % over quack (rms-8192x4096-bf16)"
     assert cells(leads.section([found], PLAN))[1:] == ["1 of 3", smallest, tied, behind]
-    assert leads.told(found).endswith(f"Tied, as the difference is within noise: {tied}. Behind: {behind}.")
-    assert leads.told(found) in sections.fastest([found], PLAN)
+    assert leads.sentences(found).endswith(f"Tied, as the difference is within noise: {tied}. Behind: {behind}.")
+    assert leads.sentences(found) in sections.fastest([found], PLAN)
 
 
 def test_behind_everywhere_it_has_no_lead(source):
     found = source((32.0, 32.0, 32.0))
     assert cells(leads.section([found], PLAN))[1:4] == ["0 of 3", "-", "nowhere"]
-    assert leads.told(found).startswith(
+    assert leads.sentences(found).startswith(
         "triton-inhouse, this project's own kernel, is faster than every other library in 0 of 3 cases. Behind"
     )
 
@@ -92,4 +92,4 @@ def test_another_flush_and_a_run_without_it_are_left_out(source, tmp_path):
     assert leads.section([source((50.0, 50.0, 50.0), flush="dirty")], PLAN).strip() == ""
     path = tmp_path / "h200/alone.jsonl.bz2"
     publish(results(row("quack", 50.0), *helpers(100.0, 40.0)), path, "h200")
-    assert leads.told(Source("h200", "shapes", "one", path, PLAN)) == ""
+    assert leads.sentences(Source("h200", "shapes", "one", path, PLAN)) == ""

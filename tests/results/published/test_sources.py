@@ -8,8 +8,8 @@ from harness.results.published.sources import (
     NO_FIGURE,
     OF_THE_PARENT,
     PARENTS_MODULES,
+    _as_text,
     _of_adapter,
-    _written,
     hash_of,
     sources_of,
 )
@@ -88,9 +88,9 @@ def test_hash_tells_statements_apart_that_a_tree_writes_alike(checkout):
 def test_formatted_text_is_the_same_whichever_python_reads_it():
     """Of `{x:{width}}` Python 3.12 makes a format that ends in an empty constant, others do not."""
     (statement,) = ast.parse('f"{x:{width}}"').body
-    written = _written(statement.value)
+    written = _as_text(statement.value)
     statement.value.values[0].format_spec.values.append(ast.Constant(""))
-    assert _written(statement.value) == written
+    assert _as_text(statement.value) == written
 
 
 def test_file_that_is_no_python_is_named(checkout):
