@@ -1,24 +1,24 @@
-"""Arrivals: how the programs of one launch come to their last sum, though some of them start only when others end.
+"""How the programs of one launch come together for the last sum, although some may start only when others end.
 
-A program that has stored its partial gradients arrives. Where all programs of the launch have started it waits for all
-to arrive, and adds up one piece of the gradients, that of its own number: this is what happens on a GPU that is free.
-Where another kernel holds a part of the GPU, programs that are to come may need the room of one that is done. So
-whoever arrives before all have started may leave, and those that stay take its piece. A program so waits only for
-programs that are running, and a launch ends as soon as one program of it can run: it needs no cooperative launch.
-Which program adds up a piece does not show in its bits.
+A program arrives when it has stored its partial gradients. If all programs of the launch have started by then, it waits
+until all have arrived, and adds up the piece of the gradients that has its own number. That is the usual case, on a
+free GPU. If another kernel holds a part of the GPU, some programs may not have started, because there is no room for
+them. Then a program that has arrived may leave, which makes room for another, and the programs that stay take its
+piece. So programs wait only for programs that are running: a launch ends if one program at a time can run, and needs
+no cooperative launch. The bits of a piece do not depend on which program adds it up.
 
-`words` (int64) outlive the launch, and nothing clears them: a CUDA graph may replay. Launches that share them follow
-each other on one stream (workspace.py). They may have any number of programs up to MOST: program p is worth the
-numbers p, p + programs and so on below MOST, so that each launch adds MOST.
+`words` (int64) outlive the launch and are never cleared, so that a CUDA graph may replay. Launches that share them
+follow each other on one stream (workspace.py), and may have different numbers of programs, up to MOST. Program p counts
+as much as there are numbers p, p + programs, p + 2 programs, ... below MOST, so that every launch adds MOST in all.
 
-words[STARTED]  What the programs that have started are worth, of all launches.
-words[ARRIVED]  WORTH times what those that have arrived are worth, of all launches, and how many of this launch leave:
-                all but one at most, and no more once all have arrived. What a program has stored is visible to whoever
-                sees it here.
-words[ASKED]    Where any leave, every program that has arrived asks here for a number, and leaves if it is less than
-                how many do. So one program decides for all, and they need not change one word in turn.
-words[TAKEN]    Pieces that those that stay have taken, where any leave. Each takes one too many, and who takes the last
-                of these makes 0 of it, of ASKED and of those that leave.
+words[STARTED]  The count of programs that have started, over all launches.
+words[ARRIVED]  WORTH times the count of programs that have arrived, over all launches, plus how many programs of this
+                launch leave: never all of them, and no more once all have arrived. An arrival releases what the program
+                has stored.
+words[ASKED]    If any program leaves, each that has arrived draws a number here, and leaves if that is less than how
+                many leave. So one program decides for all, and they do not change one word one after another.
+words[TAKEN]    If any program leaves, the pieces that the others have taken. Each of them draws one number too many;
+                the last of these draws sets TAKEN, ASKED and the part of ARRIVED about leaving to 0 again.
 """
 
 # Triton compiles this file: kernel arguments have no Python type.
@@ -35,15 +35,15 @@ STARTED = tl.constexpr(0)  # places of words, each in a line of 128 bytes
 ARRIVED = tl.constexpr(16)
 TAKEN = tl.constexpr(32)
 ASKED = tl.constexpr(33)
-PATIENCE = tl.constexpr(8)  # looks, of some microseconds, at which nothing has changed
-UNTOLD = 1 << 51  # in place of STARTED: as if all had started, and ARRIVED will never come to what that is worth
+PATIENCE = tl.constexpr(8)  # polls, of some microseconds each, without a new start
+UNTOLD = 1 << 51  # stands for STARTED in all threads but the first: reads as "all started", and is never waited for
 
 
 def arrival() -> str:
-    """The assembly by which the first thread reads the word at $2, and then adds $4 to the word at $3.
+    """Assembly: the first thread reads the word at $2, and adds $4 to the word at $3.
 
-    It gets what it has read, and the sum before; all others get UNTOLD and 0. Both are sent before anybody waits for
-    what is read: the branch around the first warp keeps its use out of there, which would cost one more way to memory.
+    $0 is the word that it read, and $1 the sum before; UNTOLD and 0 in all other threads. The branch around the first
+    warp keeps the compiler from waiting for the read before the addition is sent, which would take as long again.
     """
     lines = [".reg .pred first;", ".reg .b32 thread;", "mov.u32 thread, %tid.x;", "setp.lt.u32 first, thread, 32;"]
     lines += [f"mov.b64 $0, {UNTOLD};", "mov.b64 $1, 0;", "@!first bra SENT;", "setp.eq.u32 first, thread, 0;"]
@@ -52,10 +52,10 @@ def arrival() -> str:
 
 
 def wait() -> str:
-    """The assembly by which the first warp waits until the word at $1 is no less than $2 of any lane; it has seen $3.
+    """Assembly: the first warp polls the word at $1 until it is at least the $2 of any lane; $3 is its value so far.
 
-    $0 is whether it is more. One warp of a program looks, and all others get 0: hundreds of warps that read one word
-    would delay the programs that add to it.
+    $0 is 1 if it is more than that, and 0 in all other warps. Only one warp of a program polls: hundreds of warps that
+    read one word would delay the programs that add to it.
     """
     lines = [".reg .pred first, ready, more;", ".reg .b32 thread;", ".reg .b64 now;", "mov.u32 thread, %tid.x;"]
     lines += ["mov.b32 $0, 0;", "setp.lt.u32 first, thread, 32;", "@!first bra MET;", "mov.b64 now, $3;"]
@@ -76,23 +76,23 @@ WAIT = tl.constexpr(wait())
 
 @triton.jit
 def worth_of(program, programs):
-    """How many numbers below MOST a program stands for."""
+    """How much a program counts: the numbers program, program + programs, ... below MOST."""
     return tl.cast(tl.cdiv(MOST - program, programs), tl.int64)
 
 
 @triton.jit
 def start(words, program, programs):
-    """Start, without waiting until anybody knows."""
+    """Count this program as started, without waiting for the result."""
     tl.atomic_add(words + STARTED, worth_of(program, programs), sem="relaxed")
 
 
 @triton.jit
 def arrive(words, program, programs, INTERPRETED: tl.constexpr):
-    """Publish what this program has stored; return which programs have started, and what `wait_for_all` is to be told.
+    """Release what this program has stored; return STARTED and ARRIVED as the first thread then sees them.
 
-    Both are what the first thread has seen, which started for its program. All others are UNTOLD, and go by it.
+    All other threads get UNTOLD, and follow the first in `wait_for_all`.
     """
-    tl.debug_barrier()  # the stores of all threads come before the one thread's addition
+    tl.debug_barrier()  # all threads have stored before the first thread adds
     worth = worth_of(program, programs) * WORTH
     if INTERPRETED:
         return tl.load(words + STARTED), tl.atomic_add(words + ARRIVED, worth) + worth
@@ -109,19 +109,22 @@ def arrive(words, program, programs, INTERPRETED: tl.constexpr):
 
 @triton.jit
 def all_arrived(started):
-    """What ARRIVED comes to in this launch, if nobody leaves; each program has started when it looks."""
+    """The value of ARRIVED when all programs of this launch have arrived and none leaves."""
     return ((started + (MOST - 1)) & -MOST) * WORTH
 
 
 @triton.jit
 def all_started(started):
-    """Whether all programs of this launch have."""
+    """Whether all programs of this launch have started; the program that read STARTED has."""
     return started & (MOST - 1) == 0
 
 
 @triton.jit
 def wait_for_all(words, started, seen, INTERPRETED: tl.constexpr):
-    """Wait until all have arrived, if all have started; whether that is so, and nobody left. All threads meet here."""
+    """If all have started, wait until all have arrived; return whether both are so and none leaves.
+
+    It is a barrier of the program.
+    """
     if INTERPRETED:
         return all_started(started) & (seen == all_arrived(started))
     target = tl.where(all_started(started), all_arrived(started), 0)
@@ -132,14 +135,14 @@ def wait_for_all(words, started, seen, INTERPRETED: tl.constexpr):
 
 @triton.jit
 def stays(words, program, programs, INTERPRETED: tl.constexpr):
-    """Wait until all have arrived, or leave; return how many leave where this program stays, and MOST if it leaves.
+    """Wait until all have arrived, or leave; return how many programs leave, or MOST if this one does.
 
-    Whoever leaves makes room for one program that is to come. So as many leave at once as are to come. Where nothing
-    has started for a while, because another kernel took that room, more do, and not all at the same time.
+    A program that leaves makes room for one that has not started, so as many leave as have not. If nothing starts for a
+    while, because another kernel took the room, more leave, at different times by their numbers.
     """
     started = tl.atomic_add(words + STARTED, 0, sem="relaxed")
     target = all_arrived(started)
-    number = tl.cast(MOST, tl.int64)  # none as yet
+    number = tl.cast(MOST, tl.int64)  # none drawn yet
     leave = tl.cast(0, tl.int64)
     looks = 0
     while not (all_started(started) | (number < leave)):
@@ -163,13 +166,13 @@ def stays(words, program, programs, INTERPRETED: tl.constexpr):
             tl.debug_barrier()
         leave = tl.atomic_add(words + ARRIVED, 0, sem="relaxed") - target
         number = ask(words, number, leave)
-    over = (number < MOST) & (leave == 0)  # more left than had when it asked, and those that stay have ended
+    over = (number < MOST) & (leave == 0)  # the programs that stay have already ended, so this one leaves
     return tl.where(over | (number < leave), MOST, leave)
 
 
 @triton.jit
 def ask(words, number, leave):
-    """Ask for a number, once, if any leave."""
+    """Draw a number, once, if any program leaves."""
     if (leave > 0) & (number == MOST):
         number = tl.atomic_add(words + ASKED, 1, sem="relaxed")
     return number
@@ -177,9 +180,9 @@ def ask(words, number, leave):
 
 @triton.jit
 def take(words, programs, left):
-    """Take a piece of the last sum, where so many programs have left; from `programs` on there is none."""
+    """Take a piece of the last sum if `left` programs have left; a number from `programs` on is no piece."""
     piece = tl.atomic_add(words + TAKEN, 1, sem="relaxed")
-    if piece == programs + (programs - left) - 1:  # the last one too many: all have asked, and nobody looks any more
+    if piece == programs + (programs - left) - 1:  # the last draw: no program reads the words any more
         tl.atomic_add(words + TAKEN, -(piece + 1), sem="relaxed")
         tl.atomic_add(words + ASKED, -programs, sem="relaxed")
         tl.atomic_add(words + ARRIVED, -left, sem="relaxed")
