@@ -155,9 +155,7 @@ PARALLEL = ("-n", "auto", "--dist", "loadgroup")
 def tests(session: nox.Session) -> None:
     """Run the quick tests, which need neither a GPU nor a browser; `-- -m gpu` runs those that need a GPU."""
     _install(session, "-e", ".[dev]")
-    selection = (
-        () if "-m" in session.posargs else ("-m", "not gpu and not browser and not peers and not slow", *PARALLEL)
-    )
+    selection = () if "-m" in session.posargs else ("-m", QUICK, *PARALLEL)
     _run_module(session, "pytest", *selection, *session.posargs)
 
 

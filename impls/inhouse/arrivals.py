@@ -31,7 +31,7 @@ from .exchange import all_agree, braced
 
 MOST = tl.constexpr(1024)  # programs
 WORTH = tl.constexpr(2048)  # more than can leave
-STARTED = tl.constexpr(0)  # places of words, each in a line of 128 bytes
+STARTED = tl.constexpr(0)  # places of words: those that all programs use are each in a line of 128 bytes
 ARRIVED = tl.constexpr(16)
 TAKEN = tl.constexpr(32)
 ASKED = tl.constexpr(33)
@@ -93,6 +93,12 @@ def arrive(words, program, programs, INTERPRETED: tl.constexpr):
     All other threads get UNTOLD, and follow the first in `wait_for_all`.
     """
     tl.debug_barrier()  # all threads have stored before the first thread adds
+    return send_arrival(words, program, programs, INTERPRETED)
+
+
+@triton.jit
+def send_arrival(words, program, programs, INTERPRETED: tl.constexpr):
+    """What `arrive` does after its barrier."""
     worth = worth_of(program, programs) * WORTH
     if INTERPRETED:
         return tl.load(words + STARTED), tl.atomic_add(words + ARRIVED, worth) + worth

@@ -6,7 +6,7 @@ import torch
 
 from . import graph_memory
 
-FIXED_WORDS = 48  # those of arrivals.py, each in a line of 128 bytes
+FIXED_WORDS = 48  # those of arrivals.py: three lines of 128 bytes
 grown: list[tuple[int | None, int]] = []  # streams whose memory was replaced by more; who keeps launches clears it
 _by_stream: dict[tuple[int | None, int], torch.Tensor] = {}
 _scratch_by_stream: dict[tuple[int | None, int], torch.Tensor] = {}

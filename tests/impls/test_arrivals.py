@@ -18,7 +18,7 @@ import triton
 import triton.language as tl
 
 from impls.inhouse import arrivals
-from impls.inhouse.arrivals import ARRIVED, MOST, STARTED, TAKEN, UNTOLD, WORTH, all_started, worth_of
+from impls.inhouse.arrivals import ARRIVED, MOST, STARTED, TAKEN, UNTOLD, WORTH, all_started
 from impls.inhouse.exchange import all_agree
 from impls.inhouse.regimes.one_pass import OnePass
 from impls.inhouse.workspace import FIXED_WORDS
@@ -100,16 +100,7 @@ def started_unseen(words, program, programs):
 @triton.jit
 def arrived_before_the_stores(words, program, programs, INTERPRETED: tl.constexpr):
     """A missing fence: one warp says that its program has stored before the others have."""
-    worth = worth_of(program, programs) * WORTH
-    started, before = tl.inline_asm_elementwise(
-        arrivals.ARRIVAL,
-        "=&l,=&l,l,l,l",
-        [words + STARTED, words + ARRIVED, worth],
-        dtype=(tl.int64, tl.int64),
-        is_pure=False,
-        pack=1,
-    )
-    return started, before + worth
+    return arrivals.send_arrival(words, program, programs, INTERPRETED)
 
 
 @triton.jit

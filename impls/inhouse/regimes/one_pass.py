@@ -220,10 +220,10 @@ class OnePass(Tile, Launch):
         return [kernel] if fused else [kernel, *sum_partials(tensors, partial_dweight, partial_dbias, beside)]
 
     def _in_fours(self, cols: int, alignments: int) -> bool:
-        """Whether threads store their partial gradients 4 at a time, where they are.
+        """Whether each thread stores its own partial gradients, 4 at a time.
 
-        A thread has to hold 4 columns of a chunk, and rows of partial gradients to begin on 16 bytes. Of 64 columns a
-        thread it costs registers that are not there: they have to lie in fours.
+        A thread must hold 4 columns of a chunk, and rows of partial gradients must begin on 16 bytes. With 64 columns a
+        thread the loop spills: an access of 16 bytes takes four registers side by side, and all registers are in use.
         """
         fits = 128 * self.warps <= self.cols and self.chunks * self.cols < 64 * 32 * self.warps
         return self.fold and fits and alignments == 1 and cols % 4 == 0
