@@ -140,7 +140,7 @@ def wait_for_all(words, started, seen, INTERPRETED: tl.constexpr):
 
 
 @triton.jit
-def stays(words, program, programs, INTERPRETED: tl.constexpr):
+def wait_or_leave(words, program, programs, INTERPRETED: tl.constexpr):
     """Wait until all have arrived, or leave; return how many programs leave, or MOST if this one does.
 
     A program that leaves makes room for one that has not started, so as many leave as have not. If nothing starts for a
@@ -182,6 +182,24 @@ def ask(words, number, leave):
     if (leave > 0) & (number == MOST):
         number = tl.atomic_add(words + ASKED, 1, sem="relaxed")
     return number
+
+
+@triton.jit
+def first_piece(words, program, programs, left):
+    """The piece of the last sum to begin with, after `wait_or_leave`; no piece is `programs` or more."""
+    piece = tl.where(left < MOST, program, programs)
+    if (left > 0) & (left < MOST):
+        piece = take(words, programs, left)
+    return piece
+
+
+@triton.jit
+def next_piece(words, programs, left):
+    """The piece after that one."""
+    piece = programs
+    if left > 0:
+        piece = take(words, programs, left)
+    return piece
 
 
 @triton.jit

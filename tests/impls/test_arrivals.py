@@ -51,13 +51,20 @@ def words_after(launches):
     return words
 
 
+def planted(fault):
+    """A context in which one of FAULTS is planted."""
+    from impls.inhouse.regimes import one_pass_kernel
+
+    name, function = FAULTS[fault]
+    return patch.object(one_pass_kernel if hasattr(one_pass_kernel, name) else arrivals, name, function)
+
+
 def outcome(names, seeds, fault=None, there=THERE):
     """What is first wrong with launches that follow each other, or None; `fault` is one of FAULTS."""
     import torch
 
     from harness.cases import make_inputs
     from impls.inhouse import backward
-    from impls.inhouse.regimes import one_pass_kernel
     from impls.inhouse.tensors import Tensors
     from tests.impls.machine import Stuck
     from tests.impls.test_compiled import OnMachine
@@ -71,7 +78,7 @@ def outcome(names, seeds, fault=None, there=THERE):
         stack.enter_context(patch.object(backward, "output", lambda like, shape: nan(*shape)))
         stack.enter_context(patch.object(Tensors, "empty", lambda self, shape: nan(*shape)))
         if fault:
-            stack.enter_context(patch.object(one_pass_kernel, *FAULTS[fault]))
+            stack.enter_context(planted(fault))
         for seed, slots, name in product(seeds, there, names):
             on_machine = partial(OnMachine, seed=seed, most_idle=3000, slots=slots)
             told = f"{name}, {slots} there, seed {seed}: "
@@ -112,7 +119,7 @@ def waited_for_nobody(words, started, seen, INTERPRETED: tl.constexpr):
 @triton.jit
 def left_by_all(words, program, programs, INTERPRETED: tl.constexpr):
     """Nobody takes the pieces of those that have left."""
-    left = arrivals.stays(words, program, programs, INTERPRETED)
+    left = arrivals.wait_or_leave(words, program, programs, INTERPRETED)
     return tl.where(left < MOST, 0, left)
 
 
@@ -122,9 +129,9 @@ def taken_for_good(words, programs, left):
     return tl.atomic_add(words + TAKEN, 1, sem="relaxed").to(tl.int32)
 
 
-FAULTS = {  # the function, and what takes its place
+FAULTS = {  # the function of arrivals.py, and what takes its place wherever it is called
     "a start is not told": ("start", started_unseen),
-    "pieces are lost": ("stays", left_by_all),
+    "pieces are lost": ("wait_or_leave", left_by_all),
     "words stay behind": ("take", taken_for_good),
     "nobody waits": ("wait_for_all", waited_for_nobody),
     "a missing fence": ("arrive", arrived_before_the_stores),
@@ -155,7 +162,6 @@ def published(fault=None):
     import torch
 
     from harness.cases import make_inputs
-    from impls.inhouse.regimes import one_pass_kernel
 
     case, launch = CASES["two warps"]
     texts = []
@@ -167,7 +173,7 @@ def published(fault=None):
         def __getitem__(self, grid):
             return lambda *args, **options: texts.append(self.kernel.warmup(*args, grid=grid, **options).asm["ptx"])
 
-    replaced = patch.object(one_pass_kernel, *FAULTS[fault]) if fault else contextlib.nullcontext()
+    replaced = planted(fault) if fault else contextlib.nullcontext()
     with replaced, instead_of_launches(("cuda", 90, 32), Compiled, torch.zeros(FIXED_WORDS, dtype=torch.int64)):
         gradients(make_inputs(case, seed=0), launch=launch)
     opcodes = [each.opcode for each in Kernel(texts[0], "backward_rows").statements]

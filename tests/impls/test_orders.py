@@ -150,16 +150,15 @@ def launch_of_arrivals(programs, slots, walks=0, fault=None):
         arrivals.start(0, number, programs)
         now.store(("sums", number), "done")
         started, seen = arrivals.arrive(0, number, programs, False)
-        left = 0
+        left, piece = 0, number
         if not arrivals.wait_for_all(0, started, seen, False):
-            left = arrivals.stays(0, number, programs, False)
-        if left < arrivals.MOST:
-            piece = arrivals.take(0, programs, left) if left else number
-            while piece < programs:
-                for each in range(programs):
-                    now.only(("sums", each), "done")
-                now.store(("piece", piece), "done")
-                piece = arrivals.take(0, programs, left) if left else programs
+            left = arrivals.wait_or_leave(0, number, programs, False)
+            piece = arrivals.first_piece(0, number, programs, left)
+        while piece < programs:
+            for each in range(programs):
+                now.only(("sums", each), "done")
+            now.store(("piece", piece), "done")
+            piece = arrivals.next_piece(0, programs, left)
 
     most = 1 << (programs - 1).bit_length()
 
@@ -205,7 +204,7 @@ def test_a_program_that_looks_after_all_others_have_ended_leaves():
     language = Language()
     language.program = Program(found)
     with in_place_of_triton(arrivals, language, {"MOST": 4, "PATIENCE": 1}):
-        assert arrivals.stays(0, 0, 3, False) == 4
+        assert arrivals.wait_or_leave(0, 0, 3, False) == 4
     assert not language.program.found
 
 
@@ -229,7 +228,8 @@ def swapped(before, expected, wanted):
 
 
 STALE = {"debug_barrier": lambda self: None}
-arrive, stays, take, wait_for_all = (getattr(arrivals, name).fn for name in ("arrive", "stays", "take", "wait_for_all"))
+NAMES = "arrive", "wait_or_leave", "take", "wait_for_all"
+arrive, wait_or_leave, take, wait_for_all = (getattr(arrivals, name).fn for name in NAMES)
 
 
 def unseen(*asked):
@@ -242,6 +242,11 @@ def late_leave(words, *_):
     """Leave, whether or not all have arrived."""
     arrivals.tl.atomic_add(arrivals.ARRIVED, 1, sem="relaxed")
     return arrivals.MOST
+
+
+def own_pieces_alone(*asked):
+    """Stay as if nobody had left."""
+    return wait_or_leave(*asked) // arrivals.MOST
 
 
 def uncapped(_self, one, _other):
@@ -272,9 +277,9 @@ def waits(words, *_):
 ARRIVAL_FAULTS = {  # what takes the place of names in arrivals.py, and of what it takes of Triton's language
     "an addition is lost": ({}, {"atomic_add": in_two_steps(lambda before, added: before + added)}),
     "a swap is none": ({}, {"atomic_cas": in_two_steps(swapped)}),
-    "a program leaves after all have arrived": ({"stays": late_leave}, {}),
-    "nobody leaves": ({"stays": waits}, {}),
-    "those that stay take their own pieces alone": ({"stays": lambda *rest: stays(*rest) // arrivals.MOST}, {}),
+    "a program leaves after all have arrived": ({"wait_or_leave": late_leave}, {}),
+    "nobody leaves": ({"wait_or_leave": waits}, {}),
+    "those that stay take their own pieces alone": ({"wait_or_leave": own_pieces_alone}, {}),
     "what was taken is left": ({"take": lambda *_: arrivals.tl.atomic_add(arrivals.TAKEN, 1, sem="relaxed")}, {}),
     "numbers are not given back": ({"take": asked_for_good}, {}),
     "all leave": ({}, {"minimum": uncapped}),

@@ -212,21 +212,12 @@ class OnePass(Tile, Launch):
             STAGES=self.stages,
             EVEN=rows % self.rows == 0 and cols == self.chunks * self.cols,
             FUSED=fused,
-            FOURS=fused and not interpreted and self._in_fours(cols, alignments),
+            APART=self.fold and self.chunks * self.cols >= 64 * 32 * self.warps,
             INTERPRETED=interpreted,
             **finish_tile(tensors, programs, programs, elements),
             **kernel_options(self.warps, maxnreg=self.maxnreg),
         )
         return [kernel] if fused else [kernel, *sum_partials(tensors, partial_dweight, partial_dbias, beside)]
-
-    def _in_fours(self, cols: int, alignments: int) -> bool:
-        """Whether each thread stores its own partial gradients, 4 at a time.
-
-        A thread must hold 4 columns of a chunk, and rows of partial gradients must begin on 16 bytes. With 64 columns a
-        thread the loop spills: an access of 16 bytes takes four registers side by side, and all registers are in use.
-        """
-        fits = 128 * self.warps <= self.cols and self.chunks * self.cols < 64 * 32 * self.warps
-        return self.fold and fits and alignments == 1 and cols % 4 == 0
 
     def _alignments(self, tensors: Tensors) -> int:
         """The alignments by which tiles are told apart; 1 where a tile has no room for a row at each of them."""

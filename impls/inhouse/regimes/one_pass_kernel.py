@@ -2,13 +2,11 @@
 
 # Triton compiles this file: kernel arguments have no Python type, and tl.range is not Python's.
 # pyright: reportMissingParameterType=false, reportGeneralTypeIssues=false
-# pyright: reportAssignmentType=false, reportArgumentType=false
 
 import triton
 import triton.language as tl
 
-from ..arrivals import MOST, arrive, start, stays, take, wait_for_all
-from ..exchange import braced
+from ..arrivals import arrive, first_piece, next_piece, start, wait_for_all, wait_or_leave
 from ..finish import finish_piece, results_of
 from ..formula import (
     centred,
@@ -63,7 +61,7 @@ def backward_rows(
     STAGES: tl.constexpr,
     EVEN: tl.constexpr,
     FUSED: tl.constexpr,
-    FOURS: tl.constexpr,
+    APART: tl.constexpr,
     FINISH_ROWS: tl.constexpr,
     FINISH_COLS: tl.constexpr,
     INTERPRETED: tl.constexpr,
@@ -72,8 +70,8 @@ def backward_rows(
 
     FOLD adds a tile's rows up before they reach the accumulator, which then holds one row: free where a thread holds
     the same columns of every row. PACKED keeps 16-bit tiles packed across the row sums, for half the registers. FUSED
-    programs add their partial gradients up as well, once all are there (arrivals.py). With FOURS a thread stores its
-    own partial gradients, 4 at a time: 4 divides the columns, and rows are folded.
+    programs add their partial gradients up as well, once all are there (arrivals.py). APART keeps the compiler from
+    mixing the store of partial gradients with the loop, where that takes registers that the loop needs.
 
     Where 8 does not divide the columns, contiguous rows of 16-bit elements begin at 2, 4 or 8 ALIGNMENTS. A tile then
     has rows of one, and so have all tiles of a program, as ALIGNMENTS divides the number of programs: rows are read
@@ -117,24 +115,23 @@ def backward_rows(
         EVEN,
     )
     partials = partial_dweight, partial_dbias, beside.partial_dweight1, beside.partial_dbias1
-    store_sums(sums, program, shift, partials, cols, K, C, ALIGNMENTS > 1, FOURS)
+    if not APART or cols > 0:  # always
+        store_sums(sums, program, shift, partials, cols, K, C, ALIGNMENTS > 1)
     if FUSED:
         started, arrived = arrive(words, program, programs, INTERPRETED)
-        left = tl.cast(0, tl.int64)
-        if not wait_for_all(words, started, arrived, INTERPRETED):
-            left = stays(words, program, programs, INTERPRETED)
-        if left < MOST:
-            index = tl.arange(0, FINISH_ROWS)[:, None]
-            lane = tl.arange(0, FINISH_COLS)[None, :]
-            results = results_of(dweight_out, dbias_out, partial_dweight, partial_dbias, beside)
-            piece = program
-            if left > 0:
-                piece = take(words, programs, left)
+        index = tl.arange(0, FINISH_ROWS)[:, None]
+        lane = tl.arange(0, FINISH_COLS)[None, :]
+        results = results_of(dweight_out, dbias_out, partial_dweight, partial_dbias, beside)
+        # What is usual comes first, and has no part in common with the rest: its code then follows on the loop's, and
+        # is not fetched from memory only when a program gets there.
+        if wait_for_all(words, started, arrived, INTERPRETED):
+            finish_piece(results, program, index, lane, programs, cols, programs, FINISH_ROWS, FINISH_COLS)
+        else:
+            left = wait_or_leave(words, program, programs, INTERPRETED)
+            piece = first_piece(words, program, programs, left)
             while piece < programs:
                 finish_piece(results, piece, index, lane, programs, cols, programs, FINISH_ROWS, FINISH_COLS)
-                piece = programs
-                if left > 0:
-                    piece = take(words, programs, left)
+                piece = next_piece(words, programs, left)
 
 
 @triton.jit
@@ -318,57 +315,24 @@ def sums_of_tiles(
 
 
 @triton.jit
-def store_sums(
-    sums, place, shift, partials, cols, K: tl.constexpr, C: tl.constexpr, SHIFTED: tl.constexpr, FOURS: tl.constexpr
-):
+def store_sums(sums, place, shift, partials, cols, K: tl.constexpr, C: tl.constexpr, SHIFTED: tl.constexpr):
     """Store the sums over the rows of these tiles, which begin at this `shift`, as one row of each partial gradient."""
     partial_dweight, partial_dbias, partial_dweight1, partial_dbias1 = partials
-    if not FOURS:
-        sums = sums_over_rows(sums)
+    sums = sums_over_rows(sums)
     biases: tl.constexpr = 0 if partial_dbias is None else K
-    at = place * cols
     for k in tl.static_range(K):
-        if partial_dweight is not None:
-            store_chunk(partial_dweight + at, sums[k], k, shift, cols, C, SHIFTED, FOURS)
-        if partial_dbias is not None:
-            store_chunk(partial_dbias + at, sums[K + k], k, shift, cols, C, SHIFTED, FOURS)
-        if partial_dweight1 is not None:
-            store_chunk(partial_dweight1 + at, sums[K + biases + k], k, shift, cols, C, SHIFTED, FOURS)
-        if partial_dbias1 is not None:
-            store_chunk(partial_dbias1 + at, sums[3 * K + k], k, shift, cols, C, SHIFTED, FOURS)
-
-
-@triton.jit
-def store_chunk(row, chunk, k, shift, cols, C: tl.constexpr, SHIFTED: tl.constexpr, FOURS: tl.constexpr):
-    """Store the k-th chunk of a row of sums.
-
-    Triton's own store of 32-bit numbers would have 4 consecutive columns in a thread, where tiles of 16 bits have 8:
-    every chunk would go through shared memory, with two barriers. With FOURS all stays in its thread.
-    """
-    if FOURS:
-        even, odd = tl.split(tl.reshape(chunk.to(tl.int32, bitcast=True), [C // 4, 2, 2]))
-        number0, number2 = tl.split(even)
-        number1, number3 = tl.split(odd)
-        col = k * C + 4 * tl.arange(0, C // 4)
-        numbers = [number0, number1, number2, number3, row + col, (col < cols).to(tl.int32)]
-        tl.inline_asm_elementwise(STORE_FOUR, "=r,r,r,r,r,l,r", numbers, dtype=tl.int32, is_pure=False, pack=1)
-    else:
-        col = k * C + tl.arange(0, C)
+        in_row = k * C + tl.arange(0, C)
         if SHIFTED:
-            col -= shift
-        tl.store(row + col, chunk, mask=is_column(col, cols, SHIFTED))
-
-
-STORE_FOUR = tl.constexpr(
-    braced(
-        [
-            ".reg .pred inside;",
-            "setp.ne.u32 inside, $6, 0;",
-            "@inside st.global.v4.b32 [$5], {$1, $2, $3, $4};",
-            "mov.b32 $0, 0;",
-        ]
-    )
-)
+            in_row -= shift
+        at = place * cols + in_row
+        if partial_dweight is not None:
+            tl.store(partial_dweight + at, sums[k], mask=is_column(in_row, cols, SHIFTED))
+        if partial_dbias is not None:
+            tl.store(partial_dbias + at, sums[K + k], mask=is_column(in_row, cols, SHIFTED))
+        if partial_dweight1 is not None:
+            tl.store(partial_dweight1 + at, sums[K + biases + k], mask=is_column(in_row, cols, SHIFTED))
+        if partial_dbias1 is not None:
+            tl.store(partial_dbias1 + at, sums[3 * K + k], mask=is_column(in_row, cols, SHIFTED))
 
 
 @triton.jit

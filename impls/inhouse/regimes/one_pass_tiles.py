@@ -66,10 +66,11 @@ def flat(problem: Problem, gpu: Gpu) -> Tile:
     16 turns; else 8; at most 40 elements a thread, 48 of a light one. Two programs a multiprocessor hide each other's
     barriers; one leaves half as many partials, which counts where turns are few. At 2048 columns a light one has a tile
     twice as large then, 64 elements a thread. Light ones are packed up to 4096 columns and above 8192, others with two
-    accumulators above 7168. With 8 warps one more tile in flight helps up to 8192 columns. Below 1024 columns others
-    have 2 warps, which wait for each other less, and four programs; and up to 1408, where three chunks of 2 warps have
-    fewer idle lanes than two of 4. Rows of many alignments below 1024 columns have 4 warps, as pointers to them take
-    registers. From 15 turns of more than 4096 columns on fewer programs than multiprocessors are as fast, if unpacked.
+    accumulators above 7168 where there are rows for 12 turns. With 8 warps one more tile in flight helps up to 8192
+    columns. Below 1024 columns others have 2 warps, which wait for each other less, and four programs; and up to 1408,
+    where three chunks of 2 warps have fewer idle lanes than two of 4. Rows of many alignments below 1024 columns have 4
+    warps, as pointers to them take registers. From 15 turns of more than 4096 columns on fewer programs than
+    multiprocessors are as fast, if unpacked.
 
     Another kernel may hold multiprocessors. All programs still run at once if each of the others has room for more
     than its share of them. So where the kernel needs no more, registers are limited to leave room for half as many
@@ -114,7 +115,8 @@ def _packed(problem: Problem, gpu: Gpu) -> bool:
     if is_light(problem, gpu):
         return not 4096 < problem.cols <= 8192
     packable = gpu.ptx and problem.item_bytes == 2 and problem.weight_bytes <= 2
-    return packable and problem.accumulators == 2 and not problem.beside and problem.cols > 7168
+    many = problem.rows >= 12 * gpu.multiprocessors
+    return packable and problem.accumulators == 2 and not problem.beside and problem.cols > 7168 and many
 
 
 def _in_full_loads(problem: Problem) -> bool:
