@@ -266,6 +266,9 @@ def multiply():
 def test_while_another_kernel_keeps_the_device_busy(busy):
     other = torch.cuda.Stream()
     calls = Calls(two_of_each(FLAT, SHARED))
+    for _ in range(4):
+        calls.next()  # what is compiled, is compiled
+    calls.stream.synchronize()
     with torch.cuda.stream(other):
         busy()
         end = other.record_event()

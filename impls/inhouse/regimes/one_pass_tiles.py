@@ -66,11 +66,11 @@ def flat(problem: Problem, gpu: Gpu) -> Tile:
     16 turns; else 8; at most 40 elements a thread, 48 of a light one. Two programs a multiprocessor hide each other's
     barriers; one leaves half as many partials, which counts where turns are few. At 2048 columns a light one has a tile
     twice as large then, 64 elements a thread. Light ones are packed up to 4096 columns and above 8192, others with two
-    accumulators above 7168 where there are rows for 12 turns. With 8 warps one more tile in flight helps up to 8192
-    columns. Below 1024 columns others have 2 warps, which wait for each other less, and four programs; and up to 1408,
-    where three chunks of 2 warps have fewer idle lanes than two of 4. Rows of many alignments below 1024 columns have 4
-    warps, as pointers to them take registers. From 15 turns of more than 4096 columns on fewer programs than
-    multiprocessors are as fast, if unpacked.
+    accumulators from 4097 to 5120 columns, and above 7168 where there are rows for 12 turns. With 8 warps one more tile
+    in flight helps up to 8192 columns. Below 1024 columns others have 2 warps, which wait for each other less, and four
+    programs; and up to 1408, where three chunks of 2 warps have fewer idle lanes than two of 4. Rows of many alignments
+    below 1024 columns have 4 warps, as pointers to them take registers. From 15 turns of more than 6144 columns on
+    fewer programs than multiprocessors are as fast, if unpacked.
 
     Another kernel may hold multiprocessors. All programs still run at once if each of the others has room for more
     than its share of them. So where the kernel needs no more, registers are limited to leave room for half as many
@@ -90,7 +90,8 @@ def flat(problem: Problem, gpu: Gpu) -> Tile:
     if half is not None:
         return half
     long = _long(problem, gpu)
-    narrower = _padded(cols, 4) < _padded(cols, 8) and cols <= 5120
+    aligned = problem.alignments == 1 or light  # else pointers to rows take the registers of wider chunks
+    narrower = _padded(cols, 4) < _padded(cols, 8) and cols <= (5120 if aligned else 4096)
     warps = 4 if cols <= 2048 or narrower or (cols <= 4096 and long) else 8
     chunk = 256 * warps
     chunks = -(-cols // chunk)
@@ -99,7 +100,7 @@ def flat(problem: Problem, gpu: Gpu) -> Tile:
     alone = warps == 8 or large or rows <= 4 * gpu.multiprocessors * tile_rows
     packed = _packed(problem, gpu)
     programs = gpu.multiprocessors * (1 if alone else 2)
-    if not light and not packed and not problem.beside and cols > 4096 and rows >= 15 * gpu.multiprocessors:
+    if not light and not packed and not problem.beside and cols > 6144 and rows >= 15 * gpu.multiprocessors:
         programs = max(1, gpu.multiprocessors * 15 // 16)
     stages = STAGES + (warps == 8 and cols <= 8192 and not (packed and light) and not problem.beside)
     maxnreg = None
@@ -112,11 +113,13 @@ def flat(problem: Problem, gpu: Gpu) -> Tile:
 
 def _packed(problem: Problem, gpu: Gpu) -> bool:
     """Whether a flat tile is kept in 16 bits across the row sums."""
+    cols = problem.cols
     if is_light(problem, gpu):
-        return not 4096 < problem.cols <= 8192
+        return not 4096 < cols <= 8192
     packable = gpu.ptx and problem.item_bytes == 2 and problem.weight_bytes <= 2
-    many = problem.rows >= 12 * gpu.multiprocessors
-    return packable and problem.accumulators == 2 and not problem.beside and problem.cols > 7168 and many
+    wide = cols > 7168 and problem.rows >= 12 * gpu.multiprocessors
+    narrower = 4096 < cols <= 5120 and problem.alignments == 1
+    return packable and problem.accumulators == 2 and not problem.beside and (wide or narrower)
 
 
 def _in_full_loads(problem: Problem) -> bool:
@@ -127,16 +130,21 @@ def _in_full_loads(problem: Problem) -> bool:
 def _half(problem: Problem, gpu: Gpu) -> Tile | None:
     """One program of 4 warps a multiprocessor, which takes half of it; None where others are faster.
 
-    With three tiles in flight in RMSNorm at 8192 columns, where the row can be held packed: some registers spill, and
-    it is a little faster all the same. With four up to 4096 columns, where there are two accumulators and many rows or
-    a residual, for which one tile fewer is in flight.
+    With three tiles in flight, packed in 16 bits: in RMSNorm at 4097 to 8192 columns. Unpacked in LayerNorm at 5120
+    columns, and with four up to 4096, where there are many rows or a residual, for which one tile fewer is in flight.
     """
     if problem.item_bytes != 2 or not gpu.ptx or problem.alignments > 1:
         return None
-    if is_light(problem, gpu) and problem.norm == "rms" and problem.cols == 8192 and not problem.beside:
-        launch = Tile(1, 8, 1024, 4, gpu.multiprocessors, fold=True, packed=True, stages=STAGES + 1)
-    elif problem.accumulators == 2 and 3072 < problem.cols <= 4096 and (problem.beside or _long(problem, gpu)):
-        launch = Tile(1, 4, 1024, 4, gpu.multiprocessors, fold=True, stages=STAGES + 2 - len(problem.beside))
+    cols, full = problem.cols, problem.cols % 1024 == 0
+    chunks, two = -(-cols // 1024), problem.accumulators == 2
+    rms = is_light(problem, gpu) and problem.norm == "rms" and not problem.beside
+    if rms and 4096 < cols <= (8192 if full else 7168):  # at 8 chunks of which one ends the row registers spill
+        stages = STAGES + (full or cols < 5120)  # one more comes where a row ends inside its last chunk
+        launch = Tile(1, chunks, 1024, 4, gpu.multiprocessors, fold=True, packed=True, stages=stages)
+    elif two and cols == 5120 and problem.weight_bytes <= 2 and not problem.beside:
+        launch = Tile(1, chunks, 1024, 4, gpu.multiprocessors, fold=True, stages=STAGES + 1)
+    elif two and 3072 < cols <= 4096 and (problem.beside or _long(problem, gpu)):
+        launch = Tile(1, chunks, 1024, 4, gpu.multiprocessors, fold=True, stages=STAGES + 2 - len(problem.beside))
     else:
         return None
     buffers = (launch.stages - 1) * launch.chunks * launch.cols * problem.read_bytes
