@@ -12,7 +12,7 @@ from reports.data.step import every_context
 from reports.markdown_writer import escape, paragraphs, write_table
 from reports.parts import ran, wording
 from reports.parts.geomeans import norms_side_by_side
-from reports.published import all_reduce, best_cases, leads, questions, targets, two_gpus
+from reports.published import all_reduce, best_cases, leads, questions, side_by_side, targets
 from reports.published.sources import Source, by_device, pictured
 
 PICTURE = "bandwidth-rms"
@@ -77,6 +77,7 @@ SECTIONS: dict[str, Callable[[Sequence[Source], Plan], str]] = {
     "beside": all_reduce.margins,
     "best": best_cases.section,
     "fastest": fastest,
+    "fleet-of-one": side_by_side.fleet_of_one,
     "leads": leads.section,
     "picture": picture,
     "published": published,
@@ -84,7 +85,7 @@ SECTIONS: dict[str, Callable[[Sequence[Source], Plan], str]] = {
     "ran": what_ran,
     "runs": runs,
     "targets": targets.section,
-    "two-gpus": two_gpus.section,
+    "two-gpus": side_by_side.two_gpus,
 }
 
 

@@ -8,12 +8,13 @@ from harness.cases import NormCase
 from harness.results.published.planned import Plan
 from harness.results.run_records import EndRecord
 from reports.published.sources import Source
-from reports.published.two_gpus import section
+from reports.published.side_by_side import fleet_of_one, two_gpus
 from tests.reports.published.small_checkout import publish
 from tests.results_factory import helpers, results, row
 
 ABOUT = {"about": "two shapes", "because": "they are two"}
-PLAN = Plan.model_validate({"runs": {}, "kept": {"two-gpus": ABOUT, "two-gpus-one": ABOUT}})
+NAMES = {two_gpus: ("two-gpus-one", "two-gpus"), fleet_of_one: ("fleet-none", "fleet-one")}
+PLAN = Plan.model_validate({"runs": {}, "kept": {name: ABOUT for names in NAMES.values() for name in names}})
 CASES = [NormCase("rms", 8192, 4096), NormCase("rms", 4096, 8192)]
 
 
@@ -30,9 +31,9 @@ def a_run(wall_s, ours_us):
 def written(tmp_path):
     """What is written of two runs."""
 
-    def write(one, two):
+    def write(one, two, section=two_gpus):
         sources = []
-        for name, run in ("two-gpus", two), ("two-gpus-one", one):
+        for name, run in zip(NAMES[section], (one, two), strict=True):
             path = tmp_path / f"h200/{name}.jsonl.bz2"
             publish(run, path, "h200")
             sources.append(Source("h200", name, "two shapes", path, PLAN))
@@ -46,16 +47,23 @@ def test_times_stand_beside_each_other(written):
     assert text.startswith("On NVIDIA H200: two shapes; measured at revision abc1234")
     assert "With two the run takes 0.60 of the time with one." in text
     assert "two GPUs | 60 s, of which time 30 s" in " ".join(text.split())
-    assert text.rstrip().endswith("Of 2 speedups, 2 are within the A/A band of the run on one GPU.")
+    assert text.rstrip().endswith("Of 2 speedups, 2 are within the A/A band of the first run, one GPU.")
 
 
 def test_a_speedup_outside_of_the_band_is_named(written):
     text = written(a_run(100.0, (40.0, 50.0)), a_run(60.0, (40.0, 60.0)))
-    assert "Of 2 speedups, 1 are within the A/A band of the run on one GPU" in text
+    assert "Of 2 speedups, 1 are within the A/A band of the first run, one GPU" in text
     assert "furthest off: ours at rms-4096x8192-bf16 by -16.67 %." in text
+
+
+def test_of_a_fleet_of_one_gpu_only_the_stages_are_told(written):
+    text = written(a_run(100.0, (40.0, 50.0)), a_run(60.0, (40.0, 50.0)), fleet_of_one)
+    assert "a fleet of one GPU | 60 s, of which time 30 s" in " ".join(text.split())
+    assert "of the time" not in text  # the first run had more to compile
+    assert text.rstrip().endswith("Of 2 speedups, 2 are within the A/A band of the first run, without a fleet.")
 
 
 def test_one_run_alone_is_not_told(tmp_path):
     path = tmp_path / "h200/two-gpus.jsonl.bz2"
     publish(a_run(60.0, (40.0, 50.0)), path, "h200")
-    assert section([Source("h200", "two-gpus", "two shapes", path, PLAN)], PLAN).strip() == ""
+    assert two_gpus([Source("h200", "two-gpus", "two shapes", path, PLAN)], PLAN).strip() == ""

@@ -1,0 +1,86 @@
+"""Compares two runs of the same cases in other circumstances, such as on two GPUs and on one: times and speedups."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from harness.results.published.planned import Plan
+from reports import figures
+from reports.data.comparison import Comparison
+from reports.markdown_writer import paragraphs, table
+from reports.parts.conditions import time_spent
+from reports.published.sources import Source, by_device
+from reports.table import words
+
+@dataclass(frozen=True)
+class Shift:
+    """The log of the factor between a speedup in one run and in the run beside it, and the A/A band of that case there."""
+
+    case: str
+    impl: str
+    log_factor: float
+    band: float
+
+    @property
+    def inside(self) -> bool:
+        """Whether it is within the band."""
+        return abs(self.log_factor) <= self.band
+
+    def in_words(self) -> str:
+        """The shift in words."""
+        return f"{self.impl} at {self.case} by {figures.signed(100 * math.expm1(self.log_factor))} %"
+
+
+def two_gpus(sources: Sequence[Source], _plan: Plan) -> str:
+    """For each device with both runs: a run on two GPUs of one host beside the same on one of them."""
+
+    def told(one: Comparison, two: Comparison) -> str | None:
+        if not (one.end and two.end and one.end.wall_s):
+            return None
+        return f"With two the run takes {two.end.wall_s / one.end.wall_s:.2f} of the time with one."
+
+    return _section(sources, {"two-gpus-one": "one GPU", "two-gpus": "two GPUs"}, told)
+
+
+def fleet_of_one(sources: Sequence[Source], _plan: Plan) -> str:
+    """For each device with both runs: a run over a fleet of one GPU beside the same without a fleet."""
+    return _section(sources, {"fleet-none": "without a fleet", "fleet-one": "a fleet of one GPU"}, lambda *_: None)
+
+
+def _section(
+    sources: Sequence[Source], runs: dict[str, str], told: Callable[[Comparison, Comparison], str | None]
+) -> str:
+    """Two runs, by their names in the plan, the second beside the first; `told` says what their times come to."""
+    (first, first_name), (second, second_name) = runs.items()
+    parts: list[str | None] = []
+    for files in by_device(sources).values():
+        named = {source.name: source for source in files}
+        if first in named and second in named:
+            source, one, two = named[second], named[first].comparison, named[second].comparison
+            rows = [[name, time_spent(run.end)] for name, run in ((first_name, one), (second_name, two))]
+            parts += [f"On {source.device_name}: {source.about}; {source.mark}."]
+            parts += [table(words("run", "time, and GPU time by stage"), rows), told(one, two)]
+            parts += [_shifts_in_words(shifts(one, two), first_name)]
+    return paragraphs(part for part in parts if part)
+
+
+def shifts(one: Comparison, two: Comparison) -> list[Shift]:
+    """The shift of every speedup that both runs have, in cases where the first has an A/A band."""
+    of_two = {
+        (case.case, entry.impl): entry.speedup.value for case in two.cases for entry in case.entries if entry.speedup
+    }
+    return [
+        Shift(case.case.key, entry.impl, math.log(of_two[case.case, entry.impl] / entry.speedup.value), case.aa_band)
+        for case in one.cases
+        for entry in case.entries
+        if case.aa_band is not None and entry.speedup and (case.case, entry.impl) in of_two
+    ]
+
+
+def _shifts_in_words(shifts: Sequence[Shift], first_name: str) -> str:
+    inside = sum(shift.inside for shift in shifts)
+    text = f"Of {figures.count(len(shifts), 'speedup')}, {inside} are within the A/A band of the first run, {first_name}"
+    outside = sorted((shift for shift in shifts if not shift.inside), key=lambda shift: -abs(shift.log_factor))
+    return f"{text}; furthest off: {', '.join(shift.in_words() for shift in outside[:3])}." if outside else f"{text}."
