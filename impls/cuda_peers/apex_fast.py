@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from harness.cases import Grads, Inputs, NormCase, contiguous_rows
+
+from ..libraries.apex import missing_extension
 
 name = "apex-fast"
 requires = ("fast_layer_norm",)
@@ -22,12 +22,7 @@ HIDDEN_SIZES = frozenset(
 
 
 def missing() -> str | None:
-    apex = None if find_spec("fast_layer_norm") else find_spec("apex")
-    if apex is None:
-        return None
-    if any(Path(folder, "normalization").is_dir() for folder in apex.submodule_search_locations or ()):
-        return "the installed apex was built without fast_layer_norm; rebuild it with APEX_FAST_LAYER_NORM=1"
-    return "the installed apex is not NVIDIA's: PyPI's apex is another project; build https://github.com/NVIDIA/apex"
+    return missing_extension("fast_layer_norm", "APEX_FAST_LAYER_NORM=1")
 
 
 def unsupported(case: NormCase, _keeps_y: bool) -> str | None:

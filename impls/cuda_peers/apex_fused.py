@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from harness.cases import Grads, Inputs, NormCase
+
+from ..libraries.apex import missing_extension
 
 name = "apex-fused"
 requires = ("fused_layer_norm_cuda",)
@@ -17,12 +17,7 @@ variants = {"apex-fused": False, "apex-fused-mem": True}  # the extension's last
 
 
 def missing() -> str | None:
-    apex = None if find_spec("fused_layer_norm_cuda") else find_spec("apex")
-    if apex is None:
-        return None
-    if any(Path(folder, "normalization").is_dir() for folder in apex.submodule_search_locations or ()):
-        return "the installed apex was built without fused_layer_norm_cuda; rebuild it with APEX_CUDA_EXT=1"
-    return "the installed apex is not NVIDIA's: PyPI's apex is another project; build https://github.com/NVIDIA/apex"
+    return missing_extension("fused_layer_norm_cuda", "APEX_CUDA_EXT=1")
 
 
 def unsupported(case: NormCase, _keeps_y: bool) -> str | None:

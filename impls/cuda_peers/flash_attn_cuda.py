@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from harness.cases import Grads, Inputs, NormCase, contiguous_rows
 
+from ..libraries.importing import extension_failure
+
 if TYPE_CHECKING:
     import torch
 
@@ -20,6 +22,10 @@ handles = {"residual", "dropout", "parallel", "parallel-tied"}
 
 WIDEST = 8192  # columns
 NO_SCALES = (None, None, None, None)  # of rows and columns, and no subsets of x and z
+
+
+def missing() -> str | None:
+    return extension_failure("dropout_layer_norm")
 
 
 def unsupported(case: NormCase) -> str | None:

@@ -497,6 +497,23 @@ def test_an_apex_that_is_another_project_is_recognised(adapter, extension, tmp_p
     (tmp_path / f"{extension}.py").write_text("")
     importlib.invalidate_caches()
     assert IMPLS[adapter.name].missing() is None
+    sys.modules.pop(extension)  # it was imported
+
+
+@pytest.mark.parametrize(
+    ("name", "extension"),
+    [
+        ("apex-fast", "fast_layer_norm"),
+        ("apex-fused", "fused_layer_norm_cuda"),
+        ("flash-attn-cuda", "dropout_layer_norm"),
+    ],
+)
+def test_an_extension_that_cannot_be_loaded_is_missing(name, extension, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / f"{extension}.py").write_text("raise ImportError('undefined symbol: of another torch')")
+    importlib.invalidate_caches()
+    told = IMPLS[name].missing() or ""
+    assert f"{extension} cannot be imported: ImportError: undefined symbol: of another torch; build it again" in told
 
 
 def test_a_cudnn_that_cannot_be_used_says_so(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""A run on two GPUs beside the same on one, from numbers that are easy to check."""
+"""Two runs beside each other, such as on two GPUs and on one, from numbers that are easy to check."""
 
 from dataclasses import replace
 
@@ -7,8 +7,8 @@ import pytest
 from harness.cases import NormCase
 from harness.results.published.planned import Plan
 from harness.results.run_records import EndRecord
-from reports.published.sources import Source
 from reports.published.side_by_side import fleet_of_one, two_gpus
+from reports.published.sources import Source
 from tests.reports.published.small_checkout import publish
 from tests.results_factory import helpers, results, row
 
