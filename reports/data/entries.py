@@ -15,6 +15,7 @@ from harness.results.schema import RANKED, Budget, Flush, Kernel, KernelTotals, 
 from harness.results.statistics import IncomparableError, Ratio, SpeedVerdict, geomean, median_and_spread, verdict
 from reports import figures
 from reports.data.checks import Checked, join_verifications
+from reports.data.waiting import Waiting, is_waiting, waiting_in
 
 # ranked: passed, timed, comparable; unranked: passed and timed, but its time cannot be set beside the others';
 # verified: passed, not timed; failed: ran and did not pass; absent: never ran here (missing, unsupported).
@@ -31,6 +32,7 @@ class Entry:
     `median_us` (the median of the medians of the processes) and `spread` (relative, of all samples) exist for ranked
     and unranked entries; speedup, verdict and bandwidth for ranked ones only, and speedup and verdict not for the
     baseline itself. `kernels` and `kernel_totals` are of the first process that has them, None where they are unknown.
+    `waiting` is None where no sample waited for a kernel beside.
     """
 
     impl: str
@@ -52,6 +54,7 @@ class Entry:
     kernels: tuple[Kernel, ...] | None
     kernel_totals: KernelTotals | None
     notes: tuple[str, ...]
+    waiting: Waiting | None
     prepare_s: float | None
     via: Literal["kernel", "autograd"]
     in_place: bool
@@ -94,6 +97,7 @@ def make_entry(joined: Joined, impl: ImplRecord | None, against: Yardsticks) -> 
     ranked_us = median if standing == "ranked" else None
     speedup = _speedup(joined, against) if standing == "ranked" else None
     bandwidth = bandwidth_gbps(joined.case, ranked_us)
+    waiting = waiting_in(joined.rows)
     profiled = next((row for row in joined.rows if row.kernels is not None), None)
     return Entry(
         impl=joined.impl,
@@ -116,7 +120,8 @@ def make_entry(joined: Joined, impl: ImplRecord | None, against: Yardsticks) -> 
         ),
         kernels=tuple(profiled.kernels) if profiled and profiled.kernels is not None else None,
         kernel_totals=profiled.kernel_totals if profiled else None,
-        notes=_notes(joined, impl, against.processes),
+        notes=_notes(joined, impl, against.processes, waiting),
+        waiting=waiting,
         prepare_s=next((row.prepare_s for row in joined.rows if row.prepare_s is not None), None),
         via=impl.via if impl else "kernel",
         in_place=impl.in_place if impl else False,
@@ -196,8 +201,10 @@ def _scatter(joined: Joined) -> list[str]:
     return [f"medians of the {len(medians)} processes: {lowest} to {highest} us"]
 
 
-def _notes(joined: Joined, impl: ImplRecord | None, processes: int) -> tuple[str, ...]:
-    notes = [note for row in joined.rows for note in row.notes]
+def _notes(joined: Joined, impl: ImplRecord | None, processes: int, waiting: Waiting | None) -> tuple[str, ...]:
+    notes = [note for row in joined.rows for note in row.notes if not is_waiting(note)]
+    if waiting is not None:  # one note in place of one a process
+        notes.append(waiting.note)
     if impl is not None and impl.in_place:
         notes.append(IN_PLACE)
     if impl is not None and impl.via == "autograd":

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.cases import Norm
-from harness.results.contexts import COLD, HOST, WAITS
+from harness.results.contexts import COLD, HOST
 from harness.results.statistics import geomean
 from reports.data.case_comparison import CaseComparison
 from reports.data.comparison import Comparison
@@ -19,7 +19,7 @@ class StepCell:
     """One implementation in one context: its speedups over the baseline, and its time over that alone.
 
     Of `host`, which has nothing to be set beside, the time is in us and not over that alone. `waits` is the number of
-    cases in which it waits for other kernels.
+    cases in which it usually waits for other kernels.
     """
 
     speedup: Geomean | None
@@ -56,9 +56,9 @@ def training_step(comparison: Comparison) -> list[StepRow]:
     return rows
 
 
-def waits_for_others(entry: Entry) -> bool:
-    """Whether a backward waits for the end of the kernel beside."""
-    return any(note.startswith(WAITS) for note in entry.notes)
+def usually_waits(entry: Entry) -> bool:
+    """Whether at least half of the samples of a backward waited for the end of the kernel beside."""
+    return entry.waiting is not None and entry.waiting.usual
 
 
 def _cell(comparison: Comparison, context: Comparison, impl: str, norm: Norm) -> StepCell:
@@ -79,7 +79,7 @@ def _cell(comparison: Comparison, context: Comparison, impl: str, norm: Norm) ->
         speedup=next((mean for mean in means if (mean.impl, mean.norm) == (impl, norm)), None),
         time=geomean(times) if times else None,
         longest=max(times, default=None),
-        waits=sum(waits_for_others(entry) for _, entry in entries),
+        waits=sum(usually_waits(entry) for _, entry in entries),
     )
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from harness.results.contexts import ALL_REDUCE, COLD, HOST, WAITS
 from harness.results.schema import RANKED
 from reports import figures
 from reports.data.case_comparison import CaseComparison
 from reports.data.comparison import Comparison
-from reports.data.step import StepCell, every_context, training_step, waits_for_others
+from reports.data.entries import Entry
+from reports.data.step import StepCell, every_context, training_step, usually_waits
+from reports.data.waiting import Waiting
 from reports.parts import wording
 from reports.table import Cell, Heading, Section, Table, table, words
 
@@ -85,14 +88,16 @@ def leads(comparison: Comparison, impl: str | None = None) -> list[str]:
 
 
 def waiting(comparison: Comparison) -> list[str]:
-    """A sentence for each context in which a backward waits for the other kernel."""
+    """For each context a sentence on what usually waits for the other kernel, and one on what sometimes does."""
     lines: list[str] = []
     for context in comparison.contexts:
-        waits = Counter(e.impl for case in context.cases for e in case.entries if waits_for_others(e))
-        if waits:
+        entries = [entry for case in context.cases for entry in case.entries]
+        if waits := Counter(entry.impl for entry in entries if usually_waits(entry)):
             lines.append(
                 f"{context.context}: {_impls_with_counts(waits)} {WAITS}, and takes as long as the one beside."
             )
+        if sometimes := _sometimes_waiting(entries):
+            lines.append(f"{context.context}: fewer than half of the samples waited for other kernels: {sometimes}.")
     return lines
 
 
@@ -123,12 +128,27 @@ def _impls_with_counts(impls: Counter[str]) -> str:
     return ", ".join(f"{impl} in {figures.count(number, 'case')}" for impl, number in impls.items())
 
 
+def _sometimes_waiting(entries: Sequence[Entry]) -> str:
+    """The implementations of which some samples waited but fewer than half, with how many of how many samples."""
+    by_impl: dict[str, list[Waiting]] = {}
+    for entry in entries:
+        if entry.waiting is not None and not entry.waiting.usual:
+            by_impl.setdefault(entry.impl, []).append(entry.waiting)
+    return ", ".join(
+        f"{impl} in {figures.count(len(cases), 'case')} ({sum(case.waited for case in cases)} of "
+        f"{figures.count(sum(case.samples for case in cases), 'sample')})"
+        for impl, cases in by_impl.items()
+    )
+
+
 def _time(case: CaseComparison | None, impl: str) -> Cell:
     entry = case.entry(impl) if case else None
     if entry is None or entry.median_us is None:
         return Cell(entry.status if entry and entry.standing in ("failed", "absent") else figures.NOTHING)
     remarks = [figures.ratio(entry.speedup) if entry.speedup else "", entry.verdict or ""]
-    remarks.append("waits" if waits_for_others(entry) else "" if entry.standing == "ranked" else "not ranked")
+    remarks.append("waits" if usually_waits(entry) else "" if entry.standing == "ranked" else "not ranked")
+    if entry.waiting is not None and not entry.waiting.usual:
+        remarks.append(f"waited in {entry.waiting.waited} of {entry.waiting.samples} samples")
     extra = " ".join(word for word in remarks if word)
     return Cell(figures.microseconds(entry.median_us) + (f" ({extra})" if extra else ""), entry.median_us)
 

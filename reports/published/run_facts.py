@@ -11,7 +11,7 @@ from typing import Any
 from harness.cases import NormCase
 from harness.cases.tensors import gradients_of
 from harness.cases.tensors import headings as short_names
-from harness.results.contexts import COLD, HOST, WAITS
+from harness.results.contexts import COLD, HOST
 from harness.results.file import Results
 from harness.results.joining import Joined, JoinedCase, by_case, same_traffic_add
 from harness.results.pairing import time_interval
@@ -170,7 +170,7 @@ def _row(
     case: NormCase, entry: Entry, rows: JoinedCase, gradients: Sequence[str], texts: Texts, moves: bool
 ) -> list[Any]:
     ranked = entry.standing == "ranked"
-    waits = next((note for note in entry.notes if note.startswith(WAITS)), None)
+    waiting = entry.waiting.note if entry.waiting else None
     times = _times(case, rows[entry.impl, "impl"] if entry.median_us else None, moves and ranked)
     checked = entry.checked
     rhos = [figures.rho(error.rho) if (error := checked.errors.get(name)) else None for name in gradients]
@@ -186,7 +186,7 @@ def _row(
         rhos if any(rhos) else None,
         texts.number(_class_in_words(checked.error_class)),
         texts.number(checked.determinism if checked.repeats or checked.moved else None),
-        texts.number(entry.reason or waits),
+        texts.number(entry.reason or waiting),
     ]
 
 

@@ -12,17 +12,29 @@ from harness.results.schema import ContextRecord, HolderRecord
 from reports import render
 from reports.data.comparison import compare
 from reports.data.step import training_step
-from reports.parts.training_step import of_case, section
-from tests.results_factory import LAYER, conditions, helpers, in_contexts, results, row, timing
+from reports.parts.training_step import of_case, section, speedups, times, waiting
+from tests.results_factory import CASE, LAYER, conditions, helpers, in_contexts, results, row, timing
 
 WAITS = "waits for other kernels: until the one beside had ended, in 40 of 40 samples"
 HELD = HolderRecord(programs=8, threads=640, shared_kib=200)
 
 
-def stalls(each):
-    """The row with a time beside another kernel that is as long as that kernel runs."""
-    record = ContextRecord(status="ok", timing=timing(2600.0), notes=[WAITS])
+def stalls(each, waited=40, us=2600.0):
+    """The row with a time beside another kernel, for which so many of its 40 samples waited."""
+    notes = [WAITS.replace("40 of", f"{waited} of")] if waited else []
+    record = ContextRecord(status="ok", timing=timing(us, shift=each.process), notes=notes)
     return each.model_copy(update={"contexts": {**(each.contexts or {}), "beside:8": record}})
+
+
+def beside(*waited_in_each_process, cases=(CASE,)):
+    """A run beside another kernel, in which quack waited in so many of the 40 samples of each process."""
+    rows = []
+    for number, waited in enumerate(waited_in_each_process):
+        for case in cases:
+            here = {"case": case, "process": number}
+            rows.append(stalls(row("quack", 25.0, **here), waited, 30.0))
+            rows.append(stalls(row("torch-eager", 40.0, **here), 0, 50.0))
+    return results(*rows, context="cold,beside:8")
 
 
 def step():
@@ -71,6 +83,46 @@ def test_a_backward_that_waits_is_told_in_words():
     said = "beside:8: triton-inhouse in 2 cases waits for other kernels, and takes as long as the one beside."
     assert said in render(step(), "console").replace("\n", " ")
     assert WAITS in render(step(), "markdown", context="beside:8")
+
+
+@pytest.mark.parametrize(
+    ("waited", "usual", "counts"),
+    [
+        ((1,), False, "1 of 40"),
+        ((19,), False, "19 of 40"),
+        ((20,), True, "20 of 40"),  # half: the median lies between a sample that waited and one that did not
+        ((40,), True, "40 of 40"),
+        ((40, 0, 0), False, "40 of 120"),
+        ((5, 5), False, "10 of 80"),  # the notes of both processes are the same text
+        ((40, 0), True, "40 of 80"),
+    ],
+)
+def test_waiting_is_said_to_be_usual_from_half_of_the_samples_on(waited, usual, counts):
+    run = beside(*waited)
+    comparison = compare(run)
+    always = "beside:8: quack in 1 case waits for other kernels, and takes as long as the one beside."
+    at_times = f"beside:8: fewer than half of the samples waited for other kernels: quack in 1 case ({counts} samples)."
+    assert waiting(comparison) == [always if usual else at_times]
+    (cell,) = (line[1].text for line in of_case(comparison, comparison.cases[0]).rows if line[0].text == "quack")
+    assert cell.endswith("waits)" if usual else f"waited in {counts} samples)")
+    of_all = [line[3].text for line in speedups(comparison, "quack").rows]
+    of_all += [line[2].text for line in times(comparison).rows if line[0].text == "quack"]
+    assert [text.endswith(", waits") for text in of_all] == [usual] * len(of_all)
+    page = render(run, "markdown", context="beside:8")
+    note = f"waits for other kernels: until the one beside had ended, in {counts} samples"
+    rare = f"waited for other kernels in {counts} samples, fewer than half: until the one beside had ended"
+    assert (note in page, rare in page) == (usual, not usual)
+
+
+def test_samples_that_waited_are_added_up_over_cases():
+    assert waiting(compare(beside(3, cases=(CASE, LAYER)))) == [
+        "beside:8: fewer than half of the samples waited for other kernels: quack in 2 cases (6 of 80 samples)."
+    ]
+
+
+def test_nothing_is_said_where_no_sample_waited():
+    assert waiting(compare(beside(0))) == []
+    assert "waited" not in render(beside(0), "markdown")
 
 
 def test_each_context_has_a_report_of_its_own():
@@ -129,8 +181,8 @@ def test_a_format_of_the_engine_is_of_the_cold_context():
 def test_a_cell_has_the_mean_and_the_worst_case():
     """One case takes twice as long beside another kernel as alone, the other eight times."""
     rows = []
-    for case, times in ((None, 2.0), (NormCase("rms", 64, 128), 8.0)):
+    for case, scale in ((None, 2.0), (NormCase("rms", 64, 128), 8.0)):
         more = {"case": case} if case else {}
-        rows += in_contexts([row("torch-eager", 40.0, **more), *helpers(40.0, 14.0, **more)], beside_8=times)
+        rows += in_contexts([row("torch-eager", 40.0, **more), *helpers(40.0, 14.0, **more)], beside_8=scale)
     (found,) = training_step(compare(results(*rows, context="cold,beside:8")))
     assert (found.cells[1].time, found.cells[1].longest) == pytest.approx((4.0, 8.0))

@@ -11,7 +11,7 @@ from reports.published.case_words import dtype_in_words, variant_in_words
 from reports.published.run_facts import COLUMNS, TEXTS, run_facts
 from reports.published.sources import sources
 from tests.reports.published.small_checkout import make, publish
-from tests.reports.test_training_step import step
+from tests.reports.test_training_step import beside, step
 
 PLAIN = NormCase("rms", 8192, 4096)
 LAYER = NormCase("layer", 4096, 2048, bias=True)
@@ -77,6 +77,15 @@ def test_host_has_no_bandwidth_and_waiting_is_said(tmp_path):
     assert (quack["us"] is None, quack["gbps"]) == (False, None)
     assert rows(facts, by_context["beside:8"])["triton-inhouse"]["why"].startswith("waits for other kernels")
     assert rows(facts, by_context["cold"])["quack"]["gbps"]
+
+
+def test_a_few_samples_that_waited_are_told_without_the_badge_of_waiting(tmp_path):
+    publish(beside(1), tmp_path / "h200/steps.jsonl.bz2", "h200")
+    plan = Plan.model_validate({"runs": {"steps": {"about": "in a step", "bench": {"shapes": "8192x4096"}}}})
+    facts = run_facts(sources(plan, tmp_path)[0])
+    (found,) = (rows(facts, group["cases"][0])["quack"] for group in facts["groups"] if group["context"] == "beside:8")
+    why = "waited for other kernels in 1 of 40 samples, fewer than half: until the one beside had ended"
+    assert found["why"] == why  # site.js has the badge where this starts with `waits`
 
 
 def test_words_tell_cases_apart():
