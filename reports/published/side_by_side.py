@@ -14,6 +14,7 @@ from reports.parts.conditions import time_spent
 from reports.published.sources import Source, by_device
 from reports.table import words
 
+
 @dataclass(frozen=True)
 class Shift:
     """The log of the factor between a speedup in one run and in the run beside it, and the A/A band of that case there."""
@@ -81,6 +82,8 @@ def shifts(one: Comparison, two: Comparison) -> list[Shift]:
 
 def _shifts_in_words(shifts: Sequence[Shift], first_name: str) -> str:
     inside = sum(shift.inside for shift in shifts)
-    text = f"Of {figures.count(len(shifts), 'speedup')}, {inside} are within the A/A band of the first run, {first_name}"
+    text = (
+        f"Of {figures.count(len(shifts), 'speedup')}, {inside} are within the A/A band of the first run, {first_name}"
+    )
     outside = sorted((shift for shift in shifts if not shift.inside), key=lambda shift: -abs(shift.log_factor))
     return f"{text}; furthest off: {', '.join(shift.in_words() for shift in outside[:3])}." if outside else f"{text}."
