@@ -17,7 +17,7 @@ from reports.table import words
 
 @dataclass(frozen=True)
 class Shift:
-    """The log of the factor between a speedup in the first run and in the second, and the first's A/A band of that case."""
+    """The log of the factor between a speedup in the first run and in the second, and the A/A band in the first."""
 
     case: str
     impl: str
