@@ -29,8 +29,9 @@ class Durations:
     """The seconds that published runs took, for a row of an implementation, and for a process besides its rows.
 
     `row_s` is the mean of an implementation, `of_row_s` that of an implementation on a case, both with a full
-    verification; a row of a later process takes `later_less_s` less. `time_s` is the timing of a row, and `compile_s`
-    the time of one process to compile a row's backward ahead.
+    verification; a row of a later process takes `later_less_s` less. `time_s` is the timing of a row, `context_s` that
+    of a row in one context of a training step, and `compile_s` the time of one process to compile a row's backward
+    ahead.
     """
 
     row_s: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -38,6 +39,7 @@ class Durations:
     later_less_s: float = 0.0
     process_s: float = 0.0
     time_s: float = 0.0
+    context_s: float = 0.0
     compile_s: float = 0.0
     runs: int = 0
 
@@ -65,6 +67,7 @@ def durations(runs: Iterable[Results]) -> Durations:
     of_row: dict[tuple[NormCase, str], list[float]] = defaultdict(list)
     process: list[float] = []
     time_s: list[float] = []
+    context_s: list[float] = []
     compile_s: list[float] = []
     less_s: list[float] = []
     share = _later_share(recorded)
@@ -74,6 +77,8 @@ def durations(runs: Iterable[Results]) -> Durations:
         rows = [row for row in run.rows if row.role == "impl" and row.timing]
         firsts = _firsts(rows)
         time_s.append(stages["time"] / len(rows))
+        if timed_in_contexts := sum(len(row.contexts or ()) for row in rows):
+            context_s.append(stages.get("time in context", 0.0) / timed_in_contexts)
         verified_s = stages.get("verify", 0.0) / (len(firsts) + share * (len(rows) - len(firsts)))
         first_s = sum(stages.get(stage, 0.0) for stage in FIRST_STAGES) / len(firsts)
         less_s += [(1 - share) * verified_s + first_s] * len(firsts)
@@ -91,6 +96,7 @@ def durations(runs: Iterable[Results]) -> Durations:
         later_less_s=fmean(less_s) if less_s else 0.0,
         process_s=fmean(process) if process else 0.0,
         time_s=fmean(time_s) if time_s else 0.0,
+        context_s=fmean(context_s or time_s or [0.0]),
         compile_s=fmean(compile_s) if compile_s else 0.0,
         runs=len(recorded),
     )

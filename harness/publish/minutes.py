@@ -29,7 +29,7 @@ class RunTimes:
     def job_s(self, planned: Planned, here: bool = True) -> Callable[[Job], float]:
         """The estimated seconds of a job; an implementation that is missing `here` or lacks a variant takes none.
 
-        Each context besides cold is taken to need as long as timing in cold.
+        Each context besides cold takes as long as those of published runs, or as timing in cold where none has any.
         """
         tried = _tried(planned, here)
         contexts = len(parse_contexts(planned.settings.context)) - 1
@@ -39,7 +39,7 @@ class RunTimes:
             job = tried(job)
             if not planned.settings.timed:
                 return row_s * len(job.impls)
-            return self.timed.of(job) + contexts * self.timed.time_s * len(job.impls)
+            return self.timed.of(job) + contexts * self.timed.context_s * len(job.impls)
 
         return seconds
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.cases import Grads, Inputs, NormCase, contiguous_rows
 
-from ..libraries.apex import missing_extension
+from ..libraries.extensions import apex_failure
 
 name = "apex-fast"
 requires = ("fast_layer_norm",)
@@ -22,7 +22,7 @@ HIDDEN_SIZES = frozenset(
 
 
 def missing() -> str | None:
-    return missing_extension("fast_layer_norm", "APEX_FAST_LAYER_NORM=1")
+    return apex_failure("fast_layer_norm", "APEX_FAST_LAYER_NORM=1")
 
 
 def unsupported(case: NormCase, _keeps_y: bool) -> str | None:

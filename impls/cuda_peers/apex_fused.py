@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.cases import Grads, Inputs, NormCase
 
-from ..libraries.apex import missing_extension
+from ..libraries.extensions import apex_failure
 
 name = "apex-fused"
 requires = ("fused_layer_norm_cuda",)
@@ -17,7 +17,7 @@ variants = {"apex-fused": False, "apex-fused-mem": True}  # the extension's last
 
 
 def missing() -> str | None:
-    return missing_extension("fused_layer_norm_cuda", "APEX_CUDA_EXT=1")
+    return apex_failure("fused_layer_norm_cuda", "APEX_CUDA_EXT=1")
 
 
 def unsupported(case: NormCase, _keeps_y: bool) -> str | None:

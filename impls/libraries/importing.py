@@ -15,12 +15,3 @@ def import_failure(package: str, module: str) -> str | None:
     except Exception as error:
         return f"{module} cannot be imported: {type(error).__name__}: {error}"
     return None
-
-
-def extension_failure(extension: str) -> str | None:
-    """Why an installed extension of torch cannot be loaded; None where it can, or is not installed."""
-    if find_spec(extension) is None:
-        return None
-    import_module("torch")  # loads the libraries that the extension links to
-    failure = import_failure(extension, extension)
-    return f"{failure}; build it again with the torch that is installed" if failure else None

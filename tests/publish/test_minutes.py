@@ -8,7 +8,7 @@ from harness.results.run_records import ImplRecord
 from harness.results.schema import SanitizerRecord
 from harness.results.settings import Settings
 from harness.run.plan import Job
-from tests.results_factory import CASE, LAYER, results, row, selftest
+from tests.results_factory import CASE, LAYER, in_contexts, results, row, selftest
 
 STAGES = {"compile ahead": 24.0, "self-test": 6.0, "start": 1.0, "time": 8.0}
 ROW_S = 4.0 + 1.5  # a half of `time`, and its own preparation
@@ -40,6 +40,12 @@ def test_what_lacks_a_variant_takes_no_time():
 
 def test_each_context_is_timed_too():
     assert run_times([TIMED]).job_s(planned(context="graph,host"))(JOB) == 2 * ROW_S + 2 * 8.0
+
+
+def test_a_context_takes_as_long_as_one_that_was_timed():
+    rows = in_contexts([row("quack", 10.0), row("liger", 10.0)], beside_8=1.1, host=1.0)
+    run = results(*rows, stages_s=STAGES | {"time in context": 12.0}, selftests=[selftest()])
+    assert run_times([run]).job_s(planned(context="graph,host"))(JOB) == 2 * ROW_S + 2 * 2 * 3.0
 
 
 def test_verification_takes_as_long_as_one_of_as_many_runs():

@@ -1,14 +1,24 @@
-"""Why an extension of NVIDIA's apex cannot be used."""
+"""Why an extension of torch that is built from source is missing."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from .importing import extension_failure
+from .importing import import_failure
 
 
-def missing_extension(extension: str, option: str) -> str | None:
+def extension_failure(extension: str) -> str | None:
+    """Why an installed extension of torch cannot be loaded; None where it can, or is not installed."""
+    if find_spec(extension) is None:
+        return None
+    import_module("torch")  # loads the libraries that the extension links to
+    failure = import_failure(extension, extension)
+    return f"{failure}; build it again with the torch that is installed" if failure else None
+
+
+def apex_failure(extension: str, option: str) -> str | None:
     """Why an extension that apex is built with by `option` is missing; None where it is there, or no apex is."""
     if find_spec(extension):
         return extension_failure(extension)
