@@ -145,7 +145,7 @@ def test_each_revision_of_own_kernel_has_own_modules():
         assert backward.choose.__module__ == f"normbwd_{word}.inhouse.regimes.choice"
         kernel = importlib.import_module(f"normbwd_{word}.inhouse.regimes.one_pass_kernel")
         assert kernel.backward_rows.fn.__module__ == f"normbwd_{word}.inhouse.regimes.one_pass_kernel"
-        assert kernel.take.fn.__module__ == f"normbwd_{word}.inhouse.arrivals"
+        assert kernel.next_piece.fn.__module__ == f"normbwd_{word}.inhouse.arrivals"
     for name in [name for name in sys.modules if name.startswith(("normbwd_base", "normbwd_head"))]:
         del sys.modules[name]
 
