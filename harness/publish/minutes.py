@@ -29,7 +29,7 @@ class RunTimes:
     def job_s(self, planned: Planned, here: bool = True) -> Callable[[Job], float]:
         """The estimated seconds of a job; an implementation that is missing `here` or lacks a variant takes none.
 
-        Each context besides cold takes as long as those of published runs, or as timing in cold where none has any.
+        A context besides cold takes as long as in published runs. Where none has any, it takes as long as cold.
         """
         tried = _tried(planned, here)
         contexts = len(parse_contexts(planned.settings.context)) - 1

@@ -115,15 +115,15 @@ def backward_rows(
         EVEN,
     )
     partials = partial_dweight, partial_dbias, beside.partial_dweight1, beside.partial_dbias1
-    if not APART or cols > 0:  # always
+    if not APART or cols > 0:  # which it always is
         store_sums(sums, program, shift, partials, cols, K, C, ALIGNMENTS > 1)
     if FUSED:
         started, arrived = arrive(words, program, programs, INTERPRETED)
         index = tl.arange(0, FINISH_ROWS)[:, None]
         lane = tl.arange(0, FINISH_COLS)[None, :]
         results = results_of(dweight_out, dbias_out, partial_dweight, partial_dbias, beside)
-        # What is usual comes first, and has no part in common with the rest: its code then follows on the loop's, and
-        # is not fetched from memory only when a program gets there.
+        # The usual way comes first and shares no code with the other. So its code follows on the loop's: behind a jump
+        # it would be fetched from memory only when a program gets there.
         if wait_for_all(words, started, arrived, INTERPRETED):
             finish_piece(results, program, index, lane, programs, cols, programs, FINISH_ROWS, FINISH_COLS)
         else:
