@@ -38,6 +38,9 @@ REGIMES = {
     (4096, 256): OnePass,
     (4096, 2048): OnePass,
     (2048, 8192): OnePass,
+    (4096, 4608): OnePass,  # between powers of two, where half tiles and packed programs take over
+    (2304, 5632): OnePass,
+    (4096, 7168): OnePass,
     (512, 16384): Shared,
     (1024, 16384): Shared,  # rows for a second tile of delay
     (96, 32768): Shared,
