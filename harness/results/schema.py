@@ -99,7 +99,7 @@ class Timing(Record):
     `blocks[i]` is the block that `samples_us[i]` belongs to, left out of the file where they are 0, 1, 2, ...; rows of
     one `group` were interleaved in the same blocks, so only among them may a ratio be formed. `voided` counts blocks
     left out, by cause. `proven` is False where the device began before the host had queued everything, so that host
-    time may be inside.
+    time may be inside. `waited` counts the samples that ended only after the kernel beside had ended.
     """
 
     group: str
@@ -108,6 +108,7 @@ class Timing(Record):
     blocks: list[int]
     voided: dict[str, int] = {}
     proven: bool = True
+    waited: int = 0
 
     @model_validator(mode="before")
     @classmethod

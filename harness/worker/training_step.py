@@ -17,7 +17,7 @@ from harness.devices.capture import CaptureError, capture
 from harness.devices.holder import Holder
 from harness.devices.nvml import Reading
 from harness.errors import UnavailableError
-from harness.results.contexts import GRAPH, HOST, HOT_DY, WAITS, parse_held, programs_beside
+from harness.results.contexts import GRAPH, HOST, HOT_DY, parse_held, programs_beside
 from harness.results.schema import ContextRecord, HolderRecord, Timing
 from harness.timing.engine import Candidate, CandidateError, Device
 from harness.timing.in_context import Beside, HostClock, HotDy, repeated, replayed, reset
@@ -214,6 +214,6 @@ def _record(context: str, device: Device, timing: Timing, captured: str | None, 
         return ContextRecord(status="ok", untimed=f"every block was void ({causes})", notes=notes)
     if context == HOST and not timing.proven:
         return ContextRecord(status="ok", untimed=HOST_WAITED)
-    if isinstance(device, Beside) and (waits := sum(map(device.waits, timing.samples_us))):
-        notes.append(f"{WAITS}: until the one beside had ended, in {waits} of {len(timing.samples_us)} samples")
+    if isinstance(device, Beside):
+        timing = timing.model_copy(update={"waited": sum(map(device.waits, timing.samples_us))})
     return ContextRecord(status="ok", timing=timing, notes=notes)

@@ -15,7 +15,7 @@ from harness.results.schema import RANKED, Budget, Flush, Kernel, KernelTotals, 
 from harness.results.statistics import IncomparableError, Ratio, SpeedVerdict, geomean, median_and_spread, verdict
 from reports import figures
 from reports.data.checks import Checked, join_verifications
-from reports.data.waiting import Waiting, is_waiting, waiting_in
+from reports.data.waiting import Waiting, waiting_in
 
 # ranked: passed, timed, comparable; unranked: passed and timed, but its time cannot be set beside the others';
 # verified: passed, not timed; failed: ran and did not pass; absent: never ran here (missing, unsupported).
@@ -97,7 +97,7 @@ def make_entry(joined: Joined, impl: ImplRecord | None, against: Yardsticks) -> 
     ranked_us = median if standing == "ranked" else None
     speedup = _speedup(joined, against) if standing == "ranked" else None
     bandwidth = bandwidth_gbps(joined.case, ranked_us)
-    waiting = waiting_in(joined.rows)
+    waiting = waiting_in(joined.timings)
     profiled = next((row for row in joined.rows if row.kernels is not None), None)
     return Entry(
         impl=joined.impl,
@@ -202,8 +202,8 @@ def _scatter(joined: Joined) -> list[str]:
 
 
 def _notes(joined: Joined, impl: ImplRecord | None, processes: int, waiting: Waiting | None) -> tuple[str, ...]:
-    notes = [note for row in joined.rows for note in row.notes if not is_waiting(note)]
-    if waiting is not None:  # one note in place of one a process
+    notes = [note for row in joined.rows for note in row.notes]
+    if waiting is not None:
         notes.append(waiting.note)
     if impl is not None and impl.in_place:
         notes.append(IN_PLACE)

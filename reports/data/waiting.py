@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.results.contexts import WAITS
-from harness.results.schema import RowRecord
-
-# The note of one process on a row: harness/worker/training_step.py writes it where any sample waited.
-NOTE = re.compile(re.escape(WAITS) + r": .* in (?P<waited>\d+) of \d+ samples")
+from harness.results.schema import Timing
 
 
 @dataclass(frozen=True)
@@ -34,13 +30,7 @@ class Waiting:
         return f"waited for other kernels {counts}, fewer than half: until the one beside had ended"
 
 
-def waiting_in(rows: Iterable[RowRecord]) -> Waiting | None:
+def waiting_in(timings: Sequence[Timing]) -> Waiting | None:
     """The waiting of one implementation on one case in all its processes; None where no sample waited."""
-    rows = list(rows)
-    waited = sum(int(told["waited"]) for row in rows for note in row.notes if (told := NOTE.fullmatch(note)))
-    return Waiting(waited, sum(len(row.timing.samples_us) for row in rows if row.timing)) if waited else None
-
-
-def is_waiting(note: str) -> bool:
-    """Whether a note on a row counts samples that waited."""
-    return NOTE.fullmatch(note) is not None
+    waited = sum(timing.waited for timing in timings)
+    return Waiting(waited, sum(len(timing.samples_us) for timing in timings)) if waited else None

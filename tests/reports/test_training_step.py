@@ -21,8 +21,7 @@ HELD = HolderRecord(programs=8, threads=640, shared_kib=200)
 
 def stalls(each, waited=40, us=2600.0):
     """The row with a time beside another kernel, for which so many of its 40 samples waited."""
-    notes = [WAITS.replace("40 of", f"{waited} of")] if waited else []
-    record = ContextRecord(status="ok", timing=timing(us, shift=each.process), notes=notes)
+    record = ContextRecord(status="ok", timing=timing(us, shift=each.process, waited=waited))
     return each.model_copy(update={"contexts": {**(each.contexts or {}), "beside:8": record}})
 
 
@@ -93,7 +92,7 @@ def test_a_backward_that_waits_is_told_in_words():
         ((20,), True, "20 of 40"),  # half: the median lies between a sample that waited and one that did not
         ((40,), True, "40 of 40"),
         ((40, 0, 0), False, "40 of 120"),
-        ((5, 5), False, "10 of 80"),  # the notes of both processes are the same text
+        ((5, 5), False, "10 of 80"),
         ((40, 0), True, "40 of 80"),
     ],
 )
