@@ -21,9 +21,10 @@ install = "put a checkout of https://github.com/ROCm/TransformerEngine first on 
 compiles_ahead = True
 
 PACKAGE = "transformer_engine.pytorch.triton_kernels"
-OPERATORS = ("norms_common", "norms")  # the module of the drop-in replacements, by its newer and its older name
+# The module of the drop-in replacements, by its newer and its older name. A row of so many bytes is the widest for which
+# RMSNorm there does not keep a partial gradient of every row.
+OPERATORS = {"norms_common": 16 * 1024, "norms": 64 * 1024}
 KERNELS = (*OPERATORS, "utils", "norm_common", "rmsnorm", "layernorm")  # the rest of the package is fp8 to them
-WIDEST_BYTES = 64 * 1024  # a row, above which RMSNorm keeps a partial gradient of every row
 
 
 def missing() -> str | None:
@@ -49,10 +50,11 @@ def unsupported(case: NormCase) -> str | None:
 
 
 def notes(case: NormCase) -> list[str]:
-    traps = ["without its tuner, which is for AMD's GPUs"] if case.norm == "rms" else []
-    if case.norm == "rms" and case.cols * ITEM_BYTES[case.dtype] > WIDEST_BYTES:
-        traps.append("stores a partial gradient in fp32 of every row")
-    return traps
+    if case.norm == "layer":
+        return []
+    widest_bytes = OPERATORS[_operators().__name__.rpartition(".")[2]]
+    wide = case.cols * ITEM_BYTES[case.dtype] > widest_bytes
+    return ["without its tuner, which is for AMD's GPUs", *["stores a partial gradient in fp32 of every row"] * wide]
 
 
 def prepare(inputs: Inputs) -> Callable[[], Grads]:
@@ -86,7 +88,7 @@ def _operators() -> ModuleType:
     folder = next((Path(place, "pytorch", "triton_kernels") for place in places), Path())
     module = next((name for name in OPERATORS if (folder / f"{name}.py").is_file()), None)
     if module is None:
-        raise ImportError(f"no pytorch/triton_kernels/{OPERATORS[0]}.py: it is not AMD's")
+        raise ImportError(f"no pytorch/triton_kernels/{next(iter(OPERATORS))}.py: it is not AMD's")
     with without_the_rest(folder, PACKAGE, KERNELS, {"get_sm_count": _multiprocessors}):
         return import_module(f"{PACKAGE}.{module}")
 

@@ -347,6 +347,15 @@ def test_the_triton_norms_of_transformer_engine_need_nothing_that_is_built(tmp_p
     transformer_engine_rocm._operators.cache_clear()
 
 
+@pytest.mark.parametrize(("module", "widest"), [("norms_common", 8192), ("norms", 32768)])
+def test_the_triton_rms_norm_of_transformer_engine_says_where_it_keeps_every_row(module, widest, monkeypatch):
+    monkeypatch.setattr(transformer_engine_rocm, "_operators", lambda: ModuleType(f"triton_kernels.{module}"))
+    kept = "stores a partial gradient in fp32 of every row"
+    found = [kept in transformer_engine_rocm.notes(NormCase("rms", 8, cols)) for cols in (widest, widest + 1)]
+    assert found == [False, True]
+    assert transformer_engine_rocm.notes(NormCase("layer", 8, widest + 1, bias=True)) == []
+
+
 def test_a_torch_whose_quack_does_not_sum_by_itself_is_missing():
     assert "878c34fc" in (IMPLS["quack-fused-sum"].missing() or "")
 
