@@ -21,8 +21,8 @@ install = "put a checkout of https://github.com/ROCm/TransformerEngine first on 
 compiles_ahead = True
 
 PACKAGE = "transformer_engine.pytorch.triton_kernels"
-# The module of the drop-in replacements, by its newer and its older name, with the bytes of the widest row for which its
-# RMSNorm does not keep a partial gradient of every row.
+# The module of the drop-in replacements, by its newer and its older name, with the bytes of the widest row for which
+# its RMSNorm does not keep a partial gradient of every row.
 OPERATORS = {"norms_common": 16 * 1024, "norms": 64 * 1024}
 KERNELS = (*OPERATORS, "utils", "norm_common", "rmsnorm", "layernorm")  # the rest of the package is fp8 to them
 
