@@ -1,13 +1,14 @@
-"""Lines of text about the plan: which runs are current, stale or missing, why, and how long the others would take."""
+"""Lines of text about the plan: which runs are current, stale or missing, why, and how long they would take."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import get_args
 
 from harness.errors import UsageError
 from harness.publish.publishing import minutes_in_words
-from harness.publish.survey import Survey, SurveyedRun
+from harness.publish.survey import State, Survey, SurveyedRun
 from harness.results.file import load
 from harness.results.published.planned import file_of
 from harness.results.published.staleness import mark
@@ -19,7 +20,7 @@ def lines(survey: Survey, runs: Sequence[SurveyedRun]) -> str:
     """A line for each run of the plan, in its order, and one for each other file that is published."""
     place = survey.place
     counts = Counter(run.state for run in runs)
-    states = ", ".join(f"{counts[state]} {state}" for state in ("current", "stale", "missing"))
+    states = ", ".join(f"{counts[state]} {state}" for state in get_args(State) if counts[state] or state != "in part")
     gpus = f" on {place.gpus} GPUs" if place.gpus > 1 else ""
     due_s = sum(run.seconds for run in runs)
     total = f"; {minutes_in_words(due_s)}{gpus} for all that is due" if due_s else ""

@@ -198,8 +198,7 @@ def _published_processes(target: Path, run: SurveyedRun) -> int:
         results = load(target)
     except UsageError:
         return 0
-    processes = results.run.settings.processes
-    return 0 if stale_because(results, run.entry.settings.changed(processes=processes)) else processes
+    return 0 if stale_because(results, run.entry.settings) else results.run.settings.processes
 
 
 def _measure(survey: Survey, run: SurveyedRun, sitting_time: SittingTime, display: Display) -> Path:

@@ -15,7 +15,7 @@ from harness.fleet.preview import elsewhere
 from harness.publish.minutes import RunTimes, run_times
 from harness.results.file import Results, load
 from harness.results.published.planned import PACKED_SUFFIX, PUBLISHED, Plan, PlannedRun, file_of
-from harness.results.published.staleness import UNFINISHED, stale_because
+from harness.results.published.staleness import UNFINISHED, processes_so_far, stale_because
 from harness.results.run_records import RunRecord
 from harness.run.invocation import Invocation
 from harness.run.opening import RESULTS_NAME
@@ -23,7 +23,7 @@ from harness.run.plan import Job, left_to_do
 from harness.run.session import Planned, library_versions, plan_run
 from harness.worker.messages import Hello
 
-State = Literal["current", "stale", "missing"]
+State = Literal["current", "in part", "stale", "missing"]  # in part: current, with fewer processes than planned
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,10 @@ class Survey:
         except UsageError as error:
             return "stale", (str(error),)
         reasons = (*stale_because(results, entry.settings), *self._differences_here(results, planned))
-        return ("stale", reasons) if reasons else ("current", ())
+        part = processes_so_far(results, entry.settings)
+        if reasons:
+            return "stale", (*reasons, *([part] if part else []))
+        return ("in part", (part,)) if part else ("current", ())
 
     def _differences_here(self, results: Results, planned: Planned) -> list[str]:
         """Why a file is stale on this machine: it lacks implementations or cases, or libraries have other versions."""

@@ -36,10 +36,10 @@ def fastest(sources: Sequence[Source], plan: Plan) -> str:
 
 
 def published(sources: Sequence[Source], _plan: Plan) -> str:
-    """A table for each device of its published files: contents, reports, revision, and why a file is stale."""
+    """A table for each device of its published files: contents, reports, revision, and why a file is not current."""
     parts: list[str] = []
     for device, files in by_device(sources).items():
-        heads = "file", "what it holds", "reports", "revision", "why it is stale"
+        heads = "file", "what it holds", "reports", "revision", "why it is not current"
         parts += [f"### {device}: {files[0].device_name}", _table(heads, [_file(source) for source in files])]
     return paragraphs(parts)
 
@@ -103,7 +103,7 @@ def _fastest(source: Source, of_picture: bool) -> str:
 def _file(source: Source) -> Sequence[str]:
     pages = ", ".join(f"[{page}]({source.device}/{page})" for page in source.pages)
     revision = source.results.run.revision or figures.NOTHING
-    return f"{source.name}{PACKED_SUFFIX}", source.about, pages, revision, source.why_stale
+    return f"{source.name}{PACKED_SUFFIX}", source.about, pages, revision, source.why_not_current
 
 
 def _timed(source: Source) -> Sequence[str]:

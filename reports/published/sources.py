@@ -9,7 +9,8 @@ from pathlib import Path
 
 from harness.results.file import Results, load
 from harness.results.published.planned import PUBLISHED, Plan, file_of, published_files
-from harness.results.published.staleness import mark, stale_because
+from harness.results.published.staleness import mark, processes_so_far, stale_because
+from harness.results.settings import Settings
 from reports.data.comparison import Comparison, compare
 from reports.published.held import contents, planned_instead
 
@@ -77,9 +78,10 @@ class Source:
 
     @property
     def age(self) -> str:
-        """A sentence: when it was measured, and whether it is stale."""
+        """A sentence: when it was measured, and whether it is stale or a part of what is planned."""
         run, reasons = self.results.run, self._reasons
-        measured = f"Measured on {run.started_at[:10]} at revision {run.revision or 'unknown'}"
+        part = f"; {self._part}" if self._part else ""
+        measured = f"Measured on {run.started_at[:10]} at revision {run.revision or 'unknown'}{part}"
         if not reasons:
             return f"{measured}."
         (why,) = reasons if len(reasons) == 1 else ("not of the code and the plan as they are now",)
@@ -87,18 +89,27 @@ class Source:
 
     @property
     def revision(self) -> str:
-        """The revision that measured, and whether the file is stale, for a cell of a table."""
-        return f"{self.results.run.revision or 'unknown'}{', stale' if self.stale else ''}"
+        """The revision that measured, and whether the file is stale or a part, for a cell of a table."""
+        marks = [self._part] if self._part else []
+        return ", ".join([self.results.run.revision or "unknown", *marks, *["stale"] * self.stale])
 
     @property
-    def why_stale(self) -> str:
-        """The reasons why it is stale; empty where it is not."""
-        return "; ".join(self._reasons)
+    def why_not_current(self) -> str:
+        """Which part of what is planned it is, and the reasons why it is stale; empty where it is current."""
+        return "; ".join([*([self._part] if self._part else []), *self._reasons])
 
     @property
     def _reasons(self) -> tuple[str, ...]:
+        return stale_because(self.results, self._planned)
+
+    @property
+    def _part(self) -> str | None:
+        return processes_so_far(self.results, self._planned)
+
+    @property
+    def _planned(self) -> Settings | None:
         planned = self.plan.runs.get(self.name)
-        return stale_because(self.results, planned.settings if planned else None)
+        return planned.settings if planned else None
 
     @property
     def mark(self) -> str:

@@ -102,7 +102,7 @@ def _git(checkout: Path, *arguments: str) -> str | None:
 def faults(results: Results) -> tuple[str, ...]:
     """The faults that speak against publishing a run, and what to do; empty where there are none.
 
-    Fewer processes than the plan asks for are no fault: the run is then marked as stale.
+    Fewer processes than the plan asks for are no fault: the documents then say how many there are so far.
     """
     rules = (_finished, _claim, _revision, _provenance, _processes, _selftests, _alone, _void, _rounded)
     return tuple(fault for rule in rules for fault in rule(results))

@@ -46,7 +46,8 @@ def _current_hash(path: str, checkout: Path) -> str | None:
 def stale_because(results: Results, planned: Settings | None, checkout: Path = CHECKOUT) -> tuple[str, ...]:
     """Why a published file is stale, a clause for each reason; empty where it is current.
 
-    `planned` has the settings of the plan, None for a file that is no run of the plan.
+    `planned` has the settings of the plan, None for a file that is no run of the plan. A file of fewer processes than
+    planned is not stale for that.
     """
     run = results.run
     reasons = [UNHASHED] if run.sources is None else []
@@ -69,10 +70,18 @@ def _differing_options(run: RunRecord, planned: Settings) -> list[str]:
     ]
 
 
+def processes_so_far(results: Results, planned: Settings | None) -> str | None:
+    """How many of the processes that the plan asks for a file has, in words; None where it has all of them."""
+    measured = results.run.settings.processes
+    return f"{measured} of {planned.processes} processes so far" if planned and measured < planned.processes else None
+
+
 def _equal(name: str, recorded: Settings, planned: Settings) -> bool:
     before, now = getattr(recorded, name), getattr(planned, name)
     if name == "context":
         return parse_contexts(before) == parse_contexts(now)
+    if name == "processes":  # fewer are a part of what is planned: `processes_so_far`
+        return before <= now
     return before == now or (not now and name in RESOLVED)
 
 
@@ -86,8 +95,10 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def mark(results: Results, name: str, plan: Plan, checkout: Path = CHECKOUT) -> str:
-    """The age of a published file, for a table: its revision, and why it is stale."""
+    """The age of a published file, for a table: its revision, and why it is stale or which part of the run it is."""
     entry = plan.runs.get(name)
-    reasons = stale_because(results, entry.settings if entry else None, checkout)
-    measured = f"measured at revision {results.run.revision or 'unknown'}"
-    return f"{measured}; stale: {'; '.join(reasons)}" if reasons else measured
+    planned = entry.settings if entry else None
+    reasons = stale_because(results, planned, checkout)
+    part = processes_so_far(results, planned)
+    stale = [f"stale: {'; '.join(reasons)}"] if reasons else []
+    return "; ".join([f"measured at revision {results.run.revision or 'unknown'}", *([part] if part else []), *stale])
