@@ -153,9 +153,8 @@ class Survey:
             return "stale", (str(error),)
         reasons = (*stale_because(results, entry.settings), *self._differences_here(results, planned))
         part = processes_so_far(results, entry.settings)
-        if reasons:
-            return "stale", (*reasons, *([part] if part else []))
-        return ("in part", (part,)) if part else ("current", ())
+        state = "stale" if reasons else "in part" if part else "current"
+        return state, tuple(filter(None, [*reasons, part]))
 
     def _differences_here(self, results: Results, planned: Planned) -> list[str]:
         """Why a file is stale on this machine: it lacks implementations or cases, or libraries have other versions."""

@@ -80,8 +80,8 @@ class Source:
     def age(self) -> str:
         """A sentence: when it was measured, and whether it is stale or a part of what is planned."""
         run, reasons = self.results.run, self._reasons
-        part = f"; {self._part}" if self._part else ""
-        measured = f"Measured on {run.started_at[:10]} at revision {run.revision or 'unknown'}{part}"
+        measured = f"Measured on {run.started_at[:10]} at revision {run.revision or 'unknown'}"
+        measured = "; ".join(filter(None, [measured, self._part]))
         if not reasons:
             return f"{measured}."
         (why,) = reasons if len(reasons) == 1 else ("not of the code and the plan as they are now",)
@@ -90,13 +90,12 @@ class Source:
     @property
     def revision(self) -> str:
         """The revision that measured, and whether the file is stale or a part, for a cell of a table."""
-        marks = [self._part] if self._part else []
-        return ", ".join([self.results.run.revision or "unknown", *marks, *["stale"] * self.stale])
+        return ", ".join(filter(None, [self.results.run.revision or "unknown", self._part, "stale" * self.stale]))
 
     @property
     def why_not_current(self) -> str:
         """Which part of what is planned it is, and the reasons why it is stale; empty where it is current."""
-        return "; ".join([*([self._part] if self._part else []), *self._reasons])
+        return "; ".join(filter(None, [self._part, *self._reasons]))
 
     @property
     def _reasons(self) -> tuple[str, ...]:

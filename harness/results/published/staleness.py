@@ -99,6 +99,6 @@ def mark(results: Results, name: str, plan: Plan, checkout: Path = CHECKOUT) -> 
     entry = plan.runs.get(name)
     planned = entry.settings if entry else None
     reasons = stale_because(results, planned, checkout)
-    part = processes_so_far(results, planned)
-    stale = [f"stale: {'; '.join(reasons)}"] if reasons else []
-    return "; ".join([f"measured at revision {results.run.revision or 'unknown'}", *([part] if part else []), *stale])
+    measured = f"measured at revision {results.run.revision or 'unknown'}"
+    stale = f"stale: {'; '.join(reasons)}" if reasons else None
+    return "; ".join(filter(None, [measured, processes_so_far(results, planned), stale]))
