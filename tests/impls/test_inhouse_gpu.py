@@ -14,11 +14,13 @@ from itertools import cycle
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from harness.cases import NormCase, make_inputs
 from impls.inhouse import bound, graph_memory, workspace
-from impls.inhouse.backward import choose_for
+from impls.inhouse.backward import choose_for, norm_backward
 from impls.inhouse.model import layer_norm, rms_norm
+from impls.inhouse.model.in_torch import as_torchs_backward
 from impls.inhouse.regimes.few_rows import FewRows
 from impls.inhouse.regimes.one_pass import OnePass
 from impls.inhouse.regimes.shared import Shared
@@ -370,6 +372,23 @@ def test_functions_give_the_kernels_own_gradients(norm, shape):
 
 
 @pytest.mark.filterwarnings("ignore")  # of the compiler's own
+@pytest.mark.parametrize("norm", ["rms", "layer"])
+def test_torchs_own_norms_can_have_the_backward(norm):
+    x, dy = (torch.randn(8, 64, 2048, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    weight = torch.ones(2048, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    x.requires_grad_()
+    if norm == "rms":
+        y = F.rms_norm(x, (2048,), weight, 1e-6)
+        mean, rstd = None, torch.ops.aten._fused_rms_norm(x, [2048], weight, 1e-6)[1].view(-1)
+    else:
+        y = F.layer_norm(x, (2048,), weight, None, 1e-5)
+        mean, rstd = (each.view(-1) for each in torch.native_layer_norm(x, [2048], weight, None, 1e-5)[1:])
+    wanted = norm_backward(dy, x.detach(), weight.detach(), mean, rstd)
+    with as_torchs_backward():
+        found = torch.autograd.grad(y, (x, weight), dy)
+    assert all(torch.equal(got, right) for got, right in zip(found, wanted, strict=False))
+
+
 def test_compiled_for_several_shapes():
     torch.compiler.reset()
     block = Block(layer_norm, 2048).cuda()
