@@ -1,5 +1,7 @@
 """torch's norms with the in-house backward: which calls get there, what they give, and that torch's own comes back."""
 
+import gc
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -157,6 +159,16 @@ def test_torch_has_its_own_again_afterwards(calls):
     with as_torchs_backward("cpu"):
         gradients(*given)
     assert len(calls) == 2
+
+
+def test_a_handle_that_nobody_keeps_changes_nothing(calls):
+    as_torchs_backward("cpu")
+    gc.collect()
+    gradients(*operands())
+    assert len(calls) == 1
+    in_torch._taken_over.clear()
+    gradients(*operands())
+    assert len(calls) == 1
 
 
 def test_it_is_taken_over_once(taken_over):

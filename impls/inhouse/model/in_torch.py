@@ -17,7 +17,7 @@ from ..backward import norm_backward
 
 Gradient = torch.Tensor | None
 
-_taken_over: set[str] = set()
+_taken_over: dict[str, torch.library.Library] = {}  # by kind of device; what a library registered goes with it
 
 
 class Handle:
@@ -30,8 +30,8 @@ class Handle:
     def remove(self) -> None:
         """Give torch its own backward again; a second time this does nothing."""
         if self._library is not None:
-            self._library = None  # what it registered goes with it
-            _taken_over.discard(self._device)
+            self._library = None
+            del _taken_over[self._device]
 
     def __enter__(self) -> Handle:
         return self
@@ -51,7 +51,7 @@ def as_torchs_backward(device: str = "cuda") -> Handle:
     library = torch.library.Library("aten", "IMPL")
     for name, ours in (("native_layer_norm_backward", _layer_norm), ("_fused_rms_norm_backward", _rms_norm)):
         _replace(library, name, device.upper(), ours)
-    _taken_over.add(device)
+    _taken_over[device] = library  # also where nobody keeps the handle
     return Handle(device, library)
 
 
