@@ -24,6 +24,7 @@ from harness.results.published.planned import PLAN, PUBLISHED, Plan, file_of, re
 from harness.results.published.staleness import stale_because
 from harness.results.schema import RANKED
 from harness.run import session
+from harness.run.compile_ahead import Task
 from harness.run.invocation import Invocation
 from harness.run.opening import RESULTS_NAME, RUNS, OtherRunError
 from harness.run.progress import Display
@@ -125,6 +126,7 @@ class _Sitting:
     ends_s: float
     display: Display
     now_s: Callable[[], float]
+    compiled: set[Task] = field(default_factory=set[Task])
 
     def measure(self, run: SurveyedRun, processes: int | None = None) -> None:
         """Begin or resume a run, publish it if it is finished in time, and note its outcome.
@@ -160,7 +162,14 @@ class _Sitting:
 
     def _sitting_time(self, run: SurveyedRun, processes: int | None) -> SittingTime:
         times = self.survey.run_times
-        return SittingTime(self.ends_s, times.job_s(run.planned), times.timed.process_s, self.now_s, processes)
+        return SittingTime(
+            self.ends_s,
+            times.job_s(run.planned),
+            times.timed.process_s,
+            self.now_s,
+            processes,
+            compiled=self.compiled,
+        )
 
     def _may_begin(self, run: SurveyedRun, sitting_time: SittingTime) -> bool:
         if run.jobs and not sitting_time.eligible(run.jobs):

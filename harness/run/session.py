@@ -23,7 +23,7 @@ from harness.results.run_records import DeviceRecord, EndRecord, ImplRecord, Run
 from harness.results.schema import Tool
 from harness.results.settings import DEFAULT_BASELINE, Settings
 from harness.run import opening
-from harness.run.compile_ahead import compile_ahead, default_processes, rounds, tasks_of
+from harness.run.compile_ahead import Task, compile_ahead, default_processes, rounds, tasks_of
 from harness.run.invocation import Invocation
 from harness.run.plan import Job, cells, plan, plan_verification, select, with_torch
 from harness.run.process import Worker, start_worker
@@ -185,7 +185,7 @@ def _run(
     )
     with closing_with_end_record(results, runner.stages_s, log), display.cases(len(fitting)):
         with _clocked("compile ahead", runner.stages_s):
-            _compile_ahead(invocation, planned, fitting, log, display)
+            _compile_ahead(invocation, planned, fitting, log, display, sitting.compiled if sitting else set())
         runner.run(sitting.jobs_in_time(fitting) if sitting else fitting)
         if sitting and (sitting.not_begun or len(fitting) < len(jobs)):
             raise OutOfTimeError(results.path)
@@ -221,12 +221,23 @@ def _clocked(stage: str, stages_s: dict[str, float]) -> Generator[None]:
     stages_s[stage] = time.monotonic() - begun_s
 
 
-def _compile_ahead(invocation: Invocation, planned: Planned, jobs: Sequence[Job], log: Path, display: Display) -> None:
-    """Fill the compilers' caches by several processes at once, where there are cores to spare and a GPU."""
+def _compile_ahead(
+    invocation: Invocation,
+    planned: Planned,
+    jobs: Sequence[Job],
+    log: Path,
+    display: Display,
+    compiled: set[Task],
+) -> None:
+    """Fill the compilers' caches by several processes at once, where there are cores to spare and a GPU.
+
+    What is already `compiled` is left out, and what is compiled here is added.
+    """
     processes = invocation.compile_ahead
     if processes is None:
         processes = default_processes(planned.facts.kind)
-    tasks_by_workers = rounds(tasks_of(jobs, planned.impls), processes, planned.facts.memory_bytes)
+    missing = [task for task in tasks_of(jobs, planned.impls) if task not in compiled]
+    tasks_by_workers = rounds(missing, processes, planned.facts.memory_bytes)
     if not tasks_by_workers:
         return
     start = replace(invocation.start(), asked=False)
@@ -240,6 +251,7 @@ def _compile_ahead(invocation: Invocation, planned: Planned, jobs: Sequence[Job]
                 invocation.time_limit_s,
                 advance,
             )
+            compiled.update(tasks)
 
 
 def _sanitize(

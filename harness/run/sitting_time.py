@@ -1,4 +1,4 @@
-"""The time that a run may take in one sitting: it decides which jobs are begun, so that the last one ends in time."""
+"""What a run may take in one sitting: it decides which jobs are begun, so that the last one ends in time."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from harness.run.compile_ahead import Task
 from harness.run.plan import Job
 
 
@@ -23,7 +24,7 @@ class SittingTime:
     """The end of a sitting on a clock, in seconds, and about how long a job and a process take.
 
     With `processes`, only jobs of so many first processes of the run are begun. `not_begun` has the jobs that were left
-    out because of the time.
+    out because of the time. `compiled` has what any run of the sitting has compiled ahead, and none has to again.
     """
 
     ends_s: float
@@ -32,6 +33,7 @@ class SittingTime:
     now_s: Callable[[], float] = time.monotonic
     processes: int | None = None
     not_begun: list[Job] = field(default_factory=list[Job])
+    compiled: set[Task] = field(default_factory=set[Task])
 
     @property
     def is_up(self) -> bool:

@@ -126,6 +126,19 @@ def test_published_file_holds_the_command_that_measures_it_again(folder, workers
     assert set(large.sources) > {"harness/timing", "harness/verify", "impls/torch_eager.py"}
 
 
+def test_what_one_run_compiled_ahead_the_next_does_not(folder, workers, monkeypatch):
+    compiled = []
+    monkeypatch.setattr(session, "compile_ahead", lambda tasks, *_: compiled.append([case.key for case, _ in tasks]))
+    (folder / "plan.toml").write_text(PLAN.replace('shapes = "8x64"', 'shapes = "8x64,32x64"'))
+    impls = [impl.model_copy(update={"compiles_ahead": impl.name == "liger"}) for impl in HELLO.implementations]
+    monkeypatch.setattr(workers, "greeting", replace(HELLO, implementations=impls))
+    for _ in range(2):  # a second sitting may be on another machine
+        publish(workers, compile_ahead=1)
+        assert compiled == [["rms-64x64-bf16", "rms-32x64-bf16"], ["rms-8x64-bf16"]]
+        compiled.clear()
+        shutil.rmtree(folder / "results")
+
+
 def test_only_what_is_named_is_measured(folder, workers):
     assert publish(workers, only="small,check*").published == ["small", "checked"]
     with pytest.raises(UsageError, match="--only smal: the plan has no such run; did you mean small"):
