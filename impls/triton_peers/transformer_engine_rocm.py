@@ -16,8 +16,13 @@ from harness.cases import ITEM_BYTES, Grads, Inputs, NormCase, contiguous_rows
 from ..libraries.parts import without_the_rest
 
 name = "transformer-engine-rocm"
-requires = ("transformer_engine", "triton")
-install = "put a checkout of https://github.com/ROCm/TransformerEngine first on PYTHONPATH; it need not be built"
+requires = ("triton",)
+CHECKOUT = "TransformerEngine"  # the folder of a checkout, beside which NVIDIA's package of the same name may be
+uses = (CHECKOUT, "transformer_engine")
+install = (
+    "git clone https://github.com/ROCm/TransformerEngine, and put the folder that it lies in on PYTHONPATH; "
+    "it need not be built"
+)
 compiles_ahead = True
 
 PACKAGE = "transformer_engine.pytorch.triton_kernels"
@@ -28,8 +33,8 @@ KERNELS = (*OPERATORS, "utils", "norm_common", "rmsnorm", "layernorm")  # the re
 
 
 def missing() -> str | None:
-    if find_spec("transformer_engine") is None:
-        return None
+    if not any(map(find_spec, uses)):
+        return f"not installed: {CHECKOUT}; {install}"
     try:
         _operators()
     except Exception as error:
@@ -83,14 +88,18 @@ def _operators() -> ModuleType:
 
     Raises ImportError where the Transformer Engine that is here has no such module.
     """
-    spec = find_spec("transformer_engine")
-    places = (spec.submodule_search_locations if spec else None) or ()
-    folder = next((Path(place, "pytorch", "triton_kernels") for place in places), Path())
-    module = next((name for name in OPERATORS if (folder / f"{name}.py").is_file()), None)
-    if module is None:
-        raise ImportError(f"no pytorch/triton_kernels/{next(iter(OPERATORS))}.py: it is not AMD's")
-    with without_the_rest(folder, PACKAGE, KERNELS, {"get_sm_count": _multiprocessors}):
-        return import_module(f"{PACKAGE}.{module}")
+    packages = [place / "transformer_engine" for place in _places(CHECKOUT)] + _places("transformer_engine")
+    for folder in (package / "pytorch" / "triton_kernels" for package in packages):
+        for module in OPERATORS:
+            if (folder / f"{module}.py").is_file():
+                with without_the_rest(folder, PACKAGE, KERNELS, {"get_sm_count": _multiprocessors}):
+                    return import_module(f"{PACKAGE}.{module}")
+    raise ImportError(f"no pytorch/triton_kernels/{next(iter(OPERATORS))}.py: it is not AMD's")
+
+
+def _places(package: str) -> list[Path]:
+    spec = find_spec(package)
+    return [Path(place) for place in (spec.submodule_search_locations if spec else None) or ()]
 
 
 def _multiprocessors() -> int:

@@ -18,6 +18,7 @@ from harness.cases.variants import parse_variants, with_features
 from harness.verify import precision
 from harness.worker.configured import candidates
 from harness.worker.discovery import discover
+from harness.worker.libraries import versions_for
 from impls.cuda_peers import apex_fast, apex_fused, cudnn
 from impls.dsl_peers import helion, quack
 from impls.libraries import cudnn_plans
@@ -322,15 +323,17 @@ def te_rmsnorm_bwd_triton(dz, otype: tex.DType = None):
 """
 
 
-def test_the_triton_norms_of_transformer_engine_need_nothing_that_is_built(tmp_path, monkeypatch):
+@pytest.mark.parametrize("where", ["", "TransformerEngine"], ids=["installed", "a clone beside NVIDIA's"])
+def test_the_triton_norms_of_transformer_engine_need_nothing_that_is_built(where, tmp_path, monkeypatch):
     rocm = IMPLS["transformer-engine-rocm"]
     monkeypatch.syspath_prepend(tmp_path)
-    assert "not installed: transformer_engine" in (rocm.missing() or "")
+    assert "not installed: TransformerEngine; git clone" in (rocm.missing() or "")
     package(tmp_path, "transformer_engine", "raise OSError('libtransformer_engine.so')")
     importlib.invalidate_caches()
     assert "it is not AMD's" in (rocm.missing() or "")
-    kernels = tmp_path / "transformer_engine" / "pytorch" / "triton_kernels"
+    kernels = tmp_path / where / "transformer_engine" / "pytorch" / "triton_kernels"
     kernels.mkdir(parents=True)
+    importlib.invalidate_caches()
     (kernels / "norms_common.py").write_text(NORMS_COMMON)
     (kernels / "rmsnorm.py").write_text("kernel = 'theirs'")
     (kernels / "utils.py").write_text(
@@ -344,6 +347,7 @@ def test_the_triton_norms_of_transformer_engine_need_nothing_that_is_built(tmp_p
     assert transformer_engine_rocm._operators().te_rmsnorm_bwd_triton(None) == ("theirs", 132)
     assert [name for name in sys.modules if name.startswith("transformer_engine")] == ["transformer_engine_torch"]
     assert sys.modules["transformer_engine_torch"] is built
+    assert bool(versions_for(rocm).get("TransformerEngine")) == bool(where), "a clone is told by its commit or hash"
     transformer_engine_rocm._operators.cache_clear()
 
 
