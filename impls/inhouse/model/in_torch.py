@@ -79,10 +79,9 @@ def _layer_norm(
     wanted: Sequence[bool],
 ) -> tuple[Gradient, Gradient, Gradient]:
     """`aten::native_layer_norm_backward`."""
-    if bias is None or (weight is not None and weight.dtype == bias.dtype):
-        found = _gradients(dy, x, normalized_shape, mean.reshape(-1), rstd, weight, wanted, has_bias=bias is not None)
-        if found is not None:
-            return found
+    found = _gradients(dy, x, normalized_shape, mean.reshape(-1), rstd, weight, wanted, has_bias=bias is not None)
+    if found is not None:
+        return found
     return torchs.call_boxed(keys, dy, x, normalized_shape, mean, rstd, weight, bias, wanted)
 
 
