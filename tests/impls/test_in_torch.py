@@ -80,17 +80,26 @@ def test_a_gradient_that_nobody_wants_is_not_given(calls, taken_over, frozen):
     given[frozen].requires_grad_(False)
     assert len(gradients(*given)) == 2
     assert len(calls) == 1
+    x, *parameters = (each.detach() for each in given)
+    statistics = torch.native_layer_norm(x, (COLS,), *parameters, 1e-5)[1:]
+    wanted = [True, frozen != 1, frozen != 2]
+    found = torch.ops.aten.native_layer_norm_backward(x, x, (COLS,), *statistics, *parameters, wanted)
+    assert [each is not None for each in found] == wanted
 
 
-def of_two_dimensions():
+def of_two_dimensions(parameters=2):
     x = torch.randn(4, 5, 8, requires_grad=True)
-    weight, bias = torch.randn(2, 5, 8).unbind()
-    return lambda: torch.autograd.grad(F.layer_norm(x, (5, 8), weight, bias).square().sum(), x)
+    weight_and_bias = torch.randn(parameters, 5, 8).unbind()
+    return lambda: torch.autograd.grad(F.layer_norm(x, (5, 8), *weight_and_bias).square().sum(), x)
+
+
+def of_two_dimensions_alone():
+    return of_two_dimensions(0)
 
 
 def of_a_frozen_x():
     x, weight, bias = operands()
-    return lambda: torch.autograd.grad(F.layer_norm(x.detach(), (COLS,), weight, bias).sum(), (weight, bias))
+    return lambda: torch.autograd.grad(F.layer_norm(x.detach(), (COLS,), weight, bias).square().sum(), (weight, bias))
 
 
 def in_float64():
@@ -130,6 +139,7 @@ def of_second_order():
     ("kind", "ours"),
     [
         (of_two_dimensions, 0),
+        (of_two_dimensions_alone, 0),
         (of_a_frozen_x, 0),
         (in_float64, 0),
         (of_strided_columns, 0),

@@ -79,7 +79,7 @@ def _layer_norm(
     wanted: Sequence[bool],
 ) -> tuple[Gradient, Gradient, Gradient]:
     """`aten::native_layer_norm_backward`."""
-    found = _gradients(dy, x, normalized_shape, mean.reshape(-1), rstd, weight, wanted, has_bias=bias is not None)
+    found = _gradients(dy, x, mean.reshape(-1), rstd, weight, wanted, has_bias=bias is not None)
     if found is not None:
         return found
     return torchs.call_boxed(keys, dy, x, normalized_shape, mean, rstd, weight, bias, wanted)
@@ -96,7 +96,7 @@ def _rms_norm(
     wanted: Sequence[bool],
 ) -> tuple[Gradient, Gradient]:
     """`aten::_fused_rms_norm_backward`."""
-    found = _gradients(dy, x, normalized_shape, None, rstd, weight, (*wanted, False), has_bias=False)
+    found = _gradients(dy, x, None, rstd, weight, (*wanted, False), has_bias=False)
     if found is not None:
         return found[:2]
     return torchs.call_boxed(keys, dy, x, normalized_shape, rstd, weight, wanted)
@@ -105,7 +105,6 @@ def _rms_norm(
 def _gradients(
     dy: torch.Tensor,
     x: torch.Tensor,
-    normalized_shape: Sequence[int],
     mean: Gradient,
     rstd: torch.Tensor,
     weight: Gradient,
@@ -114,7 +113,7 @@ def _gradients(
     has_bias: bool,
 ) -> tuple[Gradient, Gradient, Gradient] | None:
     """dx, dweight and dbias, those that are wanted; None for what the kernels do not take."""
-    if not wanted[0] or len(normalized_shape) != 1:
+    if not wanted[0]:  # torch then writes no dx
         return None
     try:
         dx, dweight, dbias = norm_backward(dy, x, weight, mean, rstd.reshape(-1), has_bias=has_bias)
