@@ -11,6 +11,8 @@ import pytest
 import reports
 from harness.results import file
 from harness.results.joining import by_case
+from harness.results.statistics import geomean
+from reports.data.comparison import compare
 
 ROOT = Path(__file__).parent.parent
 load = cache(file.load)  # many tests read the same files
@@ -130,3 +132,33 @@ def test_other_dtypes_stay_near_their_add(name, cases):
     ratios = {(case.norm, case.rows, case.cols): ours / add for case, ours, add, _ in medians_us(name)}
     assert len(ratios) == cases
     assert max(ratio / bf16[case] for case, ratio in ratios.items()) < 1.1
+
+
+@pytest.mark.parametrize(("norm", "column"), [("rms", 3), ("layer", 6)])
+def test_kernel_page_has_the_newest_version_as_the_file_does(norm, column):
+    """In its table of versions, which has older files beside it."""
+    lines = (ROOT / "docs/kernel.md").read_text("utf-8").splitlines()
+    said = {cells[1]: cells[column + 1] for line in lines if len(cells := line.replace(" ", "").split("|")) == 9}
+    over_add = {}
+    for case in compare(load(ROOT / "results/h200/fast-llm.jsonl.bz2")).cases:
+        if case.case.norm == norm:
+            ratio = 100 / case.entry("triton-inhouse").percent_of_add
+            over_add.setdefault((case.case.rows * case.case.cols) >> 20, []).append(ratio)
+    found = {"32Mielements": over_add[32], "16Mi": over_add[16], "8Mi": over_add[8]}
+    found["all15shapes"] = [ratio for ratios in over_add.values() for ratio in ratios]
+    assert {name: said[name] for name in found} == {name: f"{geomean(found[name]):.3f}" for name in found}
+
+
+def test_peers_page_says_how_the_quack_that_sums_by_itself_does():
+    both = [others for _, _, _, others in medians_us("fast-llm") if {"quack", "quack-fused-sum"} <= others.keys()]
+    assert len(both) == 12
+    assert all(others["quack-fused-sum"] > others["quack"] for others in both)
+
+
+def test_tilegyms_rows_are_off_as_flag_gems_are():
+    reasons = {"flag-gems": {}, "tilegym": {}}
+    for row in load(ROOT / "results/h200/fast-llm.jsonl.bz2").rows:
+        if row.impl in reasons and row.status == "wrong":
+            reasons[row.impl][row.case.key] = row.reason
+    assert len(reasons["tilegym"]) == 15
+    assert reasons["tilegym"] == reasons["flag-gems"]

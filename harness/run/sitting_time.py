@@ -24,7 +24,7 @@ class SittingTime:
     """The end of a sitting on a clock, in seconds, and about how long a job and a process take.
 
     With `processes`, only jobs of so many first processes of the run are begun. `not_begun` has the jobs that were left
-    out because of the time. `compiled` has what any run of the sitting has compiled ahead, and none has to again.
+    out because of the time. `compiled` has what a run of the sitting has compiled ahead.
     """
 
     ends_s: float

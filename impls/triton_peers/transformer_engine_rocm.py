@@ -89,12 +89,12 @@ def _operators() -> ModuleType:
     Raises ImportError where the Transformer Engine that is here has no such module.
     """
     packages = [place / "transformer_engine" for place in _places(CHECKOUT)] + _places("transformer_engine")
-    for folder in (package / "pytorch" / "triton_kernels" for package in packages):
-        for module in OPERATORS:
-            if (folder / f"{module}.py").is_file():
-                with without_the_rest(folder, PACKAGE, KERNELS, {"get_sm_count": _multiprocessors}):
-                    return import_module(f"{PACKAGE}.{module}")
-    raise ImportError(f"no pytorch/triton_kernels/{next(iter(OPERATORS))}.py: it is not AMD's")
+    modules = (package / "pytorch" / "triton_kernels" / f"{name}.py" for package in packages for name in OPERATORS)
+    module = next(filter(Path.is_file, modules), None)
+    if module is None:
+        raise ImportError(f"no pytorch/triton_kernels/{next(iter(OPERATORS))}.py: it is not AMD's")
+    with without_the_rest(module.parent, PACKAGE, KERNELS, {"get_sm_count": _multiprocessors}):
+        return import_module(f"{PACKAGE}.{module.stem}")
 
 
 def _places(package: str) -> list[Path]:

@@ -17,7 +17,7 @@ from ..backward import norm_backward
 
 Gradient = torch.Tensor | None
 
-_taken_over: dict[str, torch.library.Library] = {}  # by kind of device; what a library registered goes with it
+_taken_over: dict[str, torch.library.Library] = {}  # by kind of device; torch drops what a library registered when it goes
 
 
 class Handle:
@@ -51,7 +51,7 @@ def as_torchs_backward(device: str = "cuda") -> Handle:
     library = torch.library.Library("aten", "IMPL")
     for name, ours in (("native_layer_norm_backward", _layer_norm), ("_fused_rms_norm_backward", _rms_norm)):
         _replace(library, name, device.upper(), ours)
-    _taken_over[device] = library  # also where nobody keeps the handle
+    _taken_over[device] = library  # so that it stays though nobody keeps the handle
     return Handle(device, library)
 
 
