@@ -17,7 +17,7 @@ from ..backward import norm_backward
 
 Gradient = torch.Tensor | None
 
-_taken_over: dict[str, torch.library.Library] = {}  # by kind of device; torch drops what a library registered when it goes
+_taken_over: dict[str, torch.library.Library] = {}  # by kind of device; what a library registered ends with it
 
 
 class Handle:
