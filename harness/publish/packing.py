@@ -1,6 +1,7 @@
 """Packs a results file for publishing: samples rounded to 10 ns, traces of the machine removed, compressed.
 
-Of an unfinished run in several processes the complete processes are published, as a run of so many processes.
+Of an unfinished run a part is published: its complete processes, as a run of so many processes, or else the complete
+cases of the first.
 """
 
 from __future__ import annotations
@@ -8,32 +9,60 @@ from __future__ import annotations
 import bz2
 import json
 import os
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
+from harness.cases import NormCase
 from harness.results.file import Results, lines_of, load
 from harness.results.published import traces
+from harness.run.plan import Job
 
+CASE = TypeAdapter(NormCase)
 DIGITS = 2  # of a sample in microseconds
 
 
-def complete_processes(results: Results) -> int:
-    """How many of a run's first processes have measured every case and made the self-test after them."""
-    tested = {record.process for record in results.selftests if record.when == "after"}
-    for process in range(results.run.settings.processes):
-        cases = {row.case for row in results.rows if row.process == process}
-        if len(cases) < results.run.jobs or process not in tested:
-            return process
-    return results.run.settings.processes
+@dataclass(frozen=True)
+class Part:
+    """The part of a run that can be published: its first `processes`, without the cases `left`, if any."""
+
+    processes: int
+    left: frozenset[NormCase] = frozenset()
+    cases: int = 0
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """The processes and cases; of two parts of a run the larger extent says more."""
+        return self.processes, self.cases
 
 
-def pack(results: Path, target: Path, processes: int | None = None) -> None:
-    """Write a results file to `target`, which is replaced only if all goes well.
+def complete_part(results: Results, left: Iterable[Job]) -> Part | None:
+    """The part of a run that is complete while the jobs `left` are still to do; None where nothing is.
 
-    With `processes`, only the rows of so many first processes are written. Nothing else is left out except what
-    `traces` finds. Raises UsageError where the file is no complete results file.
+    A process without the self-test after its cases is not complete, whatever it has measured.
     """
-    lines = lines_of(results) if processes is None else _of_first(processes, lines_of(results))
+    left_in: dict[int, set[NormCase]] = {}
+    for job in left:
+        left_in.setdefault(job.process, set()).add(job.case)
+    tested = {record.process for record in results.selftests if record.when == "after"}
+    if 0 not in tested:
+        return None
+    planned = range(results.run.settings.processes)
+    whole = next((process for process in planned if left_in.get(process) or process not in tested), len(planned))
+    without = frozenset[NormCase]() if whole else frozenset(left_in[0])
+    cases = {row.case for row in results.rows if row.process == 0} - without
+    return Part(max(whole, 1), without, len(cases)) if cases else None
+
+
+def pack(results: Path, target: Path, part: Part | None = None) -> None:
+    """Write a results file, or a part of it, to `target`, which is replaced only if all goes well.
+
+    Nothing else is left out except what `traces` finds. Raises UsageError where the file is no complete results file.
+    """
+    lines = lines_of(results) if part is None else _of_part(part, lines_of(results))
     target.parent.mkdir(parents=True, exist_ok=True)
     new = target.with_name(f"new-{target.name}")
     hosts: list[str] = []
@@ -45,17 +74,19 @@ def pack(results: Path, target: Path, processes: int | None = None) -> None:
         new.unlink(missing_ok=True)
 
 
-def _of_first(processes: int, lines: list[str]) -> list[str]:
-    """The lines of a run's first processes, changed into a finished run of so many processes.
+def _of_part(part: Part, lines: list[str]) -> list[str]:
+    """The lines of a part of a run, changed into a finished run of so many processes.
 
-    Its last line still has the time of all processes so far.
+    Its last line still has the time of all that was measured so far.
     """
     selected: list[str] = []
     for record in map(json.loads, (line for line in lines if line.endswith("\n"))):
-        if record.get("process", 0) >= processes:
+        if record.get("process", 0) >= part.processes:
+            continue
+        if "case" in record and CASE.validate_python(record["case"]) in part.left:
             continue
         if record["record"] == "run":
-            record["settings"]["processes"] = processes
+            record["settings"]["processes"] = part.processes
         elif record["record"] == "end":
             record["interrupted"] = False
         selected.append(json.dumps(record, ensure_ascii=False))

@@ -17,7 +17,7 @@ from harness.fleet import spread
 from harness.fleet.cluster import connected
 from harness.fleet.gathering import choose_gpus
 from harness.fleet.preview import elsewhere
-from harness.publish.packing import complete_processes, pack
+from harness.publish.packing import complete_part, pack
 from harness.publish.survey import Place, Survey, SurveyedRun, find_place, find_places
 from harness.results.file import load
 from harness.results.published.planned import PLAN, PUBLISHED, Plan, file_of, read_plan
@@ -131,9 +131,10 @@ class _Sitting:
     def measure(self, run: SurveyedRun, processes: int | None = None) -> None:
         """Begin or resume a run, publish it if it is finished in time, and note its outcome.
 
-        With `processes`, only so many first processes are measured, and an unfinished run is not noted.
+        Cases of which too many blocks were void are measured a second time. With `processes`, only so many first
+        processes are measured, and an unfinished run is not noted.
         """
-        path = None
+        path, again = None, False
         while path is None and self._may_begin(run, sitting_time := self._sitting_time(run, processes)):
             try:
                 path = _measure(self.survey, run, sitting_time, self.display)
@@ -141,12 +142,21 @@ class _Sitting:
                 earlier, run = run, self.survey.one(run.name)
                 if len(run.jobs) == len(earlier.jobs):
                     break  # its next job takes longer than the time that is left
+                continue
+            void = self.survey.one(run.name)
+            if not (void.resumes and void.jobs and _passed(path)):
+                continue
+            path, run = None, void
+            if again:
+                break
+            again = True
+            self.display.say(f"{run.name}: {len(run.jobs)} of its cases with too many void blocks are measured again")
         if path is None:
             if processes is None:
                 self.display.say(f"{run.name}: {_why_unfinished(self.survey, run)}")
                 self.outcome.unfinished.append(run.name)
-            self._publish_complete_processes(run)
-        elif not any(row.status in RANKED for row in load(path).rows):
+            self._publish_part(run)
+        elif not _passed(path):
             self.display.say(f"{run.name}: nothing in it passed, so that it is not published: {path}")
             self.outcome.failed.append(run.name)
         else:
@@ -183,31 +193,39 @@ class _Sitting:
         documents = self.survey.plan.documents_of(run.name, self.survey.place.name)
         self.outcome.documents += [document for document in documents if document not in self.outcome.documents]
 
-    def _publish_complete_processes(self, run: SurveyedRun) -> None:
-        """Publish the complete processes of an unfinished run, if they are more than those published so far.
+    def _publish_part(self, run: SurveyedRun) -> None:
+        """Publish the complete part of an unfinished run, if it is more than what is published so far.
 
-        The run stays due and will be resumed: documents say how many processes the plan asks for.
+        The run stays due and will be resumed: documents say how many processes and cases the plan asks for.
         """
         path = run.work / RESULTS_NAME
         if not (run.resumes and run.planned.settings.timed):
             return
         results = load(path, torn=True)
-        complete, planned = complete_processes(results), results.run.settings.processes
+        part = complete_part(results, run.jobs)
         target = file_of(self.survey.place.name, run.name, self.survey.published)
-        if complete <= _published_processes(target, run) or not any(row.status in RANKED for row in results.rows):
+        if part is None or part.extent <= _published_extent(target, run) or not _passed(path):
             return
-        pack(path, target, complete)
-        self.display.say(f"published, {complete} of its {planned} processes: {target}")
+        pack(path, target, part)
+        processes = f"{part.processes} of its {results.run.settings.processes} processes"
+        extent = f"{part.cases} of its {results.run.jobs} cases" if part.left else processes
+        self.display.say(f"published, {extent}: {target}")
         self._note_published(run)
 
 
-def _published_processes(target: Path, run: SurveyedRun) -> int:
-    """The number of processes of a published file; 0 without a file, or if it is stale for another reason."""
+def _passed(path: Path) -> bool:
+    """Whether any implementation passed in an unfinished or finished run."""
+    return any(row.status in RANKED for row in load(path, torn=True).rows)
+
+
+def _published_extent(target: Path, run: SurveyedRun) -> tuple[int, int]:
+    """The processes and cases of a published file; 0 without a file, or if it is stale for another reason."""
     try:
         results = load(target)
     except UsageError:
-        return 0
-    return 0 if stale_because(results, run.entry.settings) else results.run.settings.processes
+        return 0, 0
+    stale = stale_because(results, run.entry.settings)
+    return (0, 0) if stale else (results.run.settings.processes, results.finished_cases)
 
 
 def _measure(survey: Survey, run: SurveyedRun, sitting_time: SittingTime, display: Display) -> Path:

@@ -15,7 +15,7 @@ from harness.fleet.preview import elsewhere
 from harness.publish.minutes import RunTimes, run_times
 from harness.results.file import Results, load
 from harness.results.published.planned import PACKED_SUFFIX, PUBLISHED, Plan, PlannedRun, file_of
-from harness.results.published.staleness import UNFINISHED, processes_so_far, stale_because
+from harness.results.published.staleness import UNFINISHED, cases_lacking, part_so_far, stale_because
 from harness.results.run_records import RunRecord
 from harness.run.invocation import Invocation
 from harness.run.opening import RESULTS_NAME
@@ -23,7 +23,9 @@ from harness.run.plan import Job, left_to_do
 from harness.run.session import Planned, library_versions, plan_run
 from harness.worker.messages import Hello
 
-State = Literal["current", "in part", "stale", "missing"]  # in part: current, with fewer processes than planned
+State = Literal[
+    "current", "in part", "stale", "missing"
+]  # in part: current, with fewer processes or cases than planned
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,7 @@ class Survey:
         except UsageError as error:
             return "stale", (str(error),)
         reasons = (*stale_because(results, entry.settings), *self._differences_here(results, planned))
-        part = processes_so_far(results, entry.settings)
+        part = part_so_far(results, entry.settings)
         state = "stale" if reasons else "in part" if part else "current"
         return state, tuple(filter(None, [*reasons, part]))
 
@@ -163,8 +165,7 @@ class Survey:
         runnable = [impl.name for impl in planned.impls if not (self.place.here and impl.missing)]
         if lacking := [name for name in runnable if name not in measured]:
             reasons.append(f"without {', '.join(lacking)}")
-        cases = {job.case for job in planned.jobs} - {row.case for row in results.rows}
-        if cases:
+        if cases := cases_lacking(results, {job.case for job in planned.jobs}):
             reasons.append(f"without {len(cases)} of the cases")
         return reasons + (self._libraries_changed(results.run, planned) if self.place.here else [])
 

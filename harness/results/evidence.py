@@ -11,9 +11,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from harness.cases import NormCase
+from harness.results.contexts import COLD
 from harness.results.pairing import Paired
 from harness.results.planted_effects import detected_together
-from harness.results.schema import Check, SelfTestRecord
+from harness.results.schema import Check, RowRecord, SelfTestRecord, Timing
 
 EVENTS_SHARE, EVENTS_AGAINST_PROFILER = "events' own share", "events against profiler"
 PROFILER_CHECKS = frozenset({EVENTS_SHARE, EVENTS_AGAINST_PROFILER})  # no ratio rests on the profiler's clock
@@ -21,6 +22,8 @@ PROFILER_CHECKS = frozenset({EVENTS_SHARE, EVENTS_AGAINST_PROFILER})  # no ratio
 MOST_SCATTER = 0.15
 # The change of a ratio over the baseline from the first third of the blocks to the last: at most 6.8 % there.
 MOST_DRIFT = 0.1
+# The share of void blocks: a median of nine tenths of the blocks is still the median of the case.
+MOST_VOIDED = 0.1
 # The share of blocks in which such a ratio is off from its median by more than FAR_OFF (a log ratio): 0 there.
 MOST_BURSTS, FAR_OFF = 0.1, 0.3
 FEWEST_BLOCKS = 9  # with fewer blocks, thirds and shares mean nothing, and the interval is wide
@@ -63,6 +66,22 @@ def against_pairs(pairs: Iterable[Paired]) -> str | None:
     """Why a case may not be ranked, by its A/A pairs in any process; or None."""
     reasons = (against_samples(pair) for pair in pairs)
     return next((f"an A/A pair {reason}" for reason in reasons if reason), None)
+
+
+def too_void(row: RowRecord) -> bool:
+    """Whether too many blocks of a row were void, alone or in any context, for its times to be published."""
+    return max(void_shares(row).values(), default=0.0) > MOST_VOIDED
+
+
+def void_shares(row: RowRecord) -> dict[str, float]:
+    """The share of a row's blocks that were void, in each context in which it has times."""
+    timings = {COLD: row.timing} | {name: context.timing for name, context in (row.contexts or {}).items()}
+    return {name: _share_void(timing) for name, timing in timings.items() if timing}
+
+
+def _share_void(timing: Timing) -> float:
+    void = sum(timing.voided.values())
+    return void / (void + len(timing.samples_us)) if void else 0.0
 
 
 def against_samples(pair: Paired) -> str | None:

@@ -140,10 +140,15 @@ class JoinedCase(dict[tuple[str, Role], Joined]):
                     self.disturbed[impl] = f"its ratio to {baseline} {reason}"
 
 
+def last_rows(rows: Iterable[RowRecord]) -> list[RowRecord]:
+    """The rows that count: where a process has several of an implementation on a case the last, as resuming appends."""
+    return list({(row.process, row.case, row.impl, row.role): row for row in rows}.values())
+
+
 def join(rows: Iterable[RowRecord]) -> JoinedCase:
-    """Join the rows of one case; of several rows of one process the last counts, as a resumed run appends."""
+    """Join the rows of one case."""
     latest: dict[tuple[str, Role], dict[int, RowRecord]] = {}
-    for row in rows:
+    for row in last_rows(rows):
         latest.setdefault((row.impl, row.role), {})[row.process] = row
     joined = {
         key: Joined(tuple(by_process[process] for process in sorted(by_process))) for key, by_process in latest.items()

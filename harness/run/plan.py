@@ -12,6 +12,8 @@ from harness.cases.tensors import gradients_of
 from harness.cases.unfused import WITH_TORCH
 from harness.cases.variants import needs
 from harness.errors import UsageError, name_hint
+from harness.results.evidence import too_void
+from harness.results.joining import last_rows
 from harness.results.run_records import ImplRecord
 from harness.results.schema import RANKED, RowRecord
 
@@ -128,9 +130,12 @@ def remaining(jobs: Iterable[Job], rows: Iterable[RowRecord]) -> list[Job]:
 
 
 def left_to_do(jobs: Iterable[Job], rows: Iterable[RowRecord], timed: bool) -> list[Job]:
-    """The jobs of an unfinished run that are still to do; a run that times leaves out what must not be timed."""
-    rows = list(rows)
-    return remaining(without_untimed(jobs, rows) if timed else jobs, rows)
+    """The jobs of a run that are still to do; a run that times leaves out what must not be timed.
+
+    A case of which too many blocks were void is still to do.
+    """
+    rows = last_rows(rows)
+    return remaining(without_untimed(jobs, rows) if timed else jobs, (row for row in rows if not too_void(row)))
 
 
 def without_untimed(jobs: Iterable[Job], rows: Iterable[RowRecord]) -> list[Job]:

@@ -86,7 +86,7 @@ def _unfinished(results: Results) -> str | None:
     elif results.end is None:
         why = "the run has not ended, or was cut short"
     elif results.finished_cases < results.run.jobs:
-        why = "the run ended before all its cases"
+        why = "the others were not measured, or too many of their blocks were void"
     else:
         return None
     return f"Unfinished: {results.finished_cases} of {results.run.jobs} cases are here; {why}."

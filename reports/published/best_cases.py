@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from harness.results.published.planned import Plan
 from reports import figures
 from reports.data.case_comparison import CaseComparison, Lead
+from reports.data.comparison import Comparison
 from reports.markdown_writer import paragraphs, table
 from reports.published.sources import Source, by_device, usual_rankings
 from reports.table import words
@@ -54,10 +55,13 @@ def section(sources: Sequence[Source], plan: Plan) -> str:
     return paragraphs(parts)
 
 
-def placings(source: Source) -> Iterator[Placing]:
-    """Every implementation in every case of a run that has a lead, where one of another library ranks too."""
+def placings(source: Source, comparison: Comparison | None = None) -> Iterator[Placing]:
+    """Every implementation in every case of a run that has a lead, where one of another library ranks too.
+
+    `comparison` is that of one context of the run, by default cold.
+    """
     libraries = libraries_of(source)
-    for case in source.comparison.cases:
+    for case in (comparison or source.comparison).cases:
         if case.lead is not None:
             yield from _of_case(case, case.lead, source.name, libraries)
 

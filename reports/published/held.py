@@ -13,6 +13,7 @@ from harness.results.cases_asked import cases_on
 from harness.results.contexts import COLD, parse_contexts
 from harness.results.file import Results
 from harness.results.published.planned import PlannedRun
+from harness.results.published.staleness import cases_lacking
 from harness.results.run_records import ImplRecord, RunRecord
 from harness.results.settings import Settings
 from reports import figures
@@ -34,9 +35,10 @@ def planned_instead(results: Results, planned: PlannedRun) -> str | None:
     was, settings = results.run.settings, planned.settings
     settings = settings.changed(repeats=settings.repeats or was.repeats)  # 0 means the device's default
     cases = cases_on("cuda", settings)
+    all_cases = set(_cases_of(results)) <= set(cases) and not cases_lacking(results, set(cases))
     how = _how(settings, planned.sanitizer)
     parts = [
-        *([] if set(cases) == set(_cases_of(results)) else [_cases(cases)]),
+        *([] if all_cases else [_cases(cases)]),
         *([] if _has_planned_impls(results.run, settings) else [_impls_of(settings)]),
         *([] if how == _how(was, bool(results.sanitized)) else [how]),
     ]

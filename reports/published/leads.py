@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from harness.results.contexts import COLD
 from harness.results.published.planned import Plan
 from reports import figures
 from reports.data.case_comparison import Lead
 from reports.data.comparison import Comparison
+from reports.data.step import every_context
 from reports.markdown_writer import paragraphs, table
-from reports.published.best_cases import OURS, Placing, placings
+from reports.published.best_cases import OURS, Placing, libraries_of, placings
 from reports.published.sources import Source, by_device, usual_rankings
 from reports.table import words
 
@@ -18,10 +20,18 @@ NAMED = 6  # cases that are named where it is not ahead; the rest are counted
 
 
 def section(sources: Sequence[Source], plan: Plan) -> str:
-    """A table for each device, of the runs of the plan with the usual flush in which it ranks with another library."""
+    """A table for each device, of the runs of the plan with the usual flush in which it ranks with another library.
+
+    Each context of a training step has a row of its own.
+    """
     parts: list[str] = []
     for files in by_device(sources).values():
-        rows = [_row(source, ours) for source in usual_rankings(files, plan) if (ours := _ours(source))]
+        rows = [
+            _row(source, context.context, ours)
+            for source in usual_rankings(files, plan)
+            for context in _contexts(source)
+            if (ours := _ours(source, context))
+        ]
         if rows:
             heads = words("run", "ahead in", "smallest lead", "tied", "behind")
             parts += [f"{files[0].device_name}:", table(heads, rows)]
@@ -45,7 +55,7 @@ def leaders(comparison: Comparison) -> str:
     """The implementations that are fastest or tied, each with its number of cases, and the cases without a fastest."""
     leading = Counter(_tied_for_first(case.lead) for case in comparison.cases if case.lead)
     unled = len(comparison.cases) - leading.total()
-    counts = [*leading.most_common(), *([("nobody", unled)] if unled else [])]
+    counts = [*leading.most_common(), *([("no verdict", unled)] if unled else [])]
     first, *others = (f"{impl} in {number}" for impl, number in counts)
     return ", ".join([f"{first} of {len(comparison.cases)}", *others])
 
@@ -56,8 +66,14 @@ def _tied_for_first(lead: Lead) -> str:
     return lead.impl if len(tied) == 1 else f"{' and '.join(tied)} tied"
 
 
-def _ours(source: Source) -> list[Placing]:
-    return [placing for placing in placings(source) if placing.impl == OURS]
+def _contexts(source: Source) -> tuple[Comparison, ...]:
+    """The contexts of a run; only cold where the kernel is also told what is held, and leads itself."""
+    is_told = list(libraries_of(source).values()).count(OURS) > 1
+    return (source.comparison,) if is_told else every_context(source.comparison)
+
+
+def _ours(source: Source, context: Comparison | None = None) -> list[Placing]:
+    return [placing for placing in placings(source, context) if placing.impl == OURS]
 
 
 def _ahead(placings: Sequence[Placing]) -> list[Placing]:
@@ -75,11 +91,12 @@ def _behind(placings: Sequence[Placing]) -> list[Placing]:
     return sorted(behind, key=lambda placing: placing.ahead)
 
 
-def _row(source: Source, placings: Sequence[Placing]) -> list[str]:
+def _row(source: Source, context: str, placings: Sequence[Placing]) -> list[str]:
     ahead = _ahead(placings)
     rest = (_named(not_ahead) or "nowhere" for not_ahead in (_tied(placings), _behind(placings)))
     least = _lead(ahead) if ahead else figures.NOTHING
-    return [f"{source.name} ({source.revision})", f"{len(ahead)} of {len(placings)}", least, *rest]
+    name = source.name if context == COLD else f"{source.name}, {context}"
+    return [f"{name} ({source.revision})", f"{len(ahead)} of {len(placings)}", least, *rest]
 
 
 def _by(placing: Placing) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness.results.file import Results, load
 from harness.results.published.planned import PUBLISHED, Plan, file_of, published_files
-from harness.results.published.staleness import mark, processes_so_far, stale_because
+from harness.results.published.staleness import mark, part_so_far, stale_because
 from harness.results.settings import Settings
 from reports.data.comparison import Comparison, compare
 from reports.published.held import contents, planned_instead
@@ -103,7 +103,7 @@ class Source:
 
     @property
     def _part(self) -> str | None:
-        return processes_so_far(self.results, self._planned)
+        return part_so_far(self.results, self._planned)
 
     @property
     def _planned(self) -> Settings | None:

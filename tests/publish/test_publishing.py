@@ -3,6 +3,7 @@
 import bz2
 import json
 import shutil
+from collections import defaultdict
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -21,7 +22,7 @@ from harness.run import process, session
 from harness.run.invocation import Invocation
 from harness.run.progress import Display
 from harness.run.session import InterruptedRun
-from harness.worker.messages import Hello, Try
+from harness.worker.messages import Hello, Row, Try
 from tests.test_command_line import CPU, GPU, ScriptedProcess, typed
 
 PLAN = """
@@ -55,7 +56,10 @@ DOCUMENTS = ["results/h200/large.md", "README.md", "docs/results.md"]
 
 @pytest.fixture
 def workers(monkeypatch):
-    """Scripted workers with a clock, which each job moves on."""
+    """Scripted workers with a clock, which each job moves on.
+
+    `voided` has, for a case, the void blocks of each time that it is measured.
+    """
 
     class Scripted(ScriptedProcess):
         greeting = HELLO
@@ -64,8 +68,17 @@ def workers(monkeypatch):
         def _try(self, request):
             super()._try(request)
             self.clock.now_s += self.clock.job_s
+            if counts := self.voided[f"{request.case.rows}x{request.case.cols}"]:
+                void = {"throttled (heat)": counts.pop(0)}
+                self.events = [with_voided(event, void) for event in self.events]
 
-    Scripted.statuses, Scripted.launched = {}, []
+    def with_voided(event, void):
+        if not isinstance(event, Row) or event.row.timing is None:
+            return event
+        timed = event.row.timing.model_copy(update={"voided": void})
+        return Row(event.row.model_copy(update={"timing": timed}))
+
+    Scripted.statuses, Scripted.launched, Scripted.voided = {}, [], defaultdict(list)
     monkeypatch.setattr(process, "WorkerProcess", Scripted)
     return Scripted
 
@@ -102,6 +115,10 @@ def tried(workers):
     """The cases that workers were asked for, in order, and that they had to try."""
     requests = [request for worker in workers.launched for request in worker.requests if isinstance(request, Try)]
     return [f"{request.case.rows}x{request.case.cols}" for request in requests]
+
+
+def judge_published(folder, name):
+    return judge(file_of("h200", name, folder / "results"), read_plan(folder / "plan.toml")).faults
 
 
 def unfinished(folder, name="large"):
@@ -145,14 +162,14 @@ def test_only_what_is_named_is_measured(folder, workers):
         surveyed(only="smal")
 
 
-def test_time_that_is_up_keeps_a_run_and_the_next_sitting_goes_on(folder, workers):
+def test_time_that_is_up_publishes_whole_cases_and_the_next_sitting_goes_on(folder, workers):
     workers.clock.job_s = 70.0
     sitting = publish(workers, minutes=1, only="large")
-    assert (sitting.published, sitting.unfinished) == ([], ["large"])
-    assert published(folder) == []
+    assert (sitting.published, sitting.unfinished) == (["large"], ["large"])
+    assert {row.case.rows for row in load(file_of("h200", "large", folder / "results")).rows} == {64}
     assert load(unfinished(folder)).end.interrupted
     (large,) = surveyed(only="large")[1]
-    assert (large.state, large.resumes, len(large.jobs)) == ("missing", True, 1)
+    assert (large.state, large.resumes, len(large.jobs)) == ("in part", True, 1)
     assert publish(workers, only="large").published == ["large"]
     assert tried(workers) == ["64x64", "32x64"]
     assert len([row for row in load(file_of("h200", "large", folder / "results")).rows if row.role == "impl"]) == 4
@@ -185,6 +202,38 @@ def test_whole_processes_of_a_run_are_published_and_the_rest_is_due(folder, work
     assert publish(workers, only="large").published == ["large"]
     assert {row.process for row in load(target).rows} == {0, 1, 2}
     assert len(tried(workers)) == 6
+
+
+def test_case_with_too_many_void_blocks_is_measured_again(folder, workers, capsys):
+    workers.voided["64x64"] = [50, 0]
+    assert publish(workers, only="large").published == ["large"]
+    assert tried(workers) == ["64x64", "32x64", "64x64"]
+    assert "large: 1 of its cases with too many void blocks are measured again" in capsys.readouterr().err
+    assert not [fault for fault in judge_published(folder, "large") if "void" in fault]
+    assert states(only="large") == {"large": ("current", ())}
+
+
+def test_run_is_published_without_the_case_that_stays_void(folder, workers, capsys):
+    workers.voided["64x64"] = [50, 50, 0]
+    sitting = publish(workers, only="large")
+    assert (sitting.published, sitting.unfinished) == (["large"], ["large"])
+    assert tried(workers) == ["64x64", "32x64", "64x64"]
+    target = file_of("h200", "large", folder / "results")
+    assert f"published, 1 of its 2 cases: {target}" in capsys.readouterr().err
+    part = load(target)
+    assert {record.case.rows for record in (*part.rows, *part.conditions)} == {32}
+    assert not [fault for fault in judge_published(folder, "large") if "void" in fault or "finished" in fault]
+    (large,) = surveyed(only="large")[1]
+    assert (large.state, large.reasons) == ("in part", ("1 of 2 cases so far",))
+    assert (large.resumes, len(large.jobs)) == (True, 1)
+    assert publish(workers, only="large").published == ["large"]
+    assert states(only="large") == {"large": ("current", ())}
+
+
+def test_run_that_stays_void_is_not_published(folder, workers):
+    workers.voided["16x64"] = [50, 50]
+    sitting = publish(workers, only="small")
+    assert (sitting.published, sitting.unfinished, published(folder)) == ([], ["small"], [])
 
 
 def test_one_process_of_every_run_comes_before_the_others_of_any(folder, workers, capsys):
@@ -393,12 +442,12 @@ def test_dry_run_names_what_is_due_and_why(folder, workers, monkeypatch, capsys)
     workers.greeting = replace(HELLO, available=[CPU])
     assert typed("publish --device h200 --dry-run") in (0, None)
     assert capsys.readouterr().out.splitlines() == [
-        "h200: 1 current, 1 stale, 1 missing; about 1 min for all that is due; " + dry_run.ASSUMED,
-        "  large    missing  about 1 min  begun: 1 of 2 jobs are left",
+        "h200: 1 current, 1 in part, 1 stale, 0 missing; about 1 min for all that is due; " + dry_run.ASSUMED,
+        "  large    in part  about 1 min  1 of 2 cases so far; begun: 1 of 2 jobs are left",
         "  small    stale    about 1 min  measured before hashes of the code were recorded",
         "  checked  current",
     ]
-    assert published(folder) == ["checked", "small"]
+    assert published(folder) == ["checked", "large", "small"]
 
 
 def test_fleet_is_asked_for_its_gpus_and_measures_whole_runs(folder, workers, monkeypatch):

@@ -15,15 +15,16 @@ from pathlib import Path
 
 from harness.errors import UsageError
 from harness.results import evidence
+from harness.results.contexts import COLD
 from harness.results.file import Results, lines_of, load
+from harness.results.joining import last_rows
 from harness.results.published import traces
 from harness.results.published.planned import CHECKOUT, PACKED_SUFFIX, Plan
 from harness.results.published.sources import is_own
 from harness.results.published.staleness import stale_because
-from harness.results.schema import RANKED, Timing
+from harness.results.schema import RANKED
 
 RULES_SINCE = "2026-11-23"  # earlier runs were published without these rules
-MOST_VOIDED = 0.1  # of the blocks of a case: a median of nine tenths of them is still the median of the case
 MOST_BYTES = 3_000_000  # of a device's folder
 COMMIT = re.compile(r"(?:\S+-\d+-g)?[0-9a-f]{7,40}")  # as `git describe --always` prints it
 NEEDED = ("python", "torch")  # versions that every run states
@@ -193,19 +194,17 @@ def _alone(results: Results) -> Iterator[str]:
 
 
 def _void(results: Results) -> Iterator[str]:
-    shares = {f"{row.case.key} {row.impl}": _share_void(timing) for row in results.rows if (timing := row.timing)}
-    for row in results.rows:
-        for name, context in (row.contexts or {}).items():
-            if context.timing:
-                shares[f"{row.case.key} {row.impl} {name}"] = _share_void(context.timing)
-    if keys := [key for key, share in shares.items() if share > MOST_VOIDED]:
-        worst = max(shares.values())
-        yield f"up to {100 * worst:.0f} % of the blocks of {_some(keys)} are void, of at most {100 * MOST_VOIDED:.0f} %"
-
-
-def _share_void(timing: Timing) -> float:
-    void = sum(timing.voided.values())
-    return void / (void + len(timing.samples_us)) if void else 0.0
+    too_void: dict[str, float] = {}
+    for row in last_rows(results.rows):
+        for context, share in evidence.void_shares(row).items():
+            key = row.case.key if context == COLD else f"{row.case.key} {context}"
+            if share > evidence.MOST_VOIDED:
+                too_void[key] = max(share, too_void.get(key, 0.0))
+    if too_void:
+        yield (
+            f"up to {100 * max(too_void.values()):.0f} % of the blocks of {_some([*too_void])} are void, "
+            f"of at most {100 * evidence.MOST_VOIDED:.0f} %; `normbwd publish` measures such a case again"
+        )
 
 
 def _rounded(results: Results) -> Iterator[str]:

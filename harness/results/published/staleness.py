@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.cases import NormCase
 from harness.errors import UsageError
 from harness.results.contexts import parse_contexts
 from harness.results.file import Results
@@ -46,8 +47,8 @@ def _current_hash(path: str, checkout: Path) -> str | None:
 def stale_because(results: Results, planned: Settings | None, checkout: Path = CHECKOUT) -> tuple[str, ...]:
     """Why a published file is stale, a clause for each reason; empty where it is current.
 
-    `planned` has the settings of the plan, None for a file that is no run of the plan. A file of fewer processes than
-    planned is not stale for that.
+    `planned` has the settings of the plan, None for a file that is no run of the plan. A file of fewer processes or
+    cases than planned is not stale for that.
     """
     run = results.run
     reasons = [UNHASHED] if run.sources is None else []
@@ -70,17 +71,28 @@ def _differing_options(run: RunRecord, planned: Settings) -> list[str]:
     ]
 
 
-def processes_so_far(results: Results, planned: Settings | None) -> str | None:
-    """How many of the processes that the plan asks for a file has, in words; None where it has all of them."""
-    measured = results.run.settings.processes
-    return f"{measured} of {planned.processes} processes so far" if planned and measured < planned.processes else None
+def part_so_far(results: Results, planned: Settings | None) -> str | None:
+    """How many of the planned processes and cases a file has, in words; None where it has all of them."""
+    run, parts = results.run, list[str]()
+    if planned and run.settings.processes < planned.processes:
+        parts.append(f"{run.settings.processes} of {planned.processes} processes")
+    if planned and results.finished_cases < run.jobs:
+        parts.append(f"{results.finished_cases} of {run.jobs} cases")
+    return f"{', '.join(parts)} so far" if parts else None
+
+
+def cases_lacking(results: Results, planned: set[NormCase]) -> set[NormCase]:
+    """The planned cases that a file lacks; none where it is a part of a run of all of them."""
+    measured = {row.case for row in results.rows}
+    is_part = measured <= planned and results.run.jobs == len(planned)
+    return set() if is_part else planned - measured
 
 
 def _equal(name: str, recorded: Settings, planned: Settings) -> bool:
     before, now = getattr(recorded, name), getattr(planned, name)
     if name == "context":
         return parse_contexts(before) == parse_contexts(now)
-    if name == "processes":  # fewer are a part of what is planned: `processes_so_far`
+    if name == "processes":  # fewer are a part of what is planned: `part_so_far`
         return before <= now
     return before == now or (not now and name in RESOLVED)
 
@@ -101,4 +113,4 @@ def mark(results: Results, name: str, plan: Plan, checkout: Path = CHECKOUT) -> 
     reasons = stale_because(results, planned, checkout)
     measured = f"measured at revision {results.run.revision or 'unknown'}"
     stale = f"stale: {'; '.join(reasons)}" if reasons else None
-    return "; ".join(filter(None, [measured, processes_so_far(results, planned), stale]))
+    return "; ".join(filter(None, [measured, part_so_far(results, planned), stale]))

@@ -87,8 +87,8 @@ SHARED = COLD.model_copy(update={"other_processes": 2})
         (run(selftests=(FAILED, selftest(when="after"))), "the self-test failed (t0)"),
         (run(states=(SHARED,)), "others used the device as well (2 at a time)"),
         (run(states=(COLD.model_copy(update={"sm_clock_mhz": []}),)), "no clocks were read"),
-        (run(VOID), "up to 11 % of the blocks of rms-8192x4096-bf16 quack are void, of at most 10 %"),
-        (run(VOID_IN_CONTEXT), "up to 50 % of the blocks of rms-8192x4096-bf16 quack beside:8 are void"),
+        (run(VOID), "up to 11 % of the blocks of rms-8192x4096-bf16 are void, of at most 10 %"),
+        (run(VOID_IN_CONTEXT), "up to 50 % of the blocks of rms-8192x4096-bf16 beside:8 are void"),
         (run(row("quack", 50.0)), "samples are finer than 10 ns"),
     ],
 )

@@ -4,7 +4,7 @@ import pytest
 
 from harness.results.file import load
 from harness.results.published.planned import Plan, published_files, read_plan
-from harness.results.published.staleness import UNHASHED, changed_since, mark, processes_so_far, stale_because
+from harness.results.published.staleness import UNHASHED, changed_since, mark, part_so_far, stale_because
 from harness.results.run_records import ImplRecord
 from harness.results.settings import Settings
 from tests.results.published.small_checkout import change, measured, write
@@ -94,7 +94,7 @@ def test_fewer_processes_are_a_part_and_more_are_other_settings(run, checkout):
     assert mark(run, "one", planned, checkout) == "measured at revision abc1234; 1 of 5 processes so far"
     run = with_settings(run, processes=6)
     assert stale_because(run, planned.runs["one"].settings, checkout) == ("processes 6 where the plan says 5",)
-    assert processes_so_far(run, planned.runs["one"].settings) is None
+    assert part_so_far(run, planned.runs["one"].settings) is None
 
 
 def test_defaults_of_the_device_are_no_other_settings(run, checkout):
