@@ -8,7 +8,7 @@ from reports import columns, figures
 from reports.column import Row
 from reports.data.comparison import CaseComparison, Comparison
 from reports.formats import console_verified
-from reports.parts import models, training_step, wording
+from reports.parts import answers, caveats, models, not_passed, training_step, yardsticks
 from reports.parts.geomeans import geomeans
 from reports.table import Table
 from reports.terminal import WIDTH, captured, print_line, print_table
@@ -26,15 +26,15 @@ def show(comparison: Comparison, console: Console) -> None:
         for case in comparison.cases:
             _case(comparison, case, console)
     if comparison.timed:
-        if absent := wording.not_run(comparison):
+        if absent := not_passed.not_run(comparison):
             print_line(console, absent, "dim")
             console.print()
         _summary(comparison, console)
         _in_a_training_step(comparison, console)
-    for caveat in wording.caveats(comparison):
+    for caveat in caveats.caveats(comparison):
         print_line(console, caveat, "bold yellow")
-    print_line(console, wording.headline(comparison), "bold")
-    if budget := wording.error_budget(comparison):
+    print_line(console, answers.headline(comparison), "bold")
+    if budget := yardsticks.error_budget(comparison):
         print_line(console, budget)
     print_line(console, _legend(comparison), "dim")
 
@@ -45,7 +45,7 @@ def render(comparison: Comparison, width: int = WIDTH) -> str:
 
 
 def _case(comparison: Comparison, case: CaseComparison, console: Console) -> None:
-    add = f"{wording.yardsticks(case)}, {wording.aa_band(case)}"
+    add = f"{yardsticks.add_and_copy(case)}, {yardsticks.aa_band(case)}"
     title = f"{case.case.key}   {add}"
     if rows := columns.passed(comparison, case):
         print_table(console, columns.table_of(columns.CONSOLE, rows), title)
@@ -70,7 +70,7 @@ def _summary(comparison: Comparison, console: Console) -> None:
         print_table(console, geomeans(comparison))
     for tokens, table in models.tables_by_tokens(comparison).items():
         print_table(console, table, f"{models.TITLE}, ms, {tokens}")
-    for failure in wording.failures(comparison):
+    for failure in not_passed.failures(comparison):
         print_line(console, figures.one_line(failure, 400), "red")
 
 
@@ -90,5 +90,5 @@ def _in_a_training_step(comparison: Comparison, console: Console) -> None:
 
 def _legend(comparison: Comparison) -> str:
     checked = f"rho: error in units of one final rounding, {figures.LEGEND}; n: runs with the same bits"
-    compared = comparison.timed and not wording.nothing_ranked(comparison)
+    compared = comparison.timed and not caveats.nothing_ranked(comparison)
     return f"speedup over {comparison.baseline}; {checked}" if compared else checked

@@ -13,7 +13,7 @@ from reports import figures
 from reports.data.checks import join_files
 from reports.data.comparison import Comparison
 from reports.data.outcomes import FAILED, Outcome, by_impl, norms, of_comparison, tally, tried
-from reports.parts import wording
+from reports.parts import not_passed
 from reports.parts.reasons import failures, refusals
 from reports.table import Heading, Table, table, words
 from reports.terminal import WIDTH, print_line, print_table
@@ -104,6 +104,6 @@ def _absences(outcomes: Sequence[Outcome]) -> list[str]:
     for (impl, status, reason), cases in absent.items():
         if status != "missing":
             lines.setdefault(impl, []).append(f"on {figures.count(cases, 'case')}: {reason}")
-    gone = wording.missing(impl for impl, status, _ in absent if status == "missing")
+    gone = not_passed.missing(impl for impl, status, _ in absent if status == "missing")
     refused = (f"Not run: {impl} {', '.join(reasons)}" for impl, reasons in lines.items())
     return [*(figures.one_line(line, WIDTH) for line in refused), *gone]

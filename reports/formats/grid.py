@@ -8,7 +8,7 @@ from reports.column import Row
 from reports.columns import COLUMNS
 from reports.data.comparison import CaseComparison, Comparison
 from reports.markdown_writer import paragraphs, table, write_section, write_table
-from reports.parts import models, training_step, wording
+from reports.parts import answers, caveats, models, not_passed, training_step, yardsticks
 from reports.parts.conditions import conditions_list
 from reports.parts.geomeans import geomeans
 from reports.table import words
@@ -19,14 +19,14 @@ UNRANKED = " ‡"
 
 def render(comparison: Comparison) -> str:
     """The page as GitHub-flavoured markdown: headline, times, geometric means, models and contexts, conditions."""
-    caveats = [f"**{caveat}**" for caveat in wording.caveats(comparison)]
+    warned = [f"**{caveat}**" for caveat in caveats.caveats(comparison)]
     norms: dict[Norm, None] = dict.fromkeys(case.case.norm for case in comparison.cases)
-    parts = [wording.headline(comparison), *caveats, *(_times(comparison, norm) for norm in norms)]
+    parts = [answers.headline(comparison), *warned, *(_times(comparison, norm) for norm in norms)]
     if comparison.timed:
-        parts += [_legend(comparison), wording.error_budget(comparison), write_table(geomeans(comparison))]
+        parts += [_legend(comparison), yardsticks.error_budget(comparison), write_table(geomeans(comparison))]
     for section in filter(None, (models.section(comparison), training_step.section(comparison))):
         parts += write_section(section)
-    parts += ["\n".join(f"- {failure}" for failure in wording.failures(comparison)), conditions_list(comparison)]
+    parts += ["\n".join(f"- {failure}" for failure in not_passed.failures(comparison)), conditions_list(comparison)]
     return paragraphs(parts)
 
 
@@ -68,5 +68,5 @@ def _legend(comparison: Comparison) -> str:
         "Median us of the backward alone, cold cache; **bold**: the fastest, and what cannot be told from it; add: an "
         "elementwise add with the same traffic, a yardstick and no bound; copy: the same bytes at the rate of a large "
         f"copy;{UNSTEADY}: other bits from run to run. "
-        f"A/A bands: {wording.aa_bands(comparison.cases)}.{unranked}"
+        f"A/A bands: {yardsticks.aa_bands(comparison.cases)}.{unranked}"
     )

@@ -10,7 +10,7 @@ from harness.results.file import Results
 from reports import figures
 from reports.data.comparison import CaseComparison, Comparison, compare
 from reports.markdown_writer import paragraphs, table
-from reports.parts import wording
+from reports.parts import answers, provenance
 from reports.table import words
 
 ABOUT = (
@@ -36,10 +36,10 @@ def render(runs: Sequence[Results]) -> str:
     cases = common(comparisons)
     if not cases:
         raise UsageError("the files have no case in common that two of them measured")
-    answers = "\n".join(
-        f"- run {number}: {wording.answer(comparison)}" for number, comparison in enumerate(comparisons, 1)
+    answered = "\n".join(
+        f"- run {number}: {answers.answer(comparison)}" for number, comparison in enumerate(comparisons, 1)
     )
-    parts = ["# Runs beside each other", ABOUT, _runs(comparisons), answers]
+    parts = ["# Runs beside each other", ABOUT, _runs(comparisons), answered]
     for norm in dict.fromkeys(case.norm for case in cases):
         of_norm = [case for case in cases if case.norm == norm]
         parts += [f"## {norm}: us", _table(comparisons, of_norm, _time), f"## {norm}: speedup over the baseline"]
@@ -68,7 +68,7 @@ def _runs(comparisons: Sequence[Comparison]) -> str:
             comparison.run.revision or figures.NOTHING,
             comparison.baseline,
             comparison.run.settings.flush,
-            *(wording.without_hashes(comparison.run.libraries.get(name, figures.NOTHING)) for name in LIBRARIES),
+            *(provenance.without_hashes(comparison.run.libraries.get(name, figures.NOTHING)) for name in LIBRARIES),
         ]
         for number, comparison in enumerate(comparisons, 1)
     ]

@@ -15,7 +15,7 @@ from reports.data.entries import Entry
 from reports.data.kernel_names import display_names
 from reports.formats import html_verified
 from reports.formats.html_page import conditions_of, fill, pictures
-from reports.parts import models, training_step, wording
+from reports.parts import answers, caveats, models, training_step, yardsticks
 from reports.parts.geomeans import norms_side_by_side
 from reports.parts.reasons import details
 from reports.table import Cell, Table
@@ -74,8 +74,8 @@ def _comparison(results: Results, comparison: Comparison) -> str:
     return fill(
         TEMPLATE,
         title=f"Norm backward on {comparison.run.device.name}",
-        headline=wording.headline(comparison),
-        caveats=wording.caveats(comparison),
+        headline=answers.headline(comparison),
+        caveats=caveats.caveats(comparison),
         conditions=[conditions_of(comparison)],
         answer=norms_side_by_side(comparison),
         sections=list(filter(None, (models.section(comparison), training_step.section(comparison)))),
@@ -86,7 +86,7 @@ def _comparison(results: Results, comparison: Comparison) -> str:
         table=filled,
         rows=rows,
         legend=figures.LEGEND,
-        budget=wording.error_budget(comparison),
+        budget=yardsticks.error_budget(comparison),
         norms=list(dict.fromkeys(row.norm for row in rows)),
         impls=list(dict.fromkeys(row.impl for row in rows)),
         absent=True,

@@ -12,7 +12,7 @@ from reports.data.comparison import Comparison
 from reports.data.outcomes import norms, outcomes
 from reports.formats import verification
 from reports.formats.html_page import conditions_of, fill, pictures
-from reports.parts import wording
+from reports.parts import answers, caveats
 from reports.table import Cell, Table
 
 TEMPLATE = "verification.html"
@@ -29,8 +29,8 @@ def render(runs: Sequence[Results], compared: Sequence[Comparison]) -> str:
     return fill(
         TEMPLATE,
         title=verification.title(runs),
-        headline=wording.verified(all_outcomes),
-        caveats=[caveat for comparison in compared for caveat in wording.caveats(comparison)],
+        headline=answers.verified(all_outcomes),
+        caveats=[caveat for comparison in compared for caveat in caveats.caveats(comparison)],
         conditions=[conditions_of(comparison) for comparison in compared],
         sections=verification.sections(runs, all_outcomes),
         chance=verification.chance(all_outcomes),

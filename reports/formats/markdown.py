@@ -7,7 +7,17 @@ from harness.results.statistics import PROCESS_BAND
 from reports import columns, figures
 from reports.data.comparison import CaseComparison, Comparison
 from reports.markdown_writer import details, escape, paragraphs, table, write_section, write_table
-from reports.parts import kernel_table, models, selftest, training_step, wording
+from reports.parts import (
+    answers,
+    caveats,
+    kernel_table,
+    models,
+    not_passed,
+    provenance,
+    selftest,
+    training_step,
+    yardsticks,
+)
 from reports.parts.conditions import conditions_list, gpus
 from reports.parts.geomeans import geomeans
 from reports.table import words
@@ -28,7 +38,7 @@ def render(comparison: Comparison) -> str:
     ]
     parts += [selftest.details(comparison.selftests), _how_to_read(comparison)]
     parts += [part for case in comparison.cases for part in _case(comparison, case)]
-    parts.append(escape(wording.not_run(comparison)))
+    parts.append(escape(not_passed.not_run(comparison)))
     return paragraphs(parts)
 
 
@@ -48,13 +58,13 @@ def wins_table(comparison: Comparison) -> str:
 
 
 def _summary(comparison: Comparison) -> str:
-    parts = ["## Summary", *(f"**{caveat}**" for caveat in wording.caveats(comparison)), wording.headline(comparison)]
+    parts = ["## Summary", *(f"**{caveat}**" for caveat in caveats.caveats(comparison)), answers.headline(comparison)]
     if comparison.timed:
-        parts += [write_table(geomeans(comparison)), wording.error_budget(comparison), wins_table(comparison)]
+        parts += [write_table(geomeans(comparison)), yardsticks.error_budget(comparison), wins_table(comparison)]
         parts += [kernel_table.agreement(comparison)]
         if (step := training_step.section(comparison)) is not None:
             parts += write_section(step)
-    failures = wording.failures(comparison)
+    failures = not_passed.failures(comparison)
     if failures:
         parts.append("Did not pass:\n\n" + "\n".join(f"- {escape(failure)}" for failure in failures))
     return paragraphs(parts).rstrip()
@@ -87,15 +97,17 @@ def _how_to_read(comparison: Comparison) -> str:
 
 def _within(comparison: Comparison) -> str:
     processes = comparison.run.settings.processes
-    return f"across {processes} processes{wording.between_gpus(comparison)}" if processes > 1 else "within this process"
+    return (
+        f"across {processes} processes{provenance.between_gpus(comparison)}" if processes > 1 else "within this process"
+    )
 
 
 def _case(comparison: Comparison, case: CaseComparison) -> list[str]:
     facts = [f"{figures.size(moved_bytes(case.case))} to move"]
     if comparison.timed:
         facts += ["dx need not leave the cache"] if case.dx_stays else []
-        facts += [wording.yardsticks(case), wording.aa_band(case)]
-        facts += [f"blocks {wording.blocks([case])}"] if case.ranked else []
+        facts += [yardsticks.add_and_copy(case), yardsticks.aa_band(case)]
+        facts += [f"blocks {yardsticks.blocks([case])}"] if case.ranked else []
     failed = [[entry.impl, entry.status, figures.one_line(entry.reason)] for entry in case.failed]
     names = columns.MARKDOWN if comparison.timed else columns.MARKDOWN_UNTIMED
     notes = enumerate(columns.footnotes(comparison, case), start=1)
@@ -103,7 +115,7 @@ def _case(comparison: Comparison, case: CaseComparison) -> list[str]:
         f"## {case.case.key}",
         "; ".join(facts) + ".",
         write_table(columns.table_of(names, columns.passed(comparison, case))),
-        wording.error_budget(comparison),
+        yardsticks.error_budget(comparison),
         "\n".join(f"{number}. {escape(note)}" for number, note in notes),
         table(words("did not pass", "status", "reason"), failed),
         write_table(training_step.of_case(comparison, case)) if comparison.contexts else "",

@@ -8,7 +8,7 @@ from reports.column import Row
 from reports.data.comparison import Comparison
 from reports.data.entries import Entry
 from reports.markdown_writer import escape, write_table
-from reports.parts import conditions, training_step, wording
+from reports.parts import answers, caveats, conditions, not_passed, provenance, training_step, yardsticks
 from reports.parts.geomeans import norms_side_by_side
 
 MOST_LINES = 60
@@ -23,9 +23,9 @@ def render(comparison: Comparison, impl: str | None = None) -> str:
     Raises UsageError where these results have no implementation of that name.
     """
     subject = _subject(comparison, impl)
-    lead = [_headline(comparison, subject), *(f"**{caveat}**" for caveat in wording.caveats(comparison))]
+    lead = [_headline(comparison, subject), *(f"**{caveat}**" for caveat in caveats.caveats(comparison))]
     top = [line for text in lead for line in (figures.one_line(text, LONGEST_LINE), "")]
-    budget = wording.error_budget(comparison)
+    budget = yardsticks.error_budget(comparison)
     step = _in_a_training_step(comparison, subject)
     bottom = ["", *step, *([budget, ""] if budget else []), *_details(comparison, subject), "", *_reproduce(comparison)]
     room = MOST_LINES - len(top) - len(bottom)
@@ -38,7 +38,7 @@ def _subject(comparison: Comparison, impl: str | None) -> str:
         if impl not in names:
             raise UsageError(f"no implementation {impl!r} in these results; --impl can be: {', '.join(names)}")
         return impl
-    competed = not comparison.timed or wording.competed(comparison, DEFAULT_SUBJECT)
+    competed = not comparison.timed or answers.competed(comparison, DEFAULT_SUBJECT)
     if DEFAULT_SUBJECT in names and comparison.baseline != DEFAULT_SUBJECT and competed:
         return DEFAULT_SUBJECT
     others = [mean for mean in comparison.summary.geomeans if mean.impl != comparison.baseline]
@@ -49,11 +49,11 @@ def _subject(comparison: Comparison, impl: str | None) -> str:
 
 def _headline(comparison: Comparison, subject: str) -> str:
     if not comparison.timed:
-        return wording.headline(comparison)
+        return answers.headline(comparison)
     verdicts = [entry.verdict for case in comparison.cases if (entry := case.entry(subject)) and entry.speedup]
     counts = [f"{verdicts.count(word)} {word}" for word in ("faster", "slower", "same") if word in verdicts]
     against = f" Against {comparison.baseline}: {', '.join(counts)}." if counts else ""
-    return wording.headline(comparison, subject) + against
+    return answers.headline(comparison, subject) + against
 
 
 def _cases(comparison: Comparison, subject: str, room: int) -> list[str]:
@@ -97,7 +97,7 @@ def _weight(entry: Entry | None) -> int:
 def _details(comparison: Comparison, subject: str) -> list[str]:
     """The geometric means of all, and what did not pass, folded."""
     lines = write_table(norms_side_by_side(comparison)).splitlines()
-    failures = sorted(wording.failures(comparison), key=lambda failure: not failure.startswith(f"{subject}:"))
+    failures = sorted(not_passed.failures(comparison), key=lambda failure: not failure.startswith(f"{subject}:"))
     if failures:
         lines += [*([""] if lines else []), *(f"- {escape(figures.one_line(failure, 200))}" for failure in failures)]
     if not lines:
@@ -111,6 +111,6 @@ def _details(comparison: Comparison, subject: str) -> list[str]:
 
 def _reproduce(comparison: Comparison) -> list[str]:
     made = "; ".join(f"{name}: {escape(value)}" for name, value in conditions.conditions(comparison))
-    made = wording.without_hashes(made)
+    made = provenance.without_hashes(made)
     command = figures.one_line(comparison.run.command, LONGEST_LINE)
     return [f"Reproduce: `{command}`", "", f"Conditions: {figures.one_line(made, 2 * LONGEST_LINE)}."]

@@ -15,7 +15,7 @@ from reports.data.checks import worst_class
 from reports.data.comparison import Comparison, compare
 from reports.data.outcomes import Outcome, by_impl, outcomes, tally
 from reports.markdown_writer import escape, paragraphs, write_section
-from reports.parts import determinism, matrix, precision, reasons, sanitizer, wording
+from reports.parts import answers, caveats, determinism, matrix, precision, reasons, sanitizer
 from reports.parts.conditions import conditions_list
 from reports.table import Section, table, words
 
@@ -39,8 +39,8 @@ def render(runs: Sequence[Results]) -> str:
     compared = [compare(run) for run in runs]
     parts = [
         f"# {heading}",
-        *(f"**{escape(caveat)}**" for comparison in compared for caveat in wording.caveats(comparison)),
-        wording.verified(all_outcomes),
+        *(f"**{escape(caveat)}**" for comparison in compared for caveat in caveats.caveats(comparison)),
+        answers.verified(all_outcomes),
         *(part for section in sections(runs, all_outcomes) for part in write_section(section)),
         "## Conditions",
         *(_conditions(number, comparison, len(runs)) for number, comparison in enumerate(compared, start=1)),

@@ -8,7 +8,7 @@ from harness.results.settings import Settings
 from reports import figures
 from reports.data.comparison import Comparison
 from reports.data.device_state import DeviceState
-from reports.parts import wording
+from reports.parts import provenance, yardsticks
 from reports.table import Table, table, words
 
 FLUSHES = {
@@ -24,7 +24,7 @@ def conditions(comparison: Comparison) -> list[tuple[str, str]]:
     run = comparison.run
     items = [
         ("Device", _device(run)),
-        ("GPUs", wording.fleet(comparison)),
+        ("GPUs", provenance.fleet(comparison)),
         ("Clocks at the start", _clocks(run)),
         *_readings(comparison.state),
         ("Date", run.started_at),
@@ -37,8 +37,11 @@ def conditions(comparison: Comparison) -> list[tuple[str, str]]:
     ]
     if comparison.timed:
         items += [("Context", "" if comparison.context == COLD else comparison.context)]
-        items += [("Cache flush", FLUSHES[run.settings.flush]), ("Blocks per case", wording.blocks(comparison.cases))]
-        items += [("A/A band", wording.aa_bands(comparison.cases))]
+        items += [
+            ("Cache flush", FLUSHES[run.settings.flush]),
+            ("Blocks per case", yardsticks.blocks(comparison.cases)),
+        ]
+        items += [("A/A band", yardsticks.aa_bands(comparison.cases))]
         items += [("Engine's own error", "" if comparison.budget else NO_SELFTEST)]
     items += [("Time", time_spent(comparison.end))]
     return [(name, value) for name, value in items if value]
@@ -65,7 +68,7 @@ def gpus(comparison: Comparison) -> Table:
             use.gpu.visible or figures.NOTHING,
             use.gpu.uuid or figures.NOTHING,
             str(use.measured),
-            wording.versions_in_words(use.gpu.versions) or figures.NOTHING,
+            provenance.versions_in_words(use.gpu.versions) or figures.NOTHING,
         ]
         for use in comparison.gpus
     ]

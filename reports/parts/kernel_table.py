@@ -11,7 +11,7 @@ from reports.data.entries import Entry
 from reports.data.kernel_names import display_names
 from reports.data.kernel_spans import agrees, disagreement_us, gaps_us
 from reports.markdown_writer import paragraphs, write_table
-from reports.parts import wording
+from reports.parts import provenance, yardsticks
 from reports.table import table, words
 
 DISAGREE = " (!)"
@@ -27,11 +27,11 @@ HOW_TO_READ = (
 
 def render(comparison: Comparison) -> str:
     """A table for each case, and in how many entries events and the profiler agree."""
-    parts = [wording.heading("Kernels", comparison.run), HOW_TO_READ]
+    parts = [provenance.heading("Kernels", comparison.run), HOW_TO_READ]
     for case in comparison.cases:
         kernels = case_table(case, comparison.budget)
         parts += [f"## {case.case.key}", kernels or "No kernels are known."]
-    parts += [agreement(comparison), wording.error_budget(comparison)]
+    parts += [agreement(comparison), yardsticks.error_budget(comparison)]
     return paragraphs(parts)
 
 

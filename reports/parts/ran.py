@@ -10,7 +10,7 @@ from reports import figures
 from reports.data.checks import worst_class
 from reports.data.comparison import Comparison
 from reports.data.outcomes import FAILED, WORDS, Outcome, norms, of_comparison, tally, tried
-from reports.parts import wording
+from reports.parts import not_passed
 from reports.table import Table, table, words
 
 
@@ -43,7 +43,7 @@ def reasons(comparison: Comparison) -> list[str]:
     ran = tried(all_outcomes)
     absent = (o.impl for o in all_outcomes if o.status == "missing" and o.impl not in ran)
     failures = [line for impl, of_impl in ran.items() for line in _failures(impl, of_impl)]
-    return [*failures, *wording.missing(impl for impl in absent if not impl.endswith(WITH_TORCH))]
+    return [*failures, *not_passed.missing(impl for impl in absent if not impl.endswith(WITH_TORCH))]
 
 
 def _cell(outcomes: Sequence[Outcome]) -> str:

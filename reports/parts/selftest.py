@@ -11,7 +11,7 @@ from harness.results.schema import Check, SelfTestRecord, worst
 from reports import figures
 from reports.markdown_writer import details as folded
 from reports.markdown_writer import paragraphs, write_table
-from reports.parts import wording
+from reports.parts import caveats, provenance, yardsticks
 from reports.table import Table, table, words
 from reports.terminal import captured, print_line, print_table
 
@@ -26,7 +26,7 @@ def render(records: Sequence[SelfTestRecord]) -> str:
         for record in records:
             print_table(console, _checks([record]).choose(range(1, 6)), _title(record))
             console.print()
-        for line in [*wording.failed_checks(records), *_budget(records)]:
+        for line in [*caveats.failed_checks(records), *_budget(records)]:
             print_line(console, line)
 
     return captured(show)
@@ -36,8 +36,8 @@ def page(results: Results) -> str:
     """The self-tests of a run as a page of markdown."""
     if not results.selftests:
         return ASK
-    parts = [wording.heading("Self-test", results.run), write_table(_checks(results.selftests))]
-    parts += [*wording.failed_checks(results.selftests), *_budget(results.selftests)]
+    parts = [provenance.heading("Self-test", results.run), write_table(_checks(results.selftests))]
+    parts += [*caveats.failed_checks(results.selftests), *_budget(results.selftests)]
     return paragraphs(parts)
 
 
@@ -57,11 +57,11 @@ def _checks(records: Sequence[SelfTestRecord]) -> Table:
 
 
 def _budget(records: Sequence[SelfTestRecord]) -> list[str]:
-    return [wording.budget_sentence(worst([record.budget for record in records]))] if records else []
+    return [yardsticks.budget_sentence(worst([record.budget for record in records]))] if records else []
 
 
 def _title(record: SelfTestRecord) -> str:
-    when = wording.WHEN[record.when].strip()
+    when = caveats.WHEN[record.when].strip()
     process = f"process {record.process}" if record.process else ""
     return ", ".join(part for part in (when, process) if part) or "self-test"
 

@@ -13,7 +13,7 @@ from reports.data.comparison import Comparison
 from reports.data.entries import Entry
 from reports.data.step import StepCell, every_context, training_step, usually_waits
 from reports.data.waiting import Waiting
-from reports.parts import wording
+from reports.parts import answers
 from reports.table import Cell, Heading, Section, Table, table, words
 
 TITLE = "In a training step"
@@ -84,7 +84,7 @@ def of_case(comparison: Comparison, case: CaseComparison) -> Table:
 def leads(comparison: Comparison, impl: str | None = None) -> list[str]:
     """A sentence for each context: in how many cases `impl`, or the one that wins most, is fastest."""
     contexts = [context for context in every_context(comparison) if context.summary.wins]
-    return [f"{context.context}: {wording.fastest(context, impl)}" for context in contexts]
+    return [f"{context.context}: {answers.fastest(context, impl)}" for context in contexts]
 
 
 def waiting(comparison: Comparison) -> list[str]:

@@ -23,7 +23,7 @@ from reports.data.entries import Entry, bandwidth_gbps
 from reports.data.size_groups import groups
 from reports.data.step import every_context
 from reports.data.summary import fastest_of_each
-from reports.parts import conditions, wording
+from reports.parts import caveats, conditions, yardsticks
 from reports.parts.geomeans import geomeans
 from reports.published.case_words import dtype_in_words, shape_in_words, variant_in_words
 from reports.published.measure_again import measure_again
@@ -67,8 +67,8 @@ def run_facts(source: Source) -> dict[str, Any]:
         "revision": run.revision,
         "command": run.command,
         "baseline": comparison.baseline,
-        "caveats": wording.caveats(comparison),
-        "budget": wording.error_budget(comparison),
+        "caveats": caveats.caveats(comparison),
+        "budget": yardsticks.error_budget(comparison),
         "conditions": conditions.conditions(comparison),
         "levels": _levels(comparison),
         "texts": texts.all,
@@ -136,7 +136,7 @@ def _case(comparison: Comparison, case: CaseComparison, rows: JoinedCase, texts:
     gradients = short_names(gradient.name for gradient in gradients_of(case.case))
     return {
         "answer": answer(comparison, case),
-        "band": wording.aa_band(case),
+        "band": yardsticks.aa_band(case),
         "add": _times(case.case, add, moves),
         "copy_us": figures.microseconds(case.copy_us) if case.copy_us else None,
         "gradients": list(gradients.values()),

@@ -10,7 +10,7 @@ from reports.data.comparison import Comparison
 from reports.data.outcomes import FAILED, of_comparison, tally, tried
 from reports.data.step import every_context
 from reports.markdown_writer import escape, paragraphs, write_table
-from reports.parts import ran, wording
+from reports.parts import caveats, ran
 from reports.parts.geomeans import norms_side_by_side
 from reports.published import all_reduce, best_cases, leads, questions, side_by_side, targets
 from reports.published.sources import Source, by_device, pictured
@@ -111,7 +111,7 @@ def _timed(source: Source) -> Sequence[str]:
     leaders = [_leaders(comparison)]
     if comparison.contexts:
         leaders = [f"{context.context}: {_leaders(context)}" for context in every_context(comparison)]
-    checks = ["a check of the self-test failed"] if wording.failed_checks(comparison.selftests) else []
+    checks = ["a check of the self-test failed"] if caveats.failed_checks(comparison.selftests) else []
     return _linked(source), source.about, "; ".join([*leaders, *checks]), _speedups(comparison), source.revision
 
 

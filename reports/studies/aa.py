@@ -15,7 +15,7 @@ from harness.results.schema import RowRecord, Timing
 from harness.results.statistics import IncomparableError, Ratio, verdict
 from reports import figures
 from reports.markdown_writer import paragraphs, table
-from reports.parts import wording
+from reports.parts import provenance
 from reports.table import words
 
 SLOWDOWNS = (0.01, 0.02, 0.03, 0.05)
@@ -64,7 +64,7 @@ def render(results: Results) -> str:
     judged = [pair for pair in comparisons if not pair.makes_band]
     claims = [pair for pair in judged if pair.claim]
     missed = [pair for pair in judged if not pair.detected[EXPECTED] and pair.median_us > LONG_US]
-    parts = [wording.heading("A/A", results.run), ABOUT, _counted(comparisons, judged, claims)]
+    parts = [provenance.heading("A/A", results.run), ABOUT, _counted(comparisons, judged, claims)]
     parts += [_power(judged), _list("Called different from themselves", claims)]
     parts += [_list(f"A slowdown of {EXPECTED:.0%} not found, above {LONG_US:.0f} us".replace("%", " %"), missed)]
     return paragraphs(parts)

@@ -12,7 +12,7 @@ from harness.results.schema import RANKED
 from harness.results.statistics import geomean
 from reports import figures
 from reports.markdown_writer import paragraphs, table
-from reports.parts import wording
+from reports.parts import provenance
 from reports.studies.orders import Order, clear_orders
 from reports.table import words
 
@@ -52,7 +52,7 @@ def render(results: Results) -> str:
             ]
         )
     ]
-    parts = [wording.heading("Other engines", results.run), ABOUT, table(headings, rows)]
+    parts = [provenance.heading("Other engines", results.run), ABOUT, table(headings, rows)]
     parts += [f"Geometric mean over ours: {', '.join(means)}."] if means else []
     by_result = {(joined.case, joined.impl): engines_us for _, joined, engines_us in readings}
     orders = clear_orders(results)

@@ -18,7 +18,7 @@ from harness.results.statistics import Ratio, geomean
 from reports import figures
 from reports.data.comparison import CaseComparison, Comparison, compare
 from reports.markdown_writer import paragraphs, table
-from reports.parts import wording
+from reports.parts import provenance
 from reports.studies.orders import CaseInRun, Order, clear_orders
 from reports.table import words
 
@@ -51,7 +51,7 @@ def render(runs: Sequence[Results]) -> str:
     modes = _modes(runs)
     clean = modes.pop("clean")
     before, orders = compare(clean), clear_orders(clean)
-    parts = [wording.heading("Flushes", *(run.run for run in runs)), ABOUT]
+    parts = [provenance.heading("Flushes", *(run.run for run in runs)), ABOUT]
     for mode, run in modes.items():
         after = compare(run)
         parts.append(f"## {mode} over clean: change of time, %")

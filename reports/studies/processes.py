@@ -16,7 +16,7 @@ from harness.results.joining import Joined, JoinedCase, band, by_case, ratio
 from harness.results.statistics import IncomparableError, Ratio, beyond_processes, median_and_spread
 from reports import figures
 from reports.markdown_writer import paragraphs, table
-from reports.parts import wording
+from reports.parts import provenance
 from reports.table import words
 
 ABOUT = (
@@ -112,7 +112,7 @@ def render(results: Results) -> str:
         ]
         for agreement in apart
     ]
-    parts = [wording.heading("Agreement of processes", results.run), ABOUT, counted, scatter]
+    parts = [provenance.heading("Agreement of processes", results.run), ABOUT, counted, scatter]
     if rows:
         headings = [*words("case", "impl"), "speedup of each process [95 %]", "A/A bands"]
         parts += ["## Cells that do not agree", table(headings, rows)]

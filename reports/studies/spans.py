@@ -8,7 +8,7 @@ from reports import figures
 from reports.data.comparison import Comparison
 from reports.data.kernel_spans import agrees, disagreement_us
 from reports.markdown_writer import paragraphs, table
-from reports.parts import wording
+from reports.parts import provenance
 from reports.parts.kernel_table import agreement
 from reports.table import words
 
@@ -39,5 +39,5 @@ def render(comparison: Comparison) -> str:
         for impl, of_impl in sorted(differences.items())
     ]
     headings = [*words("impl"), "within 1 us or 2 %", "smallest", "median", "largest"]
-    parts = [wording.heading("Events against the profiler", comparison.run), ABOUT, table(headings, rows)]
+    parts = [provenance.heading("Events against the profiler", comparison.run), ABOUT, table(headings, rows)]
     return paragraphs([*parts, agreement(comparison)])

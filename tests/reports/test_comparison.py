@@ -4,7 +4,7 @@ from harness.cases import NormCase
 from harness.cases.traffic import moved_bytes
 from harness.errors import UsageError
 from reports.data.comparison import compare
-from reports.parts import wording
+from reports.parts import not_passed
 from tests.results_factory import CASE, LAYER, helpers, mixed, results, row, timing, verified_only
 
 
@@ -142,7 +142,7 @@ def test_failures_that_differ_in_numbers_alone_are_one(reasons, told):
     cases = NormCase("rms", 1024, 1024), NormCase("rms", 2048, 1024)
     rows = [row("quack", case=case, status="wrong", reason=why) for case, why in zip(cases, reasons, strict=True)]
     names = [line.replace("FIRST", cases[0].key).replace("OTHER", cases[1].key) for line in told]
-    assert wording.failures(compare(results(*rows, *(row("torch-eager", 100.0, case) for case in cases)))) == names
+    assert not_passed.failures(compare(results(*rows, *(row("torch-eager", 100.0, case) for case in cases)))) == names
 
 
 @pytest.mark.parametrize(

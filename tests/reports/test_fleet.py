@@ -9,7 +9,7 @@ from harness.results.run_records import GpuRecord
 from harness.results.schema import Check
 from reports.data.comparison import compare
 from reports.formats import console, markdown
-from reports.parts import wording
+from reports.parts import provenance
 from tests.results_factory import CASE, LAYER, helpers, in_processes, results, row, selftest
 
 FAILED = Check(name="t0", passed=False, value=9.0, limit=5.0, unit="us", detail="two events with nothing between them")
@@ -68,7 +68,7 @@ def test_a_gpu_that_measured_nothing_is_not_there():
 def test_a_run_on_one_gpu_says_nothing_of_gpus():
     run = results(row("torch-eager", 100.0), row("quack", 50.0))
     assert "GPUs" not in page(run)
-    assert wording.fleet(compare(run)) == ""
+    assert provenance.fleet(compare(run)) == ""
 
 
 def test_a_failed_self_test_speaks_against_the_cases_of_its_gpu():

@@ -1,0 +1,98 @@
+"""The answer of a run in a sentence: who is fastest in how many cases, and by how much."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.results.contexts import COLD
+from harness.results.schema import Status
+from reports import figures
+from reports.data.comparison import Comparison
+from reports.data.outcomes import FAILED, Outcome, of_comparison, tally, tried
+from reports.parts.caveats import caveats, interference, nothing_ranked
+
+_HOW: dict[Status, str] = {
+    "ok": "right on",
+    "nondeterministic": "nondeterministic on",
+    "unsupported": "refuses",
+    "wrong": "wrong on",
+    "crashed": "crashed on",
+    "timeout": "timed out on",
+    "oom": "out of memory on",
+}
+
+
+def headline(comparison: Comparison, impl: str | None = None) -> str:
+    """In how many cases `impl`, or the implementation that wins most, is fastest, and its speedup over the baseline."""
+    if not comparison.timed:
+        return verified(of_comparison(comparison))
+    text, subject = _fastest(comparison, impl)
+    several = comparison.contexts or comparison.context != COLD
+    means = geomeans(comparison, subject) if subject else ""
+    return f"{f'{comparison.context}: ' if several else ''}{text} {means}".rstrip()
+
+
+def answer(comparison: Comparison) -> str:
+    """The headline, and what a reader must know before any figure."""
+    return " ".join([headline(comparison), *caveats(comparison)])
+
+
+def fastest(comparison: Comparison, impl: str | None = None) -> str:
+    """In how many cases `impl`, or the implementation that wins most, is fastest."""
+    return _fastest(comparison, impl)[0]
+
+
+def _fastest(comparison: Comparison, impl: str | None) -> tuple[str, str | None]:
+    """The sentence, and the implementation whose geometric means follow it."""
+    summary = comparison.summary
+    wins = next((wins for wins in summary.wins if impl is None or wins.impl == impl), None)
+    subject = wins.label if wins else impl
+    if nothing_ranked(comparison):
+        return " ".join(interference(comparison)), None
+    if subject is None:
+        return f"No implementation could be ranked in {figures.count(summary.cases, 'case')}.", None
+    if not competed(comparison, subject) and not wins:
+        return f"{subject} was not timed here.", None
+    if wins and all(case.aa_band is None for case in comparison.cases):
+        return "No A/A pair was measured, so nobody is called fastest.", None
+    if wins and {entry.impl for case in comparison.cases for entry in case.ranked} == {wins.impl}:
+        ranked = figures.count(sum(bool(case.ranked) for case in comparison.cases), "case")
+        return f"{subject} alone was ranked, in {ranked}: nothing stands beside it.", wins.impl
+    alone, tied = (len(wins.alone), len(wins.tied)) if wins else (0, 0)
+    text = f"{subject} is fastest in {alone} of {figures.count(summary.cases, 'case')}"
+    text += f" and tied for fastest in {tied} more." if tied else "."
+    return text, wins.impl if wins else subject
+
+
+def competed(comparison: Comparison, impl: str) -> bool:
+    """Whether an implementation was timed in any case, or failed before it could be."""
+    entries = [case.entry(impl) for case in comparison.cases]
+    return any(entry and entry.standing not in ("verified", "absent") for entry in entries)
+
+
+def verified(outcomes: Sequence[Outcome]) -> str:
+    """The outcomes of each implementation that ran, in one sentence, the failed ones last."""
+    impls = tried(outcomes)
+    if not impls:
+        return "No implementation was tried."
+    cases = len({outcome.case for outcome in outcomes})
+    ordered = sorted(impls, key=lambda impl: any(outcome.status in FAILED for outcome in impls[impl]))
+    texts = "; ".join(f"{impl} {_outcomes_in_words(impls[impl])}" for impl in ordered)
+    return f"{figures.count(len(impls), 'implementation')} on {figures.count(cases, 'case')}: {texts}."
+
+
+def geomeans(comparison: Comparison, impl: str) -> str:
+    """The geometric mean speedups of one implementation over the baseline, with the cases each covers."""
+    means = [mean for mean in comparison.summary.geomeans if mean.impl == impl]
+    if impl == comparison.baseline or not means:
+        return ""
+    parts = [f"{mean.norm} {figures.plain_ratio(mean.value)} ({mean.cases} of {mean.total} cases)" for mean in means]
+    return f"Geometric mean speedup over {comparison.baseline}: {', '.join(parts)}."
+
+
+def _outcomes_in_words(outcomes: Sequence[Outcome]) -> str:
+    """The outcomes of one implementation with their numbers of cases; only its failures, where there are any."""
+    counts = tally(outcomes)
+    failed = [f"{_HOW[status]} {counts[status]}" for status in FAILED if counts[status]]
+    passed: tuple[Status, ...] = ("ok", "nondeterministic", "unsupported")
+    return ", ".join(failed or [f"{_HOW[status]} {counts[status]}" for status in passed if counts[status]])

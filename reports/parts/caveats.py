@@ -1,0 +1,106 @@
+"""What a reader must know before any figure: an unfinished run, interference, failed checks, clocks that moved."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from harness.results import evidence
+from harness.results.joining import TIMES_T0
+from harness.results.schema import Check, SelfTestRecord
+from reports import figures
+from reports.data.comparison import Comparison
+from reports.data.device_state import BUSY, DeviceState
+from reports.parts.provenance import versions_in_words
+
+WHEN = {"before": "before the cases ", "after": "after the cases ", "alone": ""}
+
+
+def caveats(comparison: Comparison) -> list[str]:
+    """Warnings that precede all figures: an unfinished run, a baseline without times, a quick run, and so on."""
+    lines = [comparison.unfinished] if comparison.unfinished else []
+    judged = [case for case in comparison.cases if not case.interference]
+    ranked = sum(bool(case.entry(comparison.baseline) in case.ranked) for case in judged)
+    if comparison.timed and ranked < len(judged):
+        lines.append(
+            f"The baseline {comparison.baseline} ranks in {ranked} of {len(judged)} cases; the others have no speedup."
+        )
+    too_fast = sum(any(entry.too_short for entry in case.entries) for case in comparison.cases)
+    if too_fast:
+        lines.append(
+            f"In {figures.count(too_fast, 'case')} something is below {TIMES_T0} x t0, too fast to be ranked; "
+            "nothing is called fastest there."
+        )
+    lines += [] if nothing_ranked(comparison) else interference(comparison)  # which the headline says
+    if comparison.timed and comparison.run.settings.quick:
+        lines.append("A quick run: few blocks, wide intervals.")
+    return [*lines, *mixed(comparison), *failed_checks(comparison.selftests), *moved(comparison.state)]
+
+
+def nothing_ranked(comparison: Comparison) -> bool:
+    """Whether interference rules out a verdict in every case that was timed."""
+    timed = [case for case in comparison.cases if case.of("ranked", "unranked")]
+    return bool(timed) and all(case.interference for case in timed)
+
+
+def interference(comparison: Comparison) -> list[str]:
+    """Why nothing is called faster or slower in some cases, a sentence a reason."""
+    reasons = Counter(case.interference for case in comparison.cases if case.interference and case.of("unranked"))
+    return [f"Nothing is ranked in {figures.count(number, 'case')}: {reason}." for reason, number in reasons.items()]
+
+
+def mixed(comparison: Comparison) -> list[str]:
+    """A sentence for each host on which versions were not those of the run."""
+    versions = {use.gpu.host: use.gpu.versions for use in comparison.gpus if use.gpu.versions}
+    return [f"Versions differ: {host} has {versions_in_words(differing)}." for host, differing in versions.items()]
+
+
+def failed_checks(selftests: Sequence[SelfTestRecord]) -> list[str]:
+    """A sentence each for the self-tests before and after the cases, with the worst value of each failed check.
+
+    A check that failed in single processes but passes over all of them together is no failure.
+    """
+    lines: list[str] = []
+    for when, processes, failed in evidence.failures_by_time(selftests):
+        parts = [_failed(checks, processes) for checks in failed.values()]
+        if parts:
+            lines.append(f"The self-test {WHEN[when]}failed: {', '.join(parts)}.")
+    return lines
+
+
+def moved(state: DeviceState) -> list[str]:
+    """The readings of the device that moved during the run, one sentence for each."""
+    lines: list[str] = []
+    for name, clock in (("multiprocessor", state.sm_clock_mhz), ("memory", state.memory_clock_mhz)):
+        if clock and clock.moved:
+            where = f"in {clock.moved_cases} of {figures.count(state.cases, 'case')}" if clock.moved_cases else ""
+            reach = figures.between(clock.smallest, clock.largest, "MHz")
+            lines.append(f"The {name} clock moved {where or 'between cases'}: {reach} over the run.")
+    for reason, (cases, blocks) in state.throttled.items():
+        lines.append(
+            f"The device held its clocks back ({reason}) in {cases} of {figures.count(state.cases, 'case')}, "
+            f"{figures.count(blocks, 'block')}."
+        )
+    if state.host_load > BUSY:
+        lines.append(
+            f"Other processes used {figures.percent(100 * state.host_load, 0)} % of the CPUs: times are worth little."
+        )
+    if state.shared_cases:
+        lines.append(
+            f"Other processes were on the device in {state.shared_cases} of {figures.count(state.cases, 'case')}, "
+            f"at most {state.other_processes} at a time."
+        )
+    return lines
+
+
+def _failed(checks: Sequence[Check], runs: int) -> str:
+    """One check, by the worst of its failures."""
+    worst = max(checks, key=lambda check: abs(check.value) if check.value is not None else 0.0)
+    text = worst.name
+    if worst.value is not None:
+        text += f" {figures.measure(worst.value, worst.unit)}"
+    if worst.limit is not None:
+        text += f" (limit {figures.measure(worst.limit, worst.unit)})"
+        if worst.value is not None and worst.value <= worst.limit and worst.detail:
+            text += f": {worst.detail}"  # it failed by something else than the figure
+    return f"{text} in {len(checks)} of {runs} processes" if runs > 1 else text
