@@ -94,7 +94,7 @@ def waiting(comparison: Comparison) -> list[str]:
         entries = [entry for case in context.cases for entry in case.entries]
         if waits := Counter(entry.impl for entry in entries if usually_waits(entry)):
             lines.append(
-                f"{context.context}: {_impls_with_counts(waits)} {WAITS}, and takes as long as the one beside."
+                f"{context.context}: {WAITS}, and takes as long as the one beside: {_impls_with_counts(waits)}."
             )
         if sometimes := _sometimes_waiting(entries):
             lines.append(f"{context.context}: fewer than half of the samples waited for other kernels: {sometimes}.")

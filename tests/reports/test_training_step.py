@@ -79,7 +79,7 @@ def test_nobody_is_called_fastest_without_an_aa_pair():
 
 
 def test_a_backward_that_waits_is_told_in_words():
-    said = "beside:8: triton-inhouse in 2 cases waits for other kernels, and takes as long as the one beside."
+    said = "beside:8: waits for other kernels, and takes as long as the one beside: triton-inhouse in 2 cases."
     assert said in render(step(), "console").replace("\n", " ")
     assert WAITS in render(step(), "markdown", context="beside:8")
 
@@ -99,7 +99,7 @@ def test_a_backward_that_waits_is_told_in_words():
 def test_waiting_is_said_to_be_usual_from_half_of_the_samples_on(waited, usual, counts):
     run = beside(*waited)
     comparison = compare(run)
-    always = "beside:8: quack in 1 case waits for other kernels, and takes as long as the one beside."
+    always = "beside:8: waits for other kernels, and takes as long as the one beside: quack in 1 case."
     at_times = f"beside:8: fewer than half of the samples waited for other kernels: quack in 1 case ({counts} samples)."
     assert waiting(comparison) == [always if usual else at_times]
     (cell,) = (line[1].text for line in of_case(comparison, comparison.cases[0]).rows if line[0].text == "quack")
