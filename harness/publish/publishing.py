@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -129,31 +130,14 @@ class _Sitting:
     compiled: set[Task] = field(default_factory=set[Task])
 
     def measure(self, run: SurveyedRun, processes: int | None = None) -> None:
-        """Begin or resume a run, publish it if it is finished in time, and note its outcome.
+        """Begin or resume a run, publish it or its complete part, and note its outcome.
 
-        Cases of which too many blocks were void are measured a second time. With `processes`, only so many first
-        processes are measured, and an unfinished run is not noted.
+        With `processes`, only so many first processes are measured, and an unfinished run is not noted.
         """
-        path, again = None, False
-        while path is None and self._may_begin(run, sitting_time := self._sitting_time(run, processes)):
-            try:
-                path = _measure(self.survey, run, sitting_time, self.display)
-            except OutOfTimeError:
-                earlier, run = run, self.survey.one(run.name)
-                if len(run.jobs) == len(earlier.jobs):
-                    break  # its next job takes longer than the time that is left
-                continue
-            void = self.survey.one(run.name)
-            if not (void.resumes and void.jobs and _passed(path)):
-                continue
-            path, run = None, void
-            if again:
-                break
-            again = True
-            self.display.say(f"{run.name}: {len(run.jobs)} of its cases with too many void blocks are measured again")
+        path, run, void = self._finish(run, processes)
         if path is None:
             if processes is None:
-                self.display.say(f"{run.name}: {_why_unfinished(self.survey, run)}")
+                self.display.say(f"{run.name}: {_why_unfinished(self.survey, run, void)}")
                 self.outcome.unfinished.append(run.name)
             self._publish_part(run)
         elif not _passed(path):
@@ -165,6 +149,26 @@ class _Sitting:
             self.display.say(f"published: {target}")
             _set_aside(run.work, "published")
             self._note_published(run)
+
+    def _finish(self, run: SurveyedRun, processes: int | None) -> tuple[Path | None, SurveyedRun, int]:
+        """Measure a run as far as time allows: its file if it is finished, the run as it is then, and its void cases.
+
+        Cases of which too many blocks were void are measured a second time; the run is not finished without them.
+        """
+        void = 0
+        while self._may_begin(run, sitting_time := self._sitting_time(run, processes)):
+            earlier, path = run, None
+            with suppress(OutOfTimeError):
+                path = _measure(self.survey, run, sitting_time, self.display)
+            run = self.survey.one(run.name)
+            if path and not (run.resumes and run.jobs and _passed(path)):
+                return path, run, 0
+            if void or (path is None and len(run.jobs) == len(earlier.jobs)):
+                break  # void a second time, or its next job takes longer than the time that is left
+            if path:
+                void = len(run.jobs)
+                self.display.say(f"{run.name}: {_cases(void)} measured again, for too many void blocks")
+        return None, run, void and len(run.jobs)
 
     def estimate(self, run: SurveyedRun) -> str:
         """About how long a run takes, and how much time is left, in words."""
@@ -280,9 +284,16 @@ def _hindrance(survey: Survey, run: SurveyedRun) -> str | None:
     return None
 
 
-def _why_unfinished(survey: Survey, run: SurveyedRun) -> str:
+def _why_unfinished(survey: Survey, run: SurveyedRun, void: int) -> str:
+    """Why a run is not finished; the last time it was measured `void` of its cases had too many void blocks."""
+    if void:
+        return f"{_cases(void)} left, with too many void blocks"
     how_far = "kept as far as it came" if run.resumes else "not begun"
     return f"{how_far}; {_hindrance(survey, run) or 'no time is left for it'}"
+
+
+def _cases(number: int) -> str:
+    return "1 case is" if number == 1 else f"{number} cases are"
 
 
 def _state_in_words(run: SurveyedRun) -> str:

@@ -208,7 +208,7 @@ def test_case_with_too_many_void_blocks_is_measured_again(folder, workers, capsy
     workers.voided["64x64"] = [50, 0]
     assert publish(workers, only="large").published == ["large"]
     assert tried(workers) == ["64x64", "32x64", "64x64"]
-    assert "large: 1 of its cases with too many void blocks are measured again" in capsys.readouterr().err
+    assert "large: 1 case is measured again, for too many void blocks" in capsys.readouterr().err
     assert not [fault for fault in judge_published(folder, "large") if "void" in fault]
     assert states(only="large") == {"large": ("current", ())}
 
@@ -219,7 +219,9 @@ def test_run_is_published_without_the_case_that_stays_void(folder, workers, caps
     assert (sitting.published, sitting.unfinished) == (["large"], ["large"])
     assert tried(workers) == ["64x64", "32x64", "64x64"]
     target = file_of("h200", "large", folder / "results")
-    assert f"published, 1 of its 2 cases: {target}" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "large: 1 case is left, with too many void blocks" in said
+    assert f"published, 1 of its 2 cases: {target}" in said
     part = load(target)
     assert {record.case.rows for record in (*part.rows, *part.conditions)} == {32}
     assert not [fault for fault in judge_published(folder, "large") if "void" in fault or "finished" in fault]
