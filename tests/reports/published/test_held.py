@@ -45,6 +45,14 @@ def test_what_was_missing_is_counted_apart():
     assert "; torch-eager, 1 more missing; " in contents(found)
 
 
+@pytest.mark.parametrize(("jobs", "said"), [(3, None), (2, "8192 x 4096, 4096 x 8192, 32768 x 1024, RMSNorm, bf16")])
+def test_a_part_of_the_planned_cases_is_no_other_run(jobs, said):
+    """Two cases of a run of three; a run that was of these two is another one."""
+    found = run(jobs=jobs)
+    planned = otherwise(found, shapes="8192x4096,4096x8192,32768x1024", seed=7)
+    assert (planned or "").partition(";")[0] == (said or "")
+
+
 def test_a_verification_is_told_by_its_inputs_and_runs():
     assert re.search(r"kinds? of inputs; .*; \d+ runs a case", contents(careful()))
 

@@ -7,7 +7,7 @@ from harness.results.published.planned import Plan
 from reports.published import leads, sections
 from reports.published.sources import Source
 from tests.reports.published.small_checkout import publish
-from tests.results_factory import NAMES, helpers, results, row
+from tests.results_factory import NAMES, helpers, in_contexts, results, row
 
 PLAN = Plan.model_validate({"runs": {"shapes": {"about": "three shapes", "bench": {"shapes": "8x8"}}}})
 CASES = [NormCase("rms", rows, 4096) for rows in (8192, 4096, 2048)]
@@ -17,17 +17,39 @@ CASES = [NormCase("rms", rows, 4096) for rows in (8192, 4096, 2048)]
 def source(tmp_path):
     """A run in which the in-house kernel takes 40 us in every case, and QuACK what it is given."""
 
-    def make(quack_us, beside=None, beside_us=0.0, **settings):
+    def make(quack_us, beside=None, beside_us=0.0, slower=None, **settings):
         rows = [row(beside, beside_us, case) for case in CASES] if beside else []
         for case, us in zip(CASES, quack_us, strict=True):
             rows += [row("torch-eager", 100.0, case), row("triton-inhouse", 40.0, case), row("quack", us, case)]
             rows += helpers(100.0, 30.0, case)
+        if slower is not None:
+            rows = in_contexts(rows, beside_8=lambda impl: slower.get(impl, 1.0))
+            settings["context"] = "beside:8"
         path = tmp_path / "h200/shapes.jsonl.bz2"
         names = (*NAMES, beside) if beside else NAMES
         publish(results(*rows, names=names, **settings), path, "h200")
         return Source("h200", "shapes", "three shapes", path, PLAN)
 
     return make
+
+
+def row_names(text):
+    return [line.split("|")[1].strip() for line in text.splitlines() if line.startswith("| shapes")]
+
+
+def test_each_context_of_a_step_has_a_row(source, monkeypatch):
+    """Beside 8 held multiprocessors the in-house kernel takes four times as long, and QuACK takes as long as alone."""
+    found = source((50.0, 44.0, 60.0), slower={"triton-inhouse": 4.0})
+    text = leads.section([found], PLAN)
+    assert row_names(text) == ["shapes (abc1234, stale)", "shapes, beside:8 (abc1234, stale)"]
+    alone, beside = cells(text, "shapes ("), cells(text, "shapes, beside:8")
+    assert (alone[1], beside[1]) == ("3 of 3", "0 of 3")
+    assert beside[-1].startswith("rms-4096x4096-bf16 (quack 263.64 % faster)")
+
+
+def test_beside_others_itself_told_a_margin_leads_and_has_no_row(source):
+    found = source((50.0, 44.0, 60.0), "triton-inhouse-margin8", 41.0, slower={"triton-inhouse": 4.0})
+    assert row_names(leads.section([found], PLAN)) == ["shapes (abc1234, stale)"]
 
 
 def cells(text, name="shapes"):
