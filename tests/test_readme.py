@@ -13,6 +13,7 @@ from harness.results import file
 from harness.results.joining import by_case
 from harness.results.statistics import geomean
 from reports.data.comparison import compare
+from reports.data.step import every_context, training_step
 
 ROOT = Path(__file__).parent.parent
 load = cache(file.load)  # many tests read the same files
@@ -43,9 +44,17 @@ def turned_rows(page, heading):
     return [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| case")]
 
 
-def test_another_flush_and_do_bench_turn_orders():
+@cache
+def compared(name):
+    return compare(load(ROOT / "results/h200" / f"{name}.jsonl.bz2"))
+
+
+def test_another_flush_another_kernel_beside_and_do_bench_turn_orders():
     assert turned_rows("results/h200/engines.md", "Orders that do_bench turns")
     assert all(turned_rows("results/h200/flush.md", f"Rankings that {mode} turns") for mode in ("dirty", "none"))
+    beside = [context for context in compared("contexts").contexts if context.context.startswith("beside")]
+    leads = [case.lead for context in beside for case in context.cases if case.lead]
+    assert any("triton-inhouse" not in (lead.impl, *lead.tied_with) for lead in leads)
 
 
 def medians_us(name):
@@ -134,13 +143,35 @@ def test_other_dtypes_stay_near_their_add(name, cases):
     assert max(ratio / bf16[case] for case, ratio in ratios.items()) < 1.1
 
 
+@pytest.mark.parametrize("beside", ["beside:8", "beside:32"])
+@pytest.mark.parametrize(
+    ("norm", "most"),
+    [("rms", {"tilegym", "flash-attn-cuda", "cudnn"}), ("layer", {"cudnn", "triton-inhouse", "flash-attn-cuda"})],
+)
+def test_results_page_names_who_loses_the_most_beside_another_kernel(norm, most, beside):
+    comparison = compared("contexts")
+    column = [context.context for context in every_context(comparison)].index(beside)
+    cells = {row.impl: row.cells[column] for row in training_step(comparison) if row.norm == norm}
+    times = {impl: cell.time for impl, cell in cells.items() if cell.time and not cell.waits}
+    assert set(sorted(times, key=times.__getitem__)[-3:]) == most
+    assert times["torch-eager"] < 1.055
+    assert {impl for impl, cell in cells.items() if cell.waits} <= {"transformer-engine", "apex-fast"}
+
+
+def test_nothing_passes_the_in_house_kernel_in_a_graph_or_with_dy_in_the_cache():
+    contexts = {context.context: context for context in compared("contexts").contexts}
+    leads = [case.lead for name in ("graph", "hot-dy") for case in contexts[name].cases if case.lead]
+    assert len(leads) == 56
+    assert all("triton-inhouse" in (lead.impl, *lead.tied_with) for lead in leads)
+
+
 @pytest.mark.parametrize(("norm", "column"), [("rms", 3), ("layer", 6)])
 def test_kernel_page_has_the_newest_version_as_the_file_does(norm, column):
     """In its table of versions, which has older files beside it."""
     lines = (ROOT / "docs/kernel.md").read_text("utf-8").splitlines()
     said = {cells[1]: cells[column + 1] for line in lines if len(cells := line.replace(" ", "").split("|")) == 9}
     over_add = {}
-    for case in compare(load(ROOT / "results/h200/fast-llm.jsonl.bz2")).cases:
+    for case in compared("fast-llm").cases:
         if case.case.norm == norm:
             ratio = 100 / case.entry("triton-inhouse").percent_of_add
             over_add.setdefault((case.case.rows * case.case.cols) >> 20, []).append(ratio)
