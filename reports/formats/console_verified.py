@@ -13,8 +13,8 @@ from reports import figures
 from reports.data.checks import join_files
 from reports.data.comparison import Comparison
 from reports.data.outcomes import FAILED, Outcome, by_impl, norms, of_comparison, tally, tried
-from reports.parts import not_passed
 from reports.parts.reasons import failures, refusals
+from reports.sentences import not_passed
 from reports.table import Heading, Table, table, words
 from reports.terminal import WIDTH, print_line, print_table
 

@@ -13,7 +13,7 @@ from reports import figures
 from reports.data.case_labels import variant
 from reports.data.comparison import CaseComparison, compare
 from reports.markdown_writer import paragraphs, table
-from reports.parts import provenance
+from reports.sentences import provenance
 from reports.table import words
 
 ABOUT = (

@@ -8,9 +8,10 @@ from reports.column import Row
 from reports.columns import COLUMNS
 from reports.data.comparison import CaseComparison, Comparison
 from reports.markdown_writer import paragraphs, table, write_section, write_table
-from reports.parts import answers, caveats, models, not_passed, training_step, yardsticks
+from reports.parts import models, training_step
 from reports.parts.conditions import conditions_list
 from reports.parts.geomeans import geomeans
+from reports.sentences import answers, caveats, not_passed, yardsticks
 from reports.table import words
 
 UNSTEADY = " †"

@@ -10,7 +10,7 @@ from harness.results.file import Results
 from reports import figures
 from reports.data.comparison import CaseComparison, Comparison, compare
 from reports.markdown_writer import paragraphs, table
-from reports.parts import answers, provenance
+from reports.sentences import answers, provenance
 from reports.table import words
 
 ABOUT = (

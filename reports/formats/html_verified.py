@@ -12,7 +12,7 @@ from reports.data.comparison import Comparison
 from reports.data.outcomes import norms, outcomes
 from reports.formats import verification
 from reports.formats.html_page import conditions_of, fill, pictures
-from reports.parts import answers, caveats
+from reports.sentences import answers, caveats
 from reports.table import Cell, Table
 
 TEMPLATE = "verification.html"

@@ -7,19 +7,10 @@ from harness.results.statistics import PROCESS_BAND
 from reports import columns, figures
 from reports.data.comparison import CaseComparison, Comparison
 from reports.markdown_writer import details, escape, paragraphs, table, write_section, write_table
-from reports.parts import (
-    answers,
-    caveats,
-    kernel_table,
-    models,
-    not_passed,
-    provenance,
-    selftest,
-    training_step,
-    yardsticks,
-)
+from reports.parts import kernel_table, models, selftest, training_step
 from reports.parts.conditions import conditions_list, gpus
 from reports.parts.geomeans import geomeans
+from reports.sentences import answers, caveats, not_passed, provenance, yardsticks
 from reports.table import words
 
 KERNELS = "Kernels in launch order, each with its median us in a separate pass"

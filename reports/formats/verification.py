@@ -15,8 +15,9 @@ from reports.data.checks import worst_class
 from reports.data.comparison import Comparison, compare
 from reports.data.outcomes import Outcome, by_impl, outcomes, tally
 from reports.markdown_writer import escape, paragraphs, write_section
-from reports.parts import answers, caveats, determinism, matrix, precision, reasons, sanitizer
+from reports.parts import determinism, matrix, precision, reasons, sanitizer
 from reports.parts.conditions import conditions_list
+from reports.sentences import answers, caveats
 from reports.table import Section, table, words
 
 COUNTED: dict[str, Status] = {

@@ -8,7 +8,7 @@ from harness.results.settings import Settings
 from reports import figures
 from reports.data.comparison import Comparison
 from reports.data.device_state import DeviceState
-from reports.parts import provenance, yardsticks
+from reports.sentences import provenance, yardsticks
 from reports.table import Table, table, words
 
 FLUSHES = {

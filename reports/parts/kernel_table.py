@@ -11,7 +11,7 @@ from reports.data.entries import Entry
 from reports.data.kernel_names import display_names
 from reports.data.kernel_spans import agrees, disagreement_us, gaps_us
 from reports.markdown_writer import paragraphs, write_table
-from reports.parts import provenance, yardsticks
+from reports.sentences import provenance, yardsticks
 from reports.table import table, words
 
 DISAGREE = " (!)"

@@ -10,7 +10,7 @@ from reports import figures
 from reports.data.checks import worst_class
 from reports.data.comparison import Comparison
 from reports.data.outcomes import FAILED, WORDS, Outcome, norms, of_comparison, tally, tried
-from reports.parts import not_passed
+from reports.sentences import not_passed
 from reports.table import Table, table, words
 
 

@@ -11,7 +11,7 @@ from harness.results.schema import Check, SelfTestRecord, worst
 from reports import figures
 from reports.markdown_writer import details as folded
 from reports.markdown_writer import paragraphs, write_table
-from reports.parts import caveats, provenance, yardsticks
+from reports.sentences import caveats, provenance, yardsticks
 from reports.table import Table, table, words
 from reports.terminal import captured, print_line, print_table
 

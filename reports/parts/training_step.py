@@ -13,7 +13,7 @@ from reports.data.comparison import Comparison
 from reports.data.entries import Entry
 from reports.data.step import StepCell, every_context, training_step, usually_waits
 from reports.data.waiting import Waiting
-from reports.parts import answers
+from reports.sentences import answers
 from reports.table import Cell, Heading, Section, Table, table, words
 
 TITLE = "In a training step"

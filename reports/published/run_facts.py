@@ -23,11 +23,12 @@ from reports.data.entries import Entry, bandwidth_gbps
 from reports.data.size_groups import groups
 from reports.data.step import every_context
 from reports.data.summary import fastest_of_each
-from reports.parts import caveats, conditions, yardsticks
+from reports.parts import conditions
 from reports.parts.geomeans import geomeans
 from reports.published.case_words import dtype_in_words, shape_in_words, variant_in_words
 from reports.published.measure_again import measure_again
 from reports.published.sources import Source
+from reports.sentences import caveats, yardsticks
 
 # Of each implementation on a case. rho has a figure for each gradient; a text is a number among the run's `texts`.
 COLUMNS = (

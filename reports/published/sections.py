@@ -10,10 +10,11 @@ from reports.data.comparison import Comparison
 from reports.data.outcomes import FAILED, of_comparison, tally, tried
 from reports.data.step import every_context
 from reports.markdown_writer import escape, paragraphs, write_table
-from reports.parts import caveats, ran
+from reports.parts import ran
 from reports.parts.geomeans import norms_side_by_side
 from reports.published import all_reduce, best_cases, leads, questions, side_by_side, targets
 from reports.published.sources import Source, by_device, pictured
+from reports.sentences import caveats
 
 PICTURE = "bandwidth-rms"
 

@@ -15,7 +15,7 @@ from harness.results.schema import RowRecord, Timing
 from harness.results.statistics import IncomparableError, Ratio, verdict
 from reports import figures
 from reports.markdown_writer import paragraphs, table
-from reports.parts import provenance
+from reports.sentences import provenance
 from reports.table import words
 
 SLOWDOWNS = (0.01, 0.02, 0.03, 0.05)

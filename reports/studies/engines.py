@@ -12,7 +12,7 @@ from harness.results.schema import RANKED
 from harness.results.statistics import geomean
 from reports import figures
 from reports.markdown_writer import paragraphs, table
-from reports.parts import provenance
+from reports.sentences import provenance
 from reports.studies.orders import Order, clear_orders
 from reports.table import words
 

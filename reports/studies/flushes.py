@@ -18,7 +18,7 @@ from harness.results.statistics import Ratio, geomean
 from reports import figures
 from reports.data.comparison import CaseComparison, Comparison, compare
 from reports.markdown_writer import paragraphs, table
-from reports.parts import provenance
+from reports.sentences import provenance
 from reports.studies.orders import CaseInRun, Order, clear_orders
 from reports.table import words
 

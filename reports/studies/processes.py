@@ -16,7 +16,7 @@ from harness.results.joining import Joined, JoinedCase, band, by_case, ratio
 from harness.results.statistics import IncomparableError, Ratio, beyond_processes, median_and_spread
 from reports import figures
 from reports.markdown_writer import paragraphs, table
-from reports.parts import provenance
+from reports.sentences import provenance
 from reports.table import words
 
 ABOUT = (

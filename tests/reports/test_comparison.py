@@ -4,7 +4,7 @@ from harness.cases import NormCase
 from harness.cases.traffic import moved_bytes
 from harness.errors import UsageError
 from reports.data.comparison import compare
-from reports.parts import not_passed
+from reports.sentences import not_passed
 from tests.results_factory import CASE, LAYER, helpers, mixed, results, row, timing, verified_only
 
 

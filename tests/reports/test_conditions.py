@@ -6,8 +6,8 @@ import reports
 from harness.results.settings import Settings
 from reports.data.comparison import compare
 from reports.data.device_state import device_state
-from reports.parts.caveats import caveats, moved
 from reports.parts.conditions import conditions
+from reports.sentences.caveats import caveats, moved
 from tests.results_factory import LAYER, mixed, results, row, selftest, thorough, verified_only
 from tests.results_factory import conditions as readings
 

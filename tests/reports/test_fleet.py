@@ -9,7 +9,7 @@ from harness.results.run_records import GpuRecord
 from harness.results.schema import Check
 from reports.data.comparison import compare
 from reports.formats import console, markdown
-from reports.parts import provenance
+from reports.sentences import provenance
 from tests.results_factory import CASE, LAYER, helpers, in_processes, results, row, selftest
 
 FAILED = Check(name="t0", passed=False, value=9.0, limit=5.0, unit="us", detail="two events with nothing between them")

@@ -15,8 +15,8 @@ from harness.results.joining import band, by_case
 from harness.results.schema import Check
 from reports.data.comparison import compare
 from reports.formats import console, grid, markdown, pull_request
-from reports.parts.answers import headline
-from reports.parts.caveats import caveats
+from reports.sentences.answers import headline
+from reports.sentences.caveats import caveats
 from tests.results_factory import CASE, COLD, conditions, helpers, results, row, selftest, timing
 
 ROWS = [row("torch-eager", 100.0), row("quack", 50.0), *helpers(100.0, 46.0)]

@@ -9,7 +9,7 @@ from harness.results.schema import Status
 from reports import figures
 from reports.data.comparison import Comparison
 from reports.data.outcomes import FAILED, Outcome, of_comparison, tally, tried
-from reports.parts.caveats import caveats, interference, nothing_ranked
+from reports.sentences.caveats import caveats, interference, nothing_ranked
 
 _HOW: dict[Status, str] = {
     "ok": "right on",

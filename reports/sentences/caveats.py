@@ -11,7 +11,7 @@ from harness.results.schema import Check, SelfTestRecord
 from reports import figures
 from reports.data.comparison import Comparison
 from reports.data.device_state import BUSY, DeviceState
-from reports.parts.provenance import versions_in_words
+from reports.sentences.provenance import versions_in_words
 
 WHEN = {"before": "before the cases ", "after": "after the cases ", "alone": ""}
 
