@@ -23,9 +23,8 @@ from harness.run.plan import Job, left_to_do
 from harness.run.session import Planned, library_versions, plan_run
 from harness.worker.messages import Hello
 
-State = Literal[
-    "current", "in part", "stale", "missing"
-]  # in part: current, with fewer processes or cases than planned
+# In part: current, with fewer processes or cases than planned.
+State = Literal["current", "in part", "stale", "missing"]
 
 
 @dataclass(frozen=True)
