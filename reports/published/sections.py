@@ -80,6 +80,7 @@ SECTIONS: dict[str, Callable[[Sequence[Source], Plan], str]] = {
     "fastest": fastest,
     "fleet-of-one": side_by_side.fleet_of_one,
     "leads": leads.section,
+    "neighbours": side_by_side.neighbours,
     "picture": picture,
     "published": published,
     "questions": questions.section,

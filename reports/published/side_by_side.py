@@ -1,11 +1,13 @@
-"""Compares two runs of the same cases in other circumstances, such as on two GPUs and on one: times and speedups."""
+"""Compares runs of the same cases in other circumstances, such as on two GPUs and on one: times and speedups."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from statistics import median
 
+from harness.cases import NormCase
 from harness.results.published.planned import Plan
 from reports import figures
 from reports.data.comparison import Comparison
@@ -13,6 +15,19 @@ from reports.markdown_writer import paragraphs, table
 from reports.parts.conditions import time_spent
 from reports.published.sources import Source, by_device
 from reports.table import words
+
+NEIGHBOURS = {
+    "neighbour-idle": "GPU 1 idle",
+    "neighbour-busy": "GPU 1 measuring",
+    "neighbour-idle-again": "GPU 1 idle again",
+}
+OF_NEIGHBOURS = [
+    *words("run"),
+    "median A/A band, ±%",
+    "speedups within the band of the first run",
+    "median change of a time, ±%",
+    "largest change of a time, %",
+]
 
 
 @dataclass(frozen=True)
@@ -50,21 +65,42 @@ def fleet_of_one(sources: Sequence[Source], _plan: Plan) -> str:
     return _section(sources, {"fleet-none": "without a fleet", "fleet-one": "a fleet of one GPU"}, lambda *_: None)
 
 
+def neighbours(sources: Sequence[Source], _plan: Plan) -> str:
+    """For each device with the first two of NEIGHBOURS: a run while another GPU of the host measures, and while not."""
+    parts: list[str] = []
+    for named in _by_name(sources, "neighbour-idle", "neighbour-busy"):
+        source = named["neighbour-idle"]
+        (first_name, first), *later = [
+            (text, named[name].comparison) for name, text in NEIGHBOURS.items() if name in named
+        ]
+        rows = [[first_name, _band(first), *[figures.NOTHING] * 3]]
+        rows += [[name, _band(run), *_differences(first, run)] for name, run in later]
+        parts += [f"On {source.device_name}: {source.about}; {source.mark}.", table(OF_NEIGHBOURS, rows)]
+        parts += [_shifts_in_words(shifts(first, run), first_name, f"{name}: of") for name, run in later]
+    return paragraphs(parts)
+
+
 def _section(
     sources: Sequence[Source], runs: dict[str, str], told: Callable[[Comparison, Comparison], str | None]
 ) -> str:
     """Two runs, by their names in the plan, the second beside the first; `told` says what their times come to."""
     (first, first_name), (second, second_name) = runs.items()
     parts: list[str | None] = []
+    for named in _by_name(sources, first, second):
+        source, one, two = named[second], named[first].comparison, named[second].comparison
+        rows = [[name, time_spent(run.end)] for name, run in ((first_name, one), (second_name, two))]
+        parts += [f"On {source.device_name}: {source.about}; {source.mark}."]
+        parts += [table(words("run", "time, and GPU time by stage"), rows), told(one, two)]
+        parts += [_shifts_in_words(shifts(one, two), first_name)]
+    return paragraphs(part for part in parts if part)
+
+
+def _by_name(sources: Sequence[Source], *needed: str) -> Iterator[dict[str, Source]]:
+    """The files of each device that has all that are needed, by their names in the plan."""
     for files in by_device(sources).values():
         named = {source.name: source for source in files}
-        if first in named and second in named:
-            source, one, two = named[second], named[first].comparison, named[second].comparison
-            rows = [[name, time_spent(run.end)] for name, run in ((first_name, one), (second_name, two))]
-            parts += [f"On {source.device_name}: {source.about}; {source.mark}."]
-            parts += [table(words("run", "time, and GPU time by stage"), rows), told(one, two)]
-            parts += [_shifts_in_words(shifts(one, two), first_name)]
-    return paragraphs(part for part in parts if part)
+        if named.keys() >= set(needed):
+            yield named
 
 
 def shifts(one: Comparison, two: Comparison) -> list[Shift]:
@@ -80,10 +116,40 @@ def shifts(one: Comparison, two: Comparison) -> list[Shift]:
     ]
 
 
-def _shifts_in_words(shifts: Sequence[Shift], first_name: str) -> str:
-    inside = sum(shift.inside for shift in shifts)
-    text = (
-        f"Of {figures.count(len(shifts), 'speedup')}, {inside} are within the A/A band of the first run, {first_name}"
-    )
+def _differences(one: Comparison, two: Comparison) -> list[str]:
+    """How many speedups of the second run are within the A/A band of the first, and how far times are off."""
+    shifted, changes = shifts(one, two), _changes(one, two)
+    return [
+        figures.share(sum(shift.inside for shift in shifted), len(shifted)),
+        _median(map(abs, changes)),
+        figures.signed(max(changes, key=abs, default=None)),
+    ]
+
+
+def _changes(one: Comparison, two: Comparison) -> list[float]:
+    """How much longer each time that both runs have is in the second, in percent of the first."""
+    before, after = _times(one), _times(two)
+    return [100 * (after[key] / before[key] - 1) for key in before if key in after]
+
+
+def _times(run: Comparison) -> dict[tuple[NormCase, str], float]:
+    """The times of all implementations, those that are not ranked too, in us."""
+    return {(case.case, entry.impl): entry.median_us for case in run.cases for entry in case.entries if entry.median_us}
+
+
+def _band(run: Comparison) -> str:
+    """The median of the A/A bands of its cases."""
+    return _median(100 * math.expm1(case.aa_band) for case in run.cases if case.aa_band is not None)
+
+
+def _median(percents: Iterable[float]) -> str:
+    found = [*percents]
+    return figures.percent(median(found) if found else None, 2)
+
+
+def _shifts_in_words(shifts: Sequence[Shift], first_name: str, begin: str = "Of") -> str:
+    """How many speedups are within the band, and which are furthest off, in a sentence that begins with `begin`."""
+    number, inside = figures.count(len(shifts), "speedup"), sum(shift.inside for shift in shifts)
+    text = f"{begin} {number}, {inside} are within the A/A band of the first run, {first_name}"
     outside = sorted((shift for shift in shifts if not shift.inside), key=lambda shift: -abs(shift.log_factor))
     return f"{text}; furthest off: {', '.join(shift.in_words() for shift in outside[:3])}." if outside else f"{text}."

@@ -1,5 +1,6 @@
 """Two runs beside each other, such as on two GPUs and on one, from numbers that are easy to check."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -7,13 +8,17 @@ import pytest
 from harness.cases import NormCase
 from harness.results.published.planned import Plan
 from harness.results.run_records import EndRecord
-from reports.published.side_by_side import fleet_of_one, two_gpus
+from reports.published.side_by_side import NEIGHBOURS, fleet_of_one, neighbours, two_gpus
 from reports.published.sources import Source
 from tests.reports.published.small_checkout import publish
-from tests.results_factory import helpers, results, row
+from tests.results_factory import helpers, results, row, timing, twin
 
 ABOUT = {"about": "two shapes", "because": "they are two"}
-NAMES = {two_gpus: ("two-gpus-one", "two-gpus"), fleet_of_one: ("fleet-none", "fleet-one")}
+NAMES = {
+    two_gpus: ("two-gpus-one", "two-gpus"),
+    fleet_of_one: ("fleet-none", "fleet-one"),
+    neighbours: tuple(NEIGHBOURS),
+}
 PLAN = Plan.model_validate({"runs": {}, "kept": {name: ABOUT for names in NAMES.values() for name in names}})
 CASES = [NormCase("rms", 8192, 4096), NormCase("rms", 4096, 8192)]
 
@@ -29,14 +34,15 @@ def a_run(wall_s, ours_us):
 
 @pytest.fixture
 def written(tmp_path):
-    """What is written of two runs."""
+    """What is written of runs; one that is None was not published."""
 
-    def write(one, two, section=two_gpus):
+    def write(*runs, section=two_gpus):
         sources = []
-        for name, run in zip(NAMES[section], (one, two), strict=True):
-            path = tmp_path / f"h200/{name}.jsonl.bz2"
-            publish(run, path, "h200")
-            sources.append(Source("h200", name, "two shapes", path, PLAN))
+        for name, run in zip(NAMES[section], runs, strict=True):
+            if run is not None:
+                path = tmp_path / f"h200/{name}.jsonl.bz2"
+                publish(run, path, "h200")
+                sources.append(Source("h200", name, "two shapes", path, PLAN))
         return section(sources, PLAN)
 
     return write
@@ -57,7 +63,7 @@ def test_a_speedup_outside_of_the_band_is_named(written):
 
 
 def test_of_a_fleet_of_one_gpu_only_the_stages_are_told(written):
-    text = written(a_run(100.0, (40.0, 50.0)), a_run(60.0, (40.0, 50.0)), fleet_of_one)
+    text = written(a_run(100.0, (40.0, 50.0)), a_run(60.0, (40.0, 50.0)), section=fleet_of_one)
     assert "a fleet of one GPU | 60 s, of which time 30 s" in " ".join(text.split())
     assert "of the time" not in text  # the first run had more to compile
     assert text.rstrip().endswith("Of 2 speedups, 2 are within the A/A band of the first run, without a fleet.")
@@ -67,3 +73,82 @@ def test_one_run_alone_is_not_told(tmp_path):
     path = tmp_path / "h200/two-gpus.jsonl.bz2"
     publish(a_run(60.0, (40.0, 50.0)), path, "h200")
     assert two_gpus([Source("h200", "two-gpus", "two shapes", path, PLAN)], PLAN).strip() == ""
+
+
+def beside(base_us, ours_us, bands=(2.0, 4.0)):
+    """The baseline and `ours` take these times in the two cases; the A/A bands are in percent."""
+    rows = []
+    for case, base, ours, band in zip(CASES, base_us, ours_us, bands, strict=True):
+        again = twin("torch-eager", base, case, math.log1p(band / 100), shift=0)
+        rows += [row("torch-eager", base, case), row("ours", ours, case), again]
+    return results(*rows)
+
+
+FIRST = beside((100.0, 100.0), (40.0, 50.0))
+LONGER = beside((110.0, 110.0), (42.0, 66.0), bands=(7.0, 9.0))  # speedups by +4.76 % and -16.67 %, both off
+SHORTER = beside((101.0, 101.0), (39.6, 49.0))  # by +2.02 %, beyond a band of 2 %, and +3.06 %, within one of 4 %
+
+
+def rows_of(text):
+    """The cells of the rows of the table in a text."""
+    _, _, *rows = (line for line in text.splitlines() if line.startswith("|"))
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in rows]
+
+
+def sentences_of(text):
+    """What stands behind the table."""
+    return text.rpartition("|")[2].split("\n\n")[1:]
+
+
+def test_a_gpu_stands_beside_itself_with_a_neighbour(written):
+    text = written(FIRST, LONGER, SHORTER, section=neighbours)
+    assert text.startswith("On NVIDIA H200: two shapes; measured at revision abc1234")
+    assert rows_of(text) == [
+        ["GPU 1 idle", "3.00", "-", "-", "-"],
+        ["GPU 1 measuring", "8.00", "0 of 2 (0.0 %)", "10.00", "+32.00"],  # times by +5, +10, +10 and +32 %
+        ["GPU 1 idle again", "3.00", "1 of 2 (50.0 %)", "1.00", "-2.00"],  # by -1, +1, +1 and -2 %
+    ]
+
+
+def test_of_each_later_run_the_speedups_furthest_off_are_named(written):
+    busy, again = sentences_of(written(FIRST, LONGER, SHORTER, section=neighbours))
+    assert busy == (
+        "GPU 1 measuring: of 2 speedups, 0 are within the A/A band of the first run, GPU 1 idle; "
+        "furthest off: ours at rms-4096x8192-bf16 by -16.67 %, ours at rms-8192x4096-bf16 by +4.76 %."
+    )
+    assert again.rstrip() == (
+        "GPU 1 idle again: of 2 speedups, 1 are within the A/A band of the first run, GPU 1 idle; "
+        "furthest off: ours at rms-8192x4096-bf16 by +2.02 %."
+    )
+
+
+def test_a_neighbour_that_does_not_disturb_changes_nothing(written):
+    text = written(FIRST, FIRST, None, section=neighbours)
+    assert rows_of(text)[1] == ["GPU 1 measuring", "3.00", "2 of 2 (100.0 %)", "0.00", "+0.00"]
+    assert "furthest off" not in text
+
+
+def test_the_run_without_a_neighbour_once_more_may_be_missing(written):
+    text = written(FIRST, LONGER, None, section=neighbours)
+    assert [name for name, *_ in rows_of(text)] == ["GPU 1 idle", "GPU 1 measuring"]
+    assert len(sentences_of(text)) == 1
+
+
+def test_a_time_that_one_run_lacks_is_not_compared(written):
+    """Neither is a speedup; of no times there is no change."""
+    lacking = replace(LONGER, rows=[row for row in LONGER.rows if row.case == CASES[0]])
+    text = written(FIRST, lacking, replace(LONGER, rows=[]), section=neighbours)
+    assert rows_of(text)[1] == ["GPU 1 measuring", "7.00", "0 of 1 (0.0 %)", "7.50", "+10.00"]  # by +5 and +10 %
+    assert rows_of(text)[2] == ["GPU 1 idle again", "-", "0 of 0", "-", "-"]
+
+
+def test_a_time_that_is_not_ranked_counts_and_has_no_speedup(written):
+    apart = row("ours", 60.0, CASES[1], timed=timing(60.0, group="apart"))
+    rows = [apart if (each.impl, each.case) == ("ours", CASES[1]) else each for each in FIRST.rows]
+    text = written(FIRST, replace(FIRST, rows=rows), None, section=neighbours)
+    assert rows_of(text)[1] == ["GPU 1 measuring", "3.00", "1 of 1 (100.0 %)", "0.00", "+20.00"]
+
+
+@pytest.mark.parametrize("runs", [(FIRST, None, SHORTER), (None, LONGER, SHORTER), (None, None, None)])
+def test_without_a_neighbour_to_set_beside_nothing_is_written(written, runs):
+    assert written(*runs, section=neighbours).strip() == ""
