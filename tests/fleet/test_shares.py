@@ -1,5 +1,6 @@
 """Which GPU measures what: stretches of the plan, what is handed over, and what is lost."""
 
+import math
 import threading
 
 import pytest
@@ -55,6 +56,15 @@ def test_what_starts_a_process_is_counted():
     uneven = [*jobs(1, CASES[:7]), *(Job(case, ("a",), 1) for case in CASES[:5])]
     assert [len(stretch) for stretch in slices(uneven, 2, second, 10.0)] == [7, 5]
     assert [len(stretch) for stretch in slices(uneven, 2, second, 0.0)] == [6, 6]
+
+
+def test_one_lane_has_one_stretch_however_costs_are_rounded(monkeypatch):
+    """The sum of Python 3.12 is the nearest to the exact one, and can be below what adding one by one gives."""
+    monkeypatch.setattr("harness.fleet.shares.sum", math.fsum, raising=False)
+    for number in range(2, 13):
+        for tenths in range(1, 30):
+            few = jobs(1, CASES[:number])
+            assert slices(few, 1, lambda _, cost_s=tenths / 10: cost_s, 0.0) == [few]
 
 
 def test_a_long_job_has_a_stretch_of_its_own():
