@@ -17,15 +17,18 @@ from reports.published.sources import Source
 from reports.table import words
 
 ABOUT = (
-    "Medians in us, and in brackets how many times as long as alone: while the kernel of `beside:N` holds N "
-    "multiprocessors, and while NCCL reduces over two GPUs."
+    "Medians in us while NCCL reduces over two GPUs, and in brackets how many times as long as alone; **bold**: the "
+    "smallest of a case."
 )
 MARGIN = "margin"  # the name in the plan of the run whose in-house kernel leaves multiprocessors free
 ABOUT_MARGIN = (
     "How many times as long as alone each takes: the geometric mean, and the longest of a case. Quotients of medians "
     "of different blocks, without an interval."
 )
-MEANS = "Geometric means of how many times as long as alone, and the longest of a case:"
+MEANS = (
+    "Geometric means of how many times as long as alone, and the longest of a case, also while the kernel of "
+    "`beside:N` holds N multiprocessors:"
+)
 Times = dict[str, float]  # medians in us by context
 
 
@@ -54,9 +57,23 @@ def margins(sources: Sequence[Source], _plan: Plan) -> str:
 
 
 def _by_case(comparison: Comparison) -> str:
-    contexts = [context.context for context in every_context(comparison)]
-    rows = [[case, impl, *(_cell(times, context) for context in contexts)] for case, impl, times in _rows(comparison)]
-    return table([*words("case", "impl"), *("alone" if name == COLD else name for name in contexts)], rows)
+    """A row a case, a column an implementation: those of the first case first, from the fastest alone."""
+    beside: dict[str, dict[str, Times]] = {}
+    for case, impl, times in _rows(comparison):
+        if ALL_REDUCE in times:
+            beside.setdefault(case, {})[impl] = times
+    impls = list(dict.fromkeys(impl for found in beside.values() for impl in found))
+    rows = [[case, *(_cell(found, impl) for impl in impls)] for case, found in beside.items()]
+    return table([*words("case"), *impls], rows)
+
+
+def _cell(found: dict[str, Times], impl: str) -> str:
+    if impl not in found:
+        return figures.NOTHING
+    times = found[impl]
+    us = figures.microseconds(times[ALL_REDUCE])
+    smallest = times[ALL_REDUCE] == min(other[ALL_REDUCE] for other in found.values())
+    return f"{f'**{us}**' if smallest else us} ({figures.plain_ratio(times[ALL_REDUCE] / times[COLD])})"
 
 
 def _rows(comparison: Comparison) -> Iterator[tuple[str, str, Times]]:
@@ -69,13 +86,6 @@ def _rows(comparison: Comparison) -> Iterator[tuple[str, str, Times]]:
                 us = (timed := same_case.entry(entry.impl) if same_case else None) and timed.median_us
                 times |= {context.context: us} if us else {}
             yield case.case.key, entry.impl, times
-
-
-def _cell(times: Times, context: str) -> str:
-    if context not in times:
-        return figures.NOTHING
-    text = figures.microseconds(times[context])
-    return text if context == COLD else f"{text} ({figures.plain_ratio(times[context] / times[COLD])})"
 
 
 def _fastest(comparison: Comparison) -> str:

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from statistics import median
 
 from harness.cases import NormCase
+from harness.results.joining import aa_ratio, by_case
 from harness.results.published.planned import Plan
+from harness.results.statistics import PROCESS_BAND
 from reports import figures
 from reports.data.comparison import Comparison
 from reports.markdown_writer import paragraphs, table
@@ -23,7 +25,7 @@ NEIGHBOURS = {
 }
 OF_NEIGHBOURS = [
     *words("run"),
-    "median A/A band, ±%",
+    "median of what the A/A pairs read, ±%",
     "speedups within the band of the first run",
     "median change of a time, ±%",
     "largest change of a time, %",
@@ -32,7 +34,11 @@ OF_NEIGHBOURS = [
 
 @dataclass(frozen=True)
 class Shift:
-    """The log of the factor between a speedup in the first run and in the second, and the A/A band in the first."""
+    """The log of the factor between a speedup in the first run and in the second, and the A/A band in the first.
+
+    The band is at least that of one process: the pairs of several may read next to nothing, while ratios differ from
+    process to process.
+    """
 
     case: str
     impl: str
@@ -44,9 +50,14 @@ class Shift:
         """Whether it is within the band."""
         return abs(self.log_factor) <= self.band
 
+    @property
+    def percent(self) -> float:
+        """How much larger the speedup is in the second run, in percent."""
+        return 100 * math.expm1(self.log_factor)
+
     def in_words(self) -> str:
         """The shift in words."""
-        return f"{self.impl} at {self.case} by {figures.signed(100 * math.expm1(self.log_factor))} %"
+        return f"{self.impl} at {self.case} by {figures.signed(self.percent)} %"
 
 
 def two_gpus(sources: Sequence[Source], _plan: Plan) -> str:
@@ -69,14 +80,16 @@ def neighbours(sources: Sequence[Source], _plan: Plan) -> str:
     """For each device with the first two of NEIGHBOURS: a run while another GPU of the host measures, and while not."""
     parts: list[str] = []
     for named in _by_name(sources, "neighbour-idle", "neighbour-busy"):
-        source = named["neighbour-idle"]
-        (first_name, first), *later = [
-            (text, named[name].comparison) for name, text in NEIGHBOURS.items() if name in named
+        first, *later = [named[name] for name in NEIGHBOURS if name in named]
+        rows = [[NEIGHBOURS[first.name], _pair_reading(first), *[figures.NOTHING] * 3]]
+        rows += [[NEIGHBOURS[run.name], _pair_reading(run), *_differences(first, run)] for run in later]
+        parts += [f"On {first.device_name}: {first.about}; {first.mark}.", table(OF_NEIGHBOURS, rows)]
+        parts += [
+            _shifts_in_words(
+                shifts(first.comparison, run.comparison), NEIGHBOURS[first.name], f"{NEIGHBOURS[run.name]}: of"
+            )
+            for run in later
         ]
-        rows = [[first_name, _band(first), *[figures.NOTHING] * 3]]
-        rows += [[name, _band(run), *_differences(first, run)] for name, run in later]
-        parts += [f"On {source.device_name}: {source.about}; {source.mark}.", table(OF_NEIGHBOURS, rows)]
-        parts += [_shifts_in_words(shifts(first, run), first_name, f"{name}: of") for name, run in later]
     return paragraphs(parts)
 
 
@@ -109,16 +122,21 @@ def shifts(one: Comparison, two: Comparison) -> list[Shift]:
         (case.case, entry.impl): entry.speedup.value for case in two.cases for entry in case.entries if entry.speedup
     }
     return [
-        Shift(case.case.key, entry.impl, math.log(of_two[case.case, entry.impl] / entry.speedup.value), case.aa_band)
+        Shift(
+            case.case.key,
+            entry.impl,
+            math.log(of_two[case.case, entry.impl] / entry.speedup.value),
+            max(PROCESS_BAND, case.aa_band),
+        )
         for case in one.cases
         for entry in case.entries
         if case.aa_band is not None and entry.speedup and (case.case, entry.impl) in of_two
     ]
 
 
-def _differences(one: Comparison, two: Comparison) -> list[str]:
+def _differences(one: Source, two: Source) -> list[str]:
     """How many speedups of the second run are within the A/A band of the first, and how far times are off."""
-    shifted, changes = shifts(one, two), _changes(one, two)
+    shifted, changes = shifts(one.comparison, two.comparison), _changes(one.comparison, two.comparison)
     return [
         figures.share(sum(shift.inside for shift in shifted), len(shifted)),
         _median(map(abs, changes)),
@@ -137,9 +155,11 @@ def _times(run: Comparison) -> dict[tuple[NormCase, str], float]:
     return {(case.case, entry.impl): entry.median_us for case in run.cases for entry in case.entries if entry.median_us}
 
 
-def _band(run: Comparison) -> str:
-    """The median of the A/A bands of its cases."""
-    return _median(100 * math.expm1(case.aa_band) for case in run.cases if case.aa_band is not None)
+def _pair_reading(run: Source) -> str:
+    """What the A/A pairs of its cases read: the median, which no least band hides."""
+    baseline = run.results.run.settings.baseline
+    read = [aa_ratio(joined, baseline) for joined in by_case(run.results).values()]
+    return _median(100 * math.expm1(abs(math.log(ratio.value))) for ratio in read if ratio)
 
 
 def _median(percents: Iterable[float]) -> str:
@@ -148,8 +168,12 @@ def _median(percents: Iterable[float]) -> str:
 
 
 def _shifts_in_words(shifts: Sequence[Shift], first_name: str, begin: str = "Of") -> str:
-    """How many speedups are within the band, and which are furthest off, in a sentence that begins with `begin`."""
+    """How many speedups are within the band, and how far off they are, in a sentence that begins with `begin`."""
     number, inside = figures.count(len(shifts), "speedup"), sum(shift.inside for shift in shifts)
-    text = f"{begin} {number}, {inside} are within the A/A band of the first run, {first_name}"
-    outside = sorted((shift for shift in shifts if not shift.inside), key=lambda shift: -abs(shift.log_factor))
-    return f"{text}; furthest off: {', '.join(shift.in_words() for shift in outside[:3])}." if outside else f"{text}."
+    least = figures.percent(100 * PROCESS_BAND, 1)
+    text = f"{begin} {number}, {inside} are within the A/A band (at least {least} %) of the first run, {first_name}"
+    if not shifts:
+        return f"{text}."
+    half = _median(abs(shift.percent) for shift in shifts)
+    furthest = sorted(shifts, key=lambda shift: -abs(shift.log_factor))[:3]
+    return f"{text}; half are off by at most {half} %, furthest {', '.join(shift.in_words() for shift in furthest)}."

@@ -30,9 +30,9 @@ def test_times_stand_beside_those_alone(tmp_path):
     text = written(tmp_path)
     assert text.startswith("On two NVIDIA H200 of one host, two shapes; measured at revision abc1234")
     lines = [" ".join(line.split()) for line in text.splitlines()]
-    assert "| case | impl | alone | beside:8 | all-reduce |" in lines
-    assert "| rms-32768x1024-bf16 | ours | 43.9 | 48.3 (1.10) | 52.7 (1.20) |" in lines
-    assert "| rms-32768x2048-bf16 | ours | 43.9 | 48.3 (1.10) | 87.9 (2.00) |" in lines
+    assert "| case | ours | theirs | torch-eager |" in lines
+    assert "| rms-32768x1024-bf16 | **52.7** (1.20) | 109.9 (2.00) | 115.4 (1.05) |" in lines
+    assert "| rms-32768x2048-bf16 | 87.9 (2.00) | **65.9** (1.20) | 115.4 (1.05) |" in lines
     assert "| ours | rms | 1.10 (1.10) | 1.55 (2.00) |" in lines
 
 

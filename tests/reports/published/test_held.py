@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from harness.cases import NormCase
+from harness.cases.unfused import WITH_TORCH
 from harness.results.published.planned import Plan, PlannedRun, read_plan
 from reports.published.held import contents, planned_instead
 from reports.published.sources import Source, sources
@@ -83,7 +84,7 @@ def agrees(text, results):
     """Whether the numbers of a text are those of the rows of a file."""
     rows = [row for row in results.rows if row.role == "impl"]
     shapes = {(row.case.rows, row.case.cols) for row in rows}
-    impls = {row.impl for row in rows if row.status != "missing"}
+    impls = {row.impl.removesuffix(WITH_TORCH) for row in rows if row.status != "missing"}
     counted = {name: re.search(rf"(\d+|one) {name}", text) for name in ("shapes", "implementations", "process")}
     told = {name: int(found[1].replace("one", "1")) for name, found in counted.items() if found}
     return (

@@ -14,21 +14,25 @@ from harness.cases import NormCase
 from harness.cases.models import cases_of_models
 from harness.cases.suites import SUITES, cases_of
 from harness.results.cases_asked import cases_on
-from harness.results.contexts import COLD, parse_contexts
+from harness.results.contexts import ALL_REDUCE, COLD, parse_contexts
 from harness.results.published.planned import read_plan
 from harness.results.settings import DEFAULT_BASELINE
 from harness.run.options import _invocation
 from harness.run.plan import select, tried_on, with_torch
 from harness.run.resolve import check
-from harness.worker.discovery import discover
-from harness.worker.serve import record
+from harness.worker.messages import Start
+from harness.worker.serve import find_implementations, record
 from reports.published.measure_again import measure_again
 from reports.published.sources import sources
 from tests.results_factory import results, row, timing, twin
 
 PLAIN = NormCase("rms", 8192, 4096)
 LAYER = NormCase("layer", 4096, 2048, bias=True)
-RANKINGS = {f"{each.device}/{each.name}": each for each in sources(read_plan()) if each.is_ranking}
+RANKINGS = {
+    f"{each.device}/{each.name}": each
+    for each in sources(read_plan())
+    if each.is_ranking and ALL_REDUCE not in each.results.contexts  # which `bench` does not measure
+}
 FEATURES = [("residual",), ("dropout", "residual"), ("parallel",), ("gated",), ("gated-norm-first",)]
 
 
@@ -44,7 +48,8 @@ def asked(command):
 @cache
 def known():
     """The implementations of this checkout, as a worker names them."""
-    return [record(item) for item in discover() if item.source.startswith("impls/")]
+    found = find_implementations(Start()).values()
+    return [record(item) for item in found if item.source.startswith("impls/")]
 
 
 def would_measure(command):

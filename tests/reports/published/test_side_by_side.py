@@ -11,8 +11,9 @@ from harness.results.run_records import EndRecord
 from reports.published.side_by_side import NEIGHBOURS, fleet_of_one, neighbours, two_gpus
 from reports.published.sources import Source
 from tests.reports.published.small_checkout import publish
-from tests.results_factory import helpers, results, row, timing, twin
+from tests.results_factory import helpers, in_processes, results, row, timing, twin
 
+WITHIN = "within the A/A band (at least 1.2 %) of the first run"
 ABOUT = {"about": "two shapes", "because": "they are two"}
 NAMES = {
     two_gpus: ("two-gpus-one", "two-gpus"),
@@ -53,20 +54,29 @@ def test_times_stand_beside_each_other(written):
     assert text.startswith("On NVIDIA H200: two shapes; measured at revision abc1234")
     assert "With two the run takes 0.60 of the time with one." in text
     assert "two GPUs | 60 s, of which time 30 s" in " ".join(text.split())
-    assert text.rstrip().endswith("Of 2 speedups, 2 are within the A/A band of the first run, one GPU.")
+    assert f"Of 2 speedups, 2 are {WITHIN}, one GPU; half are off by at most 0.00 %" in text
 
 
 def test_a_speedup_outside_of_the_band_is_named(written):
     text = written(a_run(100.0, (40.0, 50.0)), a_run(60.0, (40.0, 60.0)))
-    assert "Of 2 speedups, 1 are within the A/A band of the first run, one GPU" in text
-    assert "furthest off: ours at rms-4096x8192-bf16 by -16.67 %." in text
+    assert f"Of 2 speedups, 1 are {WITHIN}, one GPU; half are off by at most 8.33 %" in text
+    assert "furthest ours at rms-4096x8192-bf16 by -16.67 %, ours at rms-8192x4096-bf16 by +0.00 %." in text
+
+
+def test_pairs_of_several_processes_that_read_nothing_leave_room_for_one_process(written):
+    def twice(us):
+        once = row("torch-eager", 100.0, CASES[0]), row("ours", us, CASES[0]), twin("torch-eager", 100.0, CASES[0])
+        return results(*in_processes(*once, scales=(1.0, 1.0)), processes=2)
+
+    assert "Of 1 speedup, 1 are within" in written(twice(40.0), twice(40.4))
+    assert "Of 1 speedup, 0 are within" in written(twice(40.0), twice(40.6))
 
 
 def test_of_a_fleet_of_one_gpu_only_the_stages_are_told(written):
     text = written(a_run(100.0, (40.0, 50.0)), a_run(60.0, (40.0, 50.0)), section=fleet_of_one)
     assert "a fleet of one GPU | 60 s, of which time 30 s" in " ".join(text.split())
     assert "of the time" not in text  # the first run had more to compile
-    assert text.rstrip().endswith("Of 2 speedups, 2 are within the A/A band of the first run, without a fleet.")
+    assert f"Of 2 speedups, 2 are {WITHIN}, without a fleet; half" in text
 
 
 def test_one_run_alone_is_not_told(tmp_path):
@@ -113,19 +123,21 @@ def test_a_gpu_stands_beside_itself_with_a_neighbour(written):
 def test_of_each_later_run_the_speedups_furthest_off_are_named(written):
     busy, again = sentences_of(written(FIRST, LONGER, SHORTER, section=neighbours))
     assert busy == (
-        "GPU 1 measuring: of 2 speedups, 0 are within the A/A band of the first run, GPU 1 idle; "
-        "furthest off: ours at rms-4096x8192-bf16 by -16.67 %, ours at rms-8192x4096-bf16 by +4.76 %."
+        f"GPU 1 measuring: of 2 speedups, 0 are {WITHIN}, GPU 1 idle; "
+        "half are off by at most 10.71 %, furthest ours at rms-4096x8192-bf16 by -16.67 %, "
+        "ours at rms-8192x4096-bf16 by +4.76 %."
     )
     assert again.rstrip() == (
-        "GPU 1 idle again: of 2 speedups, 1 are within the A/A band of the first run, GPU 1 idle; "
-        "furthest off: ours at rms-8192x4096-bf16 by +2.02 %."
+        f"GPU 1 idle again: of 2 speedups, 1 are {WITHIN}, GPU 1 idle; "
+        "half are off by at most 2.54 %, furthest ours at rms-4096x8192-bf16 by +3.06 %, "
+        "ours at rms-8192x4096-bf16 by +2.02 %."
     )
 
 
 def test_a_neighbour_that_does_not_disturb_changes_nothing(written):
     text = written(FIRST, FIRST, None, section=neighbours)
     assert rows_of(text)[1] == ["GPU 1 measuring", "3.00", "2 of 2 (100.0 %)", "0.00", "+0.00"]
-    assert "furthest off" not in text
+    assert "GPU 1 measuring: of 2 speedups, 2 are within" in text
 
 
 def test_the_run_without_a_neighbour_once_more_may_be_missing(written):
