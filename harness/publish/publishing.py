@@ -240,16 +240,16 @@ def _measure(survey: Survey, run: SurveyedRun, sitting_time: SittingTime, displa
         _set_aside(run.work, "other")
         run = replace(run, restart_reason=None)
     try:
-        return _bench(invocation.changed(resume=run.resumes), sitting_time, display)
+        return _bench(invocation.changed(resume=run.resumes), survey.hello, sitting_time, display)
     except OtherRunError as error:  # for a reason that only a worker can find, such as another device
         display.say(f"{run.name}: what an earlier sitting left is set aside: {error}")
         _set_aside(run.work, "other")
-        return _bench(invocation, sitting_time, display)
+        return _bench(invocation, survey.hello, sitting_time, display)
 
 
-def _bench(invocation: Invocation, sitting_time: SittingTime, display: Display) -> Path:
+def _bench(invocation: Invocation, hello: Hello, sitting_time: SittingTime, display: Display) -> Path:
     if invocation.fleet is None:
-        return session.bench(invocation, display, sitting_time)
+        return session.bench(invocation, display, sitting_time, hello)
     (path,) = spread.bench(invocation, display)
     return path
 

@@ -15,6 +15,7 @@ from harness import devices
 from harness.cases import NormCase
 from harness.cases.suites import Shape, parse_norms
 from harness.cases.tuned import read_tuned
+from harness.devices import nvml
 from harness.errors import UnavailableError, UsageError
 from harness.results.cases_asked import cases_on
 from harness.results.file import ResultsFile, load
@@ -55,9 +56,12 @@ class InterruptedRun(KeyboardInterrupt):
         self.paths = paths
 
 
-def bench(invocation: Invocation, display: Display, sitting: SittingTime | None = None) -> Path:
+def bench(
+    invocation: Invocation, display: Display, sitting: SittingTime | None = None, known: Hello | None = None
+) -> Path:
     """Make the run that `invocation` describes and return its results file.
 
+    `known` is what a worker said at the start of the sitting: to ask every library again would take its seconds again.
     Raises InterruptedRun after an interrupt, and OutOfTimeError where the time of the `sitting` is up; the file is
     closed then. Raises UsageError and UnavailableError before anything is written.
     """
@@ -67,11 +71,13 @@ def bench(invocation: Invocation, display: Display, sitting: SittingTime | None 
     with tempfile.TemporaryDirectory(prefix="normbwd-") as folder:
         log = Path(folder) / "worker.log"
         display.say("starting a worker")
-        first = start_worker(invocation.start(), log, invocation.time_limit_s)
+        known = known and _with_others_of_now(known)
+        first = start_worker(replace(invocation.start(), asked=known is None), log, invocation.time_limit_s)
         try:
-            planned = plan_run(invocation, first.hello)
+            hello = known or first.hello
+            planned = plan_run(invocation, hello)
             device = device_record(planned.profile, planned.facts)
-            path, jobs = open_results(invocation, planned, first.hello, device)
+            path, jobs = open_results(invocation, planned, hello, device)
             try:
                 _run(invocation, planned, jobs, ResultsFile(path), first.worker, log, display, sitting)
             except KeyboardInterrupt as interrupt:
@@ -87,6 +93,16 @@ def inventory(invocation: Invocation) -> Hello:
         started = start_worker(invocation.start(), Path(folder) / "worker.log", invocation.time_limit_s)
         started.worker.kill()
         return started.hello
+
+
+def _with_others_of_now(hello: Hello) -> Hello:
+    """The same with the processes that hold a context on each GPU now, before a worker of this run does."""
+
+    def look(facts: devices.DeviceFacts) -> devices.DeviceFacts:
+        gpu = nvml.find(facts.uuid) if facts.kind == "cuda" else None
+        return replace(facts, others=tuple(gpu.process_ids())) if gpu else facts
+
+    return replace(hello, available=[look(facts) for facts in hello.available])
 
 
 def plan_run(

@@ -156,6 +156,24 @@ def test_what_one_run_compiled_ahead_the_next_does_not(folder, workers, monkeypa
         shutil.rmtree(folder / "results")
 
 
+def test_libraries_are_asked_once_a_sitting(folder, workers):
+    publish(workers)
+    first, *later = (worker.start.asked for worker in workers.launched)
+    assert first
+    assert len(later) > len(NAMES) - 1
+    assert not any(later)
+
+
+def test_who_uses_the_gpu_is_looked_up_for_each_run(folder, workers, monkeypatch):
+    """Another process comes while the first run measures."""
+    found = [[], [4711]]
+    gpu = SimpleNamespace(process_ids=lambda: found.pop(0))
+    monkeypatch.setattr(session, "nvml", SimpleNamespace(find=lambda uuid: gpu))
+    with pytest.raises(UnavailableError, match="other processes use this NVIDIA H200 \\(process 4711\\)"):
+        publish(workers)
+    assert tried(workers) == ["64x64", "32x64"]
+
+
 def test_only_what_is_named_is_measured(folder, workers):
     assert publish(workers, only="small,check*").published == ["small", "checked"]
     with pytest.raises(UsageError, match="--only smal: the plan has no such run; did you mean small"):
