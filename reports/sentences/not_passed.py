@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from harness.cases.unfused import WITH_TORCH
 from reports import figures
 from reports.data.comparison import Comparison
+from reports.data.entries import Entry
 
 
 def failures(comparison: Comparison) -> list[str]:
@@ -19,8 +21,14 @@ def failures(comparison: Comparison) -> list[str]:
 
 
 def not_run(comparison: Comparison) -> str:
-    """A line about implementations that did not run: reasons with their numbers of cases, then the missing ones."""
-    absent = [entry for case in comparison.cases for entry in case.of("absent")]
+    """A line about implementations that did not run: reasons with their numbers of cases, then the missing ones.
+
+    Not of NAME where a case was given to `NAME + torch` in its place.
+    """
+    absent: list[Entry] = []
+    for case in comparison.cases:
+        tried = {entry.impl for entry in case.entries}
+        absent += [entry for entry in case.of("absent") if entry.impl + WITH_TORCH not in tried]
     refused = Counter(
         f"{entry.impl} ({entry.status}: {figures.one_line(entry.reason, 80)}"
         for entry in absent

@@ -81,6 +81,14 @@ def test_each_failed_verification_has_its_own_line():
     ]
 
 
+def test_what_torch_helped_with_is_not_told_as_not_run():
+    lacks = {"status": "unsupported", "reason": "does not handle residual"}
+    rows = [row("torch-eager", 100.0), row("liger", None, **lacks), row("liger + torch", 60.0)]
+    rows += [row("quack", None, **lacks), row("quack + torch", None, status="unsupported", reason="no wide rows")]
+    (line,) = [line for line in render(compare(results(*rows))).splitlines() if line.startswith("Not run: ")]
+    assert line == "Not run: quack + torch (unsupported: no wide rows; 1 case)."
+
+
 def test_failures_do_not_scroll_results_away():
     cases = [NormCase("rms", rows, 64) for rows in range(1, 41)]
     rows = [row("quack", case=case, status="wrong", reason="dx is off") for case in cases]
