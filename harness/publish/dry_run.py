@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import get_args
 
 from harness.errors import UsageError
-from harness.publish.publishing import minutes_in_words
+from harness.publish.sitting import minutes_in_words
 from harness.publish.survey import State, Survey, SurveyedRun
 from harness.results.file import load
 from harness.results.published.planned import file_of

@@ -12,8 +12,9 @@ from types import SimpleNamespace
 import pytest
 
 from harness.errors import UnavailableError, UsageError
+from harness.fleet import spread
 from harness.publish import dry_run, publishing
-from harness.publish.publishing import Outcome
+from harness.publish.sitting import Outcome
 from harness.results.file import load
 from harness.results.published.admission import judge
 from harness.results.published.planned import file_of, read_plan
@@ -22,6 +23,7 @@ from harness.run import process, session
 from harness.run.invocation import Invocation
 from harness.run.progress import Display
 from harness.run.session import InterruptedRun
+from harness.sanitizer import check as sanitizer
 from harness.worker.messages import Hello, Row, Try
 from tests.test_command_line import CPU, GPU, ScriptedProcess, typed
 
@@ -478,7 +480,7 @@ def test_fleet_is_asked_for_its_gpus_and_measures_whole_runs(folder, workers, mo
         return [session.bench(invocation.changed(fleet=None, kinds=None), display)]
 
     monkeypatch.setattr(publishing, "connected", lambda address: nullcontext(SimpleNamespace(gpus=lambda: {"h200": 2})))
-    monkeypatch.setattr(publishing.spread, "bench", bench)
+    monkeypatch.setattr(spread, "bench", bench)
     look, runs = surveyed(fleet="local", device="auto", only="small")
     assert (look.place.name, look.place.gpus, look.place.here) == ("h200", 2, False)
     assert publishing.publish(look, runs, Display()).published == ["small"]
@@ -503,7 +505,7 @@ def test_verification_is_not_for_a_fleet(folder, workers, monkeypatch, capsys):
 
 def test_missing_sanitizer_hinders_its_run_alone(folder, workers, monkeypatch, capsys):
     (folder / "plan.toml").write_text(PLAN.replace("verify =", "sanitizer = true\nverify ="))
-    monkeypatch.setattr(publishing.sanitizer.shutil, "which", lambda name, path=None: None)
+    monkeypatch.setattr(sanitizer.shutil, "which", lambda name, path=None: None)
     sitting = publish(workers, only="checked,small", minutes=10)
     assert (sitting.published, sitting.unfinished) == (["small"], ["checked"])
     assert "checked: not begun; --sanitizer: compute-sanitizer is not here" in capsys.readouterr().err
