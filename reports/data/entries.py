@@ -69,6 +69,11 @@ class Entry:
             return f"{self.impl} (nondeterministic)"
         return self.impl if self.proven else f"{self.impl} (unproven)"
 
+    @property
+    def usually_waits(self) -> bool:
+        """Whether at least half of the samples waited for the end of the kernel beside."""
+        return self.waiting is not None and self.waiting.usual
+
 
 @dataclass(frozen=True)
 class Yardsticks:

@@ -19,7 +19,7 @@ class StepCell:
     """One implementation in one context: its speedups over the baseline, and its time over that alone.
 
     Of `host`, which has nothing to be set beside, the time is in us and not over that alone. `waits` is the number of
-    cases in which it usually waits for other kernels.
+    cases in which it usually waits for other kernels. These are in neither: they say how long the other kernel was.
     """
 
     speedup: Geomean | None
@@ -56,14 +56,10 @@ def training_step(comparison: Comparison) -> list[StepRow]:
     return rows
 
 
-def usually_waits(entry: Entry) -> bool:
-    """Whether at least half of the samples of a backward waited for the end of the kernel beside."""
-    return entry.waiting is not None and entry.waiting.usual
-
-
 def _cell(comparison: Comparison, context: Comparison, impl: str, norm: Norm) -> StepCell:
     alone = {case.case: case.entry(impl) for case in comparison.cases if case.case.norm == norm}
-    entries = [(alone.get(case.case), entry) for case, entry in _timed(context.cases, impl, norm)]
+    timed = [(alone.get(case.case), entry) for case, entry in _timed(context.cases, impl, norm)]
+    entries = [(before, entry) for before, entry in timed if not entry.usually_waits]
     if context.context == HOST:
         times = [entry.median_us for _, entry in entries if entry.median_us]
     elif context.context == COLD:
@@ -79,7 +75,7 @@ def _cell(comparison: Comparison, context: Comparison, impl: str, norm: Norm) ->
         speedup=next((mean for mean in means if (mean.impl, mean.norm) == (impl, norm)), None),
         time=geomean(times) if times else None,
         longest=max(times, default=None),
-        waits=sum(usually_waits(entry) for _, entry in entries),
+        waits=len(timed) - len(entries),
     )
 
 

@@ -20,6 +20,7 @@ class Geomean:
 
     `value`, with the `smallest` and `largest` behind it, is over the `cases` that it ranks in, of `total`; `common` is
     over the `common_cases` in which all of the norm's implementations rank. Only equal sets of cases may be compared.
+    Cases in which it waits for the end of a kernel beside are left out: there its time is how long that kernel ran.
     """
 
     norm: Norm
@@ -103,7 +104,7 @@ def _geomeans(cases: Sequence[CaseComparison], norm: Norm, baseline: str) -> lis
     speedups: dict[str, dict[str, float]] = {}
     nondeterministic: dict[str, int] = {}
     for case in cases:
-        for entry in case.ranked:
+        for entry in (entry for entry in case.ranked if not entry.usually_waits):
             value = 1.0 if entry.impl == baseline else entry.speedup.value if entry.speedup else None
             if value is not None:
                 speedups.setdefault(entry.impl, {})[case.case.key] = value

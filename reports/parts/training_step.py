@@ -11,15 +11,15 @@ from reports import figures
 from reports.data.case_comparison import CaseComparison
 from reports.data.comparison import Comparison
 from reports.data.entries import Entry
-from reports.data.step import StepCell, every_context, training_step, usually_waits
+from reports.data.step import StepCell, every_context, training_step
 from reports.data.waiting import Waiting
 from reports.sentences import answers
 from reports.table import Cell, Heading, Section, Table, table, words
 
 TITLE = "In a training step"
 ALONE = (
-    "The same as times: how many times as long as alone, the geometric mean and the longest of a case; "
-    f"{HOST} is in us. A quotient of medians of different blocks, without an interval."
+    "The same as times: how many times as long as alone, the geometric mean and the longest of a case, both without "
+    f"cases in which it waits; {HOST} is in us. A quotient of medians of different blocks, without an interval."
 )
 
 
@@ -44,10 +44,10 @@ def speedups(comparison: Comparison, impl: str | None = None) -> Table:
     def cell(step_cell: StepCell) -> Cell:
         mean = step_cell.speedup
         if mean is None:
-            return Cell(figures.NOTHING)
+            return _and_waits(step_cell)
         partly = f" in {mean.cases} of {mean.total}" if mean.cases < mean.total else ""
         text = f"{figures.plain_ratio(mean.value)} ({figures.plain_ratio(mean.smallest)}){partly}"
-        return Cell(f"{text}, waits" if step_cell.waits else text, mean.value)
+        return _and_waits(step_cell, text, mean.value)
 
     headings = [*words("impl", "norm"), *(context.context for context in every_context(comparison))]
     rows = [row for row in training_step(comparison) if comparison.contexts and impl in (None, row.impl)]
@@ -59,15 +59,20 @@ def times(comparison: Comparison) -> Table:
 
     def cell(step_cell: StepCell, context: str) -> Cell:
         if step_cell.time is None:
-            return Cell(figures.NOTHING)
+            return _and_waits(step_cell)
         text = figures.microseconds if context == HOST else figures.plain_ratio
-        shown = f"{text(step_cell.time)} ({text(step_cell.longest)})"
-        return Cell(f"{shown}, waits" if step_cell.waits else shown, step_cell.time)
+        return _and_waits(step_cell, f"{text(step_cell.time)} ({text(step_cell.longest)})", step_cell.time)
 
     contexts = [context.context for context in every_context(comparison)[1:]]
     headings = [*words("impl", "norm"), *(f"{name} us" if name == HOST else name for name in contexts)]
     rows = [[row.impl, row.norm, *map(cell, row.cells[1:], contexts)] for row in training_step(comparison)]
     return table(headings, rows)
+
+
+def _and_waits(cell: StepCell, text: str = "", value: float | None = None) -> Cell:
+    """A text, and in how many cases the implementation waits for the kernel beside, which the text leaves out."""
+    waits = f"waits in {cell.waits}" if cell.waits else ""
+    return Cell(", ".join(filter(None, (text, waits))) or figures.NOTHING, value)
 
 
 def of_case(comparison: Comparison, case: CaseComparison) -> Table:
@@ -92,7 +97,7 @@ def waiting(comparison: Comparison) -> list[str]:
     lines: list[str] = []
     for context in comparison.contexts:
         entries = [entry for case in context.cases for entry in case.entries]
-        if waits := Counter(entry.impl for entry in entries if usually_waits(entry)):
+        if waits := Counter(entry.impl for entry in entries if entry.usually_waits):
             lines.append(
                 f"{context.context}: {WAITS}, and takes as long as the one beside: {_impls_with_counts(waits)}."
             )
@@ -146,7 +151,7 @@ def _time(case: CaseComparison | None, impl: str) -> Cell:
     if entry is None or entry.median_us is None:
         return Cell(entry.status if entry and entry.standing in ("failed", "absent") else figures.NOTHING)
     remarks = [figures.ratio(entry.speedup) if entry.speedup else "", entry.verdict or ""]
-    remarks.append("waits" if usually_waits(entry) else "" if entry.standing == "ranked" else "not ranked")
+    remarks.append("waits" if entry.usually_waits else "" if entry.standing == "ranked" else "not ranked")
     if entry.waiting is not None and not entry.waiting.usual:
         remarks.append(f"waited in {entry.waiting.waited} of {entry.waiting.samples} samples")
     extra = " ".join(word for word in remarks if word)
@@ -158,7 +163,8 @@ def _legend(comparison: Comparison) -> str:
     holder = next((c.holder for c in comparison.contexts if c.holder), None)
     reduced = any(c.context == ALL_REDUCE for c in comparison.contexts)
     text = (
-        f"The geometric mean speedup over {comparison.baseline} in each context, and the smallest of a case: {COLD}, "
+        f"The geometric mean speedup over {comparison.baseline} in each context, and the smallest of a case, both "
+        f"without cases in which it waits for another kernel: {COLD}, "
         "alone with a cold cache; graph, captured once and replayed; beside:N, while a kernel of N programs runs on "
         f"another stream; hot-dy, with dy written just before; {HOST}, the host's time to enqueue a call"
         f"{f'; {ALL_REDUCE}, while NCCL reduces over two GPUs' if reduced else ''}."

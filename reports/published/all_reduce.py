@@ -18,7 +18,7 @@ from reports.table import words
 
 ABOUT = (
     "Medians in us while NCCL reduces over two GPUs, and in brackets how many times as long as alone; **bold**: the "
-    "smallest of a case."
+    "smallest of a case. What waits takes as long as the all-reduce."
 )
 MARGIN = "margin"  # the name in the plan of the run whose in-house kernel leaves multiprocessors free
 ABOUT_MARGIN = (
@@ -60,31 +60,44 @@ def _by_case(comparison: Comparison) -> str:
     """A row a case, a column an implementation: those of the first case first, from the fastest alone."""
     beside: dict[str, dict[str, Times]] = {}
     for case, impl, times in _rows(comparison):
-        if ALL_REDUCE in times:
-            beside.setdefault(case, {})[impl] = times
+        beside.setdefault(case, {})[impl] = times
     impls = list(dict.fromkeys(impl for found in beside.values() for impl in found))
-    rows = [[case, *(_cell(found, impl) for impl in impls)] for case, found in beside.items()]
+    waiting = _waiting(comparison)
+    rows = [[case, *(_cell(found, impl, (case, impl) in waiting) for impl in impls)] for case, found in beside.items()]
     return table([*words("case"), *impls], rows)
 
 
-def _cell(found: dict[str, Times], impl: str) -> str:
-    if impl not in found:
-        return figures.NOTHING
-    times = found[impl]
+def _cell(found: dict[str, Times], impl: str, waits: bool) -> str:
+    times = found.get(impl, {})
+    if ALL_REDUCE not in times:
+        return "waits" if waits else figures.NOTHING
     us = figures.microseconds(times[ALL_REDUCE])
-    smallest = times[ALL_REDUCE] == min(other[ALL_REDUCE] for other in found.values())
+    smallest = times[ALL_REDUCE] == min(other[ALL_REDUCE] for other in found.values() if ALL_REDUCE in other)
     return f"{f'**{us}**' if smallest else us} ({figures.plain_ratio(times[ALL_REDUCE] / times[COLD])})"
 
 
+def _waiting(comparison: Comparison) -> set[tuple[str, str]]:
+    """The cases and implementations that wait for the end of an all-reduce."""
+    return {
+        (case.case.key, entry.impl)
+        for context in comparison.contexts
+        if context.context == ALL_REDUCE
+        for case in context.cases
+        for entry in case.entries
+        if entry.usually_waits
+    }
+
+
 def _rows(comparison: Comparison) -> Iterator[tuple[str, str, Times]]:
-    """Each implementation of each case, the fastest alone first."""
+    """Each implementation of each case, the fastest alone first, with its times where it does not wait."""
     for case in comparison.cases:
         for entry in case.ranked:
             times: Times = {}
             for context in every_context(comparison):
                 same_case = next((other for other in context.cases if other.case == case.case), None)
-                us = (timed := same_case.entry(entry.impl) if same_case else None) and timed.median_us
-                times |= {context.context: us} if us else {}
+                timed = same_case.entry(entry.impl) if same_case else None
+                if timed and timed.median_us and not timed.usually_waits:
+                    times[context.context] = timed.median_us
             yield case.case.key, entry.impl, times
 
 
@@ -118,6 +131,7 @@ def _differences(comparison: Comparison) -> Iterator[str]:
             lowest, mean, highest = map(figures.plain_ratio, (min(ratios), geomean(ratios), max(ratios)))
             more = sum(ratio > 1 for ratio in ratios)
             yield (
-                f"`{context}` underestimates an all-reduce in {more} of {len(ratios)} rows: beside that the backward "
+                f"`{context}` underestimates an all-reduce in {more} of {len(ratios)} rows that do not wait: beside "
+                "that the backward "
                 f"takes {mean} times as long as beside the kernel (geometric mean; {lowest} to {highest})."
             )

@@ -17,7 +17,8 @@ OURS = "triton-inhouse"
 ABOUT = (
     "The last number is the time of the fastest implementation of another library over its own, the median over blocks "
     "where these two are the fastest of all, else by medians: above 1 it is ahead. The tables of the run say whether "
-    "that is more than noise. Cases in which something is too fast to be ranked have no fastest and are left out."
+    "that is more than noise. A case counts in the first of these runs that has it. Cases in which something is too "
+    "fast to be ranked have no fastest and are left out."
 )
 
 
@@ -47,7 +48,7 @@ def section(sources: Sequence[Source], plan: Plan) -> str:
         rankings = usual_rankings(files, plan)
         if by_impl := _by_impl(_first_run_only(placing for source in rankings for placing in placings(source))):
             names = {placing.run for of_impl in by_impl.values() for placing in of_impl}
-            runs = ", ".join(f"{run.name} ({run.results.run.revision})" for run in rankings if run.name in names)
+            runs = ", ".join(f"{run.name} ({run.revision})" for run in rankings if run.name in names)
             parts += [
                 f"{files[0].device_name}, by these runs (and the revision of each): {runs}. {ABOUT}",
                 _table(by_impl),

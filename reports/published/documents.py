@@ -21,6 +21,7 @@ WITH_SECTIONS = (
     "README.md",
     "docs/fleet.md",
     "docs/kernel.md",
+    "docs/method.md",
     "docs/model.md",
     "docs/peers.md",
     "docs/results.md",

@@ -75,6 +75,7 @@ def what_ran(sources: Sequence[Source], plan: Plan) -> str:
 
 SECTIONS: dict[str, Callable[[Sequence[Source], Plan], str]] = {
     "all-reduce": all_reduce.section,
+    "another-run": side_by_side.another_run,
     "beside": all_reduce.margins,
     "best": best_cases.section,
     "fastest": fastest,

@@ -18,10 +18,10 @@ from reports.parts.conditions import time_spent
 from reports.published.sources import Source, by_device
 from reports.table import words
 
-NEIGHBOURS = {
-    "neighbour-idle": "GPU 1 idle",
-    "neighbour-busy": "GPU 1 measuring",
-    "neighbour-idle-again": "GPU 1 idle again",
+NEIGHBOURS = {  # the last first: the run before it had found no kernel compiled
+    "neighbour-idle-again": "GPU 1 idle",
+    "neighbour-busy": "GPU 1 measuring, just before",
+    "neighbour-idle": "GPU 1 idle, before that",
 }
 OF_NEIGHBOURS = [
     *words("run"),
@@ -76,19 +76,29 @@ def fleet_of_one(sources: Sequence[Source], _plan: Plan) -> str:
     return _section(sources, {"fleet-none": "without a fleet", "fleet-one": "a fleet of one GPU"}, lambda *_: None)
 
 
-def neighbours(sources: Sequence[Source], _plan: Plan) -> str:
-    """For each device with the first two of NEIGHBOURS: a run while another GPU of the host measures, and while not."""
+def another_run(sources: Sequence[Source], _plan: Plan) -> str:
+    """For each device with both: the run of the README beside a later one of the same cases, in other contexts too."""
     parts: list[str] = []
-    for named in _by_name(sources, "neighbour-idle", "neighbour-busy"):
-        first, *later = [named[name] for name in NEIGHBOURS if name in named]
+    for named in _by_name(sources, "fast-llm", "contexts"):
+        one, two = named["fast-llm"], named["contexts"]
+        parts += [f"On {one.device_name}, fast-llm ({one.revision}) and contexts ({two.revision}):"]
+        parts += [_shifts_in_words(shifts(one.comparison, two.comparison), "fast-llm")]
+    return paragraphs(parts)
+
+
+def neighbours(sources: Sequence[Source], _plan: Plan) -> str:
+    """For each device with all NEIGHBOURS: a run while another GPU of the host measures, and two while it does not."""
+    parts: list[str] = []
+    for named in _by_name(sources, *NEIGHBOURS):
+        first, *others = (named[name] for name in NEIGHBOURS)
         rows = [[NEIGHBOURS[first.name], _pair_reading(first), *[figures.NOTHING] * 3]]
-        rows += [[NEIGHBOURS[run.name], _pair_reading(run), *_differences(first, run)] for run in later]
+        rows += [[NEIGHBOURS[run.name], _pair_reading(run), *_differences(first, run)] for run in others]
         parts += [f"On {first.device_name}: {first.about}; {first.mark}.", table(OF_NEIGHBOURS, rows)]
         parts += [
             _shifts_in_words(
                 shifts(first.comparison, run.comparison), NEIGHBOURS[first.name], f"{NEIGHBOURS[run.name]}: of"
             )
-            for run in later
+            for run in others
         ]
     return paragraphs(parts)
 
@@ -174,6 +184,10 @@ def _shifts_in_words(shifts: Sequence[Shift], first_name: str, begin: str = "Of"
     text = f"{begin} {number}, {inside} are within the A/A band (at least {least} %) of the first run, {first_name}"
     if not shifts:
         return f"{text}."
-    half = _median(abs(shift.percent) for shift in shifts)
+    off = sorted((abs(shift.percent) for shift in shifts), reverse=True)
+    most = figures.percent(off[len(off) // 20], 2)  # of all but a twentieth
     furthest = sorted(shifts, key=lambda shift: -abs(shift.log_factor))[:3]
-    return f"{text}; half are off by at most {half} %, furthest {', '.join(shift.in_words() for shift in furthest)}."
+    return (
+        f"{text}; half are off by at most {_median(off)} %, 95 % by at most {most} %, furthest "
+        f"{', '.join(shift.in_words() for shift in furthest)}."
+    )

@@ -135,8 +135,8 @@ def pictured(sources: Sequence[Source], plan: Plan) -> Source | None:
 
 
 def usual_rankings(files: Sequence[Source], plan: Plan) -> list[Source]:
-    """The runs of the plan that compare implementations, with the usual flush."""
-    runs = [source for source in files if source.name in plan.runs and source.is_ranking]
+    """The files that compare implementations with the usual flush: of the plan's runs, and current others."""
+    runs = [source for source in files if source.is_ranking and (source.name in plan.runs or not source.stale)]
     return [source for source in runs if source.results.run.settings.flush == "clean"]
 
 

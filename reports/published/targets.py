@@ -81,7 +81,7 @@ def _over_add(pair: CasePair, impl: str) -> float | None:
 
 def _us(case: CaseComparison, impl: str) -> float | None:
     entry = case.entry(impl)
-    return entry.median_us if entry else None
+    return entry.median_us if entry and entry.standing == "ranked" else None
 
 
 def _over(us: float | None, other_us: float | None) -> float | None:

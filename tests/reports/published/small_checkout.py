@@ -33,6 +33,7 @@ TEXTS = {
     "<!-- written: picture -->\n<!-- end -->\n\n<!-- written: fastest -->\n<!-- end -->\n\nThe rest.\n",
     "docs/fleet.md": "# Many GPUs\n\n<!-- written: two-gpus -->\n<!-- end -->\n",
     "docs/kernel.md": "# The kernel\n\n<!-- written: targets -->\n<!-- end -->\n",
+    "docs/method.md": "# How it measures\n\n<!-- written: another-run -->\n<!-- end -->\n",
     "docs/model.md": "# In a model\n\n<!-- written: beside -->\n<!-- end -->\n",
     "docs/peers.md": "# Peers\n\n<!-- written: best -->\n<!-- end -->\n",
     "docs/results.md": "# Results\n\n<!-- written: runs -->\n<!-- end -->\n",

@@ -18,7 +18,9 @@ def test_best_case_is_that_of_the_largest_lead(tmp_path):
     """Times are 2 for the in-house kernel and 1.75, 2, 2.25, 2.5 and 2.75 for quack, from case to case."""
     files, plan = found(tmp_path)
     text = section(files, plan)
-    assert "by these runs (and the revision of each): timed (abc1234)." in text  # it has all cases of the other one
+    assert (
+        "by these runs (and the revision of each): timed (abc1234, stale)." in text
+    )  # it has all cases of the other one
     (inhouse,) = (line for line in text.splitlines() if line.startswith("| triton-inhouse"))
     assert CASES[4].key in inhouse
     assert inhouse.split("|")[-2].strip() in ("1.37", "1.38")
