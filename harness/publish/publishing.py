@@ -86,6 +86,8 @@ def publish(
         display.say(f"{run.name} ({number} of {len(due)}): {_state_in_words(run)}; {sitting.estimate(run)}")
         sitting.measure(run, processes=1 if run.name in in_several else None)
     for run in map(survey.one, in_several):
+        if run.state == "current" or run.name in outcome.failed:  # its first process was all that it lacked
+            continue
         display.say(f"{run.name}, its further processes: {sitting.estimate(run)}")
         sitting.measure(run)
     return outcome

@@ -273,6 +273,25 @@ def test_one_process_of_every_run_comes_before_the_others_of_any(folder, workers
     ]
 
 
+def test_run_that_lacked_a_case_of_its_first_process_alone_is_not_begun_again(folder, workers):
+    (folder / "plan.toml").write_text(PLAN.replace('"torch-eager,liger" }', '"liger", processes = 2 }'))
+    workers.voided["64x64"] = [50, 50, 50, 0, 50, 0]  # of process 1 the fourth
+    assert publish(workers, only="large").unfinished == ["large"]
+    (large,) = surveyed(only="large")[1]
+    assert [(job.case.rows, job.process) for job in large.jobs] == [(64, 0)]
+    before = len(tried(workers))
+    assert publish(workers, only="large") == Outcome(["large"], [], [], DOCUMENTS[:2])
+    assert tried(workers)[before:] == ["64x64"]
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_run_in_which_nothing_passed_is_told_once(folder, workers, processes):
+    (folder / "plan.toml").write_text(PLAN.replace('"torch-eager" }', f'"torch-eager", processes = {processes} }}'))
+    workers.statuses["torch-eager"] = "wrong"
+    assert publish(workers, only="small") == Outcome([], [], ["small"], [])
+    assert publish(workers, only="small") == Outcome([], [], ["small"], [])
+
+
 def test_what_does_not_fit_makes_room_for_what_does(folder, workers):
     """A row of liger takes ten minutes; what is less important and shorter is measured in its place."""
     look, runs = surveyed(minutes=2, only="large,small")
