@@ -26,6 +26,9 @@ from harness.sanitizer import check as sanitizer
 from harness.worker.messages import Hello
 
 
+VOID = "for too many void blocks or a self-test that died"  # why a case is measured again
+
+
 @dataclass
 class Outcome:
     """The names of the runs that were published, unfinished or `failed`, and the `documents` to write again.
@@ -74,7 +77,8 @@ class Sitting:
     def _finish(self, run: SurveyedRun, processes: int | None) -> tuple[Path | None, SurveyedRun, int]:
         """Measure a run as far as time allows: its file if it is finished, the run as it is then, and its void cases.
 
-        Cases of which too many blocks were void are measured a second time; the run is not finished without them.
+        Cases of which too many blocks were void, or after which a self-test died, are measured a second time; the run
+        is not finished without them.
         """
         void = 0
         while self._may_begin(run, sitting_time := self._sitting_time(run, processes)):
@@ -88,7 +92,7 @@ class Sitting:
                 break  # void a second time, or its next job takes longer than the time that is left
             if path:
                 void = len(run.jobs)
-                self.display.say(f"{run.name}: {_cases(void)} measured again, for too many void blocks")
+                self.display.say(f"{run.name}: {_cases(void)} measured again, {VOID}")
         return None, run, void and len(run.jobs)
 
     def estimate(self, run: SurveyedRun) -> str:
@@ -206,9 +210,9 @@ def _hindrance(survey: Survey, run: SurveyedRun) -> str | None:
 
 
 def _why_unfinished(survey: Survey, run: SurveyedRun, void: int) -> str:
-    """Why a run is not finished; the last time it was measured `void` of its cases had too many void blocks."""
+    """Why a run is not finished; `void` of its cases were measured again and still do not count."""
     if void:
-        return f"{_cases(void)} left, with too many void blocks"
+        return f"{_cases(void)} left, {VOID}"
     how_far = "kept as far as it came" if run.resumes else "not begun"
     return f"{how_far}; {_hindrance(survey, run) or 'no time is left for it'}"
 

@@ -188,7 +188,7 @@ class Survey:
             reasons += self._libraries_changed(earlier.run, planned)
         if reasons:
             return "; ".join(reasons), planned.jobs
-        return None, left_to_do(planned.jobs, earlier.rows, planned.settings.timed)
+        return None, left_to_do(planned.jobs, earlier, planned.settings.timed)
 
 
 def _readable(paths: Iterable[Path]) -> Iterable[Results]:

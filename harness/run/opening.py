@@ -55,7 +55,7 @@ def resume(out: Path | None, run: RunRecord, jobs: Sequence[Job]) -> tuple[Path,
         if was != now:
             raise OtherRunError(f"--resume: {path} has other {part} ({was}) than this run ({now}); start a new run")
     set_torn_line_aside(path)  # not earlier: a file of another run must stay as it is
-    return path, left_to_do(jobs, earlier.rows, run.settings.timed)
+    return path, left_to_do(jobs, earlier, run.settings.timed)
 
 
 def _revisions(earlier: RunRecord, run: RunRecord) -> tuple[str | None, str | None]:

@@ -13,6 +13,7 @@ from harness.cases.unfused import WITH_TORCH
 from harness.cases.variants import needs
 from harness.errors import UsageError, name_hint
 from harness.results.evidence import too_void
+from harness.results.file import Results
 from harness.results.joining import last_rows
 from harness.results.run_records import ImplRecord
 from harness.results.schema import RANKED, RowRecord
@@ -129,13 +130,30 @@ def remaining(jobs: Iterable[Job], rows: Iterable[RowRecord]) -> list[Job]:
     return unfinished
 
 
-def left_to_do(jobs: Iterable[Job], rows: Iterable[RowRecord], timed: bool) -> list[Job]:
+def left_to_do(jobs: Iterable[Job], earlier: Results, timed: bool) -> list[Job]:
     """The jobs of a run that are still to do; a run that times leaves out what must not be timed.
 
-    A case of which too many blocks were void is still to do.
+    A case of which too many blocks were void is still to do, and so is the last case of a process in whose self-tests
+    a worker was ended or died.
     """
-    rows = last_rows(rows)
-    return remaining(without_untimed(jobs, rows) if timed else jobs, (row for row in rows if not too_void(row)))
+    rows = last_rows(earlier.rows)
+    jobs = without_untimed(jobs, rows) if timed else list(jobs)
+    rows = [row for row in rows if not too_void(row)]
+    left = remaining(jobs, rows)
+    untested = _untested(jobs, rows, earlier) if timed else set[tuple[int, str]]()
+    again = {case for case in untested if case[0] not in {job.process for job in left}}
+    return remaining(jobs, (row for row in rows if not (row.timing and (row.process, row.case.key) in again)))
+
+
+def _untested(jobs: Iterable[Job], rows: Iterable[RowRecord], earlier: Results) -> set[tuple[int, str]]:
+    """The last timed case of each process that lacks the self-test before or after its cases, with its process."""
+    if earlier.run.settings.quick or earlier.run.device.profile == "cpu":
+        return set()  # there is none
+    tests = {(record.process, record.when) for record in earlier.selftests}
+    tested = {process for process, when in tests if when == "before" and (process, "after") in tests}
+    timed = {(row.process, row.case.key) for row in rows if row.timing}
+    cases = {job.process: (job.process, job.case.key) for job in jobs if (job.process, job.case.key) in timed}
+    return {case for process, case in cases.items() if process not in tested}
 
 
 def without_untimed(jobs: Iterable[Job], rows: Iterable[RowRecord]) -> list[Job]:

@@ -21,6 +21,7 @@ from harness.results.published.planned import file_of, read_plan
 from harness.results.run_records import ImplRecord
 from harness.run import process, session
 from harness.run.invocation import Invocation
+from harness.run.process import WorkerDiedError
 from harness.run.progress import Display
 from harness.run.session import InterruptedRun
 from harness.sanitizer import check as sanitizer
@@ -240,7 +241,7 @@ def test_run_is_published_without_the_case_that_stays_void(folder, workers, caps
     assert tried(workers) == ["64x64", "32x64", "64x64"]
     target = file_of("h200", "large", folder / "results")
     said = capsys.readouterr().err
-    assert "large: 1 case is left, with too many void blocks" in said
+    assert "large: 1 case is left, for too many void blocks" in said
     assert f"published, 1 of its 2 cases: {target}" in said
     part = load(target)
     assert {record.case.rows for record in (*part.rows, *part.conditions)} == {32}
@@ -336,6 +337,37 @@ def test_interrupt_keeps_what_is_begun(folder, workers):
     workers._try = original
     assert publish(workers).published == NAMES
     assert tried(workers).count("64x64") == 1
+
+
+@pytest.mark.parametrize(
+    ("faults", "sittings"),
+    [
+        ({"before": [WorkerDiedError("killed")]}, 1),
+        ({"after": [WorkerDiedError("killed")]}, 1),
+        ({"after": [KeyboardInterrupt()]}, 2),
+        ({"after": [KeyboardInterrupt(), WorkerDiedError("killed")]}, 2),
+    ],
+)
+def test_process_is_not_whole_without_both_self_tests(folder, workers, capsys, faults, sittings):
+    original, left = workers._test, {when: [*several] for when, several in faults.items()}
+
+    def fail(self, request):
+        original(self, request)
+        if left.get(request.when):
+            self.events[-2:] = [left[request.when].pop(0)]
+
+    workers._test = fail
+    if sittings > 1:
+        with pytest.raises(InterruptedRun):
+            publish(workers, only="large")
+        (large,) = surveyed(only="large")[1]
+        assert [(job.case.rows, job.impls) for job in large.jobs] == [(32, ("torch-eager", "liger"))]
+    assert publish(workers, only="large").published == ["large"]
+    again = sum(map(len, faults.values()))
+    assert tried(workers) == ["64x64", "32x64", *["32x64"] * again]
+    said = "large: 1 case is measured again, for too many void blocks or a self-test that died"
+    assert (said in capsys.readouterr().err) == (again == 2 or sittings == 1)
+    assert not [fault for fault in judge_published(folder, "large") if "self-test" in fault]
 
 
 def test_interrupted_command_says_how_to_go_on(folder, workers, capsys):
