@@ -62,7 +62,7 @@ def pack(results: Path, target: Path, part: Part | None = None) -> None:
 
     Nothing else is left out except what `traces` finds. Raises UsageError where the file is no complete results file.
     """
-    lines = lines_of(results) if part is None else _of_part(part, lines_of(results))
+    lines = lines_of(results) if part is None else _of_part(part, lines_of(results, torn=True))
     target.parent.mkdir(parents=True, exist_ok=True)
     new = target.with_name(f"new-{target.name}")
     hosts: list[str] = []
@@ -80,7 +80,7 @@ def _of_part(part: Part, lines: list[str]) -> list[str]:
     Its last line still has the time of all that was measured so far.
     """
     selected: list[str] = []
-    for record in map(json.loads, (line for line in lines if line.endswith("\n"))):
+    for record in map(json.loads, lines):
         if record.get("process", 0) >= part.processes:
             continue
         if "case" in record and CASE.validate_python(record["case"]) in part.left:

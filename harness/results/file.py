@@ -154,9 +154,7 @@ def load(path: Path, torn: bool = False) -> Results:
 
     Raises UsageError with the line at fault and how to mend it; with `torn` a last line that is cut off is left out.
     """
-    lines = lines_of(path)
-    if torn and lines and not lines[-1].endswith("\n"):
-        lines.pop()
+    lines = lines_of(path, torn)
     records: list[AnyRecord] = []
     for number, line in enumerate(lines, start=1):
         record = _parse(path, number, line)
@@ -177,16 +175,22 @@ def load(path: Path, torn: bool = False) -> Results:
     )
 
 
-def lines_of(path: Path) -> list[str]:
-    """The lines of a results file, each with its end; raises UsageError where it cannot be read or unpacked."""
+def lines_of(path: Path, torn: bool = False) -> list[str]:
+    """The lines of a results file, each with its end; with `torn` a last line that is cut off is left out.
+
+    Raises UsageError where the file cannot be read or unpacked.
+    """
     if path.is_dir():
         names = sorted(file.name for file in path.iterdir() if ".jsonl" in file.suffixes)
         hint = f"one of its files, such as {path / names[0]}" if names else "a results file, RUN/results.jsonl"
         raise UsageError(f"{path} is a folder; give {hint}")
     packed = path.suffix in PACKED
     try:
-        with PACKED[path.suffix](path, "rt", encoding="utf-8") if packed else path.open(encoding="utf-8") as stream:
-            text = stream.read()
+        with PACKED[path.suffix](path, "rb") if packed else path.open("rb") as stream:
+            content = stream.read()
+        if torn:  # before it is decoded: a line may be cut off within a character
+            content = content[: content.rfind(b"\n") + 1]
+        text = content.decode("utf-8")
         return [line for line in re.split(r"(?<=\n)", text) if line]  # JSON leaves U+2028 and the like as they are
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or (

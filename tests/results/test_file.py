@@ -221,6 +221,13 @@ def test_a_torn_line_is_kept_aside(path):
     assert path.with_suffix(".torn").read_bytes() == torn + b"\n"
 
 
+def test_a_line_that_is_cut_off_within_a_character_is_left_out_too(path):
+    write(path, run_record(), ROW)
+    with path.open("ab") as stream:
+        stream.write('{"record":"row","reason":"3 µ'.encode()[:-1])
+    assert load(path, torn=True).rows == [ROW]
+
+
 def test_a_full_disk_is_told_in_one_line():
     file = ResultsFile(Path("/dev/full"))
     with pytest.raises(UnavailableError, match=r"^cannot write /dev/full: No space left on device; "):
