@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import os
 import re
 import threading
 import zlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -139,10 +141,21 @@ class ResultsFile:
         line = record.model_dump_json(exclude_none=True).encode() + b"\n"
         try:
             with self._lock:
-                while line:
-                    line = line[self._stream.write(line) :]
+                self._write(line)
         except OSError as error:  # most often, the disk is full
             raise UnavailableError(f"cannot write {self.path}: {error.strerror}; what is done is kept") from error
+
+    def _write(self, line: bytes) -> None:
+        """Write a whole line, or nothing: after half a line, a later record would spoil the file."""
+        written = 0
+        try:
+            while written < len(line):
+                written += self._stream.write(line[written:])
+        except BaseException:
+            with suppress(OSError):
+                if written:
+                    os.ftruncate(self._stream.fileno(), os.fstat(self._stream.fileno()).st_size - written)
+            raise
 
     def close(self) -> None:
         """Close the file; further appends are errors."""

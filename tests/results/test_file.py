@@ -1,8 +1,10 @@
 import bz2
+import errno
 import gzip
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -233,6 +235,26 @@ def test_a_full_disk_is_told_in_one_line():
     with pytest.raises(UnavailableError, match=r"^cannot write /dev/full: No space left on device; "):
         file.append(run_record())
     file.close()
+
+
+def test_a_record_that_found_no_room_leaves_no_half_line(path):
+    """The disk is full in the middle of a row, and has room for the next record."""
+    write(path, run_record())
+    file = ResultsFile(path)
+    stream, rooms = file._stream, [9, 0]
+
+    def into_what_room_is_left(line):
+        room = rooms.pop(0) if rooms else len(line)
+        if not room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return stream.write(line[:room])
+
+    file._stream = SimpleNamespace(write=into_what_room_is_left, fileno=stream.fileno, close=stream.close)
+    with pytest.raises(UnavailableError, match="No space left on device"):
+        file.append(ROW)
+    file.append(ROW)
+    file.close()
+    assert load(path).rows == [ROW]
 
 
 def test_a_second_run(path):
