@@ -62,7 +62,7 @@ class Durations:
 
 def durations(runs: Iterable[Results]) -> Durations:
     """The durations of those of these runs that recorded the times of their stages and that timed something."""
-    recorded = [run for run in runs if run.end and run.end.stages_s.get("time") and run.selftests]
+    recorded = [run for run in runs if run.end and run.end.stages_s.get("time") and run.selftests and _timed(run)]
     of_impl: dict[str, list[float]] = defaultdict(list)
     of_row: dict[tuple[NormCase, str], list[float]] = defaultdict(list)
     process: list[float] = []
@@ -74,7 +74,7 @@ def durations(runs: Iterable[Results]) -> Durations:
     for run in recorded:
         assert run.end is not None
         stages = run.end.stages_s
-        rows = [row for row in run.rows if row.role == "impl" and row.timing]
+        rows = _timed(run)
         firsts = _firsts(rows)
         time_s.append(stages["time"] / len(rows))
         if timed_in_contexts := sum(len(row.contexts or ()) for row in rows):
@@ -102,6 +102,10 @@ def durations(runs: Iterable[Results]) -> Durations:
     )
 
 
+def _timed(run: Results) -> list[RowRecord]:
+    return [row for row in run.rows if row.role == "impl" and row.timing]
+
+
 def _firsts(rows: Sequence[RowRecord]) -> list[RowRecord]:
     """The rows of the processes that verified their case in full."""
     return [row for row in rows if row.process == 0] or list(rows)
@@ -117,7 +121,7 @@ def _later_share(runs: Iterable[Results]) -> float:
     several: list[tuple[float, int, int]] = []
     for run in runs:
         assert run.end is not None, "runs without an end record were left out"
-        rows = [row for row in run.rows if row.role == "impl" and row.timing]
+        rows = _timed(run)
         first, verify_s = len(_firsts(rows)), run.end.stages_s.get("verify", 0.0)
         if first == len(rows):
             alone.append((verify_s, first))

@@ -61,6 +61,7 @@ def test_what_is_unknown_takes_as_long_as_others():
 
 def test_runs_that_timed_nothing_say_nothing():
     assert durations([timed_run(row("quack"), time=0.0)]).runs == 0
+    assert durations([timed_run(row("quack", untimed="it refused to be timed"))]).runs == 0
 
 
 def test_a_kind_that_is_not_published_is_estimated_by_others():
