@@ -42,6 +42,8 @@ class Worker(Protocol):
 class WorkerProcess:
     """A spawned worker; its output is appended to `log`."""
 
+    _ended = False
+
     def __init__(self, start: Start, log: Path) -> None:
         context = multiprocessing.get_context("spawn")  # a forked child cannot use CUDA
         self._connection, child_end = context.Pipe()
@@ -64,7 +66,12 @@ class WorkerProcess:
             raise WorkerDiedError(self._how_it_ended()) from error
 
     def kill(self) -> None:
-        """End the worker; an idle one gets GRACE_S to clean up after its libraries, one that hangs is killed then."""
+        """End the worker; an idle one gets GRACE_S to clean up after its libraries, one that hangs is killed then.
+
+        It is done once: hours later the number of its group may be that of another process.
+        """
+        if self._ended:
+            return
         self._connection.close()
         self._process.join(GRACE_S)
         self._process.kill()
@@ -72,6 +79,7 @@ class WorkerProcess:
         if hasattr(os, "killpg") and self._process.pid:  # whatever it forked
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
+        self._ended = True
 
     def _how_it_ended(self) -> str:
         self._process.join(10)

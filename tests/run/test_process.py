@@ -6,6 +6,7 @@ import signal
 from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from triton import knobs
@@ -14,7 +15,7 @@ from harness.cases import NormCase
 from harness.results.file import load
 from harness.results.settings import Settings
 from harness.run.invocation import Invocation
-from harness.run.process import WorkerDiedError, start_worker
+from harness.run.process import WorkerDiedError, WorkerProcess, start_worker
 from harness.run.progress import Display
 from harness.run.session import bench
 from harness.worker.messages import Began, Done, Hello, Row, Start, Try, Warm
@@ -144,6 +145,18 @@ def test_worker_greets_ignores_ctrl_c_and_death_is_reported(tmp_path):
     finally:
         worker.kill()
         worker.kill()  # once more does no harm
+
+
+def test_group_of_a_worker_is_ended_once(monkeypatch):
+    """A run ends its first worker again when all is done: by then another process may have that number."""
+    killed = []
+    monkeypatch.setattr(os, "killpg", lambda group, _: killed.append(group))
+    worker = object.__new__(WorkerProcess)
+    worker._connection = SimpleNamespace(close=lambda: None)
+    worker._process = SimpleNamespace(pid=4711, join=lambda *_: None, kill=lambda: None)
+    for _ in range(2):
+        worker.kill()
+    assert killed == [4711]
 
 
 def test_a_worker_that_is_not_asked_says_nothing_of_what_is_here(tmp_path):
