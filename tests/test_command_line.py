@@ -614,6 +614,15 @@ def test_results_that_are_there_are_not_overwritten(workers, folder, capsys):
     assert (folder / "run" / "results.jsonl").read_bytes() == before
 
 
+def test_the_latest_run_is_resumed_whatever_the_others_are_called(workers, folder):
+    typed("bench --shapes 4x8 --norm rms --out runs/zero")
+    workers.statuses["liger"] = KeyboardInterrupt()
+    line = "bench --shapes 8x8 --norm rms"
+    assert typed(line) == 130
+    workers.statuses.clear()
+    assert typed(f"{line} --resume") in (0, None)
+
+
 @pytest.fixture
 def measured(folder):
     written = mixed()

@@ -38,7 +38,7 @@ def create(out: Path | None, run: RunRecord) -> Path:
 
 
 def resume(out: Path | None, run: RunRecord, jobs: Sequence[Job]) -> tuple[Path, list[Job]]:
-    """The results file of `out`, or the latest of runs/, and the jobs that it has no rows for.
+    """The results file of `out`, or the one of runs/ that was written to last, and the jobs that it has no rows for.
 
     Raises UsageError where there is no such file, and OtherRunError where it belongs to another run. A run may be
     resumed at another revision of normbwd if the code that decides a figure has the same hashes.
@@ -71,10 +71,10 @@ def _file_to_resume(out: Path | None) -> Path:
         if not path.exists():
             raise UsageError(f"--resume: {path} does not exist; start without --resume")
         return path
-    runs = sorted(RUNS.glob(f"*/{RESULTS_NAME}"))
+    runs = list(RUNS.glob(f"*/{RESULTS_NAME}"))
     if not runs:
         raise UsageError("--resume: there is no earlier run in runs/; name its folder with --out")
-    return runs[-1]
+    return max(runs, key=lambda path: path.stat().st_mtime_ns)  # not by name: --out may have named it
 
 
 def _differing_settings(earlier: RunRecord, run: RunRecord) -> tuple[str, str]:
