@@ -6,6 +6,7 @@ import signal
 import sys
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -612,6 +613,14 @@ def test_results_that_are_there_are_not_overwritten(workers, folder, capsys):
     expected = "error: run/results.jsonl exists; --resume goes on with it, --out names another folder\n"
     assert capsys.readouterr().err.endswith(expected)
     assert (folder / "run" / "results.jsonl").read_bytes() == before
+
+
+def test_runs_that_begin_in_the_same_second_have_folders_of_their_own(workers, folder, monkeypatch):
+    monkeypatch.setattr(opening, "datetime", SimpleNamespace(now=lambda _: datetime(2026, 1, 2, tzinfo=UTC)))
+    for _ in range(3):
+        assert typed("bench --shapes 4x8 --norm rms") in (0, None)
+    names = sorted(path.parent.name for path in folder.glob("runs/*/results.jsonl"))
+    assert names == [f"20260102-000000-cpu{number}" for number in ("", "-2", "-3")]
 
 
 def test_the_latest_run_is_resumed_whatever_the_others_are_called(workers, folder):

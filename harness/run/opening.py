@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 
 from harness.errors import UsageError
@@ -14,6 +15,7 @@ from harness.run.plan import Job, left_to_do
 
 RESULTS_NAME = "results.jsonl"
 RUNS = Path("runs")
+MOST_AT_ONCE = 100  # runs that begin in the same second
 
 
 class OtherRunError(UsageError):
@@ -22,7 +24,7 @@ class OtherRunError(UsageError):
 
 def create(out: Path | None, run: RunRecord) -> Path:
     """Start a results file in `out`, or in a new folder of runs/; raises UsageError where that cannot be."""
-    folder = out or RUNS / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{run.device.profile}"
+    folder = out or _unused(RUNS / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{run.device.profile}")
     path = folder / RESULTS_NAME
     if path.is_dir():
         raise UsageError(f"{path} is a directory; --out names another folder")
@@ -35,6 +37,19 @@ def create(out: Path | None, run: RunRecord) -> Path:
     with closing(ResultsFile(path)) as results:
         results.append(run)
     return path
+
+
+def _unused(folder: Path) -> Path:
+    """The folder itself, or one with a number behind its name: runs on several GPUs may begin in one second."""
+    for made in chain([folder], (folder.with_name(f"{folder.name}-{number}") for number in range(2, MOST_AT_ONCE))):
+        try:
+            made.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError:
+            break  # `create` says it
+        return made
+    return folder
 
 
 def resume(out: Path | None, run: RunRecord, jobs: Sequence[Job]) -> tuple[Path, list[Job]]:
