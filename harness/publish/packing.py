@@ -19,6 +19,7 @@ from pydantic import TypeAdapter
 from harness.cases import NormCase
 from harness.results.file import Results, lines_of, load
 from harness.results.published import traces
+from harness.results.published.planned import PACKED_SUFFIX
 from harness.run.plan import Job
 
 CASE = TypeAdapter(NormCase)
@@ -64,7 +65,7 @@ def pack(results: Path, target: Path, part: Part | None = None) -> None:
     """
     lines = lines_of(results) if part is None else _of_part(part, lines_of(results, torn=True))
     target.parent.mkdir(parents=True, exist_ok=True)
-    new = target.with_name(f"new-{target.name}")
+    new = target.with_name(f"new-{target.name.removesuffix(PACKED_SUFFIX)}.bz2")  # which nobody takes for published
     hosts: list[str] = []
     new.write_bytes(bz2.compress("".join(f"{_published(line, hosts)}\n" for line in lines).encode()))
     try:

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from harness.errors import UsageError
-from harness.publish import admitting
+from harness.publish import admitting, packing
 from harness.publish.packing import pack
 from harness.results.file import load
 from harness.results.joining import band, by_case, ratio
@@ -58,6 +58,19 @@ def test_packed_run_may_be_published(tmp_path):
     (judged,) = admitting.judge_published(None, published=tmp_path)
     assert judged.faults == ()
     assert load(target).run.command == "normbwd bench --impl mine.py"
+
+
+def test_file_that_is_being_packed_is_not_taken_for_published(tmp_path, monkeypatch):
+    """A sitting on another GPU looks meanwhile, or the packing was killed."""
+
+    def look_and_read(path):
+        assert path.parent.name == "h200"
+        assert not [*tmp_path.glob("*/*.jsonl*")]
+        return load(path)
+
+    monkeypatch.setattr(packing, "load", look_and_read)
+    pack(published(tmp_path / "unfinished", run(), packed=False), tmp_path / "h200/fp16.jsonl.bz2")
+    assert [path.name for path in tmp_path.glob("h200/*")] == ["fp16.jsonl.bz2"]
 
 
 @pytest.mark.parametrize("name", ["engines", "weight-fp32", "bands-none"])
