@@ -176,7 +176,7 @@ def _processes(results: Results) -> Iterator[str]:
 def _selftests(results: Results) -> Iterator[str]:
     if not results.run.settings.timed:
         return
-    timed = {(row.process, row.gpu) for row in results.rows if row.timing}
+    timed = {(row.process, row.gpu) for row in last_rows(results.rows) if row.timing}
     for when in ("before", "after"):
         tested = {(record.process, record.gpu) for record in results.selftests if record.when == when}
         if untested := sorted(process for process, _ in timed - tested):
