@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from harness import devices
 from harness.errors import UsageError, name_hint
 from harness.fleet.cluster import connected
 from harness.fleet.gathering import choose_gpus
@@ -42,7 +43,7 @@ def survey_plan(
     hello = session.inventory(invocation.changed(device="auto"))
     surveys: list[tuple[Survey, list[SurveyedRun]]] = []
     for place in _places(invocation, hello, published):
-        on_place = invocation.changed(kinds=place.name) if invocation.fleet else invocation
+        on_place = invocation.changed(kinds=place.kind) if invocation.fleet else invocation
         work = invocation.out or RUNS / f"publish-{place.name}"
         survey = Survey(plan, place, on_place, hello, work, published)
         surveys.append((survey, survey.all(names)))
@@ -51,7 +52,7 @@ def survey_plan(
 
 def _places(invocation: Invocation, hello: Hello, published: Path) -> list[Place]:
     if invocation.fleet is not None:
-        return [_on_fleet(invocation)]
+        return [_on_fleet(invocation, hello)]
     return (
         find_places(invocation.device, hello, published)
         if invocation.dry_run
@@ -97,16 +98,23 @@ def _state_in_words(run: SurveyedRun) -> str:
     return f"{run.state} ({'; '.join(run.reasons)})" if run.reasons else run.state
 
 
-def _on_fleet(invocation: Invocation) -> Place:
-    """The GPUs of one kind in a fleet: the kind of --device, or the only kind."""
+def _on_fleet(invocation: Invocation, hello: Hello) -> Place:
+    """The GPUs of one kind in a fleet: the kind of --device, or the only kind.
+
+    A kind may have several devices (an H100 is SXM, PCIe or NVL). It is the one of --device, or the one that is here.
+    """
     assert invocation.fleet is not None, "only called for a fleet"
-    kind = None if invocation.device == "auto" else invocation.device
+    named = None if invocation.device == "auto" else invocation.device.strip().lower()
     with connected(invocation.fleet) as cluster:
-        counts = choose_gpus(cluster.gpus(), invocation.changed(kinds=kind))
+        available = cluster.gpus()
+    kind = next((kind for kind in available if named and elsewhere(named)[0].family == kind), named)
+    counts = choose_gpus(available, invocation.changed(kinds=kind))
     if len(counts) > 1:
         raise UsageError(f"--fleet {invocation.fleet}: it has {', '.join(counts)}; name one of them with --device")
     ((kind, gpus),) = counts.items()
-    return Place(*elsewhere(kind), here=False, gpus=gpus)
+    here = [profile.name for profile in map(devices.detect, hello.available) if profile.family == kind]
+    name = next(iter(here), kind) if named in (None, kind) else named
+    return Place(*elsewhere(name), here=False, gpus=gpus, kind=kind)
 
 
 def _matching(plan: Plan, only: str | None) -> list[str]:

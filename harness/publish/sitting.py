@@ -25,7 +25,6 @@ from harness.run.sitting_time import OutOfTimeError, SittingTime
 from harness.sanitizer import check as sanitizer
 from harness.worker.messages import Hello
 
-
 VOID = "for too many void blocks or a self-test that died"  # why a case is measured again
 
 

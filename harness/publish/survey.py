@@ -29,12 +29,16 @@ State = Literal["current", "in part", "stale", "missing"]
 
 @dataclass(frozen=True)
 class Place:
-    """The device that the plan is surveyed for; `here` says that it is on this machine, so that a worker can use it."""
+    """The device that the plan is surveyed for; `here` says that it is on this machine, so that a worker can use it.
+
+    `kind` is what a fleet calls it.
+    """
 
     profile: DeviceProfile
     facts: DeviceFacts
     here: bool
     gpus: int = 1
+    kind: str | None = None
 
     @property
     def name(self) -> str:

@@ -538,6 +538,27 @@ def test_fleet_is_asked_for_its_gpus_and_measures_whole_runs(folder, workers, mo
     assert [(each.fleet, each.kinds, each.device) for each in asked] == [("local", "h200", "h200")]
 
 
+H100 = replace(GPU, name="NVIDIA H100 PCIe")
+
+
+@pytest.mark.parametrize(
+    ("named", "here", "device"),
+    [
+        ("auto", [GPU, CPU], "h100-sxm"),
+        ("auto", [H100, CPU], "h100-pcie"),
+        ("h100", [H100, CPU], "h100-pcie"),
+        ("h100-nvl", [CPU], "h100-nvl"),
+    ],
+)
+def test_a_fleet_calls_several_devices_by_one_name(folder, workers, monkeypatch, named, here, device):
+    cluster = SimpleNamespace(gpus=lambda: {"h100": 2})
+    monkeypatch.setattr(publishing, "connected", lambda address: nullcontext(cluster))
+    workers.greeting = replace(HELLO, available=here)
+    look, (run,) = surveyed(fleet="local", device=named, only="small")
+    asked = look.invocation_of("small", run.entry)
+    assert (look.place.name, asked.device, asked.kinds) == (device, device, "h100")
+
+
 def test_fleet_of_two_kinds_has_to_be_told_which(folder, workers, monkeypatch):
     cluster = SimpleNamespace(gpus=lambda: {"h200": 2, "b200": 8})
     monkeypatch.setattr(publishing, "connected", lambda address: nullcontext(cluster))
