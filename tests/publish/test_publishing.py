@@ -389,6 +389,26 @@ def test_torn_file_is_gone_on_with(folder, workers):
     assert tried(workers) == ["64x64", "32x64"]
 
 
+def test_part_of_a_run_that_was_killed_is_published_by_the_sitting_that_goes_on_with_it(folder, workers):
+    (folder / "plan.toml").write_text(PLAN.replace('"torch-eager,liger" }', '"liger", processes = 2 }'))
+    workers.clock.job_s = 20.0
+    publish(workers, minutes=0.6, only="large")
+    target = file_of("h200", "large", folder / "results")
+    target.unlink()
+    lines = unfinished(folder).read_bytes().splitlines(keepends=True)
+    unfinished(folder).write_bytes(b"".join(line for line in lines if b'"record":"end"' not in line))
+    (large,) = surveyed(only="large")[1]
+    assert {job.process for job in large.jobs} == {1}
+    look, runs = surveyed(only="large,small", minutes=1)
+    timed = replace(look.run_times.timed, row_s={"liger": 600.0, "torch-eager": 1.0})
+    object.__setattr__(look, "run_times", replace(look.run_times, timed=timed))
+    workers.clock.now_s = 0.0
+    assert publishing.publish(look, runs, Display(), now_s=lambda: workers.clock.now_s).published == ["small"]
+    assert not target.exists()
+    assert publish(workers, only="large").published == ["large"]
+    assert not [fault for fault in judge_published(folder, "large") if "finished" in fault]
+
+
 def test_unreadable_file_is_set_aside(folder, workers):
     workers.clock.job_s = 70.0
     publish(workers, minutes=1, only="large")
