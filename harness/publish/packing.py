@@ -43,13 +43,14 @@ class Part:
 def complete_part(results: Results, left: Iterable[Job]) -> Part | None:
     """The part of a run that is complete while the jobs `left` are still to do; None where nothing is.
 
-    A process without the self-test after its cases is not complete, whatever it has measured. Of a run that was killed
-    nothing is, before another sitting has ended it.
+    A process without a self-test before and after its cases is not complete, whatever it has measured. Of a run that
+    was killed nothing is, before another sitting has ended it.
     """
     left_in: dict[int, set[NormCase]] = {}
     for job in left:
         left_in.setdefault(job.process, set()).add(job.case)
-    tested = {record.process for record in results.selftests if record.when == "after"}
+    before, after = ({r.process for r in results.selftests if r.when == when} for when in ("before", "after"))
+    tested = before & after
     if 0 not in tested or results.end is None:
         return None
     planned = range(results.run.settings.processes)

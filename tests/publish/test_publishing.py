@@ -370,6 +370,19 @@ def test_process_is_not_whole_without_both_self_tests(folder, workers, capsys, f
     assert not [fault for fault in judge_published(folder, "large") if "self-test" in fault]
 
 
+def test_part_is_of_processes_with_both_self_tests(folder, workers):
+    original = workers._test
+
+    def die_before(self, request):
+        original(self, request)
+        if request.when == "before":
+            self.events[-2:] = [WorkerDiedError("killed")]
+
+    workers._test, workers.clock.job_s = die_before, 70.0
+    assert publish(workers, minutes=1, only="large") == Outcome([], ["large"], [], [])
+    assert published(folder) == []
+
+
 def test_interrupted_command_says_how_to_go_on(folder, workers, capsys):
     workers.statuses["liger"] = KeyboardInterrupt()
     assert typed("publish --device h200") == 130
