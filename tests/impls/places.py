@@ -95,7 +95,6 @@ PLACES = {
     "liger_kernel/transformers/rms_norm.py:52": "class LigerRMSNormForGemma(",
     "liger_kernel/transformers/rms_norm.py:61": 'casting_mode="gemma", init_fn="zeros", in_place=False',
     "mamba_ssm/modules/block.py:57": "hidden_states, residual = layer_norm_fn(",
-    "mamba_ssm/modules/mamba3.py:291": "B = self.B_norm(B)",
     "mamba_ssm/ops/triton/layer_norm.py:850": "dx, dw, db, dresidual_in, dx1, dw1, db1 = _layer_norm_bwd(",
     "mamba_ssm/ops/triton/layer_norm.py:888": "def layer_norm_fn(",
     "mamba_ssm/ops/triton/layernorm_gated.py:380": "def layernorm_fn(",
