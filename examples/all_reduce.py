@@ -13,10 +13,12 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import signal
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
@@ -128,8 +130,9 @@ class AllReduce:
             torch.cuda.synchronize()
 
     def close(self) -> None:
-        """End the other process."""
-        self._peer.send(0)
+        """End the other process, where it is still there."""
+        with suppress(OSError):
+            self._peer.send(0)
         self._process.join(10)
         dist.destroy_process_group()
         self._folder.cleanup()
@@ -145,7 +148,8 @@ def joined(backend: str, device: str, rank: int, most: int, where: str) -> torch
 
 
 def take_part(backend: str, device: str, most: int, where: str, asked: Connection) -> None:
-    """The other process: an all-reduce of as many elements as it is told, until that is 0."""
+    """The other process: an all-reduce of as many elements as it is told, until that is 0. Ctrl-C is not for it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     numbers = joined(backend, device, 1, most, where)
     while elements := asked.recv():
         work: Any = dist.all_reduce(numbers[:elements], async_op=True)
@@ -267,6 +271,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"results: {run(options, arguments) / RESULTS_NAME}")
     except (UsageError, UnavailableError) as error:
         parser.exit(error.exit_code, f"{parser.prog}: error: {error}\n")
+    except KeyboardInterrupt:
+        parser.exit(130, f"{parser.prog}: interrupted; what is done is kept\n")
 
 
 def run(options: argparse.Namespace, arguments: Sequence[str] | None) -> Path:

@@ -2,7 +2,9 @@
 
 import argparse
 import importlib.util
+import os
 import re
+import signal
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -329,10 +331,13 @@ def test_two_processes_reduce(monkeypatch):
 
     reduction = all_reduce.AllReduce("gloo", "cpu", 1000)
     try:
+        os.kill(reduction._process.pid, signal.SIGINT)  # a terminal sends Ctrl-C to both
         reduction.occupy(0, 1e9)
         assert reduction.started()
         reduction.release()
         assert reduction.state() == "over"
         assert not reduction.numbers.any()
+        reduction._process.kill()
+        reduction._process.join()
     finally:
         reduction.close()
