@@ -39,7 +39,7 @@ class Placing:
 
 
 def section(sources: Sequence[Source], plan: Plan) -> str:
-    """A table for each device, over the runs of the plan with the usual flush in which several libraries rank.
+    """A table for each device, over the files of `usual_rankings` in which several libraries rank.
 
     A case that is in several runs is taken from the first. The implementation that is most ahead comes first.
     """

@@ -20,7 +20,7 @@ NAMED = 6  # cases that are named where it is not ahead; the rest are counted
 
 
 def section(sources: Sequence[Source], plan: Plan) -> str:
-    """A table for each device, of the runs of the plan with the usual flush in which it ranks with another library.
+    """A table for each device, of the files of `usual_rankings` in which it ranks with another library.
 
     Each context of a training step has a row of its own.
     """

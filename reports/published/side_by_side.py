@@ -18,7 +18,7 @@ from reports.parts.conditions import time_spent
 from reports.published.sources import Source, by_device
 from reports.table import words
 
-NEIGHBOURS = {  # the last first: the run before it had found no kernel compiled
+NEIGHBOURS = {  # the last first: the earliest had kernels to compile
     "neighbour-idle-again": "GPU 1 idle",
     "neighbour-busy": "GPU 1 measuring, just before",
     "neighbour-idle": "GPU 1 idle, before that",
