@@ -1,7 +1,7 @@
 """Packs a results file for publishing: samples rounded to 10 ns, traces of the machine removed, compressed.
 
 Of an unfinished run a part is published: its complete processes, as a run of so many processes, or else the complete
-cases of the first.
+cases of the first. Such a part can be unpacked and resumed where the unfinished run is not at hand.
 """
 
 from __future__ import annotations
@@ -75,6 +75,20 @@ def pack(results: Path, target: Path, part: Part | None = None) -> None:
         os.replace(new, target)
     finally:
         new.unlink(missing_ok=True)
+
+
+def unpack(published: Path, target: Path, processes: int) -> None:
+    """Write a published part of a run to `target` as an unfinished run of so many processes, to be resumed."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    new = target.with_name("unpacked.part")
+    records = [json.loads(line) for line in lines_of(published)]
+    for record in records:
+        if record["record"] == "run":
+            record["settings"]["processes"] = processes
+        elif record["record"] == "end":
+            record["interrupted"] = True
+    new.write_text("".join(f"{json.dumps(record, ensure_ascii=False)}\n" for record in records), encoding="utf-8")
+    os.replace(new, target)
 
 
 def _of_part(part: Part, lines: list[str]) -> list[str]:

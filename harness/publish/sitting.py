@@ -10,7 +10,7 @@ from pathlib import Path
 
 from harness.errors import UnavailableError, UsageError
 from harness.fleet import spread
-from harness.publish.packing import complete_part, pack
+from harness.publish.packing import complete_part, pack, unpack
 from harness.publish.survey import Survey, SurveyedRun
 from harness.results.file import load
 from harness.results.published.planned import file_of
@@ -126,8 +126,8 @@ class Sitting:
 
         The run stays due and will be resumed: documents say how many processes and cases the plan asks for.
         """
-        path = run.work / RESULTS_NAME
-        if not (run.resumes and run.planned.settings.timed):
+        path = run.earlier
+        if path is None or not (run.resumes and run.planned.settings.timed):
             return
         results = load(path, torn=True)
         part = complete_part(results, run.jobs)
@@ -162,7 +162,10 @@ def _measure(survey: Survey, run: SurveyedRun, sitting_time: SittingTime, displa
     if run.restart_reason is not None:
         display.say(f"{run.name}: what an earlier sitting left is set aside: {run.restart_reason}")
         _set_aside(run.work, "other")
-        run = replace(run, restart_reason=None)
+        run = replace(run, earlier=None, restart_reason=None)
+    unfinished = run.work / RESULTS_NAME
+    if run.earlier is not None and run.earlier != unfinished:  # a part that was published from another machine
+        unpack(run.earlier, unfinished, run.planned.settings.processes)
     try:
         return _bench(invocation.changed(resume=run.resumes), survey.hello, sitting_time, display)
     except OtherRunError as error:  # for a reason that only a worker can find, such as another device

@@ -48,9 +48,10 @@ class Place:
 
 @dataclass(frozen=True)
 class SurveyedRun:
-    """A run of the plan: the state of its published file, and of an unfinished run in the folder `work`.
+    """A run of the plan: the state of its published file, and what was measured of it so far.
 
-    `restart_reason` says why the unfinished run cannot be resumed; the `jobs` to do take about `seconds`.
+    `earlier` is the file of an unfinished run in the folder `work`, or else the published file if it is a part;
+    `restart_reason` says why the unfinished run cannot be resumed. The `jobs` to do take about `seconds`.
     """
 
     name: str
@@ -59,14 +60,15 @@ class SurveyedRun:
     work: Path
     state: State
     reasons: tuple[str, ...] = ()
+    earlier: Path | None = None
     restart_reason: str | None = None
     jobs: tuple[Job, ...] = ()
     seconds: float = 0.0
 
     @property
     def resumes(self) -> bool:
-        """Whether there is an unfinished run that can be resumed."""
-        return self.restart_reason is None and (self.work / RESULTS_NAME).exists()
+        """Whether there is something measured that can be gone on with."""
+        return self.earlier is not None and self.restart_reason is None
 
 
 def find_place(device: str, hello: Hello) -> Place:
@@ -116,12 +118,15 @@ class Survey:
         entry = self.plan.runs[name]
         planned = self._planned(self.invocation_of(name, entry))
         state, reasons = self._state(name, entry, planned)
-        restart_reason, jobs = self._unfinished(name, entry, planned)
+        earlier = self._earlier(name, state)
+        restart_reason, jobs = self._unfinished(earlier, entry, planned)
         sanitizer = self.sanitizes(entry)
         if state == "current":
             return SurveyedRun(name, entry, planned, self.work / name, state)
         seconds = self.run_times.run_s(planned, jobs, sanitizer, self.place.gpus, self.place.here)
-        return SurveyedRun(name, entry, planned, self.work / name, state, reasons, restart_reason, tuple(jobs), seconds)
+        return SurveyedRun(
+            name, entry, planned, self.work / name, state, reasons, earlier, restart_reason, tuple(jobs), seconds
+        )
 
     def invocation_of(self, name: str, entry: PlannedRun) -> Invocation:
         """The invocation that measures a run of the plan, in a folder of its own."""
@@ -178,10 +183,16 @@ class Survey:
         changed = {name: version for name, version in run.libraries.items() if here.get(name, version) != version}
         return [f"{name} {version} where {here[name]} is here" for name, version in changed.items()]
 
-    def _unfinished(self, name: str, entry: PlannedRun, planned: Planned) -> tuple[str | None, Sequence[Job]]:
-        """Why an unfinished run cannot be resumed, and the jobs to do."""
+    def _earlier(self, name: str, state: State) -> Path | None:
+        """The file with what was measured of a run so far: here, or on another machine and published as a part."""
         path = self.work / name / RESULTS_NAME
-        if not path.exists():
+        if path.exists():
+            return path
+        return file_of(self.place.name, name, self.published) if state == "in part" else None
+
+    def _unfinished(self, path: Path | None, entry: PlannedRun, planned: Planned) -> tuple[str | None, Sequence[Job]]:
+        """Why an unfinished run cannot be resumed, and the jobs to do."""
+        if path is None:
             return None, planned.jobs
         try:
             earlier = load(path, torn=True)

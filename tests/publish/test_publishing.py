@@ -225,6 +225,51 @@ def test_whole_processes_of_a_run_are_published_and_the_rest_is_due(folder, work
     assert len(tried(workers)) == 6
 
 
+@pytest.mark.parametrize(("processes", "minutes", "left"), [(1, 1, 1), (3, 1, 4)])
+def test_published_part_goes_on_where_the_unfinished_run_is_not(folder, workers, processes, minutes, left):
+    """Another machine, or a new clone, has the published part alone."""
+    (folder / "plan.toml").write_text(PLAN.replace('liger" }', f'liger", processes = {processes} }}', 1))
+    workers.clock.job_s = 70.0 if processes == 1 else 20.0
+    assert publish(workers, minutes=minutes, only="large").published == ["large"]
+    shutil.rmtree(folder / "runs")
+    begun = load(file_of("h200", "large", folder / "results")).run.started_at
+    (large,) = surveyed(only="large")[1]
+    assert (large.state, large.resumes, len(large.jobs)) == ("in part", True, left)
+    assert not (folder / "runs").exists(), "a survey writes nothing"
+    before = len(tried(workers))
+    assert publish(workers, only="large").published == ["large"]
+    assert len(tried(workers)) - before == left, "nothing that is published is measured again"
+    whole = load(file_of("h200", "large", folder / "results"))
+    assert (whole.run.started_at, whole.run.settings.processes, whole.end.interrupted) == (begun, processes, False)
+    assert states(only="large") == {"large": ("current", ())}
+    assert not [fault for fault in judge_published(folder, "large") if "process" in fault or "finished" in fault]
+
+
+def test_published_part_of_other_libraries_is_begun_again(folder, workers, monkeypatch):
+    workers.clock.job_s = 70.0
+    assert publish(workers, minutes=1, only="large").published == ["large"]
+    shutil.rmtree(folder / "runs")
+    monkeypatch.setattr(workers, "greeting", replace(HELLO, libraries={"torch": "2.12.0"}))
+    (large,) = surveyed(only="large")[1]
+    assert (large.state, large.resumes, len(large.jobs)) == ("stale", False, 2)
+    assert publish(workers, only="large").published == ["large"]
+    assert tried(workers) == ["64x64", "64x64", "32x64"]
+
+
+def test_time_that_is_too_short_for_a_published_part_leaves_it_as_it_is(folder, workers):
+    workers.clock.job_s = 70.0
+    publish(workers, minutes=1, only="large")
+    shutil.rmtree(folder / "runs")
+    target = file_of("h200", "large", folder / "results")
+    before = target.read_bytes()
+    look, runs = surveyed(minutes=2, only="large,small")
+    timed = replace(look.run_times.timed, row_s={"liger": 600.0, "torch-eager": 1.0})
+    object.__setattr__(look, "run_times", replace(look.run_times, timed=timed))
+    sitting = publishing.publish(look, runs, Display(), now_s=lambda: workers.clock.now_s - 70.0)
+    assert (sitting.published, sitting.unfinished) == (["small"], ["large"])
+    assert target.read_bytes() == before
+
+
 def test_case_with_too_many_void_blocks_is_measured_again(folder, workers, capsys):
     workers.voided["64x64"] = [50, 0]
     assert publish(workers, only="large").published == ["large"]
