@@ -492,6 +492,19 @@ def test_interrupted_run_keeps_rows_and_is_resumed(workers, folder):
     assert load(folder / "run" / "results.jsonl").rows == whole.rows
 
 
+def test_a_run_that_another_process_writes_is_not_resumed(workers, folder, capsys):
+    typed("bench --shapes 4x8 --norm rms --out run")
+    path = folder / "run" / "results.jsonl"
+    path.write_bytes(path.read_bytes() + b'{"record":"row","ca')  # which the other process is about to end
+    before = path.read_bytes()
+    with opening.claimed(path):
+        assert typed("bench --shapes 4x8 --norm rms --out run --resume") == 2
+    said = "another process writes to run/results.jsonl; wait for its end, or begin a new run"
+    assert said in capsys.readouterr().err
+    assert path.read_bytes() == before
+    assert typed("bench --shapes 4x8 --norm rms --out run --resume") in (0, None)
+
+
 def test_a_torn_file_is_resumed_from_its_last_whole_line(workers, folder):
     line = "bench --shapes 4x8 --norm rms --out run"
     typed(line)

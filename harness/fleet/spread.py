@@ -22,7 +22,7 @@ from harness.fleet.team import Team, numbering, refuse
 from harness.results.file import ResultsFile, load
 from harness.run.compile_ahead import Task, tasks_of
 from harness.run.invocation import Invocation
-from harness.run.opening import RUNS
+from harness.run.opening import RUNS, claimed
 from harness.run.progress import Display
 from harness.run.resolve import check
 from harness.run.session import InterruptedRun, Planned, closing_with_end_record, open_results, plan_run
@@ -86,6 +86,7 @@ def _with_a_folder_for_several(invocation: Invocation, kinds: int) -> Invocation
 def _open(team: Team, planned: Planned, invocation: Invocation, log: Path, files: ExitStack) -> Path:
     """Open the results file of a kind of GPU, and make the run that its lanes share; `files` closes the file."""
     path, jobs = open_results(invocation, planned, team.first.hello, team.first.place.device)
+    files.enter_context(claimed(path))
     results = ResultsFile(path)
     stages_s: defaultdict[str, float] = defaultdict(float)
     files.enter_context(closing_with_end_record(results, stages_s, log))

@@ -19,7 +19,7 @@ from harness.results.schema import RANKED
 from harness.run import session
 from harness.run.compile_ahead import Task
 from harness.run.invocation import Invocation
-from harness.run.opening import RESULTS_NAME, OtherRunError
+from harness.run.opening import RESULTS_NAME, InUseError, OtherRunError, claimed
 from harness.run.progress import Display
 from harness.run.sitting_time import OutOfTimeError, SittingTime
 from harness.sanitizer import check as sanitizer
@@ -55,8 +55,20 @@ class Sitting:
     def measure(self, run: SurveyedRun, processes: int | None = None) -> None:
         """Begin or resume a run, publish it or its complete part, and note its outcome.
 
-        With `processes`, only so many first processes are measured, and an unfinished run is not noted.
+        With `processes`, only so many first processes are measured, and an unfinished run is not noted. A run that
+        another sitting measures at the same time, or has measured since the survey, is left to it.
         """
+        try:
+            with claimed(run.work.with_name(f"{run.name}.lock")):
+                now = self.survey.one(run.name)
+                if now.state == "current":
+                    self.display.say(f"{run.name}: another sitting has published it")
+                else:
+                    self._measure(now, processes)
+        except InUseError:
+            self.display.say(f"{run.name}: another sitting measures it")
+
+    def _measure(self, run: SurveyedRun, processes: int | None) -> None:
         path, run, void = self._finish(run, processes)
         if path is None:
             if processes is None:

@@ -1,9 +1,10 @@
-"""Opens the results file that a run writes to: a new one, or that of an unfinished run to resume."""
+"""Opens the results file that a run writes to, which no other process may: a new one, or one to resume."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import closing
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
@@ -20,6 +21,42 @@ MOST_AT_ONCE = 100  # runs that begin in the same second
 
 class OtherRunError(UsageError):
     """The results file to resume was written by a run with another device, other settings, libraries or code."""
+
+
+class InUseError(UsageError):
+    """Another process writes to what this one was to write to."""
+
+
+@contextmanager
+def claimed(path: Path) -> Generator[None]:
+    """Keep other processes from writing to a file, which is made if it is not there; raises InUseError if one does.
+
+    The claim ends with the process, however it ends. Where the file system has no locks, nothing is claimed. Raises
+    UsageError where the file cannot be opened.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        stream = path.open("ab")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}; give a writable folder with --out") from error
+    with stream:
+        if not _locked(stream.fileno()):
+            raise InUseError(f"another process writes to {path}; wait for its end, or begin a new run")
+        yield
+
+
+def _locked(file: int) -> bool:
+    if sys.platform == "win32":
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def create(out: Path | None, run: RunRecord) -> Path:
@@ -55,8 +92,8 @@ def _unused(folder: Path) -> Path:
 def resume(out: Path | None, run: RunRecord, jobs: Sequence[Job]) -> tuple[Path, list[Job]]:
     """The results file of `out`, or the one of runs/ that was written to last, and the jobs that it has no rows for.
 
-    Raises UsageError where there is no such file, and OtherRunError where it belongs to another run. A run may be
-    resumed at another revision of normbwd if the code that decides a figure has the same hashes.
+    Raises UsageError where there is no such file, OtherRunError where it belongs to another run, and InUseError. A run
+    may be resumed at another revision of normbwd if the code that decides a figure has the same hashes.
     """
     path = _file_to_resume(out)
     earlier = load(path, torn=True)
@@ -69,7 +106,8 @@ def resume(out: Path | None, run: RunRecord, jobs: Sequence[Job]) -> tuple[Path,
     ):
         if was != now:
             raise OtherRunError(f"--resume: {path} has other {part} ({was}) than this run ({now}); start a new run")
-    set_torn_line_aside(path)  # not earlier: a file of another run must stay as it is
+    with claimed(path):  # its last line may be one that another process is writing
+        set_torn_line_aside(path)  # not earlier: a file of another run must stay as it is
     return path, left_to_do(jobs, earlier, run.settings.timed)
 
 

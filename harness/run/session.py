@@ -79,7 +79,8 @@ def bench(
             device = device_record(planned.profile, planned.facts)
             path, jobs = open_results(invocation, planned, hello, device)
             try:
-                _run(invocation, planned, jobs, ResultsFile(path), first.worker, log, display, sitting)
+                with opening.claimed(path):
+                    _run(invocation, planned, jobs, ResultsFile(path), first.worker, log, display, sitting)
             except KeyboardInterrupt as interrupt:
                 raise InterruptedRun(path) from interrupt
         finally:

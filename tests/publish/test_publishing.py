@@ -21,6 +21,7 @@ from harness.results.published.planned import file_of, read_plan
 from harness.results.run_records import ImplRecord
 from harness.run import process, session
 from harness.run.invocation import Invocation
+from harness.run.opening import claimed
 from harness.run.process import WorkerDiedError
 from harness.run.progress import Display
 from harness.run.session import InterruptedRun
@@ -243,6 +244,23 @@ def test_published_part_goes_on_where_the_unfinished_run_is_not(folder, workers,
     assert (whole.run.started_at, whole.run.settings.processes, whole.end.interrupted) == (begun, processes, False)
     assert states(only="large") == {"large": ("current", ())}
     assert not [fault for fault in judge_published(folder, "large") if "process" in fault or "finished" in fault]
+
+
+def test_run_that_another_sitting_measures_is_left_to_it(folder, workers, capsys):
+    with claimed(folder / "runs/publish-h200/large.lock"):
+        sitting = publish(workers)
+    assert (sitting.published, sitting.unfinished) == (["small", "checked"], [])
+    assert "large: another sitting measures it\n" in capsys.readouterr().err
+    assert publish(workers).published == ["large"]
+
+
+def test_run_that_another_sitting_has_published_is_not_measured_again(folder, workers, capsys):
+    look, runs = surveyed()
+    assert publish(workers, only="large").published == ["large"]
+    sitting = publishing.publish(look, runs, Display(), now_s=lambda: workers.clock.now_s)
+    assert sitting.published == ["small", "checked"]
+    assert tried(workers)[:3] == ["64x64", "32x64", "16x64"]
+    assert "large: another sitting has published it\n" in capsys.readouterr().err
 
 
 def test_published_part_of_other_libraries_is_begun_again(folder, workers, monkeypatch):
