@@ -61,6 +61,7 @@ class Entry:
     proven: bool
     too_short: bool
     disturbed: bool = False
+    only_too_short: bool = False
 
     @property
     def label(self) -> str:
@@ -132,6 +133,9 @@ def make_entry(joined: Joined, impl: ImplRecord | None, against: Yardsticks) -> 
         in_place=impl.in_place if impl else False,
         proven=all(timing.proven for timing in joined.timings),
         too_short=standing == "unranked" and too_short(joined, against.budget),
+        only_too_short=standing == "unranked"
+        and why == _too_short(joined, against.budget)
+        and not _disturbed(joined, against),
         disturbed=standing == "unranked" and _disturbed(joined, against) is not None,
     )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from harness.cases import NormCase
 from harness.cases.models import MODELS, TOKENS, Model
 from harness.cases.unfused import WITH_TORCH
+from harness.results.schema import Budget
 from reports.data.case_comparison import CaseComparison
 from reports.data.entries import Entry
 
@@ -16,12 +17,14 @@ from reports.data.entries import Entry
 class Spender:
     """One implementation, and ms a step by model; None where a norm of the model has no time that may be compared.
 
-    Where it lacks a variant, `NAME + torch` counts: `with_torch` names the models in which it did, `nondeterministic`
+    `error_ms` is how far off these may be, by t0 for each call that is too short to be ranked; 0 without any. Where it
+    lacks a variant, `NAME + torch` counts: `with_torch` names the models in which it did, `nondeterministic`
     says that any of its results differed from run to run.
     """
 
     impl: str
     ms: Mapping[str, float | None]
+    error_ms: Mapping[str, float]
     with_torch: frozenset[str] = frozenset()
     nondeterministic: bool = False
 
@@ -44,8 +47,11 @@ class Spending:
     spenders: tuple[Spender, ...]
 
 
-def spending(cases: Sequence[CaseComparison]) -> list[Spending]:
-    """The spending for each number of tokens at which all cases of a model are here, in one set of dtypes."""
+def spending(cases: Sequence[CaseComparison], budget: Budget | None) -> list[Spending]:
+    """The spending for each number of tokens at which all cases of a model are here, in one set of dtypes.
+
+    `budget` is the engine's own error, of which t0 is the most that a short time may be off by.
+    """
     by_case = {_as_listed(case.case): case for case in cases}
     if len(by_case) < len(cases):
         return []
@@ -53,7 +59,7 @@ def spending(cases: Sequence[CaseComparison]) -> list[Spending]:
     for tokens in TOKENS:
         models = [model for model in MODELS if all(call.case(tokens) in by_case for call in model.calls)]
         if models:
-            spendings.append(_spending(tokens, models, by_case))
+            spendings.append(_spending(tokens, models, by_case, budget.t0_us if budget else 0.0))
     return spendings
 
 
@@ -62,12 +68,14 @@ def _as_listed(case: NormCase) -> NormCase:
     return replace(case, dtype="bf16", weight_dtype="bf16", eps=1e-5, device="cuda")
 
 
-def _spending(tokens: int, models: Sequence[Model], by_case: Mapping[NormCase, CaseComparison]) -> Spending:
+def _spending(
+    tokens: int, models: Sequence[Model], by_case: Mapping[NormCase, CaseComparison], t0_us: float
+) -> Spending:
     called = {model.name: [(call.times, by_case[call.case(tokens)]) for call in model.calls] for model in models}
     names = {
         entry.impl.removesuffix(WITH_TORCH) for calls in called.values() for _, case in calls for entry in case.entries
     }
-    spenders = [spender for name in sorted(names) if any((spender := _spender(name, called)).ms.values())]
+    spenders = [spender for name in sorted(names) if any((spender := _spender(name, called, t0_us)).ms.values())]
     return Spending(
         tokens=tokens,
         models=tuple(called),
@@ -76,26 +84,31 @@ def _spending(tokens: int, models: Sequence[Model], by_case: Mapping[NormCase, C
     )
 
 
-def _spender(impl: str, called: Mapping[str, Sequence[tuple[int, CaseComparison]]]) -> Spender:
+def _spender(impl: str, called: Mapping[str, Sequence[tuple[int, CaseComparison]]], t0_us: float) -> Spender:
     ms: dict[str, float | None] = {}
+    error_ms: dict[str, float] = {}
     used: list[Entry] = []
     with_torch: set[str] = set()
     for model, calls in called.items():
-        entries = [(times, _ranked(case, impl) or _ranked(case, impl + WITH_TORCH)) for times, case in calls]
+        entries = [(times, _timed(case, impl) or _timed(case, impl + WITH_TORCH)) for times, case in calls]
         ms[model] = _sum([(times, entry.median_us if entry else None) for times, entry in entries])
+        error_ms[model] = sum(times * t0_us for times, entry in entries if entry and entry.only_too_short) / 1e3
         if ms[model] is not None:
             used += [entry for _, entry in entries if entry]
             with_torch |= {model for _, entry in entries if entry and entry.impl != impl}
     return Spender(
         impl,
         ms,
+        error_ms,
         with_torch=frozenset(with_torch),
         nondeterministic=any(entry.status == "nondeterministic" for entry in used),
     )
 
 
-def _ranked(case: CaseComparison, impl: str) -> Entry | None:
-    return next((entry for entry in case.ranked if entry.impl == impl), None)
+def _timed(case: CaseComparison, impl: str) -> Entry | None:
+    """An entry that ranks, or does not for the length of its time alone: in a sum that is a known error."""
+    entry = case.entry(impl)
+    return entry if entry and (entry.standing == "ranked" or entry.only_too_short) else None
 
 
 def _sum(times_us: Sequence[tuple[int, float | None]]) -> float | None:

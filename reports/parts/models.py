@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from reports import figures
 from reports.data.comparison import Comparison
-from reports.data.spending import Spending, spending
+from reports.data.spending import Spender, Spending, spending
 from reports.table import Cell, Heading, Section, Table, table, words
 
 TITLE = "What a training step of these models spends in norm backwards"
 ABOUT = (
     "ms a step: the time of each norm's backward, times how often a step calls it; harness/cases/models.py has the "
     "calls and their assumptions. + torch: where the implementation lacks a variant, its plain backward with torch's "
-    "elementwise operators around it. A model of which any norm has no ranked time is left open."
+    "elementwise operators around it. ±: some norms take less than ten times t0, and each may be off by t0. A model of "
+    "which any norm failed, or may not be compared for another reason, is left open."
 )
 
 
@@ -27,17 +28,23 @@ def tables_by_tokens(comparison: Comparison) -> dict[str, Table]:
     """The tables, each under the number of tokens of its step."""
     if not comparison.timed:
         return {}
-    return {f"{spent.tokens} tokens": _table(spent) for spent in spending(comparison.cases)}
+    return {f"{spent.tokens} tokens": _table(spent) for spent in spending(comparison.cases, comparison.budget)}
 
 
 def _table(spent: Spending) -> Table:
     headings = [*words("impl"), *(Heading(name, words=True, drop=n) for n, name in enumerate(spent.models))]
     lines: list[list[str | Cell]] = [
-        [spender.label, *(_cell(spender.ms[model], model in spender.with_torch) for model in spent.models)]
-        for spender in spent.spenders
+        [spender.label, *(_of(spender, model) for model in spent.models)] for spender in spent.spenders
     ]
     return table(headings, [*lines, ["same-traffic add", *(_cell(spent.add_ms[model]) for model in spent.models)]])
 
 
-def _cell(ms: float | None, with_torch: bool = False) -> Cell:
-    return Cell(f"{figures.milliseconds(ms)}{' + torch' if with_torch else ''}", ms)
+def _of(spender: Spender, model: str) -> Cell:
+    ms, error_ms = spender.ms[model], spender.error_ms[model]
+    error = f" ± {figures.milliseconds(error_ms)}" if ms is not None and error_ms else ""
+    torch = " + torch" if model in spender.with_torch else ""
+    return Cell(f"{figures.milliseconds(ms)}{error}{torch}", ms)
+
+
+def _cell(ms: float | None) -> Cell:
+    return Cell(figures.milliseconds(ms), ms)

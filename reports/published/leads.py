@@ -51,6 +51,28 @@ def sentences(source: Source) -> str:
     return f"{text} Behind: {_named(behind)}." if behind else text
 
 
+def behind_elsewhere(files: Sequence[Source], plan: Plan, shown: Source) -> str:
+    """Where another library is clearly faster in other current runs of the device, by run and context; or that none is.
+
+    Empty where no other current run compares it with another library.
+    """
+    counted = [
+        (_name(source, context.context), ours)
+        for source in usual_rankings(files, plan)
+        if source is not shown and not source.stale
+        for context in _contexts(source)
+        if (ours := _ours(source, context))
+    ]
+    if not counted:
+        return ""
+    total = figures.count(sum(len(ours) for _, ours in counted), "case")
+    rivals = {name: Counter(placing.rival for placing in _behind(ours)) for name, ours in counted}
+    parts = [f"{number} in {name} ({rival})" for name, found in rivals.items() for rival, number in found.items()]
+    behind = sum(found.total() for found in rivals.values())
+    text = f"In the other current runs, each context of a training step counted, it is behind in {behind} of {total}"
+    return f"{text}: {', '.join(parts)}." if parts else f"{text}."
+
+
 def leaders(comparison: Comparison) -> str:
     """The implementations that are fastest or tied, each with its number of cases, and the cases without a fastest."""
     leading = Counter(_tied_for_first(case.lead) for case in comparison.cases if case.lead)
@@ -95,8 +117,12 @@ def _row(source: Source, context: str, placings: Sequence[Placing]) -> list[str]
     ahead = _ahead(placings)
     rest = (_named(not_ahead) or "nowhere" for not_ahead in (_tied(placings), _behind(placings)))
     least = _lead(ahead) if ahead else figures.NOTHING
-    name = source.name if context == COLD else f"{source.name}, {context}"
-    return [f"{name} ({source.revision})", f"{len(ahead)} of {len(placings)}", least, *rest]
+    return [f"{_name(source, context)} ({source.revision})", f"{len(ahead)} of {len(placings)}", least, *rest]
+
+
+def _name(source: Source, context: str) -> str:
+    """The name of a run, with a context other than cold."""
+    return source.name if context == COLD else f"{source.name}, {context}"
 
 
 def _by(placing: Placing) -> str:

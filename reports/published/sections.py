@@ -33,7 +33,12 @@ def fastest(sources: Sequence[Source], plan: Plan) -> str:
     """The speedups of each implementation in the most important run, device by device."""
     first = next(iter(plan.runs))
     shown = pictured(sources, plan)
-    return paragraphs(_fastest(source, source is shown) for source in sources if source.name == first)
+    return paragraphs(
+        _fastest(source, source is shown, leads.behind_elsewhere(files, plan, source))
+        for files in by_device(sources).values()
+        for source in files
+        if source.name == first
+    )
 
 
 def published(sources: Sequence[Source], _plan: Plan) -> str:
@@ -92,15 +97,16 @@ SECTIONS: dict[str, Callable[[Sequence[Source], Plan], str]] = {
 }
 
 
-def _fastest(source: Source, of_picture: bool) -> str:
-    """The geometric means of a run, a row an implementation, and in how many cases the in-house kernel leads."""
+def _fastest(source: Source, of_picture: bool, elsewhere: str) -> str:
+    """The geometric means of a run, a row an implementation, and where the in-house kernel leads or not."""
     comparison = source.comparison
     whence = "The same run as the picture:" if of_picture else f"{source.age} It holds"
     about = f"Speedup over {comparison.baseline} on {source.device_name}: the geometric mean over the shapes, with the "
     about += f"smallest and the largest in brackets. {whence} {source.about}."
     about += "".join(f" [Every shape](results/{source.device}/{page})." for page in source.pages[:1])
     shown = write_table(norms_side_by_side(comparison))
-    return "\n\n".join(filter(None, [about, shown, leads.sentences(source), ran.failed(comparison)]))
+    where = " ".join(filter(None, [leads.sentences(source), elsewhere]))
+    return "\n\n".join(filter(None, [about, shown, where, ran.failed(comparison)]))
 
 
 def _file(source: Source) -> Sequence[str]:

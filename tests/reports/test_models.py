@@ -10,7 +10,7 @@ from reports.data.comparison import compare
 from reports.data.spending import spending
 from reports.formats import console, grid, html, markdown
 from reports.parts import models
-from tests.results_factory import helpers, results, row
+from tests.results_factory import helpers, results, row, selftest, timing
 
 LLAMA = MODELS[0]
 DRIFTED = 1.0986  # what the factory's drift makes of a median
@@ -34,7 +34,7 @@ def of(*cases, **changes):
 
 
 def test_times_are_multiplied_by_calls():
-    (spent,) = spending(of(RESIDUAL, PLAIN).cases)
+    (spent,) = spending(of(RESIDUAL, PLAIN).cases, None)
     assert (spent.tokens, spent.models) == (8192, ("Llama 3 8B",))
     by_name = {spender.label: spender.ms["Llama 3 8B"] for spender in spent.spenders}
     assert list(by_name) == ["quack", "torch-eager"]
@@ -48,17 +48,39 @@ def test_a_norm_without_a_time_leaves_the_model_open():
     rows = [each for case in (RESIDUAL, PLAIN) for each in measured(case)]
     rows = [each for each in rows if (each.impl, each.case) != ("quack", PLAIN)]
     wrong = row("quack", case=PLAIN, status="wrong", reason="dx is off")
-    (spent,) = spending(compare(results(*rows, wrong)).cases)
+    (spent,) = spending(compare(results(*rows, wrong)).cases, None)
     assert [spender.impl for spender in spent.spenders] == ["torch-eager"]
 
 
+def test_a_norm_that_is_too_short_to_rank_counts_with_the_error_that_it_may_have():
+    """t0 is 2 us, so that what takes less than 20 us is not ranked."""
+    rows = [each for case in (RESIDUAL, PLAIN) for each in measured(case, {"triton-inhouse": 9.0}.items())]
+    compared = compare(results(*rows, selftests=[selftest(t0_us=2.0)]))
+    (spent,) = spending(compared.cases, compared.budget)
+    first = spent.spenders[0]
+    assert first.impl == "triton-inhouse"
+    assert first.ms["Llama 3 8B"] == pytest.approx(DRIFTED * 65 * 0.009, rel=0.01)
+    assert first.error_ms["Llama 3 8B"] == pytest.approx(65 * 0.002)
+    assert spent.spenders[1].error_ms == {"Llama 3 8B": 0.0}
+    ((_, table),) = models.tables_by_tokens(compared).items()
+    assert [cell.text for cell in table.rows[0]] == ["triton-inhouse", "0.64 ± 0.13"]
+
+
+def test_a_short_time_that_may_not_be_compared_for_another_reason_too_leaves_the_model_open():
+    rows = [each for case in (RESIDUAL, PLAIN) for each in measured(case)]
+    short = [row("triton-inhouse", case=case, timed=timing(9.0, proven=case == PLAIN)) for case in (RESIDUAL, PLAIN)]
+    compared = compare(results(*rows, *short, selftests=[selftest(t0_us=2.0)]))
+    (spent,) = spending(compared.cases, compared.budget)
+    assert "triton-inhouse" not in [spender.impl for spender in spent.spenders]
+
+
 def test_a_model_of_which_a_norm_was_not_measured_has_no_column():
-    assert spending(of(RESIDUAL).cases) == []
+    assert spending(of(RESIDUAL).cases, None) == []
     assert models.section(of(PLAIN)) is None
 
 
 def test_the_same_case_in_two_dtypes_is_no_step():
-    assert spending(of(RESIDUAL, PLAIN, replace(PLAIN, dtype="fp16", weight_dtype="fp16")).cases) == []
+    assert spending(of(RESIDUAL, PLAIN, replace(PLAIN, dtype="fp16", weight_dtype="fp16")).cases, None) == []
 
 
 def test_another_dtype_is_a_step_of_that_dtype():
@@ -66,7 +88,7 @@ def test_another_dtype_is_a_step_of_that_dtype():
     rows = [
         each for case in halves for each in (row("torch-eager", 100.0, case=case), *helpers(100.0, 50.0, case=case))
     ]
-    assert spending(compare(results(*rows)).cases)[0].spenders[0].ms["Llama 3 8B"] == pytest.approx(
+    assert spending(compare(results(*rows)).cases, None)[0].spenders[0].ms["Llama 3 8B"] == pytest.approx(
         DRIFTED * 6.5, rel=0.01
     )
 

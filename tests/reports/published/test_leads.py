@@ -1,5 +1,7 @@
 """How far the in-house kernel leads, from times that are easy to check."""
 
+from dataclasses import replace
+
 import pytest
 
 from harness.cases import NormCase
@@ -88,6 +90,27 @@ def test_who_is_ahead_of_it_is_named_and_whom_it_is_tied_with(source, us, text):
     assert cells(leads.section([found], PLAN))[1:] == ["1 of 3", smallest, tied, behind]
     assert leads.sentences(found).endswith(f"Tied, as the difference is within noise: {tied}. Behind: {behind}.")
     assert leads.sentences(found) in sections.fastest([found], PLAN)
+
+
+def test_the_readme_says_where_it_is_behind_in_other_current_runs(source, monkeypatch):
+    stale = set()
+    monkeypatch.setattr(Source, "stale", property(lambda each: each.name in stale))
+    found = source((32.0, 32.0, 60.0), slower={"triton-inhouse": 4.0})
+    shown, other = (replace(found, name=name) for name in ("shapes", "other"))
+    assert leads.behind_elsewhere([shown], PLAN, shown) == ""
+    text = leads.behind_elsewhere([shown, other], PLAN, shown)
+    assert text == (
+        "In the other current runs, each context of a training step counted, it is behind in 5 of 6 cases: "
+        "2 in other (quack), 3 in other, beside:8 (quack)."
+    )
+    assert text in sections.fastest([shown, other], PLAN)
+    stale.add("other")
+    assert leads.behind_elsewhere([shown, other], PLAN, shown) == ""
+    stale.clear()
+    ahead = source((50.0, 44.0, 60.0))
+    assert leads.behind_elsewhere([shown, replace(ahead, name="other")], PLAN, shown).endswith(
+        "behind in 0 of 3 cases."
+    )
 
 
 def test_behind_everywhere_it_has_no_lead(source):
