@@ -6,6 +6,7 @@ The page's script draws from the same texts, so that pictures and tables agree.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any
 
 from harness.cases import NormCase
@@ -56,17 +57,25 @@ class Texts:
 
 
 def run_facts(source: Source) -> dict[str, Any]:
-    """The data of a run for JSON: of the run itself, and by group its cases and their rows."""
+    """The data of a run for JSON: of the run itself, and by group its cases and their rows.
+
+    The command that measures a case again is that of the case and the `again` of the run, its tail.
+    """
     results, comparison = source.results, source.comparison
     run, texts = results.run, Texts()
     contexts = every_context(comparison)
     cases_in_groups = [group for context in contexts for group in _groups(results, context, texts)]
+    cases = [case for group in cases_in_groups for case in group["cases"] if case["again"]]
+    tail = _common_tail([case["again"] for case in cases])
+    for case in cases:
+        case["again"] = case["again"].removesuffix(tail)
     return {
         "device": source.device,
         "name": source.name,
         "date": run.started_at[:10],
         "revision": run.revision,
         "command": run.command,
+        "again": tail,
         "baseline": comparison.baseline,
         "caveats": caveats.caveats(comparison),
         "budget": yardsticks.error_budget(comparison),
@@ -76,6 +85,13 @@ def run_facts(source: Source) -> dict[str, Any]:
         "means": [_means(context) for context in contexts],
         "groups": cases_in_groups,
     }
+
+
+def _common_tail(commands: Sequence[str]) -> str:
+    """The words that all of these commands end in; most of a command names the implementations of its run."""
+    ends = [command.split(" ")[:0:-1] for command in commands]  # but for the first word
+    common = takewhile(lambda words: len(set(words)) == 1, zip(*ends, strict=False))
+    return "".join(f" {words[0]}" for words in reversed(list(common)))
 
 
 def context_in_words(context: str, settings: Settings) -> str:

@@ -35,12 +35,13 @@ const points = data.runs.flatMap(run => run.groups.flatMap(group => group.cases.
   device: run.device, norm: group.norm, variant: group.variant, dtype: group.dtype, context: group.context,
   shape: found.shape, run: run.name, of: run, group, found,
 }))));
+const again = point => point.found.again === null ? null : point.found.again + point.of.again;
 const published = (device, name) => data.published.find(run => run.device === device && run.name === name);
 const nameOf = device => data.devices.find(each => each.key === device).name;
 const exported = point => ({
   device: nameOf(point.device), ...Object.fromEntries(FIELDS.slice(1).map(name => [name, point[name]])),
   rows: point.found.rows, columns: point.found.cols, revision: point.of.revision, date: point.of.date, stale: published(point.device, point.run).stale,
-  baseline: point.of.baseline, command: point.found.again, answer: point.found.answer, add_us: point.found.add[0],
+  baseline: point.of.baseline, command: again(point), answer: point.found.answer, add_us: point.found.add[0],
   gradients: point.found.gradients, implementations: point.found.entries.map(row => read(row, point.of)),
 });
 
@@ -317,9 +318,9 @@ function show(focus) {
   by("apart").hidden = !beside;
   by("panels").replaceChildren(panel(point, Boolean(beside)), ...(beside ? [other ? panel(other, true) : absent(beside)] : []));
   for (const each of by("panels").querySelectorAll("details")) each.open = open.includes(each.querySelector("summary").textContent.split(" ")[0]);
-  const command = point.found.again ?? point.of.command;
+  const command = again(point) ?? point.of.command;
   by("again").replaceChildren(...command.split(/(?<=[ ,])/).map(word => el("span", {}, word)));  // no line ends inside a word
-  by("again-about").textContent = point.found.again ? "In a checkout, after the steps of its README. All implementations of the run take part, interleaved." : "No command describes this case alone; this one measured the whole run.";
+  by("again-about").textContent = again(point) ? "In a checkout, after the steps of its README. All implementations of the run take part, interleaved." : "No command describes this case alone; this one measured the whole run.";
   by("copied").textContent = "";
   if (focus) document.querySelector(`[data-focus="${CSS.escape(focus)}"]`)?.focus();
 }
