@@ -21,6 +21,7 @@ from harness.run.plan import Job
 
 # Stages whose time a file has for all rows together: stages of every process, and of the first process alone.
 SHARED_STAGES, FIRST_STAGES = ("inputs", "time"), ("break down",)
+Variant = tuple[tuple[str, ...], str]  # the features of a case, and an implementation
 COMPILING_PROCESSES = 12  # processes that compiled ahead in published runs, on hosts of 16 cores
 
 
@@ -28,13 +29,16 @@ COMPILING_PROCESSES = 12  # processes that compiled ahead in published runs, on 
 class Durations:
     """The seconds that published runs took, for a row of an implementation, and for a process besides its rows.
 
-    `row_s` is the mean of an implementation, `of_row_s` that of an implementation on a case, both with a full
-    verification; a row of a later process takes `later_less_s` less. `time_s` is the timing of a row, `context_s` that
-    of a row in one context of a training step, and `compile_s` the time of one process to compile a row's backward
-    ahead.
+    `row_s` is the mean of an implementation, `of_variant_s` that with what a case has around its norm, `of_row_s` that
+    on a case, all with a full verification; a row of a later process takes `later_less_s` less. `time_s` is the timing
+    of a row, `context_s` that of a row in one context of a training step, and `compile_s` the time of one process to
+    compile a row's backward ahead.
     """
 
     row_s: Mapping[str, float] = field(default_factory=dict[str, float])
+    of_variant_s: Mapping[tuple[tuple[str, ...], str], float] = field(
+        default_factory=dict[tuple[tuple[str, ...], str], float]
+    )
     of_row_s: Mapping[tuple[NormCase, str], float] = field(default_factory=dict[tuple[NormCase, str], float])
     later_less_s: float = 0.0
     process_s: float = 0.0
@@ -44,8 +48,8 @@ class Durations:
     runs: int = 0
 
     def of(self, job: Job) -> float:
-        """The seconds of a job: by its published rows, or by the mean of the implementation where it has none."""
-        return self._in_process(job, (self.of_row_s.get((job.case, impl), self._about_s(impl)) for impl in job.impls))
+        """The seconds of a job: by its published rows, or else by those of the variant, or of the implementation."""
+        return self._in_process(job, (self._row_s(job.case, impl) for impl in job.impls))
 
     def about(self, job: Job) -> float:
         """The seconds of a job as if its case had never been measured, by the means of its implementations."""
@@ -54,6 +58,10 @@ class Durations:
     def _in_process(self, job: Job, rows_s: Iterable[float]) -> float:
         less_s = self.later_less_s if job.process else 0.0
         return sum(max(self.time_s, row_s - less_s) if less_s else row_s for row_s in rows_s)
+
+    def _row_s(self, case: NormCase, impl: str) -> float:
+        of_variant_s = self.of_variant_s.get((case.features, impl))
+        return self.of_row_s.get((case, impl), of_variant_s or self._about_s(impl))
 
     def _about_s(self, impl: str) -> float:
         # The median, because the few implementations that tune by timing take ten times as long as others.
@@ -64,6 +72,7 @@ def durations(runs: Iterable[Results]) -> Durations:
     """The durations of those of these runs that recorded the times of their stages and that timed something."""
     recorded = [run for run in runs if run.end and run.end.stages_s.get("time") and run.selftests and _timed(run)]
     of_impl: dict[str, list[float]] = defaultdict(list)
+    of_variant: dict[Variant, list[float]] = defaultdict(list)
     of_row: dict[tuple[NormCase, str], list[float]] = defaultdict(list)
     process: list[float] = []
     time_s: list[float] = []
@@ -85,6 +94,7 @@ def durations(runs: Iterable[Results]) -> Durations:
         shared_s = sum(stages.get(stage, 0.0) for stage in SHARED_STAGES) / len(rows) + verified_s + first_s
         for row in rows:
             of_impl[row.impl].append(shared_s + (row.prepare_s or 0.0))
+            of_variant[row.case.features, row.impl].append(of_impl[row.impl][-1])
             of_row[row.case, row.impl].append(of_impl[row.impl][-1])
         process.append(_process_s(run, run.end))
         if ahead := _compiled(run):
@@ -92,6 +102,7 @@ def durations(runs: Iterable[Results]) -> Durations:
             compile_s.append(stages.get("compile ahead", 0.0) * processes / ahead)
     return Durations(
         row_s={impl: fmean(seconds) for impl, seconds in of_impl.items()},
+        of_variant_s={variant: fmean(seconds) for variant, seconds in of_variant.items()},
         of_row_s={row: fmean(seconds) for row, seconds in of_row.items()},
         later_less_s=fmean(less_s) if less_s else 0.0,
         process_s=fmean(process) if process else 0.0,

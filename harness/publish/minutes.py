@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from statistics import fmean
 
 from harness.fleet.estimate import Durations, durations, makespan_s
 from harness.results.contexts import parse_contexts
 from harness.results.file import Results
+from harness.run.compile_ahead import Task, tasks_of
 from harness.run.plan import Job, runnable
 from harness.run.session import Planned
 
@@ -40,6 +41,15 @@ class RunTimes:
             if not planned.settings.timed:
                 return row_s * len(job.impls)
             return self.timed.of(job) + contexts * self.timed.context_s * len(job.impls)
+
+        return seconds
+
+    def ahead_s(self, planned: Planned, processes: int, compiled: Set[Task]) -> Callable[[Sequence[Job]], float]:
+        """The estimated seconds in which so many processes compile ahead what jobs need and is not yet `compiled`."""
+
+        def seconds(jobs: Sequence[Job]) -> float:
+            tasks = set(tasks_of(jobs, planned.impls)) - compiled
+            return len(tasks) * self.timed.compile_s / processes if processes else 0.0
 
         return seconds
 

@@ -92,8 +92,10 @@ def lacks(item: ImplRecord, case: NormCase) -> bool:
 
 
 def runnable(job: Job, impls: Mapping[str, ImplRecord]) -> Job:
-    """The job restricted to the implementations in `impls` that handle its case."""
-    names = (name for name in job.impls if name in impls and not lacks(impls[name], job.case))
+    """The job restricted to the implementations in `impls` that handle its case, or are completed by torch."""
+    names = (
+        name for name in job.impls if name in impls and (name.endswith(WITH_TORCH) or not lacks(impls[name], job.case))
+    )
     return replace(job, impls=tuple(names))
 
 

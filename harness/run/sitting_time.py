@@ -23,13 +23,15 @@ class OutOfTimeError(Exception):
 class SittingTime:
     """The end of a sitting on a clock, in seconds, and about how long a job and a process take.
 
-    With `processes`, only jobs of so many first processes of the run are begun. `not_begun` has the jobs that were left
-    out because of the time. `compiled` has what a run of the sitting has compiled ahead.
+    `ahead_s` is how long it takes to compile ahead what some jobs need. With `processes`, only jobs of so many first
+    processes of the run are begun. `not_begun` has the jobs that were left out because of the time. `compiled` has what
+    a run of the sitting has compiled ahead.
     """
 
     ends_s: float
     cost_s: Callable[[Job], float]
     process_s: float = 0.0  # to start a process and to run the self-test in it
+    ahead_s: Callable[[Sequence[Job]], float] = field(default=lambda _jobs: 0.0)
     now_s: Callable[[], float] = time.monotonic
     processes: int | None = None
     not_begun: list[Job] = field(default_factory=list[Job])
@@ -41,12 +43,12 @@ class SittingTime:
         return self.now_s() >= self.ends_s
 
     def fitting(self, jobs: Sequence[Job]) -> list[Job]:
-        """The first jobs, as many as should be done in time by their estimated costs."""
+        """The first jobs, as many as should be compiled and done in time by their estimated costs."""
         done_s, process, fitting = self.now_s(), None, list[Job]()
         for job in self.eligible(jobs):
             done_s += self.cost_s(job) + (self.process_s if job.process != process else 0.0)
             process = job.process
-            if done_s > self.ends_s:
+            if done_s + self.ahead_s([*fitting, job]) > self.ends_s:
                 break
             fitting.append(job)
         return fitting

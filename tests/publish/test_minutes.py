@@ -38,6 +38,35 @@ def test_what_lacks_a_variant_takes_no_time():
     assert times.run_s(able, [Job(job.case, ("liger",))], False) == 0.0
 
 
+def test_what_torch_completes_takes_its_time():
+    """`NAME + torch` handles what NAME does, and is tried on the rest."""
+    times, helped = run_times([TIMED]), IMPLS[0].model_copy(update={"name": "quack + torch"})
+    job = Job(replace(CASE, features=("residual",)), ("quack", "quack + torch"))
+    assert times.job_s(planned([IMPLS[0], helped]))(job) == ROW_S
+
+
+def test_a_case_that_was_not_measured_takes_as_long_as_others_of_its_variant():
+    """Preparation took 1.5 s for a plain norm, and 7.5 s with a residual."""
+    residual = replace(CASE, features=("residual",))
+    rows = [row("quack", 10.0), row("quack", 10.0, case=residual, prepare_s=7.5)]
+    times = run_times([results(*rows, stages_s=STAGES, selftests=[selftest()])])
+    has = planned([IMPLS[0].model_copy(update={"handles": {"rms": ["residual", "gated"]}})])
+    wider = replace(residual, cols=8192)
+    assert times.job_s(has)(Job(wider, ("quack",))) == 4.0 + 7.5
+    assert times.job_s(has)(Job(replace(wider, features=("gated",)), ("quack",))) == 4.0 + (1.5 + 7.5) / 2
+
+
+def test_what_is_compiled_ahead_takes_its_share_of_the_processes():
+    """24 s for one backward by 12 processes; what is compiled already, or in the process itself, takes none."""
+    impls = [IMPLS[0].model_copy(update={"compiles_ahead": True}), IMPLS[1]]
+    run = results(row("quack", 10.0), stages_s=STAGES, selftests=[selftest()])
+    run = replace(run, run=run.run.model_copy(update={"implementations": impls}))
+    times, jobs = run_times([run]), [JOB, Job(LAYER, JOB.impls), Job(CASE, JOB.impls, 1)]
+    assert times.ahead_s(planned(impls), 6, set())(jobs) == 2 * 24.0 * 12 / 6
+    assert times.ahead_s(planned(impls), 6, {(CASE, "quack")})(jobs) == 24.0 * 12 / 6
+    assert times.ahead_s(planned(impls), 0, set())(jobs) == 0.0
+
+
 def test_each_context_is_timed_too():
     assert run_times([TIMED]).job_s(planned(context="graph,host"))(JOB) == 2 * ROW_S + 2 * 8.0
 
