@@ -23,6 +23,7 @@ MOST_SCATTER = 0.15
 # The change of a ratio over the baseline from the first third of the blocks to the last: at most 6.8 % there.
 MOST_DRIFT = 0.1
 # The share of void blocks: a median of nine tenths of the blocks is still the median of the case.
+ALL_VOID = "every block was void"  # how training_step.py begins to say why a context has no times
 MOST_VOIDED = 0.1
 # The share of blocks in which such a ratio is off from its median by more than FAR_OFF (a log ratio): 0 there.
 MOST_BURSTS, FAR_OFF = 0.1, 0.3
@@ -74,9 +75,11 @@ def too_void(row: RowRecord) -> bool:
 
 
 def void_shares(row: RowRecord) -> dict[str, float]:
-    """The share of a row's blocks that were void, in each context in which it has times."""
-    timings = {COLD: row.timing} | {name: context.timing for name, context in (row.contexts or {}).items()}
-    return {name: _share_void(timing) for name, timing in timings.items() if timing}
+    """The share of a row's blocks that were void, in each context in which it was timed."""
+    contexts = row.contexts or {}
+    timings = {COLD: row.timing} | {name: context.timing for name, context in contexts.items()}
+    without_times = {name: 1.0 for name, context in contexts.items() if (context.untimed or "").startswith(ALL_VOID)}
+    return {name: _share_void(timing) for name, timing in timings.items() if timing} | without_times
 
 
 def _share_void(timing: Timing) -> float:

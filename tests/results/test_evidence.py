@@ -9,15 +9,15 @@ import pytest
 
 from harness.gate.judge import judge
 from harness.gate.limits import Claim, Limits, Regression
-from harness.results.evidence import EVENTS_AGAINST_PROFILER, ON_A_CPU, failed_checks
+from harness.results.evidence import ALL_VOID, EVENTS_AGAINST_PROFILER, ON_A_CPU, failed_checks, too_void, void_shares
 from harness.results.file import load
 from harness.results.joining import band, by_case
-from harness.results.schema import Check
+from harness.results.schema import Check, ContextRecord
 from reports.data.comparison import compare
 from reports.formats import console, grid, markdown, pull_request
 from reports.sentences.answers import headline
 from reports.sentences.caveats import caveats
-from tests.results_factory import CASE, COLD, conditions, helpers, results, row, selftest, timing
+from tests.results_factory import CASE, COLD, conditions, helpers, in_contexts, results, row, selftest, timing
 
 ROWS = [row("torch-eager", 100.0), row("quack", 50.0), *helpers(100.0, 46.0)]
 LIMITS = Limits(
@@ -177,3 +177,12 @@ def test_no_published_row_is_disturbed(path):
     cases = by_case(load(path))
     assert {case.key: joined.disturbed for case, joined in cases.items() if joined.disturbed} == {}
     assert {joined.interference for joined in cases.values()} <= {None}
+
+
+def test_a_context_in_which_every_block_was_void_is_void():
+    """It has no times, and is to be measured again; one that may not be timed is not."""
+    (timed,) = in_contexts([row("quack", 10.0)], graph=1.0)
+    for why, share in ((f"{ALL_VOID} (12 throttled)", {"cold": 0.0, "graph": 1.0}), ("it refuses", {"cold": 0.0})):
+        lost = ContextRecord(status="ok", untimed=why)
+        assert void_shares(timed.model_copy(update={"contexts": {"graph": lost}})) == share
+    assert too_void(timed.model_copy(update={"contexts": {"graph": ContextRecord(status="ok", untimed=ALL_VOID)}}))
