@@ -81,14 +81,14 @@ class Results:
 
     @property
     def finished_cases(self) -> int:
-        """The number of cases with rows; of an unfinished run, of cases that have a row of every implementation."""
+        """The number of cases with rows; of an unfinished run, of cases with a row of all that are tried on them."""
         rows: dict[NormCase, set[str]] = {}
         for row in self.rows:
             rows.setdefault(row.case, set()).add(row.impl)
         if self.end is not None and not self.end.interrupted:
             return len(rows)
-        all_impls = {impl.name for impl in self.run.implementations}
-        return sum(all_impls <= impls for impls in rows.values())
+        impls = self.run.implementations
+        return sum({impl.name for impl in impls if impl.is_tried_on(case)} <= names for case, names in rows.items())
 
 
 def _row_in_context(context: str) -> Callable[[RowRecord], RowRecord | None]:

@@ -7,7 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from harness.cases import Norm
+from harness.cases import Norm, NormCase
+from harness.cases.unfused import WITH_TORCH
+from harness.cases.variants import needs
 from harness.results.schema import Record
 from harness.results.settings import Settings
 
@@ -45,6 +47,14 @@ class ImplRecord(Record):
     handles: dict[Norm, list[str]] = Field(default={}, description="what a case may have beyond a plain one, by norm")
     on_request: bool = Field(default=False, description="not run unless it is named: slow to prepare")
     libraries: dict[str, str] = Field(default={}, description="versions of what it requires beyond what all do")
+
+    def lacks(self, case: NormCase) -> bool:
+        """Whether a case has a variant that it does not handle for the case's norm."""
+        return not needs(case) <= set(self.handles.get(case.norm, ()))
+
+    def is_tried_on(self, case: NormCase) -> bool:
+        """Whether it has a row for a case: `NAME + torch` has one only where NAME lacks a variant of the case."""
+        return not self.name.endswith(WITH_TORCH) or self.lacks(case)
 
 
 class SideRecord(Record):

@@ -10,7 +10,6 @@ from harness.cases import NormCase
 from harness.cases.catalogue import studied
 from harness.cases.tensors import gradients_of
 from harness.cases.unfused import WITH_TORCH
-from harness.cases.variants import needs
 from harness.errors import UsageError, name_hint
 from harness.results.evidence import too_void
 from harness.results.file import Results
@@ -76,25 +75,20 @@ def with_torch(
     for item in chosen:
         completed[item.name] = item
         helped = by_name.get(item.name + WITH_TORCH)
-        if helped is not None and any(lacks(item, case) for case in cases):
+        if helped is not None and any(item.lacks(case) for case in cases):
             completed[helped.name] = helped
     return list(completed.values())
 
 
 def tried_on(case: NormCase, impls: Iterable[ImplRecord]) -> tuple[str, ...]:
     """The names of the implementations to try on a case: `NAME + torch` only where NAME lacks a variant of the case."""
-    return tuple(item.name for item in impls if not item.name.endswith(WITH_TORCH) or lacks(item, case))
-
-
-def lacks(item: ImplRecord, case: NormCase) -> bool:
-    """Whether a case has a variant that an implementation does not handle for its norm."""
-    return not needs(case) <= set(item.handles.get(case.norm, ()))
+    return tuple(item.name for item in impls if item.is_tried_on(case))
 
 
 def runnable(job: Job, impls: Mapping[str, ImplRecord]) -> Job:
     """The job restricted to the implementations in `impls` that handle its case, or are completed by torch."""
     names = (
-        name for name in job.impls if name in impls and (name.endswith(WITH_TORCH) or not lacks(impls[name], job.case))
+        name for name in job.impls if name in impls and (name.endswith(WITH_TORCH) or not impls[name].lacks(job.case))
     )
     return replace(job, impls=tuple(names))
 

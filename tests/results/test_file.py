@@ -3,6 +3,7 @@ import errno
 import gzip
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,7 +12,7 @@ import pytest
 from harness.cases import NormCase
 from harness.errors import UnavailableError, UsageError
 from harness.results.file import ResultsFile, load, set_torn_line_aside
-from harness.results.run_records import EndRecord
+from harness.results.run_records import EndRecord, ImplRecord
 from harness.results.schema import (
     Budget,
     Check,
@@ -24,7 +25,7 @@ from harness.results.schema import (
     Verification,
     worst,
 )
-from tests.results_factory import mixed, run_record, timing
+from tests.results_factory import mixed, results, row, run_record, timing
 
 CASE = NormCase("layer", 4, 8, bias=True)
 ROW = RowRecord(case=CASE, impl="a", status="ok")
@@ -363,3 +364,22 @@ def test_a_folder_is_no_results_file(tmp_path):
     assert complaint(tmp_path) == f"{tmp_path} is a folder; give a results file, RUN/results.jsonl"
     (tmp_path / "fp16.jsonl.bz2").touch()
     assert complaint(tmp_path) == f"{tmp_path} is a folder; give one of its files, such as {tmp_path}/fp16.jsonl.bz2"
+
+
+def test_of_an_unfinished_run_a_case_is_finished_that_has_a_row_of_all_that_are_tried_on_it():
+    """What torch completes is not tried on a plain norm."""
+    residual = replace(CASE, features=("residual",))
+    names = ("torch-eager", "quack", "quack + torch")
+    impls = [ImplRecord(name=name, family=name, source="", handles={}) for name in names]
+    impls[0] = impls[0].model_copy(update={"handles": {"layer": ["residual"]}})
+    rows = [row(name, 10.0, case=CASE) for name in names[:2]]
+    rows += [row("torch-eager", 10.0, case=residual), row("quack", case=residual, status="unsupported", reason="no")]
+    whole = [*rows, row("quack + torch", 10.0, case=residual)]
+
+    def cut(rows):
+        found = results(*rows, interrupted=True)
+        return replace(found, run=found.run.model_copy(update={"implementations": impls}))
+
+    assert cut(whole).finished_cases == 2
+    assert cut(rows).finished_cases == 1
+    assert cut(rows[1:]).finished_cases == 0
