@@ -68,7 +68,9 @@ def test_a_norm_that_is_too_short_to_rank_counts_with_the_error_that_it_may_have
 
 def test_a_short_time_that_may_not_be_compared_for_another_reason_too_leaves_the_model_open():
     rows = [each for case in (RESIDUAL, PLAIN) for each in measured(case)]
-    short = [row("triton-inhouse", case=case, timed=timing(9.0, proven=case == PLAIN)) for case in (RESIDUAL, PLAIN)]
+    short = [
+        row("triton-inhouse", 9.0, case=case, timed=timing(9.0, proven=case == PLAIN)) for case in (RESIDUAL, PLAIN)
+    ]
     compared = compare(results(*rows, *short, selftests=[selftest(t0_us=2.0)]))
     (spent,) = spending(compared.cases, compared.budget)
     assert "triton-inhouse" not in [spender.impl for spender in spent.spenders]

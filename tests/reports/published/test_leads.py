@@ -105,7 +105,9 @@ def test_the_readme_says_where_it_is_behind_in_other_current_runs(source, monkey
     )
     assert text in sections.fastest([shown, other], PLAN)
     stale.add("other")
-    assert leads.behind_elsewhere([shown, other], PLAN, shown) == ""
+    planned = Plan(runs=PLAN.runs | {"other": PLAN.runs["shapes"]})
+    assert "| other (abc1234" in leads.section([shown, other], planned)
+    assert leads.behind_elsewhere([shown, other], planned, shown) == ""
     stale.clear()
     ahead = source((50.0, 44.0, 60.0))
     assert leads.behind_elsewhere([shown, replace(ahead, name="other")], PLAN, shown).endswith(
