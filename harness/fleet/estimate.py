@@ -21,8 +21,9 @@ from harness.run.plan import Job
 
 # Stages whose time a file has for all rows together: stages of every process, and of the first process alone.
 SHARED_STAGES, FIRST_STAGES = ("inputs", "time"), ("break down",)
-Variant = tuple[tuple[str, ...], str]  # the features of a case, and an implementation
 COMPILING_PROCESSES = 12  # processes that compiled ahead in published runs, on hosts of 16 cores
+
+Variant = tuple[tuple[str, ...], str]  # the features of a case, and an implementation
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,7 @@ class Durations:
     """
 
     row_s: Mapping[str, float] = field(default_factory=dict[str, float])
-    of_variant_s: Mapping[tuple[tuple[str, ...], str], float] = field(
-        default_factory=dict[tuple[tuple[str, ...], str], float]
-    )
+    of_variant_s: Mapping[Variant, float] = field(default_factory=dict[Variant, float])
     of_row_s: Mapping[tuple[NormCase, str], float] = field(default_factory=dict[tuple[NormCase, str], float])
     later_less_s: float = 0.0
     process_s: float = 0.0

@@ -17,7 +17,7 @@ from harness.results.published.planned import file_of
 from harness.results.published.staleness import stale_because
 from harness.results.schema import RANKED
 from harness.run import session
-from harness.run.compile_ahead import Task, default_processes
+from harness.run.compile_ahead import Task
 from harness.run.invocation import Invocation
 from harness.run.opening import RESULTS_NAME, InUseError, OtherRunError, claimed
 from harness.run.progress import Display
@@ -111,9 +111,7 @@ class Sitting:
         return f"{minutes_in_words(run.seconds)}{_time_left(self.ends_s - self.now_s())}"
 
     def _sitting_time(self, run: SurveyedRun, processes: int | None) -> SittingTime:
-        times, workers = self.survey.run_times, self.survey.invocation.compile_ahead
-        if workers is None:
-            workers = default_processes(run.planned.facts.kind)
+        times, workers = self.survey.run_times, session.compiling_processes(self.survey.invocation, run.planned)
         return SittingTime(
             self.ends_s,
             times.job_s(run.planned),

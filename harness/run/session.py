@@ -238,6 +238,12 @@ def _clocked(stage: str, stages_s: dict[str, float]) -> Generator[None]:
     stages_s[stage] = time.monotonic() - begun_s
 
 
+def compiling_processes(invocation: Invocation, planned: Planned) -> int:
+    """How many processes compile ahead: as many as are asked for, or the default of the device."""
+    asked = invocation.compile_ahead
+    return default_processes(planned.facts.kind) if asked is None else asked
+
+
 def _compile_ahead(
     invocation: Invocation,
     planned: Planned,
@@ -250,11 +256,8 @@ def _compile_ahead(
 
     What is already `compiled` is left out, and what is compiled here is added.
     """
-    processes = invocation.compile_ahead
-    if processes is None:
-        processes = default_processes(planned.facts.kind)
     missing = [task for task in tasks_of(jobs, planned.impls) if task not in compiled]
-    tasks_by_workers = rounds(missing, processes, planned.facts.memory_bytes)
+    tasks_by_workers = rounds(missing, compiling_processes(invocation, planned), planned.facts.memory_bytes)
     if not tasks_by_workers:
         return
     start = replace(invocation.start(), asked=False)
