@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from tabulate import tabulate
@@ -38,6 +39,15 @@ def write_table(table: Table) -> str:
 def table(headings: Sequence[str | Heading], rows: Sequence[Sequence[str | Cell]]) -> str:
     """A table of these headings and rows, written."""
     return write_table(make_table(headings, rows))
+
+
+def without_padding(page: str) -> str:
+    """The page with its tables as narrow as their texts, which a reader of the rendered page does not see."""
+    return "\n".join(_narrow(line) if line.startswith("|") else line for line in page.split("\n"))
+
+
+def _narrow(line: str) -> str:
+    return re.sub(r"-{4,}", "---", line) if re.fullmatch(r"[|:-]+", line) else re.sub(r"(?<=\|) +| +(?=\|)", " ", line)
 
 
 def details(summary: str, text: str) -> str:

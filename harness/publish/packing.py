@@ -1,4 +1,4 @@
-"""Packs a results file for publishing: samples rounded to 10 ns, traces of the machine removed, compressed.
+"""Packs a results file for publishing: samples in units of the timer, traces of the machine removed, compressed.
 
 Of an unfinished run a part is published: its complete processes, as a run of so many processes, or else the complete
 cases of the first. Such a part can be unpacked and resumed where the unfinished run is not at hand.
@@ -18,12 +18,12 @@ from pydantic import TypeAdapter
 
 from harness.cases import NormCase
 from harness.results.file import Results, lines_of, load
+from harness.results.packed_samples import PackedSamples
 from harness.results.published import traces
 from harness.results.published.planned import PACKED_SUFFIX
 from harness.run.plan import Job
 
 CASE = TypeAdapter(NormCase)
-DIGITS = 2  # of a sample in microseconds
 
 
 @dataclass(frozen=True)
@@ -111,14 +111,18 @@ def _of_part(part: Part, lines: list[str]) -> list[str]:
 
 
 def _published(line: str, hosts: list[str]) -> str:
-    record = traces.without(json.loads(line), hosts)
-    _round_samples(record)
+    record = _rounded(traces.without(json.loads(line), hosts))
     return json.dumps(record, ensure_ascii=False, separators=(",", ":"))
 
 
-def _round_samples(value: Any) -> None:
-    if isinstance(value, dict):
-        if "samples_us" in value:
-            value["samples_us"] = [us if isinstance(us, str) else round(us, DIGITS) for us in value["samples_us"]]
-        for inner in value.values():
-            _round_samples(inner)
+def _rounded(value: Any) -> Any:
+    """A record with its samples packed and its powers in whole watts."""
+    if not isinstance(value, dict):
+        return value
+    record = {name: _rounded(inner) for name, inner in value.items()}
+    samples_us, power_w = record.get("samples_us"), record.get("power_w")
+    if isinstance(samples_us, list) and all(isinstance(us, int | float) for us in samples_us):  # Infinity is a text
+        record["samples_us"] = PackedSamples.of(samples_us).model_dump()
+    if power_w:
+        record["power_w"] = [round(watts) for watts in power_w]
+    return record

@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from harness.cases import NormCase
+from harness.results.packed_samples import PackedSamples
 from harness.results.settings import Flush
 
 Status = Literal["ok", "wrong", "nondeterministic", "unsupported", "missing", "crashed", "timeout", "oom"]
@@ -94,7 +95,7 @@ class Verification(Record):
 
 
 class Timing(Record):
-    """Raw samples of one implementation on one case, in microseconds.
+    """Raw samples of one implementation on one case, in microseconds; a published file holds them as `PackedSamples`.
 
     `blocks[i]` is the block that `samples_us[i]` belongs to, left out of the file where they are 0, 1, 2, ...; rows of
     one `group` were interleaved in the same blocks, so only among them may a ratio be formed. `voided` counts blocks
@@ -112,12 +113,15 @@ class Timing(Record):
 
     @model_validator(mode="before")
     @classmethod
-    def _number_blocks(cls, fields: Any) -> Any:
-        match fields:
-            case {"samples_us": [*samples], **rest} if not rest.get("blocks"):
-                return {**fields, "blocks": list(range(len(samples)))}
-            case _:
-                return fields  # if it is malformed, the schema refuses it
+    def _read(cls, fields: Any) -> Any:
+        if not isinstance(fields, dict):
+            return fields  # the schema refuses it
+        read: dict[str, Any] = {**fields}
+        if isinstance(read.get("samples_us"), dict):
+            read["samples_us"] = PackedSamples.model_validate(read["samples_us"]).in_us()
+        if isinstance(read.get("samples_us"), list) and not read.get("blocks"):
+            read["blocks"] = list(range(len(read["samples_us"])))
+        return read
 
     @field_serializer("blocks")
     def _only_gaps(self, blocks: list[int]) -> list[int] | None:

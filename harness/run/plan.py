@@ -129,8 +129,9 @@ def remaining(jobs: Iterable[Job], rows: Iterable[RowRecord]) -> list[Job]:
 def left_to_do(jobs: Iterable[Job], earlier: Results, timed: bool) -> list[Job]:
     """The jobs of a run that are still to do; a run that times leaves out what must not be timed.
 
-    A case of which too many blocks were void is still to do, and so is the last case of a process in whose self-tests
-    a worker was ended or died.
+    A case of which too many blocks were void is still to do. Once a process has all its rows, so are those of its cases
+    that no self-test stands behind: the last one, where a worker was ended or died in a self-test, and all those of a
+    fleet's GPU that was lost.
     """
     rows = last_rows(earlier.rows)
     jobs = without_untimed(jobs, rows) if timed else list(jobs)
@@ -142,14 +143,20 @@ def left_to_do(jobs: Iterable[Job], earlier: Results, timed: bool) -> list[Job]:
 
 
 def _untested(jobs: Iterable[Job], rows: Iterable[RowRecord], earlier: Results) -> set[tuple[int, str]]:
-    """The last timed case of each process that lacks the self-test before or after its cases, with its process."""
+    """Timed cases with their process, of each GPU that lacks the self-test before or after its cases of that process.
+
+    Of a fleet's GPU these are all its cases, since another one may measure them. Without a fleet the last case is
+    enough: the GPU is the same, and is tested anew.
+    """
     if earlier.run.settings.quick or earlier.run.device.profile == "cpu":
         return set()  # there is none
-    tests = {(record.process, record.when) for record in earlier.selftests}
-    tested = {process for process, when in tests if when == "before" and (process, "after") in tests}
-    timed = {(row.process, row.case.key) for row in rows if row.timing}
-    cases = {job.process: (job.process, job.case.key) for job in jobs if (job.process, job.case.key) in timed}
-    return {case for process, case in cases.items() if process not in tested}
+    tests = {(record.process, record.gpu, record.when) for record in earlier.selftests}
+    measured_on = {(row.process, row.case.key): row.gpu for row in rows if row.timing}
+    untested: dict[tuple[int, int | None], list[tuple[int, str]]] = {}
+    for case in ((job.process, job.case.key) for job in jobs):
+        if case in measured_on and not {(case[0], measured_on[case], when) for when in ("before", "after")} <= tests:
+            untested.setdefault((case[0], measured_on[case]), []).append(case)
+    return {case for (_, gpu), cases in untested.items() for case in (cases[-1:] if gpu is None else cases)}
 
 
 def without_untimed(jobs: Iterable[Job], rows: Iterable[RowRecord]) -> list[Job]:

@@ -1,10 +1,10 @@
-"""Which implementations are right on which cases: a table for each norm, and the faults by kind of inputs."""
+"""Which implementations are right on which cases, norm by norm, and the faults by kind of inputs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from harness.cases import Norm
+from harness.cases import Norm, NormCase
 from harness.cases.input_kinds import INPUT_KINDS
 from harness.results.schema import RANKED
 from reports import figures
@@ -16,33 +16,58 @@ from reports.table import Cell, Section, Table, table, words
 ABOUT = (
     "right: every gradient is within three extra roundings of a float64 backward of the same stored inputs, and has "
     "the same bits in every run; nondet.: as right, with other bits in some runs; refused: the implementation itself "
-    f"says that it does not support the case; -: not tried. {figures.LEGEND}; (flushes): right but for subnormal "
-    "numbers taken as zero."
+    f"says that it does not support the case. {figures.LEGEND}; (flushes): right but for subnormal numbers taken as "
+    "zero."
 )
 
 
 def section(outcomes: Sequence[Outcome]) -> Section:
-    """A table for each norm, and one of the kinds of inputs."""
+    """The tables of each norm, and one of the kinds of inputs."""
     kinds = Section("What the inputs are there to find", (_kinds(outcomes),))
     return Section("Outcomes", (ABOUT, *(_norm(norm, outcomes) for norm in norms(outcomes)), kinds))
 
 
-def cell(outcome: Outcome | None) -> Cell:
+def cell(outcome: Outcome) -> Cell:
     """The outcome in one word, with the mark of its error class where it passed, and its details as a tooltip."""
-    if outcome is None:
-        return Cell(figures.NOTHING)
     mark = figures.EXTRA_ROUNDINGS[outcome.checked.error_class or "exact"] if outcome.status in RANKED else ""
     why = details(outcome.reason, outcome.checked)
     return Cell(WORDS[outcome.status] + mark, status=outcome.status, why=tuple(why))
 
 
 def _norm(norm: Norm, outcomes: Sequence[Outcome]) -> Section:
-    by_place = {(outcome.case, outcome.impl): outcome for outcome in outcomes if outcome.case.norm == norm}
-    named = labels([case for case, _ in by_place])
-    impls = list(dict.fromkeys(outcome.impl for outcome in by_place.values() if outcome.status != "missing"))
-    rows = [[label, *(cell(by_place.get((case, impl))) for impl in impls)] for case, label in named.items()]
-    dtypes = f"Dtypes are {usual(list(named))} where nothing else is said."
-    return Section(norm, (dtypes, table([*words("inputs"), *impls], rows)), norm)
+    """A table for each set of implementations that were tried on the same cases: one for all could be mostly empty."""
+    by_case = _tried([outcome for outcome in outcomes if outcome.case.norm == norm])
+    groups: dict[tuple[str, ...], dict[str, dict[str, Outcome]]] = {}
+    for case, label in labels(list(by_case)).items():
+        groups.setdefault(tuple(by_case[case]), {})[label] = by_case[case]
+    parts: list[str | Table] = [f"Dtypes are {usual(list(by_case))} where nothing else is said."]
+    for impls, rows in groups.items():
+        if len(groups) > 1:
+            parts.append(f"{_who(impls)} on {figures.count(len(rows), 'case')}.")
+        parts += _together(impls, rows)
+    return Section(norm, tuple(parts), norm)
+
+
+def _tried(outcomes: Sequence[Outcome]) -> dict[NormCase, dict[str, Outcome]]:
+    """For each case the outcomes of the implementations that were tried on it."""
+    by_case: dict[NormCase, dict[str, Outcome]] = {outcome.case: {} for outcome in outcomes}
+    for outcome in outcomes:
+        if outcome.status != "missing":
+            by_case[outcome.case][outcome.impl] = outcome
+    return by_case
+
+
+def _who(impls: Sequence[str]) -> str:
+    return f"{impls[0]} alone" if len(impls) == 1 else figures.count(len(impls), "implementation")
+
+
+def _together(impls: Sequence[str], rows: Mapping[str, Mapping[str, Outcome]]) -> list[str | Table]:
+    """The table of these rows; implementations that refuse all of them are named before it, and have no column."""
+    refusing = [impl for impl in impls if all(row[impl].status == "unsupported" for row in rows.values())]
+    shown = [impl for impl in impls if impl not in refusing]
+    cells = [[label, *(cell(row[impl]) for impl in shown)] for label, row in rows.items()]
+    refused = [f"Refused by: {', '.join(refusing)}."] if refusing else []
+    return [*refused, table([*words("inputs"), *shown], cells)]
 
 
 def _kinds(outcomes: Sequence[Outcome]) -> Table:

@@ -1,9 +1,11 @@
-"""The reasons of failures (one line for each case) and of refusals (one line for each reason)."""
+"""The reasons of failures and of refusals: a line for each reason of an implementation, with its cases."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from harness.cases import NormCase
 from harness.cases.input_kinds import INPUT_KINDS
@@ -12,33 +14,76 @@ from harness.results.schema import RANKED, Status, TensorCheck
 from reports import figures
 from reports.data.checks import Checked
 from reports.data.outcomes import FAILED, Outcome, by_impl
-from reports.table import Section, table, words
+from reports.table import Cell, Section, table, words
 
 LISTED: tuple[Status, ...] = (*FAILED, "nondeterministic")
 LONGEST = 300
+LONGEST_CRASH = 120  # what an exception says comes first, then where in C++ it was raised
+NAMED = 3  # cases of a line: all of them are in the tables of outcomes
+NUMBER = re.compile(r"(?<![\w.])(?:\d+(?:\.\d+)?(?:e[+-]\d+)?|inf)(?!\w|\.\d)")
+PROCESS = re.compile(r"(?:^|; )process \d+(?:, \d+)*: ")  # as harness.results.joining tells them apart
 NOT_CONTIGUOUS = "where x or dy is not contiguous; an adapter may declare contiguous_only = True"
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A line of the table of failures: the case, or a case in several layouts, and the reason."""
+    """Why an implementation failed on a case, or on one case in several layouts: then `cases` says in how many."""
 
     impl: str
     case: str
     status: Status
     reason: str | None
+    cases: int = 1
 
 
 def section(outcomes: Sequence[Outcome]) -> Section | None:
     """A table of failures and one of implementations that did not run; None where there are neither."""
-    rows = [
-        [failure.impl, failure.case, failure.status, figures.one_line(failure.reason, LONGEST) or figures.NOTHING]
-        for failure in failures(outcomes, LISTED)
-    ]
+    failed = [failure for of_impl in by_impl(outcomes).values() for failure in failures(of_impl, LISTED)]
+    rows = [_row(alike) for alike in _alike(failed)]
     absent = [[impl, status, str(cases), reason] for (impl, status, reason), cases in refusals(outcomes).items()]
-    parts = [table(words("impl", "case", "status", "reason"), rows)]
-    parts += [table([*words("impl", "status"), "cases", *words("reason")], absent)]
-    return Section("Reasons", tuple(parts)) if rows or absent else None
+    headings = [*words("impl", "status"), "cases", *words("reason")]
+    parts = (table([*headings, *words("which")], rows), table(headings, absent))
+    return Section("Reasons", parts) if rows or absent else None
+
+
+def _alike(failed: Iterable[Failure]) -> list[list[Failure]]:
+    """Failures of one implementation and status whose reasons are the same but for numbers.
+
+    A case in which processes failed for several reasons stands with each of them.
+    """
+    groups: dict[tuple[str, Status, tuple[str, ...]], list[Failure]] = {}
+    for failure in failed:
+        width = LONGEST_CRASH if failure.status == "crashed" else LONGEST
+        for text in filter(None, PROCESS.split(failure.reason or figures.NOTHING)):
+            reason = figures.one_line(text, width)
+            key = failure.impl, failure.status, tuple(NUMBER.split(reason))
+            groups.setdefault(key, []).append(replace(failure, reason=reason))
+    return list(groups.values())
+
+
+def _row(alike: Sequence[Failure]) -> list[str | Cell]:
+    cases = {failure.case: failure.cases for failure in alike}
+    reason = _with_ranges([failure.reason or figures.NOTHING for failure in alike])
+    return [alike[0].impl, alike[0].status, str(sum(cases.values())), reason, _which(cases)]
+
+
+def _with_ranges(reasons: Sequence[str]) -> str:
+    """Reasons that are the same but for numbers as one, with the smallest and the largest of each number."""
+    texts = NUMBER.split(reasons[0])
+    numbers = [_range(column) for column in zip(*map(NUMBER.findall, reasons), strict=True)]
+    return "".join(text + number for text, number in zip_longest(texts, numbers, fillvalue=""))
+
+
+def _range(numbers: Sequence[str]) -> str:
+    low, high = min(numbers, key=float), max(numbers, key=float)
+    return low if low == high else f"{low} to {high}"
+
+
+def _which(cases: Mapping[str, int]) -> Cell:
+    """The first of these cases, and the number of the others; all of them on demand."""
+    more = sum(list(cases.values())[NAMED:])
+    text = ", ".join(list(cases)[:NAMED])
+    return Cell(f"{text} and {more} more", why=tuple(cases)) if more else Cell(text)
 
 
 def failures(outcomes: Sequence[Outcome], statuses: Sequence[Status]) -> list[Failure]:
@@ -58,7 +103,7 @@ def failures(outcomes: Sequence[Outcome], statuses: Sequence[Status]) -> list[Fa
         elif key not in merged:
             merged.add(key)
             where = f"{key[1].key}, {len(group)} layouts"
-            lines.append(Failure(outcome.impl, where, "wrong", f"{NOT_CONTIGUOUS}: {outcome.reason}"))
+            lines.append(Failure(outcome.impl, where, "wrong", f"{NOT_CONTIGUOUS}: {outcome.reason}", len(group)))
     return lines
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import reports
 from harness.errors import UsageError
 from harness.results.published.planned import CHECKOUT, PACKED_SUFFIX, Plan, read_plan
-from reports.markdown_writer import paragraphs
+from reports.markdown_writer import paragraphs, without_padding
 from reports.published import site_page
 from reports.published.sections import PICTURE, SECTIONS
 from reports.published.sources import Source, by_device, pictured, sources
@@ -84,8 +84,11 @@ def _reports(plan: Plan, sources: Sequence[Source]) -> Iterator[Document]:
 
 
 def _report(files: Sequence[Source], form: str) -> str:
-    """A report with a list of its files after the first lines: what each holds, and how old it is."""
-    first, rest = reports.render([source.results for source in files], form).split("\n\n", 1)
+    """A report with a list of its files after the first lines: what each holds, and how old it is.
+
+    Its tables are not padded: in wide ones the blanks would take more room than the figures.
+    """
+    first, rest = without_padding(reports.render([source.results for source in files], form)).split("\n\n", 1)
     return paragraphs([first, "\n".join(map(_age, files)), rest])
 
 

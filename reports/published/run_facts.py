@@ -5,7 +5,7 @@ The page's script draws from the same texts, so that pictures and tables agree.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -31,29 +31,41 @@ from reports.published.measure_again import measure_again
 from reports.published.sources import Source
 from reports.sentences import caveats, yardsticks
 
-# Of each implementation on a case. rho has a figure for each gradient; a text is a number among the run's `texts`.
+# Of each implementation on a case. Its words are a row of the run, as many cases share them, and the case has the row's
+# number; its figures are one text. rho, a figure for each gradient, is among the words, as it takes few values.
 COLUMNS = (
     *("impl", "standing", "status", "us", "us_low", "us_high", "speedup", "verdict"),
     *("gbps", "gbps_low", "gbps_high", "percent_of_add", "rho", "class", "bits", "why"),
 )
-TEXTS = ("impl", "standing", "status", "verdict", "class", "bits", "why")
+WORDS = ("impl", "standing", "status", "verdict", "rho", "class", "bits", "why")
+SEPARATOR = "|"  # site.js splits at it
 _FLUSHES = {"clean": "", "dirty": "dirty flush", "none": "no flush"}
 
 
-class Texts:
-    """A list of distinct texts; rows refer to them by number."""
+class Words:
+    """The distinct texts of a run, and the distinct rows of such texts; cases refer to both by number."""
 
     def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
+        self._texts: dict[str, int] = {}
+        self._rows: dict[tuple[int | None, ...], int] = {}
 
-    def number(self, text: str | None) -> int | None:
+    def text(self, text: str | None) -> int | None:
         """The number of a text, which is added if it is new; None for None."""
-        return None if text is None else self._numbers.setdefault(text, len(self._numbers))
+        return None if text is None else self._texts.setdefault(text, len(self._texts))
+
+    def row(self, texts: Iterable[str | None]) -> int:
+        """The number of a row of texts, which is added if it is new."""
+        return self._rows.setdefault(tuple(map(self.text, texts)), len(self._rows))
 
     @property
-    def all(self) -> list[str]:
+    def texts(self) -> list[str]:
         """The texts by their numbers."""
-        return list(self._numbers)
+        return list(self._texts)
+
+    @property
+    def rows(self) -> list[tuple[int | None, ...]]:
+        """The rows by their numbers, each of the numbers of its texts."""
+        return list(self._rows)
 
 
 def run_facts(source: Source) -> dict[str, Any]:
@@ -62,9 +74,9 @@ def run_facts(source: Source) -> dict[str, Any]:
     The command that measures a case again is that of the case and the `again` of the run, its tail.
     """
     results, comparison = source.results, source.comparison
-    run, texts = results.run, Texts()
+    run, words = results.run, Words()
     contexts = every_context(comparison)
-    cases_in_groups = [group for context in contexts for group in _groups(results, context, texts)]
+    cases_in_groups = [group for context in contexts for group in _groups(results, context, words)]
     cases = [case for group in cases_in_groups for case in group["cases"] if case["again"]]
     tail = _common_tail([case["again"] for case in cases])
     for case in cases:
@@ -81,7 +93,8 @@ def run_facts(source: Source) -> dict[str, Any]:
         "budget": yardsticks.error_budget(comparison),
         "conditions": conditions.conditions(comparison),
         "levels": _levels(comparison),
-        "texts": texts.all,
+        "texts": words.texts,
+        "words": words.rows,
         "means": [_means(context) for context in contexts],
         "groups": cases_in_groups,
     }
@@ -100,7 +113,7 @@ def context_in_words(context: str, settings: Settings) -> str:
     return ", ".join(filter(None, [context if context != COLD or not flush else "", flush]))
 
 
-def _groups(results: Results, comparison: Comparison, texts: Texts) -> list[dict[str, Any]]:
+def _groups(results: Results, comparison: Comparison, words: Words) -> list[dict[str, Any]]:
     """The cases of a context on the usual inputs, in groups of cases that differ only in shape."""
     settings = results.run.settings
     families = {impl.name: impl.family for impl in results.run.implementations}
@@ -119,14 +132,15 @@ def _groups(results: Results, comparison: Comparison, texts: Texts) -> list[dict
             "dtype": dtype,
             "context": context_in_words(comparison.context, settings),
             "shown": [mean.impl for mean in fastest if mean.norm == norm],
+            "gradients": list(_gradients(cases[0]).values()),
             "cases": [
                 {
                     "shape": shape_in_words(case.case),
                     "rows": case.case.rows,
                     "cols": case.case.cols,
-                    "strip": strips.get(case.case),
+                    "strip": words.text(strips.get(case.case)),
                     "again": measure_again(case.case, results.run),
-                    **_case(comparison, case, rows[case.case], texts),
+                    **_case(comparison, case, rows[case.case], words),
                 }
                 for case in cases
             ],
@@ -147,17 +161,21 @@ def _strips(comparison: Comparison) -> dict[NormCase, str]:
     return {case.case: strip.name for group in groups(comparison) for strip in group.strips for case in strip.cases}
 
 
-def _case(comparison: Comparison, case: CaseComparison, rows: JoinedCase, texts: Texts) -> dict[str, Any]:
+def _gradients(case: CaseComparison) -> dict[str, str]:
+    """The short names of the gradients of a case by their names."""
+    return short_names(gradient.name for gradient in gradients_of(case.case))
+
+
+def _case(comparison: Comparison, case: CaseComparison, rows: JoinedCase, words: Words) -> dict[str, Any]:
     add = same_traffic_add(rows) if case.add_us else None
     moves = comparison.context != HOST  # a time on the host gives no bandwidth
-    gradients = short_names(gradient.name for gradient in gradients_of(case.case))
+    add_us, _, _, add_gbps, _, _ = _times(case.case, add, moves)
     return {
         "answer": answer(comparison, case),
-        "band": yardsticks.aa_band(case),
-        "add": _times(case.case, add, moves),
-        "copy_us": figures.microseconds(case.copy_us) if case.copy_us else None,
-        "gradients": list(gradients.values()),
-        "entries": [_row(case.case, entry, rows, list(gradients), texts, moves) for entry in case.entries],
+        "band": words.text(yardsticks.aa_band(case)),
+        "add_us": add_us,
+        "add_gbps": add_gbps,
+        "entries": [_entry(case, entry, rows, words, moves) for entry in case.entries],
     }
 
 
@@ -183,28 +201,36 @@ def answer(comparison: Comparison, case: CaseComparison) -> str:
     )
 
 
-def _row(
-    case: NormCase, entry: Entry, rows: JoinedCase, gradients: Sequence[str], texts: Texts, moves: bool
-) -> list[Any]:
+def _entry(case: CaseComparison, entry: Entry, rows: JoinedCase, words: Words, moves: bool) -> tuple[int, str]:
+    """The number of the words of an implementation on a case, and its figures."""
     ranked = entry.standing == "ranked"
     waiting = entry.waiting.note if entry.waiting else None
-    times = _times(case, rows[entry.impl, "impl"] if entry.median_us else None, moves and ranked)
+    times = _times(case.case, rows[entry.impl, "impl"] if entry.median_us else None, moves and ranked)
     checked = entry.checked
-    rhos = [figures.rho(error.rho) if (error := checked.errors.get(name)) else None for name in gradients]
-    return [
-        texts.number(entry.impl),
-        texts.number(entry.standing),
-        texts.number(entry.status),
+    rhos = [figures.rho(error.rho) if (error := checked.errors.get(name)) else None for name in _gradients(case)]
+    row = [
+        entry.impl,
+        entry.standing,
+        entry.status,
         *times[:3],
         figures.ratio_and_interval(entry.speedup) if entry.speedup else None,
-        texts.number(entry.verdict),
+        entry.verdict,
         *times[3:],
         figures.percent(entry.percent_of_add) if entry.percent_of_add else None,
-        rhos if any(rhos) else None,
-        texts.number(_class_in_words(checked.error_class)),
-        texts.number(checked.determinism if checked.repeats or checked.moved else None),
-        texts.number(entry.reason or waiting),
+        _joined(rhos) if any(rhos) else None,
+        _class_in_words(checked.error_class),
+        checked.determinism if checked.repeats or checked.moved else None,
+        entry.reason or waiting,
     ]
+    fields = list(zip(COLUMNS, row, strict=True))
+    shared = [text for name, text in fields if name in WORDS]
+    own = [text for name, text in fields if name not in WORDS]
+    return words.row(shared), _joined(own).rstrip(SEPARATOR)
+
+
+def _joined(texts: Iterable[str | None]) -> str:
+    """The figures as one text, with nothing in the place of None."""
+    return SEPARATOR.join(text or "" for text in texts)
 
 
 def _class_in_words(error_class: ErrorClass | None) -> str | None:

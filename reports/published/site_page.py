@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.results.published.planned import PACKED_SUFFIX, Plan
 from reports.formats.html_page import fill
-from reports.published.run_facts import COLUMNS, TEXTS, run_facts
+from reports.published.run_facts import COLUMNS, WORDS, run_facts
 from reports.published.sources import Source, by_device
 from reports.published.verified_facts import verified_facts
 
@@ -25,7 +25,7 @@ def facts(sources: Sequence[Source], plan: Plan, runs: Sequence[dict[str, Any]])
     devices = by_device(sources)
     return {
         "columns": COLUMNS,
-        "texts": TEXTS,
+        "words": WORDS,
         "devices": [
             {
                 "key": device,
@@ -71,7 +71,7 @@ def _published(source: Source) -> dict[str, Any]:
 
 
 def _impls(run: dict[str, Any], group: dict[str, Any]) -> list[str]:
-    return [run["texts"][entry[0]] for case in group["cases"] for entry in case["entries"]]
+    return [run["texts"][run["words"][number][0]] for case in group["cases"] for number, _ in case["entries"]]
 
 
 def _looks(impls: Iterable[str]) -> dict[str, dict[str, str]]:

@@ -26,11 +26,16 @@ function shape(tag, attributes = {}, ...children) {
 }
 
 // The data as plain objects: what the page draws is what the buttons give away.
-function read(row, run) {
-  const fields = Object.fromEntries(data.columns.map((name, place) => [name, row[place]]));
-  for (const name of data.texts) if (fields[name] !== null) fields[name] = run.texts[fields[name]];
+// An entry is the number of its words, a row of its run, and one text of its figures.
+const split = text => text.split("|").map(figure => figure || null);
+function read([number, figures], run) {
+  const words = run.words[number].map(text => run.texts[text]), rest = split(figures);
+  const fields = Object.fromEntries(data.columns.map(name => [name, (data.words.includes(name) ? words : rest).shift() ?? null]));
+  if (fields.rho) fields.rho = split(fields.rho);
   return fields;
 }
+// What many cases have in common is a text of their run, which they name by its number.
+for (const run of data.runs) for (const found of run.groups.flatMap(group => group.cases)) for (const name of ["strip", "band"]) found[name] = run.texts[found[name]];
 const points = data.runs.flatMap(run => run.groups.flatMap(group => group.cases.map(found => ({
   device: run.device, norm: group.norm, variant: group.variant, dtype: group.dtype, context: group.context,
   shape: found.shape, run: run.name, of: run, group, found,
@@ -41,8 +46,8 @@ const nameOf = device => data.devices.find(each => each.key === device).name;
 const exported = point => ({
   device: nameOf(point.device), ...Object.fromEntries(FIELDS.slice(1).map(name => [name, point[name]])),
   rows: point.found.rows, columns: point.found.cols, revision: point.of.revision, date: point.of.date, stale: published(point.device, point.run).stale,
-  baseline: point.of.baseline, command: again(point), answer: point.found.answer, add_us: point.found.add[0],
-  gradients: point.found.gradients, implementations: point.found.entries.map(row => read(row, point.of)),
+  baseline: point.of.baseline, command: again(point), answer: point.found.answer, add_us: point.found.add_us,
+  gradients: point.group.gradients, implementations: point.found.entries.map(row => read(row, point.of)),
 });
 
 let wanted = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
@@ -109,7 +114,7 @@ function bar(us, low, high, longest, add) {
 
 function ranking(point) {
   const rows = point.found.entries.map(row => read(row, point.of)), timed = rows.filter(row => row.us);
-  const add = point.found.add[0], longest = 1.04 * Math.max(...timed.map(row => Number(row.us)), Number(add ?? 0));
+  const add = point.found.add_us, longest = 1.04 * Math.max(...timed.map(row => Number(row.us)), Number(add ?? 0));
   const interval = row => row.us_low ? [" ", el("span", { class: "interval" }, `[${row.us_low}, ${row.us_high}]`)] : [];
   const line = (row, place) => el("tr", { class: row.standing + (place === 0 && row.standing === "ranked" ? " first" : ""), role: "row" },
     el("th", { scope: "row", role: "rowheader" }, row.impl,
@@ -190,7 +195,7 @@ function picture(point, strip, cases, axis, top) {
   }
   svg.append(shape("text", { x: LEFT, y: 11 }, "GB/s"), shape("text", { x: WIDTH - RIGHT, y: HEIGHT - 4, "text-anchor": "end" }, axis === "cols" ? "columns" : "rows"));
   for (const [name, value] of point.of.levels) svg.append(shape("line", { class: "level", x1: LEFT, x2: WIDTH - RIGHT, y1: y(value), y2: y(value), "stroke-dasharray": name === "datasheet" ? "2 2.5" : "7 3" }));
-  const adds = cases.filter(found => found.add[3]).map(found => [x(found[axis]), y(found.add[3])]).sort((a, b) => a[0] - b[0]);
+  const adds = cases.filter(found => found.add_gbps).map(found => [x(found[axis]), y(found.add_gbps)]).sort((a, b) => a[0] - b[0]);
   svg.append(shape("polyline", { class: "add", points: adds.join(" ") }));
   for (const [impl, curve] of curvesOf(cases, { ...point.of, axis })) {
     if (!isDrawn(point, impl)) continue;
@@ -233,12 +238,12 @@ function bandwidth(point) {
   if (!cases.some(found => found.entries.some(row => read(row, point.of).gbps))) return el("p", { class: "dim" }, "No bandwidth here: nothing ranks, or the time is that on the host.");
   if (!panels.length) return el("p", { class: "dim" }, "One size alone: no curve.");
   const impls = [...curvesOf(cases, { ...point.of, axis }).keys()].sort((a, b) => point.group.shown.includes(b) - point.group.shown.includes(a));
-  const highest = [...cases.flatMap(found => [found.add[3], ...found.entries.map(row => read(row, point.of).gbps)]), ...point.of.levels.map(level => level[1])].filter(Boolean);
+  const highest = [...cases.flatMap(found => [found.add_gbps, ...found.entries.map(row => read(row, point.of).gbps)]), ...point.of.levels.map(level => level[1])].filter(Boolean);
   const top = 1.03 * Math.max(...highest.map(Number));
   const heads = ["rows x columns", "add", ...impls];
   const rows = cases.map(found => {
     const of = Object.fromEntries(found.entries.map(row => read(row, point.of)).map(row => [row.impl, row.gbps]));
-    return [found.shape, found.add[3] ?? "", ...impls.map(impl => of[impl] ?? "")];
+    return [found.shape, found.add_gbps ?? "", ...impls.map(impl => of[impl] ?? "")];
   });
   return el("div", {}, legend(point, impls), el("div", { class: "charts" }, panels.map(([strip, of]) => picture(point, strip, of, axis, top))),
     el("details", {}, el("summary", {}, "These figures as a table"), table("bandwidth in GB/s", heads, rows, heads.map((_, place) => place ? "number" : "text"))));
@@ -249,7 +254,7 @@ function precision(point) {
   const cold = points.find(other => other.of === point.of && other.shape === point.shape && other.norm === point.norm
     && other.variant === point.variant && other.dtype === point.dtype) ?? point;
   const rows = cold.found.entries.map(row => read(row, cold.of)).filter(row => row.rho);
-  const gradients = cold.found.gradients;
+  const { gradients } = cold.group;
   if (!rows.length) return el("p", { class: "dim" }, "Nothing was checked here.");
   return table("precision and determinism", ["implementation", ...gradients.map(name => `rho ${name}`), "class", "bits from run to run"],
     rows.map(row => [row.impl, ...row.rho.map(text => text ?? "-"), row.class ?? "-", row.bits ?? "-"]), ["text", ...gradients.map(() => "number")]);

@@ -1,4 +1,3 @@
-from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -7,9 +6,6 @@ from harness.errors import UsageError
 from harness.publish import admitting, packing
 from harness.publish.packing import pack
 from harness.results.file import load
-from harness.results.joining import band, by_case, ratio
-from harness.results.published.planned import PUBLISHED
-from harness.results.statistics import IncomparableError, verdict
 from tests.results.published.test_admission import device, published, run
 from tests.test_command_line import typed
 
@@ -71,25 +67,3 @@ def test_file_that_is_being_packed_is_not_taken_for_published(tmp_path, monkeypa
     monkeypatch.setattr(packing, "load", look_and_read)
     pack(published(tmp_path / "unfinished", run(), packed=False), tmp_path / "h200/fp16.jsonl.bz2")
     assert [path.name for path in tmp_path.glob("h200/*")] == ["fp16.jsonl.bz2"]
-
-
-@pytest.mark.parametrize("name", ["engines", "weight-fp32", "bands-none"])
-def test_rounding_moves_no_ratio_by_more_than_a_twentieth_of_a_per_cent(name, tmp_path):
-    pack(PUBLISHED / f"h200/{name}.jsonl.bz2", tmp_path / f"{name}.jsonl.bz2")
-    was, now = (load(folder / f"{name}.jsonl.bz2") for folder in (PUBLISHED / "h200", tmp_path))
-    rounded = by_case(now)
-    for case, rows in by_case(was).items():
-        for (before, verdict_before), (after, verdict_after) in zip(
-            verdicts(rows, was), verdicts(rounded[case], now), strict=True
-        ):
-            assert after == pytest.approx(before, rel=5e-4)
-            assert verdict_after == verdict_before
-
-
-def verdicts(rows, found):
-    """Of each result of a case that ranks: its speedup over the baseline, and what is said of it."""
-    baseline = found.run.settings.baseline
-    for joined in rows.values():
-        with suppress(IncomparableError):
-            speedup = ratio(rows.get((baseline, "impl")), joined, found.budget)
-            yield speedup.value, verdict(speedup, band(rows, baseline))

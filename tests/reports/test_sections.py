@@ -1,5 +1,6 @@
 import pytest
 
+from reports.markdown_writer import without_padding
 from reports.markdown_writer import write_section as write
 from reports.table import Cell, Section, table, words
 
@@ -38,3 +39,24 @@ def test_faults_are_bold_and_cell_details_left_out():
     assert "| **wrong** |" in text
     assert "| crashed   |" in text
     assert "dx is off" not in text
+
+
+def test_a_page_without_padding_says_the_same():
+    page = "\n".join(
+        [
+            "A sentence  with | two blanks.",
+            "",
+            "| impl            |   us | why       |",
+            "|:----------------|-----:|-----------|",
+            "| fast-llm + torch |  5.1 | a \\| b     |",
+            "|                 |   12 |           |",
+        ]
+    )
+    assert without_padding(page).split("\n") == [
+        "A sentence  with | two blanks.",
+        "",
+        "| impl | us | why |",
+        "|:---|---:|---|",
+        "| fast-llm + torch | 5.1 | a \\| b |",
+        "| | 12 | |",
+    ]

@@ -7,9 +7,20 @@ from harness.cases.variants import with_features
 from harness.errors import UsageError
 from harness.results.run_records import ImplRecord
 from harness.results.schema import RowRecord
-from harness.run.plan import Job, plan, plan_verification, remaining, select, tried_on, with_torch, without_untimed
+from harness.run.plan import (
+    Job,
+    left_to_do,
+    plan,
+    plan_verification,
+    remaining,
+    select,
+    tried_on,
+    with_torch,
+    without_untimed,
+)
 from harness.worker.discovery import discover
 from harness.worker.serve import record
+from tests.results_factory import results, selftest, timing
 
 CASES = [NormCase("rms", rows, 64, device="cpu") for rows in (1, 2, 3)]
 KNOWN = [
@@ -205,6 +216,43 @@ def test_untimed_rows_have_no_later_process():
     assert without_untimed(TWICE, rows) == [*TWICE[:3], Job(CASES[0], ("b",), 1), *TWICE[4:]]
     rows += [row(CASES[0], "b").model_copy(update={"untimed": "in the interpreter"})]
     assert without_untimed(TWICE, rows) == [*TWICE[:3], *TWICE[4:]]
+
+
+def measured_on(gpus, tested):
+    """A finished run of these cases, of which GPU `gpus[i]` measured case i; `tested` came to both self-tests."""
+    rows = [
+        row(case, name).model_copy(update={"gpu": gpu, "timing": timing(5.0)})
+        for case, gpu in zip(CASES, gpus, strict=True)
+        for name in "abc"
+    ]
+    tests = [
+        selftest(when=when).model_copy(update={"gpu": gpu})
+        for gpu in dict.fromkeys(gpus)
+        for when in ("before", "after")
+        if when == "before" or gpu in tested
+    ]
+    return results(*rows, selftests=tests)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "tested", "left"),
+    [
+        ((0, 1, 1), {0, 1}, []),
+        ((0, 1, 1), {0}, JOBS[1:]),  # whoever measures them anew, it need not be GPU 1
+        ((None, None, None), {None}, []),
+        ((None, None, None), {}, JOBS[2:]),  # the GPU is the same, and the last case leads to its self-test
+    ],
+)
+def test_cases_that_no_self_test_stands_behind_are_measured_again(gpus, tested, left):
+    assert left_to_do(JOBS, measured_on(gpus, tested), timed=True) == left
+    assert left_to_do(JOBS, measured_on(gpus, tested), timed=False) == []
+
+
+def test_a_gpu_that_was_lost_is_no_matter_before_the_process_has_all_its_rows():
+    """Until then it may come back, and to its self-test."""
+    found = measured_on((0, 1, 1), {0})
+    unfinished = replace(found, rows=[row for row in found.rows if row.case != CASES[0]])
+    assert left_to_do(JOBS, unfinished, timed=True) == JOBS[:1]
 
 
 RESIDUAL = with_features(CASES[0], ["residual"])

@@ -6,7 +6,6 @@ The outcomes of implementations play no part: a wrong, crashed or missing implem
 from __future__ import annotations
 
 import json
-import math
 import re
 import subprocess
 from collections.abc import Iterator
@@ -105,7 +104,7 @@ def faults(results: Results) -> tuple[str, ...]:
 
     Fewer processes than the plan asks for are no fault: the documents then say how many there are so far.
     """
-    rules = (_finished, _claim, _revision, _provenance, _processes, _selftests, _alone, _void, _rounded)
+    rules = (_finished, _claim, _revision, _provenance, _processes, _selftests, _alone, _void)
     return tuple(fault for rule in rules for fault in rule(results))
 
 
@@ -205,12 +204,6 @@ def _void(results: Results) -> Iterator[str]:
             f"up to {100 * max(too_void.values()):.0f} % of the blocks of {_some([*too_void])} are void, "
             f"of at most {100 * evidence.MOST_VOIDED:.0f} %; `normbwd publish` measures such a case again"
         )
-
-
-def _rounded(results: Results) -> Iterator[str]:
-    timings = (row.timing for row in results.rows if row.timing)
-    if any(math.isfinite(us) and round(us, 2) != us for timing in timings for us in timing.samples_us):
-        yield "samples are finer than 10 ns; `normbwd publish` rounds them"
 
 
 def _some(names: list[str]) -> str:

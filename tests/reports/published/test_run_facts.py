@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import zip_longest
 
 import pytest
 
@@ -9,10 +10,11 @@ from harness.cases import NormCase
 from harness.results.published.planned import Plan, read_plan
 from reports.published.case_words import dtype_in_words, variant_in_words
 from reports.published.measure_again import measure_again
-from reports.published.run_facts import COLUMNS, TEXTS, _common_tail, run_facts
+from reports.published.run_facts import COLUMNS, SEPARATOR, WORDS, _common_tail, run_facts
 from reports.published.sources import sources
 from tests.reports.published.small_checkout import make, publish
 from tests.reports.test_training_step import beside, step
+from tests.results_factory import results, row, verification
 
 PLAIN = NormCase("rms", 8192, 4096)
 LAYER = NormCase("layer", 4096, 2048, bias=True)
@@ -27,11 +29,22 @@ def facts(tmp_path_factory):
 
 
 def rows(facts, case):
-    """The rows of a case by implementation, with texts in place of their numbers."""
-    named = [dict(zip(COLUMNS, entry, strict=True)) for entry in case["entries"]]
-    for fields in named:
-        fields |= {name: facts["texts"][fields[name]] for name in TEXTS if fields[name] is not None}
+    """What is known of each implementation on a case, as the script of the page reads it."""
+    named = [read(facts, *entry) for entry in case["entries"]]
     return {fields["impl"]: fields for fields in named}
+
+
+def read(facts, number, figures):
+    """The fields of an entry by their names."""
+    words = [None if text is None else facts["texts"][text] for text in facts["words"][number]]
+    fields = dict(zip([name for name in COLUMNS if name in WORDS], words, strict=True))
+    fields |= dict(zip_longest([name for name in COLUMNS if name not in WORDS], split(figures)))
+    assert fields.keys() == set(COLUMNS)
+    return fields | {"rho": fields["rho"] and split(fields["rho"])}
+
+
+def split(text):
+    return [figure or None for figure in text.split(SEPARATOR)]
 
 
 def test_groups_are_what_a_reader_chooses(facts):
@@ -63,9 +76,50 @@ def test_rows_have_what_their_standing_allows(facts):
     assert float(fastest["gbps_low"]) <= float(fastest["gbps"]) <= float(fastest["gbps_high"])
     assert found["triton-inhouse"]["speedup"] == "1.996 [1.992, 2.008]"
     assert found["triton-inhouse"]["rho"] == ["1.00", "1.00"]
-    assert found["torch-eager"]["speedup"] is None
+    baseline = found["torch-eager"]
+    assert [baseline[name] for name in ("us", "speedup", "gbps", "percent_of_add")] == ["140.6", None, "1433", "35.0"]
     assert found["compiled"] | {"us": None, "gbps": None, "why": "dweight is off by rho 4.2"} == found["compiled"]
     assert found["apex"]["status"] == "missing"
+
+
+def test_words_stand_once_and_what_has_no_figures_takes_no_room(facts):
+    entries = [entry for group in facts["groups"] for case in group["cases"] for entry in case["entries"]]
+    assert len(set(facts["texts"])) == len(facts["texts"])
+    assert len(set(map(tuple, facts["words"]))) == len(facts["words"]) < len(entries) / 3
+    assert {figures for number, figures in entries if read(facts, number, figures)["us"] is None} == {""}
+
+
+def test_a_gradient_without_a_figure_keeps_its_place(tmp_path):
+    """The last of them too, though an entry's last figures are left out where there are none."""
+    known = verification(LAYER)
+    only = known.model_copy(update={"tensors": {"dweight": known.tensors["dweight"]}})
+    run = results(row("torch-eager", 20.0, LAYER), row("quack", 10.0, LAYER, verification=only))
+    publish(run, tmp_path / "h200/few.jsonl.bz2", "h200")
+    plan = Plan.model_validate({"runs": {"few": {"about": "few gradients", "bench": {"shapes": "4096x2048"}}}})
+    facts = run_facts(sources(plan, tmp_path)[0])
+    (group,) = facts["groups"]
+    assert group["gradients"] == ["dx", "dw", "db"]
+    assert rows(facts, group["cases"][0])["quack"]["rho"] == [None, "1.00", None]
+
+
+def test_gradients_of_a_group_are_those_of_its_cases(facts):
+    plain, residual, layer = facts["groups"][:3]
+    assert plain["gradients"] == residual["gradients"] == ["dx", "dw"]
+    assert layer["gradients"] == ["dx", "dw", "db"]
+    for group in facts["groups"]:
+        rhos = [fields["rho"] for case in group["cases"] for fields in rows(facts, case).values() if fields["rho"]]
+        assert {len(rho) for rho in rhos} == {len(group["gradients"])}
+
+
+def test_case_names_its_strip_and_its_band(facts):
+    cases = facts["groups"][0]["cases"]
+    assert {facts["texts"][case["strip"]] for case in cases} == {"32 Mi elements"}
+    assert facts["texts"][cases[0]["band"]].startswith("A/A band ±")
+
+
+def test_add_has_its_time_and_its_bandwidth(facts):
+    (case, *_) = facts["groups"][0]["cases"]
+    assert (case["add_us"], case["add_gbps"]) == ("49.2", "4093")
 
 
 def test_answer_says_who_is_fastest_and_by_how_much(facts):

@@ -8,6 +8,7 @@ import pytest
 
 from harness.cases import NormCase
 from reports.published.documents import write_all
+from reports.published.run_facts import COLUMNS
 from tests.reports.page_checks import is_readable_in_light_and_dark
 from tests.reports.published.small_checkout import make, publish, timed
 
@@ -49,6 +50,8 @@ def test_first_case_is_there_at_once(opened):
     assert page.locator(".answer").inner_text().startswith("quack is fastest: 1.1")
     assert ranking(page) == ["quack", "triton-inhouse", "liger", "torch-eager"]
     assert page.locator(".ranking .badge").all_inner_texts() == ["nondeterministic"]
+    assert page.locator(".panel").get_by_text("A/A band ±1.21 %.").count() == 1
+    assert page.locator("figcaption").all_inner_texts() == ["32 Mi elements"]
     assert page.title() == "RMSNorm backward, 32768 x 1024, bf16 on NVIDIA B200 - normbwd"
 
 
@@ -204,6 +207,12 @@ def test_json_can_be_taken_away(opened):
     fastest = case["implementations"][0]
     assert (fastest["impl"], fastest["standing"], fastest["verdict"]) == ("quack", "ranked", "faster")
     assert f"{fastest['us']} [{fastest['us_low']}, {fastest['us_high']}]" in page.locator(".ranking tbody").inner_text()
+    assert (case["add_us"], case["gradients"], fastest["rho"]) == ("49.2", ["dx", "dw"], ["1.00", "1.00"])
+    figures = ("us", "speedup", "gbps", "gbps_low", "percent_of_add", "why")
+    found = {each["impl"]: [each[name] for name in figures] for each in case["implementations"]}
+    assert found["torch-eager"] == ["140.6", None, "1433", "1398", "35.0", None]
+    assert found["apex"] == [None, None, None, None, None, "not installed: apex"]
+    assert all(list(each) == list(COLUMNS) for each in case["implementations"])
     every = downloaded(page, "JSON of everything")
     assert len(every) == 2 * (5 + 1) * 2
     assert case in every

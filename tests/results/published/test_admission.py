@@ -16,15 +16,10 @@ COLD = ConditionsRecord(case=CASE, group=GROUP, sm_clock_mhz=[1980] * 40)
 TESTED = (selftest(), selftest(when="after"))
 
 
-def rounded(us=50.0, **more):
-    timed = timing(us, **more)
-    return timed.model_copy(update={"samples_us": [round(sample, 2) for sample in timed.samples_us]})
-
-
 def run(*rows, selftests=TESTED, states=(COLD,), ended=True, interrupted=False, **changed):
     """A run that nothing speaks against, but for what is changed of its first line."""
     made = results(
-        *(rows or [row("quack", 50.0, timed=rounded())]),
+        *(rows or [row("quack", 50.0, timed=timing(50.0))]),
         selftests=selftests,
         states=states,
         ended=ended,
@@ -56,19 +51,19 @@ def test_whole_run_may_be_published():
 
 def test_rows_of_a_gpu_that_was_lost_do_not_count_once_another_has_measured_them():
     """The lost one never came to the self-test after its cases."""
-    lost, again = (row("quack", 50.0, timed=rounded(), gpu=gpu) for gpu in (1, 0))
+    lost, again = (row("quack", 50.0, timed=timing(50.0), gpu=gpu) for gpu in (1, 0))
     of_first = [test.model_copy(update={"gpu": 0}) for test in TESTED]
     before_loss = selftest().model_copy(update={"gpu": 1})
     assert faults(run(lost, again, selftests=(before_loss, *of_first))) == ()
     assert "no self-test after the cases" in str(faults(run(again, lost, selftests=(before_loss, *of_first))))
 
 
-VOID = row("quack", 50.0, timed=rounded(voided={"throttled (heat)": 5}))
+VOID = row("quack", 50.0, timed=timing(50.0, voided={"throttled (heat)": 5}))
 VOID_IN_CONTEXT = row(
     "quack",
     50.0,
-    timed=rounded(),
-    contexts={"beside:8": ContextRecord(status="ok", timing=rounded(voided={"throttled (heat)": 40}))},
+    timed=timing(50.0),
+    contexts={"beside:8": ContextRecord(status="ok", timing=timing(50.0, voided={"throttled (heat)": 40}))},
 )
 FAILED = selftest(selftest().checks[0].model_copy(update={"passed": False}))
 SHARED = COLD.model_copy(update={"other_processes": 2})
@@ -98,7 +93,6 @@ SHARED = COLD.model_copy(update={"other_processes": 2})
         (run(states=(COLD.model_copy(update={"sm_clock_mhz": []}),)), "no clocks were read"),
         (run(VOID), "up to 11 % of the blocks of rms-8192x4096-bf16 are void, of at most 10 %"),
         (run(VOID_IN_CONTEXT), "up to 50 % of the blocks of rms-8192x4096-bf16 beside:8 are void"),
-        (run(row("quack", 50.0)), "samples are finer than 10 ns"),
     ],
 )
 def test_what_speaks_against_a_run_is_said(planted, said):
@@ -109,8 +103,8 @@ def test_what_speaks_against_a_run_is_said(planted, said):
 @pytest.mark.parametrize(
     "fine",
     [
-        run(row("quack", 50.0, timed=rounded()), row("liger", status="wrong"), row("cudnn", status="crashed")),
-        run(row("quack", 50.0, timed=rounded(voided={"throttled (heat)": 4}))),
+        run(row("quack", 50.0, timed=timing(50.0)), row("liger", status="wrong"), row("cudnn", status="crashed")),
+        run(row("quack", 50.0, timed=timing(50.0, voided={"throttled (heat)": 4}))),
         run(**implementations(source="mine.py", libraries={"mine.py": "sha256:0123456789ab"})),
         run(**implementations(source="a_package.adapters")),
         run(sources={}, sides=[SideRecord(word="base", commit="0" * 40)]),
