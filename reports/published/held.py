@@ -18,7 +18,7 @@ from harness.results.run_records import ImplRecord, RunRecord
 from harness.results.settings import Settings
 from reports import figures
 from reports.data.case_labels import NORMS
-from reports.published.case_words import dtype_in_words, shape_in_words, variant_in_words
+from reports.published.case_words import dtype_in_words, variant_in_words
 
 NAMED = 4  # shapes or implementations, more are counted
 FLUSHES = {"clean": "", "dirty": "a flush that writes alone", "none": "no flush"}
@@ -92,12 +92,12 @@ def _cases(cases: Sequence[NormCase]) -> str:
 
 def _shapes(cases: Sequence[NormCase]) -> str:
     """A suite by its name, few shapes by theirs, and many by their number."""
-    shapes = {(case.rows, case.cols) for case in cases}
-    suite = next((suite for suite in SUITES.values() if set(suite.shapes) == shapes and not suite.cases), None)
+    shapes = dict.fromkeys((case.rows, case.cols) for case in cases)
+    suite = next((suite for suite in SUITES.values() if set(suite.shapes) == set(shapes) and not suite.cases), None)
     if suite:
         return f"the {len(shapes)} shapes of suite {suite.name}"
     if len(shapes) <= NAMED:
-        return ", ".join(dict.fromkeys(map(shape_in_words, cases)))
+        return ", ".join(f"{rows} x {cols}" for rows, cols in shapes)
     return f"{len(shapes)} shapes"
 
 
