@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from harness.cases import NormCase
 from harness.cases.models import MODELS, TOKENS, Model
 from harness.cases.unfused import WITH_TORCH
+from harness.results.joining import shortest_rankable_us
 from harness.results.schema import Budget
 from reports.data.case_comparison import CaseComparison
 from reports.data.entries import Entry
@@ -38,12 +39,12 @@ class Spender:
 class Spending:
     """What a step of so many tokens spends, for the models of which every norm was measured; the least first.
 
-    `add_ms` is what the same-traffic kernels take.
+    `add` is the same-traffic adds.
     """
 
     tokens: int
     models: tuple[str, ...]
-    add_ms: Mapping[str, float | None]
+    add: Spender
     spenders: tuple[Spender, ...]
 
 
@@ -59,7 +60,7 @@ def spending(cases: Sequence[CaseComparison], budget: Budget | None) -> list[Spe
     for tokens in TOKENS:
         models = [model for model in MODELS if all(call.case(tokens) in by_case for call in model.calls)]
         if models:
-            spendings.append(_spending(tokens, models, by_case, budget.t0_us if budget else 0.0))
+            spendings.append(_spending(tokens, models, by_case, budget))
     return spendings
 
 
@@ -69,8 +70,9 @@ def _as_listed(case: NormCase) -> NormCase:
 
 
 def _spending(
-    tokens: int, models: Sequence[Model], by_case: Mapping[NormCase, CaseComparison], t0_us: float
+    tokens: int, models: Sequence[Model], by_case: Mapping[NormCase, CaseComparison], budget: Budget | None
 ) -> Spending:
+    t0_us = budget.t0_us if budget else 0.0
     called = {model.name: [(call.times, by_case[call.case(tokens)]) for call in model.calls] for model in models}
     names = {
         entry.impl.removesuffix(WITH_TORCH) for calls in called.values() for _, case in calls for entry in case.entries
@@ -79,7 +81,7 @@ def _spending(
     return Spending(
         tokens=tokens,
         models=tuple(called),
-        add_ms={name: _sum([(times, case.add_us) for times, case in calls]) for name, calls in called.items()},
+        add=_add(called, budget),
         spenders=tuple(sorted(spenders, key=_place)),
     )
 
@@ -102,6 +104,19 @@ def _spender(impl: str, called: Mapping[str, Sequence[tuple[int, CaseComparison]
         error_ms,
         with_torch=frozenset(with_torch),
         nondeterministic=any(entry.status == "nondeterministic" for entry in used),
+    )
+
+
+def _add(called: Mapping[str, Sequence[tuple[int, CaseComparison]]], budget: Budget | None) -> Spender:
+    least_us, t0_us = shortest_rankable_us(budget), budget.t0_us if budget else 0.0
+    short = {
+        model: sum(times for times, case in calls if case.add_us and case.add_us < least_us)
+        for model, calls in called.items()
+    }
+    return Spender(
+        "same-traffic add",
+        {model: _sum([(times, case.add_us) for times, case in calls]) for model, calls in called.items()},
+        {model: times * t0_us / 1e3 for model, times in short.items()},
     )
 
 

@@ -34,9 +34,9 @@ def tables_by_tokens(comparison: Comparison) -> dict[str, Table]:
 def _table(spent: Spending) -> Table:
     headings = [*words("impl"), *(Heading(name, words=True, drop=n) for n, name in enumerate(spent.models))]
     lines: list[list[str | Cell]] = [
-        [spender.label, *(_of(spender, model) for model in spent.models)] for spender in spent.spenders
+        [spender.label, *(_of(spender, model) for model in spent.models)] for spender in (*spent.spenders, spent.add)
     ]
-    return table(headings, [*lines, ["same-traffic add", *(_cell(spent.add_ms[model]) for model in spent.models)]])
+    return table(headings, lines)
 
 
 def _of(spender: Spender, model: str) -> Cell:
@@ -44,7 +44,3 @@ def _of(spender: Spender, model: str) -> Cell:
     error = f" ± {figures.milliseconds(error_ms)}" if ms is not None and error_ms else ""
     torch = " + torch" if model in spender.with_torch else ""
     return Cell(f"{figures.milliseconds(ms)}{error}{torch}", ms)
-
-
-def _cell(ms: float | None) -> Cell:
-    return Cell(figures.milliseconds(ms), ms)

@@ -75,10 +75,12 @@ def verified(outcomes: Sequence[Outcome]) -> str:
     impls = tried(outcomes)
     if not impls:
         return "No implementation was tried."
-    cases = len({outcome.case for outcome in outcomes})
+    tried_on = {len(of_impl) for of_impl in impls.values()}
+    cases = figures.count(max(tried_on), "case")
     ordered = sorted(impls, key=lambda impl: any(outcome.status in FAILED for outcome in impls[impl]))
     texts = "; ".join(f"{impl} {_outcomes_in_words(impls[impl])}" for impl in ordered)
-    return f"{figures.count(len(impls), 'implementation')} on {figures.count(cases, 'case')}: {texts}."
+    on = f"up to {cases} each" if len(tried_on) > 1 else cases
+    return f"{figures.count(len(impls), 'implementation')} on {on}: {texts}."
 
 
 def geomeans(comparison: Comparison, impl: str) -> str:

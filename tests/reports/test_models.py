@@ -41,7 +41,8 @@ def test_times_are_multiplied_by_calls():
     assert [spender.with_torch for spender in spent.spenders] == [{"Llama 3 8B"}, set()]
     assert by_name["torch-eager"] == pytest.approx(DRIFTED * 65 * 0.100, rel=0.01)
     assert by_name["quack"] == pytest.approx(DRIFTED * (64 * 0.090 + 0.060), rel=0.01)
-    assert spent.add_ms["Llama 3 8B"] == pytest.approx(DRIFTED * 65 * 0.050, rel=0.01)
+    assert spent.add.ms["Llama 3 8B"] == pytest.approx(DRIFTED * 65 * 0.050, rel=0.01)
+    assert spent.add.error_ms == {"Llama 3 8B": 0.0}
 
 
 def test_a_norm_without_a_time_leaves_the_model_open():
@@ -64,6 +65,16 @@ def test_a_norm_that_is_too_short_to_rank_counts_with_the_error_that_it_may_have
     assert spent.spenders[1].error_ms == {"Llama 3 8B": 0.0}
     ((_, table),) = models.tables_by_tokens(compared).items()
     assert [cell.text for cell in table.rows[0]] == ["triton-inhouse", "0.64 ± 0.13"]
+
+
+def test_an_add_that_is_too_short_to_rank_has_an_error_too():
+    """t0 is 6 us: the adds of 50 us are too short, the norms of 60 us and more are not."""
+    compared = compare(
+        results(*(each for case in (RESIDUAL, PLAIN) for each in measured(case)), selftests=[selftest(t0_us=6.0)])
+    )
+    (spent,) = spending(compared.cases, compared.budget)
+    assert spent.add.error_ms["Llama 3 8B"] == pytest.approx(65 * 0.006)
+    assert not any(spender.error_ms["Llama 3 8B"] for spender in spent.spenders)
 
 
 def test_a_short_time_that_may_not_be_compared_for_another_reason_too_leaves_the_model_open():
