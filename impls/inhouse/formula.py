@@ -161,6 +161,22 @@ def load_beside(tensor, row, stride, col, inside, EVEN: tl.constexpr, UNIT: tl.c
 
 
 @triton.jit
+def load_again(tensor, row, stride, col, inside, EVEN: tl.constexpr, UNIT: tl.constexpr):
+    """The same by a load of its own, from the L2 cache: a tile that is not held across the row sums takes no registers.
+
+    The modifier keeps the compiler from taking this load for the first one.
+    """
+    tiles = ()
+    if tensor is not None:
+        pointers = tensor + row * (stride * UNIT) + col
+        if EVEN:
+            tiles = (tl.load(pointers, cache_modifier=".cg"),)
+        else:
+            tiles = (tl.load(pointers, mask=inside, other=0.0, cache_modifier=".cg"),)
+    return tiles
+
+
+@triton.jit
 def store_input_gradients(pointers, tile, beside, row, col, cols, inside, EVEN: tl.constexpr, UNIT: tl.constexpr):
     """Add the residual's gradient to a tile of dx and store it, and what dropout leaves of it to each branch."""
     if beside.dres is not None:
@@ -174,9 +190,9 @@ def store_input_gradients(pointers, tile, beside, row, col, cols, inside, EVEN: 
 
 @triton.jit
 def store_branch(dbranch, dx, mask, kept, at, inside, EVEN: tl.constexpr):
-    """Store mask * dx / (1 - p), where `kept` is 1 / (1 - p)."""
+    """Store mask * dx / (1 - p), where `kept` is 1 / (1 - p): a product, so that no NaN is dropped."""
     keeps = load(mask + at, inside, EVEN) != 0
-    store(dbranch + at, tl.where(keeps, dx * kept, 0.0), inside, EVEN)
+    store(dbranch + at, dx * tl.where(keeps, kept, 0.0), inside, EVEN)
 
 
 @triton.jit

@@ -10,7 +10,7 @@ from harness.cases.variants import with_features
 from impls import triton_inhouse
 from impls.inhouse.backward import backward_around, norm_backward
 from impls.inhouse.problem import Gpu, problem_of
-from impls.inhouse.regimes.choice import choose
+from impls.inhouse.regimes.choice import choose, choose_for_many_rows
 from impls.inhouse.regimes.few_rows import FewRows
 from impls.inhouse.regimes.one_pass import OnePass
 from impls.inhouse.regimes.shared import Shared
@@ -22,6 +22,7 @@ from tests.impls.problems import problem
 H200 = Gpu(multiprocessors=132, shared_bytes=227 * 1024, shared_total=228 * 1024, ptx=True)
 NARROW = OnePass(rows=8, chunks=2, cols=64, warps=4, programs=2, fold=False)
 FLAT = OnePass(rows=4, chunks=1, cols=128, warps=2, programs=2, fold=True, stages=1)
+REREAD = dataclasses.replace(FLAT, chunks=2, cols=64, reread=True)
 FEW = FewRows(rows=4, cols=64, chunks=2, row_cols=64, warps=4)
 WIDE = TwoPass(rows=2, cols=64, warps=4, groups=2, sum_cols=128)
 # By turns, so that each regime meets each feature and each norm, but not all of all.
@@ -40,6 +41,7 @@ TRIED = [
     ("rms", ("gated",), NARROW),
     ("layer", ("gated",), FEW),
     ("layer", ("gated", "dropout"), WIDE),
+    ("rms", ("gated",), REREAD),
     ("layer", ("gated-norm-first",), FLAT),
     ("rms", ("gated-norm-first",), FEW),
     ("layer", ("gated-norm-first", "parallel"), WIDE),
@@ -84,6 +86,40 @@ def gradient_is_short(inputs, name):
     """Whether it is rounded to 16 bits; in fp32 it is also summed."""
     dtype = inputs.case.weight_dtype if name.startswith(("dweight", "dbias")) else inputs.case.dtype
     return dtype != "fp32"
+
+
+@pytest.mark.parametrize("features", [("gated",), ("gated-norm-first",)])
+def test_a_gate_that_is_read_again_is_the_gate_that_was_held(features):
+    inputs = make_inputs(case_with("layer", features), seed=8)
+    held = gradients_around(inputs, launch=dataclasses.replace(REREAD, reread=False))
+    for name, gradient in gradients_around(inputs, launch=REREAD).items():
+        assert torch.equal(gradient, held[name])
+
+
+@pytest.mark.parametrize(
+    ("norm", "cols", "rows", "reread"),
+    [
+        ("rms", 2048, 8192, False),
+        ("rms", 4096, 8192, True),
+        ("rms", 4096, 500, False),
+        ("layer", 4096, 8192, False),
+        ("rms", 5120, 8192, False),
+        ("layer", 8192, 8192, True),
+    ],
+)
+def test_gates_are_read_again_where_they_would_take_too_many_registers(norm, cols, rows, reread):
+    launch = choose_for_many_rows(problem(cols, rows, norm, beside=("z",)), H200)
+    assert launch.reread is reread
+    assert not choose_for_many_rows(problem(cols, rows, norm), H200).reread, "of a gate that is not there"
+
+
+def test_what_dropout_leaves_of_no_number_is_none():
+    """As in PyTorch, where 0 * NaN is NaN."""
+    inputs = make_inputs(case_with("rms", ("dropout",)), seed=9)
+    inputs.dy[3, 5] = float("nan")
+    dropped = inputs.mask[3] == 0
+    assert dropped.any()
+    assert gradients_around(inputs)["dbranch"][3][dropped].isnan().all()
 
 
 def test_a_residual_of_fp32_is_added_in_fp32():

@@ -129,7 +129,10 @@ AROUND_ON_HOPPER = [
     Case(16384, "rms", features=("parallel",)),
     Case(4096, "layer", features=("dropout", "parallel-tied")),
     Case(2560, "layer", features=("gated-norm-first",)),
+    Case(4096, "rms", features=("gated-norm-first",)),
     Case(8192, "rms", features=("gated",)),
+    Case(8192, "layer", features=("gated",)),
+    Case(8192, "layer", features=("gated-norm-first",)),
     Case(4096, "rms", rows=64, features=("gated",)),
 ]
 TRITON = tuple(map(int, triton.__version__.split(".")[:2]))

@@ -79,6 +79,7 @@ def test_the_fields_of_a_launch():
         "programs": 2,
         "fold": False,
         "packed": False,
+        "reread": False,
         "maxnreg": None,
         "stages": 1,
         "fused": False,

@@ -86,7 +86,7 @@ class OnePass(Tile, Launch):
         """The regime, the tile and the programs."""
         text = f"one pass: {self.rows} x {self.chunks * self.cols}, {self.warps} warps, "
         text += f"{self.programs} programs, {self.stages} stages"
-        return text + (", packed" if self.packed else "")
+        return text + (", packed" if self.packed else "") + (", gate read twice" if self.reread else "")
 
     # ------------------------------------------------------------------------------------------------ the limits
 
@@ -122,8 +122,9 @@ class OnePass(Tile, Launch):
     def neighbours(self, problem: Problem, gpu: Gpu) -> Iterator[Launch]:
         """Every mixture of rows, warps, programs and packing at as many stages, and of rows and programs at others.
 
-        A chunk is 256 columns a warp where rows are folded, else it stays. What is sure to need more registers than
-        there are is left out by a rough count, so that nobody waits for its compilation.
+        Also the same launch with a gate that is held, or is read again. A chunk is 256 columns a warp where rows are
+        folded, else it stays. What is sure to need more registers than there are is left out by a rough count, so that
+        nobody waits for its compilation.
         """
         shapes = [replace(self, rows=rows) for rows in half_and_double(self.rows)]
         mixed = [
@@ -134,6 +135,8 @@ class OnePass(Tile, Launch):
         for launch, residents in product((*mixed, *deeper), (1, 2)):
             if launch.is_worth_compiling(problem, residents):
                 yield launch.dealt_to(residents * gpu.multiprocessors, problem)
+        if "z" in problem.beside:
+            yield replace(self, reread=not self.reread)
         if problem.cols >= MAY_SHARE_FROM:
             yield from Shared.of_widths(problem, gpu, ((2048, 4), (4096, 8)), most_residents_only=True)
 
@@ -209,6 +212,7 @@ class OnePass(Tile, Launch):
             C=self.cols,
             FOLD=self.fold,
             PACKED=self.packed,
+            REREAD=self.reread,
             STAGES=self.stages,
             EVEN=rows % self.rows == 0 and cols == self.chunks * self.cols,
             FUSED=fused,

@@ -14,6 +14,7 @@ from ..formula import (
     gated,
     input_gradient,
     load,
+    load_again,
     load_beside,
     load_shifted,
     output_gradient,
@@ -58,6 +59,7 @@ def backward_rows(
     C: tl.constexpr,
     FOLD: tl.constexpr,
     PACKED: tl.constexpr,
+    REREAD: tl.constexpr,
     STAGES: tl.constexpr,
     EVEN: tl.constexpr,
     FUSED: tl.constexpr,
@@ -69,9 +71,10 @@ def backward_rows(
     """One pass over tiles of R rows. A row is K chunks of C columns, so that few lanes idle past its end.
 
     FOLD adds a tile's rows up before they reach the accumulator, which then holds one row: free where a thread holds
-    the same columns of every row. PACKED keeps 16-bit tiles packed across the row sums, for half the registers. FUSED
-    programs add their partial gradients up as well, once all are there (arrivals.py). APART keeps the compiler from
-    mixing the store of partial gradients with the loop, where that takes registers that the loop needs.
+    the same columns of every row. PACKED keeps 16-bit tiles packed across the row sums, for half the registers. REREAD
+    loads a gate again behind the row sums, for none. FUSED programs add their partial gradients up as well, once all
+    are there (arrivals.py). APART keeps the compiler from mixing the store of partial gradients with the loop, where
+    that takes registers that the loop needs.
 
     Where 8 does not divide the columns, contiguous rows of 16-bit elements begin at 2, 4 or 8 ALIGNMENTS. A tile then
     has rows of one, and so have all tiles of a program, as ALIGNMENTS divides the number of programs: rows are read
@@ -111,6 +114,7 @@ def backward_rows(
         C,
         FOLD,
         PACKED,
+        REREAD,
         STAGES,
         EVEN,
     )
@@ -209,6 +213,7 @@ def sums_of_tiles(
     C: tl.constexpr,
     FOLD: tl.constexpr,
     PACKED: tl.constexpr,
+    REREAD: tl.constexpr,
     STAGES: tl.constexpr,
     EVEN: tl.constexpr,
 ):
@@ -257,7 +262,7 @@ def sums_of_tiles(
             inside = (row < rows) & (k * C + col < cols)
             dy1_tile = load_beside(beside.dy1, row, beside.dy1_stride, k * C + col, inside, EVEN, UNIT)
             z_tile = load_beside(beside.z, row, beside.z_stride, k * C + col, inside, EVEN, UNIT)
-            held = held + (((dy_tile, x_tile), dy1_tile, z_tile),)
+            held = held + (((dy_tile, x_tile), dy1_tile, () if REREAD else z_tile),)
             dy_tile, x_tile = gated(dy_tile.to(tl.float32), x_tile, z_tile, beside.norm_first)
             multiplier = chunk_of(weights, k, row_rstd, ZERO_CENTRED, PACKED)
             multiplier1 = chunk_of(weights1, k, row_rstd, ZERO_CENTRED, PACKED)
@@ -276,6 +281,9 @@ def sums_of_tiles(
             raw_dy, raw_x = held_until(held[k][0], of_xhat, PACKED)
             dy1_tile = held_until(held[k][1], of_xhat, PACKED)
             z_tile = held_until(held[k][2], of_xhat, PACKED)
+            if REREAD:
+                inside = (row < rows) & (k * C + col < cols)
+                z_tile = load_again(beside.z, row, beside.z_stride, k * C + col, inside, EVEN, UNIT)
             dy_tile, x_tile = gated(raw_dy.to(tl.float32), raw_x, z_tile, beside.norm_first)
             xhat = centred(x_tile, row_mean) * row_rstd
             multiplier = chunk_of(weights, k, of_xhat, ZERO_CENTRED, PACKED)

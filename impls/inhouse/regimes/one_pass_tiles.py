@@ -16,8 +16,8 @@ from ..problem import Gpu, Problem
 class Tile:
     """Tiles of `rows` rows, each `chunks` x `cols` columns, which `programs` programs of `warps` warps take in turn.
 
-    As it is chosen here, it has as many programs and stages as there may be. one_pass_kernel.py says what `fold` and
-    `packed` do.
+    As it is chosen here, it has as many programs and stages as there may be. one_pass_kernel.py says what `fold`,
+    `packed` and `reread` do.
     """
 
     rows: int
@@ -27,6 +27,7 @@ class Tile:
     programs: int
     fold: bool
     packed: bool = False
+    reread: bool = False
     maxnreg: int | None = None
     stages: int = STAGES
 
@@ -155,8 +156,9 @@ def flat_of_many(problem: Problem, gpu: Gpu) -> Tile:
     """A flat tile where more than a residual is read beside x and dy: 16 to 32 elements a thread.
 
     Two norms have a tile twice as large where a row is one chunk and nothing else is beside them, and one more tile in
-    flight where it is two. RMSNorm with a gate has 4 warps up to 2048 columns, and two programs. Up to two chunks are
-    packed in 16 bits, but for those. Three are not: packed, they spilled more registers on sm_100.
+    flight where it is two. RMSNorm with a gate has 4 warps up to 2048 columns, and two programs, and two of 8 warps up
+    to 4096. Up to two chunks are packed in 16 bits, but for the former. Three are not: packed, they spilled more
+    registers on sm_100. A gate is read twice where it would take more registers than 128: it is slower elsewhere.
     """
     rows, cols = problem.rows, problem.cols
     two, gate = "dy1" in problem.beside, "z" in problem.beside and problem.accumulators == 1
@@ -167,11 +169,22 @@ def flat_of_many(problem: Problem, gpu: Gpu) -> Tile:
     tile_rows = max(1, floor_power_of_two((1024 if large else 512) * warps // (chunks * chunk)))
     packed = gpu.ptx and problem.item_bytes == 2 and problem.weight_bytes <= 2
     packed = packed and not large and chunks <= (1 if gate and warps == 4 else 2)
-    alone = warps > 4 or rows <= 4 * gpu.multiprocessors * tile_rows
-    maxnreg = REGISTERS // (32 * warps) if warps > FEWEST_WARPS and gpu.ptx else None
-    programs = gpu.multiprocessors * (1 if alone else 2)
-    stages = STAGES + (two and warps == 8 and chunks == 2)
-    return Tile(tile_rows, chunks, chunk, warps, programs, fold=True, packed=packed, maxnreg=maxnreg, stages=stages)
+    few_turns = rows <= 4 * gpu.multiprocessors * tile_rows
+    pair = gate and warps == 8 and chunks <= 2 and gpu.ptx and not few_turns
+    programs = gpu.multiprocessors * (1 if few_turns or (warps > 4 and not pair) else 2)
+    limited = pair or (warps > FEWEST_WARPS and gpu.ptx)
+    return Tile(
+        tile_rows,
+        chunks,
+        chunk,
+        warps,
+        programs,
+        fold=True,
+        packed=packed,
+        reread=pair or ("z" in problem.beside and warps == 16),
+        maxnreg=_registers(2 if pair else 1, warps) if limited else None,
+        stages=STAGES + (two and warps == 8 and chunks == 2),
+    )
 
 
 def _long(problem: Problem, gpu: Gpu) -> bool:
