@@ -165,7 +165,7 @@ def _published_extent(target: Path, run: SurveyedRun) -> tuple[int, int]:
         results = load(target)
     except UsageError:
         return 0, 0
-    stale = stale_because(results, run.entry.settings)
+    stale = stale_because(results, run.entry.settings, name=run.name)
     return (0, 0) if stale else (results.run.settings.processes, results.finished_cases)
 
 

@@ -15,7 +15,7 @@ from harness.fleet.preview import elsewhere
 from harness.publish.minutes import RunTimes, run_times
 from harness.results.file import Results, load
 from harness.results.published.planned import PACKED_SUFFIX, PUBLISHED, Plan, PlannedRun, file_of
-from harness.results.published.staleness import UNFINISHED, cases_lacking, part_so_far, stale_because
+from harness.results.published.staleness import UNFINISHED, cases_lacking, changed_since, part_so_far, stale_because
 from harness.results.run_records import RunRecord
 from harness.run.invocation import Invocation
 from harness.run.opening import RESULTS_NAME
@@ -161,10 +161,12 @@ class Survey:
             results = load(path)
         except UsageError as error:
             return "stale", (str(error),)
-        reasons = (*stale_because(results, entry.settings), *self._differences_here(results, planned))
+        reasons = (*stale_because(results, entry.settings, name=name), *self._differences_here(results, planned))
         part = part_so_far(results, entry.settings)
         state = "stale" if reasons else "in part" if part else "current"
-        return state, tuple(filter(None, [*reasons, part]))
+        if state == "in part" and (changed := changed_since(results.run)):
+            reasons = (f"not gone on with, as {', '.join(changed)} changed since",)
+        return state, tuple(filter(None, [part, *reasons] if state == "in part" else [*reasons, part]))
 
     def _differences_here(self, results: Results, planned: Planned) -> list[str]:
         """Why a file is stale on this machine: it lacks implementations or cases, or libraries have other versions."""
@@ -184,11 +186,15 @@ class Survey:
         return [f"{name} {version} where {here[name]} is here" for name, version in changed.items()]
 
     def _earlier(self, name: str, state: State) -> Path | None:
-        """The file with what was measured of a run so far: here, or on another machine and published as a part."""
+        """The file with what was measured of a run so far: here, or on another machine and published as a part.
+
+        A part that other code measured is none, even if the same kernels were launched: one file has one revision.
+        """
         path = self.work / name / RESULTS_NAME
         if path.exists():
             return path
-        return file_of(self.place.name, name, self.published) if state == "in part" else None
+        part = file_of(self.place.name, name, self.published)
+        return part if state == "in part" and not changed_since(load(part).run) else None
 
     def _unfinished(self, path: Path | None, entry: PlannedRun, planned: Planned) -> tuple[str | None, Sequence[Job]]:
         """Why an unfinished run cannot be resumed, and the jobs to do."""

@@ -4,7 +4,7 @@ import bz2
 import json
 import shutil
 from collections import defaultdict
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -16,8 +16,11 @@ from harness.fleet import spread
 from harness.publish import dry_run, publishing
 from harness.publish.sitting import Outcome
 from harness.results.file import load
+from harness.results.published import staleness
 from harness.results.published.admission import judge
 from harness.results.published.planned import file_of, read_plan
+from harness.results.published.same_launches import Change
+from harness.results.published.sources import hash_of, sources_of
 from harness.results.run_records import ImplRecord
 from harness.run import process, session
 from harness.run.invocation import Invocation
@@ -504,6 +507,63 @@ def test_run_of_other_code_is_not_gone_on_with(folder, workers, monkeypatch):
     assert publish(workers, only="large").published == ["large"]
     assert tried(workers) == ["64x64", "64x64", "32x64"]
     assert load(folder / "runs/publish-h200/large.other-1/results.jsonl").rows
+
+
+@pytest.fixture
+def of_other_code(workers, monkeypatch):
+    """What is measured within this context is measured with an adapter that has changed, and launches the same."""
+    adapter, now = SOURCES["liger"], hash_of(SOURCES["liger"])
+    files = {"h200": {"large": "0123456789abcdef"}}
+    change = Change(adapter=adapter, was="000", now=now, because="a comment", files=files)
+    monkeypatch.setattr(staleness, "changes_of", lambda path, _: [change] if path == adapter else [])
+
+    @contextmanager
+    def measure():
+        with monkeypatch.context() as before:
+            before.setattr(session, "sources_of", lambda *given: sources_of(*given) | {adapter: "000"})
+            before.setattr(staleness, "hash_of", lambda path, here: "000" if path == adapter else hash_of(path, here))
+            yield
+
+    return measure
+
+
+def test_run_of_other_code_that_launches_the_same_is_not_measured_again(folder, workers, of_other_code):
+    with of_other_code():
+        publish(workers)
+    target = file_of("h200", "large", folder / "results")
+    measured = target.read_bytes()
+    assert states(only="large") == {"large": ("current", ())}
+    assert states(only="checked") == {"checked": ("stale", ("since then liger has changed",))}, "it has no entry"
+    assert publish(workers, only="large") == Outcome([], [], [], [])
+    assert target.read_bytes() == measured
+
+
+@pytest.mark.parametrize("unfinished_is_here", [True, False])
+def test_part_of_other_code_that_launches_the_same_is_begun_again(folder, workers, of_other_code, unfinished_is_here):
+    """Its published part stays until more than it is measured; no file has two revisions."""
+    workers.clock.job_s = 70.0
+    with of_other_code():
+        assert publish(workers, minutes=1, only="large").published == ["large"]
+    if not unfinished_is_here:
+        shutil.rmtree(folder / "runs")
+    target = file_of("h200", "large", folder / "results")
+    part = target.read_bytes()
+    (large,) = surveyed(only="large")[1]
+    why = "not gone on with, as liger changed since"
+    assert (large.state, large.reasons) == ("in part", ("1 of 2 cases so far", why))
+    assert (large.resumes, len(large.jobs)) == (False, 2)
+    workers.clock.now_s = 0.0
+    assert publish(workers, minutes=1, only="large") == Outcome([], ["large"], [], [])
+    assert target.read_bytes() == part
+    assert publish(workers, only="large").published == ["large"]
+    assert tried(workers) == ["64x64", "64x64", "32x64"]
+    whole = load(target)
+    assert (whole.run.sources[SOURCES["liger"]], len({row.case for row in whole.rows})) == (
+        hash_of(SOURCES["liger"]),
+        2,
+    )
+    assert states(only="large") == {"large": ("current", ())}
+    assert (folder / "runs/publish-h200/large.other-1").exists() == unfinished_is_here
 
 
 def test_run_of_another_device_is_not_gone_on_with(folder, workers):

@@ -49,7 +49,8 @@ class Judged:
 
 def judge(path: Path, plan: Plan, checkout: Path = CHECKOUT) -> Judged:
     """Read a file and find all faults that speak against publishing it as the plan's run of its name."""
-    entry = plan.runs.get(path.name.removesuffix(PACKED_SUFFIX))
+    name = path.name.removesuffix(PACKED_SUFFIX)
+    entry = plan.runs.get(name)
     planned = entry.settings if entry else None
     try:
         results = load(path)
@@ -67,7 +68,7 @@ def judge(path: Path, plan: Plan, checkout: Path = CHECKOUT) -> Judged:
     return Judged(
         path,
         (*of_file, *faults(results)),
-        stale_because(results, planned, checkout),
+        stale_because(results, planned, checkout, name=name),
         results.run.started_at < RULES_SINCE,
     )
 

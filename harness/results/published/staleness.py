@@ -10,6 +10,7 @@ from harness.errors import UsageError
 from harness.results.contexts import parse_contexts
 from harness.results.file import Results
 from harness.results.published.planned import CHECKOUT, Plan
+from harness.results.published.same_launches import changes_of
 from harness.results.published.sources import hash_of
 from harness.results.run_records import RunRecord
 from harness.results.settings import Settings
@@ -26,15 +27,49 @@ UNFINISHED = "not finished"
 UNHASHED = "measured before hashes of the code were recorded"
 
 
-def changed_since(run: RunRecord, checkout: Path = CHECKOUT) -> tuple[str, ...]:
+def changed_since(run: RunRecord, checkout: Path = CHECKOUT, name: str | None = None) -> tuple[str, ...]:
     """The parts of the code that differ from those of a run: names of implementations, then rooms of the engine.
 
-    Empty where nothing has changed, and where the run recorded no hashes.
+    Empty where nothing has changed, and where the run recorded no hashes. `name` is that of a published file, of which
+    an adapter may have changed that launches the same kernels; whatever is to be gone on with has no name.
     """
-    changed = [path for path, recorded in (run.sources or {}).items() if recorded != _current_hash(path, checkout)]
-    impls = [impl.name for impl in run.implementations if impl.source in changed and not impl.missing]
+    same = _launching_the_same(run, name, checkout)
+    return _named(run, [path for path in _changed_paths(run, checkout) if path not in same])
+
+
+def same_launches(run: RunRecord, name: str, checkout: Path = CHECKOUT) -> str | None:
+    """A clause that names the implementations of a published file that have changed and launch the same kernels."""
+    names = _named(run, _launching_the_same(run, name, checkout))
+    if not names:
+        return None
+    has, launch = ("has", "launches") if len(names) == 1 else ("have", "launch")
+    return f"{_listed(names)} {has} changed since, but {launch} the same kernels here"
+
+
+def _changed_paths(run: RunRecord, checkout: Path) -> list[str]:
+    return [path for path, recorded in (run.sources or {}).items() if recorded != _current_hash(path, checkout)]
+
+
+def _launching_the_same(run: RunRecord, name: str | None, checkout: Path) -> list[str]:
+    """The adapters that have changed since, and launch for the cases of a published file what they launched then."""
+    if name is None or run.sources is None:
+        return []
+    device, recorded = run.device.profile, run.sources
+    return [
+        path
+        for path in _changed_paths(run, checkout)
+        if any(
+            change.covers(device, name, recorded[path], _current_hash(path, checkout))
+            for change in changes_of(path, checkout)
+        )
+    ]
+
+
+def _named(run: RunRecord, paths: Sequence[str]) -> tuple[str, ...]:
+    """The names of the implementations of these paths, then the paths that are of none."""
+    impls = [impl.name for impl in run.implementations if impl.source in paths and not impl.missing]
     sources = {impl.source for impl in run.implementations}
-    return (*impls, *(path for path in changed if path not in sources))
+    return (*impls, *(path for path in paths if path not in sources))
 
 
 def _current_hash(path: str, checkout: Path) -> str | None:
@@ -44,15 +79,18 @@ def _current_hash(path: str, checkout: Path) -> str | None:
         return None  # the file is gone, or is not Python
 
 
-def stale_because(results: Results, planned: Settings | None, checkout: Path = CHECKOUT) -> tuple[str, ...]:
+def stale_because(
+    results: Results, planned: Settings | None, checkout: Path = CHECKOUT, *, name: str | None = None
+) -> tuple[str, ...]:
     """Why a published file is stale, a clause for each reason; empty where it is current.
 
     `planned` has the settings of the plan, None for a file that is no run of the plan. A file of fewer processes or
-    cases than planned is not stale for that.
+    cases than planned is not stale for that, nor is one published under this `name` for which changed adapters launch
+    the same kernels.
     """
     run = results.run
     reasons = [UNHASHED] if run.sources is None else []
-    if changed := changed_since(run, checkout):
+    if changed := changed_since(run, checkout, name):
         reasons.append(f"since then {_listed(changed)} {'has' if len(changed) == 1 else 'have'} changed")
     if planned is not None:
         reasons += _differing_options(run, planned)
@@ -107,10 +145,11 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def mark(results: Results, name: str, plan: Plan, checkout: Path = CHECKOUT) -> str:
-    """The age of a published file, for a table: its revision, and why it is stale or which part of the run it is."""
+    """The age of a published file, for a table: its revision, what has changed, and which part of the run it is."""
     entry = plan.runs.get(name)
     planned = entry.settings if entry else None
-    reasons = stale_because(results, planned, checkout)
+    reasons = stale_because(results, planned, checkout, name=name)
+    same = same_launches(results.run, name, checkout)
     measured = f"measured at revision {results.run.revision or 'unknown'}"
     stale = f"stale: {'; '.join(reasons)}" if reasons else None
-    return "; ".join(filter(None, [measured, part_so_far(results, planned), stale]))
+    return "; ".join(filter(None, [measured, same, part_so_far(results, planned), stale]))

@@ -109,7 +109,7 @@ AGE = "Measured on 2025-06-01 at revision abc1234"
 def test_picture_says_that_it_is_stale(small, monkeypatch):
     """And does not where the code is the same."""
     assert f"{AGE}; **stale**: not of the code" in caption(small / "README.md")
-    monkeypatch.setattr("reports.published.sources.stale_because", lambda *_: ())
+    monkeypatch.setattr("reports.published.sources.stale_because", lambda *_, **__: ())
     (front,) = [each for each in documents(small) if each.path == "README.md"]
     assert f"{AGE}." in front.text()
     assert "stale" not in front.text()
@@ -155,7 +155,7 @@ def test_page_of_a_current_file_is_not_marked(small, monkeypatch):
     """A file with hashes of the code as it is, and the same file after a change of that code."""
     text = (small / "results/h200/timed.md").read_text("utf-8")
     assert "**measured at revision abc1234; stale: " in text
-    monkeypatch.setattr("reports.published.sources.stale_because", lambda *_: ())
+    monkeypatch.setattr("reports.published.sources.stale_because", lambda *_, **__: ())
     monkeypatch.setattr("reports.published.sources.mark", lambda *_: "measured at revision abc1234")
     (page,) = [each for each in documents(small) if each.path == "results/h200/timed.md"]
     assert "stale" not in page.text().partition("|")[0]

@@ -3,7 +3,8 @@ from dataclasses import replace
 import pytest
 
 from harness.results.file import load
-from harness.results.published.planned import Plan, published_files, read_plan
+from harness.results.published.planned import Plan, file_of, published_files, read_plan
+from harness.results.published.sources import hash_of
 from harness.results.published.staleness import UNHASHED, changed_since, mark, part_so_far, stale_because
 from harness.results.run_records import ImplRecord
 from harness.results.settings import Settings
@@ -64,6 +65,72 @@ def test_all_that_has_changed_is_named(run, checkout):
     assert stale_because(run, PLANNED, checkout) == (
         "since then triton-inhouse, quack and harness/verify have changed",
     )
+
+
+@pytest.fixture
+def same_launches(run, checkout):
+    """A limit that has changed and launches the same for the published file h200/one."""
+    was = run.run.sources["impls/triton_inhouse.py"]
+    change(checkout, "impls/inhouse/limits.py", "3", "4")
+    published = file_of("h200", "one", checkout / "results")
+    published.parent.mkdir(parents=True)
+    published.touch()
+    entry = f'''triton = "3.7.1"
+        [[change]]
+        adapter = "impls/triton_inhouse.py"
+        was = "{was}"
+        now = "{hash_of("impls/triton_inhouse.py", checkout)}"
+        because = "the limit is never reached"
+        files.h200.one = "0123456789abcdef"
+    '''
+    path = checkout / "results/same_launches.toml"
+    path.write_text(entry)
+    return path
+
+
+def test_file_for_which_the_same_is_launched_is_current(run, checkout, same_launches):
+    assert stale_because(run, PLANNED, checkout, name="one") == ()
+    assert mark(run, "one", PLAN, checkout) == (
+        "measured at revision abc1234; triton-inhouse has changed since, but launches the same kernels here"
+    )
+    change(checkout, "impls/quack.py", "torch", "sys")
+    assert changed_since(run.run, checkout, "one") == ("quack",)
+    assert stale_because(run, PLANNED, checkout, name="one") == ("since then quack has changed",)
+
+
+def test_all_implementations_that_launch_the_same_are_named(run, checkout, same_launches):
+    margins = [run.run.implementations[0].model_copy(update={"name": "triton-inhouse-margin8"})]
+    run = replace(run, run=run.run.model_copy(update={"implementations": [*run.run.implementations, *margins]}))
+    assert mark(run, "one", PLAN, checkout).endswith(
+        "; triton-inhouse and triton-inhouse-margin8 have changed since, but launch the same kernels here"
+    )
+
+
+SINCE = ("since then triton-inhouse has changed",)
+
+
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [('was = "', 'was = "0'), ('now = "', 'now = "0'), ("impls/triton_inhouse.py", "impls/quack.py")],
+)
+def test_entry_of_other_code_leaves_it_stale(run, checkout, same_launches, was, now):
+    text = same_launches.read_text()
+    assert was in text
+    same_launches.write_text(text.replace(was, now))
+    assert stale_because(run, PLANNED, checkout, name="one") == SINCE
+    assert "the same kernels" not in mark(run, "one", PLAN, checkout)
+
+
+def test_entry_is_of_one_file_alone(run, checkout, same_launches):
+    assert stale_because(run, PLANNED, checkout, name="other") == SINCE
+    assert stale_because(run, PLANNED, checkout) == SINCE, "what is to be gone on with has no name"
+    elsewhere = run.run.model_copy(update={"device": run.run.device.model_copy(update={"profile": "b200"})})
+    assert stale_because(replace(run, run=elsewhere), PLANNED, checkout, name="one") == SINCE
+
+
+def test_code_that_changes_again_makes_it_stale(run, checkout, same_launches):
+    change(checkout, "impls/inhouse/limits.py", "4", "5")
+    assert stale_because(run, PLANNED, checkout, name="one") == SINCE
 
 
 def test_comment_changes_nothing(run, checkout):
@@ -128,6 +195,6 @@ def test_published_files_of_other_code_are_named():
     for _, name, path in published_files():
         run = load(path)
         entry = plan.runs.get(name)
-        reasons = stale_because(run, entry.settings if entry else None)
+        reasons = stale_because(run, entry.settings if entry else None, name=name)
         assert (run.run.sources is None) == (UNHASHED in reasons)
         assert ("stale: " in mark(run, name, plan)) == bool(reasons)

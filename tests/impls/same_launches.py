@@ -1,0 +1,77 @@
+"""Prints the entries of results/same_launches.toml for what has changed since a revision.
+
+    python -m tests.impls.same_launches REVISION
+
+What files were measured with that revision's adapters is launched by them and by those that are here; the files for
+which that is the same are printed, the cases in which it is not are named on stderr. Run it with the Triton of
+constraints.txt.
+"""
+
+import io
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+
+import triton
+
+from harness.results.file import load
+from harness.results.published.planned import CHECKOUT, published_files
+from harness.results.published.sources import hash_of, is_own
+from tests.impls.launched_code import digest, launched
+
+SHOWN = 3  # cases
+
+
+def extract(revision, folder):
+    """Write the impls/ of a revision into a folder."""
+    packed = subprocess.run(["git", "archive", revision, "impls"], cwd=CHECKOUT, check=True, capture_output=True).stdout
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        archive.extractall(folder, filter="data")
+
+
+def concerned(then):
+    """The published files that are stale for adapters alone that have changed since, by those adapters."""
+    files = defaultdict(list)
+    for device, name, path in published_files():
+        sources = load(path).run.sources or {}
+        changed = [source for source, recorded in sources.items() if recorded != hash_of(source)]
+        if all(is_own(source) and sources[source] == hash_of(source, then) for source in changed):
+            for source in changed:
+                files[source].append((device, name))
+    return files
+
+
+def entry(adapter, files, then):
+    """The lines of one adapter."""
+    before, now = launched(adapter, files, then), launched(adapter, files)
+    of_devices = defaultdict(list)
+    for device, name in files:
+        was, here = before[f"{device}/{name}"], now[f"{device}/{name}"]
+        if was == here:
+            of_devices[device].append(f'{name} = "{digest(was)}"')
+        else:
+            others = [case for case in was if was[case] != here.get(case)]
+            told = f"{len(others)} of {len(was)} cases are launched otherwise, such as {', '.join(others[:SHOWN])}"
+            print(f"{device}/{name}: {told}", file=sys.stderr)
+    lines = ["", "[[change]]", f'adapter = "{adapter}"', f'was = "{hash_of(adapter, then)}"']
+    lines += [f'now = "{hash_of(adapter)}"', 'because = "say why in one sentence"']
+    for device, digests in of_devices.items():
+        lines += [f"[change.files.{device}]", *digests]
+    return lines
+
+
+def main():
+    (revision,) = sys.argv[1:]
+    with tempfile.TemporaryDirectory() as folder:
+        extract(revision, folder)
+        then = Path(folder)
+        print(f'triton = "{triton.__version__}"')
+        for adapter, files in concerned(then).items():
+            print("\n".join(entry(adapter, files, then)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
