@@ -140,6 +140,12 @@ def report(session: nox.Session) -> None:
     _normbwd(session, "report", light=True)
 
 
+@nox.session(name="list", venv_params=["--without-pip"])
+def list_(session: nox.Session) -> None:
+    """Say which implementations, suites, variants and devices are known."""
+    _normbwd(session, "list")
+
+
 @session
 def documents(session: nox.Session) -> None:
     """Write every document of published results, and the page; `-- --check` only names what would change."""

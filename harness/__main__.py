@@ -40,6 +40,7 @@ app = typer.Typer(
 
 FLEET = ("fleet", "kinds", "gpus", "mixed", "dry_run")
 HERE = ("device", "out", "allow_others", "time_limit_s")
+UNFINISHED = "folder of unfinished runs (default: runs/publish-DEVICE)"
 RUN = (*CASES, *HERE, "impls", "impl_files", "seed", "resume", "compile_ahead")
 
 
@@ -124,7 +125,9 @@ def report(
         Path | None, typer.Option(help="write to this file instead of printing; for --format plots a folder")
     ] = None,
     baseline: Annotated[str | None, typer.Option(help="what speedups are over")] = None,
-    impl: Annotated[str | None, typer.Option(help="whose pull request it is, for --format pr")] = None,
+    impl: Annotated[
+        str | None, typer.Option(help="name of the implementation whose pull request it is, for --format pr; no file")
+    ] = None,
     context: Annotated[str, typer.Option(help="what the tables of cases are about, such as beside:8")] = COLD,
 ) -> None:
     """Write a results file as tables or plots; needs no GPU and no implementation."""
@@ -149,6 +152,9 @@ def documents(
     for path in changed:
         sys.stdout.write(f"{path}\n")
     if check and changed:
+        sys.stdout.write(
+            f"{len(changed)} would change; `normbwd documents` writes {'it' if len(changed) == 1 else 'them'}\n"
+        )
         raise typer.Exit(1)
 
 
@@ -198,7 +204,7 @@ def gate(
 
 
 @app.command()
-@options(*HERE, "minutes", "only", "fleet", "gpus", "mixed", "dry_run", "check")
+@options(*HERE, "minutes", "only", "fleet", "gpus", "mixed", "dry_run", "check", out=UNFINISHED)
 def publish(invocation: Invocation) -> None:
     """Measure what of results/plan.toml is missing or stale on a GPU, and publish it in results/DEVICE.
 
@@ -207,6 +213,8 @@ def publish(invocation: Invocation) -> None:
     """
     from harness.publish import admitting, dry_run, publishing
 
+    if invocation.check and invocation.dry_run:
+        raise UsageError("--check and --dry-run do not go together; give one of them")
     if invocation.check:
         files = admitting.judge_published(invocation.only)
         sys.stdout.write(admitting.lines(files))

@@ -32,6 +32,9 @@ def measure_and_report(invocation: Invocation, form: str = "console", impl: str 
         out = "" if invocation.out else f" --out {shlex.quote(str(folder))}"
         display.say(f"go on:   {invocation.command}{resume}{out} (what is done is kept)")
         raise
+    except KeyboardInterrupt:
+        display.say(f"nothing{' more' if invocation.resume else ''} was measured")
+        raise
     _report(paths, invocation, display, form, impl)
     runs = [load(path) for path in paths]
     codes = [exit_code_of_rows(results.rows) or _exit_code_of_impl_files(results, invocation) for results in runs]

@@ -20,8 +20,13 @@ class UnsupportedError(Exception):
     """An adapter refuses a case only as it prepares it; the message says why."""
 
 
+def close_name(name: str, names: Iterable[str]) -> str | None:
+    """The known name that an unknown one is closest to, if any is close."""
+    return next(iter(difflib.get_close_matches(name, list(names), 1)), None)
+
+
 def name_hint(name: str, names: Iterable[str], otherwise: str = "choose among") -> str:
     """The hint after an unknown name: the closest known name, or `otherwise` and all of them."""
     names = list(names)
-    close = difflib.get_close_matches(name, names, 1)
-    return f"did you mean {close[0]}?" if close else f"{otherwise} {', '.join(names)}"
+    close = close_name(name, names)
+    return f"did you mean {close}?" if close else f"{otherwise} {', '.join(names)}"

@@ -15,14 +15,14 @@ import pytest
 from harness.__main__ import main
 from harness.cases import NormCase
 from harness.devices import DeviceFacts
-from harness.errors import UsageError
+from harness.errors import UnavailableError, UsageError
 from harness.fleet import preview
 from harness.fleet.estimate import Durations
 from harness.results.file import ResultsFile, load
 from harness.results.run_records import ImplRecord
 from harness.results.schema import Budget, Check, ConditionsRecord, SelfTestRecord
 from harness.results.settings import Settings
-from harness.run import opening, process, session
+from harness.run import opening, process, resolve, session
 from harness.run.invocation import Invocation
 from harness.run.process import WorkerDiedError
 from harness.run.progress import Display
@@ -30,6 +30,7 @@ from harness.worker.messages import Aside, Began, Done, Hello, Refused, Row, Sel
 from harness.worker.revisions import Side
 from reports import FORMATS
 from reports.parts import selftest
+from reports.published import documents as written
 from tests.fake_worker import Ready
 from tests.results_factory import flushed, mixed, row, timing
 
@@ -152,7 +153,7 @@ def no_worker(monkeypatch):
         ("bench --flush wet", "--flush wet: not one of clean, dirty, none"),
         (
             "bench --context graph,warm",
-            "--context warm: not one of cold, graph, beside:N, hot-dy, host, or step for "
+            "--context 'warm': not one of cold, graph, beside:N, hot-dy, host, or step for "
             "cold,graph,beside:8,beside:32,hot-dy,host",
         ),
         (
@@ -163,8 +164,8 @@ def no_worker(monkeypatch):
         ("bench --frobnicate", "No such option: --frobnicate; `normbwd bench --help` tells what there is"),
         ("frobnicate", "No such command 'frobnicate'; `normbwd --help` tells what there is"),
         (
-            "bench --context beside:x",
-            "--context beside:x: not one of cold, graph, beside:N, hot-dy, host, or step for "
+            "bench --context beside:",
+            "--context 'beside:': not one of cold, graph, beside:N, hot-dy, host, or step for "
             "cold,graph,beside:8,beside:32,hot-dy,host",
         ),
         ("bench extra", "Got unexpected extra argument(s) (extra); `normbwd bench --help` tells what there is"),
@@ -203,9 +204,9 @@ def test_help_is_no_error(capsys):
 @pytest.mark.parametrize(
     ("line", "code", "message"),
     [
-        ("bench --impls nosuch", 2, "no implementation is called 'nosuch'; choose from torch-eager, quack, liger"),
-        ("bench --impls quak", 2, "no implementation is called 'quak'; did you mean quack?"),
-        ("bench --baseline ligr", 2, "no implementation is called 'ligr'; did you mean liger?"),
+        ("bench --impls nosuch", 2, "no implementation is called 'nosuch'; `normbwd list impls` names them"),
+        ("bench --impls quak", 2, "no implementation is called 'quak' (did you mean quack?)"),
+        ("bench --baseline ligr", 2, "no implementation is called 'ligr' (did you mean liger?)"),
         (
             "bench --device b200",
             4,
@@ -256,7 +257,7 @@ def test_a_dry_run_counts_nothing_that_is_not_installed(workers, monkeypatch, ca
     workers.greeting = replace(WITH_GPU, implementations=[eager, absent])
     assert typed("bench --dry-run --shapes 16x64,32x64 --norm rms --processes 3") in (0, None)
     told = capsys.readouterr().out
-    assert "  1 implementations: torch-eager\n  1 not installed: quack\n" in told
+    assert "  1 implementation: torch-eager\n  1 not installed: quack\n" in told
     assert "time: about 3 min" in told
 
 
@@ -269,10 +270,10 @@ def test_a_dry_run_on_a_fleet_needs_no_gpu_here(workers, folder, monkeypatch, ca
     monkeypatch.setattr(preview, "published", lambda kind: Durations())
     assert typed("bench --dry-run --fleet 10.0.0.1:6379 --shapes 16x64 --norm rms --gpus 4") in (0, None)
     told = capsys.readouterr().out
-    assert "h200: 1 jobs on 4 GPUs" in told
+    assert "h200: 1 job on 4 GPUs" in told
     assert "implementations, where a host has them: torch-eager, " in told
-    assert "toaster: 1 jobs on 1 GPU;" in told
-    assert told.count("rms-16x64-bf16") == 2
+    assert "toaster: 1 job on 1 GPU;" in told
+    assert told.count("  1 case: rms-16x64-bf16\n") == 2
     assert "time: unknown, as there is no published run here" in told
     assert list(folder.iterdir()) == []
 
@@ -404,8 +405,14 @@ INTERRUPTED = "error: interrupted"
 def test_an_interrupt_before_a_run_is_told_in_one_line(workers, folder, capsys):
     workers.greeting = KeyboardInterrupt()
     assert typed("bench --shapes 4x8 --norm rms --out run") == 130
-    assert capsys.readouterr() == ("", f"starting a worker\n{INTERRUPTED}\n")
+    assert capsys.readouterr() == ("", f"starting a worker\nnothing was measured\n{INTERRUPTED}\n")
     assert list(folder.iterdir()) == []
+    workers.greeting = HELLO
+    assert typed("bench --shapes 4x8 --norm rms --out run") in (0, None)
+    workers.greeting = KeyboardInterrupt()
+    capsys.readouterr()
+    assert typed("bench --shapes 4x8 --norm rms --out run --resume") == 130
+    assert capsys.readouterr().err == f"starting a worker\nnothing more was measured\n{INTERRUPTED}\n"
 
 
 def test_an_interrupted_run_is_reported_as_far_as_it_came(workers, folder, capsys, monkeypatch):
@@ -561,27 +568,51 @@ def test_a_full_disk_is_told_in_one_line(workers, folder, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("more", "what"),
+    ("more", "options"),
     [
-        ("--seed 1", "settings"),
-        ("--quick", "settings"),
-        ("--flush dirty", "settings"),
-        ("--context hot-dy", "settings"),
-        ("--baseline quack", "settings"),
-        ("--processes 2", "settings"),
-        ("--twice", "settings"),
-        ("--cross-check", "settings"),
+        ("--seed 1", ("seed 0", "seed 1")),
+        ("--quick", ("quick False", "quick True")),
+        ("--flush dirty", ("flush clean", "flush dirty")),
+        ("--context hot-dy", ("context cold", "context cold,hot-dy")),
+        ("--baseline quack", ("baseline torch-eager", "baseline quack")),
+        ("--processes 2", ("processes 1", "processes 2")),
+        ("--impls liger", ("impls None, baseline torch-eager", "impls liger, baseline liger")),
+        ("--twice", ("twice False", "twice True")),
+        ("--cross-check", ("cross_check False", "cross_check True")),
     ],
 )
-def test_another_run_cannot_be_resumed(workers, folder, capsys, more, what):
+def test_another_run_cannot_be_resumed(workers, folder, capsys, monkeypatch, more, options):
+    """Of its settings those are named that can be typed, and the command that began it."""
     line = "bench --shapes 4x8 --norm rms --out run"
+    monkeypatch.setattr("sys.argv", ["normbwd", *line.split()])
     typed(line)
     before = (folder / "run" / "results.jsonl").read_bytes()
     assert typed(f"{line} --resume {more}") == 2
     error = capsys.readouterr().err.splitlines()[-1]
-    assert error.startswith(f"error: --resume: run/results.jsonl has other {what} (")
-    assert error.endswith("; start a new run")
+    was, now = options
+    assert error == (
+        f"error: --resume: run/results.jsonl has other settings ({was}) than this run ({now}); start a new run, or add "
+        f"--resume to what began it: normbwd {line}"
+    )
     assert (folder / "run" / "results.jsonl").read_bytes() == before
+
+
+def test_other_implementations_cannot_be_mixed_into_a_run(workers, capsys):
+    line = "bench --shapes 4x8 --norm rms --out run"
+    typed(line)
+    mine = ImplRecord(name="mine", family="mine", source="mine.py")
+    workers.greeting = replace(HELLO, implementations=[*HELLO.implementations, mine])
+    assert typed(f"{line} --resume") == 2
+    told = "other settings (implementations without mine) than this run (implementations with mine)"
+    assert told in capsys.readouterr().err
+
+
+def test_other_settings_that_are_no_options_cannot_be_mixed_into_a_run(workers, monkeypatch, capsys):
+    line = "bench --shapes 4x8 --norm rms --out run"
+    typed(line)
+    monkeypatch.setattr(resolve, "_stopping", lambda device, quick: (20, 60, 0.004, 3.0))
+    assert typed(f"{line} --resume") == 2
+    assert "other settings (half_width 0.003) than this run (half_width 0.004)" in capsys.readouterr().err
 
 
 def test_another_revision_cannot_be_mixed_into_a_run(workers, monkeypatch, capsys):
@@ -616,6 +647,24 @@ def test_other_revisions_cannot_be_mixed_into_a_comparison(workers):
     moved = invocation.changed(resume=True, sides=(sides[0], replace(sides[1], commit="ccc")))
     with pytest.raises(UsageError, match=r"results\.jsonl has other revisions "):
         session.bench(moved, Display())
+
+
+def test_what_is_not_installed_is_not_compared(workers, folder):
+    how = "not installed: quack; pip install 'quack-kernels[cu13]'"
+    sides = (Side("base", "base.py", "aaa"), Side("head", "head.py", "bbb"))
+    of_sides = [
+        ImplRecord(
+            name=f"quack@{side.word}", family="quack", source=side.file, missing=how if side.word == "head" else None
+        )
+        for side in sides
+    ]
+    workers.greeting = replace(HELLO, implementations=[*HELLO.implementations, *of_sides])
+    settings = Settings(shapes="4x8", norm="rms", impls="quack@base,quack@head", baseline="quack@base", processes=5)
+    with pytest.raises(UnavailableError) as caught:
+        session.bench(Invocation(settings=settings, out=Path("run"), sides=sides), Display())
+    assert str(caught.value) == f"quack@head cannot be compared here: {how}"
+    assert len(workers.launched) == 1
+    assert list(folder.iterdir()) == []
 
 
 def test_results_that_are_there_are_not_overwritten(workers, folder, capsys):
@@ -707,6 +756,38 @@ def test_the_help_names_every_format(capsys, monkeypatch):
     typed("report --help")
     shown = capsys.readouterr().out
     assert all(form in shown for form in FORMATS)
+
+
+@pytest.mark.parametrize(
+    ("command", "told", "not_told"),
+    [
+        ("report", "name of the implementation whose pull request it is, for --format pr; no file", None),
+        ("publish", "folder of unfinished runs (default: runs/publish-DEVICE)", "runs/TIME-DEVICE"),
+        ("bench", "folder of the results (default: runs/TIME-DEVICE)", "publish-DEVICE"),
+    ],
+)
+def test_an_option_that_means_something_else_has_its_own_help(capsys, monkeypatch, command, told, not_told):
+    monkeypatch.setenv("COLUMNS", "400")
+    typed(f"{command} --help")
+    shown = capsys.readouterr().out
+    assert told in shown
+    assert not_told is None or not_told not in shown
+
+
+@pytest.mark.parametrize(
+    ("changed", "last"),
+    [
+        (["a.md"], ["1 would change; `normbwd documents` writes it"]),
+        (["a.md", "b.md"], ["2 would change; `normbwd documents` writes them"]),
+        ([], []),
+    ],
+)
+def test_a_check_of_documents_says_what_writes_them(monkeypatch, capsys, changed, last):
+    monkeypatch.setattr(written, "write_all", lambda check: changed)
+    assert (typed("documents --check") or 0) == bool(changed)
+    assert capsys.readouterr().out.splitlines() == changed + last
+    assert typed("documents") in (0, None)
+    assert capsys.readouterr().out.splitlines() == changed
 
 
 def test_a_report_does_not_replace_what_it_is_of(measured, capsys):

@@ -3,9 +3,12 @@
 from pathlib import Path
 from types import SimpleNamespace
 
+import nox.registry
 import pytest
+import typer.main
 
 import noxfile
+from harness.__main__ import app
 
 
 def fake_session(calls, sandboxed=False):
@@ -15,6 +18,10 @@ def fake_session(calls, sandboxed=False):
         run=lambda *command, **options: calls.append((command, options)),
         log=lambda text: None,
     )
+
+
+def test_each_command_has_a_session():
+    assert set(typer.main.get_command(app).commands) <= set(nox.registry.get())
 
 
 def test_interrupted_command_has_time_to_end_its_file():

@@ -11,7 +11,8 @@ import pytest
 import reports
 from harness.results import file
 from harness.results.joining import by_case
-from harness.results.statistics import geomean
+from harness.results.statistics import PROCESS_BAND, geomean
+from reports import figures
 from reports.data.comparison import compare
 from reports.data.step import every_context, training_step
 
@@ -32,6 +33,19 @@ def test_reports_page_shows_every_format():
         assert set(options) <= {"--format", "--out", "--impl"}, command
         shown.add(options.get("--format", "console"))
     assert shown == set(reports.FORMATS)
+
+
+def test_documents_say_the_least_band_of_one_process_as_reports_do():
+    least = figures.band(PROCESS_BAND).removeprefix("±")
+    for name, after in (
+        ("README.md", " in a run of one"),
+        ("docs/architecture.md", " in a run"),
+        ("docs/method.md", ","),
+    ):
+        assert f"at least {least}{after}" in " ".join((ROOT / name).read_text("utf-8").split()), name
+    rounded = f"{100 * PROCESS_BAND:g} %"
+    for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+        assert not re.search(rf"(?<![\d.]){re.escape(rounded)}", path.read_text("utf-8")), path
 
 
 def test_there_are_published_runs():
@@ -120,7 +134,7 @@ def test_results_page_names_how_far_cudnn_is_behind():
             if case.cols == 2880:
                 at_2880.append(others["cudnn"] / ours)
     text = (ROOT / "docs/results.md").read_text("utf-8")
-    assert f"5120 columns cuDNN takes {min(behind):.0f} to {max(behind):.0f} % longer." in text
+    assert f"5120 columns cuDNN takes {min(behind):.1f} to {max(behind):.1f} % longer, the tie included." in text
     assert f"(gpt-oss) cuDNN takes {min(at_2880):.0f} to {max(at_2880):.0f} times as long" in text
 
 

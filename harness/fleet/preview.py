@@ -12,7 +12,7 @@ from harness.fleet.gathering import choose_gpus
 from harness.results.run_records import ImplRecord
 from harness.run.invocation import Invocation
 from harness.run.plan import runnable
-from harness.run.progress import Display
+from harness.run.progress import Display, counted
 from harness.run.resolve import check
 from harness.run.session import Planned, inventory, plan_run
 from harness.worker.messages import Hello
@@ -55,10 +55,10 @@ def _lines(kind: str, gpus: int | None, planned: Planned, gpus_a_host: int = 1) 
     impls = [impl for impl in planned.impls if impl.name not in missing]
     cases = list(dict.fromkeys(job.case.key for job in planned.jobs))
     lines = [
-        f"{kind}: {len(planned.jobs)} jobs on {_devices(gpus, planned)}; a job is a case on all implementations in one "
-        "process",
-        f"  {len(cases)} cases: {', '.join(cases)}",
-        f"  {len(impls)} implementations{'' if here else ', where a host has them'}: "
+        f"{kind}: {counted(len(planned.jobs), 'job')} on {_devices(gpus, planned)}; a job is a case on all "
+        "implementations in one process",
+        f"  {counted(len(cases), 'case')}: {', '.join(cases)}",
+        f"  {counted(len(impls), 'implementation')}{'' if here else ', where a host has them'}: "
         f"{', '.join(impl.name for impl in impls)}",
         *([f"  {len(missing)} not installed: {', '.join(missing)}"] if missing else []),
         f"  {planned.settings.processes} process{'es' * (planned.settings.processes != 1)}",
@@ -70,7 +70,7 @@ def _lines(kind: str, gpus: int | None, planned: Planned, gpus_a_host: int = 1) 
 def _devices(gpus: int | None, planned: Planned) -> str:
     if gpus is None:
         return "this CPU" if planned.facts.kind == "cpu" else "this GPU"
-    return f"{gpus} GPU{'s' * (gpus != 1)}"
+    return counted(gpus, "GPU")
 
 
 def _time(planned: Planned, impls: Sequence[ImplRecord], gpus: int, gpus_a_host: int, times: Durations) -> str:
@@ -84,4 +84,4 @@ def _time(planned: Planned, impls: Sequence[ImplRecord], gpus: int, gpus_a_host:
     compiled = [impl.name for impl in impls if impl.compiles_ahead]
     seconds = makespan_s([job for job in jobs if job.impls], gpus, times, lanes_a_host=gpus_a_host, compiled=compiled)
     quick = ", and less with --quick" if planned.settings.quick else ""
-    return f"time: about {max(1, round(seconds / 60))} min by {times.runs} published runs{quick}"
+    return f"time: about {max(1, round(seconds / 60))} min by {counted(times.runs, 'published run')}{quick}"

@@ -56,6 +56,11 @@ def judge_one(results: Results, limit: Claim | Regression) -> list[Verdict]:
 def _refuse_unfinished(results: Results) -> None:
     """Raise UsageError for an interrupted run: the gate would pass cases that were never measured."""
     cases, end = results.finished_cases, results.end
+    if end is None and cases == results.run.jobs:
+        raise UsageError(
+            "gate: every case is here, but the file's last record is missing; "
+            "`normbwd bench --resume` with the run's options and --out FOLDER writes it"
+        )
     if end is None or end.interrupted or cases < results.run.jobs:
         raise UsageError(
             f"gate: the run is not finished, {cases} of {results.run.jobs} cases are here; "

@@ -17,7 +17,7 @@ ASSUMED = "this machine has no such device, so every library is taken to be inst
 
 
 def lines(survey: Survey, runs: Sequence[SurveyedRun]) -> str:
-    """A line for each run of the plan, in its order, and one for each other file that is published."""
+    """A line for each run of the plan, in its order, and without --only one for each other file that is published."""
     place = survey.place
     counts = Counter(run.state for run in runs)
     states = ", ".join(f"{counts[state]} {state}" for state in get_args(State) if counts[state] or state != "in part")
@@ -27,7 +27,8 @@ def lines(survey: Survey, runs: Sequence[SurveyedRun]) -> str:
     where = "" if place.here else f"; {ASSUMED}"
     width = max(len(run.name) for run in runs)
     heading = f"{place.name}: {states}{total}{where}"
-    return "\n".join([heading, *(_line(run, width) for run in runs), *_kept_files(survey, runs)]) + "\n"
+    kept = _kept_files(survey, runs) if survey.invocation.only is None else []
+    return "\n".join([heading, *(_line(run, width) for run in runs), *kept]) + "\n"
 
 
 def _line(run: SurveyedRun, width: int) -> str:

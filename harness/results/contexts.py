@@ -42,7 +42,7 @@ def parse_context(word: str) -> str:
     number = word.removeprefix(BESIDE)
     if word.startswith(BESIDE) and number.isdecimal() and int(number) > 0:
         return f"{BESIDE}{int(number)}"
-    raise UsageError(f"--context {word}: not one of {WHAT}")
+    raise UsageError(f"--context {word!r}: not one of {WHAT}")
 
 
 def programs_beside(context: str) -> int | None:

@@ -31,6 +31,7 @@ AnyRecord = RunRecord | GpuRecord | SelfTestRecord | RowRecord | ConditionsRecor
 Line = Annotated[AnyRecord, Field(discriminator="record")]
 _LINE: TypeAdapter[AnyRecord] = TypeAdapter(Line)
 R = TypeVar("R", bound=AnyRecord)
+MAGIC = {".gz": b"\x1f\x8b", ".bz2": b"BZh"}  # what a packed file begins with
 PACKED = {".gz": gzip.open, ".bz2": bz2.open}  # numbers in text come out a third smaller by bzip2
 
 
@@ -169,16 +170,21 @@ def load(path: Path, torn: bool = False) -> Results:
     """
     lines = lines_of(path, torn)
     records: list[AnyRecord] = []
-    for number, line in enumerate(lines, start=1):
+    if not lines:
+        raise UsageError(
+            f"{path} holds no whole record; delete it and measure again, or give another folder with --out"
+        )
+    run = _parse(path, 1, lines[0])
+    if not isinstance(run, RunRecord):
+        raise _not_results(path)
+    for number, line in enumerate(lines[1:], start=2):
         record = _parse(path, number, line)
-        if records and isinstance(record, RunRecord):
+        if isinstance(record, RunRecord):
             raise UsageError(f"{path} line {number} starts a second run; give one run's file at a time")
         records.append(record)
-    if not records or not isinstance(records[0], RunRecord):
-        raise UsageError(f"{path} does not begin with a run record; is it a results.jsonl of `normbwd bench`?")
     ends = _only(EndRecord, records)
     return Results(
-        records[0],
+        run,
         _only(RowRecord, records),
         reduce(_add_sittings, ends) if ends else None,
         tuple(_only(SelfTestRecord, records)),
@@ -206,10 +212,14 @@ def lines_of(path: Path, torn: bool = False) -> list[str]:
         text = content.decode("utf-8")
         return [line for line in re.split(r"(?<=\n)", text) if line]  # JSON leaves U+2028 and the like as they are
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or (
-            f"no whole {path.suffix} file, pack it again" if packed else "not UTF-8 text"
-        )
+        why = getattr(error, "strerror", None) or (_why_not_unpacked(path) if packed else "not UTF-8 text")
         raise UsageError(f"cannot read {path}: {why}") from error
+
+
+def _why_not_unpacked(path: Path) -> str:
+    if path.read_bytes().startswith(MAGIC[path.suffix]):
+        return "it is cut off or damaged; copy it again from where it came from"
+    return f"it is no {path.suffix} file; if it is plain text, take {path.suffix} off its name"
 
 
 def _only(kind: type[R], records: Sequence[AnyRecord]) -> list[R]:
@@ -237,6 +247,8 @@ def set_torn_line_aside(path: Path) -> None:
 
 def _parse(path: Path, number: int, line: str) -> AnyRecord:
     if not line.endswith("\n"):
+        if number == 1:
+            raise _not_results(path)
         raise UsageError(
             f"{path} line {number} is cut off; "
             f"`normbwd bench --resume --out {path.parent}` goes on from the line before"
@@ -245,8 +257,15 @@ def _parse(path: Path, number: int, line: str) -> AnyRecord:
         return _LINE.validate_json(line)
     except ValidationError as error:
         first = error.errors()[0]
+        if number == 1 and first["loc"][:1] != ("run",):
+            raise _not_results(path) from error
         where = ".".join(str(part) for part in first["loc"]) or "the line"
+        delete = "" if number == 1 else "delete the line, or "
         raise UsageError(
             f"{path} line {number} is not a results record ({where}: {first['msg']}); "
-            "delete the line, or read the file with the version that wrote it"
+            f"{delete}read the file with the version that wrote it"
         ) from error
+
+
+def _not_results(path: Path) -> UsageError:
+    return UsageError(f"{path} does not begin with a run record; is it a results.jsonl of `normbwd bench`?")

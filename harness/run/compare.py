@@ -10,6 +10,7 @@ from pathlib import Path
 from harness.errors import UsageError
 from harness.results.published.planned import CHECKOUT
 from harness.run.invocation import Invocation
+from harness.run.plan import EVERY_VARIANT, matching
 from harness.run.session import inventory
 from harness.worker.revisions import twin_of, two_sides
 
@@ -24,7 +25,7 @@ def revisions_chosen(invocation: Invocation) -> Generator[Invocation]:
     impls = invocation.settings.impls
     if not invocation.base:
         raise UsageError("compare needs --base, the revision to compare with")
-    if impls is None or "," in impls or "*" in impls:
+    if impls is None or impls.strip() == EVERY_VARIANT or set(impls) & set(",*?["):
         raise UsageError("compare takes one implementation: --impls NAME")
     name = impls.strip()
     with two_sides(_adapter_file(invocation, name), invocation.base, invocation.head) as sides:
@@ -41,10 +42,9 @@ def _adapter_file(invocation: Invocation, name: str) -> Path:
         raise UsageError("compare takes one --impl file: the adapter whose revisions are compared")
     if files:
         return files[0]
-    implementations = {item.name: item for item in inventory(invocation).implementations}
-    if name not in implementations:
-        raise UsageError(f"no implementation is called {name!r}; choose from {', '.join(implementations)}")
-    file = CHECKOUT / implementations[name].source  # such as impls/quack.py
+    implementations = inventory(invocation).implementations
+    (chosen,) = matching(implementations, [name])
+    file = CHECKOUT / chosen.source  # such as impls/quack.py
     if not file.is_file():
         raise UsageError(f"{name} comes from an entry point; give its file with --impl")
     return file

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from harness.errors import UsageError
 from harness.results.file import ResultsFile, load, set_torn_line_aside
+from harness.results.published.staleness import OPTIONS
 from harness.results.run_records import RunRecord
 from harness.run.plan import Job, left_to_do
 
@@ -105,7 +106,11 @@ def resume(out: Path | None, run: RunRecord, jobs: Sequence[Job]) -> tuple[Path,
         ("normbwd", *_revisions(earlier.run, run)),
     ):
         if was != now:
-            raise OtherRunError(f"--resume: {path} has other {part} ({was}) than this run ({now}); start a new run")
+            began = f", or add --resume to what began it: {earlier.run.command}" if earlier.run.command else ""
+            raise OtherRunError(
+                f"--resume: {path} has other {part} ({was}) than this run ({now}); start a new run"
+                f"{began if part == 'settings' else ''}"
+            )
     with claimed(path):  # its last line may be one that another process is writing
         set_torn_line_aside(path)  # not earlier: a file of another run must stay as it is
     return path, left_to_do(jobs, earlier, run.settings.timed)
@@ -131,7 +136,21 @@ def _file_to_resume(out: Path | None) -> Path:
 
 
 def _differing_settings(earlier: RunRecord, run: RunRecord) -> tuple[str, str]:
-    """The settings in which two runs differ, with the values of each run."""
+    """The options in which two runs differ, with the values of each run.
+
+    Where no option differs: the implementations, as a file of --impl adds some, or else what is no option.
+    """
     was, now = dict(earlier.settings), dict(run.settings)
-    names = [name for name in was if was[name] != now[name]]
+    differing = [name for name in was if was[name] != now[name]]
+    names = [name for name in differing if name in OPTIONS]
+    before, here = ({item.name for item in each.implementations} for each in (earlier, run))
+    if differing and not names and before != here:
+        return _implementations(before, here), _implementations(here, before)
+    names = names or differing
     return ", ".join(f"{name} {was[name]}" for name in names), ", ".join(f"{name} {now[name]}" for name in names)
+
+
+def _implementations(these: set[str], others: set[str]) -> str:
+    """Those that are in one run alone."""
+    sides = (("with", these - others), ("without", others - these))
+    return "implementations " + " and ".join(f"{word} {', '.join(sorted(names))}" for word, names in sides if names)

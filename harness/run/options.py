@@ -22,18 +22,22 @@ CASES_PANEL = (*CASES, "inputs")  # of the help; only `verify` chooses inputs
 FIELDS = Settings.model_fields | Invocation.model_fields
 
 
-def options(*names: str, hidden: Collection[str] = ()) -> Callable[[Callable[[Invocation], None]], Callable[..., None]]:
+def options(
+    *names: str, hidden: Collection[str] = (), out: str | None = None
+) -> Callable[[Callable[[Invocation], None]], Callable[..., None]]:
     """A decorator that gives a command the options of these fields, and calls it with the resulting Invocation.
 
-    The `hidden` options are not in its help: the command refuses them with a reason. An option that was not typed stays
-    unset, so that the default of its field holds.
+    The `hidden` options are not in its help: the command refuses them with a reason. `out` is what its help says of
+    --out, where that is another folder than a run's. An option that was not typed stays unset, so that the default of
+    its field holds.
     """
 
     def decorate(command: Callable[[Invocation], None]) -> Callable[..., None]:
         def run(**typed: Any) -> None:
             command(_invocation({name: value for name, value in typed.items() if value is not None}))
 
-        parameters = [_parameter(name, FIELDS[name], name in hidden) for name in names]
+        helps = {name: (out if name == "out" else None) or FIELDS[name].description for name in names}
+        parameters = [_parameter(name, FIELDS[name], helps[name], name in hidden) for name in names]
         run.__name__, run.__doc__ = command.__name__, command.__doc__
         run.__dict__["__signature__"] = Signature(parameters)
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -52,10 +56,10 @@ def command_line() -> str:
     return shlex.join(["normbwd", *sys.argv[1:]])
 
 
-def _parameter(name: str, field: FieldInfo, hidden: bool) -> Parameter:
+def _parameter(name: str, field: FieldInfo, text: str | None, hidden: bool) -> Parameter:
     option = typer.Option(
         *(() if field.default is True else (option_name(name),)),  # Typer adds --no-NAME to an option that is on
-        help=field.description,
+        help=text,
         hidden=hidden,
         rich_help_panel="Cases" if name in CASES_PANEL else None,
         show_default=str(field.default) if field.default and field.default is not True else False,

@@ -10,7 +10,7 @@ from harness.cases import NormCase
 from harness.cases.catalogue import studied
 from harness.cases.tensors import gradients_of
 from harness.cases.unfused import WITH_TORCH
-from harness.errors import UsageError, name_hint
+from harness.errors import UsageError, close_name
 from harness.results.evidence import too_void
 from harness.results.file import Results
 from harness.results.joining import last_rows
@@ -47,11 +47,11 @@ def select(
         one_each = one_a_library(known)
         chosen = [item for item in _every_variant(known) if item in one_each or item.source in files]
     else:
-        chosen = [item for pattern in patterns.split(",") for item in _matching(known, pattern)]
+        chosen = matching(known, patterns.split(","))
     unnamed = set(files) - {item.source for item in chosen}
     chosen = [*chosen, *(item for item in known if item.source in unnamed)]
     if baseline is not None:
-        first = _matching(known, baseline)[0]
+        first = matching(known, [baseline])[0]
     else:
         first = next((item for item in chosen if item.name == default), chosen[0])
     return list({item.name: item for item in [first, *chosen]}.values())
@@ -174,12 +174,28 @@ def _every_variant(known: Iterable[ImplRecord]) -> list[ImplRecord]:
     return [item for item in known if not item.on_request]
 
 
-def _matching(known: Sequence[ImplRecord], name: str) -> list[ImplRecord]:
-    name = name.strip()
-    if name == EVERY_VARIANT:
+def matching(known: Sequence[ImplRecord], patterns: Iterable[str]) -> list[ImplRecord]:
+    """The implementations that names and patterns stand for; raises UsageError that names all that stand for none."""
+    found = {pattern: _fitting(known, pattern) for pattern in map(str.strip, patterns)}
+    if unknown := [pattern for pattern, items in found.items() if not items]:
+        raise UsageError(_unknown(unknown, [item.name for item in known]))
+    return [item for items in found.values() for item in items]
+
+
+def _fitting(known: Sequence[ImplRecord], pattern: str) -> list[ImplRecord]:
+    if pattern == EVERY_VARIANT:
         return _every_variant(known)
-    matches = [item for item in known if fnmatchcase(item.name, name)]
-    if not matches:
-        hint = name_hint(name, (item.name for item in known), "choose from")
-        raise UsageError(f"no implementation is called {name!r}; {hint}")
-    return matches
+    return [item for item in known if fnmatchcase(item.name, pattern)]
+
+
+def _unknown(patterns: Sequence[str], names: Sequence[str]) -> str:
+    """What is wrong with names and patterns that fit no implementation, with the close name of each that has one."""
+    unmatched = [pattern for pattern in patterns if set(pattern) & set("*?[")]
+    close = {pattern: close_name(pattern, names) for pattern in patterns if pattern not in unmatched}
+    faults = [f"{pattern!r} matches nothing" for pattern in unmatched]
+    if close:
+        called = [f"{name!r} (did you mean {near}?)" if near else repr(name) for name, near in close.items()]
+        faults.insert(0, f"no implementation is called {', '.join(called)}")
+    if unmatched or None in close.values():
+        faults.append("`normbwd list impls` names them")
+    return "; ".join(faults)

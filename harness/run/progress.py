@@ -13,6 +13,11 @@ from harness.cases import NormCase
 from harness.results.schema import RowRecord
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things, such as `1 case` and `3 cases`."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 class Display:
     """Progress on standard error, so that standard output holds the report alone.
 
@@ -58,7 +63,7 @@ class Display:
         assert self._progress is not None, "compiling is part of a run"
         progress = self._progress
         if not self._console.is_terminal:
-            self.say(f"compiling {total} backwards ahead")
+            self.say(f"compiling {counted(total, 'backward')} ahead")
         task = progress.add_task("compiling ahead", total=total)
         yield lambda: progress.advance(task)
         progress.remove_task(task)

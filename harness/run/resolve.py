@@ -13,6 +13,7 @@ from harness.results.cases_asked import cases_on, dtype_on, suite_on
 from harness.results.contexts import ALL_REDUCE, parse_contexts, parse_held
 from harness.results.settings import Settings
 from harness.run.invocation import Invocation
+from harness.worker.contract import file_fault
 from harness.worker.messages import When
 
 MOST_BYTES = 1 << 42  # of inputs and gradients together: 4 TiB, which no device has
@@ -29,6 +30,9 @@ def check(invocation: Invocation) -> None:
         raise UsageError("--suite and --shapes both name the cases; give one of them")
     if invocation.sanitizer and settings.variant not in (None, PLAIN):
         raise UsageError("--sanitizer --variant: the sanitizer runs plain norms alone; leave one of them out")
+    if settings.impls is not None and not all(name.strip() for name in settings.impls.split(",")):
+        what = f"{settings.impls!r} has an empty name" if settings.impls.strip() else "is empty"
+        raise UsageError(f"--impls {what}; give names, such as torch-eager,quack, or leave it out")
     _check_numbers(invocation)
     if ALL_REDUCE in parse_contexts(settings.context):
         raise UsageError(f"--context {ALL_REDUCE}: takes a second GPU; python examples/all_reduce.py measures it")
@@ -38,8 +42,8 @@ def check(invocation: Invocation) -> None:
             raise UsageError(f"--shapes {case.rows}x{case.cols}: needs more than 4 TiB, which no device has")
     _check_fleet(invocation)
     for path in invocation.impl_files:
-        if not path.is_file():
-            raise UsageError(f"--impl {path}: no such file")
+        if fault := file_fault(path):
+            raise UsageError(f"--impl {path}: {fault}")
 
 
 def _check_numbers(invocation: Invocation) -> None:

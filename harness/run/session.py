@@ -125,6 +125,8 @@ def plan_run(
     impls = select(hello.implementations, settings.impls, settings.baseline or None, DEFAULT_BASELINE, files)
     _refuse_other_devices(invocation.tuned_files, facts)
     for impl in impls:
+        if invocation.sides and impl.missing:
+            raise UnavailableError(f"{impl.name} cannot be compared here: {impl.missing}")
         if fault := hello.misconfigured.get(impl.name):
             raise UsageError(fault)
     cases = _cases(invocation, settings, facts)

@@ -14,7 +14,7 @@ from harness.errors import UsageError
 from harness.results.file import Results, load
 from harness.run import opening, session
 from harness.run.invocation import Invocation
-from harness.run.progress import Display
+from harness.run.progress import Display, counted
 from harness.run.resolve import check
 from harness.tune.offers import Tunable, find_tunables
 from harness.tune.winners import Best, best_candidates, confirmed, record
@@ -59,7 +59,7 @@ def _sweep_and_confirm(
 ) -> tuple[Results, list[Best]]:
     name = tunable.name
     offered = invocation.for_cases(list(tunable.configs)).changed(baseline=name, offered={name: tunable.most})
-    display.say(f"{name}: up to {tunable.most} configurations beside the default")
+    display.say(f"{name}: up to {counted(tunable.most, 'configuration')} beside the default")
     sweep = _measure(offered, tunable, f"{name},{name}#*", folder / "sweep", 1, display)
     best = best_candidates(sweep)
     winners = {item.case: item.candidate for item in best if item.candidate}

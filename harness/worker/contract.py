@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args
 
@@ -15,6 +16,13 @@ from harness.cases import Norm
 NEEDED = ("name", "requires", "unsupported", "prepare")
 WITH_CASE = ("unsupported", "untimed", "notes", "configs")  # functions of a case
 NOT_IN_A_NAME = frozenset(", \t\n*?[]@#")  # used by `--impls` to separate and match, and by the harness for suffixes
+
+
+def file_fault(path: Path) -> str | None:
+    """Why a path is no file; None for a file."""
+    if path.is_dir():
+        return "is a folder; name the adapter's file in it"
+    return None if path.is_file() else "no such file"
 
 
 def faults(module: ModuleType) -> list[str]:

@@ -22,11 +22,12 @@ import impls
 from harness.cases.adapter import Implementation
 from harness.errors import UsageError
 from harness.worker.configured import candidates, tuned
-from harness.worker.contract import faults
+from harness.worker.contract import faults, file_fault
 from harness.worker.revisions import Side
 
 ENTRY_POINT_GROUP = "normbwd.impls"
 PEERS = "_peers"  # what the folders of impls/ that hold adapters end in
+INSIDE_FUNCTIONS = "; import libraries inside functions, and name them in requires (docs/add-an-implementation.md)"
 
 
 def discover(
@@ -118,8 +119,8 @@ def _side_name(word: str, top: Path, path: Path) -> str:
 
 
 def _load_file(path: Path, name: str | None = None) -> ModuleType:
-    if not path.is_file():
-        raise UsageError(f"--impl {path}: no such file")
+    if fault := file_fault(path):
+        raise UsageError(f"--impl {path}: {fault}")
     name = name or f"normbwd_impl_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -131,7 +132,8 @@ def _load_file(path: Path, name: str | None = None) -> ModuleType:
     except SyntaxError as error:
         raise UsageError(f"--impl {path}: line {error.lineno}: {error.msg}; mend the syntax") from error
     except (Exception, SystemExit) as error:
-        raise UsageError(f"--impl {path} cannot be imported: {type(error).__name__}: {error}") from error
+        rule = INSIDE_FUNCTIONS if isinstance(error, ImportError) else ""
+        raise UsageError(f"--impl {path} cannot be imported: {type(error).__name__}: {error}{rule}") from error
     return module
 
 

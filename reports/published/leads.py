@@ -57,7 +57,7 @@ def behind_elsewhere(files: Sequence[Source], plan: Plan, shown: Source) -> str:
     Empty where no other current run compares it with another library.
     """
     counted = [
-        (_name(source, context.context), ours)
+        (_run(source, context.context), ours)
         for source in usual_rankings(files, plan)
         if source is not shown and not source.stale
         for context in _contexts(source)
@@ -66,8 +66,8 @@ def behind_elsewhere(files: Sequence[Source], plan: Plan, shown: Source) -> str:
     if not counted:
         return ""
     total = figures.count(sum(len(ours) for _, ours in counted), "case")
-    rivals = {name: Counter(placing.rival for placing in _behind(ours)) for name, ours in counted}
-    parts = [f"{number} in {name} ({rival})" for name, found in rivals.items() for rival, number in found.items()]
+    rivals = {run: Counter(placing.rival for placing in _behind(ours)) for run, ours in counted}
+    parts = [f"in {number} behind {rival} ({run})" for run, found in rivals.items() for rival, number in found.items()]
     behind = sum(found.total() for found in rivals.values())
     text = f"In the other current runs, each context of a training step counted, it is behind in {behind} of {total}"
     return f"{text}: {', '.join(parts)}." if parts else f"{text}."
@@ -123,6 +123,12 @@ def _row(source: Source, context: str, placings: Sequence[Placing]) -> list[str]
 def _name(source: Source, context: str) -> str:
     """The name of a run, with a context other than cold."""
     return source.name if context == COLD else f"{source.name}, {context}"
+
+
+def _run(source: Source, context: str) -> str:
+    """The same for a reader of the README: with a link to the first of its reports."""
+    name = "".join(f"[{source.name}](results/{source.device}/{page})" for page in source.pages[:1]) or source.name
+    return f"run {name}" if context == COLD else f"run {name}, context {context}"
 
 
 def _by(placing: Placing) -> str:

@@ -102,7 +102,8 @@ def _fastest(source: Source, of_picture: bool, elsewhere: str) -> str:
     comparison = source.comparison
     whence = "The same run as the picture:" if of_picture else f"{source.age} It holds"
     about = f"Speedup over {comparison.baseline} on {source.device_name}: the geometric mean over the shapes, with the "
-    about += f"smallest and the largest in brackets. {whence} {source.about}."
+    about += "smallest and the largest in brackets; sorted by the higher of an implementation's means. "
+    about += f"{whence} {source.about}."
     about += "".join(f" [Every shape](results/{source.device}/{page})." for page in source.pages[:1])
     shown = write_table(norms_side_by_side(comparison))
     where = " ".join(filter(None, [leads.sentences(source), elsewhere]))

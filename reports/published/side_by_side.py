@@ -180,8 +180,8 @@ def _median(percents: Iterable[float]) -> str:
 def _shifts_in_words(shifts: Sequence[Shift], first_name: str, begin: str = "Of") -> str:
     """How many speedups are within the band, and how far off they are, in a sentence that begins with `begin`."""
     number, inside = figures.count(len(shifts), "speedup"), sum(shift.inside for shift in shifts)
-    least = figures.percent(100 * PROCESS_BAND, 1)
-    text = f"{begin} {number}, {inside} are within the A/A band (at least {least} %) of the first run, {first_name}"
+    least = figures.band(PROCESS_BAND)
+    text = f"{begin} {number}, {inside} are within the A/A band (at least {least}) of the first run, {first_name}"
     if not shifts:
         return f"{text}."
     off = sorted((abs(shift.percent) for shift in shifts), reverse=True)

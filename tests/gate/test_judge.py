@@ -180,13 +180,20 @@ def test_what_was_probably_meant_is_said():
         judge(results(MINE), Limits(regression=[Regression(head="mine@head", base="mine")]))
 
 
-@pytest.mark.parametrize("cut", [{"ended": False}, {"interrupted": True}, {"jobs": 2}])
+@pytest.mark.parametrize("cut", [{"ended": False, "jobs": 2}, {"interrupted": True}, {"jobs": 2}])
 def test_half_a_run_is_not_judged(cut):
     whole = [row(impl.name, 50.0) for impl in results(MINE).run.implementations if impl.name != MINE.impl]
     with pytest.raises(
         UsageError, match=r"the run is not finished, 1 of [12] cases are here; `normbwd bench --resume`"
     ):
         judge(results(MINE, *whole, **cut), Limits(claim=[Claim(impl="mine")]))
+
+
+def test_whole_run_without_its_last_record_is_told_apart():
+    whole = [row(impl.name, 50.0) for impl in results(MINE).run.implementations if impl.name != MINE.impl]
+    said = "every case is here, but the file's last record is missing; `normbwd bench --resume`"
+    with pytest.raises(UsageError, match=re.escape(said)):
+        judge(results(MINE, *whole, ended=False), Limits(claim=[Claim(impl="mine")]))
 
 
 def test_no_ratio_spans_two_files_or_two_devices():
@@ -219,19 +226,24 @@ def test_what_did_not_pass_stands_first():
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        ("[[claim]]\nimpl = 'a'\nfaster = 2", "claim.0.faster: unknown key; there are at_least, cols, context,"),
-        ("[[claim]]\nimpl = 'a'\ncontext = 'warm'", "claim.0.context: 'warm' is not one of cold, graph, beside:N"),
-        ("[[claim]]\nimpl = 'a'\natleast = 2", "claim.0.atleast: unknown key; did you mean at_least?"),
+        ("[[claim]]\nimpl = 'a'\nfaster = 2", "claim 1, faster: unknown key; there are at_least, cols, context,"),
+        ("[[claim]]\nimpl = 'a'\ncontext = 'warm'", "claim 1, context: 'warm' is not one of cold, graph, beside:N"),
+        ("[[claim]]\nimpl = 'a'\natleast = 2", "toml: claim 1, atleast: unknown key; did you mean at_least?"),
+        ("[[claim]]\nimpl = 'a'\n[[claim]]\nimpl = 'b'\nrows = [1, 'x']", "claim 2, rows 2: Input should be a valid"),
+        (
+            "[[claim]]\nimpl = 'a'\ncols = [8192, 1024]",
+            "claim 1, cols: the smallest comes first, [1024, 8192]; docs/pull-requests.md",
+        ),
         ("[[regresion]]\nhead = 'a'", "regresion: unknown key; did you mean regression?"),
         ("[[regression]]\nhead = 'a'\nbase = 'b'\nmin_effect = 0.1", "min_effect: unknown key; did you mean minimum_e"),
-        ("[[regression]]\nhead = 'a'", "regression.0.base: Field required"),
-        ("[[regression]]\nhead = 'a'\nbase = 'a'", "regression.0: head and base are the same implementation"),
+        ("[[regression]]\nhead = 'a'", "regression 1, base: Field required"),
+        ("[[regression]]\nhead = 'a'\nbase = 'a'", "regression 1: head and base are the same implementation"),
         (
             "[[regression]]\nhead = 'a'\nbase = 'b'\nminimum_effect = 5",
             "Input should be less than 1; docs/pull-requests",
         ),
-        ("[[claim]]\nover = 'a'", "claim.0.impl: Field required"),
-        ("[[claim]]\nimpl = 'a'\nat_least = 0", "claim.0.at_least: Input should be greater than 0"),
+        ("[[claim]]\nover = 'a'", "claim 1, impl: Field required"),
+        ("[[claim]]\nimpl = 'a'\nat_least = 0", "claim 1, at_least: Input should be greater than 0"),
         ("claim = []", "gate.toml: it asks for nothing: give a [[claim]] or a [[regression]]"),
         ("claim = [", "is not TOML"),
     ],

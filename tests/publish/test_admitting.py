@@ -45,6 +45,11 @@ def test_command_ends_with_the_worst_verdict(monkeypatch, capsys):
     assert "h200/wide-few: may not be published\n  no\n" in capsys.readouterr().out
 
 
+def test_check_measures_nothing_that_could_be_tried_dry(capsys):
+    assert typed("publish --check --dry-run") == 2
+    assert capsys.readouterr().err == "error: --check and --dry-run do not go together; give one of them\n"
+
+
 def test_packed_run_may_be_published(tmp_path):
     """Whatever its folder, its user and its host were called."""
     found = run(command="normbwd bench --impl /home/ann/mine.py --out /home/ann/run")

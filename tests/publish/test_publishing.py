@@ -625,7 +625,10 @@ def test_published_file_that_cannot_be_read_is_stale(folder, workers):
     path.parent.mkdir(parents=True)
     path.write_bytes(b"torn")
     ((state, (reason,)),) = states(only="small").values()
-    assert (state, reason) == ("stale", f"cannot read {path}: no whole .bz2 file, pack it again")
+    assert (state, reason) == (
+        "stale",
+        f"cannot read {path}: it is no .bz2 file; if it is plain text, take .bz2 off its name",
+    )
     assert publish(workers, only="small").published == ["small"]
 
 
@@ -764,6 +767,7 @@ superseded_by = ["small"]
         f"measured at revision {revision}",
     ):
         assert dry_run.lines(*surveyed()).splitlines()[-2:] == ["not measured by the plan:", told]
+        assert "not measured by the plan:" not in dry_run.lines(*surveyed(only="small"))
         publish(workers, only="small")
 
 

@@ -267,8 +267,19 @@ def test_rows_without_a_run(path):
     write(path, ROW)
     expected = f"{path} does not begin with a run record; is it a results.jsonl of `normbwd bench`?"
     assert complaint(path) == expected
+    for other in ("speed: fast\n", "speed: fast", '{"record": "note"}\n', "[]\n"):
+        path.write_text(other)
+        assert complaint(path) == expected
+
+
+def test_a_file_in_which_nothing_was_written_can_be_deleted(path):
+    expected = f"{path} holds no whole record; delete it and measure again, or give another folder with --out"
     path.write_bytes(b"")
     assert complaint(path) == expected
+    path.write_text('{"record": "ru')
+    with pytest.raises(UsageError) as caught:
+        load(path, torn=True)
+    assert str(caught.value) == expected
 
 
 def altered(path, number, change):
@@ -306,7 +317,8 @@ MEND = "; delete the line, or read the file with the version that wrote it"
 def test_a_line_that_is_no_record_of_this_version(path, number, change, fault):
     write(path, run_record(), ROW)
     altered(path, number, lambda record: record.update(change))
-    assert complaint(path) == f"{path} line {number} is not a results record ({fault}){MEND}"
+    mend = MEND if number > 1 else MEND.replace("delete the line, or ", "")  # which would leave no run
+    assert complaint(path) == f"{path} line {number} is not a results record ({fault}){mend}"
 
 
 def test_a_case_that_is_no_norm(path):
@@ -355,9 +367,13 @@ def test_a_packed_file_is_read_like_a_plain_one(tmp_path, ending, compress):
     packed.write_bytes(compress(plain.read_bytes()))
     assert load(packed) == load(plain)
     packed.write_bytes(packed.read_bytes()[:-9])
-    assert complaint(packed) == f"cannot read {packed}: no whole {ending} file, pack it again"
+    assert complaint(packed) == (
+        f"cannot read {packed}: it is cut off or damaged; copy it again from where it came from"
+    )
     packed.write_bytes(plain.read_bytes())
-    assert complaint(packed) == f"cannot read {packed}: no whole {ending} file, pack it again"
+    assert complaint(packed) == (
+        f"cannot read {packed}: it is no {ending} file; if it is plain text, take {ending} off its name"
+    )
 
 
 def test_a_folder_is_no_results_file(tmp_path):

@@ -2,12 +2,14 @@ import importlib
 import sys
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from harness.__main__ import main
 from harness.errors import UsageError
 from harness.results.file import load
+from harness.results.run_records import ImplRecord
 from harness.results.settings import Settings
 from harness.run import compare, session
 from harness.run.compare import revisions_chosen
@@ -77,10 +79,19 @@ def test_a_package_that_imports_itself_by_name_is_refused(repository, at_fault):
         discover(sides=chosen)
 
 
-@pytest.mark.parametrize("impls", [None, "a,b", "a*"])
+@pytest.mark.parametrize("impls", [None, "a,b", "a*", "a?", "all"])
 def test_one_implementation_is_compared(impls):
     invocation = Invocation(settings=Settings(impls=impls), base="HEAD")
     with pytest.raises(UsageError, match="one implementation"), revisions_chosen(invocation):
+        pass
+
+
+def test_a_name_that_nobody_has_is_not_compared(monkeypatch):
+    known = [ImplRecord(name=name, family=name, source=f"impls/{name}.py") for name in ("quack", "liger")]
+    monkeypatch.setattr(compare, "inventory", lambda invocation: SimpleNamespace(implementations=known))
+    invocation = Invocation(settings=Settings(impls="nosuch"), base="HEAD")
+    message = "no implementation is called 'nosuch'; `normbwd list impls` names them"
+    with pytest.raises(UsageError, match=message), revisions_chosen(invocation):
         pass
 
 

@@ -106,15 +106,17 @@ def test_what_is_named_twice_is_chosen_once():
 @pytest.mark.parametrize(
     ("wanted", "baseline", "message"),
     [
-        ("quak", None, "no implementation is called 'quak'; did you mean quack?"),
-        ("torch", None, "no implementation is called 'torch'; did you mean torch-eager?"),
+        ("quak", None, "no implementation is called 'quak' (did you mean quack?)"),
+        ("torch", None, "no implementation is called 'torch' (did you mean torch-eager?)"),
+        ("xyz", None, "no implementation is called 'xyz'; `normbwd list impls` names them"),
+        ("zzz-*", None, "'zzz-*' matches nothing; `normbwd list impls` names them"),
         (
-            "xyz",
+            "a,quack,xyz,quak,zzz-*",
             None,
-            "no implementation is called 'xyz'; choose from torch-eager, compiled, compiled-tuned, quack",
+            "no implementation is called 'a', 'xyz', 'quak' (did you mean quack?); 'zzz-*' matches nothing; "
+            "`normbwd list impls` names them",
         ),
-        ("quack,", None, "no implementation is called ''; choose from torch-eager, compiled, compiled-tuned, quack"),
-        (None, "compild", "no implementation is called 'compild'; did you mean compiled?"),
+        (None, "compild", "no implementation is called 'compild' (did you mean compiled?)"),
     ],
 )
 def test_a_name_that_nobody_has(wanted, baseline, message):

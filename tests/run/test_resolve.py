@@ -87,7 +87,15 @@ def test_the_defaults_are_sound():
         ({"seeds": 0}, "--seeds 0: must be at least 1"),
         ({"repeats": 0}, "--repeats 0: must be at least 1"),
         ({"impl_files": (Path("missing.py"),)}, "--impl missing.py: no such file"),
-        ({"impl_files": (Path(__file__).parent,)}, f"--impl {Path(__file__).parent}: no such file"),
+        (
+            {"impl_files": (Path(__file__).parent,)},
+            f"--impl {Path(__file__).parent}: is a folder; name the adapter's file in it",
+        ),
+        ({"impls": ""}, "--impls is empty; give names, such as torch-eager,quack, or leave it out"),
+        (
+            {"impls": "quack,"},
+            "--impls 'quack,' has an empty name; give names, such as torch-eager,quack, or leave it out",
+        ),
     ],
 )
 def test_a_bad_option_is_refused_before_a_worker_starts(options, message):

@@ -251,7 +251,11 @@ def test_a_case_without_a_configuration_is_unsupported(adapter):
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("import no_such_library\n", "ModuleNotFoundError: No module named 'no_such_library'"),
+        (
+            "import no_such_library\n",
+            "ModuleNotFoundError: No module named 'no_such_library'; import libraries inside functions, and name them "
+            "in requires (docs/add-an-implementation.md)",
+        ),
         ("raise ValueError('no device')\n", "ValueError: no device"),
         ("import sys; sys.exit(3)\n", "SystemExit: 3"),
     ],
@@ -271,6 +275,7 @@ def test_a_file_that_is_no_python(adapter):
     assert complaint(path) == f"--impl {path}: not a Python file (its name must end in .py)"
     absent = path.with_name("absent.py")
     assert complaint(absent) == f"--impl {absent}: no such file"
+    assert complaint(path.parent) == f"--impl {path.parent}: is a folder; name the adapter's file in it"
 
 
 class Point:

@@ -7,6 +7,7 @@ import matplotlib
 import pytest
 
 from harness.results.published.planned import read_plan
+from harness.verify.error_classes import CLASSES
 from reports.published.documents import documents, write_all
 from reports.published.sources import sources
 from tests.reports.published.small_checkout import make
@@ -169,6 +170,12 @@ def test_new_device_stands_everywhere(tmp_path):
         assert (checkout / f"results/{device}/timed.md").exists()
         for path in ("README.md", "docs/peers.md", "docs/results.md", "results/README.md", "site/index.html"):
             assert f"NVIDIA {device.upper()}" in (checkout / path).read_text("utf-8"), path
+
+
+def test_page_states_the_bounds_of_rho():
+    bounds = (f"{bound:g} {name}" for bound, name in CLASSES[1:])
+    said = (ROOT / "reports/templates/site.html").read_text("utf-8")
+    assert f"up to {CLASSES[0][0]:g} is exact, {', '.join(bounds)}, and beyond wrong." in said
 
 
 def page(checkout):

@@ -1,5 +1,6 @@
 """How far the in-house kernel leads, from times that are easy to check."""
 
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -101,7 +102,7 @@ def test_the_readme_says_where_it_is_behind_in_other_current_runs(source, monkey
     text = leads.behind_elsewhere([shown, other], PLAN, shown)
     assert text == (
         "In the other current runs, each context of a training step counted, it is behind in 5 of 6 cases: "
-        "2 in other (quack), 3 in other, beside:8 (quack)."
+        "in 2 behind quack (run other), in 3 behind quack (run other, context beside:8)."
     )
     assert text in sections.fastest([shown, other], PLAN)
     stale.add("other")
@@ -113,6 +114,17 @@ def test_the_readme_says_where_it_is_behind_in_other_current_runs(source, monkey
     assert leads.behind_elsewhere([shown, replace(ahead, name="other")], PLAN, shown).endswith(
         "behind in 0 of 3 cases."
     )
+
+
+def test_the_readme_names_a_run_by_its_page(source, monkeypatch):
+    monkeypatch.setattr(Source, "stale", False)
+    found = source((32.0, 32.0, 60.0))
+    shutil.copy(found.path, found.path.with_name("other.jsonl.bz2"))
+    runs = {"runs": {name: {"about": "three shapes", "bench": {}} for name in ("shapes", "other")}}
+    plan = Plan.model_validate({**runs, "pages": {"other.md": {"of": ["other"]}}})
+    other = replace(found, name="other", plan=plan, path=found.path.with_name("other.jsonl.bz2"))
+    text = leads.behind_elsewhere([found, other], plan, found)
+    assert text.endswith(": in 2 behind quack (run [other](results/h200/other.md)).")
 
 
 def test_behind_everywhere_it_has_no_lead(source):

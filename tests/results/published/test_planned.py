@@ -54,8 +54,10 @@ def test_documents_of_a_run_are_its_pages_first(tmp_path):
     ("was", "now", "said"),
     [
         ("[runs.one]", "[runs.one", "is not TOML"),
-        ("bench =", "measure =", "runs.one.measure: Extra inputs are not permitted"),
-        ("bench = {", "bench = { repeat = 3,", "runs.one.bench.repeat: Extra inputs are not permitted"),
+        ("bench =", "measure =", "runs.one.measure: unknown key; there are about, bench, documents, sanitizer, verify"),
+        ("bench = {", "bench = { shapess = '8x8',", "runs.one.bench.shapess: unknown key; did you mean shapes?"),
+        ("[kept.old]", "[kept.old]\nabuot = 'x'", "kept.old.abuot: unknown key; did you mean about?"),
+        ("[runs.one]", "[run.one]", "run: unknown key; did you mean runs?"),
         ("bench = {", "bench = { min_blocks = 3,", "min_blocks is no option of the command line"),
         ("bench = {", "sanitizer = true\nbench = {", "sanitizer is of verify"),
         ("bench = {", "verify = {}\nbench = {", "one command, bench or verify"),

@@ -84,8 +84,8 @@ def test_changes_are_of_an_adapter(checkout):
     ("was", "now", "said"),
     [
         ("[[change]]", "[[change]", "is not TOML"),
-        ("because =", "why =", "change.0.because: Field required"),
-        ("triton =", "triton_version =", "triton: Field required"),
+        ("because =", "why =", "change 1, why: unknown key; there are adapter, because, files, now, was"),
+        ("triton =", "triton_version =", "triton_version: unknown key; did you mean triton?"),
         ("impls/triton_inhouse.py", "impls/gone.py", "there is no adapter impls/gone.py"),
         ("impls/triton_inhouse.py", "harness/verify", "there is no adapter harness/verify"),
         ("one =", "two =", "h200/two is not published; delete its line"),
