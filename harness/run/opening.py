@@ -106,10 +106,10 @@ def resume(out: Path | None, run: RunRecord, jobs: Sequence[Job]) -> tuple[Path,
         ("normbwd", *_revisions(earlier.run, run)),
     ):
         if was != now:
-            began = f", or add --resume to what began it: {earlier.run.command}" if earlier.run.command else ""
+            command = earlier.run.command if part == "settings" else None
+            began = f", or add --resume to what began it: {command}" if command else ""
             raise OtherRunError(
-                f"--resume: {path} has other {part} ({was}) than this run ({now}); start a new run"
-                f"{began if part == 'settings' else ''}"
+                f"--resume: {path} has other {part} ({was}) than this run ({now}); start a new run{began}"
             )
     with claimed(path):  # its last line may be one that another process is writing
         set_torn_line_aside(path)  # not earlier: a file of another run must stay as it is

@@ -23,21 +23,22 @@ FIELDS = Settings.model_fields | Invocation.model_fields
 
 
 def options(
-    *names: str, hidden: Collection[str] = (), out: str | None = None
+    *names: str, hidden: Collection[str] = (), **helps: str
 ) -> Callable[[Callable[[Invocation], None]], Callable[..., None]]:
     """A decorator that gives a command the options of these fields, and calls it with the resulting Invocation.
 
-    The `hidden` options are not in its help: the command refuses them with a reason. `out` is what its help says of
-    --out, where that is another folder than a run's. An option that was not typed stays unset, so that the default of
-    its field holds.
+    The `hidden` options are not in its help: the command refuses them with a reason. `helps` has the help of options
+    that mean something else here than their fields say. An option that was not typed stays unset, so that the default
+    of its field holds.
     """
 
     def decorate(command: Callable[[Invocation], None]) -> Callable[..., None]:
         def run(**typed: Any) -> None:
             command(_invocation({name: value for name, value in typed.items() if value is not None}))
 
-        helps = {name: (out if name == "out" else None) or FIELDS[name].description for name in names}
-        parameters = [_parameter(name, FIELDS[name], helps[name], name in hidden) for name in names]
+        parameters = [
+            _parameter(name, FIELDS[name], helps.get(name, FIELDS[name].description), name in hidden) for name in names
+        ]
         run.__name__, run.__doc__ = command.__name__, command.__doc__
         run.__dict__["__signature__"] = Signature(parameters)
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

@@ -33,13 +33,14 @@ def changed_since(run: RunRecord, checkout: Path = CHECKOUT, name: str | None = 
     Empty where nothing has changed, and where the run recorded no hashes. `name` is that of a published file, of which
     an adapter may have changed that launches the same kernels; whatever is to be gone on with has no name.
     """
-    same = _launching_the_same(run, name, checkout)
-    return _named(run, [path for path in _changed_paths(run, checkout) if path not in same])
+    changed = _changed_paths(run, checkout)
+    same = _launching_the_same(changed, run, name, checkout)
+    return _named(run, [path for path in changed if path not in same])
 
 
 def same_launches(run: RunRecord, name: str, checkout: Path = CHECKOUT) -> str | None:
     """A clause that names the implementations of a published file that have changed and launch the same kernels."""
-    names = _named(run, _launching_the_same(run, name, checkout))
+    names = _named(run, _launching_the_same(_changed_paths(run, checkout), run, name, checkout))
     if not names:
         return None
     has, launch = ("has", "launches") if len(names) == 1 else ("have", "launch")
@@ -50,14 +51,14 @@ def _changed_paths(run: RunRecord, checkout: Path) -> list[str]:
     return [path for path, recorded in (run.sources or {}).items() if recorded != _current_hash(path, checkout)]
 
 
-def _launching_the_same(run: RunRecord, name: str | None, checkout: Path) -> list[str]:
-    """The adapters that have changed since, and launch for the cases of a published file what they launched then."""
+def _launching_the_same(changed: Sequence[str], run: RunRecord, name: str | None, checkout: Path) -> list[str]:
+    """Those of the changed adapters that launch for the cases of a published file what they launched then."""
     if name is None or run.sources is None:
         return []
     device, recorded = run.device.profile, run.sources
     return [
         path
-        for path in _changed_paths(run, checkout)
+        for path in changed
         if any(
             change.covers(device, name, recorded[path], _current_hash(path, checkout))
             for change in changes_of(path, checkout)

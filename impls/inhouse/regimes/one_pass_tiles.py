@@ -157,8 +157,9 @@ def flat_of_many(problem: Problem, gpu: Gpu) -> Tile:
 
     Two norms have a tile twice as large where a row is one chunk and nothing else is beside them, and one more tile in
     flight where it is two. RMSNorm with a gate has 4 warps up to 2048 columns, and two programs, and two of 8 warps up
-    to 4096. Up to two chunks are packed in 16 bits, but for the former. Three are not: packed, they spilled more
-    registers on sm_100. A gate is read twice where it would take more registers than 128: it is slower elsewhere.
+    to 4096. Up to two chunks are packed in 16 bits, but for those of 4 warps. Three are not: packed, they spilled more
+    registers on sm_100. A gate is read twice where holding it would take more than 128 registers; elsewhere that is
+    slower.
     """
     rows, cols = problem.rows, problem.cols
     two, gate = "dy1" in problem.beside, "z" in problem.beside and problem.accumulators == 1
