@@ -623,6 +623,9 @@ def test_another_revision_cannot_be_mixed_into_a_run(workers, monkeypatch, capsy
     monkeypatch.setattr(session, "own_revision", lambda: "def5678")
     assert typed(f"{line} --resume") in (0, None)  # what has changed decides no figure
     monkeypatch.setattr(session, "sources_of", lambda adapters, timed: {"harness/timing": "222"})
+    monkeypatch.setattr(opening, "changed_since", lambda results: ())
+    assert typed(f"{line} --resume") in (0, None)  # what has changed decides the same of every row
+    monkeypatch.setattr(opening, "changed_since", lambda results: ("harness/timing",))
     assert typed(f"{line} --resume") == 2
     assert "has other normbwd (abc1234) than this run (def5678)" in capsys.readouterr().err
 

@@ -164,7 +164,7 @@ class Survey:
         reasons = (*stale_because(results, entry.settings, name=name), *self._differences_here(results, planned))
         part = part_so_far(results, entry.settings)
         state = "stale" if reasons else "in part" if part else "current"
-        if state == "in part" and (changed := changed_since(results.run)):
+        if state == "in part" and (changed := changed_since(results)):
             reasons = (f"not gone on with, as {', '.join(changed)} changed since",)
         return state, tuple(filter(None, [part, *reasons] if state == "in part" else [*reasons, part]))
 
@@ -194,7 +194,7 @@ class Survey:
         if path.exists():
             return path
         part = file_of(self.place.name, name, self.published)
-        return part if state == "in part" and not changed_since(load(part).run) else None
+        return part if state == "in part" and not changed_since(load(part)) else None
 
     def _unfinished(self, path: Path | None, entry: PlannedRun, planned: Planned) -> tuple[str | None, Sequence[Job]]:
         """Why an unfinished run cannot be resumed, and the jobs to do."""

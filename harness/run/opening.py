@@ -10,8 +10,8 @@ from itertools import chain
 from pathlib import Path
 
 from harness.errors import UsageError
-from harness.results.file import ResultsFile, load, set_torn_line_aside
-from harness.results.published.staleness import OPTIONS
+from harness.results.file import Results, ResultsFile, load, set_torn_line_aside
+from harness.results.published.staleness import OPTIONS, changed_since
 from harness.results.run_records import RunRecord
 from harness.run.plan import Job, left_to_do
 
@@ -94,7 +94,8 @@ def resume(out: Path | None, run: RunRecord, jobs: Sequence[Job]) -> tuple[Path,
     """The results file of `out`, or the one of runs/ that was written to last, and the jobs that it has no rows for.
 
     Raises UsageError where there is no such file, OtherRunError where it belongs to another run, and InUseError. A run
-    may be resumed at another revision of normbwd if the code that decides a figure has the same hashes.
+    may be resumed at another revision of normbwd if the code that decides a figure has the same hashes, or decides the
+    same of every row that the file has.
     """
     path = _file_to_resume(out)
     earlier = load(path, torn=True)
@@ -103,7 +104,7 @@ def resume(out: Path | None, run: RunRecord, jobs: Sequence[Job]) -> tuple[Path,
         ("settings", *_differing_settings(earlier.run, run)),
         ("libraries", earlier.run.libraries, run.libraries),
         ("revisions", earlier.run.sides, run.sides),
-        ("normbwd", *_revisions(earlier.run, run)),
+        ("normbwd", *_revisions(earlier, run)),
     ):
         if was != now:
             command = earlier.run.command if part == "settings" else None
@@ -116,11 +117,12 @@ def resume(out: Path | None, run: RunRecord, jobs: Sequence[Job]) -> tuple[Path,
     return path, left_to_do(jobs, earlier, run.settings.timed)
 
 
-def _revisions(earlier: RunRecord, run: RunRecord) -> tuple[str | None, str | None]:
-    """The revisions of normbwd of two runs; the same one twice where the hashes of the code are equal."""
-    if earlier.sources is not None and earlier.sources == run.sources:
+def _revisions(earlier: Results, run: RunRecord) -> tuple[str | None, str | None]:
+    """The revisions of normbwd of two runs; the same one twice where the code of both decides the same of each row."""
+    then, now = earlier.run.sources, run.sources
+    if then is not None and (then == now or (now and then.keys() == now.keys() and not changed_since(earlier))):
         return run.revision, run.revision
-    return earlier.revision, run.revision
+    return earlier.run.revision, run.revision
 
 
 def _file_to_resume(out: Path | None) -> Path:

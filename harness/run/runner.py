@@ -163,7 +163,7 @@ class Runner:
                     self.progress.step(impl, stage)
                 case Row(row=row):
                     if row.role == "impl":
-                        attempt.finished.add(row.impl)
+                        attempt.finished[row.impl] = row.status
                     self._append(row)
                 case Aside(record=record):
                     self.results.append(record)
@@ -176,12 +176,14 @@ class Runner:
         """Close the dead worker, and write the row of the implementation that was running; of all, where none was."""
         self.close()
         if attempt.impl in attempt.finished:
-            self.hard_failures[attempt.impl] += 1
-            return  # its row was written before the device was lost; the rest goes on with a new worker
+            # Its row was written before the device was lost, or it is wrong and left something behind, which is no
+            # crash; the rest goes on with a new worker.
+            self.hard_failures[attempt.impl] += attempt.finished[attempt.impl] != "wrong"
+            return
         blamed = [attempt.impl] if attempt.impl in pending else [n for n in pending if n not in attempt.finished]
         for name in blamed:
             self.hard_failures[name] += len(blamed) == 1
-            attempt.finished.add(name)
+            attempt.finished[name] = status
             self._write_failure(job, name, status, f"{how} in stage {attempt.stage!r}")
 
     def _skip(self, job: Job, name: str) -> bool:
@@ -207,8 +209,8 @@ class Runner:
 
 @dataclass
 class _Attempt:
-    """One try of a case: the implementation and stage that are running, and the implementations that have a row."""
+    """One try of a case: the implementation and stage that are running, and the status of those that have a row."""
 
     impl: str | None = None
     stage: str = "start"
-    finished: set[str] = field(default_factory=set)
+    finished: dict[str, Status] = field(default_factory=dict)

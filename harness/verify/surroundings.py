@@ -13,6 +13,13 @@ from typing import Any, Self
 from harness.verify import global_state
 from harness.verify.global_state import ENVIRONMENT, Namespaces
 
+# A library starts these threads once in a process, for itself: the implementation that happens to be tried then has not
+# left them at work.
+HOUSEKEEPERS = (
+    "tqdm/_monitor.py",  # keeps bars of progress alive
+    "torch/_inductor/compile_worker/timer.py",  # ends the processes that compile, when nothing is to be compiled
+)
+
 
 @dataclass(frozen=True)
 class Surroundings:
@@ -57,12 +64,21 @@ class Surroundings:
         return self._settings_changed() + self.new_threads()
 
     def new_threads(self) -> list[str]:
-        """Names of the threads that were not there before and are still alive."""
-        return [thread.name for thread in threading.enumerate() if thread not in self.threads]
+        """Names of the threads that were not there before and are still alive, but for housekeeping of libraries."""
+        new = (thread for thread in threading.enumerate() if thread not in self.threads)
+        return [thread.name for thread in new if not _is_housekeeping(thread)]
 
     def _settings_changed(self) -> list[str]:
         settings = global_state.settings()
         return [name for name, was in self.settings.items() if name in settings and settings[name].read() != was]
+
+
+def _is_housekeeping(thread: threading.Thread) -> bool:
+    """Whether what a thread runs is defined in a file of HOUSEKEEPERS, whatever the thread is called."""
+    frame = sys._current_frames().get(thread.ident or 0)  # pyright: ignore[reportPrivateUsage]
+    files = [at.f_code.co_filename for at, _ in walk_stack(frame)] if frame else []
+    outermost = next((file for file in reversed(files) if file != threading.__file__), "")
+    return outermost.endswith(HOUSEKEEPERS)
 
 
 def at_work_in(function: Callable[..., object]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from traceback import print_exception
 
 import torch
 
@@ -55,7 +56,8 @@ class Rows:
         self.emit(self.row(name, "ok").model_copy(update={"role": role, "timing": timing, "contexts": contexts}))
 
     def write_error(self, name: str, error: BaseException) -> None:
-        """Write the row of an implementation that raised."""
+        """Write the row of an implementation that raised, and where it did to stderr, which is the worker's log."""
+        print_exception(error)
         self.write(name, status_of(error), one_line(error))
 
     def fail(self, name: str, error: BaseException, refusable: bool = False) -> None:

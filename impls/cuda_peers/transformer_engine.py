@@ -45,8 +45,8 @@ def prepare(inputs: Inputs) -> Callable[[], Grads]:
 
     No multiprocessor is left out.
     """
-    tex: Any = import_module("transformer_engine_torch")
     dtypes: Any = import_module("transformer_engine.pytorch.constants").TE_DType
+    tex: Any = import_module("transformer_engine_torch")  # it needs the libraries that transformer_engine has loaded
     case, x, weight = inputs.case, contiguous_rows(inputs.x), inputs.weight
     common = (inputs.eps, None, None, dtypes[x.dtype], 0, case.zero_centred)
     if case.norm == "layer":

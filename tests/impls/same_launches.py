@@ -25,9 +25,9 @@ from tests.impls.launched_code import digest, launched
 SHOWN = 3  # cases
 
 
-def extract(revision, folder):
-    """Write the impls/ of a revision into a folder."""
-    packed = subprocess.run(["git", "archive", revision, "impls"], cwd=CHECKOUT, check=True, capture_output=True).stdout
+def extract(revision, folder, *paths):
+    """Write folders of a revision into a folder."""
+    packed = subprocess.run(["git", "archive", revision, *paths], cwd=CHECKOUT, check=True, capture_output=True).stdout
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         archive.extractall(folder, filter="data")
 
@@ -66,7 +66,7 @@ def entry(adapter, files, then):
 def main():
     (revision,) = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
-        extract(revision, folder)
+        extract(revision, folder, "impls")
         then = Path(folder)
         print(f'triton = "{triton.__version__}"')
         for adapter, files in concerned(then).items():

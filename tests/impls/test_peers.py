@@ -266,6 +266,30 @@ def test_a_transformer_engine_that_is_not_nvidias_is_recognised(tmp_path, monkey
         del sys.modules[name]
 
 
+EXTENSION = """
+import transformer_engine
+assert transformer_engine.loaded, "undefined symbol"
+
+def rmsnorm_fwd(x, *rest):
+    raise RuntimeError("the extension was imported")
+"""
+
+
+def test_the_extension_of_transformer_engine_finds_the_libraries_that_it_needs(tmp_path, monkeypatch):
+    """A worker that takes the place of another has not imported the package."""
+    monkeypatch.syspath_prepend(tmp_path)
+    package(tmp_path, "transformer_engine", "loaded = False")
+    package(tmp_path, "transformer_engine/pytorch", "import transformer_engine\ntransformer_engine.loaded = True")
+    (tmp_path / "transformer_engine/pytorch/constants.py").write_text("import torch\nTE_DType = {torch.float32: 0}")
+    (tmp_path / "transformer_engine_torch.py").write_text(EXTENSION)
+    importlib.invalidate_caches()
+    inputs = make_inputs(NormCase("rms", 2, 8, dtype="fp32", weight_dtype="fp32", device="cpu"), 0)
+    with pytest.raises(RuntimeError, match="the extension was imported"):
+        IMPLS["transformer-engine"].prepare(inputs)
+    for name in [name for name in sys.modules if name.startswith("transformer_engine")]:
+        del sys.modules[name]
+
+
 COMPILATION = """
 class CallingConvention:
     cutile_python_v1 = staticmethod(lambda: "convention")

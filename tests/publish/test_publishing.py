@@ -18,6 +18,7 @@ from harness.publish.sitting import Outcome
 from harness.results.file import load
 from harness.results.published import staleness
 from harness.results.published.admission import judge
+from harness.results.published.other_verdicts import OtherVerdicts
 from harness.results.published.planned import file_of, read_plan
 from harness.results.published.same_launches import Change
 from harness.results.published.sources import hash_of, sources_of
@@ -564,6 +565,30 @@ def test_part_of_other_code_that_launches_the_same_is_begun_again(folder, worker
     )
     assert states(only="large") == {"large": ("current", ())}
     assert (folder / "runs/publish-h200/large.other-1").exists() == unfinished_is_here
+
+
+@pytest.mark.parametrize("unfinished_is_here", [True, False])
+@pytest.mark.parametrize("reasons", [("in quarantine",), ("in quarantine", "because")])
+def test_part_of_code_that_decides_the_same_of_its_rows_is_gone_on_with(
+    folder, workers, monkeypatch, unfinished_is_here, reasons
+):
+    workers.clock.job_s, room = 70.0, "harness/run"
+    workers.statuses = {"liger": "wrong"}  # because
+    with monkeypatch.context() as before:
+        before.setattr(session, "sources_of", lambda *given: sources_of(*given) | {room: "000"})
+        before.setattr(staleness, "hash_of", lambda path, here: "000" if path == room else hash_of(path, here))
+        assert publish(workers, minutes=1, only="large").published == ["large"]
+    if not unfinished_is_here:
+        shutil.rmtree(folder / "runs")
+    fields = {"path": room, "was": ("000",), "now": hash_of(room), "only": (), "rest": "", "because": "so"}
+    change = OtherVerdicts(**fields, reasons=reasons)
+    monkeypatch.setattr(staleness, "read_other_verdicts", lambda _: [change])
+    (large,) = surveyed(only="large")[1]
+    assert (large.resumes, len(large.jobs)) == ((True, 1) if len(reasons) == 1 else (False, 2))
+    workers.clock.now_s = 0.0
+    assert publish(workers, only="large").published == ["large"]
+    assert tried(workers) == (["64x64", "32x64"] if len(reasons) == 1 else ["64x64", "64x64", "32x64"])
+    assert states(only="large") == {"large": ("current", ())}
 
 
 def test_run_of_another_device_is_not_gone_on_with(folder, workers):

@@ -93,3 +93,26 @@ def test_a_thread_that_stays_is_named():
     end.set()
     stays.join()
     assert around.new_threads() == []
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "named"),
+    [
+        pytest.param("/site/tqdm/_monitor.py", "Thread-1 (wait)", [], id="of tqdm"),
+        pytest.param("/site/torch/_inductor/compile_worker/timer.py", "subproc_worker_timer", [], id="of Inductor"),
+        pytest.param("/work/mine.py", "tqdm_monitor", ["tqdm_monitor"], id="of somebody who calls it so"),
+    ],
+)
+def test_housekeeping_of_a_library_is_known_by_the_file_that_defines_it(file, name, named):
+    around = Surroundings.look()
+    begun, end = threading.Event(), threading.Event()
+    defined = {"begun": begun, "end": end}
+    exec(compile("def wait():\n    begun.set()\n    end.wait()", file, "exec"), defined)
+    thread = threading.Thread(target=defined["wait"], name=name)
+    thread.start()
+    assert begun.wait(10)
+    try:
+        assert around.new_threads() == around.left_behind() == named
+    finally:
+        end.set()
+        thread.join()

@@ -12,6 +12,8 @@ import pytest
 import torch
 
 from harness.cases import Grads
+from harness.verify import verifier
+from harness.verify.verifier import HOST_LEAK_RUNS, LEAK_RUNS
 from harness.worker import interleave, serve, trial
 from harness.worker.messages import Row, Try
 from harness.worker.rows import SpoiltError, release_all
@@ -93,6 +95,24 @@ def test_a_memory_leak_is_wrong_on_a_cpu_too():
     row = session(implementation("faulty", prepare)).row("faulty")
     assert row.status == "wrong"
     assert re.search("^every call keeps 6[0-9]{7} bytes of memory$", row.reason)
+
+
+@pytest.mark.parametrize(("calls", "status"), [(LEAK_RUNS + 1, "ok"), (HOST_LEAK_RUNS + 1, "wrong")])
+def test_memory_that_grows_a_few_times_on_a_busy_host_is_no_leak(monkeypatch, calls, status):
+    grown = iter([*range(calls), *[calls] * 1000])
+    monkeypatch.setattr(verifier, "held_bytes", lambda device: next(grown) << 25)
+    settings = UNTIMED.changed(repeats=HOST_LEAK_RUNS + 5)
+    assert Session(implementation("honest"), settings=settings).run().row("honest").status == status
+
+
+def test_where_an_adapter_raised_is_in_the_log_of_the_worker(capfd):
+    def prepare(inputs):
+        raise KeyError("surprise")
+
+    assert session(implementation("faulty", prepare)).row("faulty").reason == "KeyError: 'surprise'"
+    log = capfd.readouterr().err
+    assert f'File "{__file__}"' in log
+    assert "in prepare" in log
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from harness.errors import UsageError
@@ -48,14 +49,18 @@ def read_same_launches(checkout: Path = CHECKOUT) -> SameLaunches:
 
     That includes an adapter or a published file that is not there.
     """
-    published = checkout / PUBLISHED.name
-    path = published / SAME_LAUNCHES
+    path = checkout / PUBLISHED.name / SAME_LAUNCHES
+    return _read(path, checkout, path.stat().st_mtime_ns)
+
+
+@cache
+def _read(path: Path, checkout: Path, _changed_ns: int) -> SameLaunches:
     read = read_toml(path, SameLaunches, "a checkout of normbwd has it")
     for change in read.change:
         if not (is_own(change.adapter) and (checkout / change.adapter).is_file()):
             raise UsageError(f"{path}: there is no adapter {change.adapter}; name it as results files do")
         for device, name in change.names():
-            if not file_of(device, name, published).exists():
+            if not file_of(device, name, path.parent).exists():
                 raise UsageError(f"{path}: {device}/{name} is not published; delete its line")
     return read
 

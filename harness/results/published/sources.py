@@ -9,11 +9,15 @@ from __future__ import annotations
 import ast
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 from harness.errors import UsageError
 from harness.results.published.planned import CHECKOUT
+
+_Node = TypeVar("_Node", ast.Module, ast.ClassDef)
 
 SHOWN = 12  # digits of a hash
 ADAPTERS = "impls"
@@ -47,16 +51,25 @@ def is_own(adapter: str) -> bool:
     return adapter.startswith(f"{ADAPTERS}/")
 
 
-def hash_of(path: str, checkout: Path = CHECKOUT) -> str:
-    """The hash of the code that is here now under a path of `sources_of`; raises UsageError where there is none."""
+def hash_of(path: str, checkout: Path = CHECKOUT, *, without: Iterable[str] = ()) -> str:
+    """The hash of the code that is here now under a path of `sources_of`; raises UsageError where there is none.
+
+    `without` names definitions that are left out: FILE:NAME, or FILE:CLASS.NAME.
+    """
+    left_out, digest = frozenset(without), hashlib.sha256()
+    for file in _files(path, checkout):
+        name = file.relative_to(checkout).as_posix()
+        names = frozenset(item.removeprefix(f"{name}:") for item in left_out if item.startswith(f"{name}:"))
+        text = _tree_text(file, file.stat().st_mtime_ns, names)
+        digest.update(f"{name}\n{text}\n".encode())
+    return digest.hexdigest()[:SHOWN]
+
+
+def _files(path: str, checkout: Path) -> list[Path]:
     files = _of_adapter(path, checkout) if is_own(path) else _of_room(path, checkout)
     if not files:
         raise UsageError(f"there is no {path} in {checkout}")
-    digest = hashlib.sha256()
-    for file in sorted(files):
-        text = _tree_text(file, file.stat().st_mtime_ns)
-        digest.update(f"{file.relative_to(checkout).as_posix()}\n{text}\n".encode())
-    return digest.hexdigest()[:SHOWN]
+    return sorted(files)
 
 
 def _of_room(room: str, checkout: Path) -> list[Path]:
@@ -73,14 +86,17 @@ def _of_adapter(adapter: str, checkout: Path) -> set[Path]:
         file = to_visit.pop()
         if file not in files and file.is_file():
             files.add(file)
-            to_visit += _imported(file, checkout)
+            package = file.relative_to(checkout).parent.parts
+            for module in _imported(file, file.stat().st_mtime_ns, package):
+                to_visit += _files_of(module, checkout)
     return files
 
 
-def _imported(file: Path, checkout: Path) -> Iterator[Path]:
-    """The files of impls/ that a file may import, by any import statement in it; packages by their __init__.py."""
-    package = file.relative_to(checkout).parent.parts
-    for node in ast.walk(_parsed(file, file.stat().st_mtime_ns)):
+@cache
+def _imported(file: Path, _changed_ns: int, package: tuple[str, ...]) -> frozenset[tuple[str, ...]]:
+    """The modules of impls/ that a file in a package may import, by any import statement in it."""
+    modules: set[tuple[str, ...]] = set()
+    for node in ast.walk(_parsed(file, _changed_ns)):
         if isinstance(node, ast.Import):
             names = [tuple(alias.name.split(".")) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -89,21 +105,53 @@ def _imported(file: Path, checkout: Path) -> Iterator[Path]:
             names = [module, *((*module, alias.name) for alias in node.names)]
         else:
             continue
-        for name in names:
-            if name[:1] == (ADAPTERS,):
-                yield from _files_of(name, checkout)
+        modules.update(name for name in names if name[:1] == (ADAPTERS,))
+    return frozenset(modules)
 
 
 def _files_of(module: tuple[str, ...], checkout: Path) -> Iterator[Path]:
+    """Where a module is, and the packages that it is in."""
     for depth in range(1, len(module) + 1):
         place = checkout.joinpath(*module[:depth])
         yield from (place / "__init__.py", place.with_suffix(".py"))
 
 
 @cache
-def _tree_text(file: Path, _changed_ns: int) -> str:
-    """A file's syntax tree in one line, without docstrings and empty fields; cached until the file changes."""
-    return _as_text(_parsed(file, _changed_ns))
+def _tree_text(file: Path, _changed_ns: int, left_out: frozenset[str]) -> str:
+    """A file's syntax tree in one line, without docstrings, empty fields and what is left out.
+
+    It is cached until the file changes.
+    """
+    tree = _parsed(file, _changed_ns)
+    return _as_text(_without(tree, left_out) if left_out else tree)
+
+
+def _without(node: _Node, left_out: frozenset[str], within: str = "") -> _Node:
+    """A copy without the statements that define nothing but names that are left out."""
+    kept = copy(node)
+    kept.body = []
+    for statement in node.body:
+        names = {within + name for name in names_of(statement)}
+        if isinstance(statement, ast.ClassDef) and not names <= left_out:
+            kept.body.append(_without(statement, left_out, f"{within}{statement.name}."))
+        elif not names or not names <= left_out:
+            kept.body.append(statement)
+    return kept
+
+
+def names_of(statement: ast.stmt) -> set[str]:
+    """The names that a definition, an assignment or an import defines; none of another statement."""
+    match statement:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            return {name}
+        case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+            return {alias.asname or alias.name for alias in aliases}
+        case ast.Assign(targets=targets):
+            return {target.id for target in targets if isinstance(target, ast.Name)}
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            return {name}
+        case _:
+            return set()
 
 
 @cache

@@ -9,6 +9,7 @@ from harness.cases import NormCase
 from harness.errors import UsageError
 from harness.results.contexts import parse_contexts
 from harness.results.file import Results
+from harness.results.published.other_verdicts import read_other_verdicts
 from harness.results.published.planned import CHECKOUT, Plan
 from harness.results.published.same_launches import changes_of
 from harness.results.published.sources import hash_of
@@ -27,24 +28,35 @@ UNFINISHED = "not finished"
 UNHASHED = "measured before hashes of the code were recorded"
 
 
-def changed_since(run: RunRecord, checkout: Path = CHECKOUT, name: str | None = None) -> tuple[str, ...]:
+def changed_since(results: Results, checkout: Path = CHECKOUT, name: str | None = None) -> tuple[str, ...]:
     """The parts of the code that differ from those of a run: names of implementations, then rooms of the engine.
 
-    Empty where nothing has changed, and where the run recorded no hashes. `name` is that of a published file, of which
-    an adapter may have changed that launches the same kernels; whatever is to be gone on with has no name.
+    Empty where nothing has changed that matters to its rows, and where the run recorded no hashes. `name` is that of a
+    published file, of which an adapter may have changed that launches the same kernels; whatever is to be gone on with
+    has no name.
     """
-    changed = _changed_paths(run, checkout)
-    same = _launching_the_same(changed, run, name, checkout)
+    run, changed = results.run, _changed_paths(results.run, checkout)
+    same = {*_launching_the_same(changed, run, name, checkout), *_deciding_the_same(changed, results, checkout)}
     return _named(run, [path for path in changed if path not in same])
 
 
-def same_launches(run: RunRecord, name: str, checkout: Path = CHECKOUT) -> str | None:
-    """A clause that names the implementations of a published file that have changed and launch the same kernels."""
-    names = _named(run, _launching_the_same(_changed_paths(run, checkout), run, name, checkout))
+def changed_in_vain(results: Results, name: str, checkout: Path = CHECKOUT) -> str | None:
+    """A clause that names what has changed since a published file was measured, and does not make it stale."""
+    run, changed = results.run, _changed_paths(results.run, checkout)
+    launching = _named(run, _launching_the_same(changed, run, name, checkout))
+    deciding = _named(run, _deciding_the_same(changed, results, checkout))
+    clauses = (
+        _clause(launching, "launches", "launch", "the same kernels here"),
+        _clause(deciding, "decides", "decide", "the same of every row here"),
+    )
+    return "; ".join(filter(None, clauses)) or None
+
+
+def _clause(names: Sequence[str], one: str, several: str, what: str) -> str | None:
     if not names:
         return None
-    has, launch = ("has", "launches") if len(names) == 1 else ("have", "launch")
-    return f"{_listed(names)} {has} changed since, but {launch} the same kernels here"
+    has, does = ("has", one) if len(names) == 1 else ("have", several)
+    return f"{_listed(names)} {has} changed since, but {does} {what}"
 
 
 def _changed_paths(run: RunRecord, checkout: Path) -> list[str]:
@@ -64,6 +76,13 @@ def _launching_the_same(changed: Sequence[str], run: RunRecord, name: str | None
             for change in changes_of(path, checkout)
         )
     ]
+
+
+def _deciding_the_same(changed: Sequence[str], results: Results, checkout: Path) -> list[str]:
+    """Those of the changed paths that would have decided the same of every row."""
+    here = {path: _current_hash(path, checkout) for path in changed}
+    changes = read_other_verdicts(checkout)
+    return [path for path in changed if any(change.covers(results, path, here[path]) for change in changes)]
 
 
 def _named(run: RunRecord, paths: Sequence[str]) -> tuple[str, ...]:
@@ -86,12 +105,12 @@ def stale_because(
     """Why a published file is stale, a clause for each reason; empty where it is current.
 
     `planned` has the settings of the plan, None for a file that is no run of the plan. A file of fewer processes or
-    cases than planned is not stale for that, nor is one published under this `name` for which changed adapters launch
-    the same kernels.
+    cases than planned is not stale for that, nor is one for which changed code decides the same of every row, or one
+    published under this `name` for which changed adapters launch the same kernels.
     """
     run = results.run
     reasons = [UNHASHED] if run.sources is None else []
-    if changed := changed_since(run, checkout, name):
+    if changed := changed_since(results, checkout, name):
         reasons.append(f"since then {_listed(changed)} {'has' if len(changed) == 1 else 'have'} changed")
     if planned is not None:
         reasons += _differing_options(run, planned)
@@ -150,7 +169,7 @@ def mark(results: Results, name: str, plan: Plan, checkout: Path = CHECKOUT) -> 
     entry = plan.runs.get(name)
     planned = entry.settings if entry else None
     reasons = stale_because(results, planned, checkout, name=name)
-    same = same_launches(results.run, name, checkout)
+    in_vain = changed_in_vain(results, name, checkout)
     measured = f"measured at revision {results.run.revision or 'unknown'}"
     stale = f"stale: {'; '.join(reasons)}" if reasons else None
-    return "; ".join(filter(None, [measured, same, part_so_far(results, planned), stale]))
+    return "; ".join(filter(None, [measured, in_vain, part_so_far(results, planned), stale]))

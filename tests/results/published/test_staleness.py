@@ -61,7 +61,7 @@ def test_all_that_has_changed_is_named(run, checkout):
     change(checkout, "impls/inhouse/limits.py", "3", "4")
     change(checkout, "harness/verify/deciding.py", "1", "2")
     (checkout / "impls/quack.py").unlink()
-    assert changed_since(run.run, checkout) == ("triton-inhouse", "quack", "harness/verify")
+    assert changed_since(run, checkout) == ("triton-inhouse", "quack", "harness/verify")
     assert stale_because(run, PLANNED, checkout) == (
         "since then triton-inhouse, quack and harness/verify have changed",
     )
@@ -94,7 +94,7 @@ def test_file_for_which_the_same_is_launched_is_current(run, checkout, same_laun
         "measured at revision abc1234; triton-inhouse has changed since, but launches the same kernels here"
     )
     change(checkout, "impls/quack.py", "torch", "sys")
-    assert changed_since(run.run, checkout, "one") == ("quack",)
+    assert changed_since(run, checkout, "one") == ("quack",)
     assert stale_because(run, PLANNED, checkout, name="one") == ("since then quack has changed",)
 
 
@@ -131,6 +131,43 @@ def test_entry_is_of_one_file_alone(run, checkout, same_launches):
 def test_code_that_changes_again_makes_it_stale(run, checkout, same_launches):
     change(checkout, "impls/inhouse/limits.py", "4", "5")
     assert stale_because(run, PLANNED, checkout, name="one") == SINCE
+
+
+@pytest.fixture
+def other_verdicts(run, checkout):
+    """Two rooms of the engine that have changed, and decide otherwise of rows that were not tried."""
+    entries = []
+    for room in ("harness/verify", "harness/worker"):
+        change(checkout, f"{room}/deciding.py", "1", "2")
+        only = [f"{room}/deciding.py:decide"]
+        entries.append(f"""[[change]]
+            path = "{room}"
+            was = ["{run.run.sources[room]}"]
+            now = "{hash_of(room, checkout)}"
+            only = {only}
+            rest = "{hash_of(room, checkout, without=only)}"
+            reasons = ["not tried"]
+            because = "it was too strict"
+        """)
+    path = checkout / "results/other_verdicts.toml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("\n".join(entries))
+
+
+def test_what_has_no_row_that_is_decided_otherwise_is_current_and_gone_on_with(run, checkout, other_verdicts):
+    assert changed_since(run, checkout) == ()
+    assert stale_because(run, PLANNED, checkout) == stale_because(run, PLANNED, checkout, name="one") == ()
+    assert mark(run, "one", PLAN, checkout) == (
+        "measured at revision abc1234; "
+        "harness/verify and harness/worker have changed since, but decide the same of every row here"
+    )
+
+
+def test_a_row_that_may_be_decided_otherwise_makes_it_stale(run, checkout, other_verdicts):
+    quarantined = row("quack", 50.0).model_copy(update={"reason": "not tried: in quarantine"})
+    run = replace(run, rows=[*run.rows, quarantined])
+    assert changed_since(run, checkout) == ("harness/verify", "harness/worker")
+    assert "the same of every row" not in mark(run, "one", PLAN, checkout)
 
 
 def test_comment_changes_nothing(run, checkout):
