@@ -561,7 +561,7 @@ def test_a_full_disk_is_told_in_one_line(workers, folder, capsys, monkeypatch):
     full.unlink()
     full.symlink_to("/dev/full")
     capsys.readouterr()
-    monkeypatch.setattr(opening, "resume", lambda out, run, jobs: (full, jobs))
+    monkeypatch.setattr(opening, "resume", lambda out, run, jobs, published_as: (full, jobs))
     assert typed("bench --shapes 4x8 --norm rms --out run --resume") == 4
     message = f"error: cannot write {full}: No space left on device; what is done is kept\n"
     assert capsys.readouterr().err == f"starting a worker\n{message}"
@@ -623,9 +623,9 @@ def test_another_revision_cannot_be_mixed_into_a_run(workers, monkeypatch, capsy
     monkeypatch.setattr(session, "own_revision", lambda: "def5678")
     assert typed(f"{line} --resume") in (0, None)  # what has changed decides no figure
     monkeypatch.setattr(session, "sources_of", lambda adapters, timed: {"harness/timing": "222"})
-    monkeypatch.setattr(opening, "changed_since", lambda results: ())
+    monkeypatch.setattr(opening, "changed_since", lambda *_, **__: ())
     assert typed(f"{line} --resume") in (0, None)  # what has changed decides the same of every row
-    monkeypatch.setattr(opening, "changed_since", lambda results: ("harness/timing",))
+    monkeypatch.setattr(opening, "changed_since", lambda *_, **__: ("harness/timing",))
     assert typed(f"{line} --resume") == 2
     assert "has other normbwd (abc1234) than this run (def5678)" in capsys.readouterr().err
 

@@ -15,7 +15,7 @@ from harness.fleet.preview import elsewhere
 from harness.publish.minutes import RunTimes, run_times
 from harness.results.file import Results, load
 from harness.results.published.planned import PACKED_SUFFIX, PUBLISHED, Plan, PlannedRun, file_of
-from harness.results.published.staleness import UNFINISHED, cases_lacking, changed_since, part_so_far, stale_because
+from harness.results.published.staleness import UNFINISHED, cases_lacking, part_so_far, stale_because
 from harness.results.run_records import RunRecord
 from harness.run.invocation import Invocation
 from harness.run.opening import RESULTS_NAME
@@ -119,7 +119,7 @@ class Survey:
         planned = self._planned(self.invocation_of(name, entry))
         state, reasons = self._state(name, entry, planned)
         earlier = self._earlier(name, state)
-        restart_reason, jobs = self._unfinished(earlier, entry, planned)
+        restart_reason, jobs = self._unfinished(earlier, name, entry, planned)
         sanitizer = self.sanitizes(entry)
         if state == "current":
             return SurveyedRun(name, entry, planned, self.work / name, state)
@@ -135,6 +135,7 @@ class Survey:
             device=self.place.name,
             sanitizer=self.sanitizes(entry),
             out=self.work / name,
+            published_as=name,
             command=entry.command_line(self.place.name),
         )
 
@@ -164,9 +165,7 @@ class Survey:
         reasons = (*stale_because(results, entry.settings, name=name), *self._differences_here(results, planned))
         part = part_so_far(results, entry.settings)
         state = "stale" if reasons else "in part" if part else "current"
-        if state == "in part" and (changed := changed_since(results)):
-            reasons = (f"not gone on with, as {', '.join(changed)} changed since",)
-        return state, tuple(filter(None, [part, *reasons] if state == "in part" else [*reasons, part]))
+        return state, tuple(filter(None, [*reasons, part]))
 
     def _differences_here(self, results: Results, planned: Planned) -> list[str]:
         """Why a file is stale on this machine: it lacks implementations or cases, or libraries have other versions."""
@@ -186,17 +185,15 @@ class Survey:
         return [f"{name} {version} where {here[name]} is here" for name, version in changed.items()]
 
     def _earlier(self, name: str, state: State) -> Path | None:
-        """The file with what was measured of a run so far: here, or on another machine and published as a part.
-
-        A part that other code measured is none, even if the same kernels were launched: one file has one revision.
-        """
+        """The file with what was measured of a run so far: here, or on another machine and published as a part."""
         path = self.work / name / RESULTS_NAME
         if path.exists():
             return path
-        part = file_of(self.place.name, name, self.published)
-        return part if state == "in part" and not changed_since(load(part)) else None
+        return file_of(self.place.name, name, self.published) if state == "in part" else None
 
-    def _unfinished(self, path: Path | None, entry: PlannedRun, planned: Planned) -> tuple[str | None, Sequence[Job]]:
+    def _unfinished(
+        self, path: Path | None, name: str, entry: PlannedRun, planned: Planned
+    ) -> tuple[str | None, Sequence[Job]]:
         """Why an unfinished run cannot be resumed, and the jobs to do."""
         if path is None:
             return None, planned.jobs
@@ -204,7 +201,7 @@ class Survey:
             earlier = load(path, torn=True)
         except UsageError as error:
             return str(error), planned.jobs
-        reasons = [reason for reason in stale_because(earlier, entry.settings) if reason != UNFINISHED]
+        reasons = [reason for reason in stale_because(earlier, entry.settings, name=name) if reason != UNFINISHED]
         if self.place.here:
             reasons += self._libraries_changed(earlier.run, planned)
         if reasons:

@@ -90,12 +90,14 @@ def _unused(folder: Path) -> Path:
     return folder
 
 
-def resume(out: Path | None, run: RunRecord, jobs: Sequence[Job]) -> tuple[Path, list[Job]]:
+def resume(
+    out: Path | None, run: RunRecord, jobs: Sequence[Job], published_as: str | None = None
+) -> tuple[Path, list[Job]]:
     """The results file of `out`, or the one of runs/ that was written to last, and the jobs that it has no rows for.
 
     Raises UsageError where there is no such file, OtherRunError where it belongs to another run, and InUseError. A run
-    may be resumed at another revision of normbwd if the code that decides a figure has the same hashes, or decides the
-    same of every row that the file has.
+    may be resumed at another revision of normbwd if no code that decides a figure has changed in a way that matters to
+    its rows, or to the file that it is to be `published_as`.
     """
     path = _file_to_resume(out)
     earlier = load(path, torn=True)
@@ -104,7 +106,7 @@ def resume(out: Path | None, run: RunRecord, jobs: Sequence[Job]) -> tuple[Path,
         ("settings", *_differing_settings(earlier.run, run)),
         ("libraries", earlier.run.libraries, run.libraries),
         ("revisions", earlier.run.sides, run.sides),
-        ("normbwd", *_revisions(earlier, run)),
+        ("normbwd", *_revisions(earlier, run, published_as)),
     ):
         if was != now:
             command = earlier.run.command if part == "settings" else None
@@ -117,10 +119,11 @@ def resume(out: Path | None, run: RunRecord, jobs: Sequence[Job]) -> tuple[Path,
     return path, left_to_do(jobs, earlier, run.settings.timed)
 
 
-def _revisions(earlier: Results, run: RunRecord) -> tuple[str | None, str | None]:
-    """The revisions of normbwd of two runs; the same one twice where the code of both decides the same of each row."""
+def _revisions(earlier: Results, run: RunRecord, name: str | None) -> tuple[str | None, str | None]:
+    """The revisions of normbwd of two runs; the same one twice where what has changed does not matter."""
     then, now = earlier.run.sources, run.sources
-    if then is not None and (then == now or (now and then.keys() == now.keys() and not changed_since(earlier))):
+    alike = then == now or (then and now and then.keys() == now.keys() and not changed_since(earlier, name=name))
+    if then is not None and alike:
         return run.revision, run.revision
     return earlier.run.revision, run.revision
 

@@ -165,7 +165,7 @@ def open_results(
         jobs=len({job.case for job in planned.jobs}),
     )
     if invocation.resume:
-        return opening.resume(invocation.out, run, planned.jobs)
+        return opening.resume(invocation.out, run, planned.jobs, invocation.published_as)
     return opening.create(invocation.out, run), planned.jobs
 
 

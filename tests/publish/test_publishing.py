@@ -540,31 +540,28 @@ def test_run_of_other_code_that_launches_the_same_is_not_measured_again(folder, 
 
 
 @pytest.mark.parametrize("unfinished_is_here", [True, False])
-def test_part_of_other_code_that_launches_the_same_is_begun_again(folder, workers, of_other_code, unfinished_is_here):
-    """Its published part stays until more than it is measured; no file has two revisions."""
+def test_part_of_other_code_that_launches_the_same_is_gone_on_with(folder, workers, of_other_code, unfinished_is_here):
     workers.clock.job_s = 70.0
     with of_other_code():
         assert publish(workers, minutes=1, only="large").published == ["large"]
     if not unfinished_is_here:
         shutil.rmtree(folder / "runs")
-    target = file_of("h200", "large", folder / "results")
-    part = target.read_bytes()
     (large,) = surveyed(only="large")[1]
-    why = "not gone on with, as liger changed since"
-    assert (large.state, large.reasons) == ("in part", ("1 of 2 cases so far", why))
-    assert (large.resumes, len(large.jobs)) == (False, 2)
-    workers.clock.now_s = 0.0
-    assert publish(workers, minutes=1, only="large") == Outcome([], ["large"], [], [])
-    assert target.read_bytes() == part
+    assert (large.state, large.reasons) == ("in part", ("1 of 2 cases so far",))
+    assert (large.resumes, len(large.jobs)) == (True, 1)
     assert publish(workers, only="large").published == ["large"]
-    assert tried(workers) == ["64x64", "64x64", "32x64"]
-    whole = load(target)
-    assert (whole.run.sources[SOURCES["liger"]], len({row.case for row in whole.rows})) == (
-        hash_of(SOURCES["liger"]),
-        2,
-    )
+    assert tried(workers) == ["64x64", "32x64"]
+    whole = load(file_of("h200", "large", folder / "results"))
+    assert (whole.run.sources[SOURCES["liger"]], len({row.case for row in whole.rows})) == ("000", 2)
     assert states(only="large") == {"large": ("current", ())}
-    assert (folder / "runs/publish-h200/large.other-1").exists() == unfinished_is_here
+
+
+def test_unfinished_run_of_other_code_is_begun_again_under_a_name_without_an_entry(folder, workers, of_other_code):
+    workers.clock.job_s = 70.0
+    with of_other_code():
+        publish(workers, minutes=1, only="checked")
+    (checked,) = surveyed(only="checked")[1]
+    assert checked.restart_reason == "since then liger has changed"
 
 
 @pytest.mark.parametrize("unfinished_is_here", [True, False])

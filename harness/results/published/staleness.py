@@ -32,8 +32,7 @@ def changed_since(results: Results, checkout: Path = CHECKOUT, name: str | None 
     """The parts of the code that differ from those of a run: names of implementations, then rooms of the engine.
 
     Empty where nothing has changed that matters to its rows, and where the run recorded no hashes. `name` is that of a
-    published file, of which an adapter may have changed that launches the same kernels; whatever is to be gone on with
-    has no name.
+    published file, or of what is to become one, for which a changed adapter may launch the same kernels.
     """
     run, changed = results.run, _changed_paths(results.run, checkout)
     same = {*_launching_the_same(changed, run, name, checkout), *_deciding_the_same(changed, results, checkout)}

@@ -123,7 +123,7 @@ def test_entry_of_other_code_leaves_it_stale(run, checkout, same_launches, was, 
 
 def test_entry_is_of_one_file_alone(run, checkout, same_launches):
     assert stale_because(run, PLANNED, checkout, name="other") == SINCE
-    assert stale_because(run, PLANNED, checkout) == SINCE, "what is to be gone on with has no name"
+    assert stale_because(run, PLANNED, checkout) == SINCE, "what is not to be published has no name"
     elsewhere = run.run.model_copy(update={"device": run.run.device.model_copy(update={"profile": "b200"})})
     assert stale_because(replace(run, run=elsewhere), PLANNED, checkout, name="one") == SINCE
 
