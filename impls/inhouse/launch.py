@@ -30,8 +30,18 @@ class KernelCall:
         self.options = options
 
     def start(self) -> Any:
-        """Launch it on the current stream; return it compiled, or None in Triton's interpreter."""
-        return self.kernel[self.grid](*self.args, **self.options)
+        """Launch it on the current stream; return it compiled, or None in Triton's interpreter.
+
+        Raises ValueError where there is no GPU and Triton does not interpret.
+        """
+        try:
+            return self.kernel[self.grid](*self.args, **self.options)
+        except RuntimeError as error:
+            if "active driver" not in str(error):
+                raise
+            raise ValueError(
+                "Triton finds no GPU here; set TRITON_INTERPRET=1 before Python starts, and its interpreter runs this"
+            ) from error
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,15 @@
 """`rms_norm` and `layer_norm` for a model, in Triton's interpreter: under autograd, torch.compile and checkpointing."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
+from impls.inhouse.launch import KernelCall
 from impls.inhouse.model import layer_norm, operators, rms_norm
 from impls.inhouse.model.forward import norm_forward
 from impls.inhouse.model.operands import Operands, Options, Saved
@@ -317,3 +322,30 @@ def test_a_second_derivative_is_refused():
     (dx,) = torch.autograd.grad(rms_norm(x).square().sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match="norm_backward"):
         dx.sum().backward()
+
+
+@pytest.mark.parametrize("call", ["rms_norm(x, w)", "torch.compile(rms_norm, backend='eager')(x, w)"])
+def test_without_a_gpu_and_without_the_interpreter_is_refused_with_what_to_do(call):
+    """In a child process, because this one has told Triton to interpret."""
+    code = f"""
+import torch
+from impls.inhouse.model import rms_norm
+
+x, w = torch.ones(4, 64), torch.ones(64)
+try:
+    {call}
+except ValueError as error:
+    print(error)
+"""
+    hidden = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
+    environment = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"} | hidden
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert "Triton finds no GPU here; set TRITON_INTERPRET=1" in done.stdout, done.stderr[-2000:]
+
+
+def test_what_else_goes_wrong_at_a_launch_is_not_hidden():
+    def fail(*_, **__):
+        raise RuntimeError("out of resources")
+
+    with pytest.raises(RuntimeError, match="out of resources"):
+        KernelCall({(1,): fail}, (1,)).start()
