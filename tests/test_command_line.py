@@ -623,11 +623,18 @@ def test_another_revision_cannot_be_mixed_into_a_run(workers, monkeypatch, capsy
     monkeypatch.setattr(session, "own_revision", lambda: "def5678")
     assert typed(f"{line} --resume") in (0, None)  # what has changed decides no figure
     monkeypatch.setattr(session, "sources_of", lambda adapters, timed: {"harness/timing": "222"})
-    monkeypatch.setattr(opening, "changed_since", lambda *_, **__: ())
-    assert typed(f"{line} --resume") in (0, None)  # what has changed decides the same of every row
-    monkeypatch.setattr(opening, "changed_since", lambda *_, **__: ("harness/timing",))
+    with monkeypatch.context() as covered:
+        covered.setattr(opening, "changed_since", lambda *_, **__: ())
+        assert typed(f"{line} --resume") in (0, None)  # what has changed decides the same of every row
+    ((_, record),) = load(Path("run/results.jsonl")).resumed
+    assert (record.revision, record.sources) == ("def5678", {"harness/timing": "222"})
+    monkeypatch.setattr(session, "own_revision", lambda: "abc1234")  # as two states with uncommitted changes have
+    monkeypatch.setattr(session, "sources_of", lambda adapters, timed: {"harness/timing": "333"})
     assert typed(f"{line} --resume") == 2
-    assert "has other normbwd (abc1234) than this run (def5678)" in capsys.readouterr().err
+    assert "has other normbwd (abc1234) than this run (abc1234, changed: harness/timing)" in capsys.readouterr().err
+    monkeypatch.setattr(session, "own_revision", lambda: "def5678")
+    assert typed(f"{line} --resume") == 2
+    assert "has other normbwd (abc1234) than this run (def5678, changed: harness/timing)" in capsys.readouterr().err
 
 
 def test_other_libraries_cannot_be_mixed_into_a_run(workers, folder, capsys):

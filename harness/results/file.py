@@ -12,7 +12,7 @@ import os
 import re
 import threading
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -24,10 +24,12 @@ from pydantic import Field, TypeAdapter, ValidationError
 from harness.cases import NormCase
 from harness.errors import UnavailableError, UsageError
 from harness.results.contexts import COLD, HOST, parse_contexts
-from harness.results.run_records import EndRecord, GpuRecord, RunRecord
+from harness.results.run_records import EndRecord, GpuRecord, ResumedRecord, RunRecord
 from harness.results.schema import Budget, ConditionsRecord, RowRecord, SanitizerRecord, SelfTestRecord, worst
 
-AnyRecord = RunRecord | GpuRecord | SelfTestRecord | RowRecord | ConditionsRecord | SanitizerRecord | EndRecord
+AnyRecord = (
+    RunRecord | ResumedRecord | GpuRecord | SelfTestRecord | RowRecord | ConditionsRecord | SanitizerRecord | EndRecord
+)
 Line = Annotated[AnyRecord, Field(discriminator="record")]
 _LINE: TypeAdapter[AnyRecord] = TypeAdapter(Line)
 R = TypeVar("R", bound=AnyRecord)
@@ -46,6 +48,20 @@ class Results:
     conditions: Sequence[ConditionsRecord] = ()
     sanitized: Sequence[SanitizerRecord] = ()
     gpus: Sequence[GpuRecord] = ()
+    resumed: Sequence[tuple[int, ResumedRecord]] = ()  # behind so many rows
+
+    @property
+    def revisions(self) -> str:
+        """The revisions of normbwd that measured it."""
+        found = [self.run.revision, *(record.revision for _, record in self.resumed)]
+        return " and ".join(dict.fromkeys(revision or "unknown" for revision in found))
+
+    def by_code(self) -> Iterator[tuple[Mapping[str, str] | None, Sequence[RowRecord]]]:
+        """The hashes of the code that measured, with the rows that it measured, in the order of time."""
+        begins = [(0, self.run.sources), *((rows, record.sources) for rows, record in self.resumed)]
+        ends = [*(rows for rows, _ in begins[1:]), len(self.rows)]
+        for (begin, sources), end in zip(begins, ends, strict=True):
+            yield sources, self.rows[begin:end]
 
     @property
     def budget(self) -> Budget | None:
@@ -177,10 +193,13 @@ def load(path: Path, torn: bool = False) -> Results:
     run = _parse(path, 1, lines[0])
     if not isinstance(run, RunRecord):
         raise _not_results(path)
+    resumed: list[tuple[int, ResumedRecord]] = []
     for number, line in enumerate(lines[1:], start=2):
         record = _parse(path, number, line)
         if isinstance(record, RunRecord):
             raise UsageError(f"{path} line {number} starts a second run; give one run's file at a time")
+        if isinstance(record, ResumedRecord):
+            resumed.append((len(_only(RowRecord, records)), record))
         records.append(record)
     ends = _only(EndRecord, records)
     return Results(
@@ -191,6 +210,7 @@ def load(path: Path, torn: bool = False) -> Results:
         tuple(_only(ConditionsRecord, records)),
         tuple(_only(SanitizerRecord, records)),
         tuple(_only(GpuRecord, records)),
+        tuple(resumed),
     )
 
 

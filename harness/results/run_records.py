@@ -94,6 +94,15 @@ class RunRecord(Record):
     jobs: int = Field(description="cases planned, so that a reader can tell a finished run from a cut one")
 
 
+class ResumedRecord(Record):
+    """From here on the rows were measured with code of other hashes; it stands where a run was resumed with such."""
+
+    record: Literal["resumed"] = "resumed"
+    at: str
+    revision: Annotated[str | None, AfterValidator(_short)] = None
+    sources: dict[str, str] = Field(description="as in the run record")
+
+
 class GpuRecord(Record):
     """A GPU of a run on a fleet; rows and self-tests name it by its `number`.
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from harness.errors import UsageError
 from harness.results.file import Results, ResultsFile, load, set_torn_line_aside
 from harness.results.published.staleness import OPTIONS, changed_since
-from harness.results.run_records import RunRecord
+from harness.results.run_records import ResumedRecord, RunRecord
 from harness.run.plan import Job, left_to_do
 
 RESULTS_NAME = "results.jsonl"
@@ -116,16 +116,19 @@ def resume(
             )
     with claimed(path):  # its last line may be one that another process is writing
         set_torn_line_aside(path)  # not earlier: a file of another run must stay as it is
+        *_, (sources, _) = earlier.by_code()
+        if run.sources is not None and sources != run.sources:
+            with closing(ResultsFile(path)) as results:
+                results.append(ResumedRecord(at=run.started_at, revision=run.revision, sources=run.sources))
     return path, left_to_do(jobs, earlier, run.settings.timed)
 
 
 def _revisions(earlier: Results, run: RunRecord, name: str | None) -> tuple[str | None, str | None]:
-    """The revisions of normbwd of two runs; the same one twice where what has changed does not matter."""
-    then, now = earlier.run.sources, run.sources
-    alike = then == now or (then and now and then.keys() == now.keys() and not changed_since(earlier, name=name))
-    if then is not None and alike:
-        return run.revision, run.revision
-    return earlier.run.revision, run.revision
+    """What measured two runs, in words; the same twice where what has changed does not matter."""
+    if earlier.run.sources is None or run.sources is None:
+        return earlier.run.revision, run.revision
+    changed = changed_since(earlier, name=name, now=run.sources)
+    return earlier.run.revision, f"{run.revision}, changed: {', '.join(changed)}" if changed else earlier.run.revision
 
 
 def _file_to_resume(out: Path | None) -> Path:

@@ -24,6 +24,7 @@ from harness.run.process import Worker, WorkerDiedError
 from harness.run.resolve import for_later_process
 from harness.worker.messages import Aside, Began, Done, Row, SelfTest, Try, When
 
+NO_CRASH: tuple[Status, ...] = ("wrong", "unsupported", "oom")
 QUARANTINE_AFTER = 3  # crashes or hangs: each costs a new worker and up to the time limit
 
 
@@ -176,9 +177,9 @@ class Runner:
         """Close the dead worker, and write the row of the implementation that was running; of all, where none was."""
         self.close()
         if attempt.impl in attempt.finished:
-            # Its row was written before the device was lost, or it is wrong and left something behind, which is no
-            # crash; the rest goes on with a new worker.
-            self.hard_failures[attempt.impl] += attempt.finished[attempt.impl] != "wrong"
+            # Its row was written before the device was lost, or before the worker was given up for what it had left
+            # behind; the rest goes on with a new worker.
+            self.hard_failures[attempt.impl] += attempt.finished[attempt.impl] not in NO_CRASH
             return
         blamed = [attempt.impl] if attempt.impl in pending else [n for n in pending if n not in attempt.finished]
         for name in blamed:

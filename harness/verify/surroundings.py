@@ -16,8 +16,8 @@ from harness.verify.global_state import ENVIRONMENT, Namespaces
 # A library starts these threads once in a process, for itself: the implementation that happens to be tried then has not
 # left them at work.
 HOUSEKEEPERS = (
-    "tqdm/_monitor.py",  # keeps bars of progress alive
-    "torch/_inductor/compile_worker/timer.py",  # ends the processes that compile, when nothing is to be compiled
+    "/tqdm/_monitor.py",  # keeps bars of progress alive
+    "/torch/_inductor/compile_worker/timer.py",  # ends the processes that compile, when nothing is to be compiled
 )
 
 

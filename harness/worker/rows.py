@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from contextlib import suppress
 from traceback import print_exception
 
 import torch
@@ -57,8 +58,9 @@ class Rows:
 
     def write_error(self, name: str, error: BaseException) -> None:
         """Write the row of an implementation that raised, and where it did to stderr, which is the worker's log."""
-        print_exception(error)
         self.write(name, status_of(error), one_line(error))
+        with suppress(Exception):  # what an implementation raises, or has done to stderr, may be odd
+            print_exception(error)
 
     def fail(self, name: str, error: BaseException, refusable: bool = False) -> None:
         """Write the row of an implementation that raised; raise SpoiltError where the device was lost.

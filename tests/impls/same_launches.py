@@ -20,7 +20,7 @@ import triton
 from harness.results.file import load
 from harness.results.published.planned import CHECKOUT, published_files
 from harness.results.published.sources import hash_of, is_own
-from harness.results.published.staleness import _deciding_the_same
+from harness.results.published.staleness import _changes
 from tests.impls.launched_code import digest, launched
 
 SHOWN = 3  # cases
@@ -39,9 +39,7 @@ def concerned(then):
     for device, name, path in published_files():
         results = load(path)
         sources = results.run.sources or {}
-        changed = [source for source, recorded in sources.items() if recorded != hash_of(source)]
-        same = _deciding_the_same(changed, results, CHECKOUT)
-        changed = [source for source in changed if source not in same]
+        changed = [source for source, why in _changes(results, CHECKOUT, None).items() if why is None]
         if all(is_own(source) and sources[source] == hash_of(source, then) for source in changed):
             for source in changed:
                 files[source].append((device, name))

@@ -552,8 +552,11 @@ def test_part_of_other_code_that_launches_the_same_is_gone_on_with(folder, worke
     assert publish(workers, only="large").published == ["large"]
     assert tried(workers) == ["64x64", "32x64"]
     whole = load(file_of("h200", "large", folder / "results"))
-    assert (whole.run.sources[SOURCES["liger"]], len({row.case for row in whole.rows})) == ("000", 2)
+    adapter = SOURCES["liger"]
+    assert [(sources[adapter], len(rows)) for sources, rows in whole.by_code()] == [("000", 2), (hash_of(adapter), 2)]
     assert states(only="large") == {"large": ("current", ())}
+    with of_other_code():  # back to the code with which the run began
+        assert states(only="large") == {"large": ("stale", ("since then liger has changed",))}
 
 
 def test_unfinished_run_of_other_code_is_begun_again_under_a_name_without_an_entry(folder, workers, of_other_code):
@@ -577,8 +580,8 @@ def test_part_of_code_that_decides_the_same_of_its_rows_is_gone_on_with(
         assert publish(workers, minutes=1, only="large").published == ["large"]
     if not unfinished_is_here:
         shutil.rmtree(folder / "runs")
-    fields = {"path": room, "was": ("000",), "now": hash_of(room), "only": (), "rest": "", "because": "so"}
-    change = OtherVerdicts(**fields, reasons=reasons)
+    fields = {"path": room, "was": ["000"], "now": hash_of(room), "only": [], "rest": "", "because": "so"}
+    change = OtherVerdicts(**fields, reasons=[*reasons])
     monkeypatch.setattr(staleness, "read_other_verdicts", lambda _: [change])
     (large,) = surveyed(only="large")[1]
     assert (large.resumes, len(large.jobs)) == ((True, 1) if len(reasons) == 1 else (False, 2))

@@ -326,12 +326,13 @@ def test_no_retry_after_losing_the_device_three_times():
     assert played.outcomes()[-1][2] == "not tried: in quarantine after 3 crashes or hangs"
 
 
-def test_what_is_wrong_and_leaves_something_behind_is_tried_again():
+@pytest.mark.parametrize("status", ["wrong", "unsupported", "oom"])
+def test_what_fails_and_leaves_something_behind_is_tried_again(status):
     """It costs a worker each time, and is no crash."""
     cases = [NormCase("rms", rows, 64, device="cpu") for rows in range(1, QUARANTINE_AFTER + 3)]
-    wrong = [[at_work("a"), done("a", case, status="wrong", reason="dx is off"), DEATH] for case in cases]
-    played = Played([Job(case, ("a",)) for case in cases], *wrong).run()
-    assert played.outcomes() == [("a", "wrong", "dx is off")] * len(cases)
+    failing = [[at_work("a"), done("a", case, status=status, reason="dx is off"), DEATH] for case in cases]
+    played = Played([Job(case, ("a",)) for case in cases], *failing).run()
+    assert played.outcomes() == [("a", status, "dx is off")] * len(cases)
 
 
 BOTH = ("before", "after")

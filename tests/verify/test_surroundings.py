@@ -95,20 +95,25 @@ def test_a_thread_that_stays_is_named():
     assert around.new_threads() == []
 
 
+TQDM, INDUCTOR = "/site/tqdm/_monitor.py", "/site/torch/_inductor/compile_worker/timer.py"
+
+
 @pytest.mark.parametrize(
-    ("file", "name", "named"),
+    ("file", "within", "name", "named"),
     [
-        pytest.param("/site/tqdm/_monitor.py", "Thread-1 (wait)", [], id="of tqdm"),
-        pytest.param("/site/torch/_inductor/compile_worker/timer.py", "subproc_worker_timer", [], id="of Inductor"),
-        pytest.param("/work/mine.py", "tqdm_monitor", ["tqdm_monitor"], id="of somebody who calls it so"),
+        pytest.param(TQDM, TQDM, "Thread-1 (wait)", [], id="of tqdm"),
+        pytest.param(INDUCTOR, "/work/mine.py", "subproc_worker_timer", [], id="of Inductor, which calls others"),
+        pytest.param("/work/mine.py", TQDM, "tqdm_monitor", ["tqdm_monitor"], id="of somebody who goes by way of tqdm"),
+        pytest.param("/work/mytqdm/_monitor.py", TQDM, "mine", ["mine"], id="of a file that ends like it"),
     ],
 )
-def test_housekeeping_of_a_library_is_known_by_the_file_that_defines_it(file, name, named):
+def test_housekeeping_of_a_library_is_known_by_the_file_that_defines_it(file, within, name, named):
     around = Surroundings.look()
     begun, end = threading.Event(), threading.Event()
     defined = {"begun": begun, "end": end}
-    exec(compile("def wait():\n    begun.set()\n    end.wait()", file, "exec"), defined)
-    thread = threading.Thread(target=defined["wait"], name=name)
+    exec(compile("def wait():\n    begun.set()\n    end.wait()", within, "exec"), defined)
+    exec(compile("def run():\n    wait()", file, "exec"), defined)
+    thread = threading.Thread(target=defined["run"], name=name)
     thread.start()
     assert begun.wait(10)
     try:

@@ -1,7 +1,9 @@
 """What one implementation does must not cost another its row."""
 
 import gc
+import io
 import re
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -113,6 +115,15 @@ def test_where_an_adapter_raised_is_in_the_log_of_the_worker(capfd):
     log = capfd.readouterr().err
     assert f'File "{__file__}"' in log
     assert "in prepare" in log
+
+
+def test_what_raises_something_that_cannot_be_printed_costs_its_own_row(monkeypatch):
+    def prepare(inputs):
+        monkeypatch.setattr(sys, "stderr", closed := io.StringIO())
+        closed.close()
+        raise SyntaxError("boo", ("f", 1, "where", "text"))
+
+    assert session(implementation("faulty", prepare)).row("faulty").reason.startswith("SyntaxError: boo")
 
 
 @pytest.fixture

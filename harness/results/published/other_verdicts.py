@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Annotated
 
-from harness.results.file import Results
+from pydantic import Field
+
 from harness.results.published.planned import CHECKOUT, PUBLISHED, Entry
+from harness.results.schema import RowRecord
 from harness.results.toml_file import read_toml
 
 OTHER_VERDICTS = "other_verdicts.toml"
@@ -15,30 +19,39 @@ OTHER_VERDICTS = "other_verdicts.toml"
 class OtherVerdicts(Entry):
     """A change of a `path`, as in a run's `sources`, from one of the hashes `was` to the hash `now`.
 
-    It is one of the definitions `only`: `rest` is the hash without them, before and after. What it decides otherwise
-    are rows whose reason holds one of `reasons`; no other row, and no time.
+    The definitions in `only` alone differ: `rest` is the hash of all else, before and after. Rows that say one of
+    `reasons` may be decided otherwise; no other row, and no time.
     """
 
     path: str
-    was: tuple[str, ...]
+    was: list[str]
     now: str
-    only: tuple[str, ...]
+    only: list[str]
     rest: str
-    reasons: tuple[str, ...]
+    reasons: list[Annotated[str, Field(min_length=1)]]
     because: str
 
-    def covers(self, results: Results, path: str, now: str | None) -> bool:
-        """Whether the code of `now` would have decided the same of each row that was measured with this path."""
-        if (path, now) != (self.path, self.now) or (results.run.sources or {}).get(path) not in self.was:
+    def covers(self, path: str, was: str, now: str | None, rows: Iterable[RowRecord]) -> bool:
+        """Whether the code of `now` would have decided the same of these rows, which were measured with that of `was`.
+
+        What they say is looked through in every context.
+        """
+        if path != self.path or now != self.now or was not in self.was:
             return False
-        return not any(reason in (row.reason or "") for row in results.rows for reason in self.reasons)
+        return not any(reason in text for row in rows for text in _texts(row) for reason in self.reasons)
+
+
+def _texts(row: RowRecord) -> Iterator[str]:
+    for record in (row, *(row.contexts or {}).values()):
+        yield from filter(None, (record.reason, record.untimed, *record.notes))
+    yield row.kernels_note or ""
 
 
 class _File(Entry):
     change: tuple[OtherVerdicts, ...] = ()
 
 
-def read_other_verdicts(checkout: Path = CHECKOUT) -> tuple[OtherVerdicts, ...]:
+def read_other_verdicts(checkout: Path = CHECKOUT) -> Sequence[OtherVerdicts]:
     """All of a checkout; none where it has no such file, or an installed package has no checkout.
 
     Raises UsageError that says what is wrong and where.
@@ -48,5 +61,5 @@ def read_other_verdicts(checkout: Path = CHECKOUT) -> tuple[OtherVerdicts, ...]:
 
 
 @cache
-def _read(path: Path, _changed_ns: int) -> tuple[OtherVerdicts, ...]:
+def _read(path: Path, _changed_ns: int) -> Sequence[OtherVerdicts]:
     return read_toml(path, _File, "a checkout of normbwd has it").change

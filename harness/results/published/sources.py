@@ -145,9 +145,11 @@ def names_of(statement: ast.stmt) -> set[str]:
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
             return {name}
         case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
-            return {alias.asname or alias.name for alias in aliases}
+            names = {alias.asname or alias.name.partition(".")[0] for alias in aliases}
+            return set() if "*" in names else names
         case ast.Assign(targets=targets):
-            return {target.id for target in targets if isinstance(target, ast.Name)}
+            names = {target.id for target in targets if isinstance(target, ast.Name)}
+            return names if len(names) == len(targets) else set()
         case ast.AnnAssign(target=ast.Name(id=name)):
             return {name}
         case _:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from harness.cases import NormCase
 from harness.errors import UsageError
@@ -24,26 +25,33 @@ RESOLVED = (
     "seeds",
     "repeats",
 )  # where a plan gives none, a file has the device's default
+Why = Literal["launch", "decide"]  # the same kernels are launched, or the same is decided of the rows
 UNFINISHED = "not finished"
 UNHASHED = "measured before hashes of the code were recorded"
 
 
-def changed_since(results: Results, checkout: Path = CHECKOUT, name: str | None = None) -> tuple[str, ...]:
+def changed_since(
+    results: Results, checkout: Path = CHECKOUT, name: str | None = None, now: Mapping[str, str] | None = None
+) -> tuple[str, ...]:
     """The parts of the code that differ from those of a run: names of implementations, then rooms of the engine.
 
     Empty where nothing has changed that matters to its rows, and where the run recorded no hashes. `name` is that of a
-    published file, or of what is to become one, for which a changed adapter may launch the same kernels.
+    published file, or of what is to become one, for which a changed adapter may launch the same kernels. With `now`,
+    the hashes of a run that is to go on, parts that this one alone has are changed too.
     """
-    run, changed = results.run, _changed_paths(results.run, checkout)
-    same = {*_launching_the_same(changed, run, name, checkout), *_deciding_the_same(changed, results, checkout)}
-    return _named(run, [path for path in changed if path not in same])
+    changes = _changes(results, checkout, name, now)
+    paths = [path for path, why in changes.items() if why is None]
+    if now is not None:
+        paths += [path for path in now if path not in (results.run.sources or {})]
+    return _named(results.run, paths)
 
 
 def changed_in_vain(results: Results, name: str, checkout: Path = CHECKOUT) -> str | None:
     """A clause that names what has changed since a published file was measured, and does not make it stale."""
-    run, changed = results.run, _changed_paths(results.run, checkout)
-    launching = _named(run, _launching_the_same(changed, run, name, checkout))
-    deciding = _named(run, _deciding_the_same(changed, results, checkout))
+    changes = _changes(results, checkout, name)
+    launching, deciding = (
+        _named(results.run, [path for path, why in changes.items() if why == reason]) for reason in ("launch", "decide")
+    )
     clauses = (
         _clause(launching, "launches", "launch", "the same kernels here"),
         _clause(deciding, "decides", "decide", "the same of every row here"),
@@ -58,30 +66,25 @@ def _clause(names: Sequence[str], one: str, several: str, what: str) -> str | No
     return f"{_listed(names)} {has} changed since, but {does} {what}"
 
 
-def _changed_paths(run: RunRecord, checkout: Path) -> list[str]:
-    return [path for path, recorded in (run.sources or {}).items() if recorded != _current_hash(path, checkout)]
-
-
-def _launching_the_same(changed: Sequence[str], run: RunRecord, name: str | None, checkout: Path) -> list[str]:
-    """Those of the changed adapters that launch for the cases of a published file what they launched then."""
-    if name is None or run.sources is None:
-        return []
-    device, recorded = run.device.profile, run.sources
-    return [
-        path
-        for path in changed
-        if any(
-            change.covers(device, name, recorded[path], _current_hash(path, checkout))
-            for change in changes_of(path, checkout)
-        )
-    ]
-
-
-def _deciding_the_same(changed: Sequence[str], results: Results, checkout: Path) -> list[str]:
-    """Those of the changed paths that would have decided the same of every row."""
-    here = {path: _current_hash(path, checkout) for path in changed}
-    changes = read_other_verdicts(checkout)
-    return [path for path in changed if any(change.covers(results, path, here[path]) for change in changes)]
+def _changes(
+    results: Results, checkout: Path, name: str | None, now: Mapping[str, str] | None = None
+) -> dict[str, Why | None]:
+    """The paths of the code that have changed since any row was measured, and why that does not matter to the rows."""
+    changes: dict[str, Why | None] = {}
+    for sources, rows in results.by_code():
+        for path, was in (sources or {}).items():
+            here = _current_hash(path, checkout) if now is None else now.get(path)
+            if was == here:
+                continue
+            why: Why | None = None
+            if any(change.covers(path, was, here, rows) for change in read_other_verdicts(checkout)):
+                why = "decide"
+            elif name and any(
+                change.covers(results.run.device.profile, name, was, here) for change in changes_of(path, checkout)
+            ):
+                why = "launch"
+            changes[path] = why if changes.get(path, why) is not None else None
+    return changes
 
 
 def _named(run: RunRecord, paths: Sequence[str]) -> tuple[str, ...]:
@@ -169,6 +172,6 @@ def mark(results: Results, name: str, plan: Plan, checkout: Path = CHECKOUT) -> 
     planned = entry.settings if entry else None
     reasons = stale_because(results, planned, checkout, name=name)
     in_vain = changed_in_vain(results, name, checkout)
-    measured = f"measured at revision {results.run.revision or 'unknown'}"
+    measured = f"measured at revision {results.revisions}"
     stale = f"stale: {'; '.join(reasons)}" if reasons else None
     return "; ".join(filter(None, [measured, in_vain, part_so_far(results, planned), stale]))

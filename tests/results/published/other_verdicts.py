@@ -3,8 +3,7 @@
     python -m tests.results.published.other_verdicts REVISION
 
 There is one for each room of the engine and each adapter of which definitions alone have changed, with their names;
-whatever else has changed is named on stderr. The reasons of the rows that a change decides otherwise are for you to
-write.
+of any other that has changed it says so. The reasons of the rows that a change decides otherwise are for you to write.
 """
 
 import ast
@@ -50,12 +49,14 @@ def entry(path, then, here=CHECKOUT):
     if rest != hash_of(path, then, without=only):
         return None
     fields = {"path": path, "was": [hash_of(path, then)], "now": hash_of(path, here), "only": only, "rest": rest}
-    fields |= {"reasons": ["say what the rows say"], "because": "say why in one sentence"}
-    return ["", "[[change]]", *(f"{key} = {json.dumps(value)}" for key, value in fields.items())]
+    written = ["reasons =  # what the rows say that may be decided otherwise", "because =  # why, in one sentence"]
+    return ["", "[[change]]", *(f"{key} = {json.dumps(value)}" for key, value in fields.items()), *written]
 
 
 def main():
-    (revision,) = sys.argv[1:]
+    if len(sys.argv) != 2:
+        raise SystemExit(__doc__)
+    revision = sys.argv[1]
     with tempfile.TemporaryDirectory() as folder:
         then = Path(folder)
         extract(revision, folder, "harness", "impls")

@@ -43,12 +43,12 @@ def dead(changes, hash_now, recorded):
         if change.now != hash_now(change.adapter):
             yield f"{change.adapter} is no longer {change.now}: {again}"
         for device, name in change.names():
-            if recorded(device, name).get(change.adapter) != change.was:
+            if all(sources.get(change.adapter) != change.was for sources in recorded(device, name)):
                 yield f"{device}/{name} was not measured with {change.adapter} of {change.was}: {again}"
 
 
 def recorded(device, name):
-    return load(file_of(device, name)).run.sources or {}
+    return [sources or {} for sources, _ in load(file_of(device, name)).by_code()]
 
 
 def test_every_entry_lets_its_files_stay_current():
@@ -58,10 +58,10 @@ def test_every_entry_lets_its_files_stay_current():
 def test_a_dead_entry_is_seen(checkout):
     changes = read_same_launches(checkout).change
     adapter, now, was = "impls/triton_inhouse.py", "ba9876543210", "0123456789ab"
-    assert [*dead(changes, {adapter: now}.get, lambda *_: {adapter: was})] == []
-    (later,) = dead(changes, {adapter: was}.get, lambda *_: {adapter: was})
+    assert [*dead(changes, {adapter: now}.get, lambda *_: [{adapter: was}])] == []
+    (later,) = dead(changes, {adapter: was}.get, lambda *_: [{adapter: was}])
     assert later.startswith("impls/triton_inhouse.py is no longer ba9876543210: delete it or make it anew")
-    (measured_again,) = dead(changes, {adapter: now}.get, lambda *_: {adapter: now})
+    (measured_again,) = dead(changes, {adapter: now}.get, lambda *_: [{adapter: now}])
     assert measured_again.startswith("h200/one was not measured with impls/triton_inhouse.py of 0123456789ab")
 
 

@@ -6,7 +6,7 @@ from harness.results.file import load
 from harness.results.published.planned import Plan, file_of, published_files, read_plan
 from harness.results.published.sources import hash_of
 from harness.results.published.staleness import UNHASHED, changed_since, mark, part_so_far, stale_because
-from harness.results.run_records import ImplRecord
+from harness.results.run_records import ImplRecord, ResumedRecord
 from harness.results.settings import Settings
 from tests.results.published.small_checkout import change, measured, write
 from tests.results_factory import results, row
@@ -161,6 +161,47 @@ def test_what_has_no_row_that_is_decided_otherwise_is_current_and_gone_on_with(r
         "measured at revision abc1234; "
         "harness/verify and harness/worker have changed since, but decide the same of every row here"
     )
+
+
+def test_what_else_has_changed_is_told_apart(run, checkout, other_verdicts):
+    change(checkout, "harness/timing/deciding.py", "1", "2")
+    assert changed_since(run, checkout) == ("harness/timing",)
+    assert mark(run, "one", PLAN, checkout).endswith("of every row here; stale: since then harness/timing has changed")
+
+
+def test_kernels_and_rows_are_both_told(run, checkout, same_launches, other_verdicts):
+    assert mark(run, "one", PLAN, checkout) == (
+        "measured at revision abc1234; triton-inhouse has changed since, but launches the same kernels here; "
+        "harness/verify and harness/worker have changed since, but decide the same of every row here"
+    )
+
+
+def resumed(run, sources):
+    """The run, gone on with by other code: its last row is measured so."""
+    rows = [*run.rows, row("quack", 50.0).model_copy(update={"reason": "not tried: in quarantine"})]
+    record = ResumedRecord(at=run.run.started_at, revision="def5678", sources=sources)
+    return replace(run, rows=rows, resumed=((len(run.rows), record),))
+
+
+def test_rows_are_held_to_the_code_that_measured_them(run, checkout, other_verdicts):
+    """What new code says of its own rows is no reason, and what it decided is not the old code's."""
+    now = measured(checkout)
+    assert mark(resumed(run, now), "one", PLAN, checkout).startswith("measured at revision abc1234 and def5678; ")
+    assert changed_since(resumed(run, now), checkout) == ()
+    assert changed_since(resumed(run, run.run.sources), checkout) == ("harness/verify", "harness/worker")
+    for room in ("harness/verify", "harness/worker"):  # back to the code with which the run began
+        change(checkout, f"{room}/deciding.py", "2", "1")
+    assert changed_since(run, checkout) == ()
+    assert changed_since(resumed(run, now), checkout) == ("harness/verify", "harness/worker")
+
+
+def test_hashes_that_a_run_is_to_go_on_with_take_the_place_of_the_code_here(run, checkout):
+    now = measured(checkout)
+    assert changed_since(run, checkout, now=now) == ()
+    assert changed_since(run, checkout, now=now | {"harness/run": "other"}) == ("harness/run",)
+    assert changed_since(run, checkout, now=now | {"impls/new.py": "more"}) == ("impls/new.py",)
+    del now["harness/run"]
+    assert changed_since(run, checkout, now=now) == ("harness/run",)
 
 
 def test_a_row_that_may_be_decided_otherwise_makes_it_stale(run, checkout, other_verdicts):
