@@ -79,7 +79,7 @@ def known():
     return whole()
 
 
-@pytest.mark.parametrize(("gpus", "least"), [(2, 0.98), (8, 0.9)])
+@pytest.mark.parametrize(("gpus", "least"), [(2, 0.98), (8, 0.93)])
 def test_more_gpus_of_a_host_help_nearly_in_proportion(known, gpus, least):
     took, jobs, _ = known
     assert least < share(took, jobs, gpus) <= 1
@@ -107,7 +107,7 @@ def test_shares_that_are_badly_made_are_found(known, monkeypatch):
     """Without handing over, a wrong guess of how long cases take costs what the test of eight GPUs asks for."""
     monkeypatch.setattr("harness.fleet.shares.Shares._helps", lambda *_: False)
     took, jobs, _ = known
-    assert share(took, jobs, 8, estimate_s=took.about) < 0.9
+    assert share(took, jobs, 8, estimate_s=took.about) < 0.93
 
 
 def test_the_table_of_the_document_is_what_is_played():
