@@ -151,6 +151,15 @@ def test_in_house_kernel_is_right_where_it_answers(name):
     assert all(verification.differing == 0 for verification in verified)
 
 
+@pytest.mark.parametrize(("name", "cases"), [("fp16", 6), ("fp32", 6), ("weight-fp32", 6), ("no-bias", 3)])
+def test_other_dtypes_stay_near_their_add(name, cases):
+    """Over the add of its own dtype, at most a tenth above bf16."""
+    bf16 = {(case.norm, case.rows, case.cols): ours / add for case, ours, add, _ in medians_us("fast-llm")}
+    ratios = {(case.norm, case.rows, case.cols): ours / add for case, ours, add, _ in medians_us(name)}
+    assert len(ratios) == cases
+    assert max(ratio / bf16[case] for case, ratio in ratios.items()) < 1.1
+
+
 @pytest.mark.parametrize(("name", "cases"), [("fp16", 6), ("weight-fp32", 6), ("no-bias", 3)])
 def test_in_fp16_with_fp32_weights_and_without_a_bias_the_in_house_kernel_is_first(name, cases):
     leads = [case.lead for case in compared(name).cases]

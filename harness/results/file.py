@@ -51,10 +51,14 @@ class Results:
     resumed: Sequence[tuple[int, ResumedRecord]] = ()  # behind so many rows
 
     @property
-    def revisions(self) -> str:
-        """The revisions of normbwd that measured it."""
-        found = [self.run.revision, *(record.revision for _, record in self.resumed)]
-        return " and ".join(dict.fromkeys(revision or "unknown" for revision in found))
+    def revisions(self) -> tuple[str | None, ...]:
+        """The revisions of normbwd at which the run began, and was resumed with other code."""
+        return tuple(dict.fromkeys([self.run.revision, *(record.revision for _, record in self.resumed)]))
+
+    @property
+    def revisions_in_words(self) -> str:
+        """The same for a sentence."""
+        return " and ".join(revision or "unknown" for revision in self.revisions)
 
     def by_code(self) -> Iterator[tuple[Mapping[str, str] | None, Sequence[RowRecord]]]:
         """The hashes of the code that measured, with the rows that it measured, in the order of time."""

@@ -80,7 +80,7 @@ class Source:
     def age(self) -> str:
         """A sentence: when it was measured, what has changed, and whether it is stale or a part of what is planned."""
         run, reasons = self.results.run, self._reasons
-        measured = f"Measured on {run.started_at[:10]} at revision {self.results.revisions}"
+        measured = f"Measured on {run.started_at[:10]} at revision {self.results.revisions_in_words}"
         measured = "; ".join(filter(None, [measured, changed_in_vain(self.results, self.name), self._part]))
         if not reasons:
             return f"{measured}."
@@ -90,14 +90,14 @@ class Source:
     @property
     def revision(self) -> str:
         """The revision that measured, and whether the file is stale or a part, for a cell of a table."""
-        return ", ".join(filter(None, [self.results.revisions, self._part, "stale" * self.stale]))
+        return ", ".join(filter(None, [self.results.revisions_in_words, self._part, "stale" * self.stale]))
 
     @property
     def why_not_current(self) -> str:
         """Which part of what is planned it is, and the reasons why it is stale; empty where it is current."""
         return "; ".join(filter(None, [self._part, *self._reasons]))
 
-    @property
+    @cached_property
     def _reasons(self) -> tuple[str, ...]:
         return stale_because(self.results, self._planned, name=self.name)
 

@@ -65,7 +65,7 @@ def judge(path: Path, plan: Plan, checkout: Path = CHECKOUT) -> Judged:
     ]
     of_file += [
         f"{revision} is no commit of this repository; measure a commit that main has"
-        for revision in _revisions(results)
+        for revision in results.revisions
         if is_unknown(revision, checkout)
     ]
     return Judged(
@@ -127,18 +127,13 @@ def _claim(results: Results) -> Iterator[str]:
 
 
 def _revision(results: Results) -> Iterator[str]:
-    for revision in _revisions(results):
+    for revision in results.revisions:
         if revision is None:
             yield "no revision; measure it from a git checkout, or state it in NORMBWD_REVISION"
         elif revision.endswith("-dirty"):
             yield f"measured with uncommitted changes ({revision}); commit them and measure it again"
         elif not COMMIT.fullmatch(revision):
             yield f"{revision} is no commit; measure it from a git checkout"
-
-
-def _revisions(results: Results) -> tuple[str | None, ...]:
-    """That at which a run began, and those at which it was resumed with other code."""
-    return results.run.revision, *(record.revision for _, record in results.resumed)
 
 
 def _provenance(results: Results) -> Iterator[str]:

@@ -83,7 +83,8 @@ def _changes(
                 change.covers(results.run.device.profile, name, was, here) for change in changes_of(path, checkout)
             ):
                 why = "launch"
-            changes[path] = why if changes.get(path, why) is not None else None
+            if path not in changes or why is None:  # what matters to some rows matters
+                changes[path] = why
     return changes
 
 
@@ -172,6 +173,6 @@ def mark(results: Results, name: str, plan: Plan, checkout: Path = CHECKOUT) -> 
     planned = entry.settings if entry else None
     reasons = stale_because(results, planned, checkout, name=name)
     in_vain = changed_in_vain(results, name, checkout)
-    measured = f"measured at revision {results.revisions}"
+    measured = f"measured at revision {results.revisions_in_words}"
     stale = f"stale: {'; '.join(reasons)}" if reasons else None
     return "; ".join(filter(None, [measured, in_vain, part_so_far(results, planned), stale]))

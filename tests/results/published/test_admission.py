@@ -6,7 +6,7 @@ import pytest
 from harness.results.published import admission
 from harness.results.published.admission import faults, is_unknown, judge, too_large
 from harness.results.published.planned import published_files, read_plan
-from harness.results.run_records import GpuRecord, SideRecord
+from harness.results.run_records import GpuRecord, ResumedRecord, SideRecord
 from harness.results.schema import ConditionsRecord, ContextRecord
 from tests.repositories import git, two_revisions
 from tests.results_factory import CASE, GROUP, results, row, selftest, timing
@@ -172,6 +172,12 @@ def test_earlier_file_is_admitted_while_it_is_stale(tmp_path):
     assert judged.admitted
     new = run(sources=None, started_at="2026-11-23T08:00:00+00:00")
     assert not judge(published(tmp_path, new), PLAN).admitted
+
+
+def test_revision_at_which_a_run_was_resumed_is_held_to_the_same(tmp_path):
+    record = ResumedRecord(at="2026-11-25T08:00:00+00:00", revision="2428dea3e3f4-dirty", sources={})
+    (fault,) = faults(replace(run(), resumed=((0, record),)))
+    assert "uncommitted changes (2428dea3e3f4-dirty)" in fault
 
 
 def test_revision_has_to_be_a_commit_of_the_repository(tmp_path):

@@ -195,6 +195,14 @@ def test_rows_are_held_to_the_code_that_measured_them(run, checkout, other_verdi
     assert changed_since(resumed(run, now), checkout) == ("harness/verify", "harness/worker")
 
 
+def test_what_matters_to_the_rows_of_one_sitting_matters(run, checkout, other_verdicts):
+    """Those of the other sitting are covered, whichever comes first."""
+    later = resumed(run, run.run.sources)
+    (_, record), *_ = later.resumed
+    first = replace(later, rows=[*reversed(later.rows)], resumed=((1, record),))
+    assert changed_since(later, checkout) == changed_since(first, checkout) == ("harness/verify", "harness/worker")
+
+
 def test_hashes_that_a_run_is_to_go_on_with_take_the_place_of_the_code_here(run, checkout):
     now = measured(checkout)
     assert changed_since(run, checkout, now=now) == ()
