@@ -80,6 +80,7 @@ PLACES = {
     "kernelagent_oink/blackwell/layernorm.py:3296": "if is_gb300 and N in (6144, 7168, 8192):",
     "kernelagent_oink/blackwell/layernorm.py:3750": "def layernorm_backward(",
     "kernelagent_oink/blackwell/lite_quack.py:255": "tApA = cute.make_fragment(",
+    "kernelagent_oink/blackwell/lite_quack.py:1238": "cute.arch.ProxyKind.async_shared,",
     "liger_kernel/backends/dispatch.py:253": 'os.environ.get(f"LIGER_KERNEL_IMPL_{op_up}")',
     "liger_kernel/backends/dispatch.py:265": "def resolve_impl(",
     "liger_kernel/functional.py:189": "def rms_norm(",
