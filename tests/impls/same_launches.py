@@ -34,13 +34,16 @@ def extract(revision, folder, *paths):
 
 
 def concerned(then):
-    """The published files that are stale for adapters alone that have changed since, by those adapters."""
+    """The published files that are stale for adapters alone that have changed since, by those adapters.
+
+    Of a file that was gone on with by other code, those by which any of its rows was measured.
+    """
     files = defaultdict(list)
     for device, name, path in published_files():
         results = load(path)
-        sources = results.run.sources or {}
+        codes = [sources or {} for sources, _ in results.by_code()]
         changed = [source for source, why in _changes(results, CHECKOUT, None).items() if why is None]
-        if all(is_own(source) and sources[source] == hash_of(source, then) for source in changed):
+        if all(is_own(of) and any(code.get(of) == hash_of(of, then) for code in codes) for of in changed):
             for source in changed:
                 files[source].append((device, name))
     return files

@@ -71,8 +71,8 @@ def flat(problem: Problem, gpu: Gpu) -> Tile:
     in flight helps up to 8192 columns. Below 1024 columns others have 2 warps, which wait for each other less, and four
     programs; and up to 1408, where three chunks of 2 warps have fewer idle lanes than two of 4. Rows of many alignments
     below 1024 columns have 4 warps, as pointers to them take registers. From 15 turns of more than 6144 columns on
-    fewer programs than multiprocessors are as fast, if unpacked. A tile of fp32 has half as many elements, the bytes of
-    16-bit ones; one program a multiprocessor is enough for rows of 4 warps that are longer.
+    fewer programs than multiprocessors are as fast, if unpacked. From 16 turns on a tile of fp32 has half as many rows,
+    which are the bytes of a 16-bit one, and where it is one row there is one program a multiprocessor.
 
     Another kernel may hold multiprocessors. All programs still run at once if each of the others has room for more
     than its share of them. So where the kernel needs no more, registers are limited to leave room for half as many
@@ -98,10 +98,10 @@ def flat(problem: Problem, gpu: Gpu) -> Tile:
     chunk = 256 * warps
     chunks = -(-cols // chunk)
     large = light and warps == 4 and chunks == 2 and not long
-    wanted = (2048 if large else 1024) * warps * 2 // problem.item_bytes
-    tile_rows = max(1, floor_power_of_two(wanted // (chunks * chunk)))
-    overlong = problem.item_bytes == 4 and chunks * chunk > wanted
-    alone = warps == 8 or large or overlong or rows <= 4 * gpu.multiprocessors * tile_rows
+    tile_rows = max(1, floor_power_of_two((2048 if large else 1024) * warps // (chunks * chunk)))
+    halved = problem.item_bytes == 4 and rows >= 16 * 2 * gpu.multiprocessors * tile_rows
+    alone = warps == 8 or large or (halved and tile_rows == 1) or rows <= 4 * gpu.multiprocessors * tile_rows
+    tile_rows = max(1, tile_rows // 2) if halved else tile_rows
     packed = _packed(problem, gpu)
     programs = gpu.multiprocessors * (1 if alone else 2)
     if not light and not packed and not problem.beside and cols > 6144 and rows >= 15 * gpu.multiprocessors:
