@@ -163,7 +163,7 @@ class Survey:
         except UsageError as error:
             return "stale", (str(error),)
         reasons = (*stale_because(results, entry.settings, name=name), *self._differences_here(results, planned))
-        part = part_so_far(results, entry.settings)
+        part = part_so_far(results, entry)
         state = "stale" if reasons else "in part" if part else "current"
         return state, tuple(filter(None, [*reasons, part]))
 

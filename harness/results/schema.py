@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from statistics import median
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import (
     BaseModel,
@@ -29,7 +29,8 @@ SAME_TRAFFIC_ADD: Final = "floor"  # how the role is stored
 ErrorClass = Literal["exact", "one extra rounding", "two", "three", "flushes subnormals", "wrong"]
 # The conditions under which a backward is run again, and must give the same bits.
 Condition = Literal["side stream", "graph replay", "shuffled allocator", "busy device", "held multiprocessors"]
-Tool = Literal["memcheck", "initcheck", "racecheck"]  # of compute-sanitizer
+Tool = Literal["memcheck", "initcheck", "racecheck", "synccheck"]  # of compute-sanitizer
+TOOLS: tuple[Tool, ...] = get_args(Tool)
 
 
 BEYOND_PLAIN = ("features", "dropout_p", "heads", "projection")

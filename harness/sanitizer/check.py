@@ -16,17 +16,16 @@ import tempfile
 from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, get_args
+from typing import IO
 
 from harness.cases import Norm, NormCase
 from harness.cases.suites import Shape
 from harness.devices import DeviceFacts
 from harness.errors import UnavailableError
-from harness.results.schema import SanitizerRecord, Tool
+from harness.results.schema import TOOLS, SanitizerRecord, Tool
 from harness.sanitizer.log import Finding, read_log
 from harness.sanitizer.target import UNSUPPORTED_EXIT, case_of
 
-TOOLS: tuple[Tool, ...] = get_args(Tool)
 # Few rows, many rows, and wide rows, because kernels differ for them; the first shape of each that an implementation
 # supports is run. None fills its last tile of rows. 1032 and 12296 columns do not fill a tile, and 16-byte loads stay
 # aligned; the second shape of each is for kernels that are compiled for a list of widths.

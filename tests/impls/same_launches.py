@@ -42,7 +42,7 @@ def concerned(then):
     for device, name, path in published_files():
         results = load(path)
         codes = [sources or {} for sources, _ in results.by_code()]
-        changed = [source for source, why in _changes(results, CHECKOUT, None).items() if why is None]
+        changed = [source for source, matters in _changes(results, CHECKOUT, None).items() if matters]
         if all(is_own(of) and any(code.get(of) == hash_of(of, then) for code in codes) for of in changed):
             for source in changed:
                 files[source].append((device, name))

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from harness.cases import NormCase
 from harness.errors import UnavailableError, UsageError
 from harness.fleet import spread
 from harness.publish import dry_run, publishing
@@ -23,6 +24,7 @@ from harness.results.published.planned import file_of, read_plan
 from harness.results.published.same_launches import Change
 from harness.results.published.sources import hash_of, sources_of
 from harness.results.run_records import ImplRecord
+from harness.results.schema import TOOLS, SanitizerRecord
 from harness.run import process, session
 from harness.run.invocation import Invocation
 from harness.run.opening import claimed
@@ -794,6 +796,32 @@ superseded_by = ["small"]
         assert dry_run.lines(*surveyed()).splitlines()[-2:] == ["not measured by the plan:", told]
         assert "not measured by the plan:" not in dry_run.lines(*surveyed(only="small"))
         publish(workers, only="small")
+
+
+def test_a_tool_of_the_sanitizer_that_a_file_lacks_is_run_alone(folder, workers, monkeypatch):
+    (folder / "plan.toml").write_text(PLAN.replace("verify =", "sanitizer = true\nverify ="))
+    monkeypatch.setattr(sanitizer, "find", lambda: folder / "compute-sanitizer")
+    known, asked = list(TOOLS[:3]), []
+
+    def check(self, impl, norm, done):
+        for tool in known:
+            if ((8, 64), tool) not in done:
+                asked.append(tool)
+                yield SanitizerRecord(case=NormCase(norm, 8, 64), impl=impl, tool=tool, errors=0)
+
+    monkeypatch.setattr(sanitizer.Sanitizer, "check", check)
+    publish(workers, only="checked")
+    assert states(only="checked")["checked"] == ("in part", ("3 of 4 tools of compute-sanitizer so far",))
+    path = file_of("h200", "checked", folder / "results")
+    rows = load(path).rows
+    shutil.rmtree(folder / "runs")  # another machine
+    known.append(TOOLS[3])
+    asked.clear()
+    assert publish(workers, only="checked").published == ["checked"]
+    assert asked == [TOOLS[3]]
+    assert states(only="checked")["checked"] == ("current", ())
+    assert [record.tool for record in load(path).sanitized] == [*TOOLS]
+    assert load(path).rows == rows, "nothing is verified again"
 
 
 def test_sanitizer_is_left_out_where_it_cannot_run(folder, workers):

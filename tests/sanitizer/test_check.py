@@ -13,11 +13,12 @@ from harness.__main__ import main
 from harness.devices import DeviceFacts
 from harness.errors import UnavailableError
 from harness.results.file import load
+from harness.results.schema import TOOLS
 from harness.run import process
 from harness.sanitizer import check
-from harness.sanitizer.check import SIZES, TOOLS, Sanitizer
+from harness.sanitizer.check import SIZES, Sanitizer
 from harness.sanitizer.target import case_of
-from tests.sanitizer.test_log import CLEAN, INVALID_WRITE, NO_RACES, RACES, REFUSED, UNINITIALISED
+from tests.sanitizer.test_log import CLEAN, DIVERGED, INVALID_WRITE, NO_RACES, RACES, REFUSED, UNINITIALISED
 from tests.test_command_line import GPU, HELLO, ScriptedProcess
 
 LAYER, RMS = case_of("layer", (33, 1032)), case_of("rms", (33, 1032))
@@ -50,7 +51,7 @@ class FakeTool:
         self.path = folder / "compute-sanitizer"
         self.path.write_text(FAKE.format(python=sys.executable))
         self.path.chmod(0o755)
-        self.finds(memcheck=CLEAN, initcheck=CLEAN, racecheck=NO_RACES)
+        self.finds(memcheck=CLEAN, initcheck=CLEAN, racecheck=NO_RACES, synccheck=CLEAN)
 
     def finds(self, **logs):
         for tool, log in logs.items():
@@ -104,7 +105,7 @@ def outcomes(records):
 
 def test_every_tool_has_a_record_and_each_run_is_told(checked, tool, tmp_path):
     records = checked()
-    assert outcomes(records) == [("memcheck", 0, ""), ("initcheck", 0, ""), ("racecheck", 0, "")]
+    assert outcomes(records) == [(tool, 0, "") for tool in ("memcheck", "initcheck", "racecheck", "synccheck")]
     assert {(record.impl, record.case) for record in records} == {("mine", LAYER)}
     key = "layer-33x1032-bf16"
     assert checked.told == [
@@ -115,19 +116,22 @@ def test_every_tool_has_a_record_and_each_run_is_told(checked, tool, tmp_path):
         f"{key} mine: initcheck: no errors",
         f"mine {key} racecheck ...",
         f"{key} mine: racecheck: no errors",
+        f"mine {key} synccheck ...",
+        f"{key} mine: synccheck: no errors",
     ]
-    assert len(tool.calls()) == 3
+    assert len(tool.calls()) == 4
     assert not (tmp_path / "kept").exists()
 
 
 def test_errors_are_recorded_and_their_logs_kept(checked, tool, tmp_path):
-    tool.finds(memcheck=INVALID_WRITE, initcheck=UNINITIALISED, racecheck=RACES)
+    tool.finds(memcheck=INVALID_WRITE, initcheck=UNINITIALISED, racecheck=RACES, synccheck=DIVERGED)
     records = checked("rms")
-    assert [record.case for record in records] == [RMS] * 3
+    assert [record.case for record in records] == [RMS] * 4
     assert [(record.tool, record.errors) for record in records] == [
         ("memcheck", 2064),
         ("initcheck", 257),
         ("racecheck", 256),
+        ("synccheck", 32),
     ]
     assert records[0].detail == WROTE
     assert f"rms-33x1032-bf16 mine: memcheck: 2064 errors: {WROTE}" in checked.told
@@ -171,7 +175,7 @@ def test_a_failing_program_is_not_run_under_a_tool(checked, tool, tmp_path):
     assert outcomes(records) == [(tool, None, failed) for tool in TOOLS]
     assert tool.calls() == []
     assert "Traceback" in (tmp_path / "kept" / "mine-layer-33x1032-bf16.log").read_text()
-    assert checked.told[-1] == f"layer-33x1032-bf16 mine: racecheck: could not tell: {failed}"
+    assert checked.told[-1] == f"layer-33x1032-bf16 mine: synccheck: could not tell: {failed}"
 
 
 def test_a_failure_under_a_tool_alone_proves_nothing(checked):
@@ -207,6 +211,7 @@ def test_a_tool_that_hangs_is_stopped_with_its_children(checked, tool):
         ("memcheck", 0, ""),
         ("initcheck", None, "stopped under initcheck after 1.5 s"),
         ("racecheck", 0, ""),
+        ("synccheck", 0, ""),
     ]
     sleeper = int((tool.folder / "sleeper").read_text())
     for _ in range(50):
@@ -321,7 +326,7 @@ def test_records_follow_the_rows_of_what_is_here(workers, here, tmp_path, capsys
     assert typed(LINE) == 0
     lines = (tmp_path / "run" / "results.jsonl").read_text().splitlines()
     kinds = [line.partition('"record":"')[2].partition('"')[0] for line in lines]
-    assert kinds == ["run", *["row"] * kinds.count("row"), *["sanitizer"] * 36, "end"]
+    assert kinds == ["run", *["row"] * kinds.count("row"), *["sanitizer"] * 48, "end"]
     results = load(tmp_path / "run" / "results.jsonl")
     assert [(record.case, record.impl, record.tool, record.errors) for record in results.sanitized] == [
         (case_of(norm, shapes[0]), impl, tool, 0)
@@ -339,7 +344,7 @@ def test_errors_make_the_exit_code_1(workers, here, tmp_path):
     assert typed(f"{LINE} --norm rms --impls liger") == 1
     results = load(tmp_path / "run" / "results.jsonl")
     assert {row.status for row in results.rows} == {"ok"}
-    assert [record.errors for record in results.sanitized] == [0, 0, 256] * len(SIZES)
+    assert [record.errors for record in results.sanitized] == [0, 0, 256, 0] * len(SIZES)
     assert (tmp_path / "run" / "sanitizer" / "liger-rms-33x1032-bf16-racecheck.log").exists()
 
 
@@ -347,7 +352,7 @@ def test_a_hang_costs_its_own_record_alone(workers, here, tmp_path):
     here.finds(memcheck="hang")
     assert typed(f"{LINE} --norm rms --impls liger --time-limit 1.5") == 0
     records = load(tmp_path / "run" / "results.jsonl").sanitized
-    assert [record.errors for record in records] == [None, 0, 0] * len(SIZES)
+    assert [record.errors for record in records] == [None, 0, 0, 0] * len(SIZES)
     assert records[0].detail == "stopped under memcheck after 1.5 s"
 
 
@@ -356,12 +361,12 @@ def test_what_the_file_tells_is_not_asked_again(workers, here, tmp_path):
     typed(line)
     path = tmp_path / "run" / "results.jsonl"
     lines = path.read_text().splitlines(keepends=True)
-    path.write_text("".join(lines[:-5]))  # without the last size, racecheck of the one before, and the end
+    path.write_text("".join(lines[:-6]))  # without the last size, synccheck of the one before, and the end
     (here.folder / "calls").unlink()
     assert typed(f"{line} --resume") == 0
-    assert [call[1] for call in here.calls()] == ["racecheck", *TOOLS]
+    assert [call[1] for call in here.calls()] == ["synccheck", *TOOLS]
     assert [record.tool for record in load(path).sanitized] == [*TOOLS] * len(SIZES)
-    assert [record.case.rows for record in load(path).sanitized] == [33] * 3 + [1031] * 3 + [131] * 3
+    assert [record.case.rows for record in load(path).sanitized] == [33] * 4 + [1031] * 4 + [131] * 4
 
 
 def test_done_is_by_implementation_and_norm(workers, here, tmp_path):

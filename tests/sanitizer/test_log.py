@@ -63,6 +63,15 @@ RACES_BY_HAZARD = """\
 ========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)
 """
 
+DIVERGED = """\
+========= COMPUTE-SANITIZER
+========= Barrier error detected. Divergent thread(s) in block.
+=========     at backward_rows+0x5a0 in kernels.py:143
+=========     by thread (0,0,0) in block (0,0,0)
+=========
+========= ERROR SUMMARY: 32 errors
+"""
+
 WARNINGS = """\
 ========= COMPUTE-SANITIZER
 ========= Warning: Race reported between Write access at warp_sums(float *)+0x550 in sums.cu:100
@@ -147,8 +156,13 @@ def test_nothing_was_found(text):
             "Potential WAW hazard detected at __shared__ 0x0 in block (0,0,0) : "
             "Write Thread (0,0,0) at WAW()+0x2f0 in raceWAW.cu:20",
         ),
+        (
+            DIVERGED,
+            32,
+            "Barrier error detected. Divergent thread(s) in block. at backward_rows+0x5a0 in kernels.py:143",
+        ),
     ],
-    ids=["write", "older", "uninitialised", "hazard"],
+    ids=["write", "older", "uninitialised", "hazard", "diverged"],
 )
 def test_errors_are_counted_and_the_first_one_says_where(text, errors, detail):
     assert read_log(text) == Finding(errors, detail)

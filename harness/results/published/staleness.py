@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
 from harness.cases import NormCase
 from harness.errors import UsageError
 from harness.results.contexts import parse_contexts
 from harness.results.file import Results
 from harness.results.published.other_verdicts import read_other_verdicts
-from harness.results.published.planned import CHECKOUT, Plan
+from harness.results.published.planned import CHECKOUT, Plan, PlannedRun
 from harness.results.published.same_launches import changes_of
 from harness.results.published.sources import hash_of
 from harness.results.run_records import RunRecord
+from harness.results.schema import TOOLS
 from harness.results.settings import Settings
 
 OPTIONS = tuple(name for name, field in Settings.model_fields.items() if field.description)
@@ -25,8 +25,8 @@ RESOLVED = (
     "seeds",
     "repeats",
 )  # where a plan gives none, a file has the device's default
-Why = Literal["launch", "decide"]  # the same kernels are launched, or the same is decided of the rows
 UNFINISHED = "not finished"
+IN_VAIN = "what has changed in the code since changes no figure here"
 UNHASHED = "measured before hashes of the code were recorded"
 
 
@@ -39,52 +39,34 @@ def changed_since(
     published file, or of what is to become one, for which a changed adapter may launch the same kernels. With `now`,
     the hashes of a run that is to go on, parts that this one alone has are changed too.
     """
-    changes = _changes(results, checkout, name, now)
-    paths = [path for path, why in changes.items() if why is None]
+    paths = [path for path, matters in _changes(results, checkout, name, now).items() if matters]
     if now is not None:
         paths += [path for path in now if path not in (results.run.sources or {})]
     return _named(results.run, paths)
 
 
-def changed_in_vain(results: Results, name: str, checkout: Path = CHECKOUT) -> str | None:
-    """A clause that names what has changed since a published file was measured, and does not make it stale."""
-    changes = _changes(results, checkout, name)
-    launching, deciding = (
-        _named(results.run, [path for path, why in changes.items() if why == reason]) for reason in ("launch", "decide")
-    )
-    clauses = (
-        _clause(launching, "launches", "launch", "the same kernels here"),
-        _clause(deciding, "decides", "decide", "the same of every row here"),
-    )
-    return "; ".join(filter(None, clauses)) or None
-
-
-def _clause(names: Sequence[str], one: str, several: str, what: str) -> str | None:
-    if not names:
-        return None
-    has, does = ("has", one) if len(names) == 1 else ("have", several)
-    return f"{_listed(names)} {has} changed since, but {does} {what}"
+def changed_in_vain(results: Results, name: str, checkout: Path = CHECKOUT) -> bool:
+    """Whether code has changed since a published file was measured in a way that does not matter to any of its rows."""
+    return not all(_changes(results, checkout, name).values())
 
 
 def _changes(
     results: Results, checkout: Path, name: str | None, now: Mapping[str, str] | None = None
-) -> dict[str, Why | None]:
-    """The paths of the code that have changed since any row was measured, and why that does not matter to the rows."""
-    changes: dict[str, Why | None] = {}
+) -> dict[str, bool]:
+    """The paths of the code that have changed since any row was measured, and whether that matters to any row.
+
+    It does not where the same kernels are launched for the file of this `name`, or the same is decided of its rows.
+    """
+    changes: dict[str, bool] = {}
+    device = results.run.device.profile
     for sources, rows in results.by_code():
         for path, was in (sources or {}).items():
             here = _current_hash(path, checkout) if now is None else now.get(path)
             if was == here:
                 continue
-            why: Why | None = None
-            if any(change.covers(path, was, here, rows) for change in read_other_verdicts(checkout)):
-                why = "decide"
-            elif name and any(
-                change.covers(results.run.device.profile, name, was, here) for change in changes_of(path, checkout)
-            ):
-                why = "launch"
-            if path not in changes or why is None:  # what matters to some rows matters
-                changes[path] = why
+            deciding = any(change.covers(path, was, here, rows) for change in read_other_verdicts(checkout))
+            launching = any(change.covers(device, name or "", was, here) for change in changes_of(path, checkout))
+            changes[path] = changes.get(path, False) or not (deciding or launching)
     return changes
 
 
@@ -132,13 +114,18 @@ def _differing_options(run: RunRecord, planned: Settings) -> list[str]:
     ]
 
 
-def part_so_far(results: Results, planned: Settings | None) -> str | None:
-    """How many of the planned processes and cases a file has, in words; None where it has all of them."""
+def part_so_far(results: Results, planned: PlannedRun | None) -> str | None:
+    """How many of the planned processes, cases and tools of the sanitizer a file has, in words; None where all."""
+    if planned is None:
+        return None
     run, parts = results.run, list[str]()
-    if planned and run.settings.processes < planned.processes:
-        parts.append(f"{run.settings.processes} of {planned.processes} processes")
-    if planned and results.finished_cases < run.jobs:
+    if run.settings.processes < planned.settings.processes:
+        parts.append(f"{run.settings.processes} of {planned.settings.processes} processes")
+    if results.finished_cases < run.jobs:
         parts.append(f"{results.finished_cases} of {run.jobs} cases")
+    tools = {record.tool for record in results.sanitized}
+    if planned.sanitizer and 0 < len(tools) < len(TOOLS):
+        parts.append(f"{len(tools)} of {len(TOOLS)} tools of compute-sanitizer")
     return f"{', '.join(parts)} so far" if parts else None
 
 
@@ -172,7 +159,7 @@ def mark(results: Results, name: str, plan: Plan, checkout: Path = CHECKOUT) -> 
     entry = plan.runs.get(name)
     planned = entry.settings if entry else None
     reasons = stale_because(results, planned, checkout, name=name)
-    in_vain = changed_in_vain(results, name, checkout)
+    in_vain = IN_VAIN if changed_in_vain(results, name, checkout) else None
     measured = f"measured at revision {results.revisions_in_words}"
     stale = f"stale: {'; '.join(reasons)}" if reasons else None
-    return "; ".join(filter(None, [measured, in_vain, part_so_far(results, planned), stale]))
+    return "; ".join(filter(None, [measured, in_vain, part_so_far(results, entry), stale]))

@@ -5,8 +5,9 @@ import pytest
 from harness.results.file import load
 from harness.results.published.planned import Plan, file_of, published_files, read_plan
 from harness.results.published.sources import hash_of
-from harness.results.published.staleness import UNHASHED, changed_since, mark, part_so_far, stale_because
+from harness.results.published.staleness import IN_VAIN, UNHASHED, changed_since, mark, part_so_far, stale_because
 from harness.results.run_records import ImplRecord, ResumedRecord
+from harness.results.schema import TOOLS, SanitizerRecord
 from harness.results.settings import Settings
 from tests.results.published.small_checkout import change, measured, write
 from tests.results_factory import results, row
@@ -90,20 +91,10 @@ def same_launches(run, checkout):
 
 def test_file_for_which_the_same_is_launched_is_current(run, checkout, same_launches):
     assert stale_because(run, PLANNED, checkout, name="one") == ()
-    assert mark(run, "one", PLAN, checkout) == (
-        "measured at revision abc1234; triton-inhouse has changed since, but launches the same kernels here"
-    )
+    assert mark(run, "one", PLAN, checkout) == f"measured at revision abc1234; {IN_VAIN}"
     change(checkout, "impls/quack.py", "torch", "sys")
     assert changed_since(run, checkout, "one") == ("quack",)
     assert stale_because(run, PLANNED, checkout, name="one") == ("since then quack has changed",)
-
-
-def test_all_implementations_that_launch_the_same_are_named(run, checkout, same_launches):
-    margins = [run.run.implementations[0].model_copy(update={"name": "triton-inhouse-margin8"})]
-    run = replace(run, run=run.run.model_copy(update={"implementations": [*run.run.implementations, *margins]}))
-    assert mark(run, "one", PLAN, checkout).endswith(
-        "; triton-inhouse and triton-inhouse-margin8 have changed since, but launch the same kernels here"
-    )
 
 
 SINCE = ("since then triton-inhouse has changed",)
@@ -118,7 +109,7 @@ def test_entry_of_other_code_leaves_it_stale(run, checkout, same_launches, was, 
     assert was in text
     same_launches.write_text(text.replace(was, now))
     assert stale_because(run, PLANNED, checkout, name="one") == SINCE
-    assert "the same kernels" not in mark(run, "one", PLAN, checkout)
+    assert IN_VAIN not in mark(run, "one", PLAN, checkout)
 
 
 def test_entry_is_of_one_file_alone(run, checkout, same_launches):
@@ -157,23 +148,17 @@ def other_verdicts(run, checkout):
 def test_what_has_no_row_that_is_decided_otherwise_is_current_and_gone_on_with(run, checkout, other_verdicts):
     assert changed_since(run, checkout) == ()
     assert stale_because(run, PLANNED, checkout) == stale_because(run, PLANNED, checkout, name="one") == ()
-    assert mark(run, "one", PLAN, checkout) == (
-        "measured at revision abc1234; "
-        "harness/verify and harness/worker have changed since, but decide the same of every row here"
-    )
+    assert mark(run, "one", PLAN, checkout) == f"measured at revision abc1234; {IN_VAIN}"
 
 
 def test_what_else_has_changed_is_told_apart(run, checkout, other_verdicts):
     change(checkout, "harness/timing/deciding.py", "1", "2")
     assert changed_since(run, checkout) == ("harness/timing",)
-    assert mark(run, "one", PLAN, checkout).endswith("of every row here; stale: since then harness/timing has changed")
+    assert mark(run, "one", PLAN, checkout).endswith(f"{IN_VAIN}; stale: since then harness/timing has changed")
 
 
-def test_kernels_and_rows_are_both_told(run, checkout, same_launches, other_verdicts):
-    assert mark(run, "one", PLAN, checkout) == (
-        "measured at revision abc1234; triton-inhouse has changed since, but launches the same kernels here; "
-        "harness/verify and harness/worker have changed since, but decide the same of every row here"
-    )
+def test_kernels_and_rows_may_both_have_changed_in_vain(run, checkout, same_launches, other_verdicts):
+    assert mark(run, "one", PLAN, checkout) == f"measured at revision abc1234; {IN_VAIN}"
 
 
 def resumed(run, sources):
@@ -216,7 +201,7 @@ def test_a_row_that_may_be_decided_otherwise_makes_it_stale(run, checkout, other
     quarantined = row("quack", 50.0).model_copy(update={"reason": "not tried: in quarantine"})
     run = replace(run, rows=[*run.rows, quarantined])
     assert changed_since(run, checkout) == ("harness/verify", "harness/worker")
-    assert "the same of every row" not in mark(run, "one", PLAN, checkout)
+    assert IN_VAIN not in mark(run, "one", PLAN, checkout)
 
 
 def test_comment_changes_nothing(run, checkout):
@@ -247,7 +232,23 @@ def test_fewer_processes_are_a_part_and_more_are_other_settings(run, checkout):
     assert mark(run, "one", planned, checkout) == "measured at revision abc1234; 1 of 5 processes so far"
     run = with_settings(run, processes=6)
     assert stale_because(run, planned.runs["one"].settings, checkout) == ("processes 6 where the plan says 5",)
-    assert part_so_far(run, planned.runs["one"].settings) is None
+    assert part_so_far(run, planned.runs["one"]) is None
+
+
+@pytest.mark.parametrize(
+    ("sanitizer", "ran", "said"),
+    [
+        (True, TOOLS[:3], "3 of 4 tools of compute-sanitizer so far"),
+        (True, TOOLS, None),
+        (True, (), None),  # a device that it does not know
+        (False, TOOLS[:3], None),
+    ],
+)
+def test_a_file_from_before_a_tool_of_the_sanitizer_is_a_part(run, sanitizer, ran, said):
+    case = run.rows[0].case
+    run = replace(run, sanitized=[SanitizerRecord(case=case, impl="quack", tool=tool, errors=0) for tool in ran])
+    plan = Plan.model_validate({"runs": {"one": {"about": "all", "verify": {}, "sanitizer": sanitizer}}})
+    assert part_so_far(run, plan.runs["one"]) == said
 
 
 def test_defaults_of_the_device_are_no_other_settings(run, checkout):
