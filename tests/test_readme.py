@@ -100,6 +100,27 @@ def test_nobody_is_ahead_of_the_in_house_kernel(name, cases, ahead):
     assert sum(lead <= 1 for lead in leads.values()) == ahead
 
 
+def test_results_page_names_where_llm_is_not_led_by_the_in_house_kernel():
+    said = re.search(
+        r"first in all but\s+(\d+) x (\d+), where cuDNN is level", (ROOT / "docs/results.md").read_text("utf-8")
+    )
+    leads = {case.case.key: {case.lead.impl, *case.lead.tied_with} for case in compared("llm").cases if case.lead}
+    others = {key: names for key, names in leads.items() if names != {"triton-inhouse"}}
+    assert others == {f"rms-{said[1]}x{said[2]}-bf16": {"triton-inhouse", "cudnn"}}
+
+
+def test_verification_page_names_who_is_wrong_at_columns_that_are_no_power_of_two():
+    wrong = defaultdict(set)
+    for row in load(ROOT / "results/h200/odd.jsonl.bz2").rows:
+        if row.role == "impl" and row.status == "wrong":
+            wrong[row.impl, row.case.norm].add(row.case.cols)
+    text = " ".join((ROOT / "docs/verification.md").read_text("utf-8").split())
+    said = re.search(r"wrong at (\d+) and (\d+) columns \(.*Helion's RMSNorm at all but one", text)
+    assert wrong["liger", "layer"] == {int(cols) for cols in said.groups()}
+    assert len(wrong["helion", "rms"]) == 11
+    assert len(compared("odd").cases) == 24
+
+
 def fastest_of(page):
     """Of each case in a page's tables of times: who is in bold, which is several where they tie."""
     for line in (ROOT / page).read_text("utf-8").splitlines():

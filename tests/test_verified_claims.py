@@ -228,6 +228,8 @@ def test_page_says_what_roundings_cost_on_the_usual_inputs():
         (r"and at 515, by ([\d.]+) \(", "helion", "rms", "2048x515", "dx"),
         (r"LayerNorm's dweight is then off by ([\d.]+) roundings", "fast-llm", "layer", "large-bias", "dweight"),
         (r"roundings and dx by ([\d.]+) \(\[verification", "fast-llm", "layer", "large-bias", "dx"),
+        (r"of both norms is off by ([\d.]+) roundings for a subnormal", "fast-llm", "rms", "subnormal-dy", "dweight"),
+        (r"of both norms is off by ([\d.]+) roundings for a subnormal", "fast-llm", "layer", "subnormal-dy", "dweight"),
     ],
 )
 def test_findings_have_the_roundings_of_the_file(pattern, impl, norm, where, gradient):

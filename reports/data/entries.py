@@ -23,6 +23,7 @@ Standing = Literal["ranked", "unranked", "verified", "failed", "absent"]
 
 IN_PLACE = "overwrites dy, which is restored, untimed, before every call"
 AUTOGRAD = "reached through autograd, not by a direct call"
+ONLY_SHOWN = ": shown, not ranked"  # how the reason of what is too fast ends
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,7 @@ def _disturbed(joined: Joined, against: Yardsticks) -> str | None:
 def _too_short(joined: Joined, budget: Budget | None) -> str | None:
     if not too_short(joined, budget):
         return None
-    return f"below {TIMES_T0} x t0 ({figures.microseconds(shortest_rankable_us(budget))} us): shown, not ranked"
+    return f"below {TIMES_T0} x t0 ({figures.microseconds(shortest_rankable_us(budget))} us){ONLY_SHOWN}"
 
 
 def _speedup(joined: Joined, against: Yardsticks) -> Ratio | None:

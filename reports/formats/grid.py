@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Collection, Sequence
+
 from harness.cases import Norm
+from harness.cases.unfused import WITH_TORCH
+from harness.results.statistics import geomean
 from reports import figures
 from reports.column import Row
 from reports.columns import COLUMNS
 from reports.data.comparison import CaseComparison, Comparison
+from reports.data.entries import Entry
 from reports.markdown_writer import paragraphs, table, write_section, write_table
 from reports.parts import models, training_step
 from reports.parts.conditions import conditions_list
@@ -16,6 +22,12 @@ from reports.table import words
 
 UNSTEADY = " †"
 UNRANKED = " ‡"
+HELPED = " +"
+ABOUT_HELPED = "the implementation lacks the variant; its plain backward, and torch's operators around it"
+ORDER = (
+    "Columns: the best implementation first, by the geometric mean of its time over that of the fastest, in the cases "
+    "that have a fastest and in which it ranks."
+)
 
 
 def render(comparison: Comparison) -> str:
@@ -32,11 +44,9 @@ def render(comparison: Comparison) -> str:
 
 
 def _times(comparison: Comparison, norm: Norm) -> str:
-    """Median us of one norm; columns from the best geometric mean to the worst, as far as a time is known."""
+    """Median us of one norm, a column for each implementation of which a time is known; the legend has their order."""
     cases = [case for case in comparison.cases if case.case.norm == norm]
-    means = {mean.impl: mean.value for mean in comparison.summary.geomeans if mean.norm == norm}
-    names = {entry.impl for case in cases for entry in case.of("ranked", "unranked")}
-    impls = sorted(names, key=lambda name: (-means.get(name, 0.0), name))
+    impls = _best_first(cases, _columns(cases))
     known = [COLUMNS["copy_us"]] if any(case.copy_us for case in cases) else []
     of_case = [COLUMNS["case"], COLUMNS["add_us"], *known]
     rows = [
@@ -49,25 +59,69 @@ def _times(comparison: Comparison, norm: Norm) -> str:
     return table([*words("case"), "add us", *(["copy us"] if known else []), *impls], rows) if impls else ""
 
 
-def _marked_time(case: CaseComparison, impl: str) -> str:
+def _timed(cases: Sequence[CaseComparison]) -> set[str]:
+    """The implementations of which a time is shown."""
+    return {entry.impl for case in cases for entry in case.of("ranked", "unranked")}
+
+
+def _columns(cases: Sequence[CaseComparison]) -> set[str]:
+    """The implementations that have a time; `NAME + torch` stands in the column of NAME where that has times too."""
+    timed = _timed(cases)
+    return {impl for impl in timed if not (impl.endswith(WITH_TORCH) and impl.removesuffix(WITH_TORCH) in timed)}
+
+
+def _entry(case: CaseComparison, impl: str) -> Entry | None:
+    """The entry of an implementation, or that of `NAME + torch` where a case was given to it in the place of NAME."""
     entry = case.entry(impl)
     if entry is None or entry.standing == "absent":
+        return case.entry(impl + WITH_TORCH) or entry
+    return entry
+
+
+def _best_first(cases: Sequence[CaseComparison], impls: Collection[str]) -> list[str]:
+    """The implementations by how many times as long as the fastest they take, and then those that rank nowhere."""
+    over: dict[str, list[float]] = {}
+    for case in cases:
+        best_us = case.fastest.median_us if case.fastest else None
+        for impl in impls if best_us else ():
+            entry = _entry(case, impl)
+            if best_us and entry and entry.standing == "ranked" and entry.median_us:
+                over.setdefault(impl, []).append(entry.median_us / best_us)
+    return sorted(impls, key=lambda impl: (geomean(over[impl]) if impl in over else math.inf, impl))
+
+
+def _marked_time(case: CaseComparison, impl: str) -> str:
+    entry = _entry(case, impl)
+    if entry is None or entry.standing == "absent":
         return figures.NOTHING
+    helped = "" if entry.impl == impl else HELPED
     if entry.standing == "unranked":
-        return figures.microseconds(entry.median_us) + UNRANKED
+        return figures.microseconds(entry.median_us) + helped + UNRANKED
     if entry.standing != "ranked":
-        return entry.status
-    text = figures.microseconds(entry.median_us) + (UNSTEADY if entry.status == "nondeterministic" else "")
-    best = case.lead is not None and (impl == case.lead.impl or impl in case.lead.tied_with)
+        return entry.status + helped
+    text = figures.microseconds(entry.median_us) + helped + (UNSTEADY if entry.status == "nondeterministic" else "")
+    best = case.lead is not None and entry.impl in (case.lead.impl, *case.lead.tied_with)
     return f"**{text}**" if best else text
+
+
+def _any_helped(cases: Sequence[CaseComparison]) -> bool:
+    """Whether a cell shows `NAME + torch` in the column of NAME."""
+    with_torch = {
+        entry.impl.removesuffix(WITH_TORCH)
+        for case in cases
+        for entry in case.entries
+        if entry.impl.endswith(WITH_TORCH) and entry.standing != "absent"
+    }
+    return not with_torch.isdisjoint(_timed(cases))
 
 
 def _legend(comparison: Comparison) -> str:
     shown_only = any(case.of("unranked") for case in comparison.cases)
     unranked = f" {UNRANKED.strip()}: shown, not ranked (the full report says why)." if shown_only else ""
+    helped = f" {HELPED.strip()}: {ABOUT_HELPED}." if _any_helped(comparison.cases) else ""
     return (
         "Median us of the backward alone, cold cache; **bold**: the fastest, and what cannot be told from it; add: an "
         "elementwise add with the same traffic, a yardstick and no bound; copy: the same bytes at the rate of a large "
         f"copy;{UNSTEADY}: other bits from run to run. "
-        f"A/A bands: {yardsticks.aa_bands(comparison.cases)}.{unranked}"
+        f"A/A bands: {yardsticks.aa_bands(comparison.cases)}.{unranked}{helped} {ORDER}"
     )

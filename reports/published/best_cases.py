@@ -17,8 +17,8 @@ OURS = "triton-inhouse"
 ABOUT = (
     "The last number is the time of the fastest implementation of another library over its own, the median over blocks "
     "where these two are the fastest of all, else by medians: above 1 it is ahead. The tables of the run say whether "
-    "that is more than noise. A case counts in the first of these runs that has it. Cases in which something is too "
-    "fast to be ranked have no fastest and are left out."
+    "that is more than noise. A case counts in the first of these runs that has it, in the context cold. Cases "
+    "in which something is too fast to be ranked have no fastest and are left out."
 )
 
 

@@ -44,7 +44,7 @@ def sentences(source: Source) -> str:
     if not ours:
         return ""
     ahead, tied, behind = _ahead(ours), _tied(ours), _behind(ours)
-    text = f"{OURS}, this project's own kernel, is faster than every other library"
+    text = f"{OURS}, this project's own kernel, called by itself with cold caches, is faster than every other library"
     text += f" in {len(ahead)} of {figures.count(len(ours), 'case')}"
     text += f"; its smallest lead is {_lead(ahead)}." if ahead else "."
     text += f" Tied, as the difference is within noise: {_named(tied)}." if tied else ""
@@ -52,8 +52,9 @@ def sentences(source: Source) -> str:
 
 
 def behind_elsewhere(files: Sequence[Source], plan: Plan, shown: Source) -> str:
-    """Where another library is clearly faster in other current runs of the device, by run and context; or that none is.
+    """In how many cases of the other current runs of the device it is ahead, tied and behind, and behind whom.
 
+    A case counts once in each run and context that has it.
     Empty where no other current run compares it with another library.
     """
     counted = [
@@ -65,11 +66,13 @@ def behind_elsewhere(files: Sequence[Source], plan: Plan, shown: Source) -> str:
     ]
     if not counted:
         return ""
-    total = figures.count(sum(len(ours) for _, ours in counted), "case")
+    all_ours = [placing for _, ours in counted for placing in ours]
+    total = figures.count(len(all_ours), "case")
     rivals = {run: Counter(placing.rival for placing in _behind(ours)) for run, ours in counted}
     parts = [f"in {number} behind {rival} ({run})" for run, found in rivals.items() for rival, number in found.items()]
-    behind = sum(found.total() for found in rivals.values())
-    text = f"In the other current runs, each context of a training step counted, it is behind in {behind} of {total}"
+    ahead, tied, behind = (len(kind(all_ours)) for kind in (_ahead, _tied, _behind))
+    text = f"In the other current runs, a case counted once in each of its contexts, it is ahead in {ahead} of {total},"
+    text += f" tied in {tied} and behind in {behind}"
     return f"{text}: {', '.join(parts)}." if parts else f"{text}."
 
 

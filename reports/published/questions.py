@@ -14,6 +14,7 @@ from reports.data.comparison import Comparison
 from reports.markdown_writer import paragraphs
 from reports.published.leads import leaders
 from reports.published.sources import NOT_MEASURED, Source, by_device
+from reports.sentences.caveats import context_named
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,8 @@ def _answer(question: Question, source: Source | None) -> str:
         return f"{NOT_MEASURED.capitalize()} (run {question.run})."
     comparison = source.comparison
     about = "; ".join(_over_fastest(comparison, impl) for impl in question.about)
-    return f"{about}. Fastest: {leaders(comparison)}. From {source.name} ({source.revision})."
+    context = context_named(comparison)
+    return f"{context}{about}. Fastest: {leaders(comparison)}. From {source.name} ({source.revision})."
 
 
 def _over_fastest(comparison: Comparison, impl: str) -> str:

@@ -29,7 +29,7 @@ from reports.parts.geomeans import geomeans
 from reports.published.case_words import dtype_in_words, shape_in_words, variant_in_words
 from reports.published.measure_again import measure_again
 from reports.published.sources import Source
-from reports.sentences import caveats, yardsticks
+from reports.sentences import caveats, no_fastest, yardsticks
 
 # Of each implementation on a case. Its words are a row of the run, as many cases share them, and the case has the row's
 # number; its figures are one text. rho, a figure for each gradient, is among the words, as it takes few values.
@@ -39,7 +39,7 @@ COLUMNS = (
 )
 WORDS = ("impl", "standing", "status", "verdict", "rho", "class", "bits", "why")
 SEPARATOR = "|"  # site.js splits at it
-_FLUSHES = {"clean": "", "dirty": "dirty flush", "none": "no flush"}
+FLUSHES = {"clean": "", "dirty": "dirty flush", "none": "no flush"}  # site.html explains them
 
 
 class Words:
@@ -109,7 +109,7 @@ def _common_tail(commands: Sequence[str]) -> str:
 
 def context_in_words(context: str, settings: Settings) -> str:
     """A context, and the flush where it is not the usual one."""
-    flush = _FLUSHES[settings.flush]
+    flush = FLUSHES[settings.flush]
     return ", ".join(filter(None, [context if context != COLD or not flush else "", flush]))
 
 
@@ -182,10 +182,7 @@ def _case(comparison: Comparison, case: CaseComparison, rows: JoinedCase, words:
 def answer(comparison: Comparison, case: CaseComparison) -> str:
     """A sentence: the fastest implementation of a case and by how much, or why none is called fastest."""
     if case.lead is None:
-        if case.interference:
-            return f"Nothing is ranked: {case.interference}."
-        unranked = [entry for entry in case.entries if entry.too_short or entry.disturbed]
-        return f"Nothing is called fastest: {unranked[0].label} is {unranked[0].reason}." if unranked else "Not timed."
+        return no_fastest.no_fastest(case)
     lead = case.lead
     if lead.tied_with:
         return f"{lead.impl} is first; {', '.join(lead.tied_with)} cannot be told from it."

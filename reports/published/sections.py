@@ -142,7 +142,8 @@ def _speedups(comparison: Comparison) -> str:
         for mean in comparison.summary.geomeans
         if mean.impl == first != comparison.baseline
     ]
-    return f"{', '.join(parts)}, over {comparison.baseline}" if parts else figures.NOTHING
+    means = f"{caveats.context_named(comparison)}{', '.join(parts)}, over {comparison.baseline}"
+    return means if parts else figures.NOTHING
 
 
 def _verified(source: Source) -> Sequence[str]:

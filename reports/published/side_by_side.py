@@ -81,7 +81,7 @@ def another_run(sources: Sequence[Source], _plan: Plan) -> str:
     parts: list[str] = []
     for named in _by_name(sources, "fast-llm", "contexts"):
         one, two = named["fast-llm"], named["contexts"]
-        parts += [f"On {one.device_name}, fast-llm ({one.revision}) and contexts ({two.revision}):"]
+        parts += [f"On {one.device_name}, fast-llm ({one.revision}) and the context cold of contexts ({two.revision}):"]
         parts += [_shifts_in_words(shifts(one.comparison, two.comparison), "fast-llm")]
     return paragraphs(parts)
 

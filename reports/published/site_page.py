@@ -63,10 +63,10 @@ def _published(source: Source) -> dict[str, Any]:
         "about": source.about,
         "asked": source.planned_now,
         "date": run.started_at[:10],
-        "revision": run.revision,
+        "age": source.mark,
         "file": f"results/{source.device}/{source.name}{PACKED_SUFFIX}",
         "pages": [f"results/{source.device}/{page}" for page in source.pages],
-        "stale": source.mark if source.stale else None,
+        "stale": source.stale,
     }
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.results.contexts import COLD
 from harness.results.schema import Status
 from reports import figures
 from reports.data.comparison import Comparison
 from reports.data.outcomes import FAILED, Outcome, of_comparison, tally, tried
-from reports.sentences.caveats import caveats, interference, nothing_ranked
+from reports.sentences.caveats import caveats, context_named, interference, nothing_ranked
 
 _HOW: dict[Status, str] = {
     "ok": "right on",
@@ -27,9 +26,8 @@ def headline(comparison: Comparison, impl: str | None = None) -> str:
     if not comparison.timed:
         return verified(of_comparison(comparison))
     text, subject = _fastest(comparison, impl)
-    several = comparison.contexts or comparison.context != COLD
     means = geomeans(comparison, subject) if subject else ""
-    return f"{f'{comparison.context}: ' if several else ''}{text} {means}".rstrip()
+    return f"{context_named(comparison)}{text} {means}".rstrip()
 
 
 def answer(comparison: Comparison) -> str:

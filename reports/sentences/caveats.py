@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 
 from harness.results import evidence
+from harness.results.contexts import COLD
 from harness.results.joining import TIMES_T0
 from harness.results.schema import Check, SelfTestRecord
 from reports import figures
@@ -13,12 +15,28 @@ from reports.data.comparison import Comparison
 from reports.data.device_state import BUSY, DeviceState
 from reports.sentences.provenance import versions_in_words
 
+# How a check of the first files said that events read less than the profiler, by which alone it failed.
+_LESS = re.compile(r"events read -(?P<us>[\d.]+) us more than one kernel's lead and span;.*")
 WHEN = {"before": "before the cases ", "after": "after the cases ", "alone": ""}
 
 
 def caveats(comparison: Comparison) -> list[str]:
     """Warnings that precede all figures: an unfinished run, a baseline without times, a quick run, and so on."""
     lines = [comparison.unfinished] if comparison.unfinished else []
+    lines += [f"{context_named(comparison)}{line}" for line in _not_ranked(comparison)]
+    if comparison.timed and comparison.run.settings.quick:
+        lines.append("A quick run: few blocks, wide intervals.")
+    return [*lines, *mixed(comparison), *failed_checks(comparison.selftests), *moved(comparison.state)]
+
+
+def context_named(comparison: Comparison) -> str:
+    """The context with a colon, to stand before a sentence; empty in a run that has the usual one alone."""
+    return f"{comparison.context}: " if comparison.contexts or comparison.context != COLD else ""
+
+
+def _not_ranked(comparison: Comparison) -> list[str]:
+    """A sentence for each reason why cases of a context have no speedups, no fastest, or no ranking."""
+    lines: list[str] = []
     judged = [case for case in comparison.cases if not case.interference]
     ranked = sum(bool(case.entry(comparison.baseline) in case.ranked) for case in judged)
     if comparison.timed and ranked < len(judged):
@@ -31,10 +49,7 @@ def caveats(comparison: Comparison) -> list[str]:
             f"In {figures.count(too_fast, 'case')} something is below {TIMES_T0} x t0, too fast to be ranked; "
             "nothing is called fastest there."
         )
-    lines += [] if nothing_ranked(comparison) else interference(comparison)  # which the headline says
-    if comparison.timed and comparison.run.settings.quick:
-        lines.append("A quick run: few blocks, wide intervals.")
-    return [*lines, *mixed(comparison), *failed_checks(comparison.selftests), *moved(comparison.state)]
+    return [*lines, *([] if nothing_ranked(comparison) else interference(comparison))]  # else the headline says it
 
 
 def nothing_ranked(comparison: Comparison) -> bool:
@@ -64,7 +79,7 @@ def failed_checks(selftests: Sequence[SelfTestRecord]) -> list[str]:
     for when, processes, failed in evidence.failures_by_time(selftests):
         parts = [_failed(checks, processes) for checks in failed.values()]
         if parts:
-            lines.append(f"The self-test {WHEN[when]}failed: {', '.join(parts)}.")
+            lines.append(f"The self-test {WHEN[when]}failed: {'; '.join(parts)}.")
     return lines
 
 
@@ -95,12 +110,23 @@ def moved(state: DeviceState) -> list[str]:
 
 def _failed(checks: Sequence[Check], runs: int) -> str:
     """One check, by the worst of its failures."""
-    worst = max(checks, key=lambda check: abs(check.value) if check.value is not None else 0.0)
-    text = worst.name
-    if worst.value is not None:
-        text += f" {figures.measure(worst.value, worst.unit)}"
-    if worst.limit is not None:
-        text += f" (limit {figures.measure(worst.limit, worst.unit)})"
-        if worst.value is not None and worst.value <= worst.limit and worst.detail:
-            text += f": {worst.detail}"  # it failed by something else than the figure
-    return f"{text} in {len(checks)} of {runs} processes" if runs > 1 else text
+    worst = max(checks, key=_badness)
+    where = f" in {len(checks)} of {runs} processes" if runs > 1 else ""
+    value, limit = (figures.measure(number, worst.unit) for number in (worst.value, worst.limit))
+    if worst.value is None:
+        return f"{worst.name}{where}"
+    if worst.limit is None:
+        return f"{worst.name} {value}{where}"
+    if worst.value > worst.limit or not worst.detail:
+        return f"{worst.name} {value} (limit {limit}){where}"
+    if less := _LESS.fullmatch(worst.detail):
+        fault = f"events read {less['us']} us less than the profiler around one kernel, and must not read less"
+        return f"{worst.name}{where}: {fault}"
+    return f"{worst.name}{where}: {worst.detail} ({value}, limit {limit})"  # not by its figure
+
+
+def _badness(check: Check) -> float:
+    """How far off a failed check is, by which the worst of several processes is found."""
+    if less := _LESS.fullmatch(check.detail):
+        return float(less["us"])
+    return abs(check.value) if check.value is not None else 0.0

@@ -42,15 +42,31 @@ const points = data.runs.flatMap(run => run.groups.flatMap(group => group.cases.
 }))));
 const again = point => point.found.again === null ? null : point.found.again + point.of.again;
 const published = (device, name) => data.published.find(run => run.device === device && run.name === name);
+// A run in the usual context alone does not name it.
+const severalContexts = run => run.means.length > 1;
 const nameOf = device => data.devices.find(each => each.key === device).name;
+const ageOf = run => ({ age: run.age, stale: run.stale ? run.age : null });
 const exported = point => ({
   device: nameOf(point.device), ...Object.fromEntries(FIELDS.slice(1).map(name => [name, point[name]])),
-  rows: point.found.rows, columns: point.found.cols, revision: point.of.revision, date: point.of.date, stale: published(point.device, point.run).stale,
+  rows: point.found.rows, columns: point.found.cols, revision: point.of.revision, date: point.of.date, ...ageOf(published(point.device, point.run)),
   baseline: point.of.baseline, command: again(point), answer: point.found.answer, add_us: point.found.add_us,
   gradients: point.group.gradients, implementations: point.found.entries.map(row => read(row, point.of)),
 });
 
-let wanted = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+let asked = {}, wanted = {};  // what the address names, and what is chosen
+const lacking = point => FIELDS.filter(field => asked[field] && asked[field] !== point[field]);
+// An address may name a run or a context alone: then the first case that has it is shown.
+function readAddress() {
+  asked = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+  wanted = { ...asked };
+  const first = points.find(point => !lacking(point).length);
+  if (first && lacking(choose().point).length) for (const field of FIELDS) wanted[field] = first[field];
+}
+function unmet(point) {
+  const names = lacking(point).map(field => `${field === "run" ? "run" : LABELS[field]} ${asked[field]}`);
+  return names.length ? `No case here has all that the address asks for: left out is ${names.join(", ")}. This case is of run ${point.run}.` : "";
+}
+function pick(field, value) { asked = {}; wanted[field] = value; show(); }
 const switched = new Map();  // curves that a reader switched on or off
 const isDrawn = (point, impl) => switched.get(impl) ?? point.group.shown.includes(impl);
 
@@ -83,7 +99,7 @@ const besides = (point, device) => points.find(other => other.device === device
 
 const NAMES = { device: nameOf, norm: norm => NORMS[norm] };
 function selector(field, options, value, names = text => text) {
-  const select = el("select", { name: field, onchange: event => { wanted[field] = event.target.value; show(); } },
+  const select = el("select", { name: field, onchange: event => pick(field, event.target.value) },
     options.map(option => el("option", { value: option, selected: option === value }, names(option))));
   return el("label", {}, LABELS[field], select);
 }
@@ -204,7 +220,7 @@ function picture(point, strip, cases, axis, top) {
     const known = curve.filter(each => each.low && each.high);
     if (known.length > 1) group.append(shape("polygon", { class: "band", points: [...known.map(each => [x(each.at), y(each.high)]), ...[...known].reverse().map(each => [x(each.at), y(each.low)])].join(" ") }));
     group.append(shape("polyline", { class: "curve", "stroke-dasharray": look(impl).dashes, points: curve.map(each => [x(each.at), y(each.gbps)]).join(" ") }));
-    for (const each of curve) group.append(shape("path", { class: "mark", d: marker(look(impl).marker, x(each.at), y(each.gbps), 3.4), onclick: () => { wanted.shape = each.found.shape; show(); } },
+    for (const each of curve) group.append(shape("path", { class: "mark", d: marker(look(impl).marker, x(each.at), y(each.gbps), 3.4), onclick: () => pick("shape", each.found.shape) },
       shape("title", {}, `${impl}, ${each.found.shape}: ${each.gbps} GB/s${each.low ? ` [${each.low}, ${each.high}]` : ""}`)));
     svg.append(group);
   }
@@ -271,7 +287,7 @@ function means(point) {
   const found = point.of.means.find(each => each.context === point.group.context);
   const norm = found.heads.indexOf("norm"), rows = found.rows.filter(row => row[norm] === point.norm);
   const without = row => row.filter((_, place) => place !== norm);
-  return el("details", {}, el("summary", {}, `All cases of this run: geometric means`),
+  return el("details", {}, el("summary", {}, `All cases of this run${severalContexts(point.of) ? `, ${point.context}` : ""}: geometric means`),
     table("geometric means", without(found.heads), rows.map(without), found.heads.slice(1).map((_, place) => place ? "number" : "text")));
 }
 
@@ -317,10 +333,12 @@ function show(focus) {
   const other = beside && besides(point, beside);
   const kept = Object.fromEntries(FIELDS.filter(field => field !== "run" || offered.run.length > 1).map(field => [field, point[field]]));
   history.replaceState(null, "", `#${new URLSearchParams(beside ? { ...kept, beside } : kept)}`);
-  by("case").textContent = [`${NORMS[point.norm]} backward`, point.shape, point.dtype, point.variant, point.context].filter((text, place) => text !== "plain" && !(place === 4 && text === "cold")).join(", ") + ` on ${[point.device, ...(beside ? [beside] : [])].map(nameOf).join(" and ")}`;
+  const context = severalContexts(point.of) || point.context !== "cold" ? point.context : null;
+  by("case").textContent = [`${NORMS[point.norm]} backward`, point.shape, point.dtype, point.variant, context].filter(text => text && text !== "plain").join(", ") + ` on ${[point.device, ...(beside ? [beside] : [])].map(nameOf).join(" and ")}`;
   document.title = `${by("case").textContent} - normbwd`;
   const open = [...by("panels").querySelectorAll("details")].map(each => [each.open, each.querySelector("summary").textContent.split(" ")[0]]).filter(([is]) => is).map(([, word]) => word);
   by("apart").hidden = !beside;
+  by("unmet").textContent = unmet(point);
   by("panels").replaceChildren(panel(point, Boolean(beside)), ...(beside ? [other ? panel(other, true) : absent(beside)] : []));
   for (const each of by("panels").querySelectorAll("details")) each.open = open.includes(each.querySelector("summary").textContent.split(" ")[0]);
   const command = again(point) ?? point.of.command;
@@ -347,8 +365,8 @@ function runs() {
   const rows = data.published.map(run => [el("span", { id: idOf(run), tabindex: -1 }, run.name), ...on(run, [
     [...marked(run.about), ...(run.asked ? [el("span", { class: "asked" }, `The plan now asks: ${run.asked}`)] : []), el("span", { class: "files" }, links(run))],
     run.date,
-    [run.stale ?? `measured at revision ${run.revision}, with the code as it is`, ...caveats(run).map(caveat => el("p", { class: "caveat" }, caveat))]])]);
-  by("runs").append(table("published runs", [...first, "what", "date", "revision"], rows));
+    [run.age, ...caveats(run).map(caveat => el("p", { class: "caveat" }, caveat))]])]);
+  by("runs").append(table("published runs", [...first, "what", "date", "revision and age"], rows));
   if (data.planned.length) by("runs").append(el("h3", {}, "Planned and not measured"),
     table("planned runs", [...first, "what"], data.planned.map(run => [run.name, ...on(run, [marked(run.about)])])));
 }
@@ -363,8 +381,9 @@ by("copy").addEventListener("click", async () => {
 });
 by("one").addEventListener("click", () => give("normbwd-case.json", exported(current)));
 by("all").addEventListener("click", () => give("normbwd.json", points.map(exported)));
-addEventListener("hashchange", () => { wanted = Object.fromEntries(new URLSearchParams(location.hash.slice(1))); show(); });
+addEventListener("hashchange", () => { readAddress(); show(); });
 document.querySelector("main").hidden = false;
 by("without").hidden = true;
 runs();
+readAddress();
 show();

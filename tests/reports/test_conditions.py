@@ -8,7 +8,7 @@ from reports.data.comparison import compare
 from reports.data.device_state import device_state
 from reports.parts.conditions import conditions
 from reports.sentences.caveats import caveats, moved
-from tests.results_factory import LAYER, mixed, results, row, selftest, thorough, verified_only
+from tests.results_factory import LAYER, helpers, in_contexts, mixed, results, row, selftest, thorough, verified_only
 from tests.results_factory import conditions as readings
 
 
@@ -90,3 +90,13 @@ def test_the_error_and_what_moved_are_in_every_format(form):
     assert "The self-test after the cases failed: events against profiler 3.14 us (limit 1.00 us)." in text
     assert "The multiprocessor clock moved in 1 of 2 cases" in text
     assert "by its self-test" not in reports.render(mixed(), form)
+
+
+def test_caveats_of_a_context_name_it_where_the_run_has_several():
+    short = [row("torch-eager", 100.0), row("quack", 9.0), *helpers(100.0, 46.0)]
+    alone = compare(results(*short, selftests=[selftest(t0_us=2.0)]))
+    several = compare(results(*in_contexts(short, graph=1.1), context="graph", selftests=[selftest(t0_us=2.0)]))
+    (said,) = caveats(alone)
+    assert said.startswith("In 1 case something is below 10 x t0")
+    assert caveats(several) == [f"cold: {said}"]
+    assert caveats(several.contexts[0]) == [f"graph: {said}"]

@@ -64,9 +64,37 @@ def test_a_file_without_self_tests_has_no_table():
 def test_a_failure_within_its_limit_says_by_what_it_failed():
     missed = Check(name="planted +1%", passed=False, value=0.2, limit=0.5, unit="%", detail="not told from A/A")
     assert failed_checks([selftest(missed)]) == [
-        "The self-test before the cases failed: planted +1% 0.20 % (limit 0.50 %): not told from A/A."
+        "The self-test before the cases failed: planted +1%: not told from A/A (0.20 %, limit 0.50 %)."
+    ]
+    assert failed_checks([selftest(missed), selftest(process=1)]) == [
+        "The self-test before the cases failed: planted +1% in 1 of 2 processes: not told from A/A "
+        "(0.20 %, limit 0.50 %)."
     ]
     beyond = missed.model_copy(update={"value": 0.6})
     assert failed_checks([selftest(beyond)]) == [
         "The self-test before the cases failed: planted +1% 0.60 % (limit 0.50 %)."
+    ]
+
+
+def test_events_that_read_less_than_the_profiler_are_told_by_that():
+    """A check of the first files failed by it alone, and has a figure of something else that is within its limit."""
+    named = {"name": "events against profiler", "passed": False, "limit": 1.0, "unit": "us"}
+    told = "events read -{} us more than one kernel's lead and span; others agree to 1 us or 2 %"
+    a_little = Check(value=0.7, detail=told.format("0.03"), **named)
+    more = Check(value=0.2, detail=told.format("0.10"), **named)
+    less = "around one kernel, and must not read less"
+    assert failed_checks([selftest(a_little), selftest(more, process=1), selftest(process=2)]) == [
+        "The self-test before the cases failed: events against profiler in 2 of 3 processes: "
+        f"events read 0.10 us less than the profiler {less}."
+    ]
+    beyond = a_little.model_copy(update={"value": 3.0})
+    assert failed_checks([selftest(beyond)]) == [
+        "The self-test before the cases failed: events against profiler 3.00 us (limit 1.00 us)."
+    ]
+
+
+def test_two_failures_stand_apart():
+    other = Check(name="linearity", passed=False, value=3.0, limit=2.0, unit="%")
+    assert failed_checks([selftest(COLD, other)]) == [
+        "The self-test before the cases failed: coldness 3.1 % (limit 2 %); linearity 3 % (limit 2 %)."
     ]

@@ -1,14 +1,17 @@
 """Documents are what the published files give, byte for byte, and a new device stands in them by itself."""
 
+import re
 from functools import cache
 from pathlib import Path
 
 import matplotlib
 import pytest
 
+from harness.results.contexts import ALL_REDUCE, STEP, programs_beside
 from harness.results.published.planned import read_plan
 from harness.verify.error_classes import CLASSES
 from reports.published.documents import documents, write_all
+from reports.published.run_facts import FLUSHES
 from reports.published.sources import sources
 from tests.reports.published.small_checkout import make
 
@@ -170,6 +173,37 @@ def test_new_device_stands_everywhere(tmp_path):
         assert (checkout / f"results/{device}/timed.md").exists()
         for path in ("README.md", "docs/peers.md", "docs/results.md", "results/README.md", "site/index.html"):
             assert f"NVIDIA {device.upper()}" in (checkout / path).read_text("utf-8"), path
+
+
+def test_speedups_of_a_run_in_several_contexts_name_theirs(small):
+    text = (small / "docs/results.md").read_text("utf-8")
+    assert text.count("| cold: rms 2.00, layer 2.00, over torch-eager |") == 1
+
+
+AGES = {
+    "changed in vain": ("measured at revision abc1234; what has changed since changes no figure here", ()),
+    "a part": ("measured at revision abc1234; 1 of 5 processes so far", ()),
+    "stale": ("measured at revision abc1234; stale: the code has changed", ("the code has changed",)),
+}
+
+
+@pytest.mark.parametrize("age", AGES)
+def test_page_says_of_a_run_what_documents_say(small, monkeypatch, age):
+    said, reasons = AGES[age]
+    monkeypatch.setattr("reports.published.sources.mark", lambda *_: said)
+    monkeypatch.setattr("reports.published.sources.stale_because", lambda *_, **__: reasons)
+    by_path = {each.path: each.text() for each in documents(small)}
+    assert f'"age":"{said}"' in by_path["site/index.html"]
+    assert f'"stale":{"true" if reasons else "false"}' in by_path["site/index.html"]
+    assert said in by_path["results/h200/timed.md"]
+    assert "with the code as it is" not in by_path["site/index.html"]
+
+
+def test_page_explains_every_context_that_it_offers():
+    """Those of a run, those that are of a flush, and that of two GPUs, which no option asks for."""
+    names = {"beside:N" if programs_beside(name) else name for name in (*STEP, ALL_REDUCE)}
+    (said,) = re.findall("<dt>context</dt><dd>(.*)</dd>", (ROOT / "reports/templates/site.html").read_text("utf-8"))
+    assert set(re.findall("<b>([^<]+)</b>: ", said)) == names | set(filter(None, FLUSHES.values()))
 
 
 def test_page_states_the_bounds_of_rho():

@@ -82,7 +82,8 @@ def test_of_a_fleet_of_one_gpu_only_the_stages_are_told(written):
 
 def test_another_run_of_the_same_cases_is_told_by_how_far_it_is_off(written):
     text = written(a_run(100.0, (40.0, 50.0)), a_run(60.0, (40.0, 60.0)), section=another_run)
-    assert text.startswith("On NVIDIA H200, fast-llm (abc1234, stale) and contexts (abc1234, stale):\n")
+    runs = "fast-llm (abc1234, stale) and the context cold of contexts (abc1234, stale)"
+    assert text.startswith(f"On NVIDIA H200, {runs}:\n")
     assert f"Of 2 speedups, 1 are {WITHIN}, fast-llm; half are off by at most 8.33 %, 95 % by at most 16.67 %" in text
 
 

@@ -1,6 +1,7 @@
 """The reader's page in a headless Chromium: choose, see it change, take it away; on a phone and on a desk."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,13 +47,26 @@ def ranking(page, device="b200"):
 
 def test_first_case_is_there_at_once(opened):
     page = opened.page
-    assert page.locator("#case").inner_text() == "RMSNorm backward, 32768 x 1024, bf16 on NVIDIA B200"
+    assert page.locator("#case").inner_text() == "RMSNorm backward, 32768 x 1024, bf16, cold on NVIDIA B200"
     assert page.locator(".answer").inner_text().startswith("quack is fastest: 1.1")
     assert ranking(page) == ["quack", "triton-inhouse", "liger", "torch-eager"]
     assert page.locator(".ranking .badge").all_inner_texts() == ["nondeterministic"]
     assert page.locator(".panel").get_by_text("A/A band ±1.21 %.").count() == 1
     assert page.locator("figcaption").all_inner_texts() == ["32 Mi elements"]
-    assert page.title() == "RMSNorm backward, 32768 x 1024, bf16 on NVIDIA B200 - normbwd"
+    assert page.title() == "RMSNorm backward, 32768 x 1024, bf16, cold on NVIDIA B200 - normbwd"
+
+
+def test_context_is_named_where_the_run_has_several(opened, opener, tmp_path):
+    """In the heading and over the means of all cases; where a run has the usual one alone, neither says it."""
+    several, alone = opened.page, opener(shuffled(tmp_path, SHUFFLED, contexts=False))().page
+    summary = "All cases of this run{}: geometric means"
+    assert several.locator("summary", has_text=summary.format(", cold")).count() == 1
+    field(several, "context").select_option("graph")
+    assert several.locator("summary", has_text=summary.format(", graph")).count() == 1
+    assert alone.locator("#case").inner_text() == "RMSNorm backward, 64 x 4096, bf16 on NVIDIA H200"
+    assert alone.locator("summary", has_text=summary.format("")).count() == 1
+    assert alone.locator("header").inner_text().count("cold") == 1
+    assert alone.locator("#panels").inner_text().count("cold") == 0
 
 
 def test_every_choice_changes_what_is_shown(opened):
@@ -89,10 +103,12 @@ def _has_shapes_by_size(page):
     assert field(page, "shape").input_value() == "64 x 4096"
 
 
-def shuffled(folder, cases):
-    """The page of one quick run of these cases, in this order."""
+def shuffled(folder, cases, contexts=True):
+    """The page of one quick run of these cases, in this order; without `contexts` in the usual one alone."""
     checkout = make(folder, devices=())
     run = timed(cases)
+    if not contexts:
+        run = replace(run, rows=[row.model_copy(update={"contexts": None}) for row in run.rows])
     quick = run.run.model_copy(update={"settings": run.run.settings.changed(quick=True)})
     publish(replace(run, run=quick), checkout / "results/h200/timed.jsonl.bz2", "h200")
     write_all(checkout=checkout)
@@ -127,6 +143,17 @@ def test_run_leads_to_its_files_and_says_what_the_plan_asks_now(opened, small):
     assert all(Path(link.removeprefix("file://")).is_file() for link in links)
 
 
+def test_age_of_a_run_is_what_documents_say(opener, small, tmp_path):
+    """Of a run of which some code has changed in vain, and which is a part of what is planned."""
+    age = "measured at revision abc1234; 1 of 5 processes so far"
+    path = tmp_path / "index.html"
+    path.write_text(re.sub(r'(?<="age":")[^"]+', age, small.read_text("utf-8"), count=1), "utf-8")
+    rows = opener(path)().page.locator("#runs table").first.locator("tbody tr")
+    said = [cells[-1] for cells in rows.evaluate_all("rows => rows.map(row => [...row.cells].map(c => c.textContent))")]
+    assert said[0] == age
+    assert all("stale: measured before hashes of the code were recorded" in each for each in said[1:])
+
+
 def test_case_of_two_runs_offers_both(opened):
     page = opened.page
     assert field(page, "run").count() == 0
@@ -154,6 +181,42 @@ def test_address_brings_back_what_was_chosen(opener, small):
     page.goto("about:blank")
     page.goto(address)
     assert page.locator("#panels").inner_text() == shown
+
+
+@pytest.mark.parametrize(
+    ("address", "case", "run"),
+    [
+        ("run=again", "RMSNorm backward, 16384 x 2048, bf16, cold on NVIDIA B200", "again"),
+        ("run=again&device=h200", "RMSNorm backward, 16384 x 2048, bf16, cold on NVIDIA H200", "again"),
+        ("shape=4096 x 4096", "LayerNorm backward, 4096 x 4096, fp16, weight fp32, cold on NVIDIA B200", None),
+        ("context=graph", "RMSNorm backward, 32768 x 1024, bf16, graph on NVIDIA B200", None),
+    ],
+)
+def test_address_that_names_little_opens_the_first_case_that_has_it(opener, small, address, case, run):
+    page = opener(small)().page
+    page.goto(f"{small.as_uri()}#{address}")
+    assert page.locator("#case").inner_text() == case
+    assert field(page, "run").count() == (run is not None)
+    assert run is None or field(page, "run").input_value() == run
+    assert page.locator("#unmet").inner_text() == ""
+
+
+@pytest.mark.parametrize(
+    ("address", "left_out"),
+    [
+        ("run=verified", "run verified"),
+        ("run=nothing", "run nothing"),
+        ("run=again&shape=8192 x 4096", "run again"),
+        ("norm=layer&context=host", "context host"),
+    ],
+)
+def test_address_that_no_case_meets_is_told(opener, small, address, left_out):
+    page = opener(small)().page
+    page.goto(f"{small.as_uri()}#{address}")
+    said = f"No case here has all that the address asks for: left out is {left_out}. This case is of run timed."
+    assert page.locator("#unmet").inner_text() == said
+    field(page, "norm").select_option("layer")
+    assert page.locator("#unmet").inner_text() == "", "what a reader chooses is there"
 
 
 def test_two_devices_stand_beside_each_other(opened):
@@ -253,8 +316,11 @@ def test_without_scripts_it_says_where_the_figures_are(opener, small):
 FAULTS = {
     "shapes as they were measured": ('if (field === "shape") offered.shape = bySize(left);', ""),
     "warnings with every case": ("warned(run, stale),", 'run.caveats.map(caveat => el("p", {}, caveat)),'),
-    "a choice that changes nothing": ("wanted[field] = event.target.value; show();", "show();"),
+    "a choice that changes nothing": ("wanted[field] = value; show();", "show();"),
     "a wide picture": ("svg { display: block; width: 100%;", "svg { display: block; width: 900px;"),
+    "another run than the address names": ("wanted[field] = first[field];", ""),
+    "an address that is not met in silence": ('by("unmet").textContent = unmet(point);', ""),
+    "a context that is not named": ("severalContexts(point.of) || point.context !==", "point.context !=="),
     "a request": ('"use strict";', '"use strict"; fetch("https://example.org").catch(() => {});'),
 }
 
@@ -274,10 +340,20 @@ def test_planted_fault_is_found(opener, small, tmp_path, fault):
         "shapes as they were measured": lambda: _has_shapes_by_size(opener(path)().page),
         "warnings with every case": lambda: _says_once_what_holds_for_a_run(opener(path)().page),
         "a wide picture": lambda: test_nothing_is_wider_than_the_window(opener, path, 400),
+        "another run than the address names": lambda: _opens_the_run_that_is_named(opener, path),
+        "an address that is not met in silence": lambda: test_address_that_no_case_meets_is_told(
+            opener, path, "run=verified", "run verified"
+        ),
+        "a context that is not named": lambda: test_first_case_is_there_at_once(opener(path)()),
         "a request": lambda: _asks_for_nothing(opener(path)()),
     }
     with pytest.raises(AssertionError):
         checks[fault]()
+
+
+def _opens_the_run_that_is_named(opener, path):
+    case = "RMSNorm backward, 16384 x 2048, bf16, cold on NVIDIA B200"
+    test_address_that_names_little_opens_the_first_case_that_has_it(opener, path, "run=again", case, "again")
 
 
 def _asks_for_nothing(found):
