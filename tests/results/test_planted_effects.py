@@ -50,7 +50,7 @@ def test_several_processes_find_it_together():
     assert detected_together("planted +1%", records)
     assert failed_checks(records) == []
     assert failed_checks(records[:1]) == [
-        "The self-test before the cases failed: planted +1% 0.079 % (limit 0.50 %): not told from A/A."
+        "The self-test before the cases failed: planted +1%: not told from A/A (0.079 %, limit 0.50 %)."
     ]
 
 
