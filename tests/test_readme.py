@@ -44,7 +44,7 @@ def test_documents_say_the_least_band_of_one_process_as_reports_do():
         ("docs/architecture.md", " in a run"),
         ("docs/method.md", ","),
     ):
-        assert f"at least {least}{after}" in " ".join((ROOT / name).read_text("utf-8").split()), name
+        assert f"at least {least}{after}" in words_of(name), name
     rounded = f"{100 * PROCESS_BAND:g} %"
     for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
         assert not re.search(rf"(?<![\d.]){re.escape(rounded)}", path.read_text("utf-8")), path
@@ -52,6 +52,12 @@ def test_documents_say_the_least_band_of_one_process_as_reports_do():
 
 def test_there_are_published_runs():
     assert PUBLISHED
+
+
+@cache
+def words_of(page):
+    """The text of a page, as if it had no line ends."""
+    return " ".join((ROOT / page).read_text("utf-8").split())
 
 
 def turned_rows(page, heading):
@@ -114,7 +120,7 @@ def test_verification_page_names_who_is_wrong_at_columns_that_are_no_power_of_tw
     for row in load(ROOT / "results/h200/odd.jsonl.bz2").rows:
         if row.role == "impl" and row.status == "wrong":
             wrong[row.impl, row.case.norm].add(row.case.cols)
-    text = " ".join((ROOT / "docs/verification.md").read_text("utf-8").split())
+    text = words_of("docs/verification.md")
     said = re.search(r"wrong at (\d+) and (\d+) columns \(.*Helion's RMSNorm at all but one", text)
     assert wrong["liger", "layer"] == {int(cols) for cols in said.groups()}
     assert len(wrong["helion", "rms"]) == 11
@@ -156,7 +162,7 @@ def test_results_page_names_how_far_cudnn_is_behind():
                 behind.append(100 * (others["cudnn"] / ours - 1))
             if case.cols == 2880:
                 at_2880.append(others["cudnn"] / ours)
-    text = " ".join((ROOT / "docs/results.md").read_text("utf-8").split())
+    text = words_of("docs/results.md")
     range_of = f"{min(behind):.1f} to {max(behind):.1f} %"
     assert f"5120 columns cuDNN takes {range_of} longer in these files, the tie included." in text
     assert f"(gpt-oss) cuDNN takes {min(at_2880):.0f} to {max(at_2880):.0f} times as long" in text
@@ -175,6 +181,7 @@ def test_in_house_kernel_is_right_where_it_answers(name):
 @pytest.mark.parametrize(("name", "cases"), [("fp16", 6), ("fp32", 6), ("weight-fp32", 6), ("no-bias", 3)])
 def test_other_dtypes_stay_near_their_add(name, cases):
     """Over the add of its own dtype, at most a tenth above bf16."""
+    assert "no case of the in-house kernel takes more than a tenth longer than bf16" in words_of("docs/results.md")
     bf16 = {(case.norm, case.rows, case.cols): ours / add for case, ours, add, _ in medians_us("fast-llm")}
     ratios = {(case.norm, case.rows, case.cols): ours / add for case, ours, add, _ in medians_us(name)}
     assert len(ratios) == cases
@@ -188,6 +195,8 @@ def test_in_fp16_with_fp32_weights_and_without_a_bias_the_in_house_kernel_is_fir
 
 
 def test_results_page_names_who_is_level_and_who_is_ahead_in_fp32():
+    said = "first in three of six cases, cuDNN is level with it in two, and cuDNN is ahead in RMSNorm at 2048 x 16384:"
+    assert said in words_of("docs/results.md")
     leads = {case.case.key: {case.lead.impl, *case.lead.tied_with} for case in compared("fp32").cases}
     level = {key: names - {"triton-inhouse"} for key, names in leads.items() if "triton-inhouse" in names}
     level = {key: names for key, names in level.items() if names}
@@ -229,7 +238,6 @@ def test_results_page_names_who_loses_the_most_beside_another_kernel(norm, most,
     cells = {row.impl: row.cells[column] for row in training_step(comparison) if row.norm == norm}
     times = {impl: cell.time for impl, cell in cells.items() if cell.time and not cell.waits}
     assert set(sorted(times, key=times.__getitem__)[-3:]) == most
-    assert times["torch-eager"] < 1.055
     assert {impl for impl, cell in cells.items() if cell.waits} <= {"transformer-engine", "apex-fast"}
 
 

@@ -1,0 +1,634 @@
+"""A figure that a document has in its own words is what the published file gives."""
+
+import math
+import re
+from functools import cache
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import pytest
+
+from harness.results import file
+from harness.results.contexts import GRAPH
+from harness.results.evidence import failures_by_time
+from harness.results.joining import by_case
+from harness.results.statistics import beyond_processes, geomean
+from reports.data.comparison import compare
+from reports.data.outcomes import outcomes
+from reports.data.spending import spending
+from reports.data.step import every_context, training_step
+from reports.studies import flushes
+from reports.studies.engines import other_engines
+from reports.studies.processes import agreements_of, process_bound
+from tests.fleet.makespans import whole
+from tests.simulated_runs import ALIKE, H200
+
+ROOT = Path(__file__).parent.parent
+PUBLISHED = ROOT / "results/h200"
+OURS = "triton-inhouse"
+MI = 1 << 20
+COUNTS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+PARTS = {2: "half", 4: "quarter", 6: "sixth"}
+
+
+@cache
+def load(name):
+    return file.load(PUBLISHED / f"{name}.jsonl.bz2")
+
+
+@cache
+def compared(name):
+    return compare(load(name))
+
+
+def in_context(name, context):
+    return next(each for each in every_context(compared(name)) if each.context == context)
+
+
+@cache
+def text_of(document):
+    return " ".join((ROOT / "docs" / document).read_text("utf-8").split())
+
+
+def size(case):
+    return case.rows * case.cols
+
+
+def shape(case):
+    return f"{case.rows} x {case.cols}"
+
+
+def listed(names):
+    """As a sentence has them: a, b and c."""
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def percent(ratio):
+    return f"{100 * (ratio - 1):.0f}"
+
+
+def part(share):
+    """The part of a whole that is nearest, in a word."""
+    return PARTS[round(1 / share)]
+
+
+def times(name, impl=OURS, context="cold"):
+    """Median us of each case that has one."""
+    entries = {each.case: each.entry(impl) for each in in_context(name, context).cases}
+    return {case: entry.median_us for case, entry in entries.items() if entry and entry.median_us}
+
+
+def over_add(name, norm):
+    cases = [each for each in compared(name).cases if each.case.norm == norm]
+    return {each.case: 100 / percent for each in cases if (percent := each.entry(OURS).percent_of_add)}
+
+
+# docs/kernel.md
+
+
+def fleet_none_over_the_add():
+    return [f"{geomean(list(over_add('fleet-none', norm).values())):.3f}" for norm in ("rms", "layer")]
+
+
+def layer_norm_without_a_bias_over_rms_norm():
+    rms = {shape(case): us for case, us in times("fast-llm-all").items() if case.norm == "rms"}
+    ratios = [us / rms[shape(case)] for case, us in times("no-bias").items()]
+    return percent(min(ratios)), percent(max(ratios)), COUNTS[len(ratios)]
+
+
+def gated_over_the_add():
+    return [part(max(over_add("gated", norm).values()) - 1) for norm in ("layer", "rms")]
+
+
+def rows_from_which_shared_rows_come_near_the_add():
+    ratios = {case: ratio for norm in ("rms", "layer") for case, ratio in over_add("wide", norm).items()}
+    near = {case.rows: True for case in ratios if case.cols > 8192}
+    for case, ratio in ratios.items():
+        if case.cols > 8192 and ratio > 1.12:
+            near[case.rows] = False
+    return [str(min(rows for rows in near if all(near[more] for more in near if more >= rows)))]
+
+
+def columns_at_which_layer_norm_loses_the_most_beside_8():
+    alone, columns = times("contexts"), {}
+    for case, us in times("contexts", context="beside:8").items():
+        if case.norm == "layer":
+            columns.setdefault(case.cols, []).append(us / alone[case])
+    return [str(cols) for cols in sorted(sorted(columns, key=lambda cols: geomean(columns[cols]))[-2:])]
+
+
+def who_else_takes_longer_in_a_graph():
+    column = [each.context for each in every_context(compared("contexts"))].index(GRAPH)
+    longer = {row.impl for row in training_step(compared("contexts")) if row.cells[column].time > 1.01}
+    return sorted(longer - {OURS})
+
+
+# docs/method.md
+
+
+def processes_are_off_by():
+    found = [agreements_of(load(name)) for name in ("processes", "processes-again")]
+    half = median(off for each in found for agreement in each for off in beyond_processes(agreement.ratios))
+    return *(f"{100 * process_bound(each):.2f}" for each in found), f"{100 * half:.2f}"
+
+
+def one_process_is_off_another_run_by():
+    found = {(each.case.key, entry.impl): entry for each in compared("bands-clean").cases for entry in each.ranked}
+    offs = [
+        abs(math.log(entry.speedup.value) - np.mean([math.log(ratio.value) for ratio in each.ratios]))
+        for each in agreements_of(load("processes"))
+        if (entry := found.get((each.case, each.impl)))
+    ]
+    bound = math.ceil(1000 * np.percentile(offs, 95)) / 10
+    return f"{bound:.1f}", str(len(offs)), COUNTS[load("processes").run.settings.processes]
+
+
+def sizes_of_an_implementation_against_itself():
+    sizes = [size(each.case) // MI for each in compared("bands-clean").cases]
+    return str(min(sizes)), str(max(sizes))
+
+
+def do_bench_over_ours():
+    (joined,) = (joined for case, joined in by_case(load("engines")).items() if shape(case) == "8192 x 1024")
+    read = {impl: (other_engines(each), each.median_us) for (impl, role), each in joined.items() if role == "impl"}
+    over = {impl: engines["do_bench"] / us for impl, (engines, us) in read.items() if engines}
+    compiled = [round(ratio) for impl, ratio in over.items() if impl.startswith("torch-compiled")]
+    assert round(over["quack"]) == round(over["cudnn"]) == 2
+    return COUNTS[min(compiled)], COUNTS[max(compiled)], COUNTS[round(over[OURS])], "twice"
+
+
+def scatter_that_is_simulated():
+    return [f"{100 * share:g}" for share in (H200.block, H200.process, ALIKE.process)]
+
+
+def runs_in_which_the_profiler_and_events_disagree():
+    files = [path.name.partition(".")[0] for path in sorted(PUBLISHED.glob("*.jsonl.bz2"))]
+    failed = {name for name in files if any(checks for _, _, checks in failures_by_time(load(name).selftests))}
+    return listed(sorted(failed, key=["compare-planted", "processes-again", "engines"].index))
+
+
+# docs/peers.md
+
+
+@cache
+def verdicts(impl, norm):
+    """Beside torch-eager in fast-llm, of each case that has one."""
+    entries = {each.case: each.entry(impl) for each in compared("fast-llm").cases if each.case.norm == norm}
+    return {case: entry.verdict for case, entry in entries.items() if entry and entry.verdict}
+
+
+def slower(impl, norm):
+    """Where it is slower than torch-eager: the columns at which every shape is, and the other shapes."""
+    found = verdicts(impl, norm)
+    faster = {case.cols for case, verdict in found.items() if verdict != "slower"}
+    columns = sorted({case.cols for case in found} - faster)
+    return columns, [shape(case) for case, verdict in found.items() if verdict == "slower" and case.cols in faster]
+
+
+def up_to_which_columns(impl):
+    columns, others = slower(impl, "rms")
+    assert columns == [1024, 2048]
+    return "2048", *others
+
+
+def at_which_columns(impl):
+    columns, others = slower(impl, "layer")
+    return str(*columns), listed(others)
+
+
+def another_plan_of_cudnn():
+    tuned = times("fast-llm-all", "cudnn-tuned")
+    less = {case: 1 - tuned[case] / us for case, us in times("fast-llm-all", "cudnn").items() if case.norm == "rms"}
+    (case,) = (case for case, share in less.items() if share > 0.01)
+    larger = [other for other in less if size(other) > size(case)]
+    return f"{100 * less[case]:.0f}", shape(case), COUNTS[len(larger)]
+
+
+def where_cudnn_is_near_the_first():
+    leads = {each.case: each.lead for each in compared("fast-llm").cases if each.lead.runner_up == "cudnn"}
+    assert len(leads) > 15
+    near = {case for case, lead in leads.items() if lead.ratio.value < 1.05}
+    assert {case.norm for case in near} == {"rms"}
+    return [*map(shape, sorted(near, key=lambda case: (case.cols, -case.rows))), "5"]
+
+
+def where_the_fused_sum_is_level():
+    found = {
+        case: min(
+            us for name in ("quack-fused-sum", "quack-fused-sum + torch") if (us := times("models", name).get(case))
+        )
+        / min(us for name in ("quack", "quack + torch") if (us := times("models", name).get(case)))
+        for case in times("models", "quack") | times("models", "quack + torch")
+    }
+    level = {case for case, ratio in found.items() if ratio < 1.01}
+    assert not any("residual" in case.features for case in level)
+    (rows,) = {case.rows for case in level}
+    columns = {case.cols for case in level}
+    assert {case.cols for case in found if case.rows == rows and min(columns) <= case.cols <= max(columns)} == columns
+    return str(rows), str(min(columns)), str(max(columns))
+
+
+def flag_gems_in_qk():
+    rows = [row for row in load("qk").rows if row.impl.startswith("flag-gems") and row.case.norm == "layer"]
+    answered = [row.status for row in rows if row.role == "impl" and row.status != "unsupported"]
+    return str(answered.count("ok")), str(len(answered))
+
+
+def fla_is_the_second_with_a_gate():
+    seconds = {each.case: each.ranked[1].impl for each in compared("gated").cases}
+    wide = [impl for case, impl in seconds.items() if case.cols >= 4096]
+    narrow = {(shape(case), case.features) for case, impl in seconds.items() if case.cols < 4096 and impl == "fla"}
+    assert narrow == {("262144 x 128", ("gated-norm-first",))}
+    return part(wide.count("fla") / len(wide)), "4096", "262144 x 128"
+
+
+def where_flash_attn_triton_is_the_slowest():
+    speedups = {each.case: each.entry("flash-attn-triton").speedup.value for each in compared("fast-llm").cases}
+    slowest = min(speedups, key=speedups.__getitem__)
+    (entry,) = (each.entry("flash-attn-triton") for each in compared("fast-llm").cases if each.case == slowest)
+    us = {kernel: kernel.median_us for kernel in entry.kernels}
+    assert 0.4 < sum(each for kernel, each in us.items() if "reduce_kernel" in kernel.name) / sum(us.values()) < 0.5
+    return {"rms": "RMSNorm", "layer": "LayerNorm"}[slowest.norm], shape(slowest), "two fifths"
+
+
+def what_tuning_brings_quack():
+    default, tuned = times("quack-tuned", "quack"), times("quack-tuned", "quack-tuned")
+    gains = {}
+    for case, us in tuned.items():
+        gains.setdefault(case.cols, []).append(default[case] / us)
+    (nothing,) = (cols for cols, ratios in gains.items() if max(ratios) < 1.01)
+    return str(max(gains, key=lambda cols: geomean(gains[cols]))), str(nothing), COUNTS[len(tuned)]
+
+
+# docs/model.md and docs/results.md
+
+
+def margins(told):
+    """By how many per cent the kernel takes longer with a margin of 8 and of 32, alone or beside as much."""
+    alone = times("margin")
+    found = {
+        margin: [us / alone[case] for case, us in times("margin", f"{OURS}-margin{margin}", told(margin)).items()]
+        for margin in (8, 32)
+    }
+    return [percent(each(ratios)) for ratios in found.values() for each in (min, max)]
+
+
+def torchs_own_kernels_lose():
+    rows = [row for row in training_step(compared("contexts")) if row.impl == "torch-eager"]
+    names = [each.context for each in every_context(compared("contexts"))]
+    beside = [place for place, name in enumerate(names) if name.startswith("beside")]
+    return [percent(max(row.cells[place].time for row in rows for place in beside))]
+
+
+def flushed(mode, least=0, below=math.inf):
+    """Time with this flush over that with a clean cache: the means that the page shows, of so many elements."""
+    quotients = flushes.changes(compared("bands-clean"), compared(f"bands-{mode}"))
+    return [geomean(ratios) for (_, elements, _), ratios in quotients.items() if least * MI <= elements < below * MI]
+
+
+def a_write_only_flush():
+    added, small = flushed("dirty", least=8), flushed("dirty", below=8)
+    assert min(added) > 1
+    assert 0.9 < min(small) < 1 < max(small) < 1.1
+    return "8", part(max(added) - 1), "4", "tenth"
+
+
+def no_flush():
+    large, small = flushed("none", least=8), flushed("none", below=8)
+    assert 0.9 < min(large) < 1 < max(large) < 1.1
+    return "tenth", "4", part(1 - min(small))
+
+
+def t0_of_hosts():
+    t0 = [load(path.name.partition(".")[0]).budget for path in PUBLISHED.glob("*.jsonl.bz2")]
+    t0 = sorted(budget.t0_us for budget in t0 if budget)
+    below, above = max(us for us in t0 if us < 2), min(us for us in t0 if us > 2)
+    return {2: ["twice"]}[int(above / below)]
+
+
+def next_with_a_residual():
+    seconds = {each.case.cols: each.ranked[1].impl for each in compared("residual").cases}
+    engine = [cols for cols, impl in sorted(seconds.items()) if impl == "transformer-engine"]
+    (wide,) = (cols for cols, impl in seconds.items() if impl == "fla")
+    return listed(map(str, engine)), str(wide)
+
+
+def level_with_a_residual():
+    tied = {
+        shape(each.case): each.lead.tied_with
+        for each in compared("models").cases
+        if "residual" in each.case.features and each.lead
+    }
+    (where,) = (each for each, names in tied.items() if names)
+    assert tied[where] == ("transformer-engine",)
+    return [where]
+
+
+def next_with_a_gate():
+    seconds = {each.case: each.ranked[1].impl for each in compared("gated").cases}
+    (cols,) = {
+        case.cols
+        for case in seconds
+        if all(impl == "torch-compiled" for other, impl in seconds.items() if other.cols == case.cols)
+        and case.norm == "layer"
+        and case.cols != 128
+    }
+    others = [impl for case, impl in seconds.items() if case.cols != cols]
+    assert sum(impl in ("mamba", "fla") for impl in others) > len(others) / 2
+    return [str(cols)]
+
+
+def ahead_in_a_model():
+    (case,) = (each.case for each in compared("models").cases if each.lead and each.lead.impl == "torch-compiled")
+    assert not case.weight
+    return [shape(case)]
+
+
+def rows_of_fast_llm_with_a_gate():
+    reasons = {
+        row.case: row.reason for row in load("gated").rows if row.impl == "fast-llm + torch" and row.status == "wrong"
+    }
+    rhos = [
+        float(rho) for case, why in reasons.items() for rho in re.findall(r"a row of \w+ is off by rho ([\d.]+)", why)
+    ]
+    assert {shape(case) for case, why in reasons.items() if "a row of" in why} == {"262144 x 128"}
+    return [str(int(min(rhos)))]
+
+
+# docs/verification.md, docs/findings/README.md and docs/fleet.md
+
+
+def other_bits_with_rows_appended():
+    found = [each.checked.invariance for each in outcomes([load("verify-inhouse-variants")]) if each.checked.invariance]
+    changed = [each for each in found if each["dweight with zero rows appended"] != ("same bits",)]
+    return str(len(changed)), str(len(found))
+
+
+def runs_beside_the_others():
+    rows = [
+        row.verification for name in ("verify-peers", "verify-variants") for row in load(name).rows if row.verification
+    ]
+    return [str(max(each.repeats for each in rows))]
+
+
+def columns_at_which_helion_is_wrong():
+    rows = [row for name in ("models", "gated", "llm") for row in load(name).rows if row.impl.startswith("helion")]
+    columns = {row.case.cols for row in rows if row.status == "wrong" and row.case.norm == "rms" and row.role == "impl"}
+    return [listed(map(str, sorted(columns)))]
+
+
+def rho_of_dx(name, impl, norm, *columns):
+    """That of the fewest rows of so many columns, without anything around the norm where there is such a case."""
+    rows = [row for row in load(name).rows if row.impl == impl and row.case.norm == norm and row.verification]
+    rows.sort(key=lambda row: (row.case.rows, len(row.case.features)))
+    return [
+        f"{next(row for row in rows if row.case.cols == cols).verification.tensors['dx'].rho:.2f}" for cols in columns
+    ]
+
+
+def helion_in_models():
+    return rho_of_dx("models", "helion", "rms", 1536) + rho_of_dx("models", "helion + torch", "rms", 5376)
+
+
+def starting_and_the_longest_job():
+    took, jobs, _ = whole()
+    assert 60 < max(map(took.of, jobs)) < 120
+    return str(round(took.process_s, -1))[:2], "minute"
+
+
+FIGURES = [  # a document, what it says, and what the file gives
+    ("kernel.md", r"version 17 ([\d.]+) and ([\d.]+) over all shapes \(fleet-none\)", fleet_none_over_the_add),
+    (
+        "kernel.md",
+        r"LayerNorm takes (\d+) to (\d+) % more .* fast-llm-all, at (\w+) shapes",
+        layer_norm_without_a_bias_over_rms_norm,
+    ),
+    ("kernel.md", r"LayerNorm takes up to (\w+) as long again as the add, RMSNorm up to a (\w+) ", gated_over_the_add),
+    ("kernel.md", r"within about a tenth of the add from (\d+) rows on", rows_from_which_shared_rows_come_near_the_add),
+    (
+        "kernel.md",
+        r"misses its target, most at (\d+) and (\d+) columns",
+        columns_at_which_layer_norm_loses_the_most_beside_8,
+    ),
+    ("kernel.md", r"takes longer than the call alone, as (\w+)'s does", who_else_takes_longer_in_a_graph),
+    (
+        "method.md",
+        r"([\d.]+) and ([\d.]+) %, rounded up\. Half of them are off by less than ([\d.]+) %",
+        processes_are_off_by,
+    ),
+    ("method.md", r"less than ([\d.]+) % in 95 % of (\d+) cells, (\w+) processes", one_process_is_off_another_run_by),
+    ("method.md", r"sizes from (\d+) to (\d+) Mi elements, and", sizes_of_an_implementation_against_itself),
+    (
+        "method.md",
+        r"read (\w+) to (\w+) times theirs, the in-house .* (\w+) times, QuACK and cuDNN (\w+)\.",
+        do_bench_over_ours,
+    ),
+    (
+        "method.md",
+        r"by ([\d.]+) % from block .* another ([\d.]+) % between .* same kernel: ([\d.]+) %",
+        scatter_that_is_simulated,
+    ),
+    (
+        "method.md",
+        r"The files ([\w, -]+) name such a check as failed",
+        lambda: [runs_in_which_the_profiler_and_events_disagree()],
+    ),
+    (
+        "peers.md",
+        r"another took (\d+) % less at (\d+ x \d+), and none did at (\w+) larger shapes",
+        another_plan_of_cudnn,
+    ),
+    (
+        "peers.md",
+        r"RMSNorm at (\d+ x \d+), (\d+ x \d+), (\d+ x \d+) and (\d+ x \d+) within (\d+) % of the first",
+        where_cudnn_is_near_the_first,
+    ),
+    ("peers.md", r"level or ahead at (\d+) rows of (\d+) to (\d+) columns\)", where_the_fused_sum_is_level),
+    (
+        "peers.md",
+        r"its RMSNorm was slower than torch-eager up to (\d+) columns\.",
+        lambda: up_to_which_columns("liger"),
+    ),
+    (
+        "peers.md",
+        r"plain norms were slower than torch-eager up to (\d+) columns in RMSNorm, and",
+        lambda: up_to_which_columns("mamba"),
+    ),
+    (
+        "peers.md",
+        r"it was slower than torch-eager up to (\d+) columns and at (\d+ x \d+), and",
+        lambda: up_to_which_columns("fla"),
+    ),
+    (
+        "peers.md",
+        r"Its LayerNorm was slower at (\d+) columns, where that is Triton, and at ([\dx, and]+)\.",
+        lambda: at_which_columns("liger"),
+    ),
+    (
+        "peers.md",
+        r"slower than torch-eager in LayerNorm at (\d+) columns and at (\d+ x \d+)\.",
+        lambda: at_which_columns("helion"),
+    ),
+    ("peers.md", r"slower than torch-eager at (\d+ x \d+) alone", lambda: slower("apex-fast", "layer")[1]),
+    (
+        "peers.md",
+        r"in all but (\w+) shapes",
+        lambda: [COUNTS[[*verdicts("flag-gems", "rms").values()].count("faster")]],
+    ),
+    ("peers.md", r"so that (\d+) of (\d+) cases pass", flag_gems_in_qk),
+    (
+        "peers.md",
+        r"second in (\w+) of the cases of (\d+) columns and more, and at (\d+ x \d+)",
+        fla_is_the_second_with_a_gate,
+    ),
+    (
+        "peers.md",
+        r"most so in (\w+) at (\d+ x \d+)\. .* more than (two fifths) of",
+        where_flash_attn_triton_is_the_slowest,
+    ),
+    (
+        "peers.md",
+        r"gains most at (\d+) columns and nothing at (\d+): .* (\w+) RMSNorm shapes",
+        what_tuning_brings_quack,
+    ),
+    (
+        "model.md",
+        r"up to (\d+) % more than without one with a margin of 8, and (\d+) to (\d+) % with 32",
+        lambda: margins(lambda _: "cold")[1:],
+    ),
+    (
+        "results.md",
+        r"\[(\d+) to (\d+) % longer than alone beside 8, and (\d+) to (\d+) % beside 32\]",
+        lambda: margins("beside:{}".format),
+    ),
+    (
+        "results.md",
+        r"From (\d+) Mi .* up to a (\w+) to what is fast\. .* At (\d+) Mi .* than a (\w+), and has either sign",
+        a_write_only_flush,
+    ),
+    (
+        "results.md",
+        r"by less than a (\w+), either way, .* At (\d+) Mi elements and below up to a (\w+) of the time is gone",
+        no_flush,
+    ),
+    ("results.md", r"torch's own kernels lose (\d+) % at most", torchs_own_kernels_lose),
+    ("results.md", r"t0 was more than (\w+) that of others", t0_of_hosts),
+    ("results.md", r"Next are Transformer Engine at ([\d, and]+) columns, FLA at (\d+),", next_with_a_residual),
+    ("results.md", r"in models Transformer Engine is level with it at (\d+ x \d+)", level_with_a_residual),
+    ("results.md", r"Next are torch-compiled at (\d+) columns", next_with_a_gate),
+    ("results.md", r"ahead in one norm of these models: without a weight, at (\d+ x \d+)", ahead_in_a_model),
+    ("results.md", r"At 262144 x 128 single rows of .* off by more than (\d+) roundings", rows_of_fast_llm_with_a_gate),
+    ("verification.md", r"other bits in (\d+) of (\d+) variants", other_bits_with_rows_appended),
+    ("verification.md", r"with (\d+) runs a case beside the others", runs_beside_the_others),
+    (
+        "verification.md",
+        r"with (\w+) kinds of inputs, and",
+        lambda: [COUNTS[len({row.case.inputs for row in load("verify-variants").rows})]],
+    ),
+    (
+        "verification.md",
+        r"Of \[(\w+) shapes\]",
+        lambda: [COUNTS[len({shape(each.case) for each in compared("odd").cases})]],
+    ),
+    (
+        "findings/README.md",
+        r"is `wrong` by it at ([\d, and]+) columns, the hidden sizes",
+        columns_at_which_helion_is_wrong,
+    ),
+    (
+        "findings/README.md",
+        r"by ([\d.]+) roundings at 1536 and ([\d.]+) at 5376",
+        helion_in_models,
+    ),
+    (
+        "findings/README.md",
+        r"off by ([\d.]+) roundings at 640 columns, ([\d.]+) at 896, ([\d.]+) at 2880 and ([\d.]+) at 768 and 5120",
+        lambda: rho_of_dx("odd", "liger", "layer", 640, 896, 2880, 768),
+    ),
+    (
+        "fleet.md",
+        r"about (\d+) seconds on an H200, and the longest job takes over a (\w+),",
+        starting_and_the_longest_job,
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("document", "pattern", "given"), FIGURES, ids=[f"{page}-{number}" for number, (page, *_) in enumerate(FIGURES)]
+)
+def test_figure_is_what_the_file_gives(document, pattern, given):
+    places = re.findall(pattern, text_of(document))
+    assert len(places) == 1, pattern
+    said = places[0] if isinstance(places[0], tuple) else places
+    assert [each.casefold() for each in said] == [each.casefold() for each in given()]
+
+
+@pytest.mark.parametrize(
+    ("impl", "sentence"),
+    [
+        ("quack", "In the published run quack was slower than torch-eager nowhere."),
+        ("fast-llm", "In the published run it was faster than torch-eager everywhere."),
+        ("flash-attn-cuda", "In fast-llm it was faster than torch-eager in every shape that it takes."),
+    ],
+)
+def test_peers_page_says_who_is_slower_than_torch_nowhere(impl, sentence):
+    assert sentence in text_of("peers.md")
+    assert {verdict for norm in ("rms", "layer") for verdict in verdicts(impl, norm).values()} == {"faster"}
+
+
+@pytest.mark.parametrize(
+    ("impl", "norm", "sentence"),
+    [
+        ("apex-fused", "rms", "The plain mode was slower than torch-eager in most shapes of the published run"),
+        ("apex-fused", "layer", "The plain mode was slower than torch-eager in most shapes of the published run"),
+        ("fla", "layer", "and in most shapes of LayerNorm. With a gate"),
+        ("mamba", "layer", "columns in RMSNorm, and in most shapes of LayerNorm."),
+    ],
+)
+def test_peers_page_says_who_is_slower_than_torch_in_most_shapes(impl, norm, sentence):
+    assert sentence in text_of("peers.md")
+    found = list(verdicts(impl, norm).values())
+    assert found.count("slower") > len(found) / 2
+
+
+def test_results_page_names_who_spends_the_most_but_one():
+    """In a step of each model the in-house kernel spends the least, and next is who the page says."""
+    assert (
+        "Next is QuACK, but Transformer Engine in Llama 3 8B, torch-compiled in Mamba2 (cuDNN + torch and Mamba level "
+        "with it at 8192 tokens) and, at 32768 tokens, in nanochat." in text_of("results.md")
+    )
+    comparison, seconds = compared("models"), {}
+    for step in spending(comparison.cases, comparison.budget):
+        for model in step.models:
+            least = sorted((spender for spender in step.spenders if spender.ms[model]), key=lambda each: each.ms[model])
+            assert least[0].impl == OURS
+            near = [each.impl for each in least[1:] if each.ms[model] < 1.01 * least[1].ms[model]]
+            if near != ["quack"]:
+                seconds[model, step.tokens] = near
+    assert seconds == {
+        ("Llama 3 8B", 8192): ["transformer-engine"],
+        ("Llama 3 8B", 32768): ["transformer-engine"],
+        ("Mamba2 2.7B", 8192): ["cudnn", "torch-compiled", "mamba"],
+        ("Mamba2 2.7B", 32768): ["torch-compiled"],
+        ("nanochat d20", 32768): ["torch-compiled"],
+    }
+
+
+def test_hosts_of_a_large_t0_rank_no_small_case():
+    for name in ("qk", "models", "odd", "gated", "llm", "fp16", "fp32", "weight-fp32", "no-bias"):
+        assert load(name).budget.t0_us > 2
+        assert not any(each.lead for each in compared(name).cases if size(each.case) == 8 * MI), name
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence", "verdict"),
+    [
+        ("compare-comment-only", "compiled anew to the same work. Every case is `same`.", "same"),
+        ("compare-planted", "head reads 3 % more bytes. Every case is `slower`.", "slower"),
+    ],
+)
+def test_pairs_of_revisions_have_the_known_answer(name, sentence, verdict):
+    assert sentence in text_of("pull-requests.md")
+    assert {entry.verdict for each in compared(name).cases for entry in each.entries if entry.verdict} == {verdict}
