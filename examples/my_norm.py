@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from harness.cases import Grads, Inputs, NormCase
+from harness.cases import Grads, Inputs, NormCase, contiguous_rows
 
 name = "my-norm"
 requires = ("torch",)  # modules that have to be importable; torch and yours are imported in functions only
@@ -32,15 +32,16 @@ def notes(case: NormCase) -> list[str]:
 def prepare(inputs: Inputs) -> Callable[[], Grads]:
     """Do all that is not the backward, untimed; return the backward, which is called many times."""
     assert inputs.weight is not None  # unsupported() has seen to it
-    x, dy, dtype = inputs.x, inputs.dy, inputs.weight.dtype
+    x, dtype = contiguous_rows(inputs.x), inputs.weight.dtype  # (rows, cols), whatever dimensions and strides x has
     weight = inputs.weight.float() + (1.0 if inputs.case.zero_centred else 0.0)
     rstd = inputs.rstd[:, None]  # a kernel with a forward of its own would call it here and use what that saved
 
     def backward() -> Grads:
+        dy = contiguous_rows(inputs.dy)  # timed: a training step hands over another dy each time
         xhat = x.float() * rstd
         wdy = dy.float() * weight
         dx = rstd * (wdy - xhat * (wdy * xhat).mean(1, keepdim=True))
         dweight = (dy.float() * xhat).sum(0)
-        return Grads(dx.to(x.dtype), dweight.to(dtype))
+        return Grads(dx.to(x.dtype).view(inputs.x.shape), dweight.to(dtype))
 
     return backward

@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from harness.answer import exit_code_of_rows, measure_and_report
+from harness.answer import exit_code_of_rows, measure_and_report, telling_how_to_go_on
 from harness.errors import UnavailableError, UsageError
 from harness.results.contexts import COLD
 from harness.results.file import load
@@ -40,6 +40,7 @@ app = typer.Typer(
 
 FLEET = ("fleet", "kinds", "gpus", "mixed", "dry_run")
 HERE = ("device", "out", "allow_others", "time_limit_s")
+OF_A_CLAIM = f"(default: {PROCESSES_OF_A_CLAIM}; with --quick 1)"
 UNFINISHED = "folder of unfinished runs (default: runs/publish-DEVICE)"
 RUN = (*CASES, *HERE, "impls", "impl_files", "seed", "resume", "compile_ahead")
 
@@ -72,11 +73,18 @@ def verify(invocation: Invocation) -> None:
 
 
 @app.command()
-@options(*RUN, "base", "head", "flush", "quick", "processes")
+@options(
+    *RUN,
+    *("base", "head", "flush", "quick", "processes"),
+    impls="the one implementation whose revisions are compared: a name, no pattern",
+    impl_files="the file of its adapter, where it is not one of this project's",
+    processes=f"fresh processes that measure every case {OF_A_CLAIM}",
+)
 def compare(invocation: Invocation) -> None:
     """Measure two revisions of one implementation (--impls NAME) in the same blocks."""
-    from harness.run.compare import revisions_chosen
+    from harness.run.compare import compared_name, revisions_chosen
 
+    compared_name(invocation)  # what it refuses comes first
     check(invocation)
     with revisions_chosen(for_a_claim(invocation)) as chosen:
         _, head = chosen.sides
@@ -84,7 +92,14 @@ def compare(invocation: Invocation) -> None:
 
 
 @app.command()
-@options(*RUN, "quick", "processes")
+@options(
+    *RUN,
+    *("quick", "processes"),
+    impls="names or patterns, a,b-*,... (default: those of --impl, else triton-inhouse)",
+    processes=f"fresh processes that measure the winners once more {OF_A_CLAIM}",
+    out="folder of the results (default: runs/TIME-DEVICE-tune)",
+    resume="go on with an interrupted tuning, of --out or the latest",
+)
 def tune(invocation: Invocation) -> None:
     """Measure the configurations that implementations offer, and write the fastest to a file for `bench --tuned`.
 
@@ -94,7 +109,8 @@ def tune(invocation: Invocation) -> None:
     from reports.parts import tuning
 
     display = Display()
-    file, path, sweeps = run_tune(for_a_claim(invocation), display)
+    with telling_how_to_go_on(invocation, display):
+        file, path, sweeps = run_tune(for_a_claim(invocation), display)
     sys.stdout.write(tuning.render(file))
     display.say(f"tuned: {path}")
     if code := exit_code_of_rows(
@@ -136,6 +152,8 @@ def report(
     if out is not None and any(out.resolve() == path.resolve() for path in results):
         raise UsageError(f"--out {out}: is the results file itself; name another file")
     form = form or ("console" if len(results) == 1 else "history")
+    if impl is not None and form != "pr":
+        raise UsageError(f"--impl {impl}: is of --format pr; add that, or leave --impl out")
     reports.write([load(path) for path in results], form, out, baseline=baseline, impl=impl, context=context)
 
 
@@ -181,7 +199,7 @@ def gate(
     With --confirm what failed on speed is measured again and fails only if it does so again; exit 4 where it cannot be.
     """
     from harness.gate.confirm import confirm as measure_again
-    from harness.gate.judge import judge, only
+    from harness.gate.judge import judge, not_judged, only
     from harness.gate.limits import read_limits
     from harness.results.verdicts import exit_code
     from reports.parts import verdicts
@@ -192,11 +210,15 @@ def gate(
     limits = read_limits(config)
     judged = judge(run, limits)
     sys.stdout.write(verdicts.render(judged))
+    if words := not_judged(limits, judged):
+        sys.stdout.write(f"not measured in this run: {', '.join(words)}\n")
     sys.stdout.flush()  # the verdicts so far are shown even if measuring again fails
     if confirm:
         invocation = Invocation(out=out, resume=resume, allow_others=allow_others, command=command_line())
         invocation = invocation.changed(processes=processes or PROCESSES_OF_A_CLAIM)
-        confirmed = measure_again(judged, limits, run.run, results[0], invocation, Display())
+        display = Display()
+        with telling_how_to_go_on(invocation, display):
+            confirmed = measure_again(judged, limits, run.run, results[0], invocation, display)
         if confirmed is not None:
             judged, path = confirmed
             sys.stdout.write(f"\nMeasured again: {path}\n\n{verdicts.render(judged)}")
@@ -267,6 +289,8 @@ def list_(
     """Say what is known and what is available here, with the reason where something is missing."""
     from harness.run import listing
 
+    if impl and what != "impls":
+        raise UsageError("--impl: adds to `list impls` alone; leave it out")
     listing.show(what, tuple(impl or ()), Console(emoji=False))
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import typer
@@ -23,24 +24,35 @@ def measure_and_report(invocation: Invocation, form: str = "console", impl: str 
     from harness.run.session import InterruptedRun
 
     display = Display()
-    try:
-        paths = _measure(invocation, display)
-    except InterruptedRun as interruption:
-        _report(interruption.paths, invocation, display, form, impl)
-        resume = "" if invocation.resume else " --resume"
-        folder = interruption.paths[0].parent if len(interruption.paths) == 1 else interruption.paths[0].parent.parent
-        out = "" if invocation.out else f" --out {shlex.quote(str(folder))}"
-        display.say(f"go on:   {invocation.command}{resume}{out} (what is done is kept)")
-        raise
-    except KeyboardInterrupt:
-        display.say(f"nothing{' more' if invocation.resume else ''} was measured")
-        raise
+    with telling_how_to_go_on(invocation, display):
+        try:
+            paths = _measure(invocation, display)
+        except InterruptedRun as interruption:
+            _report(interruption.paths, invocation, display, form, impl)
+            raise
     _report(paths, invocation, display, form, impl)
     runs = [load(path) for path in paths]
     codes = [exit_code_of_rows(results.rows) or _exit_code_of_impl_files(results, invocation) for results in runs]
     if code := max(codes):
         raise typer.Exit(code)
     return paths
+
+
+@contextmanager
+def telling_how_to_go_on(invocation: Invocation, display: Display) -> Generator[None]:
+    """After an interrupt, say which command goes on with what is done, or that nothing was measured."""
+    from harness.run.session import InterruptedRun
+
+    try:
+        yield
+    except InterruptedRun as interruption:
+        resume = "" if invocation.resume else " --resume"
+        out = "" if invocation.out else f" --out {shlex.quote(str(interruption.folder))}"
+        display.say(f"go on:   {invocation.command}{resume}{out} (what is done is kept)")
+        raise
+    except KeyboardInterrupt:
+        display.say(f"nothing{' more' if invocation.resume else ''} was measured")
+        raise
 
 
 def _measure(invocation: Invocation, display: Display) -> list[Path]:

@@ -3,6 +3,8 @@
 import difflib
 from collections.abc import Iterable
 
+CLOSE_WORDS = 0.75  # how alike a first word must be, of 1: more than a whole name, as it is shorter
+
 
 class UsageError(Exception):
     """Bad usage or input: the message says what and how to mend it (exit code 2)."""
@@ -21,8 +23,13 @@ class UnsupportedError(Exception):
 
 
 def close_name(name: str, names: Iterable[str]) -> str | None:
-    """The known name that an unknown one is closest to, if any is close."""
-    return next(iter(difflib.get_close_matches(name, list(names), 1)), None)
+    """The known name that an unknown one is closest to, as a whole or by its first word, if any is close."""
+    names = list(names)
+    by_first_word = {known.partition("-")[0]: known for known in reversed(names)}
+    whole = difflib.get_close_matches(name, names, 1)
+    words = difflib.get_close_matches(name, list(by_first_word), 1, cutoff=CLOSE_WORDS)
+    (closest,) = difflib.get_close_matches(name, [*whole, *words], 1) or [None]
+    return by_first_word[closest] if closest in words and closest not in whole else closest
 
 
 def name_hint(name: str, names: Iterable[str], otherwise: str = "choose among") -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
 from harness.__main__ import main
 from harness.cases import NormCase
@@ -22,7 +23,7 @@ from harness.results.file import ResultsFile, load
 from harness.results.run_records import ImplRecord
 from harness.results.schema import Budget, Check, ConditionsRecord, SelfTestRecord
 from harness.results.settings import Settings
-from harness.run import opening, process, resolve, session
+from harness.run import listing, opening, process, resolve, session
 from harness.run.invocation import Invocation
 from harness.run.process import WorkerDiedError
 from harness.run.progress import Display
@@ -170,6 +171,8 @@ def no_worker(monkeypatch):
         ),
         ("bench extra", "Got unexpected extra argument(s) (extra); `normbwd bench --help` tells what there is"),
         ("list things", "list things: not one of impls, suites, variants, devices"),
+        ("list suites --impl mine.py", "--impl: adds to `list impls` alone; leave it out"),
+        ("report absent.jsonl --impl quack", "--impl quack: is of --format pr; add that, or leave --impl out"),
         ("report absent.jsonl", "cannot read absent.jsonl: No such file or directory"),
         ("report .", ". is a folder; give a results file, RUN/results.jsonl"),
     ],
@@ -213,6 +216,12 @@ def test_help_is_no_error(capsys):
             "--device b200: torch finds no GPU on this machine; run it where there is one, or use --device cpu",
         ),
         ("bench --resume", 2, "--resume: run/results.jsonl does not exist; start without --resume"),
+        (
+            "bench --context beside:8",
+            2,
+            "--context beside:8: a CPU has no streams, so that nothing runs beside a call; name hot-dy, "
+            "or leave it out",
+        ),
     ],
 )
 def test_what_only_a_worker_can_tell_leaves_nothing_behind(workers, folder, capsys, line, code, message):
@@ -287,6 +296,20 @@ def test_a_dry_run_knows_how_large_the_hosts_of_a_cluster_are(workers, monkeypat
     monkeypatch.setattr(preview, "connected", lambda address: nullcontext(there))
     assert typed("bench --dry-run --fleet 10.0.0.1:6379 --shapes 16x64") in (0, None)
     assert played == [largest]
+
+
+@pytest.mark.parametrize("more", ["", " --dry-run"])
+def test_nothing_is_published_of_a_cpu(workers, folder, capsys, more):
+    assert typed(f"publish --device CPU --only odd{more}") == 2
+    told = "error: --device cpu: a CPU's times are not published; name a GPU, such as h200, or leave it out\n"
+    assert capsys.readouterr().err.endswith(told)
+    assert list(folder.iterdir()) == []
+
+
+def test_contexts_that_a_cpu_cannot_have_are_told_beside_others(workers, capsys):
+    assert typed("bench --shapes 4x8 --norm rms --impls quack --context graph,hot-dy --out run") in (0, None)
+    told = "--context graph: a CPU has no streams, so that nothing runs beside a call; left out"
+    assert capsys.readouterr().err.splitlines()[:2] == ["starting a worker", told]
 
 
 def test_a_device_that_is_none(workers, capsys):
@@ -774,6 +797,12 @@ def test_the_help_names_every_format(capsys, monkeypatch):
         ("report", "name of the implementation whose pull request it is, for --format pr; no file", None),
         ("publish", "folder of unfinished runs (default: runs/publish-DEVICE)", "runs/TIME-DEVICE"),
         ("bench", "folder of the results (default: runs/TIME-DEVICE)", "publish-DEVICE"),
+        ("bench", "fresh processes that measure every case [default: (1)]", "with --quick 1"),
+        ("compare", "fresh processes that measure every case (default: 5; with --quick 1)", "[default: (1)]"),
+        ("compare", "the one implementation whose revisions are compared: a name, no pattern", "one a library"),
+        ("tune", "fresh processes that measure the winners once more (default: 5; with --quick 1)", "[default: (1)]"),
+        ("tune", "(default: those of --impl, else triton-inhouse)", "one a library"),
+        ("tune", "folder of the results (default: runs/TIME-DEVICE-tune)", "(default: runs/TIME-DEVICE)"),
     ],
 )
 def test_an_option_that_means_something_else_has_its_own_help(capsys, monkeypatch, command, told, not_told):
@@ -814,15 +843,21 @@ def test_a_report_in_a_format_that_is_none(measured, capsys):
     assert shown.err.startswith("error: no report format 'pdf'; --format can be: console, ")
 
 
-def test_implementations_are_listed_with_why_one_is_missing(workers, monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", "200")
-    how = "not installed: quack; pip install 'quack-kernels[cu13]'"
-    missing = HELLO.implementations[1].model_copy(update={"missing": how})
-    workers.greeting = Hello([CPU], [HELLO.implementations[0], missing], {})
-    assert typed("list impls") in (0, None)
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["torch-eager", "yes"] in lines
-    assert ["quack", *how.split()] in lines
+@pytest.mark.parametrize("width", [None, 40])
+def test_implementations_are_listed_with_what_to_type_for_those_that_are_missing(workers, capsys, width):
+    """A line to be copied is never broken, however narrow the terminal; what is piped is not wrapped at all."""
+    how = "pip install 'git+https://github.com/meta-pytorch/KernelAgent#subdirectory=oink' && pip install 'a[b]'"
+    eager, quack, liger = HELLO.implementations
+    told = {"missing": f"not installed: oink; {how}", "summary": "A kernel " + "of many words " * 9}
+    workers.greeting = Hello([CPU], [eager, quack.model_copy(update=told), liger.model_copy(update=told)], {})
+    if width is None:
+        assert typed("list impls") in (0, None)
+    else:
+        listing.show("impls", (), Console(width=width, force_terminal=True, color_system=None))
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines[-2:] == ["quack, liger: not installed: oink", f"    {how}"]
+    assert ["torch-eager", "yes"] in [line.split() for line in lines]
+    assert any("of many words " * 8 in line for line in lines) == (width is None)
 
 
 @pytest.mark.parametrize("what", ["suites", "devices"])

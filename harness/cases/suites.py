@@ -159,7 +159,9 @@ def find_suite(name: str) -> Suite:
     try:
         return SUITES[name.strip().lower()]
     except KeyError:
-        raise UsageError(f"--suite {name}: no such suite; choose among {', '.join(SUITES)}") from None
+        raise UsageError(
+            f"--suite {name.strip() or '(empty)'}: no such suite; choose among {', '.join(SUITES)}"
+        ) from None
 
 
 def parse_shapes(text: str) -> list[Shape]:

@@ -49,7 +49,9 @@ def choose(asked: str, available: Sequence[DeviceFacts]) -> tuple[DeviceProfile,
     names = known_names()
     if wanted not in names:
         present_names = (profile.name for profile, _ in present)
-        raise UsageError(f"--device {asked}: no such device; choose among {_listed([*names, *present_names])}")
+        raise UsageError(
+            f"--device {asked.strip() or '(empty)'}: no such device; choose among {_listed([*names, *present_names])}"
+        )
     gpu = next(((profile, facts) for profile, facts in present if facts.kind == "cuda"), None)
     if gpu is None:
         raise UnavailableError(

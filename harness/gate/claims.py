@@ -7,40 +7,73 @@ import math
 from harness.cases import NormCase
 from harness.gate.limits import Claim
 from harness.results.file import Results
-from harness.results.joining import JoinedCase, band, by_case, ratio, status_and_reason
-from harness.results.schema import RANKED, Budget
+from harness.results.joining import Joined, JoinedCase, band, by_case, comparable, ratio, status_and_reason, too_short
+from harness.results.schema import RANKED, Budget, Status
 from harness.results.statistics import IncomparableError, Ratio
 from harness.results.verdicts import Outcome, Verdict
 
+NOT_TRIED: tuple[Status, ...] = ("missing", "unsupported")
+
 
 def judge_claim(results: Results, claim: Claim) -> list[Verdict]:
-    """A verdict on each case that the claim selects; a claim that selects no measured case is an ERROR."""
-    verdicts = [
+    """A verdict on each case that the claim selects; a claim that selects no measured case is an ERROR.
+
+    A claim `where_measured` leaves out the cases that have no time to compare with, and may have no verdict.
+    """
+    fitting = {case: joined for case, joined in by_case(results).items() if claim.fits(case)}
+    judged = (
         _judge_case(case, joined, claim, results.budget)
-        for case, joined in by_case(results).items()
-        if claim.fits(case) and any(role == "impl" for _, role in joined)
-    ]
-    return verdicts or [Verdict(claim.subject, None, "ERROR", "no case of these results fits the claim")]
+        for case, joined in fitting.items()
+        if any(role == "impl" for _, role in joined)
+    )
+    verdicts = [verdict for verdict in judged if verdict is not None]
+    if verdicts or claim.where_measured:
+        return verdicts
+    return [Verdict(claim.subject, None, "ERROR", "no case of these results fits the claim")]
 
 
-def _judge_case(case: NormCase, joined: JoinedCase, claim: Claim, budget: Budget | None) -> Verdict:
-    def verdict(outcome: Outcome, reason: str, measured: Ratio | None = None) -> Verdict:
-        return Verdict(claim.subject, case, outcome, reason, measured)
+def _judge_case(case: NormCase, joined: JoinedCase, claim: Claim, budget: Budget | None) -> Verdict | None:
+    mine, measured = joined.get((claim.impl, "impl")), None
+    was_tried = mine is not None and mine.status not in NOT_TRIED
+    if mine is not None and was_tried and not _is_right(mine, claim):
+        outcome, reason = "REGRESSED", f"{claim.impl} is {status_and_reason(mine)}"
+    elif claim.where_measured and _has_no_time(joined, claim, budget):
+        return None
+    elif mine is None or not was_tried:
+        outcome, reason = "ERROR", f"{claim.impl} was not measured: {status_and_reason(mine)}"
+    elif claim.over is None:
+        outcome, reason = "PASS", "right" + (" and deterministic" if claim.deterministic else "")
+    else:
+        outcome, reason, measured = _judge_speed(mine, joined, claim, claim.over, budget)
+    return Verdict(claim.subject, case, outcome, reason, measured)
 
-    mine = joined.get((claim.impl, "impl"))
-    if mine is None or mine.status in ("missing", "unsupported"):
-        return verdict("ERROR", f"{claim.impl} was not measured: {status_and_reason(mine)}")
-    if mine.status not in RANKED or (mine.status == "nondeterministic" and claim.deterministic):
-        return verdict("REGRESSED", f"{claim.impl} is {status_and_reason(mine)}")
-    if claim.over is None:
-        return verdict("PASS", "right" + (" and deterministic" if claim.deterministic else ""))
+
+def _judge_speed(
+    mine: Joined, joined: JoinedCase, claim: Claim, over: str, budget: Budget | None
+) -> tuple[Outcome, str, Ratio | None]:
     try:
-        measured = ratio(joined.get((claim.over, "impl")), mine, budget)
+        measured = ratio(joined.get((over, "impl")), mine, budget)
     except IncomparableError as error:
-        return verdict("ERROR", f"no ratio: {error}")
-    if reason := joined.against(claim.impl, claim.over):
-        return verdict("INCONCLUSIVE", reason, measured)
-    return verdict(*_judge_ratio(claim, measured, band(joined, claim.over)), measured)
+        return "ERROR", f"no ratio: {error}", None
+    if reason := joined.against(claim.impl, over):
+        return "INCONCLUSIVE", reason, measured
+    return *_judge_ratio(claim, measured, band(joined, over)), measured
+
+
+def _is_right(mine: Joined, claim: Claim) -> bool:
+    return mine.status in RANKED and not (mine.status == "nondeterministic" and claim.deterministic)
+
+
+def _has_no_time(joined: JoinedCase, claim: Claim, budget: Budget | None) -> bool:
+    """Whether a case has nothing to compare with, or what is claimed of was not tried or was too fast to be ranked."""
+    mine = joined.get((claim.impl, "impl"))
+    if claim.over is None:
+        return mine is None or mine.status in NOT_TRIED
+    try:
+        comparable(joined.get((claim.over, "impl")), budget)
+    except IncomparableError:
+        return True
+    return mine is not None and too_short(mine, budget)
 
 
 def _judge_ratio(claim: Claim, ratio: Ratio, aa: float | None) -> tuple[Outcome, str]:

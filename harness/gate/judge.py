@@ -29,26 +29,38 @@ def only(files: Sequence[Results]) -> Results:
 def judge(results: Results, limits: Limits) -> list[Verdict]:
     """A verdict for each limit on each case that it fits.
 
-    Raises UsageError for an interrupted run, and for an implementation that is not in the results.
+    Raises UsageError for an interrupted run, for an implementation that is not in the results, and where they have
+    nothing that any limit is about.
     """
     _refuse_unfinished(results)
     measured = sorted({row.impl for row in results.rows if row.role == "impl"})
-    for name in (name for limit in limits.all for name in limit.names):
+    for name in (name for limit in limits.all for name in limit.needed):
         if name not in measured:
             hint = name_hint(name, measured, "there are")
             raise UsageError(f"gate: no implementation {name!r} in these results; {hint}")
-    return [
+    verdicts = [
         replace(verdict, subject=replace(verdict.subject, number=number))
         for number, limit in enumerate(limits.all)
         for verdict in judge_one(results, limit)
     ]
+    if not verdicts:
+        raise UsageError("gate: this run measured nothing that any of the limits is about; give another file")
+    return verdicts
+
+
+def not_judged(limits: Limits, verdicts: Sequence[Verdict]) -> list[str]:
+    """In words, the limits that have no verdict: claims `where_measured` of what the run did not measure."""
+    judged = {verdict.subject.number for verdict in verdicts}
+    return list(dict.fromkeys(limit.subject.words for n, limit in enumerate(limits.all) if n not in judged))
 
 
 def judge_one(results: Results, limit: Claim | Regression) -> list[Verdict]:
     """A verdict for one limit on each case that it fits, in its context, and a regression's on the geometric mean.
 
-    Raises UsageError where the run did not measure that context.
+    Raises UsageError where the run did not measure that context, unless the limit is one `where_measured`.
     """
+    if isinstance(limit, Claim) and limit.where_measured and limit.context not in results.contexts:
+        return []
     results = results.in_context(limit.context)
     return judge_claim(results, limit) if isinstance(limit, Claim) else judge_regression(results, limit)
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from harness.cases import Norm, NormCase
-from harness.errors import UsageError
+from harness.cases.suites import SUITES
+from harness.errors import UsageError, name_hint
+from harness.results.cases_asked import cases_on
 from harness.results.contexts import COLD, WHAT, parse_context
+from harness.results.settings import Settings
 from harness.results.toml_file import read_toml
 from harness.results.verdicts import Subject
 
@@ -25,15 +29,28 @@ Span = Annotated[
 ]
 
 
+@cache
+def _cases_of(suite: str) -> frozenset[NormCase]:
+    return frozenset(cases_on("cuda", Settings(suite=suite)))
+
+
 class Selection(BaseModel):
     """The cases of a file that a limit is about: those that fit every field that is given, in one context."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    suite: str | None = None  # its cases on a GPU, as `bench --suite` measures them
     norm: Norm | None = None
     rows: Span | None = None
     cols: Span | None = None
     context: str = COLD
+
+    @field_validator("suite")
+    @classmethod
+    def _known_suite(cls, name: str | None) -> str | None:
+        if name is not None and name not in SUITES:
+            raise ValueError(f"no suite is called {name!r}; {name_hint(name, SUITES)}")
+        return name
 
     @field_validator("context")
     @classmethod
@@ -45,13 +62,15 @@ class Selection(BaseModel):
 
     @property
     def where(self) -> str:
-        """The context in words, where it is not cold."""
-        return "" if self.context == COLD else f" ({self.context})"
+        """The suite, and the context where it is not cold, in words."""
+        words = [*([self.suite] if self.suite else []), *([] if self.context == COLD else [self.context])]
+        return f" ({', '.join(words)})" if words else ""
 
     def fits(self, case: NormCase) -> bool:
         """Whether the limit is about this case."""
         return (
-            self.norm in (None, case.norm)
+            (self.suite is None or case in _cases_of(self.suite))
+            and self.norm in (None, case.norm)
             and (self.rows is None or self.rows[0] <= case.rows <= self.rows[1])
             and (self.cols is None or self.cols[0] <= case.cols <= self.cols[1])
         )
@@ -60,13 +79,20 @@ class Selection(BaseModel):
 class Claim(Selection):
     """`impl` is at least `at_least` times as fast as `over`, on every case of the file that the other fields fit.
 
-    `deterministic` also requires the same bits in every repetition. Without `over` there is no limit on the speed.
+    `deterministic` also requires the same bits in every repetition. Without `over` there is no limit on the speed. With
+    `where_measured` a case without a time of `over` is left out, and so is a file that lacks it or the context.
     """
 
     impl: str
     over: str | None = None
     at_least: float = Field(default=1.0, gt=0)
     deterministic: bool = True
+    where_measured: bool = False
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The implementations that a file must have."""
+        return (self.impl,) if self.where_measured else self.names
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -93,6 +119,11 @@ class Regression(Selection):
     minimum_effect: float = Field(default=0.01, ge=0, lt=1)
     geomean_effect: float = Field(default=0.005, ge=0, lt=1)
     allow_nondeterministic: bool = False
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The implementations that a file must have."""
+        return self.names
 
     @model_validator(mode="after")
     def _two_sides(self) -> Regression:

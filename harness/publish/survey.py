@@ -73,6 +73,8 @@ class SurveyedRun:
 
 def find_place(device: str, hello: Hello) -> Place:
     """The GPU of this machine that --device names; raises UsageError if unknown, UnavailableError if not here."""
+    if device.strip().lower() == "cpu":
+        raise UsageError("--device cpu: a CPU's times are not published; name a GPU, such as h200, or leave it out")
     profile, facts = devices.choose(device, hello.available)
     if facts.kind == "cpu":
         raise UnavailableError(
@@ -92,7 +94,7 @@ def find_places(device: str, hello: Hello, published: Path = PUBLISHED) -> list[
     except UnavailableError:
         name = device.strip().lower()
     folders = sorted({path.parent.name for path in published.glob(f"*/*{PACKED_SUFFIX}")})
-    names = folders if name in ("auto", "cpu") else [name]
+    names = folders if name == "auto" else [name]
     if not names:
         raise UsageError("nothing is published yet; name the GPU, such as --device h200")
     return [Place(*elsewhere(name), here=False) for name in names]

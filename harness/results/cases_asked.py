@@ -20,7 +20,7 @@ def suite_on(device: DeviceKind, settings: Settings) -> str | None:
     """The suite to measure: the one named, or without --shapes the device's default; None for shapes or a catalogue."""
     if settings.shapes is not None or (settings.suite is None and not settings.timed):
         return None
-    return settings.suite or DEFAULT_SUITE[device]
+    return DEFAULT_SUITE[device] if settings.suite is None else settings.suite
 
 
 def dtype_on(device: DeviceKind, settings: Settings) -> Dtype:
@@ -34,7 +34,7 @@ def cases_on(device: DeviceKind, settings: Settings) -> list[NormCase]:
     A verification has each case with each kind of inputs of --inputs, and without shapes it has the catalogue.
     """
     name = suite_on(device, settings)
-    suite = find_suite(name) if name else None
+    suite = None if name is None else find_suite(name)
     from_catalogue = suite is None and settings.shapes is None
     if suite is not None and suite.cases:
         cases = _of_suite(suite, device, settings)

@@ -47,9 +47,7 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
         default=HOLDER, description="threads x KiB of shared memory of each program of the kernel beside"
     )
     quick: bool = Field(default=False, description="fewer blocks and repetitions: a look, not a claim")
-    processes: int = Field(
-        default=1, description="fresh processes that measure every case; compare and tune take 5, with --quick 1"
-    )
+    processes: int = Field(default=1, description="fresh processes that measure every case")
     twice: bool = Field(default=False, description="an A/A pair for every implementation")
     cross_check: bool = Field(default=False, description="let other engines time it as well")
     seeds: int = Field(default=0, description="inputs drawn for every case (default: 10)")

@@ -38,7 +38,7 @@ def read_toml(
             *table, key = first["loc"]
             text = "unknown key; " + name_hint(str(key), sorted(_keys(model, table)), "there are")
         else:
-            text = first["msg"].removeprefix("Value error, ")
+            text = first["msg"].removeprefix("Value error, ").replace("a valid tuple", "a list")
             text += f"; {keys_are_in} lists the keys" if keys_are_in else ""
         raise UsageError(f"{path}: {where + ': ' if where else ''}{text}") from error
 

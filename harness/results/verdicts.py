@@ -20,7 +20,7 @@ class Subject:
     """The limit that a verdict is about: its kind, the limit in words, and its implementations.
 
     `number` is its place in gate.toml. A claim names its implementation first, a regression its head. `where` is its
-    context in words, empty for the cold one.
+    suite, and its context where that is not cold, in words.
     """
 
     kind: Literal["claim", "regression"]

@@ -15,6 +15,16 @@ from harness.run.session import inventory
 from harness.worker.revisions import twin_of, two_sides
 
 
+def compared_name(invocation: Invocation) -> str:
+    """The one name of --impls; raises UsageError where it is not one, and where there is no --base."""
+    if not invocation.base:
+        raise UsageError("compare needs --base, the revision to compare with")
+    name = (invocation.settings.impls or "").strip()
+    if name in ("", EVERY_VARIANT) or set(name) & set(",*?["):
+        raise UsageError("compare takes one implementation: --impls NAME")
+    return name
+
+
 @contextmanager
 def revisions_chosen(invocation: Invocation) -> Generator[Invocation]:
     """The invocation of a bench that compares the revisions `base` and `head` of one implementation; base is baseline.
@@ -22,12 +32,7 @@ def revisions_chosen(invocation: Invocation) -> Generator[Invocation]:
     Both revisions stay checked out until the context ends. Raises UsageError where `--impls` is not one implementation,
     and as `two_sides` does.
     """
-    impls = invocation.settings.impls
-    if not invocation.base:
-        raise UsageError("compare needs --base, the revision to compare with")
-    if impls is None or impls.strip() == EVERY_VARIANT or set(impls) & set(",*?["):
-        raise UsageError("compare takes one implementation: --impls NAME")
-    name = impls.strip()
+    name = compared_name(invocation)
     with two_sides(_adapter_file(invocation, name), invocation.base, invocation.head) as sides:
         base, head = (f"{name}@{side.word}" for side in sides)
         impl_file = str(invocation.impl_files[0]) if invocation.impl_files else None

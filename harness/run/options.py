@@ -28,17 +28,15 @@ def options(
     """A decorator that gives a command the options of these fields, and calls it with the resulting Invocation.
 
     The `hidden` options are not in its help: the command refuses them with a reason. `helps` has the help of options
-    that mean something else here than their fields say. An option that was not typed stays unset, so that the default
-    of its field holds.
+    that mean something else here than their fields say, with the default of this command in words. An option that was
+    not typed stays unset, so that the default of its field holds.
     """
 
     def decorate(command: Callable[[Invocation], None]) -> Callable[..., None]:
         def run(**typed: Any) -> None:
             command(_invocation({name: value for name, value in typed.items() if value is not None}))
 
-        parameters = [
-            _parameter(name, FIELDS[name], helps.get(name, FIELDS[name].description), name in hidden) for name in names
-        ]
+        parameters = [_parameter(name, FIELDS[name], helps.get(name), name in hidden) for name in names]
         run.__name__, run.__doc__ = command.__name__, command.__doc__
         run.__dict__["__signature__"] = Signature(parameters)
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -57,13 +55,14 @@ def command_line() -> str:
     return shlex.join(["normbwd", *sys.argv[1:]])
 
 
-def _parameter(name: str, field: FieldInfo, text: str | None, hidden: bool) -> Parameter:
+def _parameter(name: str, field: FieldInfo, own_help: str | None, hidden: bool) -> Parameter:
+    has_shown_default = own_help is None and field.default and field.default is not True
     option = typer.Option(
         *(() if field.default is True else (option_name(name),)),  # Typer adds --no-NAME to an option that is on
-        help=text,
+        help=own_help or field.description,
         hidden=hidden,
         rich_help_panel="Cases" if name in CASES_PANEL else None,
-        show_default=str(field.default) if field.default and field.default is not True else False,
+        show_default=str(field.default) if has_shown_default else False,
     )
     return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[_typer_type(field), option])
 

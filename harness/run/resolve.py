@@ -10,13 +10,14 @@ from harness.cases.variants import PLAIN
 from harness.devices import DeviceProfile
 from harness.errors import UsageError
 from harness.results.cases_asked import cases_on, dtype_on, suite_on
-from harness.results.contexts import ALL_REDUCE, parse_contexts, parse_held
+from harness.results.contexts import ALL_REDUCE, COLD, HOT_DY, parse_contexts, parse_held, programs_beside
 from harness.results.settings import Settings
 from harness.run.invocation import Invocation
 from harness.worker.contract import file_fault
 from harness.worker.messages import When
 
 MOST_BYTES = 1 << 42  # of inputs and gradients together: 4 TiB, which no device has
+MOST_PROCESSES = 1000  # of a run: each measures every case
 PROCESSES_OF_A_CLAIM = 5  # fresh processes that measure every case of a claim; --quick takes one
 LATER_REPEATS = 2  # runs compared bit by bit in every process but the first
 # From so many processes on, the scatter between processes decides the interval of a ratio: fewer blocks are enough.
@@ -30,13 +31,13 @@ def check(invocation: Invocation) -> None:
         raise UsageError("--suite and --shapes both name the cases; give one of them")
     if invocation.sanitizer and settings.variant not in (None, PLAIN):
         raise UsageError("--sanitizer --variant: the sanitizer runs plain norms alone; leave one of them out")
-    if settings.impls is not None and not all(name.strip() for name in settings.impls.split(",")):
-        what = f"{settings.impls!r} has an empty name" if settings.impls.strip() else "is empty"
-        raise UsageError(f"--impls {what}; give names, such as torch-eager,quack, or leave it out")
+    _check_names(invocation)
     _check_numbers(invocation)
     if ALL_REDUCE in parse_contexts(settings.context):
         raise UsageError(f"--context {ALL_REDUCE}: takes a second GPU; python examples/all_reduce.py measures it")
     parse_held(settings.holder)
+    if invocation.device.strip().lower() == "cpu":
+        contexts_left_out(settings, "cpu")
     for case in cases_on("cpu", settings):
         if moved_bytes(case) > MOST_BYTES:
             raise UsageError(f"--shapes {case.rows}x{case.cols}: needs more than 4 TiB, which no device has")
@@ -46,15 +47,46 @@ def check(invocation: Invocation) -> None:
             raise UsageError(f"--impl {path}: {fault}")
 
 
+def _check_names(invocation: Invocation) -> None:
+    settings = invocation.settings
+    if settings.impls is not None and not all(name.strip() for name in settings.impls.split(",")):
+        what = f"{settings.impls!r} has an empty name" if settings.impls.strip() else "is empty"
+        raise UsageError(f"--impls {what}; give names, such as torch-eager,quack, or leave it out")
+    if set(settings.baseline) & set(",*?["):
+        raise UsageError(f"--baseline {settings.baseline}: must be one name, no pattern; speedups are over it")
+
+
+def contexts_left_out(settings: Settings, kind: DeviceKind, multiprocessors: int | None = None) -> str | None:
+    """The contexts of --context that a device cannot have, with the reason; None where it has all of them.
+
+    Raises UsageError where it has none of those that were asked for.
+    """
+    asked = [context for context in parse_contexts(settings.context) if context != COLD]
+    if kind == "cpu":
+        absent = [context for context in asked if context not in (HOT_DY, ALL_REDUCE)]
+        why, instead = "a CPU has no streams, so that nothing runs beside a call", f"name {HOT_DY}, or leave it out"
+    else:
+        absent = [name for name in asked if multiprocessors and (programs_beside(name) or 0) >= multiprocessors]
+        why, instead = f"none of the {multiprocessors} multiprocessors here would be free", "name fewer"
+    if not absent:
+        return None
+    fault = f"--context {','.join(absent)}: {why}"
+    if absent == asked:
+        raise UsageError(f"{fault}; {instead}")
+    return f"{fault}; left out"
+
+
 def _check_numbers(invocation: Invocation) -> None:
     settings = invocation.settings
     if not 0 <= settings.eps < math.inf:
-        raise UsageError(f"--eps {settings.eps:g}: must not be negative")
+        raise UsageError(f"--eps {settings.eps:g}: must be a finite number, and not negative")
     if not 0 < invocation.time_limit_s < math.inf:
-        raise UsageError(f"--time-limit {invocation.time_limit_s:g}: must be positive, in seconds")
+        raise UsageError(f"--time-limit {invocation.time_limit_s:g}: must be a positive number of seconds")
     for name in ("processes", "seeds", "repeats"):
         if name in settings.model_fields_set and (number := getattr(settings, name)) < 1:
             raise UsageError(f"--{name} {number}: must be at least 1")
+    if settings.processes > MOST_PROCESSES:
+        raise UsageError(f"--processes {settings.processes}: must be at most {MOST_PROCESSES}")
     if invocation.compile_ahead is not None and invocation.compile_ahead < 0:
         raise UsageError(f"--compile-ahead {invocation.compile_ahead}: must not be negative; 0 compiles nothing ahead")
 

@@ -30,7 +30,7 @@ from harness.run.plan import Job, cells, plan, plan_verification, select, with_t
 from harness.run.process import Worker, start_worker
 from harness.run.progress import Display
 from harness.run.provenance import device_record, own_revision
-from harness.run.resolve import check, resolved, selftests_on
+from harness.run.resolve import check, contexts_left_out, resolved, selftests_on
 from harness.run.runner import Runner
 from harness.run.sitting_time import OutOfTimeError, SittingTime
 from harness.sanitizer import check as sanitizer
@@ -49,11 +49,15 @@ class Planned:
 
 
 class InterruptedRun(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM during a run; `paths` are its results files, which are closed and can be resumed."""
+    """Ctrl-C or SIGTERM during a run; `paths` are its results files, which are closed and can be resumed.
+
+    `folder` is what --out names to resume it.
+    """
 
     def __init__(self, *paths: Path) -> None:
         super().__init__()
         self.paths = paths
+        self.folder = paths[0].parent if len(paths) == 1 else paths[0].parent.parent
 
 
 def bench(
@@ -76,6 +80,8 @@ def bench(
         try:
             hello = known or first.hello
             planned = plan_run(invocation, hello)
+            if left_out := contexts_left_out(planned.settings, planned.facts.kind, planned.facts.sm_count):
+                display.say(left_out)
             device = device_record(planned.profile, planned.facts)
             path, jobs = open_results(invocation, planned, hello, device)
             try:
@@ -121,6 +127,7 @@ def plan_run(
     if invocation.selftest_alone and facts.kind == "cpu":
         raise UnavailableError("the self-test is of what times a GPU; on a CPU nothing is ranked (docs/method.md)")
     settings = resolved(invocation.settings, profile)
+    contexts_left_out(settings, facts.kind, facts.sm_count)  # raises where the device has none of them
     files = tuple(map(str, (*invocation.impl_files, *invocation.tuned_files)))
     impls = select(hello.implementations, settings.impls, settings.baseline or None, DEFAULT_BASELINE, files)
     _refuse_other_devices(invocation.tuned_files, facts)

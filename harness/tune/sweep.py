@@ -5,7 +5,8 @@ Both are runs of `bench`, so that every configuration is verified, and timed in 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -28,17 +29,29 @@ def tune(invocation: Invocation, display: Display) -> tuple[TunedFile, Path, lis
     """Tune the implementations of the invocation; return the tuned file, its path, and the sweeps.
 
     The invocation's number of processes is that of the runs that confirm the winners. Raises UsageError and
-    UnavailableError before anything is written.
+    UnavailableError before anything is written, and InterruptedRun after an interrupt.
     """
     check(invocation)
     display.say("starting a worker to see what can be tuned here")
     profile, tunables = find_tunables(invocation)
     folder = invocation.out or _folder(invocation.resume, profile)
-    tuned = [
-        (tunable, *_sweep_and_confirm(tunable, invocation, folder / tunable.name, display)) for tunable in tunables
-    ]
+    with _naming_files_of_interrupted(folder):
+        tuned = [
+            (tunable, *_sweep_and_confirm(tunable, invocation, folder / tunable.name, display)) for tunable in tunables
+        ]
     file = tuned_file(tuned)
     return file, _write(file, folder / FILE_NAME), [sweep for _, sweep, _ in tuned]
+
+
+@contextmanager
+def _naming_files_of_interrupted(folder: Path) -> Generator[None]:
+    """Turn an interrupt into an InterruptedRun of the tuned file, where any run of the tuning has begun."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        if any(folder.glob(f"*/*/{opening.RESULTS_NAME}")):
+            raise session.InterruptedRun(folder / FILE_NAME) from interrupt
+        raise
 
 
 def tuned_file(tuned: Sequence[tuple[Tunable, Results, list[Best]]]) -> TunedFile:

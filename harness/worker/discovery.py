@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import pkgutil
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from importlib.metadata import entry_points
 from itertools import takewhile
 from pathlib import Path
@@ -28,6 +29,16 @@ from harness.worker.revisions import Side
 ENTRY_POINT_GROUP = "normbwd.impls"
 PEERS = "_peers"  # what the folders of impls/ that hold adapters end in
 INSIDE_FUNCTIONS = "; import libraries inside functions, and name them in requires (docs/add-an-implementation.md)"
+
+
+class Sibling(Implementation):
+    """A variant of an adapter after its first one; its summary says how it differs from that."""
+
+    @property
+    def summary(self) -> str:
+        first, value = next(iter(self.module.variants.items()))
+        difference = _difference(_variant_word(self.module), self.arguments[0], value)
+        return f"as {first}, but {difference or 'another of its variants'}"
 
 
 def discover(
@@ -88,7 +99,35 @@ def _implementations(module: ModuleType, source: str) -> list[Implementation]:
     variants: dict[str, Any] | None = getattr(module, "variants", None)
     if variants is None:
         return [Implementation(module.name, module.name, source, module)]
-    return [Implementation(name, module.name, source, module, (value,)) for name, value in variants.items()]
+    (first, value), *others = variants.items()
+    siblings = [Sibling(name, module.name, source, module, (value,)) for name, value in others]
+    return [Implementation(first, module.name, source, module, (value,)), *siblings]
+
+
+def _variant_word(module: ModuleType) -> str:
+    """What an adapter's `prepare` calls the value of a variant."""
+    try:
+        parameters = list(inspect.signature(module.prepare).parameters)
+    except ValueError:  # compiled functions may not say
+        parameters = []
+    return parameters[1].strip("_") if len(parameters) > 1 else "variant"
+
+
+def _difference(called: str, value: object, first: object) -> str | None:
+    """How a variant's value, which is `called` so, differs from the first one; None where it cannot be said."""
+    if is_dataclass(value) and type(value) is type(first):
+        pairs = [(field.name, getattr(value, field.name), getattr(first, field.name)) for field in fields(value)]
+        found = [_difference(name, mine, other) for name, mine, other in pairs if mine != other]
+        return ", ".join(text for text in found if text) or None
+    words = called.replace("_", " ")
+    if isinstance(value, bool):
+        return words if value else f"not {words}"
+    if isinstance(value, Mapping):
+        entries: Mapping[Any, Any] = value
+        return ", ".join(f"{key}={entry}" for key, entry in entries.items()) or f"no {words}"
+    if not isinstance(value, (str, int, float)):
+        return None
+    return str(value) if called == "variant" else f"{words} {value}"
 
 
 def _load_side(path: Path, word: str) -> ModuleType:

@@ -31,6 +31,7 @@ def test_variants_are_read_one_by_one_or_together():
         ("residual",),
         ("parallel", "residual"),
     ]
+    assert parse_variants("gated+residual+gated,residual+gated") == [("gated", "residual")]
     assert parse_variants("dropout,parallel-tied") == [("dropout", "residual"), ("parallel-tied", "residual")]
 
 

@@ -285,16 +285,28 @@ def test_an_adapter_that_is_not_here_is_named(machine, capsys):
     assert "measure" not in machine.events
 
 
-def test_interrupted_confirmation_is_resumed(machine, capsys):
+def test_interrupted_confirmation_is_resumed(machine, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["normbwd", "gate", str(PR), "--confirm"])
     write(PR, measured(ONE_LOST))
-    machine.slower = KeyboardInterrupt()
+    machine.slower = session.InterruptedRun(Path("runs/pr/confirm-1/results.jsonl"))
     assert gated() == 130
+    assert capsys.readouterr().err.splitlines()[-2:] == [
+        f"go on:   normbwd gate {PR} --confirm --resume --out runs/pr/confirm-1 (what is done is kept)",
+        "error: interrupted",
+    ]
     assert machine.finish() == ["judge", "print", "look at h200", "look at h200 with my_liger.py", "measure"]
     (cut,) = machine.chosen
     write(cut.out / "results.jsonl", measured({CASES[1]: 0.05}))
     machine.slower = 0.05
     assert gated("--resume") == 1
     assert (machine.chosen[1].resume, machine.chosen[1].out) == (True, cut.out)
+
+
+def test_an_interrupt_before_a_confirmation_has_nothing_to_go_on_with(machine, capsys):
+    write(PR, measured(ONE_LOST))
+    machine.slower = KeyboardInterrupt()
+    assert gated() == 130
+    assert capsys.readouterr().err.splitlines()[-2:] == ["nothing was measured", "error: interrupted"]
 
 
 def test_there_must_be_something_to_resume(machine, capsys):

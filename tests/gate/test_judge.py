@@ -1,4 +1,5 @@
 import bz2
+import dataclasses
 import math
 import re
 from pathlib import Path
@@ -7,7 +8,7 @@ import pytest
 
 from harness.__main__ import main
 from harness.errors import UsageError
-from harness.gate.judge import judge, only
+from harness.gate.judge import judge, not_judged, only
 from harness.gate.limits import Claim, Limits, Regression, read_limits
 from harness.results.statistics import PROCESS_BAND
 from harness.results.verdicts import exit_code
@@ -164,6 +165,68 @@ def test_a_claim_that_fits_no_case_is_an_error():
     assert outcome(MINE, norm="rms", rows=(8192, 8192), cols=(4096, 4096)) == "PASS"
 
 
+def test_a_claim_may_be_of_a_suite():
+    """Of its cases as `bench --suite` measures them on a GPU: their dtype and their variants are part of them."""
+    assert outcome(MINE, suite="fast-llm") == "PASS"
+    assert outcome(MINE, suite="qk") == "ERROR"
+    assert Claim(impl="mine", over="a", suite="qk", context="graph").subject.words == "mine >= 1 x a (qk, graph)"
+    assert Claim(impl="mine", suite="fast-llm").fits(MINE.case)
+    for other in ({"dtype": "fp16"}, {"weight_dtype": "fp32"}, {"features": ("residual",)}, {"rows": 8191}):
+        assert not Claim(impl="mine", suite="fast-llm").fits(dataclasses.replace(MINE.case, **other))
+
+
+def where_measured(*rows, also=(), selftests=(), **claim):
+    """The outcomes of a claim `where_measured` after one that passes in any case."""
+    claims = [Claim(impl="mine", deterministic=False), Claim(impl="mine", where_measured=True, **claim)]
+    found = results(*rows, *helpers(100.0, 46.0), *also, selftests=selftests)
+    return [verdict.outcome for verdict in judge(found, Limits(claim=claims)) if verdict.subject.number]
+
+
+EAGER = row("torch-eager", 100.0)
+
+
+@pytest.mark.parametrize(
+    "rival",
+    [
+        None,
+        row("rival", status="missing", reason="not installed"),
+        row("rival", status="unsupported", reason="no such case"),
+        row("rival", 60.0, status="wrong", reason="off"),
+        row("rival", 60.0, timed=timing(60.0, proven=False)),
+    ],
+)
+def test_a_claim_where_measured_leaves_out_what_has_no_time(rival):
+    also = [] if rival is None else [rival]
+    assert where_measured(EAGER, MINE, also=also, over="rival") == []
+    assert where_measured(EAGER, MINE, also=also, over="torch-eager", at_least=1.5) == ["PASS"]
+    assert where_measured(EAGER, MINE, also=also, over="torch-eager", at_least=2.5) == ["REGRESSED"]
+
+
+def test_a_claim_where_measured_leaves_out_what_is_too_fast_and_other_contexts():
+    fast = row("mine", 11.0)
+    assert where_measured(EAGER, fast, selftests=[selftest()], over="torch-eager", at_least=20.0) == []
+    assert where_measured(EAGER, MINE, over="torch-eager", context="graph") == []
+
+
+def test_a_claim_where_measured_still_needs_its_own_side():
+    """A kernel that fails, or refuses what the other did, is no case without a time."""
+    refused = row("mine", status="unsupported", reason="no such case")
+    assert where_measured(EAGER, refused, over="torch-eager") == ["ERROR"]
+    assert where_measured(EAGER, refused) == []
+    wrong = row("mine", 1.0, status="wrong", reason="off")
+    assert where_measured(EAGER, wrong, over="rival") == ["REGRESSED"]
+    assert where_measured(EAGER, row("mine", 50.0, status="nondeterministic", reason="2 of 50")) == ["REGRESSED"]
+
+
+def test_claims_that_had_nothing_to_judge_are_named():
+    asked = Limits(claim=[Claim(impl="mine"), Claim(impl="mine", over="rival", context="graph", where_measured=True)])
+    found = judge(results(EAGER, MINE, *helpers(100.0, 46.0)), asked)
+    assert not_judged(asked, found) == ["mine >= 1 x rival (graph)"]
+    nothing = Limits(claim=asked.claim[1:])
+    with pytest.raises(UsageError, match="measured nothing that any of the limits is about"):
+        judge(results(EAGER, MINE), nothing)
+
+
 def test_an_unknown_implementation_is_named():
     with pytest.raises(
         UsageError, match=re.escape("no implementation 'yours' in these results; there are mine, torch")
@@ -230,6 +293,7 @@ def test_what_did_not_pass_stands_first():
         ("[[claim]]\nimpl = 'a'\ncontext = 'warm'", "claim 1, context: 'warm' is not one of cold, graph, beside:N"),
         ("[[claim]]\nimpl = 'a'\natleast = 2", "toml: claim 1, atleast: unknown key; did you mean at_least?"),
         ("[[claim]]\nimpl = 'a'\n[[claim]]\nimpl = 'b'\nrows = [1, 'x']", "claim 2, rows 2: Input should be a valid"),
+        ("[[claim]]\nimpl = 'a'\nrows = 5", "claim 1, rows: Input should be a list; docs/pull-requests.md"),
         (
             "[[claim]]\nimpl = 'a'\ncols = [8192, 1024]",
             "claim 1, cols: the smallest comes first, [1024, 8192]; docs/pull-requests.md",
@@ -244,6 +308,7 @@ def test_what_did_not_pass_stands_first():
         ),
         ("[[claim]]\nover = 'a'", "claim 1, impl: Field required"),
         ("[[claim]]\nimpl = 'a'\nat_least = 0", "claim 1, at_least: Input should be greater than 0"),
+        ("[[claim]]\nimpl = 'a'\nsuite = 'fastllm'", "suite: no suite is called 'fastllm'; did you mean fast-llm?"),
         ("claim = []", "gate.toml: it asks for nothing: give a [[claim]] or a [[regression]]"),
         ("claim = [", "is not TOML"),
     ],

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from harness.cases import NormCase, UnsupportedError, make_inputs
+from harness.cases.input_kinds import INPUT_KINDS
 from harness.cases.variants import parse_variants, with_features
 from harness.verify import precision
 from harness.worker.configured import candidates
@@ -60,7 +61,7 @@ def test_the_public_names():
 
 @pytest.mark.parametrize("name", sorted(IMPLS))
 def test_every_adapter_has_a_one_line_summary(name):
-    assert 20 < len(IMPLS[name].summary) <= 120
+    assert 15 < len(IMPLS[name].summary) <= 120
 
 
 @pytest.fixture
@@ -572,15 +573,35 @@ def test_libcudnn_is_loaded_from_torchs_package(tmp_path, monkeypatch):
     assert "libcudnn.so.9" in (cudnn.missing() or "")  # ctypes was given its full path, and said so
 
 
+# What `list impls` says of each
+
+
+def test_no_two_are_told_alike():
+    told = {name: item.summary for name, item in IMPLS.items()}
+    assert len(set(told.values())) == len(told)
+    assert told["liger-cutedsl"] == "as liger, but implementation nvidia-cutedsl, module cutedsl"
+    assert told["torch-compiled-unmixed"] == "as torch-compiled, but triton.mix_order_reduction=False"
+
+
 # The worked example of docs/add-an-implementation.md
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "my_norm.py"
 
 
 def test_the_example_is_a_whole_adapter():
-    path = Path(__file__).parents[2] / "examples" / "my_norm.py"
-    mine = {implementation.name: implementation for implementation in discover([path])}["my-norm"]
+    mine = {implementation.name: implementation for implementation in discover([EXAMPLE])}["my-norm"]
     assert mine.missing() is None
     assert mine.unsupported(on_cpu(LAYER))
     for case in (RMS, dataclasses.replace(RMS, zero_centred=True), dataclasses.replace(RMS, dtype="bf16")):
         inputs = make_inputs(on_cpu(case), seed=2)
         assert mine.unsupported(inputs.case) is None
         check(mine.prepare(inputs)(), inputs)
+
+
+@pytest.mark.parametrize("kind", [kind.name for kind in INPUT_KINDS.values() if kind.only in ("any", "weight")])
+def test_the_example_is_right_on_inputs_of_every_kind(kind):
+    mine = {item.name: item for item in discover([EXAMPLE])}["my-norm"]
+    inputs = make_inputs(dataclasses.replace(on_cpu(RMS), inputs=kind), seed=2)
+    grads = mine.prepare(inputs)()
+    assert precision.malformed(inputs, grads) is None
+    assert precision.fault(precision.check(inputs, grads)) is None

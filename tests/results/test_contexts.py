@@ -12,6 +12,7 @@ from tests.results_factory import budget, conditions, helpers, in_contexts, resu
     ("text", "contexts"),
     [
         ("cold", ("cold",)),
+        ("cold,cold", ("cold",)),
         ("graph", ("cold", "graph")),
         ("host, beside:4,host", ("cold", "host", "beside:4")),
         ("step", STEP),

@@ -128,6 +128,14 @@ def test_comparison_has_five_processes_unless_quick(monkeypatch, options, proces
     assert chosen == [(processes, "--quick" in options, False, False, True)]
 
 
+@pytest.mark.parametrize("impls", ["", "quack,", "torch-*"])
+def test_a_comparison_needs_one_name(capsys, impls):
+    with pytest.raises(SystemExit) as ended:
+        main(["compare", "--base", "HEAD", "--impls", impls])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "error: compare takes one implementation: --impls NAME\n"
+
+
 def test_a_comparison_in_no_process_is_refused(capsys):
     with pytest.raises(SystemExit) as ended:
         main(["compare", "--base", "HEAD~1", "--impls", "quack", "--processes", "0"])

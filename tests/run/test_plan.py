@@ -4,7 +4,7 @@ import pytest
 
 from harness.cases import NormCase
 from harness.cases.variants import with_features
-from harness.errors import UsageError
+from harness.errors import UsageError, close_name
 from harness.results.run_records import ImplRecord
 from harness.results.schema import RowRecord
 from harness.run.plan import (
@@ -123,6 +123,20 @@ def test_a_name_that_nobody_has(wanted, baseline, message):
     with pytest.raises(UsageError) as caught:
         names(wanted, baseline)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("tritn", "triton-inhouse"),
+        ("flash", "flash-attn-cuda"),
+        ("inhouse", "triton-inhouse"),
+        ("liger-trton", "liger-triton"),
+        ("nosuch", None),
+    ],
+)
+def test_a_name_is_close_by_the_whole_of_it_or_by_its_first_word(typed, meant):
+    assert close_name(typed, ["fla", "flash-attn-cuda", "liger-triton", "triton-inhouse"]) == meant
 
 
 def test_every_case_is_planned_on_every_implementation():

@@ -8,12 +8,13 @@ from harness.errors import UsageError
 from harness.results.cases_asked import cases_on, suite_on
 from harness.results.settings import Settings
 from harness.run.invocation import Invocation
-from harness.run.resolve import check, for_a_claim, for_later_process, resolved, selftests_on
+from harness.run.resolve import check, contexts_left_out, for_a_claim, for_later_process, resolved, selftests_on
 from harness.worker.messages import Start
 
 H200 = detect(DeviceFacts("cuda", "NVIDIA H200", "sm_90", l2_bytes=60 << 20))
 HOST = detect(DeviceFacts("cpu", "Some Xeon", "x86_64", l2_bytes=36 << 20))
 
+CPU, GPU = "cpu", "cuda"
 NAN = float("nan")
 INF = float("inf")
 
@@ -74,11 +75,20 @@ def test_the_defaults_are_sound():
         ({"norm": ""}, "--norm (empty): not one of rms, layer"),
         ({"dtype": "int8"}, "--dtype int8: not one of bf16, fp16, fp32"),
         ({"weight_dtype": "fp8"}, "--weight-dtype fp8: not one of bf16, fp16, fp32"),
-        ({"eps": -1e-5}, "--eps -1e-05: must not be negative"),
-        ({"time_limit_s": 0.0}, "--time-limit 0: must be positive, in seconds"),
-        ({"time_limit_s": -3.0}, "--time-limit -3: must be positive, in seconds"),
+        (
+            {"suite": ""},
+            "--suite (empty): no such suite; choose among quick, fast-llm, llm, quack, inductor, te-rocm, "
+            "residual, parallel, qk, gated, models",
+        ),
+        ({"eps": -1e-5}, "--eps -1e-05: must be a finite number, and not negative"),
+        ({"eps": NAN}, "--eps nan: must be a finite number, and not negative"),
+        ({"time_limit_s": 0.0}, "--time-limit 0: must be a positive number of seconds"),
+        ({"time_limit_s": -3.0}, "--time-limit -3: must be a positive number of seconds"),
+        ({"time_limit_s": INF}, "--time-limit inf: must be a positive number of seconds"),
         ({"processes": 0}, "--processes 0: must be at least 1"),
         ({"processes": -1}, "--processes -1: must be at least 1"),
+        ({"processes": 10**8}, "--processes 100000000: must be at most 1000"),
+        ({"baseline": "torch-*"}, "--baseline torch-*: must be one name, no pattern; speedups are over it"),
         ({"compile_ahead": -3}, "--compile-ahead -3: must not be negative; 0 compiles nothing ahead"),
         (
             {"shapes": "99999999x99999999"},
@@ -91,6 +101,11 @@ def test_the_defaults_are_sound():
             {"impl_files": (Path(__file__).parent,)},
             f"--impl {Path(__file__).parent}: is a folder; name the adapter's file in it",
         ),
+        (
+            {"device": "CPU", "context": "beside:8"},
+            "--context beside:8: a CPU has no streams, so that nothing runs beside a call; name hot-dy, "
+            "or leave it out",
+        ),
         ({"impls": ""}, "--impls is empty; give names, such as torch-eager,quack, or leave it out"),
         (
             {"impls": "quack,"},
@@ -102,9 +117,41 @@ def test_a_bad_option_is_refused_before_a_worker_starts(options, message):
     assert complaint(**options) == message
 
 
-@pytest.mark.parametrize("options", [{"eps": NAN}, {"eps": INF}, {"time_limit_s": NAN}, {"time_limit_s": INF}])
-def test_a_number_that_is_none_is_refused(options):
-    assert complaint(**options)
+@pytest.mark.parametrize(
+    ("device", "context", "message"),
+    [
+        (
+            (CPU, None),
+            "beside:8,host",
+            "--context beside:8,host: a CPU has no streams, so that nothing runs beside a call; name hot-dy, "
+            "or leave it out",
+        ),
+        (
+            (GPU, 132),
+            "beside:132",
+            "--context beside:132: none of the 132 multiprocessors here would be free; name fewer",
+        ),
+    ],
+)
+def test_contexts_that_a_device_cannot_have_are_refused(device, context, message):
+    with pytest.raises(UsageError) as caught:
+        contexts_left_out(Settings(context=context), *device)
+    assert str(caught.value) == message
+
+
+def test_contexts_beside_others_that_a_device_has_are_left_out():
+    left_out = contexts_left_out(Settings(context="step"), CPU)
+    assert left_out.startswith("--context graph,beside:8,beside:32,host: a CPU has no streams, ")
+    assert left_out.endswith("; left out")
+    assert contexts_left_out(Settings(context="beside:200,graph"), GPU, 132).startswith("--context beside:200: ")
+
+
+@pytest.mark.parametrize(
+    ("device", "context"),
+    [((CPU, None), "cold"), ((CPU, None), "hot-dy"), ((GPU, 132), "step"), ((GPU, None), "beside:500")],
+)
+def test_contexts_that_a_device_has_are_not_refused(device, context):
+    assert contexts_left_out(Settings(context=context), *device) is None
 
 
 def test_the_suite_is_the_one_named_or_the_device_s():

@@ -172,6 +172,25 @@ def test_how_often_the_winners_are_measured(workers, folder, options, processes)
     assert (settings.processes, settings.quick) == (processes, options == "--quick")
 
 
+def test_an_interrupt_says_what_goes_on_with_a_tuning(workers, folder, capsys, monkeypatch):
+    line = LINE.replace(" --out run", "")
+    monkeypatch.setattr("sys.argv", ["normbwd", *line.split()])
+    workers.sweep.update({"mine#01": KeyboardInterrupt()})
+    assert typed(line) == 130
+    (made,) = (folder / "runs").iterdir()
+    told = f"go on:   normbwd {line} --resume --out {made.relative_to(folder)} (what is done is kept)"
+    assert capsys.readouterr().err.splitlines()[-2:] == [told, "error: interrupted"]
+    workers.sweep.update({"mine#01": 50.0})
+    assert typed(f"{line} --resume --out {made}") == 0
+    assert (made / "tuned.json").exists()
+
+
+def test_an_interrupt_before_a_tuning_has_nothing_to_go_on_with(workers, monkeypatch, capsys):
+    monkeypatch.setattr(workers, "send", lambda worker, request: worker.events.append(KeyboardInterrupt()))
+    assert typed(LINE) == 130
+    assert capsys.readouterr().err.splitlines()[-2:] == ["nothing was measured", "error: interrupted"]
+
+
 def test_an_interrupted_tuning_can_be_resumed(workers, folder, capsys):
     workers.sweep.update({"mine#01": 45.0})
     workers.confirm.update({"mine#01": KeyboardInterrupt()})

@@ -76,6 +76,28 @@ def test_a_file_is_an_implementation(adapter):
     assert found.notes(CASE) == []
 
 
+def summaries(adapter, variants, prepare="def prepare(inputs, value): ..."):
+    path = adapter(more=f"{prepare}\ndef unsupported(case, value): ...\nvariants = {variants}\n")
+    return [item.summary for item in discover([path]) if item.source == str(path)]
+
+
+@pytest.mark.parametrize(
+    ("variants", "called", "how"),
+    [
+        ("{'mine': 'called', 'mine-2': 'tuned'}", "variant", "tuned"),
+        ("{'mine': 'none', 'mine-2': 'full'}", "effort", "effort full"),
+        ("{'mine': False, 'mine-2': True}", "_keeps_y", "keeps y"),
+        ("{'mine': True, 'mine-2': False}", "tuned", "not tuned"),
+        ("{'mine': 8, 'mine-2': 32}", "sm_margin", "sm margin 32"),
+        ("{'mine': {}, 'mine-2': {'a': 1, 'b': True}}", "settings", "a=1, b=True"),
+        ("{'mine': None, 'mine-2': print}", "how", "another of its variants"),
+    ],
+)
+def test_a_variant_says_how_it_differs_from_the_first(adapter, variants, called, how):
+    prepare = f"def prepare(inputs, {called}): ..."
+    assert summaries(adapter, variants, prepare) == ["One line of summary.", f"as mine, but {how}"]
+
+
 def test_the_example_is_an_adapter():
     (found,) = discover([Path(__file__).parents[2] / "examples" / "my_norm.py"])
     assert found.name == "my-norm"
