@@ -322,6 +322,25 @@ def test_programs_of_shared_rows_follow_their_turns(norm, cols, tile_rows, two, 
         assert launch.groups == -(-tiles // -(-tiles // groups))
 
 
+@pytest.mark.parametrize("norm", ["rms", "layer"])
+@pytest.mark.parametrize(
+    ("rows", "cols", "tile_rows", "residents"),
+    [
+        (32768, 1024, 2, 2),
+        (16896, 1024, 2, 2),  # 16 turns of two programs a multiprocessor with 4 rows each
+        (16895, 1024, 4, 2),
+        (16384, 2048, 1, 2),
+        (8192, 4096, 1, 1),
+        (4224, 4096, 1, 1),
+    ],
+)
+def test_a_tile_of_fp32_with_many_turns_has_the_bytes_of_a_16_bit_one(norm, rows, cols, tile_rows, residents):
+    """Where a 16-bit one is a row, half as many programs have the bytes in flight."""
+    launch = choose(problem(cols, rows, norm, dtype="fp32", weight_dtype="fp32"), H200)
+    assert (launch.warps, launch.rows) == (4, tile_rows)
+    assert -(-launch.programs // H200.multiprocessors) == residents
+
+
 @pytest.mark.parametrize(
     ("rows", "cols", "by_words", "launch"),
     [
