@@ -11,15 +11,13 @@ from pathlib import Path
 import pytest
 
 import reports
-from harness.results import file
 from harness.results.joining import by_case
 from harness.results.statistics import PROCESS_BAND, geomean
 from reports import figures
-from reports.data.comparison import compare
 from reports.data.step import every_context, training_step
+from tests.published_files import compared, load
 
 ROOT = Path(__file__).parent.parent
-load = cache(file.load)  # many tests read the same files
 PUBLISHED = sorted((ROOT / "results").rglob("*.jsonl.bz2"))
 COMMANDS = re.compile(r"(?:`|^    )normbwd report (results/[^`\n]+)", re.MULTILINE)
 
@@ -66,11 +64,6 @@ def turned_rows(page, heading):
     return [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| case")]
 
 
-@cache
-def compared(name):
-    return compare(load(ROOT / "results/h200" / f"{name}.jsonl.bz2"))
-
-
 def test_another_flush_another_kernel_beside_and_do_bench_turn_orders():
     assert turned_rows("results/h200/engines.md", "Orders that do_bench turns")
     assert all(turned_rows("results/h200/flush.md", f"Rankings that {mode} turns") for mode in ("dirty", "none"))
@@ -81,7 +74,7 @@ def test_another_flush_another_kernel_beside_and_do_bench_turn_orders():
 
 def medians_us(name):
     """Of each case in a published file: the times of the in-house kernel, of the add and of all others, us."""
-    for case, rows in by_case(load(ROOT / "results/h200" / f"{name}.jsonl.bz2")).items():
+    for case, rows in by_case(load(name)).items():
         medians = {key: row.median_us for key, row in rows.items() if row.median_us is not None}
         if ("triton-inhouse", "impl") not in medians:
             continue  # where a run was interrupted
@@ -117,7 +110,7 @@ def test_results_page_names_where_llm_is_not_led_by_the_in_house_kernel():
 
 def test_verification_page_names_who_is_wrong_at_columns_that_are_no_power_of_two():
     wrong = defaultdict(set)
-    for row in load(ROOT / "results/h200/odd.jsonl.bz2").rows:
+    for row in load("odd").rows:
         if row.role == "impl" and row.status == "wrong":
             wrong[row.impl, row.case.norm].add(row.case.cols)
     text = words_of("docs/verification.md")
@@ -170,7 +163,7 @@ def test_results_page_names_how_far_cudnn_is_behind():
 
 @pytest.mark.parametrize("name", ["inhouse", "few"])
 def test_in_house_kernel_is_right_where_it_answers(name):
-    rows = load(ROOT / "results/h200" / f"verify-{name}.jsonl.bz2").rows
+    rows = load(f"verify-{name}").rows
     assert {row.status for row in rows} == {"ok", "unsupported"}
     verified = [row.verification for row in rows if row.verification]
     assert {tensor.error_class for verification in verified for tensor in verification.tensors.values()} == {"exact"}
@@ -209,7 +202,7 @@ def test_results_page_names_who_is_level_and_who_is_ahead_in_fp32():
 
 def test_results_page_names_who_is_wrong_beside_an_fp32_weight_and_who_refuses_it():
     said = defaultdict(set)
-    for row in load(ROOT / "results/h200/weight-fp32.jsonl.bz2").rows:
+    for row in load("weight-fp32").rows:
         if row.role == "impl":
             said[row.status].add((row.impl, row.case.norm))
     assert said["wrong"] == {
@@ -271,7 +264,7 @@ def test_peers_page_says_how_the_quack_that_sums_by_itself_does():
 
 def test_tilegyms_rows_are_off_as_flag_gems_are():
     reasons = {"flag-gems": {}, "tilegym": {}}
-    for row in load(ROOT / "results/h200/fast-llm.jsonl.bz2").rows:
+    for row in load("fast-llm").rows:
         if row.impl in reasons and row.status == "wrong":
             reasons[row.impl][row.case.key] = row.reason
     assert len(reasons["tilegym"]) == 15

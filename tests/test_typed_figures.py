@@ -9,12 +9,10 @@ from statistics import median
 import numpy as np
 import pytest
 
-from harness.results import file
 from harness.results.contexts import GRAPH
 from harness.results.evidence import failures_by_time
 from harness.results.joining import by_case
 from harness.results.statistics import beyond_processes, geomean
-from reports.data.comparison import compare
 from reports.data.outcomes import outcomes
 from reports.data.spending import spending
 from reports.data.step import every_context, training_step
@@ -22,24 +20,14 @@ from reports.studies import flushes
 from reports.studies.engines import other_engines
 from reports.studies.processes import agreements_of, process_bound
 from tests.fleet.makespans import whole
+from tests.published_files import PUBLISHED, compared, load
 from tests.simulated_runs import ALIKE, H200
 
 ROOT = Path(__file__).parent.parent
-PUBLISHED = ROOT / "results/h200"
 OURS = "triton-inhouse"
 MI = 1 << 20
 COUNTS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 PARTS = {2: "half", 4: "quarter", 6: "sixth"}
-
-
-@cache
-def load(name):
-    return file.load(PUBLISHED / f"{name}.jsonl.bz2")
-
-
-@cache
-def compared(name):
-    return compare(load(name))
 
 
 def in_context(name, context):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.results.file import load
 from reports.data.outcomes import outcomes
+from tests.published_files import load
 
 ROOT = Path(__file__).parent.parent
 NORMS = ("rms", "layer")
@@ -33,9 +33,8 @@ LISTED = re.compile(
 )
 
 
-@cache
 def published():
-    return load(ROOT / "results/h200/verify-peers.jsonl.bz2")
+    return load("verify-peers")
 
 
 @cache

@@ -39,13 +39,17 @@ from harness.worker.messages import Hello
 
 @dataclass(frozen=True)
 class Planned:
-    """What a run will do: its settings resolved for the device, the device, the implementations and the jobs."""
+    """What a run will do: its settings resolved for the device, the device, the implementations and the jobs.
+
+    `left_out` says which contexts that were asked for the device cannot have; None where it has all of them.
+    """
 
     settings: Settings
     profile: devices.DeviceProfile
     facts: devices.DeviceFacts
     impls: list[ImplRecord]
     jobs: list[Job]
+    left_out: str | None = None
 
 
 class InterruptedRun(KeyboardInterrupt):
@@ -80,8 +84,8 @@ def bench(
         try:
             hello = known or first.hello
             planned = plan_run(invocation, hello)
-            if left_out := contexts_left_out(planned.settings, planned.facts.kind, planned.facts.sm_count):
-                display.say(left_out)
+            if planned.left_out:
+                display.say(planned.left_out)
             device = device_record(planned.profile, planned.facts)
             path, jobs = open_results(invocation, planned, hello, device)
             try:
@@ -127,7 +131,7 @@ def plan_run(
     if invocation.selftest_alone and facts.kind == "cpu":
         raise UnavailableError("the self-test is of what times a GPU; on a CPU nothing is ranked (docs/method.md)")
     settings = resolved(invocation.settings, profile)
-    contexts_left_out(settings, facts.kind, facts.sm_count)  # raises where the device has none of them
+    left_out = contexts_left_out(settings, facts.kind, facts.sm_count)
     files = tuple(map(str, (*invocation.impl_files, *invocation.tuned_files)))
     impls = select(hello.implementations, settings.impls, settings.baseline or None, DEFAULT_BASELINE, files)
     _refuse_other_devices(invocation.tuned_files, facts)
@@ -140,7 +144,7 @@ def plan_run(
     impls = with_torch(impls, hello.implementations, cases)
     jobs = plan(cases, impls, settings.processes) if settings.timed else plan_verification(cases, impls)
     settings = settings.changed(baseline=impls[0].name, cells=max(1, cells(jobs)))
-    return Planned(settings, profile, facts, impls, jobs)
+    return Planned(settings, profile, facts, impls, jobs, left_out)
 
 
 def _refuse_other_devices(tuned_files: Sequence[Path], facts: devices.DeviceFacts) -> None:

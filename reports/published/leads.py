@@ -71,7 +71,7 @@ def behind_elsewhere(files: Sequence[Source], plan: Plan, shown: Source) -> str:
     rivals = {run: Counter(placing.rival for placing in _behind(ours)) for run, ours in counted}
     parts = [f"in {number} behind {rival} ({run})" for run, found in rivals.items() for rival, number in found.items()]
     ahead, tied, behind = (len(kind(all_ours)) for kind in (_ahead, _tied, _behind))
-    text = f"In the other current runs, a case counted once in each of its contexts, it is ahead in {ahead} of {total},"
+    text = f"In the other current runs, a case counted once in each run and context, it is ahead in {ahead} of {total},"
     text += f" tied in {tied} and behind in {behind}"
     return f"{text}: {', '.join(parts)}." if parts else f"{text}."
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness.results.file import Results, load
 from harness.results.published.planned import PUBLISHED, Plan, file_of, published_files
-from harness.results.published.staleness import IN_VAIN, changed_in_vain, mark, part_so_far, stale_because
+from harness.results.published.staleness import changed_in_vain, mark, part_so_far, stale_because
 from harness.results.settings import Settings
 from reports.data.comparison import Comparison, compare
 from reports.published.held import contents, planned_instead
@@ -81,8 +81,7 @@ class Source:
         """A sentence: when it was measured, what has changed, and whether it is stale or a part of what is planned."""
         run, reasons = self.results.run, self._reasons
         measured = f"Measured on {run.started_at[:10]} at revision {self.results.revisions_in_words}"
-        in_vain = IN_VAIN if changed_in_vain(self.results, self.name) else None
-        measured = "; ".join(filter(None, [measured, in_vain, self._part]))
+        measured = "; ".join(filter(None, [measured, changed_in_vain(self.results, self.name), self._part]))
         if not reasons:
             return f"{measured}."
         (why,) = reasons if len(reasons) == 1 else ("not of the code and the plan as they are now",)

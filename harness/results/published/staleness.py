@@ -26,7 +26,7 @@ RESOLVED = (
     "repeats",
 )  # where a plan gives none, a file has the device's default
 UNFINISHED = "not finished"
-IN_VAIN = "what has changed in the code since changes no figure here"
+IN_VAIN = "later changes of the code change no figure here"
 UNHASHED = "measured before hashes of the code were recorded"
 
 
@@ -45,9 +45,9 @@ def changed_since(
     return _named(results.run, paths)
 
 
-def changed_in_vain(results: Results, name: str, checkout: Path = CHECKOUT) -> bool:
-    """Whether code has changed since a published file was measured in a way that does not matter to any of its rows."""
-    return not all(_changes(results, checkout, name).values())
+def changed_in_vain(results: Results, name: str, checkout: Path = CHECKOUT) -> str | None:
+    """IN_VAIN, where code has changed since a published file was measured and that matters to none of its rows."""
+    return None if all(_changes(results, checkout, name).values()) else IN_VAIN
 
 
 def _changes(
@@ -159,7 +159,7 @@ def mark(results: Results, name: str, plan: Plan, checkout: Path = CHECKOUT) -> 
     entry = plan.runs.get(name)
     planned = entry.settings if entry else None
     reasons = stale_because(results, planned, checkout, name=name)
-    in_vain = IN_VAIN if changed_in_vain(results, name, checkout) else None
+    in_vain = changed_in_vain(results, name, checkout)
     measured = f"measured at revision {results.revisions_in_words}"
     stale = f"stale: {'; '.join(reasons)}" if reasons else None
     return "; ".join(filter(None, [measured, in_vain, part_so_far(results, entry), stale]))

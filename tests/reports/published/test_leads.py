@@ -103,7 +103,7 @@ def test_the_readme_says_where_it_is_behind_in_other_current_runs(source, monkey
     assert leads.behind_elsewhere([shown], PLAN, shown) == ""
     text = leads.behind_elsewhere([shown, other], PLAN, shown)
     assert text == (
-        "In the other current runs, a case counted once in each of its contexts, it is ahead in 1 of 6 cases, "
+        "In the other current runs, a case counted once in each run and context, it is ahead in 1 of 6 cases, "
         "tied in 0 and behind in 5: "
         "in 2 behind quack (run other), in 3 behind quack (run other, context beside:8)."
     )
