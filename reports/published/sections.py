@@ -9,6 +9,7 @@ from reports import figures
 from reports.data.comparison import Comparison
 from reports.data.outcomes import FAILED, of_comparison, tally, tried
 from reports.data.step import every_context
+from reports.data.summary import Wins
 from reports.markdown_writer import escape, paragraphs, write_table
 from reports.parts import ran
 from reports.parts.geomeans import norms_side_by_side
@@ -30,15 +31,13 @@ def picture(sources: Sequence[Source], plan: Plan) -> str:
 
 
 def fastest(sources: Sequence[Source], plan: Plan) -> str:
-    """The speedups of each implementation in the most important run, device by device."""
-    first = next(iter(plan.runs))
+    """The speedups of each implementation in the run of the picture, and in a paragraph each the same run elsewhere."""
     shown = pictured(sources, plan)
-    return paragraphs(
-        _fastest(source, source is shown, leads.behind_elsewhere(files, plan, source))
-        for files in by_device(sources).values()
-        for source in files
-        if source.name == first
-    )
+    if shown is None:
+        return ""
+    device = by_device(sources)[shown.device]
+    elsewhere = [source for source in sources if source.name == shown.name and source is not shown]
+    return paragraphs([_fastest(shown, leads.behind_elsewhere(device, plan, shown)), *map(_also, elsewhere)])
 
 
 def published(sources: Sequence[Source], _plan: Plan) -> str:
@@ -97,17 +96,29 @@ SECTIONS: dict[str, Callable[[Sequence[Source], Plan], str]] = {
 }
 
 
-def _fastest(source: Source, of_picture: bool, elsewhere: str) -> str:
+def _fastest(source: Source, in_other_runs: str) -> str:
     """The geometric means of a run, a row an implementation, and where the in-house kernel leads or not."""
     comparison = source.comparison
-    whence = "The same run as the picture:" if of_picture else f"{source.age} It holds"
     about = f"Speedup over {comparison.baseline} on {source.device_name}: the geometric mean over the shapes, with the "
     about += "smallest and the largest in brackets; sorted by the higher of an implementation's means. "
-    about += f"{whence} {source.about}."
-    about += "".join(f" [Every shape](results/{source.device}/{page})." for page in source.pages[:1])
+    about += f"The same run as the picture: {source.about}.{_every_shape(source)}"
     shown = write_table(norms_side_by_side(comparison))
-    where = " ".join(filter(None, [leads.sentences(source), elsewhere]))
+    where = " ".join(filter(None, [leads.sentences(source), in_other_runs]))
     return "\n\n".join(filter(None, [about, shown, where, ran.failed(comparison)]))
+
+
+def _also(source: Source) -> str:
+    """The same run on another device, in sentences: how it went, how old it is, and where its table is."""
+    means = [
+        f"Geometric means of {wins.impl}: {_speedups(source.comparison)}." for wins in _most_wins(source.comparison)
+    ]
+    parts = [f"On {source.device_name}: {source.about}.", leads.sentences(source), *means, source.age]
+    return " ".join(filter(None, parts)) + _every_shape(source)
+
+
+def _every_shape(source: Source) -> str:
+    """A link to the first report of a run, behind a sentence."""
+    return "".join(f" [Every shape](results/{source.device}/{page})." for page in source.pages[:1])
 
 
 def _file(source: Source) -> Sequence[str]:
@@ -133,9 +144,14 @@ def _leaders(comparison: Comparison) -> str:
     return leads.leaders(comparison)
 
 
+def _most_wins(comparison: Comparison) -> Sequence[Wins]:
+    """The implementation that is fastest in most cases, with their number; none where none is clearly fastest."""
+    return comparison.summary.wins[:1]
+
+
 def _speedups(comparison: Comparison) -> str:
     """The geometric means of the implementation that is fastest in most cases, with the cases they cover."""
-    first = next((wins.impl for wins in comparison.summary.wins), None)
+    first = next((wins.impl for wins in _most_wins(comparison)), None)
     parts = [
         f"{mean.norm} {figures.plain_ratio(mean.value)}"
         + (f" in {mean.cases} of {mean.total}" if mean.cases < mean.total else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -117,21 +118,21 @@ class Source:
 
 
 def sources(plan: Plan, folder: Path = PUBLISHED) -> list[Source]:
-    """Every published file of the plan, device by device, the most important first."""
+    """Every published file of the plan, the most important first, by devices: that with the most runs first."""
+    planned = Counter(device for device, name, _ in published_files(folder) if name in plan.runs)
     devices = dict.fromkeys(device for device, _, _ in published_files(folder))
     entries = (*plan.runs.items(), *plan.kept.items())
     return [
         Source(device, name, entry.about, path, plan)
-        for device in devices
+        for device in sorted(devices, key=lambda device: (-planned[device], device))
         for name, entry in entries
         if (path := file_of(device, name, folder)).exists()
     ]
 
 
 def pictured(sources: Sequence[Source], plan: Plan) -> Source | None:
-    """The file of the picture in the README: of the most important run, from the device that had it first."""
-    runs = [source for source in sources if source.name == next(iter(plan.runs))]
-    return min(runs, key=lambda source: source.results.run.started_at, default=None)
+    """The file of the README's picture and table: of the most important run, from the first device that has it."""
+    return next((source for source in sources if source.name == next(iter(plan.runs))), None)
 
 
 def usual_rankings(files: Sequence[Source], plan: Plan) -> list[Source]:
