@@ -98,11 +98,13 @@ def test_nobody_is_ahead_of_the_in_house_kernel(name, cases, ahead):
 
 def test_results_page_names_where_llm_is_not_led_by_the_in_house_kernel():
     said = re.search(
-        r"first in all but\s+(\d+) x (\d+), where cuDNN is level", (ROOT / "docs/results.md").read_text("utf-8")
+        r"in all but three of (\d+) rows, .* cuDNN at (\d+) columns, Oink at (\d+), FLA at (\d+)\.",
+        words_of("docs/results.md"),
     )
     leads = {case.case.key: {case.lead.impl, *case.lead.tied_with} for case in compared("llm").cases if case.lead}
     others = {key: names for key, names in leads.items() if names != {"triton-inhouse"}}
-    assert others == {f"rms-{said[1]}x{said[2]}-bf16": {"triton-inhouse", "cudnn"}}
+    level = zip(said.groups()[1:], ("cudnn", "oink", "fla"), strict=True)
+    assert others == {f"rms-{said[1]}x{cols}-bf16": {"triton-inhouse", impl} for cols, impl in level}
 
 
 def test_verification_page_names_who_is_wrong_at_columns_that_are_no_power_of_two():
