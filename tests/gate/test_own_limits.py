@@ -23,7 +23,7 @@ pytestmark = pytest.mark.xdist_group("the project's own claims")
 
 
 def published():
-    """Each file of the plan that is finished, by device and name, but those measured before files said by which code."""
+    """Each finished file of the plan, by device and name, but those measured before files said by which code."""
     planned = read_plan().runs
     for device, name, path in published_files(ROOT / PUBLISHED):
         results = load(path) if name in planned else None
