@@ -439,7 +439,7 @@ FIGURES = [  # a document, what it says, and what the file gives
         r"RMSNorm at (\d+ x \d+), (\d+ x \d+), (\d+ x \d+) and (\d+ x \d+) within (\d+) % of the first",
         where_cudnn_is_near_the_first,
     ),
-    ("peers.md", r"level or ahead at (\d+) rows of (\d+) to (\d+) columns\)", where_the_fused_sum_is_level),
+    ("peers.md", r"level or ahead at (\d+) rows of (\d+) to (\d+) columns, and in llm", where_the_fused_sum_is_level),
     (
         "peers.md",
         r"its RMSNorm was slower than torch-eager up to (\d+) columns\.",
