@@ -260,8 +260,8 @@ def spread(times_us: Sequence[float]) -> str:
 def tell_norms(profiled: Mapping[str, tuple[float, float]]) -> None:
     """Print the device time of the norms' backward, and of all kernels, in us a step."""
     for name, (norms_us, kernels_us) in profiled.items():
-        share = f"{norms_us:.0f} us of" if norms_us else "not told apart, for torch.compile fuses it;"
-        print(f"{name}: backward of norms {share} {kernels_us:.0f} us on the device, a step")
+        share = f"{norms_us:.0f} us" if norms_us else "fused into other kernels,"
+        print(f"{name}: backward of norms {share} of {kernels_us:.0f} us on the device, a step")
     theirs, ours = profiled["torch"][0], profiled["in-house"][0]
     if theirs and ours:
         print(f"torch's backward of norms takes {theirs / ours:.2f} times as long")

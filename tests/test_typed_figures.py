@@ -202,19 +202,22 @@ def where_cudnn_is_near_the_first():
 
 
 def where_the_fused_sum_is_level():
-    found = {
-        case: min(
-            us for name in ("quack-fused-sum", "quack-fused-sum + torch") if (us := times("models", name).get(case))
-        )
-        / min(us for name in ("quack", "quack + torch") if (us := times("models", name).get(case)))
-        for case in times("models", "quack") | times("models", "quack + torch")
-    }
-    level = {case for case, ratio in found.items() if ratio < 1.01}
+    """In models and in llm the rows and the columns from and to, at the most rows; in llm elsewhere too."""
+    in_models, elsewhere = level_fused_sums("models")
+    assert not elsewhere
+    in_llm, elsewhere = level_fused_sums("llm")
+    return [*in_models, *in_llm, *map(shape, elsewhere)]
+
+
+def level_fused_sums(run):
+    """The rows, and the columns from and to, of most rows where it is level or ahead; its cases of fewer rows."""
+    quack, fused = (times(run, f"{name} + torch") | times(run, name) for name in ("quack", "quack-fused-sum"))
+    level = {case for case in fused if case in quack and fused[case] / quack[case] < 1.01}
     assert not any("residual" in case.features for case in level)
-    (rows,) = {case.rows for case in level}
-    columns = {case.cols for case in level}
-    assert {case.cols for case in found if case.rows == rows and min(columns) <= case.cols <= max(columns)} == columns
-    return str(rows), str(min(columns)), str(max(columns))
+    rows = max(case.rows for case in level)
+    columns = {case.cols for case in level if case.rows == rows}
+    assert {case.cols for case in fused if case.rows == rows and min(columns) <= case.cols <= max(columns)} == columns
+    return (str(rows), str(min(columns)), str(max(columns))), [case for case in level if case.rows != rows]
 
 
 def flag_gems_in_qk():
@@ -295,18 +298,53 @@ def t0_of_hosts():
     return {2: ["twice"]}[int(above / below)]
 
 
+def nexts_by_columns(run, norm):
+    """Who is next to the first in the cases of so many columns that have a verdict."""
+    found = defaultdict(set)
+    for each in compared(run).cases:
+        if each.lead and each.case.norm == norm:
+            found[each.case.cols].add(each.ranked[1].impl)
+    return dict(sorted(found.items()))
+
+
 def next_with_a_residual():
-    """Columns at which Transformer Engine is the next in RMSNorm, and up to which flash-attention is in LayerNorm."""
-    nexts = defaultdict(set)
-    for each in compared("residual").cases:
-        if each.lead:
-            nexts[each.case.norm, each.case.cols].add(each.ranked[1].impl)
-    engine = [
-        cols for (norm, cols), impls in sorted(nexts.items()) if norm == "rms" and impls == {"transformer-engine"}
-    ]
-    flash = {cols for (norm, cols), impls in nexts.items() if norm == "layer" and impls == {"flash-attn-cuda"}}
-    assert flash == {cols for norm, cols in nexts if norm == "layer" and cols <= max(flash)}
-    return listed(map(str, engine)), str(max(flash))
+    """Columns of the next in RMSNorm, and up to which flash-attention's CUDA kernel is it in LayerNorm."""
+    in_rms, in_layer = nexts_by_columns("residual", "rms"), nexts_by_columns("residual", "layer")
+    names = {"transformer-engine"}, {"quack"}, {"fla", "mamba"}
+    at = [listed([str(cols) for cols, impls in in_rms.items() if impls == each]) for each in names]
+    flash = max(cols for cols, impls in in_layer.items() if impls == {"flash-attn-cuda"})
+    assert all((impls == {"flash-attn-cuda"}) == (cols <= flash) for cols, impls in in_layer.items())
+    return [*at, str(flash)]
+
+
+def next_with_two_norms():
+    """Up to which columns flash-attention's Triton kernel alone is next, and from which Mamba's most often."""
+    nexts = [(each.case.cols, each.ranked[1].impl) for each in compared("parallel").cases if each.lead]
+    beyond = min(cols for cols, impl in nexts if impl != "flash-attn-triton")
+    wide = [impl for cols, impl in nexts if cols >= beyond]
+    assert wide.count("mamba") > len(wide) / 2
+    return str(max(cols for cols, _ in nexts if cols < beyond)), str(beyond)
+
+
+def where_cudnn_is_not_behind_in_te_rocm():
+    """Where it is ahead of the in-house kernel, and where it is level."""
+    ranked = [(each.case, each.lead) for each in compared("te-rocm").cases if each.lead]
+    leads = {shape(case): {lead.impl, *lead.tied_with} for case, lead in ranked}
+    (ahead,) = (where for where, impls in leads.items() if impls == {"cudnn"})
+    (level,) = (where for where, impls in leads.items() if impls == {"cudnn", OURS})
+    assert all(impls == {OURS} for where, impls in leads.items() if where not in (ahead, level))
+    return ahead, level
+
+
+def training_steps():
+    """Of eager steps: the backward of in-house norms in % of torch's, and how much longer a step takes with torch's."""
+    parts, steps = set(), []
+    for norm in ("rms", "layer"):
+        printed = (PUBLISHED / f"training-{norm}.txt").read_text("utf-8")
+        (times_as_long,) = re.findall(r"torch's backward of norms takes ([\d.]+) times as long", printed)
+        parts.add(round(100 / float(times_as_long)))
+        steps += map(float, re.findall(r"with torch's norms a step takes ([\d.]+) times as long", printed))
+    return str(min(parts)), str(max(parts)), f"{100 * (max(steps) - 1):.1f}"
 
 
 def level_with_a_residual():
@@ -365,6 +403,25 @@ def runs_beside_the_others():
         row.verification for name in ("verify-peers", "verify-variants") for row in load(name).rows if row.verification
     ]
     return [str(max(each.repeats for each in rows))]
+
+
+def first_calls_that_took_too_long():
+    """Of flash-attention's Triton kernel and Mamba's copy, in RMSNorm."""
+    rows = [row for row in load("te-rocm").rows if row.status == "timeout" and row.case.norm == "rms"]
+    assert {row.impl for row in rows} == {"flash-attn-triton", "mamba"}
+    ((where, limit),) = {(shape(row.case), re.search(r"for (\d+) s", row.reason)[1]) for row in rows}
+    return where, limit
+
+
+def slower_than_eager(run, impl, where):
+    (ratio,) = (us / times(run, "torch-eager")[case] for case, us in times(run, impl).items() if shape(case) == where)
+    return ratio
+
+
+def worst_row_of_helion_in_te_rocm():
+    (row,) = (row for row in load("te-rocm").rows if row.impl == "helion" and row.status == "wrong")
+    assert row.case.cols == 12288
+    return [f"{row.verification.tensors['dx'].worst_row:.2f}"]
 
 
 def columns_at_which_helion_is_wrong():
@@ -439,7 +496,18 @@ FIGURES = [  # a document, what it says, and what the file gives
         r"RMSNorm at (\d+ x \d+), (\d+ x \d+), (\d+ x \d+) and (\d+ x \d+) within (\d+) % of the first",
         where_cudnn_is_near_the_first,
     ),
-    ("peers.md", r"level or ahead at (\d+) rows of (\d+) to (\d+) columns, and in llm", where_the_fused_sum_is_level),
+    (
+        "peers.md",
+        r"level or ahead in models at (\d+) rows of (\d+) to (\d+) columns, "
+        r"and in llm at (\d+) rows of (\d+) to (\d+) columns and at (\d+ x \d+)\.",
+        where_the_fused_sum_is_level,
+    ),
+    ("peers.md", r"At (\d+ x \d+) its first call took more than (\d+) s on an H200", first_calls_that_took_too_long),
+    (
+        "peers.md",
+        r"At 1024 x 32768 it takes almost (\w+) times as long as torch-eager",
+        lambda: [COUNTS[math.ceil(slower_than_eager("te-rocm", "fla", "1024 x 32768"))]],
+    ),
     (
         "peers.md",
         r"its RMSNorm was slower than torch-eager up to (\d+) columns\.",
@@ -511,8 +579,24 @@ FIGURES = [  # a document, what it says, and what the file gives
     ("results.md", r"t0 was more than (\w+) that of others", t0_of_hosts),
     (
         "results.md",
-        r"Next in RMSNorm are Transformer Engine at ([\d, and]+) columns, .* up to (\d+) columns flash-attention",
+        r"Next in RMSNorm are Transformer Engine at ([\d, and]+) columns, QuACK at (\d+), FLA and Mamba at (\d+); "
+        r"in LayerNorm up to (\d+) columns flash-attention",
         next_with_a_residual,
+    ),
+    (
+        "results.md",
+        r"Triton kernel up to (\d+) columns, and most often Mamba's, .*? from (\d+) on",
+        next_with_two_norms,
+    ),
+    (
+        "results.md",
+        r"cuDNN is ahead of it at (\d+ x \d+), and level with it at (\d+ x \d+)",
+        where_cudnn_is_not_behind_in_te_rocm,
+    ),
+    (
+        "model.md",
+        r"takes (\d+) to (\d+) % of the time of torch's\. .* takes up to ([\d.]+) % longer, which",
+        training_steps,
     ),
     ("results.md", r"in models Transformer Engine is level with it at (\d+ x \d+)", level_with_a_residual),
     ("results.md", r"Next are torch-compiled at (\d+) columns", next_with_a_gate),
@@ -540,6 +624,7 @@ FIGURES = [  # a document, what it says, and what the file gives
         r"by ([\d.]+) roundings at 1536 and ([\d.]+) at 5376",
         helion_in_models,
     ),
+    ("findings/README.md", r"and at 12288, where a row is off by ([\d.]+) ", worst_row_of_helion_in_te_rocm),
     (
         "findings/README.md",
         r"off by ([\d.]+) roundings at 640 columns, ([\d.]+) at 896, ([\d.]+) at 2880 and ([\d.]+) at 768 and 5120",

@@ -8,7 +8,7 @@ import pytest
 from harness.gate.judge import judge, not_judged
 from harness.gate.limits import read_limits
 from harness.results.file import load
-from harness.results.published.planned import PUBLISHED, file_of, published_files, read_plan
+from harness.results.published.planned import file_of, published_files, read_plan
 from harness.results.settings import DEFAULT_BASELINE
 from harness.run.plan import select
 from harness.worker.discovery import discover
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.xdist_group("the project's own claims")
 def published():
     """Each finished file of the plan, by device and name, but those measured before files said by which code."""
     planned = read_plan().runs
-    for device, name, path in published_files(ROOT / PUBLISHED):
+    for device, name, path in published_files():
         results = load(path) if name in planned else None
         if results is None or results.run.sources is None:
             continue
@@ -84,5 +84,5 @@ def test_each_claim_was_measured_and_would_fail_if_it_claimed_much_more(judged):
 def test_a_claim_that_is_too_much_fails_the_gate(tmp_path, capsys, name, planted):
     limits = tmp_path / "gate.toml"
     limits.write_text(f"[[claim]]\nimpl = 'triton-inhouse'\n{planted}\nwhere_measured = true\n")
-    assert typed(f"gate {ROOT / file_of('h200', name)} --config {limits}") == 1
+    assert typed(f"gate {file_of('h200', name)} --config {limits}") == 1
     assert re.search(r"^REGRESSED +rms-32768x1024-bf16 ", capsys.readouterr().out, re.MULTILINE)
