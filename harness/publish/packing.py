@@ -17,6 +17,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from harness.cases import NormCase
+from harness.results.evidence import tested
 from harness.results.file import Results, lines_of, load
 from harness.results.packed_samples import PackedSamples
 from harness.results.published import traces
@@ -49,12 +50,12 @@ def complete_part(results: Results, left: Iterable[Job]) -> Part | None:
     left_in: dict[int, set[NormCase]] = {}
     for job in left:
         left_in.setdefault(job.process, set()).add(job.case)
-    before, after = ({r.process for r in results.selftests if r.when == when} for when in ("before", "after"))
-    tested = before & after
-    if 0 not in tested or results.end is None:
+    before, after = tested(results.selftests).values()
+    whole_tests = {process for process, _ in before & after}
+    if 0 not in whole_tests or results.end is None:
         return None
     planned = range(results.run.settings.processes)
-    whole = next((process for process in planned if left_in.get(process) or process not in tested), len(planned))
+    whole = next((process for process in planned if left_in.get(process) or process not in whole_tests), len(planned))
     without = frozenset[NormCase]() if whole else frozenset(left_in[0])
     cases = {row.case for row in results.rows if row.process == 0} - without
     return Part(max(whole, 1), without, len(cases)) if cases else None

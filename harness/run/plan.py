@@ -11,7 +11,7 @@ from harness.cases.catalogue import studied
 from harness.cases.tensors import gradients_of
 from harness.cases.unfused import WITH_TORCH
 from harness.errors import UsageError, close_name
-from harness.results.evidence import too_void
+from harness.results.evidence import tested, too_void
 from harness.results.file import Results
 from harness.results.joining import last_rows
 from harness.results.run_records import ImplRecord
@@ -150,11 +150,11 @@ def _untested(jobs: Iterable[Job], rows: Iterable[RowRecord], earlier: Results) 
     """
     if earlier.run.settings.quick or earlier.run.device.profile == "cpu":
         return set()  # there is none
-    tests = {(record.process, record.gpu, record.when) for record in earlier.selftests}
+    before, after = tested(earlier.selftests).values()
     measured_on = {(row.process, row.case.key): row.gpu for row in rows if row.timing}
     untested: dict[tuple[int, int | None], list[tuple[int, str]]] = {}
     for case in ((job.process, job.case.key) for job in jobs):
-        if case in measured_on and not {(case[0], measured_on[case], when) for when in ("before", "after")} <= tests:
+        if case in measured_on and (case[0], measured_on[case]) not in before & after:
             untested.setdefault((case[0], measured_on[case]), []).append(case)
     return {case for (_, gpu), cases in untested.items() for case in (cases[-1:] if gpu is None else cases)}
 

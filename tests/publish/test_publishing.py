@@ -439,6 +439,24 @@ def test_process_is_not_whole_without_both_self_tests(folder, workers, capsys, f
     assert not [fault for fault in judge_published(folder, "large") if "self-test" in fault]
 
 
+def test_self_test_of_an_earlier_sitting_does_not_stand_behind_a_later_one(folder, workers, capsys):
+    workers.clock.job_s = 70.0
+    publish(workers, minutes=1, only="large")
+    original, left = workers._test, [WorkerDiedError("killed")]
+
+    def die_after(self, request):
+        original(self, request)
+        if request.when == "after" and left:
+            self.events[-2:] = [left.pop()]
+
+    workers._test = die_after
+    assert publish(workers, only="large").published == ["large"]
+    assert tried(workers) == ["64x64", "32x64", "32x64"]
+    assert "large: 1 case is measured again" in capsys.readouterr().err
+    results = load(file_of("h200", "large", folder / "results"))
+    assert [test.when for test in results.selftests] == ["before", "after", "before", "before", "after"]
+
+
 def test_part_is_of_processes_with_both_self_tests(folder, workers):
     original = workers._test
 

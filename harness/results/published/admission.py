@@ -180,9 +180,8 @@ def _selftests(results: Results) -> Iterator[str]:
     if not results.run.settings.timed:
         return
     timed = {(row.process, row.gpu) for row in last_rows(results.rows) if row.timing}
-    for when in ("before", "after"):
-        tested = {(record.process, record.gpu) for record in results.selftests if record.when == when}
-        if untested := sorted(process for process, _ in timed - tested):
+    for when, processes in evidence.tested(results.selftests).items():
+        if untested := sorted(process for process, _ in timed - processes):
             numbers = ", ".join(map(str, untested))
             yield f"no self-test {when} the cases of process {numbers}; measure it again"
     if failed := evidence.failed_checks(results.selftests):

@@ -66,7 +66,8 @@ class OnePass(Tile, Launch):
     def choose(cls, problem: Problem, gpu: Gpu) -> OnePass:
         """Choose a narrow or a flat tile, as many of them in flight as fit, and deal them out evenly.
 
-        A row that ends inside its last chunk has fewer bytes in flight than lanes, so that it has one more tile there.
+        A row that ends inside its last chunk has fewer bytes in flight than lanes, so that it has one more tile there,
+        but for rows of more than 8192 columns, of which two are enough.
         The programs add their partials up themselves where they may wait for each other.
         """
         if problem.cols <= 512:
@@ -78,7 +79,8 @@ class OnePass(Tile, Launch):
         tile_bytes = launch.rows * launch.chunks * launch.cols * problem.read_bytes
         residents = max(1, launch.programs // gpu.multiprocessors)
         room = min(gpu.shared_bytes, gpu.shared_total // residents - RESERVED_BYTES)
-        wanted = launch.stages + (launch.chunks * launch.cols != problem.cols)
+        ragged = launch.chunks * launch.cols != problem.cols and problem.cols <= 8192
+        wanted = launch.stages + ragged
         stages = fitting_stages(tile_bytes, replace(gpu, shared_bytes=room), wanted)
         return replace(launch, stages=stages, fused=gpu.ptx).dealt_to(launch.programs, problem)
 

@@ -66,13 +66,14 @@ def flat(problem: Problem, gpu: Gpu) -> Tile:
     4 warps up to 2048 columns, where that covers the row with fewer idle lanes, and up to 4096 where there are rows for
     16 turns; else 8; at most 40 elements a thread, 48 of a light one. Two programs a multiprocessor hide each other's
     barriers; one leaves half as many partials, which counts where turns are few. At 2048 columns a light one has a tile
-    twice as large then, 64 elements a thread. Light ones are packed up to 4096 columns and above 8192, others with two
-    accumulators from 4097 to 5120 columns, and above 7168 where there are rows for 12 turns. With 8 warps one more tile
-    in flight helps up to 8192 columns. Below 1024 columns others have 2 warps, which wait for each other less, and four
-    programs; and up to 1408, where three chunks of 2 warps have fewer idle lanes than two of 4. Rows of many alignments
-    below 1024 columns have 4 warps, as pointers to them take registers. From 15 turns of more than 6144 columns on
-    fewer programs than multiprocessors are as fast, if unpacked. From 16 turns on a tile of fp32 has half as many rows,
-    which are the bytes of a 16-bit one, and where it is one row there is one program a multiprocessor.
+    twice as large then, 64 elements a thread. Light ones are packed up to 4096 columns, and above 8192 where a row ends
+    inside its last chunk, as the masks take registers; others with two accumulators from 4097 to 5120 columns, and
+    above 7168 where there are rows for 12 turns. With 8 warps one more tile in flight helps up to 8192 columns. Below
+    1024 columns others have 2 warps, which wait for each other less, and four programs; and up to 1408, where three
+    chunks of 2 warps have fewer idle lanes than two of 4. Rows of many alignments below 1024 columns have 4 warps, as
+    pointers to them take registers. From 15 turns of more than 6144 columns on fewer programs than multiprocessors are
+    as fast, if unpacked, but for light ones. From 16 turns on a tile of fp32 has half as many rows, which are the bytes
+    of a 16-bit one, and where it is one row there is one program a multiprocessor.
 
     Another kernel may hold multiprocessors. All programs still run at once if each of the others has room for more
     than its share of them. So where the kernel needs no more, registers are limited to leave room for half as many
@@ -119,7 +120,7 @@ def _packed(problem: Problem, gpu: Gpu) -> bool:
     """Whether a flat tile is kept in 16 bits across the row sums."""
     cols = problem.cols
     if is_light(problem, gpu):
-        return not 4096 < cols <= 8192
+        return cols <= 4096 or (cols > 8192 and cols % 2048 > 0)
     packable = gpu.ptx and problem.item_bytes == 2 and problem.weight_bytes <= 2
     wide = cols > 7168 and problem.rows >= 12 * gpu.multiprocessors
     narrower = 4096 < cols <= 5120 and problem.alignments == 1
