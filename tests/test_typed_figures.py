@@ -318,22 +318,19 @@ def next_with_a_residual():
 
 
 def next_with_two_norms():
-    """Up to which columns flash-attention's Triton kernel alone is next, and from which Mamba's most often."""
-    nexts = [(each.case.cols, each.ranked[1].impl) for each in compared("parallel").cases if each.lead]
-    beyond = min(cols for cols, impl in nexts if impl != "flash-attn-triton")
-    wide = [impl for cols, impl in nexts if cols >= beyond]
-    assert wide.count("mamba") > len(wide) / 2
-    return str(max(cols for cols, _ in nexts if cols < beyond)), str(beyond)
+    """In RMSNorm up to which columns flash-attention's Triton kernel alone is next, and from which Mamba's most often.
 
-
-def where_cudnn_is_not_behind_in_te_rocm():
-    """Where it is ahead of the in-house kernel, and where it is level."""
-    ranked = [(each.case, each.lead) for each in compared("te-rocm").cases if each.lead]
-    leads = {shape(case): {lead.impl, *lead.tied_with} for case, lead in ranked}
-    (ahead,) = (where for where, impls in leads.items() if impls == {"cudnn"})
-    (level,) = (where for where, impls in leads.items() if impls == {"cudnn", OURS})
-    assert all(impls == {OURS} for where, impls in leads.items() if where not in (ahead, level))
-    return ahead, level
+    In LayerNorm up to which flash-attention's CUDA kernel alone is, and where torch's addition or torch.compile.
+    """
+    nexts = {norm: nexts_by_columns("parallel", norm) for norm in ("rms", "layer")}
+    narrow = max(cols for cols, impls in nexts["rms"].items() if impls == {"flash-attn-triton"})
+    wide = [each for each in compared("parallel").cases if each.lead and each.case.cols > narrow]
+    of_rms = [each.ranked[1].impl for each in wide if each.case.norm == "rms"]
+    assert of_rms.count("mamba") > len(of_rms) / 2
+    flash = max(cols for cols, impls in nexts["layer"].items() if impls == {"flash-attn-cuda"})
+    (unfused,) = (cols for cols, impls in nexts["layer"].items() if impls == {"cudnn + torch", "torch-compiled"})
+    assert not any("flash-attn-triton" in impls for impls in nexts["layer"].values())
+    return [str(cols) for cols in (narrow, min(each.case.cols for each in wide), flash, unfused)]
 
 
 def training_steps():
@@ -418,12 +415,6 @@ def slower_than_eager(run, impl, where):
     return ratio
 
 
-def worst_row_of_helion_in_te_rocm():
-    (row,) = (row for row in load("te-rocm").rows if row.impl == "helion" and row.status == "wrong")
-    assert row.case.cols == 12288
-    return [f"{row.verification.tensors['dx'].worst_row:.2f}"]
-
-
 def columns_at_which_helion_is_wrong():
     rows = [row for name in ("models", "gated", "llm") for row in load(name).rows if row.impl.startswith("helion")]
     columns = {row.case.cols for row in rows if row.status == "wrong" and row.case.norm == "rms" and row.role == "impl"}
@@ -445,8 +436,7 @@ def helion_in_models():
 
 def starting_and_the_longest_job():
     took, jobs, _ = whole()
-    assert 60 < max(map(took.of, jobs)) < 120
-    return str(round(took.process_s, -1))[:2], "minute"
+    return str(round(took.process_s, -1))[:2], COUNTS[round(max(map(took.of, jobs)) / 60)]
 
 
 FIGURES = [  # a document, what it says, and what the file gives
@@ -585,13 +575,9 @@ FIGURES = [  # a document, what it says, and what the file gives
     ),
     (
         "results.md",
-        r"Triton kernel up to (\d+) columns, and most often Mamba's, .*? from (\d+) on",
+        r"Triton kernel up to (\d+) columns, and most often Mamba's, .*? from (\d+) on; "
+        r"in LayerNorm .*? up to (\d+) columns, and at (\d+) cuDNN",
         next_with_two_norms,
-    ),
-    (
-        "results.md",
-        r"cuDNN is ahead of it at (\d+ x \d+), and level with it at (\d+ x \d+)",
-        where_cudnn_is_not_behind_in_te_rocm,
     ),
     (
         "model.md",
@@ -624,15 +610,26 @@ FIGURES = [  # a document, what it says, and what the file gives
         r"by ([\d.]+) roundings at 1536 and ([\d.]+) at 5376",
         helion_in_models,
     ),
-    ("findings/README.md", r"and at 12288, where a row is off by ([\d.]+) ", worst_row_of_helion_in_te_rocm),
     (
         "findings/README.md",
         r"off by ([\d.]+) roundings at 640 columns, ([\d.]+) at 896, ([\d.]+) at 2880 and ([\d.]+) at 768 and 5120",
         lambda: rho_of_dx("odd", "liger", "layer", 640, 896, 2880, 768),
     ),
     (
+        "findings/README.md",
+        r"odd.md\)\), and ([\d.]+) at 384",
+        lambda: rho_of_dx("inductor", "liger", "layer", 384),
+    ),
+    (
+        "peers.md",
+        r"In inductor it is `crashed` at (\d+) columns",
+        lambda: {
+            str(row.case.cols) for row in load("inductor").rows if row.impl == "apex-fast" and row.status == "crashed"
+        },
+    ),
+    (
         "fleet.md",
-        r"about (\d+) seconds on an H200, and the longest job takes over a (\w+),",
+        r"about (\d+) seconds on an H200, and the longest job takes about (\w+) minutes,",
         starting_and_the_longest_job,
     ),
 ]

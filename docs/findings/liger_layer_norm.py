@@ -33,7 +33,7 @@ def show(what: str, dx: torch.Tensor, exact: torch.Tensor) -> None:
     print(f"{what:52} dx is off by {float(error.norm() / rounding.norm()):.2f} roundings")
 
 
-for cols, centre in ((768, 0.25), (640, 0.25), (896, 0.25), (2880, 0.25), (640, 4.0)):
+for cols, centre in ((768, 0.25), (640, 0.25), (896, 0.25), (2880, 0.25), (640, 4.0), (384, 0.25)):
     x = torch.randn(ROWS, cols, device=device).add(centre).bfloat16()
     dy = torch.randn(ROWS, cols, device=device).bfloat16()
     weight = torch.randn(cols, device=device).mul(0.1).add(1).bfloat16()

@@ -32,7 +32,7 @@ ON_A_CPU = "a CPU is timed by the wall clock, so a time holds whatever else the 
 
 
 def tested(selftests: Sequence[SelfTestRecord]) -> dict[str, set[tuple[int, int | None]]]:
-    """The processes with a self-test "before" their cases, and those with one "after" them; each with its GPU of a fleet.
+    """The processes with a self-test "before" their cases, and those with one "after" them, each with a fleet's GPU.
 
     One after them is the last of its process: what a sitting that was killed has measured stands behind all others.
     """

@@ -13,6 +13,7 @@ import json
 import sys
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import patch
@@ -31,12 +32,13 @@ DIGITS = 16
 OF_THE_MACHINE = ("extern_libs",)  # options that hold paths; Triton's version decides what is there
 
 
-def launched(adapter, files, impls=None):
+def launched(adapter, files, impls=None, was=None):
     """Digests of what an adapter launches for the cases of published files `(device, name)`, by case, file by file.
 
-    `impls` is a folder that holds another copy of impls/, such as that of another revision.
+    `impls` is a folder that holds another copy of impls/, such as that of another revision. With `was`, a hash of the
+    adapter's code, only for the cases that this code measured: other code may have gone on with a file.
     """
-    return in_child(__name__, adapter, files, str(impls or ""))
+    return in_child(__name__, adapter, files, str(impls or ""), was)
 
 
 def digest(of_cases):
@@ -51,12 +53,13 @@ def _hash(text):
 # ------------------------------------------------------------------------------------------------ in the child
 
 
-def cases_of(adapter, device, name):
+def cases_of(adapter, device, name, was):
     """The record of the device, and the implementations and cases of a file that an adapter ran; whether studied."""
     results = load(file_of(device, name))
     own = {impl.name for impl in results.run.implementations if impl.source == adapter}
     asked = {}
-    for row in results.rows:
+    parts = [rows for sources, rows in results.by_code() if was in (None, (sources or {}).get(adapter))]
+    for row in chain(*parts):
         if row.impl in own:
             studied = bool(row.verification and row.verification.invariance)
             asked[row.impl, row.case] = studied or asked.get((row.impl, row.case), False)
@@ -168,10 +171,10 @@ def of_case(told, prepare, case, studied):
     return [*told]
 
 
-def of_file(adapter, device, name):
+def of_file(adapter, device, name, was):
     """The digests of all cases of a file, by implementation and case."""
     module = importlib.import_module(adapter.removesuffix(".py").replace("/", "."))
-    record, asked = cases_of(adapter, device, name)
+    record, asked = cases_of(adapter, device, name, was)
     variants = getattr(module, "variants", {})
     found = {}
     with telling(record) as told:
@@ -186,11 +189,11 @@ def of_file(adapter, device, name):
 
 
 def main():
-    adapter, files, impls = json.loads(sys.argv[1])
+    adapter, files, impls, was = json.loads(sys.argv[1])
     if impls:
         sys.path.insert(0, impls)
     with contextlib.redirect_stdout(sys.stderr):
-        found = {f"{device}/{name}": of_file(adapter, device, name) for device, name in files}
+        found = {f"{device}/{name}": of_file(adapter, device, name, was) for device, name in files}
     import impls as used
 
     expected = Path(impls) if impls else Path(__file__).parents[2]

@@ -2,8 +2,8 @@
 
     python -m tests.impls.same_launches REVISION
 
-What files were measured with that revision's adapters is launched by them and by those that are here; the files for
-which that is the same are printed, the cases in which it is not are named on stderr. Run it with the Triton of
+What was measured with that revision's adapters is launched by them and by those that are here; the files for which
+that is the same are printed, the cases in which it is not are named on stderr. Run it with the Triton of
 constraints.txt.
 """
 
@@ -51,17 +51,18 @@ def concerned(then):
 
 def entry(adapter, files, then):
     """The lines of one adapter."""
-    before, now = launched(adapter, files, then), launched(adapter, files)
+    was = hash_of(adapter, then)
+    before, now = launched(adapter, files, then, was), launched(adapter, files, was=was)
     of_devices = defaultdict(list)
     for device, name in files:
-        was, here = before[f"{device}/{name}"], now[f"{device}/{name}"]
-        if was == here:
-            of_devices[device].append(f'{name} = "{digest(was)}"')
+        there, here = before[f"{device}/{name}"], now[f"{device}/{name}"]
+        if there == here:
+            of_devices[device].append(f'{name} = "{digest(there)}"')
         else:
-            others = [case for case in was if was[case] != here.get(case)]
-            told = f"{len(others)} of {len(was)} cases are launched otherwise, such as {', '.join(others[:SHOWN])}"
+            others = [case for case in there if there[case] != here.get(case)]
+            told = f"{len(others)} of {len(there)} cases are launched otherwise, such as {', '.join(others[:SHOWN])}"
             print(f"{device}/{name}: {told}", file=sys.stderr)
-    lines = ["", "[[change]]", f'adapter = "{adapter}"', f'was = "{hash_of(adapter, then)}"']
+    lines = ["", "[[change]]", f'adapter = "{adapter}"', f'was = "{was}"']
     lines += [f'now = "{hash_of(adapter)}"', 'because = "say why in one sentence"']
     for device, digests in of_devices.items():
         lines += [f"[change.files.{device}]", *digests]

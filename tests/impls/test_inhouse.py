@@ -323,6 +323,15 @@ def test_programs_of_shared_rows_follow_their_turns(norm, cols, tile_rows, two, 
 
 
 @pytest.mark.parametrize("norm", ["rms", "layer"])
+@pytest.mark.parametrize("cols", [8194, 9216, 10240, 11008, 12286, 12288])
+def test_wide_rows_of_one_program_are_packed_where_masks_take_registers(norm, cols):
+    launch = choose(problem(cols, 4096, norm, bias=False), H200)
+    assert isinstance(launch, OnePass)
+    assert (launch.warps, launch.stages) == (8, 3)
+    assert launch.packed == (cols < launch.chunks * launch.cols)
+
+
+@pytest.mark.parametrize("norm", ["rms", "layer"])
 @pytest.mark.parametrize(
     ("rows", "cols", "tile_rows", "residents"),
     [

@@ -5,12 +5,14 @@ A child process computes it (the parent has told Triton to interpret).
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import triton
 
 from harness.results.published.same_launches import read_same_launches
-from tests.impls.launched_code import digest, launched
+from tests.impls import launched_code
+from tests.impls.launched_code import cases_of, digest, launched
 
 pytestmark = pytest.mark.slow
 
@@ -54,9 +56,19 @@ def changed(folder, name, adapter=ADAPTER):
 )
 def test_the_same_is_launched_for_a_file_that_stays_current(change, device, name):
     assert triton.__version__ == HERE.triton, "digests are of one Triton: run this with constraints.txt"
-    (found,) = launched(change.adapter, [(device, name)]).values()
+    (found,) = launched(change.adapter, [(device, name)], was=change.was).values()
     assert found
     assert digest(found) == change.files[device][name]
+
+
+def test_cases_that_other_code_measured_are_not_asked_for(monkeypatch):
+    own = SimpleNamespace(name="triton-inhouse", source=ADAPTER)
+    first, second, third = (SimpleNamespace(impl=own.name, case=case, verification=None) for case in "abc")
+    parts = [({ADAPTER: "1"}, [first]), ({ADAPTER: "2"}, [second]), (None, [third]), ({ADAPTER: "1"}, [third])]
+    results = SimpleNamespace(run=SimpleNamespace(implementations=[own], device=None), by_code=lambda: parts)
+    monkeypatch.setattr(launched_code, "load", lambda path: results)
+    asked = {was: [case for _, case in cases_of(ADAPTER, "h200", "odd", was)[1]] for was in ("1", "2", None)}
+    assert asked == {"1": ["a", "c"], "2": ["b"], None: ["a", "b", "c"]}
 
 
 def test_a_comment_launches_the_same(copy):
