@@ -34,13 +34,14 @@ def judge(results: Results, limits: Limits) -> list[Verdict]:
     """
     _refuse_unfinished(results)
     measured = sorted({row.impl for row in results.rows if row.role == "impl"})
-    for name in (name for limit in limits.all for name in limit.needed):
+    of_device = {n: limit for n, limit in enumerate(limits.all) if limit.is_of(results.run.device.profile)}
+    for name in (name for limit in of_device.values() for name in limit.needed):
         if name not in measured:
             hint = name_hint(name, measured, "there are")
             raise UsageError(f"gate: no implementation {name!r} in these results; {hint}")
     verdicts = [
         replace(verdict, subject=replace(verdict.subject, number=number))
-        for number, limit in enumerate(limits.all)
+        for number, limit in of_device.items()
         for verdict in judge_one(results, limit)
     ]
     if not verdicts:
@@ -49,7 +50,7 @@ def judge(results: Results, limits: Limits) -> list[Verdict]:
 
 
 def not_judged(limits: Limits, verdicts: Sequence[Verdict]) -> list[str]:
-    """In words, the limits that have no verdict: claims `where_measured` of what the run did not measure."""
+    """In words, the limits that have no verdict: of another device, or `where_measured` of what was not measured."""
     judged = {verdict.subject.number for verdict in verdicts}
     return list(dict.fromkeys(limit.subject.words for n, limit in enumerate(limits.all) if n not in judged))
 

@@ -10,12 +10,15 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 
 from harness.cases import Norm, NormCase
 from harness.cases.suites import SUITES
+from harness.devices.profiles import PROFILES, known_names
 from harness.errors import UsageError, name_hint
 from harness.results.cases_asked import cases_on
 from harness.results.contexts import COLD, WHAT, parse_context
 from harness.results.settings import Settings
 from harness.results.toml_file import read_toml
 from harness.results.verdicts import Subject
+
+DEVICES = known_names()[1:]  # all but auto
 
 
 def _smallest_first(span: tuple[int, int]) -> tuple[int, int]:
@@ -35,7 +38,10 @@ def _cases_of(suite: str) -> frozenset[NormCase]:
 
 
 class Selection(BaseModel):
-    """The cases of a file that a limit is about: those that fit every field that is given, in one context."""
+    """The cases of a file that a limit is about: those that fit every field that is given, in one context.
+
+    A limit of a `device` is about no case of another's file.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -44,12 +50,20 @@ class Selection(BaseModel):
     rows: Span | None = None
     cols: Span | None = None
     context: str = COLD
+    device: str | None = None  # as `bench --device` names it: h200, or h100 for h100-sxm and the like
 
     @field_validator("suite")
     @classmethod
     def _known_suite(cls, name: str | None) -> str | None:
         if name is not None and name not in SUITES:
             raise ValueError(f"no suite is called {name!r}; {name_hint(name, SUITES)}")
+        return name
+
+    @field_validator("device")
+    @classmethod
+    def _known_device(cls, name: str | None) -> str | None:
+        if name is not None and name not in DEVICES:
+            raise ValueError(f"no device is called {name!r}; {name_hint(name, DEVICES)}")
         return name
 
     @field_validator("context")
@@ -62,9 +76,15 @@ class Selection(BaseModel):
 
     @property
     def where(self) -> str:
-        """The suite, and the context where it is not cold, in words."""
-        words = [*([self.suite] if self.suite else []), *([] if self.context == COLD else [self.context])]
+        """The suite, the context where it is not cold, and the device, in words."""
+        words = [self.suite, None if self.context == COLD else self.context, self.device]
+        words = [word for word in words if word]
         return f" ({', '.join(words)})" if words else ""
+
+    def is_of(self, profile: str) -> bool:
+        """Whether the limit is about files of the device with this profile."""
+        families = {each.name: each.family for each in PROFILES}
+        return self.device in (None, profile, families.get(profile))
 
     def fits(self, case: NormCase) -> bool:
         """Whether the limit is about this case."""

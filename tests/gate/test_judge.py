@@ -218,6 +218,28 @@ def test_a_claim_where_measured_still_needs_its_own_side():
     assert where_measured(EAGER, row("mine", 50.0, status="nondeterministic", reason="2 of 50")) == ["REGRESSED"]
 
 
+def test_limits_of_another_device_ask_for_nothing_and_are_named():
+    h100, h200 = ({"device": device} for device in ("h100", "h200"))
+    asked = Limits(
+        claim=[Claim(impl="mine", over="torch-eager", at_least=9.0, **h100), Claim(impl="mine", **h200)],
+        regression=[Regression(head="missing", base="torch-eager", **h100)],
+    )
+    measured = results(EAGER, MINE, *helpers(100.0, 46.0))
+    assert [(each.outcome, each.subject.words) for each in judge(measured, asked)] == [("PASS", "mine is right (h200)")]
+    assert not_judged(asked, judge(measured, asked)) == [
+        "mine >= 9 x torch-eager (h100)",
+        "missing not slower than torch-eager (h100)",
+    ]
+    on_h100 = dataclasses.replace(
+        measured,
+        run=measured.run.model_copy(update={"device": measured.run.device.model_copy(update={"profile": "h100-sxm"})}),
+    )
+    with pytest.raises(UsageError, match="no implementation 'missing'"):
+        judge(on_h100, asked)
+    (verdict,) = judge(on_h100, Limits(claim=asked.claim))
+    assert verdict.outcome == "REGRESSED"
+
+
 def test_claims_that_had_nothing_to_judge_are_named():
     asked = Limits(claim=[Claim(impl="mine"), Claim(impl="mine", over="rival", context="graph", where_measured=True)])
     found = judge(results(EAGER, MINE, *helpers(100.0, 46.0)), asked)
@@ -309,6 +331,8 @@ def test_what_did_not_pass_stands_first():
         ("[[claim]]\nover = 'a'", "claim 1, impl: Field required"),
         ("[[claim]]\nimpl = 'a'\nat_least = 0", "claim 1, at_least: Input should be greater than 0"),
         ("[[claim]]\nimpl = 'a'\nsuite = 'fastllm'", "suite: no suite is called 'fastllm'; did you mean fast-llm?"),
+        ("[[claim]]\nimpl = 'a'\ndevice = 'h20'", "device: no device is called 'h20'; did you mean h200?"),
+        ("[[claim]]\nimpl = 'a'\ndevice = 'auto'", "device: no device is called 'auto'; "),
         ("claim = []", "gate.toml: it asks for nothing: give a [[claim]] or a [[regression]]"),
         ("claim = [", "is not TOML"),
     ],

@@ -54,15 +54,18 @@ def _hash(text):
 
 
 def cases_of(adapter, device, name, was):
-    """The record of the device, and the implementations and cases of a file that an adapter ran; whether studied."""
+    """The record of the device, and the implementations and cases of a file that an adapter ran; whether studied.
+
+    Code without a row ran all cases: under the sanitizer, which is recorded without them.
+    """
     results = load(file_of(device, name))
     own = {impl.name for impl in results.run.implementations if impl.source == adapter}
-    asked = {}
     parts = [rows for sources, rows in results.by_code() if was in (None, (sources or {}).get(adapter))]
-    for row in chain(*parts):
-        if row.impl in own:
-            studied = bool(row.verification and row.verification.invariance)
-            asked[row.impl, row.case] = studied or asked.get((row.impl, row.case), False)
+    of_code = [row for row in chain(*parts) if row.impl in own]
+    asked = {}
+    for row in of_code or (row for row in results.rows if row.impl in own):
+        studied = bool(row.verification and row.verification.invariance)
+        asked[row.impl, row.case] = studied or asked.get((row.impl, row.case), False)
     return results.run.device, asked
 
 

@@ -64,11 +64,18 @@ def test_the_same_is_launched_for_a_file_that_stays_current(change, device, name
 def test_cases_that_other_code_measured_are_not_asked_for(monkeypatch):
     own = SimpleNamespace(name="triton-inhouse", source=ADAPTER)
     first, second, third = (SimpleNamespace(impl=own.name, case=case, verification=None) for case in "abc")
-    parts = [({ADAPTER: "1"}, [first]), ({ADAPTER: "2"}, [second]), (None, [third]), ({ADAPTER: "1"}, [third])]
-    results = SimpleNamespace(run=SimpleNamespace(implementations=[own], device=None), by_code=lambda: parts)
+    parts = [
+        ({ADAPTER: "1"}, [first]),
+        ({ADAPTER: "2"}, [second]),
+        (None, [third]),
+        ({ADAPTER: "1"}, [third]),
+        ({ADAPTER: "3"}, []),
+    ]
+    run, rows = SimpleNamespace(implementations=[own], device=None), [first, second, third]
+    results = SimpleNamespace(run=run, rows=rows, by_code=lambda: parts)
     monkeypatch.setattr(launched_code, "load", lambda path: results)
-    asked = {was: [case for _, case in cases_of(ADAPTER, "h200", "odd", was)[1]] for was in ("1", "2", None)}
-    assert asked == {"1": ["a", "c"], "2": ["b"], None: ["a", "b", "c"]}
+    asked = {was: [case for _, case in cases_of(ADAPTER, "h200", "odd", was)[1]] for was in ("1", "2", "3", None)}
+    assert asked == {"1": ["a", "c"], "2": ["b"], "3": ["a", "b", "c"], None: ["a", "b", "c"]}
 
 
 def test_a_comment_launches_the_same(copy):
