@@ -210,8 +210,8 @@ def gate(
     limits = read_limits(config)
     judged = judge(run, limits)
     sys.stdout.write(verdicts.render(judged))
-    if words := not_judged(limits, judged):
-        sys.stdout.write(f"not measured in this run: {', '.join(words)}\n")
+    for why, words in not_judged(run, limits, judged).items():
+        sys.stdout.write(f"{why}: {', '.join(words)}\n")
     sys.stdout.flush()  # the verdicts so far are shown even if measuring again fails
     if confirm:
         invocation = Invocation(out=out, resume=resume, allow_others=allow_others, command=command_line())

@@ -248,7 +248,16 @@ def results(
     )
     cases = len({row.case for row in rows})
     run = run_record(jobs=cases if jobs is None else jobs, **settings)
-    return Results(run, list(rows), end if ended else None, tuple(selftests), tuple(states), tuple(sanitized))
+    behind = tuple(0 if test.when == "before" else len(rows) for test in selftests)
+    return Results(
+        run,
+        list(rows),
+        end if ended else None,
+        tuple(selftests),
+        tuple(states),
+        tuple(sanitized),
+        selftests_behind=behind,
+    )
 
 
 def mixed():

@@ -49,10 +49,15 @@ def judge(results: Results, limits: Limits) -> list[Verdict]:
     return verdicts
 
 
-def not_judged(limits: Limits, verdicts: Sequence[Verdict]) -> list[str]:
-    """In words, the limits that have no verdict: of another device, or `where_measured` of what was not measured."""
+def not_judged(results: Results, limits: Limits, verdicts: Sequence[Verdict]) -> dict[str, list[str]]:
+    """In words, the limits that have no verdict, by why: of what the run did not measure, or of another device."""
     judged = {verdict.subject.number for verdict in verdicts}
-    return list(dict.fromkeys(limit.subject.words for n, limit in enumerate(limits.all) if n not in judged))
+    absent = [limit for number, limit in enumerate(limits.all) if number not in judged]
+    found: dict[str, list[str]] = {}
+    for limit in absent:
+        here = limit.is_of(results.run.device.profile)
+        found.setdefault("not measured in this run" if here else "of another device", []).append(limit.subject.words)
+    return {why: list(dict.fromkeys(words)) for why, words in found.items()}
 
 
 def judge_one(results: Results, limit: Claim | Regression) -> list[Verdict]:

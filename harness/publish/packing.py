@@ -11,14 +11,15 @@ import json
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from harness.cases import NormCase
-from harness.results.evidence import tested
 from harness.results.file import Results, lines_of, load
+from harness.results.joining import untested
 from harness.results.packed_samples import PackedSamples
 from harness.results.published import traces
 from harness.results.published.planned import PACKED_SUFFIX
@@ -44,19 +45,20 @@ class Part:
 def complete_part(results: Results, left: Iterable[Job]) -> Part | None:
     """The part of a run that is complete while the jobs `left` are still to do; None where nothing is.
 
-    A process without a self-test before and after its cases is not complete, whatever it has measured. Of a run that
-    was killed nothing is, before another sitting has ended it.
+    A case without a self-test before and after it is not complete, however well it was measured. Of a run that was
+    killed nothing is, before another sitting has ended it.
     """
+    if results.end is None:
+        return None
     left_in: dict[int, set[NormCase]] = {}
     for job in left:
         left_in.setdefault(job.process, set()).add(job.case)
-    before, after = tested(results.selftests).values()
-    whole_tests = {process for process, _ in before & after}
-    if 0 not in whole_tests or results.end is None:
-        return None
+    for row in chain(*untested(results).values()):
+        left_in.setdefault(row.process, set()).add(row.case)
+    measured = {row.process for row in results.rows}
     planned = range(results.run.settings.processes)
-    whole = next((process for process in planned if left_in.get(process) or process not in whole_tests), len(planned))
-    without = frozenset[NormCase]() if whole else frozenset(left_in[0])
+    whole = next((process for process in planned if process in left_in or process not in measured), len(planned))
+    without = frozenset[NormCase]() if whole else frozenset(left_in.get(0, ()))
     cases = {row.case for row in results.rows if row.process == 0} - without
     return Part(max(whole, 1), without, len(cases)) if cases else None
 

@@ -31,16 +31,6 @@ FEWEST_BLOCKS = 9  # with fewer blocks, thirds and shares mean nothing, and the 
 ON_A_CPU = "a CPU is timed by the wall clock, so a time holds whatever else the machine does; only GPUs are ranked"
 
 
-def tested(selftests: Sequence[SelfTestRecord]) -> dict[str, set[tuple[int, int | None]]]:
-    """The processes with a self-test "before" their cases, and those with one "after" them, each with a fleet's GPU.
-
-    One after them is the last of its process: what a sitting that was killed has measured stands behind all others.
-    """
-    last = {(record.process, record.gpu): record.when for record in selftests}
-    before = {(record.process, record.gpu) for record in selftests if record.when == "before"}
-    return {"before": before, "after": {process for process, when in last.items() if when == "after"}}
-
-
 def failed_checks(selftests: Sequence[SelfTestRecord]) -> list[str]:
     """The names of the failed checks that concern a ratio, over all processes.
 

@@ -49,6 +49,7 @@ class Results:
     sanitized: Sequence[SanitizerRecord] = ()
     gpus: Sequence[GpuRecord] = ()
     resumed: Sequence[tuple[int, ResumedRecord]] = ()  # behind so many rows
+    selftests_behind: Sequence[int] = ()  # rows, for each self-test
 
     @property
     def revisions(self) -> tuple[str | None, ...]:
@@ -98,6 +99,7 @@ class Results:
             rows=rows,
             conditions=tuple(record for record in self.conditions if record.context == stored),
             selftests=() if context == HOST else self.selftests,
+            selftests_behind=() if context == HOST else self.selftests_behind,
         )
 
     @property
@@ -198,12 +200,17 @@ def load(path: Path, torn: bool = False) -> Results:
     if not isinstance(run, RunRecord):
         raise _not_results(path)
     resumed: list[tuple[int, ResumedRecord]] = []
+    selftests_behind: list[int] = []
+    rows = 0
     for number, line in enumerate(lines[1:], start=2):
         record = _parse(path, number, line)
         if isinstance(record, RunRecord):
             raise UsageError(f"{path} line {number} starts a second run; give one run's file at a time")
         if isinstance(record, ResumedRecord):
-            resumed.append((len(_only(RowRecord, records)), record))
+            resumed.append((rows, record))
+        elif isinstance(record, SelfTestRecord):
+            selftests_behind.append(rows)
+        rows += isinstance(record, RowRecord)
         records.append(record)
     ends = _only(EndRecord, records)
     return Results(
@@ -215,6 +222,7 @@ def load(path: Path, torn: bool = False) -> Results:
         tuple(_only(SanitizerRecord, records)),
         tuple(_only(GpuRecord, records)),
         tuple(resumed),
+        tuple(selftests_behind),
     )
 
 

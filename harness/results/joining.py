@@ -145,6 +145,26 @@ def last_rows(rows: Iterable[RowRecord]) -> list[RowRecord]:
     return list({(row.process, row.case, row.impl, row.role): row for row in rows}.values())
 
 
+def untested(results: Results) -> dict[str, list[RowRecord]]:
+    """The timed rows that count of which the GPU made no self-test "before" in their process, or none "after" them.
+
+    One after them is behind them in the file. That of an earlier sitting is not, and so a sitting that was killed, or
+    whose self-test died, has measured rows without.
+    """
+    before = {(test.process, test.gpu) for test in results.selftests if test.when == "before"}
+    after = {
+        (test.process, test.gpu): rows
+        for test, rows in zip(results.selftests, results.selftests_behind, strict=True)
+        if test.when == "after"
+    }
+    last = {(row.process, row.case, row.impl, row.role): number for number, row in enumerate(results.rows)}
+    timed = [(number, results.rows[number]) for number in last.values() if results.rows[number].timing]
+    return {
+        "before": [row for _, row in timed if (row.process, row.gpu) not in before],
+        "after": [row for number, row in timed if number >= after.get((row.process, row.gpu), 0)],
+    }
+
+
 def join(rows: Iterable[RowRecord]) -> JoinedCase:
     """Join the rows of one case."""
     latest: dict[tuple[str, Role], dict[int, RowRecord]] = {}

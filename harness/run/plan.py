@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from itertools import chain
 
 from harness.cases import NormCase
 from harness.cases.catalogue import studied
 from harness.cases.tensors import gradients_of
 from harness.cases.unfused import WITH_TORCH
 from harness.errors import UsageError, close_name
-from harness.results.evidence import tested, too_void
+from harness.results.evidence import too_void
 from harness.results.file import Results
-from harness.results.joining import last_rows
+from harness.results.joining import last_rows, untested
 from harness.results.run_records import ImplRecord
 from harness.results.schema import RANKED, RowRecord
 
@@ -137,26 +138,25 @@ def left_to_do(jobs: Iterable[Job], earlier: Results, timed: bool) -> list[Job]:
     jobs = without_untimed(jobs, rows) if timed else list(jobs)
     rows = [row for row in rows if not too_void(row)]
     left = remaining(jobs, rows)
-    untested = _untested(jobs, rows, earlier) if timed else set[tuple[int, str]]()
-    again = {case for case in untested if case[0] not in {job.process for job in left}}
+    without = _without_self_test(jobs, earlier) if timed else set[tuple[int, str]]()
+    again = {case for case in without if case[0] not in {job.process for job in left}}
     return remaining(jobs, (row for row in rows if not (row.timing and (row.process, row.case.key) in again)))
 
 
-def _untested(jobs: Iterable[Job], rows: Iterable[RowRecord], earlier: Results) -> set[tuple[int, str]]:
-    """Timed cases with their process, of each GPU that lacks the self-test before or after its cases of that process.
+def _without_self_test(jobs: Iterable[Job], earlier: Results) -> set[tuple[int, str]]:
+    """Cases to be measured again with their process: those that lack a self-test before or after them.
 
-    Of a fleet's GPU these are all its cases, since another one may measure them. Without a fleet the last case is
-    enough: the GPU is the same, and is tested anew.
+    Of a fleet's GPU these are all, since another one may measure them. Without a fleet the last case is enough: the GPU
+    is the same, and is tested anew.
     """
     if earlier.run.settings.quick or earlier.run.device.profile == "cpu":
         return set()  # there is none
-    before, after = tested(earlier.selftests).values()
-    measured_on = {(row.process, row.case.key): row.gpu for row in rows if row.timing}
-    untested: dict[tuple[int, int | None], list[tuple[int, str]]] = {}
+    lacking = {(row.process, row.case.key): row.gpu for row in chain(*untested(earlier).values())}
+    again: dict[tuple[int, int | None], list[tuple[int, str]]] = {}
     for case in ((job.process, job.case.key) for job in jobs):
-        if case in measured_on and (case[0], measured_on[case]) not in before & after:
-            untested.setdefault((case[0], measured_on[case]), []).append(case)
-    return {case for (_, gpu), cases in untested.items() for case in (cases[-1:] if gpu is None else cases)}
+        if case in lacking:
+            again.setdefault((case[0], lacking[case]), []).append(case)
+    return {case for (_, gpu), cases in again.items() for case in (cases[-1:] if gpu is None else cases)}
 
 
 def without_untimed(jobs: Iterable[Job], rows: Iterable[RowRecord]) -> list[Job]:

@@ -56,7 +56,7 @@ def _hash(text):
 def cases_of(adapter, device, name, was):
     """The record of the device, and the implementations and cases of a file that an adapter ran; whether studied.
 
-    Code without a row ran all cases: under the sanitizer, which is recorded without them.
+    Cases under the sanitizer are among them, whichever code that was. Code without a row of its own is asked for all.
     """
     results = load(file_of(device, name))
     own = {impl.name for impl in results.run.implementations if impl.source == adapter}
@@ -66,6 +66,9 @@ def cases_of(adapter, device, name, was):
     for row in of_code or (row for row in results.rows if row.impl in own):
         studied = bool(row.verification and row.verification.invariance)
         asked[row.impl, row.case] = studied or asked.get((row.impl, row.case), False)
+    for record in results.sanitized:
+        if record.impl in own:
+            asked.setdefault((record.impl, record.case), False)
     return results.run.device, asked
 
 

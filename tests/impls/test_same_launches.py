@@ -72,10 +72,11 @@ def test_cases_that_other_code_measured_are_not_asked_for(monkeypatch):
         ({ADAPTER: "3"}, []),
     ]
     run, rows = SimpleNamespace(implementations=[own], device=None), [first, second, third]
-    results = SimpleNamespace(run=run, rows=rows, by_code=lambda: parts)
+    sanitized = [SimpleNamespace(impl=own.name, case="d"), SimpleNamespace(impl="quack", case="e")]
+    results = SimpleNamespace(run=run, rows=rows, sanitized=sanitized, by_code=lambda: parts)
     monkeypatch.setattr(launched_code, "load", lambda path: results)
     asked = {was: [case for _, case in cases_of(ADAPTER, "h200", "odd", was)[1]] for was in ("1", "2", "3", None)}
-    assert asked == {"1": ["a", "c"], "2": ["b"], "3": ["a", "b", "c"], None: ["a", "b", "c"]}
+    assert asked == {"1": [*"acd"], "2": [*"bd"], "3": [*"abcd"], None: [*"abcd"]}
 
 
 def test_a_comment_launches_the_same(copy):

@@ -15,6 +15,7 @@ from harness.cases import NormCase
 from harness.errors import UnavailableError, UsageError
 from harness.fleet import spread
 from harness.publish import dry_run, publishing
+from harness.publish.packing import complete_part
 from harness.publish.sitting import Outcome
 from harness.results.file import load
 from harness.results.published import staleness
@@ -33,6 +34,7 @@ from harness.run.progress import Display
 from harness.run.session import InterruptedRun
 from harness.sanitizer import check as sanitizer
 from harness.worker.messages import Hello, Row, Try
+from tests.results_factory import CASE, results, row, selftest
 from tests.test_command_line import CPU, GPU, ScriptedProcess, typed
 
 PLAN = """
@@ -439,22 +441,44 @@ def test_process_is_not_whole_without_both_self_tests(folder, workers, capsys, f
     assert not [fault for fault in judge_published(folder, "large") if "self-test" in fault]
 
 
-def test_self_test_of_an_earlier_sitting_does_not_stand_behind_a_later_one(folder, workers, capsys):
+@pytest.mark.parametrize("dying", [("after",), ("before", "after")])
+def test_self_test_of_an_earlier_sitting_does_not_stand_behind_a_later_one(folder, workers, capsys, dying):
     workers.clock.job_s = 70.0
     publish(workers, minutes=1, only="large")
-    original, left = workers._test, [WorkerDiedError("killed")]
+    original, left = workers._test, [*dying]
 
-    def die_after(self, request):
+    def die(self, request):
         original(self, request)
-        if request.when == "after" and left:
-            self.events[-2:] = [left.pop()]
+        if request.when in left:
+            left.remove(request.when)
+            self.events[-2:] = [WorkerDiedError("killed")]
 
-    workers._test = die_after
+    workers._test = die
     assert publish(workers, only="large").published == ["large"]
     assert tried(workers) == ["64x64", "32x64", "32x64"]
     assert "large: 1 case is measured again" in capsys.readouterr().err
-    results = load(file_of("h200", "large", folder / "results"))
-    assert [test.when for test in results.selftests] == ["before", "after", "before", "before", "after"]
+    *earlier, before, after = [test.when for test in load(file_of("h200", "large", folder / "results")).selftests]
+    assert earlier == ["before", "after", *(["before"] if "before" not in dying else [])]
+    assert (before, after) == ("before", "after")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "tests", "extent"),
+    [
+        ((None, None, None), [("before", None, 0), ("after", None, 3)], (1, 0)),
+        ((None, None, None), [("before", None, 0), ("after", None, 2)], (1, 2)),  # the later sitting was killed
+        ((None, None, None), [("before", None, 0)], None),
+        ((0, 1, 1), [("before", 0, 0), ("before", 1, 0), ("after", 0, 3)], (1, 1)),  # GPU 1 was lost
+        ((0, 1, 1), [("before", 0, 0), ("after", 1, 3)], None),  # of different GPUs
+    ],
+)
+def test_part_has_the_cases_that_a_self_test_stands_behind(gpus, tests, extent):
+    cases = [replace(CASE, rows=32 * (number + 1)) for number in range(len(gpus))]
+    measured = [row("quack", 50.0, case=case, gpu=gpu) for case, gpu in zip(cases, gpus, strict=True)]
+    records = [selftest(when=when).model_copy(update={"gpu": gpu}) for when, gpu, _ in tests]
+    found = replace(results(*measured, selftests=records), selftests_behind=[rows for *_, rows in tests])
+    part = complete_part(found, [])
+    assert (part and (part.processes, part.cases if part.left else 0)) == extent
 
 
 def test_part_is_of_processes_with_both_self_tests(folder, workers):

@@ -264,6 +264,24 @@ def test_cases_that_no_self_test_stands_behind_are_measured_again(gpus, tested, 
     assert left_to_do(JOBS, measured_on(gpus, tested), timed=False) == []
 
 
+@pytest.mark.parametrize(
+    ("tests", "gpu", "left"),
+    [
+        ([("before", 0), ("after", 9), ("before", 9)], None, []),  # a sitting that was killed before it measured
+        ([("before", 0), ("after", 9), ("before", 9)], 0, []),
+        ([("before", 0), ("after", 6)], None, JOBS[2:]),  # both tests of the second sitting died
+        ([("before", 0), ("after", 3)], 0, JOBS[1:]),
+        ([("before", 0), ("before", 3), ("after", 9)], None, []),
+        ([("after", 9)], None, JOBS[2:]),
+    ],
+)
+def test_a_self_test_stands_behind_what_was_measured_before_it_alone(tests, gpu, left):
+    records = [selftest(when=when).model_copy(update={"gpu": gpu}) for when, _ in tests]
+    found = measured_on((gpu, gpu, gpu), set())
+    found = replace(found, selftests=records, selftests_behind=[rows for _, rows in tests])
+    assert left_to_do(JOBS, found, timed=True) == left
+
+
 def test_a_gpu_that_was_lost_is_no_matter_before_the_process_has_all_its_rows():
     """Until then it may come back, and to its self-test."""
     found = measured_on((0, 1, 1), {0})

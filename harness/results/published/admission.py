@@ -16,7 +16,7 @@ from harness.errors import UsageError
 from harness.results import evidence
 from harness.results.contexts import COLD
 from harness.results.file import Results, lines_of, load
-from harness.results.joining import last_rows
+from harness.results.joining import last_rows, untested
 from harness.results.published import traces
 from harness.results.published.planned import CHECKOUT, PACKED_SUFFIX, Plan
 from harness.results.published.sources import is_own
@@ -179,10 +179,9 @@ def _processes(results: Results) -> Iterator[str]:
 def _selftests(results: Results) -> Iterator[str]:
     if not results.run.settings.timed:
         return
-    timed = {(row.process, row.gpu) for row in last_rows(results.rows) if row.timing}
-    for when, processes in evidence.tested(results.selftests).items():
-        if untested := sorted(process for process, _ in timed - processes):
-            numbers = ", ".join(map(str, untested))
+    for when, rows in untested(results).items():
+        if rows:
+            numbers = ", ".join(map(str, sorted({row.process for row in rows})))
             yield f"no self-test {when} the cases of process {numbers}; measure it again"
     if failed := evidence.failed_checks(results.selftests):
         yield f"the self-test failed ({', '.join(failed)}); see docs/method.md"

@@ -88,6 +88,7 @@ SHARED = COLD.model_copy(update={"other_processes": 2})
         (run(settings={"processes": 2}), "has not all of its 2 processes"),
         (run(selftests=()), "no self-test before the cases of process 0"),
         (run(selftests=(selftest(),)), "no self-test after the cases of process 0"),
+        (replace(run(), selftests_behind=(0, 0)), "no self-test after the cases of process 0"),
         (run(selftests=(FAILED, selftest(when="after"))), "the self-test failed (t0)"),
         (run(states=(SHARED,)), "others used the device as well (2 at a time)"),
         (run(states=(COLD.model_copy(update={"sm_clock_mhz": []}),)), "no clocks were read"),
