@@ -74,6 +74,8 @@ ON_HOPPER = [
     Case(5632, "rms"),
     Case(7168, "rms"),
     Case(8192, "rms"),
+    Case(10240, "rms"),
+    Case(11264, "rms"),
     Case(12288, "rms"),
     Case(12288, "layer", bias=False),
     Case(16384, "layer", bias=False),
