@@ -1,6 +1,5 @@
 """A figure that a document has in its own words is what the published file gives."""
 
-import itertools
 import math
 import re
 from collections import defaultdict
@@ -8,18 +7,15 @@ from functools import cache
 from pathlib import Path
 from statistics import median
 
-import numpy as np
 import pytest
 
 from harness.results.contexts import GRAPH
 from harness.results.evidence import failures_by_time
 from harness.results.joining import by_case
-from harness.results.published.planned import read_plan
 from harness.results.statistics import beyond_processes, geomean
 from reports.data.outcomes import outcomes
 from reports.data.spending import spending
 from reports.data.step import every_context, training_step
-from reports.published.sources import sources, usual_rankings
 from reports.studies import flushes
 from reports.studies.engines import other_engines
 from reports.studies.processes import agreements_of, process_bound
@@ -127,24 +123,6 @@ def processes_are_off_by():
     found = [agreements_of(load(name)) for name in ("processes", "processes-again")]
     half = median(off for each in found for agreement in each for off in beyond_processes(agreement.ratios))
     return *(f"{100 * process_bound(each):.2f}" for each in found), f"{100 * half:.2f}"
-
-
-def one_cell_in_two_runs():
-    """Of current runs of an H200 with the usual flush: how far apart the speedups of one cell are, and who is first."""
-    plan, speedups, first = read_plan(), defaultdict(list), defaultdict(list)
-    files = [file for file in usual_rankings(sources(plan), plan) if file.device == "h200" and not file.stale]
-    for each in (each for file in files for each in compared(file.name).cases):
-        for entry in each.ranked:
-            if entry.speedup and entry.impl != "torch-eager":
-                speedups[each.case, entry.impl].append(math.log(entry.speedup.value))
-        if each.lead and not each.lead.tied_with:
-            first[each.case].append(each.lead.impl)
-    twice = [found for found in speedups.values() if len(found) > 1]
-    apart = [abs(one - other) for found in twice for one, other in itertools.combinations(found, 2)]
-    again = [found for found in first.values() if len(found) > 1]
-    assert all(len(set(found)) == 1 for found in again)
-    middle, most = (f"{math.ceil(1000 * np.percentile(apart, share)) / 10:.1f}" for share in (50, 95))
-    return str(len(twice)), middle, f"{len(apart):,}", most, str(len(again))
 
 
 def sizes_of_an_implementation_against_itself():
@@ -300,18 +278,18 @@ def a_write_only_flush():
     added, small = flushed("dirty", least=8), flushed("dirty", below=8)
     assert min(added) > 1
     assert min(small) > 0.99
-    return "8", part(max(added) - 1), *smallest(), part(max(small) - 1)
+    return "8", part(max(added) - 1), *sizes_below_8_mi(), part(max(small) - 1)
 
 
 def no_flush():
     large, middle, small = (flushed("none", *sizes) for sizes in ((16,), (8, 16), (0, 8)))
     assert min(large) > 0.99
     assert 0.9 < min(middle) < 1 < max(middle) < 1.1
-    return part(max(large) - 1), *smallest(), part(1 - min(small))
+    return part(max(large) - 1), *sizes_below_8_mi(), part(1 - min(small))
 
 
-def smallest():
-    """The sizes below 8 Mi elements that the runs with another flush have."""
+def sizes_below_8_mi():
+    """Which sizes below 8 Mi elements the runs with another flush have, in Mi elements."""
     return sorted({str(size(each.case) // MI) for each in compared("bands-dirty").cases if size(each.case) < 8 * MI})
 
 
@@ -469,7 +447,7 @@ def first_calls_that_took_too_long():
 
 
 def slower_than_eager(run, impl, where):
-    """In the norm in which it is the less so."""
+    """How many times as long as torch-eager it takes at one shape: in the norm in which that is less."""
     return min(us / times(run, "torch-eager")[case] for case, us in times(run, impl).items() if shape(case) == where)
 
 
@@ -521,12 +499,6 @@ FIGURES = [  # a document, what it says, and what the file gives
         "method.md",
         r"([\d.]+) and ([\d.]+) %, rounded up\. Half of them are off by less than ([\d.]+) %",
         processes_are_off_by,
-    ),
-    (
-        "method.md",
-        r"([\d,]+) cells stand in two .* differs by less than ([\d.]+) % in half of ([\d,]+) pairs, and by less than "
-        r"([\d.]+) % in 95 % .* in each of the (\d+) cases that have a fastest",
-        one_cell_in_two_runs,
     ),
     ("method.md", r"sizes from (\d+) to (\d+) Mi elements, and", sizes_of_an_implementation_against_itself),
     (

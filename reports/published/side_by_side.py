@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from statistics import median
 
 from harness.cases import NormCase
@@ -15,7 +17,7 @@ from reports import figures
 from reports.data.comparison import Comparison
 from reports.markdown_writer import paragraphs, table
 from reports.parts.conditions import time_spent
-from reports.published.sources import Source, by_device
+from reports.published.sources import Source, by_device, usual_rankings
 from reports.table import words
 
 NEIGHBOURS = {  # the last first: the earliest had kernels to compile
@@ -76,14 +78,41 @@ def fleet_of_one(sources: Sequence[Source], _plan: Plan) -> str:
     return _section(sources, {"fleet-none": "without a fleet", "fleet-one": "a fleet of one GPU"}, lambda *_: None)
 
 
-def another_run(sources: Sequence[Source], _plan: Plan) -> str:
-    """For each device with both: the run of the README beside a later one of the same cases, in other contexts too."""
+def another_run(sources: Sequence[Source], plan: Plan) -> str:
+    """For each device: the README's run beside its cases in other contexts, and any two current runs of the plan.
+
+    Runs outside of the plan had other libraries, or a neighbour.
+    """
     parts: list[str] = []
     for named in _by_name(sources, "fast-llm", "contexts"):
         one, two = named["fast-llm"], named["contexts"]
         parts += [f"On {one.device_name}, fast-llm ({one.revision}) and the context cold of contexts ({two.revision}):"]
         parts += [_shifts_in_words(shifts(one.comparison, two.comparison), "fast-llm")]
+    for files in by_device(usual_rankings(sources, plan)).values():
+        parts += _any_two([source for source in files if source.name in plan.runs and not source.stale])
     return paragraphs(parts)
+
+
+def _any_two(files: Sequence[Source]) -> list[str]:
+    """How far any two of these runs are off each other, and whether they name the same fastest; empty if none share."""
+    runs = [file.comparison for file in files]
+    shifted = [shift for one, two in combinations(runs, 2) for shift in shifts(one, two)]
+    if not shifted:
+        return []
+    fastest: defaultdict[NormCase, list[str]] = defaultdict(list)
+    for case in (case for run in runs for case in run.cases):
+        if case.lead and not case.lead.tied_with:
+            fastest[case.case].append(case.lead.impl)
+    again = {case.key: set(impls) for case, impls in fastest.items() if len(impls) > 1}
+    others = [key for key, impls in again.items() if len(impls) > 1]
+    same = figures.share(len(again) - len(others), len(again))
+    these = f"the {len(files)} current runs of the plan with a clean flush, in the context cold, any two of them"
+    return [
+        f"On {files[0].device_name}, {these}:",
+        _shifts_in_words(shifted, "by the order of the plan"),
+        f"Cases that have a fastest, tied with none, in two of them or more: it is the same in {same}"
+        f"{', and not in ' * bool(others)}{', '.join(others)}.",
+    ]
 
 
 def neighbours(sources: Sequence[Source], _plan: Plan) -> str:

@@ -21,7 +21,9 @@ NAMES = {
     neighbours: tuple(NEIGHBOURS),
     another_run: ("fast-llm", "contexts"),
 }
-PLAN = Plan.model_validate({"runs": {}, "kept": {name: ABOUT for names in NAMES.values() for name in names}})
+PLANNED = {name: {"about": "two shapes", "bench": {}} for name in NAMES[another_run]}
+KEPT = {name: ABOUT for names in NAMES.values() for name in names if name not in PLANNED}
+PLAN = Plan.model_validate({"runs": PLANNED, "kept": KEPT})
 CASES = [NormCase("rms", 8192, 4096), NormCase("rms", 4096, 8192)]
 
 
@@ -38,14 +40,14 @@ def a_run(wall_s, ours_us):
 def written(tmp_path):
     """What is written of runs; one that is None was not published."""
 
-    def write(*runs, section=two_gpus):
+    def write(*runs, section=two_gpus, plan=PLAN):
         sources = []
         for name, run in zip(NAMES[section], runs, strict=True):
             if run is not None:
                 path = tmp_path / f"h200/{name}.jsonl.bz2"
                 publish(run, path, "h200")
-                sources.append(Source("h200", name, "two shapes", path, PLAN))
-        return section(sources, PLAN)
+                sources.append(Source("h200", name, "two shapes", path, plan))
+        return section(sources, plan)
 
     return write
 
@@ -85,6 +87,32 @@ def test_another_run_of_the_same_cases_is_told_by_how_far_it_is_off(written):
     runs = "fast-llm (abc1234, stale) and the context cold of contexts (abc1234, stale)"
     assert text.startswith(f"On NVIDIA H200, {runs}:\n")
     assert f"Of 2 speedups, 1 are {WITHIN}, fast-llm; half are off by at most 8.33 %, 95 % by at most 16.67 %" in text
+
+
+@pytest.mark.parametrize(
+    ("last_us", "told"),
+    [
+        (50.0, "it is the same in 2 of 2 (100.0 %)."),
+        (110.0, "it is the same in 1 of 2 (50.0 %), and not in rms-4096x8192-bf16."),
+        (100.2, "it is the same in 1 of 1 (100.0 %)."),  # tied in the second run
+    ],
+)
+def test_of_any_two_current_runs_it_is_told_whether_the_same_is_first(written, monkeypatch, last_us, told):
+    monkeypatch.setattr(Source, "stale", False)
+    text = written(a_run(100.0, (40.0, 50.0)), a_run(60.0, (40.0, last_us)), section=another_run)
+    assert "the 2 current runs of the plan with a clean flush, in the context cold, any two of them:" in text
+    assert f"{WITHIN}, by the order of the plan; half are off by" in text
+    assert told in " ".join(text.split())
+
+
+def test_runs_that_are_stale_or_not_of_the_plan_or_share_no_case_are_not_told_two_at_a_time(written, monkeypatch):
+    run = a_run(100.0, (40.0, 50.0))
+    assert "any two" not in written(run, run, section=another_run)
+    monkeypatch.setattr(Source, "stale", False)
+    outside = PLAN.model_copy(update={"runs": {}})
+    assert "any two" not in written(run, run, section=another_run, plan=outside)
+    first, second = (replace(run, rows=[row for row in run.rows if row.case == case]) for case in CASES)
+    assert "any two" not in written(first, second, section=another_run)
 
 
 def test_one_run_alone_is_not_told(tmp_path):
