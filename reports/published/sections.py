@@ -35,9 +35,10 @@ def fastest(sources: Sequence[Source], plan: Plan) -> str:
     shown = pictured(sources, plan)
     if shown is None:
         return ""
-    device = by_device(sources)[shown.device]
-    elsewhere = [source for source in sources if source.name == shown.name and source is not shown]
-    return paragraphs([_fastest(shown, leads.behind_elsewhere(device, plan, shown)), *map(_also, elsewhere)])
+    devices = by_device(sources)
+    runs = [shown, *(source for source in sources if source.name == shown.name and source is not shown)]
+    first, *others = ((run, leads.behind_elsewhere(devices[run.device], plan, run)) for run in runs)
+    return paragraphs([_fastest(*first), *(_also(*other) for other in others)])
 
 
 def published(sources: Sequence[Source], _plan: Plan) -> str:
@@ -107,12 +108,12 @@ def _fastest(source: Source, in_other_runs: str) -> str:
     return "\n\n".join(filter(None, [about, shown, where, ran.failed(comparison)]))
 
 
-def _also(source: Source) -> str:
-    """The same run on another device, in sentences: how it went, how old it is, and where its table is."""
+def _also(source: Source, in_other_runs: str) -> str:
+    """The same run on another device, in sentences: how it and the other runs there went, how old it is, its table."""
     means = [
         f"Geometric means of {wins.impl}: {_speedups(source.comparison)}." for wins in _most_wins(source.comparison)
     ]
-    parts = [f"On {source.device_name}: {source.about}.", leads.sentences(source), *means, source.age]
+    parts = [f"On {source.device_name}: {source.about}.", leads.sentences(source), in_other_runs, *means, source.age]
     return " ".join(filter(None, parts)) + _every_shape(source)
 
 

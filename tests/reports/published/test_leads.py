@@ -108,6 +108,8 @@ def test_the_readme_says_where_it_is_behind_in_other_current_runs(source, monkey
         "in 2 behind quack (run other), in 3 behind quack (run other, context beside:8)."
     )
     assert text in sections.fastest([shown, other], PLAN)
+    elsewhere = [replace(each, device="b200") for each in (shown, other)]
+    assert f" {text} " in sections.fastest([shown, *elsewhere], PLAN).splitlines()[-1]
     stale.add("other")
     planned = Plan(runs=PLAN.runs | {"other": PLAN.runs["shapes"]})
     assert "| other (abc1234" in leads.section([shown, other], planned)
