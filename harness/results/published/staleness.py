@@ -115,11 +115,15 @@ def _differing_options(run: RunRecord, planned: Settings) -> list[str]:
 
 
 def part_so_far(results: Results, planned: PlannedRun | None) -> str | None:
-    """How many of the planned processes, cases and tools of the sanitizer a file has, in words; None where all."""
+    """How many of the planned processes, cases and tools of the sanitizer a file has, in words; None where all.
+
+    A file with other options than the plan's is a part of its own run: its cases are counted, its processes are not.
+    """
     if planned is None:
         return None
     run, parts = results.run, list[str]()
-    if run.settings.processes < planned.settings.processes:
+    is_planned = not _differing_options(run, planned.settings)
+    if is_planned and run.settings.processes < planned.settings.processes:
         parts.append(f"{run.settings.processes} of {planned.settings.processes} processes")
     if results.finished_cases < run.jobs:
         parts.append(f"{results.finished_cases} of {run.jobs} cases")

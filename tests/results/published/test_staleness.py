@@ -230,6 +230,7 @@ def test_fewer_processes_are_a_part_and_more_are_other_settings(run, checkout):
     run = with_settings(run, shapes=None, impls=None, seed=0)
     assert stale_because(run, planned.runs["one"].settings, checkout) == ()
     assert mark(run, "one", planned, checkout) == "measured at revision abc1234; 1 of 5 processes so far"
+    assert part_so_far(with_settings(run, seed=1), planned.runs["one"]) is None, "of another run, not of five processes"
     run = with_settings(run, processes=6)
     assert stale_because(run, planned.runs["one"].settings, checkout) == ("processes 6 where the plan says 5",)
     assert part_so_far(run, planned.runs["one"]) is None
