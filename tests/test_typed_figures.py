@@ -11,7 +11,9 @@ import pytest
 
 from harness.results.contexts import GRAPH
 from harness.results.evidence import failures_by_time
+from harness.results.file import load as load_file
 from harness.results.joining import by_case
+from harness.results.published.planned import published_files, read_plan
 from harness.results.statistics import beyond_processes, geomean
 from reports.data.outcomes import outcomes
 from reports.data.spending import spending
@@ -298,6 +300,34 @@ def t0_of_hosts():
     t0 = sorted(budget.t0_us for budget in t0 if budget)
     below, above = max(us for us in t0 if us < 2), min(us for us in t0 if us > 2)
     return {2: ["twice"]}[int(above / below)]
+
+
+@cache
+def timed_on(device):
+    """The timed runs of the plan on a device, by name and in the plan's order."""
+    paths = {name: path for where, name, path in published_files() if where == device}
+    runs = {name: load_file(paths[name]) for name in read_plan().runs if name in paths}
+    return {name: run for name, run in runs.items() if run.run.settings.timed}
+
+
+def runs_of_a_small_t0():
+    """On each device; a run of hosts of both kinds has the larger t0."""
+    return [
+        listed([name for name, run in timed_on(device).items() if run.budget.t0_us < 2])
+        for device in ("h200", "h100-sxm")
+    ]
+
+
+def runs_that_have_transformer_engine_on_rocm():
+    """Those of an H200 without it, and those of an H100 with it; all that it takes is right."""
+    found = {"ok": set(), "unsupported": set(), "missing": set()}
+    for device in ("h200", "h100-sxm"):
+        for name, run in timed_on(device).items():
+            for row in run.rows:
+                if row.impl.startswith("transformer-engine-rocm"):
+                    found[row.status].add((device, name))
+    without = [name for name in timed_on("h200") if ("h200", name) in found["missing"]]
+    return listed(without), listed([name for name in timed_on("h100-sxm") if ("h100-sxm", name) in found["ok"]])
 
 
 def nexts_by_columns(run, norm):
@@ -608,6 +638,16 @@ FIGURES = [  # a document, what it says, and what the file gives
     ),
     ("results.md", r"torch's own kernels lose (\d+) % at most", torchs_own_kernels_lose),
     ("results.md", r"t0 was more than (\w+) that of others", t0_of_hosts),
+    (
+        "results.md",
+        r"Of the runs of the plan, ([^.]+) on the H200 and ([^.]+) on the H100 were measured with the smaller t0",
+        runs_of_a_small_t0,
+    ),
+    (
+        "peers.md",
+        r"On an H200 ([^.;]+) are without them; on an H100 ([^.;]+) alone have them\.",
+        runs_that_have_transformer_engine_on_rocm,
+    ),
     (
         "results.md",
         r"Next in RMSNorm are Transformer Engine at ([\d, and]+) columns, QuACK at (\d+), FLA and Mamba at (\d+); "

@@ -36,9 +36,13 @@ def fastest(sources: Sequence[Source], plan: Plan) -> str:
     if shown is None:
         return ""
     devices = by_device(sources)
-    runs = [shown, *(source for source in sources if source.name == shown.name and source is not shown)]
-    first, *others = ((run, leads.behind_elsewhere(devices[run.device], plan, run)) for run in runs)
-    return paragraphs([_fastest(*first), *(_also(*other) for other in others)])
+    elsewhere = [source for source in sources if source.name == shown.name and source is not shown]
+
+    def in_other_runs(source: Source) -> str:
+        return leads.behind_elsewhere(devices[source.device], plan, source)
+
+    also = (_also(source, in_other_runs(source)) for source in elsewhere)
+    return paragraphs([_fastest(shown, in_other_runs(shown)), *also])
 
 
 def published(sources: Sequence[Source], _plan: Plan) -> str:
@@ -109,7 +113,7 @@ def _fastest(source: Source, in_other_runs: str) -> str:
 
 
 def _also(source: Source, in_other_runs: str) -> str:
-    """The same run on another device, in sentences: how it and the other runs there went, how old it is, its table."""
+    """The same run on another device, in sentences: how it and the device's other runs went, and how old it is."""
     means = [
         f"Geometric means of {wins.impl}: {_speedups(source.comparison)}." for wins in _most_wins(source.comparison)
     ]
