@@ -27,7 +27,7 @@ def gpu_of(device: torch.device, sm_margin: int = 0) -> Gpu:
     whole = _whole(device)
     if not 0 <= sm_margin < whole.multiprocessors:
         raise ValueError(f"sm_margin must be 0 to {whole.multiprocessors - 1} on this device, not {sm_margin}")
-    return replace(whole, multiprocessors=whole.multiprocessors - sm_margin)
+    return replace(whole, multiprocessors=whole.multiprocessors - sm_margin, left=sm_margin)
 
 
 def _whole(device: torch.device) -> Gpu:

@@ -88,6 +88,7 @@ class Gpu:
     shared_bytes: int = 96 * 1024  # the most that one program may have
     shared_total: int = 100 * 1024  # of a multiprocessor, for all programs on it
     ptx: bool = False  # NVIDIA, sm_80 and later: takes inline PTX, and launches programs that wait for each other
+    left: int = 0  # multiprocessors that are left to other kernels
 
 
 def alignments_of(cols: int) -> int:

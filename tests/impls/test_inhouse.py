@@ -212,7 +212,10 @@ def test_every_launch_covers_the_row_and_fits(gpu, dtype, cols):
             assert 1 <= launch.programs <= -(-rows // launch.rows)
             assert not launch.fold or launch.cols >= 256 * launch.warps  # a thread holds the same columns of every row
             assert not launch.packed or gpu.ptx
-            assert launch.fused == gpu.ptx
+            assert launch.fused == (gpu.ptx and accumulators > 0)
+            one_each = launch.programs * launch.rows >= rows
+            assert one_each == (accumulators == 0) or rows == 7
+            assert (launch.stages == 1) <= (one_each or not gpu.ptx)
         else:
             assert cols > 8192
             assert 1 <= launch.groups <= max(1, -(-rows // launch.rows))

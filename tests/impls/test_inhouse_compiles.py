@@ -59,6 +59,7 @@ EVERYWHERE = [
     Case(8192, "layer", rows=100),
     Case(8192, "rms", rows=200),
     Case(4096, "rms", rows=64),
+    Case(1280, "rms", weight_dtype=None),
     Case(17389, "layer", rows=29),
 ]
 ON_HOPPER = [
@@ -83,6 +84,8 @@ ON_HOPPER = [
     Case(16384, "rms", dtype="float16", weight_dtype="float32"),
     Case(16384, "rms", rows=512, zero_centred=True),
     Case(16384, "layer", dtype="float16", weight_dtype="float32"),
+    Case(128, "rms", rows=65536, weight_dtype=None),
+    Case(12288, "layer", weight_dtype=None),
     Case(16384, "rms", weight_dtype=None),
     Case(16386, "layer"),
     Case(131072, "layer"),
@@ -113,6 +116,7 @@ AROUND_ON_HOPPER = [
     Case(2048, "layer", features=("residual",)),
     Case(4096, "layer", features=("residual",)),
     Case(8192, "rms", rows=4096, features=("residual",)),
+    Case(4096, "rms", weight_dtype=None, features=("residual",)),
     Case(12288, "rms", features=("residual",)),
     Case(16384, "layer", features=("residual",)),
     Case(16384, "layer", rows=512, features=("residual",)),

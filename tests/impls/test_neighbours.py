@@ -103,6 +103,18 @@ def test_what_is_tried_beside_one_pass():
     assert current.describe() == "one pass: 1 x 4096, 4 warps, 256 programs, 3 stages, packed"
 
 
+def test_what_is_tried_beside_a_tile_each():
+    """Other tiles, each for one program, and the launch whose programs take tiles in turn."""
+    asked = problem(1280, weight_dtype=None)
+    current, *others = around(asked, H200)
+    assert current.describe() == f"one pass: 1 x 1536, 2 warps, {asked.rows} programs, 1 stages"
+    assert {launch.warps for launch in others[:-1]} == {1, 2, 4}
+    assert {launch.packed for launch in others[:-1]} == {True, False}
+    assert all(launch.programs == -(-asked.rows // launch.rows) and launch.stages == 1 for launch in others[:-1])
+    assert others[-1] == OnePass.choose_in_turn(asked, H200)
+    assert current.dealt(replace(asked, rows=77), H200).programs == 77
+
+
 def test_what_is_tried_beside_shared_rows():
     _, *others = around(problem(20480, rows=2048), H200)
     shared = [launch for launch in others if isinstance(launch, Shared)]

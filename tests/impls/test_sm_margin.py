@@ -32,7 +32,7 @@ def test_the_launch_is_chosen_for_what_is_left(asked):
     for margin in (None, 0, 1, 3):
         gradients(inputs, sm_margin=margin)
     whole = Gpu()
-    assert asked == [whole, whole, replace(whole, multiprocessors=3), replace(whole, multiprocessors=1)]
+    assert asked == [whole, whole, replace(whole, multiprocessors=3, left=1), replace(whole, multiprocessors=1, left=3)]
 
 
 def test_the_environment_says_it_where_the_caller_does_not(asked, monkeypatch):
@@ -74,6 +74,14 @@ def test_programs_that_wait_for_each_other_fit_beside_what_is_held(norm, cols, m
     a_multiprocessor = -(-alone.programs // H200.multiprocessors)
     assert launch.programs <= a_multiprocessor * left.multiprocessors
     assert launch.programs > a_multiprocessor * left.multiprocessors // 2
+
+
+@pytest.mark.parametrize("cols", [128, 768, 4096, 12288])
+def test_programs_of_a_tile_each_would_leave_nothing(cols):
+    """Without a weight they fill the device, and so take tiles in turn where a part of it is left to others."""
+    bare = problem(cols, weight_dtype=None, rows=100_000)
+    assert choose(bare, H200).programs * choose(bare, H200).rows >= 100_000
+    assert choose(bare, replace(H200, multiprocessors=124, left=8)).programs <= 2 * 124
 
 
 # ------------------------------------------------------------------------------------------------ the rows of a run

@@ -35,7 +35,7 @@ from ..limits import (
     shared_memory_fits,
 )
 from ..problem import Gpu, Problem
-from .one_pass_tiles import Tile, flat, flat_of_many, is_light, narrow
+from .one_pass_tiles import Tile, flat, flat_of_many, is_light, narrow, one_each
 from .shared import Shared
 
 if TYPE_CHECKING:
@@ -64,6 +64,14 @@ class OnePass(Tile, Launch):
 
     @classmethod
     def choose(cls, problem: Problem, gpu: Gpu) -> OnePass:
+        """Choose a tile for each program where that serves, else tiles that programs take in turn."""
+        each = one_each(problem, gpu)
+        if each is not None:
+            return cls(**asdict(each)).dealt(problem, gpu)
+        return cls.choose_in_turn(problem, gpu)
+
+    @classmethod
+    def choose_in_turn(cls, problem: Problem, gpu: Gpu) -> OnePass:
         """Choose a narrow or a flat tile, as many of them in flight as fit, and deal them out evenly.
 
         A row that ends inside its last chunk has fewer bytes in flight than lanes, so that it has one more tile there,
@@ -110,7 +118,9 @@ class OnePass(Tile, Launch):
     # ------------------------------------------------------------------------------------------------ what to tune
 
     def dealt(self, problem: Problem, gpu: Gpu) -> OnePass:
-        """To as many programs a multiprocessor as it has."""
+        """To as many programs a multiprocessor as it has, or a tile each."""
+        if self._one_each(problem):
+            return self.dealt_to(problem.rows + 8, problem)  # no less than tiles, whose alignments are at most 8
         return self.dealt_to(-(-self.programs // gpu.multiprocessors) * gpu.multiprocessors, problem)
 
     def dealt_to(self, most: int, problem: Problem) -> OnePass:
@@ -126,7 +136,7 @@ class OnePass(Tile, Launch):
 
         Also the same launch with a gate that is held, or is read again. A chunk is 256 columns a warp where rows are
         folded, else it stays. What is sure to need more registers than there are is left out by a rough count, so that
-        nobody waits for its compilation.
+        nobody waits for its compilation. Where programs take a tile each, also those that take them in turn.
         """
         shapes = [replace(self, rows=rows) for rows in half_and_double(self.rows)]
         mixed = [
@@ -134,6 +144,10 @@ class OnePass(Tile, Launch):
             for shape, warps, packed in product(shapes, half_and_double(self.warps), (self.packed, not self.packed))
         ]
         deeper = [replace(shape, stages=stages) for shape, stages in product(shapes, (STAGES, STAGES + 1, STAGES + 2))]
+        if self._one_each(problem):
+            yield from (launch.dealt(problem, gpu) for launch in mixed if launch.is_worth_compiling(problem, 1))
+            yield self.choose_in_turn(problem, gpu)
+            return
         for launch, residents in product((*mixed, *deeper), (1, 2)):
             if launch.is_worth_compiling(problem, residents):
                 yield launch.dealt_to(residents * gpu.multiprocessors, problem)
@@ -141,6 +155,10 @@ class OnePass(Tile, Launch):
             yield replace(self, reread=not self.reread)
         if problem.cols >= MAY_SHARE_FROM:
             yield from Shared.of_widths(problem, gpu, ((2048, 4), (4096, 8)), most_residents_only=True)
+
+    def _one_each(self, problem: Problem) -> bool:
+        """Whether programs take a tile each: nothing is loaded ahead, and nothing is summed over tiles."""
+        return self.stages == 1 and not self.fused and not problem.accumulators
 
     def with_warps(self, warps: int, cols: int) -> OnePass:
         """The same for rows of `cols` columns with another number of warps."""

@@ -38,6 +38,30 @@ def is_light(problem: Problem, gpu: Gpu) -> bool:
     return problem.item_bytes == 2 and problem.weight_bytes <= 2 and single and gpu.ptx
 
 
+def one_each(problem: Problem, gpu: Gpu) -> Tile | None:
+    """A tile for programs that take one each; None where programs take many in turn.
+
+    Where nothing is carried from tile to tile, which is so without gradients of parameters, nothing keeps a program:
+    the device starts one as another ends, and many small ones on a multiprocessor hide each other's loads and barriers.
+    16 elements a thread up to 512 columns and beside a residual, else 16 to 48. Programs that leave multiprocessors to
+    other kernels take tiles in turn: these would fill all of them.
+    """
+    cols, residual = problem.cols, "dres" in problem.beside
+    if problem.accumulators or gpu.left or not set(problem.beside) <= {"dres"} or (residual and cols > 4096):
+        return None
+    if cols <= 512:
+        chunk = min(power_of_two(cols), 64)
+        chunks = -(-cols // chunk)
+        tile_rows = max(1, floor_power_of_two(2048 // (chunks * chunk)))
+        return Tile(tile_rows, chunks, chunk, 4, problem.rows, fold=False, stages=1)
+    if residual:
+        warps = 2 if cols <= 1024 else 4 if cols <= 2048 else 8
+    else:
+        warps = 1 if cols <= 1024 else 2 if cols <= 2048 else 4 if cols <= 5120 else 8
+    chunk = 256 * warps
+    return Tile(1, -(-cols // chunk), chunk, warps, problem.rows, fold=True, stages=1)
+
+
 def narrow(problem: Problem, gpu: Gpu) -> Tile:
     """Rows across lanes and warps, so that no row sum leaves its warp and no iteration has a barrier.
 
