@@ -1,6 +1,7 @@
 """What this project claims of its own kernel: of what its first run measures, and true of what is published."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,14 +24,18 @@ pytestmark = pytest.mark.xdist_group("the project's own claims")
 
 
 def published():
-    """Each finished file of the plan, by device and name, but those measured before files said by which code."""
+    """Each file of the plan, by device and name, but those measured before files said by which code.
+
+    A gate refuses a part of a run; the cases of a part that is published are judged as if they were all of it.
+    """
     planned = read_plan().runs
     for device, name, path in published_files():
         results = load(path) if name in planned else None
         if results is None or results.run.sources is None:
             continue
-        if results.end and not results.end.interrupted and results.finished_cases == results.run.jobs:
-            yield f"{device}/{name}", results
+        if results.end and not results.end.interrupted:
+            run = results.run.model_copy(update={"jobs": results.finished_cases})
+            yield f"{device}/{name}", replace(results, run=run)
 
 
 @pytest.fixture(scope="module")
