@@ -761,9 +761,10 @@ def test_peers_page_says_who_is_slower_than_torch_in_most_shapes(impl, norm, sen
 def test_results_page_names_who_spends_the_most_but_one():
     """In a step of each model the in-house kernel spends the least, and next is who the page says."""
     assert (
-        "It spends the least in each of eight models at 8192 and at 32768 tokens, but Llama 3 8B at 32768 tokens, where "
-        "Transformer Engine spends as much. Next is QuACK, but Transformer Engine in Llama 3 8B, and torch-compiled in "
-        "Mamba2 (cuDNN + torch and Mamba level with it at 8192 tokens). The ninth is nanochat" in text_of("results.md")
+        "It spends the least in each of eight models at 8192 and at 32768 tokens, but Llama 3 8B at 32768 tokens, "
+        "where Transformer Engine spends as much. Next is QuACK, but Transformer Engine in Llama 3 8B, and "
+        "torch-compiled in Mamba2 (cuDNN + torch and Mamba level with it at 8192 tokens). The ninth is nanochat"
+        in text_of("results.md")
     )
     comparison, seconds = compared("models"), {}
     for step in spending(comparison.cases, comparison.budget):
