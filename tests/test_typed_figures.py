@@ -123,7 +123,8 @@ def who_else_takes_longer_in_a_graph():
 
 
 def processes_are_off_by():
-    found = [agreements_of(load(name)) for name in ("processes", "processes-again")]
+    on_h100 = load_file(PUBLISHED.parent / "h100-sxm/fast-llm.jsonl.bz2")
+    found = [agreements_of(run) for run in (load("processes"), on_h100)]
     half = median(off for each in found for agreement in each for off in beyond_processes(agreement.ratios))
     return *(f"{100 * process_bound(each):.2f}" for each in found), f"{100 * half:.2f}"
 
@@ -149,7 +150,7 @@ def scatter_that_is_simulated():
 def runs_in_which_the_profiler_and_events_disagree():
     files = [path.name.partition(".")[0] for path in sorted(PUBLISHED.glob("*.jsonl.bz2"))]
     failed = {name for name in files if any(checks for _, _, checks in failures_by_time(load(name).selftests))}
-    return listed(sorted(failed, key=["compare-planted", "processes-again", "engines"].index))
+    return listed(sorted(failed, key=["compare-planted", "engines"].index))
 
 
 # docs/peers.md
@@ -576,7 +577,7 @@ FIGURES = [  # a document, what it says, and what the file gives
     ),
     (
         "peers.md",
-        r"it was slower than torch-eager up to (\d+) columns and at (\d+ x \d+), and",
+        r"it was slower than torch-eager up to (\d+) columns, and in most",
         lambda: up_to_which_columns("fla"),
     ),
     (
@@ -761,23 +762,31 @@ def test_peers_page_says_who_is_slower_than_torch_in_most_shapes(impl, norm, sen
 def test_results_page_names_who_spends_the_most_but_one():
     """In a step of each model the in-house kernel spends the least, and next is who the page says."""
     assert (
-        "It spends the least in each of eight models at 8192 and at 32768 tokens, but Llama 3 8B at 32768 tokens, "
+        "It spends the least in each of nine models at 8192 and at 32768 tokens, but Llama 3 8B at 32768 tokens, "
         "where Transformer Engine spends as much. Next is QuACK, but Transformer Engine in Llama 3 8B, and "
-        "torch-compiled in Mamba2 (cuDNN + torch and Mamba level with it at 8192 tokens). The ninth is nanochat"
+        "torch-compiled in nanochat and in Mamba2 (cuDNN + torch and Mamba level with it at 8192 tokens). At 8192 "
+        "tokens nanochat's norms are too short to be ranked, and the three sums differ by less than t0 leaves open."
         in text_of("results.md")
     )
     comparison, seconds = compared("models"), {}
     for step in spending(comparison.cases, comparison.budget):
-        assert [model.name for model in MODELS if model.name not in step.models] == ["nanochat d20"]
+        assert list(step.models) == [model.name for model in MODELS]
         for model in step.models:
             least = sorted((spender for spender in step.spenders if spender.ms[model]), key=lambda each: each.ms[model])
             assert least[0].impl == OURS
             near = [each.impl for each in least[1:] if each.ms[model] < 1.01 * least[1].ms[model]]
             if near != ["quack"]:
                 seconds[model, step.tokens] = near
+        if step.tokens == 8192:
+            timed = [each for each in step.spenders if each.ms["nanochat d20"]]
+            first, _, third = sorted(timed, key=lambda each: each.ms["nanochat d20"])[:3]
+            off = third.ms["nanochat d20"] - first.ms["nanochat d20"]
+            assert off < min(each.error_ms["nanochat d20"] for each in (first, third))
     assert seconds == {
         ("Llama 3 8B", 8192): ["transformer-engine"],
         ("Llama 3 8B", 32768): ["transformer-engine"],
+        ("nanochat d20", 8192): ["torch-compiled"],
+        ("nanochat d20", 32768): ["torch-compiled"],
         ("Mamba2 2.7B", 8192): ["cudnn", "torch-compiled", "mamba"],
         ("Mamba2 2.7B", 32768): ["torch-compiled"],
     }

@@ -7,8 +7,8 @@ import math
 from harness.cases import NormCase
 from harness.gate.limits import Claim
 from harness.results.file import Results
-from harness.results.joining import Joined, JoinedCase, band, by_case, comparable, ratio, status_and_reason, too_short
-from harness.results.schema import RANKED, Budget, Status
+from harness.results.joining import Joined, JoinedCase, band, by_case, comparable, ratio, status_and_reason
+from harness.results.schema import RANKED, Status
 from harness.results.statistics import IncomparableError, Ratio
 from harness.results.verdicts import Outcome, Verdict
 
@@ -22,7 +22,7 @@ def judge_claim(results: Results, claim: Claim) -> list[Verdict]:
     """
     fitting = {case: joined for case, joined in by_case(results).items() if claim.fits(case)}
     judged = (
-        _judge_case(case, joined, claim, results.budget)
+        _judge_case(case, joined, claim)
         for case, joined in fitting.items()
         if any(role == "impl" for _, role in joined)
     )
@@ -32,27 +32,25 @@ def judge_claim(results: Results, claim: Claim) -> list[Verdict]:
     return [Verdict(claim.subject, None, "ERROR", "no case of these results fits the claim")]
 
 
-def _judge_case(case: NormCase, joined: JoinedCase, claim: Claim, budget: Budget | None) -> Verdict | None:
+def _judge_case(case: NormCase, joined: JoinedCase, claim: Claim) -> Verdict | None:
     mine, measured = joined.get((claim.impl, "impl")), None
     was_tried = mine is not None and mine.status not in NOT_TRIED
     if mine is not None and was_tried and not _is_right(mine, claim):
         outcome, reason = "REGRESSED", f"{claim.impl} is {status_and_reason(mine)}"
-    elif claim.where_measured and _has_no_time(joined, claim, budget):
+    elif claim.where_measured and _has_no_time(joined, claim):
         return None
     elif mine is None or not was_tried:
         outcome, reason = "ERROR", f"{claim.impl} was not measured: {status_and_reason(mine)}"
     elif claim.over is None:
         outcome, reason = "PASS", "right" + (" and deterministic" if claim.deterministic else "")
     else:
-        outcome, reason, measured = _judge_speed(mine, joined, claim, claim.over, budget)
+        outcome, reason, measured = _judge_speed(mine, joined, claim, claim.over)
     return Verdict(claim.subject, case, outcome, reason, measured)
 
 
-def _judge_speed(
-    mine: Joined, joined: JoinedCase, claim: Claim, over: str, budget: Budget | None
-) -> tuple[Outcome, str, Ratio | None]:
+def _judge_speed(mine: Joined, joined: JoinedCase, claim: Claim, over: str) -> tuple[Outcome, str, Ratio | None]:
     try:
-        measured = ratio(joined.get((over, "impl")), mine, budget)
+        measured = ratio(joined.get((over, "impl")), mine)
     except IncomparableError as error:
         return "ERROR", f"no ratio: {error}", None
     if reason := joined.against(claim.impl, over):
@@ -64,16 +62,16 @@ def _is_right(mine: Joined, claim: Claim) -> bool:
     return mine.status in RANKED and not (mine.status == "nondeterministic" and claim.deterministic)
 
 
-def _has_no_time(joined: JoinedCase, claim: Claim, budget: Budget | None) -> bool:
+def _has_no_time(joined: JoinedCase, claim: Claim) -> bool:
     """Whether a case has nothing to compare with, or what is claimed of was not tried or was too fast to be ranked."""
     mine = joined.get((claim.impl, "impl"))
     if claim.over is None:
         return mine is None or mine.status in NOT_TRIED
     try:
-        comparable(joined.get((claim.over, "impl")), budget)
+        comparable(joined.get((claim.over, "impl")))
     except IncomparableError:
         return True
-    return mine is not None and too_short(mine, budget)
+    return mine is not None and mine.too_short
 
 
 def _judge_ratio(claim: Claim, ratio: Ratio, aa: float | None) -> tuple[Outcome, str]:

@@ -17,7 +17,7 @@ from harness.gate.variance_shrinkage import shrunk
 from harness.results.file import Results
 from harness.results.intervals import CONFIDENCE, Estimate
 from harness.results.joining import Joined, JoinedCase, band, by_case, pairs, status_and_reason
-from harness.results.schema import RANKED, Budget
+from harness.results.schema import RANKED
 from harness.results.statistics import (
     FALSE_DISCOVERIES,
     IncomparableError,
@@ -47,7 +47,7 @@ def judge_regression(results: Results, limit: Regression) -> list[Verdict]:
     Where there is no such case, nothing was measured: an ERROR.
     """
     items = [
-        _tested_or_verdict(case, joined, limit, results.budget)
+        _tested_or_verdict(case, joined, limit)
         for case, joined in by_case(results).items()
         if limit.fits(case) and any(role == "impl" for _, role in joined) and not _both_refuse(joined, limit)
     ]
@@ -70,9 +70,7 @@ def _both_refuse(joined: JoinedCase, limit: Regression) -> bool:
     return all(side is not None and side.status == "unsupported" for side in sides)
 
 
-def _tested_or_verdict(
-    case: NormCase, joined: JoinedCase, limit: Regression, budget: Budget | None
-) -> Verdict | TestedCase:
+def _tested_or_verdict(case: NormCase, joined: JoinedCase, limit: Regression) -> Verdict | TestedCase:
     """A case to test, or its verdict where no test can be made."""
 
     def verdict(outcome: Outcome, reason: str, measured: Ratio | None = None) -> Verdict:
@@ -82,7 +80,7 @@ def _tested_or_verdict(
     if (without_times := _judge_status(head, base, limit)) is not None:
         return verdict(*without_times)
     try:
-        processes = pairs(base, head, budget)
+        processes = pairs(base, head)
         measured = across_processes([pair.speedup for pair in processes])
     except IncomparableError as error:
         return verdict("ERROR", f"no ratio: {error}")

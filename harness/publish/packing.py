@@ -45,6 +45,9 @@ class Part:
 def complete_part(results: Results, left: Iterable[Job]) -> Part | None:
     """The part of a run that is complete while the jobs `left` are still to do; None where nothing is.
 
+    Of two complete processes out of more only the first is one, as the interval of two is 12.7 standard errors: with
+    the second, all that the first tells apart would be tied.
+
     A case without a self-test before and after it is not complete, however well it was measured. Of a run that was
     killed nothing is, before another sitting has ended it.
     """
@@ -58,6 +61,8 @@ def complete_part(results: Results, left: Iterable[Job]) -> Part | None:
     measured = {row.process for row in results.rows}
     planned = range(results.run.settings.processes)
     whole = next((process for process in planned if process in left_in or process not in measured), len(planned))
+    if whole == 2 < len(planned):
+        whole = 1
     without = frozenset[NormCase]() if whole else frozenset(left_in.get(0, ()))
     cases = {row.case for row in results.rows if row.process == 0} - without
     return Part(max(whole, 1), without, len(cases)) if cases else None

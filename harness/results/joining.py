@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import median
 
@@ -16,8 +16,14 @@ from harness.cases import NormCase
 from harness.results import evidence
 from harness.results.file import Results
 from harness.results.pairing import Paired, paired, why_not_interleaved
-from harness.results.schema import RANKED, SAME_TRAFFIC_ADD, Budget, Role, RowRecord, SelfTestRecord, Status, Timing
-from harness.results.statistics import IncomparableError, Ratio, aa_band, across_processes, median_and_spread
+from harness.results.schema import RANKED, SAME_TRAFFIC_ADD, Role, RowRecord, SelfTestRecord, Status, Timing
+from harness.results.statistics import (
+    IncomparableError,
+    Ratio,
+    aa_band,
+    across_processes,
+    median_and_spread,
+)
 
 UNPROVEN = "unproven: the device may have waited for the host, so host time may be inside"
 NOT_TIMES = "a sample is not a positive number of microseconds"
@@ -37,9 +43,15 @@ GRAVEST_FIRST: tuple[Status, ...] = (
 
 @dataclass(frozen=True)
 class Joined:
-    """The rows of one implementation (or of one helper) on one case, in order of process."""
+    """The rows of one implementation (or of one helper) on one case, in order of process.
+
+    `t0_us` is what two events read with nothing between them, by process; without a self-test there is none. The times
+    of the processes `set_aside` do not count, as their t0 is too large for the case and that of others is not.
+    """
 
     rows: tuple[RowRecord, ...]
+    t0_us: Mapping[int, float] = field(default_factory=dict[int, float])
+    set_aside: frozenset[int] = frozenset()
 
     @property
     def impl(self) -> str:
@@ -73,12 +85,12 @@ class Joined:
 
     @cached_property
     def timing_by_process(self) -> dict[int, Timing]:
-        """The timings, by process."""
-        return {row.process: row.timing for row in self.rows if row.timing is not None and row.timing.samples_us}
+        """The timings that count, by process."""
+        return {row.process: row.timing for row in self._counted if row.timing is not None and row.timing.samples_us}
 
     @property
     def timings(self) -> tuple[Timing, ...]:
-        """The timings, in order of process."""
+        """The timings that count, in order of process."""
         return tuple(self.timing_by_process.values())
 
     @cached_property
@@ -87,10 +99,24 @@ class Joined:
         medians = [median_and_spread(timing.samples_us)[0] for timing in self.timings]
         return median(medians) if medians else None
 
+    @property
+    def shortest_rankable_us(self) -> float:
+        """The time below which it is not ranked, by the largest t0 of its processes; 0 without a self-test."""
+        return TIMES_T0 * max((self.t0_us.get(process, 0.0) for process in self.timing_by_process), default=0.0)
+
+    @property
+    def too_short(self) -> bool:
+        """Whether its time is below the shortest that the engine can rank."""
+        return self.median_us is not None and self.median_us < self.shortest_rankable_us
+
     @cached_property
     def doubt(self) -> str | None:
-        """Why the times of a result that passed may not be compared, in any process; or None."""
-        return self.summed_up(_doubt(row) for row in self.rows)
+        """Why the times of a result that passed may not be compared, in any process that counts; or None."""
+        return self.summed_up(None if row.process in self.set_aside else _doubt(row) for row in self.rows)
+
+    @property
+    def _counted(self) -> list[RowRecord]:
+        return [row for row in self.rows if row.process not in self.set_aside]
 
     @property
     def _other_bits(self) -> list[bool]:
@@ -113,13 +139,15 @@ class Joined:
 class JoinedCase(dict[tuple[str, Role], Joined]):
     """The joined rows of one case by (implementation, role), and the reasons for no verdict on them.
 
-    `interference` concerns all of them, `disturbed` single implementations.
+    `interference` concerns all of them, `disturbed` single implementations; `set_aside` are the processes whose times
+    do not count.
     """
 
     def __init__(self, joined: Mapping[tuple[str, Role], Joined], interference: str | None = None) -> None:
         super().__init__(joined)
         self.interference = interference
         self.disturbed: dict[str, str] = {}
+        self.set_aside = frozenset[int]().union(*(each.set_aside for each in joined.values()))
 
     def against(self, *impls: str) -> str | None:
         """Why there is no verdict on the speed of these implementations on this case, or None."""
@@ -165,14 +193,22 @@ def untested(results: Results) -> dict[str, list[RowRecord]]:
     }
 
 
-def join(rows: Iterable[RowRecord]) -> JoinedCase:
-    """Join the rows of one case."""
+def join(rows: Iterable[RowRecord], t0_us: Mapping[int, float] | None = None) -> JoinedCase:
+    """Join the rows of one case; `t0_us` is by process.
+
+    Where ten times the t0 of some processes is more than the fastest takes, and that of others is not, those are set
+    aside: a process on a host with a large t0 shall not take the ranking from those that have one. The rule looks at
+    t0 and at the median over all processes, so what a process read does not decide whether it counts.
+    """
     latest: dict[tuple[str, Role], dict[int, RowRecord]] = {}
     for row in last_rows(rows):
         latest.setdefault((row.impl, row.role), {})[row.process] = row
     joined = {
-        key: Joined(tuple(by_process[process] for process in sorted(by_process))) for key, by_process in latest.items()
+        key: Joined(tuple(by_process[process] for process in sorted(by_process)), t0_us or {})
+        for key, by_process in latest.items()
     }
+    if too_coarse := _too_coarse(joined):
+        joined = {key: replace(each, set_aside=too_coarse) for key, each in joined.items()}
     twins = [impl for impl, role in joined if role == "again" and (impl, "impl") in joined]
     pairs = (pair for impl in twins for pair in interleaved(joined[impl, "impl"], joined[impl, "again"]))
     return JoinedCase(joined, evidence.against_pairs(pairs))
@@ -183,12 +219,34 @@ def by_case(results: Results) -> dict[NormCase, JoinedCase]:
     rows: dict[NormCase, list[RowRecord]] = {}
     for row in results.rows:
         rows.setdefault(row.case, []).append(row)
-    cases = {case: join(of_case) for case, of_case in rows.items()}
+    cases = {case: join(of_case, _t0_us(of_case, results.selftests)) for case, of_case in rows.items()}
     for case, joined in cases.items():
         against_gpus = evidence.against_run(_selftests_of(rows[case], results.selftests))
         joined.interference = evidence.against_device(case) or against_gpus or joined.interference
         joined.find_disturbed(results.run.settings.baseline)
     return cases
+
+
+def _t0_us(rows: Iterable[RowRecord], selftests: Sequence[SelfTestRecord]) -> dict[int, float]:
+    """The largest t0 of each process's own self-tests on its GPU, or of all where it has none."""
+    t0s_us: dict[int, float] = {}
+    for process, gpu in {(row.process, row.gpu) for row in rows}:
+        own = [test for test in selftests if (test.process, test.gpu) == (process, gpu)] or selftests
+        t0s_us[process] = max(t0s_us.get(process, 0.0), *(test.budget.t0_us for test in own), 0.0)
+    return t0s_us
+
+
+def _too_coarse(joined: Mapping[tuple[str, Role], Joined]) -> frozenset[int]:
+    """The processes that cannot rank the fastest implementation where another can; empty where none can, or all."""
+    passed = [each for (_, role), each in joined.items() if role == "impl" and each.status in RANKED]
+    medians_us = [
+        [median_and_spread(row.timing.samples_us)[0] for row in each.rows if row.timing and _doubt(row) is None]
+        for each in passed
+    ]
+    fastest_us = min((median(us) for us in medians_us if us), default=math.inf)
+    t0_us = {process: each.t0_us.get(process, 0.0) for each in passed for process in each.timing_by_process}
+    coarse = frozenset(process for process, t0 in t0_us.items() if TIMES_T0 * t0 > fastest_us)
+    return coarse if len(coarse) < len(t0_us) else frozenset()
 
 
 def _selftests_of(rows: Sequence[RowRecord], selftests: Sequence[SelfTestRecord]) -> list[SelfTestRecord]:
@@ -209,43 +267,25 @@ def same_traffic_add(case: JoinedCase) -> Joined | None:
     return next((joined for (_, role), joined in case.items() if role == SAME_TRAFFIC_ADD), None)
 
 
-def shortest_rankable_us(budget: Budget | None) -> float:
-    """The time below which nothing is ranked; 0 without a self-test."""
-    return TIMES_T0 * budget.t0_us if budget else 0.0
-
-
-def too_short(joined: Joined, budget: Budget | None) -> bool:
-    """Whether its time is below the shortest that the engine can rank."""
-    return joined.median_us is not None and joined.median_us < shortest_rankable_us(budget)
-
-
-def comparable(joined: Joined | None, budget: Budget | None = None) -> Joined:
+def comparable(joined: Joined | None) -> Joined:
     """The result itself; raises IncomparableError with the reason where no ratio may be formed of it."""
-    if joined is None:
-        raise IncomparableError("absent")
-    if joined.status not in RANKED:
-        raise IncomparableError(f"{joined.impl} is {status_and_reason(joined)}")
-    if reason := joined.doubt:
-        raise IncomparableError(f"{joined.impl}: {reason}")
-    if too_short(joined, budget):
-        raise IncomparableError(f"{joined.impl} is below {TIMES_T0} x t0 ({shortest_rankable_us(budget):.1f} us)")
-    return joined
+    known = _undoubted(joined)
+    if known.too_short:
+        raise IncomparableError(f"{known.impl} is below {TIMES_T0} x t0 ({known.shortest_rankable_us:.1f} us)")
+    return known
 
 
-def pairs(base: Joined | None, other: Joined | None, budget: Budget | None = None) -> list[Paired]:
+def pairs(base: Joined | None, other: Joined | None) -> list[Paired]:
     """Both results paired in every process that timed both, for a ratio.
 
     Raises IncomparableError where either may not be compared, or where a process timed them in different blocks.
     """
-    base_us, other_us = (comparable(joined, budget).timing_by_process for joined in (base, other))
-    if reason := why_not_interleaved(base_us, other_us):
-        raise IncomparableError(reason)
-    return paired(base_us, other_us)
+    return _pairs(comparable(base), comparable(other))
 
 
-def ratio(base: Joined | None, other: Joined | None, budget: Budget | None = None) -> Ratio:
+def ratio(base: Joined | None, other: Joined | None) -> Ratio:
     """The speedup of other over base, over all processes; raises IncomparableError as `pairs` does."""
-    return across_processes([pair.speedup for pair in pairs(base, other, budget)])
+    return across_processes([pair.speedup for pair in pairs(base, other)])
 
 
 def interleaved(base: Joined, other: Joined) -> list[Paired]:
@@ -274,10 +314,27 @@ def aa_ratio(case: JoinedCase, impl: str) -> Ratio | None:
 
 
 def _aa_ratios(case: JoinedCase, impl: str) -> list[Ratio]:
-    """The measured ratio of an implementation and its twin in each process; empty without a comparable twin."""
+    """The ratio of an implementation and its twin in each process, however short; empty without a comparable twin."""
     with suppress(IncomparableError):
-        return [pair.speedup for pair in pairs(case.get((impl, "impl")), case.get((impl, "again")))]
+        first, again = (_undoubted(case.get((impl, role))) for role in ("impl", "again"))
+        return [pair.speedup for pair in _pairs(first, again)]
     return []
+
+
+def _undoubted(joined: Joined | None) -> Joined:
+    if joined is None:
+        raise IncomparableError("absent")
+    if joined.status not in RANKED:
+        raise IncomparableError(f"{joined.impl} is {status_and_reason(joined)}")
+    if reason := joined.doubt:
+        raise IncomparableError(f"{joined.impl}: {reason}")
+    return joined
+
+
+def _pairs(base: Joined, other: Joined) -> list[Paired]:
+    if reason := why_not_interleaved(base.timing_by_process, other.timing_by_process):
+        raise IncomparableError(reason)
+    return paired(base.timing_by_process, other.timing_by_process)
 
 
 def _doubt(row: RowRecord) -> str | None:

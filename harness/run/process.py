@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import signal
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,6 +17,8 @@ from harness.worker.messages import Began, Event, Hello, Refused, Request, Start
 from harness.worker.serve import serve
 
 START_LIMIT_S = 180.0  # importing torch on a cold, slow disk
+FATAL = "Fatal Python error: "  # where faulthandler begins; the frames follow, the innermost first
+FRAME = re.compile(r'^  File "([^"<]+)", line (\d+)', re.MULTILINE)
 GRACE_S = 3.0  # for compile pools to release their semaphores; otherwise Python warns of them at exit
 
 
@@ -124,7 +127,7 @@ def _wait_for_hello(worker: Worker, log: Path, time_limit_s: float) -> Hello:
             event = worker.receive(START_LIMIT_S if file is None else time_limit_s)
         except WorkerDiedError as death:
             where = "while it started" if file is None else f"while it imported {file}"
-            raise UnavailableError(f"{death} {where}; its last words: {_last_line(log)}") from death
+            raise UnavailableError(f"{death} {where}; its last words: {_last_words(log)}") from death
         match event:
             case Began(impl=file):
                 pass
@@ -138,9 +141,17 @@ def _wait_for_hello(worker: Worker, log: Path, time_limit_s: float) -> Hello:
                 )
             case _:
                 how = f"the worker did not start within {START_LIMIT_S:g} s"
-                raise UnavailableError(f"{how}; its last words: {_last_line(log)}")
+                raise UnavailableError(f"{how}; its last words: {_last_words(log)}")
 
 
-def _last_line(log: Path) -> str:
-    lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
-    return lines[-1] if lines else "none"
+def _last_words(log: Path) -> str:
+    """The last line of a log, or of a process that a signal killed its error and the adapter that was being asked.
+
+    Without a frame in an adapter it is the innermost frame.
+    """
+    text = log.read_text(errors="replace").strip() if log.exists() else ""
+    before, _, death = text.rpartition(FATAL)
+    if frames := FRAME.findall(death) if before or text.startswith(FATAL) else []:
+        file, line = next((frame for frame in frames if "impls" in Path(frame[0]).parts), frames[0])
+        return f"{death.splitlines()[0]}, in line {line} of {file}; mend or uninstall what is imported there"
+    return text.splitlines()[-1] if text else "none"

@@ -14,7 +14,6 @@ from harness.cases.adapter import Config
 from harness.cases.tuned import Speedup, TunedCase
 from harness.results.file import Results
 from harness.results.joining import Joined, JoinedCase, band, by_case, comparable, ratio
-from harness.results.schema import Budget
 from harness.results.statistics import IncomparableError, Ratio, verdict
 from harness.worker.configured import is_candidate
 
@@ -37,7 +36,7 @@ class Best:
 def best_candidates(results: Results) -> list[Best]:
     """The best candidate of each case, in the order of the file; the default is the run's baseline."""
     default = results.run.settings.baseline
-    return [_best(case, rows, default, results.budget) for case, rows in by_case(results).items()]
+    return [_best(case, rows, default) for case, rows in by_case(results).items()]
 
 
 def confirmed(best: list[Best], again: Results) -> list[Best]:
@@ -47,10 +46,7 @@ def confirmed(best: list[Best], again: Results) -> list[Best]:
     """
     cases, default = by_case(again), again.run.settings.baseline
     nothing = JoinedCase({})
-    return [
-        _confirmed(item, cases.get(item.case, nothing), default, again.budget) if item.candidate else item
-        for item in best
-    ]
+    return [_confirmed(item, cases.get(item.case, nothing), default) if item.candidate else item for item in best]
 
 
 def record(best: Best, impl: str, configs: Mapping[str, Config], name: str | None) -> TunedCase:
@@ -75,9 +71,9 @@ def record(best: Best, impl: str, configs: Mapping[str, Config], name: str | Non
     )
 
 
-def _best(case: NormCase, rows: JoinedCase, default_name: str, budget: Budget | None) -> Best:
+def _best(case: NormCase, rows: JoinedCase, default_name: str) -> Best:
     try:
-        default = comparable(rows.get((default_name, "impl")), budget)
+        default = comparable(rows.get((default_name, "impl")))
     except IncomparableError as error:
         return Best(case, None, why=f"not measured: {error}")
     stays = Best(case, default.median_us)
@@ -86,7 +82,7 @@ def _best(case: NormCase, rows: JoinedCase, default_name: str, budget: Budget | 
     speedups = {
         name: speedup
         for (name, role), joined in rows.items()
-        if role == "impl" and is_candidate(name, default_name) and (speedup := _speedup(default, joined, aa, budget))
+        if role == "impl" and is_candidate(name, default_name) and (speedup := _speedup(default, joined, aa))
     }
     if not speedups:
         return stays
@@ -94,21 +90,21 @@ def _best(case: NormCase, rows: JoinedCase, default_name: str, budget: Budget | 
     return replace(stays, candidate=name, best_us=rows[name, "impl"].median_us, speedup=speedup)
 
 
-def _confirmed(best: Best, rows: JoinedCase, default_name: str, budget: Budget | None) -> Best:
+def _confirmed(best: Best, rows: JoinedCase, default_name: str) -> Best:
     default, joined = (rows.get((name, "impl")) for name in (default_name, best.candidate or ""))
     aa = band(rows, default_name)
-    if default is None or joined is None or aa is None or not (speedup := _speedup(default, joined, aa, budget)):
+    if default is None or joined is None or aa is None or not (speedup := _speedup(default, joined, aa)):
         why = f"{best.candidate} was faster in the sweep, and not when measured again"
         return Best(best.case, best.default_us, why=why)
     return replace(best, default_us=default.median_us, best_us=joined.median_us, speedup=speedup)
 
 
-def _speedup(default: Joined, joined: Joined, aa: float, budget: Budget | None) -> Ratio | None:
+def _speedup(default: Joined, joined: Joined, aa: float) -> Ratio | None:
     """The speedup of a candidate that may replace the default; None where it may not."""
     if joined.status != "ok":
         return None
     try:
-        speedup = ratio(default, joined, budget)
+        speedup = ratio(default, joined)
     except IncomparableError:
         return None
     return speedup if verdict(speedup, aa) == "faster" else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import multiprocessing
 import os
 import signal
@@ -53,7 +54,8 @@ def limit_memory() -> None:
 
 
 def divert_output(log: Path) -> None:
-    """Append what this process prints, and what its libraries print, to a file."""
+    """Append what this process prints to a file, what its libraries print, and where it was when a signal killed it."""
     stream = log.open("ab", buffering=0)
     os.dup2(stream.fileno(), 1)
     os.dup2(stream.fileno(), 2)
+    faulthandler.enable(2, all_threads=False)

@@ -34,9 +34,9 @@ class CaseComparison:
     """One case: the same-traffic add (median us), the A/A band (a log ratio), and the entries in order of standing.
 
     `copy_us` is the time to move its bytes at the rate of a large copy. `dx_stays` says that dx fits into the last
-    cache level, and may stay there. `interference` says why nothing here is called faster
-    or slower, or is None. There is no lead where an entry is too fast to be ranked, or its own samples show
-    interference, because it may be faster than those that rank.
+    cache level, and may stay there. `interference` says why nothing here is called faster or slower, or is None. There
+    is no lead where an entry is too fast to be ranked, or its own samples show interference, because it may be faster
+    than those that rank. The times of the processes `set_aside` do not count.
     """
 
     case: NormCase
@@ -48,6 +48,7 @@ class CaseComparison:
     voided: dict[str, int]
     entries: tuple[Entry, ...]
     lead: Lead | None
+    set_aside: tuple[int, ...] = ()
 
     @property
     def ranked(self) -> tuple[Entry, ...]:
@@ -87,7 +88,7 @@ def compare_case(case: NormCase, joined_case: JoinedCase, results: Results, base
         add=add,
         band=aa,
         datasheet_gbps=run.device.datasheet_gbps if case.device != "cpu" else None,
-        budget=results.budget,
+        copy_gbps=copy_gbps,
         processes=run.settings.processes,
         evidence=joined_case.against,
     )
@@ -104,6 +105,7 @@ def compare_case(case: NormCase, joined_case: JoinedCase, results: Results, base
         voided=_voided(joined_case),
         entries=tuple(entries),
         lead=None if any(entry.too_short or entry.disturbed for entry in entries) else _lead(ranked, aa),
+        set_aside=tuple(sorted(joined_case.set_aside)),
     )
 
 
@@ -122,9 +124,9 @@ def _common_groups(impls: Mapping[str, Joined], baseline: str) -> frozenset[tupl
     if base is not None and is_rankable(base):
         return frozenset((timing.group, timing.flush) for timing in base.timings)
     groups: dict[int, Counter[tuple[str, Flush]]] = {}
-    for row in (row for joined in impls.values() if is_rankable(joined) for row in joined.rows):
-        if row.timing:
-            groups.setdefault(row.process, Counter())[row.timing.group, row.timing.flush] += 1
+    for joined in filter(is_rankable, impls.values()):
+        for process, timing in joined.timing_by_process.items():
+            groups.setdefault(process, Counter())[timing.group, timing.flush] += 1
     return frozenset(max(counts, key=counts.__getitem__) for counts in groups.values())
 
 

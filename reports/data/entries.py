@@ -9,9 +9,9 @@ from typing import Literal
 
 from harness.cases import NormCase
 from harness.cases.traffic import moved_bytes
-from harness.results.joining import TIMES_T0, Joined, interleaved, ratio, shortest_rankable_us, too_short
+from harness.results.joining import TIMES_T0, Joined, interleaved, ratio
 from harness.results.run_records import ImplRecord
-from harness.results.schema import RANKED, Budget, Flush, Kernel, KernelTotals, Status, Timing
+from harness.results.schema import RANKED, Flush, Kernel, KernelTotals, Status, Timing
 from harness.results.statistics import IncomparableError, Ratio, SpeedVerdict, geomean, median_and_spread, verdict
 from reports import figures
 from reports.data.checks import Checked, join_verifications
@@ -91,7 +91,7 @@ class Yardsticks:
     add: Joined | None
     band: float | None
     datasheet_gbps: float | None
-    budget: Budget | None
+    copy_gbps: float | None
     processes: int = 1
     evidence: Callable[[str], str | None] | None = None
 
@@ -119,7 +119,7 @@ def make_entry(joined: Joined, impl: ImplRecord | None, against: Yardsticks) -> 
         verdict=verdict(speedup, against.band) if speedup is not None and against.band is not None else None,
         bandwidth_gbps=bandwidth,
         percent_of_add=percent_of_add(against.add, joined) if ranked_us else None,
-        percent_of_copy=_percent(bandwidth, against.budget.copy_gbps if against.budget else None),
+        percent_of_copy=_percent(bandwidth, against.copy_gbps),
         percent_of_datasheet=_percent(bandwidth, against.datasheet_gbps),
         checked=join_verifications([row.verification for row in joined.rows if row.verification]),
         peak_extra_bytes=max(
@@ -133,10 +133,8 @@ def make_entry(joined: Joined, impl: ImplRecord | None, against: Yardsticks) -> 
         via=impl.via if impl else "kernel",
         in_place=impl.in_place if impl else False,
         proven=all(timing.proven for timing in joined.timings),
-        too_short=standing == "unranked" and too_short(joined, against.budget),
-        only_too_short=standing == "unranked"
-        and why == _too_short(joined, against.budget)
-        and not _disturbed(joined, against),
+        too_short=standing == "unranked" and joined.too_short,
+        only_too_short=standing == "unranked" and why == _too_short(joined) and not _disturbed(joined, against),
         disturbed=standing == "unranked" and _disturbed(joined, against) is not None,
     )
 
@@ -157,18 +155,16 @@ def _standing(joined: Joined, against: Yardsticks) -> tuple[Standing, str | None
         return ("absent" if joined.status in ("missing", "unsupported") else "failed"), joined.reason
     if not joined.timings:
         return "verified", joined.summed_up(row.untimed for row in joined.rows)
-    why_not = (
-        joined.doubt or _apart(joined, against) or _too_short(joined, against.budget) or _disturbed(joined, against)
-    )
+    why_not = joined.doubt or _apart(joined, against) or _too_short(joined) or _disturbed(joined, against)
     return ("unranked", why_not) if why_not else ("ranked", joined.reason)
 
 
 def _apart(joined: Joined, against: Yardsticks) -> str | None:
     return joined.summed_up(
-        f"timed apart from the others (group {row.timing.group}, flush {row.timing.flush})"
-        if row.timing and (row.timing.group, row.timing.flush) not in against.groups
+        f"timed apart from the others (group {timing.group}, flush {timing.flush})"
+        if timing and (timing.group, timing.flush) not in against.groups
         else None
-        for row in joined.rows
+        for timing in (joined.timing_by_process.get(row.process) for row in joined.rows)
     )
 
 
@@ -176,17 +172,17 @@ def _disturbed(joined: Joined, against: Yardsticks) -> str | None:
     return against.evidence(joined.impl) if against.evidence else None
 
 
-def _too_short(joined: Joined, budget: Budget | None) -> str | None:
-    if not too_short(joined, budget):
+def _too_short(joined: Joined) -> str | None:
+    if not joined.too_short:
         return None
-    return f"below {TIMES_T0} x t0 ({figures.microseconds(shortest_rankable_us(budget))} us){ONLY_SHOWN}"
+    return f"below {TIMES_T0} x t0 ({figures.microseconds(joined.shortest_rankable_us)} us){ONLY_SHOWN}"
 
 
 def _speedup(joined: Joined, against: Yardsticks) -> Ratio | None:
     if against.baseline is None or joined.impl == against.baseline.impl:
         return None
     with suppress(IncomparableError):
-        return ratio(against.baseline, joined, against.budget)
+        return ratio(against.baseline, joined)
     return None
 
 
@@ -223,5 +219,6 @@ def _notes(joined: Joined, impl: ImplRecord | None, processes: int, waiting: Wai
         notes += [f"chosen: {chosen}", *_scatter(joined)]
     notes += [row.kernels_note for row in joined.rows if row.kernels_note]
     if 0 < len(joined.timings) < processes:
-        notes.append(f"timed in {len(joined.timings)} of {processes} processes")
+        set_aside = f", {len(joined.set_aside)} set aside for its t0" if joined.set_aside else ""
+        notes.append(f"timed in {len(joined.timings)} of {processes} processes{set_aside}")
     return tuple(dict.fromkeys(notes))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from harness.cases import NormCase
 from harness.cases.models import MODELS, TOKENS, Model
 from harness.cases.unfused import WITH_TORCH
-from harness.results.joining import shortest_rankable_us
+from harness.results.joining import TIMES_T0
 from harness.results.schema import Budget
 from reports.data.case_comparison import CaseComparison
 from reports.data.entries import Entry
@@ -108,9 +108,9 @@ def _spender(impl: str, called: Mapping[str, Sequence[tuple[int, CaseComparison]
 
 
 def _add(called: Mapping[str, Sequence[tuple[int, CaseComparison]]], budget: Budget | None) -> Spender:
-    least_us, t0_us = shortest_rankable_us(budget), budget.t0_us if budget else 0.0
+    t0_us = budget.t0_us if budget else 0.0
     short = {
-        model: sum(times for times, case in calls if case.add_us and case.add_us < least_us)
+        model: sum(times for times, case in calls if case.add_us and case.add_us < TIMES_T0 * t0_us)
         for model, calls in called.items()
     }
     return Spender(

@@ -49,6 +49,12 @@ def _not_ranked(comparison: Comparison) -> list[str]:
             f"In {figures.count(too_fast, 'case')} something is below {TIMES_T0} x t0, too fast to be ranked; "
             "nothing is called fastest there."
         )
+    if set_aside := [case for case in comparison.cases if case.set_aside]:
+        numbers = sorted({process for case in set_aside for process in case.set_aside})
+        lines.append(
+            f"In {figures.count(len(set_aside), 'case')} the times of process {', '.join(map(str, numbers))} do not "
+            f"count: {TIMES_T0} x t0 of its host is more than the fastest takes."
+        )
     return [*lines, *([] if nothing_ranked(comparison) else interference(comparison))]  # else the headline says it
 
 

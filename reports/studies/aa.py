@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from harness.results.file import Results
-from harness.results.joining import Joined, JoinedCase, aa_ratio, band, by_case, ratio
+from harness.results.joining import Joined, JoinedCase, aa_ratio, band, by_case
 from harness.results.schema import RowRecord, Timing
-from harness.results.statistics import IncomparableError, Ratio, verdict
+from harness.results.statistics import Ratio, verdict
 from reports import figures
 from reports.markdown_writer import paragraphs, table
 from reports.sentences import provenance
@@ -90,14 +89,13 @@ def _self_comparison(case: JoinedCase, impl: str, aa: float, baseline: str) -> l
 
 
 def _is_detected(first: Joined, again: Joined, aa: float, by: float) -> bool:
-    with suppress(IncomparableError):
-        return verdict(ratio(first, slowed(again, by)), aa) == "slower"
-    return False
+    slower = aa_ratio(JoinedCase({(first.impl, "impl"): first, (first.impl, "again"): slowed(again, by)}), first.impl)
+    return slower is not None and verdict(slower, aa) == "slower"
 
 
 def slowed(joined: Joined, by: float) -> Joined:
     """The same result with every sample longer by a share of itself."""
-    return Joined(tuple(_slowed(row, row.timing, by) if row.timing else row for row in joined.rows))
+    return replace(joined, rows=tuple(_slowed(row, row.timing, by) if row.timing else row for row in joined.rows))
 
 
 def _slowed(row: RowRecord, timing: Timing, by: float) -> RowRecord:

@@ -9,7 +9,6 @@ from itertools import combinations
 from harness.cases import NormCase
 from harness.results.file import Results
 from harness.results.joining import JoinedCase, band, by_case, ratio
-from harness.results.schema import Budget
 from harness.results.statistics import IncomparableError, Ratio, SpeedVerdict, verdict
 
 
@@ -25,20 +24,16 @@ class Order:
 
 @dataclass(frozen=True)
 class CaseInRun:
-    """One case in one run, with its A/A band and the error budget, for verdicts."""
+    """One case in one run, with its A/A band, for verdicts."""
 
     case: NormCase
     rows: JoinedCase
     band: float | None
-    budget: Budget | None
 
     @classmethod
     def all_of(cls, run: Results) -> dict[NormCase, CaseInRun]:
         """The cases of a run."""
-        return {
-            case: cls(case, rows, band(rows, run.run.settings.baseline), run.budget)
-            for case, rows in by_case(run).items()
-        }
+        return {case: cls(case, rows, band(rows, run.run.settings.baseline)) for case, rows in by_case(run).items()}
 
     @property
     def impls(self) -> list[str]:
@@ -50,7 +45,7 @@ class CaseInRun:
         if self.band is None:
             return None
         with suppress(IncomparableError):
-            speedup = ratio(self.rows.get((second, "impl")), self.rows.get((first, "impl")), self.budget)
+            speedup = ratio(self.rows.get((second, "impl")), self.rows.get((first, "impl")))
             return speedup, verdict(speedup, self.band)
         return None
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median, stdev
 
 import numpy as np
 
 from harness.results.file import Results
 from harness.results.intervals import CONFIDENCE
-from harness.results.joining import Joined, JoinedCase, band, by_case, ratio
+from harness.results.joining import JoinedCase, band, by_case, ratio
 from harness.results.statistics import IncomparableError, Ratio, beyond_processes, median_and_spread
 from reports import figures
 from reports.markdown_writer import paragraphs, table
@@ -71,7 +71,7 @@ def agreements_of(results: Results) -> list[Agreement]:
             medians: list[float] = []
             for process in by_process:
                 with suppress(IncomparableError):
-                    ratios.append(ratio(process.get((baseline, "impl")), process.get((impl, "impl")), results.budget))
+                    ratios.append(ratio(process.get((baseline, "impl")), process.get((impl, "impl"))))
                     bands.append(band(process, baseline) or 0.0)
                     medians.append(median_and_spread(process[impl, "impl"].timings[0].samples_us)[0])
             if len(ratios) > 1:
@@ -125,8 +125,11 @@ def _processes(case: JoinedCase) -> list[int]:
 
 def _of_process(case: JoinedCase, process: int) -> JoinedCase:
     """What one process found of the case."""
-    rows = {key: tuple(row for row in joined.rows if row.process == process) for key, joined in case.items()}
-    return JoinedCase({key: Joined(own_rows) for key, own_rows in rows.items() if own_rows})
+    found = {
+        key: replace(joined, rows=tuple(row for row in joined.rows if row.process == process))
+        for key, joined in case.items()
+    }
+    return JoinedCase({key: joined for key, joined in found.items() if joined.rows})
 
 
 def _spreads(values: Sequence[float]) -> str:

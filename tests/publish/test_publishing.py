@@ -207,31 +207,31 @@ def test_time_that_is_up_publishes_whole_cases_and_the_next_sitting_goes_on(fold
 
 
 def test_whole_processes_of_a_run_are_published_and_the_rest_is_due(folder, workers, capsys):
-    (folder / "plan.toml").write_text(PLAN.replace('impls = "torch-eager,liger" }', 'impls = "liger", processes = 3 }'))
+    (folder / "plan.toml").write_text(PLAN.replace('impls = "torch-eager,liger" }', 'impls = "liger", processes = 4 }'))
     workers.clock.job_s = 20.0  # a process has two cases
     sitting = publish(workers, minutes=1, only="large")
     assert (sitting.published, sitting.unfinished) == (["large"], ["large"])
     assert sitting.documents == ["results/h200/large.md", "README.md"]
     target = file_of("h200", "large", folder / "results")
-    assert f"published, 1 of its 3 processes: {target}" in capsys.readouterr().err
+    assert f"published, 1 of its 4 processes: {target}" in capsys.readouterr().err
     part = load(target)
     assert (part.run.settings.processes, {row.process for row in part.rows}, part.end.interrupted) == (1, {0}, False)
     assert {record.process for record in part.selftests} == {0}
     said = " ".join(judge(target, read_plan(folder / "plan.toml")).faults)
     assert not [word for word in ("process", "self-test", "not finished", "finer") if word in said]
     (large,) = surveyed(only="large")[1]
-    assert (large.state, large.reasons) == ("in part", ("1 of 3 processes so far",))
-    assert (large.resumes, len(large.jobs)) == (True, 3)
+    assert (large.state, large.reasons) == ("in part", ("1 of 4 processes so far",))
+    assert (large.resumes, len(large.jobs)) == (True, 5)
 
     sittings = []
-    for case_of in (1, 2):
+    for _ in range(3):  # with a case each: the second process is whole, the third has begun, and is whole
         workers.clock.now_s = 0.0
-        sittings.append(publish(workers, minutes=0.33, only="large").published)
-        assert load(target).run.settings.processes == 2, f"after a case of process {case_of}"
-    assert sittings == [["large"], []]  # the second has made no process whole
+        now = publish(workers, minutes=0.33, only="large").published
+        sittings.append((now, load(target).run.settings.processes))
+    assert sittings == [([], 1), ([], 1), (["large"], 3)]  # two alone say less than one
     assert publish(workers, only="large").published == ["large"]
-    assert {row.process for row in load(target).rows} == {0, 1, 2}
-    assert len(tried(workers)) == 6
+    assert {row.process for row in load(target).rows} == {0, 1, 2, 3}
+    assert len(tried(workers)) == 8
 
 
 @pytest.mark.parametrize(("processes", "minutes", "left"), [(1, 1, 1), (3, 1, 4)])

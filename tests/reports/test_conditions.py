@@ -8,7 +8,18 @@ from reports.data.comparison import compare
 from reports.data.device_state import device_state
 from reports.parts.conditions import conditions
 from reports.sentences.caveats import caveats, moved
-from tests.results_factory import LAYER, helpers, in_contexts, mixed, results, row, selftest, thorough, verified_only
+from tests.results_factory import (
+    LAYER,
+    helpers,
+    in_contexts,
+    in_processes,
+    mixed,
+    results,
+    row,
+    selftest,
+    thorough,
+    verified_only,
+)
 from tests.results_factory import conditions as readings
 
 
@@ -100,3 +111,12 @@ def test_caveats_of_a_context_name_it_where_the_run_has_several():
     assert said.startswith("In 1 case something is below 10 x t0")
     assert caveats(several) == [f"cold: {said}"]
     assert caveats(several.contexts[0]) == [f"graph: {said}"]
+
+
+def test_processes_that_are_set_aside_are_named():
+    pair = [row("torch-eager", 100.0), row("quack", 50.0), *helpers(100.0, 46.0)]
+    tests = [selftest(t0_us=1.3), selftest(process=1, t0_us=9.0), selftest(process=2, t0_us=9.0)]
+    several = compare(results(*in_processes(*pair), processes=3, selftests=tests))
+    assert "In 1 case the times of process 1, 2 do not count: 10 x t0 of its host is more than the fastest takes." in (
+        caveats(several)
+    )

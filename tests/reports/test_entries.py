@@ -129,6 +129,15 @@ def test_the_worst_self_test_sets_the_floor():
     assert only_case(*PAIR, selftests=tests).entry("quack").standing == "unranked"
 
 
+def test_process_on_a_host_with_a_large_t0_is_set_aside():
+    tests = [selftest(t0_us=1.3), selftest(process=1, t0_us=9.0)]
+    case = only_case(*in_processes(*PAIR, scales=(1.0, 1.3)), processes=2, selftests=tests)
+    quack, alone = case.entry("quack"), only_case(*PAIR).entry("quack")
+    assert (quack.standing, quack.median_us, quack.speedup) == ("ranked", alone.median_us, alone.speedup)
+    assert quack.notes == ("timed in 1 of 2 processes, 1 set aside for its t0",)
+    assert (case.set_aside, case.lead.impl) == ((1,), "quack")
+
+
 def test_a_baseline_below_the_floor_gives_no_speedups():
     case = only_case(row("torch-eager", 8.0), row("quack", 50.0), *helpers(8.0, 6.0), selftests=[selftest()])
     assert (case.entry("torch-eager").standing, case.entry("quack").standing) == ("unranked", "ranked")

@@ -56,10 +56,10 @@ def test_one_process_says_how_to_get_more():
 
 def test_process_band_is_the_bound_of_published_processes():
     """What 95 % of processes are off by in the larger of two runs, rounded up to a tenth of a per cent."""
-    files = [Path("results/h200") / f"{name}.jsonl.bz2" for name in ("processes", "processes-again")]
+    files = [Path("results") / f"{name}.jsonl.bz2" for name in ("h200/processes", "h100-sxm/fast-llm")]
     bounds = [process_bound(agreements_of(load(path))) for path in files]
     assert PROCESS_BAND - 0.001 < max(bounds) <= PROCESS_BAND
-    assert min(bounds) > 0.9 * max(bounds)  # on another machine, and other shapes, about the same
+    assert min(bounds) > 0.8 * max(bounds)  # on another device, with other libraries, about the same
 
 
 def test_bound_grows_with_one_process_that_is_off():

@@ -12,6 +12,7 @@ import pytest
 from triton import knobs
 
 from harness.cases import NormCase
+from harness.errors import UnavailableError
 from harness.results.file import load
 from harness.results.settings import Settings
 from harness.run.invocation import Invocation
@@ -145,6 +146,24 @@ def test_worker_greets_ignores_ctrl_c_and_death_is_reported(tmp_path):
     finally:
         worker.kill()
         worker.kill()  # once more does no harm
+
+
+def test_adapter_whose_library_kills_the_process_is_named(tmp_path, monkeypatch):
+    folder = tmp_path / "impls"
+    folder.mkdir()
+    dies = folder / "dies.py"
+    dies.write_text(files("honest")[0].read_text() + "\n\ndef missing():\n    import kills\n")
+    library = tmp_path / "kills.py"
+    library.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGFPE)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UnavailableError) as told:
+        start_worker(Start("cpu", (str(dies),)), tmp_path / "worker.log")
+    line = len(dies.read_text().splitlines())
+    assert str(told.value) == (
+        f"the worker process was killed by SIGFPE while it imported {dies}; its last words: Floating point exception, "
+        f"in line {line} of {dies}; mend or uninstall what is imported there"
+    )
+    assert f'File "{library}", line 2 in <module>' in (tmp_path / "worker.log").read_text()
 
 
 def test_group_of_a_worker_is_ended_once(monkeypatch):

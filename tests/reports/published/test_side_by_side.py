@@ -13,7 +13,7 @@ from reports.published.sources import Source
 from tests.reports.published.small_checkout import publish
 from tests.results_factory import helpers, in_processes, results, row, timing, twin
 
-WITHIN = "within the A/A band (at least ±1.21 %) of the first run"
+WITHIN = "within the A/A band (at least ±1.41 %) of the first run"
 ABOUT = {"about": "two shapes", "because": "they are two"}
 NAMES = {
     two_gpus: ("two-gpus-one", "two-gpus"),
