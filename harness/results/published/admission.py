@@ -24,7 +24,7 @@ from harness.results.published.staleness import stale_because
 from harness.results.schema import RANKED
 
 RULES_SINCE = "2026-11-23"  # earlier runs were published without these rules
-MOST_BYTES = 3_000_000  # of a device's folder
+MOST_BYTES = 3_000_000  # of a device's results files; the pages beside them are written from these
 COMMIT = re.compile(r"(?:\S+-\d+-g)?[0-9a-f]{7,40}")  # as `git describe --always` prints it
 NEEDED = ("python", "torch")  # versions that every run states
 
@@ -77,8 +77,8 @@ def judge(path: Path, plan: Plan, checkout: Path = CHECKOUT) -> Judged:
 
 
 def too_large(folder: Path) -> Judged | None:
-    """The fault of a device's folder with too many bytes; None where it is small enough."""
-    total_bytes = sum(path.stat().st_size for path in folder.iterdir())
+    """The fault of a device's folder whose results files have too many bytes; None where they are small enough."""
+    total_bytes = sum(path.stat().st_size for path in folder.glob(f"*{PACKED_SUFFIX}"))
     if total_bytes <= MOST_BYTES:
         return None
     return Judged(

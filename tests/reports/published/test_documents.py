@@ -57,8 +57,8 @@ def test_every_report_and_picture_is_written():
 def test_page_is_small():
     page = (ROOT / "site/index.html").read_bytes()
     devices = len({device for device, _, _ in published_files()})
-    assert len(page) < 1_000_000 * devices
-    assert len(gzip.compress(page)) < 300_000 * devices  # what a server that compresses sends
+    assert len(page) < 1_250_000 * devices  # all runs of the plan on a device are about 1.2 MB
+    assert len(gzip.compress(page)) < 350_000 * devices  # what a server that compresses sends
 
 
 @pytest.fixture(scope="module")

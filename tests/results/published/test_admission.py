@@ -190,6 +190,7 @@ def test_revision_has_to_be_a_commit_of_the_repository(tmp_path):
 
 def test_folder_of_a_device_has_a_limit(tmp_path, monkeypatch):
     path = published(tmp_path, run())
+    path.with_name("page.md").write_bytes(b"-" * admission.MOST_BYTES)  # is written from the file
     assert too_large(path.parent) is None
     monkeypatch.setattr(admission, "MOST_BYTES", path.stat().st_size - 1)
     assert "delete what is stale" in too_large(path.parent).faults[0]
