@@ -36,6 +36,12 @@ def survey_plan(
     """
     if invocation.minutes is not None and not 0 < invocation.minutes < math.inf:
         raise UsageError(f"--minutes {invocation.minutes:g}: must be positive")
+    usual_s = Invocation.model_fields["time_limit_s"].default
+    if invocation.time_limit_s < usual_s:
+        raise UsageError(
+            f"--time-limit {invocation.time_limit_s:g}: a timeout is published after {usual_s:g} s at least, as slow "
+            "compilers have in bench; leave it out or give more"
+        )
     check(invocation)
     plan = read_plan(plan_file)
     names = _matching(plan, invocation.only)

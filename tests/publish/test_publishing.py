@@ -387,6 +387,13 @@ def test_time_that_is_too_short_for_anything_is_refused(folder, workers, minutes
     assert tried(workers) == []
 
 
+def test_less_time_for_a_stage_than_users_give_it_is_refused(folder, workers):
+    with pytest.raises(UsageError, match="--time-limit 120: a timeout is published after 300 s at least"):
+        publish(workers, time_limit_s=120.0)
+    assert tried(workers) == []
+    assert publish(workers, time_limit_s=301.0, only="small").published == ["small"]
+
+
 def test_time_of_the_survey_counts(folder, workers):
     look, runs = surveyed(minutes=1, only="small")
     with pytest.raises(UsageError, match="--minutes 1: nothing that is due can be begun"):
