@@ -559,7 +559,7 @@ FIGURES = [  # a document, what it says, and what the file gives
         r"and in llm at (\d+) rows of (\d+) to (\d+) columns and at (\d+ x \d+)\.",
         where_the_fused_sum_is_level,
     ),
-    ("peers.md", r"At (\d+ x \d+) its first call took more than (\d+) s on an H200", first_calls_that_took_too_long),
+    ("peers.md", r"At (\d+ x \d+) its first call took more than (\d+) s, which is all", first_calls_that_took_too_long),
     (
         "peers.md",
         r"At 1024 x 32768 it takes more than (\w+) times as long as torch-eager",
