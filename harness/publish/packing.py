@@ -45,8 +45,8 @@ class Part:
 def complete_part(results: Results, left: Iterable[Job]) -> Part | None:
     """The part of a run that is complete while the jobs `left` are still to do; None where nothing is.
 
-    Of two complete processes out of more only the first is one, as the interval of two is 12.7 standard errors: with
-    the second, all that the first tells apart would be tied.
+    Where two processes of more are complete, only the first is published: the interval of two is 12.7 standard errors,
+    so that they would tie what the first alone tells apart.
 
     A case without a self-test before and after it is not complete, however well it was measured. Of a run that was
     killed nothing is, before another sitting has ended it.
@@ -61,7 +61,7 @@ def complete_part(results: Results, left: Iterable[Job]) -> Part | None:
     measured = {row.process for row in results.rows}
     planned = range(results.run.settings.processes)
     whole = next((process for process in planned if process in left_in or process not in measured), len(planned))
-    if whole == 2 < len(planned):
+    if whole == 2 and len(planned) > 2:
         whole = 1
     without = frozenset[NormCase]() if whole else frozenset(left_in.get(0, ()))
     cases = {row.case for row in results.rows if row.process == 0} - without

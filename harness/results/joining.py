@@ -86,7 +86,11 @@ class Joined:
     @cached_property
     def timing_by_process(self) -> dict[int, Timing]:
         """The timings that count, by process."""
-        return {row.process: row.timing for row in self._counted if row.timing is not None and row.timing.samples_us}
+        return {
+            row.process: row.timing
+            for row in self.rows
+            if row.process not in self.set_aside and row.timing and row.timing.samples_us
+        }
 
     @property
     def timings(self) -> tuple[Timing, ...]:
@@ -113,10 +117,6 @@ class Joined:
     def doubt(self) -> str | None:
         """Why the times of a result that passed may not be compared, in any process that counts; or None."""
         return self.summed_up(None if row.process in self.set_aside else _doubt(row) for row in self.rows)
-
-    @property
-    def _counted(self) -> list[RowRecord]:
-        return [row for row in self.rows if row.process not in self.set_aside]
 
     @property
     def _other_bits(self) -> list[bool]:
@@ -239,12 +239,11 @@ def _t0_us(rows: Iterable[RowRecord], selftests: Sequence[SelfTestRecord]) -> di
 def _too_coarse(joined: Mapping[tuple[str, Role], Joined]) -> frozenset[int]:
     """The processes that cannot rank the fastest implementation where another can; empty where none can, or all."""
     passed = [each for (_, role), each in joined.items() if role == "impl" and each.status in RANKED]
-    medians_us = [
-        [median_and_spread(row.timing.samples_us)[0] for row in each.rows if row.timing and _doubt(row) is None]
-        for each in passed
-    ]
-    fastest_us = min((median(us) for us in medians_us if us), default=math.inf)
     t0_us = {process: each.t0_us.get(process, 0.0) for each in passed for process in each.timing_by_process}
+    if len(t0_us) < 2:
+        return frozenset()
+    undoubted = [replace(each, rows=tuple(row for row in each.rows if _doubt(row) is None)) for each in passed]
+    fastest_us = min((each.median_us for each in undoubted if each.median_us is not None), default=math.inf)
     coarse = frozenset(process for process, t0 in t0_us.items() if TIMES_T0 * t0 > fastest_us)
     return coarse if len(coarse) < len(t0_us) else frozenset()
 

@@ -112,22 +112,23 @@ def start_worker(
 
     `process` replaces WorkerProcess. Raises UsageError or UnavailableError where the worker cannot serve.
     """
+    begins = log.stat().st_size if log.exists() else 0  # what stands before is of earlier workers
     worker = (process or WorkerProcess)(start, log)
     try:
-        return Started(worker, _wait_for_hello(worker, log, time_limit_s))
+        return Started(worker, _wait_for_hello(worker, lambda: _last_words(log, begins), time_limit_s))
     except BaseException:
         worker.kill()
         raise
 
 
-def _wait_for_hello(worker: Worker, log: Path, time_limit_s: float) -> Hello:
+def _wait_for_hello(worker: Worker, last_words: Callable[[], str], time_limit_s: float) -> Hello:
     file: str | None = None  # the --impl file that is being imported
     while True:
         try:
             event = worker.receive(START_LIMIT_S if file is None else time_limit_s)
         except WorkerDiedError as death:
             where = "while it started" if file is None else f"while it imported {file}"
-            raise UnavailableError(f"{death} {where}; its last words: {_last_words(log)}") from death
+            raise UnavailableError(f"{death} {where}; its last words: {last_words()}") from death
         match event:
             case Began(impl=file):
                 pass
@@ -141,17 +142,17 @@ def _wait_for_hello(worker: Worker, log: Path, time_limit_s: float) -> Hello:
                 )
             case _:
                 how = f"the worker did not start within {START_LIMIT_S:g} s"
-                raise UnavailableError(f"{how}; its last words: {_last_words(log)}")
+                raise UnavailableError(f"{how}; its last words: {last_words()}")
 
 
-def _last_words(log: Path) -> str:
-    """The last line of a log, or of a process that a signal killed its error and the adapter that was being asked.
+def _last_words(log: Path, begins: int) -> str:
+    """The last line of a worker's log, which begins at that byte; where a signal killed it, which one and where.
 
-    Without a frame in an adapter it is the innermost frame.
+    That is the line of an adapter in impls/ that it was in, or else the innermost line.
     """
-    text = log.read_text(errors="replace").strip() if log.exists() else ""
-    before, _, death = text.rpartition(FATAL)
-    if frames := FRAME.findall(death) if before or text.startswith(FATAL) else []:
+    text = log.read_bytes()[begins:].decode(errors="replace").strip() if log.exists() else ""
+    _, fatal, death = text.rpartition(FATAL)
+    if frames := FRAME.findall(death) if fatal else []:
         file, line = next((frame for frame in frames if "impls" in Path(frame[0]).parts), frames[0])
         return f"{death.splitlines()[0]}, in line {line} of {file}; mend or uninstall what is imported there"
     return text.splitlines()[-1] if text else "none"

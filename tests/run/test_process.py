@@ -156,6 +156,9 @@ def test_adapter_whose_library_kills_the_process_is_named(tmp_path, monkeypatch)
     library = tmp_path / "kills.py"
     library.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGFPE)\n")
     monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "worker.log").write_text(
+        'Fatal Python error: Aborted\n\n  File "/impls/another.py", line 7 in missing\n'
+    )
     with pytest.raises(UnavailableError) as told:
         start_worker(Start("cpu", (str(dies),)), tmp_path / "worker.log")
     line = len(dies.read_text().splitlines())
@@ -164,6 +167,20 @@ def test_adapter_whose_library_kills_the_process_is_named(tmp_path, monkeypatch)
         f"in line {line} of {dies}; mend or uninstall what is imported there"
     )
     assert f'File "{library}", line 2 in <module>' in (tmp_path / "worker.log").read_text()
+
+
+def test_death_of_an_earlier_worker_is_not_told_of_a_later_one(tmp_path):
+    class Gone:
+        def __init__(self, *_):
+            self.kill = lambda: None
+
+        def receive(self, _):
+            raise WorkerDiedError("the worker process was killed by SIGKILL")
+
+    log = tmp_path / "worker.log"
+    log.write_text('Fatal Python error: Aborted\n\n  File "/impls/another.py", line 7 in missing\n')
+    with pytest.raises(UnavailableError, match="killed by SIGKILL while it started; its last words: none"):
+        start_worker(start(), log, process=Gone)
 
 
 def test_group_of_a_worker_is_ended_once(monkeypatch):
