@@ -104,7 +104,7 @@ def durations(runs: Iterable[Results]) -> Durations:
         of_variant_s={variant: fmean(seconds) for variant, seconds in of_variant.items()},
         of_row_s={row: fmean(seconds) for row, seconds in of_row.items()},
         later_less_s=fmean(less_s) if less_s else 0.0,
-        process_s=median(process) if process else 0.0,  # a sitting that was killed compiling has its time in here
+        process_s=median(process) if process else 0.0,  # a sitting killed while it compiled is an outlier
         time_s=fmean(time_s) if time_s else 0.0,
         context_s=fmean(context_s or time_s or [0.0]),
         compile_s=fmean(compile_s) if compile_s else 0.0,

@@ -219,6 +219,6 @@ def _notes(joined: Joined, impl: ImplRecord | None, processes: int, waiting: Wai
         notes += [f"chosen: {chosen}", *_scatter(joined)]
     notes += [row.kernels_note for row in joined.rows if row.kernels_note]
     if 0 < len(joined.timings) < processes:
-        set_aside = f", {len(joined.set_aside)} set aside for its t0" if joined.set_aside else ""
+        set_aside = f", {len(joined.set_aside)} set aside for t0" if joined.set_aside else ""
         notes.append(f"timed in {len(joined.timings)} of {processes} processes{set_aside}")
     return tuple(dict.fromkeys(notes))

@@ -52,8 +52,8 @@ def _not_ranked(comparison: Comparison) -> list[str]:
     if set_aside := [case for case in comparison.cases if case.set_aside]:
         numbers = sorted({process for case in set_aside for process in case.set_aside})
         lines.append(
-            f"In {figures.count(len(set_aside), 'case')} the times of process {', '.join(map(str, numbers))} do not "
-            f"count: {TIMES_T0} x t0 of its host is more than the fastest takes."
+            f"In {figures.count(len(set_aside), 'case')} the times of process {', '.join(map(str, numbers))} are "
+            f"set aside: {TIMES_T0} x t0 of such a process is more than the fastest takes."
         )
     return [*lines, *([] if nothing_ranked(comparison) else interference(comparison))]  # else the headline says it
 

@@ -134,7 +134,7 @@ def test_process_on_a_host_with_a_large_t0_is_set_aside():
     case = only_case(*in_processes(*PAIR, scales=(1.0, 1.3)), processes=2, selftests=tests)
     quack, alone = case.entry("quack"), only_case(*PAIR).entry("quack")
     assert (quack.standing, quack.median_us, quack.speedup) == ("ranked", alone.median_us, alone.speedup)
-    assert quack.notes == ("timed in 1 of 2 processes, 1 set aside for its t0",)
+    assert quack.notes == ("timed in 1 of 2 processes, 1 set aside for t0",)
     assert (case.set_aside, case.lead.impl) == ((1,), "quack")
 
 
