@@ -85,7 +85,7 @@ def _time_or_why(entry: Entry | None) -> Cell:
         return Cell(f"{time} (not ranked)", entry.median_us)
     if entry.standing != "ranked":
         return Cell("untimed" if entry.standing == "verified" else entry.status)
-    return Cell(time + (" (nondeterministic)" if entry.status == "nondeterministic" else ""), entry.median_us)
+    return Cell(f"{time} ({entry.other_bits})" if entry.other_bits else time, entry.median_us)
 
 
 def _time(row: Row) -> Cell:

@@ -59,6 +59,11 @@ class Checked:
         return bool(self.conditions.get(NEW_PROCESS, Runs()).differing)
 
     @property
+    def only_moved(self) -> bool:
+        """Whether each process kept its bits, and that of another differed."""
+        return self.moved and not self.differing
+
+    @property
     def determinism(self) -> str:
         """The determinism in words, with the number of repetitions."""
         if self.differing:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from harness.cases import NormCase
 from harness.cases.traffic import moved_bytes
-from harness.results.joining import TIMES_T0, Joined, interleaved, ratio
+from harness.results.joining import OTHER_BITS, TIMES_T0, Joined, interleaved, ratio
 from harness.results.run_records import ImplRecord
 from harness.results.schema import RANKED, Flush, Kernel, KernelTotals, Status, Timing
 from harness.results.statistics import IncomparableError, Ratio, SpeedVerdict, geomean, median_and_spread, verdict
@@ -65,11 +65,17 @@ class Entry:
     only_too_short: bool = False
 
     @property
+    def other_bits(self) -> str | None:
+        """How a result is marked that is not the same bit for bit, from run to run or only from process to process."""
+        if self.status != "nondeterministic":
+            return None
+        return OTHER_BITS if self.checked.only_moved else self.status
+
+    @property
     def label(self) -> str:
-        """The name, marked where the result is nondeterministic or unproven."""
-        if self.status == "nondeterministic":
-            return f"{self.impl} (nondeterministic)"
-        return self.impl if self.proven else f"{self.impl} (unproven)"
+        """The name, marked where the result has other bits or is unproven."""
+        mark = self.other_bits or (None if self.proven else "unproven")
+        return f"{self.impl} ({mark})" if mark else self.impl
 
     @property
     def usually_waits(self) -> bool:

@@ -19,20 +19,20 @@ class Spender:
     """One implementation, and ms a step by model; None where a norm of the model has no time that may be compared.
 
     `error_ms` is how far off these may be, by t0 for each call that is too short to be ranked; 0 without any. Where it
-    lacks a variant, `NAME + torch` counts: `with_torch` names the models in which it did, `nondeterministic`
-    says that any of its results differed from run to run.
+    lacks a variant, `NAME + torch` counts: `with_torch` names the models in which it did. `other_bits` says
+    how its results are marked, where any is not the same bit for bit; "nondeterministic" comes first.
     """
 
     impl: str
     ms: Mapping[str, float | None]
     error_ms: Mapping[str, float]
     with_torch: frozenset[str] = frozenset()
-    nondeterministic: bool = False
+    other_bits: str | None = None
 
     @property
     def label(self) -> str:
-        """The name, marked where the result is nondeterministic."""
-        return f"{self.impl} (nondeterministic)" if self.nondeterministic else self.impl
+        """The name, marked where a result has other bits."""
+        return f"{self.impl} ({self.other_bits})" if self.other_bits else self.impl
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def _spender(impl: str, called: Mapping[str, Sequence[tuple[int, CaseComparison]
         ms,
         error_ms,
         with_torch=frozenset(with_torch),
-        nondeterministic=any(entry.status == "nondeterministic" for entry in used),
+        other_bits=min(filter(None, (entry.other_bits for entry in used)), default=None),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -32,12 +33,12 @@ class Geomean:
     total: int
     common: float | None
     common_cases: int
-    nondeterministic: int
+    other_bits: Mapping[str, int]
 
     @property
     def label(self) -> str:
-        """The name, with the number of cases in which its results differed from run to run, where there are any."""
-        return f"{self.impl} (nondeterministic in {self.nondeterministic})" if self.nondeterministic else self.impl
+        """The name, with the number of cases in which its results had other bits, where there are any."""
+        return _marked(self.impl, self.other_bits)
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,12 @@ class Wins:
     impl: str
     alone: tuple[str, ...]
     tied: tuple[str, ...]
-    nondeterministic: int
+    other_bits: Mapping[str, int]
 
     @property
     def label(self) -> str:
-        """The name, with the number of these cases in which its results differed from run to run."""
-        return f"{self.impl} (nondeterministic in {self.nondeterministic})" if self.nondeterministic else self.impl
+        """The name, with the number of these cases in which its results had other bits."""
+        return _marked(self.impl, self.other_bits)
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,11 @@ def summarise(cases: Sequence[CaseComparison], baseline: str) -> Summary:
     )
 
 
+def in_words(other_bits: Mapping[str, int]) -> str:
+    """In how many cases the bits were others, `nondeterministic in 2, other bits in a new process in 3`."""
+    return ", ".join(f"{mark} in {cases}" for mark, cases in other_bits.items())
+
+
 def fastest_of_each(means: Sequence[Geomean], families: Mapping[str, str]) -> list[Geomean]:
     """The fastest variant of each family of implementations, for each norm; `families` has that of each name."""
     fastest: dict[tuple[Norm, str], Geomean] = {}
@@ -100,17 +106,19 @@ def fastest_of_each(means: Sequence[Geomean], families: Mapping[str, str]) -> li
     return list(fastest.values())
 
 
+def _marked(impl: str, other_bits: Mapping[str, int]) -> str:
+    return f"{impl} ({in_words(other_bits)})" if other_bits else impl
+
+
 def _geomeans(cases: Sequence[CaseComparison], norm: Norm, baseline: str) -> list[Geomean]:
     speedups: dict[str, dict[str, float]] = {}
-    nondeterministic: dict[str, int] = {}
+    other_bits: dict[str, Counter[str]] = {}
     for case in cases:
         for entry in (entry for entry in case.ranked if not entry.usually_waits):
             value = 1.0 if entry.impl == baseline else entry.speedup.value if entry.speedup else None
             if value is not None:
                 speedups.setdefault(entry.impl, {})[case.case.key] = value
-                nondeterministic[entry.impl] = nondeterministic.get(entry.impl, 0) + (
-                    entry.status == "nondeterministic"
-                )
+                other_bits.setdefault(entry.impl, Counter()).update(filter(None, [entry.other_bits]))
     common = set[str].intersection(*map(set[str], speedups.values())) if speedups else set[str]()
     means = [
         Geomean(
@@ -123,7 +131,7 @@ def _geomeans(cases: Sequence[CaseComparison], norm: Norm, baseline: str) -> lis
             total=len(cases),
             common=geomean([by_case[key] for key in common]) if common else None,
             common_cases=len(common),
-            nondeterministic=nondeterministic[impl],
+            other_bits=dict(other_bits[impl]),
         )
         for impl, by_case in speedups.items()
     ]
@@ -133,7 +141,7 @@ def _geomeans(cases: Sequence[CaseComparison], norm: Norm, baseline: str) -> lis
 def _wins(cases: Sequence[CaseComparison]) -> tuple[Wins, ...]:
     alone: dict[str, list[str]] = {}
     tied: dict[str, list[str]] = {}
-    nondeterministic: dict[str, int] = {}
+    other_bits: dict[str, Counter[str]] = {}
     for case in cases:
         if case.lead is None:
             continue
@@ -142,12 +150,10 @@ def _wins(cases: Sequence[CaseComparison]) -> tuple[Wins, ...]:
             if entry.impl in leaders:
                 wins_of_kind = tied if case.lead.tied_with else alone
                 wins_of_kind.setdefault(entry.impl, []).append(case.case.key)
-                nondeterministic[entry.impl] = nondeterministic.get(entry.impl, 0) + (
-                    entry.status == "nondeterministic"
-                )
+                other_bits.setdefault(entry.impl, Counter()).update(filter(None, [entry.other_bits]))
     wins = [
-        Wins(impl, tuple(alone.get(impl, ())), tuple(tied.get(impl, ())), nondeterministic[impl])
-        for impl in nondeterministic
+        Wins(impl, tuple(alone.get(impl, ())), tuple(tied.get(impl, ())), dict(of_impl))
+        for impl, of_impl in other_bits.items()
     ]
     return tuple(sorted(wins, key=lambda win: (-len(win.alone), -len(win.tied), win.impl)))
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 
 from harness.cases import Norm
 from harness.cases.unfused import WITH_TORCH
+from harness.results.joining import OTHER_BITS
 from harness.results.statistics import geomean
 from reports import figures
 from reports.column import Row
@@ -20,7 +21,8 @@ from reports.parts.geomeans import geomeans
 from reports.sentences import answers, caveats, not_passed, yardsticks
 from reports.table import words
 
-UNSTEADY = " †"
+MARKS = {"nondeterministic": " †", OTHER_BITS: " §"}  # by how a result that is not the same bit for bit is marked
+MEANINGS = {"nondeterministic": "other bits from run to run", OTHER_BITS: f"{OTHER_BITS}, the same within one"}
 UNRANKED = " ‡"
 HELPED = " +"
 ABOUT_HELPED = "the implementation lacks the variant; its plain backward, and torch's operators around it"
@@ -99,7 +101,7 @@ def _marked_time(case: CaseComparison, impl: str) -> str:
         return figures.microseconds(entry.median_us) + helped + UNRANKED
     if entry.standing != "ranked":
         return entry.status + helped
-    text = figures.microseconds(entry.median_us) + helped + (UNSTEADY if entry.status == "nondeterministic" else "")
+    text = figures.microseconds(entry.median_us) + helped + MARKS.get(entry.other_bits or "", "")
     best = case.lead is not None and entry.impl in (case.lead.impl, *case.lead.tied_with)
     return f"**{text}**" if best else text
 
@@ -118,10 +120,12 @@ def _any_helped(cases: Sequence[CaseComparison]) -> bool:
 def _legend(comparison: Comparison) -> str:
     shown_only = any(case.of("unranked") for case in comparison.cases)
     unranked = f" {UNRANKED.strip()}: shown, not ranked (the full report says why)." if shown_only else ""
+    shown = {entry.other_bits for case in comparison.cases for entry in case.ranked}
+    other_bits = [f"{mark}: {MEANINGS[of]}" for of, mark in MARKS.items() if of in shown]
     helped = f" {HELPED.strip()}: {ABOUT_HELPED}." if _any_helped(comparison.cases) else ""
     return (
         "Median us of the backward alone, cold cache; **bold**: the fastest, and what cannot be told from it; add: an "
         "elementwise add with the same traffic, a yardstick and no bound; copy: the same bytes at the rate of a large "
-        f"copy;{UNSTEADY}: other bits from run to run. "
+        f"{';'.join(['copy', *other_bits])}. "
         f"A/A bands: {yardsticks.aa_bands(comparison.cases)}.{unranked}{helped} {ORDER}"
     )

@@ -6,7 +6,7 @@ from harness.cases import Norm
 from reports import figures
 from reports.data.case_labels import NORMS
 from reports.data.comparison import Comparison
-from reports.data.summary import Geomean, Wins
+from reports.data.summary import Geomean, Wins, in_words
 from reports.table import Cell, Heading, Table, table, words
 
 
@@ -63,7 +63,7 @@ def _mean(mean: Geomean | None) -> Cell:
         return Cell(figures.NOTHING)
     text = f"{figures.plain_ratio(mean.value)} ({_range(mean)})"
     text += f" in {mean.cases} of {mean.total}" if mean.cases < mean.total else ""
-    return Cell(text + (f", nondeterministic in {mean.nondeterministic}" if mean.nondeterministic else ""), mean.value)
+    return Cell(", ".join(filter(None, [text, in_words(mean.other_bits)])), mean.value)
 
 
 def _range(mean: Geomean) -> str:

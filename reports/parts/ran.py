@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.cases.unfused import WITH_TORCH
+from harness.results.joining import OTHER_BITS
 from harness.results.schema import RANKED, ErrorClass, Status
 from reports import figures
 from reports.data.checks import worst_class
@@ -48,11 +49,17 @@ def reasons(comparison: Comparison) -> list[str]:
 
 def _cell(outcomes: Sequence[Outcome]) -> str:
     """The number of cases for each outcome; for those that were right, with the worst class of each gradient."""
-    texts: list[str] = []
-    for status, number in tally(outcomes).items():
-        of_status = [outcome for outcome in outcomes if outcome.status == status]
-        texts.append(f"{number} {WORDS[status]}{_classes(of_status) if status in RANKED else ''}")
-    return "; ".join(texts)
+    alike: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        alike.setdefault(_word(outcome), []).append(outcome)
+    return "; ".join(
+        f"{len(found)} {word}{_classes(found) if found[0].status in RANKED else ''}" for word, found in alike.items()
+    )
+
+
+def _word(outcome: Outcome) -> str:
+    moved = outcome.status == "nondeterministic" and outcome.checked.only_moved
+    return f"{WORDS['ok']} with {OTHER_BITS}" if moved else WORDS[outcome.status]
 
 
 def _classes(outcomes: Sequence[Outcome]) -> str:

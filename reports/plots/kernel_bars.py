@@ -79,7 +79,7 @@ def kernel_bars(case: CaseComparison, run: RunRecord, colours: Mapping[str, str]
     if case.add_us:
         axes.axvline(case.add_us, color=INK, linestyle=(0, (2, 1)), linewidth=1.0, zorder=0.9)
         axes.set_title(f"dashed: same-traffic add, {figures.microseconds(case.add_us)} us", fontsize=8)
-    axes.set_yticks(middles, [entry.label for entry in entries], fontsize=9, color=INK)
+    axes.set_yticks(middles, [entry.label.replace(" (", "\n(") for entry in entries], fontsize=9, color=INK)
     axes.set_ylim(sum(heights), -SPACE)
     axes.set_xlim(left=0)
     axes.tick_params(axis="y", length=0)

@@ -134,7 +134,7 @@ function ranking(point) {
   const interval = row => row.us_low ? [" ", el("span", { class: "interval" }, `[${row.us_low}, ${row.us_high}]`)] : [];
   const line = (row, place) => el("tr", { class: row.standing + (place === 0 && row.standing === "ranked" ? " first" : ""), role: "row" },
     el("th", { scope: "row", role: "rowheader" }, row.impl,
-      row.status === "nondeterministic" ? el("span", { class: "badge" }, "nondeterministic") : null,
+      row.status === "nondeterministic" ? el("span", { class: "badge" }, row.bits?.endsWith("new process") ? "other bits in a new process" : row.status) : null,
       row.why?.startsWith("waits") ? el("span", { class: "badge" }, "waits for other kernels") : null,
       row.standing === "unranked" ? el("span", { class: "badge" }, "not ranked") : null),
     el("td", { class: "number", role: "cell", "data-unit": "us" }, row.us, interval(row)),

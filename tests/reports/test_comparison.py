@@ -4,8 +4,21 @@ from harness.cases import NormCase
 from harness.cases.traffic import moved_bytes
 from harness.errors import UsageError
 from reports.data.comparison import compare
+from reports.formats.grid import render
+from reports.parts.geomeans import norms_side_by_side
 from reports.sentences import not_passed
-from tests.results_factory import CASE, LAYER, helpers, mixed, results, row, timing, verified_only
+from tests.results_factory import (
+    CASE,
+    LAYER,
+    helpers,
+    in_processes,
+    mixed,
+    results,
+    row,
+    timing,
+    verification,
+    verified_only,
+)
 
 
 def only_case(*rows, baseline=None, **more):
@@ -52,6 +65,30 @@ def test_nondeterministic_ranks_but_only_under_its_mark():
     assert (liger.standing, liger.label) == ("ranked", "liger (nondeterministic)")
     assert liger.checked.determinism == "2 of 50 differ, in dweight"
     assert next(mean for mean in comparison.summary.geomeans if mean.impl == "liger").label.endswith("in 1)")
+
+
+@pytest.mark.parametrize(
+    ("differing_in", "mark"), [((), "other bits in a new process"), (("dweight",), "nondeterministic")]
+)
+def test_what_keeps_its_bits_within_each_process_has_a_mark_of_its_own(differing_in, mark):
+    status = "nondeterministic" if differing_in else "ok"
+    first, second = (verification(fingerprint=bits, differing_in=differing_in) for bits in ("aa", "bb"))
+    quack = row("quack", 50.0, status=status, verification=first)
+    rows = in_processes(row("torch-eager", 100.0), quack, *helpers(100.0, 46.0), scales=(1.0, 1.0))
+    there = next(place for place, each in enumerate(rows) if (each.impl, each.process) == ("quack", 1))
+    rows[there] = rows[there].model_copy(update={"verification": second})
+    comparison = compare(results(*rows, processes=2))
+    quack = comparison.cases[0].entry("quack")
+    assert (quack.standing, quack.status, quack.label) == ("ranked", "nondeterministic", f"quack ({mark})")
+    assert comparison.summary.geomeans[0].label == f"quack ({mark} in 1)"
+    assert comparison.summary.wins[0].label == f"quack ({mark} in 1)"
+    assert norms_side_by_side(comparison).rows[0][1].text.endswith(f", {mark} in 1")
+    legend = {
+        "nondeterministic": " †: other bits from run to run",
+        "other bits in a new process": f" §: {mark}, the same",
+    }
+    assert [text in render(comparison) for text in legend.values()] == [of == mark for of in legend]
+    assert f"**54.9{legend[mark][:2]}**" in render(comparison)
 
 
 def test_figures_of_an_entry():

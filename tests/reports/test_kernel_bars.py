@@ -50,7 +50,7 @@ def test_bars_hold_each_moment_once_and_the_gaps():
 def test_fastest_is_on_top_and_unranked_not_drawn():
     axes = drawn(mixed())
     labels = [label.get_text() for label in axes.get_yticklabels()]
-    assert labels == ["quack", "triton-inhouse", "liger (nondeterministic)", "torch-eager"]
+    assert labels == ["quack", "triton-inhouse", "liger\n(nondeterministic)", "torch-eager"]
     bottom, top = axes.get_ylim()
     assert bottom > top
 

@@ -36,3 +36,17 @@ def test_reasons_follow_and_what_was_missing(comparison):
 
 def test_those_that_failed_are_named_in_a_sentence(comparison):
     assert ran.failed(comparison) == "Not ranked where it failed: liger (wrong in 1 of 2 cases)."
+
+
+def test_what_keeps_its_bits_within_each_process_is_right():
+    """And is said to have others in a new one; from run to run they are no such result's."""
+    prints = [verification(fingerprint=bits) for bits in ("aa", "bb")]
+    rows = [row("quack", 50.0, verification=each, process=process) for process, each in enumerate(prints)]
+    unsteady = verification(differing_in=["dweight"])
+    rows.append(row("liger", 60.0, status="nondeterministic", verification=unsteady))
+    found = ran.outcomes(compare(results(*rows, row("torch-eager", 100.0), processes=2))).rows
+    assert [[cell.text for cell in each] for each in found] == [
+        ["torch-eager", "1 right"],
+        ["quack", "1 right with other bits in a new process"],
+        ["liger", "1 nondet."],
+    ]
