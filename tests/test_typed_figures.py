@@ -615,8 +615,8 @@ FIGURES = [  # a document, what it says, and what the file gives
     ),
     (
         "peers.md",
-        r"Of the (\w+) shapes of .*tuned\S*, of 32 Mi elements, quack-tuned gains most at (\d+ x \d+) in RMSNorm and at "
-        r"(\d+ x \d+) in LayerNorm. quack takes (\d+) to (\d+) % longer than it",
+        r"Of the (\w+) shapes of .*tuned\S*, of 32 Mi elements, quack-tuned gains most at (\d+ x \d+) in RMSNorm "
+        r"and at (\d+ x \d+) in LayerNorm. quack takes (\d+) to (\d+) % longer than it",
         what_tuning_brings_quack,
     ),
     (
