@@ -12,6 +12,7 @@ from reports.published.documents import write_all
 from reports.published.run_facts import COLUMNS
 from tests.reports.page_checks import is_readable_in_light_and_dark
 from tests.reports.published.small_checkout import make, publish, timed
+from tests.results_factory import in_processes, verification
 
 pytestmark = pytest.mark.browser
 
@@ -54,6 +55,23 @@ def test_first_case_is_there_at_once(opened):
     assert page.locator(".panel").get_by_text("A/A band ±1.41 %.").count() == 1
     assert page.locator("figcaption").all_inner_texts() == ["32 Mi elements"]
     assert page.title() == "RMSNorm backward, 32768 x 1024, bf16, cold on NVIDIA B200 - normbwd"
+
+
+def test_other_bits_in_a_new_process_alone_have_a_badge_of_their_own(opener, tmp_path):
+    checkout, run = make(tmp_path, devices=()), timed(SHUFFLED)
+    rows = [
+        each.model_copy(update={"verification": verification(each.case, fingerprint=str(each.process))})
+        if each.impl == "liger"
+        else each
+        for each in in_processes(*run.rows, scales=(1.0, 1.0))
+    ]
+    twice = run.run.model_copy(update={"settings": run.run.settings.changed(processes=2)})
+    publish(replace(run, run=twice, rows=rows), checkout / "results/h200/timed.jsonl.bz2", "h200")
+    write_all(checkout=checkout)
+    page = opener(checkout / "site/index.html")().page
+    badges = dict(zip(ranking(page, "h200"), page.locator(".ranking tbody th").all_inner_texts(), strict=True))
+    assert "other bits in a new process" in badges["liger"]
+    assert "nondeterministic" in badges["quack"]
 
 
 def test_context_is_named_where_the_run_has_several(opened, opener, tmp_path):
