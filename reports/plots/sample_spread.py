@@ -33,27 +33,30 @@ def largest(comparison: Comparison) -> list[CaseComparison]:
 @styled
 def spread(case: CaseComparison, comparison: Comparison, rows: JoinedCase) -> Figure:
     """Percent off the median, a row for each ranked implementation, fastest on top, below that of the add."""
-    boxes = {entry.label: (look(entry.impl), _samples_us(rows[entry.impl, "impl"])) for entry in case.ranked}
+    shown = {entry.label: (look(entry.impl), rows[entry.impl, "impl"]) for entry in case.ranked}
     add = same_traffic_add(rows)
     if add is not None and is_rankable(add):
-        boxes = {ADD_NAME: (ADD, _samples_us(add)), **boxes}
+        shown = {ADD_NAME: (ADD, add), **shown}
+    joined = [of for _, of in shown.values()]
     heading = title(comparison.run, f"spread of the samples of {case.case.key}")
-    figure, (axes,) = sheet(heading, height=0.3 * len(boxes), caption=CAPTION)
+    figure, (axes,) = sheet(heading, height=0.3 * len(shown), caption=CAPTION)
     drawn = axes.boxplot(
-        [100 * (samples_us / np.median(samples_us) - 1) for _, samples_us in boxes.values()],
+        [100 * (samples_us / np.median(samples_us) - 1) for samples_us in map(_samples_us, joined)],
         orientation="horizontal",
         whis=(1, 99),
         widths=0.6,
         patch_artist=True,
         medianprops={"color": "white"},
         flierprops={"marker": ".", "markersize": 3},
-        tick_labels=[f"{name}, {figures.microseconds(float(np.median(us)))} us" for name, (_, us) in boxes.items()],
+        tick_labels=[
+            f"{name}, {figures.microseconds(of.median_us)} us" for name, of in zip(shown, joined, strict=True)
+        ],
     )
-    for place, (shown, _) in enumerate(boxes.values()):
-        drawn["boxes"][place].set(facecolor=shown.colour, edgecolor=shown.colour)
-        drawn["fliers"][place].set(markeredgecolor=shown.colour)
+    for place, (its, _) in enumerate(shown.values()):
+        drawn["boxes"][place].set(facecolor=its.colour, edgecolor=its.colour)
+        drawn["fliers"][place].set(markeredgecolor=its.colour)
         for line in (*drawn["whiskers"][2 * place :][:2], *drawn["caps"][2 * place :][:2]):
-            line.set_color(shown.colour)
+            line.set_color(its.colour)
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
     axes.set_xlabel("% off the median")

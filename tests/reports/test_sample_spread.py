@@ -36,7 +36,9 @@ def test_a_box_holds_the_middle_half_of_all_samples(processes):
     percent = 100 * (np.array(samples) / np.median(samples) - 1)
     box = axes.patches[names(axes).index("quack")].get_path().vertices[:, 0]
     assert (min(box), max(box)) == pytest.approx(tuple(np.percentile(percent, (25, 75))))
-    assert axes.get_yticklabels()[names(axes).index("quack")].get_text() == f"quack, {np.median(samples):.1f} us"
+    of_processes = [np.median(each.timing.samples_us) for each in file.rows if each.impl == "quack"]
+    said = f"quack, {np.median(of_processes):.1f} us"  # as the tables say it
+    assert axes.get_yticklabels()[names(axes).index("quack")].get_text() == said
 
 
 def test_who_ranks_has_a_box_and_the_add_has_one():
