@@ -110,10 +110,12 @@ def columns_at_which_layer_norm_loses_the_most_beside_8():
 
 def rows_wider_than_16384_over_the_add():
     """The largest of a few rows in each norm, then the smallest and the largest of many."""
-    found = {(name, n): over_add(name, n) for name in ("te-rocm", "quack") for n in ("rms", "layer")}
-    wide = {key: [ratio for case, ratio in of.items() if case.cols > 16384] for key, of in found.items()}
-    few = [max(wide["te-rocm", n]) for n in ("rms", "layer")]
-    many = [*wide["quack", "rms"], *wide["quack", "layer"]]
+
+    def wide(name, norm):
+        return [ratio for case, ratio in over_add(name, norm).items() if case.cols > 16384]
+
+    few = [max(wide("te-rocm", norm)) for norm in ("rms", "layer")]
+    many = [*wide("quack", "rms"), *wide("quack", "layer")]
     return [percent(ratio) for ratio in (*few, min(many), max(many))]
 
 
@@ -566,7 +568,7 @@ FIGURES = [  # a document, what it says, and what the file gives
     ),
     (
         "peers.md",
-        r"At 32768 x 32768 both then take more than (\w+) times as long as torch-eager",
+        r"At 32768 x 32768 both take more than (\w+) times as long as torch-eager",
         lambda: [
             COUNTS[int(min(slower_than_eager("quack", n, "32768 x 32768") for n in ("flash-attn-triton", "mamba")))]
         ],
@@ -641,7 +643,7 @@ FIGURES = [  # a document, what it says, and what the file gives
     ),
     ("results.md", r"torch's own kernels lose (\d+) % at most", torchs_own_kernels_lose),
     ("results.md", r"t0 was more than (\w+) that of others", t0_of_hosts),
-    ("results.md", r"and fast-llm on the H200 in (\w+) process of (\w+), whose times", processes_of_a_small_t0),
+    ("results.md", r"So was fast-llm on the H200 in (\w+) process of (\w+): where", processes_of_a_small_t0),
     (
         "results.md",
         r"Of the runs of the plan, ([^.]+) on the H200 and ([^.]+) on the H100 were measured with the smaller t0",

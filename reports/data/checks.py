@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.results.joining import OTHER_BITS
-from harness.results.schema import ErrorClass, TensorCheck, Verification
+from harness.results.schema import ErrorClass, Status, TensorCheck, Verification
 from reports import figures
 
 NEW_PROCESS = "new process"
@@ -57,11 +57,6 @@ class Checked:
     def moved(self) -> bool:
         """Whether the bits of another process differed."""
         return bool(self.conditions.get(NEW_PROCESS, Runs()).differing)
-
-    @property
-    def only_moved(self) -> bool:
-        """Whether each process kept its bits, and that of another differed."""
-        return self.moved and not self.differing
 
     @property
     def determinism(self) -> str:
@@ -121,6 +116,13 @@ def join_files(checks: Sequence[Checked]) -> Checked:
         conditions=add_up([checked.conditions for checked in checks]),
         invariance=_texts([checked.invariance for checked in checks]),
     )
+
+
+def other_bits(status: Status, checked: Checked) -> str | None:
+    """The mark of a result that passed with bits that differ, from run to run or only in a new process; else None."""
+    if status != "nondeterministic":
+        return None
+    return OTHER_BITS if checked.moved and not checked.differing else status
 
 
 def worst_class(classes: Iterable[ErrorClass | None]) -> ErrorClass | None:

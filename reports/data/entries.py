@@ -9,12 +9,12 @@ from typing import Literal
 
 from harness.cases import NormCase
 from harness.cases.traffic import moved_bytes
-from harness.results.joining import OTHER_BITS, TIMES_T0, Joined, interleaved, ratio
+from harness.results.joining import TIMES_T0, Joined, interleaved, ratio
 from harness.results.run_records import ImplRecord
 from harness.results.schema import RANKED, Flush, Kernel, KernelTotals, Status, Timing
 from harness.results.statistics import IncomparableError, Ratio, SpeedVerdict, geomean, median_and_spread, verdict
 from reports import figures
-from reports.data.checks import Checked, join_verifications
+from reports.data.checks import Checked, join_verifications, other_bits
 from reports.data.waiting import Waiting, waiting_in
 
 # ranked: passed, timed, comparable; unranked: passed and timed, but its time cannot be set beside the others';
@@ -66,10 +66,8 @@ class Entry:
 
     @property
     def other_bits(self) -> str | None:
-        """How a result is marked that is not the same bit for bit, from run to run or only from process to process."""
-        if self.status != "nondeterministic":
-            return None
-        return OTHER_BITS if self.checked.only_moved else self.status
+        """The mark of a result with bits that differ, from run to run or only in a new process; None for any other."""
+        return other_bits(self.status, self.checked)
 
     @property
     def label(self) -> str:

@@ -21,8 +21,10 @@ from reports.parts.geomeans import geomeans
 from reports.sentences import answers, caveats, not_passed, yardsticks
 from reports.table import words
 
-MARKS = {"nondeterministic": " †", OTHER_BITS: " §"}  # by how a result that is not the same bit for bit is marked
-MEANINGS = {"nondeterministic": "other bits from run to run", OTHER_BITS: f"{OTHER_BITS}, the same within one"}
+DIFFER = {  # a sign and what it means, by the mark of an entry whose bits differ
+    "nondeterministic": (" †", "other bits from run to run"),
+    OTHER_BITS: (" §", f"{OTHER_BITS}, the same within one"),
+}
 UNRANKED = " ‡"
 HELPED = " +"
 ABOUT_HELPED = "the implementation lacks the variant; its plain backward, and torch's operators around it"
@@ -101,7 +103,8 @@ def _marked_time(case: CaseComparison, impl: str) -> str:
         return figures.microseconds(entry.median_us) + helped + UNRANKED
     if entry.standing != "ranked":
         return entry.status + helped
-    text = figures.microseconds(entry.median_us) + helped + MARKS.get(entry.other_bits or "", "")
+    sign, _ = DIFFER[entry.other_bits] if entry.other_bits else ("", "")
+    text = figures.microseconds(entry.median_us) + helped + sign
     best = case.lead is not None and entry.impl in (case.lead.impl, *case.lead.tied_with)
     return f"**{text}**" if best else text
 
@@ -121,7 +124,7 @@ def _legend(comparison: Comparison) -> str:
     shown_only = any(case.of("unranked") for case in comparison.cases)
     unranked = f" {UNRANKED.strip()}: shown, not ranked (the full report says why)." if shown_only else ""
     shown = {entry.other_bits for case in comparison.cases for entry in case.ranked}
-    other_bits = [f"{mark}: {MEANINGS[of]}" for of, mark in MARKS.items() if of in shown]
+    other_bits = [f"{sign}: {meaning}" for mark, (sign, meaning) in DIFFER.items() if mark in shown]
     helped = f" {HELPED.strip()}: {ABOUT_HELPED}." if _any_helped(comparison.cases) else ""
     return (
         "Median us of the backward alone, cold cache; **bold**: the fastest, and what cannot be told from it; add: an "

@@ -8,7 +8,7 @@ from harness.cases.unfused import WITH_TORCH
 from harness.results.joining import OTHER_BITS
 from harness.results.schema import RANKED, ErrorClass, Status
 from reports import figures
-from reports.data.checks import worst_class
+from reports.data.checks import other_bits, worst_class
 from reports.data.comparison import Comparison
 from reports.data.outcomes import FAILED, WORDS, Outcome, norms, of_comparison, tally, tried
 from reports.sentences import not_passed
@@ -58,7 +58,7 @@ def _cell(outcomes: Sequence[Outcome]) -> str:
 
 
 def _word(outcome: Outcome) -> str:
-    moved = outcome.status == "nondeterministic" and outcome.checked.only_moved
+    moved = other_bits(outcome.status, outcome.checked) == OTHER_BITS
     return f"{WORDS['ok']} with {OTHER_BITS}" if moved else WORDS[outcome.status]
 
 

@@ -8,7 +8,7 @@ from reports.data.comparison import compare
 from reports.formats.console import render
 from reports.formats.export import to_csv
 from reports.table import Cell
-from tests.results_factory import mixed, results, row, thorough, verification
+from tests.results_factory import helpers, in_processes, mixed, results, row, thorough, verification
 
 CHOICES = ("CONSOLE", "OVERVIEW", "MARKDOWN", "MARKDOWN_UNTIMED", "PULL_REQUEST", "PULL_REQUEST_UNTIMED", "HTML", "CSV")
 
@@ -40,6 +40,25 @@ def test_a_case_without_the_implementation_has_no_row():
     comparison = compare(mixed())
     table = table_of(["case", "status", "ranked_us", "speedup"], [Row(comparison, comparison.cases[0], None)])
     assert [cell.text for cell in table.rows[0]] == [comparison.cases[0].case.key, "no row", "no row"]
+
+
+@pytest.mark.parametrize(
+    ("status", "bits", "mark"),
+    [
+        ("ok", "aa", ""),
+        ("ok", "bb", " (other bits in a new process)"),
+        ("nondeterministic", "aa", " (nondeterministic)"),
+    ],
+)
+def test_a_time_bears_the_mark_of_bits_that_differ(status, bits, mark):
+    first = row("quack", 50.0, status=status, verification=verification(fingerprint="aa"))
+    rows = in_processes(row("torch-eager", 100.0), first, *helpers(100.0, 46.0), scales=(1.0, 1.0))
+    there = next(place for place, each in enumerate(rows) if (each.impl, each.process) == ("quack", 1))
+    rows[there] = rows[there].model_copy(update={"verification": verification(fingerprint=bits)})
+    comparison = compare(results(*rows, processes=2))
+    (case,) = comparison.cases
+    (cells,) = table_of(["ranked_us", "fastest_us"], [Row(comparison, case, case.entry("quack"))]).rows
+    assert [cell.text for cell in cells] == [f"54.9{mark}"] * 2
 
 
 def test_a_gradient_that_is_in_the_results_alone_has_its_columns():

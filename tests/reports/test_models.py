@@ -10,7 +10,7 @@ from reports.data.comparison import compare
 from reports.data.spending import spending
 from reports.formats import console, grid, html, markdown
 from reports.parts import models
-from tests.results_factory import helpers, results, row, selftest, timing
+from tests.results_factory import helpers, in_processes, results, row, selftest, timing, verification
 
 LLAMA = MODELS[0]
 DRIFTED = 1.0986  # what the factory's drift makes of a median
@@ -120,3 +120,22 @@ def test_the_table_stands_on_the_page():
     page = html.render([results(*(each for case in (RESIDUAL, PLAIN) for each in measured(case)))])
     assert f"<h2>{models.TITLE}</h2>" in page
     assert " + torch" in page
+
+
+def test_a_norm_with_other_bits_marks_the_model():
+    """From run to run before in a new process alone, where norms of a model differ in both ways."""
+
+    def label(*moved, unsteady=()):
+        rows = in_processes(*(each for case in (RESIDUAL, PLAIN) for each in measured(case)), scales=(1.0, 1.0))
+        for place, each in enumerate(rows):
+            if each.impl == "torch-eager" and each.role == "impl":
+                bits = str(each.process) if each.case in moved else "aa"
+                check = verification(each.case, fingerprint=bits)
+                status = "nondeterministic" if each.case in unsteady else "ok"
+                rows[place] = each.model_copy(update={"verification": check, "status": status})
+        (spent,) = spending(compare(results(*rows, processes=2)).cases, None)
+        return next(spender.label for spender in spent.spenders if spender.impl == "torch-eager")
+
+    assert label() == "torch-eager"
+    assert label(PLAIN) == "torch-eager (other bits in a new process)"
+    assert label(PLAIN, unsteady=[RESIDUAL]) == "torch-eager (nondeterministic)"

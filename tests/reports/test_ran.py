@@ -39,7 +39,7 @@ def test_those_that_failed_are_named_in_a_sentence(comparison):
 
 
 def test_what_keeps_its_bits_within_each_process_is_right():
-    """And is said to have others in a new one; from run to run they are no such result's."""
+    """It has words of its own, apart from what differs from run to run."""
     prints = [verification(fingerprint=bits) for bits in ("aa", "bb")]
     rows = [row("quack", 50.0, verification=each, process=process) for process, each in enumerate(prints)]
     unsteady = verification(differing_in=["dweight"])
