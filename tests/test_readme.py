@@ -65,7 +65,9 @@ def turned_rows(page, heading):
 
 
 def test_another_flush_another_kernel_beside_and_do_bench_turn_orders():
-    assert turned_rows("results/h200/engines.md", "Orders that do_bench turns")
+    by_do_bench = turned_rows("results/h200/engines.md", "Orders that do_bench turns")
+    assert by_do_bench
+    assert not any("triton-inhouse" in row for row in by_do_bench), "docs/peers.md says that it keeps its place"
     assert all(turned_rows("results/h200/flush.md", f"Rankings that {mode} turns") for mode in ("dirty", "none"))
     beside = [context for context in compared("contexts").contexts if context.context.startswith("beside")]
     leads = [case.lead for context in beside for case in context.cases if case.lead]
