@@ -30,14 +30,14 @@ class Noise:
     (a share of 1); `drift`: of what all implementations of a process share, and no ratio may see.
     """
 
-    block: float = 0.0175
-    process: float = 0.0035
+    block: float = 0.0195
+    process: float = 0.006
     uneven: float = 0.6
     shared: float = 0.12
     drift: float = 0.01
 
 
-# tests/test_gate_simulation.py compares the first two with results/h200/processes.jsonl.bz2.
+# tests/gate/test_simulation.py compares the first two with published runs.
 H200 = Noise()  # any two implementations
 ALIKE = Noise(process=0.0015)  # two that compile to the same kernel
 EVEN = Noise(uneven=0.0)

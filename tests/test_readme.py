@@ -45,7 +45,8 @@ def test_documents_say_the_least_band_of_one_process_as_reports_do():
         assert f"at least {least}{after}" in words_of(name), name
     rounded = f"{100 * PROCESS_BAND:g} %"
     for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
-        assert not re.search(rf"(?<![\d.]){re.escape(rounded)}", path.read_text("utf-8")), path
+        prose = "\n".join(line for line in path.read_text("utf-8").splitlines() if not line.startswith("|"))
+        assert not re.search(rf"(?<![\d.]){re.escape(rounded)}", prose), path
 
 
 def test_there_are_published_runs():
@@ -64,11 +65,11 @@ def turned_rows(page, heading):
     return [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| case")]
 
 
-def test_another_flush_another_kernel_beside_and_do_bench_turn_orders():
+def test_another_kernel_beside_and_do_bench_turn_orders_and_another_flush_none():
     by_do_bench = turned_rows("results/h200/engines.md", "Orders that do_bench turns")
     assert by_do_bench
     assert not any("triton-inhouse" in row for row in by_do_bench), "docs/peers.md says that it keeps its place"
-    assert all(turned_rows("results/h200/flush.md", f"Rankings that {mode} turns") for mode in ("dirty", "none"))
+    assert not any(turned_rows("results/h200/flush.md", f"Rankings that {mode} turns") for mode in ("dirty", "none"))
     beside = [context for context in compared("contexts").contexts if context.context.startswith("beside")]
     leads = [case.lead for context in beside for case in context.cases if case.lead]
     assert any("triton-inhouse" not in (lead.impl, *lead.tied_with) for lead in leads)

@@ -27,31 +27,43 @@ from tests.simulated_runs import (
 )
 
 RUNS = 2000
-PUBLISHED = Path("results/h200/processes.jsonl.bz2")
+UNLIKE = Path("results/h200/fast-llm.jsonl.bz2")
+COPIES = Path("results/h200/compare-comment-only.jsonl.bz2")
+BASE_COPY = "triton-inhouse@base"
+PROCESSES = 5
+ON_ONE_GPU = 4  # the fifth process of UNLIKE was measured by another, too
 
 
 def share(found):
     return float(np.mean(found))
 
 
-@pytest.fixture(scope="module")
-def published():
-    """What was read of each case and implementation, in us, block by block: an array a process."""
+def read(path):
+    """What was read of each case, implementation and role, in us, block by block: an array a process."""
     return {
-        (case, impl): [np.array(timing.samples_us) for timing in joined.timings]
-        for case, of in by_case(load(PUBLISHED)).items()
+        (case, impl, role): [np.array(timing.samples_us) for timing in joined.timings]
+        for case, of in by_case(load(path)).items()
         for (impl, role), joined in of.items()
-        if role == "impl" and len(joined.timings) == 3
+        if role in ("impl", "again") and len(joined.timings) == PROCESSES
     }
 
 
-def log_ratios(published, pairs):
-    """The log ratios of these implementations, block by block, of every case: an array a process."""
+@pytest.fixture(scope="module")
+def published():
+    """Of each case and implementation, without those of torch.compile, whose code each process chooses anew."""
+    return {
+        (case, impl): times
+        for (case, impl, role), times in read(UNLIKE).items()
+        if role == "impl" and not impl.startswith("torch-compiled")
+    }
+
+
+def log_ratios(published, base, *impls):
+    """The log ratios of implementations over one, block by block, of every case: an array a process."""
     return [
         [np.log(one / other) for one, other in zip(published[case, base], times, strict=True)]
         for (case, impl), times in published.items()
-        for base in [pairs.get(impl, pairs.get("*"))]
-        if base is not None and base != impl and (case, base) in published
+        if (impl in impls if impls else impl != base) and (case, base) in published
     ]
 
 
@@ -59,27 +71,34 @@ def between_processes(cells):
     return np.array([np.std([np.median(logs) for logs in cell], ddof=1) for cell in cells])
 
 
-def simulated(noise):
-    head, _ = medians(np.random.default_rng(0), 2000, shape=Shape(processes=3), noise=noise)
+def simulated(noise, blocks):
+    shape = Shape(processes=PROCESSES, blocks=blocks)
+    head, _ = medians(np.random.default_rng(0), 2000, shape=shape, noise=noise)
     return head.std(axis=2, ddof=1)
 
 
 def test_the_noise_is_that_of_the_published_run_or_a_little_more(published):
-    cells = log_ratios(published, {"*": "torch-eager"})
-    assert len(cells) == 138
+    cells = log_ratios(published, "torch-eager")
+    assert len(cells) == 468
     assert np.median([logs.std() for cell in cells for logs in cell]) == pytest.approx(H200.block, rel=0.1)
     neighbours = [np.corrcoef(logs[1:], logs[:-1])[0, 1] for cell in cells for logs in cell]
     assert abs(np.median(neighbours)) < 0.05  # blocks of a process are as good as independent
-    seen, ours = between_processes(cells), simulated(H200)
+    seen, ours = between_processes(cells), simulated(H200, len(cells[0][0]))
     assert 1.0 < np.median(ours) / np.median(seen) < 1.2
     assert 1.0 < np.sqrt((ours**2).mean() / (seen**2).mean()) < 1.2
 
 
-def test_two_that_compile_to_the_same_kernel_scatter_less(published):
-    cells = log_ratios(published, {"torch-compiled-nonstrict": "torch-compiled"})
-    alike = [cell for cell in cells if abs(np.mean([np.median(logs) for logs in cell])) < 0.01]
-    assert len(alike) == 9  # of 12: in the others Inductor chose differently
-    assert np.median(simulated(ALIKE)) == pytest.approx(np.median(between_processes(alike)), rel=0.2)
+def test_two_that_compile_to_the_same_kernel_scatter_less():
+    """Head, which differs by a comment, and base's second copy, both over base."""
+    times = read(COPIES)
+    cells = [
+        [np.log(one / other) for one, other in zip(times[case, BASE_COPY, "impl"], copy, strict=True)]
+        for (case, impl, role), copy in times.items()
+        if (impl, role) != (BASE_COPY, "impl")
+    ]
+    assert len(cells) == 12
+    ours = simulated(ALIKE, len(cells[0][0]))
+    assert np.median(ours) == pytest.approx(np.median(between_processes(cells)), rel=0.2)
 
 
 def of_the_mean(cells):
@@ -89,11 +108,11 @@ def of_the_mean(cells):
 
 
 def test_cases_share_a_part_of_the_bias_of_their_process(published):
-    """All pairs of implementations that have all twelve cases: the mean over them scatters more than twelve coins."""
-    impls = [impl for impl in {impl for _, impl in published} if sum(impl == of for _, of in published) == 12]
-    pairs = [log_ratios(published, {impl: base}) for base in impls for impl in impls if impl < base]
+    """All pairs of implementations that have all thirty cases: the mean over them scatters more than thirty coins."""
+    impls = [impl for impl in {impl for _, impl in published} if sum(impl == of for _, of in published) == 30]
+    pairs = [log_ratios(published, base, impl) for base in impls for impl in impls if impl < base]
     seen = np.array([[[np.median(logs) for logs in cell] for cell in cells] for cells in pairs])
-    head, _ = medians(np.random.default_rng(0), 2000, shape=Shape(cells=12, processes=3))
+    head, _ = medians(np.random.default_rng(0), 2000, shape=Shape(cells=30, processes=PROCESSES, blocks=60))
     observed, independent = of_the_mean(seen)
     simulated, alone = of_the_mean(head)
     assert observed / independent == pytest.approx(simulated / alone, rel=0.25)
@@ -125,12 +144,12 @@ NOISIER = np.arange(60) % 4 == 3
 
 
 def test_power_where_case_variances_differ():
-    """Where the variances of the cases differ, false alarms are hardly more frequent and more losses are found."""
+    """Where the variances of the cases differ, false alarms are a little more frequent and more losses are found."""
     none, lost = (short_kernels(np.random.default_rng(1), planted=np.log1p(by)) for by in (0.0, 0.03))
-    assert share(judged(*none, alone=True).any_regressed) < share(judged(*none).any_regressed) < 0.01
+    assert share(judged(*none, alone=True).any_regressed) < share(judged(*none).any_regressed) < 0.015
     assert share(judged(*short_kernels(np.random.default_rng(1), 10)).any_regressed) < 0.01
-    assert share(judged(*short_kernels(np.random.default_rng(1), 3)).any_regressed) < 0.025
-    assert share(judged(*lost, alone=True).regressed[:, 0]) < 0.8 < 0.9 < share(judged(*lost).regressed[:, 0])
+    assert share(judged(*short_kernels(np.random.default_rng(1), 3)).any_regressed) < 0.035
+    assert share(judged(*lost, alone=True).regressed[:, 0]) < 0.55 < 0.65 < share(judged(*lost).regressed[:, 0])
 
 
 def test_loss_of_delta_passes_in_5_percent():
@@ -153,24 +172,24 @@ def test_in_a_run_of_fewer_cells_it_is_the_same(cells, noise):
     assert share(lost.regressed[:, 0]) > 0.95
 
 
-def test_shrinkage_halves_inconclusive_verdicts():
-    """Variance shrinkage leaves less than half as many cases inconclusive."""
+def test_shrinkage_leaves_fewer_verdicts_inconclusive():
+    """By a third, and more losses are found."""
     none, lost = (medians(np.random.default_rng(5), RUNS, np.log1p(by)) for by in (0.0, 0.02))
-    assert share(judged(*none).open) < share(judged(*none, alone=True).open) / 2
-    assert share(judged(*lost, alone=True).regressed[:, 0]) < 0.4 < 0.6 < share(judged(*lost).regressed[:, 0])
+    assert share(judged(*none).open) < 0.67 * share(judged(*none, alone=True).open)
+    assert share(judged(*lost, alone=True).regressed[:, 0]) < 0.16 < 0.25 < share(judged(*lost).regressed[:, 0])
 
 
 def test_the_scatter_found_so_foretells_a_published_process(published):
-    """The third process is as far from the other two as their scatter says, shrunk towards that of the other cases."""
+    """The fourth process is as far from the other three as their scatter says, shrunk towards that of the other cases."""
     ps = []
     for impl, base in combinations(sorted({impl for _, impl in published}), 2):
-        cells = log_ratios(published, {impl: base})
-        found = np.array([[np.median(logs) for logs in cell] for cell in cells])
-        for left_out in range(3) if len(cells) >= FEWEST_CASES else ():
+        cells = log_ratios(published, base, impl)
+        found = np.array([[np.median(logs) for logs in cell[:ON_ONE_GPU]] for cell in cells])
+        for left_out in range(ON_ONE_GPU) if len(cells) >= FEWEST_CASES else ():
             others = np.delete(found, left_out, axis=1)
-            variances, freedom = shrunk_variances(others.var(axis=1, ddof=1), 1)
+            variances, freedom = shrunk_variances(others.var(axis=1, ddof=1), ON_ONE_GPU - 2)
             off = found[:, left_out] - others.mean(axis=1)
-            ps.append(2 * t.sf(np.abs(off) / np.sqrt(1.5 * variances), freedom))
+            ps.append(2 * t.sf(np.abs(off) / np.sqrt(ON_ONE_GPU / (ON_ONE_GPU - 1) * variances), freedom))
     ps = np.concatenate(ps)
     assert len(ps) > 2000
     assert [share(ps <= level) < 1.1 * level for level in (0.1, 0.05, 0.02, 0.01, 0.002)] == [True] * 5
@@ -198,7 +217,7 @@ def test_confirmation_separates_delta_from_5_percent():
         if everywhere:
             assert share(both.regressed.any(axis=1)) < 0.01 < 0.03 < share(once.regressed.any(axis=1))
         else:
-            assert share(both.regressed[:, 0]) > 0.99
+            assert share(both.regressed[:, 0]) > 0.97
 
 
 def test_false_discovery_rate_is_as_promised():
@@ -208,15 +227,16 @@ def test_false_discovery_rate_is_as_promised():
     assert share(found.regressed.any(axis=1)) < 0.06
 
 
-def test_a_small_loss_everywhere_is_found_by_the_mean_alone():
+@pytest.mark.parametrize(("noise", "of_beyond", "of_twice"), [(H200, 0.5, 0.94), (ALIKE, 0.999, 0.999)])
+def test_a_small_loss_everywhere_is_found_by_the_mean_alone(noise, of_beyond, of_twice):
     rng = np.random.default_rng(4)
     allowed, beyond, twice = (
-        judged(*medians(rng, RUNS, np.log1p(by), everywhere=True)) for by in (0.005, 0.0075, 0.01)
+        judged(*medians(rng, RUNS, np.log1p(by), noise=noise, everywhere=True)) for by in (0.005, 0.0075, 0.01)
     )
     assert share(allowed.mean_regressed) < 0.06
-    assert share(beyond.mean_regressed) > 0.85
+    assert share(beyond.mean_regressed) > of_beyond
     assert share(beyond.regressed.any(axis=1)) < 0.02
-    assert share(twice.mean_regressed) > 0.99
+    assert share(twice.mean_regressed) > of_twice
 
 
 def test_what_is_counted_here_is_what_the_gate_says():

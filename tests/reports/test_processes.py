@@ -27,7 +27,7 @@ def test_processes_that_find_the_same_agree():
 
 
 def test_a_process_that_is_biased_disagrees_and_is_listed():
-    biased = in_processes(*ROWS, bias={("quack", "impl", 1): 1.05})
+    biased = in_processes(*ROWS, bias={("quack", "impl", 1): 1.06})
     cell = only_cell(*biased)
     assert (cell.agrees, cell.agrees_widened) == (False, False)
     text = render(results(*biased))
@@ -35,7 +35,7 @@ def test_a_process_that_is_biased_disagrees_and_is_listed():
     assert "## Cells that do not agree" in text
 
 
-@pytest.mark.parametrize("biased", [1.05, 0.97])  # beyond the others on either side
+@pytest.mark.parametrize("biased", [1.06, 0.96])  # beyond the others on either side
 def test_the_band_of_the_process_itself_widens_its_interval(biased):
     quack, again = ("quack", "impl", 1), ("torch-eager", "again", 1)
     cell = only_cell(*in_processes(*ROWS, bias={quack: biased, again: 1.06}))
@@ -56,10 +56,10 @@ def test_one_process_says_how_to_get_more():
 
 def test_process_band_is_the_bound_of_published_processes():
     """What 95 % of processes are off by in the larger of two runs, rounded up to a tenth of a per cent."""
-    files = [Path("results") / f"{name}.jsonl.bz2" for name in ("h200/processes", "h100-sxm/fast-llm")]
+    files = [Path("results") / f"{device}/fast-llm.jsonl.bz2" for device in ("h200", "h100-sxm")]
     bounds = [process_bound(agreements_of(load(path))) for path in files]
     assert PROCESS_BAND - 0.001 < max(bounds) <= PROCESS_BAND
-    assert min(bounds) > 0.8 * max(bounds)  # on another device, with other libraries, about the same
+    assert min(bounds) > 0.7 * max(bounds)  # on another device, where shorter cases are not ranked, about the same
 
 
 def test_bound_grows_with_one_process_that_is_off():
