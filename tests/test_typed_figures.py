@@ -516,8 +516,8 @@ FIGURES = [  # a document, what it says, and what the file gives
     ("kernel.md", r"takes longer than the call alone, as (\w+)'s does", who_else_takes_longer_in_a_graph),
     (
         "method.md",
-        r"([\d.]+) and ([\d.]+) %, rounded up\. Half of them are off by less than ([\d.]+) %\. .* at 8 Mi elements 95 % of the "
-        r"H200's by ([\d.]+) %, at 32 Mi by ([\d.]+) %",
+        r"([\d.]+) and ([\d.]+) %, rounded up\. Half of them are off by less than ([\d.]+) %\. .* at 8 Mi elements "
+        r"95 % of the H200's by ([\d.]+) %, at 32 Mi by ([\d.]+) %",
         processes_are_off_by,
     ),
     ("method.md", r"sizes from (\d+) to (\d+) Mi elements, and", sizes_of_an_implementation_against_itself),

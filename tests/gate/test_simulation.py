@@ -180,7 +180,7 @@ def test_shrinkage_leaves_fewer_verdicts_inconclusive():
 
 
 def test_the_scatter_found_so_foretells_a_published_process(published):
-    """The fourth process is as far from the other three as their scatter says, shrunk towards that of the other cases."""
+    """The fourth process is as far from the other three as their scatter says, shrunk towards that of other cases."""
     ps = []
     for impl, base in combinations(sorted({impl for _, impl in published}), 2):
         cells = log_ratios(published, base, impl)
