@@ -37,12 +37,12 @@ def test_no_such_file_is_said(tmp_path):
 
 
 def test_command_ends_with_the_worst_verdict(monkeypatch, capsys):
-    assert typed("publish --check --only margin") == 0
-    assert "h200/margin: " in capsys.readouterr().out
-    (refused,) = (replace(each, faults=("no",), earlier=False) for each in admitting.judge_published("margin"))
+    assert typed("publish --check --only compare-planted") == 0
+    assert "h200/compare-planted: " in capsys.readouterr().out
+    (refused,) = (replace(each, faults=("no",)) for each in admitting.judge_published("compare-planted"))
     monkeypatch.setattr(admitting, "judge_published", lambda only: [refused])
     assert typed("publish --check") == 1
-    assert "h200/margin: may not be published\n  no\n" in capsys.readouterr().out
+    assert "h200/compare-planted: may not be published\n  no\n" in capsys.readouterr().out
 
 
 def test_check_measures_nothing_that_could_be_tried_dry(capsys):
