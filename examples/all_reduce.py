@@ -38,10 +38,10 @@ import torch.multiprocessing
 from harness import devices
 from harness.devices.holder import Holder, HolderState
 from harness.errors import UnavailableError, UsageError
-from harness.results.contexts import ALL_REDUCE, COLD
-from harness.results.file import ResultsFile
-from harness.results.schema import ConditionsRecord, ContextRecord, RowRecord, Timing
-from harness.results.settings import Settings
+from harness.records.contexts import ALL_REDUCE, COLD
+from harness.records.file import ResultsFile
+from harness.records.schema import ConditionsRecord, ContextRecord, RowRecord, Timing
+from harness.records.settings import Settings
 from harness.run.invocation import Invocation
 from harness.run.opening import RESULTS_NAME
 from harness.run.provenance import device_record

@@ -18,9 +18,9 @@ from rich.markup import escape
 
 from harness.answer import exit_code_of_rows, measure_and_report, telling_how_to_go_on
 from harness.errors import UnavailableError, UsageError
-from harness.results.contexts import COLD
-from harness.results.file import load
-from harness.results.schema import RANKED
+from harness.records.contexts import COLD
+from harness.records.file import load
+from harness.records.schema import RANKED
 from harness.run.invocation import Invocation
 from harness.run.options import CASES, command_line, options
 from harness.run.progress import Display
@@ -198,10 +198,10 @@ def gate(
 
     With --confirm what failed on speed is measured again and fails only if it does so again; exit 4 where it cannot be.
     """
+    from harness.analysis.verdicts import exit_code
     from harness.gate.confirm import confirm as measure_again
     from harness.gate.judge import judge, not_judged, only
     from harness.gate.limits import read_limits
-    from harness.results.verdicts import exit_code
     from reports.parts import verdicts
 
     if not confirm and (processes is not None or out is not None or resume or allow_others):

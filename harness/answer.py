@@ -9,8 +9,8 @@ from pathlib import Path
 
 import typer
 
-from harness.results.file import Results, load
-from harness.results.schema import RANKED, RowRecord
+from harness.records.file import Results, load
+from harness.records.schema import RANKED, RowRecord
 from harness.run.invocation import Invocation
 from harness.run.progress import Display
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from rich.console import Console
 
+from harness.analysis.comparison import Comparison, compare
 from harness.errors import UsageError
-from harness.results.contexts import COLD
-from harness.results.file import Results
-from reports.data.comparison import Comparison, compare
+from harness.records.contexts import COLD
+from harness.records.file import Results
 from reports.formats import console, dtypes, export, grid, history, html, markdown, pull_request, verification
 from reports.parts import kernel_table, selftest
 from reports.studies import aa, engines, flushes, processes, spans

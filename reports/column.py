@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from reports import figures
-from reports.data.comparison import CaseComparison, Comparison
-from reports.data.entries import Entry
+from harness.analysis import figures
+from harness.analysis.comparison import CaseComparison, Comparison
+from harness.analysis.entries import Entry
 from reports.table import Cell
 
 Value = str | int | float | bool | None  # in a csv

@@ -9,16 +9,16 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from harness.analysis import figures
+from harness.analysis.checks import worst_error
+from harness.analysis.comparison import CaseComparison, Comparison
+from harness.analysis.entries import Entry, Standing
 from harness.cases import NormCase
 from harness.cases.tensors import gradients_of
 from harness.cases.tensors import headings as short_names
 from harness.cases.traffic import moved_bytes
-from harness.results.schema import ErrorClass, TensorCheck
-from reports import figures
+from harness.records.schema import ErrorClass, TensorCheck
 from reports.column import Column, Row, Value, of_case, of_entry, of_run
-from reports.data.checks import worst_error
-from reports.data.comparison import CaseComparison, Comparison
-from reports.data.entries import Entry, Standing
 from reports.table import Cell, Heading, Table, table
 
 OF_A_PLAIN_CASE = [gradient.name for gradient in gradients_of(NormCase("layer", 1, 1, bias=True))]

@@ -13,4 +13,4 @@ def pytest_configure(config):
 @pytest.fixture
 def ranked_on_a_cpu(monkeypatch):
     """Cases on a CPU are ranked like others, where a scripted clock times them."""
-    monkeypatch.setattr("harness.results.evidence.against_device", lambda case: None)
+    monkeypatch.setattr("harness.analysis.evidence.against_device", lambda case: None)

@@ -3,8 +3,8 @@
 from functools import cache
 from pathlib import Path
 
-from harness.results import file
-from reports.data.comparison import compare
+from harness.analysis.comparison import compare
+from harness.records import file
 
 PUBLISHED = Path(__file__).parent.parent / "results/h200"
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import get_args
 
 from harness.cases import NormCase
-from harness.results.file import Results
-from harness.results.run_records import DeviceRecord, EndRecord, ImplRecord, RunRecord
-from harness.results.schema import (
+from harness.records.file import Results
+from harness.records.run_records import DeviceRecord, EndRecord, ImplRecord, RunRecord
+from harness.records.schema import (
     Budget,
     Check,
     Condition,
@@ -26,7 +26,7 @@ from harness.results.schema import (
     Timing,
     Verification,
 )
-from harness.results.settings import Settings
+from harness.records.settings import Settings
 
 GROUP = "g1"
 LEAD_US = 1.0  # of the first kernel, after what ran before it

@@ -12,9 +12,9 @@ import numpy as np
 from scipy.special import stdtr
 from scipy.stats import false_discovery_control
 
+from harness.analysis.statistics import CONFIDENCE, FALSE_DISCOVERIES, PROCESS_BAND, PROCESS_FREEDOM, process_error
 from harness.gate.limits import Regression
 from harness.gate.variance_shrinkage import shrunk_variances
-from harness.results.statistics import CONFIDENCE, FALSE_DISCOVERIES, PROCESS_BAND, PROCESS_FREEDOM, process_error
 from tests.results_factory import CASE, results, row
 
 HEAD, BASE = "mine@head", "mine@base"

@@ -19,10 +19,10 @@ from harness.devices import DeviceFacts
 from harness.errors import UnavailableError, UsageError
 from harness.fleet import preview
 from harness.fleet.estimate import Durations
-from harness.results.file import ResultsFile, load
-from harness.results.run_records import ImplRecord
-from harness.results.schema import Budget, Check, ConditionsRecord, SelfTestRecord
-from harness.results.settings import Settings
+from harness.records.file import ResultsFile, load
+from harness.records.run_records import ImplRecord
+from harness.records.schema import Budget, Check, ConditionsRecord, SelfTestRecord
+from harness.records.settings import Settings
 from harness.run import listing, opening, process, resolve, session
 from harness.run.invocation import Invocation
 from harness.run.process import WorkerDiedError

@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import pytest
 
 from harness.cases import NormCase, make_inputs
-from harness.results import file as results_file
-from harness.results.schema import Timing
-from harness.results.settings import Settings
+from harness.records import file as results_file
+from harness.records.schema import Timing
+from harness.records.settings import Settings
 from harness.worker.interleave import TimingJob
 from tests.fake_device import FakeDevice
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import reports
-from harness.results.joining import by_case
-from harness.results.statistics import PROCESS_BAND, geomean
-from reports import figures
-from reports.data.step import every_context, training_step
+from harness.analysis import figures
+from harness.analysis.joining import by_case
+from harness.analysis.statistics import PROCESS_BAND, geomean
+from harness.analysis.step import every_context, training_step
 from tests.published_files import compared, load
 
 ROOT = Path(__file__).parent.parent

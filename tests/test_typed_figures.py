@@ -9,15 +9,15 @@ from statistics import median
 
 import pytest
 
+from harness.analysis.joining import by_case
+from harness.analysis.outcomes import outcomes
+from harness.analysis.spending import spending
+from harness.analysis.statistics import beyond_processes, geomean
+from harness.analysis.step import every_context, training_step
 from harness.cases.models import MODELS
-from harness.results.contexts import GRAPH
-from harness.results.file import load as load_file
-from harness.results.joining import by_case
-from harness.results.published.planned import published_files, read_plan
-from harness.results.statistics import beyond_processes, geomean
-from reports.data.outcomes import outcomes
-from reports.data.spending import spending
-from reports.data.step import every_context, training_step
+from harness.records.contexts import GRAPH
+from harness.records.file import load as load_file
+from harness.records.published_plan import published_files, read_plan
 from reports.studies import flushes
 from reports.studies.engines import other_engines
 from reports.studies.processes import agreements_of, process_bound

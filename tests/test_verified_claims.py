@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reports.data.outcomes import outcomes
+from harness.analysis.outcomes import outcomes
 from tests.published_files import load
 
 ROOT = Path(__file__).parent.parent

@@ -13,10 +13,10 @@ from harness.cases import NormCase
 from harness.cases.catalogue import compiled_alike
 from harness.errors import UsageError
 from harness.fleet.shares import Shares
-from harness.results.file import Results, load
-from harness.results.published.planned import PUBLISHED
-from harness.results.run_records import EndRecord
-from harness.results.schema import RowRecord
+from harness.records.file import Results, load
+from harness.records.published_plan import PUBLISHED
+from harness.records.run_records import EndRecord
+from harness.records.schema import RowRecord
 from harness.run.plan import Job
 
 # Stages whose time a file has for all rows together: stages of every process, and of the first process alone.

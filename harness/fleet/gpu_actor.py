@@ -15,7 +15,7 @@ from pathlib import Path
 
 from harness import devices
 from harness.errors import UnavailableError
-from harness.results.run_records import DeviceRecord
+from harness.records.run_records import DeviceRecord
 from harness.run.compile_ahead import Task, compile_ahead, default_processes, rounds
 from harness.run.process import Started, Worker, WorkerDiedError, start_worker
 from harness.run.provenance import device_record, own_revision

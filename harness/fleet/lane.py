@@ -11,8 +11,8 @@ from harness.errors import UnavailableError, UsageError
 from harness.fleet.cluster import GpuLostError, RemoteActor
 from harness.fleet.gpu_actor import Place
 from harness.fleet.shares import Shares
-from harness.results.file import AnyRecord
-from harness.results.schema import ConditionsRecord, RowRecord, SelfTestRecord
+from harness.records.file import AnyRecord
+from harness.records.schema import ConditionsRecord, RowRecord, SelfTestRecord
 from harness.run.compile_ahead import Task
 from harness.run.invocation import Invocation
 from harness.run.plan import Job, remaining

@@ -9,7 +9,7 @@ from harness.devices import PROFILES, DeviceFacts, DeviceProfile
 from harness.fleet.cluster import connected
 from harness.fleet.estimate import Durations, makespan_s, published
 from harness.fleet.gathering import choose_gpus
-from harness.results.run_records import ImplRecord
+from harness.records.run_records import ImplRecord
 from harness.run.invocation import Invocation
 from harness.run.plan import runnable
 from harness.run.progress import Display, counted

@@ -19,7 +19,7 @@ from harness.fleet.gathering import LOOK_S, choose_gpus, gather, until_done
 from harness.fleet.lane import Lane, Run
 from harness.fleet.shares import Shares
 from harness.fleet.team import Team, numbering, refuse
-from harness.results.file import ResultsFile, load
+from harness.records.file import ResultsFile, load
 from harness.run.compile_ahead import Task, tasks_of
 from harness.run.invocation import Invocation
 from harness.run.opening import RUNS, claimed

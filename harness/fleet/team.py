@@ -10,8 +10,8 @@ from harness import devices
 from harness.errors import UnavailableError
 from harness.fleet.estimate import Durations
 from harness.fleet.lane import Lane, ReadyGpu, Run
-from harness.results.file import ResultsFile
-from harness.results.run_records import GpuRecord
+from harness.records.file import ResultsFile
+from harness.records.run_records import GpuRecord
 from harness.run.invocation import Invocation
 from harness.run.provenance import own_revision
 from harness.run.session import library_versions

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
+from harness.analysis.joining import Joined, JoinedCase, band, by_case, comparable, ratio, status_and_reason
+from harness.analysis.statistics import IncomparableError, Ratio
+from harness.analysis.verdicts import Outcome, Verdict
 from harness.cases import NormCase
 from harness.gate.limits import Claim
-from harness.results.file import Results
-from harness.results.joining import Joined, JoinedCase, band, by_case, comparable, ratio, status_and_reason
-from harness.results.schema import RANKED, Status
-from harness.results.statistics import IncomparableError, Ratio
-from harness.results.verdicts import Outcome, Verdict
+from harness.records.file import Results
+from harness.records.schema import RANKED, Status
 
 NOT_TRIED: tuple[Status, ...] = ("missing", "unsupported")
 

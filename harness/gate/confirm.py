@@ -11,13 +11,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from harness import devices
+from harness.analysis.verdicts import Verdict
 from harness.cases import NormCase
 from harness.errors import UnavailableError, UsageError
 from harness.gate.failures import cases_behind, confirmed, names_behind
 from harness.gate.limits import Limits
-from harness.results.file import load
-from harness.results.run_records import RunRecord
-from harness.results.verdicts import Verdict
+from harness.records.file import load
+from harness.records.run_records import RunRecord
 from harness.run import compare, opening, session
 from harness.run.invocation import Invocation
 from harness.run.progress import Display

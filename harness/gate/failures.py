@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from harness.analysis.verdicts import Verdict
 from harness.cases import NormCase
 from harness.gate.judge import judge_one
 from harness.gate.limits import Limits
-from harness.results.file import Results
-from harness.results.verdicts import Verdict
+from harness.records.file import Results
 
 
 def cases_behind(verdicts: Sequence[Verdict]) -> list[NormCase]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from harness.analysis.verdicts import Verdict
 from harness.errors import UsageError, name_hint
 from harness.gate.claims import judge_claim
 from harness.gate.limits import Claim, Limits, Regression
 from harness.gate.regressions import judge_regression
-from harness.results.file import Results
-from harness.results.verdicts import Verdict
+from harness.records.file import Results
 
 
 def only(files: Sequence[Results]) -> Results:

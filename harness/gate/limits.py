@@ -8,15 +8,15 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from harness.analysis.verdicts import Subject
 from harness.cases import Norm, NormCase
 from harness.cases.suites import SUITES
 from harness.devices.profiles import PROFILES, known_names
 from harness.errors import UsageError, name_hint
-from harness.results.cases_asked import cases_on
-from harness.results.contexts import COLD, WHAT, parse_context
-from harness.results.settings import Settings
-from harness.results.toml_file import read_toml
-from harness.results.verdicts import Subject
+from harness.records.cases_asked import cases_on
+from harness.records.contexts import COLD, WHAT, parse_context
+from harness.records.settings import Settings
+from harness.records.toml_file import read_toml
 
 DEVICES = known_names()[1:]  # all but auto
 

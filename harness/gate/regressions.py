@@ -11,14 +11,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from harness.cases import NormCase
-from harness.gate.limits import Regression
-from harness.gate.variance_shrinkage import shrunk
-from harness.results.file import Results
-from harness.results.intervals import CONFIDENCE, Estimate
-from harness.results.joining import Joined, JoinedCase, band, by_case, pairs, status_and_reason
-from harness.results.schema import RANKED
-from harness.results.statistics import (
+from harness.analysis.intervals import CONFIDENCE, Estimate
+from harness.analysis.joining import Joined, JoinedCase, band, by_case, pairs, status_and_reason
+from harness.analysis.statistics import (
     FALSE_DISCOVERIES,
     IncomparableError,
     Ratio,
@@ -27,7 +22,12 @@ from harness.results.statistics import (
     estimate,
     mean_of_logs,
 )
-from harness.results.verdicts import Loss, Outcome, Verdict
+from harness.analysis.verdicts import Loss, Outcome, Verdict
+from harness.cases import NormCase
+from harness.gate.limits import Regression
+from harness.gate.variance_shrinkage import shrunk
+from harness.records.file import Results
+from harness.records.schema import RANKED
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import digamma, polygamma
 
-from harness.results.intervals import Estimate
+from harness.analysis.intervals import Estimate
 
 Values = NDArray[np.float64]
 

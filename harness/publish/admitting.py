@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from harness.errors import UsageError
-from harness.results.published.admission import Judged, judge, too_large
-from harness.results.published.planned import PACKED_SUFFIX, PUBLISHED, published_files, read_plan
+from harness.publish.admission import Judged, judge, too_large
+from harness.records.published_plan import PACKED_SUFFIX, PUBLISHED, published_files, read_plan
 
 EARLIER = "older than these rules, to be measured again"
 

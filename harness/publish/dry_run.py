@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import get_args
 
+from harness.analysis.staleness import mark
 from harness.errors import UsageError
 from harness.publish.sitting import minutes_in_words
 from harness.publish.survey import State, Survey, SurveyedRun
-from harness.results.file import load
-from harness.results.published.planned import file_of
-from harness.results.published.staleness import mark
+from harness.records.file import load
+from harness.records.published_plan import file_of
 
 ASSUMED = "this machine has no such device, so every library is taken to be installed"
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from harness.fleet.estimate import Durations, durations, makespan_s
-from harness.results.contexts import parse_contexts
-from harness.results.file import Results
+from harness.records.contexts import parse_contexts
+from harness.records.file import Results
 from harness.run.compile_ahead import Task, tasks_of
 from harness.run.plan import Job, runnable
 from harness.run.session import Planned

@@ -17,12 +17,12 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from harness.analysis.joining import untested
 from harness.cases import NormCase
-from harness.results.file import Results, lines_of, load
-from harness.results.joining import untested
-from harness.results.packed_samples import PackedSamples
-from harness.results.published import traces
-from harness.results.published.planned import PACKED_SUFFIX
+from harness.publish import traces
+from harness.records.file import Results, lines_of, load
+from harness.records.packed_samples import PackedSamples
+from harness.records.published_plan import PACKED_SUFFIX
 from harness.run.plan import Job
 
 CASE = TypeAdapter(NormCase)

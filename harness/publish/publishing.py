@@ -18,7 +18,7 @@ from harness.fleet.gathering import choose_gpus
 from harness.fleet.preview import elsewhere
 from harness.publish.sitting import Outcome, Sitting, least_s
 from harness.publish.survey import Place, Survey, SurveyedRun, find_place, find_places
-from harness.results.published.planned import PLAN, PUBLISHED, Plan, read_plan
+from harness.records.published_plan import PLAN, PUBLISHED, Plan, read_plan
 from harness.run import session
 from harness.run.invocation import Invocation
 from harness.run.opening import RUNS

@@ -8,14 +8,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from harness.analysis.staleness import stale_because
 from harness.errors import UnavailableError, UsageError
 from harness.fleet import spread
 from harness.publish.packing import complete_part, pack, unpack
 from harness.publish.survey import Survey, SurveyedRun
-from harness.results.file import load
-from harness.results.published.planned import file_of
-from harness.results.published.staleness import stale_because
-from harness.results.schema import RANKED
+from harness.records.file import load
+from harness.records.published_plan import file_of
+from harness.records.schema import RANKED
 from harness.run import session
 from harness.run.compile_ahead import Task
 from harness.run.invocation import Invocation

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Literal
 
 from harness import devices
+from harness.analysis.staleness import UNFINISHED, cases_lacking, part_so_far, stale_because
 from harness.devices import DeviceFacts, DeviceProfile
 from harness.errors import UnavailableError, UsageError
 from harness.fleet.preview import elsewhere
 from harness.publish.minutes import RunTimes, run_times
-from harness.results.file import Results, load
-from harness.results.published.planned import PACKED_SUFFIX, PUBLISHED, Plan, PlannedRun, file_of
-from harness.results.published.staleness import UNFINISHED, cases_lacking, part_so_far, stale_because
-from harness.results.run_records import RunRecord
+from harness.records.file import Results, load
+from harness.records.published_plan import PACKED_SUFFIX, PUBLISHED, Plan, PlannedRun, file_of
+from harness.records.run_records import RunRecord
 from harness.run.invocation import Invocation
 from harness.run.opening import RESULTS_NAME
 from harness.run.plan import Job, left_to_do

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.errors import UsageError
-from harness.results.published.planned import CHECKOUT
+from harness.records.published_plan import CHECKOUT
 from harness.run.invocation import Invocation
 from harness.run.plan import EVERY_VARIANT, matching
 from harness.run.session import inventory

@@ -16,7 +16,7 @@ from harness.cases import DeviceKind, NormCase
 from harness.cases.catalogue import compiled_alike
 from harness.cases.traffic import moved_bytes
 from harness.errors import UnavailableError, UsageError
-from harness.results.run_records import ImplRecord
+from harness.records.run_records import ImplRecord
 from harness.run.plan import Job
 from harness.run.process import Worker, WorkerDiedError
 from harness.worker.messages import Warm

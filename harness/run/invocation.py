@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from harness.cases import NormCase
-from harness.results.settings import Settings
+from harness.records.settings import Settings
 from harness.worker.messages import Start
 from harness.worker.revisions import Side, copies
 

@@ -13,7 +13,7 @@ from harness.cases.suites import SUITES
 from harness.cases.unfused import WITH_TORCH
 from harness.cases.variants import FEATURES, PLAIN
 from harness.errors import UsageError
-from harness.results.settings import DEFAULT_BASELINE
+from harness.records.settings import DEFAULT_BASELINE
 from harness.run.invocation import Invocation
 from harness.run.plan import select
 

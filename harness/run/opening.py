@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 
+from harness.analysis.staleness import OPTIONS, changed_since
 from harness.errors import UsageError
-from harness.results.file import Results, ResultsFile, load, set_torn_line_aside
-from harness.results.published.staleness import OPTIONS, changed_since
-from harness.results.run_records import ResumedRecord, RunRecord
+from harness.records.file import Results, ResultsFile, load, set_torn_line_aside
+from harness.records.run_records import ResumedRecord, RunRecord
 from harness.run.plan import Job, left_to_do
 
 RESULTS_NAME = "results.jsonl"

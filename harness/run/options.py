@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from harness.errors import UsageError
-from harness.results.settings import Settings
+from harness.records.settings import Settings
 from harness.run.invocation import Invocation
 
 CASES = ("suite", "shapes", "norm", "variant", "dtype", "weight_dtype", "weight", "bias", "zero_centred", "eps")

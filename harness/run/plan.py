@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import chain
 
+from harness.analysis.evidence import too_void
+from harness.analysis.joining import last_rows, untested
 from harness.cases import NormCase
 from harness.cases.catalogue import studied
 from harness.cases.tensors import gradients_of
 from harness.cases.unfused import WITH_TORCH
 from harness.errors import UsageError, close_name
-from harness.results.evidence import too_void
-from harness.results.file import Results
-from harness.results.joining import last_rows, untested
-from harness.results.run_records import ImplRecord
-from harness.results.schema import RANKED, RowRecord
+from harness.records.file import Results
+from harness.records.run_records import ImplRecord
+from harness.records.schema import RANKED, RowRecord
 
 EVERY_VARIANT = "all"
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from harness.cases import NormCase
-from harness.results.schema import RowRecord
+from harness.records.schema import RowRecord
 
 
 def counted(number: int, noun: str) -> str:

@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 
 from harness.devices import DeviceFacts, DeviceProfile, nvml
-from harness.results.published.planned import CHECKOUT
-from harness.results.run_records import DeviceRecord
+from harness.records.published_plan import CHECKOUT
+from harness.records.run_records import DeviceRecord
 
 DOCUMENTS = ("results", "docs", "site", "README.md")  # written by `publish` and `documents`; they decide no figure
 

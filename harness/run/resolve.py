@@ -9,9 +9,9 @@ from harness.cases.traffic import moved_bytes
 from harness.cases.variants import PLAIN
 from harness.devices import DeviceProfile
 from harness.errors import UsageError
-from harness.results.cases_asked import cases_on, dtype_on, suite_on
-from harness.results.contexts import ALL_REDUCE, COLD, HOT_DY, parse_contexts, parse_held, programs_beside
-from harness.results.settings import Settings
+from harness.records.cases_asked import cases_on, dtype_on, suite_on
+from harness.records.contexts import ALL_REDUCE, COLD, HOT_DY, parse_contexts, parse_held, programs_beside
+from harness.records.settings import Settings
 from harness.run.invocation import Invocation
 from harness.worker.contract import file_fault
 from harness.worker.messages import When

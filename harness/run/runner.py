@@ -16,9 +16,9 @@ from typing import Protocol
 
 from harness.cases import NormCase
 from harness.devices import DeviceProfile
-from harness.results.file import AnyRecord
-from harness.results.schema import RowRecord, Status
-from harness.results.settings import Settings
+from harness.records.file import AnyRecord
+from harness.records.schema import RowRecord, Status
+from harness.records.settings import Settings
 from harness.run.plan import Job, without_untimed
 from harness.run.process import Worker, WorkerDiedError
 from harness.run.resolve import for_later_process
@@ -29,7 +29,7 @@ QUARANTINE_AFTER = 3  # crashes or hangs: each costs a new worker and up to the 
 
 
 class Records(Protocol):
-    """Where records are written, such as a `harness.results.file.ResultsFile`."""
+    """Where records are written, such as a `harness.records.file.ResultsFile`."""
 
     def append(self, record: AnyRecord) -> None:
         """Write one record."""

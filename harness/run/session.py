@@ -12,17 +12,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from harness import devices
+from harness.analysis.sources import sources_of
 from harness.cases import NormCase
 from harness.cases.suites import Shape, parse_norms
 from harness.cases.tuned import read_tuned
 from harness.devices import nvml
 from harness.errors import UnavailableError, UsageError
-from harness.results.cases_asked import cases_on
-from harness.results.file import ResultsFile, load
-from harness.results.published.sources import sources_of
-from harness.results.run_records import DeviceRecord, EndRecord, ImplRecord, RunRecord, SideRecord
-from harness.results.schema import Tool
-from harness.results.settings import DEFAULT_BASELINE, Settings
+from harness.records.cases_asked import cases_on
+from harness.records.file import ResultsFile, load
+from harness.records.run_records import DeviceRecord, EndRecord, ImplRecord, RunRecord, SideRecord
+from harness.records.schema import Tool
+from harness.records.settings import DEFAULT_BASELINE, Settings
 from harness.run import opening
 from harness.run.compile_ahead import Task, compile_ahead, default_processes, rounds, tasks_of
 from harness.run.invocation import Invocation

@@ -22,7 +22,7 @@ from harness.cases import Norm, NormCase
 from harness.cases.suites import Shape
 from harness.devices import DeviceFacts
 from harness.errors import UnavailableError
-from harness.results.schema import TOOLS, SanitizerRecord, Tool
+from harness.records.schema import TOOLS, SanitizerRecord, Tool
 from harness.sanitizer.log import Finding, read_log
 from harness.sanitizer.target import UNSUPPORTED_EXIT, case_of
 

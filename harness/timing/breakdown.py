@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from harness.results.schema import Flush, Kernel, KernelTotals
+from harness.records.schema import Flush, Kernel, KernelTotals
 from harness.timing.engine import Candidate, Device, longer_hold_us, make_ready
 
 REPETITIONS = 7

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from harness.results.schema import Check
+from harness.records.schema import Check
 
 Unit = Literal["us", "%", "GB/s", ""]
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from harness.cases import NormCase
 from harness.devices.nvml import Reading
-from harness.results.schema import ConditionsRecord
+from harness.records.schema import ConditionsRecord
 
 # A power cap is a property of the card: on one that is always capped, voiding for it would leave nothing. It slows all
 # implementations of a block alike, is recorded, and the report warns of it.

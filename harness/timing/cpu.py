@@ -8,7 +8,7 @@ import time
 import torch
 
 from harness.devices.nvml import Reading
-from harness.results.schema import Flush
+from harness.records.schema import Flush
 from harness.timing.host_load import HostLoad
 
 

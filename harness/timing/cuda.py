@@ -12,7 +12,7 @@ import torch
 
 from harness.devices import nvml
 from harness.devices.nvml import Reading
-from harness.results.schema import Flush
+from harness.records.schema import Flush
 
 # Addresses that a large output may land on. The caching allocator would hand out the same two in turn, and addresses
 # differ in speed: drawing one of several at random averages over them instead of leaving them to chance.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from harness.devices.nvml import Reading
-from harness.results.schema import Flush
+from harness.records.schema import Flush
 from harness.timing.conditions import void_cause
 from harness.timing.stopping import StoppingRule
 

@@ -12,8 +12,8 @@ import torch
 
 from harness.devices.holder import Holder
 from harness.errors import UnavailableError
-from harness.results.contexts import WAITS
-from harness.results.schema import Check
+from harness.records.contexts import WAITS
+from harness.records.schema import Check
 from harness.timing.check_list import CheckList
 from harness.timing.engine import Candidate, Device, Sample, take_sample
 from harness.timing.in_context import Beside

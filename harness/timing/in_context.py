@@ -16,7 +16,7 @@ from dataclasses import replace
 from harness.devices.capture import Captured
 from harness.devices.holder import Holder
 from harness.devices.nvml import Reading
-from harness.results.schema import Flush
+from harness.records.schema import Flush
 from harness.timing.engine import SHORTEST_HOLD_US, Candidate, Device
 
 CALLS = 20  # calls in a sample of the host's time, because the first call after a pause costs more

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from statistics import median
 from typing import Any
 
-from harness.results.schema import Flush, Kernel
+from harness.records.schema import Flush, Kernel
 from harness.timing.engine import Candidate, Device, longer_hold_us, make_ready
 
 REPETITIONS = 5

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.results import planted_effects
-from harness.results.evidence import EVENTS_AGAINST_PROFILER, EVENTS_SHARE
-from harness.results.schema import Budget, Check, Flush
-from harness.results.statistics import Ratio, spans_agree, speedup
+from harness.analysis import planted_effects
+from harness.analysis.evidence import EVENTS_AGAINST_PROFILER, EVENTS_SHARE
+from harness.analysis.statistics import Ratio, spans_agree, speedup
+from harness.records.schema import Budget, Check, Flush
 from harness.timing.breakdown import CLOCK_SLACK_US
 from harness.timing.check_list import CheckList, rounded
 from harness.timing.engine import Candidate, Device, Measurement, measure

@@ -12,8 +12,8 @@ from harness.cases import NormCase
 from harness.cases.adapter import Config
 from harness.cases.unfused import WITH_TORCH
 from harness.errors import UnavailableError, UsageError
-from harness.results.cases_asked import cases_on
-from harness.results.run_records import ImplRecord
+from harness.records.cases_asked import cases_on
+from harness.records.run_records import ImplRecord
 from harness.run.invocation import Invocation
 from harness.run.plan import select
 from harness.run.process import Worker, start_worker

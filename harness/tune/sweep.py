@@ -12,7 +12,7 @@ from pathlib import Path
 
 from harness.cases.tuned import TunedCase, TunedFile
 from harness.errors import UsageError
-from harness.results.file import Results, load
+from harness.records.file import Results, load
 from harness.run import opening, session
 from harness.run.invocation import Invocation
 from harness.run.progress import Display, counted

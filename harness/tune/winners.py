@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from harness.analysis.joining import Joined, JoinedCase, band, by_case, comparable, ratio
+from harness.analysis.statistics import IncomparableError, Ratio, verdict
 from harness.cases import NormCase
 from harness.cases.adapter import Config
 from harness.cases.tuned import Speedup, TunedCase
-from harness.results.file import Results
-from harness.results.joining import Joined, JoinedCase, band, by_case, comparable, ratio
-from harness.results.statistics import IncomparableError, Ratio, verdict
+from harness.records.file import Results
 from harness.worker.configured import is_candidate
 
 

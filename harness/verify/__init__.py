@@ -1,4 +1,4 @@
 """Verifies a backward: its error against fp64, its bits over repeated runs, and what it does to memory and state.
 
-Imports `harness.results` and `harness.cases`.
+Imports `harness.records` and `harness.cases`.
 """

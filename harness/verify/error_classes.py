@@ -13,7 +13,7 @@ from functools import lru_cache
 import torch
 from scipy.special import fdtri
 
-from harness.results.schema import ErrorClass, TensorCheck
+from harness.records.schema import ErrorClass, TensorCheck
 from harness.verify.reference import Exact
 
 # Upper bounds of rho: k independent roundings beyond the last one give sqrt(1 + k), that is 1, 1.41, 1.73 and 2. Three

@@ -14,7 +14,7 @@ import torch
 
 from harness.cases import Grads, Inputs, NormCase, torch_dtype
 from harness.cases.tensors import CaseTensor, gradients_of, inputs_of
-from harness.results.schema import ErrorClass, TensorCheck
+from harness.records.schema import ErrorClass, TensorCheck
 from harness.verify.error_classes import ErrorSums, classify
 from harness.verify.reference import Exact, Piece, as_rows, pieces
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from harness.results.schema import Status
+from harness.records.schema import Status
 
 
 def status_of(error: BaseException) -> Status:

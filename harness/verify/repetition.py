@@ -14,8 +14,8 @@ from harness.cases.guards import each_place_once
 from harness.devices.capture import CaptureError, capture
 from harness.devices.holder import Holder
 from harness.errors import UnavailableError
-from harness.results.contexts import HOLDER, WAITS, parse_held
-from harness.results.schema import Condition, ConditionCheck
+from harness.records.contexts import HOLDER, WAITS, parse_held
+from harness.records.schema import Condition, ConditionCheck
 from harness.verify import precision
 from harness.verify.determinism import differing, fingerprint, kept
 from harness.verify.robustness import Pristine, make_ready

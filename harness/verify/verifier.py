@@ -15,8 +15,8 @@ import torch
 
 from harness.cases import ITEM_BYTES, DeviceKind, Grads, Inputs, make_inputs
 from harness.cases.adapter import Implementation
-from harness.results.schema import RANKED, Status, Verification
-from harness.results.settings import Settings
+from harness.records.schema import RANKED, Status, Verification
+from harness.records.settings import Settings
 from harness.verify import arena, precision, robustness, study
 from harness.verify.determinism import differing, fingerprint, kept
 from harness.verify.repetition import Repetition, with_new_dy

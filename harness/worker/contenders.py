@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from harness.cases import Grads, Inputs
 from harness.cases.adapter import Implementation
 from harness.cases.traffic import ADD_NAME
-from harness.results.contexts import parse_contexts
-from harness.results.schema import SAME_TRAFFIC_ADD, ContextRecord, RowRecord, Timing
+from harness.records.contexts import parse_contexts
+from harness.records.schema import SAME_TRAFFIC_ADD, ContextRecord, RowRecord, Timing
 from harness.timing import conditions
 from harness.timing.breakdown import Breakdown
 from harness.timing.engine import Candidate, CandidateError

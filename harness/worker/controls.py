@@ -12,8 +12,8 @@ import torch
 
 from harness.cases import DeviceKind, Grads, Inputs, NormCase
 from harness.cases.adapter import Implementation
-from harness.results.schema import Check, RowRecord
-from harness.results.settings import Settings
+from harness.records.schema import Check, RowRecord
+from harness.records.settings import Settings
 from harness.worker.messages import Try
 from harness.worker.trial import Trial
 

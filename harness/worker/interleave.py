@@ -12,8 +12,8 @@ import torch
 from harness.cases import DeviceKind, Inputs, case_seed
 from harness.cases.traffic import ADD_NAME, same_traffic_add
 from harness.devices.nvml import Reading
-from harness.results.schema import Timing
-from harness.results.settings import Settings
+from harness.records.schema import Timing
+from harness.records.settings import Settings
 from harness.timing.breakdown import Breakdown, breakdown
 from harness.timing.cpu import CpuDevice
 from harness.timing.cuda import CudaDevice

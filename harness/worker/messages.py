@@ -9,9 +9,9 @@ from typing import Literal
 from harness.cases import NormCase
 from harness.cases.adapter import Config
 from harness.devices import DeviceFacts, DeviceProfile
-from harness.results.run_records import ImplRecord
-from harness.results.schema import ConditionsRecord, RowRecord, SelfTestRecord
-from harness.results.settings import Settings
+from harness.records.run_records import ImplRecord
+from harness.records.schema import ConditionsRecord, RowRecord, SelfTestRecord
+from harness.records.settings import Settings
 from harness.worker.revisions import Side
 
 Stage = Literal[

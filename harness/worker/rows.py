@@ -11,7 +11,7 @@ import torch
 
 from harness.cases.input_kinds import INPUT_KINDS
 from harness.errors import UnsupportedError
-from harness.results.schema import ConditionsRecord, ContextRecord, Role, RowRecord, Status, Timing
+from harness.records.schema import ConditionsRecord, ContextRecord, Role, RowRecord, Status, Timing
 from harness.verify.raised import is_out_of_memory, one_line, status_of
 from harness.verify.verifier import synchronise
 from harness.worker.messages import Stage, Try

@@ -7,8 +7,8 @@ import random
 import torch
 
 from harness.devices.holder import Holder
-from harness.results.contexts import parse_contexts, parse_held, programs_beside
-from harness.results.schema import Check, SelfTestRecord
+from harness.records.contexts import parse_contexts, parse_held, programs_beside
+from harness.records.schema import Check, SelfTestRecord
 from harness.timing import selftest
 from harness.timing.engine import Device
 from harness.timing.held_checks import held_checks

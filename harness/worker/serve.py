@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from harness.errors import UsageError
-from harness.results.run_records import ImplRecord
-from harness.results.schema import ConditionsRecord, RowRecord
+from harness.records.run_records import ImplRecord
+from harness.records.schema import ConditionsRecord, RowRecord
 from harness.worker.messages import (
     Aside,
     Began,

@@ -17,8 +17,8 @@ from harness.devices.capture import CaptureError, capture
 from harness.devices.holder import Holder
 from harness.devices.nvml import Reading
 from harness.errors import UnavailableError
-from harness.results.contexts import GRAPH, HOST, HOT_DY, parse_held, programs_beside
-from harness.results.schema import ContextRecord, HolderRecord, Timing
+from harness.records.contexts import GRAPH, HOST, HOT_DY, parse_held, programs_beside
+from harness.records.schema import ContextRecord, HolderRecord, Timing
 from harness.timing.engine import Candidate, CandidateError, Device
 from harness.timing.in_context import Beside, HostClock, HotDy, repeated, replayed, reset
 from harness.verify.raised import one_line, status_of

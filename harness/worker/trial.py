@@ -18,7 +18,7 @@ import torch
 
 from harness.cases import Chosen, Grads, Inputs, NormCase, case_seed, make_inputs
 from harness.cases.adapter import Implementation
-from harness.results.schema import RANKED
+from harness.records.schema import RANKED
 from harness.verify import precision, robustness
 from harness.verify.interpreter import NEVER_TIMED, watch_interpreter
 from harness.verify.surroundings import Surroundings

@@ -1,1 +1,1 @@
-"""One file a format: what it shows, in which order. Imports `reports.parts`, `reports.data` and `reports.plots`."""
+"""One file a format: what it shows, in which order. Imports `reports.parts`, `harness.analysis` and `reports.plots`."""

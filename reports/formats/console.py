@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from reports import columns, figures
+from harness.analysis import figures
+from harness.analysis.comparison import CaseComparison, Comparison
+from reports import columns
 from reports.column import Row
-from reports.data.comparison import CaseComparison, Comparison
 from reports.formats import console_verified
 from reports.parts import models, training_step
 from reports.parts.geomeans import geomeans

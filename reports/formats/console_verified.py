@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
+from harness.analysis import figures
+from harness.analysis.checks import join_files
+from harness.analysis.comparison import Comparison
+from harness.analysis.outcomes import FAILED, Outcome, by_impl, norms, of_comparison, tally, tried
 from harness.cases import Norm
 from harness.cases.tensors import headings as short_names
-from harness.results.schema import RANKED, Status
-from reports import figures
-from reports.data.checks import join_files
-from reports.data.comparison import Comparison
-from reports.data.outcomes import FAILED, Outcome, by_impl, norms, of_comparison, tally, tried
+from harness.records.schema import RANKED, Status
 from reports.parts.reasons import failures, refusals
 from reports.sentences import not_passed
 from reports.table import Heading, Table, table, words

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from harness.analysis import figures
+from harness.analysis.case_labels import variant
+from harness.analysis.comparison import CaseComparison, compare
+from harness.analysis.statistics import geomean
 from harness.cases import Norm
 from harness.errors import UsageError
-from harness.results.file import Results
-from harness.results.statistics import geomean
-from reports import figures
-from reports.data.case_labels import variant
-from reports.data.comparison import CaseComparison, compare
+from harness.records.file import Results
 from reports.markdown_writer import paragraphs, table
 from reports.sentences import provenance
 from reports.table import words

@@ -11,11 +11,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from harness.analysis.comparison import Comparison
+from harness.analysis.step import every_context
 from harness.cases.traffic import moved_bytes
-from harness.results.contexts import COLD
+from harness.records.contexts import COLD
 from reports.columns import CSV, columns, rows_of
-from reports.data.comparison import Comparison
-from reports.data.step import every_context
 
 
 def to_csv(comparison: Comparison) -> str:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 
+from harness.analysis import figures
+from harness.analysis.comparison import CaseComparison, Comparison
+from harness.analysis.entries import Entry
+from harness.analysis.joining import OTHER_BITS
+from harness.analysis.statistics import geomean
 from harness.cases import Norm
 from harness.cases.unfused import WITH_TORCH
-from harness.results.joining import OTHER_BITS
-from harness.results.statistics import geomean
-from reports import figures
 from reports.column import Row
 from reports.columns import COLUMNS
-from reports.data.comparison import CaseComparison, Comparison
-from reports.data.entries import Entry
 from reports.markdown_writer import paragraphs, table, write_section, write_table
 from reports.parts import models, training_step
 from reports.parts.conditions import conditions_list

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from harness.analysis import figures
+from harness.analysis.comparison import CaseComparison, Comparison, compare
 from harness.cases import NormCase
 from harness.errors import UsageError
-from harness.results.file import Results
-from reports import figures
-from reports.data.comparison import CaseComparison, Comparison, compare
+from harness.records.file import Results
 from reports.markdown_writer import paragraphs, table
 from reports.sentences import answers, provenance
 from reports.table import words

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from harness.analysis import figures
+from harness.analysis.comparison import Comparison, compare
+from harness.analysis.entries import Entry
+from harness.analysis.kernel_names import display_names
 from harness.errors import UsageError
-from harness.results.contexts import COLD
-from harness.results.file import Results
-from reports import columns, figures
+from harness.records.contexts import COLD
+from harness.records.file import Results
+from reports import columns
 from reports.column import Row
-from reports.data.comparison import Comparison, compare
-from reports.data.entries import Entry
-from reports.data.kernel_names import display_names
 from reports.formats import html_verified
 from reports.formats.html_page import conditions_of, fill, pictures
 from reports.parts import models, training_step

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reports.data.comparison import Comparison
+from harness.analysis.comparison import Comparison
 from reports.parts import conditions
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from typing import get_args
 
+from harness.analysis.comparison import Comparison
+from harness.analysis.outcomes import norms, outcomes
 from harness.cases import Norm
-from harness.results.file import Results
-from reports.data.comparison import Comparison
-from reports.data.outcomes import norms, outcomes
+from harness.records.file import Results
 from reports.formats import verification
 from reports.formats.html_page import conditions_of, fill, pictures
 from reports.sentences import answers, caveats

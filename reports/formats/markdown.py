@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from harness.analysis import figures
+from harness.analysis.comparison import CaseComparison, Comparison
+from harness.analysis.statistics import PROCESS_BAND
 from harness.cases.traffic import moved_bytes
-from harness.results.statistics import PROCESS_BAND
-from reports import columns, figures
-from reports.data.comparison import CaseComparison, Comparison
+from reports import columns
 from reports.markdown_writer import details, escape, paragraphs, table, write_section, write_table
 from reports.parts import kernel_table, models, selftest, training_step
 from reports.parts.conditions import conditions_list, gpus

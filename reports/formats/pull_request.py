@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from harness.analysis import figures
+from harness.analysis.comparison import Comparison
+from harness.analysis.entries import Entry
 from harness.errors import UsageError
-from reports import columns, figures
+from reports import columns
 from reports.column import Row
-from reports.data.comparison import Comparison
-from reports.data.entries import Entry
 from reports.markdown_writer import escape, write_table
 from reports.parts import conditions, training_step
 from reports.parts.geomeans import norms_side_by_side

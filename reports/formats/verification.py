@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from harness.analysis import figures
+from harness.analysis.checks import worst_class
+from harness.analysis.comparison import Comparison, compare
+from harness.analysis.outcomes import Outcome, by_impl, outcomes, tally
 from harness.errors import UsageError
-from harness.results.file import Results
-from harness.results.schema import Status
-from reports import figures
-from reports.data.checks import worst_class
-from reports.data.comparison import Comparison, compare
-from reports.data.outcomes import Outcome, by_impl, outcomes, tally
+from harness.records.file import Results
+from harness.records.schema import Status
 from reports.markdown_writer import escape, paragraphs, write_section
 from reports.parts import determinism, matrix, precision, reasons, sanitizer
 from reports.parts.conditions import conditions_list

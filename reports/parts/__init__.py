@@ -1,1 +1,1 @@
-"""Tables and paragraphs that several formats share. Imports `reports.data`."""
+"""Tables and paragraphs that several formats share. Imports `harness.analysis`."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from harness.results.contexts import COLD
-from harness.results.run_records import EndRecord, RunRecord
-from harness.results.settings import Settings
-from reports import figures
-from reports.data.comparison import Comparison
-from reports.data.device_state import DeviceState
+from harness.analysis import figures
+from harness.analysis.comparison import Comparison
+from harness.analysis.device_state import DeviceState
+from harness.records.contexts import COLD
+from harness.records.run_records import EndRecord, RunRecord
+from harness.records.settings import Settings
 from reports.sentences import provenance, yardsticks
 from reports.table import Table, table, words
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import get_args
 
-from harness.results.schema import RANKED, Condition
-from reports import figures
-from reports.data.checks import NEW_PROCESS, Checked, Runs, add_up
-from reports.data.outcomes import Outcome, by_impl, norms
+from harness.analysis import figures
+from harness.analysis.checks import NEW_PROCESS, Checked, Runs, add_up
+from harness.analysis.outcomes import Outcome, by_impl, norms
+from harness.records.schema import RANKED, Condition
 from reports.table import Cell, Section, table, words
 
 CONDITIONS = (*get_args(Condition), NEW_PROCESS)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from harness.analysis import figures
+from harness.analysis.case_labels import NORMS
+from harness.analysis.comparison import Comparison
+from harness.analysis.summary import Geomean, Wins, in_words
 from harness.cases import Norm
-from reports import figures
-from reports.data.case_labels import NORMS
-from reports.data.comparison import Comparison
-from reports.data.summary import Geomean, Wins, in_words
 from reports.table import Cell, Heading, Table, table, words
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.results.schema import Budget
-from reports import figures
-from reports.data.comparison import CaseComparison, Comparison
-from reports.data.entries import Entry
-from reports.data.kernel_names import display_names
-from reports.data.kernel_spans import agrees, disagreement_us, gaps_us
+from harness.analysis import figures
+from harness.analysis.comparison import CaseComparison, Comparison
+from harness.analysis.entries import Entry
+from harness.analysis.kernel_names import display_names
+from harness.analysis.kernel_spans import agrees, disagreement_us, gaps_us
+from harness.records.schema import Budget
 from reports.markdown_writer import paragraphs, write_table
 from reports.sentences import provenance, yardsticks
 from reports.table import table, words

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from harness.analysis import figures
+from harness.analysis.case_labels import labels, usual
+from harness.analysis.outcomes import WORDS, Outcome, norms
 from harness.cases import Norm, NormCase
 from harness.cases.input_kinds import INPUT_KINDS
-from harness.results.schema import RANKED
-from reports import figures
-from reports.data.case_labels import labels, usual
-from reports.data.outcomes import WORDS, Outcome, norms
+from harness.records.schema import RANKED
 from reports.parts.reasons import details
 from reports.table import Cell, Section, Table, table, words
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from reports import figures
-from reports.data.comparison import Comparison
-from reports.data.spending import Spender, Spending, spending
+from harness.analysis import figures
+from harness.analysis.comparison import Comparison
+from harness.analysis.spending import Spender, Spending, spending
 from reports.table import Cell, Heading, Section, Table, table, words
 
 TITLE = "What a training step of these models spends in norm backwards"

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from harness.analysis import figures
+from harness.analysis.case_labels import labels, shape, variant
+from harness.analysis.outcomes import Outcome, norms
 from harness.cases import Norm, NormCase
 from harness.cases.tensors import headings as short_names
-from harness.results.schema import ErrorClass, TensorCheck
-from reports import figures
-from reports.data.case_labels import labels, shape, variant
-from reports.data.outcomes import Outcome, norms
+from harness.records.schema import ErrorClass, TensorCheck
 from reports.table import Cell, Section, Table, table, words
 
 ABOUT = (

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from harness.analysis import figures
+from harness.analysis.checks import other_bits, worst_class
+from harness.analysis.comparison import Comparison
+from harness.analysis.joining import OTHER_BITS
+from harness.analysis.outcomes import FAILED, WORDS, Outcome, norms, of_comparison, tally, tried
 from harness.cases.unfused import WITH_TORCH
-from harness.results.joining import OTHER_BITS
-from harness.results.schema import RANKED, ErrorClass, Status
-from reports import figures
-from reports.data.checks import other_bits, worst_class
-from reports.data.comparison import Comparison
-from reports.data.outcomes import FAILED, WORDS, Outcome, norms, of_comparison, tally, tried
+from harness.records.schema import RANKED, ErrorClass, Status
 from reports.sentences import not_passed
 from reports.table import Table, table, words
 

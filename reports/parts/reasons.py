@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
+from harness.analysis import figures
+from harness.analysis.checks import Checked
+from harness.analysis.outcomes import FAILED, Outcome, by_impl
 from harness.cases import NormCase
 from harness.cases.input_kinds import INPUT_KINDS
 from harness.cases.tensors import headings as in_order
-from harness.results.schema import RANKED, Status, TensorCheck
-from reports import figures
-from reports.data.checks import Checked
-from reports.data.outcomes import FAILED, Outcome, by_impl
+from harness.records.schema import RANKED, Status, TensorCheck
 from reports.table import Cell, Section, table, words
 
 LISTED: tuple[Status, ...] = (*FAILED, "nondeterministic")
@@ -21,7 +21,7 @@ LONGEST = 300
 LONGEST_CRASH = 120  # what an exception says comes first, then where in C++ it was raised
 NAMED = 3  # cases of a line: all of them are in the tables of outcomes
 NUMBER = re.compile(r"(?<![\w.])(?:\d+(?:\.\d+)?(?:e[+-]\d+)?|inf)(?!\w|\.\d)")
-PROCESS = re.compile(r"(?:^|; )process \d+(?:, \d+)*: ")  # as harness.results.joining tells them apart
+PROCESS = re.compile(r"(?:^|; )process \d+(?:, \d+)*: ")  # as harness.analysis.joining tells them apart
 NOT_CONTIGUOUS = "where x or dy is not contiguous; an adapter may declare contiguous_only = True"
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from harness.results.contexts import ALL_REDUCE, COLD, HOST, WAITS
-from harness.results.schema import RANKED
-from reports import figures
-from reports.data.case_comparison import CaseComparison
-from reports.data.comparison import Comparison
-from reports.data.entries import Entry
-from reports.data.step import StepCell, every_context, training_step
-from reports.data.waiting import Waiting
+from harness.analysis import figures
+from harness.analysis.case_comparison import CaseComparison
+from harness.analysis.comparison import Comparison
+from harness.analysis.entries import Entry
+from harness.analysis.step import StepCell, every_context, training_step
+from harness.analysis.waiting import Waiting
+from harness.records.contexts import ALL_REDUCE, COLD, HOST, WAITS
+from harness.records.schema import RANKED
 from reports.sentences import answers
 from reports.table import Cell, Heading, Section, Table, table, words
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from tabulate import tabulate
 
-from harness.results.statistics import FALSE_DISCOVERIES
-from harness.results.verdicts import GRAVEST_OUTCOME_FIRST, Loss, Subject, Verdict
-from reports import figures
+from harness.analysis import figures
+from harness.analysis.statistics import FALSE_DISCOVERIES
+from harness.analysis.verdicts import GRAVEST_OUTCOME_FIRST, Loss, Subject, Verdict
 
 MOST_ROWS = 40
 CLAIM_HEADS = ["verdict", "case", "claim", "because"]

@@ -1,1 +1,1 @@
-"""What can be drawn of a results file. Imports `reports.data` and `reports.parts`."""
+"""What can be drawn of a results file. Imports `harness.analysis` and `reports.parts`."""

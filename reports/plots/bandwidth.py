@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from harness.analysis import figures
+from harness.analysis.comparison import CaseComparison, Comparison, is_rankable
+from harness.analysis.entries import bandwidth_gbps
+from harness.analysis.joining import Joined, JoinedCase, same_traffic_add
+from harness.analysis.pairing import ABOUT_INTERVALS, time_interval
+from harness.analysis.size_groups import Group, Strip
 from harness.cases import NormCase
 from harness.cases.traffic import ADD_NAME
-from harness.results.joining import Joined, JoinedCase, same_traffic_add
-from harness.results.pairing import ABOUT_INTERVALS, time_interval
-from reports import figures
-from reports.data.comparison import CaseComparison, Comparison, is_rankable
-from reports.data.entries import bandwidth_gbps
-from reports.data.size_groups import Group, Strip
 from reports.plots.style import ADD, DASHED, DOTTED, GROUND, SOFT, Look, backward, look, sheet, styled, title
 
 SHARES = (25, 50, 75)  # percent of the add, drawn as faint lines

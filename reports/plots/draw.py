@@ -7,13 +7,13 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from harness.analysis.comparison import Comparison, compare
+from harness.analysis.joining import by_case
+from harness.analysis.outcomes import of_comparison
+from harness.analysis.size_groups import groups
 from harness.errors import UsageError
-from harness.results.contexts import COLD
-from harness.results.file import Results
-from harness.results.joining import by_case
-from reports.data.comparison import Comparison, compare
-from reports.data.outcomes import of_comparison
-from reports.data.size_groups import groups
+from harness.records.contexts import COLD
+from harness.records.file import Results
 from reports.plots import bandwidth, error_growth, kernel_bars, sample_spread, speedup_map
 from reports.plots.style import FORMATS, save
 

@@ -8,9 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator
 
+from harness.analysis.outcomes import Outcome
 from harness.cases import Norm
-from harness.results.run_records import RunRecord
-from reports.data.outcomes import Outcome
+from harness.records.run_records import RunRecord
 from reports.parts.precision import Slope, slopes
 from reports.plots.style import INK, backward, look, sheet, styled, title
 

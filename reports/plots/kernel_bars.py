@@ -9,13 +9,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.offsetbox import AnnotationBbox, HPacker, TextArea, VPacker
 
-from harness.results.run_records import RunRecord
-from harness.results.schema import Kernel
-from reports import figures
-from reports.data.comparison import CaseComparison
-from reports.data.entries import Entry
-from reports.data.kernel_names import display_names, shorten
-from reports.data.kernel_spans import Segment, segments
+from harness.analysis import figures
+from harness.analysis.comparison import CaseComparison
+from harness.analysis.entries import Entry
+from harness.analysis.kernel_names import display_names, shorten
+from harness.analysis.kernel_spans import Segment, segments
+from harness.records.run_records import RunRecord
+from harness.records.schema import Kernel
 from reports.plots.style import INK, SOFT, look, shade, sheet, styled, title
 
 SHARED = "#a89878"  # of kernels that implementations of several families launch

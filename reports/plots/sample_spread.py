@@ -6,11 +6,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from harness.analysis import figures
+from harness.analysis.comparison import CaseComparison, Comparison, is_rankable
+from harness.analysis.joining import Joined, JoinedCase, same_traffic_add
 from harness.cases import Norm
 from harness.cases.traffic import ADD_NAME
-from harness.results.joining import Joined, JoinedCase, same_traffic_add
-from reports import figures
-from reports.data.comparison import CaseComparison, Comparison, is_rankable
 from reports.plots.style import ADD, look, sheet, styled, title
 
 CAPTION = (

@@ -13,10 +13,10 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from harness.results.statistics import geomean
-from reports import figures
-from reports.data.comparison import Comparison
-from reports.data.size_groups import Group
+from harness.analysis import figures
+from harness.analysis.comparison import Comparison
+from harness.analysis.size_groups import Group
+from harness.analysis.statistics import geomean
 from reports.plots.style import INK, backward, sheet, styled, title
 
 MAP = colormaps["PuOr_r"].resampled(32)  # orange is faster, purple slower: the colour-blind tell them apart

@@ -13,10 +13,10 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
+from harness.analysis.case_labels import NORMS
 from harness.cases import Norm
 from harness.cases.unfused import WITH_TORCH
-from harness.results.run_records import RunRecord
-from reports.data.case_labels import NORMS
+from harness.records.run_records import RunRecord
 
 WIDTH = 9.5  # inches: 9 points here are 11 pixels at the width of a pull request
 FORMATS = ("svg", "png")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from harness.results.contexts import ALL_REDUCE, COLD, programs_beside
-from harness.results.published.planned import Plan
-from harness.results.statistics import geomean
-from reports import figures
-from reports.data.comparison import Comparison
-from reports.data.step import every_context
+from harness.analysis import figures
+from harness.analysis.comparison import Comparison
+from harness.analysis.statistics import geomean
+from harness.analysis.step import every_context
+from harness.records.contexts import ALL_REDUCE, COLD, programs_beside
+from harness.records.published_plan import Plan
 from reports.markdown_writer import paragraphs, table, write_table
 from reports.parts import training_step
 from reports.published.sources import Source

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.results.published.planned import Plan
-from reports import figures
-from reports.data.case_comparison import CaseComparison, Lead
-from reports.data.comparison import Comparison
+from harness.analysis import figures
+from harness.analysis.case_comparison import CaseComparison, Lead
+from harness.analysis.comparison import Comparison
+from harness.records.published_plan import Plan
 from reports.markdown_writer import paragraphs, table
 from reports.published.sources import Source, by_device, usual_rankings
 from reports.table import words

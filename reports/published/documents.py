@@ -10,7 +10,7 @@ from pathlib import Path
 
 import reports
 from harness.errors import UsageError
-from harness.results.published.planned import CHECKOUT, PACKED_SUFFIX, Plan, read_plan
+from harness.records.published_plan import CHECKOUT, PACKED_SUFFIX, Plan, read_plan
 from reports.markdown_writer import paragraphs, without_padding
 from reports.published import site_page
 from reports.published.sections import PICTURE, SECTIONS

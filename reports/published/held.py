@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
+from harness.analysis import figures
+from harness.analysis.case_labels import NORMS
+from harness.analysis.staleness import cases_lacking
 from harness.cases import NormCase
 from harness.cases.suites import SUITES
 from harness.cases.unfused import WITH_TORCH
 from harness.cases.variants import PLAIN
-from harness.results.cases_asked import cases_on
-from harness.results.contexts import COLD, parse_contexts
-from harness.results.file import Results
-from harness.results.published.planned import PlannedRun
-from harness.results.published.staleness import cases_lacking
-from harness.results.run_records import ImplRecord, RunRecord
-from harness.results.settings import Settings
-from reports import figures
-from reports.data.case_labels import NORMS
+from harness.records.cases_asked import cases_on
+from harness.records.contexts import COLD, parse_contexts
+from harness.records.file import Results
+from harness.records.published_plan import PlannedRun
+from harness.records.run_records import ImplRecord, RunRecord
+from harness.records.settings import Settings
 from reports.published.case_words import dtype_in_words, variant_in_words
 
 NAMED = 4  # shapes or implementations, more are counted

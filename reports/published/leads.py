@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from harness.results.contexts import COLD
-from harness.results.published.planned import Plan
-from reports import figures
-from reports.data.case_comparison import Lead
-from reports.data.comparison import Comparison
-from reports.data.step import every_context
+from harness.analysis import figures
+from harness.analysis.case_comparison import Lead
+from harness.analysis.comparison import Comparison
+from harness.analysis.step import every_context
+from harness.records.contexts import COLD
+from harness.records.published_plan import Plan
 from reports.markdown_writer import paragraphs, table
 from reports.published.best_cases import OURS, Placing, libraries_of, placings
 from reports.published.sources import Source, by_device, usual_rankings

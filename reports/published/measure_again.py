@@ -9,14 +9,14 @@ import shlex
 from dataclasses import replace
 from typing import Any
 
+from harness.analysis.sources import is_own
 from harness.cases import NormCase
 from harness.cases.unfused import WITH_TORCH
 from harness.errors import UsageError
-from harness.results.cases_asked import DEFAULT_DTYPE, cases_on
-from harness.results.contexts import ALL_REDUCE, parse_contexts
-from harness.results.published.sources import is_own
-from harness.results.run_records import RunRecord
-from harness.results.settings import DEFAULT_BASELINE, Settings
+from harness.records.cases_asked import DEFAULT_DTYPE, cases_on
+from harness.records.contexts import ALL_REDUCE, parse_contexts
+from harness.records.run_records import RunRecord
+from harness.records.settings import DEFAULT_BASELINE, Settings
 
 RUN_SETTINGS = ("seed", "flush", "holder", "quick", "processes", "twice", "cross_check")
 

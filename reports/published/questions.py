@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from harness.results.published.planned import Plan
-from harness.results.statistics import geomean
-from reports import figures
-from reports.data.case_comparison import CaseComparison
-from reports.data.comparison import Comparison
+from harness.analysis import figures
+from harness.analysis.case_comparison import CaseComparison
+from harness.analysis.comparison import Comparison
+from harness.analysis.statistics import geomean
+from harness.records.published_plan import Plan
 from reports.markdown_writer import paragraphs
 from reports.published.leads import leaders
 from reports.published.sources import NOT_MEASURED, Source, by_device

@@ -9,21 +9,21 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Any
 
+from harness.analysis import figures
+from harness.analysis.comparison import CaseComparison, Comparison
+from harness.analysis.entries import Entry, bandwidth_gbps
+from harness.analysis.joining import Joined, JoinedCase, by_case, same_traffic_add
+from harness.analysis.pairing import time_interval
+from harness.analysis.size_groups import groups
+from harness.analysis.step import every_context
+from harness.analysis.summary import fastest_of_each
 from harness.cases import NormCase
 from harness.cases.tensors import gradients_of
 from harness.cases.tensors import headings as short_names
-from harness.results.contexts import COLD, HOST
-from harness.results.file import Results
-from harness.results.joining import Joined, JoinedCase, by_case, same_traffic_add
-from harness.results.pairing import time_interval
-from harness.results.schema import ErrorClass
-from harness.results.settings import Settings
-from reports import figures
-from reports.data.comparison import CaseComparison, Comparison
-from reports.data.entries import Entry, bandwidth_gbps
-from reports.data.size_groups import groups
-from reports.data.step import every_context
-from reports.data.summary import fastest_of_each
+from harness.records.contexts import COLD, HOST
+from harness.records.file import Results
+from harness.records.schema import ErrorClass
+from harness.records.settings import Settings
 from reports.parts import conditions
 from reports.parts.geomeans import geomeans
 from reports.published.case_words import dtype_in_words, shape_in_words, variant_in_words

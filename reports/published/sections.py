@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from harness.results.published.planned import PACKED_SUFFIX, Plan
-from reports import figures
-from reports.data.comparison import Comparison
-from reports.data.outcomes import FAILED, of_comparison, tally, tried
-from reports.data.step import every_context
-from reports.data.summary import Wins
+from harness.analysis import figures
+from harness.analysis.comparison import Comparison
+from harness.analysis.outcomes import FAILED, of_comparison, tally, tried
+from harness.analysis.step import every_context
+from harness.analysis.summary import Wins
+from harness.records.published_plan import PACKED_SUFFIX, Plan
 from reports.markdown_writer import escape, paragraphs, write_table
 from reports.parts import ran
 from reports.parts.geomeans import norms_side_by_side

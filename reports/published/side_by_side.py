@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from itertools import combinations
 from statistics import median
 
+from harness.analysis import figures
+from harness.analysis.comparison import Comparison
+from harness.analysis.joining import aa_ratio, by_case
+from harness.analysis.statistics import PROCESS_BAND
 from harness.cases import NormCase
-from harness.results.joining import aa_ratio, by_case
-from harness.results.published.planned import Plan
-from harness.results.statistics import PROCESS_BAND
-from reports import figures
-from reports.data.comparison import Comparison
+from harness.records.published_plan import Plan
 from reports.markdown_writer import paragraphs, table
 from reports.parts.conditions import time_spent
 from reports.published.sources import Source, by_device, usual_rankings

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from harness.results.published.planned import PACKED_SUFFIX, Plan
+from harness.records.published_plan import PACKED_SUFFIX, Plan
 from reports.formats.html_page import fill
 from reports.published.run_facts import COLUMNS, WORDS, run_facts
 from reports.published.sources import Source, by_device

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from harness.results.file import Results, load
-from harness.results.published.planned import PUBLISHED, Plan, file_of, published_files
-from harness.results.published.staleness import changed_in_vain, mark, part_so_far, stale_because
-from harness.results.settings import Settings
-from reports.data.comparison import Comparison, compare
+from harness.analysis.comparison import Comparison, compare
+from harness.analysis.staleness import changed_in_vain, mark, part_so_far, stale_because
+from harness.records.file import Results, load
+from harness.records.published_plan import PUBLISHED, Plan, file_of, published_files
+from harness.records.settings import Settings
 from reports.published.held import contents, planned_instead
 
 NOT_MEASURED = "not measured"  # said of a run that a device does not have

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from harness.analysis import figures
+from harness.analysis.case_comparison import CaseComparison
+from harness.analysis.comparison import Comparison
+from harness.analysis.statistics import geomean
 from harness.cases import Norm
-from harness.results.contexts import COLD, GRAPH, HOST
-from harness.results.published.planned import Plan
-from harness.results.statistics import geomean
-from reports import figures
-from reports.data.case_comparison import CaseComparison
-from reports.data.comparison import Comparison
+from harness.records.contexts import COLD, GRAPH, HOST
+from harness.records.published_plan import Plan
 from reports.markdown_writer import paragraphs, table
 from reports.published.best_cases import OURS
 from reports.published.sources import NOT_MEASURED, Source, by_device

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from harness.results.file import Results
-from reports import figures
-from reports.data.outcomes import FAILED, Outcome, norms, outcomes, tried
+from harness.analysis import figures
+from harness.analysis.outcomes import FAILED, Outcome, norms, outcomes, tried
+from harness.records.file import Results
 from reports.formats.verification import summary
 from reports.table import Table
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.results.schema import Status
-from reports import figures
-from reports.data.comparison import Comparison
-from reports.data.outcomes import FAILED, Outcome, of_comparison, tally, tried
+from harness.analysis import figures
+from harness.analysis.comparison import Comparison
+from harness.analysis.outcomes import FAILED, Outcome, of_comparison, tally, tried
+from harness.records.schema import Status
 from reports.sentences.caveats import caveats, context_named, interference, nothing_ranked
 
 _HOW: dict[Status, str] = {

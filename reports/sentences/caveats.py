@@ -6,13 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from harness.results import evidence
-from harness.results.contexts import COLD
-from harness.results.joining import TIMES_T0
-from harness.results.schema import Check, SelfTestRecord
-from reports import figures
-from reports.data.comparison import Comparison
-from reports.data.device_state import BUSY, DeviceState
+from harness.analysis import evidence, figures
+from harness.analysis.comparison import Comparison
+from harness.analysis.device_state import BUSY, DeviceState
+from harness.analysis.joining import TIMES_T0
+from harness.records.contexts import COLD
+from harness.records.schema import Check, SelfTestRecord
 from reports.sentences.provenance import versions_in_words
 
 # How a check of the first files said that events read less than the profiler, by which alone it failed.

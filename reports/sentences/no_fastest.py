@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from reports.data.case_comparison import CaseComparison
-from reports.data.entries import ONLY_SHOWN, Entry
+from harness.analysis.case_comparison import CaseComparison
+from harness.analysis.entries import ONLY_SHOWN, Entry
 
 
 def no_fastest(case: CaseComparison) -> str:

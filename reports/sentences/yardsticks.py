@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from harness.results.schema import Budget
-from harness.results.statistics import PROCESS_BAND
-from reports import figures
-from reports.data.comparison import CaseComparison, Comparison
+from harness.analysis import figures
+from harness.analysis.comparison import CaseComparison, Comparison
+from harness.analysis.statistics import PROCESS_BAND
+from harness.records.schema import Budget
 
 
 def add_and_copy(case: CaseComparison) -> str:

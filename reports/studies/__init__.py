@@ -1,1 +1,1 @@
-"""Studies of the engine itself: A/A pairs, processes, flushes, other engines. Imports `reports.data` and `parts`."""
+"""Studies of the engine itself: A/A pairs, processes, flushes, engines. Imports `harness.analysis` and `parts`."""

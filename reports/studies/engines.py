@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import median
 
+from harness.analysis import figures
+from harness.analysis.joining import Joined, by_case
+from harness.analysis.statistics import geomean
 from harness.cases import NormCase
-from harness.results.file import Results
-from harness.results.joining import Joined, by_case
-from harness.results.schema import RANKED
-from harness.results.statistics import geomean
-from reports import figures
+from harness.records.file import Results
+from harness.records.schema import RANKED
 from reports.markdown_writer import paragraphs, table
 from reports.sentences import provenance
 from reports.studies.orders import Order, clear_orders

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from harness.analysis import figures
+from harness.analysis.comparison import CaseComparison, Comparison, compare
+from harness.analysis.statistics import Ratio, geomean
 from harness.cases import Norm, NormCase
 from harness.cases.traffic import ADD_NAME
 from harness.errors import UsageError
-from harness.results.file import Results
-from harness.results.schema import Flush
-from harness.results.statistics import Ratio, geomean
-from reports import figures
-from reports.data.comparison import CaseComparison, Comparison, compare
+from harness.records.file import Results
+from harness.records.schema import Flush
 from reports.markdown_writer import paragraphs, table
 from reports.sentences import provenance
 from reports.studies.orders import CaseInRun, Order, clear_orders

@@ -6,10 +6,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
 
+from harness.analysis.joining import JoinedCase, band, by_case, ratio
+from harness.analysis.statistics import IncomparableError, Ratio, SpeedVerdict, verdict
 from harness.cases import NormCase
-from harness.results.file import Results
-from harness.results.joining import JoinedCase, band, by_case, ratio
-from harness.results.statistics import IncomparableError, Ratio, SpeedVerdict, verdict
+from harness.records.file import Results
 
 
 @dataclass(frozen=True)

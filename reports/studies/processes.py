@@ -10,11 +10,11 @@ from statistics import median, stdev
 
 import numpy as np
 
-from harness.results.file import Results
-from harness.results.intervals import CONFIDENCE
-from harness.results.joining import JoinedCase, band, by_case, ratio
-from harness.results.statistics import IncomparableError, Ratio, beyond_processes, median_and_spread
-from reports import figures
+from harness.analysis import figures
+from harness.analysis.intervals import CONFIDENCE
+from harness.analysis.joining import JoinedCase, band, by_case, ratio
+from harness.analysis.statistics import IncomparableError, Ratio, beyond_processes, median_and_spread
+from harness.records.file import Results
 from reports.markdown_writer import paragraphs, table
 from reports.sentences import provenance
 from reports.table import words

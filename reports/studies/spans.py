@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from statistics import median
 
-from reports import figures
-from reports.data.comparison import Comparison
-from reports.data.kernel_spans import agrees, disagreement_us
+from harness.analysis import figures
+from harness.analysis.comparison import Comparison
+from harness.analysis.kernel_spans import agrees, disagreement_us
 from reports.markdown_writer import paragraphs, table
 from reports.parts.kernel_table import agreement
 from reports.sentences import provenance

@@ -7,8 +7,8 @@ from tempfile import mkdtemp
 
 import pytest
 
-from harness.results.file import load
-from harness.results.settings import Settings
+from harness.records.file import load
+from harness.records.settings import Settings
 from harness.run.invocation import Invocation
 from tests.benchmarks.replay import replays
 

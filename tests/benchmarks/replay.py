@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from harness.results.joining import by_case
-from reports.data.comparison import compare
+from harness.analysis.comparison import compare
+from harness.analysis.joining import by_case
 
 
 class VirtualClock:

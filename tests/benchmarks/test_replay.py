@@ -9,8 +9,8 @@ from statistics import median
 
 import pytest
 
-from harness.results.file import ResultsFile
-from harness.results.schema import RowRecord
+from harness.records.file import ResultsFile
+from harness.records.schema import RowRecord
 from tests.benchmarks.replay import VirtualClock, replays
 from tests.results_factory import mixed
 

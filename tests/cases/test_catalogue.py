@@ -6,9 +6,9 @@ from harness.cases import NormCase
 from harness.cases.catalogue import SHAPES, catalogue, compiled_alike, of_kinds, parse_inputs, studied
 from harness.cases.input_kinds import INPUT_KINDS
 from harness.errors import UsageError
-from harness.results.cases_asked import cases_on
-from harness.results.run_records import ImplRecord
-from harness.results.settings import Settings
+from harness.records.cases_asked import cases_on
+from harness.records.run_records import ImplRecord
+from harness.records.settings import Settings
 from harness.run.plan import Job, cells, plan_verification
 
 RMS = NormCase("rms", 8, 16, device="cpu")

@@ -8,18 +8,18 @@ from dataclasses import replace
 import pytest
 import torch
 
+from harness.analysis.comparison import compare
 from harness.cases import Grads, NormCase, make_inputs, tensors
 from harness.cases.guards import GUARD, GUARD_BYTES
 from harness.cases.tensors import CaseTensor
 from harness.cases.traffic import moved_bytes, same_traffic_add
-from harness.results.file import ResultsFile, load
+from harness.records.file import ResultsFile, load
 from harness.sanitizer import target
 from harness.verify.determinism import differing, fingerprint, kept
 from harness.verify.precision import check, malformed
 from harness.verify.reference import pieces
 from harness.verify.robustness import Pristine, overlaps
 from harness.worker import interleave
-from reports.data.comparison import compare
 from reports.formats import console, markdown
 from tests.mutants.maths import gradients, implementation
 from tests.results_factory import helpers, results, row, run_record, verification

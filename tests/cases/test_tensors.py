@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 
 from harness.cases import NormCase
 from harness.cases import tensors as table
-from harness.results.schema import RowRecord
+from harness.records.schema import RowRecord
 
 LAYER = NormCase("layer", 8, 32, dtype="bf16", weight_dtype="fp32", bias=True, device="cpu")
 RMS = NormCase("rms", 8, 32, device="cpu")

@@ -14,7 +14,7 @@ from harness.cases.tensors import gradients_of, inputs_of, tensors_of
 from harness.cases.traffic import moved_bytes, same_traffic_add
 from harness.cases.variants import FEATURES, parse_variants, with_features, without
 from harness.errors import UsageError
-from harness.results.schema import RowRecord, StoredCase
+from harness.records.schema import RowRecord, StoredCase
 
 RMS = NormCase("rms", 24, 8, device="cpu")
 LAYER = NormCase("layer", 24, 8, bias=True, device="cpu")

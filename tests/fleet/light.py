@@ -7,8 +7,8 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from harness.devices import DeviceFacts
-from harness.results.run_records import ImplRecord
-from harness.results.schema import Budget, SelfTestRecord
+from harness.records.run_records import ImplRecord
+from harness.records.schema import Budget, SelfTestRecord
 from harness.run.process import WorkerProcess
 from harness.worker.messages import Aside, Began, Done, Hello, Row, SelfTest, Try
 from harness.worker.own_process import end_with_parent

@@ -8,8 +8,8 @@ prints the table of docs/fleet.md.
 from functools import cache
 
 from harness.fleet.estimate import makespan_s, published
-from harness.results.file import load
-from harness.results.published.planned import PUBLISHED
+from harness.records.file import load
+from harness.records.published_plan import PUBLISHED
 from harness.run.plan import Job
 
 PROCESSES = 5

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness.fleet.estimate import Durations, durations, published
-from harness.results.run_records import GpuRecord
+from harness.records.run_records import GpuRecord
 from harness.run.plan import Job
 from tests.fleet.makespans import lines, share, whole
 from tests.results_factory import CASE, LAYER, results, row, selftest

@@ -16,8 +16,8 @@ from harness.errors import UnavailableError, UsageError
 from harness.fleet import spread
 from harness.fleet.cluster import Cluster, connected
 from harness.fleet.estimate import Durations
-from harness.results.file import load
-from harness.results.settings import Settings
+from harness.records.file import load
+from harness.records.settings import Settings
 from harness.run.invocation import Invocation
 from harness.run.progress import Display
 from tests.fleet.light import LightProcess, Script, asked, rows_of

@@ -11,8 +11,8 @@ from harness.fleet import gathering, spread
 from harness.fleet.cluster import GpuLostError
 from harness.fleet.estimate import Durations
 from harness.fleet.gpu_actor import GpuActor
-from harness.results.file import ResultsFile, load
-from harness.results.settings import Settings
+from harness.records.file import ResultsFile, load
+from harness.records.settings import Settings
 from harness.run.invocation import Invocation
 from harness.run.progress import Display
 from harness.run.session import InterruptedRun

@@ -13,8 +13,8 @@ from harness.__main__ import main
 from harness.cases import NormCase
 from harness.devices import DeviceFacts
 from harness.gate import confirm, judge
-from harness.results.file import ResultsFile, load
-from harness.results.run_records import ImplRecord, SideRecord
+from harness.records.file import ResultsFile, load
+from harness.records.run_records import ImplRecord, SideRecord
 from harness.run import compare, opening, session
 from harness.worker.messages import Hello
 from tests.repositories import DOUBLED, HONEST, commit, git, two_revisions

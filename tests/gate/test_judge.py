@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from harness.__main__ import main
+from harness.analysis.statistics import PROCESS_BAND
+from harness.analysis.verdicts import exit_code
 from harness.errors import UsageError
 from harness.gate.judge import judge, not_judged, only
 from harness.gate.limits import Claim, Limits, Regression, read_limits
-from harness.results.statistics import PROCESS_BAND
-from harness.results.verdicts import exit_code
 from reports.parts.verdicts import render
 from tests.results_factory import budget, helpers, in_contexts, in_processes, results, row, selftest, timing, twin
 

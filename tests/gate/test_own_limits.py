@@ -8,9 +8,9 @@ import pytest
 
 from harness.gate.judge import judge
 from harness.gate.limits import read_limits
-from harness.results.file import load
-from harness.results.published.planned import file_of, published_files, read_plan
-from harness.results.settings import DEFAULT_BASELINE
+from harness.records.file import load
+from harness.records.published_plan import file_of, published_files, read_plan
+from harness.records.settings import DEFAULT_BASELINE
 from harness.run.plan import select
 from harness.worker.discovery import discover
 from harness.worker.serve import record

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.analysis.statistics import PROCESS_BAND
+from harness.analysis.verdicts import exit_code
 from harness.cases import NormCase
 from harness.gate.judge import judge
 from harness.gate.limits import Limits, Regression, read_limits
-from harness.results.statistics import PROCESS_BAND
-from harness.results.verdicts import exit_code
 from reports.parts.verdicts import render
 from tests.results_factory import CASE, LAYER, in_processes, results, row, selftest, timing, twin
 

@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 from scipy.stats import t
 
+from harness.analysis.joining import by_case
 from harness.gate import failures
 from harness.gate.judge import judge
 from harness.gate.limits import Limits
 from harness.gate.variance_shrinkage import FEWEST_CASES, shrunk_variances
-from harness.results.file import load
-from harness.results.joining import by_case
+from harness.records.file import load
 from tests.simulated_runs import (
     ALIKE,
     EVEN,

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.special import polygamma
 
+from harness.analysis.statistics import Estimate
 from harness.gate.variance_shrinkage import FEWEST_CASES, shrunk, shrunk_variances
-from harness.results.statistics import Estimate
 
 
 def drawn(seed, cells, freedom, prior=None):

@@ -23,8 +23,8 @@ from harness.cases.case import torch_dtype
 from harness.cases.guards import place
 from harness.cases.input_kinds import INPUT_KINDS
 from harness.cases.tensors import tensors_of
-from harness.results.file import load
-from harness.results.published.planned import file_of
+from harness.records.file import load
+from harness.records.published_plan import file_of
 from harness.verify import study
 from tests.impls.gpuless import in_child, instead_of_launches
 

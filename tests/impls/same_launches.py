@@ -17,10 +17,10 @@ from pathlib import Path
 
 import triton
 
-from harness.results.file import load
-from harness.results.published.planned import CHECKOUT, published_files
-from harness.results.published.sources import hash_of, is_own
-from harness.results.published.staleness import _changes
+from harness.analysis.sources import hash_of, is_own
+from harness.analysis.staleness import _changes
+from harness.records.file import load
+from harness.records.published_plan import CHECKOUT, published_files
 from tests.impls.launched_code import digest, launched
 
 SHOWN = 3  # cases

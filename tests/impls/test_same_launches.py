@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 import triton
 
-from harness.results.published.same_launches import read_same_launches
+from harness.analysis.same_launches import read_same_launches
 from tests.impls import launched_code
 from tests.impls.launched_code import cases_of, digest, launched
 

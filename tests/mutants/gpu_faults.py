@@ -6,7 +6,7 @@ import torch
 
 from harness.cases import Grads, NormCase
 from harness.devices.holder import Holder
-from harness.results.contexts import HOLDER, parse_held
+from harness.records.contexts import HOLDER, parse_held
 from tests.mutants.faults import Fault
 from tests.mutants.maths import gradients
 

@@ -5,8 +5,8 @@ import pytest
 from harness.errors import UsageError
 from harness.publish import admitting, packing
 from harness.publish.packing import pack
-from harness.results.file import load
-from tests.results.published.test_admission import device, published, run
+from harness.records.file import load
+from tests.published_runs.test_admission import device, published, run
 from tests.test_command_line import typed
 
 

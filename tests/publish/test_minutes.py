@@ -4,9 +4,9 @@ from types import SimpleNamespace
 import pytest
 
 from harness.publish.minutes import UNKNOWN_ROW_S, run_times
-from harness.results.run_records import ImplRecord
-from harness.results.schema import SanitizerRecord
-from harness.results.settings import Settings
+from harness.records.run_records import ImplRecord
+from harness.records.schema import SanitizerRecord
+from harness.records.settings import Settings
 from harness.run.plan import Job
 from tests.results_factory import CASE, LAYER, in_contexts, results, row, selftest
 

@@ -11,21 +11,21 @@ from types import SimpleNamespace
 
 import pytest
 
+from harness.analysis import staleness
+from harness.analysis.other_verdicts import OtherVerdicts
+from harness.analysis.same_launches import Change
+from harness.analysis.sources import hash_of, sources_of
 from harness.cases import NormCase
 from harness.errors import UnavailableError, UsageError
 from harness.fleet import spread
 from harness.publish import dry_run, publishing
+from harness.publish.admission import judge
 from harness.publish.packing import complete_part
 from harness.publish.sitting import Outcome
-from harness.results.file import load
-from harness.results.published import staleness
-from harness.results.published.admission import judge
-from harness.results.published.other_verdicts import OtherVerdicts
-from harness.results.published.planned import file_of, read_plan
-from harness.results.published.same_launches import Change
-from harness.results.published.sources import hash_of, sources_of
-from harness.results.run_records import ImplRecord
-from harness.results.schema import TOOLS, SanitizerRecord
+from harness.records.file import load
+from harness.records.published_plan import file_of, read_plan
+from harness.records.run_records import ImplRecord
+from harness.records.schema import TOOLS, SanitizerRecord
 from harness.run import process, session
 from harness.run.invocation import Invocation
 from harness.run.opening import claimed

@@ -1,6 +1,6 @@
 import pytest
 
-from harness.results.joining import join
+from harness.analysis.joining import join
 from reports.studies.aa import ASK, SLOWDOWNS, render, self_comparisons, slowed
 from tests.results_factory import CASE, LAYER, helpers, mixed, results, row, thorough, twin
 

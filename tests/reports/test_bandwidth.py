@@ -1,10 +1,10 @@
 import pytest
 
+from harness.analysis.comparison import compare
+from harness.analysis.joining import by_case
+from harness.analysis.size_groups import groups
 from harness.cases import NormCase
 from harness.cases.traffic import moved_bytes
-from harness.results.joining import by_case
-from reports.data.comparison import compare
-from reports.data.size_groups import groups
 from reports.plots.bandwidth import ADD_NAME, SHARES, bandwidth
 from reports.plots.style import look
 from tests.results_factory import helpers, in_processes, results, row, selftest

@@ -1,10 +1,10 @@
 import pytest
 
-from harness.results.schema import TensorCheck
+from harness.analysis.comparison import compare
+from harness.records.schema import TensorCheck
 from reports import columns
 from reports.column import Column, Row
 from reports.columns import rows_of, table_of
-from reports.data.comparison import compare
 from reports.formats.console import render
 from reports.formats.export import to_csv
 from reports.table import Cell

@@ -1,9 +1,9 @@
 import pytest
 
+from harness.analysis.comparison import compare
 from harness.cases import NormCase
 from harness.cases.traffic import moved_bytes
 from harness.errors import UsageError
-from reports.data.comparison import compare
 from reports.formats.grid import render
 from reports.parts.geomeans import norms_side_by_side
 from reports.sentences import not_passed

@@ -3,9 +3,9 @@ from dataclasses import replace
 import pytest
 
 import reports
-from harness.results.settings import Settings
-from reports.data.comparison import compare
-from reports.data.device_state import device_state
+from harness.analysis.comparison import compare
+from harness.analysis.device_state import device_state
+from harness.records.settings import Settings
 from reports.parts.conditions import conditions
 from reports.sentences.caveats import caveats, moved
 from tests.results_factory import (

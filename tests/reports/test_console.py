@@ -4,8 +4,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from harness.analysis.comparison import compare
 from harness.cases import NormCase
-from reports.data.comparison import compare
 from reports.formats.console import MOST_CASES_IN_FULL, render, show
 from reports.formats.console_verified import MOST_FAILURES
 from reports.parts.reasons import NOT_CONTIGUOUS

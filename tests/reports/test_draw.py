@@ -4,7 +4,7 @@ import pytest
 
 import reports
 from harness.errors import UsageError
-from harness.results.file import Results
+from harness.records.file import Results
 from reports.plots.draw import draw, write
 from tests.results_factory import CASE, LAYER, careful, mixed, results, row, verified_only
 

@@ -1,6 +1,6 @@
 import pytest
 
-from harness.results.joining import join
+from harness.analysis.joining import join
 from reports.studies.engines import other_engines, render
 from tests.results_factory import mixed, results, row, thorough
 

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from harness.results.statistics import PROCESS_BAND
-from reports.data.comparison import compare
+from harness.analysis.comparison import compare
+from harness.analysis.statistics import PROCESS_BAND
 from tests.results_factory import (
     CASE,
     budget,

@@ -3,7 +3,7 @@ import math
 import pytest
 from matplotlib.figure import Figure
 
-from reports.data.outcomes import outcomes
+from harness.analysis.outcomes import outcomes
 from reports.plots.error_growth import LEAST_FACTOR, _scale, precision
 from reports.plots.style import look
 from tests.results_factory import TALL, careful, mixed, results, row, verification

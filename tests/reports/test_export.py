@@ -2,7 +2,7 @@ import csv
 import io
 import json
 
-from reports.data.comparison import compare
+from harness.analysis.comparison import compare
 from reports.formats.export import to_csv, to_json
 from tests.results_factory import helpers, mixed, results, row, thorough, timing
 

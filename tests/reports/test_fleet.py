@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from harness.results.joining import by_case
-from harness.results.run_records import GpuRecord
-from harness.results.schema import Check
-from reports.data.comparison import compare
+from harness.analysis.comparison import compare
+from harness.analysis.joining import by_case
+from harness.records.run_records import GpuRecord
+from harness.records.schema import Check
 from reports.formats import console, markdown
 from reports.sentences import provenance
 from tests.results_factory import CASE, LAYER, helpers, in_processes, results, row, selftest

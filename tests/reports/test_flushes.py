@@ -1,9 +1,9 @@
 import pytest
 
 import reports
+from harness.analysis.comparison import compare
 from harness.cases import NormCase
 from harness.errors import UsageError
-from reports.data.comparison import compare
 from reports.studies.flushes import changes, render, turned
 from tests.results_factory import flushed, helpers, results, row
 

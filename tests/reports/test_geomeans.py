@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from reports.data.comparison import compare
+from harness.analysis.comparison import compare
 from reports.parts.geomeans import norms_side_by_side
 from tests.results_factory import CASE, LAYER, helpers, mixed, results, row
 

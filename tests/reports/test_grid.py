@@ -2,8 +2,8 @@ import re
 
 import pytest
 
+from harness.analysis.comparison import compare
 from harness.cases import NormCase
-from reports.data.comparison import compare
 from reports.formats.grid import render
 from tests.results_factory import helpers, mixed, results, row, selftest, thorough, timing, verified_only
 

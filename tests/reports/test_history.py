@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 
 import reports
+from harness.analysis.comparison import compare
 from harness.errors import UsageError
-from reports.data.comparison import compare
 from reports.formats.history import common, render
 from tests.results_factory import CASE, LAYER, helpers, results, row, verified_only
 

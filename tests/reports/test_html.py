@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 
 import pytest
 
+from harness.analysis.comparison import compare
 from harness.errors import UsageError
-from reports.data.comparison import compare
 from reports.formats import html
 from reports.formats.html import results_table
 from tests.results_factory import careful, mixed, results, row, thorough

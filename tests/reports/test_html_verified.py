@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import reports
+from harness.analysis.outcomes import outcomes
 from harness.errors import UsageError
-from harness.results.file import load
-from reports.data.outcomes import outcomes
+from harness.records.file import load
 from reports.formats import html
 from reports.formats.verification import sections
 from reports.parts.reasons import details

@@ -5,10 +5,10 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.offsetbox import HPacker, TextArea
 
-from harness.results.file import load
-from harness.results.schema import Kernel
-from reports.data.comparison import compare
-from reports.data.kernel_names import shorten
+from harness.analysis.comparison import compare
+from harness.analysis.kernel_names import shorten
+from harness.records.file import load
+from harness.records.schema import Kernel
 from reports.plots.kernel_bars import SHARED, kernel_bars, kernel_colours
 from reports.plots.style import look, shade
 from tests.results_factory import CASE, LAYER, helpers, mixed, profiled, results, row, thorough

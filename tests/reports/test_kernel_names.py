@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.results.file import load
-from reports.data.kernel_names import LONGEST, display_names, shorten
+from harness.analysis.kernel_names import LONGEST, display_names, shorten
+from harness.records.file import load
 from tests.reports.conftest import GOLDEN
 
 PUBLISHED = sorted((Path(__file__).parents[2] / "results").rglob("*.jsonl.bz2"))

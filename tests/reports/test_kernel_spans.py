@@ -1,7 +1,7 @@
 import pytest
 
-from harness.results.schema import Kernel, KernelTotals
-from reports.data.kernel_spans import agrees, disagreement_us, gaps_us, segments
+from harness.analysis.kernel_spans import agrees, disagreement_us, gaps_us, segments
+from harness.records.schema import Kernel, KernelTotals
 from tests.results_factory import budget
 
 

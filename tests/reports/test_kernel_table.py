@@ -1,5 +1,5 @@
-from harness.results.schema import Kernel
-from reports.data.comparison import compare
+from harness.analysis.comparison import compare
+from harness.records.schema import Kernel
 from reports.parts.kernel_table import agreement, case_table, render
 from tests.results_factory import budget, mixed, profiled, results, row, selftest, thorough
 

@@ -1,5 +1,5 @@
+from harness.analysis.comparison import compare
 from harness.cases import NormCase
-from reports.data.comparison import compare
 from reports.formats.markdown import render
 from tests.results_factory import helpers, mixed, results, row, thorough, verified_only
 

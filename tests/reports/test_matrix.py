@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
+from harness.analysis.case_labels import labels
+from harness.analysis.outcomes import outcomes
 from harness.cases import NormCase
-from reports.data.case_labels import labels
-from reports.data.outcomes import outcomes
 from reports.markdown_writer import write_section as write
 from reports.parts.matrix import cell, section
 from tests.results_factory import CASE, results, row, verification

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from harness.analysis.comparison import compare
+from harness.analysis.spending import spending
 from harness.cases.models import MODELS
 from harness.cases.unfused import WITH_TORCH
-from reports.data.comparison import compare
-from reports.data.spending import spending
 from reports.formats import console, grid, html, markdown
 from reports.parts import models
 from tests.results_factory import helpers, in_processes, results, row, selftest, timing, verification

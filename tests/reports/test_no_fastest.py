@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from harness.results.schema import Check
-from reports.data.comparison import compare
+from harness.analysis.comparison import compare
+from harness.records.schema import Check
 from reports.published.run_facts import answer
 from reports.sentences.no_fastest import no_fastest
 from tests.results_factory import CASE, helpers, in_processes, results, row, selftest, timing, twin

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import reports
-from harness.results.file import load
+from harness.records.file import load
 from tests.reports import page_checks
 from tests.reports.page_checks import CHECKS
 from tests.results_factory import careful, mixed

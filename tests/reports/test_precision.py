@@ -2,8 +2,8 @@ import math
 
 import pytest
 
+from harness.analysis.outcomes import outcomes
 from harness.cases import NormCase
-from reports.data.outcomes import outcomes
 from reports.markdown_writer import write_section as write
 from reports.parts.precision import section, slopes
 from tests.results_factory import CASE, LAYER, results, row, verification

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.results.file import load
-from harness.results.statistics import PROCESS_BAND
+from harness.analysis.statistics import PROCESS_BAND
+from harness.records.file import load
 from reports.studies.processes import ASK, agreements_of, process_bound, render
 from tests.results_factory import helpers, in_processes, mixed, results, row, thorough, timing
 

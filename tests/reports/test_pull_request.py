@@ -1,7 +1,7 @@
 import pytest
 
+from harness.analysis.comparison import compare
 from harness.errors import UsageError
-from reports.data.comparison import compare
 from reports.formats.pull_request import MOST_LINES, render
 from tests.results_factory import helpers, many, mixed, results, row, thorough, verified_only
 

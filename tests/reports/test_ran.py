@@ -2,8 +2,8 @@
 
 import pytest
 
+from harness.analysis.comparison import compare
 from harness.cases import NormCase
-from reports.data.comparison import compare
 from reports.parts import ran
 from tests.results_factory import helpers, results, row, verification
 

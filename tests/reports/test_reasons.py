@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from harness.analysis.outcomes import outcomes
 from harness.cases import NormCase
-from reports.data.outcomes import outcomes
 from reports.parts.reasons import LONGEST_CRASH, NOT_CONTIGUOUS, section
 from tests.results_factory import CASE, results, row
 

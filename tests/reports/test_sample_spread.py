@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
+from harness.analysis.comparison import compare
+from harness.analysis.joining import by_case
 from harness.cases import NormCase
-from harness.results.joining import by_case
-from reports.data.comparison import compare
 from reports.plots.sample_spread import largest, spread
 from tests.results_factory import CASE, LAYER, helpers, in_processes, mixed, results, row
 

@@ -1,7 +1,7 @@
 import pytest
 
-from harness.results.schema import Check
-from reports.data.comparison import compare
+from harness.analysis.comparison import compare
+from harness.records.schema import Check
 from reports.parts.selftest import ASK, details, page, render
 from reports.sentences.caveats import failed_checks
 from reports.sentences.yardsticks import budget_sentence

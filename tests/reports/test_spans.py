@@ -1,6 +1,6 @@
 import pytest
 
-from reports.data.comparison import compare
+from harness.analysis.comparison import compare
 from reports.studies.spans import ASK, render
 from tests.results_factory import LAYER, profiled, results, row, selftest, thorough
 

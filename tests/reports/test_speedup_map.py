@@ -3,9 +3,9 @@ import math
 import numpy as np
 import pytest
 
+from harness.analysis.comparison import compare
+from harness.analysis.size_groups import groups
 from harness.cases import NormCase
-from reports.data.comparison import compare
-from reports.data.size_groups import groups
 from reports.plots.speedup_map import speedups
 from tests.results_factory import helpers, results, row
 

@@ -6,12 +6,12 @@ import json
 
 import pytest
 
+from harness.analysis.comparison import compare
+from harness.analysis.step import training_step
 from harness.cases import NormCase
 from harness.errors import UsageError
-from harness.results.schema import ContextRecord, HolderRecord
+from harness.records.schema import ContextRecord, HolderRecord
 from reports import render
-from reports.data.comparison import compare
-from reports.data.step import training_step
 from reports.parts.training_step import of_case, section, speedups, times, waiting
 from tests.results_factory import CASE, LAYER, conditions, helpers, in_contexts, results, row, timing
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 import pytest
 
 import reports
+from harness.analysis.outcomes import outcomes
 from harness.errors import UsageError
-from reports.data.outcomes import outcomes
 from reports.formats.verification import render, summary
 from reports.markdown_writer import write_section as write
 from tests.results_factory import CASE, LAYER, careful, longer, results, row, verification

@@ -8,9 +8,9 @@ import pytest
 
 from harness.__main__ import main
 from harness.errors import UsageError
-from harness.results.file import load
-from harness.results.run_records import ImplRecord
-from harness.results.settings import Settings
+from harness.records.file import load
+from harness.records.run_records import ImplRecord
+from harness.records.settings import Settings
 from harness.run import compare, session
 from harness.run.compare import revisions_chosen
 from harness.run.invocation import Invocation

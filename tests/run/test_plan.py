@@ -5,8 +5,8 @@ import pytest
 from harness.cases import NormCase
 from harness.cases.variants import with_features
 from harness.errors import UsageError, close_name
-from harness.results.run_records import ImplRecord
-from harness.results.schema import RowRecord
+from harness.records.run_records import ImplRecord
+from harness.records.schema import RowRecord
 from harness.run.plan import (
     Job,
     left_to_do,

@@ -13,8 +13,8 @@ from triton import knobs
 
 from harness.cases import NormCase
 from harness.errors import UnavailableError
-from harness.results.file import load
-from harness.results.settings import Settings
+from harness.records.file import load
+from harness.records.settings import Settings
 from harness.run.invocation import Invocation
 from harness.run.process import WorkerDiedError, WorkerProcess, start_worker
 from harness.run.progress import Display

@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from harness.cases import NormCase
-from harness.results.schema import RowRecord
+from harness.records.schema import RowRecord
 from harness.run.progress import Display
 
 CASE = NormCase("rms", 16, 64, device="cpu")

@@ -5,8 +5,8 @@ import pytest
 from harness.cases import NormCase
 from harness.devices import DeviceFacts, detect
 from harness.errors import UsageError
-from harness.results.cases_asked import cases_on, suite_on
-from harness.results.settings import Settings
+from harness.records.cases_asked import cases_on, suite_on
+from harness.records.settings import Settings
 from harness.run.invocation import Invocation
 from harness.run.resolve import check, contexts_left_out, for_a_claim, for_later_process, resolved, selftests_on
 from harness.worker.messages import Start

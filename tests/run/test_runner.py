@@ -4,8 +4,8 @@ import pytest
 
 from harness import devices
 from harness.cases import NormCase
-from harness.results.schema import Budget, ConditionsRecord, RowRecord, SelfTestRecord
-from harness.results.settings import Settings
+from harness.records.schema import Budget, ConditionsRecord, RowRecord, SelfTestRecord
+from harness.records.settings import Settings
 from harness.run.plan import Job
 from harness.run.process import WorkerDiedError
 from harness.run.resolve import for_later_process

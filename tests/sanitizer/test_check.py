@@ -12,8 +12,8 @@ import pytest
 from harness.__main__ import main
 from harness.devices import DeviceFacts
 from harness.errors import UnavailableError
-from harness.results.file import load
-from harness.results.schema import TOOLS
+from harness.records.file import load
+from harness.records.schema import TOOLS
 from harness.run import process
 from harness.sanitizer import check
 from harness.sanitizer.check import SIZES, Sanitizer

@@ -7,7 +7,7 @@ import torch
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity
 
-from harness.results.schema import Kernel, KernelTotals
+from harness.records.schema import Kernel, KernelTotals
 from harness.timing.breakdown import REPETITIONS, SPINS, Activity, Breakdown, assign, breakdown
 from harness.timing.cuda import CudaDevice
 from harness.timing.engine import Candidate

@@ -2,7 +2,7 @@ import pytest
 
 from harness.cases import NormCase
 from harness.devices.nvml import THROTTLE_REASONS, Reading
-from harness.results.schema import ConditionsRecord
+from harness.records.schema import ConditionsRecord
 from harness.timing.conditions import STEADY, record, void_cause
 
 CASE = NormCase("rms", 16, 64)

@@ -11,7 +11,7 @@ from triton import knobs
 from triton.compiler.compiler import LazyDict
 
 from harness.cases import NormCase, make_inputs
-from harness.results.schema import Kernel
+from harness.records.schema import Kernel
 from harness.timing.cuda import CudaDevice
 from harness.timing.engine import Candidate
 from harness.timing.launches import REPETITIONS, attach, time_launches

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from harness.analysis.statistics import PROCESS_BAND
 from harness.devices.nvml import Reading
-from harness.results.statistics import PROCESS_BAND
 from harness.timing.engine import WARM_UP_SAMPLES
 from harness.timing.selftest import Effort, SelfTest
 from tests.fake_device import FakeDevice

@@ -7,9 +7,9 @@ import pytest
 from harness.__main__ import main
 from harness.cases.tuned import read_tuned
 from harness.devices import DeviceFacts
-from harness.results.file import load
-from harness.results.run_records import ImplRecord
-from harness.results.schema import Budget, ConditionsRecord, SelfTestRecord
+from harness.records.file import load
+from harness.records.run_records import ImplRecord
+from harness.records.schema import Budget, ConditionsRecord, SelfTestRecord
 from harness.run import process
 from harness.tune.offers import MOST_CONFIGS
 from harness.worker.messages import Aside, Began, Done, Hello, ListConfigs, Offer, Offered, Row, SelfTest, Try

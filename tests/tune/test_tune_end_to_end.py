@@ -9,7 +9,7 @@ import pytest
 from harness.__main__ import main
 from harness.cases.tuned import read_tuned
 from harness.devices import DeviceFacts
-from harness.results.file import load
+from harness.records.file import load
 from harness.run import process
 from harness.worker import interleave, serve
 from harness.worker.messages import Done, Hello

@@ -8,7 +8,7 @@ import pytest
 
 from harness.cases.catalogue import SHAPES
 from harness.cases.input_kinds import INPUT_KINDS
-from harness.results.settings import Settings
+from harness.records.settings import Settings
 from harness.verify.repetition import Repetition
 from harness.worker.messages import Try
 from harness.worker.trial import Trial

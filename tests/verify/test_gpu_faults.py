@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 
-from harness.results.settings import Settings
+from harness.records.settings import Settings
 from tests.mutants.gpu_faults import GPU_FAULTS
 from tests.mutants.maths import tried
 

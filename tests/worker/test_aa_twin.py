@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.analysis.comparison import compare
 from harness.cases import NormCase
 from harness.gate.judge import judge
 from harness.gate.limits import Limits, Regression
-from harness.results.schema import ConditionsRecord
-from harness.results.settings import Settings
+from harness.records.schema import ConditionsRecord
+from harness.records.settings import Settings
 from harness.run.invocation import Invocation
 from harness.timing.engine import WARM_UP_SAMPLES
 from harness.worker import interleave
@@ -22,7 +23,6 @@ from harness.worker.discovery import discover
 from harness.worker.messages import Start, Try
 from harness.worker.revisions import Side, copies, twin_of
 from harness.worker.trial import Trial
-from reports.data.comparison import compare
 from tests.fake_device import FakeDevice
 from tests.mutants.maths import gradients, implementation
 from tests.results_factory import results

@@ -2,8 +2,8 @@ import pytest
 
 from harness.cases import NormCase
 from harness.devices import DeviceFacts, detect
-from harness.results.schema import RowRecord, Timing
-from harness.results.settings import Settings
+from harness.records.schema import RowRecord, Timing
+from harness.records.settings import Settings
 from harness.timing.selftest import Effort
 from harness.worker import controls, run_selftest
 from harness.worker.controls import judge, run_controls, variants

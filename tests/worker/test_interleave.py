@@ -8,8 +8,8 @@ import torch
 
 from harness.cases import NormCase
 from harness.devices.nvml import Reading
-from harness.results.schema import Kernel, KernelTotals
-from harness.results.settings import Settings
+from harness.records.schema import Kernel, KernelTotals
+from harness.records.settings import Settings
 from harness.timing.breakdown import Breakdown
 from harness.worker import interleave
 from harness.worker.interleave import TimingJob, time_together

@@ -6,14 +6,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from harness.analysis.evidence import ALL_VOID
 from harness.cases import Grads, NormCase
 from harness.cases.traffic import ADD_NAME
 from harness.devices.capture import Captured, CaptureError
 from harness.devices.nvml import Reading
 from harness.errors import UnavailableError
-from harness.results.evidence import ALL_VOID
-from harness.results.schema import HolderRecord, Timing
-from harness.results.settings import Settings
+from harness.records.schema import HolderRecord, Timing
+from harness.records.settings import Settings
 from harness.timing.engine import WARM_UP_SAMPLES, CandidateError
 from harness.timing.in_context import CALLS
 from harness.worker import training_step

@@ -9,13 +9,13 @@ import pytest
 import torch
 from triton.runtime.autotuner import Autotuner, Config
 
+from harness.analysis.joining import join
 from harness.cases import Chosen, Grads, NormCase, make_inputs
 from harness.cases.traffic import ADD_NAME
 from harness.devices.nvml import Reading
 from harness.errors import UnsupportedError
-from harness.results.joining import join
-from harness.results.schema import ConditionsRecord, Kernel, KernelTotals
-from harness.results.settings import Settings
+from harness.records.schema import ConditionsRecord, Kernel, KernelTotals
+from harness.records.settings import Settings
 from harness.run.resolve import for_later_process
 from harness.timing.breakdown import Breakdown
 from harness.timing.cpu import CpuDevice

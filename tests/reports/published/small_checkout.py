@@ -4,7 +4,7 @@ import bz2
 
 from harness.cases import NormCase
 from harness.devices.profiles import known_names
-from harness.results.schema import ContextRecord
+from harness.records.schema import ContextRecord
 from tests.results_factory import careful, helpers, in_contexts, results, row
 
 PLAN = """

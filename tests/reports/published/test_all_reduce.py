@@ -1,7 +1,7 @@
 """The tables of a run beside an all-reduce, from numbers that are easy to check."""
 
 from harness.cases import NormCase
-from harness.results.published.planned import Plan
+from harness.records.published_plan import Plan
 from reports.published.all_reduce import section
 from reports.published.sources import Source
 from tests.reports.published.small_checkout import publish

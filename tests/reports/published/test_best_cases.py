@@ -1,5 +1,5 @@
 from harness.cases import NormCase
-from harness.results.published.planned import read_plan
+from harness.records.published_plan import read_plan
 from reports.published.best_cases import placings, section
 from reports.published.sources import sources
 from tests.reports.published.small_checkout import CASES, make, publish

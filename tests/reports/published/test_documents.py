@@ -8,8 +8,8 @@ from pathlib import Path
 import matplotlib
 import pytest
 
-from harness.results.contexts import ALL_REDUCE, STEP, programs_beside
-from harness.results.published.planned import published_files, read_plan
+from harness.records.contexts import ALL_REDUCE, STEP, programs_beside
+from harness.records.published_plan import published_files, read_plan
 from harness.verify.error_classes import CLASSES
 from reports.published.documents import documents, write_all
 from reports.published.run_facts import FLUSHES

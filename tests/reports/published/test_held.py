@@ -7,7 +7,7 @@ import pytest
 
 from harness.cases import NormCase
 from harness.cases.unfused import WITH_TORCH
-from harness.results.published.planned import Plan, PlannedRun, read_plan
+from harness.records.published_plan import Plan, PlannedRun, read_plan
 from reports.published.held import contents, planned_instead
 from reports.published.sources import Source, sources
 from tests.reports.published.small_checkout import make

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from harness.cases import NormCase
-from harness.results.published.planned import Plan
+from harness.records.published_plan import Plan
 from reports.published import leads, sections
 from reports.published.sources import Source
 from tests.reports.published.small_checkout import publish

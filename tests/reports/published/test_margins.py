@@ -1,4 +1,4 @@
-from harness.results.published.planned import Plan
+from harness.records.published_plan import Plan
 from reports.published.all_reduce import margins
 from reports.published.sources import Source
 from tests.reports.published.small_checkout import publish

@@ -13,10 +13,10 @@ from harness.__main__ import app
 from harness.cases import NormCase
 from harness.cases.models import cases_of_models
 from harness.cases.suites import SUITES, cases_of
-from harness.results.cases_asked import cases_on
-from harness.results.contexts import ALL_REDUCE, COLD, parse_contexts
-from harness.results.published.planned import read_plan
-from harness.results.settings import DEFAULT_BASELINE
+from harness.records.cases_asked import cases_on
+from harness.records.contexts import ALL_REDUCE, COLD, parse_contexts
+from harness.records.published_plan import read_plan
+from harness.records.settings import DEFAULT_BASELINE
 from harness.run.options import _invocation
 from harness.run.plan import select, tried_on, with_torch
 from harness.run.resolve import check

@@ -3,7 +3,7 @@
 import pytest
 
 from harness.cases import NormCase
-from harness.results.published.planned import Plan, read_plan
+from harness.records.published_plan import Plan, read_plan
 from reports.published.questions import QUESTIONS, section
 from reports.published.sources import Source
 from tests.reports.published.small_checkout import publish

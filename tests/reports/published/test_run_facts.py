@@ -7,7 +7,7 @@ from itertools import zip_longest
 import pytest
 
 from harness.cases import NormCase
-from harness.results.published.planned import Plan, read_plan
+from harness.records.published_plan import Plan, read_plan
 from reports.published.case_words import dtype_in_words, variant_in_words
 from reports.published.measure_again import measure_again
 from reports.published.run_facts import COLUMNS, SEPARATOR, WORDS, _common_tail, run_facts

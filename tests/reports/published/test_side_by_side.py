@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from harness.cases import NormCase
-from harness.results.published.planned import Plan
-from harness.results.run_records import EndRecord
+from harness.records.published_plan import Plan
+from harness.records.run_records import EndRecord
 from reports.published.side_by_side import NEIGHBOURS, another_run, fleet_of_one, neighbours, two_gpus
 from reports.published.sources import Source
 from tests.reports.published.small_checkout import publish

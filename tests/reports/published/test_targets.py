@@ -3,8 +3,8 @@
 import pytest
 
 from harness.cases import NormCase
-from harness.results.contexts import parse_contexts
-from harness.results.published.planned import Plan, read_plan
+from harness.records.contexts import parse_contexts
+from harness.records.published_plan import Plan, read_plan
 from reports.published import targets
 from reports.published.sources import Source
 from reports.published.targets import (

@@ -1,0 +1,1 @@
+"""Runs, cases and rows as the reports need them: data without text. Imports `harness.records` and `harness.cases`."""

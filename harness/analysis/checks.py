@@ -1,0 +1,185 @@
+"""The checks of one implementation on one case over all processes: the worst error, and all repetitions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from harness.analysis import figures
+from harness.analysis.joining import OTHER_BITS
+from harness.records.schema import ErrorClass, Status, TensorCheck, Verification
+
+NEW_PROCESS = "new process"
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Runs that were compared bit by bit, how many differed and in which gradients; `skipped` has reasons for none."""
+
+    runs: int = 0
+    differing: int = 0
+    differing_in: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+
+    def __add__(self, other: Runs) -> Runs:
+        return Runs(
+            runs=self.runs + other.runs,
+            differing=self.differing + other.differing,
+            differing_in=tuple(dict.fromkeys((*self.differing_in, *other.differing_in))),
+            skipped=(*self.skipped, *other.skipped),
+        )
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The worst error of each gradient, and how many repetitions had other bits than the first, in which gradients.
+
+    `compared` is the number of comparisons. `conditions` are the runs under special conditions, which count among the
+    repetitions except for runs in a new process. `invariance` has the texts of all findings.
+    """
+
+    errors: Mapping[str, TensorCheck]
+    repeats: int
+    differing: int
+    differing_in: tuple[str, ...]
+    compared: int = 0
+    cells: int = 1
+    conditions: Mapping[str, Runs] = field(default_factory=dict[str, Runs])
+    invariance: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+
+    @property
+    def error_class(self) -> ErrorClass | None:
+        """The worst class of any gradient; None where no error is known."""
+        return worst_class(error.error_class for error in self.errors.values())
+
+    @property
+    def moved(self) -> bool:
+        """Whether the bits of another process differed."""
+        return bool(self.conditions.get(NEW_PROCESS, Runs()).differing)
+
+    @property
+    def determinism(self) -> str:
+        """The determinism in words, with the number of repetitions."""
+        if self.differing:
+            where = f", in {', '.join(self.differing_in)}" if self.differing_in else ""
+            return f"{self.differing} of {self.repeats} differ{where}"
+        if self.moved:
+            return OTHER_BITS
+        return f"bitwise n={self.repeats}" if self.repeats else "not checked"
+
+    @property
+    def bits(self) -> str:
+        """The same in a few characters; `-` where it was not checked."""
+        if self.differing:
+            return f"no, {self.differing}/{self.repeats}"
+        if self.moved:
+            return f"no, {NEW_PROCESS}"
+        return f"n={self.repeats}" if self.repeats else figures.NOTHING
+
+
+def join_verifications(verifications: Sequence[Verification]) -> Checked:
+    """The verifications of all processes as one; without any, the result checked nothing.
+
+    A single run in a process is no repetition: only its fingerprint is compared.
+    """
+    repeated = [verification for verification in verifications if verification.repeats > 1]
+    return Checked(
+        errors=_worst_of_each([dict[str, TensorCheck](verification.tensors.items()) for verification in verifications]),
+        repeats=sum(verification.repeats for verification in repeated),
+        differing=sum(verification.differing for verification in repeated),
+        differing_in=tuple(dict.fromkeys(name for verification in repeated for name in verification.differing_in)),
+        compared=sum(verification.repeats - 1 for verification in repeated),
+        cells=max((verification.cells for verification in verifications), default=1),
+        conditions=_conditions(verifications),
+        invariance=_texts(
+            [{what: (text,) for what, text in verification.invariance.items()} for verification in verifications]
+        ),
+    )
+
+
+def join_files(checks: Sequence[Checked]) -> Checked:
+    """Several files' checks as one: the worst errors, and the repetitions of the file with the most.
+
+    A file in which bits differed comes before files in which none did. Without files, the result checked nothing.
+    """
+    if not checks:
+        return Checked({}, 0, 0, ())
+    chosen = max(checks, key=lambda checked: (bool(checked.differing), checked.moved, checked.repeats))
+    return Checked(
+        errors=_worst_of_each([checked.errors for checked in checks]),
+        repeats=chosen.repeats,
+        differing=chosen.differing,
+        differing_in=chosen.differing_in,
+        compared=chosen.compared,
+        cells=max(checked.cells for checked in checks),
+        conditions=add_up([checked.conditions for checked in checks]),
+        invariance=_texts([checked.invariance for checked in checks]),
+    )
+
+
+def other_bits(status: Status, checked: Checked) -> str | None:
+    """The mark of a result that passed with bits that differ, from run to run or only in a new process; else None."""
+    if status != "nondeterministic":
+        return None
+    return OTHER_BITS if checked.moved and not checked.differing else status
+
+
+def worst_class(classes: Iterable[ErrorClass | None]) -> ErrorClass | None:
+    """The class with the most extra roundings; None where none is known."""
+    present = set(classes)
+    return next((error_class for error_class in reversed(figures.EXTRA_ROUNDINGS) if error_class in present), None)
+
+
+def add_up(checks: Sequence[Mapping[str, Runs]]) -> dict[str, Runs]:
+    """The sum of the runs of each condition."""
+    names = dict.fromkeys(name for conditions in checks for name in conditions)
+    return {name: sum((conditions[name] for conditions in checks if name in conditions), Runs()) for name in names}
+
+
+def _worst_of_each(all_errors: Sequence[Mapping[str, TensorCheck]]) -> dict[str, TensorCheck]:
+    names = dict.fromkeys(name for errors in all_errors for name in errors)
+    return {name: worst_error([errors[name] for errors in all_errors if name in errors]) for name in names}
+
+
+def worst_error(checks: Sequence[TensorCheck]) -> TensorCheck:
+    """The check with the largest rho, the worst class of all checks, and the worst of the figures that only some have.
+
+    A check of fewer draws has wider bounds: its rho may be the largest, and its class not the worst.
+    """
+    worst = max(checks, key=lambda check: math.inf if math.isnan(check.rho) else check.rho)
+    rows = [check.worst_row for check in checks if check.worst_row is not None]
+    in_fp32 = [check.fp32_relative_rms for check in checks if check.fp32_relative_rms is not None]
+    classes = worst_class(check.error_class for check in checks)
+    worst_figures = {
+        "error_class": classes,
+        "worst_row": max(rows, default=None),
+        "fp32_relative_rms": max(in_fp32, default=None),
+    }
+    return worst.model_copy(update=worst_figures)
+
+
+def _conditions(verifications: Sequence[Verification]) -> dict[str, Runs]:
+    """The runs of each condition, and as a condition of their own the processes after the first."""
+    conditions = add_up(
+        [
+            {
+                check.condition: Runs(
+                    check.runs, check.differing, tuple(check.differing_in), (check.skipped,) if check.skipped else ()
+                )
+            }
+            for verification in verifications
+            for check in verification.conditions
+        ]
+    )
+    prints = [verification.fingerprint for verification in verifications if verification.fingerprint is not None]
+    if len(prints) > 1:
+        conditions[NEW_PROCESS] = Runs(len(prints) - 1, sum(fingerprint != prints[0] for fingerprint in prints))
+    return conditions
+
+
+def _texts(all_texts: Sequence[Mapping[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
+    names = dict.fromkeys(change for texts in all_texts for change in texts)
+    return {
+        change: tuple(dict.fromkeys(text for texts in all_texts for text in texts.get(change, ()))) for change in names
+    }

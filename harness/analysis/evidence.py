@@ -1,0 +1,117 @@
+"""The reasons for no verdict on a case: a CPU, a failed self-test, an A/A pair that scatters too much.
+
+For each of them the A/A band of the case is infinite: nothing is called faster or slower there, and a gate says
+INCONCLUSIVE with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from harness.analysis.pairing import Paired
+from harness.analysis.planted_effects import detected_together
+from harness.cases import NormCase
+from harness.records.contexts import COLD
+from harness.records.schema import Check, RowRecord, SelfTestRecord, Timing
+
+EVENTS_SHARE, EVENTS_AGAINST_PROFILER = "events' own share", "events against profiler"
+PROFILER_CHECKS = frozenset({EVENTS_SHARE, EVENTS_AGAINST_PROFILER})  # no ratio rests on the profiler's clock
+# Half the inter-quartile range of an A/A pair's ratio from block to block: at most 6.8 % in all runs on H200s.
+MOST_SCATTER = 0.15
+# The change of a ratio over the baseline from the first third of the blocks to the last: at most 6.8 % there.
+MOST_DRIFT = 0.1
+# The share of void blocks: a median of nine tenths of the blocks is still the median of the case.
+ALL_VOID = "every block was void"  # how training_step.py begins to say why a context has no times
+MOST_VOIDED = 0.1
+# The share of blocks in which such a ratio is off from its median by more than FAR_OFF (a log ratio): 0 there.
+MOST_BURSTS, FAR_OFF = 0.1, 0.3
+FEWEST_BLOCKS = 9  # with fewer blocks, thirds and shares mean nothing, and the interval is wide
+ON_A_CPU = "a CPU is timed by the wall clock, so a time holds whatever else the machine does; only GPUs are ranked"
+
+
+def failed_checks(selftests: Sequence[SelfTestRecord]) -> list[str]:
+    """The names of the failed checks that concern a ratio, over all processes.
+
+    A planted effect that a single process missed did not fail if all processes together detect it.
+    """
+    failed = dict.fromkeys(name for _, _, checks in failures_by_time(selftests) for name in checks)
+    return [name for name in failed if name not in PROFILER_CHECKS]
+
+
+def failures_by_time(selftests: Sequence[SelfTestRecord]) -> list[tuple[str, int, dict[str, list[Check]]]]:
+    """A tuple for each time of self-tests (before, after): the time, how many processes made one, and failed checks."""
+    failures: list[tuple[str, int, dict[str, list[Check]]]] = []
+    for when in dict.fromkeys(record.when for record in selftests):
+        records = [record for record in selftests if record.when == when]
+        checks: dict[str, list[Check]] = {}
+        for check in (check for record in records for check in record.checks if check.passed is False):
+            checks.setdefault(check.name, []).append(check)
+        failures.append((when, len(records), {n: c for n, c in checks.items() if not detected_together(n, records)}))
+    return failures
+
+
+def against_run(selftests: Sequence[SelfTestRecord]) -> str | None:
+    """Why nothing of a run may be ranked, by its self-tests; or None."""
+    failed = failed_checks(selftests)
+    return f"the self-test failed ({', '.join(failed)})" if failed else None
+
+
+def against_device(case: NormCase) -> str | None:
+    """Why a case may not be ranked, by the device that it ran on; or None."""
+    return ON_A_CPU if case.device == "cpu" else None
+
+
+def against_pairs(pairs: Iterable[Paired]) -> str | None:
+    """Why a case may not be ranked, by its A/A pairs in any process; or None."""
+    reasons = (against_samples(pair) for pair in pairs)
+    return next((f"an A/A pair {reason}" for reason in reasons if reason), None)
+
+
+def too_void(row: RowRecord) -> bool:
+    """Whether too many blocks of a row were void, alone or in any context, for its times to be published."""
+    return max(void_shares(row).values(), default=0.0) > MOST_VOIDED
+
+
+def void_shares(row: RowRecord) -> dict[str, float]:
+    """The share of a row's blocks that were void, in each context in which it was timed."""
+    contexts = row.contexts or {}
+    timings = {COLD: row.timing} | {name: context.timing for name, context in contexts.items()}
+    without_times = {name: 1.0 for name, context in contexts.items() if (context.untimed or "").startswith(ALL_VOID)}
+    return {name: _share_void(timing) for name, timing in timings.items() if timing} | without_times
+
+
+def _share_void(timing: Timing) -> float:
+    void = sum(timing.voided.values())
+    return void / (void + len(timing.samples_us)) if void else 0.0
+
+
+def against_samples(pair: Paired) -> str | None:
+    """The interference that the blocks of a pair show: scatter, drift or bursts; or None."""
+    scatter, drift, bursts = _half_range(pair), _drift(pair), _bursts(pair)
+    if scatter > MOST_SCATTER:
+        return f"scatters by {100 * scatter:.0f} % from block to block"
+    if drift > MOST_DRIFT:
+        return f"drifts by {100 * drift:.0f} % from the first third of the blocks to the last"
+    if bursts > MOST_BURSTS:
+        return f"is off by more than {100 * FAR_OFF:.0f} % in {100 * bursts:.0f} % of the blocks"
+    return None
+
+
+def _half_range(pair: Paired) -> float:
+    lower, upper = np.percentile(pair.logs, (25, 75))
+    return float(upper - lower) / 2
+
+
+def _drift(pair: Paired) -> float:
+    third = len(pair.logs) // 3
+    if len(pair.logs) < FEWEST_BLOCKS:
+        return 0.0
+    return abs(float(np.median(pair.logs[-third:]) - np.median(pair.logs[:third])))
+
+
+def _bursts(pair: Paired) -> float:
+    if len(pair.logs) < FEWEST_BLOCKS:
+        return 0.0
+    return float(np.mean(np.abs(pair.logs - pair.median_log) > FAR_OFF))

@@ -1,0 +1,174 @@
+"""How numbers are written, once for every format; what is not a number is written `-`."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from harness.analysis.statistics import Ratio
+from harness.records.schema import ErrorClass
+
+NOTHING = "-"
+EXTRA_ROUNDINGS: dict[ErrorClass, str] = {
+    "exact": "",
+    "one extra rounding": " (+1)",
+    "two": " (+2)",
+    "three": " (+3)",
+    "flushes subnormals": " (flushes)",
+    "wrong": " (wrong)",
+}
+LEGEND = "(+1), (+2), (+3): one, two, three extra roundings"
+
+
+def microseconds(value: float | None) -> str:
+    """A time, to about three digits: the engine's own error is seldom below 0.3 %."""
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    return f"{value:.{2 if value < 10 else 1 if value < 1000 else 0}f}"
+
+
+def milliseconds(value: float | None) -> str:
+    """A time of many calls in ms, to about three digits."""
+    return NOTHING if value is None else f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}"
+
+
+def plain_ratio(value: float | None) -> str:
+    """A ratio that comes without an interval."""
+    return NOTHING if value is None or not math.isfinite(value) else f"{value:.2f}"
+
+
+def ratio(value: Ratio | None) -> str:
+    """A ratio with as many digits as its interval supports: 1.234 within 0.2 %, 1.23 within 3 %."""
+    if value is None or not math.isfinite(value.value):
+        return NOTHING
+    return f"{value.value:.{_decimals(value)}f}"
+
+
+def ratio_and_interval(value: Ratio | None) -> str:
+    """A ratio and its 95 % interval, `1.234 [1.231, 1.237]`."""
+    if value is None or not math.isfinite(value.value):
+        return NOTHING
+    if not math.isfinite(value.high):
+        return f"{ratio(value)} [{value.blocks} {'block' if value.blocks == 1 else 'blocks'}: no interval]"
+    decimals = _decimals(value)
+    return f"{value.value:.{decimals}f} [{value.low:.{decimals}f}, {value.high:.{decimals}f}]"
+
+
+def percent(value: float | None, decimals: int = 1) -> str:
+    """A figure that is in percent already; its unit stands in the column's head."""
+    return NOTHING if value is None or not math.isfinite(value) else f"{value:.{decimals}f}"
+
+
+def spread(value: float | None) -> str:
+    """A relative spread as percent, two decimals: 0.0042 is `0.42`."""
+    return NOTHING if value is None else percent(100 * value, 2)
+
+
+def band(value: float | None) -> str:
+    """An A/A band (a log ratio) with its unit: 0.0042 is `±0.42 %`."""
+    if value is None:
+        return "unknown"
+    return f"±{100 * math.expm1(value):.2f} %" if math.isfinite(value) else "unknown (too few blocks)"
+
+
+def gbps(value: float | None) -> str:
+    """A bandwidth in GB/s, whole; below 10 with one decimal."""
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    return f"{value:.{1 if value < 10 else 0}f}"
+
+
+def size(value: int | None) -> str:
+    """A number of bytes, in the largest unit of B, KiB, MiB, GiB that it fills."""
+    if value is None:
+        return NOTHING
+    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if abs(value) >= scale:
+            return f"{value / scale:.1f} {unit}"
+    return f"{value} B" if value else "0"
+
+
+MANY = 1e5  # beyond, digits before the point say no more than a power of ten
+
+
+def rho(value: float | None, error_class: ErrorClass = "exact") -> str:
+    """An error in units of the unavoidable, marked with its class unless that is `exact`."""
+    if value is None:
+        return NOTHING
+    number = f"{value:.2f}" if value < MANY or not math.isfinite(value) else f"{value:.1e}"
+    return number + EXTRA_ROUNDINGS[error_class]
+
+
+def seconds(value: float | None) -> str:
+    """A duration of seconds or minutes; below 10 s with one decimal."""
+    return NOTHING if value is None or not math.isfinite(value) else f"{value:.{1 if value < 10 else 0}f} s"
+
+
+def two_digits(value: float | None) -> str:
+    """An error, to two digits: more of it is never known."""
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    if value == 0:
+        return "0"
+    return f"{value:.{max(0, 1 - math.floor(math.log10(abs(value))))}f}".removesuffix(".0")
+
+
+def scientific(value: float | None) -> str:
+    """A relative error, to three digits: `1.66e-3`."""
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    digits, power = f"{value:.2e}".split("e")
+    return f"{digits}e{int(power)}" if value else "0"
+
+
+def measure(value: float | None, unit: Literal["us", "%", "GB/s", ""]) -> str:
+    """What a check found or must keep, with its unit: `3.1 %`, `0.42 us`, `4276 GB/s`."""
+    text = gbps(value) if unit == "GB/s" else microseconds(value) if unit == "us" else two_digits(value)
+    return f"{text} {unit}".rstrip() if text != NOTHING else text
+
+
+def signed(value: float | None, decimals: int = 2) -> str:
+    """A difference, with its sign: `+0.42`."""
+    return NOTHING if value is None or not math.isfinite(value) else f"{value:+.{decimals}f}"
+
+
+def change(quotient: float | None) -> str:
+    """A quotient of two times as a change in percent, `+3.2`; the unit stands in the column's head."""
+    return NOTHING if quotient is None else signed(100 * (quotient - 1), 1)
+
+
+def share(part: int, whole: int) -> str:
+    """A part of a number of things: `19 of 20 (95.0 %)`."""
+    return f"{part} of {whole}" + (f" ({100 * part / whole:.1f} %)" if whole else "")
+
+
+def between(smallest: float, largest: float, unit: str) -> str:
+    """Whole figures from the smallest to the largest, with their unit: `1755 to 1980 MHz`."""
+    low, high = f"{smallest:.0f}", f"{largest:.0f}"
+    return f"{low} {unit}" if low == high else f"{low} to {high} {unit}"
+
+
+def elements(number: int) -> str:
+    """A number of elements that is a power of two: `32 Mi`, `512 Ki`."""
+    for unit, scale in (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10)):
+        if number >= scale:
+            return f"{number // scale} {unit}"
+    return str(number)
+
+
+def count(number: int, noun: str) -> str:
+    """A count and its noun, `1 case` or `3 cases`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def one_line(text: str | None, width: int = 160) -> str:
+    """The text on one line of at most `width` characters."""
+    joined = " ".join((text or "").split())
+    return joined if len(joined) <= width else joined[: width - 1].rstrip() + "…"
+
+
+def _decimals(value: Ratio) -> int:
+    half = (value.high - value.low) / 2
+    if not math.isfinite(half):
+        return 1
+    return 3 if half <= 0 else min(3, max(0, -math.floor(math.log10(half))))

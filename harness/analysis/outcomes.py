@@ -1,0 +1,129 @@
+"""The outcome of every implementation on every case, over all files and processes that ran it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from harness.analysis import figures
+from harness.analysis.checks import Checked, join_files, join_verifications
+from harness.analysis.comparison import Comparison
+from harness.analysis.joining import GRAVEST_FIRST, Joined, by_case
+from harness.cases import Norm, NormCase
+from harness.records.file import Results
+from harness.records.run_records import ImplRecord, RunRecord
+from harness.records.schema import Status
+
+FAILED: tuple[Status, ...] = ("wrong", "crashed", "timeout", "oom")
+NOT_RUN: tuple[Status, ...] = ("missing", "unsupported")
+WORDS: dict[Status, str] = {
+    "ok": "right",
+    "nondeterministic": "nondet.",
+    "unsupported": "refused",
+    "wrong": "wrong",
+    "crashed": "crashed",
+    "timeout": "timeout",
+    "oom": "oom",
+    "missing": figures.NOTHING,
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One implementation on one case: its gravest status, the reason, and the checks."""
+
+    case: NormCase
+    impl: str
+    status: Status
+    reason: str | None
+    checked: Checked
+
+    @property
+    def normal(self) -> bool:
+        """Whether its inputs were the usual ones."""
+        return self.case.inputs == "normal"
+
+
+def outcomes(runs: Sequence[Results]) -> list[Outcome]:
+    """The outcomes of these files, case by case; where several have the same, the worst outcome wins.
+
+    Where files of different revisions ran the same implementation on the same case, the file that was started last
+    counts. A file in which the implementation was not installed does not count where another file ran it.
+    """
+    joined_by_impl: dict[tuple[NormCase, str], list[tuple[RunRecord, Joined]]] = {}
+    for run in runs:
+        for case, rows in by_case(run).items():
+            for (impl, role), joined in rows.items():
+                if role == "impl":
+                    joined_by_impl.setdefault((case, impl), []).append((run.run, joined))
+    implementations = [impl for run in runs for impl in run.run.implementations]
+    return _in_order([_outcome(_latest(joined_results)) for joined_results in joined_by_impl.values()], implementations)
+
+
+def of_comparison(comparison: Comparison) -> list[Outcome]:
+    """The outcomes of one file that has been compared already."""
+    outcomes = [
+        Outcome(case.case, entry.impl, entry.status, entry.reason, entry.checked)
+        for case in comparison.cases
+        for entry in case.entries
+    ]
+    return _in_order(outcomes, comparison.run.implementations)
+
+
+def norms(outcomes: Iterable[Outcome]) -> list[Norm]:
+    """The norms of these outcomes, in their order."""
+    return list(dict.fromkeys(outcome.case.norm for outcome in outcomes))
+
+
+def by_impl(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:
+    """The outcomes of each implementation."""
+    impls: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        impls.setdefault(outcome.impl, []).append(outcome)
+    return impls
+
+
+def tried(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:
+    """The outcomes of each implementation that ran on any case."""
+    return {
+        impl: of_impl
+        for impl, of_impl in by_impl(outcomes).items()
+        if any(outcome.status not in NOT_RUN for outcome in of_impl)
+    }
+
+
+def tally(outcomes: Iterable[Outcome]) -> Counter[Status]:
+    """The number of outcomes of each status."""
+    return Counter(outcome.status for outcome in outcomes)
+
+
+def _in_order(outcomes: Sequence[Outcome], implementations: Iterable[ImplRecord]) -> list[Outcome]:
+    """Case by case as they come, and within a case as the run knows its implementations."""
+    named = dict.fromkeys([*(impl.name for impl in implementations), *(outcome.impl for outcome in outcomes)])
+    cases = {case: place for place, case in enumerate(dict.fromkeys(outcome.case for outcome in outcomes))}
+    names = {name: place for place, name in enumerate(named)}
+    return sorted(outcomes, key=lambda outcome: (cases[outcome.case], names[outcome.impl]))
+
+
+def _latest(results: Sequence[tuple[RunRecord, Joined]]) -> list[Joined]:
+    """The results of the revision that ran last; results `missing` count only where there are no others."""
+    tried = [(run, joined) for run, joined in results if joined.status != "missing"] or results
+    last, _ = max(tried, key=lambda result: result[0].started_at)
+    return [joined for run, joined in tried if run.revision == last.revision]
+
+
+def _outcome(results: Sequence[Joined]) -> Outcome:
+    status = min(results, key=lambda joined: GRAVEST_FIRST.index(joined.status)).status
+    reasons = dict.fromkeys(joined.reason for joined in results if joined.status == status and joined.reason)
+    return Outcome(
+        case=results[0].case,
+        impl=results[0].impl,
+        status=status,
+        reason="; ".join(reasons) or None,
+        checked=join_files([_checked(joined) for joined in results]),
+    )
+
+
+def _checked(joined: Joined) -> Checked:
+    return join_verifications([row.verification for row in joined.rows if row.verification])

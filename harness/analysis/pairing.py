@@ -1,0 +1,98 @@
+"""Matches the samples of two results block by block, within one process; no other module matches samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.analysis.intervals import Interval, rank_interval
+from harness.analysis.statistics import Ratio, across_processes, median_and_spread, speedup
+from harness.records.schema import Timing
+
+Timings = Mapping[int, Timing]  # of one result, by process
+ABOUT_INTERVALS = (
+    "95 % interval of the median: by ranks (sign test) over the blocks of one process, Student's t over several"
+)
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Two results in one process: their samples in us over the blocks that both have, in order of the blocks."""
+
+    process: int
+    base_us: tuple[float, ...]
+    other_us: tuple[float, ...]
+
+    @property
+    def speedup(self) -> Ratio:
+        """The speedup of other over base; raises IncomparableError where a sample is not a positive number."""
+        return speedup(self.base_us, self.other_us)
+
+    @cached_property
+    def logs(self) -> NDArray[np.float64]:
+        """The log speedup of each block."""
+        return np.log(np.divide(self.base_us, self.other_us))
+
+    @property
+    def median_log(self) -> float:
+        """The log of the speedup, without its interval."""
+        return float(np.median(self.logs))
+
+    @property
+    def ratio_of_medians(self) -> float:
+        """The median of base over the median of other."""
+        return median_and_spread(self.base_us)[0] / median_and_spread(self.other_us)[0]
+
+
+def paired(base: Timings, other: Timings) -> list[Paired]:
+    """Both results in every process that timed the two in the same blocks, in order of process."""
+    pairs = (_pair(process, base[process], other[process]) for process in sorted(base.keys() & other.keys()))
+    return [pair for pair in pairs if pair is not None]
+
+
+def why_not_interleaved(base: Timings, other: Timings) -> str | None:
+    """Why a process did not interleave the two, or that no process timed both; None where all interleaved them.
+
+    Timings are interleaved where group and flush are the same.
+    """
+    both = sorted(base.keys() & other.keys())
+    for process in both:
+        one, two = base[process], other[process]
+        if one.group != two.group:
+            return f"process {process}: timed in different groups, {one.group} and {two.group}"
+        if one.flush != two.flush:
+            return f"process {process}: timed with different flushes, {one.flush} and {two.flush}"
+        if not set(one.blocks) & set(two.blocks):
+            return f"process {process}: no block holds both"
+    return None if both else "no process timed both"
+
+
+def time_interval(timings: Sequence[Timing]) -> Interval:
+    """The 95 % interval of the median time in us, from one timing for each process; 0..inf below six samples."""
+    return _over_processes([_by_ranks(np.log(timing.samples_us)) for timing in timings])
+
+
+def _pair(process: int, base: Timing, other: Timing) -> Paired | None:
+    if (base.group, base.flush) != (other.group, other.flush):
+        return None
+    base_us = dict(zip(base.blocks, base.samples_us, strict=True))
+    other_us = dict(zip(other.blocks, other.samples_us, strict=True))
+    common = sorted(base_us.keys() & other_us.keys())
+    if not common:
+        return None
+    return Paired(process, tuple(base_us[block] for block in common), tuple(other_us[block] for block in common))
+
+
+def _by_ranks(logs: NDArray[np.float64]) -> Ratio:
+    low, high = rank_interval(logs)
+    return Ratio(math.exp(np.median(logs)), math.exp(low), math.exp(high), logs.size)
+
+
+def _over_processes(ratios: Sequence[Ratio]) -> Interval:
+    ratio = across_processes(ratios)
+    return ratio.low, ratio.high

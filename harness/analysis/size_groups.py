@@ -1,0 +1,72 @@
+"""Cases that differ in their size alone, and how they are laid side by side: by elements, or by rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.analysis import figures
+from harness.analysis.case_labels import usual, variant
+from harness.analysis.comparison import CaseComparison, Comparison
+from harness.cases import Norm
+
+
+@dataclass(frozen=True)
+class Strip:
+    """Cases of equal elements, or of equal rows, which the name says; from the fewest columns to the most."""
+
+    name: str
+    cases: tuple[CaseComparison, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """The ranked cases of one norm and one set of dtypes, on the usual inputs; `key` names it among those of a file."""
+
+    norm: Norm
+    variant: str
+    key: str
+    cases: tuple[CaseComparison, ...]
+
+    @property
+    def cols(self) -> list[int]:
+        """The numbers of columns, from the fewest to the most."""
+        return sorted({case.case.cols for case in self.cases})
+
+    @property
+    def strips(self) -> list[Strip]:
+        """The cases by elements or by rows, whichever makes fewer strips; the largest first."""
+        by_elements: dict[int, list[CaseComparison]] = {}
+        by_rows: dict[int, list[CaseComparison]] = {}
+        for case in sorted(self.cases, key=lambda case: case.case.cols):
+            by_elements.setdefault(case.case.rows * case.case.cols, []).append(case)
+            by_rows.setdefault(case.case.rows, []).append(case)
+        if len(by_elements) <= len(by_rows):
+            return [Strip(_elements(size), tuple(strip)) for size, strip in sorted(by_elements.items(), reverse=True)]
+        return [Strip(f"{rows} rows", tuple(strip)) for rows, strip in sorted(by_rows.items(), reverse=True)]
+
+    @property
+    def impls(self) -> list[str]:
+        """The names of the implementations that rank in any case."""
+        return sorted({entry.impl for case in self.cases for entry in case.ranked})
+
+
+def groups(comparison: Comparison) -> list[Group]:
+    """The groups of a file; the dtypes stand in the keys of all but the usual ones."""
+    by_dtypes: dict[tuple[Norm, str], list[CaseComparison]] = {}
+    for case in comparison.cases:
+        if case.ranked and case.case.inputs == "normal":
+            by_dtypes.setdefault((case.case.norm, variant(case.case)), []).append(case)
+    return [
+        Group(norm, dtypes, norm if dtypes == _usual(comparison.cases, norm) else f"{norm}-{dtypes}", tuple(cases))
+        for (norm, dtypes), cases in by_dtypes.items()
+    ]
+
+
+def _usual(cases: Sequence[CaseComparison], norm: Norm) -> str:
+    return usual([case.case for case in cases if case.case.norm == norm])
+
+
+def _elements(number: int) -> str:
+    whole = number % (1 << 20) == 0 or number < 1 << 10
+    return f"{figures.elements(number) if whole else f'{number / 2**20:.3g} Mi'} elements"

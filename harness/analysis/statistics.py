@@ -1,0 +1,177 @@
+"""Speedups, A/A bands and verdicts, as functions of numbers.
+
+Ratios are formed within a block: its samples follow each other, so drift of clocks and temperature cancels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import geometric_mean
+from typing import Literal
+
+import numpy as np
+from scipy.special import ndtri
+
+from harness.analysis.intervals import CONFIDENCE, Estimate, block_interval, mean_by_t, t_quantile
+
+# A process draws its addresses and compilations once, so ratios differ between processes. One process must not claim a
+# smaller difference than the error of 95 % of processes: 1.85 % of five on an H200 and 1.37 % of five on an H100, the
+# larger rounded up. `normbwd report results/h200/fast-llm.jsonl.bz2 --format processes` prints it.
+PROCESS_BAND = 0.019
+# The scatter between processes differs from case to case, so its tails are heavier than a normal's. It is taken as
+# Student's t with so many degrees of freedom, scaled so that 95 % lie within PROCESS_BAND.
+PROCESS_FREEDOM = 4
+FALSE_DISCOVERIES = 0.05  # the share of a gate's regressions that may be due to chance
+
+SpeedVerdict = Literal["faster", "slower", "same"]
+
+
+class IncomparableError(ValueError):
+    """No ratio may be formed of two results; the message says why."""
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times faster one implementation is than another, its 95 % interval, and its number of blocks."""
+
+    value: float
+    low: float
+    high: float
+    blocks: int
+    processes: int = 1
+
+
+def speedup(base_us: Sequence[float], other_us: Sequence[float]) -> Ratio:
+    """The speedup of other over base, from samples matched block by block: above 1 where other is faster.
+
+    The median over blocks of log(base / other), transformed back, and its `block_interval`: min..max from 6 or 7
+    blocks, 0..inf from fewer. The interval knows nothing of the bias of a process. Raises IncomparableError where the
+    lengths differ, or a sample is not a positive number.
+    """
+    base, other = np.asarray(base_us, dtype=float), np.asarray(other_us, dtype=float)
+    if base.shape != other.shape or base.ndim != 1 or base.size == 0:
+        raise IncomparableError(f"{base.size} samples cannot be matched with {other.size}")
+    if not (np.isfinite(base).all() and np.isfinite(other).all() and (base > 0).all() and (other > 0).all()):
+        raise IncomparableError("a sample is not a positive number of microseconds")
+    logs = np.log(base / other)
+    low, high = block_interval(logs)
+    return Ratio(math.exp(np.median(logs)), math.exp(low), math.exp(high), logs.size)
+
+
+def across_processes(ratios: Sequence[Ratio]) -> Ratio:
+    """One ratio of those of several processes: the mean of the logs with its t interval; a single one is itself.
+
+    Blocks of one process share its addresses and clocks, so only processes are independent.
+    """
+    if len(ratios) == 1:
+        return ratios[0]
+    mean = mean_by_t(np.log([ratio.value for ratio in ratios]))
+    low, high = mean.interval()
+    blocks = sum(ratio.blocks for ratio in ratios)
+    return Ratio(math.exp(mean.value), math.exp(low), math.exp(high), blocks, len(ratios))
+
+
+def estimate(ratio: Ratio) -> Estimate:
+    """The log of a ratio with its standard error, taken back from its interval.
+
+    Several processes: Student's t, as the interval was made. One: the longer side of the interval as if it were
+    normal, and the scatter between processes, PROCESS_BAND, which one process cannot see.
+    """
+    tail = (1 + CONFIDENCE) / 2
+    value = math.log(ratio.value)
+    half = max(value - math.log(ratio.low), math.log(ratio.high) - value) if ratio.low > 0 else math.inf
+    if ratio.processes > 1:
+        freedom = ratio.processes - 1
+        return Estimate(value, half / t_quantile(tail, freedom), freedom)
+    return Estimate(value, math.hypot(half / float(ndtri(tail)), process_error()), PROCESS_FREEDOM)
+
+
+def mean_of_logs(logs: Sequence[Sequence[float]]) -> Estimate:
+    """The log of a geometric mean over cases: `logs` holds a sequence a case, and in it a log ratio a process.
+
+    Student's t over the cases or over the processes, whichever has the lower bound: cases measured by one process
+    share some of its bias, so they count for fewer. A single process has the scatter of PROCESS_BAND. At least two
+    cases.
+    """
+    values = np.asarray(logs, dtype=float)
+    by_case = mean_by_t(values.mean(axis=1))
+    processes = values.mean(axis=0)
+    by_process = (
+        mean_by_t(processes) if processes.size > 1 else Estimate(by_case.value, process_error(), PROCESS_FREEDOM)
+    )
+    return min(by_case, by_process, key=lambda mean: mean.bounds()[0])
+
+
+def beyond_processes(ratios: Sequence[Ratio]) -> list[float]:
+    """The absolute error of each of two or more processes, as a log ratio: its residual, scaled.
+
+    The mean of n processes includes the process itself, so a residual is scaled by the root of n / (n - 1).
+    """
+    logs = np.log([ratio.value for ratio in ratios])
+    return [float(residual) for residual in np.abs(logs - logs.mean()) * math.sqrt(logs.size / (logs.size - 1))]
+
+
+def process_error() -> float:
+    """The standard error, with PROCESS_FREEDOM degrees of freedom, of which 95 % lie within PROCESS_BAND."""
+    return PROCESS_BAND / t_quantile((1 + CONFIDENCE) / 2, PROCESS_FREEDOM)
+
+
+def benjamini_hochberg(ps: Sequence[float]) -> list[float]:
+    """p-values adjusted by Benjamini and Hochberg, J. R. Statist. Soc. B 57 (1995).
+
+    Those up to q hold at most a share q of false discoveries, where tests are independent or positively dependent.
+    """
+    from scipy.stats import false_discovery_control  # slow to import
+
+    return [float(p) for p in false_discovery_control(ps, method="bh")] if ps else []
+
+
+def aa_band(again: Sequence[Ratio]) -> float:
+    """The A/A band as a log ratio (0.004 is 0.4 %), from the ratio of the A/A pair in each process.
+
+    What the pair reads; of a single process at least PROCESS_BAND, and infinite where the pair has no interval.
+    """
+    if len(again) > 1:
+        return aa_reading(again)
+    has_interval = again[0].low > 0 and math.isfinite(again[0].high)
+    return max(PROCESS_BAND, aa_reading(again)) if has_interval else math.inf
+
+
+def aa_reading(again: Sequence[Ratio]) -> float:
+    """The reading of an A/A pair as a log ratio: the root mean square over processes.
+
+    The true ratio is 1; the reading is a bias between two places in a block, or between two copies of the same code. A
+    plain mean would let the biases of processes cancel, while two implementations may have the same bias in every
+    process.
+    """
+    return math.sqrt(math.fsum(math.log(ratio.value) ** 2 for ratio in again) / len(again))
+
+
+def verdict(ratio: Ratio, band: float) -> SpeedVerdict:
+    """Faster or slower where the whole interval lies outside the A/A band (a log ratio), otherwise same."""
+    if ratio.low > math.exp(band):
+        return "faster"
+    return "slower" if ratio.high < math.exp(-band) else "same"
+
+
+def spans_agree(event_us: float, span_us: float, offset_us: float) -> bool:
+    """Whether events and the profiler saw the same work: within 1 us or 2 %.
+
+    `span_us` is the profiler's lead and span; `offset_us` is what events read beyond it for one kernel, by a self-test.
+    """
+    return abs(event_us - offset_us - span_us) <= max(1.0, 0.02 * event_us)
+
+
+def median_and_spread(samples: Sequence[float]) -> tuple[float, float]:
+    """The median of samples and half their inter-quartile range over it; nan, nan where there are none."""
+    if not samples:
+        return math.nan, math.nan
+    lower, median, upper = (float(value) for value in np.percentile(samples, (25, 50, 75)))
+    return median, (upper - lower) / 2 / median if median else math.nan
+
+
+def geomean(values: Sequence[float]) -> float:
+    """The geometric mean of positive values; nan where there are none."""
+    return geometric_mean(values) if values else math.nan

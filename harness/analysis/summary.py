@@ -1,0 +1,171 @@
+"""All cases summed up: geometric means, wins, failures."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.analysis.case_comparison import CaseComparison
+from harness.analysis.statistics import geomean
+from harness.cases import Norm
+from harness.records.schema import Status
+
+_NUMBER = re.compile(r"\d+(\.\d+)?")
+
+
+@dataclass(frozen=True)
+class Geomean:
+    """The geometric mean speedup of one implementation over the baseline, for one norm.
+
+    `value`, with the `smallest` and `largest` behind it, is over the `cases` that it ranks in, of `total`; `common` is
+    over the `common_cases` in which all of the norm's implementations rank. Only equal sets of cases may be compared.
+    Cases in which it waits for the end of a kernel beside are left out: there its time is how long that kernel ran.
+    """
+
+    norm: Norm
+    impl: str
+    value: float
+    smallest: float
+    largest: float
+    cases: int
+    total: int
+    common: float | None
+    common_cases: int
+    other_bits: Mapping[str, int]
+
+    @property
+    def label(self) -> str:
+        """The name, with the number of cases in which its results had other bits, where there are any."""
+        return _marked(self.impl, self.other_bits)
+
+
+@dataclass(frozen=True)
+class Wins:
+    """The cases (by key) in which one implementation is fastest alone, or in a tie for fastest."""
+
+    impl: str
+    alone: tuple[str, ...]
+    tied: tuple[str, ...]
+    other_bits: Mapping[str, int]
+
+    @property
+    def label(self) -> str:
+        """The name, with the number of these cases in which its results had other bits."""
+        return _marked(self.impl, self.other_bits)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An implementation that ran and did not pass, with the cases (by key) in which it did so for this reason.
+
+    `reason` is that of the first case; those of the others may have other numbers, and then `varies`.
+    """
+
+    impl: str
+    status: Status
+    reason: str
+    varies: bool
+    cases: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All cases together."""
+
+    cases: int
+    geomeans: tuple[Geomean, ...]
+    wins: tuple[Wins, ...]
+    failures: tuple[Failure, ...]
+
+
+def summarise(cases: Sequence[CaseComparison], baseline: str) -> Summary:
+    """Reduce cases to a summary; every part says how many cases it covers."""
+    norms: dict[Norm, None] = dict.fromkeys(case.case.norm for case in cases)
+    return Summary(
+        cases=len(cases),
+        geomeans=tuple(
+            mean for norm in norms for mean in _geomeans([c for c in cases if c.case.norm == norm], norm, baseline)
+        ),
+        wins=_wins(cases),
+        failures=_failures(cases),
+    )
+
+
+def in_words(other_bits: Mapping[str, int]) -> str:
+    """In how many cases the bits were others, `nondeterministic in 2, other bits in a new process in 3`."""
+    return ", ".join(f"{mark} in {cases}" for mark, cases in other_bits.items())
+
+
+def fastest_of_each(means: Sequence[Geomean], families: Mapping[str, str]) -> list[Geomean]:
+    """The fastest variant of each family of implementations, for each norm; `families` has that of each name."""
+    fastest: dict[tuple[Norm, str], Geomean] = {}
+    for mean in means:  # the best of a norm come first
+        fastest.setdefault((mean.norm, families.get(mean.impl, mean.impl)), mean)
+    return list(fastest.values())
+
+
+def _marked(impl: str, other_bits: Mapping[str, int]) -> str:
+    return f"{impl} ({in_words(other_bits)})" if other_bits else impl
+
+
+def _geomeans(cases: Sequence[CaseComparison], norm: Norm, baseline: str) -> list[Geomean]:
+    speedups: dict[str, dict[str, float]] = {}
+    other_bits: dict[str, Counter[str]] = {}
+    for case in cases:
+        for entry in (entry for entry in case.ranked if not entry.usually_waits):
+            value = 1.0 if entry.impl == baseline else entry.speedup.value if entry.speedup else None
+            if value is not None:
+                speedups.setdefault(entry.impl, {})[case.case.key] = value
+                other_bits.setdefault(entry.impl, Counter()).update(filter(None, [entry.other_bits]))
+    common = set[str].intersection(*map(set[str], speedups.values())) if speedups else set[str]()
+    means = [
+        Geomean(
+            norm=norm,
+            impl=impl,
+            value=geomean(list(by_case.values())),
+            smallest=min(by_case.values()),
+            largest=max(by_case.values()),
+            cases=len(by_case),
+            total=len(cases),
+            common=geomean([by_case[key] for key in common]) if common else None,
+            common_cases=len(common),
+            other_bits=dict(other_bits[impl]),
+        )
+        for impl, by_case in speedups.items()
+    ]
+    return sorted(means, key=lambda mean: (-mean.value, mean.impl))
+
+
+def _wins(cases: Sequence[CaseComparison]) -> tuple[Wins, ...]:
+    alone: dict[str, list[str]] = {}
+    tied: dict[str, list[str]] = {}
+    other_bits: dict[str, Counter[str]] = {}
+    for case in cases:
+        if case.lead is None:
+            continue
+        leaders = (case.lead.impl, *case.lead.tied_with)
+        for entry in case.ranked:
+            if entry.impl in leaders:
+                wins_of_kind = tied if case.lead.tied_with else alone
+                wins_of_kind.setdefault(entry.impl, []).append(case.case.key)
+                other_bits.setdefault(entry.impl, Counter()).update(filter(None, [entry.other_bits]))
+    wins = [
+        Wins(impl, tuple(alone.get(impl, ())), tuple(tied.get(impl, ())), dict(of_impl))
+        for impl, of_impl in other_bits.items()
+    ]
+    return tuple(sorted(wins, key=lambda win: (-len(win.alone), -len(win.tied), win.impl)))
+
+
+def _failures(cases: Sequence[CaseComparison]) -> tuple[Failure, ...]:
+    failures: dict[tuple[str, Status, str], dict[str, str]] = {}
+    for case in cases:
+        for entry in case.failed:
+            reason = entry.reason or "no reason given"
+            key = entry.impl, entry.status, _NUMBER.sub("", reason)
+            failures.setdefault(key, {})[case.case.key] = reason
+    return tuple(
+        Failure(impl, status, next(iter(reasons.values())), len(set(reasons.values())) > 1, tuple(reasons))
+        for (impl, status, _), reasons in failures.items()
+    )

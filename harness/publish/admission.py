@@ -1,0 +1,216 @@
+"""Decides whether a run may be published, and lists the faults that speak against it.
+
+The outcomes of implementations play no part: a wrong, crashed or missing implementation is a finding.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.analysis import evidence
+from harness.analysis.joining import last_rows, untested
+from harness.analysis.sources import is_own
+from harness.analysis.staleness import stale_because
+from harness.errors import UsageError
+from harness.publish import traces
+from harness.records.contexts import COLD
+from harness.records.file import Results, lines_of, load
+from harness.records.published_plan import CHECKOUT, PACKED_SUFFIX, Plan
+from harness.records.schema import RANKED
+
+RULES_SINCE = "2026-11-23"  # earlier runs were published without these rules
+MOST_BYTES = 3_000_000  # of a device's results files; the pages beside them are written from these
+COMMIT = re.compile(r"(?:\S+-\d+-g)?[0-9a-f]{7,40}")  # as `git describe --always` prints it
+NEEDED = ("python", "torch")  # versions that every run states
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A published file: the `faults` that speak against it, and why it is `stale`.
+
+    A stale file that is `earlier` than these rules may stay, with its faults, until it is measured again.
+    """
+
+    path: Path
+    faults: tuple[str, ...]
+    stale: tuple[str, ...] = ()
+    earlier: bool = False
+
+    @property
+    def admitted(self) -> bool:
+        """Whether it may stand in results/."""
+        return not self.faults or (self.earlier and bool(self.stale))
+
+
+def judge(path: Path, plan: Plan, checkout: Path = CHECKOUT) -> Judged:
+    """Read a file and find all faults that speak against publishing it as the plan's run of its name."""
+    name = path.name.removesuffix(PACKED_SUFFIX)
+    entry = plan.runs.get(name)
+    planned = entry.settings if entry else None
+    try:
+        results = load(path)
+        found_traces = dict.fromkeys(trace for line in lines_of(path) for trace in traces.of(json.loads(line)))
+    except UsageError as error:
+        return Judged(path, (str(error),))
+    of_file = [] if path.name.endswith(PACKED_SUFFIX) else [f"not packed: a published file ends in {PACKED_SUFFIX}"]
+    if path.parent.name != results.run.device.profile:
+        of_file.append(f"not in the folder of its device, {results.run.device.profile}")
+    of_file += [
+        f"{trace} tells of the machine or of its user; `normbwd publish` leaves it out" for trace in found_traces
+    ]
+    of_file += [
+        f"{revision} is no commit of this repository; measure a commit that main has"
+        for revision in results.revisions
+        if is_unknown(revision, checkout)
+    ]
+    return Judged(
+        path,
+        (*of_file, *faults(results)),
+        stale_because(results, planned, checkout, name=name),
+        results.run.started_at < RULES_SINCE,
+    )
+
+
+def too_large(folder: Path) -> Judged | None:
+    """The fault of a device's folder whose results files have too many bytes; None where they are small enough."""
+    total_bytes = sum(path.stat().st_size for path in folder.glob(f"*{PACKED_SUFFIX}"))
+    if total_bytes <= MOST_BYTES:
+        return None
+    return Judged(
+        folder, (f"{total_bytes / 1e6:.1f} MB of results, of at most {MOST_BYTES / 1e6:g}; delete what is stale",)
+    )
+
+
+def is_unknown(revision: str | None, checkout: Path) -> bool:
+    """Whether a revision is no commit of this repository; False in a shallow clone, which cannot tell."""
+    if revision is None or not COMMIT.fullmatch(revision):
+        return False  # `_revision` reports it
+    return _git(checkout, "rev-parse", "--is-shallow-repository") == "false" and (
+        _git(checkout, "cat-file", "-t", revision) != "commit"
+    )
+
+
+def _git(checkout: Path, *arguments: str) -> str | None:
+    try:
+        process = subprocess.run(["git", "-C", str(checkout), *arguments], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return process.stdout.strip()
+
+
+def faults(results: Results) -> tuple[str, ...]:
+    """The faults that speak against publishing a run, and what to do; empty where there are none.
+
+    Fewer processes than the plan asks for are no fault: the documents then say how many there are so far.
+    """
+    rules = (_finished, _claim, _revision, _provenance, _processes, _selftests, _alone, _void)
+    return tuple(fault for rule in rules for fault in rule(results))
+
+
+def _finished(results: Results) -> Iterator[str]:
+    if results.end is None or results.end.interrupted:
+        yield "not finished; go on with it by --resume"
+    if not any(row.status in RANKED for row in results.rows):
+        yield "nothing in it passed"
+
+
+def _claim(results: Results) -> Iterator[str]:
+    if results.run.device.profile == "cpu":
+        yield "measured on a CPU, whose times are not ranked"
+    if results.run.settings.quick:
+        yield "measured with --quick, which is a look and no claim"
+
+
+def _revision(results: Results) -> Iterator[str]:
+    for revision in results.revisions:
+        if revision is None:
+            yield "no revision; measure it from a git checkout, or state it in NORMBWD_REVISION"
+        elif revision.endswith("-dirty"):
+            yield f"measured with uncommitted changes ({revision}); commit them and measure it again"
+        elif not COMMIT.fullmatch(revision):
+            yield f"{revision} is no commit; measure it from a git checkout"
+
+
+def _provenance(results: Results) -> Iterator[str]:
+    run = results.run
+    absent = [name for name in NEEDED if name not in run.libraries]
+    if run.device.profile != "cpu" and not run.libraries.keys() & {"cuda", "rocm"}:
+        absent.append("cuda or rocm")
+    if "cuda" in run.libraries and run.device.driver is None:
+        absent.append("driver (install nvidia-ml-py)")
+    if absent:
+        yield f"no version of {', '.join(absent)}"
+    if run.sources is None:
+        yield "no hashes of the code; measure it with this version of normbwd"
+        return
+    if run.sides:
+        return  # two revisions, each named by its commit
+    used = {row.impl for row in results.rows}
+    unknown = [
+        impl.source
+        for impl in run.implementations
+        if impl.name in used and not impl.missing and not _is_hashed(impl.source, run.sources, impl.libraries)
+    ]
+    if unknown:
+        yield f"no hash of {', '.join(dict.fromkeys(unknown))}; measure it with this version of normbwd"
+
+
+def _is_hashed(source: str, sources: dict[str, str], libraries: dict[str, str]) -> bool:
+    """Whether the run has a hash of an adapter: by its path in impls/, or by the name of another file."""
+    return source in sources if is_own(source) else not source.endswith(".py") or Path(source).name in libraries
+
+
+def _processes(results: Results) -> Iterator[str]:
+    settings = results.run.settings
+    if not settings.timed:
+        return
+    measured: dict[str, set[int]] = {}
+    for row in results.rows:
+        measured.setdefault(row.case.key, set()).add(row.process)
+    if keys := [key for key, processes in measured.items() if processes != set(range(settings.processes))]:
+        yield f"{_some(keys)} {_has(keys)} not all of its {settings.processes} processes; go on with it by --resume"
+
+
+def _selftests(results: Results) -> Iterator[str]:
+    if not results.run.settings.timed:
+        return
+    for when, rows in untested(results).items():
+        if rows:
+            numbers = ", ".join(map(str, sorted({row.process for row in rows})))
+            yield f"no self-test {when} the cases of process {numbers}; measure it again"
+    if failed := evidence.failed_checks(results.selftests):
+        yield f"the self-test failed ({', '.join(failed)}); see docs/method.md"
+
+
+def _alone(results: Results) -> Iterator[str]:
+    if most := max((record.other_processes for record in results.conditions), default=0):
+        yield f"others used the device as well ({most} at a time); measure it alone"
+    if "cuda" in results.run.libraries and any(not record.sm_clock_mhz for record in results.conditions):
+        yield "no clocks were read, so that a throttled block went unseen; install nvidia-ml-py"
+
+
+def _void(results: Results) -> Iterator[str]:
+    too_void: dict[str, float] = {}
+    for row in last_rows(results.rows):
+        for context, share in evidence.void_shares(row).items():
+            key = row.case.key if context == COLD else f"{row.case.key} {context}"
+            if share > evidence.MOST_VOIDED:
+                too_void[key] = max(share, too_void.get(key, 0.0))
+    if too_void:
+        yield (
+            f"up to {100 * max(too_void.values()):.0f} % of the blocks of {_some([*too_void])} are void, "
+            f"of at most {100 * evidence.MOST_VOIDED:.0f} %; `normbwd publish` measures such a case again"
+        )
+
+
+def _some(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+
+
+def _has(names: list[str]) -> str:
+    return "has" if len(names) == 1 else "have"

@@ -1,0 +1,303 @@
+"""The results file: one JSON object a line, the run first, then a row for each (case, implementation).
+
+This is the only form in which measurements leave the measuring half of the project. schema.py and run_records.py say
+what a line holds.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import os
+import re
+import threading
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import reduce
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from harness.cases import NormCase
+from harness.errors import UnavailableError, UsageError
+from harness.records.contexts import COLD, HOST, parse_contexts
+from harness.records.run_records import EndRecord, GpuRecord, ResumedRecord, RunRecord
+from harness.records.schema import Budget, ConditionsRecord, RowRecord, SanitizerRecord, SelfTestRecord, worst
+
+AnyRecord = (
+    RunRecord | ResumedRecord | GpuRecord | SelfTestRecord | RowRecord | ConditionsRecord | SanitizerRecord | EndRecord
+)
+Line = Annotated[AnyRecord, Field(discriminator="record")]
+_LINE: TypeAdapter[AnyRecord] = TypeAdapter(Line)
+R = TypeVar("R", bound=AnyRecord)
+MAGIC = {".gz": b"\x1f\x8b", ".bz2": b"BZh"}  # what a packed file begins with
+PACKED = {".gz": gzip.open, ".bz2": bz2.open}  # numbers in text come out a third smaller by bzip2
+
+
+@dataclass(frozen=True)
+class Results:
+    """A results file in memory."""
+
+    run: RunRecord
+    rows: list[RowRecord]
+    end: EndRecord | None
+    selftests: Sequence[SelfTestRecord] = ()
+    conditions: Sequence[ConditionsRecord] = ()
+    sanitized: Sequence[SanitizerRecord] = ()
+    gpus: Sequence[GpuRecord] = ()
+    resumed: Sequence[tuple[int, ResumedRecord]] = ()  # behind so many rows
+    selftests_behind: Sequence[int] = ()  # rows, for each self-test
+
+    @property
+    def revisions(self) -> tuple[str | None, ...]:
+        """The revisions of normbwd at which the run began, and was resumed with other code."""
+        return tuple(dict.fromkeys([self.run.revision, *(record.revision for _, record in self.resumed)]))
+
+    @property
+    def revisions_in_words(self) -> str:
+        """The same for a sentence."""
+        return " and ".join(revision or "unknown" for revision in self.revisions)
+
+    def by_code(self) -> Iterator[tuple[Mapping[str, str] | None, Sequence[RowRecord]]]:
+        """The hashes of the code that measured, with the rows that it measured, in the order of time."""
+        begins = [(0, self.run.sources), *((rows, record.sources) for rows, record in self.resumed)]
+        ends = [*(rows for rows, _ in begins[1:]), len(self.rows)]
+        for (begin, sources), end in zip(begins, ends, strict=True):
+            yield sources, self.rows[begin:end]
+
+    @property
+    def budget(self) -> Budget | None:
+        """The largest error of each kind over the self-tests of the run; None where it made none."""
+        budgets = [selftest.budget for selftest in self.selftests]
+        return worst(budgets) if budgets else None
+
+    @property
+    def contexts(self) -> tuple[str, ...]:
+        """The contexts of the run's settings, cold first."""
+        return parse_contexts(self.run.settings.context)
+
+    def in_context(self, context: str) -> Results:
+        """The results of one context in the form of a run of its own, so that code for `cold` serves every context.
+
+        The context `host` has no self-tests, as these test events on the device and not the host's clock. Raises
+        UsageError for a context that the run does not have.
+        """
+        if context not in self.contexts:
+            here = ", ".join(self.contexts)
+            raise UsageError(f"no context {context!r} in these results; there are: {here}")
+        stored = None if context == COLD else context
+        rows = (
+            self.rows
+            if stored is None
+            else [row for row in map(_row_in_context(context), self.rows) if row is not None]
+        )
+        return replace(
+            self,
+            rows=rows,
+            conditions=tuple(record for record in self.conditions if record.context == stored),
+            selftests=() if context == HOST else self.selftests,
+            selftests_behind=() if context == HOST else self.selftests_behind,
+        )
+
+    @property
+    def finished_cases(self) -> int:
+        """The number of cases with rows; of an unfinished run, of cases with a row of all that are tried on them."""
+        rows: dict[NormCase, set[str]] = {}
+        for row in self.rows:
+            rows.setdefault(row.case, set()).add(row.impl)
+        if self.end is not None and not self.end.interrupted:
+            return len(rows)
+        impls = self.run.implementations
+        return sum({impl.name for impl in impls if impl.is_tried_on(case)} <= names for case, names in rows.items())
+
+
+def _row_in_context(context: str) -> Callable[[RowRecord], RowRecord | None]:
+    """The function that turns a row into its row in a context besides cold; None for a helper without times in it."""
+
+    def convert(row: RowRecord) -> RowRecord | None:
+        record = (row.contexts or {}).get(context)
+        cold_only: dict[str, Any] = {
+            "kernels": None,
+            "kernel_totals": None,
+            "kernels_note": None,
+            "other_engines_us": {},
+        }
+        if record is None:
+            if row.role != "impl":
+                return None
+            untimed = row.untimed or f"not timed in the context {context}"
+            return row.model_copy(update=cold_only | {"timing": None, "untimed": untimed})
+        return row.model_copy(
+            update=cold_only
+            | {
+                "timing": record.timing,
+                "status": row.status if record.status == "ok" else record.status,
+                "reason": row.reason if record.status == "ok" else record.reason,
+                "untimed": record.untimed,
+                "notes": [*row.notes, *record.notes],
+            }
+        )
+
+    return convert
+
+
+class ResultsFile:
+    """A results file that is open for writing: `append` returns after the record was handed to the operating system.
+
+    Several threads may append. Raises UsageError where the file cannot be opened, UnavailableError where a record
+    cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        try:
+            self._stream = path.open("ab", buffering=0)
+        except OSError as error:
+            raise UsageError(f"cannot write {path}: {error.strerror}; give a writable folder with --out") from error
+
+    def append(self, record: AnyRecord) -> None:
+        """Write one record as a line."""
+        line = record.model_dump_json(exclude_none=True).encode() + b"\n"
+        try:
+            with self._lock:
+                self._write(line)
+        except OSError as error:  # most often, the disk is full
+            raise UnavailableError(f"cannot write {self.path}: {error.strerror}; what is done is kept") from error
+
+    def _write(self, line: bytes) -> None:
+        """Write a whole line, or nothing: after half a line, a later record would spoil the file."""
+        written = 0
+        try:
+            while written < len(line):
+                written += self._stream.write(line[written:])
+        except BaseException:
+            with suppress(OSError):
+                if written:
+                    os.ftruncate(self._stream.fileno(), os.fstat(self._stream.fileno()).st_size - written)
+            raise
+
+    def close(self) -> None:
+        """Close the file; further appends are errors."""
+        self._stream.close()
+
+
+def load(path: Path, torn: bool = False) -> Results:
+    """Read a results file, packed by gzip or bzip2 if its name ends in .gz or .bz2.
+
+    Raises UsageError with the line at fault and how to mend it; with `torn` a last line that is cut off is left out.
+    """
+    lines = lines_of(path, torn)
+    records: list[AnyRecord] = []
+    if not lines:
+        raise UsageError(
+            f"{path} holds no whole record; delete it and measure again, or give another folder with --out"
+        )
+    run = _parse(path, 1, lines[0])
+    if not isinstance(run, RunRecord):
+        raise _not_results(path)
+    resumed: list[tuple[int, ResumedRecord]] = []
+    selftests_behind: list[int] = []
+    rows = 0
+    for number, line in enumerate(lines[1:], start=2):
+        record = _parse(path, number, line)
+        if isinstance(record, RunRecord):
+            raise UsageError(f"{path} line {number} starts a second run; give one run's file at a time")
+        if isinstance(record, ResumedRecord):
+            resumed.append((rows, record))
+        elif isinstance(record, SelfTestRecord):
+            selftests_behind.append(rows)
+        rows += isinstance(record, RowRecord)
+        records.append(record)
+    ends = _only(EndRecord, records)
+    return Results(
+        run,
+        _only(RowRecord, records),
+        reduce(_add_sittings, ends) if ends else None,
+        tuple(_only(SelfTestRecord, records)),
+        tuple(_only(ConditionsRecord, records)),
+        tuple(_only(SanitizerRecord, records)),
+        tuple(_only(GpuRecord, records)),
+        tuple(resumed),
+        tuple(selftests_behind),
+    )
+
+
+def lines_of(path: Path, torn: bool = False) -> list[str]:
+    """The lines of a results file, each with its end; with `torn` a last line that is cut off is left out.
+
+    Raises UsageError where the file cannot be read or unpacked.
+    """
+    if path.is_dir():
+        names = sorted(file.name for file in path.iterdir() if ".jsonl" in file.suffixes)
+        hint = f"one of its files, such as {path / names[0]}" if names else "a results file, RUN/results.jsonl"
+        raise UsageError(f"{path} is a folder; give {hint}")
+    packed = path.suffix in PACKED
+    try:
+        with PACKED[path.suffix](path, "rb") if packed else path.open("rb") as stream:
+            content = stream.read()
+        if torn:  # before it is decoded: a line may be cut off within a character
+            content = content[: content.rfind(b"\n") + 1]
+        text = content.decode("utf-8")
+        return [line for line in re.split(r"(?<=\n)", text) if line]  # JSON leaves U+2028 and the like as they are
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or (_why_not_unpacked(path) if packed else "not UTF-8 text")
+        raise UsageError(f"cannot read {path}: {why}") from error
+
+
+def _why_not_unpacked(path: Path) -> str:
+    if path.read_bytes().startswith(MAGIC[path.suffix]):
+        return "it is cut off or damaged; copy it again from where it came from"
+    return f"it is no {path.suffix} file; if it is plain text, take {path.suffix} off its name"
+
+
+def _only(kind: type[R], records: Sequence[AnyRecord]) -> list[R]:
+    return [record for record in records if isinstance(record, kind)]
+
+
+def _add_sittings(earlier: EndRecord, later: EndRecord) -> EndRecord:
+    """The end record of a resumed run: the later one, with the times of both sittings added up."""
+    stages = earlier.stages_s.keys() | later.stages_s.keys()
+    total = {stage: round(earlier.stages_s.get(stage, 0.0) + later.stages_s.get(stage, 0.0), 1) for stage in stages}
+    wall_s = round(earlier.wall_s + later.wall_s, 1)
+    return later.model_copy(update={"wall_s": wall_s, "stages_s": dict(sorted(total.items()))})
+
+
+def set_torn_line_aside(path: Path) -> None:
+    """Move a half-written last line to `results.torn` in the same folder; complete lines stay as they are."""
+    content = path.read_bytes()
+    length = content.rfind(b"\n") + 1
+    if length < len(content):
+        with path.with_suffix(".torn").open("ab") as aside:
+            aside.write(content[length:] + b"\n")
+        with path.open("r+b") as stream:
+            stream.truncate(length)
+
+
+def _parse(path: Path, number: int, line: str) -> AnyRecord:
+    if not line.endswith("\n"):
+        if number == 1:
+            raise _not_results(path)
+        raise UsageError(
+            f"{path} line {number} is cut off; "
+            f"`normbwd bench --resume --out {path.parent}` goes on from the line before"
+        )
+    try:
+        return _LINE.validate_json(line)
+    except ValidationError as error:
+        first = error.errors()[0]
+        if number == 1 and first["loc"][:1] != ("run",):
+            raise _not_results(path) from error
+        where = ".".join(str(part) for part in first["loc"]) or "the line"
+        delete = "" if number == 1 else "delete the line, or "
+        raise UsageError(
+            f"{path} line {number} is not a results record ({where}: {first['msg']}); "
+            f"{delete}read the file with the version that wrote it"
+        ) from error
+
+
+def _not_results(path: Path) -> UsageError:
+    return UsageError(f"{path} does not begin with a run record; is it a results.jsonl of `normbwd bench`?")

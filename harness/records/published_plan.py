@@ -1,0 +1,143 @@
+"""The plan of all published runs, results/plan.toml: its runs by name, in order of importance, and its pages."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from harness.records.settings import Settings
+from harness.records.toml_file import read_toml
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+PUBLISHED = CHECKOUT / "results"  # of a checkout; an installed package has none
+PLAN = PUBLISHED / "plan.toml"
+PACKED_SUFFIX = ".jsonl.bz2"
+
+
+def _of_the_command_line(settings: Settings) -> Settings:
+    """Refuse settings that are no options, so that each run can be measured by hand too."""
+    for name in settings.model_fields_set:
+        if Settings.model_fields[name].description is None:
+            raise ValueError(f"{name} is no option of the command line")
+    return settings
+
+
+Options = Annotated[Settings, AfterValidator(_of_the_command_line)]
+
+
+class Entry(BaseModel):
+    """The base of all entries of the plan: unknown keys are refused, and an entry is immutable."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PlannedRun(Entry):
+    """One run: what it is `about`, for a table, and the options of the command that measures it.
+
+    Exactly one of `bench` and `verify` is set. `documents` are the files that show its results, as paths in the
+    checkout.
+    """
+
+    about: str
+    bench: Options | None = None
+    verify: Options | None = None
+    sanitizer: bool = Field(default=False, description="also under compute-sanitizer; of `verify`")
+    documents: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _one_command(self) -> PlannedRun:
+        if (self.bench is None) == (self.verify is None):
+            raise ValueError("give the options of one command, bench or verify")
+        if self.sanitizer and self.verify is None:
+            raise ValueError("sanitizer is of verify")
+        return self
+
+    @property
+    def command(self) -> str:
+        """The command that measures it."""
+        return "bench" if self.verify is None else "verify"
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the command; unset ones get the device's default."""
+        if self.verify is not None:
+            return self.verify.changed(timed=False)
+        assert self.bench is not None, "one of the two is given"
+        return self.bench
+
+    def command_line(self, device: str) -> str:
+        """The command line that measures it by hand on a device."""
+        sanitizer = ["--sanitizer"] if self.sanitizer else []
+        return shlex.join(["normbwd", self.command, "--device", device, *self.settings.as_options(), *sanitizer])
+
+
+class KeptFile(Entry):
+    """A published file that the plan does not measure: `because` says why it is here.
+
+    Where it is `superseded_by` runs of the plan, it may be deleted as soon as all of them are published.
+    """
+
+    about: str
+    because: str
+    superseded_by: tuple[str, ...] = ()
+    documents: tuple[str, ...] = ()
+
+
+class Page(Entry):
+    """A report beside the results, `normbwd report FILES --format FORMAT`, of these runs or kept files."""
+
+    of: tuple[str, ...] = Field(min_length=1)
+    format: str = "grid"
+
+
+class Plan(Entry):
+    """What is published: runs in order of importance, other files that are kept, and pages by their file names.
+
+    Runs and kept files are named as their files are, without the suffix, and no name is given twice.
+    """
+
+    runs: dict[str, PlannedRun]
+    kept: dict[str, KeptFile] = {}
+    pages: dict[str, Page] = {}
+
+    @model_validator(mode="after")
+    def _names_are_known(self) -> Plan:
+        if twice := self.runs.keys() & self.kept.keys():
+            raise ValueError(f"{', '.join(sorted(twice))}: planned and kept as well")
+        for name, page in self.pages.items():
+            if unknown := [name_ for name_ in page.of if name_ not in self.runs and name_ not in self.kept]:
+                raise ValueError(f"pages.{name} is of {', '.join(unknown)}, which the plan does not have")
+        for name, kept in self.kept.items():
+            if unknown := [run for run in kept.superseded_by if run not in self.runs]:
+                raise ValueError(f"kept.{name} is superseded by {', '.join(unknown)}, which the plan does not have")
+        return self
+
+    def pages_of(self, name: str) -> tuple[str, ...]:
+        """The pages that a run or a kept file stands in."""
+        return tuple(page for page, entry in self.pages.items() if name in entry.of)
+
+    def documents_of(self, name: str, device: str) -> tuple[str, ...]:
+        """All that has to be written again where its results change: pages beside them, then documents."""
+        entry = self.runs.get(name) or self.kept[name]
+        pages = (f"results/{device}/{page}" for page in self.pages_of(name))
+        return (*pages, *entry.documents)
+
+
+def read_plan(path: Path = PLAN) -> Plan:
+    """Read a plan; raises UsageError that says what is wrong and where."""
+    return read_toml(path, Plan, "a checkout of normbwd has it")
+
+
+def file_of(device: str, name: str, folder: Path = PUBLISHED) -> Path:
+    """Where a run on a device is published, whether or not it is there; `device` is a profile's name, such as h200."""
+    return folder / device / f"{name}{PACKED_SUFFIX}"
+
+
+def published_files(folder: Path = PUBLISHED) -> Iterator[tuple[str, str, Path]]:
+    """All published files: device, name and path, by name."""
+    for path in sorted(folder.glob(f"*/*{PACKED_SUFFIX}")):
+        yield path.parent.name, path.name.removesuffix(PACKED_SUFFIX), path

@@ -1,0 +1,129 @@
+"""The records about a run in its results file: the first line, the GPUs of a fleet, and the last line."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from harness.cases import Norm, NormCase
+from harness.cases.unfused import WITH_TORCH
+from harness.cases.variants import needs
+from harness.records.schema import Record
+from harness.records.settings import Settings
+
+SCHEMA_VERSION = 1
+
+
+class DeviceRecord(Record):
+    """The device that measured: its own name, and the profile with its datasheet figures."""
+
+    profile: str
+    name: str
+    architecture: str
+    datasheet_gbps: float | None = None
+    l2_bytes: int
+    last_level_bytes: int
+    sm_count: int | None = None
+    memory_bytes: int | None = None
+    driver: str | None = None
+    sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    power_limit_w: float | None = None
+
+
+class ImplRecord(Record):
+    """An implementation of the run: its family (its adapter), and why it is missing, if it is."""
+
+    name: str
+    family: str
+    source: str
+    via: Literal["kernel", "autograd"] = "kernel"
+    in_place: bool = False
+    missing: str | None = None
+    summary: str = ""
+    compiles_ahead: bool = False
+    handles: dict[Norm, list[str]] = Field(default={}, description="what a case may have beyond a plain one, by norm")
+    on_request: bool = Field(default=False, description="not run unless it is named: slow to prepare")
+    libraries: dict[str, str] = Field(default={}, description="versions of what it requires beyond what all do")
+
+    def lacks(self, case: NormCase) -> bool:
+        """Whether a case has a variant that it does not handle for the case's norm."""
+        return not needs(case) <= set(self.handles.get(case.norm, ()))
+
+    def is_tried_on(self, case: NormCase) -> bool:
+        """Whether it has a row for a case: `NAME + torch` has one only where NAME lacks a variant of the case."""
+        return not self.name.endswith(WITH_TORCH) or self.lacks(case)
+
+
+class SideRecord(Record):
+    """A revision that `compare` measured, so that it can be checked out again.
+
+    `file` is the adapter as `--impl` named it, None for an adapter of this project; its names end in `word`, base or
+    head.
+    """
+
+    word: str
+    commit: str
+    file: str | None = None
+
+
+def _short(revision: str | None) -> str | None:
+    """A full commit hash cut to the 12 digits of `git describe`; anything else as it is."""
+    return revision[:12] if revision and re.fullmatch(r"[0-9a-f]{40}", revision) else revision
+
+
+class RunRecord(Record):
+    """The first line of a results file."""
+
+    record: Literal["run"] = "run"
+    schema_version: Literal[1] = SCHEMA_VERSION
+    started_at: str
+    command: str
+    device: DeviceRecord
+    settings: Settings
+    libraries: dict[str, str]
+    revision: Annotated[str | None, AfterValidator(_short)] = None
+    sources: dict[str, str] | None = Field(
+        default=None,
+        description="hashes of the code that decides a figure, by adapter and room of harness",
+    )
+    implementations: list[ImplRecord]
+    sides: list[SideRecord] = Field(default=[], description="base and head, where two revisions were compared")
+    jobs: int = Field(description="cases planned, so that a reader can tell a finished run from a cut one")
+
+
+class ResumedRecord(Record):
+    """From here on the rows were measured with code of other hashes; it stands where a run was resumed with such."""
+
+    record: Literal["resumed"] = "resumed"
+    at: str
+    revision: Annotated[str | None, AfterValidator(_short)] = None
+    sources: dict[str, str] = Field(description="as in the run record")
+
+
+class GpuRecord(Record):
+    """A GPU of a run on a fleet; rows and self-tests name it by its `number`.
+
+    `visible` is its number on its host, for a GPU without a `uuid`.
+    """
+
+    record: Literal["gpu"] = "gpu"
+    number: int
+    host: str
+    visible: str = ""
+    uuid: str | None = None
+    versions: dict[str, str] = Field(
+        default={}, description="libraries, driver and revision that differ from the run record"
+    )
+
+
+class EndRecord(Record):
+    """The last line of a run whose process was not killed; a resumed run adds another."""
+
+    record: Literal["end"] = "end"
+    ended_at: str
+    wall_s: float
+    interrupted: bool = False
+    stages_s: dict[str, float] = Field(default={}, description="where its time went")

@@ -1,0 +1,302 @@
+"""The records of a results file about cases: rows, self-tests, the state of the device, findings of the sanitizer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import Annotated, Any, Final, Literal, get_args
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    WrapSerializer,
+    field_serializer,
+    model_validator,
+)
+
+from harness.cases import NormCase
+from harness.records.packed_samples import PackedSamples
+from harness.records.settings import Flush
+
+Status = Literal["ok", "wrong", "nondeterministic", "unsupported", "missing", "crashed", "timeout", "oom"]
+RANKED: tuple[Status, ...] = ("ok", "nondeterministic")
+# An implementation; the same-traffic add; the A/A twin: the baseline's second appearance in the same blocks.
+Role = Literal["impl", "floor", "again"]
+SAME_TRAFFIC_ADD: Final = "floor"  # how the role is stored
+# `flushes subnormals`: right except that subnormal numbers count as zero, as a GPU does when it is set so.
+ErrorClass = Literal["exact", "one extra rounding", "two", "three", "flushes subnormals", "wrong"]
+# The conditions under which a backward is run again, and must give the same bits.
+Condition = Literal["side stream", "graph replay", "shuffled allocator", "busy device", "held multiprocessors"]
+Tool = Literal["memcheck", "initcheck", "racecheck", "synccheck"]  # of compute-sanitizer
+TOOLS: tuple[Tool, ...] = get_args(Tool)
+
+
+BEYOND_PLAIN = ("features", "dropout_p", "heads", "projection")
+
+
+def _without_empty(case: NormCase, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    fields: dict[str, Any] = serialize(case)
+    return {name: value for name, value in fields.items() if value or name not in BEYOND_PLAIN}
+
+
+# A plain case is written without the fields of features, which are empty or 0 in it.
+StoredCase = Annotated[NormCase, WrapSerializer(_without_empty)]
+
+
+class Record(BaseModel):
+    """The base of all records of a results file: unknown fields are refused, and a record is immutable."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
+
+
+class TensorCheck(Record):
+    """How far one gradient is from fp64: rho in units of the unavoidable rounding, and the plain relative rms.
+
+    Both are over all seeds together. `worst_row` is the largest rho of a single row (of dx alone), `fp32_relative_rms`
+    the error of the same implementation on the same values held in fp32.
+    """
+
+    rho: float
+    relative_rms: float
+    error_class: ErrorClass
+    worst_row: float | None = None
+    fp32_relative_rms: float | None = None
+
+
+class ConditionCheck(Record):
+    """Runs under one condition, compared bit by bit with a plain run; `skipped` says why there were none."""
+
+    condition: Condition
+    runs: int
+    differing: int = 0
+    differing_in: list[str] = []
+    skipped: str | None = None
+
+
+class Verification(Record):
+    """The checks of one implementation on one case; `differing` of `repeats` runs had other bits than the first.
+
+    `seeds` inputs were drawn. The class of an error allows for chance over `cells` tensors of the run (Bonferroni).
+    `conditions` are the repeats under a condition. `fingerprint` is a hash of the bits of all gradients for the first
+    seed, to compare processes. `invariance` says whether bits changed with something that should not matter; that is
+    reported and not judged.
+    """
+
+    tensors: dict[str, TensorCheck]
+    repeats: int
+    differing: int
+    differing_in: list[str] = []
+    seeds: int = 1
+    cells: int = 1
+    conditions: list[ConditionCheck] = []
+    fingerprint: str | None = None
+    invariance: dict[str, str] = {}
+
+
+class Timing(Record):
+    """Raw samples of one implementation on one case, in microseconds; a published file holds them as `PackedSamples`.
+
+    `blocks[i]` is the block that `samples_us[i]` belongs to, left out of the file where they are 0, 1, 2, ...; rows of
+    one `group` were interleaved in the same blocks, so only among them may a ratio be formed. `voided` counts blocks
+    left out, by cause. `proven` is False where the device began before the host had queued everything, so that host
+    time may be inside. `waited` counts the samples that ended only after the kernel beside had ended.
+    """
+
+    group: str
+    flush: Flush
+    samples_us: list[float]
+    blocks: list[int]
+    voided: dict[str, int] = {}
+    proven: bool = True
+    waited: int = 0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, fields: Any) -> Any:
+        if not isinstance(fields, dict):
+            return fields  # the schema refuses it
+        read: dict[str, Any] = {**fields}
+        if isinstance(read.get("samples_us"), dict):
+            read["samples_us"] = PackedSamples.model_validate(read["samples_us"]).in_us()
+        if isinstance(read.get("samples_us"), list) and not read.get("blocks"):
+            read["blocks"] = list(range(len(read["samples_us"])))
+        return read
+
+    @field_serializer("blocks")
+    def _only_gaps(self, blocks: list[int]) -> list[int] | None:
+        return None if blocks == list(range(len(blocks))) else blocks
+
+
+class ContextRecord(Record):
+    """The outcome of one implementation in one context besides `cold`, on one case.
+
+    `untimed` says why there are no times although nothing failed, for example because every block was void.
+    """
+
+    status: Status
+    reason: str | None = None
+    notes: list[str] = []
+    timing: Timing | None = None
+    untimed: str | None = None
+
+
+class Kernel(Record):
+    """One kernel (or memset, or copy) that a backward launches, in launch order, by the profiler's clock.
+
+    `start_us` is when it begins, after the first one's begin; `event_us` is its time between two events of its own,
+    where its launches can be told apart: alone, while the profiler sees it overlap with its neighbours.
+    """
+
+    name: str
+    median_us: float
+    start_us: float | None = None
+    event_us: float | None = None
+
+
+class KernelTotals(Record):
+    """The kernels of one backward together, in microseconds: medians over the profiled runs.
+
+    `sum_us` adds all, `union_us` counts overlap once, `span_us` is from the first begin to the last end, `lead_us` from
+    the end of what ran before to the first begin (0 where it was not read), and `event_us` is what events around the
+    same runs read. Gaps are `span_us - union_us`.
+    """
+
+    sum_us: float
+    union_us: float
+    span_us: float
+    event_us: float
+    lead_us: float = 0.0
+
+
+class RowRecord(Record):
+    """The outcome of one implementation on one case."""
+
+    record: Literal["row"] = "row"
+    case: StoredCase
+    impl: str
+    role: Role = "impl"
+    status: Status
+    reason: str | None = None
+    notes: list[str] = []
+    chosen: str | None = Field(default=None, description="what a dispatcher, or a search by timing, chose")
+    timing: Timing | None = None
+    untimed: str | None = Field(default=None, description="why a row that passed has no timing")
+    verification: Verification | None = None
+    process: int = Field(default=0, description="which of the run's processes measured it")
+    gpu: int | None = Field(default=None, description="which of a fleet's GPUs it was measured on")
+    kernels: list[Kernel] | None = None
+    kernel_totals: KernelTotals | None = None
+    kernels_note: str | None = Field(default=None, description="why the kernels are unknown or in doubt")
+    peak_extra_bytes: int | None = Field(default=None, description="device memory beyond inputs and gradients")
+    prepare_s: float | None = Field(default=None, description="forward and compilation, before anything is timed")
+    other_engines_us: dict[str, float] = Field(default={}, description="what engines that are not ours read")
+    contexts: dict[str, ContextRecord] | None = Field(default=None, description="besides cold, which `timing` is of")
+
+
+class Check(Record):
+    """One check of a self-test: the measured value, its limit, and in words how it was measured.
+
+    `passed` is None where the check cannot be made on this device; `detail` then says why. Where `value` is how far a
+    ratio is off, `reading` is the log of the ratio itself.
+    """
+
+    name: str
+    passed: bool | None = None  # None is not written to the file
+    value: float | None = None
+    limit: float | None = None
+    reading: float | None = None
+    unit: Literal["us", "%", "GB/s", ""] = ""
+    detail: str = ""
+
+
+class Budget(Record):
+    """The engine's own error: a time is off by up to `fixed_us` and `relative` of itself, a ratio by `ratio` of itself.
+
+    `t0_us` is what two events read with nothing between them, `null_us` with a kernel that does nothing, `copy_gbps`
+    the slope of large copies, `event_offset_us` what events read beyond the profiler's lead and span of one kernel.
+    """
+
+    t0_us: float
+    null_us: float | None = None
+    fixed_us: float
+    relative: float
+    ratio: float
+    copy_gbps: float | None = None
+    event_offset_us: float | None = None
+
+
+def worst(budgets: Sequence[Budget]) -> Budget:
+    """The largest error of each kind, the slowest copy, and the offset that all of them have about them."""
+
+    def largest(values: Iterable[float | None]) -> float | None:
+        return max((value for value in values if value is not None), default=None)
+
+    copies = [budget.copy_gbps for budget in budgets if budget.copy_gbps is not None]
+    offsets = [budget.event_offset_us for budget in budgets if budget.event_offset_us is not None]
+    return Budget(
+        t0_us=max(budget.t0_us for budget in budgets),
+        null_us=largest(budget.null_us for budget in budgets),
+        fixed_us=max(budget.fixed_us for budget in budgets),
+        relative=max(budget.relative for budget in budgets),
+        ratio=max(budget.ratio for budget in budgets),
+        copy_gbps=min(copies, default=None),
+        event_offset_us=median(offsets) if offsets else None,
+    )
+
+
+class SelfTestRecord(Record):
+    """The engine tested on known work, before or after the cases of a process."""
+
+    record: Literal["selftest"] = "selftest"
+    when: Literal["before", "after", "alone"]
+    process: int = 0
+    gpu: int | None = None
+    budget: Budget
+    checks: list[Check]
+
+
+class HolderRecord(Record):
+    """The kernel that ran beside the backwards: its programs, and the threads and KiB of shared memory of each."""
+
+    programs: int
+    threads: int
+    shared_kib: int
+
+
+class ConditionsRecord(Record):
+    """The readings of the device after each attempted block of a case; a list is empty where the device reports none.
+
+    `host_load` is the share of this process's CPUs that others used during the block (0 to 1), where a CPU is timed.
+    `throttled` lists, by reason, the blocks during which the device held its clocks back.
+    """
+
+    record: Literal["conditions"] = "conditions"
+    case: StoredCase
+    group: str
+    process: int = 0
+    context: str | None = None  # None is cold
+    holder: HolderRecord | None = None
+    gpu: int | None = None
+    sm_clock_mhz: list[int] = []
+    memory_clock_mhz: list[int] = []
+    power_w: list[float] = []
+    temperature_c: list[int] = []
+    host_load: list[float] = []
+    throttled: dict[str, list[int]] = {}
+    other_processes: int = Field(default=0, description="most that were seen on the device besides this one")
+
+
+class SanitizerRecord(Record):
+    """What one tool of compute-sanitizer found in one backward; `errors` is None where it could not run, `detail` why.
+
+    Otherwise `detail` is the first error that it named.
+    """
+
+    record: Literal["sanitizer"] = "sanitizer"
+    case: StoredCase
+    impl: str
+    tool: Tool
+    errors: int | None = None
+    detail: str = ""

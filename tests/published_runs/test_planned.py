@@ -1,0 +1,79 @@
+from pathlib import Path
+
+import pytest
+
+import reports
+from harness.errors import UsageError
+from harness.records.cases_asked import cases_on
+from harness.records.published_plan import file_of, published_files, read_plan
+from harness.run.invocation import Invocation
+from harness.run.resolve import check
+
+ROOT = Path(__file__).parents[3]
+PLAN = read_plan()
+SMALL = """
+[runs.one]
+about = "one shape"
+bench = { shapes = "64x64" }
+documents = ["docs/results.md"]
+
+[kept.old]
+about = "an old one"
+because = "it was"
+superseded_by = ["one"]
+
+[pages."one.md"]
+of = ["one", "old"]
+"""
+
+
+@pytest.mark.parametrize("name", PLAN.runs)
+def test_planned_run_can_be_asked_for(name):
+    run = PLAN.runs[name]
+    check(Invocation(settings=run.settings, sanitizer=run.sanitizer))
+    assert cases_on("cuda", run.settings)
+    assert all((ROOT / document).exists() for document in run.documents)
+
+
+def test_every_published_file_stands_in_the_plan():
+    published = {name for _, name, _ in published_files()}
+    assert published <= PLAN.runs.keys() | PLAN.kept.keys()
+    assert PLAN.kept.keys() <= published, "what is deleted leaves the plan too"
+    assert {page.format for page in PLAN.pages.values()} <= set(reports.FORMATS)
+
+
+def test_documents_of_a_run_are_its_pages_first(tmp_path):
+    (tmp_path / "plan.toml").write_text(SMALL)
+    plan = read_plan(tmp_path / "plan.toml")
+    assert plan.documents_of("one", "b200") == ("results/b200/one.md", "docs/results.md")
+    assert plan.documents_of("old", "b200") == ("results/b200/one.md",)
+    assert file_of("b200", "one", tmp_path) == tmp_path / "b200/one.jsonl.bz2"
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "said"),
+    [
+        ("[runs.one]", "[runs.one", "is not TOML"),
+        ("bench =", "measure =", "runs.one.measure: unknown key; there are about, bench, documents, sanitizer, verify"),
+        ("bench = {", "bench = { shapess = '8x8',", "runs.one.bench.shapess: unknown key; did you mean shapes?"),
+        ("[kept.old]", "[kept.old]\nabuot = 'x'", "kept.old.abuot: unknown key; did you mean about?"),
+        ("[runs.one]", "[run.one]", "run: unknown key; did you mean runs?"),
+        ("bench = {", "bench = { min_blocks = 3,", "min_blocks is no option of the command line"),
+        ("bench = {", "sanitizer = true\nbench = {", "sanitizer is of verify"),
+        ("bench = {", "verify = {}\nbench = {", "one command, bench or verify"),
+        ("[kept.old]", "[kept.one]", "one: planned and kept as well"),
+        ('"old"]', '"older"]', "pages.one.md is of older, which the plan does not have"),
+        ('["one"]\n\n[pages', '["two"]\n\n[pages', "kept.old is superseded by two, which the plan does not have"),
+    ],
+)
+def test_fault_in_a_plan_is_named(tmp_path, was, now, said):
+    path = tmp_path / "plan.toml"
+    path.write_text(SMALL.replace(was, now))
+    with pytest.raises(UsageError, match=r"plan\.toml") as error:
+        read_plan(path)
+    assert said in str(error.value)
+
+
+def test_plan_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(UsageError, match="a checkout of normbwd has it"):
+        read_plan(tmp_path / "plan.toml")

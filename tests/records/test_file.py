@@ -1,0 +1,402 @@
+import bz2
+import errno
+import gzip
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from harness.cases import NormCase
+from harness.errors import UnavailableError, UsageError
+from harness.records.file import ResultsFile, load, set_torn_line_aside
+from harness.records.run_records import EndRecord, ImplRecord
+from harness.records.schema import (
+    Budget,
+    Check,
+    ConditionsRecord,
+    Kernel,
+    KernelTotals,
+    RowRecord,
+    SelfTestRecord,
+    TensorCheck,
+    Verification,
+    worst,
+)
+from tests.results_factory import mixed, results, row, run_record, timing
+
+CASE = NormCase("layer", 4, 8, bias=True)
+ROW = RowRecord(case=CASE, impl="a", status="ok")
+END = EndRecord(ended_at="2025-06-01T12:10:00+00:00", wall_s=1.5)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "results.jsonl"
+
+
+def write(path, *records):
+    file = ResultsFile(path)
+    for record in records:
+        file.append(record)
+    file.close()
+
+
+def complaint(path):
+    with pytest.raises(UsageError) as caught:
+        load(path)
+    return str(caught.value)
+
+
+def test_what_is_written_is_what_is_read(path):
+    written = mixed()
+    write(path, written.run, *written.rows, written.end)
+    assert load(path) == written
+
+
+@pytest.mark.parametrize("unknown", [{"cpu": True}, {"names": ()}])
+def test_a_run_that_knows_little_of_its_device_can_be_read(path, unknown):
+    run = run_record(**unknown).model_copy(update={"revision": None})
+    write(path, run)
+    assert load(path).run == run
+
+
+BUDGET = Budget(t0_us=1.0, null_us=2.0, fixed_us=1.5, relative=0.01, ratio=0.02, copy_gbps=4000.0, event_offset_us=3.0)
+
+
+def test_selftests_and_conditions_are_read_back(path):
+    """A check that could not be made stays unknown."""
+    checks = [
+        Check(name="t0", passed=True, value=1.0, limit=10.0, unit="us", detail="median of 20"),
+        Check(name="cold", passed=False, value=9.0, limit=2.0, unit="%"),
+        Check(name="null kernel", passed=None, detail="a CPU launches none"),
+    ]
+    selftests = [
+        SelfTestRecord(when="before", budget=BUDGET, checks=checks),
+        SelfTestRecord(
+            when="after", process=1, budget=Budget(t0_us=2.0, fixed_us=1.0, relative=0.0, ratio=0.0), checks=[]
+        ),
+    ]
+    conditions = [
+        ConditionsRecord(case=CASE, group="g1"),
+        ConditionsRecord(case=CASE, group="g2", process=1, power_w=[400.5], throttled={"power cap": [0]}),
+    ]
+    write(path, run_record(), selftests[0], conditions[0], ROW, conditions[1], selftests[1], END)
+    found = load(path)
+    assert found.selftests == tuple(selftests)
+    assert found.conditions == tuple(conditions)
+    assert (found.rows, found.end) == ([ROW], END)
+
+
+def test_budget_is_the_worst_of_the_selftests(path):
+    other = Budget(t0_us=2.0, fixed_us=1.0, relative=0.03, ratio=0.01, copy_gbps=3900.0, event_offset_us=4.0)
+    bare = Budget(t0_us=0.5, fixed_us=0.5, relative=0.0, ratio=0.0)
+    write(
+        path, run_record(), *(SelfTestRecord(when="before", budget=each, checks=[]) for each in (BUDGET, other, bare))
+    )
+    assert load(path).budget == Budget(
+        t0_us=2.0, null_us=2.0, fixed_us=1.5, relative=0.03, ratio=0.02, copy_gbps=3900.0, event_offset_us=3.5
+    )
+    assert worst([bare]) == bare
+
+
+def test_without_a_self_test_there_is_no_budget(path):
+    write(path, run_record(), ROW)
+    assert load(path).budget is None
+
+
+def test_kernels_totals_and_other_engines_survive_in_a_row(path):
+    row = ROW.model_copy(
+        update={
+            "process": 2,
+            "kernels": [
+                Kernel(name="rows", median_us=2.0),
+                Kernel(name="columns", median_us=1.0, start_us=1.5, event_us=1.25),
+            ],
+            "kernel_totals": KernelTotals(sum_us=3.0, union_us=2.5, span_us=2.5, event_us=4.0),
+            "other_engines_us": {"do_bench": 5.0},
+        }
+    )
+    write(path, run_record(), row)
+    assert load(path).rows == [row]
+
+
+def test_blocks_with_gaps_and_without_survive(path):
+    whole = timing(10.0, blocks=5)
+    gaps = whole.model_copy(update={"blocks": [0, 1, 3, 4, 6], "voided": {"allocator grew": 2}})
+    none = whole.model_copy(update={"blocks": [], "samples_us": [], "voided": {"allocator grew": 9}})
+    rows = [ROW.model_copy(update={"timing": each}) for each in (whole, gaps, none)]
+    write(path, run_record(), *rows)
+    assert load(path).rows == rows
+
+
+@pytest.mark.parametrize("broken", [[1], {"samples_us": None}, {"samples_us": 3}])
+def test_timing_of_none_is_a_readable_error(path, broken):
+    write(path, run_record(), ROW)
+    altered(path, 2, lambda record: record.update(timing=broken))
+    assert "line 2 is not a results record (row.timing" in complaint(path)
+
+
+def test_every_record_is_on_disk_before_append_returns(path):
+    file = ResultsFile(path)
+    file.append(run_record())
+    assert load(path).rows == []
+    file.append(ROW)
+    assert load(path).rows == [ROW]
+    file.close()
+
+
+def test_appending_later_keeps_what_is_there(path):
+    write(path, run_record())
+    write(path, ROW)
+    write(path, ROW, END)
+    loaded = load(path)
+    assert loaded.rows == [ROW, ROW]
+    assert loaded.end == END
+
+
+def test_stage_times_are_summed_over_resumes(path):
+    """A file without an end record has none."""
+    write(path, run_record(), ROW)
+    assert load(path).end is None
+    first = END.model_copy(update={"wall_s": 5.0, "stages_s": {"time": 2.5, "verify": 1.0}})
+    later = END.model_copy(update={"wall_s": 9.0, "interrupted": True, "stages_s": {"time": 3.1, "prepare": 1.0}})
+    write(path, first, later)
+    together = {"wall_s": 14.0, "stages_s": {"prepare": 1.0, "time": 5.6, "verify": 1.0}}
+    assert load(path).end == later.model_copy(update=together)
+
+
+def test_infinite_rho_is_read_back_from_plain_json(path):
+    check = TensorCheck(rho=math.inf, relative_rms=math.inf, error_class="wrong")
+    verification = Verification(tensors={"dx": check}, repeats=2, differing=0)
+    row = ROW.model_copy(update={"status": "wrong", "verification": verification})
+    write(path, run_record(), row)
+    assert load(path).rows == [row]
+
+    def refuse(constant):
+        raise AssertionError(f"{constant} is not JSON")
+
+    for line in path.read_text().splitlines():
+        json.loads(line, parse_constant=refuse)
+
+
+@pytest.mark.parametrize("text", ["two\nlines", "µs · ≥ 化", 'a "quote" and \\', "tab\tand\x00nul", "\x1b[31mred"])
+def test_any_reason_stays_in_one_line(path, text):
+    row = ROW.model_copy(update={"status": "crashed", "reason": text})
+    write(path, run_record(), row, END)
+    assert path.read_bytes().count(b"\n") == 3
+    assert load(path).rows == [row]
+
+
+@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\x85"])
+def test_a_separator_that_is_no_newline_does_not_end_a_line(path, separator):
+    row = ROW.model_copy(update={"notes": [f"one{separator}two"]})
+    write(path, run_record(), row)
+    assert load(path).rows == [row]
+
+
+def test_a_line_cut_in_the_middle(path):
+    write(path, run_record(), ROW)
+    path.write_bytes(path.read_bytes()[:-10])
+    assert complaint(path) == (
+        f"{path} line 2 is cut off; `normbwd bench --resume --out {path.parent}` goes on from the line before"
+    )
+
+
+def test_a_line_that_lacks_its_newline_alone_is_cut_too(path):
+    write(path, run_record(), ROW)
+    path.write_bytes(path.read_bytes()[:-1])
+    assert "line 2 is cut off" in complaint(path)
+
+
+def test_a_torn_line_is_kept_aside(path):
+    write(path, run_record(), ROW)
+    whole = path.read_bytes()
+    torn = whole.splitlines(keepends=True)[1][:30]
+    with path.open("ab") as stream:
+        stream.write(torn)
+    assert load(path, torn=True).rows == [ROW]
+    for _ in range(2):
+        set_torn_line_aside(path)
+        assert path.read_bytes() == whole
+    assert path.with_suffix(".torn").read_bytes() == torn + b"\n"
+
+
+def test_a_line_that_is_cut_off_within_a_character_is_left_out_too(path):
+    write(path, run_record(), ROW)
+    with path.open("ab") as stream:
+        stream.write('{"record":"row","reason":"3 µ'.encode()[:-1])
+    assert load(path, torn=True).rows == [ROW]
+
+
+def test_a_full_disk_is_told_in_one_line():
+    file = ResultsFile(Path("/dev/full"))
+    with pytest.raises(UnavailableError, match=r"^cannot write /dev/full: No space left on device; "):
+        file.append(run_record())
+    file.close()
+
+
+def test_a_record_that_found_no_room_leaves_no_half_line(path):
+    """The disk is full in the middle of a row, and has room for the next record."""
+    write(path, run_record())
+    file = ResultsFile(path)
+    stream, rooms = file._stream, [9, 0]
+
+    def into_what_room_is_left(line):
+        room = rooms.pop(0) if rooms else len(line)
+        if not room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return stream.write(line[:room])
+
+    file._stream = SimpleNamespace(write=into_what_room_is_left, fileno=stream.fileno, close=stream.close)
+    with pytest.raises(UnavailableError, match="No space left on device"):
+        file.append(ROW)
+    file.append(ROW)
+    file.close()
+    assert load(path).rows == [ROW]
+
+
+def test_a_second_run(path):
+    write(path, run_record(), ROW, run_record())
+    assert complaint(path) == f"{path} line 3 starts a second run; give one run's file at a time"
+
+
+def test_rows_without_a_run(path):
+    write(path, ROW)
+    expected = f"{path} does not begin with a run record; is it a results.jsonl of `normbwd bench`?"
+    assert complaint(path) == expected
+    for other in ("speed: fast\n", "speed: fast", '{"record": "note"}\n', "[]\n"):
+        path.write_text(other)
+        assert complaint(path) == expected
+
+
+def test_a_file_in_which_nothing_was_written_can_be_deleted(path):
+    expected = f"{path} holds no whole record; delete it and measure again, or give another folder with --out"
+    path.write_bytes(b"")
+    assert complaint(path) == expected
+    path.write_text('{"record": "ru')
+    with pytest.raises(UsageError) as caught:
+        load(path, torn=True)
+    assert str(caught.value) == expected
+
+
+def altered(path, number, change):
+    """Change the JSON object of one line."""
+    lines = path.read_text().splitlines()
+    record = json.loads(lines[number - 1])
+    change(record)
+    lines[number - 1] = json.dumps(record)
+    path.write_text("\n".join(lines) + "\n")
+
+
+MEND = "; delete the line, or read the file with the version that wrote it"
+
+
+@pytest.mark.parametrize(
+    ("number", "change", "fault"),
+    [
+        (2, {"colour": "red"}, "row.colour: Extra inputs are not permitted"),
+        (1, {"schema_version": 2}, "run.schema_version: Input should be 1"),
+        (2, {"impl": None}, "row.impl: Input should be a valid string"),
+        (
+            2,
+            {"status": "fine"},
+            "row.status: Input should be 'ok', 'wrong', 'nondeterministic', 'unsupported', 'missing', 'crashed', "
+            "'timeout' or 'oom'",
+        ),
+        (
+            2,
+            {"record": "note"},
+            "the line: Input tag 'note' found using 'record' does not match any of the expected tags: 'run', "
+            "'resumed', "
+            "'gpu', 'selftest', 'row', 'conditions', 'sanitizer', 'end'",
+        ),
+    ],
+)
+def test_a_line_that_is_no_record_of_this_version(path, number, change, fault):
+    write(path, run_record(), ROW)
+    altered(path, number, lambda record: record.update(change))
+    mend = MEND if number > 1 else MEND.replace("delete the line, or ", "")  # which would leave no run
+    assert complaint(path) == f"{path} line {number} is not a results record ({fault}){mend}"
+
+
+def test_a_case_that_is_no_norm(path):
+    write(path, run_record(), ROW)
+    altered(path, 2, lambda record: record["case"].update(norm="rms"))
+    assert complaint(path) == (
+        f"{path} line 2 is not a results record "
+        f"(row.case: Value error, only a LayerNorm with a weight has a bias){MEND}"
+    )
+
+
+def test_a_line_that_is_no_json(path):
+    write(path, run_record())
+    path.write_text(path.read_text() + "speed: fast\n")
+    assert complaint(path) == (
+        f"{path} line 2 is not a results record (the line: Invalid JSON: expected value at line 1 column 1){MEND}"
+    )
+
+
+def test_a_binary_file(path):
+    path.write_bytes(bytes(range(256)))
+    assert complaint(path) == f"cannot read {path}: not UTF-8 text"
+
+
+def test_a_file_that_is_not_there(path):
+    assert complaint(path) == f"cannot read {path}: No such file or directory"
+
+
+def test_a_file_that_cannot_be_written(tmp_path):
+    with pytest.raises(UsageError) as caught:
+        ResultsFile(tmp_path)
+    assert str(caught.value) == f"cannot write {tmp_path}: Is a directory; give a writable folder with --out"
+
+
+def test_records_cannot_be_changed_or_given_unknown_fields():
+    with pytest.raises(ValueError, match="frozen"):
+        ROW.status = "wrong"
+    with pytest.raises(ValueError, match="Extra inputs"):
+        RowRecord(case=CASE, impl="a", status="ok", speed="fast")
+
+
+@pytest.mark.parametrize(("ending", "compress"), [(".gz", gzip.compress), (".bz2", bz2.compress)])
+def test_a_packed_file_is_read_like_a_plain_one(tmp_path, ending, compress):
+    plain, packed = tmp_path / "results.jsonl", tmp_path / f"results.jsonl{ending}"
+    write(plain, run_record(), ROW)
+    packed.write_bytes(compress(plain.read_bytes()))
+    assert load(packed) == load(plain)
+    packed.write_bytes(packed.read_bytes()[:-9])
+    assert complaint(packed) == (
+        f"cannot read {packed}: it is cut off or damaged; copy it again from where it came from"
+    )
+    packed.write_bytes(plain.read_bytes())
+    assert complaint(packed) == (
+        f"cannot read {packed}: it is no {ending} file; if it is plain text, take {ending} off its name"
+    )
+
+
+def test_a_folder_is_no_results_file(tmp_path):
+    assert complaint(tmp_path) == f"{tmp_path} is a folder; give a results file, RUN/results.jsonl"
+    (tmp_path / "fp16.jsonl.bz2").touch()
+    assert complaint(tmp_path) == f"{tmp_path} is a folder; give one of its files, such as {tmp_path}/fp16.jsonl.bz2"
+
+
+def test_of_an_unfinished_run_a_case_is_finished_that_has_a_row_of_all_that_are_tried_on_it():
+    """What torch completes is not tried on a plain norm."""
+    residual = replace(CASE, features=("residual",))
+    names = ("torch-eager", "quack", "quack + torch")
+    impls = [ImplRecord(name=name, family=name, source="", handles={}) for name in names]
+    impls[0] = impls[0].model_copy(update={"handles": {"layer": ["residual"]}})
+    rows = [row(name, 10.0, case=CASE) for name in names[:2]]
+    rows += [row("torch-eager", 10.0, case=residual), row("quack", case=residual, status="unsupported", reason="no")]
+    whole = [*rows, row("quack + torch", 10.0, case=residual)]
+
+    def cut(rows):
+        found = results(*rows, interrupted=True)
+        return replace(found, run=found.run.model_copy(update={"implementations": impls}))
+
+    assert cut(whole).finished_cases == 2
+    assert cut(rows).finished_cases == 1
+    assert cut(rows[1:]).finished_cases == 0
