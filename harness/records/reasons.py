@@ -1,0 +1,76 @@
+"""Why something is as it is, as data: a code, and the values that its sentence needs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
+
+Scalar = bool | int | float | str
+TEXT = "text"  # the code of what somebody else worded: an older file, or an adapter
+_NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}  # how JSON writes them here
+
+
+class Reason(BaseModel):
+    """A code with its values, and the reasons that it is made of; `reason_texts.sentence` words it for people.
+
+    A plain string, as older files have it, is read as code `text`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
+
+    code: str
+    fields: dict[str, Scalar | list[Scalar]] = {}
+    parts: tuple[Reason, ...] = ()
+
+    def __init__(
+        self,
+        code: str,
+        fields: Mapping[str, Scalar | Sequence[Scalar]] | None = None,
+        parts: Iterable[Reason] = (),
+    ) -> None:
+        super().__init__(code=code, fields=fields or {}, parts=tuple(parts))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_text(cls, value: Any) -> Any:
+        return {"code": TEXT, "fields": {"text": value}} if isinstance(value, str) else value
+
+    @field_validator("fields", mode="before")
+    @classmethod
+    def _finite(cls, fields: Any) -> Any:
+        if not isinstance(fields, dict):
+            return fields  # the schema refuses it
+        return {name: _number(value) for name, value in fields.items()}
+
+    @model_serializer(mode="wrap")
+    def _without_empty(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in serialize(self).items() if value}
+
+    def __hash__(self) -> int:
+        values = ((name, tuple(value) if isinstance(value, list) else value) for name, value in self.fields.items())
+        return hash((self.code, frozenset(values), self.parts))
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_number(item) for item in value]
+    return _NOT_FINITE.get(value, value) if isinstance(value, str) else value
+
+
+def _none_if_empty(value: Any) -> Any:
+    return None if value == "" else value
+
+
+# A reason that older files leave empty where there is none.
+OptionalReason = Annotated[Reason | None, BeforeValidator(_none_if_empty)]
