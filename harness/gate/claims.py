@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
-from harness.analysis.joining import Joined, JoinedCase, band, by_case, comparable, ratio, status_and_reason
+from harness.analysis.joining import Joined, JoinedCase, band, comparable, ratio, status_and_reason
 from harness.analysis.statistics import IncomparableError, Ratio
 from harness.analysis.verdicts import Outcome, Verdict
 from harness.cases import NormCase
 from harness.gate.limits import Claim
-from harness.records.file import Results
 from harness.records.schema import RANKED, Status
 
 NOT_TRIED: tuple[Status, ...] = ("missing", "unsupported")
 
 
-def judge_claim(results: Results, claim: Claim) -> list[Verdict]:
+def judge_claim(cases: Mapping[NormCase, JoinedCase], claim: Claim) -> list[Verdict]:
     """A verdict on each case that the claim selects; a claim that selects no measured case is an ERROR.
 
     A claim `where_measured` leaves out the cases that have no time to compare with, and may have no verdict.
     """
-    fitting = {case: joined for case, joined in by_case(results).items() if claim.fits(case)}
     judged = (
         _judge_case(case, joined, claim)
-        for case, joined in fitting.items()
-        if any(role == "impl" for _, role in joined)
+        for case, joined in cases.items()
+        if claim.fits(case) and any(role == "impl" for _, role in joined)
     )
     verdicts = [verdict for verdict in judged if verdict is not None]
     if verdicts or claim.where_measured:

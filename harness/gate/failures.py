@@ -6,12 +6,12 @@ that disagree prove nothing. A status (wrong, crashed, other bits) is not a matt
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from harness.analysis.verdicts import Verdict
 from harness.cases import NormCase
-from harness.gate.judge import judge_one
+from harness.gate.judge import join_contexts, judge_one
 from harness.gate.limits import Limits
 from harness.records.file import Results
 
@@ -34,17 +34,16 @@ def confirmed(verdicts: Sequence[Verdict], limits: Limits, again: Results) -> li
     be false discoveries.
     """
     failed = [verdict for verdict in verdicts if verdict.for_speed]
+    contexts = join_contexts(again, [limits.all[verdict.subject.number] for verdict in failed])
     second: dict[tuple[int, NormCase | None], Verdict] = {}
-    for number in dict.fromkeys(verdict.subject.number for verdict in failed):
-        failures = [failure for failure in failed if failure.subject.number == number]
-        cells = {failure.case for failure in failures if failure.case is not None}
-        for verdict in _judge_again(limits, number, again, cells):
-            if verdict.case is not None:
+    for number, is_mean in dict.fromkeys((verdict.subject.number, verdict.case is None) for verdict in failed):
+        failures = [each for each in failed if (each.subject.number, each.case is None) == (number, is_mean)]
+        cases = {case for failure in failures for case in _cases(failure, verdicts)}
+        limit = limits.all[number]
+        measured_again = {case: joined for case, joined in contexts[limit.context].items() if case in cases}
+        for verdict in judge_one(measured_again, limit):
+            if (verdict.case is None) == is_mean:
                 second[number, verdict.case] = verdict
-        for mean in (failure for failure in failures if failure.case is None):
-            for verdict in _judge_again(limits, number, again, _cases(mean, verdicts)):
-                if verdict.case is None:
-                    second[number, None] = verdict
     return [
         _after_second(verdict, second.get((verdict.subject.number, verdict.case))) if verdict.for_speed else verdict
         for verdict in verdicts
@@ -56,12 +55,6 @@ def _cases(failure: Verdict, verdicts: Sequence[Verdict]) -> list[NormCase]:
         return [failure.case]
     same_limit = [verdict for verdict in verdicts if verdict.subject == failure.subject]
     return [verdict.case for verdict in same_limit if verdict.case is not None and verdict.loss]
-
-
-def _judge_again(limits: Limits, number: int, again: Results, cases: Collection[NormCase]) -> list[Verdict]:
-    """The verdicts on these cases alone."""
-    rows = [row for row in again.rows if row.case in cases]
-    return judge_one(replace(again, rows=rows), limits.all[number]) if cases else []
 
 
 def _after_second(first: Verdict, second: Verdict | None) -> Verdict:

@@ -6,10 +6,12 @@ nothing here. An implementation that is wrong or not deterministic fails before 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from harness.analysis.joining import JoinedCase, by_case
 from harness.analysis.verdicts import Verdict
+from harness.cases import NormCase
 from harness.errors import UsageError, name_hint
 from harness.gate.claims import judge_claim
 from harness.gate.limits import Claim, Limits, Regression
@@ -39,10 +41,11 @@ def judge(results: Results, limits: Limits) -> list[Verdict]:
         if name not in measured:
             hint = name_hint(name, measured, "there are")
             raise UsageError(f"gate: no implementation {name!r} in these results; {hint}")
+    contexts = join_contexts(results, of_device.values())
     verdicts = [
         replace(verdict, subject=replace(verdict.subject, number=number))
         for number, limit in of_device.items()
-        for verdict in judge_one(results, limit)
+        for verdict in judge_one(contexts.get(limit.context), limit)
     ]
     if not verdicts:
         raise UsageError("gate: this run measured nothing that any of the limits is about; give another file")
@@ -60,15 +63,22 @@ def not_judged(results: Results, limits: Limits, verdicts: Sequence[Verdict]) ->
     return {why: list(dict.fromkeys(words)) for why, words in found.items()}
 
 
-def judge_one(results: Results, limit: Claim | Regression) -> list[Verdict]:
-    """A verdict for one limit on each case that it fits, in its context, and a regression's on the geometric mean.
+def join_contexts(results: Results, limits: Iterable[Claim | Regression]) -> dict[str, dict[NormCase, JoinedCase]]:
+    """The joined cases of every context that these limits are about, each context once.
 
-    Raises UsageError where the run did not measure that context, unless the limit is one `where_measured`.
+    Raises UsageError where the run did not measure a context, unless all limits on it are `where_measured`.
     """
-    if isinstance(limit, Claim) and limit.where_measured and limit.context not in results.contexts:
+    optional = [limit.context for limit in limits if isinstance(limit, Claim) and limit.where_measured]
+    needed = [limit.context for limit in limits if not (isinstance(limit, Claim) and limit.where_measured)]
+    contexts = dict.fromkeys([*needed, *(context for context in optional if context in results.contexts)])
+    return {context: by_case(results.in_context(context)) for context in contexts}
+
+
+def judge_one(cases: Mapping[NormCase, JoinedCase] | None, limit: Claim | Regression) -> list[Verdict]:
+    """A verdict for one limit on each of these cases that it fits, and a regression's on the geometric mean."""
+    if cases is None:  # the run did not measure the context
         return []
-    results = results.in_context(limit.context)
-    return judge_claim(results, limit) if isinstance(limit, Claim) else judge_regression(results, limit)
+    return judge_claim(cases, limit) if isinstance(limit, Claim) else judge_regression(cases, limit)
 
 
 def _refuse_unfinished(results: Results) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.analysis.intervals import CONFIDENCE, Estimate
-from harness.analysis.joining import Joined, JoinedCase, band, by_case, pairs, status_and_reason
+from harness.analysis.joining import Joined, JoinedCase, band, pairs, status_and_reason
 from harness.analysis.statistics import (
     FALSE_DISCOVERIES,
     IncomparableError,
@@ -26,7 +26,6 @@ from harness.analysis.verdicts import Loss, Outcome, Verdict
 from harness.cases import NormCase
 from harness.gate.limits import Regression
 from harness.gate.variance_shrinkage import shrunk
-from harness.records.file import Results
 from harness.records.schema import RANKED
 
 
@@ -41,14 +40,14 @@ class TestedCase:
     delta: float
 
 
-def judge_regression(results: Results, limit: Regression) -> list[Verdict]:
+def judge_regression(cases: Mapping[NormCase, JoinedCase], limit: Regression) -> list[Verdict]:
     """A verdict on each selected case that either side supports, and one on the geometric mean.
 
     Where there is no such case, nothing was measured: an ERROR.
     """
     items = [
         _tested_or_verdict(case, joined, limit)
-        for case, joined in by_case(results).items()
+        for case, joined in cases.items()
         if limit.fits(case) and any(role == "impl" for _, role in joined) and not _both_refuse(joined, limit)
     ]
     if not items:

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from harness.records.settings import Settings
 from harness.records.toml_file import read_toml
 
-CHECKOUT = Path(__file__).resolve().parents[3]
+CHECKOUT = Path(__file__).resolve().parents[2]
 PUBLISHED = CHECKOUT / "results"  # of a checkout; an installed package has none
 PLAN = PUBLISHED / "plan.toml"
 PACKED_SUFFIX = ".jsonl.bz2"
