@@ -25,7 +25,7 @@ PROJECT = nox.project.load_toml("pyproject.toml")["project"]
 LIGHT = [each for each in PROJECT["dependencies"] if not each.startswith(("torch", "triton"))]
 EDITABLE = ("--no-deps", "-e", ".")
 
-# What nox makes for a session stays empty: it only tells whether `--no-venv` was given.
+# The environment that nox makes for a session stays empty: it only shows whether `--no-venv` was given.
 session = nox.session(venv_params=["--without-pip"])
 
 
@@ -40,7 +40,7 @@ def _python(session: nox.Session) -> str:
 
 
 def _install(session: nox.Session, *arguments: str) -> None:
-    """Install into the shared environment, unless the same was done before with these versions asked for."""
+    """Install into the shared environment, unless that was done before for the same pyproject and constraints."""
     if not session.virtualenv.is_sandboxed:
         return
     python, stamp = _python(session), SHARED / "installed.json"
@@ -48,7 +48,7 @@ def _install(session: nox.Session, *arguments: str) -> None:
     done = json.loads(stamp.read_text()) if stamp.exists() else {}
     if done.get(" ".join(arguments)) == asked:
         return
-    # Of torch's thousands of files few are imported, so they are compiled when they are.
+    # Few of torch's thousands of files are imported; those are compiled at their first import.
     pip = (python, "-m", "pip", "install", "-q", "--no-compile", "-c", "constraints.txt")
     session.run(*pip, *arguments, external=True)
     stamp.write_text(json.dumps(done | {" ".join(arguments): asked}, indent=1))
@@ -76,7 +76,7 @@ def _normbwd(session: nox.Session, command: str, light: bool = False) -> None:
         session.log(f"the command itself is {os.path.relpath(Path(_python(session)).with_name('normbwd'))}")
 
 
-# With --no-venv nothing is installed, so what is absent is named before an import fails.
+# With --no-venv nothing is installed: name the absent packages before an import fails.
 HAS_DEPENDENCIES = f"""
 import re, sys
 from importlib.metadata import PackageNotFoundError, version
@@ -153,40 +153,58 @@ def documents(session: nox.Session) -> None:
 
 
 QUICK = "not gpu and not browser and not peers and not slow"
-# Tests that share a cluster of processes stay in one process.
-PARALLEL = ("-n", "auto", "--dist", "loadgroup")
+PARALLEL = ("-n", "auto", "--dist", "loadgroup")  # tests that share a cluster of processes stay in one process
+
+
+def _run_tests(session: nox.Session, selection: str) -> None:
+    _install(session, "-e", ".[dev]")
+    selected = () if "-m" in session.posargs else ("-m", selection, *PARALLEL)
+    _run_module(session, "pytest", *selected, *session.posargs)
 
 
 @session
 def tests(session: nox.Session) -> None:
     """Run the quick tests, which need neither a GPU nor a browser; `-- -m gpu` runs those that need a GPU."""
-    _install(session, "-e", ".[dev]")
-    selection = () if "-m" in session.posargs else ("-m", QUICK, *PARALLEL)
-    _run_module(session, "pytest", *selection, *session.posargs)
+    _run_tests(session, QUICK)
 
 
 @session
-def compiled(session: nox.Session) -> None:
-    """Run the tests that compile the in-house kernels for every target, which takes minutes."""
+def slow(session: nox.Session) -> None:
+    """Run the slow tests: commands from end to end, and the in-house kernels compiled for every target."""
+    _run_tests(session, "slow")
+
+
+@session
+def coverage(session: nox.Session) -> None:
+    """Measure which lines of the project the quick tests run, worker processes included."""
     _install(session, "-e", ".[dev]")
-    _run_module(session, "pytest", "-m", "slow", "-n", "auto", *session.posargs)
+    _run_module(session, "coverage", "erase")
+    _run_module(session, "coverage", "run", "-m", "pytest", "-m", QUICK, *PARALLEL, *session.posargs)
+    _run_module(session, "coverage", "combine", "-q")
+    _run_module(session, "coverage", "report")
 
 
-def _beside(session: nox.Session, folder: str, *wanted: str) -> str:
-    """Wheels without what they depend on, in a folder of their own beside the environment."""
-    aside = ROOT / ".nox" / folder
-    if not aside.exists():
-        options = ("--no-deps", "--no-compile", "--only-binary", ":all:", "--target", str(aside))
+@session
+def weight(session: nox.Session) -> None:
+    """Count lines of source and tests and words of documents, against the budgets in pyproject.toml."""
+    session.run(_python(session), "tests/weight.py", external=True)
+
+
+def _install_apart(session: nox.Session, folder: str, *wanted: str) -> str:
+    """Install wheels without their dependencies into a folder outside of the environment; return the folder."""
+    target = ROOT / ".nox" / folder
+    if not target.exists():
+        options = ("--no-deps", "--no-compile", "--only-binary", ":all:", "--target", str(target))
         _run_module(session, "pip", "install", "-q", *options, *wanted)
-    return str(aside)
+    return str(target)
 
 
 def _compile_with(session: nox.Session, triton: str, *tests: str) -> None:
-    """Compile with another Triton, beside the environment's own: torch asks for that one by an exact version."""
+    """Compile with another Triton than the environment's, which torch requires by an exact version."""
     _install(session, "-e", ".[dev]")
     paths = [str(ROOT)]
     if session.virtualenv.is_sandboxed:
-        paths.insert(0, _beside(session, f"triton-{triton}", f"triton=={triton}"))
+        paths.insert(0, _install_apart(session, f"triton-{triton}", f"triton=={triton}"))
     env = {"PYTHONPATH": ":".join(paths)}
     tests = ("tests/impls/test_inhouse_compiles.py", *tests)
     _run_module(session, "pytest", "-n", "auto", *tests, *session.posargs, env=env)
@@ -202,12 +220,12 @@ def oldest(session: nox.Session) -> None:
 def newest(session: nox.Session) -> None:
     """Compile them with the newest, and run what is compiled for an H200 on a CPU.
 
-    That planted faults are seen there is of the machine and not of Triton: `compiled` and `tests` show it.
+    Planted faults are left to `slow` and `tests`, as another Triton changes nothing in how they are detected.
     """
     _compile_with(session, "3.9.0", "tests/impls/test_compiled.py", "-k", "not fault and not an_overwritten")
 
 
-# The libraries whose sources pip has, in wheels.
+# Libraries whose wheels hold their sources.
 PEERS = (
     "liger-kernel",
     "quack-kernels",
@@ -221,19 +239,19 @@ PEERS = (
 
 
 def pinned_peers() -> list[str]:
-    """The versions of them that docs/peers.md speaks of, as pip takes them."""
+    """Their versions in constraints.txt, which docs/peers.md describes."""
     pins = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     return [pin for pin in pins if pin.partition("==")[0] in PEERS]
 
 
 @session
 def peers(session: nox.Session) -> None:
-    """Hold what adapters and docs/peers.md say of other libraries to their sources, without a GPU."""
+    """Check what adapters and docs/peers.md state about other libraries against their sources; needs no GPU."""
     _install(session, "-e", ".[dev]")
     pins = pinned_peers()
-    aside = _beside(session, f"peers-{hashlib.sha256(' '.join(pins).encode()).hexdigest()[:8]}", *pins)
+    sources = _install_apart(session, f"peers-{hashlib.sha256(' '.join(pins).encode()).hexdigest()[:8]}", *pins)
     tests = ("-m", "peers", "tests/impls/test_peer_sources.py")
-    _run_module(session, "pytest", *tests, *session.posargs, env={"NORMBWD_PEERS": aside})
+    _run_module(session, "pytest", *tests, *session.posargs, env={"NORMBWD_PEERS": sources})
 
 
 @session
@@ -246,7 +264,7 @@ def browser(session: nox.Session) -> None:
 
 @session
 def lint(session: nox.Session) -> None:
-    """Check style, formatting, and which room of the house imports which."""
+    """Check style, formatting, and which package imports which."""
     _install(session, "ruff", "import-linter")
     _run_module(session, "ruff", "check", ".")
     _run_module(session, "ruff", "format", "--check", ".")

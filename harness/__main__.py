@@ -16,13 +16,14 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from harness import __version__
 from harness.answer import exit_code_of_rows, measure_and_report, telling_how_to_go_on
 from harness.errors import UnavailableError, UsageError
 from harness.records.contexts import COLD
 from harness.records.file import load
 from harness.records.schema import RANKED
 from harness.run.invocation import Invocation
-from harness.run.options import CASES, command_line, options
+from harness.run.options import BENCH, HERE, RUN, command_line, options
 from harness.run.progress import Display
 from harness.run.resolve import PROCESSES_OF_A_CLAIM, check, for_a_claim
 
@@ -31,24 +32,35 @@ TyperUsageError = cast(type[typer.BadParameter], typer.BadParameter.__mro__[1])
 
 app = typer.Typer(
     name="normbwd",
-    help="Which norm backward is right, deterministic and fastest on this GPU, by how much, and how sure are we?",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        sys.stdout.write(f"normbwd {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def normbwd(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="print the version")
+    ] = False,
+) -> None:
+    """Tell which norm backward is right, deterministic and fastest on this GPU, by how much, and how sure that is."""
+
+
 FLEET = ("fleet", "kinds", "gpus", "mixed", "dry_run")
-HERE = ("device", "out", "allow_others", "time_limit_s")
 OF_A_CLAIM = f"(default: {PROCESSES_OF_A_CLAIM}; with --quick 1)"
 UNFINISHED = "folder of unfinished runs (default: runs/publish-DEVICE)"
-RUN = (*CASES, *HERE, "impls", "impl_files", "seed", "resume", "compile_ahead")
 
 
 @app.command()
-@options(
-    *RUN, "tuned_files", "baseline", "flush", "context", "holder", "quick", "processes", "twice", "cross_check", *FLEET
-)
+@options(*BENCH, *FLEET)
 def bench(invocation: Invocation) -> None:
     """Verify and time implementations, interleaved, and print the comparison; with --fleet on many GPUs at once."""
     if invocation.dry_run:

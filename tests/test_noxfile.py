@@ -9,6 +9,7 @@ import typer.main
 
 import noxfile
 from harness.__main__ import app
+from noxfile import ROOT
 
 
 def fake_session(calls, sandboxed=False):
@@ -79,3 +80,9 @@ def test_sources_of_peers_are_downloaded_once_for_their_pins(tmp_path, monkeypat
         Path(calls[-1][1]["env"]["NORMBWD_PEERS"]).mkdir(parents=True, exist_ok=True)
     downloads = [command for command, _ in calls if "--target" in command]
     assert [command[-1] for command in downloads] == ["quack-kernels==1", "quack-kernels==2"]
+
+
+def test_pre_commit_has_the_ruff_of_the_constraints():
+    pins = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    (pin,) = [pin.partition("==")[2] for pin in pins if pin.startswith("ruff==")]
+    assert f"rev: v{pin}\n" in (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")

@@ -79,6 +79,7 @@ class RunRecord(Record):
 
     record: Literal["run"] = "run"
     schema_version: Literal[1] = SCHEMA_VERSION
+    normbwd_version: str | None = Field(default=None, description="None in files of before 0.2.0")
     started_at: str
     command: str
     device: DeviceRecord

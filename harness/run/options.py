@@ -18,6 +18,10 @@ from harness.records.settings import Settings
 from harness.run.invocation import Invocation
 
 CASES = ("suite", "shapes", "norm", "variant", "dtype", "weight_dtype", "weight", "bias", "zero_centred", "eps")
+HERE = ("device", "out", "allow_others", "time_limit_s")
+RUN = (*CASES, *HERE, "impls", "impl_files", "seed", "resume", "compile_ahead")
+TIMED = ("tuned_files", "baseline", "flush", "context", "holder", "quick", "processes", "twice", "cross_check")
+BENCH = (*RUN, *TIMED)  # without those of a fleet
 CASES_PANEL = (*CASES, "inputs")  # of the help; only `verify` chooses inputs
 FIELDS = Settings.model_fields | Invocation.model_fields
 
@@ -34,7 +38,8 @@ def options(
 
     def decorate(command: Callable[[Invocation], None]) -> Callable[..., None]:
         def run(**typed: Any) -> None:
-            command(_invocation({name: value for name, value in typed.items() if value is not None}))
+            values = {name: value for name, value in typed.items() if value is not None}
+            command(invocation_of(values, command_line()))
 
         parameters = [_parameter(name, FIELDS[name], helps.get(name), name in hidden) for name in names]
         run.__name__, run.__doc__ = command.__name__, command.__doc__
@@ -77,10 +82,11 @@ def _typer_type(field: FieldInfo) -> Any:
     return annotation | None
 
 
-def _invocation(values: dict[str, Any]) -> Invocation:
+def invocation_of(values: dict[str, Any], command: str) -> Invocation:
+    """The invocation of typed values by name of field; raises UsageError for a value that its field does not take."""
     settings = {name: values.pop(name) for name in list(values) if name in Settings.model_fields}
     try:
-        return Invocation(settings=Settings(**settings), command=command_line(), **values)
+        return Invocation(settings=Settings(**settings), command=command, **values)
     except ValidationError as error:
         fault = error.errors()[0]
         allowed = str(fault.get("ctx", {}).get("expected", fault["msg"])).replace("'", "").replace(" or ", ", ")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from harness import devices
+from harness import __version__, devices
 from harness.analysis.sources import sources_of
 from harness.cases import NormCase
 from harness.cases.suites import Shape, parse_norms
@@ -164,6 +164,7 @@ def open_results(
 ) -> tuple[Path, list[Job]]:
     """The results file to append to, and the jobs that it has no rows for."""
     run = RunRecord(
+        normbwd_version=__version__,
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
         command=invocation.command,
         device=device,

@@ -29,6 +29,7 @@ def conditions(comparison: Comparison) -> list[tuple[str, str]]:
         *_readings(comparison.state),
         ("Date", run.started_at),
         ("Libraries", ", ".join(f"{name} {version}" for name, version in sorted(run.libraries.items()))),
+        ("Version", f"normbwd {run.normbwd_version}" if run.normbwd_version else ""),
         ("Revision", run.revision or ""),
         ("Seed", str(run.settings.seed)),
         ("Inputs drawn a case", str(run.settings.seeds) if run.settings.seeds > 1 else ""),
