@@ -18,6 +18,7 @@ from rich.markup import escape
 
 from harness import __version__
 from harness.answer import exit_code_of_rows, measure_and_report, telling_how_to_go_on
+from harness.defaults import OWN_IMPL
 from harness.errors import UnavailableError, UsageError
 from harness.records.contexts import COLD
 from harness.records.file import load
@@ -107,7 +108,7 @@ def compare(invocation: Invocation) -> None:
 @options(
     *RUN,
     *("quick", "processes"),
-    impls="names or patterns, a,b-*,... (default: those of --impl, else triton-inhouse)",
+    impls=f"names or patterns, a,b-*,... (default: those of --impl, else {OWN_IMPL})",
     processes=f"fresh processes that measure the winners once more {OF_A_CLAIM}",
     out="folder of the results (default: runs/TIME-DEVICE-tune)",
     resume="go on with an interrupted tuning, of --out or the latest",

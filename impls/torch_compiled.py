@@ -25,7 +25,7 @@ KEPT = 64  # compiled forwards, so that other inputs of a case find theirs
 
 
 @dataclass(frozen=True)
-class Variant:
+class Compilation:
     """How Inductor is asked to compile; `mode` and options exclude each other, so settings are patched in."""
 
     mode: str | None = None
@@ -33,16 +33,16 @@ class Variant:
 
 
 variants = {
-    "torch-compiled": Variant(),
-    "torch-compiled-autotune": Variant(mode="max-autotune-no-cudagraphs"),
-    "torch-compiled-unmixed": Variant(settings={"triton.mix_order_reduction": False}),
-    "torch-compiled-nonstrict": Variant(settings={"triton.mix_order_reduction_non_strict_mode": True}),
+    "torch-compiled": Compilation(),
+    "torch-compiled-autotune": Compilation(mode="max-autotune-no-cudagraphs"),
+    "torch-compiled-unmixed": Compilation(settings={"triton.mix_order_reduction": False}),
+    "torch-compiled-nonstrict": Compilation(settings={"triton.mix_order_reduction_non_strict_mode": True}),
 }
 compiles_ahead = True
 
 
-def unsupported(case: NormCase, variant: Variant) -> str | None:
-    if case.device == "cpu" and variant != Variant():
+def unsupported(case: NormCase, variant: Compilation) -> str | None:
+    if case.device == "cpu" and variant != Compilation():
         return "this variant changes the Triton that Inductor writes, and a CPU runs C++"
     for setting in variant.settings:
         if not _known(setting):
@@ -50,11 +50,11 @@ def unsupported(case: NormCase, variant: Variant) -> str | None:
     return None
 
 
-def notes(case: NormCase, _variant: Variant) -> list[str]:
+def notes(case: NormCase, _variant: Compilation) -> list[str]:
     return ["compiled with 1 + weight as the weight"] if case.zero_centred else []
 
 
-def prepare(inputs: Inputs, variant: Variant) -> Callable[[], Grads]:
+def prepare(inputs: Inputs, variant: Compilation) -> Callable[[], Grads]:
     import torch
     import torch._functorch.config as functorch_config
     import torch._inductor.config as inductor_config
@@ -94,7 +94,7 @@ class _Compiled:
 
 
 @lru_cache(maxsize=KEPT)
-def _compiled(case: NormCase, _shape: object, _stride: object, variant: Variant) -> _Compiled:
+def _compiled(case: NormCase, _shape: object, _stride: object, variant: Compilation) -> _Compiled:
     """The forward of a case, compiled once for all inputs of one shape and layout."""
     return _Compiled(compile_alone(_forward(case), variant.mode))
 

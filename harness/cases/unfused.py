@@ -202,8 +202,8 @@ class WithTorch(Implementation):
     """An implementation on the variants that it does not handle, as `NAME + torch`."""
 
     @classmethod
-    def beside(cls, item: Implementation) -> WithTorch | None:
-        """The implementation of this kind beside one that lacks a variant."""
+    def completing(cls, item: Implementation) -> WithTorch | None:
+        """The implementation that completes one which lacks a variant; None for one that has them all."""
         if all(needs(case) <= item.meets(norm) for norm in item.handles for case in probes(norm, FEATURES)):
             return None
         return cls(item.name + WITH_TORCH, item.family, item.source, item.module, item.arguments)

@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_serializer
 
+from harness.defaults import BASELINE
 from harness.records.contexts import COLD, HOLDER, WHAT
 
 Flush = Literal["clean", "dirty", "none"]
-DEFAULT_BASELINE = "torch-eager"
 
 
 class Settings(BaseModel, frozen=True, extra="forbid"):
@@ -39,7 +39,7 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
     impls: str | None = Field(
         default=None, description="names or patterns, a,b-*,...; all is every variant (default: one a library)"
     )
-    baseline: str = Field(default="", description=f"what speedups are over (default: {DEFAULT_BASELINE})")
+    baseline: str = Field(default="", description=f"what speedups are over (default: {BASELINE})")
     seed: int = Field(default=0, description="of the random inputs and the order of samples")
     flush: Flush = Field(default="clean", description="how caches are evicted before each sample: clean, dirty or none")
     context: str = Field(default=COLD, description=f"what to time besides {COLD}: a list of {WHAT}")

@@ -12,8 +12,8 @@ from harness import devices
 from harness.cases.suites import SUITES
 from harness.cases.unfused import WITH_TORCH
 from harness.cases.variants import FEATURES, PLAIN
+from harness.defaults import BASELINE
 from harness.errors import UsageError
-from harness.records.settings import DEFAULT_BASELINE
 from harness.run.invocation import Invocation
 from harness.run.plan import select
 
@@ -38,7 +38,7 @@ def _impls(impl_files: tuple[Path, ...]) -> Iterator[Table | str]:
     from harness.run.session import inventory
 
     known = inventory(Invocation(impl_files=impl_files)).implementations
-    run_by_default = select(known, None, None, DEFAULT_BASELINE, tuple(map(str, impl_files)))
+    run_by_default = select(known, None, None, BASELINE, tuple(map(str, impl_files)))
     absent: dict[str, list[str]] = {}
     table = Table("implementation", "here", "what it is", box=None, pad_edge=False)
     for column in table.columns:

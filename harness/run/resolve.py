@@ -7,6 +7,7 @@ import math
 from harness.cases import DeviceKind
 from harness.cases.traffic import moved_bytes
 from harness.cases.variants import PLAIN
+from harness.defaults import BASELINE, OWN_IMPL
 from harness.devices import DeviceProfile
 from harness.errors import UsageError
 from harness.records.cases_asked import cases_on, dtype_on, suite_on
@@ -51,7 +52,7 @@ def _check_names(invocation: Invocation) -> None:
     settings = invocation.settings
     if settings.impls is not None and not all(name.strip() for name in settings.impls.split(",")):
         what = f"{settings.impls!r} has an empty name" if settings.impls.strip() else "is empty"
-        raise UsageError(f"--impls {what}; give names, such as torch-eager,quack, or leave it out")
+        raise UsageError(f"--impls {what}; give names, such as {BASELINE},{OWN_IMPL}, or leave it out")
     if set(settings.baseline) & set(",*?["):
         raise UsageError(f"--baseline {settings.baseline}: must be one name, no pattern; speedups are over it")
 

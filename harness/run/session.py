@@ -16,13 +16,14 @@ from harness.analysis.sources import sources_of
 from harness.cases import NormCase
 from harness.cases.suites import Shape, parse_norms
 from harness.cases.tuned import read_tuned
+from harness.defaults import BASELINE
 from harness.devices import nvml
 from harness.errors import UnavailableError, UsageError
 from harness.records.cases_asked import cases_on
 from harness.records.file import ResultsFile, load
 from harness.records.run_records import DeviceRecord, EndRecord, ImplRecord, RunRecord, SideRecord
 from harness.records.schema import Tool
-from harness.records.settings import DEFAULT_BASELINE, Settings
+from harness.records.settings import Settings
 from harness.run import opening
 from harness.run.compile_ahead import Task, compile_ahead, default_processes, rounds, tasks_of
 from harness.run.invocation import Invocation
@@ -133,7 +134,7 @@ def plan_run(
     settings = resolved(invocation.settings, profile)
     left_out = contexts_left_out(settings, facts.kind, facts.sm_count)
     files = tuple(map(str, (*invocation.impl_files, *invocation.tuned_files)))
-    impls = select(hello.implementations, settings.impls, settings.baseline or None, DEFAULT_BASELINE, files)
+    impls = select(hello.implementations, settings.impls, settings.baseline or None, BASELINE, files)
     _refuse_other_devices(invocation.tuned_files, facts)
     for impl in impls:
         if invocation.sides and impl.missing:

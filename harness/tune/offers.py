@@ -11,6 +11,7 @@ from harness import devices
 from harness.cases import NormCase
 from harness.cases.adapter import Config
 from harness.cases.unfused import WITH_TORCH
+from harness.defaults import OWN_IMPL
 from harness.errors import UnavailableError, UsageError
 from harness.records.cases_asked import cases_on
 from harness.records.run_records import ImplRecord
@@ -19,7 +20,6 @@ from harness.run.plan import select
 from harness.run.process import Worker, start_worker
 from harness.worker.messages import ListConfigs, Offer, Offered
 
-DEFAULT_IMPLEMENTATION = "triton-inhouse"
 MOST_CONFIGS = 64  # of a case: all of them stand in one block
 
 
@@ -57,7 +57,7 @@ def _implementations(invocation: Invocation, implementations: Sequence[ImplRecor
     """The implementations of --impls, or those of the --impl files, or the in-house one."""
     files = tuple(map(str, invocation.impl_files))
     of_files = [item.name for item in implementations if item.source in files and not item.name.endswith(WITH_TORCH)]
-    patterns = invocation.settings.impls or ",".join(of_files) or DEFAULT_IMPLEMENTATION
+    patterns = invocation.settings.impls or ",".join(of_files) or OWN_IMPL
     return select(implementations, patterns, None, "", files)
 
 

@@ -157,7 +157,7 @@ def find_implementations(
         announce(None)
 
     implementations = discover(announced_files(), start.sides, map(Path, start.tuned_files), start.offered)
-    helped = [WithTorch.beside(item) for item in implementations if item.name == item.variant]
+    helped = [WithTorch.completing(item) for item in implementations if item.name == item.variant]
     return {item.name: item for item in (*implementations, *filter(None, helped))}
 
 

@@ -30,7 +30,7 @@ MAX_COLS = 65536  # calculate_settings of the Triton kernels refuses more
 
 
 @dataclass(frozen=True)
-class Variant:
+class Dispatch:
     """The casting mode of RMSNorm, and the implementation that Liger's dispatcher is asked for.
 
     Without one it is what LigerLayerNorm and LigerRMSNorm take by themselves. The backward has to be of a module whose
@@ -43,18 +43,18 @@ class Variant:
 
 
 variants = {
-    "liger": Variant(),
-    "liger-gemma": Variant("gemma"),
-    "liger-triton": Variant(implementation="nvidia-triton"),
-    "liger-cutedsl": Variant(implementation=CUTE_DSL, module="cutedsl"),
+    "liger": Dispatch(),
+    "liger-gemma": Dispatch("gemma"),
+    "liger-triton": Dispatch(implementation="nvidia-triton"),
+    "liger-cutedsl": Dispatch(implementation=CUTE_DSL, module="cutedsl"),
 }
 
 
-def missing(variant: Variant) -> str | None:
+def missing(variant: Dispatch) -> str | None:
     return cute_dsl.missing() if variant.implementation == CUTE_DSL and find_spec("liger_kernel") else None
 
 
-def unsupported(case: NormCase, variant: Variant) -> str | None:
+def unsupported(case: NormCase, variant: Dispatch) -> str | None:
     if case.device == "cpu":
         return "Triton and CuTe DSL kernels need a GPU"
     if case.cols > MAX_COLS:
@@ -68,7 +68,7 @@ def unsupported(case: NormCase, variant: Variant) -> str | None:
     return "Liger's LayerNorm has no offset to the weight" if case.zero_centred else None
 
 
-def notes(case: NormCase, variant: Variant) -> list[str]:
+def notes(case: NormCase, variant: Dispatch) -> list[str]:
     if case.norm == "layer":
         return [] if case.bias else ["Liger's LayerNorm always has a bias: it is given zeros"]
     traps: list[str] = []
@@ -79,7 +79,7 @@ def notes(case: NormCase, variant: Variant) -> list[str]:
     return traps
 
 
-def prepare(inputs: Inputs, variant: Variant) -> Callable[[], Grads]:
+def prepare(inputs: Inputs, variant: Dispatch) -> Callable[[], Grads]:
     try:
         if "residual" in inputs.case.features:
             forward, gives = behind_residual(partial(_fused_add, inputs.case, variant)), ("dx", None, "dweight")
@@ -95,7 +95,7 @@ def prepare(inputs: Inputs, variant: Variant) -> Callable[[], Grads]:
     return Chosen(backward, function)
 
 
-def _forward(case: NormCase, variant: Variant, x: torch.Tensor, weight: Any, bias: Any) -> torch.Tensor:
+def _forward(case: NormCase, variant: Dispatch, x: torch.Tensor, weight: Any, bias: Any) -> torch.Tensor:
     """The call that LigerLayerNorm and LigerRMSNorm make, with their defaults, or of the implementation asked for."""
     functional: Any = import_module("liger_kernel.functional")
     if case.norm == "layer":
@@ -108,7 +108,7 @@ def _forward(case: NormCase, variant: Variant, x: torch.Tensor, weight: Any, bia
     return functional.rms_norm(x, weight, case.eps, **options, impl=variant.implementation)
 
 
-def _fused_add(case: NormCase, variant: Variant, branch: Any, residual: Any, weight: Any, **_bias: None) -> Any:
+def _fused_add(case: NormCase, variant: Dispatch, branch: Any, residual: Any, weight: Any, **_bias: None) -> Any:
     """The call that LigerFusedAddRMSNorm makes, with its defaults, or of the implementation asked for."""
     in_place_too = False  # its default, unlike LigerRMSNorm's
     arguments = (branch, residual, weight, case.eps, _offset(case), variant.casting, in_place_too)

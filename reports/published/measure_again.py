@@ -12,11 +12,12 @@ from typing import Any
 from harness.analysis.sources import is_own
 from harness.cases import NormCase
 from harness.cases.unfused import WITH_TORCH
+from harness.defaults import BASELINE
 from harness.errors import UsageError
 from harness.records.cases_asked import DEFAULT_DTYPE, cases_on
 from harness.records.contexts import ALL_REDUCE, parse_contexts
 from harness.records.run_records import RunRecord
-from harness.records.settings import DEFAULT_BASELINE, Settings
+from harness.records.settings import Settings
 
 RUN_SETTINGS = ("seed", "flush", "holder", "quick", "processes", "twice", "cross_check")
 
@@ -61,7 +62,7 @@ def _run_settings(run: RunRecord) -> dict[str, Any]:
     baseline = run.settings.baseline or names[0]
     return {
         "impls": ",".join(alone),
-        "baseline": "" if baseline == DEFAULT_BASELINE else baseline,
+        "baseline": "" if baseline == BASELINE else baseline,
         "context": ",".join(parse_contexts(run.settings.context)),
         **{name: getattr(run.settings, name) for name in RUN_SETTINGS},
     }

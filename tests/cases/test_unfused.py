@@ -71,7 +71,7 @@ def test_layouts_go_through(layout):
 
 
 def with_torch(prepare_plain=lambda inputs: lambda: gradients(inputs), **more):
-    return WithTorch.beside(implementation("mine", prepare_plain, **more))
+    return WithTorch.completing(implementation("mine", prepare_plain, **more))
 
 
 @pytest.mark.parametrize("text", COMBINED)
@@ -113,7 +113,7 @@ def test_what_it_says_of_a_case():
     assert beside.unsupported(of("gated")) == "only with a bias"
     assert beside.unsupported(of("gated", LAYER)) is None
     assert beside.on_request
-    assert WithTorch.beside(implementation("mine", handles=set(FEATURES))) is None
+    assert WithTorch.completing(implementation("mine", handles=set(FEATURES))) is None
 
 
 def test_what_only_one_norm_has_is_left_to_torch_for_the_other():

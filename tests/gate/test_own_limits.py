@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.defaults import BASELINE
 from harness.gate.judge import judge
 from harness.gate.limits import read_limits
 from harness.records.file import load
 from harness.records.published_plan import file_of, published_files, read_plan
-from harness.records.settings import DEFAULT_BASELINE
 from harness.run.plan import select
 from harness.worker.discovery import discover
 from harness.worker.serve import record
@@ -46,7 +46,7 @@ def judged():
 def test_claims_are_of_what_the_most_important_run_measures():
     run = next(iter(read_plan().runs.values()))
     known = [record(item) for item in discover() if item.source.startswith("impls/")]
-    chosen = {item.name for item in select(known, run.settings.impls, None, DEFAULT_BASELINE)}
+    chosen = {item.name for item in select(known, run.settings.impls, None, BASELINE)}
     claimed = {name for claim in LIMITS.claim for name in claim.names}
     assert claimed <= chosen
 

@@ -106,10 +106,10 @@ def test_the_defaults_are_sound():
             "--context beside:8: a CPU has no streams, so that nothing runs beside a call; name hot-dy, "
             "or leave it out",
         ),
-        ({"impls": ""}, "--impls is empty; give names, such as torch-eager,quack, or leave it out"),
+        ({"impls": ""}, "--impls is empty; give names, such as torch-eager,triton-inhouse, or leave it out"),
         (
             {"impls": "quack,"},
-            "--impls 'quack,' has an empty name; give names, such as torch-eager,quack, or leave it out",
+            "--impls 'quack,' has an empty name; give names, such as torch-eager,triton-inhouse, or leave it out",
         ),
     ],
 )

@@ -13,10 +13,10 @@ from harness.__main__ import app
 from harness.cases import NormCase
 from harness.cases.models import cases_of_models
 from harness.cases.suites import SUITES, cases_of
+from harness.defaults import BASELINE
 from harness.records.cases_asked import cases_on
 from harness.records.contexts import ALL_REDUCE, COLD, parse_contexts
 from harness.records.published_plan import read_plan
-from harness.records.settings import DEFAULT_BASELINE
 from harness.run.options import _invocation
 from harness.run.plan import select, tried_on, with_torch
 from harness.run.resolve import check
@@ -61,7 +61,7 @@ def would_measure(command, run):
     cases = cases_on("cuda", settings)
     there = {impl.name: impl.handles for impl in run.run.implementations}
     known_there = [impl.model_copy(update={"handles": there.get(impl.name, impl.handles)}) for impl in known()]
-    impls = select(known_there, settings.impls, settings.baseline or None, DEFAULT_BASELINE)
+    impls = select(known_there, settings.impls, settings.baseline or None, BASELINE)
     tried = [tried_on(case, with_torch(impls, known_there, cases)) for case in cases]
     return {
         "cases": cases,

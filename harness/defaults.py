@@ -1,0 +1,4 @@
+"""What commands take where no implementation is named; no other module of harness or reports names one."""
+
+OWN_IMPL = "triton-inhouse"  # the kernel of this repository: what `tune` tunes and a pull request is about
+BASELINE = "torch-eager"  # what speedups are over
