@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import torch
 
 name = "torch-compiled"
+version = 0
 requires = ("torch",)
 handles = frozenset(FEATURES)
 via: Literal["kernel", "autograd"] = "autograd"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed_version
 from typing import Any
 
 from harness.cases import Grads, Inputs, NormCase
@@ -13,6 +14,7 @@ from harness.cases.unfused import prepare as with_operators
 from harness.cases.variants import FEATURES
 
 name = "torch-eager"
+version = 0
 requires = ("torch",)
 handles = frozenset(FEATURES)
 
@@ -91,7 +93,7 @@ def _rms_through_autograd(inputs: Inputs) -> Callable[[], Grads]:
 def _torch_release() -> tuple[int, ...]:
     """The installed torch's (major, minor); a high one where there is none, which `requires` reports."""
     try:
-        return tuple(int(part) for part in re.findall(r"\d+", version("torch"))[:2])
+        return tuple(int(part) for part in re.findall(r"\d+", installed_version("torch"))[:2])
     except PackageNotFoundError:
         return (99, 0)
 

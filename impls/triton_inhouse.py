@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .inhouse.tensors import Around
 
 name = "triton-inhouse"
+version = 0
 requires = ("triton",)
 compiles_ahead = True
 handles = frozenset(FEATURES)

@@ -584,7 +584,7 @@ def test_a_full_disk_is_told_in_one_line(workers, folder, capsys, monkeypatch):
     full.unlink()
     full.symlink_to("/dev/full")
     capsys.readouterr()
-    monkeypatch.setattr(opening, "resume", lambda out, run, jobs, published_as: (full, jobs))
+    monkeypatch.setattr(opening, "resume", lambda out, run, jobs: (full, jobs))
     assert typed("bench --shapes 4x8 --norm rms --out run --resume") == 4
     message = f"error: cannot write {full}: No space left on device; what is done is kept\n"
     assert capsys.readouterr().err == f"starting a worker\n{message}"
@@ -638,26 +638,21 @@ def test_other_settings_that_are_no_options_cannot_be_mixed_into_a_run(workers, 
     assert "other settings (half_width 0.003) than this run (half_width 0.004)" in capsys.readouterr().err
 
 
-def test_another_revision_cannot_be_mixed_into_a_run(workers, monkeypatch, capsys):
+def test_another_revision_goes_on_with_a_run_and_another_version_does_not(workers, monkeypatch, capsys):
     line = "bench --device cpu --shapes 8x8 --norm rms --out run"
     monkeypatch.setattr(session, "own_revision", lambda: "abc1234")
-    monkeypatch.setattr(session, "sources_of", lambda adapters, timed: {"harness/timing": "111"})
     assert typed(line) in (0, None)
     monkeypatch.setattr(session, "own_revision", lambda: "def5678")
-    assert typed(f"{line} --resume") in (0, None)  # what has changed decides no figure
-    monkeypatch.setattr(session, "sources_of", lambda adapters, timed: {"harness/timing": "222"})
-    with monkeypatch.context() as covered:
-        covered.setattr(opening, "changed_since", lambda *_, **__: ())
-        assert typed(f"{line} --resume") in (0, None)  # what has changed decides the same of every row
-    ((_, record),) = load(Path("run/results.jsonl")).resumed
-    assert (record.revision, record.sources) == ("def5678", {"harness/timing": "222"})
-    monkeypatch.setattr(session, "own_revision", lambda: "abc1234")  # as two states with uncommitted changes have
-    monkeypatch.setattr(session, "sources_of", lambda adapters, timed: {"harness/timing": "333"})
+    assert typed(f"{line} --resume") in (0, None)
+    assert load(Path("run/results.jsonl")).revisions == ("abc1234", "def5678")
+    with monkeypatch.context() as raised:
+        raised.setattr(session, "ENGINE_VERSION", 1)
+        assert typed(f"{line} --resume") == 2
+    assert "has other version of the engine (0) than this run (1); start a new run" in capsys.readouterr().err
+    raised = [item.model_copy(update={"version": int(item.name == "liger")}) for item in HELLO.implementations]
+    workers.greeting = replace(HELLO, implementations=raised)
     assert typed(f"{line} --resume") == 2
-    assert "has other normbwd (abc1234) than this run (abc1234, changed: harness/timing)" in capsys.readouterr().err
-    monkeypatch.setattr(session, "own_revision", lambda: "def5678")
-    assert typed(f"{line} --resume") == 2
-    assert "has other normbwd (abc1234) than this run (def5678, changed: harness/timing)" in capsys.readouterr().err
+    assert "has other versions of adapters (liger 0) than this run (liger 1)" in capsys.readouterr().err
 
 
 def test_other_libraries_cannot_be_mixed_into_a_run(workers, folder, capsys):

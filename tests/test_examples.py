@@ -299,7 +299,6 @@ def test_all_reduce_leaves_a_results_file(tmp_path, capsys):
     found = results_file.load(folder / "results.jsonl")
     assert found.contexts == ("cold", "beside:8", "beside:32", "all-reduce")
     assert found.run.command == "python examples/all_reduce.py --shapes 8x64 --norm rms --impls torch-eager --samples 3"
-    assert found.run.sources.keys() >= {"harness/timing", "impls/torch_eager.py"}
     (row,) = [row for row in found.rows if row.role == "impl"]
     assert len(row.timing.samples_us) == len(row.contexts["all-reduce"].timing.samples_us) == 3
     assert row.contexts["beside:8"].status == "unsupported"

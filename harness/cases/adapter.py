@@ -52,6 +52,10 @@ class Implementation:
         return self.name.partition("@")[0].partition("#")[0]
 
     @property
+    def version(self) -> int:
+        return getattr(self.module, "version", 0)
+
+    @property
     def via(self) -> Literal["kernel", "autograd"]:
         return getattr(self.module, "via", "kernel")
 

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.analysis import evidence
+from harness.analysis.currency import is_own, out_of_date
 from harness.analysis.joining import last_rows, untested
-from harness.analysis.sources import is_own
-from harness.analysis.staleness import stale_because
 from harness.errors import UsageError
 from harness.publish import traces
 from harness.records.contexts import COLD
@@ -71,7 +70,7 @@ def judge(path: Path, plan: Plan, checkout: Path = CHECKOUT) -> Judged:
     return Judged(
         path,
         (*of_file, *faults(results)),
-        stale_because(results, planned, checkout, name=name),
+        out_of_date(results, planned, checkout),
         results.run.started_at < RULES_SINCE,
     )
 
@@ -145,24 +144,19 @@ def _provenance(results: Results) -> Iterator[str]:
         absent.append("driver (install nvidia-ml-py)")
     if absent:
         yield f"no version of {', '.join(absent)}"
-    if run.sources is None:
-        yield "no hashes of the code; measure it with this version of normbwd"
-        return
-    if run.sides:
-        return  # two revisions, each named by its commit
     used = {row.impl for row in results.rows}
     unknown = [
         impl.source
         for impl in run.implementations
-        if impl.name in used and not impl.missing and not _is_hashed(impl.source, run.sources, impl.libraries)
+        if impl.name in used and not impl.missing and not _is_stated(impl.source, impl.libraries)
     ]
     if unknown:
         yield f"no hash of {', '.join(dict.fromkeys(unknown))}; measure it with this version of normbwd"
 
 
-def _is_hashed(source: str, sources: dict[str, str], libraries: dict[str, str]) -> bool:
-    """Whether the run has a hash of an adapter: by its path in impls/, or by the name of another file."""
-    return source in sources if is_own(source) else not source.endswith(".py") or Path(source).name in libraries
+def _is_stated(source: str, libraries: dict[str, str]) -> bool:
+    """Whether a run says which adapter it had: an own one or one of a package by its version, another by a hash."""
+    return is_own(source) or not source.endswith(".py") or Path(source).name in libraries
 
 
 def _processes(results: Results) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import get_args
 
-from harness.analysis.staleness import mark
+from harness.analysis.currency import out_of_date
 from harness.errors import UsageError
 from harness.publish.sitting import minutes_in_words
 from harness.publish.survey import State, Survey, SurveyedRun
@@ -64,6 +64,8 @@ def _kept_files(survey: Survey, runs: Sequence[SurveyedRun]) -> list[str]:
 
 def _mark(survey: Survey, name: str) -> str:
     try:
-        return mark(load(file_of(survey.place.name, name, survey.published)), name, survey.plan)
+        results = load(file_of(survey.place.name, name, survey.published))
     except UsageError as error:
         return str(error)
+    stale = f"; stale: {'; '.join(reasons)}" if (reasons := out_of_date(results, None)) else ""
+    return f"measured at revision {results.revisions_in_words}{stale}"

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from harness.analysis.staleness import stale_because
+from harness.analysis.currency import out_of_date
 from harness.errors import UnavailableError, UsageError
 from harness.fleet import spread
 from harness.publish.packing import complete_part, pack, unpack
@@ -165,7 +165,7 @@ def _published_extent(target: Path, run: SurveyedRun) -> tuple[int, int]:
         results = load(target)
     except UsageError:
         return 0, 0
-    stale = stale_because(results, run.entry.settings, name=run.name)
+    stale = out_of_date(results, run.entry.settings)
     return (0, 0) if stale else (results.run.settings.processes, results.finished_cases)
 
 

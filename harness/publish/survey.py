@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from harness import devices
-from harness.analysis.staleness import UNFINISHED, cases_lacking, part_so_far, stale_because
+from harness.analysis.currency import UNFINISHED, cases_lacking, out_of_date, part_so_far
 from harness.devices import DeviceFacts, DeviceProfile
 from harness.errors import UnavailableError, UsageError
 from harness.fleet.preview import elsewhere
@@ -121,7 +121,7 @@ class Survey:
         planned = self._planned(self.invocation_of(name, entry))
         state, reasons = self._state(name, entry, planned)
         earlier = self._earlier(name, state)
-        restart_reason, jobs = self._unfinished(earlier, name, entry, planned)
+        restart_reason, jobs = self._unfinished(earlier, entry, planned)
         sanitizer = self.sanitizes(entry)
         if state == "current":
             return SurveyedRun(name, entry, planned, self.work / name, state)
@@ -137,7 +137,6 @@ class Survey:
             device=self.place.name,
             sanitizer=self.sanitizes(entry),
             out=self.work / name,
-            published_as=name,
             command=entry.command_line(self.place.name),
         )
 
@@ -164,7 +163,7 @@ class Survey:
             results = load(path)
         except UsageError as error:
             return "stale", (str(error),)
-        reasons = (*stale_because(results, entry.settings, name=name), *self._differences_here(results, planned))
+        reasons = (*out_of_date(results, entry.settings), *self._differences_here(results, planned))
         part = part_so_far(results, entry)
         state = "stale" if reasons else "in part" if part else "current"
         return state, tuple(filter(None, [*reasons, part]))
@@ -193,9 +192,7 @@ class Survey:
             return path
         return file_of(self.place.name, name, self.published) if state == "in part" else None
 
-    def _unfinished(
-        self, path: Path | None, name: str, entry: PlannedRun, planned: Planned
-    ) -> tuple[str | None, Sequence[Job]]:
+    def _unfinished(self, path: Path | None, entry: PlannedRun, planned: Planned) -> tuple[str | None, Sequence[Job]]:
         """Why an unfinished run cannot be resumed, and the jobs to do."""
         if path is None:
             return None, planned.jobs
@@ -203,7 +200,7 @@ class Survey:
             earlier = load(path, torn=True)
         except UsageError as error:
             return str(error), planned.jobs
-        reasons = [reason for reason in stale_because(earlier, entry.settings, name=name) if reason != UNFINISHED]
+        reasons = [reason for reason in out_of_date(earlier, entry.settings) if reason != UNFINISHED]
         if self.place.here:
             reasons += self._libraries_changed(earlier.run, planned)
         if reasons:

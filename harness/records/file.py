@@ -12,7 +12,7 @@ import os
 import re
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -48,25 +48,18 @@ class Results:
     conditions: Sequence[ConditionsRecord] = ()
     sanitized: Sequence[SanitizerRecord] = ()
     gpus: Sequence[GpuRecord] = ()
-    resumed: Sequence[tuple[int, ResumedRecord]] = ()  # behind so many rows
+    resumed: Sequence[ResumedRecord] = ()
     selftests_behind: Sequence[int] = ()  # rows, for each self-test
 
     @property
     def revisions(self) -> tuple[str | None, ...]:
-        """The revisions of normbwd at which the run began, and was resumed with other code."""
-        return tuple(dict.fromkeys([self.run.revision, *(record.revision for _, record in self.resumed)]))
+        """The revisions of normbwd at which the run began and was resumed."""
+        return tuple(dict.fromkeys([self.run.revision, *(record.revision for record in self.resumed)]))
 
     @property
     def revisions_in_words(self) -> str:
         """The same for a sentence."""
         return " and ".join(revision or "unknown" for revision in self.revisions)
-
-    def by_code(self) -> Iterator[tuple[Mapping[str, str] | None, Sequence[RowRecord]]]:
-        """The hashes of the code that measured, with the rows that it measured, in the order of time."""
-        begins = [(0, self.run.sources), *((rows, record.sources) for rows, record in self.resumed)]
-        ends = [*(rows for rows, _ in begins[1:]), len(self.rows)]
-        for (begin, sources), end in zip(begins, ends, strict=True):
-            yield sources, self.rows[begin:end]
 
     @property
     def budget(self) -> Budget | None:
@@ -199,16 +192,13 @@ def load(path: Path, torn: bool = False) -> Results:
     run = _parse(path, 1, lines[0])
     if not isinstance(run, RunRecord):
         raise _not_results(path)
-    resumed: list[tuple[int, ResumedRecord]] = []
     selftests_behind: list[int] = []
     rows = 0
     for number, line in enumerate(lines[1:], start=2):
         record = _parse(path, number, line)
         if isinstance(record, RunRecord):
             raise UsageError(f"{path} line {number} starts a second run; give one run's file at a time")
-        if isinstance(record, ResumedRecord):
-            resumed.append((rows, record))
-        elif isinstance(record, SelfTestRecord):
+        if isinstance(record, SelfTestRecord):
             selftests_behind.append(rows)
         rows += isinstance(record, RowRecord)
         records.append(record)
@@ -221,7 +211,7 @@ def load(path: Path, torn: bool = False) -> Results:
         tuple(_only(ConditionsRecord, records)),
         tuple(_only(SanitizerRecord, records)),
         tuple(_only(GpuRecord, records)),
-        tuple(resumed),
+        tuple(_only(ResumedRecord, records)),
         tuple(selftests_behind),
     )
 

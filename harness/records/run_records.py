@@ -47,6 +47,7 @@ class ImplRecord(Record):
     handles: dict[Norm, list[str]] = Field(default={}, description="what a case may have beyond a plain one, by norm")
     on_request: bool = Field(default=False, description="not run unless it is named: slow to prepare")
     libraries: dict[str, str] = Field(default={}, description="versions of what it requires beyond what all do")
+    version: int = Field(default=0, description="the adapter's own, raised where a figure of it may change")
 
     def lacks(self, case: NormCase) -> bool:
         """Whether a case has a variant that it does not handle for the case's norm."""
@@ -86,22 +87,20 @@ class RunRecord(Record):
     settings: Settings
     libraries: dict[str, str]
     revision: Annotated[str | None, AfterValidator(_short)] = None
-    sources: dict[str, str] | None = Field(
-        default=None,
-        description="hashes of the code that decides a figure, by adapter and room of harness",
-    )
+    engine_version: int = 0
+    sources: dict[str, str] | None = Field(default=None, exclude=True, description="of early files, and not read")
     implementations: list[ImplRecord]
     sides: list[SideRecord] = Field(default=[], description="base and head, where two revisions were compared")
     jobs: int = Field(description="cases planned, so that a reader can tell a finished run from a cut one")
 
 
 class ResumedRecord(Record):
-    """From here on the rows were measured with code of other hashes; it stands where a run was resumed with such."""
+    """From here on the rows were measured at another revision of normbwd, of the same versions."""
 
     record: Literal["resumed"] = "resumed"
     at: str
     revision: Annotated[str | None, AfterValidator(_short)] = None
-    sources: dict[str, str] = Field(description="as in the run record")
+    sources: dict[str, str] | None = Field(default=None, exclude=True, description="of early files, and not read")
 
 
 class GpuRecord(Record):

@@ -88,3 +88,6 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
                 else:
                     words += [f"--{option}", str(value)]
         return words
+
+
+OPTIONS = tuple(name for name, field in Settings.model_fields.items() if field.description)  # what can be typed

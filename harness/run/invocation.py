@@ -52,7 +52,6 @@ class Invocation(BaseModel, frozen=True, extra="forbid"):
     check: bool = Field(default=False, description="measure nothing; say whether what is there may be published")
 
     command: str = ""  # as it was typed
-    published_as: str | None = None  # the name in the plan
     selftest_alone: bool = False
     cases: tuple[NormCase, ...] = ()  # of an earlier run, in place of those that the settings describe
     sides: tuple[Side, ...] = ()  # base and head, checked out

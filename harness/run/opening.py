@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 
-from harness.analysis.staleness import OPTIONS, changed_since
 from harness.errors import UsageError
-from harness.records.file import Results, ResultsFile, load, set_torn_line_aside
+from harness.records.file import ResultsFile, load, set_torn_line_aside
 from harness.records.run_records import ResumedRecord, RunRecord
+from harness.records.settings import OPTIONS
 from harness.run.plan import Job, left_to_do
 
 RESULTS_NAME = "results.jsonl"
@@ -90,14 +90,11 @@ def _unused(folder: Path) -> Path:
     return folder
 
 
-def resume(
-    out: Path | None, run: RunRecord, jobs: Sequence[Job], published_as: str | None = None
-) -> tuple[Path, list[Job]]:
+def resume(out: Path | None, run: RunRecord, jobs: Sequence[Job]) -> tuple[Path, list[Job]]:
     """The results file of `out`, or the one of runs/ that was written to last, and the jobs that it has no rows for.
 
     Raises UsageError where there is no such file, OtherRunError where it belongs to another run, and InUseError. A run
-    may be resumed at another revision of normbwd if no code that decides a figure has changed in a way that matters to
-    its rows, or to the file that it is to be `published_as`.
+    may be resumed at another revision of normbwd with the same versions of the engine and of the adapters.
     """
     path = _file_to_resume(out)
     earlier = load(path, torn=True)
@@ -106,7 +103,8 @@ def resume(
         ("settings", *_differing_settings(earlier.run, run)),
         ("libraries", earlier.run.libraries, run.libraries),
         ("revisions", earlier.run.sides, run.sides),
-        ("normbwd", *_revisions(earlier, run, published_as)),
+        ("version of the engine", earlier.run.engine_version, run.engine_version),
+        ("versions of adapters", *_differing_versions(earlier.run, run)),
     ):
         if was != now:
             command = earlier.run.command if part == "settings" else None
@@ -116,19 +114,19 @@ def resume(
             )
     with claimed(path):  # its last line may be one that another process is writing
         set_torn_line_aside(path)  # not earlier: a file of another run must stay as it is
-        *_, (sources, _) = earlier.by_code()
-        if run.sources is not None and sources != run.sources:
+        if earlier.revisions[-1] != run.revision:
             with closing(ResultsFile(path)) as results:
-                results.append(ResumedRecord(at=run.started_at, revision=run.revision, sources=run.sources))
+                results.append(ResumedRecord(at=run.started_at, revision=run.revision))
     return path, left_to_do(jobs, earlier, run.settings.timed)
 
 
-def _revisions(earlier: Results, run: RunRecord, name: str | None) -> tuple[str | None, str | None]:
-    """What measured two runs, in words; the same twice where what has changed does not matter."""
-    if earlier.run.sources is None or run.sources is None:
-        return earlier.run.revision, run.revision
-    changed = changed_since(earlier, name=name, now=run.sources)
-    return earlier.run.revision, f"{run.revision}, changed: {', '.join(changed)}" if changed else earlier.run.revision
+def _differing_versions(earlier: RunRecord, run: RunRecord) -> tuple[str, str]:
+    """The adapters of which two runs have other versions, with the version in each."""
+    before, now = ({impl.family: impl.version for impl in each.implementations} for each in (earlier, run))
+    differing = [name for name in before if name in now and before[name] != now[name]]
+    return ", ".join(f"{name} {before[name]}" for name in differing), ", ".join(
+        f"{name} {now[name]}" for name in differing
+    )
 
 
 def _file_to_resume(out: Path | None) -> Path:

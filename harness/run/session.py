@@ -12,12 +12,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from harness import __version__, devices
-from harness.analysis.sources import sources_of
 from harness.cases import NormCase
 from harness.cases.suites import Shape, parse_norms
 from harness.cases.tuned import read_tuned
 from harness.defaults import BASELINE
 from harness.devices import nvml
+from harness.engine_version import ENGINE_VERSION
 from harness.errors import UnavailableError, UsageError
 from harness.records.cases_asked import cases_on
 from harness.records.file import ResultsFile, load
@@ -172,13 +172,13 @@ def open_results(
         settings=planned.settings,
         libraries=library_versions(hello, planned.impls),
         revision=own_revision(),
-        sources=sources_of((item.source for item in planned.impls if not item.missing), planned.settings.timed),
+        engine_version=ENGINE_VERSION,
         implementations=planned.impls,
         sides=[SideRecord(word=side.word, commit=side.commit, file=side.named) for side in invocation.sides],
         jobs=len({job.case for job in planned.jobs}),
     )
     if invocation.resume:
-        return opening.resume(invocation.out, run, planned.jobs, invocation.published_as)
+        return opening.resume(invocation.out, run, planned.jobs)
     return opening.create(invocation.out, run), planned.jobs
 
 

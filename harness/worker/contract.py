@@ -41,6 +41,8 @@ def _declarations(module: ModuleType) -> Iterator[str]:
         yield f"requires = {module.requires!r}: must be a tuple of module names{mended}"
     if not isinstance(install := getattr(module, "install", ""), str):
         yield f"install = {install!r}: must be a text, what to type"
+    if isinstance(version := getattr(module, "version", 0), bool) or not isinstance(version, int) or version < 0:
+        yield f"version = {version!r}: must be a whole number, raised when a figure of this adapter may change"
     if not _are_texts(uses := getattr(module, "uses", ())):
         yield f"uses = {uses!r}: must be a tuple of module names"
     if variants is not None and not (isinstance(variants, Mapping) and variants):

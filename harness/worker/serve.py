@@ -249,6 +249,7 @@ def record(item: Implementation) -> ImplRecord:
         handles={norm: sorted(item.meets(norm)) for norm in item.handles},
         on_request=item.on_request,
         libraries=versions_for(item),
+        version=item.version,
     )
 
 

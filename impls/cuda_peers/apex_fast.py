@@ -11,6 +11,7 @@ from harness.cases import Grads, Inputs, NormCase, contiguous_rows
 from ..libraries.extensions import apex_failure
 
 name = "apex-fast"
+version = 0
 requires = ("fast_layer_norm",)
 install = "build https://github.com/NVIDIA/apex with APEX_FAST_LAYER_NORM=1"
 variants = {"apex-fast": False, "apex-fast-mem": True}  # the extension's last argument, memory_efficient

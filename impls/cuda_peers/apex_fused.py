@@ -11,6 +11,7 @@ from harness.cases import Grads, Inputs, NormCase
 from ..libraries.extensions import apex_failure
 
 name = "apex-fused"
+version = 0
 requires = ("fused_layer_norm_cuda",)
 install = "build https://github.com/NVIDIA/apex with APEX_CUDA_EXT=1"
 variants = {"apex-fused": False, "apex-fused-mem": True}  # the extension's last argument, memory_efficient

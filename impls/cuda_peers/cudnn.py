@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import torch
 
 name = "cudnn"
+version = 0
 requires = ("torch", "cudnn")
 install = "pip install nvidia-cudnn-frontend"
 uses = ("cutlass",)  # which compiles the frontend's own norms, on SM 10.0

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import torch
 
 name = "flash-attn-cuda"
+version = 0
 requires = ("dropout_layer_norm",)
 install = (
     "build csrc/layer_norm of https://github.com/Dao-AILab/flash-attention for this GPU, with the hidden sizes wanted"

@@ -9,6 +9,7 @@ from typing import Any
 from harness.cases import Grads, Inputs, NormCase, contiguous_rows
 
 name = "transformer-engine"
+version = 0
 requires = ("transformer_engine", "transformer_engine_torch")
 handles = {"rms": {"residual"}}
 install = "pip install --no-build-isolation 'transformer_engine[pytorch]'"

@@ -14,6 +14,7 @@ from harness.cases import Chosen, Grads, Inputs, NormCase, contiguous_rows
 from ..libraries.importing import import_failure
 
 name = "helion"
+version = 0
 requires = ("helion", "triton")
 install = (
     "pip install helion, and put a checkout of https://github.com/pytorch/helion of that version on PYTHONPATH: "

@@ -12,6 +12,7 @@ from harness.cases import Grads, Inputs, NormCase, contiguous_rows
 from ..libraries import cute_dsl
 
 name = "oink"
+version = 0
 requires = ("kernelagent_oink", "cutlass")
 install = "pip install 'git+https://github.com/meta-pytorch/KernelAgent#subdirectory=oink'"
 handles = {"rms": {"residual"}}

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Variant = Literal["called", "compiled", "tuned", "per-head"]
 
 name = "quack"
+version = 0
 requires = ("quack", "cutlass")
 install = "pip install 'quack-kernels[cu13]'"
 variants: dict[str, Variant] = {

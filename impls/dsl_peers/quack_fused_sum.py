@@ -11,6 +11,7 @@ from harness.cases import ITEM_BYTES, Grads, Inputs, NormCase, contiguous_rows
 from ..libraries import cute_dsl
 
 name = "quack-fused-sum"
+version = 0
 requires = ("torch", "cutlass")
 install = "build PyTorch at 878c34fc, or put torch/_native/ops/norm of that revision into the installed torch"
 

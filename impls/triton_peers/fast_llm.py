@@ -11,6 +11,7 @@ from harness.cases import ITEM_BYTES, Grads, Inputs, NormCase, contiguous_rows
 from ..libraries.importing import import_failure
 
 name = "fast-llm"
+version = 0
 requires = ("fast_llm", "triton")
 install = "with Python 3.12 pip install git+https://github.com/ServiceNow/Fast-LLM, or put a checkout on PYTHONPATH"
 compiles_ahead = True

@@ -12,6 +12,7 @@ from ..libraries.autotuner import tuned
 from ..libraries.recorded import PLAIN, behind_residual, recorded
 
 name = "fla"
+version = 0
 requires = ("fla", "triton")
 install = "pip install flash-linear-attention"
 compiles_ahead = True

@@ -11,6 +11,7 @@ from harness.cases import Grads, Inputs, NormCase, contiguous_rows
 from ..libraries.autotuner import tuned
 
 name = "flag-gems"
+version = 0
 requires = ("flag_gems", "triton")
 install = "pip install --no-deps flag-gems && pip install sqlalchemy pyyaml packaging"
 compiles_ahead = True

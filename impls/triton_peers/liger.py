@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import torch
 
 name = "liger"
+version = 0
 requires = ("liger_kernel", "triton")
 install = "pip install liger-kernel"
 uses = ("cutlass",)  # which decides what LigerLayerNorm takes

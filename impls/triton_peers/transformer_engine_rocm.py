@@ -16,6 +16,7 @@ from harness.cases import ITEM_BYTES, Grads, Inputs, NormCase, contiguous_rows
 from ..libraries.parts import without_the_rest
 
 name = "transformer-engine-rocm"
+version = 0
 requires = ("triton",)
 CHECKOUT = "TransformerEngine"  # the folder of a checkout, beside which NVIDIA's package of the same name may be
 uses = (CHECKOUT, "transformer_engine")

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 from harness.analysis import figures
 from harness.analysis.case_labels import NORMS
-from harness.analysis.staleness import cases_lacking
+from harness.analysis.currency import cases_lacking
 from harness.cases import NormCase
 from harness.cases.suites import SUITES
 from harness.cases.unfused import WITH_TORCH

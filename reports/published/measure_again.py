@@ -9,7 +9,7 @@ import shlex
 from dataclasses import replace
 from typing import Any
 
-from harness.analysis.sources import is_own
+from harness.analysis.currency import is_own
 from harness.cases import NormCase
 from harness.cases.unfused import WITH_TORCH
 from harness.defaults import BASELINE

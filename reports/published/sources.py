@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from harness.analysis.comparison import Comparison, compare
-from harness.analysis.staleness import changed_in_vain, mark, part_so_far, stale_because
+from harness.analysis.currency import out_of_date, part_so_far
 from harness.records.file import Results, load
 from harness.records.published_plan import PUBLISHED, Plan, file_of, published_files
 from harness.records.settings import Settings
@@ -82,7 +82,7 @@ class Source:
         """A sentence: when it was measured, what has changed, and whether it is stale or a part of what is planned."""
         run, reasons = self.results.run, self._reasons
         measured = f"Measured on {run.started_at[:10]} at revision {self.results.revisions_in_words}"
-        measured = "; ".join(filter(None, [measured, changed_in_vain(self.results, self.name), self._part]))
+        measured = "; ".join(filter(None, [measured, self._part]))
         if not reasons:
             return f"{measured}."
         (why,) = reasons if len(reasons) == 1 else ("not of the code and the plan as they are now",)
@@ -100,7 +100,7 @@ class Source:
 
     @cached_property
     def _reasons(self) -> tuple[str, ...]:
-        return stale_because(self.results, self._planned, name=self.name)
+        return out_of_date(self.results, self._planned)
 
     @property
     def _part(self) -> str | None:
@@ -114,7 +114,9 @@ class Source:
     @property
     def mark(self) -> str:
         """The revision that measured, and the reasons why it is stale."""
-        return mark(self.results, self.name, self.plan)
+        measured = f"measured at revision {self.results.revisions_in_words}"
+        stale = f"stale: {'; '.join(self._reasons)}" if self._reasons else None
+        return "; ".join(filter(None, [measured, self._part, stale]))
 
 
 def sources(plan: Plan, folder: Path = PUBLISHED) -> list[Source]:

@@ -4,17 +4,14 @@ import bz2
 import json
 import shutil
 from collections import defaultdict
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
-from harness.analysis import staleness
-from harness.analysis.other_verdicts import OtherVerdicts
-from harness.analysis.same_launches import Change
-from harness.analysis.sources import hash_of, sources_of
+from harness.analysis import currency
 from harness.cases import NormCase
 from harness.errors import UnavailableError, UsageError
 from harness.fleet import spread
@@ -152,7 +149,6 @@ def test_published_file_holds_the_command_that_measures_it_again(folder, workers
     large, checked = (load(file_of("h200", name, folder / "results")).run for name in ("large", "checked"))
     assert large.command == ("normbwd bench --device h200 --shapes 64x64,32x64 --norm rms --impls torch-eager,liger")
     assert checked.command == "normbwd verify --device h200 --shapes 8x64 --norm rms --inputs normal --impls liger"
-    assert set(large.sources) > {"harness/timing", "harness/verify", "impls/torch_eager.py"}
 
 
 def test_what_one_run_compiled_ahead_the_next_does_not(folder, workers, monkeypatch):
@@ -549,96 +545,24 @@ def test_unreadable_file_is_set_aside(folder, workers):
     assert (folder / "runs/publish-h200/large.other-1/results.jsonl").read_text() == "nonsense\n"
 
 
-def test_run_of_other_code_is_not_gone_on_with(folder, workers, monkeypatch):
+@pytest.mark.parametrize("version", ["engine", "liger"])
+def test_another_version_makes_a_file_stale_and_an_unfinished_run_is_begun_again(folder, workers, monkeypatch, version):
     workers.clock.job_s = 70.0
-    with monkeypatch.context() as before:
-        before.setattr(session, "sources_of", lambda adapters, timed: {"impls/torch_eager.py": "000"})
-        publish(workers, minutes=1, only="large")
+    publish(workers, minutes=1, only="large")
+    if version == "engine":
+        monkeypatch.setattr(currency, "ENGINE_VERSION", 1)
+        monkeypatch.setattr(session, "ENGINE_VERSION", 1)
+        said = "version 0 of the engine where 1 is here"
+    else:
+        raised = [item.model_copy(update={"version": int(item.name == "liger")}) for item in HELLO.implementations]
+        workers.greeting = replace(HELLO, implementations=raised)
+        monkeypatch.setattr(currency, "adapter_versions", lambda _: {"torch-eager": 0, "liger": 1})
+        said = "version 0 of liger where 1 is here"
     (large,) = surveyed(only="large")[1]
-    assert (large.restart_reason, len(large.jobs)) == ("since then torch-eager has changed", 2)
+    assert (large.state, large.restart_reason, len(large.jobs)) == ("stale", said, 2)
     assert publish(workers, only="large").published == ["large"]
     assert tried(workers) == ["64x64", "64x64", "32x64"]
     assert load(folder / "runs/publish-h200/large.other-1/results.jsonl").rows
-
-
-@pytest.fixture
-def of_other_code(workers, monkeypatch):
-    """What is measured within this context is measured with an adapter that has changed, and launches the same."""
-    adapter, now = SOURCES["liger"], hash_of(SOURCES["liger"])
-    files = {"h200": {"large": "0123456789abcdef"}}
-    change = Change(adapter=adapter, was="000", now=now, because="a comment", files=files)
-    monkeypatch.setattr(staleness, "changes_of", lambda path, _: [change] if path == adapter else [])
-
-    @contextmanager
-    def measure():
-        with monkeypatch.context() as before:
-            before.setattr(session, "sources_of", lambda *given: sources_of(*given) | {adapter: "000"})
-            before.setattr(staleness, "hash_of", lambda path, here: "000" if path == adapter else hash_of(path, here))
-            yield
-
-    return measure
-
-
-def test_run_of_other_code_that_launches_the_same_is_not_measured_again(folder, workers, of_other_code):
-    with of_other_code():
-        publish(workers)
-    target = file_of("h200", "large", folder / "results")
-    measured = target.read_bytes()
-    assert states(only="large") == {"large": ("current", ())}
-    assert states(only="checked") == {"checked": ("stale", ("since then liger has changed",))}, "it has no entry"
-    assert publish(workers, only="large") == Outcome([], [], [], [])
-    assert target.read_bytes() == measured
-
-
-@pytest.mark.parametrize("unfinished_is_here", [True, False])
-def test_part_of_other_code_that_launches_the_same_is_gone_on_with(folder, workers, of_other_code, unfinished_is_here):
-    workers.clock.job_s = 70.0
-    with of_other_code():
-        assert publish(workers, minutes=1, only="large").published == ["large"]
-    if not unfinished_is_here:
-        shutil.rmtree(folder / "runs")
-    (large,) = surveyed(only="large")[1]
-    assert (large.state, large.reasons) == ("in part", ("1 of 2 cases so far",))
-    assert (large.resumes, len(large.jobs)) == (True, 1)
-    assert publish(workers, only="large").published == ["large"]
-    assert tried(workers) == ["64x64", "32x64"]
-    whole = load(file_of("h200", "large", folder / "results"))
-    adapter = SOURCES["liger"]
-    assert [(sources[adapter], len(rows)) for sources, rows in whole.by_code()] == [("000", 2), (hash_of(adapter), 2)]
-    assert states(only="large") == {"large": ("current", ())}
-    with of_other_code():  # back to the code with which the run began
-        assert states(only="large") == {"large": ("stale", ("since then liger has changed",))}
-
-
-def test_unfinished_run_of_other_code_is_begun_again_under_a_name_without_an_entry(folder, workers, of_other_code):
-    workers.clock.job_s = 70.0
-    with of_other_code():
-        publish(workers, minutes=1, only="checked")
-    (checked,) = surveyed(only="checked")[1]
-    assert checked.restart_reason == "since then liger has changed"
-
-
-@pytest.mark.parametrize("unfinished_is_here", [True, False])
-@pytest.mark.parametrize("reasons", [("in quarantine",), ("in quarantine", "because")])
-def test_part_of_code_that_decides_the_same_of_its_rows_is_gone_on_with(
-    folder, workers, monkeypatch, unfinished_is_here, reasons
-):
-    workers.clock.job_s, room = 70.0, "harness/run"
-    workers.statuses = {"liger": "wrong"}  # because
-    with monkeypatch.context() as before:
-        before.setattr(session, "sources_of", lambda *given: sources_of(*given) | {room: "000"})
-        before.setattr(staleness, "hash_of", lambda path, here: "000" if path == room else hash_of(path, here))
-        assert publish(workers, minutes=1, only="large").published == ["large"]
-    if not unfinished_is_here:
-        shutil.rmtree(folder / "runs")
-    fields = {"path": room, "was": ["000"], "now": hash_of(room), "only": [], "rest": "", "because": "so"}
-    change = OtherVerdicts(**fields, reasons=[*reasons])
-    monkeypatch.setattr(staleness, "read_other_verdicts", lambda _: [change])
-    (large,) = surveyed(only="large")[1]
-    assert (large.resumes, len(large.jobs)) == ((True, 1) if len(reasons) == 1 else (False, 2))
-    workers.clock.now_s = 0.0
-    assert publish(workers, only="large").published == ["large"]
-    assert tried(workers) == (["64x64", "32x64"] if len(reasons) == 1 else ["64x64", "64x64", "32x64"])
     assert states(only="large") == {"large": ("current", ())}
 
 
@@ -649,23 +573,6 @@ def test_run_of_another_device_is_not_gone_on_with(folder, workers):
     look, runs = surveyed(device="auto", only="large", out=folder / "runs/publish-h200")
     assert publishing.publish(look, runs, Display()).published == ["large"]
     assert tried(workers) == ["64x64", "64x64", "32x64"]
-
-
-@pytest.mark.parametrize(
-    ("sources", "reason"),
-    [
-        ({"impls/triton_peers/liger.py": "000"}, "since then liger has changed"),
-        ({"harness/timing": "000"}, "since then harness/timing has changed"),
-        (None, "measured before hashes of the code were recorded"),
-    ],
-)
-def test_changed_code_makes_a_published_file_stale(folder, workers, monkeypatch, sources, reason):
-    with monkeypatch.context() as before:
-        before.setattr(session, "sources_of", lambda adapters, timed: sources)
-        publish(workers, only="large")
-    assert states(only="large") == {"large": ("stale", (reason,))}
-    assert publish(workers, only="large").published == ["large"]
-    assert states(only="large") == {"large": ("current", ())}
 
 
 def test_changed_library_makes_a_published_file_stale_where_it_was_measured(folder, workers):
@@ -742,7 +649,7 @@ def test_dry_run_without_a_gpu_is_of_all_that_is_published(folder, workers, caps
 
 def test_dry_run_names_what_is_due_and_why(folder, workers, monkeypatch, capsys):
     with monkeypatch.context() as before:
-        before.setattr(session, "sources_of", lambda adapters, timed: None)
+        before.setattr(session, "ENGINE_VERSION", 7)
         publish(workers, only="small")
     publish(workers, only="checked")
     workers.clock.job_s = 70.0
@@ -752,7 +659,7 @@ def test_dry_run_names_what_is_due_and_why(folder, workers, monkeypatch, capsys)
     assert capsys.readouterr().out.splitlines() == [
         "h200: 1 current, 1 in part, 1 stale, 0 missing; about 1 min for all that is due; " + dry_run.ASSUMED,
         "  large    in part  about 1 min  1 of 2 cases so far; begun: 1 of 2 jobs are left",
-        "  small    stale    about 1 min  measured before hashes of the code were recorded",
+        "  small    stale    about 1 min  version 7 of the engine where 0 is here",
         "  checked  current",
     ]
     assert published(folder) == ["checked", "large", "small"]

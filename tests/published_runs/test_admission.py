@@ -6,7 +6,7 @@ import pytest
 from harness.publish import admission
 from harness.publish.admission import faults, is_unknown, judge, too_large
 from harness.records.published_plan import published_files, read_plan
-from harness.records.run_records import GpuRecord, ResumedRecord, SideRecord
+from harness.records.run_records import GpuRecord, ResumedRecord
 from harness.records.schema import ConditionsRecord, ContextRecord
 from tests.repositories import git, two_revisions
 from tests.results_factory import CASE, GROUP, results, row, selftest, timing
@@ -30,7 +30,6 @@ def run(*rows, selftests=TESTED, states=(COLD,), ended=True, interrupted=False, 
         "started_at": "2026-11-23T08:00:00+00:00",
         "revision": "2428dea3e3f4",
         "implementations": impls,
-        "sources": {impl.source: "0123456789ab" for impl in impls},
         "libraries": {"python": "3.12.3", "torch": "2.11.0", "cuda": "13.0"},
         "settings": made.run.settings.changed(**changed.pop("settings", {})),
     }
@@ -82,8 +81,6 @@ SHARED = COLD.model_copy(update={"other_processes": 2})
         (run(revision="my-copy"), "my-copy is no commit"),
         (run(libraries={"python": "3.12.3"}), "no version of torch, cuda or rocm"),
         (run(**device(driver=None)), "no version of driver (install nvidia-ml-py)"),
-        (run(sources=None), "no hashes of the code"),
-        (run(sources={}), "no hash of impls/quack.py"),
         (run(**implementations(source="mine.py")), "no hash of mine.py"),
         (run(settings={"processes": 2}), "has not all of its 2 processes"),
         (run(selftests=()), "no self-test before the cases of process 0"),
@@ -108,7 +105,6 @@ def test_what_speaks_against_a_run_is_said(planted, said):
         run(row("quack", 50.0, timed=timing(50.0, voided={"throttled (heat)": 4}))),
         run(**implementations(source="mine.py", libraries={"mine.py": "sha256:0123456789ab"})),
         run(**implementations(source="a_package.adapters")),
-        run(sources={}, sides=[SideRecord(word="base", commit="0" * 40)]),
         run(settings={"timed": False}, selftests=(), states=()),
         # An AMD GPU: nothing reads its clocks, and it has no driver's version.
         run(
@@ -164,20 +160,9 @@ def test_traces_of_a_machine_are_said(tmp_path):
     assert "the serial GPU-1234" in said
 
 
-def test_earlier_file_is_admitted_while_it_is_stale(tmp_path):
-    """Its faults are named all the same."""
-    old = run(sources=None, started_at="2026-11-22T08:00:00+00:00")
-    judged = judge(published(tmp_path, old), PLAN)
-    assert judged.faults
-    assert judged.stale
-    assert judged.admitted
-    new = run(sources=None, started_at="2026-11-23T08:00:00+00:00")
-    assert not judge(published(tmp_path, new), PLAN).admitted
-
-
 def test_revision_at_which_a_run_was_resumed_is_held_to_the_same(tmp_path):
-    record = ResumedRecord(at="2026-11-25T08:00:00+00:00", revision="2428dea3e3f4-dirty", sources={})
-    (fault,) = faults(replace(run(), resumed=((0, record),)))
+    record = ResumedRecord(at="2026-11-25T08:00:00+00:00", revision="2428dea3e3f4-dirty")
+    (fault,) = faults(replace(run(), resumed=[record]))
     assert "uncommitted changes (2428dea3e3f4-dirty)" in fault
 
 

@@ -9,7 +9,7 @@ from harness.records.published_plan import file_of, published_files, read_plan
 from harness.run.invocation import Invocation
 from harness.run.resolve import check
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 PLAN = read_plan()
 SMALL = """
 [runs.one]

@@ -1,0 +1,109 @@
+"""Decides whether a published file is out of date: measured with another version, or otherwise than the plan says."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+from harness.cases import NormCase
+from harness.engine_version import ENGINE_VERSION
+from harness.records.contexts import parse_contexts
+from harness.records.file import Results
+from harness.records.published_plan import CHECKOUT, PlannedRun
+from harness.records.run_records import RunRecord
+from harness.records.schema import TOOLS
+from harness.records.settings import OPTIONS, Settings
+
+BY_DEVICE = ("suite", "dtype", "baseline", "seeds", "repeats")  # unset in a plan: the file has the device's default
+UNFINISHED = "not finished"
+NAME = re.compile(r'^name = "(.+)"', re.MULTILINE)
+VERSION = re.compile(r"^version = (\d+)", re.MULTILINE)
+
+
+def out_of_date(results: Results, planned: Settings | None, checkout: Path = CHECKOUT) -> tuple[str, ...]:
+    """Why a published file is out of date, a clause for each reason; empty where it is current.
+
+    `planned` has the settings of the plan, None for a file that is no run of the plan. A file of fewer processes or
+    cases than planned is current: `part_so_far`.
+    """
+    reasons = _other_versions(results.run, adapter_versions(checkout))
+    if planned is not None:
+        reasons += _differing_options(results.run, planned)
+    if results.end is None or results.end.interrupted:
+        reasons.append(UNFINISHED)
+    return tuple(reasons)
+
+
+@cache
+def adapter_versions(checkout: Path = CHECKOUT) -> dict[str, int]:
+    """The version of each adapter in impls/, by its name. Read as text: an import would need Triton and the like."""
+    texts = [path.read_text(encoding="utf-8") for path in checkout.glob("impls/**/*.py")]
+    named = [(name[1], VERSION.search(text)) for text in texts if (name := NAME.search(text))]
+    return {name: int(version[1]) if version else 0 for name, version in named}
+
+
+def _other_versions(run: RunRecord, adapters: dict[str, int]) -> list[str]:
+    """Where the versions of a run are not those of today; a file of --impl states a hash instead."""
+    own = [impl for impl in run.implementations if is_own(impl.source) and not impl.missing]
+    measured = {"the engine": run.engine_version} | {impl.family: impl.version for impl in own}
+    today = {"the engine": ENGINE_VERSION} | adapters
+    return [
+        f"version {version} of {name} where {today[name]} is here" if name in today else f"{name} is no adapter here"
+        for name, version in measured.items()
+        if today.get(name) != version
+    ]
+
+
+def is_own(source: str) -> bool:
+    """Whether an adapter, as a run names its file, is one of this project's."""
+    return source.startswith("impls/")
+
+
+def _differing_options(run: RunRecord, planned: Settings) -> list[str]:
+    """The options of a run that differ from the plan."""
+    return [
+        f"{name} {_shown(getattr(run.settings, name))} where the plan says {_shown(getattr(planned, name))}"
+        for name in OPTIONS
+        if not _equal(name, run.settings, planned)
+    ]
+
+
+def part_so_far(results: Results, planned: PlannedRun | None) -> str | None:
+    """How many of the planned processes, cases and tools of the sanitizer a file has, in words; None where all.
+
+    A file with other options than the plan's is a part of its own run: its cases are counted, its processes are not.
+    """
+    if planned is None:
+        return None
+    run, parts = results.run, list[str]()
+    is_planned = not _differing_options(run, planned.settings)
+    if is_planned and run.settings.processes < planned.settings.processes:
+        parts.append(f"{run.settings.processes} of {planned.settings.processes} processes")
+    if results.finished_cases < run.jobs:
+        parts.append(f"{results.finished_cases} of {run.jobs} cases")
+    tools = {record.tool for record in results.sanitized}
+    if planned.sanitizer and 0 < len(tools) < len(TOOLS):
+        parts.append(f"{len(tools)} of {len(TOOLS)} tools of compute-sanitizer")
+    return f"{', '.join(parts)} so far" if parts else None
+
+
+def cases_lacking(results: Results, planned: set[NormCase]) -> set[NormCase]:
+    """The planned cases that a file lacks; none where it is a part of a run of all of them."""
+    measured = {row.case for row in results.rows}
+    is_part = measured <= planned and results.run.jobs == len(planned)
+    return set() if is_part else planned - measured
+
+
+def _equal(name: str, recorded: Settings, planned: Settings) -> bool:
+    before, now = getattr(recorded, name), getattr(planned, name)
+    if name == "context":
+        return parse_contexts(before) == parse_contexts(now)
+    if name == "processes":  # fewer are a part of what is planned: `part_so_far`
+        return before <= now
+    return before == now or (not now and name in BY_DEVICE)
+
+
+def _shown(value: object) -> str:
+    text = "none" if value in (None, "") else str(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
