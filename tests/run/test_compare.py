@@ -1,6 +1,5 @@
 import importlib
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,7 +10,7 @@ from harness.errors import UsageError
 from harness.records.file import load
 from harness.records.run_records import ImplRecord
 from harness.records.settings import Settings
-from harness.run import compare, session
+from harness.run import compare
 from harness.run.compare import revisions_chosen
 from harness.run.invocation import Invocation
 from harness.worker.discovery import discover
@@ -79,13 +78,6 @@ def test_a_package_that_imports_itself_by_name_is_refused(repository, at_fault):
         discover(sides=chosen)
 
 
-@pytest.mark.parametrize("impls", [None, "a,b", "a*", "a?", "all"])
-def test_one_implementation_is_compared(impls):
-    invocation = Invocation(settings=Settings(impls=impls), base="HEAD")
-    with pytest.raises(UsageError, match="one implementation"), revisions_chosen(invocation):
-        pass
-
-
 def test_a_name_that_nobody_has_is_not_compared(monkeypatch):
     known = [ImplRecord(name=name, family=name, source=f"impls/{name}.py") for name in ("quack", "liger")]
     monkeypatch.setattr(compare, "inventory", lambda invocation: SimpleNamespace(implementations=known))
@@ -102,32 +94,6 @@ def test_a_comparison_needs_a_base(capsys):
     assert capsys.readouterr().err == "error: compare needs --base, the revision to compare with\n"
 
 
-@pytest.mark.parametrize(
-    ("options", "processes"),
-    [("", 5), ("--quick", 1), ("--processes 2", 2), ("--quick --processes 3", 3), ("--processes 1", 1)],
-)
-def test_comparison_has_five_processes_unless_quick(monkeypatch, options, processes):
-    @contextmanager
-    def revisions(invocation):
-        assert (invocation.base, invocation.head) == ("HEAD~1", "HEAD")
-        yield invocation.changed(sides=(Side("base", "base.py"), Side("head", "head.py")))
-
-    def run(invocation, display):
-        settings = invocation.settings
-        chosen.append(
-            (settings.processes, settings.quick, settings.twice, settings.cross_check, invocation.allow_others)
-        )
-        raise UsageError("enough")
-
-    chosen = []
-    monkeypatch.setattr(compare, "revisions_chosen", revisions)
-    monkeypatch.setattr(session, "bench", run)
-    with pytest.raises(SystemExit) as ended:
-        main(["compare", "--base", "HEAD~1", "--impls", "quack", "--allow-others", *options.split()])
-    assert ended.value.code == 2
-    assert chosen == [(processes, "--quick" in options, False, False, True)]
-
-
 @pytest.mark.parametrize("impls", ["", "quack,", "torch-*"])
 def test_a_comparison_needs_one_name(capsys, impls):
     with pytest.raises(SystemExit) as ended:
@@ -136,13 +102,7 @@ def test_a_comparison_needs_one_name(capsys, impls):
     assert capsys.readouterr().err == "error: compare takes one implementation: --impls NAME\n"
 
 
-def test_a_comparison_in_no_process_is_refused(capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["compare", "--base", "HEAD~1", "--impls", "quack", "--processes", "0"])
-    assert ended.value.code == 2
-    assert capsys.readouterr().err == "error: --processes 0: must be at least 1\n"
-
-
+@pytest.mark.slow
 def test_two_revisions_are_verified_side_by_side(repository, tmp_path, capsys):
     arguments = ["--base", "HEAD~1", "--impl", str(repository / "my_norm.py"), "--impls", "my-norm"]
     arguments += ["--device", "cpu", "--norm", "rms", "--shapes", "16x64", "--quick", "--out", str(tmp_path / "out")]
@@ -165,17 +125,5 @@ def test_each_revision_of_own_kernel_has_own_modules():
         kernel = importlib.import_module(f"normbwd_{word}.inhouse.regimes.one_pass_kernel")
         assert kernel.backward_rows.fn.__module__ == f"normbwd_{word}.inhouse.regimes.one_pass_kernel"
         assert kernel.next_piece.fn.__module__ == f"normbwd_{word}.inhouse.arrivals"
-    for name in [name for name in sys.modules if name.startswith(("normbwd_base", "normbwd_head"))]:
-        del sys.modules[name]
-
-
-def test_each_revision_of_a_peer_has_its_own_helpers():
-    quack = Path(__file__).parents[2] / "impls" / "dsl_peers" / "quack.py"
-    sides = [Side("base", str(quack)), Side("head", str(quack))]
-    loaded = {item.name: item.module for item in discover(sides=sides) if "@" in item.name}
-    for word in ("base", "head"):
-        module = loaded[f"quack@{word}"]
-        assert module.__name__ == f"normbwd_{word}.dsl_peers.quack"
-        assert module.cute_dsl.__name__ == f"normbwd_{word}.libraries.cute_dsl"
     for name in [name for name in sys.modules if name.startswith(("normbwd_base", "normbwd_head"))]:
         del sys.modules[name]

@@ -82,10 +82,6 @@ def test_memory_limits_compile_processes():
     assert rounds([(largest, "a")], 6, 64 << 30) == []
 
 
-def test_a_case_without_rows_is_compiled_ahead_too():
-    assert rounds([(NormCase("rms", 0, 1, weight=False), "a")], 6, 64 << 30)
-
-
 @pytest.mark.parametrize("processes", [1, 3, 100])
 def test_each_task_is_done_once_by_all_workers(processes):
     done = Workshop().run(processes)
@@ -98,11 +94,6 @@ def test_dead_compiler_is_replaced_without_retry(failure):
     done = Workshop(lambda task: failure if task == TASKS[2] else Done()).run(1)
     assert done.warmed == Counter(TASKS)
     assert len(done.launched) == 2
-
-
-def test_no_worker_is_launched_after_the_last_task():
-    done = Workshop(lambda task: WorkerDiedError("always")).run(1)
-    assert len(done.launched) == len(TASKS)
 
 
 def test_an_interrupt_stops_the_others(monkeypatch):

@@ -18,8 +18,6 @@ from harness.run.plan import (
     with_torch,
     without_untimed,
 )
-from harness.worker.discovery import discover
-from harness.worker.serve import record
 from tests.results_factory import results, selftest, timing
 
 CASES = [NormCase("rms", rows, 64, device="cpu") for rows in (1, 2, 3)]
@@ -47,24 +45,6 @@ def test_all_is_every_variant_but_those_on_request():
     known = [*KNOWN, ImplRecord(name="slow", family="quack", source="impls/quack.py", on_request=True)]
     assert names("all", known=known) == ["torch-eager", "compiled", "compiled-tuned", "quack"]
     assert names("all,slow", known=known) == ["torch-eager", "compiled", "compiled-tuned", "quack", "slow"]
-
-
-def test_own_adapters_run_as_users_call_them():
-    known = [record(item) for item in discover() if item.source.startswith("impls/")]
-    usual = ["torch-eager", "apex-fast", "apex-fused", "cudnn", "fast-llm", "fla", "flag-gems", "flash-attn-cuda"]
-    usual += ["flash-attn-triton", "helion", "liger", "mamba", "oink", "quack", "quack-fused-sum", "tilegym"]
-    usual += ["torch-compiled", "transformer-engine", "transformer-engine-rocm", "triton-inhouse"]
-    assert names(known=known) == usual
-    assert len(names("all", known=known)) == 31
-
-
-def test_names_are_taken_in_the_order_in_which_they_are_asked_for():
-    assert names("quack,compiled-tuned") == ["quack", "compiled-tuned"]
-    assert names(" quack , compiled-tuned ") == ["quack", "compiled-tuned"]
-
-
-def test_the_default_baseline_comes_first_where_it_is_asked_for():
-    assert names("quack,torch-eager") == ["torch-eager", "quack"]
 
 
 def test_the_first_asked_for_is_the_baseline_where_the_default_was_not_asked_for():
@@ -97,10 +77,6 @@ def test_a_file_given_is_run_whatever_else_is_named():
     assert names("quack,mine-fast", known=known, files=["my/norm.py"]) == ["quack", "mine-fast"]
     assert names("quack", known=known) == ["quack"]
     assert names(known=known, files=["my/norm.py"]) == ["torch-eager", "compiled", "quack", "mine", "mine-fast"]
-
-
-def test_what_is_named_twice_is_chosen_once():
-    assert names("quack,quack", baseline="quack") == ["quack"]
 
 
 @pytest.mark.parametrize(
@@ -139,13 +115,6 @@ def test_a_name_is_close_by_the_whole_of_it_or_by_its_first_word(typed, meant):
     assert close_name(typed, ["fla", "flash-attn-cuda", "liger-triton", "triton-inhouse"]) == meant
 
 
-def test_every_case_is_planned_on_every_implementation():
-    assert plan(CASES[:2], KNOWN[:2]) == [
-        Job(CASES[0], ("torch-eager", "compiled")),
-        Job(CASES[1], ("torch-eager", "compiled")),
-    ]
-
-
 def test_processes_come_one_after_the_other_each_with_every_case():
     names = ("torch-eager", "compiled")
     assert plan(CASES[:2], KNOWN[:2], processes=3) == [
@@ -156,11 +125,6 @@ def test_processes_come_one_after_the_other_each_with_every_case():
         Job(CASES[0], names, 2),
         Job(CASES[1], names, 2),
     ]
-
-
-def test_one_process_is_the_first():
-    assert plan(CASES, KNOWN) == plan(CASES, KNOWN, processes=1)
-    assert {job.process for job in plan(CASES, KNOWN)} == {0}
 
 
 def row(case, impl, status="ok", role="impl", process=0):
@@ -175,16 +139,6 @@ def test_what_is_done_is_not_done_again():
     assert remaining(JOBS, rows) == JOBS[1:]
     assert remaining(JOBS, []) == JOBS
     assert remaining(JOBS, [row(case, name) for case in CASES for name in "abc"]) == []
-
-
-def test_a_failed_row_is_an_answer():
-    rows = [row(CASES[0], "a", "crashed"), row(CASES[0], "b", "wrong"), row(CASES[0], "c", "missing")]
-    assert remaining(JOBS, rows) == JOBS[1:]
-
-
-def test_a_case_that_was_cut_short_is_tried_again_with_all_that_can_be_compared():
-    rows = [row(CASES[0], "a"), row(CASES[0], "b", "nondeterministic")]
-    assert remaining(JOBS, rows)[0] == Job(CASES[0], ("a", "b", "c"))
 
 
 @pytest.mark.parametrize("status", ["wrong", "unsupported", "missing", "crashed", "timeout", "oom"])
@@ -219,12 +173,6 @@ def test_a_case_that_was_cut_short_is_tried_again_in_its_process_alone():
         Job(CASES[1], ("a",), 1),
         Job(CASES[2], ("a", "b"), 1),
     ]
-
-
-def test_what_failed_for_good_in_one_process_is_tried_in_the_other():
-    rows = [row(CASES[0], "a", "wrong")]
-    assert remaining(TWICE, rows)[0] == Job(CASES[0], ("b",), 0)
-    assert remaining(TWICE, rows)[3] == Job(CASES[0], ("a", "b"), 1)
 
 
 def test_untimed_rows_have_no_later_process():
@@ -282,13 +230,6 @@ def test_a_self_test_stands_behind_what_was_measured_before_it_alone(tests, gpu,
     assert left_to_do(JOBS, found, timed=True) == left
 
 
-def test_a_gpu_that_was_lost_is_no_matter_before_the_process_has_all_its_rows():
-    """Until then it may come back, and to its self-test."""
-    found = measured_on((0, 1, 1), {0})
-    unfinished = replace(found, rows=[row for row in found.rows if row.case != CASES[0]])
-    assert left_to_do(JOBS, unfinished, timed=True) == JOBS[:1]
-
-
 RESIDUAL = with_features(CASES[0], ["residual"])
 BESIDE = ImplRecord(name="quack + torch", family="quack", source="impls/quack.py", on_request=True)
 ABLE = ImplRecord(name="quack", family="quack", source="impls/quack.py", handles={"rms": ["residual"]})
@@ -317,12 +258,6 @@ def test_torch_stands_behind_nothing_that_has_the_variant_or_needs_none():
     assert with_torch([ABLE], [ABLE, BESIDE], [RESIDUAL, of_layer]) == [ABLE, BESIDE]
     assert tried_on(of_layer, [ABLE, beside_able()]) == ("quack", "quack + torch")
     assert tried_on(RESIDUAL, [ABLE, beside_able()]) == ("quack",)
-
-
-def test_what_stands_beside_is_not_among_all_and_can_be_named():
-    assert "quack + torch" not in names("all", known=[*KNOWN, BESIDE])
-    assert names("quack,quack + torch", known=[*KNOWN, BESIDE]) == ["quack", "quack + torch"]
-    assert tried_on(RESIDUAL, [BESIDE]) == ("quack + torch",)
 
 
 def test_torch_stands_behind_what_lacks_the_parameters_of_a_case():

@@ -23,7 +23,7 @@ from harness.worker.messages import Began, Done, Hello, Row, Start, Try, Warm
 from harness.worker.serve import ENVIRONMENT
 
 MUTANTS = Path(__file__).parents[1] / "mutants"
-PATIENCE_S = 120.0
+PATIENCE_S = 1500.0  # a busy machine may be slow
 UNTIMED = Settings(timed=False, seeds=1, repeats=2)
 
 
@@ -49,6 +49,7 @@ def address_space(limit):
     resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
+@pytest.mark.slow
 def test_run_survives_crash_hang_exit_and_noise(tmp_path, capfd):
     names = ("honest", "segfault", "leaves", "hang", "noisy", "cached", "forks")
     invocation = Invocation(
@@ -56,7 +57,7 @@ def test_run_survives_crash_hang_exit_and_noise(tmp_path, capfd):
         device="cpu",
         impl_files=files(*names),
         out=tmp_path / "run",
-        time_limit_s=25.0,  # more than an honest stage takes beside other processes
+        time_limit_s=60.0,  # more than an honest stage takes on a busy machine
     )
     path = bench(invocation, Display())
     assert path == tmp_path / "run" / "results.jsonl"
@@ -71,7 +72,7 @@ def test_run_survives_crash_hang_exit_and_noise(tmp_path, capfd):
         "cached": ("wrong", "dx, dweight did not follow new contents of dy at the same address"),
         "forks": ("ok", None),
     }
-    assert rows["hang"].reason.startswith("no sign of life for 25 s in stage 'first call'")
+    assert rows["hang"].reason.startswith("no sign of life for 60 s in stage 'first call'")
     assert Counter(row.role for row in results.rows) == {"impl": 7, "again": 1, "floor": 1}
     timed = [row.timing for row in results.rows if row.timing]
     assert len(timed) == 5  # honest, noisy, forks, the baseline again, the floor
@@ -93,6 +94,7 @@ def test_run_survives_crash_hang_exit_and_noise(tmp_path, capfd):
     )
 
 
+@pytest.mark.slow
 def test_memory_without_end_costs_a_row_and_not_the_machine(tmp_path):
     with address_space(pages_bytes() + (4 << 30)):
         worker = start_worker(start("allocates", "honest"), tmp_path / "worker.log").worker
@@ -148,6 +150,7 @@ def test_worker_greets_ignores_ctrl_c_and_death_is_reported(tmp_path):
         worker.kill()  # once more does no harm
 
 
+@pytest.mark.slow
 def test_adapter_whose_library_kills_the_process_is_named(tmp_path, monkeypatch):
     folder = tmp_path / "impls"
     folder.mkdir()
@@ -195,6 +198,7 @@ def test_group_of_a_worker_is_ended_once(monkeypatch):
     assert killed == [4711]
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_not_asked_says_nothing_of_what_is_here(tmp_path):
     told = tmp_path / "told.py"
     own = files("honest")[0].read_text()

@@ -36,19 +36,6 @@ def test_record_does_not_take_another_cards_clocks(monkeypatch):
     assert (written.driver, written.sm_clock_mhz, written.power_limit_w) == ("580.1", None, None)
 
 
-def test_record_takes_the_only_card(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(uuid="GPU-other", count=1))
-    assert device_record(detect(H200), H200).sm_clock_mhz == 1980
-
-
-def test_record_does_without_a_refused_query(monkeypatch):
-    nvml = FakeNvml()
-    nvml.nvmlDeviceGetEnforcedPowerLimit = None
-    monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    written = device_record(detect(H200), H200)
-    assert (written.sm_clock_mhz, written.power_limit_w) == (1980, None)
-
-
 @pytest.mark.parametrize("facts", [H200, HOST, gpu("AMD Instinct MI300X", "gfx942")], ids=lambda facts: facts.name)
 def test_record_without_nvml(monkeypatch, facts):
     monkeypatch.setitem(sys.modules, "pynvml", None)

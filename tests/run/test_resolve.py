@@ -15,8 +15,6 @@ H200 = detect(DeviceFacts("cuda", "NVIDIA H200", "sm_90", l2_bytes=60 << 20))
 HOST = detect(DeviceFacts("cpu", "Some Xeon", "x86_64", l2_bytes=36 << 20))
 
 CPU, GPU = "cpu", "cuda"
-NAN = float("nan")
-INF = float("inf")
 
 
 def asked(**options):
@@ -29,10 +27,6 @@ def complaint(**options):
     with pytest.raises(UsageError) as caught:
         check(asked(**options))
     return str(caught.value)
-
-
-def test_the_defaults_are_sound():
-    check(asked())
 
 
 @pytest.mark.parametrize(
@@ -72,21 +66,10 @@ def test_the_defaults_are_sound():
         ({"shapes": ""}, "--shapes is empty; give ROWSxCOLS, such as --shapes 8192x4096,1024x1024"),
         ({"shapes": "0x1"}, "--shapes: '0x1' is empty; rows and cols are at least 1, such as 8192x4096"),
         ({"norm": "batch"}, "--norm batch: not one of rms, layer"),
-        ({"norm": ""}, "--norm (empty): not one of rms, layer"),
         ({"dtype": "int8"}, "--dtype int8: not one of bf16, fp16, fp32"),
-        ({"weight_dtype": "fp8"}, "--weight-dtype fp8: not one of bf16, fp16, fp32"),
-        (
-            {"suite": ""},
-            "--suite (empty): no such suite; choose among quick, fast-llm, llm, quack, inductor, te-rocm, "
-            "residual, parallel, qk, gated, models",
-        ),
         ({"eps": -1e-5}, "--eps -1e-05: must be a finite number, and not negative"),
-        ({"eps": NAN}, "--eps nan: must be a finite number, and not negative"),
         ({"time_limit_s": 0.0}, "--time-limit 0: must be a positive number of seconds"),
-        ({"time_limit_s": -3.0}, "--time-limit -3: must be a positive number of seconds"),
-        ({"time_limit_s": INF}, "--time-limit inf: must be a positive number of seconds"),
         ({"processes": 0}, "--processes 0: must be at least 1"),
-        ({"processes": -1}, "--processes -1: must be at least 1"),
         ({"processes": 10**8}, "--processes 100000000: must be at most 1000"),
         ({"baseline": "torch-*"}, "--baseline torch-*: must be one name, no pattern; speedups are over it"),
         ({"compile_ahead": -3}, "--compile-ahead -3: must not be negative; 0 compiles nothing ahead"),
@@ -94,13 +77,7 @@ def test_the_defaults_are_sound():
             {"shapes": "99999999x99999999"},
             "--shapes 99999999x99999999: needs more than 4 TiB, which no device has",
         ),
-        ({"seeds": 0}, "--seeds 0: must be at least 1"),
-        ({"repeats": 0}, "--repeats 0: must be at least 1"),
         ({"impl_files": (Path("missing.py"),)}, "--impl missing.py: no such file"),
-        (
-            {"impl_files": (Path(__file__).parent,)},
-            f"--impl {Path(__file__).parent}: is a folder; name the adapter's file in it",
-        ),
         (
             {"device": "CPU", "context": "beside:8"},
             "--context beside:8: a CPU has no streams, so that nothing runs beside a call; name hot-dy, "
@@ -168,10 +145,6 @@ def test_the_default_dtype_is_that_of_the_device():
     assert {case.dtype for case in cases_on("cpu", Settings(dtype="fp16"))} == {"fp16"}
 
 
-def test_both_norms_by_one_word():
-    assert cases_on("cpu", Settings(norm="both")) == cases_on("cpu", Settings(norm="rms,layer"))
-
-
 def test_options_reach_the_cases():
     settings = Settings(shapes="4x8,2x3", norm="layer", dtype="bf16", weight_dtype="fp32", zero_centred=True, eps=1e-6)
     more = {"weight_dtype": "fp32", "bias": True, "zero_centred": True, "eps": 1e-6, "device": "cpu"}
@@ -227,10 +200,6 @@ def test_evidence_and_effort_by_device_and_haste():
     assert effort(H200, quick=True, processes=5)[3] == 20
     assert effort(H200, timed=False)[:2] == (10, 300)
     assert effort(HOST, timed=False)[:2] == (10, 12)
-
-
-def test_a_flush_is_as_large_as_the_device_needs():
-    assert resolved(Settings(), HOST).flush_bytes == 144 << 20
 
 
 def test_a_file_says_how_often_a_later_process_runs_a_case():
@@ -290,8 +259,3 @@ def test_a_suite_of_cases_takes_dtypes_and_norms():
     cases = cases_on("cuda", Settings(suite="models", dtype="fp16", weight_dtype="fp32"))
     assert len(cases) == 48
     assert {(case.dtype, case.weight_dtype, case.eps) for case in cases} == {("fp16", "fp32", 1e-5)}
-
-
-def test_what_has_no_weight_has_no_bias():
-    cases = cases_on("cuda", Settings(suite="quick", weight=False, variant="parallel"))
-    assert {(case.weight, case.bias) for case in cases} == {(False, False)}

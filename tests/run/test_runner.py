@@ -10,7 +10,7 @@ from harness.run.plan import Job
 from harness.run.process import WorkerDiedError
 from harness.run.resolve import for_later_process
 from harness.run.runner import QUARANTINE_AFTER, Runner
-from harness.worker.messages import Aside, Began, Done, Hello, Row, SelfTest, Try
+from harness.worker.messages import Aside, Began, Done, Hello, Row, SelfTest
 
 CASE = NormCase("rms", 16, 64, device="cpu")
 OTHER = NormCase("rms", 32, 64, device="cpu")
@@ -197,11 +197,6 @@ def test_one_worker_serves_all_cases():
     assert set(worker.timeouts_s) == {3.0}
 
 
-def test_a_worker_that_is_ready_is_used_first():
-    played = Played([Job(CASE, ("a",))], [done("a"), Done()], ready=True).run()
-    assert played.asked_for() == [("a",)]
-
-
 @pytest.mark.parametrize("stage", ["prepare", "verify", "time"])
 def test_worker_death_costs_only_the_running_one(stage):
     """The other implementations are tried again."""
@@ -234,11 +229,6 @@ def test_written_row_is_not_blamed_for_lost_device():
     assert played.asked_for() == [("a", "b"), ("b",)]
 
 
-def test_a_death_after_the_last_row_needs_no_other_worker():
-    played = Played([Job(CASE, ("a",))], [at_work("a"), done("a"), DEATH]).run()
-    assert played.outcomes() == [("a", "ok", None)]
-
-
 def test_silence_is_a_timeout_and_the_worker_is_replaced():
     first = [at_work("a", "time"), HANG]
     played = Played([Job(CASE, ("a", "b"))], first, [done("b"), Done()], time_limit_s=2.5).run()
@@ -253,14 +243,6 @@ def test_death_of_idle_worker_costs_all_that_is_left():
     reason = "the worker process was killed by SIGSEGV in stage 'inputs'"
     assert played.outcomes() == [("a", "crashed", reason), ("b", "crashed", reason)]
     assert played.runner.hard_failures["a"] == 0  # nobody knows whose fault it was
-
-
-def test_dead_worker_ends_the_case_not_the_run():
-    played = Played([Job(CASE, ("a",)), Job(OTHER, ("a",))], DeafWorker([]), [done("a", OTHER), Done()]).run()
-    assert played.outcomes() == [
-        ("a", "crashed", "the worker process was killed by SIGSEGV in stage 'start'"),
-        ("a", "ok", None),
-    ]
 
 
 def test_an_event_out_of_turn_is_a_death():
@@ -294,12 +276,6 @@ def test_what_is_missing_gets_its_row_without_a_worker():
     assert played.log.events[-1] == "case done"
 
 
-def test_only_what_is_here_is_asked_for():
-    played = Played([Job(CASE, ("a", "b"))], [done("b"), Done()], missing={"a": "not installed: a"}).run()
-    assert played.asked_for() == [("b",)]
-    assert [outcome[:2] for outcome in played.outcomes()] == [("a", "missing"), ("b", "ok")]
-
-
 def test_interrupt_ends_worker_and_keeps_the_rows():
     played = Played([Job(CASE, ("a", "b"))], [done("a"), at_work("b"), KeyboardInterrupt()])
     with pytest.raises(KeyboardInterrupt):
@@ -308,22 +284,10 @@ def test_interrupt_ends_worker_and_keeps_the_rows():
     assert played.outcomes() == [("a", "ok", None)]
 
 
-def test_no_jobs_end_the_worker_that_is_ready():
-    played = Played([], [], ready=True).run()
-    assert played.outcomes() == []
-
-
 def test_a_helper_row_is_not_the_row_of_the_baseline():
     first = [at_work("a", "time"), done("a", role="again"), done("same-traffic add", role="floor"), DEATH]
     played = Played([Job(CASE, ("a",))], first).run()
     assert [(row.impl, row.status) for row in played.log.rows if row.role == "impl"] == [("a", "crashed")]
-
-
-def test_no_retry_after_losing_the_device_three_times():
-    cases = [NormCase("rms", rows, 64, device="cpu") for rows in range(1, QUARANTINE_AFTER + 2)]
-    lost = [[at_work("a"), done("a", case, status="crashed", reason="illegal access"), DEATH] for case in cases]
-    played = Played([Job(case, ("a",)) for case in cases], *lost[:QUARANTINE_AFTER]).run()
-    assert played.outcomes()[-1][2] == "not tried: in quarantine after 3 crashes or hangs"
 
 
 @pytest.mark.parametrize("status", ["wrong", "unsupported", "oom"])
@@ -363,22 +327,6 @@ def test_replacement_worker_keeps_process_number():
     assert tested.run().launched == [2]
 
 
-def test_a_worker_is_ended_before_the_next_process_gets_one():
-    order = []
-
-    class Noted(FakeWorker):
-        def send(self, request):
-            order.append(f"ask {request.process}")
-            super().send(request)
-
-        def kill(self):
-            order.append("kill")
-            super().kill()
-
-    Played(jobs(0, 1), Noted([done("a"), Done()]), Noted([done("a"), Done()])).run()
-    assert order == ["ask 0", "kill", "ask 1", "kill"]
-
-
 def test_only_first_process_runs_all_checks():
     settings = SETTINGS.changed(twice=True)
     script = [done("a"), Done()]
@@ -386,13 +334,6 @@ def test_only_first_process_runs_all_checks():
     later = for_later_process(settings)
     assert [worker.requests[0].settings for worker in played.workers] == [settings, later, later]
     assert later == settings.changed(repeats=2, seeds=1, profiled=False)
-
-
-def test_retry_stays_in_its_process():
-    first, again = [at_work("a"), DEATH], [done("b"), Done()]
-    played = Played(jobs(1, impls=("a", "b")), first, again).run()
-    assert played.requests() == [["try 16 a,b 1"], ["try 16 b 1"]]
-    assert [worker.requests[0].settings for worker in played.workers] == [for_later_process(SETTINGS)] * 2
 
 
 def test_rows_that_the_parent_writes_carry_the_process():
@@ -443,22 +384,6 @@ def test_selftest_runs_before_and_after_the_cases():
     ]
 
 
-@pytest.mark.parametrize("when", BOTH)
-def test_one_self_test_a_process_where_one_is_asked_for(when):
-    case, tested = [done("a"), Done()], self_tested(when)
-    script = [*tested, *case] if when == "before" else [*case, *tested]
-    played = Played(jobs(0), script, selftests=(when,)).run()
-    words = ["try 16 a 0", f"self-test {when} 0"]
-    assert played.requests() == [words[::-1] if when == "before" else words]
-
-
-def test_a_self_test_is_told_what_every_case_is_told():
-    script = [*self_tested("before"), done("a"), Done()]
-    played = Played(jobs(0), script, selftests=("before",)).run()
-    assert played.workers[0].requests[0] == SelfTest("before", SETTINGS, PROFILE, 0)
-    assert isinstance(played.workers[0].requests[1], Try)
-
-
 def test_the_first_self_test_that_ends_is_the_whole_one():
     case, unfinished = [done("a"), Done()], [Began(None, "self-test"), HANG]
     workers = [unfinished, [*case, *self_tested("after")], [*self_tested("before", 1), *case, *self_tested("after", 1)]]
@@ -477,10 +402,6 @@ def test_a_self_test_alone_needs_no_case():
     assert played.requests() == [["self-test alone 0"]]
     assert [record.when for record in played.log.asides] == ["alone"]
     assert played.log.rows == []
-
-
-def test_without_cases_no_process_tests_the_engine():
-    assert Played([], [], ready=True, selftests=BOTH).run().requests() == [[]]
 
 
 @pytest.mark.parametrize(
@@ -513,25 +434,11 @@ def test_worker_death_before_selftest_costs_no_case():
     assert played.log.events[0] == "say the self-test was not finished: the worker process was killed by SIGSEGV"
 
 
-def test_an_interrupt_in_a_self_test_ends_the_run():
-    played = Played(jobs(0), [Began(None, "self-test"), KeyboardInterrupt()], selftests=BOTH)
-    with pytest.raises(KeyboardInterrupt):
-        played.run()
-    assert played.workers[0].killed == 1
-    assert played.log.rows == []
-
-
 def test_what_comes_beside_the_rows_is_written_in_its_place():
     conditions = ConditionsRecord(case=CASE, group="g1")
     played = Played(jobs(0), [at_work("a", "time"), Aside(conditions), done("a"), Done()]).run()
     assert played.log.asides == [conditions]
     assert [event for event in played.log.events if event.startswith("write")] == ["write conditions", "write a"]
-
-
-def test_what_comes_beside_the_rows_settles_nobody():
-    conditions = ConditionsRecord(case=CASE, group="g1")
-    played = Played(jobs(0), [at_work("a", "time"), Aside(conditions), DEATH]).run()
-    assert played.outcomes() == [("a", "crashed", "the worker process was killed by SIGSEGV in stage 'time'")]
 
 
 def test_other_engines_get_a_worker_for_each_case():
@@ -579,23 +486,7 @@ def test_the_time_is_added_up_by_the_stage_that_was_at_work():
     }
 
 
-def test_time_of_a_lost_worker_counts_for_its_stage():
-    first, second = [at_work("a", "prepare"), 7, DEATH], [at_work("b", "verify"), 3, HANG]
-    played = Played(jobs(0, impls=("a", "b")), first, second).run()
-    assert {stage: seconds for stage, seconds in played.runner.stages_s.items() if seconds} == {
-        "prepare": 7.0,
-        "verify": 3.0,
-    }
-
-
 INTERPRETED = "verified in the Triton interpreter, which is never timed"
-
-
-def test_what_is_not_timed_is_verified_by_one_process():
-    compared = jobs(0, 1, 2, 3, 4, impls=("mine@base", "mine@head"))
-    script = [*self_tested("before"), done("mine@base", untimed=INTERPRETED), done("mine@head", untimed=INTERPRETED)]
-    played = Played(compared, [*script, Done()], selftests=("before",)).run()
-    assert played.requests() == [["self-test before 0", "try 16 mine@base,mine@head 0"]]
 
 
 def test_later_processes_take_what_was_timed_beside_it():
