@@ -1,17 +1,17 @@
-"""cuDNN's RMSNorm and LayerNorm backward: the torch operators of nvidia-cudnn-frontend, or the fastest of all plans."""
+"""cuDNN's RMSNorm and LayerNorm backward, by the torch operators of nvidia-cudnn-frontend."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.cases import Chosen, Grads, Inputs, NormCase, contiguous_rows
+from harness.cases import Grads, Inputs, NormCase, contiguous_rows, torch_dtype
 
-from ..libraries.cudnn_plans import Plans, fastest
+from ..libraries.cudnn_plans import plan_names, run_plan
 
 if TYPE_CHECKING:
     import torch
@@ -21,9 +21,6 @@ version = 0
 requires = ("torch", "cudnn")
 install = "pip install nvidia-cudnn-frontend"
 uses = ("cutlass",)  # which compiles the frontend's own norms, on SM 10.0
-variants = {"cudnn": False, "cudnn-tuned": True}  # whether all plans are built and timed
-
-_fastest: dict[tuple[object, ...], tuple[Plans, str]] = {}  # by norm, shapes and dtypes: each process finds its own
 
 MOST_ELEMENTS = 2**31 - 1  # CUDNN_STATUS_NOT_SUPPORTED_SHAPE beyond
 
@@ -40,7 +37,7 @@ def missing() -> str | None:
     return None
 
 
-def unsupported(case: NormCase, _tuned: bool) -> str | None:
+def unsupported(case: NormCase) -> str | None:
     if case.device == "cpu":
         return "cuDNN needs an NVIDIA GPU"
     if not 0 < case.rows * case.cols <= MOST_ELEMENTS:
@@ -54,7 +51,7 @@ def unsupported(case: NormCase, _tuned: bool) -> str | None:
     return None
 
 
-def notes(case: NormCase, _tuned: bool) -> list[str]:
+def notes(case: NormCase) -> list[str]:
     if case.norm == "rms":
         return []
     traps: list[str] = []
@@ -66,18 +63,29 @@ def notes(case: NormCase, _tuned: bool) -> list[str]:
     return traps
 
 
-def prepare(inputs: Inputs, tuned: bool) -> Callable[[], Grads]:
+def configs(case: NormCase) -> Mapping[str, dict[str, str]]:
+    """The first plan of the heuristics, which the operators take, and every plan that the heuristics list."""
+    import torch
+
     _load()
-    case, operands = inputs.case, _saved(inputs)
-    if not tuned:
-        backward = _backward(inputs, _operator(case.norm, operands))
-        backward()  # the first call builds the plan, which the operators keep by shape and dtype
-        return backward
-    key = (case.norm, *((operand.shape, operand.dtype) for operand in operands))
-    if key not in _fastest:
-        _fastest[key] = fastest(case.norm, (_rows(inputs.dy), *operands))
-    plans, chosen = _fastest[key]
-    return Chosen(_backward(inputs, lambda dy: plans.run(dy, *operands)), chosen)
+    scale_dtype = torch.float32 if case.norm == "layer" else torch_dtype(case.weight_dtype)
+    activation = torch.empty(case.rows, case.cols, 1, 1, dtype=torch_dtype(case.dtype), device="meta")
+    scale = torch.empty(1, case.cols, 1, 1, dtype=scale_dtype, device="meta")
+    statistic = torch.empty(case.rows, 1, 1, 1, dtype=torch.float32, device="meta")
+    statistics = (statistic, statistic) if case.norm == "layer" else (statistic,)
+    names = plan_names(case.norm, (activation, activation, scale, *statistics))
+    return {"default": {}} | {name: {"plan": name} for name in names}
+
+
+def prepare(inputs: Inputs, config: Mapping[str, str] | None = None) -> Callable[[], Grads]:
+    _load()
+    norm, operands = inputs.case.norm, _saved(inputs)
+    if config:
+        plan = run_plan(norm, (_rows(inputs.dy), *operands), config["plan"])
+        return _backward(inputs, lambda dy: plan(dy, *operands))
+    backward = _backward(inputs, _operator(norm, operands))
+    backward()  # the first call builds the plan, which the operators keep by shape and dtype
+    return backward
 
 
 def _backward(inputs: Inputs, call: Callable[..., Any]) -> Callable[[], Grads]:
