@@ -1,6 +1,7 @@
 """The examples run as they are written."""
 
 import argparse
+import dataclasses
 import importlib.util
 import os
 import re
@@ -12,13 +13,17 @@ from types import SimpleNamespace
 import pytest
 
 from harness.cases import NormCase, make_inputs
+from harness.cases.input_kinds import INPUT_KINDS
 from harness.records import file as results_file
 from harness.records.schema import Timing
 from harness.records.settings import Settings
+from harness.verify import precision
+from harness.worker.discovery import discover
 from harness.worker.interleave import TimingJob
 from tests.fake_device import FakeDevice
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
+NORM = NormCase("rms", 8, 64, dtype="fp32", weight_dtype="fp32", device="cpu")
 
 
 def load(name):
@@ -27,6 +32,17 @@ def load(name):
     sys.modules[name] = module  # where dataclasses look for it
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.mark.parametrize("kind", [kind.name for kind in INPUT_KINDS.values() if kind.only in ("any", "weight")])
+def test_example_adapter_is_right_on_inputs_of_every_kind(kind):
+    mine = {item.name: item for item in discover([EXAMPLES / "my_norm.py"])}["my-norm"]
+    for change in ({}, {"zero_centred": True}, {"dtype": "bf16"}):
+        inputs = make_inputs(dataclasses.replace(NORM, inputs=kind, **change), seed=2)
+        assert (mine.missing(), mine.unsupported(inputs.case)) == (None, None)
+        grads = mine.prepare(inputs)()
+        assert precision.malformed(inputs, grads) is None
+        assert precision.fault(precision.check(inputs, grads)) is None
 
 
 @pytest.mark.parametrize("norm", ["rms", "layer"])
@@ -233,9 +249,6 @@ class Reduction:
 
     def release(self):
         self.told.append("release")
-
-
-NORM = NormCase("rms", 8, 64, dtype="fp32", weight_dtype="fp32", device="cpu")
 
 
 def found_beside(reduction, monkeypatch):

@@ -49,7 +49,7 @@ def run_plan(norm: str, operands: Sequence[torch.Tensor], name: str) -> Callable
 
 
 def _planned(norm: str, operands: Sequence[torch.Tensor]) -> tuple[Any, Any, tuple[int, ...]]:
-    """The backward as a graph of one node with its plans listed and none built, its handle, and its tensors' numbers."""
+    """A graph of the backward, with its plans listed and none built; its handle, and the numbers of its tensors."""
     cudnn: Any = import_module("cudnn")
     handle = cudnn.create_handle()
     types, heuristics = cudnn.data_type, cudnn.heur_mode

@@ -7,6 +7,7 @@ place gives wrong gradients; it refuses the dtypes and shapes that the library r
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType, SimpleNamespace
 
 import torch
@@ -215,10 +216,10 @@ def quack() -> ModuleType:
         assert per_head == (x.dim() == 3)
         gradients = of_heads("layer" if is_layernorm else "rms", x, weight, dout, rstd, mean, weight_offset)
         dx.copy_(gradients[0] if dresidual_out is None else gradients[0] + dresidual_out)
-        for partial, gradient in zip((dw_partial, db_partial), gradients[1:], strict=True):
-            if partial is not None:
-                assert partial.shape[0] == sm_count == (1 if per_head else 3)
-                partial.zero_()[-1] = gradient
+        for parts, gradient in zip((dw_partial, db_partial), gradients[1:], strict=True):
+            if parts is not None:
+                assert parts.shape[0] == sm_count == (1 if per_head else 3)
+                parts.zero_()[-1] = gradient
 
     class Autotuner:
         """quack's tuner, which finds the last of the configurations."""
@@ -430,9 +431,13 @@ class NotSupportedByGraphError(Exception):
 class Graph:
     """A graph of cuDNN's frontend with three plans, of which the second cannot be built."""
 
+    built = None  # the plan that was built last, of any graph
+
     def __init__(self, handle=None, intermediate_data_type=None, compute_data_type=None):
         assert (intermediate_data_type, compute_data_type) == (torch.float32, torch.float32)
-        self.inputs, self.outputs, self.selected = {}, {}, None
+        self.inputs, self.outputs, self.stages = {}, {}, []
+        self.validate = partial(self.stages.append, "validate")
+        self.build_operation_graph = partial(self.stages.append, "build")
 
     def tensor(self, dim, stride=None, data_type=None, *, name="", uid=None):
         self.inputs[uid] = (name, dim, stride, data_type)
@@ -460,15 +465,8 @@ class Graph:
 
             def set_data_type(self, data_type):
                 outputs[self.uid] = data_type
-                return self
 
         return [Node() for _ in range(count)]
-
-    def validate(self):
-        self.stages = ["validate"]
-
-    def build_operation_graph(self):
-        self.stages.append("build")
 
     def create_execution_plans(self, heuristics=None):
         assert heuristics == ["A", "B", "FALLBACK"]
@@ -483,7 +481,7 @@ class Graph:
     def build_plan_at_index(self, index):
         if index == 1:
             raise NotSupportedByGraphError("CUDNN_STATUS_NOT_SUPPORTED")
-        self.selected = index
+        Graph.built = self.get_plan_name_at_index(index)
 
     def get_plan_name_at_index(self, index):
         return f"eng{index}"
@@ -500,11 +498,9 @@ class Graph:
         operands, results = tensor_dict[: len(self.inputs)], tensor_dict[len(self.inputs) :]
         for operand, (_, dim, stride, data_type) in zip(operands, self.inputs.values(), strict=True):
             assert (list(operand.shape), list(operand.stride()), operand.dtype) == (dim, stride, data_type)
-        dy, x, scale, *saved = operands
+        dy, x, scale, *saved = (operand.flatten(1) for operand in operands)
         mean, rstd = (None, *saved)[-2:]
-        rows, cols = x.shape[:2]
-        weight = scale.reshape(cols)
-        gradients = exact(self.norm, dy.reshape(rows, cols), x.reshape(rows, cols), mean, rstd, weight)
+        gradients = exact(self.norm, dy, x, mean, rstd, scale.flatten())
         for result, gradient, data_type in zip(results, gradients, self.outputs.values(), strict=False):
             assert result.dtype == data_type
             result.copy_(gradient.reshape(result.shape))
