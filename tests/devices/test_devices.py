@@ -1,7 +1,6 @@
 import os
 import sys
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -118,19 +117,6 @@ def test_names_are_unique_and_a_family_is_no_other_profile():
     names = [profile.name for profile in PROFILES]
     assert len(set(names)) == len(names)
     assert all(profile.family == profile.name for profile in PROFILES if profile.family in names)
-
-
-def test_the_documentation_has_every_profile_with_its_figures():
-    table = {}
-    for line in (Path(__file__).parents[2] / "docs/devices.md").read_text(encoding="utf-8").splitlines():
-        if line.startswith("| `"):
-            name, family, _, architecture, gbps, *_ = (cell.strip(" `") for cell in line.strip("|").split("|"))
-            table[name] = (family, architecture, gbps.split(" ")[0])
-    for profile in PROFILES:
-        family, architecture, gbps = table.pop(profile.name)
-        assert family == profile.family
-        assert profile.kind == "cpu" or (architecture, float(gbps)) == (profile.architecture, profile.datasheet_gbps)
-    assert not table
 
 
 def test_the_larger_of_datasheet_and_reported_cache_counts():

@@ -276,7 +276,3 @@ def test_whole_runs_block_by_block(seed, planted):
     assert first.outcome == ("REGRESSED" if planted else "PASS")
     assert "REGRESSED" not in {verdict.outcome for verdict in others}
     assert first.loss.speedup == pytest.approx(np.exp(-planted), rel=0.01)
-
-
-def test_the_page_on_method_has_these_figures():
-    assert table() in Path("docs/method.md").read_text(encoding="utf-8")
