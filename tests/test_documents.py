@@ -4,7 +4,6 @@ import ast
 import importlib.util
 import re
 import shlex
-from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import get_args
@@ -34,7 +33,8 @@ COMMAND = re.compile(
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z_-]+")
 A_READERS_OWN = {"adapter.py", "mine.py", "my_kernel.py"}
 SESSIONS = set(re.findall(r"^def ([a-z]\w*)\(session", (ROOT / "noxfile.py").read_text("utf-8"), re.MULTILINE))
-COMMANDS = typer.main.get_command(app).commands
+PROGRAM = typer.main.get_command(app)
+COMMANDS = PROGRAM.commands
 OPTIONS = {
     name: {word for option in command.params for word in (*option.opts, *option.secondary_opts) if word[0] == "-"}
     for name, command in COMMANDS.items()
@@ -104,7 +104,8 @@ def unknown_commands(text):
 
 def unknown_options(text):
     """The options that no command of `normbwd` and no example has, wherever they are named."""
-    known = set().union(*OPTIONS.values()) | EXAMPLES_OPTIONS | OTHERS_OPTIONS
+    known = set().union(*OPTIONS.values(), *(option.opts for option in PROGRAM.params))
+    known |= EXAMPLES_OPTIONS | OTHERS_OPTIONS
     return [option for option in names(OPTION, text) if option not in known]
 
 
@@ -164,8 +165,8 @@ def test_architecture_has_a_paragraph_for_each_package():
 
 def test_commands_page_has_every_command_option_and_status():
     text = (ROOT / "docs/commands.md").read_text("utf-8")
-    options = set().union(*OPTIONS.values()) - ON_BY_DEFAULT
-    assert {option for option in options if option.startswith("--")} <= set(OPTION.findall(text)) | {"--help"}
+    options = set().union(*OPTIONS.values(), *(option.opts for option in PROGRAM.params)) - ON_BY_DEFAULT
+    assert options <= {*OPTION.findall(text), "-h"}
     in_code = set(re.findall(r"`(\w+)`", text))
     assert set(COMMANDS) | set(get_args(Status)) <= in_code
 

@@ -23,7 +23,6 @@ from tests.simulated_runs import (
     judged,
     medians,
     results_of,
-    table,
 )
 
 RUNS = 2000
