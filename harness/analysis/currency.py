@@ -8,12 +8,11 @@ from pathlib import Path
 
 from harness.cases import NormCase
 from harness.engine_version import ENGINE_VERSION
-from harness.records.contexts import parse_contexts
 from harness.records.file import Results
 from harness.records.published_plan import CHECKOUT, PlannedRun
 from harness.records.run_records import RunRecord
 from harness.records.schema import TOOLS
-from harness.records.settings import OPTIONS, Settings
+from harness.records.settings import OPTIONS, Settings, in_words
 
 BY_DEVICE = ("suite", "dtype", "baseline", "seeds", "repeats")  # unset in a plan: the file has the device's default
 UNFINISHED = "not finished"
@@ -97,13 +96,11 @@ def cases_lacking(results: Results, planned: set[NormCase]) -> set[NormCase]:
 
 def _equal(name: str, recorded: Settings, planned: Settings) -> bool:
     before, now = getattr(recorded, name), getattr(planned, name)
-    if name == "context":
-        return parse_contexts(before) == parse_contexts(now)
     if name == "processes":  # fewer are a part of what is planned: `part_so_far`
         return before <= now
     return before == now or (not now and name in BY_DEVICE)
 
 
 def _shown(value: object) -> str:
-    text = "none" if value in (None, "") else str(value)
+    text = "none" if value in (None, "") else in_words(value)
     return text if len(text) <= 40 else f"{text[:37]}..."

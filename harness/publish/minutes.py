@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from harness.fleet.estimate import Durations, durations, makespan_s
-from harness.records.contexts import parse_contexts
 from harness.records.file import Results
 from harness.run.compile_ahead import Task, tasks_of
 from harness.run.plan import Job, runnable
@@ -33,7 +32,7 @@ class RunTimes:
         A context besides cold takes as long as in published runs. Where none has any, it takes as long as cold.
         """
         tried = _tried(planned, here)
-        contexts = len(parse_contexts(planned.settings.context)) - 1
+        contexts = len(planned.settings.context) - 1
         row_s = self._verified_row_s(planned.settings.repeats)
 
         def seconds(job: Job) -> float:

@@ -23,7 +23,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from harness.cases import NormCase
 from harness.errors import UnavailableError, UsageError
-from harness.records.contexts import COLD, HOST, parse_contexts
+from harness.records.contexts import COLD, HOST
 from harness.records.run_records import EndRecord, GpuRecord, ResumedRecord, RunRecord
 from harness.records.schema import Budget, ConditionsRecord, RowRecord, SanitizerRecord, SelfTestRecord, worst
 
@@ -70,7 +70,7 @@ class Results:
     @property
     def contexts(self) -> tuple[str, ...]:
         """The contexts of the run's settings, cold first."""
-        return parse_contexts(self.run.settings.context)
+        return self.run.settings.context
 
     def in_context(self, context: str) -> Results:
         """The results of one context in the form of a run of its own, so that code for `cold` serves every context.

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
 
 from harness.defaults import BASELINE
-from harness.records.contexts import COLD, HOLDER, WHAT
+from harness.records.contexts import COLD, EVERY, HOLDER, STEP, WHAT, parse_contexts
 
 Flush = Literal["clean", "dirty", "none"]
+# Text such as `graph,beside:8` on the command line and in a file, parsed once.
+Contexts = Annotated[
+    tuple[str, ...],
+    BeforeValidator(lambda given: parse_contexts(given) if isinstance(given, str) else given),
+    PlainSerializer(",".join, return_type=str),
+]
 
 
 class Settings(BaseModel, frozen=True, extra="forbid"):
@@ -42,7 +55,7 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
     baseline: str = Field(default="", description=f"what speedups are over (default: {BASELINE})")
     seed: int = Field(default=0, description="of the random inputs and the order of samples")
     flush: Flush = Field(default="clean", description="how caches are evicted before each sample: clean, dirty or none")
-    context: str = Field(default=COLD, description=f"what to time besides {COLD}: a list of {WHAT}")
+    context: Contexts = Field(default=(COLD,), description=f"what to time besides {COLD}: a list of {WHAT}")
     holder: str = Field(
         default=HOLDER, description="threads x KiB of shared memory of each program of the kernel beside"
     )
@@ -69,7 +82,7 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
     def _without_unused(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out the fields of other contexts in a run of cold alone, and of later processes in a run of one."""
         fields: dict[str, Any] = serialize(self)
-        unused = [] if self.context != COLD else ["context", "holder"]
+        unused = [] if self.context != (COLD,) else ["context", "holder"]
         unused += [] if self.later_repeats else ["later_repeats"]
         return {name: value for name, value in fields.items() if name not in unused}
 
@@ -86,8 +99,15 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
                 if isinstance(value, bool):
                     words.append(f"--{option}" if value else f"--no-{option}")
                 else:
-                    words += [f"--{option}", str(value)]
+                    words += [f"--{option}", in_words(value)]
         return words
 
 
 OPTIONS = tuple(name for name, field in Settings.model_fields.items() if field.description)  # what can be typed
+
+
+def in_words(value: object) -> str:
+    """The value of a setting as it is typed."""
+    if isinstance(value, tuple):
+        return EVERY if value == STEP else ",".join(map(str, value))
+    return str(value)

@@ -12,7 +12,7 @@ from pathlib import Path
 from harness.errors import UsageError
 from harness.records.file import ResultsFile, load, set_torn_line_aside
 from harness.records.run_records import ResumedRecord, RunRecord
-from harness.records.settings import OPTIONS
+from harness.records.settings import OPTIONS, in_words
 from harness.run.plan import Job, left_to_do
 
 RESULTS_NAME = "results.jsonl"
@@ -153,7 +153,8 @@ def _differing_settings(earlier: RunRecord, run: RunRecord) -> tuple[str, str]:
     if differing and not names and before != here:
         return _implementations(before, here), _implementations(here, before)
     names = names or differing
-    return ", ".join(f"{name} {was[name]}" for name in names), ", ".join(f"{name} {now[name]}" for name in names)
+    earlier_words, words = (", ".join(f"{name} {in_words(values[name])}" for name in names) for values in (was, now))
+    return earlier_words, words
 
 
 def _implementations(these: set[str], others: set[str]) -> str:

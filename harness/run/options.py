@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from harness.errors import UsageError
-from harness.records.settings import Settings
+from harness.records.settings import Settings, in_words
 from harness.run.invocation import Invocation
 
 CASES = ("suite", "shapes", "norm", "variant", "dtype", "weight_dtype", "weight", "bias", "zero_centred", "eps")
@@ -67,16 +67,16 @@ def _parameter(name: str, field: FieldInfo, own_help: str | None, hidden: bool) 
         help=own_help or field.description,
         hidden=hidden,
         rich_help_panel="Cases" if name in CASES_PANEL else None,
-        show_default=str(field.default) if has_shown_default else False,
+        show_default=in_words(field.default) if has_shown_default else False,
     )
     return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[_typer_type(field), option])
 
 
 def _typer_type(field: FieldInfo) -> Any:
-    """The type that Typer reads: a list for a tuple of any length, and text for a Literal, which `Settings` checks."""
-    if get_origin(field.annotation) is tuple:
+    """The type that Typer reads: a list for a tuple of files; text for what `Settings` parses and checks."""
+    if field.annotation == tuple[Path, ...]:
         return list[Path] | None
-    if get_origin(field.annotation) is Literal:
+    if get_origin(field.annotation) in (Literal, tuple):
         return str | None
     annotation: Any = field.annotation
     return annotation | None

@@ -11,7 +11,7 @@ from harness.defaults import BASELINE, OWN_IMPL
 from harness.devices import DeviceProfile
 from harness.errors import UsageError
 from harness.records.cases_asked import cases_on, dtype_on, suite_on
-from harness.records.contexts import ALL_REDUCE, COLD, HOT_DY, parse_contexts, parse_held, programs_beside
+from harness.records.contexts import ALL_REDUCE, COLD, HOT_DY, parse_held, programs_beside
 from harness.records.settings import Settings
 from harness.run.invocation import Invocation
 from harness.worker.contract import file_fault
@@ -34,7 +34,7 @@ def check(invocation: Invocation) -> None:
         raise UsageError("--sanitizer --variant: the sanitizer runs plain norms alone; leave one of them out")
     _check_names(invocation)
     _check_numbers(invocation)
-    if ALL_REDUCE in parse_contexts(settings.context):
+    if ALL_REDUCE in settings.context:
         raise UsageError(f"--context {ALL_REDUCE}: takes a second GPU; python examples/all_reduce.py measures it")
     parse_held(settings.holder)
     if invocation.device.strip().lower() == "cpu":
@@ -62,7 +62,7 @@ def contexts_left_out(settings: Settings, kind: DeviceKind, multiprocessors: int
 
     Raises UsageError where it has none of those that were asked for.
     """
-    asked = [context for context in parse_contexts(settings.context) if context != COLD]
+    asked = [context for context in settings.context if context != COLD]
     if kind == "cpu":
         absent = [context for context in asked if context not in (HOT_DY, ALL_REDUCE)]
         why, instead = "a CPU has no streams, so that nothing runs beside a call", f"name {HOT_DY}, or leave it out"
@@ -119,7 +119,6 @@ def resolved(settings: Settings, profile: DeviceProfile) -> Settings:
     return settings.changed(
         suite=suite_on(profile.kind, settings),
         dtype=dtype_on(profile.kind, settings),
-        context=",".join(parse_contexts(settings.context)),
         seeds=settings.seeds or (1 if settings.timed else 10),
         repeats=repeats,
         later_repeats=min(LATER_REPEATS, repeats) if several else 0,

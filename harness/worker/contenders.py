@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from harness.cases import Grads, Inputs
 from harness.cases.adapter import Implementation
 from harness.cases.traffic import ADD_NAME
-from harness.records.contexts import parse_contexts
 from harness.records.schema import SAME_TRAFFIC_ADD, ContextRecord, RowRecord, Timing
 from harness.timing import conditions
 from harness.timing.breakdown import Breakdown
@@ -118,7 +117,7 @@ class Contenders:
         if together.faults:
             self.fail_background_writers()
         step = self._step(job, together.timings)
-        in_contexts = {context: step.time_in(context) for context in parse_contexts(job.settings.context)[1:]}
+        in_contexts = {context: step.time_in(context) for context in job.settings.context[1:]}
         for contender in timed:
             self._conclude(contender, together, _records_of(contender.name, in_contexts))
         self._write_helpers(job, together, in_contexts)

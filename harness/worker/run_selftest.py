@@ -7,7 +7,7 @@ import random
 import torch
 
 from harness.devices.holder import Holder
-from harness.records.contexts import parse_contexts, parse_held, programs_beside
+from harness.records.contexts import parse_held, programs_beside
 from harness.records.schema import Check, SelfTestRecord
 from harness.timing import selftest
 from harness.timing.engine import Device
@@ -38,8 +38,9 @@ def make_selftest(request: SelfTest) -> SelfTestRecord:
 
 def _held_checks(request: SelfTest, device: Device) -> list[Check]:
     """The checks of the kernel beside, in the command `selftest` and in a run with a context `beside:N`."""
-    contexts = parse_contexts(request.settings.context)
-    if request.profile.kind == "cpu" or not (request.when == "alone" or any(map(programs_beside, contexts))):
+    if request.profile.kind == "cpu" or not (
+        request.when == "alone" or any(map(programs_beside, request.settings.context))
+    ):
         return []
     held = parse_held(request.settings.holder)
     return held_checks(device, lambda: Holder(held.threads, held.shared_kib))

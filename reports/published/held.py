@@ -13,7 +13,7 @@ from harness.cases.suites import SUITES
 from harness.cases.unfused import WITH_TORCH
 from harness.cases.variants import PLAIN
 from harness.records.cases_asked import cases_on
-from harness.records.contexts import COLD, parse_contexts
+from harness.records.contexts import COLD
 from harness.records.file import Results
 from harness.records.published_plan import PlannedRun
 from harness.records.run_records import ImplRecord, RunRecord
@@ -117,7 +117,7 @@ def _how(settings: Settings, sanitized: bool, gpus: int = 0) -> str:
     if not settings.timed:
         under = ", and under compute-sanitizer" if sanitized else ""
         return f"{figures.count(settings.repeats, 'run')} a case{under}"
-    others = [context for context in parse_contexts(settings.context) if context != COLD]
+    others = [context for context in settings.context if context != COLD]
     parts = {
         "one process" if settings.processes == 1 else f"{settings.processes} processes": True,
         figures.count(gpus, "GPU"): gpus,

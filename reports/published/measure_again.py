@@ -15,7 +15,7 @@ from harness.cases.unfused import WITH_TORCH
 from harness.defaults import BASELINE
 from harness.errors import UsageError
 from harness.records.cases_asked import DEFAULT_DTYPE, cases_on
-from harness.records.contexts import ALL_REDUCE, parse_contexts
+from harness.records.contexts import ALL_REDUCE
 from harness.records.run_records import RunRecord
 from harness.records.settings import Settings
 
@@ -24,9 +24,7 @@ RUN_SETTINGS = ("seed", "flush", "holder", "quick", "processes", "twice", "cross
 
 def measure_again(case: NormCase, run: RunRecord) -> str | None:
     """The command; None where no command gives exactly this case, or where `bench` did not measure it."""
-    if ALL_REDUCE in parse_contexts(run.settings.context) or not all(
-        is_own(impl.source) for impl in run.implementations
-    ):
+    if ALL_REDUCE in run.settings.context or not all(is_own(impl.source) for impl in run.implementations):
         return None
     settings = Settings.model_validate(_without_defaults(_case_settings(case) | _run_settings(run)))
     try:
@@ -63,6 +61,6 @@ def _run_settings(run: RunRecord) -> dict[str, Any]:
     return {
         "impls": ",".join(alone),
         "baseline": "" if baseline == BASELINE else baseline,
-        "context": ",".join(parse_contexts(run.settings.context)),
+        "context": run.settings.context,
         **{name: getattr(run.settings, name) for name in RUN_SETTINGS},
     }

@@ -15,7 +15,7 @@ from harness.cases.models import cases_of_models
 from harness.cases.suites import SUITES, cases_of
 from harness.defaults import BASELINE
 from harness.records.cases_asked import cases_on
-from harness.records.contexts import ALL_REDUCE, COLD, parse_contexts
+from harness.records.contexts import ALL_REDUCE, COLD
 from harness.records.published_plan import read_plan
 from harness.run.options import _invocation
 from harness.run.plan import select, tried_on, with_torch
@@ -69,7 +69,7 @@ def would_measure(command, run):
         "baseline": impls[0].name,
         "flush": settings.flush,
         "processes": set(range(settings.processes)),
-        "contexts": set(parse_contexts(settings.context)),
+        "contexts": set(settings.context),
         "twice": settings.twice,
         "other engines": settings.cross_check,
         "quick": settings.quick,
@@ -192,7 +192,7 @@ def test_command_has_the_settings_of_the_run():
     settings = asked(measure_again(PLAIN, run)).settings
     for name in ("flush", "processes", "holder", "quick", "baseline", "seed"):
         assert getattr(settings, name) == getattr(run.settings, name), name
-    assert settings.context == "cold,graph,beside:8"
+    assert settings.context == ("cold", "graph", "beside:8")
     assert settings.impls == ",".join(impl.name for impl in run.implementations)
 
 
