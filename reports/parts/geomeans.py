@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from harness.analysis import figures
 from harness.analysis.case_labels import NORMS
 from harness.analysis.comparison import Comparison
-from harness.analysis.summary import Geomean, Wins, in_words
+from harness.analysis.entries import Entry
+from harness.analysis.summary import Geomean, Wins
 from harness.cases import Norm
+from harness.records.schema import RANKED
 from reports.table import Cell, Heading, Table, table, words
 
 
@@ -48,22 +52,41 @@ def geomeans(comparison: Comparison) -> Table:
 
 
 def norms_side_by_side(comparison: Comparison) -> Table:
-    """A row an implementation, best first: its geometric mean of each norm, and in how many cases it is fastest."""
+    """A row an implementation, best first: its mean speedups, how often it was right with the same bits, and fastest.
+
+    Cases that it refused are not counted as wrong, and bits only where it was right.
+    """
     means = {(mean.impl, mean.norm): mean for mean in comparison.summary.geomeans}
     norms: list[Norm] = [norm for norm in NORMS if any(mean.norm == norm for mean in means.values())]
     impls = list(dict.fromkeys(impl for impl, _ in sorted(means, key=lambda key: -means[key].value)))
     wins = {wins.impl: wins for wins in comparison.summary.wins}
-    rows = [[impl, *(_mean(means.get((impl, norm))) for norm in norms), _won(wins.get(impl))] for impl in impls]
-    return table(words("implementation", *(NORMS[norm] for norm in norms), "fastest in"), rows)
+    ran = {impl: _ran(comparison, impl) for impl in impls}
+    rows = [
+        [impl, *(_mean(means.get((impl, norm))) for norm in norms), *_verified(ran[impl]), _won(wins.get(impl))]
+        for impl in impls
+    ]
+    heads = words("implementation", *(f"{NORMS[norm]} speedup" for norm in norms), "right", "same bits", "fastest in")
+    return table(heads, rows)
+
+
+def _ran(comparison: Comparison, impl: str) -> list[Entry]:
+    entries = [case.entry(impl) for case in comparison.cases]
+    return [entry for entry in entries if entry and entry.standing != "absent"]
+
+
+def _verified(ran: Sequence[Entry]) -> list[Cell]:
+    """In how many of the cases that it ran on it was right, and in how many of these it gave the same bits."""
+    right = [entry for entry in ran if entry.status in RANKED]
+    same = sum(entry.other_bits is None for entry in right)
+    return [Cell(f"{len(right)} of {len(ran)}", len(right)), Cell(f"{same} of {len(right)}", same)]
 
 
 def _mean(mean: Geomean | None) -> Cell:
-    """A mean with its range, and over how many cases it is where it lacks some; how many had other bits."""
+    """A mean with its range, and over how many cases it is where it lacks some."""
     if mean is None:
         return Cell(figures.NOTHING)
     text = f"{figures.plain_ratio(mean.value)} ({_range(mean)})"
-    text += f" in {mean.cases} of {mean.total}" if mean.cases < mean.total else ""
-    return Cell(", ".join(filter(None, [text, in_words(mean.other_bits)])), mean.value)
+    return Cell(text + (f" in {mean.cases} of {mean.total}" if mean.cases < mean.total else ""), mean.value)
 
 
 def _range(mean: Geomean) -> str:

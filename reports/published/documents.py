@@ -14,19 +14,10 @@ from harness.records.published_plan import CHECKOUT, PACKED_SUFFIX, Plan, read_p
 from reports.markdown_writer import paragraphs, without_padding
 from reports.published import site_page
 from reports.published.sections import PICTURE, SECTIONS
-from reports.published.sources import Source, by_device, pictured, sources
+from reports.published.sources import Source, by_device, most_important, sources
 
 SITE = "site/index.html"
-WITH_SECTIONS = (
-    "README.md",
-    "docs/fleet.md",
-    "docs/kernel.md",
-    "docs/method.md",
-    "docs/model.md",
-    "docs/peers.md",
-    "docs/results.md",
-    "results/README.md",
-)
+WITH_SECTIONS = ("README.md", "docs/results.md")
 _SECTION = re.compile(r"(?<=<!-- written: )(?P<name>[\w-]+) -->\n.*?(?=<!-- end -->)", re.DOTALL)
 
 
@@ -95,17 +86,21 @@ def _report(files: Sequence[Source], form: str) -> str:
 def _age(source: Source) -> str:
     file = f"{source.name}{PACKED_SUFFIX}"
     mark = f"**{source.mark}**" if source.stale else source.mark
-    planned = f" The plan now asks: {source.planned_now}." if source.planned_now else ""
-    return f"- [{file}]({file}): {source.about}; {mark}.{planned}"
+    return f"- [{file}]({file}): {source.about}; {mark}."
 
 
 def _sections(path: Path, plan: Plan, files: Sequence[Source]) -> str:
     """A document with its sections written again; the text between them stays as it is."""
 
     def section(match: re.Match[str]) -> str:
+        if match["name"] not in SECTIONS:
+            raise UsageError(f"{path}: no section {match['name']!r}; <!-- written: --> takes {', '.join(SECTIONS)}")
         return f"{match['name']} -->\n{SECTIONS[match['name']](files, plan)}"
 
-    return _SECTION.sub(section, path.read_text(encoding="utf-8"))
+    try:
+        return _SECTION.sub(section, path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}; the checkout needs it") from error
 
 
 def _picture(plan: Plan, files: Sequence[Source]) -> str:
@@ -113,7 +108,7 @@ def _picture(plan: Plan, files: Sequence[Source]) -> str:
     from reports.plots.draw import overall  # imports matplotlib: seconds
     from reports.plots.style import as_svg
 
-    first = pictured(files, plan)
+    first = most_important(files, plan)
     if first is None:
         raise UsageError(f"the picture is of {next(iter(plan.runs))}, which no device has; publish it first")
     return as_svg(dict(overall(first.results, first.comparison))[PICTURE])

@@ -5,8 +5,7 @@ The page's script draws from the same texts, so that pictures and tables agree.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import takewhile
+from collections.abc import Iterable
 from typing import Any
 
 from harness.analysis import figures
@@ -27,7 +26,6 @@ from harness.records.settings import Settings
 from reports.parts import conditions
 from reports.parts.geomeans import geomeans
 from reports.published.case_words import dtype_in_words, shape_in_words, variant_in_words
-from reports.published.measure_again import measure_again
 from reports.published.sources import Source
 from reports.sentences import caveats, no_fastest, yardsticks
 
@@ -69,25 +67,17 @@ class Words:
 
 
 def run_facts(source: Source) -> dict[str, Any]:
-    """The data of a run for JSON: of the run itself, and by group its cases and their rows.
-
-    The command that measures a case again is that of the case and the `again` of the run, its tail.
-    """
+    """The data of a run for JSON: of the run itself, and by group its cases and their rows."""
     results, comparison = source.results, source.comparison
     run, words = results.run, Words()
     contexts = every_context(comparison)
     cases_in_groups = [group for context in contexts for group in _groups(results, context, words)]
-    cases = [case for group in cases_in_groups for case in group["cases"] if case["again"]]
-    tail = _common_tail([case["again"] for case in cases])
-    for case in cases:
-        case["again"] = case["again"].removesuffix(tail)
     return {
         "device": source.device,
         "name": source.name,
         "date": run.started_at[:10],
         "revision": run.revision,
-        "command": run.command,
-        "again": tail,
+        "command": source.command,
         "baseline": comparison.baseline,
         "caveats": caveats.caveats(comparison),
         "budget": yardsticks.error_budget(comparison),
@@ -98,13 +88,6 @@ def run_facts(source: Source) -> dict[str, Any]:
         "means": [_means(context) for context in contexts],
         "groups": cases_in_groups,
     }
-
-
-def _common_tail(commands: Sequence[str]) -> str:
-    """The words that all of these commands end in; most of a command names the implementations of its run."""
-    ends = [command.split(" ")[:0:-1] for command in commands]  # but for the first word
-    common = takewhile(lambda words: len(set(words)) == 1, zip(*ends, strict=False))
-    return "".join(f" {words[0]}" for words in reversed(list(common)))
 
 
 def context_in_words(context: str, settings: Settings) -> str:
@@ -139,7 +122,6 @@ def _groups(results: Results, comparison: Comparison, words: Words) -> list[dict
                     "rows": case.case.rows,
                     "cols": case.case.cols,
                     "strip": words.text(strips.get(case.case)),
-                    "again": measure_again(case.case, results.run),
                     **_case(comparison, case, rows[case.case], words),
                 }
                 for case in cases

@@ -61,7 +61,6 @@ def _published(source: Source) -> dict[str, Any]:
         "device": source.device,
         "name": source.name,
         "about": source.about,
-        "asked": source.planned_now,
         "date": run.started_at[:10],
         "age": source.mark,
         "file": f"results/{source.device}/{source.name}{PACKED_SUFFIX}",

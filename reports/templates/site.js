@@ -40,7 +40,6 @@ const points = data.runs.flatMap(run => run.groups.flatMap(group => group.cases.
   device: run.device, norm: group.norm, variant: group.variant, dtype: group.dtype, context: group.context,
   shape: found.shape, run: run.name, of: run, group, found,
 }))));
-const again = point => point.found.again === null ? null : point.found.again + point.of.again;
 const published = (device, name) => data.published.find(run => run.device === device && run.name === name);
 // A run in the usual context alone does not name it.
 const severalContexts = run => run.means.length > 1;
@@ -49,7 +48,7 @@ const ageOf = run => ({ age: run.age, stale: run.stale ? run.age : null });
 const exported = point => ({
   device: nameOf(point.device), ...Object.fromEntries(FIELDS.slice(1).map(name => [name, point[name]])),
   rows: point.found.rows, columns: point.found.cols, revision: point.of.revision, date: point.of.date, ...ageOf(published(point.device, point.run)),
-  baseline: point.of.baseline, command: again(point), answer: point.found.answer, add_us: point.found.add_us,
+  baseline: point.of.baseline, command: point.of.command, answer: point.found.answer, add_us: point.found.add_us,
   gradients: point.group.gradients, implementations: point.found.entries.map(row => read(row, point.of)),
 });
 
@@ -341,9 +340,7 @@ function show(focus) {
   by("unmet").textContent = unmet(point);
   by("panels").replaceChildren(panel(point, Boolean(beside)), ...(beside ? [other ? panel(other, true) : absent(beside)] : []));
   for (const each of by("panels").querySelectorAll("details")) each.open = open.includes(each.querySelector("summary").textContent.split(" ")[0]);
-  const command = again(point) ?? point.of.command;
-  by("again").replaceChildren(...command.split(/(?<=[ ,])/).map(word => el("span", {}, word)));  // no line ends inside a word
-  by("again-about").textContent = again(point) ? "In a checkout, after the steps of its README. All implementations of the run take part, interleaved." : "No command describes this case alone; this one measured the whole run.";
+  by("again").replaceChildren(...point.of.command.split(/(?<=[ ,])/).map(word => el("span", {}, word)));  // no line ends inside a word
   by("copied").textContent = "";
   if (focus) document.querySelector(`[data-focus="${CSS.escape(focus)}"]`)?.focus();
 }
@@ -363,7 +360,7 @@ function runs() {
   const first = several ? ["run", "device"] : ["run"];
   const caveats = run => data.runs.find(each => each.device === run.device && each.name === run.name)?.caveats ?? [];
   const rows = data.published.map(run => [el("span", { id: idOf(run), tabindex: -1 }, run.name), ...on(run, [
-    [...marked(run.about), ...(run.asked ? [el("span", { class: "asked" }, `The plan now asks: ${run.asked}`)] : []), el("span", { class: "files" }, links(run))],
+    [...marked(run.about), el("span", { class: "files" }, links(run))],
     run.date,
     [run.age, ...caveats(run).map(caveat => el("p", { class: "caveat" }, caveat))]])]);
   by("runs").append(table("published runs", [...first, "what", "date", "revision and age"], rows));

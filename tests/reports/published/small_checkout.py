@@ -29,15 +29,9 @@ bench = { shapes = "64x64" }
 of = ["timed"]
 """
 TEXTS = {
-    "README.md": "# Front\n\n"
-    "<!-- written: picture -->\n<!-- end -->\n\n<!-- written: fastest -->\n<!-- end -->\n\nThe rest.\n",
-    "docs/fleet.md": "# Many GPUs\n\n<!-- written: two-gpus -->\n<!-- end -->\n",
-    "docs/kernel.md": "# The kernel\n\n<!-- written: targets -->\n<!-- end -->\n",
-    "docs/method.md": "# How it measures\n\n<!-- written: another-run -->\n<!-- end -->\n",
-    "docs/model.md": "# In a model\n\n<!-- written: beside -->\n<!-- end -->\n",
-    "docs/peers.md": "# Peers\n\n<!-- written: best -->\n<!-- end -->\n",
+    "README.md": "# Front\n\n<!-- written: picture -->\n<!-- end -->\n\n"
+    "<!-- written: fastest -->\n<!-- end -->\n\nThe rest.\n",
     "docs/results.md": "# Results\n\n<!-- written: runs -->\n<!-- end -->\n",
-    "results/README.md": "# Files\n\n<!-- written: published -->\n<!-- end -->\n",
     "results/plan.toml": PLAN,
 }
 SHAPES = [(32768, 1024), (16384, 2048), (8192, 4096)]

@@ -1,235 +1,129 @@
-"""Documents are what the published files give, byte for byte, and a new device stands in them by itself."""
+"""`normbwd documents` writes what the published files give, and `--check` names what differs."""
 
-import gzip
-import re
-from functools import cache
-from pathlib import Path
+import shutil
 
-import matplotlib
 import pytest
 
-from harness.records.contexts import ALL_REDUCE, STEP, programs_beside
-from harness.records.published_plan import published_files, read_plan
-from harness.verify.error_classes import CLASSES
+from harness.errors import UsageError
+from reports.published import sources as published_files
 from reports.published.documents import documents, write_all
-from reports.published.run_facts import FLUSHES
-from reports.published.sources import sources
 from tests.reports.published.small_checkout import make
-
-ROOT = Path(__file__).parents[3]
-DRAWN_WITH = next(
-    line.removeprefix("matplotlib==")
-    for line in (ROOT / "constraints.txt").read_text().splitlines()
-    if line.startswith("matplotlib==")
-)
-OF_ALL_RUNS = ("docs/results.md", "site/index.html")
-
-
-@cache
-def published():
-    """The documents of this checkout by their paths."""
-    return {document.path: document for document in documents()}
-
-
-def one_process(path):
-    """What is written from all runs stays in one process of the tests, where each run is compared once."""
-    return pytest.param(path, marks=pytest.mark.xdist_group("documents") if path in OF_ALL_RUNS else ())
-
-
-@pytest.mark.parametrize("path", [one_process(path) for path in published() if not path.endswith(".svg")])
-def test_document_is_what_its_files_give(path):
-    assert (ROOT / path).read_text("utf-8") == published()[path].text()
-
-
-@pytest.mark.skipif(matplotlib.__version__ != DRAWN_WITH, reason="another matplotlib draws other bytes")
-@pytest.mark.parametrize("path", [path for path in published() if path.endswith(".svg")])
-def test_picture_is_what_its_file_gives(path):
-    assert (ROOT / path).read_text("utf-8") == published()[path].text()
-    assert (ROOT / path).stat().st_size < 150_000
-
-
-def test_every_report_and_picture_is_written():
-    here = [path for folder in ("results", "docs/plots") for path in (ROOT / folder).rglob("*") if path.is_file()]
-    made = {path.relative_to(ROOT).as_posix() for path in here if path.suffix in (".md", ".svg")}
-    assert made == {path for path in published() if path.startswith(("results/", "docs/plots/"))}
-
-
-def test_page_is_small():
-    page = (ROOT / "site/index.html").read_bytes()
-    devices = len({device for device, _, _ in published_files()})
-    assert len(page) < 1_250_000 * devices  # all runs of the plan on a device are about 1.2 MB
-    assert len(gzip.compress(page)) < 350_000 * devices  # what a server that compresses sends
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory):
-    """A checkout of few results on one device, its documents written."""
-    checkout = make(tmp_path_factory.mktemp("small"))
+def written(tmp_path_factory):
+    """A checkout with results of one device and its documents; not to be changed."""
+    checkout = make(tmp_path_factory.mktemp("written"))
     assert sorted(write_all(checkout=checkout)) == sorted(document.path for document in documents(checkout))
     return checkout
 
 
-def test_what_was_written_is_not_written_again(small):
-    assert write_all(check=True, checkout=small) == []
-    assert "The rest." in (small / "README.md").read_text("utf-8")
+@pytest.fixture
+def checkout(written, tmp_path):
+    return shutil.copytree(written, tmp_path / "checkout")
 
 
-FIGURES = {
-    "results/h200/timed.md": "2.00",
-    "README.md": "2.00",
-    "docs/peers.md": "0.50",
-    "docs/results.md": "2.00",
-    "results/README.md": "abc1234",
-    "site/index.html": "|1.996 [",
-    "docs/plots/bandwidth-rms.svg": "1024",
-}
+def text(checkout, path):
+    return (checkout / path).read_text("utf-8")
 
 
-@pytest.mark.parametrize("path", FIGURES)
-def test_changed_figure_is_found(small, path):
-    before = (small / path).read_text("utf-8")
-    figure = FIGURES[path]
+def test_what_was_written_is_not_written_again(written):
+    assert write_all(check=True, checkout=written) == []
+    assert text(written, "README.md").startswith("# Front\n\n<!-- written: picture -->\n![")
+    assert text(written, "README.md").endswith("<!-- end -->\n\nThe rest.\n")
+
+
+@pytest.mark.parametrize(
+    ("path", "figure"),
+    [
+        ("results/h200/timed.md", "2.00"),
+        ("README.md", "2.00"),
+        ("docs/results.md", "| 5 |"),
+        ("site/index.html", "|1.996 ["),
+        ("docs/plots/bandwidth-rms.svg", "1024"),
+    ],
+)
+def test_changed_figure_is_named_and_nothing_is_written(checkout, path, figure):
+    before = text(checkout, path)
     assert figure in before
-    changed = before.replace(figure, figure.replace("0", "7").replace("1", "3"), 1)
-    (small / path).write_text(changed, "utf-8")
-    try:
-        assert write_all(check=True, checkout=small) == [path]
-        assert (small / path).read_text("utf-8") == changed, "a check writes nothing"
-    finally:
-        (small / path).write_text(before, "utf-8")
+    (checkout / path).write_text(before.replace(figure, "777", 1), "utf-8")
+    assert write_all(check=True, checkout=checkout) == [path]
+    assert "777" in text(checkout, path)
+    assert write_all(checkout=checkout) == [path]
+    assert text(checkout, path) == before
 
 
-def test_what_is_not_measured_is_marked(small):
-    assert "Planned and not measured: later." in (small / "docs/results.md").read_text("utf-8")
-    assert '{"device":"h200","name":"later","about":"what nobody had the time for"}' in page(small)
+def test_readme_has_a_short_table_and_how_it_was_measured(written):
+    lines = text(written, "README.md").splitlines()
+    assert [line for line in lines if line.startswith("| ")] == [
+        "| implementation | RMSNorm speedup | LayerNorm speedup | right | same bits | fastest in |",
+        "| triton-inhouse | 2.00 (2.00 to 2.00) | 2.00 (2.00 to 2.00) | 5 of 5 | 5 of 5 | 3, tied in 1 |",
+        "| quack | 1.90 (1.60 to 2.29) | 1.46 (1.46 to 1.46) | 5 of 5 | 0 of 5 | 1, tied in 1 |",
+        "| liger | 1.33 (1.33 to 1.33) | 1.33 (1.33 to 1.33) | 5 of 5 | 5 of 5 | 0 |",
+        "| torch-eager | 1.00 (1.00 to 1.00) | 1.00 (1.00 to 1.00) | 5 of 5 | 5 of 5 | 0 |",
+    ]
+    (measured,) = [line for line in lines if line.startswith("NVIDIA H200, 2025-06-01, engine version ")]
+    assert "torch " in measured
+    assert "; a few shapes; [all shapes and implementations](results/h200/timed.md); **stale**." in measured
 
 
-def test_age_is_marked(small):
-    age = "before hashes of the code were recorded"
-    assert "| abc1234, stale |" in (small / "docs/results.md").read_text("utf-8")
-    for path in ("results/README.md", "results/h200/timed.md", "site/index.html"):
-        assert age in (small / path).read_text("utf-8"), path
+def test_results_page_counts_the_places_of_the_in_house_kernel(written):
+    page = text(written, "docs/results.md")
+    assert "| [timed](../results/h200/timed.md) | 2025-06-01, stale | 5 | 3 | 1 | 1 | 0 |" in page
+    assert "| [timed](../results/h200/timed.md), graph | 2025-06-01, stale | 5 | 3 | 1 | 1 | 0 |" in page
+    assert "| verified | 2025-06-01, stale |" in page
+    assert "Not measured: later." in page
 
 
-AGE = "Measured on 2025-06-01 at revision abc1234"
+def test_page_of_a_run_says_what_it_holds_and_why_it_is_stale(written):
+    assert "- [timed.jsonl.bz2](timed.jsonl.bz2): a few shapes; **measured at " in text(
+        written, "results/h200/timed.md"
+    )
 
 
-def test_picture_says_that_it_is_stale(small, monkeypatch):
-    """And does not where the code is the same."""
-    assert f"{AGE}; **stale**: not of the code" in caption(small / "README.md")
-    monkeypatch.setattr("reports.published.sources.stale_because", lambda *_, **__: ())
-    (front,) = [each for each in documents(small) if each.path == "README.md"]
-    assert f"{AGE}." in front.text()
-    assert "stale" not in front.text()
+def test_current_run_is_not_marked(written, monkeypatch):
+    monkeypatch.setattr(published_files, "out_of_date", lambda *_: ())
+    texts = {document.path: document.text() for document in documents(written) if not document.path.endswith(".svg")}
+    assert not [path for path in ("README.md", "docs/results.md", "results/h200/timed.md") if "stale" in texts[path]]
+    assert '"age":"measured at revision abc1234"' in texts["site/index.html"]
 
 
-def test_readme_has_a_table_of_the_device_with_most_runs_and_a_paragraph_of_every_other(tmp_path):
-    """Which says how old it is, as the caption of the picture does for the table."""
-    checkout = make(tmp_path, devices=("b200", "h200"))
-    (checkout / "results/b200/again.jsonl.bz2").unlink()
+def test_new_device_stands_everywhere_behind_that_with_more_runs(tmp_path):
+    checkout = make(tmp_path, devices=("acme-9000", "h200"))
+    (checkout / "results/acme-9000/again.jsonl.bz2").unlink()
     write_all(checkout=checkout)
-    front = (checkout / "README.md").read_text("utf-8")
-    assert caption(checkout / "README.md").startswith("The RMSNorm backward on NVIDIA H200; ")
-    assert AGE in caption(checkout / "README.md")
-    assert front.count("Speedup over torch-eager on NVIDIA H200: ") == front.count("Speedup over ") == 1
-    (other,) = [line for line in front.splitlines() if line.startswith("On NVIDIA B200: ")]
-    assert "Geometric means of triton-inhouse: cold: rms 2.00, layer 2.00, over torch-eager." in other
-    assert other.count(AGE) == 1
-    assert other.endswith(" [Every shape](results/b200/timed.md).")
+    page = text(checkout, "docs/results.md")
+    assert page.index("## NVIDIA H200") < page.index("## NVIDIA ACME-9000")
+    assert "NVIDIA ACME-9000" in text(checkout, "site/index.html")
+    assert (checkout / "results/acme-9000/timed.md").exists()
+    assert "ACME" not in text(checkout, "README.md")
 
 
-def test_devices_with_as_many_runs_stand_by_name(tmp_path):
-    checkout = make(tmp_path, devices=("h200", "b200"))
+def test_each_file_is_loaded_and_compared_once(tmp_path, monkeypatch):
+    checkout, calls = make(tmp_path), []
+    load, compare = published_files.load, published_files.compare
+    monkeypatch.setattr(published_files, "load", lambda path: calls.append(path.name) or load(path))
+    monkeypatch.setattr(published_files, "compare", lambda run: calls.append(run.run.started_at) or compare(run))
     write_all(checkout=checkout)
-    text = (checkout / "docs/results.md").read_text("utf-8")
-    assert text.index("## NVIDIA B200") < text.index("## NVIDIA H200")
-    assert caption(checkout / "README.md").startswith("The RMSNorm backward on NVIDIA B200; ")
+    assert len(calls) == 2 * 3
 
 
-def caption(path):
-    """What stands under the picture of a front page."""
-    return path.read_text("utf-8").partition(".svg)\n\n")[2].partition("\n<!-- end -->")[0]
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("README.md", "README.md: No such file"),
+        ("results/plan.toml", "plan.toml"),
+        ("results/h200/timed.jsonl.bz2", "the picture is of timed, which no device has; publish it first"),
+    ],
+)
+def test_what_is_missing_is_one_clear_line(checkout, path, words):
+    (checkout / path).unlink()
+    with pytest.raises(UsageError, match=words) as error:
+        write_all(checkout=checkout)
+    assert "\n" not in str(error.value)
 
 
-def test_published_picture_is_marked_as_its_run_is():
-    source = next(source for source in sources(read_plan()) if source.name == "fast-llm")
-    said = caption(ROOT / "README.md")
-    assert said.count("\n") == 0
-    assert said.endswith(source.age)
-    assert ("**stale**" in said) == source.stale
-
-
-PAGES = [path for path in published() if re.fullmatch(r"results/[^/]+/.*", path)]
-
-
-@pytest.mark.parametrize("path", PAGES)
-def test_page_says_of_each_of_its_files_whether_it_is_stale(path):
-    found = {source.name: source for source in sources(read_plan()) if source.device == Path(path).parent.name}
-    files = [found[name] for name in read_plan().pages[Path(path).name].of]
-    lines = (ROOT / path).read_text("utf-8").splitlines()
-    for source in files:
-        (line,) = [line for line in lines if line.startswith(f"- [{source.name}.jsonl.bz2]({source.name}.jsonl.bz2): ")]
-        assert source.about in line
-        assert (f"**{source.mark}**" in line) == source.stale
-        assert (source.planned_now or "The plan now asks") in line or not source.planned_now
-
-
-def test_page_of_a_current_file_is_not_marked(small, monkeypatch):
-    """A file with hashes of the code as it is, and the same file after a change of that code."""
-    text = (small / "results/h200/timed.md").read_text("utf-8")
-    assert "**measured at revision abc1234; stale: " in text
-    monkeypatch.setattr("reports.published.sources.stale_because", lambda *_, **__: ())
-    monkeypatch.setattr("reports.published.sources.mark", lambda *_: "measured at revision abc1234")
-    (page,) = [each for each in documents(small) if each.path == "results/h200/timed.md"]
-    assert "stale" not in page.text().partition("|")[0]
-
-
-def test_new_device_stands_everywhere(tmp_path):
-    """One that has a profile and one that has none."""
-    checkout = make(tmp_path, devices=("b200", "h200", "acme-9000"))
-    write_all(checkout=checkout)
-    for device in ("b200", "acme-9000"):
-        assert (checkout / f"results/{device}/timed.md").exists()
-        for path in ("README.md", "docs/peers.md", "docs/results.md", "results/README.md", "site/index.html"):
-            assert f"NVIDIA {device.upper()}" in (checkout / path).read_text("utf-8"), path
-
-
-def test_speedups_of_a_run_in_several_contexts_name_theirs(small):
-    text = (small / "docs/results.md").read_text("utf-8")
-    assert text.count("| cold: rms 2.00, layer 2.00, over torch-eager |") == 1
-
-
-AGES = {
-    "changed in vain": ("measured at revision abc1234; what has changed since changes no figure here", ()),
-    "a part": ("measured at revision abc1234; 1 of 5 processes so far", ()),
-    "stale": ("measured at revision abc1234; stale: the code has changed", ("the code has changed",)),
-}
-
-
-@pytest.mark.parametrize("age", AGES)
-def test_page_says_of_a_run_what_documents_say(small, monkeypatch, age):
-    said, reasons = AGES[age]
-    monkeypatch.setattr("reports.published.sources.mark", lambda *_: said)
-    monkeypatch.setattr("reports.published.sources.stale_because", lambda *_, **__: reasons)
-    by_path = {each.path: each.text() for each in documents(small)}
-    assert f'"age":"{said}"' in by_path["site/index.html"]
-    assert f'"stale":{"true" if reasons else "false"}' in by_path["site/index.html"]
-    assert said in by_path["results/h200/timed.md"]
-    assert "with the code as it is" not in by_path["site/index.html"]
-
-
-def test_page_explains_every_context_that_it_offers():
-    """Those of a run, those that are of a flush, and that of two GPUs, which no option asks for."""
-    names = {"beside:N" if programs_beside(name) else name for name in (*STEP, ALL_REDUCE)}
-    (said,) = re.findall("<dt>context</dt><dd>(.*)</dd>", (ROOT / "reports/templates/site.html").read_text("utf-8"))
-    assert set(re.findall("<b>([^<]+)</b>: ", said)) == names | set(filter(None, FLUSHES.values()))
-
-
-def test_page_states_the_bounds_of_rho():
-    bounds = (f"{bound:g} {name}" for bound, name in CLASSES[1:])
-    said = (ROOT / "reports/templates/site.html").read_text("utf-8")
-    assert f"up to {CLASSES[0][0]:g} is exact, {', '.join(bounds)}, and beyond wrong." in said
-
-
-def page(checkout):
-    return (checkout / "site/index.html").read_text("utf-8")
+def test_unknown_section_is_one_clear_line(checkout):
+    (checkout / "docs/results.md").write_text("<!-- written: nothing -->\n<!-- end -->\n", "utf-8")
+    with pytest.raises(UsageError, match=r"no section 'nothing'; .* takes fastest, picture, runs"):
+        write_all(checkout=checkout)

@@ -9,8 +9,7 @@ import pytest
 from harness.cases import NormCase
 from harness.records.published_plan import Plan, read_plan
 from reports.published.case_words import dtype_in_words, variant_in_words
-from reports.published.measure_again import measure_again
-from reports.published.run_facts import COLUMNS, SEPARATOR, WORDS, _common_tail, run_facts
+from reports.published.run_facts import COLUMNS, SEPARATOR, WORDS, run_facts
 from reports.published.sources import sources
 from tests.reports.published.small_checkout import make, publish
 from tests.reports.test_training_step import beside, step
@@ -53,19 +52,6 @@ def test_groups_are_what_a_reader_chooses(facts):
     assert chosen == [(*kind, context) for context in ("cold", "graph") for kind in kinds]
     assert [case["shape"] for case in facts["groups"][0]["cases"]] == ["32768 x 1024", "16384 x 2048", "8192 x 4096"]
     assert facts["groups"][0]["shown"] == ["triton-inhouse", "quack", "liger", "torch-eager"]
-
-
-def test_the_command_of_a_case_and_that_of_its_run_are_whole(facts, tmp_path):
-    """The implementations stand once, in the run's; a run of one case has all but the first word there."""
-    (found, *_) = sources(read_plan(make(tmp_path) / "results/plan.toml"), tmp_path / "results")
-    whole = [measure_again(case.case, found.results.run) for case in found.comparison.cases] * 2  # of two contexts
-    assert sorted(case["again"] + facts["again"] for group in facts["groups"] for case in group["cases"]) == sorted(
-        whole
-    )
-    assert "--impls" in facts["again"]
-    assert all("--impls" not in case["again"] for group in facts["groups"] for case in group["cases"])
-    assert _common_tail(["normbwd bench --a 1"]) == " bench --a 1"
-    assert _common_tail([]) == ""
 
 
 def test_rows_have_what_their_standing_allows(facts):

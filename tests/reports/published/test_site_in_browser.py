@@ -149,10 +149,9 @@ def _says_once_what_holds_for_a_run(page):
     assert "shape=" in page.url, "what was chosen stays in the address"
 
 
-def test_run_leads_to_its_files_and_says_what_the_plan_asks_now(opened, small):
+def test_run_leads_to_its_files(opened, small):
     page = opened.page
     row = page.locator("#runs tr", has=page.locator("#run-b200-timed"))
-    assert "The plan now asks: 32768 x 1024, both norms, bf16" in row.inner_text()
     links = row.locator("a").evaluate_all("links => links.map(link => link.href)")
     assert [link.rsplit("/", 3)[1:] for link in links] == [
         ["results", "b200", "timed.jsonl.bz2"],
