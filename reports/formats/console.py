@@ -9,9 +9,8 @@ from harness.analysis.comparison import CaseComparison, Comparison
 from reports import columns
 from reports.column import Row
 from reports.formats import console_verified
-from reports.parts import models, training_step
+from reports.parts import answers, caveats, models, not_passed, training_step, yardsticks
 from reports.parts.geomeans import geomeans
-from reports.sentences import answers, caveats, not_passed, yardsticks
 from reports.table import Table
 from reports.terminal import WIDTH, captured, print_line, print_table
 

@@ -13,8 +13,8 @@ from harness.analysis.outcomes import FAILED, Outcome, by_impl, norms, of_compar
 from harness.cases import Norm
 from harness.cases.tensors import headings as short_names
 from harness.records.schema import RANKED, Status
+from reports.parts import not_passed
 from reports.parts.reasons import failures, refusals
-from reports.sentences import not_passed
 from reports.table import Heading, Table, table, words
 from reports.terminal import WIDTH, print_line, print_table
 

@@ -13,7 +13,7 @@ from harness.cases import Norm
 from harness.errors import UsageError
 from harness.records.file import Results
 from reports.markdown_writer import paragraphs, table
-from reports.sentences import provenance
+from reports.parts import provenance
 from reports.table import words
 
 ABOUT = (

@@ -15,10 +15,9 @@ from harness.cases.unfused import WITH_TORCH
 from reports.column import Row
 from reports.columns import COLUMNS
 from reports.markdown_writer import paragraphs, table, write_section, write_table
-from reports.parts import models, training_step
+from reports.parts import answers, caveats, models, not_passed, training_step, yardsticks
 from reports.parts.conditions import conditions_list
 from reports.parts.geomeans import geomeans
-from reports.sentences import answers, caveats, not_passed, yardsticks
 from reports.table import words
 
 DIFFER = {  # a sign and what it means, by the mark of an entry whose bits differ

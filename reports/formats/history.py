@@ -10,7 +10,7 @@ from harness.cases import NormCase
 from harness.errors import UsageError
 from harness.records.file import Results
 from reports.markdown_writer import paragraphs, table
-from reports.sentences import answers, provenance
+from reports.parts import answers, provenance
 from reports.table import words
 
 ABOUT = (

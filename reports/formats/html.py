@@ -16,10 +16,9 @@ from reports import columns
 from reports.column import Row
 from reports.formats import html_verified
 from reports.formats.html_page import conditions_of, fill, pictures
-from reports.parts import models, training_step
+from reports.parts import answers, caveats, models, training_step, yardsticks
 from reports.parts.geomeans import norms_side_by_side
 from reports.parts.reasons import details
-from reports.sentences import answers, caveats, yardsticks
 from reports.table import Cell, Table
 
 TEMPLATE = "comparison.html"

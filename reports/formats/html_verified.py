@@ -12,7 +12,7 @@ from harness.cases import Norm
 from harness.records.file import Results
 from reports.formats import verification
 from reports.formats.html_page import conditions_of, fill, pictures
-from reports.sentences import answers, caveats
+from reports.parts import answers, caveats
 from reports.table import Cell, Table
 
 TEMPLATE = "verification.html"

@@ -8,10 +8,19 @@ from harness.analysis.statistics import PROCESS_BAND
 from harness.cases.traffic import moved_bytes
 from reports import columns
 from reports.markdown_writer import details, escape, paragraphs, table, write_section, write_table
-from reports.parts import kernel_table, models, selftest, training_step
+from reports.parts import (
+    answers,
+    caveats,
+    kernel_table,
+    models,
+    not_passed,
+    provenance,
+    selftest,
+    training_step,
+    yardsticks,
+)
 from reports.parts.conditions import conditions_list, gpus
 from reports.parts.geomeans import geomeans
-from reports.sentences import answers, caveats, not_passed, provenance, yardsticks
 from reports.table import words
 
 KERNELS = "Kernels in launch order, each with its median us in a separate pass"

@@ -9,9 +9,8 @@ from harness.errors import UsageError
 from reports import columns
 from reports.column import Row
 from reports.markdown_writer import escape, write_table
-from reports.parts import conditions, training_step
+from reports.parts import answers, caveats, conditions, not_passed, provenance, training_step, yardsticks
 from reports.parts.geomeans import norms_side_by_side
-from reports.sentences import answers, caveats, not_passed, provenance, yardsticks
 
 MOST_LINES = 60
 MOST_DETAILS = 20  # lines between <details> and </details>, so that the cases keep the larger part

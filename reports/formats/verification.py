@@ -15,9 +15,8 @@ from harness.errors import UsageError
 from harness.records.file import Results
 from harness.records.schema import Status
 from reports.markdown_writer import escape, paragraphs, write_section
-from reports.parts import determinism, matrix, precision, reasons, sanitizer
+from reports.parts import answers, caveats, determinism, matrix, precision, reasons, sanitizer
 from reports.parts.conditions import conditions_list
-from reports.sentences import answers, caveats
 from reports.table import Section, table, words
 
 COUNTED: dict[str, Status] = {

@@ -8,7 +8,7 @@ from harness.analysis.device_state import DeviceState
 from harness.records.contexts import COLD
 from harness.records.run_records import EndRecord, RunRecord
 from harness.records.settings import Settings
-from reports.sentences import provenance, yardsticks
+from reports.parts import provenance, yardsticks
 from reports.table import Table, table, words
 
 FLUSHES = {

@@ -11,7 +11,7 @@ from harness.analysis.kernel_names import display_names
 from harness.analysis.kernel_spans import agrees, disagreement_us, gaps_us
 from harness.records.schema import Budget
 from reports.markdown_writer import paragraphs, write_table
-from reports.sentences import provenance, yardsticks
+from reports.parts import provenance, yardsticks
 from reports.table import table, words
 
 DISAGREE = " (!)"

@@ -11,7 +11,7 @@ from harness.records.file import Results
 from harness.records.schema import Check, SelfTestRecord, worst
 from reports.markdown_writer import details as folded
 from reports.markdown_writer import paragraphs, write_table
-from reports.sentences import caveats, provenance, yardsticks
+from reports.parts import caveats, provenance, yardsticks
 from reports.table import Table, table, words
 from reports.terminal import captured, print_line, print_table
 

@@ -13,7 +13,7 @@ from harness.analysis.step import StepCell, every_context, training_step
 from harness.analysis.waiting import Waiting
 from harness.records.contexts import ALL_REDUCE, COLD, HOST, WAITS
 from harness.records.schema import RANKED
-from reports.sentences import answers
+from reports.parts import answers
 from reports.table import Cell, Heading, Section, Table, table, words
 
 TITLE = "In a training step"

@@ -23,11 +23,10 @@ from harness.records.contexts import COLD, HOST
 from harness.records.file import Results
 from harness.records.schema import ErrorClass
 from harness.records.settings import Settings
-from reports.parts import conditions
+from reports.parts import answers, caveats, conditions, yardsticks
 from reports.parts.geomeans import geomeans
 from reports.published.case_words import dtype_in_words, shape_in_words, variant_in_words
 from reports.published.sources import Source
-from reports.sentences import caveats, no_fastest, yardsticks
 
 # Of each implementation on a case. Its words are a row of the run, as many cases share them, and the case has the row's
 # number; its figures are one text. rho, a figure for each gradient, is among the words, as it takes few values.
@@ -164,7 +163,7 @@ def _case(comparison: Comparison, case: CaseComparison, rows: JoinedCase, words:
 def answer(comparison: Comparison, case: CaseComparison) -> str:
     """A sentence: the fastest implementation of a case and by how much, or why none is called fastest."""
     if case.lead is None:
-        return no_fastest.no_fastest(case)
+        return answers.no_fastest(case)
     lead = case.lead
     if lead.tied_with:
         return f"{lead.impl} is first; {', '.join(lead.tied_with)} cannot be told from it."

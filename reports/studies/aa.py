@@ -14,7 +14,7 @@ from harness.analysis.statistics import Ratio, verdict
 from harness.records.file import Results
 from harness.records.schema import RowRecord, Timing
 from reports.markdown_writer import paragraphs, table
-from reports.sentences import provenance
+from reports.parts import provenance
 from reports.table import words
 
 SLOWDOWNS = (0.01, 0.02, 0.03, 0.05)

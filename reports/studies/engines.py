@@ -12,7 +12,7 @@ from harness.cases import NormCase
 from harness.records.file import Results
 from harness.records.schema import RANKED
 from reports.markdown_writer import paragraphs, table
-from reports.sentences import provenance
+from reports.parts import provenance
 from reports.studies.orders import Order, clear_orders
 from reports.table import words
 

@@ -18,7 +18,7 @@ from harness.errors import UsageError
 from harness.records.file import Results
 from harness.records.schema import Flush
 from reports.markdown_writer import paragraphs, table
-from reports.sentences import provenance
+from reports.parts import provenance
 from reports.studies.orders import CaseInRun, Order, clear_orders
 from reports.table import words
 

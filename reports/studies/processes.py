@@ -16,7 +16,7 @@ from harness.analysis.joining import JoinedCase, band, by_case, ratio
 from harness.analysis.statistics import IncomparableError, Ratio, beyond_processes, median_and_spread
 from harness.records.file import Results
 from reports.markdown_writer import paragraphs, table
-from reports.sentences import provenance
+from reports.parts import provenance
 from reports.table import words
 
 ABOUT = (

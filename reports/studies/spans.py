@@ -8,8 +8,8 @@ from harness.analysis import figures
 from harness.analysis.comparison import Comparison
 from harness.analysis.kernel_spans import agrees, disagreement_us
 from reports.markdown_writer import paragraphs, table
+from reports.parts import provenance
 from reports.parts.kernel_table import agreement
-from reports.sentences import provenance
 from reports.table import words
 
 ABOUT = (

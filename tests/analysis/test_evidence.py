@@ -15,8 +15,8 @@ from harness.gate.limits import Claim, Limits, Regression
 from harness.records.file import load
 from harness.records.schema import Check, ContextRecord
 from reports.formats import console, grid, markdown, pull_request
-from reports.sentences.answers import headline
-from reports.sentences.caveats import caveats
+from reports.parts.answers import headline
+from reports.parts.caveats import caveats
 from tests.results_factory import CASE, COLD, conditions, helpers, in_contexts, results, row, selftest, timing
 
 ROWS = [row("torch-eager", 100.0), row("quack", 50.0), *helpers(100.0, 46.0)]

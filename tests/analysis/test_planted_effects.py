@@ -5,7 +5,7 @@ import pytest
 from harness.analysis.planted_effects import detected, detected_together
 from harness.analysis.statistics import PROCESS_BAND, Ratio
 from harness.records.schema import Budget, Check, SelfTestRecord
-from reports.sentences.caveats import failed_checks
+from reports.parts.caveats import failed_checks
 
 BUDGET = Budget(t0_us=1.28, fixed_us=1.6, relative=0.003, ratio=0.001)
 

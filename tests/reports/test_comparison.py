@@ -5,8 +5,8 @@ from harness.cases import NormCase
 from harness.cases.traffic import moved_bytes
 from harness.errors import UsageError
 from reports.formats.grid import render
+from reports.parts import not_passed
 from reports.parts.geomeans import norms_side_by_side
-from reports.sentences import not_passed
 from tests.results_factory import (
     CASE,
     LAYER,

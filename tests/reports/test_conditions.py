@@ -6,8 +6,8 @@ import reports
 from harness.analysis.comparison import compare
 from harness.analysis.device_state import device_state
 from harness.records.settings import Settings
+from reports.parts.caveats import caveats, moved
 from reports.parts.conditions import conditions
-from reports.sentences.caveats import caveats, moved
 from tests.results_factory import (
     LAYER,
     helpers,

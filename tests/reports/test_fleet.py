@@ -9,7 +9,7 @@ from harness.analysis.joining import by_case
 from harness.records.run_records import GpuRecord
 from harness.records.schema import Check
 from reports.formats import console, markdown
-from reports.sentences import provenance
+from reports.parts import provenance
 from tests.results_factory import CASE, LAYER, helpers, in_processes, results, row, selftest
 
 FAILED = Check(name="t0", passed=False, value=9.0, limit=5.0, unit="us", detail="two events with nothing between them")

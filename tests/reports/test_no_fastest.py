@@ -6,8 +6,8 @@ import pytest
 
 from harness.analysis.comparison import compare
 from harness.records.schema import Check
+from reports.parts.answers import no_fastest
 from reports.published.run_facts import answer
-from reports.sentences.no_fastest import no_fastest
 from tests.results_factory import CASE, helpers, in_processes, results, row, selftest, timing, twin
 
 WARM = [row("torch-eager", 100.0), row("quack", 80.0), *helpers(100.0, 46.0)]

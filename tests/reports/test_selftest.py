@@ -2,9 +2,9 @@ import pytest
 
 from harness.analysis.comparison import compare
 from harness.records.schema import Check
+from reports.parts.caveats import failed_checks
 from reports.parts.selftest import ASK, details, page, render
-from reports.sentences.caveats import failed_checks
-from reports.sentences.yardsticks import budget_sentence
+from reports.parts.yardsticks import budget_sentence
 from tests.results_factory import COLD, budget, mixed, results, row, selftest
 
 

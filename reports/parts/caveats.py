@@ -12,7 +12,7 @@ from harness.analysis.device_state import BUSY, DeviceState
 from harness.analysis.joining import TIMES_T0
 from harness.records.contexts import COLD
 from harness.records.schema import Check, SelfTestRecord
-from reports.sentences.provenance import versions_in_words
+from reports.parts.provenance import versions_in_words
 
 # How a check of the first files said that events read less than the profiler, by which alone it failed.
 _LESS = re.compile(r"events read -(?P<us>[\d.]+) us more than one kernel's lead and span;.*")
