@@ -1,42 +1,13 @@
 from dataclasses import replace
-from itertools import combinations, product
+from itertools import combinations
 
 import pytest
 import torch
 
-from harness.cases import NormCase, case_seed, make_inputs, row_chunks, statistics
+from harness.cases import NormCase, make_inputs, row_chunks, statistics
 from harness.cases.traffic import moved_bytes
 
 CPU_LAYER = NormCase("layer", 5, 7, dtype="fp32", weight_dtype="fp32", bias=True, device="cpu")
-
-
-def valid_cases():
-    """Every valid combination of a few values of each field that tells cases apart within a run."""
-    fields = {
-        "norm": ("rms", "layer"),
-        "rows": (1, 11),
-        "cols": (1, 11, 111),
-        "dtype": ("bf16", "fp32"),
-        "weight_dtype": ("bf16", "fp16", "fp32"),
-        "weight": (True, False),
-        "bias": (True, False),
-        "zero_centred": (True, False),
-        "eps": (1e-5, 1e-6, 1.5e-5),
-    }
-    for values in product(*fields.values()):
-        choice = dict(zip(fields, values, strict=True))
-        if not choice["weight"] and choice["weight_dtype"] != choice["dtype"]:
-            continue  # without a weight its dtype means nothing
-        try:
-            yield NormCase(**choice)
-        except ValueError:
-            continue
-
-
-def test_keys_differ_where_any_field_differs():
-    cases = list(valid_cases())
-    assert len(cases) > 500
-    assert len({case.key for case in cases}) == len(cases)
 
 
 @pytest.mark.parametrize(
@@ -128,22 +99,11 @@ def test_inputs_have_the_shapes_and_dtypes_of_the_case():
     assert (inputs.case, inputs.eps) == (case, case.eps)
 
 
-def test_rms_has_no_mean_and_a_case_without_weight_has_none():
-    inputs = make_inputs(NormCase("rms", 3, 4, weight=False, device="cpu"), seed=0)
-    assert inputs.mean is inputs.weight is inputs.bias is None
-
-
 def test_weights_are_near_one_or_zero_centred():
     wide = NormCase("rms", 1, 4096, dtype="fp32", weight_dtype="fp32", device="cpu")
     assert make_inputs(wide, 0).weight.mean().item() == pytest.approx(1, abs=0.05)
     assert make_inputs(replace(wide, zero_centred=True), 0).weight.mean().item() == pytest.approx(0, abs=0.05)
     assert make_inputs(wide, 0).x.mean().item() == pytest.approx(0.25, abs=0.1)
-
-
-def test_no_rows_is_a_case():
-    inputs = make_inputs(NormCase("layer", 0, 4, bias=True, device="cpu"), seed=0)
-    assert inputs.x.shape == (0, 4)
-    assert inputs.rstd.shape == (0,)
 
 
 @pytest.mark.parametrize("norm", ["rms", "layer"])
@@ -177,13 +137,3 @@ def test_row_chunks_cover_every_row_once(rows, cols, elements):
     chunks = row_chunks(NormCase("rms", rows, cols), elements)
     assert [row for chunk in chunks for row in range(rows)[chunk]] == list(range(rows))
     assert all((chunk.stop - chunk.start) * cols <= max(elements, cols) for chunk in chunks)
-
-
-def test_case_seed_depends_on_case_seed_and_salt_alone():
-    case = NormCase("rms", 2, 3)
-    assert case_seed(case, 0) == case_seed(NormCase("rms", 2, 3), 0)
-    assert (
-        len({case_seed(case, 0), case_seed(case, 1), case_seed(case, 0, "dy"), case_seed(replace(case, rows=3), 0)})
-        == 4
-    )
-    assert 0 <= case_seed(case, 0) < 2**56

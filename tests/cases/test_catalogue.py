@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from harness.cases import NormCase
-from harness.cases.catalogue import SHAPES, catalogue, compiled_alike, of_kinds, parse_inputs, studied
+from harness.cases.catalogue import SHAPES, of_kinds, parse_inputs, studied
 from harness.cases.input_kinds import INPUT_KINDS
 from harness.errors import UsageError
 from harness.records.cases_asked import cases_on
@@ -77,18 +77,9 @@ def test_shapes_are_tried_with_the_kinds_asked_for():
     assert [case.inputs for case in cases_on("cpu", Settings(shapes="8x16", norm="rms"))] == ["normal"]
 
 
-def test_a_catalogue_without_the_usual_kind_has_no_edges():
-    cases = [replace(RMS, rows=rows, cols=cols) for rows, cols in SHAPES["cpu"]]
-    assert {(case.rows, case.cols, case.inputs) for case in catalogue(cases, ["nan-x"])} == {(32, 128, "nan-x")}
-
-
 def test_what_is_studied_is_the_usual_case_beside_others():
     cases = [RMS, replace(RMS, inputs="nan-x"), replace(RMS, rows=9), LAYER]
     assert studied(cases) == {RMS}
-
-
-def test_without_others_the_first_of_each_norm_is_studied():
-    assert studied([RMS, replace(RMS, rows=9), LAYER, replace(LAYER, rows=9)]) == {RMS, LAYER}
 
 
 def test_studied_cases_are_verified_in_two_processes():
@@ -98,18 +89,3 @@ def test_studied_cases_are_verified_in_two_processes():
     names = ("a", "b")
     assert jobs == [Job(RMS, names, 0, True), Job(odd, names), Job(LAYER, names), Job(RMS, names, 1)]
     assert cells(jobs) == 2 * (2 + 2 + 3 + 2)
-
-
-def test_numbers_are_nothing_to_a_compiler_and_layouts_are():
-    assert compiled_alike(replace(RMS, inputs="nan-x")) == RMS
-    assert compiled_alike(replace(RMS, inputs="strided-x")).inputs == "strided-x"
-
-
-def test_inputs_that_no_kind_is_called_are_no_case():
-    with pytest.raises(ValueError, match="no inputs are called 'qqq'"):
-        replace(RMS, inputs="qqq")
-
-
-def test_the_kind_is_in_the_name_of_a_case():
-    assert replace(RMS, inputs="nan-x").key == "rms-8x16-bf16-nan-x"
-    assert RMS.key == "rms-8x16-bf16"

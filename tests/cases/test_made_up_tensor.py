@@ -10,16 +10,13 @@ import torch
 
 from harness.analysis.comparison import compare
 from harness.cases import Grads, NormCase, make_inputs, tensors
-from harness.cases.guards import GUARD, GUARD_BYTES
 from harness.cases.tensors import CaseTensor
 from harness.cases.traffic import moved_bytes, same_traffic_add
 from harness.records.file import ResultsFile, load
-from harness.sanitizer import target
 from harness.verify.determinism import differing, fingerprint, kept
-from harness.verify.precision import check, malformed
+from harness.verify.precision import malformed
 from harness.verify.reference import pieces
-from harness.verify.robustness import Pristine, overlaps
-from harness.worker import interleave
+from harness.verify.robustness import overlaps
 from reports.formats import console, markdown
 from tests.mutants.maths import gradients, implementation
 from tests.results_factory import helpers, results, row, run_record, verification
@@ -102,23 +99,6 @@ def test_it_is_drawn_where_a_case_has_it():
         _ = plain.dmore
 
 
-def test_it_lies_between_guards():
-    dmore = make_inputs(CASE, 1).dmore
-    buffer = torch.empty(0, dtype=torch.uint8).set_(dmore.untyped_storage())
-    assert (buffer[:GUARD_BYTES] == GUARD).all()
-    assert (buffer[-GUARD_BYTES:] == GUARD).all()
-
-
-def test_it_is_restored_and_a_change_of_it_is_seen():
-    inputs = make_inputs(CASE, 1)
-    pristine = Pristine.of(inputs)
-    before = inputs.dmore.clone()
-    inputs.dmore.zero_()
-    assert pristine.changed(inputs, in_place=False) == ["dmore"]
-    pristine.restore(inputs)
-    assert torch.equal(inputs.dmore, before)
-
-
 def test_its_bytes_are_counted():
     assert moved_bytes(CASE) - moved_bytes(PLAIN) == 16 * 32 * 2
 
@@ -129,28 +109,11 @@ def test_the_same_traffic_add_reads_it_too():
     assert torch.equal(same_traffic_add(inputs)(), torch.addcmul(inputs.x, inputs.dy, inputs.dmore))
 
 
-def test_with_two_gradients_of_its_size_the_kernel_writes_two(monkeypatch):
-    other = CaseTensor("dother", "gradient", "activation", "case", present=has_more)
-    monkeypatch.setattr(tensors, "TABLE", (*tensors.TABLE, other))
-    monkeypatch.setattr(torch, "compile", lambda function, **_: function)
-    inputs = make_inputs(CASE, 1)
-    outputs = same_traffic_add(inputs)()
-    total = inputs.x + inputs.dy + inputs.dmore
-    assert [torch.equal(output, total + number) for number, output in enumerate(outputs)] == [True, True]
-
-
 def test_it_is_added_to_the_reference():
     inputs = make_inputs(CASE, 1)
     with_it, without = (next(pieces(replace(inputs, case=case))).gradients for case in (CASE, PLAIN))
     torch.testing.assert_close(with_it["dx"].values, without["dx"].values + inputs.dmore.double(), rtol=0, atol=1e-12)
     assert torch.equal(with_it["dweight"].values, without["dweight"].values)
-
-
-def test_a_nan_in_it_spoils_its_row_alone():
-    inputs = make_inputs(CASE, 1)
-    inputs.dmore[3, 5] = torch.nan
-    assert check(inputs, with_more(inputs))["dx"].error_class == "exact"
-    assert check(inputs, gradients(inputs))["dx"].error_class == "wrong"
 
 
 def test_a_backward_that_adds_it_is_ok_and_timed():
@@ -179,23 +142,6 @@ def test_a_backward_that_mistreats_it_is_wrong(prepare, reason):
 def test_an_adapter_that_does_not_handle_it_is_unsupported(prepare):
     row = row_of(prepare, handles={"gate"})
     assert (row.status, row.reason) == ("unsupported", "does not handle more")
-
-
-def test_the_add_beside_the_backward_is_that_of_its_case(monkeypatch):
-    cases = []
-
-    def recorded(inputs):
-        cases.append(inputs.case)
-        return same_traffic_add(inputs)
-
-    monkeypatch.setattr(interleave, "same_traffic_add", recorded)
-    row_of(right)
-    assert cases == [CASE]
-
-
-def test_the_sanitizer_gets_it_in_memory_of_its_own():
-    dmore = target._alone(CASE).dmore
-    assert dmore.untyped_storage().nbytes() == dmore.nbytes
 
 
 def test_it_reaches_the_report(tmp_path):

@@ -3,11 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from pydantic import TypeAdapter
 
 from harness.cases import NormCase
 from harness.cases import tensors as table
-from harness.records.schema import RowRecord
 
 LAYER = NormCase("layer", 8, 32, dtype="bf16", weight_dtype="fp32", bias=True, device="cpu")
 RMS = NormCase("rms", 8, 32, device="cpu")
@@ -38,23 +36,5 @@ def test_headings_follow_the_table_and_keep_unknown_names():
     assert headings("dbias", "dother", "dx") == {"dx": "dx", "dbias": "db", "dother": "dother"}
 
 
-def test_headings_follow_a_table_that_was_changed(monkeypatch):
-    other = table.CaseTensor("dother", "gradient", "activation", "case", heading="do")
-    monkeypatch.setattr(table, "TABLE", (*table.TABLE, other))
-    assert headings("dother", "dx") == {"dx": "dx", "dother": "do"}
-
-
 def headings(*gradients):
     return table.headings(gradients)
-
-
-def test_a_plain_case_is_stored_without_features():
-    plain, richer = (RowRecord(case=case, impl="a", status="ok") for case in (RMS, with_features(RMS)))
-    assert "features" not in plain.model_dump_json(exclude_none=True)
-    assert richer.case.key == f"{RMS.key}-gate-residual"
-    for row in (plain, richer):
-        assert TypeAdapter(RowRecord).validate_json(row.model_dump_json(exclude_none=True)) == row
-
-
-def with_features(case):
-    return replace(case, features=("residual", "gate", "residual"))

@@ -99,11 +99,6 @@ def test_one_that_overwrites_both_gradients_of_outputs_passes():
     assert wrong.reason == "the backward changed its input dy, dy1"
 
 
-def test_a_faulty_plain_backward_is_wrong_beside_torch_too():
-    row = Session(with_torch(lambda inputs: lambda: gradients(inputs, correction=False)), case=of("residual")).run()
-    assert row.row("mine + torch").status == "wrong"
-
-
 def test_what_it_says_of_a_case():
     refusing = {"unsupported": lambda case: None if case.bias else "only with a bias"}
     beside = with_torch(handles={"residual"}, **refusing)
@@ -114,23 +109,6 @@ def test_what_it_says_of_a_case():
     assert beside.unsupported(of("gated", LAYER)) is None
     assert beside.on_request
     assert WithTorch.completing(implementation("mine", handles=set(FEATURES))) is None
-
-
-def test_what_only_one_norm_has_is_left_to_torch_for_the_other():
-    beside = with_torch(handles={"rms": set(FEATURES)})
-    assert beside.unsupported(of("residual")) == "nothing is left to torch: mine has all of this case"
-    assert beside.unsupported(of("residual", LAYER)) is None
-    assert beside.notes(of("residual", LAYER)) == ["torch's elementwise operators do residual"]
-    mine = implementation("mine", handles={"rms": {"residual"}})
-    assert mine.unsupported(of("residual")) is None
-    assert mine.unsupported(of("residual", LAYER)) == "does not handle residual"
-
-
-def test_declarations_are_those_of_the_adapter():
-    beside = with_torch(compiles_ahead={"mine"}, in_place=True, notes=lambda case: [case.key])
-    assert beside.compiles_ahead
-    assert beside.in_place
-    assert beside.notes(of("qk")) == [RMS.key, "torch's elementwise operators do qk"]
 
 
 def test_contiguous_rows_are_made_of_heads():

@@ -14,7 +14,7 @@ from harness.cases.tensors import gradients_of, inputs_of, tensors_of
 from harness.cases.traffic import moved_bytes, same_traffic_add
 from harness.cases.variants import FEATURES, parse_variants, with_features, without
 from harness.errors import UsageError
-from harness.records.schema import RowRecord, StoredCase
+from harness.records.schema import RowRecord
 
 RMS = NormCase("rms", 24, 8, device="cpu")
 LAYER = NormCase("layer", 24, 8, bias=True, device="cpu")
@@ -84,20 +84,6 @@ def test_a_key_says_what_is_around_the_norm(text, key):
     assert without(case, FEATURES) == RMS
     row = RowRecord(case=case, impl="a", status="ok")
     assert TypeAdapter(RowRecord).validate_json(row.model_dump_json(exclude_none=True)) == row
-
-
-def test_a_plain_case_is_stored_as_before():
-    assert set(TypeAdapter(StoredCase).dump_python(RMS)) == {
-        *("norm", "rows", "cols", "dtype", "weight_dtype", "weight", "bias", "zero_centred", "eps", "device", "inputs")
-    }
-
-
-@pytest.mark.parametrize(
-    ("rows", "heads", "of_all"), [(64, 32, 48), (33, 11, 16), (7, 7, 10), (65537, 1, 2), (0, 32, 48)]
-)
-def test_as_many_heads_as_fit_the_rows(rows, heads, of_all):
-    case = of("qk", replace(RMS, rows=rows))
-    assert (case.heads, case.projection) == (heads, of_all * 8)
 
 
 # Activations read and written, as their formulas ask for; a mask is read as well, a byte an element.

@@ -4,7 +4,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.cases import NormCase
 from harness.cases.guards import whole_buffer
 from harness.sanitizer import target
 from harness.sanitizer.target import UNSUPPORTED_EXIT, case_of, run_once
@@ -34,11 +33,6 @@ class Recorder:
 CASES = [case_of("layer", (5, cols), "cpu") for cols in (24, 16)]
 
 
-def test_the_case_is_in_bf16_with_all_its_parameters():
-    assert case_of("rms", (33, 1032)) == NormCase("rms", 33, 1032)
-    assert case_of("layer", (33, 1032)) == NormCase("layer", 33, 1032, bias=True)
-
-
 def test_the_first_case_that_is_supported_is_called_twice(capsys):
     recorder = Recorder(16)
     assert run_once(recorder, CASES) == 0
@@ -57,13 +51,6 @@ def test_no_input_shares_its_memory_with_a_guard():
         assert tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
     with pytest.raises(RuntimeError):  # a guarded buffer is whole int64s; 5 rows of statistics are not
         whole_buffer(recorder.inputs.rstd)
-
-
-def test_where_none_is_supported_reasons_are_printed(capsys):
-    recorder = Recorder(8)
-    assert run_once(recorder, CASES) == UNSUPPORTED_EXIT
-    assert recorder.calls == 0
-    assert capsys.readouterr().out == "24 columns\n16 columns\n"
 
 
 @pytest.fixture

@@ -38,16 +38,6 @@ def test_a_power_cap_voids_nothing_and_hides_nothing():
     assert void_cause(capped, throttled("power cap", "power brake")) == "throttled (power brake)"
 
 
-def test_first_of_several_throttle_reasons_is_named():
-    before, after = throttled("hardware slowdown", "power brake"), throttled("software thermal slowdown")
-    assert void_cause(before, after) == "throttled (hardware slowdown)"
-    assert void_cause(after, before) == "throttled (software thermal slowdown)"
-
-
-def test_a_device_that_says_nothing_voids_nothing():
-    assert void_cause(Reading(), Reading()) is None
-
-
 def test_the_readings_are_recorded_a_column_a_quantity():
     assert recorded(FREE, Reading(1965, 3200, 412.5, 61, (), 1)) == ConditionsRecord(
         case=CASE,
@@ -62,27 +52,6 @@ def test_the_readings_are_recorded_a_column_a_quantity():
     )
 
 
-@pytest.mark.parametrize(
-    ("field", "column"),
-    [
-        ("sm_clock_mhz", [1980, 1980]),
-        ("memory_clock_mhz", [3201, 3201]),
-        ("power_w", [400.0, 400.0]),
-        ("temperature_c", [60, 60]),
-    ],
-)
-def test_quantity_unknown_once_is_left_out(field, column):
-    fields = {name: getattr(FREE, name) for name in FREE.__dataclass_fields__}
-    lacking = recorded(FREE, Reading(**fields | {field: None}))
-    whole = recorded(FREE, FREE)
-    assert getattr(whole, field) == column
-    assert lacking == whole.model_copy(update={field: []})
-
-
-def test_a_reading_of_zero_is_a_reading():
-    assert recorded(Reading(temperature_c=0), Reading(temperature_c=1)).temperature_c == [0, 1]
-
-
 def test_throttled_blocks_are_listed_by_reason():
     readings = [throttled("power cap"), FREE, throttled("power cap", "power brake"), throttled("power brake")]
     assert recorded(*readings).throttled == {"power cap": [0, 2], "power brake": [2, 3]}
@@ -93,7 +62,3 @@ def test_throttled_blocks_are_listed_by_reason():
 )
 def test_other_processes_do_not_count_this_one(processes, others):
     assert recorded(*(Reading(processes=count) for count in processes)).other_processes == others
-
-
-def test_no_readings_are_empty_columns():
-    assert recorded() == ConditionsRecord(case=CASE, group="g7", process=2)

@@ -65,16 +65,6 @@ def test_a_launch_that_is_not_seen_to_wait_fails(checked):
     assert "did not wait" in control.detail
 
 
-@pytest.mark.parametrize("scripted", [{"alone_us": 2900.0}, {"states": ["running", "ended early"]}])
-def test_a_launch_that_is_as_slow_alone_or_whose_samples_are_void_proves_nothing(checked, scripted):
-    assert checked(**scripted)[CONTROL].passed is False
-
-
-def test_where_there_is_no_such_launch_the_check_is_not_made(checked):
-    control = checked(refuses=KeyError("launch_cooperative_grid"))[CONTROL]
-    assert (control.passed, control.detail) == (None, "KeyError: 'launch_cooperative_grid'")
-
-
 def test_without_a_holder_neither_check_is_made():
     def refuse():
         raise UnavailableError("it does not compile")

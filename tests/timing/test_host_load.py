@@ -26,11 +26,6 @@ def test_the_share_of_others_is_what_is_not_our_own(busy_s, own_s, share):
     assert share_of_others(before, CpuTimes(11.0, 100.0 + busy_s, 5.0 + own_s, 2)) == share
 
 
-def test_no_time_is_no_share():
-    before = CpuTimes(at_s=10.0, busy_s=100.0, own_s=5.0, cpus=2)
-    assert share_of_others(before, before) is None
-
-
 def test_a_system_that_says_nothing_has_no_load(monkeypatch, tmp_path):
     monkeypatch.setattr(host_load, "PROC_STAT", tmp_path / "absent")
     assert HostLoad().since_last_reading() is None

@@ -112,12 +112,6 @@ def test_a_sample_is_void_where_the_kernel_beside_was_not_there(holder, us, void
     assert device.events[-1] == "release"
 
 
-def test_what_the_device_itself_finds_voids_a_sample_beside_too():
-    device = FakeDevice()
-    device.fault = lambda: "the device says so"
-    assert sample(beside(device), device.candidate("A")).void == "the device says so"
-
-
 def test_one_early_end_voids_the_whole_block_and_no_other():
     device = FakeDevice()
     warmed = 2 * 3
@@ -127,11 +121,6 @@ def test_one_early_end_voids_the_whole_block_and_no_other():
     )
     assert found.blocks == [0, 2]
     assert found.voided == {"the kernel beside ended early": 1}
-
-
-def test_a_backward_that_lasts_as_long_as_the_kernel_beside_waits_for_it():
-    surrounded = beside(FakeDevice())
-    assert [surrounded.waits(us) for us in (20.0, 400.0, 2600.0, 3000.0)] == [False, False, True, True]
 
 
 def clock(device, *readings_us):
@@ -146,13 +135,6 @@ def test_the_host_is_timed_over_many_calls_behind_the_hold():
     assert taken.us == 18.0
     timed_alone = ["start", "look at the clock", *["run A"] * CALLS, "look at the clock", "end"]
     assert device.events == ["place", "hold 100", *timed_alone, "query", "elapsed"]
-
-
-def test_a_call_that_waits_for_the_device_has_no_proof():
-    device = FakeDevice(host_us={"A": 1e9})
-    candidate = repeated(device.candidate("A"))
-    sample(HostClock(device, clock(device, *range(100))), candidate)
-    assert (candidate.proven, candidate.hold_us) == (False, LONGEST_HOLD_US)
 
 
 def test_what_was_found_of_a_candidate_alone_does_not_count_in_a_context():

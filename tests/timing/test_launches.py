@@ -41,10 +41,6 @@ def test_other_activities_have_no_launch_config():
     ]
 
 
-def test_the_same_name_twice_is_matched_in_launch_order():
-    assert attached(["k", "l", "k"], [("k", 1.0), ("l", 3.0), ("k", 2.0)]) == [("k", 1.0), ("l", 3.0), ("k", 2.0)]
-
-
 @pytest.mark.parametrize(
     "launches",
     [
@@ -57,11 +53,6 @@ def test_the_same_name_twice_is_matched_in_launch_order():
 )
 def test_where_a_launch_is_left_over_no_kernel_gets_a_time(launches):
     assert attached(["rows", "columns"], launches) == [("rows", None), ("columns", None)]
-
-
-def test_without_launches_nothing_is_given():
-    assert attached(["rows"], []) == [("rows", None)]
-    assert attached([], []) == []
 
 
 class FakeEvent:
@@ -111,13 +102,6 @@ def test_each_launch_is_timed_between_two_events(hooks):
     assert FakeEvent.recorded == 4 * REPETITIONS
 
 
-def test_each_run_is_a_sample_behind_a_longer_hold(hooks):
-    device = FakeDevice()
-    timed(device, launch, restore=lambda: device.events.append("restore"), hold_us=250.0)
-    one = ["restore", "place", "flush clean", "hold 1000", "start", "run one", "end", "elapsed"]
-    assert device.events == one * REPETITIONS
-
-
 def test_only_launches_of_the_run_are_recorded(hooks):
     """Launches of the restore and after the run are left out."""
     device = FakeDevice()
@@ -130,10 +114,6 @@ def test_only_launches_of_the_run_are_recorded(hooks):
     device.elapsed_us = elapsed_us
     found = timed(device, lambda: launch("rows"), restore=lambda: launch("restore"))
     assert [name for name, _ in found] == ["rows"]
-
-
-def test_without_a_launch_through_triton_there_are_none(hooks):
-    assert timed(FakeDevice(), lambda: None) == []
 
 
 @pytest.mark.parametrize(
@@ -161,31 +141,6 @@ def test_the_hooks_are_removed_when_a_run_raises(hooks):
         timed(FakeDevice(), fail)
     launch("after")
     assert FakeEvent.recorded == 2
-
-
-def test_hooks_are_removed_when_a_launch_raises(hooks):
-    def fail():
-        knobs.runtime.launch_enter_hook(LazyDict({"name": "rows"}))
-        raise RuntimeError("out of resources")
-
-    with pytest.raises(RuntimeError, match=r"^out of resources$"):
-        timed(FakeDevice(), fail)
-
-
-def test_the_hooks_of_others_stay(hooks):
-    def theirs(metadata):
-        seen.append(metadata)
-
-    seen = []
-    for hook in hooks:
-        hook.add(theirs)
-    try:
-        timed(FakeDevice(), lambda: launch("rows"))
-        launch("after")
-    finally:
-        for hook in hooks:
-            hook.remove(theirs)
-    assert len(seen) == 2 * (REPETITIONS + 1)
 
 
 @pytest.mark.gpu

@@ -46,17 +46,9 @@ def test_void_blocks_count_only_for_the_maximum():
     assert not enough([], [], attempted=39, spent_s=1e6)
 
 
-def test_before_the_first_block_nothing_is_enough():
-    assert not RULE.enough({"A": [], "B": []}, 0, 0.0)
-
-
 def test_half_width_is_from_the_sign_test_interval():
     ladder = [10.0 * math.exp(0.001 * block) for block in range(40)]  # 40 values: the 14th from either end
     assert ratio_half_width(ladder, STEADY[:40]) == pytest.approx(0.001 * (26 - 13) / 2)
-
-
-def test_too_few_blocks_for_an_interval_are_never_narrow():
-    assert ratio_half_width(STEADY[:5], STEADY[:5]) == math.inf
 
 
 def test_spread_is_seen_among_equal_samples():
@@ -76,19 +68,3 @@ def test_the_least_certain_ratio_decides():
     assert widest_ratio(samples_us) == ratio_half_width(STEADY[:16], noisy(16, 0.1))
     assert not RULE.enough(samples_us, 16, 0.0)
     assert RULE.enough({"A": samples_us["A"], "B": samples_us["B"]}, 16, 0.0)
-
-
-def test_ratios_are_over_the_first_candidate():
-    noise = noisy(16, 0.1)
-    assert widest_ratio({"A": STEADY[:16], "B": noise}) > 0.05
-    # B and C scatter together: over A both are uncertain, though B over C is not.
-    assert widest_ratio({"B": noise, "C": [3 * us for us in noise]}) == pytest.approx(0.0, abs=1e-12)
-
-
-def test_one_candidate_alone_has_no_ratio():
-    assert widest_ratio({"A": STEADY}) == 0.0
-
-
-def test_unequal_numbers_of_samples_are_an_error():
-    with pytest.raises(ValueError, match="zip"):
-        ratio_half_width(STEADY[:5], STEADY[:4])

@@ -24,13 +24,6 @@ def test_a_copy_copies_its_bytes_and_no_more(work):
     assert not work._to[CACHE:].any()
 
 
-def test_calls_copy_between_buffers_of_their_own(work):
-    work._to.zero_()
-    work.copies(CACHE, 3).run()
-    assert torch.equal(work._to[: 3 * CACHE], work._from[: 3 * CACHE])
-    assert not work._to[3 * CACHE :].any()
-
-
 def test_elementwise_kernel_writes_whole_blocks(work):
     work._to.zero_()
     work.elementwise(2 * CACHE + 100).run()
@@ -49,8 +42,3 @@ def test_fresh_probe_reads_the_other_half(work, monkeypatch):
     assert set(read[::2]) == {(0, CACHE // 2)}
     halves = [place * 2 // CACHE for place, _ in read[1::2]]
     assert halves == [1, 2, 3, 4, 5, 6, 7, 1, 2]
-
-
-def test_cpu_has_no_null_kernel_and_no_profiler(work):
-    assert work.null_kernel() is None
-    assert work.spans_us([work.nothing()]) is None

@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from harness.cases import Grads, NormCase, make_inputs
-from harness.errors import UnavailableError
 from harness.verify.determinism import fingerprint
-from harness.verify.repetition import SHARES, Repetition, stale, with_new_dy
+from harness.verify.repetition import Repetition, stale, with_new_dy
 from harness.verify.robustness import Pristine
 from tests.mutants.maths import gradients
 
@@ -78,10 +77,6 @@ def test_differences_under_a_condition_count_in_all():
     (check,) = found.conditions
     assert (check.runs, check.differing, check.differing_in) == (4, 4, ["dweight"])
     assert len(found.differences) == 23
-
-
-def test_the_shares_of_conditions_leave_some_for_plain_runs():
-    assert 0 < sum(SHARES.values()) < 1
 
 
 @pytest.mark.parametrize("kind", ["normal", "expanded-dy", "summed-dy", "transposed-dy", "3-d", "nan-dy"])
@@ -170,14 +165,3 @@ def test_bits_beside_a_holder_that_did_not_start_are_not_counted(monkeypatch):
     _, found = beside(monkeypatch, "running", starts=False)
     (check,) = found.conditions
     assert (check.runs, check.skipped) == (0, "the kernel that holds multiprocessors did not start")
-
-
-def test_where_there_is_no_holder_that_is_the_reason(monkeypatch):
-    def refuse(threads, shared_kib):
-        raise UnavailableError("no such kernel here")
-
-    found = repetition()
-    monkeypatch.setattr("harness.verify.repetition.Holder", refuse)
-    found._try("held multiprocessors", 4)
-    (check,) = found.conditions
-    assert (check.runs, check.skipped) == (0, "no such kernel here")

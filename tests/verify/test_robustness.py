@@ -25,19 +25,6 @@ def test_one_changed_element_of_an_input_is_seen(name, in_place):
     assert pristine.changed(inputs, in_place) == ([] if in_place and name == "dy" else [name])
 
 
-def test_a_zero_that_lost_its_sign_is_a_change():
-    inputs = make_inputs(RMS, 1)
-    inputs.dy[0, 0] = -0.0
-    pristine = Pristine.of(inputs)
-    inputs.dy[0, 0] = 0.0
-    assert pristine.changed(inputs, in_place=False) == ["dy"]
-
-
-def test_an_input_that_the_case_has_not_is_not_compared():
-    inputs = make_inputs(NormCase("rms", 4, 8, weight=False, device="cpu"), 1)
-    assert Pristine.of(inputs).changed(inputs, in_place=False) == []
-
-
 def test_restoring_puts_every_input_back_at_its_address():
     inputs = make_inputs(LAYER, 1)
     pristine = Pristine.of(inputs)
@@ -118,13 +105,6 @@ def test_without_poison_an_old_answer_is_still_there(recycler):
     torch.empty_like(inputs.x).copy_(gradients(inputs).dx)
     recycler.give_back()
     assert torch.equal(torch.empty_like(inputs.x), gradients(inputs).dx)
-
-
-def test_poisoning_leaves_the_inputs_alone():
-    inputs = make_inputs(LAYER, 1)
-    pristine = Pristine.of(inputs)
-    poison(inputs)
-    assert pristine.changed(inputs, in_place=False) == []
 
 
 @pytest.mark.parametrize("kind", INPUT_KINDS)

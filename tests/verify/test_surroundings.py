@@ -10,7 +10,7 @@ import warnings
 import pytest
 import torch
 
-from harness.verify import global_state, precision
+from harness.verify import precision
 from harness.verify.surroundings import Surroundings
 
 
@@ -57,10 +57,6 @@ def test_what_changes_is_named_and_put_back(name):
     assert name in around.changed()  # what torch imports for it changes more
     around.restore()
     assert around.changed() == around.left_behind() == []
-
-
-def test_each_setting_is_tried():
-    assert set(global_state.settings()) <= {*OTHER, "the timer of signals"}
 
 
 def test_a_timer_of_signals_is_named_and_stopped():

@@ -1,12 +1,7 @@
 """A comparison of revisions in three copies: which are loaded, in what order, and what becomes of a copy's price."""
 
-import importlib
 import random
-import re
-import sys
-from collections import Counter
 from itertools import pairwise, permutations
-from pathlib import Path
 
 import pytest
 
@@ -16,18 +11,15 @@ from harness.gate.judge import judge
 from harness.gate.limits import Limits, Regression
 from harness.records.schema import ConditionsRecord
 from harness.records.settings import Settings
-from harness.run.invocation import Invocation
 from harness.timing.engine import WARM_UP_SAMPLES
 from harness.worker import interleave
-from harness.worker.discovery import discover
-from harness.worker.messages import Start, Try
+from harness.worker.messages import Try
 from harness.worker.revisions import Side, copies, twin_of
 from harness.worker.trial import Trial
 from tests.fake_device import FakeDevice
 from tests.mutants.maths import gradients, implementation
 from tests.results_factory import results
 
-OWN = Path(__file__).parents[2]
 SIDES = (Side("base", "old/my_norm.py"), Side("head", "new/my_norm.py"))
 BASE, HEAD, TWIN = "norm@base", "norm@head", "norm@again"
 CASES = [NormCase("rms", rows, 32, device="cpu") for rows in (4, 8)]
@@ -38,44 +30,11 @@ PROCESSES = range(5)
 pytestmark = pytest.mark.usefixtures("ranked_on_a_cpu")
 
 
-def words(seed, process):
-    return tuple(side.word for side in copies(SIDES, seed, process))
-
-
 def test_the_base_is_loaded_once_more_from_the_same_file():
     loaded = {side.word: side.file for side in copies(SIDES, 0, 0)}
     assert loaded == {"base": "old/my_norm.py", "head": "new/my_norm.py", "again": "old/my_norm.py"}
     assert copies((), 0, 0) == ()
     assert twin_of("my@norm@base") == "my@norm@again"
-
-
-def test_load_order_is_random_by_process_and_seed():
-    drawn = Counter(words(0, process) for process in range(600))
-    assert set(drawn) == set(permutations(("base", "head", "again")))
-    assert all(70 < times < 130 for times in drawn.values())
-    assert len({words(0, process) for process in PROCESSES}) > 1
-    assert [words(3, process) for process in range(20)] == [words(3, process) for process in range(20)]
-    assert [words(3, process) for process in range(20)] != [words(4, process) for process in range(20)]
-
-
-def test_worker_gets_the_copies_in_its_own_order():
-    invocation = Invocation(settings=Settings(seed=3), sides=SIDES)
-    for process in PROCESSES:
-        assert invocation.start(process).sides == copies(SIDES, 3, process)
-    assert Invocation().start(1) == Start()
-
-
-def test_twin_is_another_module_with_own_kernels():
-    file = str(OWN / "impls" / "triton_inhouse.py")
-    sides = copies((Side("base", file), Side("head", file)), 0, 0)
-    found = {item.name: item for item in discover(sides=sides)}
-    names = [f"triton-inhouse@{side.word}" for side in sides]
-    assert [name for name in found if "@" in name] == names
-    kernels = [importlib.import_module(f"normbwd_{side.word}.inhouse.regimes.one_pass_kernel") for side in sides]
-    for objects in ([found[name].module for name in names], kernels, [of.backward_rows for of in kernels]):
-        assert len({id(each) for each in objects}) == 3
-    for name in [name for name in sys.modules if re.match("normbwd_(base|head|again)", name)]:
-        del sys.modules[name]
 
 
 class Copies:
@@ -153,18 +112,6 @@ def test_warm_up_order_varies_and_is_reproducible(monkeypatch):
     assert [elsewhere.tried(process=process).prepared for process in range(4)] != orders[:4]
 
 
-def test_block_times_each_copy_once(monkeypatch):
-    """The order within a block differs between processes."""
-    few = SETTINGS.changed(min_blocks=8, max_blocks=8)
-    ran = []
-    for process in (0, 1, 0):
-        timed = Copies(monkeypatch, settings=few).tried(process=process).timed()[3 * WARM_UP_SAMPLES :][: 3 * 8]
-        blocks = [tuple(timed[at : at + 3]) for at in range(0, len(timed), 3)]
-        assert {frozenset(block) for block in blocks} == {frozenset((BASE, HEAD, TWIN))}
-        ran.append(blocks)
-    assert ran[0] == ran[2] != ran[1]
-
-
 def test_twin_row_repeats_the_base_and_is_verified(monkeypatch):
     run = Copies(monkeypatch, settings=SETTINGS.changed(min_blocks=2, max_blocks=2)).tried()
     rows = {(row.impl, row.role): row for row in run.rows}
@@ -187,18 +134,6 @@ def test_failed_twin_gives_no_band_but_keeps_rows(monkeypatch):
     assert (found.aa_band, found.entry(HEAD).verdict) == (None, None)
 
 
-def test_without_the_base_there_is_no_twin(monkeypatch):
-    run = Copies(monkeypatch, names=(HEAD,), settings=SETTINGS.changed(min_blocks=2, max_blocks=2)).tried()
-    assert run.prepared == [HEAD]
-    assert [(row.impl, row.role) for row in run.rows if row.role != "floor"] == [(HEAD, "impl")]
-
-
-def test_what_is_not_timed_has_no_twin(monkeypatch):
-    run = Copies(monkeypatch, untimed=lambda case: "in the interpreter").tried()
-    assert sorted(set(run.prepared)) == [BASE, HEAD]
-    assert {(row.impl, row.role, row.status) for row in run.rows} == {(BASE, "impl", "ok"), (HEAD, "impl", "ok")}
-
-
 def first_is_faster(run, name, process):
     """All copies but the first that was prepared take 0.5 % longer."""
     return 50.0 if name == run.prepared[0] else 50.25
@@ -212,12 +147,6 @@ def warm_is_faster(run, name, process):
 @pytest.mark.parametrize("price", [first_is_faster, warm_is_faster])
 def test_a_head_that_pays_what_every_copy_pays_is_the_same(monkeypatch, price):
     assert Copies(monkeypatch, price).verdicts() == ["same"] * len(CASES)
-
-
-@pytest.mark.parametrize("price", [first_is_faster, warm_is_faster])
-def test_a_twin_that_is_no_copy_would_have_called_it_slower(monkeypatch, price):
-    """What the copies are for: with the base itself in the blocks twice, and always the first to be prepared."""
-    assert "slower" in Copies(monkeypatch, price, settings=SETTINGS.changed(twin=None)).verdicts()
 
 
 @pytest.mark.parametrize("price", [first_is_faster, warm_is_faster])

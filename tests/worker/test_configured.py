@@ -40,10 +40,6 @@ def test_candidates_are_the_configurations_beside_the_default():
     assert (MINE.notes(CASE), MINE.prepare(INPUTS)) == (["a trap"], 1)
 
 
-def test_candidates_are_prepared_as_their_adapter_is():
-    assert all(item.compiles_ahead for item in candidates(MINE, 2))
-
-
 def test_a_case_with_fewer_configurations_is_unsupported():
     _, three = candidates(MINE, 2)
     assert three.unsupported(CASE) is None

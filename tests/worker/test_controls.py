@@ -57,21 +57,6 @@ def test_a_cpu_catches_the_cache_and_passes_the_honest():
     }
 
 
-def test_controls_are_profiled_though_the_run_is_not(monkeypatch):
-    asked = []
-
-    class Recorded:
-        def __init__(self, request, *_):
-            asked.append(request.settings.profiled)
-
-        def run(self):
-            pass
-
-    monkeypatch.setattr(controls, "Trial", Recorded)
-    run_controls(SETTINGS.changed(profiled=False), "cpu")
-    assert asked == [True]
-
-
 def test_a_control_that_no_longer_cheats_fails_its_check(monkeypatch):
     cheats = controls.prepare
     monkeypatch.setattr(controls, "prepare", lambda inputs, how: cheats(inputs, "honest"))
@@ -88,21 +73,3 @@ def test_a_self_test_of_what_may_drift_has_its_times_and_ratios_alone(monkeypatc
     assert left_out & names[1] == set()
     assert {"empty region (t0)", "copy line", "coldness", "linearity", "A/A"} <= names[1]
     assert drift.budget.relative > 0
-
-
-def test_a_self_test_is_one_record(monkeypatch):
-    monkeypatch.setattr(run_selftest, "EFFORT", Effort(blocks=5, multiples=(1, 2, 4)))
-    record = make_selftest(SelfTest("before", SETTINGS, HOST, process=2))
-    assert (record.when, record.process) == ("before", 2)
-    assert [check.name for check in record.checks if check.name.startswith("control: ")] == [
-        "control: warm buffer",
-        *variants,
-    ]
-    assert {check.name for check in record.checks if check.passed is None} == {
-        "null kernel",
-        "events against profiler",
-        "control: hidden synchronise",
-        "control: side stream",
-    }
-    assert record.budget.t0_us > 0
-    assert record.budget.copy_gbps is None or record.budget.copy_gbps != 0

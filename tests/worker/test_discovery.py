@@ -9,7 +9,7 @@ import pytest
 import impls
 from harness.cases import NormCase
 from harness.cases.adapter import Configured, Implementation
-from harness.errors import UnsupportedError, UsageError
+from harness.errors import UsageError
 from harness.worker import discovery
 from harness.worker.discovery import discover
 
@@ -98,17 +98,6 @@ def test_a_variant_says_how_it_differs_from_the_first(adapter, variants, called,
     assert summaries(adapter, variants, prepare) == ["One line of summary.", f"as mine, but {how}"]
 
 
-def test_the_example_is_an_adapter():
-    (found,) = discover([Path(__file__).parents[2] / "examples" / "my_norm.py"])
-    assert found.name == "my-norm"
-    assert found.unsupported(NormCase("layer", 4, 8)) is not None
-
-
-def test_a_file_may_look_itself_up_by_name(adapter):
-    path = adapter(more="from dataclasses import dataclass\n@dataclass\nclass Saved:\n    x: 'int'\n")
-    assert len(discover([path])) == 1
-
-
 def test_optional_names_are_taken_over():
     found = implementation(
         via="autograd",
@@ -155,12 +144,6 @@ def test_an_adapter_may_say_itself_why_it_is_missing():
     assert implementation(requires=("no_such",), missing=lambda: None).missing() == "not installed: no_such"
 
 
-def test_one_variant_may_miss_what_others_do_not_need():
-    module = SimpleNamespace(requires=("sys",), missing=lambda value: "needs CuTe DSL" if value == "cute" else None)
-    found = [Implementation(value, "mine", "mine.py", module, (value,)).missing() for value in ("triton", "cute")]
-    assert found == [None, "needs CuTe DSL"]
-
-
 def test_two_of_the_same_name_are_refused(adapter):
     first, second = adapter("first.py"), adapter("second.py")
     assert complaint(first, second) == f"{second} and {first} both call themselves 'mine'; rename one"
@@ -183,13 +166,6 @@ def test_a_variant_may_not_take_a_name_either(adapter):
 def test_a_file_that_lacks_a_part_of_the_contract(adapter, lacking):
     path = adapter(more=f"del {lacking}\n")
     assert complaint(path) == f"{path}: has no {lacking}; docs/add-an-implementation.md shows what it needs"
-
-
-def test_all_that_a_file_lacks_is_told_at_once(adapter):
-    path = adapter(text="x = 1\n")
-    assert complaint(path) == (
-        f"{path}: has no name, requires, unsupported, prepare; docs/add-an-implementation.md shows what it needs"
-    )
 
 
 SETS = "must be a set of texts, such as {'residual'}, or a dict of such sets by norm"
@@ -262,14 +238,6 @@ def test_a_configuration_is_handed_to_prepare_and_noted(adapter):
     assert wide.prepare(inputs) == (inputs, {"tile": 2})
 
 
-def test_a_case_without_a_configuration_is_unsupported(adapter):
-    def refuse(case):
-        raise UnsupportedError(f"not tuned for {case.key}")
-
-    (found,) = discover([adapter(more=CONFIGS)])
-    assert found.with_configs("mine@tuned", refuse).unsupported(CASE) == "not tuned for rms-4x8-bf16"
-
-
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
@@ -328,11 +296,6 @@ def test_an_entry_point_that_cannot_be_imported(monkeypatch):
     )
 
 
-def test_an_entry_point_that_exits(monkeypatch):
-    monkeypatch.setattr(discovery, "entry_points", lambda group: [Point(lambda: fail(SystemExit(3)))])
-    assert "SystemExit: 3" in complaint()
-
-
 def test_the_own_adapters_are_found_by_file_name(monkeypatch):
     monkeypatch.undo()
     root = Path(impls.__file__).parent
@@ -342,17 +305,3 @@ def test_the_own_adapters_are_found_by_file_name(monkeypatch):
     assert len({path.parent for path in files}) == 4
     names = [item.family for item in found if item.source.startswith("impls/")]
     assert names == sorted(names)
-
-
-def test_failed_library_check_marks_it_missing():
-    def fail():
-        raise OSError("libthing.so: no such file")
-
-    assert implementation(missing=fail).missing() == "cannot be checked: OSError: libthing.so: no such file"
-
-
-def test_slow_ones_are_marked_by_name_or_as_a_whole():
-    assert not implementation().on_request
-    assert implementation(on_request=True).on_request
-    assert implementation(on_request=("mine",)).on_request
-    assert not implementation(on_request=("other",)).on_request

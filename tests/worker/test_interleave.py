@@ -85,22 +85,12 @@ def test_where_no_kernel_is_known_none_is_timed(gpu, found):
     assert done.kernels["quack"] == found
 
 
-def test_an_escape_outlives_the_times_of_launches(gpu):
-    gpu.found["quack"] = replace(gpu.found["quack"], escaped="a copy")
-    assert gpu.together().kernels["quack"].escaped == "a copy"
-
-
 def test_a_failing_profiler_costs_the_breakdown_alone(gpu):
     gpu.found = RuntimeError("CUPTI is in use")
     done = gpu.together()
     note = Breakdown(None, note="RuntimeError: CUPTI is in use")
     assert done.kernels == {"torch-eager": note, "quack": note}
     assert [len(timing.samples_us) for timing in done.timings.values()] == [2, 2]
-
-
-def test_nothing_is_broken_down_where_that_is_not_asked_for(gpu):
-    assert gpu.together(profiled=False).kernels == {}
-    assert gpu.asked == ["break down", "cross-check"]
 
 
 def test_other_engines_time_implementations_not_twins(gpu):

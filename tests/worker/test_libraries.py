@@ -62,11 +62,6 @@ def test_a_wheel_that_was_a_file_has_its_hash(site):
     assert found("fake_apex") == {"apex": "1.2 (sha256:0123456789ab)"}
 
 
-def test_an_archive_without_a_hash_has_that_of_its_files(site):
-    install(site, "apex", "fake_apex", came_from={"url": "file:///wheels/apex-0.1.whl", "archive_info": {}})
-    assert found("fake_apex")["apex"].startswith("1.2 (sha256:")
-
-
 def test_files_in_folders_of_no_package_have_a_hash(site):
     file = site / "bare_ssm" / "ops" / "gated.py"
     file.parent.mkdir(parents=True)
@@ -76,14 +71,6 @@ def test_files_in_folders_of_no_package_have_a_hash(site):
     assert before["bare_ssm"].startswith("sha256:")
     file.write_text("first = 2")
     assert found("bare_ssm") != before
-
-
-def test_a_module_in_another_packages_folder_has_the_versions_of_all_that_fill_it(site, monkeypatch):
-    install(site, "cute-dsl-core", "cute_dsl/packages/cutlass")
-    install(site, "cute-dsl-cu13", "cute_dsl/cu13", "1.3")
-    monkeypatch.syspath_prepend(site / "cute_dsl" / "packages")
-    importlib.invalidate_caches()
-    assert found("cutlass") == {"cute-dsl-core": "1.2", "cute-dsl-cu13": "1.3"}
 
 
 def test_what_was_installed_from_a_repository_has_its_commit(site):
@@ -116,16 +103,6 @@ def test_a_checkout_on_the_path_has_its_commit_though_another_copy_is_installed(
     assert found("flash_attn") == {"flash_attn": commit[:12]}
     (checkout / "flash_attn" / "__init__.py").write_text("x = 2")
     assert found("flash_attn") == {"flash_attn": f"{commit[:12]}-dirty"}
-
-
-def test_a_copied_folder_has_a_hash_of_its_files(tmp_path, monkeypatch):
-    (tmp_path / "loose").mkdir()
-    (tmp_path / "loose" / "__init__.py").write_text("")
-    monkeypatch.syspath_prepend(tmp_path)
-    first = found("loose")
-    assert first["loose"].startswith("sha256:")
-    (tmp_path / "loose" / "kernel.py").write_text("faster = True")
-    assert found("loose") != first
 
 
 def test_an_adapter_of_somebody_elses_is_hashed_itself(tmp_path):

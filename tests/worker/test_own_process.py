@@ -17,16 +17,15 @@ PROGRAM = textwrap.dedent("""
     def hang(connection, platform):
         end_with_parent(platform)
         connection.send(os.getpid())
-        time.sleep(600)
+        time.sleep(3600)
 
     if __name__ == "__main__":
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         context.Process(target=hang, args=(theirs, sys.argv[1])).start()
         print(ours.recv(), flush=True)
-        time.sleep(600)
+        time.sleep(3600)
 """)
-PATIENCE_S = 20.0
 
 
 def lives(pid):
@@ -47,9 +46,9 @@ def test_a_child_dies_with_a_parent_that_is_killed(tmp_path, platform):
         child = int(parent.stdout.readline())
         assert lives(child)
         parent.kill()
-    until_s = time.monotonic() + PATIENCE_S
-    while lives(child) and time.monotonic() < until_s:
-        time.sleep(0.05)
-    if survived := lives(child):
-        os.kill(child, signal.SIGKILL)
-    assert not survived
+    try:
+        while lives(child):  # until the limit of every test
+            time.sleep(0.05)
+    finally:
+        if lives(child):
+            os.kill(child, signal.SIGKILL)
