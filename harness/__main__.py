@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from harness import __version__
-from harness.answer import exit_code_of_rows, measure_and_report, telling_how_to_go_on
+from harness.answer import exit_code_of_rows, measure_and_report, print_resume_hint
 from harness.defaults import OWN_IMPL
 from harness.errors import UnavailableError, UsageError
 from harness.records.contexts import COLD
@@ -26,7 +26,7 @@ from harness.records.schema import RANKED
 from harness.run.invocation import Invocation
 from harness.run.options import BENCH, HERE, RUN, command_line, options
 from harness.run.progress import Display
-from harness.run.resolve import PROCESSES_OF_A_CLAIM, check, for_a_claim
+from harness.run.resolve import PROCESSES_OF_A_CLAIM, check, with_default_processes
 
 # What Typer raises for an unknown option or a value of the wrong type; it exports only this subclass.
 TyperUsageError = cast(type[typer.BadParameter], typer.BadParameter.__mro__[1])
@@ -79,8 +79,7 @@ def verify(invocation: Invocation) -> None:
 
     Without shapes or a suite: the catalogue, every kind of inputs at one shape and the usual kind at many.
     """
-    (path,) = measure_and_report(invocation.changed(timed=False))
-    results = load(path)
+    (results,) = measure_and_report(invocation.changed(timed=False))
     failed = any(row.status not in (*RANKED, "unsupported", "missing") for row in results.rows)
     raise typer.Exit(1 if failed or any(record.errors for record in results.sanitized) else 0)
 
@@ -99,7 +98,7 @@ def compare(invocation: Invocation) -> None:
 
     compared_name(invocation)  # what it refuses comes first
     check(invocation)
-    with revisions_chosen(for_a_claim(invocation)) as chosen:
+    with revisions_chosen(with_default_processes(invocation)) as chosen:
         _, head = chosen.sides
         measure_and_report(chosen, "pr", f"{invocation.settings.impls}@{head.word}")
 
@@ -122,8 +121,8 @@ def tune(invocation: Invocation) -> None:
     from reports.parts import tuning
 
     display = Display()
-    with telling_how_to_go_on(invocation, display):
-        file, path, sweeps = run_tune(for_a_claim(invocation), display)
+    with print_resume_hint(invocation, display):
+        file, path, sweeps = run_tune(with_default_processes(invocation), display)
     sys.stdout.write(tuning.render(file))
     display.say(f"tuned: {path}")
     if code := exit_code_of_rows(
@@ -230,7 +229,7 @@ def gate(
         invocation = Invocation(out=out, resume=resume, allow_others=allow_others, command=command_line())
         invocation = invocation.changed(processes=processes or PROCESSES_OF_A_CLAIM)
         display = Display()
-        with telling_how_to_go_on(invocation, display):
+        with print_resume_hint(invocation, display):
             confirmed = measure_again(judged, limits, run.run, results[0], invocation, display)
         if confirmed is not None:
             judged, path = confirmed
@@ -320,7 +319,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except TyperUsageError as error:
         if message := error.format_message().rstrip("."):  # empty where it has shown the help
             command = error.ctx.command_path if error.ctx else "normbwd"
-            _complain(f"{message}; `{command} --help` tells what there is")
+            _complain(f"{message}; try `{command} --help`")
         code = UsageError.exit_code
     except (KeyboardInterrupt, typer.Abort):
         _complain("interrupted")

@@ -15,8 +15,8 @@ from harness.run.invocation import Invocation
 from harness.run.progress import Display
 
 
-def measure_and_report(invocation: Invocation, form: str = "console", impl: str | None = None) -> list[Path]:
-    """Measure, print the report and write it beside the results; return the results files, one for each kind of GPU.
+def measure_and_report(invocation: Invocation, form: str = "console", impl: str | None = None) -> list[Results]:
+    """Measure, print the report and write it beside the results; return the results, one for each kind of GPU.
 
     An interrupted run is reported as far as it came, with the command that resumes it. Raises typer.Exit where nothing
     passed.
@@ -24,22 +24,21 @@ def measure_and_report(invocation: Invocation, form: str = "console", impl: str 
     from harness.run.session import InterruptedRun
 
     display = Display()
-    with telling_how_to_go_on(invocation, display):
+    with print_resume_hint(invocation, display):
         try:
             paths = _measure(invocation, display)
         except InterruptedRun as interruption:
             _report(interruption.paths, invocation, display, form, impl)
             raise
-    _report(paths, invocation, display, form, impl)
-    runs = [load(path) for path in paths]
+    runs = _report(paths, invocation, display, form, impl)
     codes = [exit_code_of_rows(results.rows) or _exit_code_of_impl_files(results, invocation) for results in runs]
     if code := max(codes):
         raise typer.Exit(code)
-    return paths
+    return runs
 
 
 @contextmanager
-def telling_how_to_go_on(invocation: Invocation, display: Display) -> Generator[None]:
+def print_resume_hint(invocation: Invocation, display: Display) -> Generator[None]:
     """After an interrupt, say which command goes on with what is done, or that nothing was measured."""
     from harness.run.session import InterruptedRun
 
@@ -66,20 +65,25 @@ def _measure(invocation: Invocation, display: Display) -> list[Path]:
     return [run_bench(invocation, display)]
 
 
-def _report(paths: Sequence[Path], invocation: Invocation, display: Display, form: str, impl: str | None) -> None:
+def _report(
+    paths: Sequence[Path], invocation: Invocation, display: Display, form: str, impl: str | None
+) -> list[Results]:
+    """Print the report of each file and write it beside the file; each is read and compared once."""
     import reports
+    from harness.analysis.comparison import compare
 
-    for path in paths:
-        results = load(path)
+    runs = [load(path) for path in paths]
+    for path, results in zip(paths, runs, strict=True):
         if not any(row.status not in ("missing", "unsupported") for row in results.rows) and _is_unfinished(results):
             display.say(f"results: {path}, in which nothing was measured yet")
             continue
-        reports.write(results, form, impl=impl)
-        markdown = path.with_name("report.md")
-        reports.write(results, "markdown" if invocation.settings.timed else "verification", markdown)
+        comparison, markdown = compare(results), path.with_name("report.md")
+        reports.write_compared([comparison], form, impl=impl)
+        reports.write_compared([comparison], "markdown" if invocation.settings.timed else "verification", markdown)
         display.say(f"results: {path}\nreport:  {markdown}")
     if len(paths) > 1:
         display.say(f"beside each other: normbwd report {shlex.join(map(str, paths))}")
+    return runs
 
 
 def _is_unfinished(results: Results) -> bool:

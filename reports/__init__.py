@@ -26,22 +26,24 @@ _COMPARING: dict[str, Callable[[Comparison, str | None], str]] = {
     "kernels": lambda comparison, _: kernel_table.render(comparison),
     "spans": lambda comparison, _: spans.render(comparison),
 }
-_STUDYING: dict[str, Callable[[Results], str]] = {
-    "selftest": selftest.page,
-    "engines": engines.render,
-    "aa": aa.render,
-    "processes": processes.render,
-}
-_WHOLE: dict[str, Callable[[Sequence[Results], str | None, str], str]] = {"html": html.render}
-_OF_SEVERAL: dict[str, Callable[[Sequence[Results]], str]] = {
+_OF_SEVERAL: dict[str, Callable[[Sequence[Comparison]], str]] = {
     "dtypes": dtypes.render,
-    "flush": flushes.render,
     "history": history.render,
+    "html": html.render,
     "verification": verification.render,
 }
+_STUDYING: dict[str, Callable[[Sequence[Results]], str]] = {
+    "selftest": lambda runs: selftest.page(_only(runs, "selftest")),
+    "engines": lambda runs: engines.render(_only(runs, "engines")),
+    "aa": lambda runs: aa.render(_only(runs, "aa")),
+    "processes": lambda runs: processes.render(_only(runs, "processes")),
+    "flush": flushes.render,
+}
 DRAWN = ("plots",)
-TEXTS = (*_COMPARING, *_WHOLE, *_STUDYING, *_OF_SEVERAL)
+TEXTS = (*_COMPARING, *_OF_SEVERAL, *_STUDYING)
 FORMATS = (*TEXTS, *DRAWN)
+OF_SEVERAL = (*_OF_SEVERAL, "flush")
+ABOUT_COLD = (*_STUDYING, "dtypes", "history", "verification")
 
 Runs = Results | Sequence[Results]  # several only for a format that compares files
 
@@ -56,15 +58,10 @@ def render(
     """
     if form in DRAWN:
         raise UsageError(f"--format {form} is drawn, not written; give a folder with --out")
-    runs = [results] if isinstance(results, Results) else results
-    if context != COLD and form in {**_STUDYING, **_OF_SEVERAL}:
-        raise UsageError(f"--format {form} is about the context {COLD}; leave out --context")
-    if form in _OF_SEVERAL:
-        return _OF_SEVERAL[form](runs)
-    if form in _WHOLE:
-        return _WHOLE[form](runs, baseline, context)
-    run = _only(results, form)
-    return _STUDYING[form](run) if form in _STUDYING else _COMPARING[form](compare(run, baseline, context), impl)
+    runs = _checked(results, form, context)
+    if form in _STUDYING:
+        return _STUDYING[form](runs)
+    return _text([compare(run, baseline, context) for run in runs], form, impl)
 
 
 def write(
@@ -76,20 +73,34 @@ def write(
     impl: str | None = None,
     context: str = COLD,
 ) -> None:
+    """Write a report of results files as `write_compared` does; raises UsageError as `render` does."""
+    if form in _STUDYING or (form in DRAWN and out is None):
+        _put(render(results, form, context=context), out)
+    else:
+        runs = _checked(results, form, context)
+        write_compared([compare(run, baseline, context) for run in runs], form, out, impl)
+
+
+def write_compared(runs: Sequence[Comparison], form: str, out: Path | None = None, impl: str | None = None) -> None:
     """Write a report to a file, or to standard output, where the `console` format has the terminal's colours.
 
-    `plots` writes files into the folder `out`. Raises UsageError as `render` does, and where nothing can be written.
+    `plots` writes files into the folder `out`. Raises UsageError where nothing can be written.
     """
     if form in DRAWN and out is not None:
         from reports.plots import draw  # imports matplotlib: seconds
 
-        draw.write(_only(results, form), out, baseline, context)
-        return
-    if out is None and form == "console":
-        comparison = compare(_only(results, form), baseline, context)
-        console.show(comparison, Console(width=None if sys.stdout.isatty() else console.WIDTH))
-        return
-    text = render(results, form, baseline=baseline, impl=impl, context=context)
+        draw.write(runs[0], out)
+    elif form == "console" and out is None:
+        console.show(runs[0], Console(width=None if sys.stdout.isatty() else console.WIDTH))
+    else:
+        _put(_text(runs, form, impl), out)
+
+
+def _text(runs: Sequence[Comparison], form: str, impl: str | None) -> str:
+    return _OF_SEVERAL[form](runs) if form in _OF_SEVERAL else _COMPARING[form](runs[0], impl)
+
+
+def _put(text: str, out: Path | None) -> None:
     if out is None:
         sys.stdout.write(text)
         return
@@ -99,12 +110,18 @@ def write(
         raise UsageError(f"cannot write {out}: {error.strerror}; give a writable path with --out") from error
 
 
-def _only(results: Runs, form: str) -> Results:
+def _checked(results: Runs, form: str, context: str) -> Sequence[Results]:
+    """The files; raises UsageError where the format is unknown, or takes neither so many nor that context."""
+    runs = [results] if isinstance(results, Results) else results
+    if context != COLD and form in ABOUT_COLD:
+        raise UsageError(f"--format {form} is about the context {COLD}; leave out --context")
+    return runs if form in OF_SEVERAL else [_only(runs, form)]
+
+
+def _only(runs: Sequence[Results], form: str) -> Results:
     """The one file that a format takes."""
     if form not in FORMATS:
         raise UsageError(f"no report format {form!r}; --format can be: {', '.join(FORMATS)}")
-    if isinstance(results, Results):
-        return results
-    if len(results) != 1:
-        raise UsageError(f"--format {form} takes one file, not {len(results)}; {', '.join(_OF_SEVERAL)} take several")
-    return results[0]
+    if len(runs) != 1:
+        raise UsageError(f"--format {form} takes one file, not {len(runs)}; {', '.join(OF_SEVERAL)} take several")
+    return runs[0]

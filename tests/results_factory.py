@@ -7,6 +7,8 @@ import math
 from dataclasses import replace
 from typing import get_args
 
+from harness.analysis.comparison import compare
+from harness.analysis.outcomes import join_outcomes
 from harness.cases import NormCase
 from harness.records.file import Results
 from harness.records.run_records import DeviceRecord, EndRecord, ImplRecord, RunRecord
@@ -258,6 +260,11 @@ def results(
         tuple(sanitized),
         selftests_behind=behind,
     )
+
+
+def outcomes(runs):
+    """The outcomes of these files together."""
+    return join_outcomes([compare(run) for run in runs])
 
 
 def mixed():

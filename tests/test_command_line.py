@@ -162,14 +162,14 @@ def no_worker(monkeypatch):
             "--context all-reduce: takes a second GPU; python examples/all_reduce.py measures it",
         ),
         ("bench --holder 640", "--holder 640: must be THREADSxKIB, such as 640x200"),
-        ("bench --frobnicate", "No such option: --frobnicate; `normbwd bench --help` tells what there is"),
-        ("frobnicate", "No such command 'frobnicate'; `normbwd --help` tells what there is"),
+        ("bench --frobnicate", "No such option: --frobnicate; try `normbwd bench --help`"),
+        ("frobnicate", "No such command 'frobnicate'; try `normbwd --help`"),
         (
             "bench --context beside:",
             "--context 'beside:': not one of cold, graph, beside:N, hot-dy, host, or step for "
             "cold,graph,beside:8,beside:32,hot-dy,host",
         ),
-        ("bench extra", "Got unexpected extra argument(s) (extra); `normbwd bench --help` tells what there is"),
+        ("bench extra", "Got unexpected extra argument(s) (extra); try `normbwd bench --help`"),
         ("list things", "list things: not one of impls, suites, variants, devices"),
         ("list suites --impl mine.py", "--impl: adds to `list impls` alone; leave it out"),
         ("report absent.jsonl --impl quack", "--impl quack: is of --format pr; add that, or leave --impl out"),
@@ -189,7 +189,7 @@ def test_a_value_of_the_wrong_type_is_answered_in_one_line(no_worker, folder, ca
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err.startswith("error: Invalid value for '--seed': ")
-    assert shown.err.endswith("; `normbwd bench --help` tells what there is\n")
+    assert shown.err.endswith("; try `normbwd bench --help`\n")
     assert shown.err.count("\n") == 1
     assert list(folder.iterdir()) == []
 

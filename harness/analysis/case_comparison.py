@@ -36,7 +36,7 @@ class CaseComparison:
     `copy_us` is the time to move its bytes at the rate of a large copy. `dx_stays` says that dx fits into the last
     cache level, and may stay there. `interference` says why nothing here is called faster or slower, or is None. There
     is no lead where an entry is too fast to be ranked, or its own samples show interference, because it may be faster
-    than those that rank. The times of the processes `set_aside` do not count.
+    than those that rank. The times of the processes `set_aside` do not count. `joined` has the rows themselves.
     """
 
     case: NormCase
@@ -48,6 +48,7 @@ class CaseComparison:
     voided: dict[str, int]
     entries: tuple[Entry, ...]
     lead: Lead | None
+    joined: JoinedCase
     set_aside: tuple[int, ...] = ()
 
     @property
@@ -105,6 +106,7 @@ def compare_case(case: NormCase, joined_case: JoinedCase, results: Results, base
         voided=_voided(joined_case),
         entries=tuple(entries),
         lead=None if any(entry.too_short or entry.disturbed for entry in entries) else _lead(ranked, aa),
+        joined=joined_case,
         set_aside=tuple(sorted(joined_case.set_aside)),
     )
 

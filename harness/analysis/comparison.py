@@ -13,7 +13,7 @@ from harness.errors import UsageError
 from harness.records.contexts import COLD
 from harness.records.file import Results
 from harness.records.run_records import EndRecord, RunRecord
-from harness.records.schema import Budget, HolderRecord, SelfTestRecord
+from harness.records.schema import Budget, HolderRecord, SanitizerRecord, SelfTestRecord
 
 __all__ = ["CaseComparison", "Comparison", "Lead", "compare", "is_rankable"]
 
@@ -38,6 +38,7 @@ class Comparison:
     state: DeviceState
     end: EndRecord | None
     gpus: tuple[GpuUse, ...]
+    sanitized: tuple[SanitizerRecord, ...]
     context: str = COLD
     holder: HolderRecord | None = None
     contexts: tuple[Comparison, ...] = ()
@@ -72,6 +73,7 @@ def compare(results: Results, baseline: str | None = None, context: str = COLD) 
         holder=next((record.holder for record in results.conditions if record.holder), None),
         contexts=contexts,
         gpus=gpu_uses(results),
+        sanitized=tuple(results.sanitized),
     )
 
 

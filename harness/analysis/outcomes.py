@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from harness.analysis import figures
 from harness.analysis.checks import Checked, join_files, join_verifications
 from harness.analysis.comparison import Comparison
-from harness.analysis.joining import GRAVEST_FIRST, Joined, by_case
+from harness.analysis.joining import GRAVEST_FIRST, Joined
 from harness.cases import Norm, NormCase
-from harness.records.file import Results
 from harness.records.run_records import ImplRecord, RunRecord
 from harness.records.schema import Status
 
@@ -45,30 +44,20 @@ class Outcome:
         return self.case.inputs == "normal"
 
 
-def outcomes(runs: Sequence[Results]) -> list[Outcome]:
+def join_outcomes(runs: Sequence[Comparison]) -> list[Outcome]:
     """The outcomes of these files, case by case; where several have the same, the worst outcome wins.
 
     Where files of different revisions ran the same implementation on the same case, the file that was started last
     counts. A file in which the implementation was not installed does not count where another file ran it.
     """
     joined_by_impl: dict[tuple[NormCase, str], list[tuple[RunRecord, Joined]]] = {}
-    for run in runs:
-        for case, rows in by_case(run).items():
-            for (impl, role), joined in rows.items():
+    for comparison in runs:
+        for case in comparison.cases:
+            for (impl, role), joined in case.joined.items():
                 if role == "impl":
-                    joined_by_impl.setdefault((case, impl), []).append((run.run, joined))
-    implementations = [impl for run in runs for impl in run.run.implementations]
+                    joined_by_impl.setdefault((case.case, impl), []).append((comparison.run, joined))
+    implementations = [impl for comparison in runs for impl in comparison.run.implementations]
     return _in_order([_outcome(_latest(joined_results)) for joined_results in joined_by_impl.values()], implementations)
-
-
-def of_comparison(comparison: Comparison) -> list[Outcome]:
-    """The outcomes of one file that has been compared already."""
-    outcomes = [
-        Outcome(case.case, entry.impl, entry.status, entry.reason, entry.checked)
-        for case in comparison.cases
-        for entry in case.entries
-    ]
-    return _in_order(outcomes, comparison.run.implementations)
 
 
 def norms(outcomes: Iterable[Outcome]) -> list[Norm]:

@@ -102,7 +102,7 @@ def _check_fleet(invocation: Invocation) -> None:
         raise UsageError(f"--gpus {invocation.gpus}: must be at least 1")
 
 
-def for_a_claim(invocation: Invocation) -> Invocation:
+def with_default_processes(invocation: Invocation) -> Invocation:
     """The invocation with PROCESSES_OF_A_CLAIM, unless --processes or --quick was typed."""
     if invocation.settings.quick or "processes" in invocation.settings.model_fields_set:
         return invocation

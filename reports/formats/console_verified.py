@@ -9,7 +9,7 @@ from rich.console import Console
 from harness.analysis import figures
 from harness.analysis.checks import join_files
 from harness.analysis.comparison import Comparison
-from harness.analysis.outcomes import FAILED, Outcome, by_impl, norms, of_comparison, tally, tried
+from harness.analysis.outcomes import FAILED, Outcome, by_impl, join_outcomes, norms, tally, tried
 from harness.cases import Norm
 from harness.cases.tensors import headings as short_names
 from harness.records.schema import RANKED, Status
@@ -30,7 +30,7 @@ COUNTS: dict[str, tuple[Status, ...]] = {
 
 def show(comparison: Comparison, console: Console) -> None:
     """Print a table for each norm, then what failed and why, then what did not run and why."""
-    outcomes = of_comparison(comparison)
+    outcomes = join_outcomes([comparison])
     for norm in norms(outcomes):
         of_norm = [outcome for outcome in outcomes if outcome.case.norm == norm]
         cases = len({outcome.case for outcome in of_norm})

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 from harness.analysis import figures
 from harness.analysis.case_labels import variant
-from harness.analysis.comparison import CaseComparison, compare
+from harness.analysis.comparison import CaseComparison, Comparison
 from harness.analysis.statistics import geomean
 from harness.cases import Norm
 from harness.errors import UsageError
-from harness.records.file import Results
 from reports.markdown_writer import paragraphs, table
 from reports.parts import provenance
 from reports.table import words
@@ -39,7 +38,7 @@ class Column:
         return [e.percent_of_add for e in entries if e and e.standing == "ranked" and e.percent_of_add is not None]
 
 
-def render(runs: Sequence[Results]) -> str:
+def render(runs: Sequence[Comparison]) -> str:
     """The page as markdown; raises UsageError where fewer than two dtypes have a shape in common."""
     columns = columns_of(runs)
     parts = [provenance.heading("Dtypes", *(run.run for run in runs)), ABOUT]
@@ -54,11 +53,11 @@ def render(runs: Sequence[Results]) -> str:
     return paragraphs(parts)
 
 
-def columns_of(runs: Sequence[Results]) -> list[Column]:
+def columns_of(runs: Sequence[Comparison]) -> list[Column]:
     """A column for each norm and dtype, in the order of the files; a case of two files is taken from the first."""
     cases: dict[tuple[Norm, str], dict[Shape, CaseComparison]] = {}
     for run in runs:
-        for case in compare(run).cases:
+        for case in run.cases:
             of_dtype = cases.setdefault((case.case.norm, variant(case.case)), {})
             of_dtype.setdefault((case.case.rows, case.case.cols), case)
     return [Column(norm, dtype, by_shape) for (norm, dtype), by_shape in cases.items()]

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from harness.analysis import figures
-from harness.analysis.comparison import CaseComparison, Comparison, compare
+from harness.analysis.comparison import CaseComparison, Comparison
 from harness.cases import NormCase
 from harness.errors import UsageError
-from harness.records.file import Results
 from reports.markdown_writer import paragraphs, table
 from reports.parts import answers, provenance
 from reports.table import words
@@ -26,11 +25,10 @@ _Figure = Callable[[CaseComparison, str], str]
 LIBRARIES = ("torch", "triton", "cuda", "liger-kernel", "quack-kernels", "nvidia-cudnn-frontend")
 
 
-def render(runs: Sequence[Results]) -> str:
+def render(comparisons: Sequence[Comparison]) -> str:
     """The page as markdown; raises UsageError for one file, for runs without times, or without a case in common."""
-    if len(runs) < 2:
+    if len(comparisons) < 2:
         raise UsageError("--format history sets several files beside each other; name two or more")
-    comparisons = [compare(run) for run in runs]
     if untimed := [str(number) for number, comparison in enumerate(comparisons, 1) if not comparison.timed]:
         raise UsageError(f"file {', '.join(untimed)} holds no times; --format verification takes verifications")
     cases = common(comparisons)

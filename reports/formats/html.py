@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.analysis import figures
-from harness.analysis.comparison import Comparison, compare
+from harness.analysis.comparison import Comparison
 from harness.analysis.entries import Entry
 from harness.analysis.kernel_names import display_names
 from harness.errors import UsageError
-from harness.records.contexts import COLD
-from harness.records.file import Results
 from reports import columns
 from reports.column import Row
 from reports.formats import html_verified
@@ -36,19 +34,18 @@ class ResultRow:
     why: tuple[str, ...]
 
 
-def render(runs: Sequence[Results], baseline: str | None = None, context: str = COLD) -> str:
+def render(runs: Sequence[Comparison]) -> str:
     """The page as HTML text, its plots in it: the comparison of one file, or the verification where nothing was timed.
 
     Raises UsageError where several files hold times, or are of different devices.
     """
-    compared = [compare(run, baseline, context) for run in runs]
-    if not any(comparison.timed for comparison in compared):
-        return html_verified.render(runs, compared)
+    if not any(comparison.timed for comparison in runs):
+        return html_verified.render(runs)
     if len(runs) > 1:
         raise UsageError(
             f"--format html takes one file that was timed, or several of `normbwd verify`, not {len(runs)}"
         )
-    return _comparison(runs[0].in_context(context), compared[0])
+    return _comparison(runs[0])
 
 
 def results_table(comparison: Comparison) -> tuple[Table, list[ResultRow]]:
@@ -67,11 +64,11 @@ def cases_table(comparison: Comparison) -> Table:
     return columns.table_of(columns.HTML_CASES, [Row(comparison, case, case.fastest) for case in comparison.cases])
 
 
-def _comparison(results: Results, comparison: Comparison) -> str:
+def _comparison(comparison: Comparison) -> str:
     from reports.plots.draw import overall  # imports matplotlib: seconds
 
     filled, rows = results_table(comparison)
-    drawn = pictures(overall(results, comparison))  # the bars of every case would be too many
+    drawn = pictures(overall(comparison))  # the bars of every case would be too many
     return fill(
         TEMPLATE,
         title=f"Norm backward on {comparison.run.device.name}",

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import get_args
 
 from harness.analysis.comparison import Comparison
-from harness.analysis.outcomes import norms, outcomes
+from harness.analysis.outcomes import join_outcomes, norms
 from harness.cases import Norm
-from harness.records.file import Results
 from reports.formats import verification
 from reports.formats.html_page import conditions_of, fill, pictures
 from reports.parts import answers, caveats
@@ -20,18 +19,18 @@ TEMPLATE = "verification.html"
 FILTERED = {"norm": "norm", "impl": "impl", "case": "case", "inputs": "case", "kind": "case"}
 
 
-def render(runs: Sequence[Results], compared: Sequence[Comparison]) -> str:
+def render(runs: Sequence[Comparison]) -> str:
     """The page as HTML text; raises UsageError where the files are of different devices."""
     from reports.plots.error_growth import precision  # imports matplotlib: seconds
 
-    all_outcomes = outcomes(runs)
+    all_outcomes = join_outcomes(runs)
     plots = precision(all_outcomes, runs[-1].run)
     return fill(
         TEMPLATE,
         title=verification.title(runs),
         headline=answers.verified(all_outcomes),
-        caveats=[caveat for comparison in compared for caveat in caveats.caveats(comparison)],
-        conditions=[conditions_of(comparison) for comparison in compared],
+        caveats=[caveat for comparison in runs for caveat in caveats.caveats(comparison)],
+        conditions=[conditions_of(comparison) for comparison in runs],
         sections=verification.sections(runs, all_outcomes),
         chance=verification.chance(all_outcomes),
         pictures=pictures((f"precision-{norm}", figure) for norm, figure in plots.items()),

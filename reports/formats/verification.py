@@ -9,10 +9,9 @@ from collections.abc import Sequence
 
 from harness.analysis import figures
 from harness.analysis.checks import worst_class
-from harness.analysis.comparison import Comparison, compare
-from harness.analysis.outcomes import Outcome, by_impl, outcomes, tally
+from harness.analysis.comparison import Comparison
+from harness.analysis.outcomes import Outcome, by_impl, join_outcomes, tally
 from harness.errors import UsageError
-from harness.records.file import Results
 from harness.records.schema import Status
 from reports.markdown_writer import escape, paragraphs, write_section
 from reports.parts import answers, caveats, determinism, matrix, precision, reasons, sanitizer
@@ -32,24 +31,23 @@ COUNTED: dict[str, Status] = {
 ALWAYS = ("right", "refused", "wrong")
 
 
-def render(runs: Sequence[Results]) -> str:
+def render(runs: Sequence[Comparison]) -> str:
     """The page as markdown; raises UsageError where the files are of different devices."""
     heading = title(runs)
-    all_outcomes = outcomes(runs)
-    compared = [compare(run) for run in runs]
+    all_outcomes = join_outcomes(runs)
     parts = [
         f"# {heading}",
-        *(f"**{escape(caveat)}**" for comparison in compared for caveat in caveats.caveats(comparison)),
+        *(f"**{escape(caveat)}**" for comparison in runs for caveat in caveats.caveats(comparison)),
         answers.verified(all_outcomes),
         *(part for section in sections(runs, all_outcomes) for part in write_section(section)),
         "## Conditions",
-        *(_conditions(number, comparison, len(runs)) for number, comparison in enumerate(compared, start=1)),
+        *(_conditions(number, comparison, len(runs)) for number, comparison in enumerate(runs, start=1)),
         chance(all_outcomes),
     ]
     return paragraphs(parts)
 
 
-def title(runs: Sequence[Results]) -> str:
+def title(runs: Sequence[Comparison]) -> str:
     """What the page is about; raises UsageError where the files are of different devices."""
     devices = {run.run.device.name for run in runs}
     if len(devices) > 1:
@@ -57,7 +55,7 @@ def title(runs: Sequence[Results]) -> str:
     return f"Verification of norm backwards on {', '.join(devices)}"
 
 
-def sections(runs: Sequence[Results], outcomes: Sequence[Outcome]) -> list[Section]:
+def sections(runs: Sequence[Comparison], outcomes: Sequence[Outcome]) -> list[Section]:
     """All that these files, which have these outcomes, say; a section that has nothing to show is left out."""
     made = (
         summary(outcomes),

@@ -8,7 +8,7 @@ from harness.analysis import figures
 from harness.analysis.case_comparison import CaseComparison
 from harness.analysis.comparison import Comparison
 from harness.analysis.entries import ONLY_SHOWN, Entry
-from harness.analysis.outcomes import FAILED, Outcome, of_comparison, tally, tried
+from harness.analysis.outcomes import FAILED, Outcome, join_outcomes, tally, tried
 from harness.records.schema import Status
 from reports.parts.caveats import caveats, context_named, interference, nothing_ranked
 
@@ -26,7 +26,7 @@ _HOW: dict[Status, str] = {
 def headline(comparison: Comparison, impl: str | None = None) -> str:
     """In how many cases `impl`, or the implementation that wins most, is fastest, and its speedup over the baseline."""
     if not comparison.timed:
-        return verified(of_comparison(comparison))
+        return verified(join_outcomes([comparison]))
     text, subject = _fastest(comparison, impl)
     means = geomeans(comparison, subject) if subject else ""
     return f"{context_named(comparison)}{text} {means}".rstrip()

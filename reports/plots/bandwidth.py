@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
@@ -12,7 +11,7 @@ from matplotlib.figure import Figure
 from harness.analysis import figures
 from harness.analysis.comparison import CaseComparison, Comparison, is_rankable
 from harness.analysis.entries import bandwidth_gbps
-from harness.analysis.joining import Joined, JoinedCase, same_traffic_add
+from harness.analysis.joining import Joined, same_traffic_add
 from harness.analysis.pairing import ABOUT_INTERVALS, time_interval
 from harness.analysis.size_groups import Group, Strip
 from harness.cases import NormCase
@@ -41,9 +40,9 @@ Curves = dict[str, list[Point]]
 
 
 @styled
-def bandwidth(group: Group, comparison: Comparison, rows: Mapping[NormCase, JoinedCase]) -> Figure | None:
+def bandwidth(group: Group, comparison: Comparison) -> Figure | None:
     """GB/s against columns; None where no implementation has two sizes."""
-    panels = {strip.name: curves for strip in group.strips if (curves := _curves(strip, rows))}
+    panels = {strip.name: curves for strip in group.strips if (curves := _curves(strip))}
     if not any(len(points) > 1 for curves in panels.values() for points in curves.values()):
         return None
     heading = title(comparison.run, f"bandwidth of the {backward(group.norm)}", group.variant)
@@ -76,19 +75,19 @@ def _levels(group: Group, comparison: Comparison) -> dict[str, tuple[float, obje
     return {f"{name}, {figures.gbps(value)}": (value, dashes) for name, (value, dashes) in levels.items() if value}
 
 
-def _curves(strip: Strip, rows: Mapping[NormCase, JoinedCase]) -> Curves:
+def _curves(strip: Strip) -> Curves:
     """The points of each implementation that ranks, and of the add."""
     curves: Curves = {}
     for case in strip.cases:
         for entry in case.ranked:
-            curves.setdefault(entry.impl, []).append(_point(case.case, rows[case.case][entry.impl, "impl"]))
-        if add := _add(case, rows):
+            curves.setdefault(entry.impl, []).append(_point(case.case, case.joined[entry.impl, "impl"]))
+        if add := _add(case):
             curves.setdefault(ADD_NAME, []).append(_point(case.case, add))
     return curves
 
 
-def _add(case: CaseComparison, rows: Mapping[NormCase, JoinedCase]) -> Joined | None:
-    add = same_traffic_add(rows[case.case])
+def _add(case: CaseComparison) -> Joined | None:
+    add = same_traffic_add(case.joined)
     return add if add and is_rankable(add) and case.add_us else None
 
 

@@ -7,25 +7,22 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from harness.analysis.comparison import Comparison, compare
-from harness.analysis.joining import by_case
-from harness.analysis.outcomes import of_comparison
+from harness.analysis.comparison import Comparison
+from harness.analysis.outcomes import join_outcomes
 from harness.analysis.size_groups import groups
 from harness.errors import UsageError
-from harness.records.contexts import COLD
-from harness.records.file import Results
 from reports.plots import bandwidth, error_growth, kernel_bars, sample_spread, speedup_map
 from reports.plots.style import FORMATS, save
 
 
-def write(results: Results, folder: Path, baseline: str | None = None, context: str = COLD) -> list[Path]:
+def write(comparison: Comparison, folder: Path) -> list[Path]:
     """Draw what the file holds into `folder`, as svg and png; gives the files.
 
     Raises UsageError where nothing can be drawn of it, or the folder cannot be written.
     """
     files: list[Path] = []
     try:
-        for name, figure in draw(results, baseline, context):
+        for name, figure in draw(comparison):
             folder.mkdir(parents=True, exist_ok=True)
             for form in FORMATS:
                 files.append(folder / f"{name}.{form}")
@@ -40,26 +37,24 @@ def write(results: Results, folder: Path, baseline: str | None = None, context: 
     return files
 
 
-def draw(results: Results, baseline: str | None = None, context: str = COLD) -> Iterator[tuple[str, Figure]]:
+def draw(comparison: Comparison) -> Iterator[tuple[str, Figure]]:
     """Every plot of the file, with its name; what the file does not hold is left out."""
-    comparison = compare(results, baseline, context)
-    yield from overall(results.in_context(context), comparison)
+    yield from overall(comparison)
     colours = kernel_bars.kernel_colours(comparison.cases)
     for case in comparison.cases:
         if figure := kernel_bars.kernel_bars(case, comparison.run, colours):
             yield f"kernels-{case.case.key}", figure
 
 
-def overall(results: Results, comparison: Comparison) -> Iterator[tuple[str, Figure]]:
+def overall(comparison: Comparison) -> Iterator[tuple[str, Figure]]:
     """The plots that are not one for each case; the speedups come first."""
-    rows = by_case(results)
     for group in groups(comparison):
         if figure := speedup_map.speedups(group, comparison):
             yield f"speedup-{group.key}", figure
     for group in groups(comparison):
-        if figure := bandwidth.bandwidth(group, comparison, rows):
+        if figure := bandwidth.bandwidth(group, comparison):
             yield f"bandwidth-{group.key}", figure
     for case in sample_spread.largest(comparison):
-        yield f"samples-{case.case.key}", sample_spread.spread(case, comparison, rows[case.case])
-    for norm, figure in error_growth.precision(of_comparison(comparison), comparison.run).items():
+        yield f"samples-{case.case.key}", sample_spread.spread(case, comparison)
+    for norm, figure in error_growth.precision(join_outcomes([comparison]), comparison.run).items():
         yield f"precision-{norm}", figure

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from harness.analysis import figures
 from harness.analysis.comparison import CaseComparison, Comparison, is_rankable
-from harness.analysis.joining import Joined, JoinedCase, same_traffic_add
+from harness.analysis.joining import Joined, same_traffic_add
 from harness.cases import Norm
 from harness.cases.traffic import ADD_NAME
 from reports.plots.style import ADD, look, sheet, styled, title
@@ -31,10 +31,10 @@ def largest(comparison: Comparison) -> list[CaseComparison]:
 
 
 @styled
-def spread(case: CaseComparison, comparison: Comparison, rows: JoinedCase) -> Figure:
+def spread(case: CaseComparison, comparison: Comparison) -> Figure:
     """Percent off the median, a row for each ranked implementation, fastest on top, below that of the add."""
-    shown = {entry.label: (look(entry.impl), rows[entry.impl, "impl"]) for entry in case.ranked}
-    add = same_traffic_add(rows)
+    shown = {entry.label: (look(entry.impl), case.joined[entry.impl, "impl"]) for entry in case.ranked}
+    add = same_traffic_add(case.joined)
     if add is not None and is_rankable(add):
         shown = {ADD_NAME: (ADD, add), **shown}
     joined = [of for _, of in shown.values()]

@@ -111,4 +111,4 @@ def _picture(plan: Plan, files: Sequence[Source]) -> str:
     first = most_important(files, plan)
     if first is None:
         raise UsageError(f"the picture is of {next(iter(plan.runs))}, which no device has; publish it first")
-    return as_svg(dict(overall(first.results, first.comparison))[PICTURE])
+    return as_svg(dict(overall(first.comparison))[PICTURE])

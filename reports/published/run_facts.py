@@ -11,7 +11,7 @@ from typing import Any
 from harness.analysis import figures
 from harness.analysis.comparison import CaseComparison, Comparison
 from harness.analysis.entries import Entry, bandwidth_gbps
-from harness.analysis.joining import Joined, JoinedCase, by_case, same_traffic_add
+from harness.analysis.joining import Joined, JoinedCase, same_traffic_add
 from harness.analysis.pairing import time_interval
 from harness.analysis.size_groups import groups
 from harness.analysis.step import every_context
@@ -100,7 +100,6 @@ def _groups(results: Results, comparison: Comparison, words: Words) -> list[dict
     settings = results.run.settings
     families = {impl.name: impl.family for impl in results.run.implementations}
     fastest = fastest_of_each(comparison.summary.geomeans, families)
-    rows = by_case(results.in_context(comparison.context))
     strips = _strips(comparison)
     by_group: dict[tuple[str, str, str], list[CaseComparison]] = {}
     for case in comparison.cases:
@@ -121,7 +120,7 @@ def _groups(results: Results, comparison: Comparison, words: Words) -> list[dict
                     "rows": case.case.rows,
                     "cols": case.case.cols,
                     "strip": words.text(strips.get(case.case)),
-                    **_case(comparison, case, rows[case.case], words),
+                    **_case(comparison, case, case.joined, words),
                 }
                 for case in cases
             ],

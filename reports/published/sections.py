@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from harness.analysis.comparison import Comparison
-from harness.analysis.outcomes import FAILED, of_comparison, tally, tried
+from harness.analysis.outcomes import FAILED, join_outcomes, tally, tried
 from harness.analysis.step import every_context
 from harness.defaults import OWN_IMPL
 from harness.records.contexts import COLD
@@ -97,7 +97,7 @@ def _places(comparison: Comparison) -> Counter[str]:
 
 
 def _verified(source: Source) -> list[str]:
-    outcomes = of_comparison(source.comparison)
+    outcomes = join_outcomes([source.comparison])
     counts = [tally(of_impl) for of_impl in tried(outcomes).values()]
     failing = sum(any(of_impl[status] for status in FAILED) for of_impl in counts)
     cases = len({outcome.case for outcome in outcomes})

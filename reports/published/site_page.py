@@ -30,7 +30,7 @@ def facts(sources: Sequence[Source], plan: Plan, runs: Sequence[dict[str, Any]])
             {
                 "key": device,
                 "name": files[0].device_name,
-                "verified": verified_facts([file.results for file in files if not file.results.run.settings.timed]),
+                "verified": verified_facts([file.comparison for file in files if not file.results.run.settings.timed]),
             }
             for device, files in devices.items()
         ],

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from harness.analysis import figures
-from harness.analysis.outcomes import FAILED, Outcome, norms, outcomes, tried
-from harness.records.file import Results
+from harness.analysis.comparison import Comparison
+from harness.analysis.outcomes import FAILED, Outcome, join_outcomes, norms, tried
 from reports.formats.verification import summary
 from reports.table import Table
 
 FAILS_ON = "fails on"
 
 
-def verified_facts(runs: Sequence[Results]) -> list[dict[str, Any]]:
+def verified_facts(runs: Sequence[Comparison]) -> list[dict[str, Any]]:
     """A table for each norm; none where nothing was verified."""
-    of_runs = outcomes(runs) if runs else []
+    of_runs = join_outcomes(runs) if runs else []
     return [_facts(norm, [outcome for outcome in of_runs if outcome.case.norm == norm]) for norm in norms(of_runs)]
 
 

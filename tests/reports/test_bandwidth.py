@@ -1,7 +1,6 @@
 import pytest
 
 from harness.analysis.comparison import compare
-from harness.analysis.joining import by_case
 from harness.analysis.size_groups import groups
 from harness.cases import NormCase
 from harness.cases.traffic import moved_bytes
@@ -25,7 +24,7 @@ def measured(cases=SQUARE, add=True, **more):
 def drawn(file):
     comparison = compare(file)
     (group,) = groups(comparison)
-    return bandwidth(group, comparison, by_case(file))
+    return bandwidth(group, comparison)
 
 
 def line(axes, impl):

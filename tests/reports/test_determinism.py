@@ -1,11 +1,10 @@
 import pytest
 
 from harness.analysis.checks import join_verifications
-from harness.analysis.outcomes import outcomes
 from harness.cases import NormCase
 from reports.markdown_writer import write_section as write
 from reports.parts.determinism import bound, bound_in_words, in_short, level, section
-from tests.results_factory import CASE, LAYER, results, row, under, verification
+from tests.results_factory import CASE, LAYER, outcomes, results, row, under, verification
 
 SMALL = NormCase("rms", 512, 1024)
 

@@ -3,6 +3,7 @@ import hashlib
 import pytest
 
 import reports
+from harness.analysis.comparison import compare
 from harness.errors import UsageError
 from harness.records.file import Results
 from reports.plots.draw import draw, write
@@ -10,7 +11,7 @@ from tests.results_factory import CASE, LAYER, careful, mixed, results, row, ver
 
 
 def names(measured: Results) -> list[str]:
-    return [name for name, _ in draw(measured)]
+    return [name for name, _ in draw(compare(measured))]
 
 
 def test_a_file_of_single_sizes_has_no_curves():
@@ -31,14 +32,14 @@ def test_a_verification_has_its_precision_alone():
 def test_plots_are_written_reproducibly_in_both_forms(tmp_path):
     digests = []
     for folder in (tmp_path / "one", tmp_path / "two"):
-        files = write(mixed(), folder)
+        files = write(compare(mixed()), folder)
         assert [path.name for path in files] == [f"{name}.{form}" for name in names(mixed()) for form in ("svg", "png")]
         digests.append([hashlib.sha256(path.read_bytes()).hexdigest() for path in files])
     assert digests[0] == digests[1]
 
 
 def test_every_plot_says_device_dtype_and_date():
-    for _, figure in [*draw(mixed()), *draw(careful())]:
+    for _, figure in [*draw(compare(mixed())), *draw(compare(careful()))]:
         title = figure.get_suptitle()
         assert title.startswith("NVIDIA H200, ")
         assert "bf16" in title
@@ -46,7 +47,7 @@ def test_every_plot_says_device_dtype_and_date():
 
 
 def test_the_baseline_can_be_another():
-    by_quack = dict(draw(mixed(), "quack"))
+    by_quack = dict(draw(compare(mixed(), "quack")))
     assert "over quack" in by_quack["speedup-rms"].get_suptitle()
     assert "speedup-layer" not in by_quack  # where quack is wrong
 

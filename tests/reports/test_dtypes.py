@@ -1,12 +1,17 @@
 import pytest
 
 import reports
+from harness.analysis.comparison import compare
 from harness.cases import NormCase
 from harness.errors import UsageError
-from reports.formats.dtypes import columns_of, common, render
+from reports.formats.dtypes import columns_of, common
 from tests.results_factory import helpers, results, row
 
 SMALL, LARGE = (NormCase("rms", 1024, 1024), NormCase("rms", 8192, 4096))
+
+
+def render(runs):
+    return reports.render(runs, "dtypes")
 
 
 def as_dtype(case, **dtypes):
@@ -42,7 +47,7 @@ def test_each_implementation_has_a_row_and_each_dtype_a_column():
 
 def test_only_shapes_that_all_columns_have_count():
     fewer = run([as_dtype(LARGE, dtype="fp16", weight_dtype="fp16")], quack=64.0)
-    columns = columns_of([BF16, fewer])
+    columns = columns_of([compare(BF16), compare(fewer)])
     assert common(columns) == [(8192, 4096)]
     assert "1 shape: 8192 x 4096." in render([BF16, fewer])
 

@@ -3,10 +3,9 @@ import math
 import pytest
 from matplotlib.figure import Figure
 
-from harness.analysis.outcomes import outcomes
 from reports.plots.error_growth import LEAST_FACTOR, _scale, precision
 from reports.plots.style import look
-from tests.results_factory import TALL, careful, mixed, results, row, verification
+from tests.results_factory import TALL, careful, mixed, outcomes, results, row, verification
 
 ROWS = [case.rows for case in TALL]
 

@@ -5,8 +5,12 @@ import pytest
 import reports
 from harness.analysis.comparison import compare
 from harness.errors import UsageError
-from reports.formats.history import common, render
+from reports.formats.history import common
 from tests.results_factory import CASE, LAYER, helpers, results, row, verified_only
+
+
+def render(runs):
+    return reports.render(runs, "history")
 
 
 def run(quack, base=100.0, started_at="2026-11-20T10:00:00+00:00", revision="aaaaaaaaaaaa", device=None, case=CASE):

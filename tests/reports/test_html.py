@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+import reports
 from harness.analysis.comparison import compare
 from harness.errors import UsageError
 from reports.formats import html
@@ -15,7 +16,7 @@ from tests.results_factory import careful, mixed, results, row, thorough
 
 
 def render(run):
-    return html.render([run])
+    return html.render([compare(run)])
 
 
 @cache
@@ -162,10 +163,10 @@ def test_the_command_is_shown_as_it_was_typed():
 
 def test_of_several_files_none_may_hold_times():
     with pytest.raises(UsageError, match="takes one file that was timed, or several of `normbwd verify`, not 2"):
-        html.render([mixed(), careful()])
+        html.render([compare(mixed()), compare(careful())])
 
 
 def test_unknown_name_is_refused_without_times_too():
     for run in (mixed(), careful()):
         with pytest.raises(UsageError, match="no implementation 'nobody' in these results"):
-            html.render([run], "nobody")
+            reports.render(run, "html", baseline="nobody")

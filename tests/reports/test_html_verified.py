@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 
 import reports
-from harness.analysis.outcomes import outcomes
+from harness.analysis.comparison import compare
 from harness.errors import UsageError
 from harness.records.file import load
-from reports.formats import html
 from reports.formats.verification import sections
 from reports.parts.reasons import details
 from reports.table import Section, Table
-from tests.results_factory import careful, longer, results, row, verified_only
+from tests.results_factory import careful, longer, outcomes, results, row, verified_only
 
 PEERS = Path(__file__).parents[2] / "results/h200/verify-peers.jsonl.bz2"
 
@@ -71,7 +70,7 @@ def walk(parts):
 @pytest.mark.parametrize("made_by", [[careful], [careful, longer], [verified_only], [partial(load, PEERS)]])
 def test_every_title_and_every_cell_is_there_in_order(made_by):
     runs = [make() for make in made_by]
-    page, made = Page(html.render(runs)), list(walk(sections(runs, outcomes(runs))))
+    page, made = Page(reports.render(runs, "html")), list(walk(sections(list(map(compare, runs)), outcomes(runs))))
     assert [title for title in page.titles if title in made] == [each for each in made if isinstance(each, str)]
     tables = [each for each in made if isinstance(each, Table)]
     assert len(page.tables) == len(tables) > 2
@@ -85,7 +84,7 @@ def test_every_title_and_every_cell_is_there_in_order(made_by):
 
 def test_outcome_details_are_reason_errors_and_bits():
     runs = [careful()]
-    cells = [cell for table in Page(html.render(runs)).tables for _, row in table for cell in row]
+    cells = [cell for table in Page(reports.render(runs, "html")).tables for _, row in table for cell in row]
     behind_cells = [why for attributes, _, why in cells if attributes.get("data-status")]
     told = [
         details(outcome.reason, outcome.checked)
@@ -98,7 +97,7 @@ def test_outcome_details_are_reason_errors_and_bits():
 
 
 def test_rows_and_columns_carry_their_filters():
-    page = Page(html.render([careful()]))
+    page = Page(reports.render([careful()], "html"))
     tables = [table for table in page.tables if table[0][1][0][1] == "inputs"]
     assert len(tables) == 5
     for (_, heads), *rows in tables:
@@ -116,22 +115,22 @@ def test_rows_and_columns_carry_their_filters():
 
 
 def test_several_files_have_their_conditions_each():
-    assert "<h3>File 1</h3>" not in html.render([careful()])
-    text = html.render([careful(), longer()])
+    assert "<h3>File 1</h3>" not in reports.render([careful()], "html")
+    text = reports.render([careful(), longer()], "html")
     assert "<h3>File 1</h3>" in text
     assert "<h3>File 2</h3>" in text
     assert "bitwise n=3000" in text
     with pytest.raises(UsageError, match="different devices"):
-        html.render([careful(), results(row("quack"), cpu=True)])
+        reports.render([careful(), results(row("quack"), cpu=True)], "html")
 
 
 def test_backticks_are_code_and_nothing_else_is_markup():
     bad = results(row("quack", status="crashed", reason="`a` <b>"), timed=False)
     bad = replace(bad, run=bad.run.model_copy(update={"command": "normbwd verify --impls <i>"}))
-    text = html.render([bad])
+    text = reports.render([bad], "html")
     assert "<b>" not in text
     assert "<code>normbwd verify --impls &lt;i&gt;</code>" in text
-    assert "<code>bitwise n=300</code>" in html.render([careful()])
+    assert "<code>bitwise n=300</code>" in reports.render([careful()], "html")
 
 
 def test_a_run_in_which_nothing_was_tried_has_a_page():

@@ -3,11 +3,10 @@ from dataclasses import replace
 import pytest
 
 from harness.analysis.case_labels import labels
-from harness.analysis.outcomes import outcomes
 from harness.cases import NormCase
 from reports.markdown_writer import write_section as write
 from reports.parts.matrix import cell, section
-from tests.results_factory import CASE, results, row, verification
+from tests.results_factory import CASE, outcomes, results, row, verification
 
 SMALL = NormCase("rms", 512, 1024)
 

@@ -117,7 +117,7 @@ def test_the_table_stands_in_the_report_and_on_the_console():
 
 
 def test_the_table_stands_on_the_page():
-    page = html.render([results(*(each for case in (RESIDUAL, PLAIN) for each in measured(case)))])
+    page = html.render([compare(results(*(each for case in (RESIDUAL, PLAIN) for each in measured(case))))])
     assert f"<h2>{models.TITLE}</h2>" in page
     assert " + torch" in page
 

@@ -2,11 +2,10 @@ import math
 
 import pytest
 
-from harness.analysis.outcomes import outcomes
 from harness.cases import NormCase
 from reports.markdown_writer import write_section as write
 from reports.parts.precision import section, slopes
-from tests.results_factory import CASE, LAYER, results, row, verification
+from tests.results_factory import CASE, LAYER, outcomes, results, row, verification
 
 
 def errors(rms_of, rows=(512, 2048, 8192, 32768), status="ok", cols=1024):

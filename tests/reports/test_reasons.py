@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from harness.analysis.outcomes import outcomes
 from harness.cases import NormCase
 from reports.parts.reasons import LONGEST_CRASH, NOT_CONTIGUOUS, section
-from tests.results_factory import CASE, results, row
+from tests.results_factory import CASE, outcomes, results, row
 
 CASES = [NormCase("rms", rows, 64) for rows in range(1, 7)]
 

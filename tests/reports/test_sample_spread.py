@@ -2,16 +2,15 @@ import numpy as np
 import pytest
 
 from harness.analysis.comparison import compare
-from harness.analysis.joining import by_case
 from harness.cases import NormCase
 from reports.plots.sample_spread import largest, spread
 from tests.results_factory import CASE, LAYER, helpers, in_processes, mixed, results, row
 
 
 def drawn(file):
-    comparison, rows = compare(file), by_case(file)
+    comparison = compare(file)
     (case,) = largest(comparison)
-    return spread(case, comparison, rows[case.case])
+    return spread(case, comparison)
 
 
 def test_the_largest_case_of_each_norm_that_has_times():

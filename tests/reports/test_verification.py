@@ -4,11 +4,14 @@ from dataclasses import replace
 import pytest
 
 import reports
-from harness.analysis.outcomes import outcomes
 from harness.errors import UsageError
-from reports.formats.verification import render, summary
+from reports.formats.verification import summary
 from reports.markdown_writer import write_section as write
-from tests.results_factory import CASE, LAYER, careful, longer, results, row, verification
+from tests.results_factory import CASE, LAYER, careful, longer, outcomes, results, row, verification
+
+
+def render(runs):
+    return reports.render(runs, "verification")
 
 
 def status(*runs):

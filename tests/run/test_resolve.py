@@ -8,7 +8,14 @@ from harness.errors import UsageError
 from harness.records.cases_asked import cases_on, suite_on
 from harness.records.settings import Settings
 from harness.run.invocation import Invocation
-from harness.run.resolve import check, contexts_left_out, for_a_claim, for_later_process, resolved, selftests_on
+from harness.run.resolve import (
+    check,
+    contexts_left_out,
+    for_later_process,
+    resolved,
+    selftests_on,
+    with_default_processes,
+)
 from harness.worker.messages import Start
 
 H200 = detect(DeviceFacts("cuda", "NVIDIA H200", "sm_90", l2_bytes=60 << 20))
@@ -224,7 +231,7 @@ def test_a_later_process_measures_times_and_little_else():
     [({}, 5), ({"quick": True}, 1), ({"processes": 2}, 2), ({"processes": 1}, 1), ({"quick": True, "processes": 3}, 3)],
 )
 def test_a_claim_takes_five_processes(options, processes):
-    assert for_a_claim(asked(**options)).settings.processes == processes
+    assert with_default_processes(asked(**options)).settings.processes == processes
 
 
 @pytest.mark.parametrize(

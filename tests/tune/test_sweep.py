@@ -228,7 +228,7 @@ def test_the_default_folder_is_one_of_its_own(workers, folder):
     [
         ("--processes 0", "--processes 0: must be at least 1"),
         ("--dtype int8", "--dtype int8: not one of bf16, fp16, fp32"),
-        ("--flush none", "No such option: --flush; `normbwd tune --help` tells what there is"),
+        ("--flush none", "No such option: --flush; try `normbwd tune --help`"),
     ],
 )
 def test_a_bad_line_is_answered_without_a_worker(monkeypatch, folder, capsys, options, message):
