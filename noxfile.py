@@ -158,7 +158,7 @@ PARALLEL = ("-n", "auto", "--dist", "loadgroup")  # tests that share a cluster o
 
 def _run_tests(session: nox.Session, selection: str) -> None:
     _install(session, "-e", ".[dev]")
-    selected = () if "-m" in session.posargs else ("-m", selection, *PARALLEL)
+    selected = () if "-m" in session.posargs else ("-m", selection, *PARALLEL)  # one process for a GPU
     _run_module(session, "pytest", *selected, *session.posargs)
 
 

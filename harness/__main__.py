@@ -19,6 +19,7 @@ from rich.markup import escape
 from harness import __version__
 from harness.answer import exit_code_of_rows, measure_and_report, print_resume_hint
 from harness.defaults import OWN_IMPL
+from harness.engine_version import ENGINE_VERSION
 from harness.errors import UnavailableError, UsageError
 from harness.records.contexts import COLD
 from harness.records.file import load
@@ -42,7 +43,7 @@ app = typer.Typer(
 
 def _print_version(asked: bool) -> None:
     if asked:
-        sys.stdout.write(f"normbwd {__version__}\n")
+        sys.stdout.write(f"normbwd {__version__}, engine {ENGINE_VERSION}\n")
         raise typer.Exit
 
 

@@ -29,7 +29,7 @@ def conditions(comparison: Comparison) -> list[tuple[str, str]]:
         *_readings(comparison.state),
         ("Date", run.started_at),
         ("Libraries", ", ".join(f"{name} {version}" for name, version in sorted(run.libraries.items()))),
-        ("Version", f"normbwd {run.normbwd_version}" if run.normbwd_version else ""),
+        ("Version", _version(run)),
         ("Revision", run.revision or ""),
         ("Seed", str(run.settings.seed)),
         ("Inputs drawn a case", str(run.settings.seeds) if run.settings.seeds > 1 else ""),
@@ -46,6 +46,10 @@ def conditions(comparison: Comparison) -> list[tuple[str, str]]:
         items += [("Engine's own error", "" if comparison.budget else NO_SELFTEST)]
     items += [("Time", time_spent(comparison.end))]
     return [(name, value) for name, value in items if value]
+
+
+def _version(run: RunRecord) -> str:
+    return f"normbwd {run.normbwd_version}, engine {run.engine_version}" if run.normbwd_version else ""
 
 
 def _repeats(settings: Settings) -> str:
