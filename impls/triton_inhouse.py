@@ -19,15 +19,13 @@ from .inhouse.problem import LAUNCHES, SM_MARGIN, margin_of_environment, problem
 if TYPE_CHECKING:
     import torch
 
-    from .inhouse.tensors import Around
+    from .inhouse.tensors import Extras
 
 name = "triton-inhouse"
 version = 0
 requires = ("triton",)
 compiles_ahead = True
 handles = frozenset(FEATURES)
-
-MORE = ("dbranch", "dbranch1", "dweight1", "dbias1", "dz")  # gradients that a plain case does not have
 
 
 def misconfigured(device: DeviceKind) -> str | None:
@@ -123,12 +121,12 @@ def prepare(inputs: Inputs, config: Mapping[str, Any] | None = None) -> Callable
     from .inhouse.tuned import from_fields
 
     layer, bias = inputs.case.norm == "layer", inputs.bias is not None
-    (x, dy), around = rows_or_heads(inputs.x, inputs.dy), around_of(inputs).as_rows(inputs.x.shape)
-    problem = problem_for(dy, x, inputs.weight, bias, layer=layer, around=around)
+    (x, dy), extras = rows_or_heads(inputs.x, inputs.dy), extras_of(inputs).as_rows(inputs.x.shape)
+    problem = problem_for(dy, x, inputs.weight, bias, layer=layer, extras=extras)
     gpu = gpu_of(inputs.x.device)
     launch = from_fields(config)
-    if flaw := launch.flaw(problem, gpu):
-        raise UnsupportedError(f"this launch must not run here: {flaw}")
+    if violation := launch.violation(problem, gpu):
+        raise UnsupportedError(f"this launch must not run here: {violation}")
     backward = launching(inputs, launch)
     if spilled := _spilled(backward):
         own = _spilled(launching(inputs, choose(problem, gpu)))
@@ -149,9 +147,9 @@ def launching(inputs: Inputs, launch: Launch | None = None, *, sm_margin: int | 
 
     The result takes a list, or nothing, and adds the compiled kernels to it.
     """
-    from .inhouse.backward import backward_around, norm_backward
+    from .inhouse.backward import backward_with_extras, norm_backward
 
-    case, around = inputs.case, around_of(inputs)
+    case, extras = inputs.case, extras_of(inputs)
     mean, rstd = statistics_of(inputs)
     given = inputs.dy, inputs.x, inputs.weight, mean, rstd
     options: dict[str, Any] = {"has_bias": inputs.bias is not None, "zero_centred": case.zero_centred}
@@ -161,9 +159,9 @@ def launching(inputs: Inputs, launch: Launch | None = None, *, sm_margin: int | 
         return Grads(*norm_backward(*given, **options, launched=launched))
 
     def backward_with(launched: list[Any] | None = None) -> Grads:
-        dx, dweight, dbias, *more = backward_around(*given, around, **options, launched=launched)
-        named = zip(MORE, more, strict=True)
-        return Grads(dx, dweight, dbias, {name: gradient for name, gradient in named if gradient is not None})
+        found = backward_with_extras(*given, extras, **options, launched=launched)
+        more = {name: each for name, each in found._asdict().items() if name in found._fields[3:] and each is not None}
+        return Grads(*found[:3], more)
 
     return backward_with if set(case.features) - {"qk"} else backward
 
@@ -171,21 +169,21 @@ def launching(inputs: Inputs, launch: Launch | None = None, *, sm_margin: int | 
 def statistics_of(inputs: Inputs) -> tuple[torch.Tensor | None, torch.Tensor]:
     """What this project's own forward saves of what is normalised, which is x, or x * silu(z)."""
     from .inhouse.model.forward import norm_forward
-    from .inhouse.model.operands import Operands, Options
+    from .inhouse.model.operands import NormOptions, Operands
 
     case, layer = inputs.case, inputs.case.norm == "layer"
     x = inputs.x if case.heads else inputs.x.view(-1, case.cols)
     z = inputs.tensors()["z"] if case.gate_first else None
-    options = Options(layer, inputs.eps, case.zero_centred, norm_before_gate=False)
+    options = NormOptions(layer, inputs.eps, case.zero_centred, norm_before_gate=False)
     outputs = norm_forward(Operands(x, inputs.weight, inputs.bias, z=z), options)
     return outputs.mean, outputs.rstd
 
 
-def around_of(inputs: Inputs) -> Around:
+def extras_of(inputs: Inputs) -> Extras:
     """What a case has around its norm, as the kernels take it."""
-    from .inhouse.tensors import Around
+    from .inhouse.tensors import Extras
 
     case, named = inputs.case, inputs.tensors()
-    given: dict[str, Any] = {name: named.get(name) for name in ("dres", "mask", "mask1", "dy1", "weight1", "z")}
+    given: dict[str, Any] = {name: named.get(name) for name in Extras._fields if name in named and name != "bias"}
     norm_first = "gated-norm-first" in case.features
-    return Around(**given, p=case.dropout_p, norm_first=norm_first, bias=inputs.bias if norm_first else None)
+    return Extras(**given, p=case.dropout_p, norm_first=norm_first, bias=inputs.bias if norm_first else None)

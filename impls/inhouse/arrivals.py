@@ -36,17 +36,25 @@ ARRIVED = tl.constexpr(16)
 TAKEN = tl.constexpr(32)
 ASKED = tl.constexpr(33)
 PATIENCE = tl.constexpr(8)  # polls, of some microseconds each, without a new start
-UNTOLD = 1 << 51  # stands for STARTED in all threads but the first: reads as "all started", and is never waited for
+NOT_FIRST_THREAD = (
+    1 << 51
+)  # stands for STARTED in all threads but the first: reads as "all started", and is never waited for
 
 
 def arrival() -> str:
     """Assembly: the first thread reads the word at $2, and adds $4 to the word at $3.
 
-    $0 is the word that it read, and $1 the sum before; UNTOLD and 0 in all other threads. The branch around the first
-    warp keeps the compiler from waiting for the read before the addition is sent, which would take as long again.
+    $0 is the word that it read, and $1 the sum before; NOT_FIRST_THREAD and 0 in all other threads. The branch around
+    the first warp keeps the compiler from waiting for the read before it sends the addition, which would take as long
+    again.
     """
     lines = [".reg .pred first;", ".reg .b32 thread;", "mov.u32 thread, %tid.x;", "setp.lt.u32 first, thread, 32;"]
-    lines += [f"mov.b64 $0, {UNTOLD};", "mov.b64 $1, 0;", "@!first bra SENT;", "setp.eq.u32 first, thread, 0;"]
+    lines += [
+        f"mov.b64 $0, {NOT_FIRST_THREAD};",
+        "mov.b64 $1, 0;",
+        "@!first bra SENT;",
+        "setp.eq.u32 first, thread, 0;",
+    ]
     lines += ["@first ld.relaxed.gpu.global.b64 $0, [$2];", "@first atom.add.acq_rel.gpu.global.u64 $1, [$3], $4;"]
     return braced([*lines, "SENT:"])
 
@@ -90,7 +98,7 @@ def start(words, program, programs):
 def arrive(words, program, programs, INTERPRETED: tl.constexpr):
     """Release what this program has stored; return STARTED and ARRIVED as the first thread then sees them.
 
-    All other threads get UNTOLD, and follow the first in `wait_for_all`.
+    All other threads get NOT_FIRST_THREAD, and follow the first in `wait_for_all`.
     """
     tl.debug_barrier()  # all threads have stored before the first thread adds
     return send_arrival(words, program, programs, INTERPRETED)
@@ -150,12 +158,12 @@ def wait_or_leave(words, program, programs, INTERPRETED: tl.constexpr):
     target = all_arrived(started)
     number = tl.cast(MOST, tl.int64)  # none drawn yet
     leave = tl.cast(0, tl.int64)
-    looks = 0
+    polls = 0
     while not (all_started(started) | (number < leave)):
         now = tl.atomic_add(words + ARRIVED, 0, sem="relaxed")
         leave = now % WORTH
         to_come = tl.cdiv(tl.cast(target // WORTH - started, tl.int32), MOST // programs)
-        more = tl.maximum(to_come - leave, tl.where(looks > program % PATIENCE, 1, 0))
+        more = tl.maximum(to_come - leave, tl.where(polls > program % PATIENCE, 1, 0))
         more = tl.minimum(more, programs - 1 - leave)
         if (now < target) & (more > 0):
             decided = tl.atomic_cas(words + ARRIVED, now, now + more, sem="relaxed") == now
@@ -164,7 +172,7 @@ def wait_or_leave(words, program, programs, INTERPRETED: tl.constexpr):
         if number >= leave:
             before = started
             started = tl.atomic_add(words + STARTED, 0, sem="relaxed")
-            looks = tl.where(started == before, looks + 1, 0)
+            polls = tl.where(started == before, polls + 1, 0)
     if number >= leave:
         if not INTERPRETED:
             asked = [words + ARRIVED, target, tl.cast(0, tl.int64)]

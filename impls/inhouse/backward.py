@@ -11,9 +11,9 @@ import torch
 from . import bound
 from .device import gpu_of, name_of
 from .launch import Launch
-from .problem import BESIDE, LAUNCHES, SM_MARGIN, Dtype, Problem, margin_of_environment
+from .problem import LAUNCHES, SM_MARGIN, Dtype, Problem, margin_of_environment
 from .regimes.choice import choose
-from .tensors import NO_MORE, Around, AroundGradients, Tensors, check, output, rows_or_heads
+from .tensors import NO_EXTRAS, CallTensors, Extras, NormGradients, check, gradients_like, output, rows_or_heads
 
 Gradients = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
 VARIABLES: Any = getattr(os.environ, "_data", {})  # os.environ itself takes ten times as long to look into
@@ -50,13 +50,13 @@ def norm_backward(
     or 2^31 - 1024 rows.
     """
     if dres is not None:
-        return backward_around(
+        return backward_with_extras(
             dy,
             x,
             weight,
             mean,
             rstd,
-            Around(dres=dres),
+            Extras(dres=dres),
             has_bias=has_bias,
             zero_centred=zero_centred,
             sm_margin=sm_margin,
@@ -71,41 +71,41 @@ def norm_backward(
         dx, dweight, dbias = outputs
         assert dx is not None
         return dx, dweight, dbias
-    return _decided(given, NO_MORE, decided_by, launched)[:3]
+    return _decided(given, NO_EXTRAS, decided_by, launched)[:3]
 
 
-def backward_around(
+def backward_with_extras(
     dy: torch.Tensor,
     x: torch.Tensor,
     weight: torch.Tensor | None,
     mean: torch.Tensor | None,
     rstd: torch.Tensor,
-    around: Around,
+    extras: Extras,
     *,
     has_bias: bool = False,
     zero_centred: bool = False,
     sm_margin: int | None = None,
     launch: Launch | None = None,
     launched: list[Any] | None = None,
-) -> AroundGradients:
-    """Return the gradients of a norm with what a model has `around` it, otherwise as `norm_backward` does.
+) -> NormGradients:
+    """Return the gradients of a norm with what a model has around it, otherwise as `norm_backward` does.
 
     Gradients of branches and of z have x's shape and dtype, and are contiguous; those of a second norm's parameters are
     like the first's. With a gate before the norm, mean and rstd are those of x * silu(z). Raises ValueError as
-    `norm_backward` does, and where what is around does not fit together.
+    `norm_backward` does, and where `extras` do not fit together.
     """
     given = dy, x, weight, mean, rstd
-    variables = (VARIABLES.get(LAUNCHES_VARIABLE), VARIABLES.get(MARGIN_VARIABLE), *around.decided_by)
-    decided_by = "around", has_bias, zero_centred, sm_margin, launch, variables
-    outputs: Any = bound.restart((*given, *around.tensors), *decided_by, launched=launched)
+    variables = (VARIABLES.get(LAUNCHES_VARIABLE), VARIABLES.get(MARGIN_VARIABLE), *extras.decided_by)
+    decided_by = "with extras", has_bias, zero_centred, sm_margin, launch, variables
+    outputs: Any = bound.restart((*given, *extras.tensors), *decided_by, launched=launched)
     if outputs is not None:
-        return AroundGradients(*outputs)
-    return _decided(given, around, decided_by, launched)
+        return NormGradients(*outputs)
+    return _decided(given, extras, decided_by, launched)
 
 
 def _decided(
-    given: tuple[Any, ...], around: Around, decided_by: tuple[Any, ...], launched: list[Any] | None
-) -> AroundGradients:
+    given: tuple[Any, ...], extras: Extras, decided_by: tuple[Any, ...], launched: list[Any] | None
+) -> NormGradients:
     """The gradients by a launch that is decided now, and kept for calls that are `decided_by` the same."""
     kind, has_bias, zero_centred, sm_margin, launch, _ = decided_by
     dy, x, weight, mean, rstd = given
@@ -114,35 +114,33 @@ def _decided(
         raise ValueError(f"x and dy must have one shape, not {tuple(shape)} and {tuple(dy.shape)}")
     x, dy = rows_or_heads(x, dy)
     rows, cols = rstd.numel(), x.shape[-1]
-    rowwise = around.as_rows(shape)
+    rowwise = extras.as_rows(shape)
     statistics = {"mean": mean, "rstd": rstd}
     matrices = {"x": x, "dy": dy} | rowwise.matrices
-    parameters = {"weight": weight, "weight1": around.weight1, "bias": around.bias}
+    parameters = {"weight": weight, "weight1": extras.weight1, "bias": extras.bias}
     check(matrices, parameters, statistics, has_bias=has_bias, zero_centred=zero_centred)
     rowwise.check(weight, has_bias=has_bias)
-    dx = output(x, (rows, cols))
-    dweight = None if weight is None else output(weight, (cols,))
-    dbias = None if weight is None or not has_bias else output(weight, (cols,))
-    more = rowwise.outputs(x, (rows, cols), has_bias=has_bias)
+    likes = gradients_like(x, weight, extras.weight1, extras.mask, extras.mask1, extras.z, has_bias=has_bias)
+    gradients = NormGradients.made(likes, lambda like: output(like, (rows, cols) if like is x else (cols,)))
     if rows == 0:
-        for gradient in (dweight, dbias, more.dweight1, more.dbias1):
+        for gradient in gradients:
             if gradient is not None:
                 gradient.zero_()
     else:
         if launch is None:
-            launch = choose_for(dy, x, weight, has_bias, layer=mean is not None, sm_margin=sm_margin, around=rowwise)
+            launch = choose_for(dy, x, weight, has_bias, layer=mean is not None, sm_margin=sm_margin, extras=rowwise)
         with torch.cuda.device_of(x):  # Triton launches on the current device; this does nothing for a CPU tensor
-            tensors = Tensors(dx, dweight, dbias, dy, x, weight, mean, rstd, zero_centred, rowwise, more)
+            tensors = CallTensors(gradients, dy, x, weight, mean, rstd, zero_centred, rowwise)
             calls = launch.calls(tensors)
             kernels = [call.start() for call in calls]
-        outputs = AroundGradients(dx, dweight, dbias, *more).shaped(shape)
-        if kind == "around":
-            bound.keep(calls, kernels, (*given, *around.tensors), outputs, tensors.scratch, *decided_by)
+        if kind == "with extras":
+            given, outputs = (*given, *extras.tensors), gradients.shaped(shape)
         else:
-            bound.keep(calls, kernels, given, outputs[:3], tensors.scratch, *decided_by)
+            outputs = gradients.shaped(shape)[:3]
+        bound.keep(calls, kernels, given, outputs, tensors.scratch, *decided_by)
         if launched is not None:
             launched.extend(kernels)
-    return AroundGradients(dx, dweight, dbias, *more).shaped(shape).rounded(x, weight, around.weight1)
+    return gradients.shaped(shape).rounded(likes)
 
 
 def choose_for(
@@ -153,14 +151,14 @@ def choose_for(
     *,
     layer: bool,
     sm_margin: int | None = None,
-    around: Around = NO_MORE,
+    extras: Extras = NO_EXTRAS,
 ) -> Launch:
     """The launch that `norm_backward` chooses for these tensors: a tuned one where there is one, else the default.
 
     Launches are tuned for the whole device, so that with a margin the default is chosen.
     """
     margin = margin_of_environment() if sm_margin is None else sm_margin
-    problem, gpu = problem_for(dy, x, weight, has_bias, layer=layer, around=around), gpu_of(x.device, margin)
+    problem, gpu = problem_for(dy, x, weight, has_bias, layer=layer, extras=extras), gpu_of(x.device, margin)
     path = os.environ.get(LAUNCHES)
     if path and not margin:
         from .tuned import launch_for  # needs pydantic, which a model without such a file does not
@@ -176,10 +174,9 @@ def problem_for(
     has_bias: bool,
     *,
     layer: bool,
-    around: Around = NO_MORE,
+    extras: Extras = NO_EXTRAS,
 ) -> Problem:
     """What a launch for these tensors is chosen for; x and dy `(rows, cols)` or `(tokens, heads, cols)`."""
-    beside = [(name, tensor) for name in BESIDE if (tensor := getattr(around, name)) is not None]
     return Problem(
         norm="layer" if layer else "rms",
         rows=math.prod(x.shape[:-1]),
@@ -187,12 +184,12 @@ def problem_for(
         dtype=NAMES[x.dtype],
         weight_dtype=None if weight is None else NAMES[weight.dtype],
         bias=has_bias,
-        by_words=x.dim() == 2 and _by_words(weight, around.weight1, matrices=(dy, x, *(each for _, each in beside))),
-        beside=tuple(name for name, _ in beside),
+        in_pairs=x.dim() == 2 and _in_pairs(weight, extras.weight1, matrices=(dy, x, *extras.rows.values())),
+        extras=tuple(extras.rows),
     )
 
 
-def _by_words(*vectors: torch.Tensor | None, matrices: tuple[torch.Tensor, ...]) -> bool:
+def _in_pairs(*vectors: torch.Tensor | None, matrices: tuple[torch.Tensor, ...]) -> bool:
     """Whether two neighbours can be read at once everywhere: rows begin at an even element, on a whole word."""
     if any(matrix.shape[1] % 2 or matrix.stride(0) % 2 for matrix in matrices):
         return False

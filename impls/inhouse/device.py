@@ -15,11 +15,11 @@ from typing import Any
 
 import torch
 
-from .problem import Gpu
+from .problem import GpuLimits
 
 
 @lru_cache
-def gpu_of(device: torch.device, sm_margin: int = 0) -> Gpu:
+def gpu_of(device: torch.device, sm_margin: int = 0) -> GpuLimits:
     """What the choice of a launch may know of a device, of which so many multiprocessors are left to other kernels.
 
     Raises ValueError where none would be left to the launch.
@@ -27,17 +27,17 @@ def gpu_of(device: torch.device, sm_margin: int = 0) -> Gpu:
     whole = _whole(device)
     if not 0 <= sm_margin < whole.multiprocessors:
         raise ValueError(f"sm_margin must be 0 to {whole.multiprocessors - 1} on this device, not {sm_margin}")
-    return replace(whole, multiprocessors=whole.multiprocessors - sm_margin, left=sm_margin)
+    return replace(whole, multiprocessors=whole.multiprocessors - sm_margin, sm_margin=sm_margin)
 
 
-def _whole(device: torch.device) -> Gpu:
+def _whole(device: torch.device) -> GpuLimits:
     if device.type != "cuda":
-        return Gpu()
+        return GpuLimits()
     properties = torch.cuda.get_device_properties(device)
     if torch.version.hip is not None:
         shared = getattr(properties, "shared_memory_per_block", 64 * 1024)
-        return Gpu(properties.multi_processor_count, shared, shared)
-    return Gpu(
+        return GpuLimits(properties.multi_processor_count, shared, shared)
+    return GpuLimits(
         properties.multi_processor_count,
         properties.shared_memory_per_block_optin,
         properties.shared_memory_per_multiprocessor,
@@ -73,6 +73,6 @@ allocate: Callable[..., torch.Tensor] = getattr(_of_dynamo, "_empty_strided_cuda
 make_guards: Callable[..., Any] | None = getattr(_of_dynamo, "TensorGuards", None)
 
 
-def is_looked_at() -> bool:
+def is_observed() -> bool:
     """Whether somebody beside autograd sees the operators that are called: a mode, or a transform of functorch."""
     return bool(_private._len_torch_dispatch_stack() or _private._are_functorch_transforms_active())

@@ -44,7 +44,7 @@ class Exchange:
         lines += [f"setp.lt.u32 mine, thread, {self.sums};", "@mine st.relaxed.gpu.global.b64 [to], word;"]
         return braced([*lines, "mov.b32 $0, 0;"])
 
-    def look(self) -> str:
+    def poll(self) -> str:
         """$0...: the words of this lane, whatever they hold now; then the address of the first word of all."""
         return braced([*self._lanes(f"${self.loads}"), *self._fetch([f"${i}" for i in range(self.loads)])])
 
@@ -106,7 +106,7 @@ def exchange_options(senders: int, sums: int) -> dict[str, Any]:
         "WORDS": exchange.words,
         "LOADS": exchange.loads,
         "SEND": exchange.send(),
-        "LOOK": exchange.look(),
+        "POLL": exchange.poll(),
         "RECEIVE": exchange.receive(),
     }
 
@@ -130,7 +130,7 @@ def as_bits(number):
 
 
 @triton.jit
-def look(words, ASM: tl.constexpr, LOADS: tl.constexpr):
+def poll(words, ASM: tl.constexpr, LOADS: tl.constexpr):
     """Read the words as they are now, for `receive`; each lane reads other ones."""
     if LOADS == 1:
         return (tl.inline_asm_elementwise(ASM, "=&l,l", [words], dtype=tl.int64, is_pure=False, pack=1),)

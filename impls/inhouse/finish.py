@@ -5,16 +5,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
 
 from .launch import KernelCall, kernel_options, power_of_two
-from .tensors import Beside, Tensors
+from .tensors import CallTensors
 
 
 def sum_partials(
-    tensors: Tensors, partial_dweight: torch.Tensor | None, partial_dbias: torch.Tensor | None, beside: Beside
+    tensors: CallTensors, partial_dweight: torch.Tensor | None, partial_dbias: torch.Tensor | None, extra: Any
 ) -> list[KernelCall]:
     """The last sum as a kernel of its own, if there is anything to sum.
 
@@ -26,12 +28,12 @@ def sum_partials(
     tile_cols = 32 if cols <= 8192 else 128
     kernel = KernelCall(
         finish,
-        (tensors.gradients * -(-cols // tile_cols),),
-        tensors.dweight,
-        tensors.dbias,
+        (tensors.parameter_gradients * -(-cols // tile_cols),),
+        tensors.gradients.dweight,
+        tensors.gradients.dbias,
         partial_dweight,
         partial_dbias,
-        beside,
+        extra,
         partials,
         cols,
         P=min(power_of_two(partials), 16384 // tile_cols),
@@ -41,12 +43,12 @@ def sum_partials(
     return [kernel]
 
 
-def finish_tile(tensors: Tensors, programs: int, partials: int, elements: int) -> dict[str, int]:
+def finish_tile(tensors: CallTensors, programs: int, partials: int, elements: int) -> dict[str, int]:
     """The tile of the last sum within a kernel of `programs` programs, of at most so many elements.
 
     Columns of all gradients are dealt out to all programs, at least a 32-byte sector each.
     """
-    tile_cols = max(8, power_of_two(-(-tensors.gradients * tensors.cols // programs)))
+    tile_cols = max(8, power_of_two(-(-tensors.parameter_gradients * tensors.shape[1] // programs)))
     return {
         "FINISH_ROWS": max(1, min(power_of_two(partials), elements // tile_cols)),
         "FINISH_COLS": tile_cols,
@@ -59,7 +61,7 @@ def finish(
     dbias,
     partial_dweight,
     partial_dbias,
-    beside,
+    extra,
     partials,
     cols,
     P: tl.constexpr,
@@ -68,20 +70,20 @@ def finish(
     """Sum the partial gradients of C columns, P at a time, and round them once; a program for each tile."""
     index = tl.arange(0, P)[:, None]
     lane = tl.arange(0, C)[None, :]
-    results = results_of(dweight, dbias, partial_dweight, partial_dbias, beside)
+    results = results_of(dweight, dbias, partial_dweight, partial_dbias, extra)
     finish_piece(results, tl.program_id(0), index, lane, partials, cols, tl.num_programs(0), P, C)
 
 
 @triton.jit
-def results_of(dweight, dbias, partial_dweight, partial_dbias, beside):
+def results_of(dweight, dbias, partial_dweight, partial_dbias, extra):
     """Each gradient of a parameter that there is, and its partials."""
     results = ((dweight, partial_dweight),)
     if partial_dbias is not None:
         results = results + ((dbias, partial_dbias),)
-    if beside.dweight1 is not None:
-        results = results + ((beside.dweight1, beside.partial_dweight1),)
-    if beside.dbias1 is not None:
-        results = results + ((beside.dbias1, beside.partial_dbias1),)
+    if extra.dweight1 is not None:
+        results = results + ((extra.dweight1, extra.partial_dweight1),)
+    if extra.dbias1 is not None:
+        results = results + ((extra.dbias1, extra.partial_dbias1),)
     return results
 
 

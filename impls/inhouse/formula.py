@@ -20,7 +20,7 @@ few_rows   few rows: some programs own rows and others columns, in one launch. x
 All but the last leave one fp32 row of partial gradients a program (or group of programs), and finish.py sums these.
 Every sum is taken in fp32, without atomics, in an order that only the shape and the device decide, and is rounded once.
 
-What a model has around a norm changes what goes into this and what comes out (tensors.py has the tensors, `Beside`):
+What a model has around a norm changes what goes into this and what comes out (`Extras` in tensors.py):
 
     dy1, weight1        g = dy * weight + dy1 * weight1: two norms of one x have one xhat, and one pair of row sums
     z, before the norm  x * silu(z) takes the place of x: dz = dx * x * silu'(z), then dx = dx * silu(z)
@@ -29,7 +29,7 @@ What a model has around a norm changes what goes into this and what comes out (t
     mask                dbranch = mask * dx / (1 - p), of the same unrounded dx
 
 A pointer that is None switches its feature off at compile time: no `mean` is RMSNorm, no `weight` is no weight, no
-`partial_dbias` is no bias, no `beside.dres` is no residual. `FUSED`: the programs wait for each other at the end
+`partial_dbias` is no bias, no `extra.dres` is no residual. `FUSED`: the programs wait for each other at the end
 (arrivals.py) and sum the partials themselves; else finish.py's kernel does.
 """
 
@@ -152,7 +152,7 @@ def through_gate(dx, dy, x, z, xhat, multiplier, bias, norm_first):
 
 
 @triton.jit
-def load_beside(tensor, row, stride, col, inside, EVEN: tl.constexpr, UNIT: tl.constexpr):
+def load_extra(tensor, row, stride, col, inside, EVEN: tl.constexpr, UNIT: tl.constexpr):
     """A tile of dy1 or of z; an empty tuple of no tensor."""
     tiles = ()
     if tensor is not None:
@@ -177,22 +177,22 @@ def load_again(tensor, row, stride, col, inside, EVEN: tl.constexpr, UNIT: tl.co
 
 
 @triton.jit
-def store_input_gradients(pointers, tile, beside, row, col, cols, inside, EVEN: tl.constexpr, UNIT: tl.constexpr):
+def store_input_gradients(pointers, tile, extra, row, col, cols, inside, EVEN: tl.constexpr, UNIT: tl.constexpr):
     """Add the residual's gradient to a tile of dx and store it, and what dropout leaves of it to each branch."""
-    if beside.dres is not None:
-        tile += load(beside.dres + row * (beside.dres_stride * UNIT) + col, inside, EVEN).to(tl.float32)
+    if extra.dres is not None:
+        tile += load(extra.dres + row * (extra.dres_stride * UNIT) + col, inside, EVEN).to(tl.float32)
     store(pointers, tile, inside, EVEN)
-    if beside.mask is not None:
-        store_branch(beside.dbranch, tile, beside.mask, beside.kept, row * cols + col, inside, EVEN)
-    if beside.mask1 is not None:
-        store_branch(beside.dbranch1, tile, beside.mask1, beside.kept, row * cols + col, inside, EVEN)
+    if extra.mask is not None:
+        store_branch(extra.dbranch, tile, extra.mask, extra.keep_scale, row * cols + col, inside, EVEN)
+    if extra.mask1 is not None:
+        store_branch(extra.dbranch1, tile, extra.mask1, extra.keep_scale, row * cols + col, inside, EVEN)
 
 
 @triton.jit
-def store_branch(dbranch, dx, mask, kept, at, inside, EVEN: tl.constexpr):
-    """Store mask * dx / (1 - p), where `kept` is 1 / (1 - p): a product, so that no NaN is dropped."""
+def store_branch(dbranch, dx, mask, keep_scale, at, inside, EVEN: tl.constexpr):
+    """Store mask * dx / (1 - p), where `keep_scale` is 1 / (1 - p): a product, so that no NaN is dropped."""
     keeps = load(mask + at, inside, EVEN) != 0
-    store(dbranch + at, dx * tl.where(keeps, kept, 0.0), inside, EVEN)
+    store(dbranch + at, dx * tl.where(keeps, keep_scale, 0.0), inside, EVEN)
 
 
 @triton.jit

@@ -11,7 +11,7 @@ words[EPOCH]           grows with every launch, and so tells the words of exchan
 words[START]           the groups that have begun in this launch; in the high half `base`, the units of work that all
                        launches before have done
 words[DONE]            the programs of this launch that have no more work; in the high half all units that are done
-words[CHAINS + chain]  how many programs of the chain have come, and OPENED; in the high half the items claimed
+words[CHAINS + chain]  how many programs of the chain have join_group, and RELEASED; in the high half the items claimed
 words[SENT + chain]    the items of an opened chain that are sums and have been sent, in both halves
 
 Of the programs of a launch the last to report clears what the next one needs. Launches that share a memory must follow
@@ -33,10 +33,10 @@ DONE = tl.constexpr(2)
 CHAINS = tl.constexpr(8)
 SENT = tl.constexpr(8 + MOST_GROUPS)
 RINGS = tl.constexpr(8 + 2 * MOST_GROUPS)
-OPENED = tl.constexpr(1 << 16)
+RELEASED = tl.constexpr(1 << 16)
 ITEM = tl.constexpr(1 << 32)
-NOTHING = tl.constexpr(0x7FFFFFFF)
-LOOKS = tl.constexpr(16)  # about as many microseconds until a program does not wait for its group any longer
+NO_ITEM = tl.constexpr(0x7FFFFFFF)
+MOST_POLLS = tl.constexpr(16)  # about as many microseconds until a program does not wait for its group any longer
 
 
 def wait() -> str:
@@ -53,47 +53,47 @@ WAIT = tl.constexpr(wait())
 @triton.jit
 def incomplete(now, S: tl.constexpr):
     """Whether a chain's group may still be waited for."""
-    return ((now & (OPENED - 1)) < S) & ((now & OPENED) == 0)
+    return ((now & (RELEASED - 1)) < S) & ((now & RELEASED) == 0)
 
 
 @triton.jit
-def opened(chain, now, S: tl.constexpr):
+def release(chain, now, S: tl.constexpr):
     """Open a chain, last seen as `now`, if its group is incomplete; return what it then is."""
     while incomplete(now, S):
-        before = tl.atomic_cas(chain, now, now | OPENED, sem="relaxed")
-        now = tl.where(before == now, now | OPENED, before)
+        before = tl.atomic_cas(chain, now, now | RELEASED, sem="relaxed")
+        now = tl.where(before == now, now | RELEASED, before)
     return now
 
 
 @triton.jit
-def come(chain):
+def join_group(chain):
     """Come to a chain, without waiting until anybody knows."""
     tl.atomic_add(chain, 1, sem="relaxed")
 
 
 @triton.jit
-def come_together(words, chain, seen, is_first, S: tl.constexpr):
+def await_group(words, chain, seen, is_first, S: tl.constexpr):
     """Whether all S programs of a chain have come; else it was opened, by another program or because nobody came.
 
     `seen` is what each thread has seen of the chain since this program came.
     """
-    together = all_agree(((seen & OPENED) == 0) & ((seen & (OPENED - 1)) == S))
+    together = all_agree(((seen & RELEASED) == 0) & ((seen & (RELEASED - 1)) == S))
     if not together:
         now = tl.atomic_add(chain, 0, sem="relaxed")
-        looks = 0
+        polls = 0
         while incomplete(now, S):
-            looks += 1
+            polls += 1
             now = tl.atomic_add(chain, 0, sem="relaxed")
-            if looks >= LOOKS:
-                now = opened(chain, now, S)
-        together = (now & OPENED) == 0
+            if polls >= MOST_POLLS:
+                now = release(chain, now, S)
+        together = (now & RELEASED) == 0
     if together & is_first:
         tl.atomic_add(words + START, 1, sem="relaxed")
     return together
 
 
 @triton.jit
-def look_at_chains(words, index, groups, S: tl.constexpr):
+def read_chains(words, index, groups, S: tl.constexpr):
     """The words of all chains as they are now; no chain looks like one whose group is complete."""
     return tl.load(words + CHAINS + index, mask=index < groups, other=S, volatile=True)
 
@@ -104,7 +104,7 @@ def find_work(seen, index, items, program, S: tl.constexpr, SCAN: tl.constexpr):
 
     Each thread has to have looked at other chains, or threads may disagree. Programs begin in different places.
     """
-    is_open = tl.where((seen & OPENED) != 0, (seen >> 32) < items, incomplete(seen, S))
+    is_open = tl.where((seen & RELEASED) != 0, (seen >> 32) < items, incomplete(seen, S))
     places = ((index * 40503 + program * 30011) & 0x7FFF) * SCAN + index
     best = tl.min(tl.where(is_open, places, 0x7FFFFFFF), 0)
     chosen = tl.where(best == 0x7FFFFFFF, -1, best & (SCAN - 1))
@@ -114,8 +114,8 @@ def find_work(seen, index, items, program, S: tl.constexpr, SCAN: tl.constexpr):
 @triton.jit
 def claim(chain, now):
     """The number of an item that is this program's; a large one if the chain has none, because it is not open."""
-    item = NOTHING
-    if (now & OPENED) != 0:
+    item = NO_ITEM
+    if (now & RELEASED) != 0:
         item = tl.cast(tl.atomic_add(chain, ITEM, sem="relaxed") >> 32, tl.int32)
     return item
 

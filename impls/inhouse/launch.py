@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from .limits import SUM_BYTES, Rules
-from .problem import Gpu, Problem
+from .problem import GpuLimits, Problem
 
 if TYPE_CHECKING:
-    from .tensors import Tensors
+    from .tensors import CallTensors
 
 STAGES = 3  # two buffers: a tile arrives while another is used; with 2 Triton makes one, and nothing overlaps
 
@@ -52,12 +52,12 @@ class Launch(ABC):
 
     @classmethod
     @abstractmethod
-    def serves(cls, problem: Problem, gpu: Gpu) -> bool:
+    def serves(cls, problem: Problem, gpu: GpuLimits) -> bool:
         """Whether this regime is the choice for a problem that no regime before it in choice.py serves."""
 
     @classmethod
     @abstractmethod
-    def choose(cls, problem: Problem, gpu: Gpu) -> Self:
+    def choose(cls, problem: Problem, gpu: GpuLimits) -> Self:
         """Choose the launch of this regime, without measuring anything."""
 
     @abstractmethod
@@ -65,26 +65,26 @@ class Launch(ABC):
         """Describe the launch to a person, on one line."""
 
     @abstractmethod
-    def rules(self, problem: Problem, gpu: Gpu) -> Rules:
+    def rules(self, problem: Problem, gpu: GpuLimits) -> Rules:
         """Yield what the launch must keep to: whether each rule is broken, and the words for it."""
 
     @abstractmethod
-    def dealt(self, problem: Problem, gpu: Gpu) -> Self:
+    def resized_for(self, problem: Problem, gpu: GpuLimits) -> Self:
         """Return the same launch for a problem of other rows, with its tiles dealt out evenly to its programs."""
 
     @abstractmethod
-    def neighbours(self, problem: Problem, gpu: Gpu) -> Iterator[Launch]:
+    def neighbours(self, problem: Problem, gpu: GpuLimits) -> Iterator[Launch]:
         """Yield launches that may be faster than this one; some may break rules."""
 
     @abstractmethod
-    def calls(self, tensors: Tensors) -> list[KernelCall]:
+    def calls(self, tensors: CallTensors) -> list[KernelCall]:
         """Name the kernels of one call, in order.
 
         They read and write `tensors`, the workspace, and memory of `tensors.empty`, and no other. All other arguments
         follow from shapes, strides and dtypes: the same is launched again for other tensors that are alike (bound.py).
         """
 
-    def flaw(self, problem: Problem, gpu: Gpu) -> str | None:
+    def violation(self, problem: Problem, gpu: GpuLimits) -> str | None:
         """Say in a few words why this launch must not run on this problem and device; None where it may."""
         return next((why for broken, why in self.rules(problem, gpu) if broken), None)
 
@@ -100,13 +100,13 @@ class Launch(ABC):
         return ", ".join(f"{name}={value}" for name, value in self.as_fields().items() if value != theirs[name])
 
 
-def deal_evenly(tiles: int, most: int) -> int:
+def even_programs(tiles: int, most: int) -> int:
     """Programs, at most `most`, of which each gets as many tiles as the busiest would: fewer finish no later."""
     turns = max(1, -(-tiles // most))
     return max(1, -(-tiles // turns))
 
 
-def fitting_stages(tile_bytes: int, gpu: Gpu, wanted: int) -> int:
+def fitting_stages(tile_bytes: int, gpu: GpuLimits, wanted: int) -> int:
     """The most stages up to `wanted` whose buffers fit beside SUM_BYTES; fewer than STAGES gain nothing, so then 1."""
     fitting = (gpu.shared_bytes - SUM_BYTES) // tile_bytes + 1
     return min(wanted, fitting) if fitting >= STAGES else 1

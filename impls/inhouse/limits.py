@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .problem import Gpu, Problem
+from .problem import GpuLimits, Problem
 
 WIDEST = 131072  # columns; a wider row is refused rather than left untested
 MOST_ROWS = 2**31 - 1024  # kernels count them in 32 bits, up to the end of the last tile
@@ -37,17 +37,17 @@ def covered(pieces: int, cols: int, problem: Problem) -> Rules:
     yield not covers, f"{pieces} x {cols} columns do not fit rows of {problem.cols}"
 
 
-def registers_can_be_limited(maxnreg: int | None, gpu: Gpu) -> Rules:
+def registers_can_be_limited(maxnreg: int | None, gpu: GpuLimits) -> Rules:
     """Only NVIDIA's compiler takes a limit of registers."""
     yield maxnreg is not None and not gpu.ptx, "a limit of registers, which this device's compiler does not take"
 
 
-def shared_memory_fits(buffers: int, gpu: Gpu, beside: int = 0) -> Rules:
-    """The buffers of one program fit, and `beside` them what else it needs if it has any."""
-    yield (buffers and buffers + beside) > gpu.shared_bytes, "too much shared memory for a program"
+def shared_memory_fits(buffers: int, gpu: GpuLimits, extra: int = 0) -> Rules:
+    """The buffers of one program fit, and `extra` bytes for what else it needs if it has any."""
+    yield (buffers and buffers + extra) > gpu.shared_bytes, "too much shared memory for a program"
 
 
-def all_resident(programs: int, warps: int, maxnreg: int | None, buffers: int, gpu: Gpu) -> Rules:
+def all_resident(programs: int, warps: int, maxnreg: int | None, buffers: int, gpu: GpuLimits) -> Rules:
     """All programs fit on the device at once, which programs that wait for each other need."""
     residents = -(-programs // gpu.multiprocessors)
     needed = residents * warps * 32 * (maxnreg or MOST_REGISTERS)

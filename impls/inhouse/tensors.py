@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections import namedtuple
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
 
-from .limits import MOST_ROWS, WIDEST
-from .problem import BESIDE, MASKS, alignments_of
+from harness.cases.tensors import TABLE
 
-OF_ROWS = ("dx", "dbranch", "dbranch1", "dz")  # gradients in x's shape
+from .limits import MOST_ROWS, WIDEST
+from .problem import EXTRA_ROWS, MASKS, alignments_of
+
+ROW_GRADIENTS = [tensor.name for tensor in TABLE if (tensor.kind, tensor.extent) == ("gradient", "activation")]
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
-SEEN = 16  # multiples of it Triton sees
+TRITON_SEES = 16  # Triton sees whether a number is a multiple of it
 WIDEST_UNIT = 8  # elements of 16 bits are what a thread loads at once
 
 
-class Around(NamedTuple):
-    """What a model has around a norm: the further inputs of its backward. None is what there is not.
+class Extras(NamedTuple):
+    """What a model has around a norm, as the backward takes it: further inputs. None is what there is not.
 
-    All but weight1 and bias `(rows, cols)` in x's shape, or one that has the same rows.
+    All but weight1 and bias are `(rows, cols)` in x's shape, or of a shape that has the same rows.
 
     dres             the gradient of the residual that x goes on as: it is added to dx
     mask, mask1      uint8, 1 where dropout with probability `p` kept an element of a branch, 0 where it did not: the
@@ -48,22 +51,23 @@ class Around(NamedTuple):
 
     @property
     def decided_by(self) -> tuple[Hashable, ...]:
-        """All that a launch depends on beside the tensors."""
+        """All that a launch depends on besides the tensors."""
         return self.p, self.norm_first
 
     @property
-    def matrices(self) -> dict[str, torch.Tensor]:
-        """Those that have x's dtype, by name."""
-        named = {"dres": self.dres, "dy1": self.dy1, "z": self.z}
-        return {name: tensor for name, tensor in named.items() if tensor is not None}
+    def rows(self) -> dict[str, torch.Tensor]:
+        """Those of x's shape, by name."""
+        return {name: tensor for name in EXTRA_ROWS if (tensor := getattr(self, name)) is not None}
 
-    def as_rows(self, shape: torch.Size) -> Around:
+    @property
+    def matrices(self) -> dict[str, torch.Tensor]:
+        """Those that have x's dtype too, by name."""
+        return {name: tensor for name, tensor in self.rows.items() if name not in MASKS}
+
+    def as_rows(self, shape: torch.Size) -> Extras:
         """The same with all of x's `shape` as (rows, cols), masks as bytes; raises ValueError for other shapes."""
         views = {}
-        for name in BESIDE:
-            tensor = getattr(self, name)
-            if tensor is None:
-                continue
+        for name, tensor in self.rows.items():
             if tensor.shape != shape:
                 raise ValueError(f"{name} must have x's shape {tuple(shape)}, not {tuple(tensor.shape)}")
             views[name] = as_rows(tensor.view(torch.uint8) if tensor.dtype == torch.bool else tensor, name)
@@ -84,38 +88,12 @@ class Around(NamedTuple):
         if self.norm_first and (self.bias is not None) != has_bias:
             raise ValueError("a gate behind a norm with a bias needs the bias, and none without")
 
-    def outputs(self, like: torch.Tensor, shape: tuple[int, ...], *, has_bias: bool) -> MoreGradients:
-        """Empty outputs for the gradients that a plain norm does not have."""
-        if self is NO_MORE:
-            return NO_MORE_GRADIENTS
-        cols = shape[-1:]
-        return MoreGradients(
-            dbranch=None if self.mask is None else output(like, shape),
-            dbranch1=None if self.mask1 is None else output(like, shape),
-            dweight1=None if self.weight1 is None else output(self.weight1, cols),
-            dbias1=output(self.weight1, cols) if self.weight1 is not None and has_bias else None,
-            dz=None if self.z is None else output(like, shape),
-        )
+
+NO_EXTRAS = Extras()
 
 
-NO_MORE = Around()
-
-
-class MoreGradients(NamedTuple):
-    """The gradients that a plain norm does not have; None is what there is not."""
-
-    dbranch: torch.Tensor | None = None
-    dbranch1: torch.Tensor | None = None
-    dweight1: torch.Tensor | None = None
-    dbias1: torch.Tensor | None = None
-    dz: torch.Tensor | None = None
-
-
-NO_MORE_GRADIENTS = MoreGradients()
-
-
-class AroundGradients(NamedTuple):
-    """The gradients of a backward with `Around`; None is what there is not."""
+class NormGradients(NamedTuple):
+    """The gradients of a backward, as the case table has them; None is what there is not."""
 
     dx: torch.Tensor
     dweight: torch.Tensor | None
@@ -126,71 +104,76 @@ class AroundGradients(NamedTuple):
     dbias1: torch.Tensor | None = None
     dz: torch.Tensor | None = None
 
-    def shaped(self, shape: torch.Size) -> AroundGradients:
+    @classmethod
+    def made(cls, likes: dict[str, torch.Tensor | None], make: Callable[[torch.Tensor], torch.Tensor]) -> NormGradients:
+        """Each gradient of `likes` that there is, made like its tensor."""
+        return cls(**{name: None if like is None else make(like) for name, like in likes.items()})  # pyright: ignore[reportArgumentType]
+
+    def shaped(self, shape: torch.Size) -> NormGradients:
         """The same memory, with gradients of rows in x's shape."""
-        views = {name: gradient.view(shape) for name in OF_ROWS if (gradient := getattr(self, name)) is not None}
-        return self._replace(**views) if views else self
+        views = {name: gradient.view(shape) for name in ROW_GRADIENTS if (gradient := getattr(self, name)) is not None}
+        return self._replace(**views)
 
-    def rounded(self, x: torch.Tensor, weight: torch.Tensor | None, weight1: torch.Tensor | None) -> AroundGradients:
-        """The gradients in the dtypes of what they are of: as they are on a GPU, rounded here on a CPU."""
-        of_weight = {"dweight": weight, "dbias": weight, "dweight1": weight1, "dbias1": weight1}
-        return self._make(rounded(getattr(self, name), of_weight.get(name, x)) for name in self._fields)
-
-
-class Beside(NamedTuple):
-    """What the kernels take for what a model has around a norm; a field that is None costs nothing.
-
-    Strides are those of rows, in the unit of `Tensors`; with distances of heads, those of x and dy are of tokens.
-    `kept` is 1 / (1 - p); `norm_first` is 1 where the gate is behind the norm.
-    """
-
-    dres: Any = None
-    dres_stride: int | None = None
-    mask: Any = None
-    mask1: Any = None
-    kept: float | None = None
-    dbranch: Any = None
-    dbranch1: Any = None
-    dy1: Any = None
-    dy1_stride: int | None = None
-    weight1: Any = None
-    dweight1: Any = None
-    dbias1: Any = None
-    partial_dweight1: Any = None
-    partial_dbias1: Any = None
-    z: Any = None
-    z_stride: int | None = None
-    norm_first: int | None = None
-    bias: Any = None
-    dz: Any = None
-    x_head_stride: int | None = None
-    dy_head_stride: int | None = None
+    def rounded(self, likes: dict[str, torch.Tensor | None]) -> NormGradients:
+        """The gradients in the dtypes of `likes`: as they are on a GPU, rounded here on a CPU."""
+        return self._make(rounded(gradient, likes[name]) for name, gradient in self._asdict().items())
 
 
-NOTHING = Beside()
+def gradients_like(
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    weight1: torch.Tensor | None,
+    mask: torch.Tensor | None,
+    mask1: torch.Tensor | None,
+    z: torch.Tensor | None,
+    *,
+    has_bias: bool,
+) -> dict[str, torch.Tensor | None]:
+    """By gradient, in the order of `NormGradients`, what has its shape and dtype; None where there is no such."""
+    return {
+        "dx": x,
+        "dweight": weight,
+        "dbias": weight if has_bias else None,
+        "dbranch": None if mask is None else x,
+        "dbranch1": None if mask1 is None else x,
+        "dweight1": weight1,
+        "dbias1": weight1 if has_bias else None,
+        "dz": None if z is None else x,
+    }
+
+
+# What the kernels take for what a model has around a norm: of `Extras`, of the gradients, of partial gradients, and the
+# strides of rows in the unit of `CallTensors` (of tokens where heads have strides). A field that is None costs nothing.
+# `keep_scale` is 1 / (1 - p); `norm_first` is 1 where the gate is behind the norm. The order is that of the kernels'
+# parameters.
+ExtraOperands = namedtuple(
+    "ExtraOperands",
+    "dres dres_stride mask mask1 keep_scale dbranch dbranch1 dy1 dy1_stride weight1 dweight1 dbias1 partial_dweight1"
+    " partial_dbias1 z z_stride norm_first bias dz x_head_stride dy_head_stride",
+    defaults=(None,) * 21,
+)
+NO_EXTRA_OPERANDS = ExtraOperands()
 
 
 @dataclass(frozen=True)
-class Tensors:
-    """What one backward reads and writes; dx is (rows, cols), x and dy too, or both are (tokens, heads, cols)."""
+class CallTensors:
+    """What one backward reads and writes; x and dy are (rows, cols) as dx is, or both are (tokens, heads, cols)."""
 
-    dx: torch.Tensor
-    dweight: torch.Tensor | None
-    dbias: torch.Tensor | None
+    gradients: NormGradients
     dy: torch.Tensor
     x: torch.Tensor
     weight: torch.Tensor | None
     mean: torch.Tensor | None
     rstd: torch.Tensor
     zero_centred: bool
-    around: Around = NO_MORE
-    more: MoreGradients = NO_MORE_GRADIENTS
-    scratch: list[torch.Tensor] = field(default_factory=list, init=False, compare=False)  # what `empty` gave out
+    extras: Extras = NO_EXTRAS
+    scratch: list[torch.Tensor] = field(default_factory=list, init=False, compare=False)  # what `empty` returned
 
     @property
-    def cols(self) -> int:
-        """Columns of a row."""
-        return self.dx.shape[1]
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        rows, cols = self.gradients.dx.shape
+        return rows, cols
 
     @property
     def inputs(self) -> tuple[Any, ...]:
@@ -200,11 +183,11 @@ class Tensors:
     @property
     def unit(self) -> int:
         """The elements in which columns and strides of rows are counted."""
-        return self.unit_where_seen(SEEN)
+        return self.unit_where_triton_sees(TRITON_SEES)
 
-    def unit_where_seen(self, multiple: int) -> int:
+    def unit_where_triton_sees(self, multiple: int) -> int:
         """The unit where Triton sees for itself that multiples of so many elements are that: then it is 1."""
-        return unit_of(self.cols, *self._strides.values(), seen=multiple)
+        return unit_of(self.shape[1], *self._strides.values(), seen=multiple)
 
     @property
     def alignments(self) -> int:
@@ -213,18 +196,19 @@ class Tensors:
         Contiguous rows of 16 bits that 8 does not divide: that of row r is r * cols % 8 elements in each. Behind the
         last row all are to be at a multiple again, so that whole 16 bytes can be read.
         """
-        matrices = self.dx, self.dy, self.x, *self.around.matrices.values()
-        alone = all(tensor is None for tensor in self.around._replace(dres=None).tensors)
+        dx = self.gradients.dx
+        matrices = dx, self.dy, self.x, *self.extras.matrices.values()
+        alone = all(tensor is None for tensor in self.extras._replace(dres=None).tensors)
         if self.x.itemsize != 2 or not alone or not all(map(torch.Tensor.is_contiguous, matrices)):
             return 1
         if any(not matrix.is_meta and matrix.data_ptr() % 16 for matrix in matrices):
             return 1
-        return 1 if self.dx.numel() % WIDEST_UNIT else alignments_of(self.cols)
+        return 1 if dx.numel() % WIDEST_UNIT else alignments_of(self.shape[1])
 
     @property
     def _strides(self) -> dict[str, int]:
         """Distances of rows, or of tokens and heads, by what they are of."""
-        strides = {name: tensor.stride(0) for name, tensor in self.around.matrices.items()}
+        strides = {name: tensor.stride(0) for name, tensor in self.extras.matrices.items()}
         strides |= {"dy": self.dy.stride(0), "x": self.x.stride(0)}
         if self.x.dim() == 3:
             strides |= {"dy_head": self.dy.stride(1), "x_head": self.x.stride(1)}
@@ -233,55 +217,39 @@ class Tensors:
     @property
     def sizes(self) -> tuple[int, int, int, int]:
         """Rows, columns, and the row strides of dy and x, in the order in which all kernels take them; in units."""
-        rows, cols = self.dx.shape
+        rows, cols = self.shape
         return rows, cols // self.unit, self.dy.stride(0) // self.unit, self.x.stride(0) // self.unit
 
     @property
-    def heads(self) -> int:
-        """Rows of a token, where tokens have a distance of their own; else 1."""
-        return self.x.shape[1] if self.x.dim() == 3 else 1
+    def constants(self) -> dict[str, Any]:
+        """The constants that the kernels of all regimes but the shared one take; HEADS of a token, else 1."""
+        heads = self.x.shape[1] if self.x.dim() == 3 else 1
+        return {"ZERO_CENTRED": self.zero_centred, "HEADS": heads, "UNIT": self.unit}
 
     @property
-    def gradients(self) -> int:
+    def parameter_gradients(self) -> int:
         """How many gradients have partial sums: dweight, or dweight and dbias; twice as many of two norms."""
-        return (1 if self.dbias is None else 2) * (1 if self.more.dweight1 is None else 2)
+        return (1 if self.gradients.dbias is None else 2) * (1 if self.gradients.dweight1 is None else 2)
 
     def partials(self, number: int) -> tuple[torch.Tensor | None, torch.Tensor | None]:
         """Empty memory for so many rows of partial dweight and dbias, fp32."""
-        return self._partial(self.dweight, number), self._partial(self.dbias, number)
+        return self._partial(self.gradients.dweight, number), self._partial(self.gradients.dbias, number)
 
-    def beside(self, number: int = 0) -> Beside:
+    def extra_operands(self, number: int = 0) -> Any:
         """What the kernels take for what is around the norm, with so many rows of partial gradients."""
-        around, more = self.around, self.more
-        if around is NO_MORE and self.x.dim() == 2:
-            return NOTHING
-        strides = {name: stride // self.unit for name, stride in self._strides.items()}
-        return Beside(
-            dres=around.dres,
-            dres_stride=strides.get("dres"),
-            mask=around.mask,
-            mask1=around.mask1,
-            kept=None if around.mask is None else 1 / (1 - around.p),
-            dbranch=more.dbranch,
-            dbranch1=more.dbranch1,
-            dy1=around.dy1,
-            dy1_stride=strides.get("dy1"),
-            weight1=around.weight1,
-            dweight1=more.dweight1,
-            dbias1=more.dbias1,
-            partial_dweight1=self._partial(more.dweight1, number),
-            partial_dbias1=self._partial(more.dbias1, number),
-            z=around.z,
-            z_stride=strides.get("z"),
-            norm_first=1 if around.norm_first else None,
-            bias=around.bias if around.norm_first else None,
-            dz=more.dz,
-            x_head_stride=strides.get("x_head"),
-            dy_head_stride=strides.get("dy_head"),
-        )
+        extras, gradients = self.extras, self.gradients
+        if extras is NO_EXTRAS and self.x.dim() == 2:
+            return NO_EXTRA_OPERANDS
+        given = extras._asdict() | gradients._asdict()
+        given |= {f"{name}_stride": stride // self.unit for name, stride in self._strides.items()}
+        given |= {f"partial_{name}": self._partial(given[name], number) for name in ("dweight1", "dbias1")}
+        given["keep_scale"] = None if extras.mask is None else 1 / (1 - extras.p)
+        given["norm_first"] = 1 if extras.norm_first else None
+        given["bias"] = extras.bias if extras.norm_first else None
+        return ExtraOperands(**{name: given.get(name) for name in ExtraOperands._fields})
 
     def _partial(self, gradient: torch.Tensor | None, number: int) -> torch.Tensor | None:
-        return None if gradient is None or not number else self.empty((number, self.cols))
+        return None if gradient is None or not number else self.empty((number, self.shape[1]))
 
     def empty(self, shape: tuple[int, ...]) -> torch.Tensor:
         """Memory of this call alone, fp32, whatever it holds."""
@@ -290,7 +258,7 @@ class Tensors:
         return memory
 
 
-def unit_of(*numbers: int, seen: int = SEEN) -> int:
+def unit_of(*numbers: int, seen: int = TRITON_SEES) -> int:
     """The elements in which columns and strides are counted: a power of two that divides all of them, up to 8.
 
     Triton sees of a number whether it is a multiple of 16, and of its product with a constant what that divides.

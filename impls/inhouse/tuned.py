@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from harness.cases.tuned import TunedCase, TunedFile, read_tuned
 
 from .launch import Launch
-from .problem import LAUNCHES, Gpu, Problem, problem_of
+from .problem import LAUNCHES, GpuLimits, Problem, problem_of
 from .regimes.choice import REGIMES
 
 IMPLEMENTATION = "triton-inhouse"  # whose cases of the file are launches
@@ -62,7 +62,7 @@ def read_for(path: str, device: str, multiprocessors: int | None) -> TunedFile:
 
 
 @lru_cache(maxsize=4096)
-def find(path: str, device: str, problem: Problem, gpu: Gpu) -> TunedLaunch | None:
+def find(path: str, device: str, problem: Problem, gpu: GpuLimits) -> TunedLaunch | None:
     """The launch of the nearest case, dealt out anew where its rows differ; None where the default stays.
 
     Raises ValueError as `read_for` does, and for a launch that must not run here.
@@ -77,13 +77,13 @@ def find(path: str, device: str, problem: Problem, gpu: Gpu) -> TunedLaunch | No
         launch = from_fields(case.config)
     except ValueError as error:
         raise ValueError(f"{path} has no launch for {key}: {error}; run `normbwd tune` again") from error
-    launch = launch if rows == problem.rows else launch.dealt(problem, gpu)
-    if flaw := launch.flaw(problem, gpu):
-        raise ValueError(f"{path} has a launch for {key} that must not run: {flaw}; run `normbwd tune` again")
+    launch = launch if rows == problem.rows else launch.resized_for(problem, gpu)
+    if violation := launch.violation(problem, gpu):
+        raise ValueError(f"{path} has a launch for {key} that must not run: {violation}; run `normbwd tune` again")
     return TunedLaunch(launch, Path(path).name, rows)
 
 
-def launch_for(path: str, device: str, problem: Problem, gpu: Gpu) -> Launch | None:
+def launch_for(path: str, device: str, problem: Problem, gpu: GpuLimits) -> Launch | None:
     """The tuned launch for this problem, or None; raises ValueError as `find` does."""
     tuned = find(path, device, problem, gpu)
     return tuned.launch if tuned else None

@@ -13,7 +13,8 @@ from functools import cache
 from itertools import product
 from random import Random
 
-OLD_LOOKS = 3
+OLD_READS = 3  # of a program, that may find what is no longer there
+MOST_ACCESSES = 300  # of a program, which waits for ever where it takes more
 
 
 class Wrong(Exception):
@@ -43,12 +44,12 @@ class Program:
     """What the functions under test call in place of Triton's language; `found` is what accesses gave until now."""
 
     def __init__(self, found):
-        self.found, self.looks = list(found)[::-1], 0
+        self.found, self.reads = list(found)[::-1], 0
 
     def may_find_old(self):
-        """Whether a look may find what is no longer there: the first ones, as nobody finds that for ever."""
-        self.looks += 1
-        return self.looks <= OLD_LOOKS
+        """Whether a read may find what is no longer there: the first ones, as nobody finds that for ever."""
+        self.reads += 1
+        return self.reads <= OLD_READS
 
     def _access(self, *access):
         if not self.found:
@@ -103,6 +104,8 @@ class Launch:
         self.ends = set()
 
     def _next(self, number, found):
+        if len(found) > MOST_ACCESSES:
+            raise Stuck
         try:
             self.programs[number](Program(found))
         except Access as access:

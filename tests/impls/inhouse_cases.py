@@ -6,7 +6,7 @@ from harness.cases import NormCase, statistics
 from harness.cases.tensors import gradients_of
 from harness.verify.reference import pieces
 from impls import triton_inhouse
-from impls.inhouse.backward import backward_around, norm_backward
+from impls.inhouse.backward import backward_with_extras, norm_backward
 
 
 def cpu_case(norm, rows, cols, **options):
@@ -27,16 +27,16 @@ def gradients(inputs, **options):
     )
 
 
-def gradients_around(inputs, **options):
+def gradients_with_extras(inputs, **options):
     """All gradients of a case with what is around its norm, by name."""
-    case, around = inputs.case, options.pop("around", None) or triton_inhouse.around_of(inputs)
+    case, extras = inputs.case, options.pop("extras", None) or triton_inhouse.extras_of(inputs)
     given = inputs.dy, inputs.x, inputs.weight, inputs.mean, inputs.rstd
     options = {"has_bias": case.bias, "zero_centred": case.zero_centred} | options
-    found = backward_around(*given, around, **options)._asdict()
+    found = backward_with_extras(*given, extras, **options)._asdict()
     return {name: gradient for name, gradient in found.items() if gradient is not None}
 
 
-def ratios_around(inputs, found):
+def ratios_with_extras(inputs, found):
     """The error of each gradient in units of one rounding; raises AssertionError where one is missing or too many."""
     wanted = {tensor.name: 0 for tensor in gradients_of(inputs.case)}
     for piece in pieces(inputs):

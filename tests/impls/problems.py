@@ -5,7 +5,7 @@ from impls.inhouse.problem import Problem
 WITH_ACCUMULATORS = {0: {"weight_dtype": None}, 1: {}, 2: {"bias": True}}  # an RMSNorm that has so many
 
 
-def problem(cols, rows=8192, norm="rms", dtype="bf16", weight_dtype="bf16", bias=None, by_words=None, beside=()):
+def problem(cols, rows=8192, norm="rms", dtype="bf16", weight_dtype="bf16", bias=None, in_pairs=None, extras=()):
     bias = norm == "layer" and weight_dtype is not None if bias is None else bias
-    by_words = cols % 2 == 0 if by_words is None else by_words
-    return Problem(norm, rows, cols, dtype, weight_dtype, bias, by_words, beside)
+    in_pairs = cols % 2 == 0 if in_pairs is None else in_pairs
+    return Problem(norm, rows, cols, dtype, weight_dtype, bias, in_pairs, extras)

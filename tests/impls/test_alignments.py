@@ -10,23 +10,24 @@ import triton.language as tl
 from harness.cases import make_inputs
 from impls.inhouse.regimes import one_pass_kernel
 from impls.inhouse.regimes.one_pass import OnePass
-from impls.inhouse.tensors import Around, Tensors
-from tests.impls.inhouse_cases import gradients, gradients_around, ratios_around
+from impls.inhouse.tensors import CallTensors, Extras, NormGradients
+from tests.impls.inhouse_cases import gradients, gradients_with_extras, ratios_with_extras
 from tests.impls.test_around import case_with
 
 FLAT = OnePass(rows=2, chunks=3, cols=128, warps=2, programs=17, fold=True, stages=1)
 
 
-def call(rows, cols, dtype=torch.bfloat16, stride=None, offset=0, **around):
+def call(rows, cols, dtype=torch.bfloat16, stride=None, offset=0, **extras):
     """A call on matrices of one buffer's part each; strides are those of contiguous rows where none is given."""
 
     def matrix(stride=None, offset=0):
         return torch.empty(rows * (cols + 8) + 8, dtype=dtype).as_strided((rows, cols), (stride or cols, 1), offset)
 
     vector = torch.empty(cols, dtype=dtype)
-    beside = Around(**{name: matrix(of) if name != "mask" else torch.empty(rows, cols) for name, of in around.items()})
+    beside = Extras(**{name: matrix(of) if name != "mask" else torch.empty(rows, cols) for name, of in extras.items()})
     x = matrix(stride, offset)
-    return Tensors(matrix(), vector, None, matrix(), x, vector, None, torch.empty(rows), False, beside)
+    gradients = NormGradients(matrix(), vector, None)
+    return CallTensors(gradients, matrix(), x, vector, None, torch.empty(rows), False, beside)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,7 @@ def seen(monkeypatch):
 def test_gradients_are_right_at_every_alignment(rows, cols, alignments, norm, features, monkeypatch):
     inputs = make_inputs(case_with(norm, features, rows, cols, dtype="bf16", weight_dtype="bf16"), seed=1)
     found = seen(monkeypatch)
-    ratios = ratios_around(inputs, gradients_around(inputs, launch=FLAT))
+    ratios = ratios_with_extras(inputs, gradients_with_extras(inputs, launch=FLAT))
     assert found == [alignments]
     assert all(ratio <= 1.05 for ratio in ratios.values()), ratios
 
@@ -81,7 +82,9 @@ def test_gradients_are_right_at_every_alignment(rows, cols, alignments, norm, fe
 def test_what_has_no_room_for_them_reads_as_before(launch, monkeypatch):
     found = seen(monkeypatch)
     inputs = make_inputs(case_with("layer", (), 16, 371, dtype="bf16", weight_dtype="bf16"), seed=2)
-    assert all(ratio <= 1.05 for ratio in ratios_around(inputs, gradients_around(inputs, launch=launch)).values())
+    assert all(
+        ratio <= 1.05 for ratio in ratios_with_extras(inputs, gradients_with_extras(inputs, launch=launch)).values()
+    )
     inputs = make_inputs(case_with("layer", (), 16, 383, dtype="bf16", weight_dtype="bf16"), seed=2)
     gradients(inputs, launch=FLAT)  # a tile of 384 columns has no room for 383 that begin at the eighth element
     assert found == [1, 1]
@@ -114,4 +117,4 @@ def store_all(tensor, tile, row, place, shift, rows, cols):
 def test_neighbours_that_are_written_are_seen(monkeypatch):
     inputs = make_inputs(case_with("rms", (), 24, 371, dtype="bf16", weight_dtype="bf16"), seed=4)
     monkeypatch.setattr(one_pass_kernel, "store_shifted", store_all)
-    assert ratios_around(inputs, gradients_around(inputs, launch=FLAT))["dx"] > 1.05
+    assert ratios_with_extras(inputs, gradients_with_extras(inputs, launch=FLAT))["dx"] > 1.05

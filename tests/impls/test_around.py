@@ -8,18 +8,18 @@ import torch
 from harness.cases import make_inputs
 from harness.cases.variants import with_features
 from impls import triton_inhouse
-from impls.inhouse.backward import backward_around, norm_backward
-from impls.inhouse.problem import Gpu, problem_of
+from impls.inhouse.backward import backward_with_extras, norm_backward
+from impls.inhouse.problem import GpuLimits, problem_of
 from impls.inhouse.regimes.choice import choose, choose_for_many_rows
 from impls.inhouse.regimes.few_rows import FewRows
 from impls.inhouse.regimes.one_pass import OnePass
 from impls.inhouse.regimes.shared import Shared
 from impls.inhouse.regimes.two_pass import TwoPass
-from impls.inhouse.tensors import Around
-from tests.impls.inhouse_cases import cpu_case, gradients, gradients_around, ratios_around
+from impls.inhouse.tensors import Extras
+from tests.impls.inhouse_cases import cpu_case, gradients, gradients_with_extras, ratios_with_extras
 from tests.impls.problems import problem
 
-H200 = Gpu(multiprocessors=132, shared_bytes=227 * 1024, shared_total=228 * 1024, ptx=True)
+H200 = GpuLimits(multiprocessors=132, shared_bytes=227 * 1024, shared_total=228 * 1024, ptx=True)
 NARROW = OnePass(rows=8, chunks=2, cols=64, warps=4, programs=2, fold=False)
 FLAT = OnePass(rows=4, chunks=1, cols=128, warps=2, programs=2, fold=True, stages=1)
 REREAD = dataclasses.replace(FLAT, chunks=2, cols=64, reread=True)
@@ -61,7 +61,7 @@ def case_with(norm, features, rows=None, cols=105, **options):
 @pytest.mark.parametrize(("norm", "features", "launch"), TRIED, ids=str)
 def test_each_gradient_is_right_in_every_regime(norm, features, launch):
     inputs = make_inputs(case_with(norm, features), seed=1)
-    ratios = ratios_around(inputs, gradients_around(inputs, launch=launch))
+    ratios = ratios_with_extras(inputs, gradients_with_extras(inputs, launch=launch))
     assert all(ratio <= 1.05 for ratio in ratios.values()), ratios
 
 
@@ -77,7 +77,7 @@ def test_each_gradient_is_right_in_every_regime(norm, features, launch):
 )
 def test_with_other_parameters(features, options):
     inputs = make_inputs(case_with("layer", features, **options), seed=2)
-    ratios = ratios_around(inputs, gradients_around(inputs))
+    ratios = ratios_with_extras(inputs, gradients_with_extras(inputs))
     for name, ratio in ratios.items():
         assert ratio <= (1.05 if gradient_is_short(inputs, name) else 16), ratios
 
@@ -91,8 +91,8 @@ def gradient_is_short(inputs, name):
 @pytest.mark.parametrize("features", [("gated",), ("gated-norm-first",)])
 def test_a_gate_that_is_read_again_is_the_gate_that_was_held(features):
     inputs = make_inputs(case_with("layer", features), seed=8)
-    held = gradients_around(inputs, launch=dataclasses.replace(REREAD, reread=False))
-    for name, gradient in gradients_around(inputs, launch=REREAD).items():
+    held = gradients_with_extras(inputs, launch=dataclasses.replace(REREAD, reread=False))
+    for name, gradient in gradients_with_extras(inputs, launch=REREAD).items():
         assert torch.equal(gradient, held[name])
 
 
@@ -108,7 +108,7 @@ def test_a_gate_that_is_read_again_is_the_gate_that_was_held(features):
     ],
 )
 def test_gates_are_read_again_where_they_would_take_too_many_registers(norm, cols, rows, reread):
-    launch = choose_for_many_rows(problem(cols, rows, norm, beside=("z",)), H200)
+    launch = choose_for_many_rows(problem(cols, rows, norm, extras=("z",)), H200)
     assert launch.reread is reread
     assert not choose_for_many_rows(problem(cols, rows, norm), H200).reread, "of a gate that is not there"
 
@@ -119,27 +119,27 @@ def test_what_dropout_leaves_of_no_number_is_none():
     inputs.dy[3, 5] = float("nan")
     dropped = inputs.mask[3] == 0
     assert dropped.any()
-    assert gradients_around(inputs)["dbranch"][3][dropped].isnan().all()
+    assert gradients_with_extras(inputs)["dbranch"][3][dropped].isnan().all()
 
 
 def test_a_residual_of_fp32_is_added_in_fp32():
     inputs = make_inputs(case_with("rms", ("residual",), dtype="fp32", weight_dtype="fp32"), seed=3)
-    assert ratios_around(inputs, gradients_around(inputs))["dx"] <= 4
+    assert ratios_with_extras(inputs, gradients_with_extras(inputs))["dx"] <= 4
 
 
 @pytest.mark.parametrize("launch", [NARROW, WIDE])
 def test_the_sum_with_the_residual_is_rounded_once(launch):
     """dres a thousand times the gradient: with two roundings of dx it would be as good, with a small one it is not."""
     inputs = make_inputs(case_with("rms", ("residual",)), seed=4)
-    once = ratios_around(inputs, gradients_around(inputs, launch=launch))["dx"]
+    once = ratios_with_extras(inputs, gradients_with_extras(inputs, launch=launch))["dx"]
     twice = (gradients(inputs, launch=launch)[0] + inputs.dres).to(inputs.x.dtype)
-    assert once <= 1.05 < ratios_around(inputs, gradients_around(inputs, launch=launch) | {"dx": twice})["dx"]
+    assert once <= 1.05 < ratios_with_extras(inputs, gradients_with_extras(inputs, launch=launch) | {"dx": twice})["dx"]
 
 
 def test_the_plain_entry_takes_a_residual():
     inputs = make_inputs(case_with("layer", ("residual",)), seed=5)
     found = gradients(inputs, dres=inputs.dres)
-    for gradient, wanted in zip(found, gradients_around(inputs).values(), strict=True):
+    for gradient, wanted in zip(found, gradients_with_extras(inputs).values(), strict=True):
         assert torch.equal(gradient, wanted)
 
 
@@ -162,22 +162,22 @@ def test_rows_of_heads_are_read_where_they_lie(launch):
 
 def test_more_of_x_shape_may_be_strided_and_masks_bool():
     inputs = make_inputs(case_with("layer", ("dropout", "gated")), seed=7)
-    wanted = gradients_around(inputs)
-    around = triton_inhouse.around_of(inputs)
+    wanted = gradients_with_extras(inputs)
+    extras = triton_inhouse.extras_of(inputs)
     rows, cols = inputs.x.shape
     spread = {
         name: torch.full((rows, cols + 9), float("nan"), dtype=inputs.x.dtype)[:, 4 : 4 + cols].copy_(
-            getattr(around, name)
+            getattr(extras, name)
         )
         for name in ("dres", "z")
     }
-    around = around._replace(**spread, mask=around.mask.view(torch.bool))
-    for name, gradient in gradients_around(inputs, around=around).items():
+    extras = extras._replace(**spread, mask=extras.mask.view(torch.bool))
+    for name, gradient in gradients_with_extras(inputs, extras=extras).items():
         assert torch.equal(gradient, wanted[name])
 
 
 def test_no_rows_give_zero_parameter_gradients():
-    found = gradients_around(make_inputs(case_with("layer", ("parallel",), rows=0), seed=8))
+    found = gradients_with_extras(make_inputs(case_with("layer", ("parallel",), rows=0), seed=8))
     for name in ("dweight", "dbias", "dweight1", "dbias1"):
         assert torch.equal(found[name], torch.zeros(105, dtype=torch.bfloat16))
 
@@ -194,9 +194,9 @@ FAULTS = {
 def test_a_fault_is_seen(fault):
     features, changes, wrong = FAULTS[fault]
     inputs = make_inputs(case_with("rms", features), seed=9)
-    around = triton_inhouse.around_of(inputs)
-    around = around._replace(**{name: change(getattr(around, name)) for name, change in changes.items()})
-    ratios = ratios_around(inputs, gradients_around(inputs, around=around))
+    extras = triton_inhouse.extras_of(inputs)
+    extras = extras._replace(**{name: change(getattr(extras, name)) for name, change in changes.items()})
+    ratios = ratios_with_extras(inputs, gradients_with_extras(inputs, extras=extras))
     assert {name for name, ratio in ratios.items() if ratio > 1.05} == wrong
 
 
@@ -204,55 +204,55 @@ def test_a_wrong_distance_of_heads_is_seen():
     inputs = make_inputs(case_with("rms", ("qk",)), seed=10)
     tokens, heads, cols = inputs.x.shape
     moved = torch.as_strided(inputs.x, (tokens, heads, cols), (heads * cols + 1, cols, 1))
-    found = gradients_around(dataclasses.replace(inputs, x=moved))
-    assert not ratios_around(inputs, found)["dx"] <= 1.05  # a NaN beside the heads is no better
+    found = gradients_with_extras(dataclasses.replace(inputs, x=moved))
+    assert not ratios_with_extras(inputs, found)["dx"] <= 1.05  # a NaN beside the heads is no better
 
 
 def refused():
     inputs = make_inputs(case_with("layer", ("dropout", "parallel")), seed=11)
     given = inputs.dy, inputs.x, inputs.weight, inputs.mean, inputs.rstd
     like, weight, mask = inputs.dy, inputs.weight, inputs.mask
-    yield "x's shape", given, Around(dres=like[:3])
-    yield "alike", given, Around(dres=like.float())
-    yield "uint8 or bool", given, Around(mask=mask.float(), p=0.1)
-    yield "uint8 or bool", given, Around(mask=mask[:, :1].expand(mask.shape), p=0.1)
-    yield "needs a mask", given, Around(p=0.1)
-    yield "needs a mask", given, Around(mask1=mask)
-    yield "below 1", given, Around(mask=mask, p=1.0)
-    yield "has dy1", given, Around(weight1=weight)
-    yield "has dy1", given, Around(dy1=like)
-    yield "needs z", given, Around(norm_first=True)
-    yield "needs the bias", given, Around(z=like, norm_first=True)
-    yield "unit column stride", given, Around(z=like.T.contiguous().T)
+    yield "x's shape", given, Extras(dres=like[:3])
+    yield "alike", given, Extras(dres=like.float())
+    yield "uint8 or bool", given, Extras(mask=mask.float(), p=0.1)
+    yield "uint8 or bool", given, Extras(mask=mask[:, :1].expand(mask.shape), p=0.1)
+    yield "needs a mask", given, Extras(p=0.1)
+    yield "needs a mask", given, Extras(mask1=mask)
+    yield "below 1", given, Extras(mask=mask, p=1.0)
+    yield "has dy1", given, Extras(weight1=weight)
+    yield "has dy1", given, Extras(dy1=like)
+    yield "needs z", given, Extras(norm_first=True)
+    yield "needs the bias", given, Extras(z=like, norm_first=True)
+    yield "unit column stride", given, Extras(z=like.T.contiguous().T)
     apart = torch.zeros(2, 2, 3, 8, dtype=torch.bfloat16)[:, :1].expand(2, 2, 3, 8)
-    yield "no rows of equal distance", (apart, apart, None, None, inputs.rstd), Around()
+    yield "no rows of equal distance", (apart, apart, None, None, inputs.rstd), Extras()
 
 
-@pytest.mark.parametrize(("message", "given", "around"), [*refused()])
-def test_what_does_not_fit_is_refused(message, given, around):
+@pytest.mark.parametrize(("message", "given", "extras"), [*refused()])
+def test_what_does_not_fit_is_refused(message, given, extras):
     with pytest.raises(ValueError, match=message):
-        backward_around(*given, around, has_bias=given[2] is not None)
+        backward_with_extras(*given, extras, has_bias=given[2] is not None)
 
 
 def test_a_launch_follows_what_is_read_and_summed():
     """More bytes an element are fewer tiles in flight where they would not fit; two norms have twice the sums."""
-    plain, parallel = problem(4096, norm="layer"), problem(4096, norm="layer", beside=("dy1",))
+    plain, parallel = problem(4096, norm="layer"), problem(4096, norm="layer", extras=("dy1",))
     assert (plain.accumulators, parallel.accumulators) == (2, 4)
-    assert (plain.read_bytes, problem(4096, beside=("dres", "mask")).read_bytes) == (4, 7)
-    for beside in (("dres",), ("dres", "mask", "mask1"), ("dy1",), ("dres", "dy1"), ("z",)):
+    assert (plain.read_bytes, problem(4096, extras=("dres", "mask")).read_bytes) == (4, 7)
+    for extras in (("dres",), ("dres", "mask", "mask1"), ("dy1",), ("dres", "dy1"), ("z",)):
         for cols in (128, 1024, 4096, 8192, 12288, 16384, 16387, 131072):
             for norm in ("rms", "layer"):
-                asked = problem(cols, norm=norm, beside=beside)
+                asked = problem(cols, norm=norm, extras=extras)
                 launch = choose(asked, H200)
-                assert launch.flaw(asked, H200) is None, (launch, asked)
-                assert not isinstance(launch, Shared) or set(beside) <= {"dres", "dy1"}
+                assert launch.violation(asked, H200) is None, (launch, asked)
+                assert not isinstance(launch, Shared) or set(extras) <= {"dres", "dy1"}
 
 
 def test_a_case_is_the_problem_of_its_tensors():
     for features in (("residual",), ("dropout", "parallel-tied"), ("parallel",), ("gated",)):
         case = case_with("rms", features)
-        names = problem_of(case).beside
-        given = triton_inhouse.around_of(make_inputs(case, seed=12))
+        names = problem_of(case).extras
+        given = triton_inhouse.extras_of(make_inputs(case, seed=12))
         assert all(
             (getattr(given, name) is not None) == (name in names) for name in ("dres", "mask", "mask1", "dy1", "z")
         )

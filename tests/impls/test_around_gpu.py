@@ -9,7 +9,7 @@ from harness.cases import NormCase, make_inputs
 from harness.cases.variants import with_features
 from impls.inhouse import bound
 from impls.inhouse.model import rms_norm
-from tests.impls.inhouse_cases import gradients_around, ratios_around
+from tests.impls.inhouse_cases import gradients_with_extras, ratios_with_extras
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(120, method="thread")]
 
@@ -35,12 +35,12 @@ CASES += [with_features(NormCase("rms", 1024, 16384, dtype="fp32", weight_dtype=
 def test_right_and_the_same_bits_by_the_kept_launch(case):
     bound.forget()
     inputs = make_inputs(case, seed=1)
-    first = gradients_around(inputs)
-    kept = gradients_around(inputs)
+    first = gradients_with_extras(inputs)
+    kept = gradients_with_extras(inputs)
     torch.cuda.synchronize()
     for name, gradient in first.items():
         assert torch.equal(gradient, kept[name]), name
-    ratios = ratios_around(inputs, first)
+    ratios = ratios_with_extras(inputs, first)
     assert all(ratio <= (1.05 if case.dtype == "bf16" else 16) for ratio in ratios.values()), ratios
 
 
@@ -56,4 +56,4 @@ def test_one_gradient_for_y_and_the_residual():
         found.append(torch.autograd.grad(outputs, leaves, (dy, dres)))
     for each in found[1:]:
         assert all(map(torch.equal, each, found[0]))
-    assert {key[0][-1] for key in bound._kept if key[0][2] == "around"} == {None, (0, 1, 2, 3, 0)}
+    assert {key[0][-1] for key in bound._kept if key[0][2] == "with extras"} == {None, (0, 1, 2, 3, 0)}

@@ -12,20 +12,18 @@ from functools import partial
 from itertools import product
 from unittest.mock import patch
 
-import numpy as np
 import pytest
 import triton
 import triton.language as tl
 
 from impls.inhouse import arrivals
-from impls.inhouse.arrivals import ARRIVED, MOST, STARTED, TAKEN, UNTOLD, WORTH, all_started
+from impls.inhouse.arrivals import ARRIVED, MOST, STARTED, TAKEN, WORTH, all_started
 from impls.inhouse.exchange import all_agree
 from impls.inhouse.regimes.one_pass import OnePass
 from impls.inhouse.workspace import FIXED_WORDS
 from tests.impls.gpuless import in_child, instead_of_launches
 from tests.impls.inhouse_cases import cpu_case, gradients, reference, rho
-from tests.impls.ptx import Endless, Memory, Warp, operands_fit
-from tests.impls.statements import Kernel, Text
+from tests.impls.statements import Kernel
 
 fp32 = partial(cpu_case, dtype="fp32", weight_dtype="fp32")  # so that no bit is rounded away
 CASES = {
@@ -65,7 +63,7 @@ def outcome(names, seeds, fault=None, there=THERE):
 
     from harness.cases import make_inputs
     from impls.inhouse import backward
-    from impls.inhouse.tensors import Tensors
+    from impls.inhouse.tensors import CallTensors
     from tests.impls.machine import Stuck
     from tests.impls.test_compiled import OnMachine
 
@@ -76,7 +74,7 @@ def outcome(names, seeds, fault=None, there=THERE):
     nan = lambda *shape: torch.full(shape, float("nan"))  # noqa: E731
     with contextlib.ExitStack() as stack:
         stack.enter_context(patch.object(backward, "output", lambda like, shape: nan(*shape)))
-        stack.enter_context(patch.object(Tensors, "empty", lambda self, shape: nan(*shape)))
+        stack.enter_context(patch.object(CallTensors, "empty", lambda self, shape: nan(*shape)))
         if fault:
             stack.enter_context(planted(fault))
         for seed, slots, name in product(seeds, there, names):
@@ -186,71 +184,6 @@ def test_an_arrival_before_the_stores_is_seen():
     """The planted fault is a missing fence, which takes luck to see in what a launch computes."""
     assert in_child(__name__, "published", []) == [True]
     assert in_child(__name__, "published", ["a missing fence"]) == [False]
-
-
-# ------------------------------------------------------------------------------------------------ the assembly
-
-
-TEXTS = {name: getattr(arrivals, name).value for name in ("ARRIVAL", "WAIT")}
-ACCESSES = {
-    "ARRIVAL": ["ld.relaxed.gpu.global.b64", "atom.add.acq_rel.gpu.global.u64"],
-    "WAIT": ["ld.acquire.gpu.global.b64"],
-}
-
-
-def test_one_thread_arrives_for_its_program():
-    memory, inputs = Memory([3, 5]), [np.uint64(each) for each in (Memory.BASE, Memory.BASE + 8, 7)]
-    started, before = Warp(memory).run(TEXTS["ARRIVAL"], [np.uint64] * 2, *inputs)
-    assert started.tolist() == [3, *[UNTOLD] * 31]
-    assert before.tolist() == [5, *[0] * 31]
-    assert memory.words.tolist() == [3, 12]
-    started, before = Warp(memory, 32).run(TEXTS["ARRIVAL"], [np.uint64] * 2, *inputs)  # another warp
-    assert (set(started.tolist()), set(before.tolist())) == ({UNTOLD}, {0})
-    assert memory.words.tolist() == [3, 12]
-
-
-def test_threads_that_were_told_nothing_wait_for_the_first():
-    """To them all have started, and no word comes to what they would wait for."""
-    assert UNTOLD % MOST.value == 0
-    assert 2**61 < UNTOLD * WORTH.value < 2**63
-
-
-def looks(seen, later, first=0):
-    """How often a warp looks at a word that is 5, and later what is given, while it waits for 12; and what it says."""
-    memory = Memory([5], later)
-    seen = np.array([seen, *[0] * 31], np.uint64)  # by the first thread, as `arrive` tells it
-    least = np.array([12, *[UNTOLD * WORTH.value] * 31], np.uint64)
-    (more,) = Warp(memory, first).run(TEXTS["WAIT"], [np.uint32], np.uint64(Memory.BASE), least, seen)
-    assert len(set(more.tolist())) == 1
-    return memory.loads, more[0]
-
-
-def test_one_warp_waits_until_all_have_arrived():
-    assert looks(0, {1: [(0, 11)], 3: [(0, 12)]}) == (4, 0)
-    assert looks(5, {1: [(0, 13)]}) == (2, 1)
-    assert looks(12, {}) == (0, 0)
-    assert looks(13, {}) == (0, 1)
-    assert looks(0, {}, first=32) == (0, 0)  # another warp
-    with pytest.raises(Endless):
-        looks(0, {3: [(0, 11)]})
-
-
-@pytest.mark.parametrize("name", TEXTS)
-def test_a_missing_fence_is_seen(name):
-    """Who arrives releases, and who waits acquires."""
-
-    def accesses(text):
-        return [".".join(each.opcode) for each in Text(text).statements if "global" in each.opcode]
-
-    assert accesses(TEXTS[name]) == ACCESSES[name]
-    for fence in ("acq_rel", "acquire"):
-        spoiled = TEXTS[name].replace(fence, "relaxed")
-        assert spoiled == TEXTS[name] or accesses(spoiled) != ACCESSES[name]
-
-
-@pytest.mark.parametrize(("name", "outputs", "inputs"), [("ARRIVAL", 2, 3), ("WAIT", 1, 3)])
-def test_operands_fit_the_text(name, outputs, inputs):
-    assert operands_fit(TEXTS[name], ["=&l"] * outputs + ["l"] * inputs, inputs, outputs)
 
 
 if __name__ == "__main__":

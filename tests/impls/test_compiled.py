@@ -19,7 +19,7 @@ from impls.inhouse.regimes.one_pass import OnePass
 from impls.inhouse.regimes.shared import Shared
 from impls.inhouse.regimes.two_pass import TwoPass
 from tests.impls.gpuless import in_child, instead_of_launches
-from tests.impls.inhouse_cases import cpu_case, gradients, gradients_around, ratios_around, reference, rho
+from tests.impls.inhouse_cases import cpu_case, gradients, gradients_with_extras, ratios_with_extras, reference, rho
 
 SHARED = Shared(rows=2, parts=2, groups=2, delay=1, residents=3, maxnreg=168)
 layer, rms = partial(cpu_case, "layer", bias=True), partial(cpu_case, "rms")
@@ -118,10 +118,10 @@ def outcome_of(name, fault=None):
             slots = ROOM[seed] if isinstance(launch, Shared) else None
             on_machine = partial(OnMachine, seed=seed, fault=fault, slots=slots)
             with instead_of_launches(("cuda", 90, 32), on_machine, memory):
-                results.append(gradients_around(inputs, launch=launch))
+                results.append(gradients_with_extras(inputs, launch=launch))
     first = results[0]
     same = all(torch.equal(first[name], other[name]) for other in results for name in first)
-    ratios = [*ratios_around(inputs, first).values()]
+    ratios = [*ratios_with_extras(inputs, first).values()]
     return {"ratios": ratios, "same": same}
 
 

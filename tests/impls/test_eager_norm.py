@@ -149,7 +149,7 @@ def test_who_looks_on_sees_the_operators(eager):
 
 
 def takes(*tensors):
-    return norms._is_plain(*tensors) and not norms.is_looked_at()
+    return norms._is_plain(*tensors) and not norms.is_observed()
 
 
 @pytest.mark.parametrize(

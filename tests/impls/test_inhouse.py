@@ -10,7 +10,7 @@ from harness.cases import make_inputs
 from impls import triton_inhouse
 from impls.inhouse import backward, workspace
 from impls.inhouse.backward import norm_backward
-from impls.inhouse.problem import Gpu
+from impls.inhouse.problem import GpuLimits
 from impls.inhouse.regimes import shared
 from impls.inhouse.regimes.choice import choose
 from impls.inhouse.regimes.few_rows import FewRows
@@ -21,9 +21,9 @@ from tests.impls.gpuless import KERNELS
 from tests.impls.inhouse_cases import check, cpu_case, gradients, reference, rho
 from tests.impls.problems import WITH_ACCUMULATORS, problem
 
-H200 = Gpu(multiprocessors=132, shared_bytes=227 * 1024, shared_total=228 * 1024, ptx=True)
-RTX = Gpu(multiprocessors=170, shared_bytes=99 * 1024, shared_total=100 * 1024, ptx=True)
-MI300 = Gpu(multiprocessors=304, shared_bytes=64 * 1024, shared_total=64 * 1024)
+H200 = GpuLimits(multiprocessors=132, shared_bytes=227 * 1024, shared_total=228 * 1024, ptx=True)
+RTX = GpuLimits(multiprocessors=170, shared_bytes=99 * 1024, shared_total=100 * 1024, ptx=True)
+MI300 = GpuLimits(multiprocessors=304, shared_bytes=64 * 1024, shared_total=64 * 1024)
 WIDE = TwoPass(rows=2, cols=64, warps=4, groups=3, sum_cols=128)
 FEW = FewRows(rows=4, cols=64, chunks=4, row_cols=64, warps=4)
 
@@ -189,7 +189,7 @@ def test_what_it_cannot_do_is_refused(message, arguments, options):
 WIDTHS = [1, 17, 64, 65, 384, 768, 1023, 1024, 2880, 4096, 5120, 8192, 8193, 16384, 16386, 65536, 131072]
 
 
-@pytest.mark.parametrize("gpu", [H200, RTX, MI300, Gpu()], ids=["h200", "rtx", "mi300", "tiny"])
+@pytest.mark.parametrize("gpu", [H200, RTX, MI300, GpuLimits()], ids=["h200", "rtx", "mi300", "tiny"])
 @pytest.mark.parametrize("dtype", ["bf16", "fp32"])
 @pytest.mark.parametrize("cols", WIDTHS)
 def test_every_launch_covers_the_row_and_fits(gpu, dtype, cols):
@@ -245,7 +245,7 @@ def test_programs_that_wait_are_all_resident(gpu, cols, accumulators):
         buffers = launch.stages if isinstance(launch, Shared) else launch.stages - 1
         tiles = 2 * 2 * launch.rows * chunks * launch.cols * buffers
         assert residents * (tiles + 1024) <= gpu.shared_total
-        assert launch.flaw(asked, gpu) is None
+        assert launch.violation(asked, gpu) is None
 
 
 def test_tiles_are_dealt_out_evenly():
@@ -354,7 +354,7 @@ def test_a_tile_of_fp32_with_many_turns_has_the_bytes_of_a_16_bit_one(norm, rows
 
 
 @pytest.mark.parametrize(
-    ("rows", "cols", "by_words", "launch"),
+    ("rows", "cols", "in_pairs", "launch"),
     [
         (8, 17, False, FewRows(64, 32, 1, 32, 4)),
         (192, 1024, True, FewRows(64, 32, 1, 1024, 4)),
@@ -366,12 +366,12 @@ def test_a_tile_of_fp32_with_many_turns_has_the_bytes_of_a_16_bit_one(norm, rows
         (65, 17389, False, FewRows(128, 64, 9, 2048, 16)),
     ],
 )
-def test_how_few_rows_are_cut(rows, cols, by_words, launch):
-    assert choose(problem(cols, rows=rows, by_words=by_words), H200) == launch
+def test_how_few_rows_are_cut(rows, cols, in_pairs, launch):
+    assert choose(problem(cols, rows=rows, in_pairs=in_pairs), H200) == launch
 
 
 @pytest.mark.parametrize(
-    ("cols", "norm", "by_words", "most"),
+    ("cols", "norm", "in_pairs", "most"),
     [
         (1, "layer", False, 264),
         (8192, "layer", True, 264),
@@ -383,9 +383,9 @@ def test_how_few_rows_are_cut(rows, cols, by_words, launch):
         (16384, "layer", True, 0),
     ],
 )
-def test_how_many_rows_are_few(cols, norm, by_words, most):
+def test_how_many_rows_are_few(cols, norm, in_pairs, most):
     for rows in (1, max(1, most), most + 1):
-        launch = choose(problem(cols, rows, norm, by_words=by_words), H200)
+        launch = choose(problem(cols, rows, norm, in_pairs=in_pairs), H200)
         assert isinstance(launch, FewRows) == (rows <= most)
 
 
@@ -398,7 +398,7 @@ def test_shared_memory_limits_residents_and_delay(shared, residents, delay):
     launch = choose(asked, gpu)
     assert (getattr(launch, "residents", None), getattr(launch, "delay", None)) == (residents, delay)
     assert isinstance(launch, Shared if residents else TwoPass)
-    assert launch.flaw(asked, gpu) is None
+    assert launch.violation(asked, gpu) is None
 
 
 def test_a_row_that_would_not_be_resident_is_not_shared():
@@ -407,11 +407,11 @@ def test_a_row_that_would_not_be_resident_is_not_shared():
         gpu = dataclasses.replace(H200, multiprocessors=multiprocessors)
         launch = choose(asked, gpu)
         assert type(launch) is regime
-        assert launch.flaw(asked, gpu) is None
+        assert launch.violation(asked, gpu) is None
 
 
 @pytest.mark.parametrize(
-    ("change", "by_words"),
+    ("change", "in_pairs"),
     [
         (lambda x: x, True),
         (lambda x: torch.zeros(4, 11, dtype=x.dtype)[:, :10], False),  # odd distance between rows
@@ -421,14 +421,14 @@ def test_a_row_that_would_not_be_resident_is_not_shared():
         (lambda x: x[:1].expand(4, 10), True),
     ],
 )
-def test_words_are_read_where_rows_begin_on_words(change, by_words, monkeypatch):
+def test_words_are_read_where_rows_begin_on_words(change, in_pairs, monkeypatch):
     asked = []
-    monkeypatch.setattr(backward, "choose", lambda problem, gpu: asked.append(problem.by_words))
+    monkeypatch.setattr(backward, "choose", lambda problem, gpu: asked.append(problem.in_pairs))
     x = change(torch.zeros(4, 10, dtype=torch.bfloat16))
     plain = torch.zeros(4, x.shape[1], dtype=torch.bfloat16)
     backward.choose_for(plain, x, None, False, layer=False)
     backward.choose_for(x, plain, None, False, layer=True)
-    assert asked == [by_words, by_words]
+    assert asked == [in_pairs, in_pairs]
 
 
 def test_words_are_told_by_the_address_alone():
@@ -436,6 +436,6 @@ def test_words_are_told_by_the_address_alone():
     memory = torch.arange(33, dtype=torch.int16).untyped_storage()[2:]
     tensor = torch.empty(0, dtype=torch.bfloat16).set_(memory, 1, (4, 6), (8, 1))
     assert (tensor.storage_offset(), tensor.data_ptr() % 4) == (1, 0)
-    words = shared._as_words(tensor)
+    words = shared._as_pairs(tensor)
     assert (words.data_ptr(), words.shape, words.stride()) == (tensor.data_ptr(), (4, 3), (4, 1))
     assert words.dtype == torch.int32

@@ -18,7 +18,7 @@ from unittest.mock import patch
 import pytest
 import triton
 
-from impls.inhouse.problem import Gpu
+from impls.inhouse.problem import GpuLimits
 from impls.inhouse.regimes.one_pass import OnePass
 from tests.impls.gpuless import in_child, instead_of_launches
 
@@ -40,12 +40,12 @@ class Case(NamedTuple):
 
 KIB = 1024
 TARGETS = {
-    "sm_80": (("cuda", 80, 32), Gpu(108, 163 * KIB, 164 * KIB, ptx=True)),
-    "sm_90": (("cuda", 90, 32), Gpu(132, 227 * KIB, 228 * KIB, ptx=True)),
-    "sm_100": (("cuda", 100, 32), Gpu(148, 227 * KIB, 228 * KIB, ptx=True)),
-    "sm_120": (("cuda", 120, 32), Gpu(170, 99 * KIB, 100 * KIB, ptx=True)),
-    "gfx942": (("hip", "gfx942", 64), Gpu(304, 64 * KIB, 64 * KIB)),
-    "gfx950": (("hip", "gfx950", 64), Gpu(256, 64 * KIB, 64 * KIB)),
+    "sm_80": (("cuda", 80, 32), GpuLimits(108, 163 * KIB, 164 * KIB, ptx=True)),
+    "sm_90": (("cuda", 90, 32), GpuLimits(132, 227 * KIB, 228 * KIB, ptx=True)),
+    "sm_100": (("cuda", 100, 32), GpuLimits(148, 227 * KIB, 228 * KIB, ptx=True)),
+    "sm_120": (("cuda", 120, 32), GpuLimits(170, 99 * KIB, 100 * KIB, ptx=True)),
+    "gfx942": (("hip", "gfx942", 64), GpuLimits(304, 64 * KIB, 64 * KIB)),
+    "gfx950": (("hip", "gfx950", 64), GpuLimits(256, 64 * KIB, 64 * KIB)),
 }
 # One of each regime of launch.py: columns, norm, and what is unusual.
 EVERYWHERE = [
@@ -181,13 +181,13 @@ def compile_case(target, cols, norm, bias, rows, dtype, weight_dtype, zero_centr
     weight = None if weight_dtype is None else torch.empty(cols, dtype=getattr(torch, weight_dtype), device="meta")
     rstd = torch.empty(rows, device="meta")
     has_bias = layer and bias and weight is not None
-    around = around_of(features, x, weight, bias=has_bias)
+    extras = extras_of(features, x, weight, bias=has_bias)
     given = torch.empty((rows // 32, 48, cols), dtype=x.dtype, device="meta")[:, :32] if "qk" in features else x
     memory = torch.empty(1 << 20, dtype=torch.int64, device="meta")
     with instead_of_launches(backend_target, Compiled, memory), patch.object(backward, "gpu_of", lambda *_: gpu):
         launch = None
         if spoil == "alignments":
-            tensors.Tensors.alignments = 1
+            tensors.CallTensors.alignments = 1
         if spoil == "unit":
             tensors.WIDEST_UNIT = 1
         if spoil == "tile":
@@ -196,25 +196,25 @@ def compile_case(target, cols, norm, bias, rows, dtype, weight_dtype, zero_centr
                 launch = replace(launch, rows=4 * launch.rows, stages=1)
         mean = rstd if layer else None
         options = {"has_bias": has_bias, "zero_centred": zero_centred, "launch": launch}
-        if around is None:
+        if extras is None:
             backward.norm_backward(x.view(given.shape), given, weight, mean, rstd, **options)
         else:
-            backward.backward_around(x, x, weight, mean, rstd, around, **options)
+            backward.backward_with_extras(x, x, weight, mean, rstd, extras, **options)
     return usage
 
 
-def around_of(features, x, weight, *, bias):
+def extras_of(features, x, weight, *, bias):
     """What is around a norm with these features; None of a norm without."""
     import torch
 
-    from impls.inhouse.tensors import Around
+    from impls.inhouse.tensors import Extras
 
     if not set(features) - {"qk"}:
         return None
     gated, dropped, parallel = "gated" in features, "dropout" in features, "parallel" in features
     norm_first = "gated-norm-first" in features
     mask = torch.empty(x.shape, dtype=torch.uint8, device=x.device)
-    return Around(
+    return Extras(
         dres=x if {"residual", "dropout"} & set(features) else None,
         mask=mask if dropped else None,
         mask1=mask if dropped and "parallel-tied" in features else None,
@@ -246,10 +246,10 @@ def resources(compiled):
     return {"registers": int(registers), "spilled": int(stack), "shared": compiled.metadata.shared}
 
 
-@pytest.mark.parametrize("around", [False, True], ids=["plain", "around"])
+@pytest.mark.parametrize("extras", [False, True], ids=["plain", "around"])
 @pytest.mark.parametrize("target", TARGETS)
-def test_compiles_without_spills(target, around):
-    here, on_hopper = (AROUND, AROUND_ON_HOPPER) if around else (EVERYWHERE, ON_HOPPER)
+def test_compiles_without_spills(target, extras):
+    here, on_hopper = (AROUND, AROUND_ON_HOPPER) if extras else (EVERYWHERE, ON_HOPPER)
     cases = on_hopper if target == "sm_90" else here
     gpu = TARGETS[target][1]
     for case, usage in zip(cases, in_child(__name__, target, cases), strict=True):

@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 from impls.inhouse import bound
 from impls.inhouse.model import layer_norm, norms, rms_norm
 from impls.inhouse.model.forward import norm_forward
-from impls.inhouse.model.operands import Operands, Options, Saved
+from impls.inhouse.model.operands import NormOptions, Operands, Saved
 from tests.impls.inhouse_cases import rho
 
 COLS = 24
@@ -118,7 +118,7 @@ class Tried:
 
 @pytest.fixture
 def eager(monkeypatch):
-    """Tensors that say they are on a GPU, so that the autograd function takes them; nothing is kept."""
+    """CallTensors that say they are on a GPU, so that the autograd function takes them; nothing is kept."""
     monkeypatch.setattr(torch.Tensor, "is_cuda", True, raising=False)
     monkeypatch.setattr(bound, "find", lambda *args: None)
     monkeypatch.setattr(bound, "keep", lambda *args: None)
@@ -196,7 +196,7 @@ def test_16_bits_are_rounded_once(monkeypatch):
 @pytest.mark.parametrize("name", ["dropout of two branches", "parallel", "gate first", "heads"])
 def test_the_operators_are_what_they_say(name):
     tried = Tried(True, name, torch.bfloat16)
-    options = Options(True, 1e-5, False, P if "dropout" in name else 0.0, "first" not in name)
+    options = NormOptions(True, 1e-5, False, P if "dropout" in name else 0.0, "first" not in name)
     leaves = {each: tensor.detach() for each, tensor in tried.leaves.items()} | {"x": tried.x.detach()}
     shape = leaves["x"].shape if name in HEADS else (4, COLS)
     activations = {each: leaves[each].reshape(shape) for each in ("residual", "x1", "z") if each in leaves}

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from impls.inhouse.exchange import Exchange
-from impls.inhouse.problem import Gpu
+from impls.inhouse.problem import GpuLimits
 from impls.inhouse.regimes.choice import choose, choose_for_many_rows, neighbours
 from impls.inhouse.regimes.few_rows import FewRows
 from impls.inhouse.regimes.one_pass import OnePass
@@ -16,10 +16,10 @@ from impls.inhouse.regimes.two_pass import TwoPass
 from tests.impls.problems import problem
 
 GPUS = {
-    "h200": Gpu(multiprocessors=132, shared_bytes=227 * 1024, shared_total=228 * 1024, ptx=True),
-    "rtx": Gpu(multiprocessors=170, shared_bytes=99 * 1024, shared_total=100 * 1024, ptx=True),
-    "mi300": Gpu(multiprocessors=304, shared_bytes=64 * 1024, shared_total=64 * 1024),
-    "tiny": Gpu(),
+    "h200": GpuLimits(multiprocessors=132, shared_bytes=227 * 1024, shared_total=228 * 1024, ptx=True),
+    "rtx": GpuLimits(multiprocessors=170, shared_bytes=99 * 1024, shared_total=100 * 1024, ptx=True),
+    "mi300": GpuLimits(multiprocessors=304, shared_bytes=64 * 1024, shared_total=64 * 1024),
+    "tiny": GpuLimits(),
 }
 H200 = GPUS["h200"]
 MOST = 56  # that a tuning measures
@@ -55,7 +55,7 @@ def test_every_neighbour_keeps_to_the_limits(gpu, cols):
         assert found[0] == current
         assert len(set(found)) == len(found) <= MOST + 1
         for launch in found:
-            assert launch.flaw(asked, gpu) is None, (asked, launch)
+            assert launch.violation(asked, gpu) is None, (asked, launch)
             if getattr(launch, "fused", False) and not isinstance(launch, OnePass):
                 assert resident(launch, asked, gpu), (asked, launch)
             pieces = getattr(launch, "chunks", getattr(launch, "parts", None))
@@ -112,7 +112,7 @@ def test_what_is_tried_beside_a_tile_each():
     assert {launch.packed for launch in others[:-1]} == {True, False}
     assert all(launch.programs == -(-asked.rows // launch.rows) and launch.stages == 1 for launch in others[:-1])
     assert others[-1] == OnePass.choose_in_turn(asked, H200)
-    assert current.dealt(replace(asked, rows=77), H200).programs == 77
+    assert current.resized_for(replace(asked, rows=77), H200).programs == 77
 
 
 def test_what_is_tried_beside_shared_rows():
@@ -135,15 +135,15 @@ def test_what_is_tried_beside_shared_rows():
 
 
 def test_rows_are_shared_only_where_words_can_be_read():
-    odd = problem(4096, by_words=False)
+    odd = problem(4096, in_pairs=False)
     assert kinds(around(odd, H200)) == {OnePass}
     assert kinds(around(problem(16384, dtype="fp32"), H200)) == {Shared, TwoPass}
-    assert kinds(around(problem(16384, dtype="fp32", by_words=False), H200)) == {TwoPass}
+    assert kinds(around(problem(16384, dtype="fp32", in_pairs=False), H200)) == {TwoPass}
 
 
 @pytest.mark.parametrize("cols", [64, 1024, 8192, 8193, 16384, 17389])
 def test_what_is_tried_beside_few_rows(cols):
-    """The same with other sizes, and the launch for many rows; beside that one too while rows are not too many."""
+    """The same with other sizes, and the launch for many rows; extras that one too while rows are not too many."""
     asked = problem(cols, rows=60)
     current, *others = around(asked, H200)
     few = [launch for launch in others if isinstance(launch, FewRows)]
@@ -212,34 +212,34 @@ def broken():
 
 @pytest.mark.parametrize(("asked", "launch", "change", "why"), [*broken()], ids=str)
 def test_each_rule_that_is_broken_is_named(asked, launch, change, why):
-    assert launch.flaw(asked, H200) is None
-    assert why in replace(launch, **change).flaw(asked, H200)
+    assert launch.violation(asked, H200) is None
+    assert why in replace(launch, **change).violation(asked, H200)
 
 
 def test_rules_of_devices_without_ptx():
     parts = choose(problem(20480), H200)
     for asked, gpu in (
         (problem(20480), replace(H200, ptx=False)),
-        (problem(20480, by_words=False), H200),
+        (problem(20480, in_pairs=False), H200),
     ):
-        assert "words" in parts.flaw(asked, gpu)
-    assert "PTX" in choose(problem(4096), H200).flaw(problem(4096), replace(H200, ptx=False))
+        assert "words" in parts.violation(asked, gpu)
+    assert "PTX" in choose(problem(4096), H200).violation(problem(4096), replace(H200, ptx=False))
     other = replace(H200, ptx=False)
     for rows in (8, 8192):
         asked = problem(4096, rows=rows)
         limited = replace(choose(asked, other), maxnreg=128)
-        assert "registers" in limited.flaw(asked, other)
+        assert "registers" in limited.violation(asked, other)
 
 
 def test_a_neighbour_that_would_hang_is_left_out(monkeypatch):
     """The planted fault: programs dealt out to three a multiprocessor more than there is room for."""
     asked = problem(4096)
-    chosen, dealt_to = choose(asked, H200), OnePass.dealt_to
+    chosen, resized_to = choose(asked, H200), OnePass.resized_to
     whole = neighbours(asked, H200, chosen)
-    monkeypatch.setattr(OnePass, "dealt_to", lambda launch, most, asked: dealt_to(launch, most + 3 * 132, asked))
+    monkeypatch.setattr(OnePass, "resized_to", lambda launch, most, asked: resized_to(launch, most + 3 * 132, asked))
     left = neighbours(asked, H200, chosen)
     assert 0 < len(left) < len(whole)
-    assert all(launch.flaw(asked, H200) is None for launch in left)
+    assert all(launch.violation(asked, H200) is None for launch in left)
 
 
 def test_the_limits_are_those_of_the_kernels():
@@ -253,18 +253,18 @@ def test_a_launch_is_dealt_out_anew():
     flat = choose(problem(2048, norm="layer"), H200)
     assert flat.programs > 132
     fewer = problem(2048, rows=5000, norm="layer")
-    assert flat.dealt(fewer, H200) == choose(fewer, H200)
+    assert flat.resized_for(fewer, H200) == choose(fewer, H200)
     parts = choose(problem(16384, rows=4096), H200)
-    assert parts.dealt(problem(16384, rows=2048), H200) == choose(problem(16384, rows=2048), H200)
+    assert parts.resized_for(problem(16384, rows=2048), H200) == choose(problem(16384, rows=2048), H200)
     two = choose(problem(16385), H200)
-    assert two.dealt(problem(16385, rows=3), H200).groups == 1
+    assert two.resized_for(problem(16385, rows=3), H200).groups == 1
     few = choose(problem(4096, rows=8), H200)
-    assert few.dealt(problem(4096, rows=16), H200) == few
+    assert few.resized_for(problem(4096, rows=16), H200) == few
 
 
-@pytest.mark.parametrize("beside", [("z",), ("dres", "mask")], ids=["gate", "mask"])
-def test_shared_rows_take_no_mask_and_no_gate(beside):
-    asked = replace(problem(4096, 8192, "rms", "bf16", "bf16"), beside=beside)
-    assert Shared.choose(asked, H200).flaw(asked, H200) == "masks and gates, which shared rows do not read"
+@pytest.mark.parametrize("extras", [("z",), ("dres", "mask")], ids=["gate", "mask"])
+def test_shared_rows_take_no_mask_and_no_gate(extras):
+    asked = replace(problem(4096, 8192, "rms", "bf16", "bf16"), extras=extras)
+    assert Shared.choose(asked, H200).violation(asked, H200) == "masks and gates, which shared rows do not read"
     assert not [launch for launch in around(asked, H200) if isinstance(launch, Shared)]
-    assert Shared.choose(asked, H200).flaw(replace(asked, beside=("dres",)), H200) is None
+    assert Shared.choose(asked, H200).violation(replace(asked, extras=("dres",)), H200) is None

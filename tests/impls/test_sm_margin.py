@@ -10,12 +10,12 @@ from harness.errors import UnsupportedError
 from impls import triton_inhouse, triton_inhouse_margin
 from impls.inhouse import backward
 from impls.inhouse.device import gpu_of
-from impls.inhouse.problem import LAUNCHES, SM_MARGIN, Gpu
+from impls.inhouse.problem import LAUNCHES, SM_MARGIN, GpuLimits
 from impls.inhouse.regimes.choice import choose
 from tests.impls.inhouse_cases import gradients
 from tests.impls.problems import problem
 
-H200 = Gpu(multiprocessors=132, shared_bytes=227 * 1024, shared_total=228 * 1024, ptx=True)
+H200 = GpuLimits(multiprocessors=132, shared_bytes=227 * 1024, shared_total=228 * 1024, ptx=True)
 CASE = NormCase("rms", 64, 256, device="cpu")
 
 
@@ -31,8 +31,13 @@ def test_the_launch_is_chosen_for_what_is_left(asked):
     inputs = make_inputs(CASE, seed=1)
     for margin in (None, 0, 1, 3):
         gradients(inputs, sm_margin=margin)
-    whole = Gpu()
-    assert asked == [whole, whole, replace(whole, multiprocessors=3, left=1), replace(whole, multiprocessors=1, left=3)]
+    whole = GpuLimits()
+    assert asked == [
+        whole,
+        whole,
+        replace(whole, multiprocessors=3, sm_margin=1),
+        replace(whole, multiprocessors=1, sm_margin=3),
+    ]
 
 
 def test_the_environment_says_it_where_the_caller_does_not(asked, monkeypatch):
@@ -69,7 +74,7 @@ def test_a_tuned_launch_is_for_the_whole_device(asked, monkeypatch):
 def test_programs_that_wait_for_each_other_fit_beside_what_is_held(norm, cols, margin):
     left = replace(H200, multiprocessors=132 - margin)
     launch = choose(problem(cols, norm=norm), left)
-    assert launch.flaw(problem(cols, norm=norm), left) is None
+    assert launch.violation(problem(cols, norm=norm), left) is None
     alone = choose(problem(cols, norm=norm), H200)
     a_multiprocessor = -(-alone.programs // H200.multiprocessors)
     assert launch.programs <= a_multiprocessor * left.multiprocessors
@@ -81,7 +86,7 @@ def test_programs_of_a_tile_each_would_leave_nothing(cols):
     """Without a weight they fill the device, and so take tiles in turn where a part of it is left to others."""
     bare = problem(cols, weight_dtype=None, rows=100_000)
     assert choose(bare, H200).programs * choose(bare, H200).rows >= 100_000
-    assert choose(bare, replace(H200, multiprocessors=124, left=8)).programs <= 2 * 124
+    assert choose(bare, replace(H200, multiprocessors=124, sm_margin=8)).programs <= 2 * 124
 
 
 # ------------------------------------------------------------------------------------------------ the rows of a run
@@ -96,7 +101,7 @@ def test_a_row_leaves_what_its_name_says(monkeypatch):
         return own(*tensors, **options)
 
     monkeypatch.setattr(backward, "norm_backward", norm_backward)
-    whole = replace(Gpu(), multiprocessors=132)
+    whole = replace(GpuLimits(), multiprocessors=132)
     monkeypatch.setattr("impls.inhouse.device.gpu_of", lambda device: whole)
     inputs = make_inputs(CASE, seed=1)
     wanted = triton_inhouse.prepare(inputs)()

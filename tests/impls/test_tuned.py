@@ -10,7 +10,7 @@ from harness.cases import NormCase, make_inputs
 from harness.cases.tuned import TunedCase, TunedFile, read_tuned
 from impls import triton_inhouse
 from impls.inhouse.backward import choose_for, norm_backward
-from impls.inhouse.problem import LAUNCHES, Gpu, problem_of
+from impls.inhouse.problem import LAUNCHES, GpuLimits, problem_of
 from impls.inhouse.regimes.choice import choose
 from impls.inhouse.regimes.few_rows import FewRows
 from impls.inhouse.regimes.one_pass import OnePass
@@ -19,8 +19,8 @@ from impls.inhouse.regimes.two_pass import TwoPass
 from impls.inhouse.tuned import find, from_fields, launch_for
 from tests.impls.inhouse_cases import runs_of
 
-TINY = Gpu()
-H200 = Gpu(multiprocessors=132, shared_bytes=227 * 1024, shared_total=228 * 1024, ptx=True)
+TINY = GpuLimits()
+H200 = GpuLimits(multiprocessors=132, shared_bytes=227 * 1024, shared_total=228 * 1024, ptx=True)
 CASE = NormCase("rms", 64, 256, device="cpu")
 PROBLEM = problem_of(CASE)
 LAUNCH = OnePass(rows=4, chunks=4, cols=64, warps=2, programs=2, fold=False, stages=1)
@@ -102,11 +102,11 @@ def test_the_exact_case_serves_first_then_the_nearest(written):
     path = written(launches(measured(64), measured(100, other), measured(1000, None)))
     assert launch_for(path, "cpu", at(64), TINY) == LAUNCH
     assert launch_for(path, "cpu", at(100), TINY) == other
-    assert launch_for(path, "cpu", at(79), TINY) == LAUNCH.dealt(at(79), TINY)
-    assert launch_for(path, "cpu", at(81), TINY) == other.dealt(at(81), TINY)
-    assert launch_for(path, "cpu", at(80), TINY) == LAUNCH.dealt(at(80), TINY)  # as near to both: the smaller
-    assert launch_for(path, "cpu", at(32), TINY) == LAUNCH.dealt(at(32), TINY)
-    assert launch_for(path, "cpu", at(200), TINY) == other.dealt(at(200), TINY)
+    assert launch_for(path, "cpu", at(79), TINY) == LAUNCH.resized_for(at(79), TINY)
+    assert launch_for(path, "cpu", at(81), TINY) == other.resized_for(at(81), TINY)
+    assert launch_for(path, "cpu", at(80), TINY) == LAUNCH.resized_for(at(80), TINY)  # as near to both: the smaller
+    assert launch_for(path, "cpu", at(32), TINY) == LAUNCH.resized_for(at(32), TINY)
+    assert launch_for(path, "cpu", at(200), TINY) == other.resized_for(at(200), TINY)
     assert find(path, "cpu", at(200), TINY).tuned_for == 100
 
 
@@ -125,7 +125,7 @@ def test_the_default_stays_where_no_case_is_near(written, asked):
         {"weight_dtype": "fp32"},
         {"weight_dtype": None},
         {"bias": True, "norm": "layer"},
-        {"by_words": False},
+        {"in_pairs": False},
     ],
     ids=str,
 )
@@ -254,7 +254,7 @@ def test_a_row_says_where_its_launch_comes_from(written, monkeypatch):
     assert triton_inhouse.notes(case()) == []
     written(launches(tuned()), "mine.json")
     assert triton_inhouse.notes(case()) == [f"launch of mine.json: {LAUNCH.describe()}"]
-    near = LAUNCH.dealt(at(100), TINY).describe()
+    near = LAUNCH.resized_for(at(100), TINY).describe()
     assert triton_inhouse.notes(case(rows=100)) == [f"launch of mine.json, tuned for 64 rows: {near}"]
     assert triton_inhouse.notes(case(rows=1000)) == []
     assert triton_inhouse.notes(case(inputs="misaligned")) == [

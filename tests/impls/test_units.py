@@ -8,12 +8,12 @@ import torch
 from harness.cases import make_inputs
 from impls import triton_inhouse
 from impls.inhouse import tensors
-from impls.inhouse.tensors import Around, Tensors
-from tests.impls.inhouse_cases import cpu_case, gradients, gradients_around, ratios_around
+from impls.inhouse.tensors import CallTensors, Extras, NormGradients
+from tests.impls.inhouse_cases import cpu_case, gradients, gradients_with_extras, ratios_with_extras
 from tests.impls.test_around import FEW, FLAT, NARROW, TRIED, WIDE, case_with
 
 
-def call(cols, x_stride=None, dy_stride=None, heads=None, **around):
+def call(cols, x_stride=None, dy_stride=None, heads=None, **extras):
     """A call of 4 rows, or of 4 tokens; strides are those of contiguous rows where none is given."""
 
     def rows(stride):
@@ -21,9 +21,10 @@ def call(cols, x_stride=None, dy_stride=None, heads=None, **around):
         return torch.empty_strided(shape, strides, device="meta")
 
     x, vector = rows(x_stride), torch.empty(cols, device="meta")
-    beside = Around(**{name: rows(stride) for name, stride in around.items()})
+    beside = Extras(**{name: rows(stride) for name, stride in extras.items()})
     dx = torch.empty(x.shape[:-1].numel(), cols, device="meta")
-    return Tensors(dx, vector, None, rows(dy_stride or x_stride), x, vector, None, vector, False, beside)
+    gradients = NormGradients(dx, vector, None)
+    return CallTensors(gradients, rows(dy_stride or x_stride), x, vector, None, vector, False, beside)
 
 
 @pytest.mark.parametrize(
@@ -49,8 +50,8 @@ def test_the_unit_divides_columns_and_strides(given, unit):
     made = call(**given)
     assert made.unit == unit
     _, cols, dy_stride, x_stride = made.sizes
-    assert (cols * unit, dy_stride * unit, x_stride * unit) == (made.cols, made.dy.stride(0), made.x.stride(0))
-    beside = made.beside()
+    assert (cols * unit, dy_stride * unit, x_stride * unit) == (made.shape[1], made.dy.stride(0), made.x.stride(0))
+    beside = made.extra_operands()
     for name in {"dres", "dy1", "z"} & given.keys():
         assert getattr(beside, f"{name}_stride") * unit == given[name]
     if "heads" in given:
@@ -59,44 +60,44 @@ def test_the_unit_divides_columns_and_strides(given, unit):
 
 @pytest.mark.parametrize(("cols", "unit"), [(20480, 1), (59504, 8), (17004, 4), (17002, 2)])
 def test_words_are_seen_where_twice_as_much_divides(cols, unit):
-    assert call(cols).unit_where_seen(32) == unit
+    assert call(cols).unit_where_triton_sees(32) == unit
 
 
 @pytest.mark.parametrize("cols", [104, 100, 102])
 @pytest.mark.parametrize(("norm", "features", "launch"), TRIED, ids=str)
 def test_the_same_bits_whatever_they_are_counted_in(norm, features, launch, cols, monkeypatch):
     inputs = make_inputs(case_with(norm, features, cols=cols), seed=1)
-    found = gradients_around(inputs, launch=launch)
-    assert all(ratio <= 1.05 for ratio in ratios_around(inputs, found).values())
+    found = gradients_with_extras(inputs, launch=launch)
+    assert all(ratio <= 1.05 for ratio in ratios_with_extras(inputs, found).values())
     monkeypatch.setattr(tensors, "WIDEST_UNIT", 1)
-    for name, gradient in gradients_around(inputs, launch=launch).items():
+    for name, gradient in gradients_with_extras(inputs, launch=launch).items():
         assert torch.equal(gradient, found[name]), name
 
 
 def strided(inputs, apart):
     """The same numbers in rows at other distances, each tensor's own, between numbers that nobody may read."""
     rows, cols = inputs.x.shape
-    around = triton_inhouse.around_of(inputs)
-    given = {"x": inputs.x, "dy": inputs.dy, "dres": around.dres, "z": around.z}
+    extras = triton_inhouse.extras_of(inputs)
+    given = {"x": inputs.x, "dy": inputs.dy, "dres": extras.dres, "z": extras.z}
     spread = {
         name: torch.full((rows, cols + number * apart), float("nan"), dtype=inputs.x.dtype)[:, :cols].copy_(tensor)
         for number, (name, tensor) in enumerate(given.items(), 1)
     }
-    return dataclasses.replace(inputs, x=spread.pop("x"), dy=spread.pop("dy")), around._replace(**spread)
+    return dataclasses.replace(inputs, x=spread.pop("x"), dy=spread.pop("dy")), extras._replace(**spread)
 
 
 @pytest.mark.parametrize("launch", [NARROW, FLAT, FEW, WIDE], ids=lambda launch: type(launch).__name__)
 def test_each_stride_is_its_own(launch, monkeypatch):
     inputs = make_inputs(case_with("layer", ("residual", "gated"), cols=104), seed=2)
-    wanted = gradients_around(inputs, launch=launch)
-    apart, around = strided(inputs, apart=8)
-    found = gradients_around(apart, around=around, launch=launch)
+    wanted = gradients_with_extras(inputs, launch=launch)
+    apart, extras = strided(inputs, apart=8)
+    found = gradients_with_extras(apart, extras=extras, launch=launch)
     for name, gradient in wanted.items():
         assert torch.equal(found[name], gradient), name
     # The planted fault: one stride is a unit off, so that numbers between the rows are read.
-    right = Tensors.sizes.fget
-    monkeypatch.setattr(Tensors, "sizes", property(lambda self: (*right(self)[:3], right(self)[3] - 1)))
-    assert not torch.equal(gradients_around(apart, around=around, launch=launch)["dx"], wanted["dx"])
+    right = CallTensors.sizes.fget
+    monkeypatch.setattr(CallTensors, "sizes", property(lambda self: (*right(self)[:3], right(self)[3] - 1)))
+    assert not torch.equal(gradients_with_extras(apart, extras=extras, launch=launch)["dx"], wanted["dx"])
 
 
 def test_a_plain_call_has_units_too(monkeypatch):

@@ -28,12 +28,12 @@ from .. import bound
 from ..formula import factor
 from ..launch import KernelCall, power_of_two
 from ..tensors import as_rows, check, output, rounded, unit_of
-from .operands import Operands, Options, Outputs
+from .operands import NormOptions, Operands, Outputs
 
 WIDEST_CHUNK = 8192  # columns that one program holds at once; a wider row is read once for each of the three steps
 
 
-def norm_forward(operands: Operands, options: Options) -> Outputs:
+def norm_forward(operands: Operands, options: NormOptions) -> Outputs:
     """Return y, y1 and total like x, contiguous, and mean, rstd `(rows)` fp32; None where there is no such.
 
     x, bf16, fp16 or fp32, has unit column stride and rows at any distance, or more leading dimensions that can be
@@ -114,7 +114,7 @@ def heads_apart(x: torch.Tensor) -> bool:
     return apart == [x.dim() - 3]
 
 
-def check_operands(operands: Operands, options: Options) -> None:
+def check_operands(operands: Operands, options: NormOptions) -> None:
     """Raise ValueError, with the reason, for what the kernels do not take or what does not fit together."""
     x, weight, bias, residual, mask, x1, mask1, weight1, bias1, z = operands
     beside = {"residual": residual, "x1": x1, "z": z, "mask": mask, "mask1": mask1}

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import torch
 
-from ..backward import backward_around, norm_backward
-from ..tensors import Around, AroundGradients
-from .operands import Options, Saved
+from ..backward import backward_with_extras, norm_backward
+from ..tensors import Extras, NormGradients
+from .operands import NormOptions, Saved
 
 Gradient = torch.Tensor | None
 
@@ -19,7 +19,7 @@ def plain_gradients(
     weight: torch.Tensor | None,
     mean: torch.Tensor | None,
     rstd: torch.Tensor,
-    options: Options,
+    options: NormOptions,
     *,
     has_bias: bool,
 ) -> tuple[torch.Tensor, Gradient, Gradient]:
@@ -29,13 +29,13 @@ def plain_gradients(
 
 
 def gradients(
-    dy: torch.Tensor, dy1: Gradient, dres: Gradient, saved: Saved, options: Options, *, has_bias: bool
-) -> AroundGradients:
+    dy: torch.Tensor, dy1: Gradient, dres: Gradient, saved: Saved, options: NormOptions, *, has_bias: bool
+) -> NormGradients:
     """Return all gradients that there are, given those of y, of y1, and of what was normalised."""
     x, weight, bias, mask, mask1, weight1, z, mean, rstd = saved
     if dres is mask is mask1 is weight1 is z is None:
-        return AroundGradients(*plain_gradients(dy, x, weight, mean, rstd, options, has_bias=has_bias))
-    around = Around(
+        return NormGradients(*plain_gradients(dy, x, weight, mean, rstd, options, has_bias=has_bias))
+    extras = Extras(
         dres=dres,
         mask=mask,
         mask1=mask1,
@@ -46,13 +46,13 @@ def gradients(
         bias=bias,
         norm_first=z is not None and options.norm_before_gate,
     )
-    return backward_around(
+    return backward_with_extras(
         dy,
         x,
         weight,
         mean,
         rstd,
-        around,
+        extras,
         has_bias=has_bias,
         zero_centred=options.zero_centred,
         sm_margin=options.sm_margin,
@@ -65,7 +65,7 @@ def complete(dy: Gradient, dy1: Gradient, saved: Saved) -> tuple[torch.Tensor, G
     return dy, torch.zeros_like(dy) if dy1 is None and saved.weight1 is not None else dy1
 
 
-def of_operands(found: AroundGradients, wanted: Sequence[bool]) -> list[Gradient]:
+def of_operands(found: NormGradients, wanted: Sequence[bool]) -> list[Gradient]:
     """The gradients in the order of `Operands`, as many as `wanted` says, None where one is not.
 
     What was added up gets one gradient, but for a branch with dropout.

@@ -11,16 +11,16 @@ from typing import Any, TypedDict, Unpack
 import torch
 
 from .. import bound
-from ..device import is_looked_at
+from ..device import is_observed
 from .forward import heads_apart, norm_forward
 from .gradients import complete, gradients, of_operands, plain_gradients
-from .operands import PLAIN_OPERANDS, Operands, Options, Outputs, Saved
+from .operands import PLAIN_OPERANDS, NormOptions, Operands, Outputs, Saved
 from .operators import backward_by_operator, by_operator
 
 PLAIN = (torch.Tensor, torch.nn.Parameter, type(None))  # other classes have their own ways with operators
 
 
-class Around(TypedDict, total=False):
+class NormExtras(TypedDict, total=False):
     """What a model has around a norm, as `rms_norm` and `layer_norm` take it.
 
     zero_centred      the factor is 1 + weight
@@ -47,14 +47,16 @@ class Around(TypedDict, total=False):
     sm_margin: int | None
 
 
-def rms_norm(x: torch.Tensor, weight: torch.Tensor | None = None, eps: float = 1e-6, **around: Unpack[Around]) -> Any:
+def rms_norm(
+    x: torch.Tensor, weight: torch.Tensor | None = None, eps: float = 1e-6, **extras: Unpack[NormExtras]
+) -> Any:
     """Normalise the last dimension by its root mean square.
 
     x `(..., cols)` bf16, fp16 or fp32, weight `(cols)` of any of these, or None. y has x's shape and dtype. Heads of a
     projection's slice are normalised where they lie. Returns y; or a tuple of y, y1 where there is weight1, and the
     residual with `return_residual`. Raises ValueError as `norm_backward` does, and for what is around and does not fit.
     """
-    return _norm(x, weight, None, eps, False, **around)
+    return _norm(x, weight, None, eps, False, **extras)
 
 
 def layer_norm(
@@ -62,7 +64,7 @@ def layer_norm(
     weight: torch.Tensor | None = None,
     bias: torch.Tensor | None = None,
     eps: float = 1e-5,
-    **around: Unpack[Around],
+    **extras: Unpack[NormExtras],
 ) -> Any:
     """Normalise the last dimension to mean 0 and variance 1, with a weight and a bias if there are any.
 
@@ -70,7 +72,7 @@ def layer_norm(
     """
     if bias is not None and (weight is None or bias.dtype != weight.dtype):
         raise ValueError("a bias needs a weight of the same dtype")
-    return _norm(x, weight, bias, eps, True, **around)
+    return _norm(x, weight, bias, eps, True, **extras)
 
 
 def _norm(
@@ -91,7 +93,7 @@ def _norm(
     norm_before_gate: bool = True,
     sm_margin: int | None = None,
 ) -> Any:
-    options = Options(layer, eps, zero_centred, dropout_p, norm_before_gate, sm_margin)
+    options = NormOptions(layer, eps, zero_centred, dropout_p, norm_before_gate, sm_margin)
     if residual is x1 is weight1 is bias1 is z is None and not dropout_p:
         y = _run((x, weight, bias), options)
         return (y, x) if return_residual else y
@@ -118,9 +120,9 @@ def _drawn(branch: torch.Tensor | None, p: float) -> torch.Tensor | None:
     return torch.empty(branch.shape, dtype=torch.bool, device=branch.device).bernoulli_(1 - p)
 
 
-def _run(given: tuple[Any, ...], options: Options) -> Any:
+def _run(given: tuple[Any, ...], options: NormOptions) -> Any:
     """Run the forward: y of x, weight and bias; of all operands y, y1 and total, as far as the norm has them."""
-    if not (torch.compiler.is_compiling() or is_looked_at()):
+    if not (torch.compiler.is_compiling() or is_observed()):
         kept = bound.find(given, "forward", options)
         if kept is not None or _is_plain(*given):
             return _eager_norm(options, kept, *given)
@@ -175,7 +177,7 @@ class _EagerNorm(torch.autograd.Function):
     """Both operators, without torch's dispatcher; a norm with nothing around it has three operands here."""
 
     @staticmethod
-    def forward(ctx: Any, options: Options, kept: Any, *tensors: Any) -> Any:
+    def forward(ctx: Any, options: NormOptions, kept: Any, *tensors: Any) -> Any:
         outputs: Any = None
         if kept is not None:
             call, addresses, stream = kept
@@ -197,7 +199,7 @@ class _EagerNorm(torch.autograd.Function):
         options, has_bias = ctx.decided
         tensors = ctx.saved_tensors
         # Else the operator: its own derivative, which there is not, would be asked for; or somebody looks on.
-        is_eager = not (torch.is_grad_enabled() or is_looked_at()) and _are_rows(came_back)
+        is_eager = not (torch.is_grad_enabled() or is_observed()) and _are_rows(came_back)
         saved: Any = tensors
         if len(tensors) == 4:
             x, weight, mean, rstd = tensors

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import torch
 
+from ..tensors import gradients_like
+
 PLAIN_OPERANDS = 3  # x, weight and bias, of a norm with nothing around it
 
 
@@ -44,8 +46,8 @@ class Operands(NamedTuple):
         return self.residual is not None or self.mask is not None or self.x1 is not None
 
 
-class Options(NamedTuple):
-    """What decides a norm beside its operands; `Around` of norms.py says what each is."""
+class NormOptions(NamedTuple):
+    """What decides a norm besides its operands; `NormExtras` of norms.py says what each is."""
 
     layer: bool
     eps: float
@@ -79,9 +81,13 @@ class Saved(NamedTuple):
     rstd: torch.Tensor
 
     @classmethod
-    def of(cls, operands: Operands, options: Options, outputs: Outputs) -> Saved:
+    def of(cls, operands: Operands, options: NormOptions, outputs: Outputs) -> Saved:
         """What is kept of one forward."""
         x, weight, bias, _, mask, _, mask1, weight1, _, z = operands
         _, _, total, mean, rstd = outputs
         bias = bias if z is not None and options.norm_before_gate else None
         return cls(x if total is None else total, weight, bias, mask, mask1, weight1, z, mean, rstd)
+
+    def gradients_like(self, *, has_bias: bool) -> dict[str, torch.Tensor | None]:
+        """By gradient, what has its shape and dtype; None where there is no such gradient."""
+        return gradients_like(self.x, self.weight, self.weight1, self.mask, self.mask1, self.z, has_bias=has_bias)

@@ -7,32 +7,43 @@ tensors in and out. What an operator returns is always there: where it is not, i
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, get_type_hints
 
 import torch
 
-from ..tensors import AroundGradients
+from ..tensors import NormGradients
 from . import gradients
 from .forward import check_operands, norm_forward
-from .operands import Operands, Options, Outputs, Saved
+from .operands import NormOptions, Operands, Outputs, Saved
 
-OPERANDS = (
-    "Tensor x, Tensor? weight, Tensor? bias, Tensor? residual, Tensor? mask, Tensor? x1, Tensor? mask1, "
-    "Tensor? weight1, Tensor? bias1, Tensor? z"
-)
-SAVED = (
-    "Tensor x, Tensor? weight, Tensor? bias, Tensor? mask, Tensor? mask1, Tensor? weight1, Tensor? z, Tensor? mean, "
-    "Tensor rstd"
-)
-OPTIONS = "bool layer, float eps, bool zero_centred, float dropout_p, bool norm_before_gate, int? sm_margin"
-FORWARD = f"({OPERANDS}, {OPTIONS}) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"
-OUTPUTS = ", ".join(["Tensor"] * len(AroundGradients._fields))
-BACKWARD = f"(Tensor dy, Tensor? dy1, Tensor? dres, {SAVED}, {OPTIONS}, bool has_bias) -> ({OUTPUTS})"
+SCHEMA_TYPES: dict[Any, str] = {
+    torch.Tensor: "Tensor",
+    torch.Tensor | None: "Tensor?",
+    int | None: "int?",
+    bool: "bool",
+    float: "float",
+}
+
+
+def schema_of(*tuples: type) -> str:
+    """The arguments of an operator, from the fields of its named tuples."""
+    fields = [field for each in tuples for field in get_type_hints(each).items()]
+    return ", ".join(f"{SCHEMA_TYPES[kind]} {name}" for name, kind in fields)
+
+
+def results_of(fields: type) -> str:
+    """The results of an operator, a tensor for each field."""
+    return ", ".join(["Tensor"] * len(get_type_hints(fields)))
+
+
+FORWARD = f"({schema_of(Operands, NormOptions)}) -> ({results_of(Outputs)})"
+ARGUMENTS = f"Tensor dy, Tensor? dy1, Tensor? dres, {schema_of(Saved, NormOptions)}, bool has_bias"
+BACKWARD = f"({ARGUMENTS}) -> ({results_of(NormGradients)})"
 
 Tensors = tuple[torch.Tensor, ...]
 
 
-def by_operator(operands: Operands, options: Options) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def by_operator(operands: Operands, options: NormOptions) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Run the forward: y, and y1 and total, each empty where it is none."""
     y, y1, total, _, _ = torch.ops.normbwd.norm(*operands, *options)
     return y, y1, total
@@ -73,36 +84,22 @@ def norm_backward(dy: torch.Tensor, dy1: torch.Tensor | None, dres: torch.Tensor
 @norm_backward.register_fake
 def _(dy: torch.Tensor, dy1: torch.Tensor | None, dres: torch.Tensor | None, *rest: Any) -> Tensors:  # noqa: ARG001
     saved, _, has_bias = _read_saved(rest)
-    x, weight, _, mask, mask1, weight1, z, _, _ = saved
 
-    def rows() -> torch.Tensor:
-        return torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    def empty(like: torch.Tensor) -> torch.Tensor:
+        return torch.empty(like.shape, dtype=like.dtype, device=like.device)
 
-    def like(parameter: torch.Tensor | None, *, is_there: bool = True) -> torch.Tensor | None:
-        return None if parameter is None or not is_there else torch.empty_like(parameter)
-
-    found = AroundGradients(
-        dx=rows(),
-        dweight=like(weight),
-        dbias=like(weight, is_there=has_bias),
-        dbranch=None if mask is None else rows(),
-        dbranch1=None if mask1 is None else rows(),
-        dweight1=like(weight1),
-        dbias1=like(weight1, is_there=has_bias),
-        dz=None if z is None else rows(),
-    )
-    return _filled(found, dy)
+    return _filled(NormGradients.made(saved.gradients_like(has_bias=has_bias), empty), dy)
 
 
-def _read(arguments: tuple[Any, ...]) -> tuple[Operands, Options]:
+def _read(arguments: tuple[Any, ...]) -> tuple[Operands, NormOptions]:
     tensors = len(Operands._fields)
-    return Operands(*arguments[:tensors]), Options(*arguments[tensors:])
+    return Operands(*arguments[:tensors]), NormOptions(*arguments[tensors:])
 
 
-def _read_saved(arguments: tuple[Any, ...]) -> tuple[Saved, Options, bool]:
+def _read_saved(arguments: tuple[Any, ...]) -> tuple[Saved, NormOptions, bool]:
     tensors = len(Saved._fields)
     *options, has_bias = arguments[tensors:]
-    return Saved(*arguments[:tensors]), Options(*options), has_bias
+    return Saved(*arguments[:tensors]), NormOptions(*options), has_bias
 
 
 def _filled(tensors: tuple[torch.Tensor | None, ...], like: torch.Tensor) -> Tensors:
@@ -130,7 +127,7 @@ def _differentiate(
 ) -> tuple[torch.Tensor | None, ...]:
     found = backward_by_operator(dy, dy1, dres, Saved(*ctx.saved_tensors), ctx.options, has_bias=ctx.has_bias)
     wanted = ctx.needs_input_grad[: len(Operands._fields)]
-    return (*gradients.of_operands(found, wanted), *[None] * len(Options._fields))
+    return (*gradients.of_operands(found, wanted), *[None] * len(NormOptions._fields))
 
 
 def backward_by_operator(
@@ -138,37 +135,22 @@ def backward_by_operator(
     dy1: torch.Tensor | None,
     dres: torch.Tensor | None,
     saved: Saved,
-    options: Options,
+    options: NormOptions,
     *,
     has_bias: bool,
-) -> AroundGradients:
+) -> NormGradients:
     """Run the backward; what comes back may have any strides, and be None where nobody uses an output."""
     dy, dy1 = gradients.complete(dy, dy1, saved)
     came_back = [None if each is None else _rows(each, saved.x) for each in (dy, dy1, dres)]
-    return AroundGradients(*torch.ops.normbwd.norm_backward(*came_back, *saved, *options, has_bias))._replace(
-        **_absent(saved, has_bias=has_bias)
-    )
+    found = torch.ops.normbwd.norm_backward(*came_back, *saved, *options, has_bias)
+    likes = saved.gradients_like(has_bias=has_bias)
+    return NormGradients(*[None if like is None else each for each, like in zip(found, likes.values(), strict=True)])
 
 
 def _rows(gradient: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     """A gradient in x's shape with rows as the kernels take them: `y.sum()` sends back one number, expanded."""
     gradient = gradient.reshape(x.shape)
     return gradient if gradient.is_contiguous() else gradient.contiguous()
-
-
-def _absent(saved: Saved, *, has_bias: bool) -> dict[str, None]:
-    """The gradients that the operator returns empty."""
-    _, weight, _, mask, mask1, weight1, z, _, _ = saved
-    there = {
-        "dweight": weight is not None,
-        "dbias": has_bias,
-        "dbranch": mask is not None,
-        "dbranch1": mask1 is not None,
-        "dweight1": weight1 is not None,
-        "dbias1": weight1 is not None and has_bias,
-        "dz": z is not None,
-    }
-    return {name: None for name, is_there in there.items() if not is_there}
 
 
 norm.register_autograd(_differentiate, setup_context=_keep)

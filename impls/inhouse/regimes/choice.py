@@ -7,7 +7,7 @@ same case on the same device always runs the same programs, which is what makes 
 from __future__ import annotations
 
 from ..launch import Launch
-from ..problem import Gpu, Problem
+from ..problem import GpuLimits, Problem
 from .few_rows import FewRows
 from .one_pass import OnePass
 from .shared import Shared
@@ -16,25 +16,25 @@ from .two_pass import TwoPass
 REGIMES: tuple[type[Launch], ...] = (FewRows, OnePass, Shared, TwoPass)  # the first that serves a problem is chosen
 
 
-def choose(problem: Problem, gpu: Gpu) -> Launch:
+def choose(problem: Problem, gpu: GpuLimits) -> Launch:
     """Choose the launch for a problem on such a device."""
     return _first(REGIMES, problem, gpu)
 
 
-def choose_for_many_rows(problem: Problem, gpu: Gpu) -> Launch:
+def choose_for_many_rows(problem: Problem, gpu: GpuLimits) -> Launch:
     """Choose the launch as if the rows were not few."""
     return _first(REGIMES[1:], problem, gpu)
 
 
-def neighbours(problem: Problem, gpu: Gpu, current: Launch) -> tuple[Launch, ...]:
+def neighbours(problem: Problem, gpu: GpuLimits, current: Launch) -> tuple[Launch, ...]:
     """The launches to measure, `current` first, each once; all others keep to the limits of kernels and device."""
     tried: list[Launch] = [*current.neighbours(problem, gpu)]
     if isinstance(current, FewRows):
         tried.insert(0, choose_for_many_rows(problem, gpu))
     elif FewRows.may_pay(problem, gpu):
         tried.append(FewRows.choose(problem, gpu))
-    return tuple(dict.fromkeys([current, *(launch for launch in tried if launch.flaw(problem, gpu) is None)]))
+    return tuple(dict.fromkeys([current, *(launch for launch in tried if launch.violation(problem, gpu) is None)]))
 
 
-def _first(regimes: tuple[type[Launch], ...], problem: Problem, gpu: Gpu) -> Launch:
+def _first(regimes: tuple[type[Launch], ...], problem: Problem, gpu: GpuLimits) -> Launch:
     return next(regime.choose(problem, gpu) for regime in regimes if regime.serves(problem, gpu))

@@ -14,7 +14,7 @@ from ..launch import (
     STAGES,
     KernelCall,
     Launch,
-    deal_evenly,
+    even_programs,
     fitting_stages,
     half_and_double,
     kernel_options,
@@ -34,12 +34,12 @@ from ..limits import (
     registers_can_be_limited,
     shared_memory_fits,
 )
-from ..problem import Gpu, Problem
+from ..problem import GpuLimits, Problem
 from .one_pass_tiles import Tile, flat, flat_of_many, is_light, narrow, one_each
 from .shared import Shared
 
 if TYPE_CHECKING:
-    from ..tensors import Tensors
+    from ..tensors import CallTensors
 
 MOST_PROGRAMS = 1024  # MOST of arrivals.py
 MAY_SHARE_FROM = 4096  # columns from which sharing rows may pay where one program could take them
@@ -56,22 +56,22 @@ class OnePass(Tile, Launch):
     # ------------------------------------------------------------------------------------------------ the choice
 
     @classmethod
-    def serves(cls, problem: Problem, gpu: Gpu) -> bool:
+    def serves(cls, problem: Problem, gpu: GpuLimits) -> bool:
         """Rows that the registers of one program hold."""
-        if problem.held > 2:
-            return problem.cols <= (4096 if "dy1" in problem.beside and gpu.ptx else 8192)
+        if problem.row_tensors_kept > 2:
+            return problem.cols <= (4096 if "dy1" in problem.extras and gpu.ptx else 8192)
         return problem.cols <= (12288 if is_light(problem, gpu) else 8192)
 
     @classmethod
-    def choose(cls, problem: Problem, gpu: Gpu) -> OnePass:
+    def choose(cls, problem: Problem, gpu: GpuLimits) -> OnePass:
         """Choose a tile for each program where that serves, else tiles that programs take in turn."""
         each = one_each(problem, gpu)
         if each is not None:
-            return cls(**asdict(each)).dealt(problem, gpu)
+            return cls(**asdict(each)).resized_for(problem, gpu)
         return cls.choose_in_turn(problem, gpu)
 
     @classmethod
-    def choose_in_turn(cls, problem: Problem, gpu: Gpu) -> OnePass:
+    def choose_in_turn(cls, problem: Problem, gpu: GpuLimits) -> OnePass:
         """Choose a narrow or a flat tile, as many of them in flight as fit, and deal them out evenly.
 
         A row that ends inside its last chunk has fewer bytes in flight than lanes, so that it has one more tile there,
@@ -81,7 +81,7 @@ class OnePass(Tile, Launch):
         if problem.cols <= 512:
             tile = narrow(problem, gpu)
         else:
-            few = set(problem.beside) <= {"dres"}
+            few = set(problem.extras) <= {"dres"}
             tile = flat(problem, gpu) if few else flat_of_many(problem, gpu)
         launch = cls(**asdict(tile))
         tile_bytes = launch.rows * launch.chunks * launch.cols * problem.read_bytes
@@ -90,7 +90,7 @@ class OnePass(Tile, Launch):
         ragged = launch.chunks * launch.cols != problem.cols and problem.cols <= 8192
         wanted = launch.stages + ragged
         stages = fitting_stages(tile_bytes, replace(gpu, shared_bytes=room), wanted)
-        return replace(launch, stages=stages, fused=gpu.ptx).dealt_to(launch.programs, problem)
+        return replace(launch, stages=stages, fused=gpu.ptx).resized_to(launch.programs, problem)
 
     def describe(self) -> str:
         """The regime, the tile and the programs."""
@@ -100,7 +100,7 @@ class OnePass(Tile, Launch):
 
     # ------------------------------------------------------------------------------------------------ the limits
 
-    def rules(self, problem: Problem, gpu: Gpu) -> Rules:
+    def rules(self, problem: Problem, gpu: GpuLimits) -> Rules:
         """Whole rows, and room for all programs at once, without which they would take turns."""
         yield from in_range(self.rows, self.cols, self.warps, counts=(self.chunks, self.programs, self.stages))
         yield from covered(self.chunks, self.cols, problem)
@@ -110,28 +110,28 @@ class OnePass(Tile, Launch):
         yield from registers_can_be_limited(self.maxnreg, gpu)
         tile_bytes = self.rows * self.chunks * self.cols * problem.read_bytes
         buffers = tile_bytes * (self.stages - 1)
-        yield from shared_memory_fits(buffers, gpu, beside=SUM_BYTES)
+        yield from shared_memory_fits(buffers, gpu, extra=SUM_BYTES)
         yield self.fused and self.programs > MOST_PROGRAMS, "more programs than share their work out"
         if self.fused:
             yield from all_resident(self.programs, self.warps, self.maxnreg, buffers, gpu)
 
     # ------------------------------------------------------------------------------------------------ what to tune
 
-    def dealt(self, problem: Problem, gpu: Gpu) -> OnePass:
+    def resized_for(self, problem: Problem, gpu: GpuLimits) -> OnePass:
         """To as many programs a multiprocessor as it has, or a tile each."""
         if self._one_each(problem):
-            return self.dealt_to(problem.rows + 8, problem)  # no less than tiles, whose alignments are at most 8
-        return self.dealt_to(-(-self.programs // gpu.multiprocessors) * gpu.multiprocessors, problem)
+            return self.resized_to(problem.rows + 8, problem)  # no less than tiles, whose alignments are at most 8
+        return self.resized_to(-(-self.programs // gpu.multiprocessors) * gpu.multiprocessors, problem)
 
-    def dealt_to(self, most: int, problem: Problem) -> OnePass:
+    def resized_to(self, most: int, problem: Problem) -> OnePass:
         """To at most so many programs, as many for the tiles of each alignment."""
         alignments = problem.alignments if self.fold else 1
         if min(most, -(-problem.rows // self.rows)) < alignments:
             alignments = 1
         tiles = -(-problem.rows // (self.rows * alignments))
-        return replace(self, programs=alignments * deal_evenly(tiles, most // alignments))
+        return replace(self, programs=alignments * even_programs(tiles, most // alignments))
 
-    def neighbours(self, problem: Problem, gpu: Gpu) -> Iterator[Launch]:
+    def neighbours(self, problem: Problem, gpu: GpuLimits) -> Iterator[Launch]:
         """Every mixture of rows, warps, programs and packing at as many stages, and of rows and programs at others.
 
         Also the same launch with a gate that is held, or is read again. A chunk is 256 columns a warp where rows are
@@ -145,13 +145,13 @@ class OnePass(Tile, Launch):
         ]
         deeper = [replace(shape, stages=stages) for shape, stages in product(shapes, (STAGES, STAGES + 1, STAGES + 2))]
         if self._one_each(problem):
-            yield from (launch.dealt(problem, gpu) for launch in mixed if launch.is_worth_compiling(problem, 1))
+            yield from (launch.resized_for(problem, gpu) for launch in mixed if launch.is_worth_compiling(problem, 1))
             yield self.choose_in_turn(problem, gpu)
             return
         for launch, residents in product((*mixed, *deeper), (1, 2)):
             if launch.is_worth_compiling(problem, residents):
-                yield launch.dealt_to(residents * gpu.multiprocessors, problem)
-        if "z" in problem.beside:
+                yield launch.resized_to(residents * gpu.multiprocessors, problem)
+        if "z" in problem.extras:
             yield replace(self, reread=not self.reread)
         if problem.cols >= MAY_SHARE_FROM:
             yield from Shared.of_widths(problem, gpu, ((2048, 4), (4096, 8)), most_residents_only=True)
@@ -184,12 +184,12 @@ class OnePass(Tile, Launch):
         accumulated = elements // self.rows if self.fold else elements  # columns that an accumulator is kept for
         has_weight = problem.weight_dtype is not None
         weight = (elements // self.rows) // (2 if self.packed else 1) if has_weight else 0
-        held = elements * problem.held // (2 if self.packed else 1)
+        held = elements * problem.row_tensors_kept // (2 if self.packed else 1)
         return held + weight * problem.norms + accumulated * problem.accumulators + 32
 
     # ------------------------------------------------------------------------------------------------ the call
 
-    def calls(self, tensors: Tensors) -> list[KernelCall]:
+    def calls(self, tensors: CallTensors) -> list[KernelCall]:
         """One kernel, and the sum of the partial gradients if it does not do that itself."""
         import torch
         from triton import knobs
@@ -198,12 +198,12 @@ class OnePass(Tile, Launch):
         from ..workspace import FIXED_WORDS, arrival_words
         from .one_pass_kernel import backward_rows
 
-        rows, cols = tensors.dx.shape
+        rows, cols = tensors.shape
         interpreted = knobs.runtime.interpret
         alignments = self._alignments(tensors)
         programs = self.programs // alignments * alignments
         partial_dweight, partial_dbias = tensors.partials(programs)
-        beside = tensors.beside(programs)
+        extra = tensors.extra_operands(programs)
         fused = self.fused and partial_dweight is not None
         words = None
         if fused and interpreted:
@@ -214,18 +214,16 @@ class OnePass(Tile, Launch):
         kernel = KernelCall(
             backward_rows,
             (programs,),
-            tensors.dx,
-            tensors.dweight,
-            tensors.dbias,
+            tensors.gradients.dx,
+            tensors.gradients.dweight,
+            tensors.gradients.dbias,
             partial_dweight,
             partial_dbias,
             *tensors.inputs,
             words,
-            beside,
+            extra,
             *tensors.sizes,
-            ZERO_CENTRED=tensors.zero_centred,
-            HEADS=tensors.heads,
-            UNIT=tensors.unit,
+            **tensors.constants,
             ALIGNMENTS=alignments,
             R=self.rows,
             K=self.chunks,
@@ -241,10 +239,10 @@ class OnePass(Tile, Launch):
             **finish_tile(tensors, programs, programs, elements),
             **kernel_options(self.warps, maxnreg=self.maxnreg),
         )
-        return [kernel] if fused else [kernel, *sum_partials(tensors, partial_dweight, partial_dbias, beside)]
+        return [kernel] if fused else [kernel, *sum_partials(tensors, partial_dweight, partial_dbias, extra)]
 
-    def _alignments(self, tensors: Tensors) -> int:
+    def _alignments(self, tensors: CallTensors) -> int:
         """The alignments by which tiles are told apart; 1 where a tile has no room for a row at each of them."""
         alignments = tensors.alignments if self.fold else 1
-        room = self.chunks * self.cols - tensors.cols
+        room = self.chunks * self.cols - tensors.shape[1]
         return alignments if room >= 8 - 8 // alignments and self.programs >= alignments else 1

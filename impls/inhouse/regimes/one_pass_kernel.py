@@ -15,7 +15,7 @@ from ..formula import (
     input_gradient,
     load,
     load_again,
-    load_beside,
+    load_extra,
     load_shifted,
     output_gradient,
     over_rows,
@@ -45,7 +45,7 @@ def backward_rows(
     mean,
     rstd,
     words,  # of arrivals.py, if FUSED
-    beside,  # tensors.py has its fields
+    extra,  # tensors.py has its fields
     rows,
     cols,  # in units, as are the strides
     dy_stride,
@@ -91,8 +91,8 @@ def backward_rows(
 
     shift = shift_of(program, cols, ALIGNMENTS)
     weights = row_vector(weight, x, row_in_tile, col - shift, cols, ZERO_CENTRED, K, C, PACKED, ALIGNMENTS > 1)
-    weights1 = row_vector(beside.weight1, x, row_in_tile, col, cols, ZERO_CENTRED, K, C, PACKED, False)
-    biases = row_vector(beside.bias, x, row_in_tile, col, cols, False, K, C, PACKED, False)
+    weights1 = row_vector(extra.weight1, x, row_in_tile, col, cols, ZERO_CENTRED, K, C, PACKED, False)
+    biases = row_vector(extra.bias, x, row_in_tile, col, cols, False, K, C, PACKED, False)
     vectors = weights, weights1, biases
     inputs = dx, dy, x, weight, mean, rstd, partial_dbias
     places = row_in_tile, col, rows, cols, dy_stride, x_stride
@@ -103,7 +103,7 @@ def backward_rows(
         programs,
         vectors,
         inputs,
-        beside,
+        extra,
         places,
         ZERO_CENTRED,
         HEADS,
@@ -118,14 +118,14 @@ def backward_rows(
         STAGES,
         EVEN,
     )
-    partials = partial_dweight, partial_dbias, beside.partial_dweight1, beside.partial_dbias1
+    partials = partial_dweight, partial_dbias, extra.partial_dweight1, extra.partial_dbias1
     if not APART or cols > 0:  # which it always is
         store_sums(sums, program, shift, partials, cols, K, C, ALIGNMENTS > 1)
     if FUSED:
         started, arrived = arrive(words, program, programs, INTERPRETED)
         index = tl.arange(0, FINISH_ROWS)[:, None]
         lane = tl.arange(0, FINISH_COLS)[None, :]
-        results = results_of(dweight_out, dbias_out, partial_dweight, partial_dbias, beside)
+        results = results_of(dweight_out, dbias_out, partial_dweight, partial_dbias, extra)
         # The usual way comes first and shares no code with the other. So its code follows on the loop's: behind a jump
         # it would be fetched from memory only when a program gets there.
         if wait_for_all(words, started, arrived, INTERPRETED):
@@ -187,7 +187,7 @@ def chunk_of(chunks, k, value, ZERO_CENTRED: tl.constexpr, PACKED: tl.constexpr)
 
 
 @triton.jit
-def held_until(tiles, value, PACKED: tl.constexpr):
+def tiles_after(tiles, value, PACKED: tl.constexpr):
     """Tiles as they are once `value` is known."""
     later = ()
     for i in tl.static_range(len(tiles)):
@@ -202,7 +202,7 @@ def sums_of_tiles(
     step,
     vectors,
     inputs,
-    beside,
+    extra,
     places,
     ZERO_CENTRED: tl.constexpr,
     HEADS: tl.constexpr,
@@ -235,9 +235,9 @@ def sums_of_tiles(
             dweight = dweight + (tl.zeros([1 if FOLD else R, C], tl.float32),)
         if partial_dbias is not None:
             dbias = dbias + (tl.zeros([1 if FOLD else R, C], tl.float32),)
-        if beside.partial_dweight1 is not None:
+        if extra.partial_dweight1 is not None:
             dweight1 = dweight1 + (tl.zeros([1 if FOLD else R, C], tl.float32),)
-        if beside.partial_dbias1 is not None:
+        if extra.partial_dbias1 is not None:
             dbias1 = dbias1 + (tl.zeros([1 if FOLD else R, C], tl.float32),)
     for tile in tl.range(first, tiles, step, num_stages=STAGES):
         row = rows_of_tile(tile, row_in_tile, R, ALIGNMENTS)
@@ -247,7 +247,7 @@ def sums_of_tiles(
             row_mean = tl.load(mean + row, mask=row < rows, other=0.0)
 
         # Look at the rows once for their sums. These loads run STAGES - 1 tiles ahead, into shared memory.
-        held = ()
+        row_tiles = ()
         sum_g = tl.zeros([R, C], tl.float32)
         sum_g_centred = tl.zeros([R, C], tl.float32)
         for k in tl.static_range(K):
@@ -255,15 +255,15 @@ def sums_of_tiles(
                 dy_tile = load_shifted(dy, row, k * C + col, shift, rows, cols)
                 x_tile = load_shifted(x, row, k * C + col, shift, rows, cols)
             else:
-                dy_rows = dy + rows_at(row, dy_stride, beside.dy_head_stride, HEADS, UNIT)
+                dy_rows = dy + rows_at(row, dy_stride, extra.dy_head_stride, HEADS, UNIT)
                 dy_tile = load(dy_rows + k * C + col, (row < rows) & (k * C + col < cols), EVEN)
-                x_rows = x + rows_at(row, x_stride, beside.x_head_stride, HEADS, UNIT)
+                x_rows = x + rows_at(row, x_stride, extra.x_head_stride, HEADS, UNIT)
                 x_tile = load(x_rows + k * C + col, (row < rows) & (k * C + col < cols), EVEN)
             inside = (row < rows) & (k * C + col < cols)
-            dy1_tile = load_beside(beside.dy1, row, beside.dy1_stride, k * C + col, inside, EVEN, UNIT)
-            z_tile = load_beside(beside.z, row, beside.z_stride, k * C + col, inside, EVEN, UNIT)
-            held = held + (((dy_tile, x_tile), dy1_tile, () if REREAD else z_tile),)
-            dy_tile, x_tile = gated(dy_tile.to(tl.float32), x_tile, z_tile, beside.norm_first)
+            dy1_tile = load_extra(extra.dy1, row, extra.dy1_stride, k * C + col, inside, EVEN, UNIT)
+            z_tile = load_extra(extra.z, row, extra.z_stride, k * C + col, inside, EVEN, UNIT)
+            row_tiles = row_tiles + (((dy_tile, x_tile), dy1_tile, () if REREAD else z_tile),)
+            dy_tile, x_tile = gated(dy_tile.to(tl.float32), x_tile, z_tile, extra.norm_first)
             multiplier = chunk_of(weights, k, row_rstd, ZERO_CENTRED, PACKED)
             multiplier1 = chunk_of(weights1, k, row_rstd, ZERO_CENTRED, PACKED)
             g = output_gradient(dy_tile, multiplier, dy1_tile, multiplier1)
@@ -278,13 +278,13 @@ def sums_of_tiles(
         new_dweight1 = ()
         new_dbias1 = ()
         for k in tl.static_range(K):
-            raw_dy, raw_x = held_until(held[k][0], of_xhat, PACKED)
-            dy1_tile = held_until(held[k][1], of_xhat, PACKED)
-            z_tile = held_until(held[k][2], of_xhat, PACKED)
+            raw_dy, raw_x = tiles_after(row_tiles[k][0], of_xhat, PACKED)
+            dy1_tile = tiles_after(row_tiles[k][1], of_xhat, PACKED)
+            z_tile = tiles_after(row_tiles[k][2], of_xhat, PACKED)
             if REREAD:
                 inside = (row < rows) & (k * C + col < cols)
-                z_tile = load_again(beside.z, row, beside.z_stride, k * C + col, inside, EVEN, UNIT)
-            dy_tile, x_tile = gated(raw_dy.to(tl.float32), raw_x, z_tile, beside.norm_first)
+                z_tile = load_again(extra.z, row, extra.z_stride, k * C + col, inside, EVEN, UNIT)
+            dy_tile, x_tile = gated(raw_dy.to(tl.float32), raw_x, z_tile, extra.norm_first)
             xhat = centred(x_tile, row_mean) * row_rstd
             multiplier = chunk_of(weights, k, of_xhat, ZERO_CENTRED, PACKED)
             multiplier1 = chunk_of(weights1, k, of_xhat, ZERO_CENTRED, PACKED)
@@ -293,27 +293,27 @@ def sums_of_tiles(
                 new_dweight = new_dweight + (dweight[k] + over_rows(dy_tile * xhat, FOLD),)
             if partial_dbias is not None:
                 new_dbias = new_dbias + (dbias[k] + over_rows(dy_tile, FOLD),)
-            if beside.partial_dweight1 is not None:
+            if extra.partial_dweight1 is not None:
                 new_dweight1 = new_dweight1 + (dweight1[k] + over_rows(dy1_tile[0].to(tl.float32) * xhat, FOLD),)
-            if beside.partial_dbias1 is not None:
+            if extra.partial_dbias1 is not None:
                 new_dbias1 = new_dbias1 + (dbias1[k] + over_rows(dy1_tile[0].to(tl.float32), FOLD),)
             dx_tile = input_gradient(g, xhat, row_rstd, of_xhat, of_one, mean is not None)
-            if beside.z is not None:
+            if extra.z is not None:
                 inside = (row < rows) & (k * C + col < cols)
                 bias = chunk_of(biases, k, of_xhat, False, PACKED)
                 dx_tile, dz_tile = through_gate(
-                    dx_tile, raw_dy, raw_x, z_tile, xhat, multiplier, bias, beside.norm_first
+                    dx_tile, raw_dy, raw_x, z_tile, xhat, multiplier, bias, extra.norm_first
                 )
-                store(beside.dz + row * cols + k * C + col, dz_tile, inside, EVEN)
+                store(extra.dz + row * cols + k * C + col, dz_tile, inside, EVEN)
             if ALIGNMENTS > 1:
-                if beside.dres is not None:
-                    dres_tile = load_shifted(beside.dres, row, k * C + col, shift, rows, cols)
+                if extra.dres is not None:
+                    dres_tile = load_shifted(extra.dres, row, k * C + col, shift, rows, cols)
                     dx_tile += dres_tile.to(tl.float32)
                 store_shifted(dx, dx_tile, row, k * C + col, shift, rows, cols)
             else:
                 inside = (row < rows) & (k * C + col < cols)
                 store_input_gradients(
-                    dx + row * cols + k * C + col, dx_tile, beside, row, k * C + col, cols, inside, EVEN, UNIT
+                    dx + row * cols + k * C + col, dx_tile, extra, row, k * C + col, cols, inside, EVEN, UNIT
                 )
         dweight = new_dweight
         dbias = new_dbias

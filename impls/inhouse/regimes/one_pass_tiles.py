@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ..launch import STAGES, floor_power_of_two, power_of_two
 from ..limits import FEWEST_WARPS, REGISTERS, RESERVED_BYTES
-from ..problem import Gpu, Problem
+from ..problem import GpuLimits, Problem
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,13 @@ class Tile:
     stages: int = STAGES
 
 
-def is_light(problem: Problem, gpu: Gpu) -> bool:
+def is_light(problem: Problem, gpu: GpuLimits) -> bool:
     """Whether tiles can be packed, and registers are left that make it worth while."""
     single = problem.accumulators <= 1
     return problem.item_bytes == 2 and problem.weight_bytes <= 2 and single and gpu.ptx
 
 
-def one_each(problem: Problem, gpu: Gpu) -> Tile | None:
+def one_each(problem: Problem, gpu: GpuLimits) -> Tile | None:
     """A tile for programs that take one each; None where programs take many in turn.
 
     Where nothing is carried from tile to tile, which is so without gradients of parameters, nothing keeps a program:
@@ -46,8 +46,8 @@ def one_each(problem: Problem, gpu: Gpu) -> Tile | None:
     16 elements a thread up to 512 columns and beside a residual, else 16 to 48. Programs that leave multiprocessors to
     other kernels take tiles in turn: these would fill all of them.
     """
-    cols, residual = problem.cols, "dres" in problem.beside
-    if problem.accumulators or gpu.left or not set(problem.beside) <= {"dres"} or (residual and cols > 4096):
+    cols, residual = problem.cols, "dres" in problem.extras
+    if problem.accumulators or gpu.sm_margin or not set(problem.extras) <= {"dres"} or (residual and cols > 4096):
         return None
     if cols <= 512:
         chunk = min(power_of_two(cols), 64)
@@ -62,7 +62,7 @@ def one_each(problem: Problem, gpu: Gpu) -> Tile | None:
     return Tile(1, -(-cols // chunk), chunk, warps, problem.rows, fold=True, stages=1)
 
 
-def narrow(problem: Problem, gpu: Gpu) -> Tile:
+def narrow(problem: Problem, gpu: GpuLimits) -> Tile:
     """Rows across lanes and warps, so that no row sum leaves its warp and no iteration has a barrier.
 
     Chunks of 64 columns put a row of 16-bit elements on 8 lanes; narrower rows waste fewer lanes past their end that
@@ -74,7 +74,7 @@ def narrow(problem: Problem, gpu: Gpu) -> Tile:
     chunk = min(power_of_two(problem.cols), 64)
     chunks = -(-problem.cols // chunk)
     tile_rows = min(256, floor_power_of_two(4096 // (chunks * chunk)))
-    if problem.held > 2:
+    if problem.row_tensors_kept > 2:
         tile_rows //= 2  # the registers that a second norm or a gate takes
     if problem.rows < 4 * gpu.multiprocessors * tile_rows:
         tile_rows //= 2
@@ -84,7 +84,7 @@ def narrow(problem: Problem, gpu: Gpu) -> Tile:
     return Tile(tile_rows, chunks, chunk, 4, programs, fold=False, stages=STAGES + alone)
 
 
-def flat(problem: Problem, gpu: Gpu) -> Tile:
+def flat(problem: Problem, gpu: GpuLimits) -> Tile:
     """Warps side by side along the row, each thread with 8 consecutive columns of every chunk.
 
     4 warps up to 2048 columns, where that covers the row with fewer idle lanes, and up to 4096 where there are rows for
@@ -111,7 +111,7 @@ def flat(problem: Problem, gpu: Gpu) -> Tile:
             return Tile(4, 1, 1024, 4, 2 * gpu.multiprocessors, fold=True, packed=problem.weight_bytes <= 2)
         maxnreg = _registers(5, 2) if _in_full_loads(problem) else None
         return Tile(2, 2, 512, 2, 4 * gpu.multiprocessors, fold=True, maxnreg=maxnreg)
-    if 1024 < cols <= 1408 and not light and gpu.ptx and problem.item_bytes == 2 and not problem.beside:
+    if 1024 < cols <= 1408 and not light and gpu.ptx and problem.item_bytes == 2 and not problem.extras:
         return Tile(1, -(-cols // 512), 512, 2, 4 * gpu.multiprocessors, fold=True)
     half = _half(problem, gpu)
     if half is not None:
@@ -129,18 +129,18 @@ def flat(problem: Problem, gpu: Gpu) -> Tile:
     tile_rows = max(1, tile_rows // 2) if halved else tile_rows
     packed = _packed(problem, gpu)
     programs = gpu.multiprocessors * (1 if alone else 2)
-    if not light and not packed and not problem.beside and cols > 6144 and rows >= 15 * gpu.multiprocessors:
+    if not light and not packed and not problem.extras and cols > 6144 and rows >= 15 * gpu.multiprocessors:
         programs = max(1, gpu.multiprocessors * 15 // 16)
-    stages = STAGES + (warps == 8 and cols <= 8192 and not (packed and light) and not problem.beside)
+    stages = STAGES + (warps == 8 and cols <= 8192 and not (packed and light) and not problem.extras)
     maxnreg = None
-    if gpu.ptx and problem.item_bytes == 2 and not problem.beside and _in_full_loads(problem):
+    if gpu.ptx and problem.item_bytes == 2 and not problem.extras and _in_full_loads(problem):
         room = (packed and cols <= 4096) or cols <= 1024 or (cols <= 2048 and long)
         if room and not (alone and warps == 4):
             maxnreg = _registers(3 if warps == 4 else 2, warps)
     return Tile(tile_rows, chunks, chunk, warps, programs, fold=True, packed=packed, maxnreg=maxnreg, stages=stages)
 
 
-def _packed(problem: Problem, gpu: Gpu) -> bool:
+def _packed(problem: Problem, gpu: GpuLimits) -> bool:
     """Whether a flat tile is kept in 16 bits across the row sums."""
     cols = problem.cols
     if is_light(problem, gpu):
@@ -148,15 +148,15 @@ def _packed(problem: Problem, gpu: Gpu) -> bool:
     packable = gpu.ptx and problem.item_bytes == 2 and problem.weight_bytes <= 2
     wide = cols > 7168 and problem.rows >= 12 * gpu.multiprocessors
     narrower = 4096 < cols <= 5120 and problem.alignments == 1
-    return packable and problem.accumulators == 2 and not problem.beside and (wide or narrower)
+    return packable and problem.accumulators == 2 and not problem.extras and (wide or narrower)
 
 
 def _in_full_loads(problem: Problem) -> bool:
     """Whether a thread reads 16 bytes of a row at once, of 16-bit numbers."""
-    return problem.by_words and problem.cols % 8 == 0
+    return problem.in_pairs and problem.cols % 8 == 0
 
 
-def _half(problem: Problem, gpu: Gpu) -> Tile | None:
+def _half(problem: Problem, gpu: GpuLimits) -> Tile | None:
     """One program of 4 warps a multiprocessor, which takes half of it; None where others are faster.
 
     With three tiles in flight, packed in 16 bits: in RMSNorm at 4097 to 8192 columns. Unpacked in LayerNorm at 5120
@@ -166,21 +166,21 @@ def _half(problem: Problem, gpu: Gpu) -> Tile | None:
         return None
     cols, full = problem.cols, problem.cols % 1024 == 0
     chunks, two = -(-cols // 1024), problem.accumulators == 2
-    rms = is_light(problem, gpu) and problem.norm == "rms" and not problem.beside
+    rms = is_light(problem, gpu) and problem.norm == "rms" and not problem.extras
     if rms and 4096 < cols <= (8192 if full else 7168):  # at 8 chunks of which one ends the row registers spill
         stages = STAGES + (full or cols < 5120)  # one more comes where a row ends inside its last chunk
         launch = Tile(1, chunks, 1024, 4, gpu.multiprocessors, fold=True, packed=True, stages=stages)
-    elif two and cols == 5120 and problem.weight_bytes <= 2 and not problem.beside:
+    elif two and cols == 5120 and problem.weight_bytes <= 2 and not problem.extras:
         launch = Tile(1, chunks, 1024, 4, gpu.multiprocessors, fold=True, stages=STAGES + 1)
-    elif two and 3072 < cols <= 4096 and (problem.beside or _long(problem, gpu)):
-        launch = Tile(1, chunks, 1024, 4, gpu.multiprocessors, fold=True, stages=STAGES + 2 - len(problem.beside))
+    elif two and 3072 < cols <= 4096 and (problem.extras or _long(problem, gpu)):
+        launch = Tile(1, chunks, 1024, 4, gpu.multiprocessors, fold=True, stages=STAGES + 2 - len(problem.extras))
     else:
         return None
     buffers = (launch.stages - 1) * launch.chunks * launch.cols * problem.read_bytes
     return launch if 2 * (buffers + RESERVED_BYTES) <= gpu.shared_total else None
 
 
-def flat_of_many(problem: Problem, gpu: Gpu) -> Tile:
+def flat_of_many(problem: Problem, gpu: GpuLimits) -> Tile:
     """A flat tile where more than a residual is read beside x and dy: 16 to 32 elements a thread.
 
     Two norms have a tile twice as large where a row is one chunk and nothing else is beside them, and one more tile in
@@ -190,11 +190,11 @@ def flat_of_many(problem: Problem, gpu: Gpu) -> Tile:
     slower.
     """
     rows, cols = problem.rows, problem.cols
-    two, gate = "dy1" in problem.beside, "z" in problem.beside and problem.accumulators == 1
+    two, gate = "dy1" in problem.extras, "z" in problem.extras and problem.accumulators == 1
     warps = 4 if cols <= (2048 if gate else 1024) else 8 if cols <= 6144 else 16
     chunk = 256 * warps
     chunks = -(-cols // chunk)
-    large = two and len(problem.beside) == 1 and warps == 8 and chunks == 1 and problem.item_bytes == 2
+    large = two and len(problem.extras) == 1 and warps == 8 and chunks == 1 and problem.item_bytes == 2
     tile_rows = max(1, floor_power_of_two((1024 if large else 512) * warps // (chunks * chunk)))
     packed = gpu.ptx and problem.item_bytes == 2 and problem.weight_bytes <= 2
     packed = packed and not large and chunks <= (1 if gate and warps == 4 else 2)
@@ -210,13 +210,13 @@ def flat_of_many(problem: Problem, gpu: Gpu) -> Tile:
         programs,
         fold=True,
         packed=packed,
-        reread=pair or ("z" in problem.beside and warps == 16),
+        reread=pair or ("z" in problem.extras and warps == 16),
         maxnreg=_registers(2 if pair else 1, warps) if limited else None,
         stages=STAGES + (two and warps == 8 and chunks == 2),
     )
 
 
-def _long(problem: Problem, gpu: Gpu) -> bool:
+def _long(problem: Problem, gpu: GpuLimits) -> bool:
     """Whether there are rows for 16 turns of two programs a multiprocessor."""
     return problem.rows >= 16 * 2 * gpu.multiprocessors
 

@@ -10,16 +10,16 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..launch import STAGES, KernelCall, Launch, deal_evenly, kernel_options, power_of_two
+from ..launch import STAGES, KernelCall, Launch, even_programs, kernel_options, power_of_two
 from ..limits import FEWEST_WARPS, MOST_GROUPS, MOST_REGISTERS, RESERVED_BYTES, Rules, all_resident, covered, in_range
 from ..limits import shared_memory_fits as fits
-from ..problem import Gpu, Problem
+from ..problem import GpuLimits, Problem
 from .two_pass import TwoPass
 
 if TYPE_CHECKING:
     import torch
 
-    from ..tensors import Beside, Tensors
+    from ..tensors import CallTensors
 
 PART_BYTES = 4096  # of a row, for a program that shares it: 8 words of two elements a thread, 4 warps side by side
 READS = frozenset({"dres", "dy1"})  # of what may be beside x and dy
@@ -59,15 +59,15 @@ class Shared(Launch):
     # ------------------------------------------------------------------------------------------------ the choice
 
     @classmethod
-    def serves(cls, problem: Problem, gpu: Gpu) -> bool:
+    def serves(cls, problem: Problem, gpu: GpuLimits) -> bool:
         """Rows that can be read in words, whose programs are all on the device at once and fit a multiprocessor."""
         part = PART_BYTES // problem.item_bytes
         one_fits = _buffers(2, part, problem) <= gpu.shared_bytes
         few_parts = -(-problem.cols // part) <= min(MOST_PARTS, gpu.multiprocessors)
-        return problem.by_words and gpu.ptx and one_fits and few_parts and READS.issuperset(problem.beside)
+        return problem.in_pairs and gpu.ptx and one_fits and few_parts and READS.issuperset(problem.extras)
 
     @classmethod
-    def choose(cls, problem: Problem, gpu: Gpu) -> Shared:
+    def choose(cls, problem: Problem, gpu: GpuLimits) -> Shared:
         """Rows that do not fit: 4 KiB a program, two rows a tile, each sum in one trip for both.
 
         From 8 turns on, 16 up to eight parts, three programs on a multiprocessor with four tiles each: two that wait
@@ -88,7 +88,7 @@ class Shared(Launch):
             stages: gpu.shared_total // (_buffers(tile_rows, part, problem, stages) + RESERVED_BYTES)
             for stages in (STAGES, STAGES + 1)
         }
-        three = 3 if problem.accumulators + ("dres" in problem.beside) <= 3 else 2  # programs that have registers
+        three = 3 if problem.accumulators + ("dres" in problem.extras) <= 3 else 2  # programs that have registers
         groups_of_three = 3 * gpu.multiprocessors // parts
         if tiles >= 8 * groups_of_three and room[STAGES + 1] >= three == 3:
             residents, delay, stages = 3, 2, STAGES + 1
@@ -99,9 +99,9 @@ class Shared(Launch):
             most = three if tiles > 8 * (2 * gpu.multiprocessors // parts) else 2
             residents, delay, stages = max(1, min(most, room[STAGES])), 1, STAGES
         if many:
-            most = 3 if parts <= 8 or "dres" in problem.beside else 4
+            most = 3 if parts <= 8 or "dres" in problem.extras else 4
             residents, delay, stages = min(most, room[STAGES]), 1, STAGES
-        groups = deal_evenly(tiles, residents * gpu.multiprocessors // parts)
+        groups = even_programs(tiles, residents * gpu.multiprocessors // parts)
         return cls(tile_rows, parts, groups, delay, residents, _registers(residents), part, stages=stages)
 
     def describe(self) -> str:
@@ -112,12 +112,12 @@ class Shared(Launch):
 
     # ------------------------------------------------------------------------------------------------ the limits
 
-    def rules(self, problem: Problem, gpu: Gpu) -> Rules:
+    def rules(self, problem: Problem, gpu: GpuLimits) -> Rules:
         """What the exchange of sums can hold, and all programs on the device at once."""
         yield from in_range(self.rows, self.cols, self.warps, counts=(self.groups, self.residents, self.stages))
-        by_words = gpu.ptx and problem.by_words and self.cols > 1
-        yield not by_words, "rows are shared in words of two numbers, with inline PTX"
-        yield not READS.issuperset(problem.beside), "masks and gates, which shared rows do not read"
+        in_pairs = gpu.ptx and problem.in_pairs and self.cols > 1
+        yield not in_pairs, "rows are shared in words of two numbers, with inline PTX"
+        yield not READS.issuperset(problem.extras), "masks and gates, which shared rows do not read"
         yield from covered(self.parts, self.cols, problem)
         sums = self.rows * (2 if problem.norm == "layer" else 1)
         words = sums * power_of_two(max(1, self.parts))
@@ -134,19 +134,19 @@ class Shared(Launch):
 
     # ------------------------------------------------------------------------------------------------ what to tune
 
-    def dealt(self, problem: Problem, gpu: Gpu) -> Shared:
+    def resized_for(self, problem: Problem, gpu: GpuLimits) -> Shared:
         """To as many programs a multiprocessor as are resident."""
         groups = max(1, self.residents * gpu.multiprocessors // self.parts)
-        return replace(self, groups=deal_evenly(-(-problem.rows // self.rows), groups))
+        return replace(self, groups=even_programs(-(-problem.rows // self.rows), groups))
 
-    def neighbours(self, problem: Problem, gpu: Gpu) -> Iterator[Launch]:
+    def neighbours(self, problem: Problem, gpu: GpuLimits) -> Iterator[Launch]:
         """Other widths of a part, and two passes."""
         yield from Shared.of_widths(problem, gpu, ((1024, 4), (2048, 4), (4096, 4), (2048, 8), (4096, 8)))
         yield TwoPass.choose(problem, gpu)
 
     @classmethod
     def of_widths(
-        cls, problem: Problem, gpu: Gpu, widths: tuple[tuple[int, int], ...], *, most_residents_only: bool = False
+        cls, problem: Problem, gpu: GpuLimits, widths: tuple[tuple[int, int], ...], *, most_residents_only: bool = False
     ) -> Iterator[Shared]:
         """Every mixture of (columns, warps), of rows, delay and stages, and of programs a multiprocessor that may fit.
 
@@ -157,7 +157,7 @@ class Shared(Launch):
             groups_before, offered = 0, list[Shared]()
             for residents in (1, 2, 3, 4):
                 maxnreg = _registers(residents * warps // 4)
-                launch = cls(rows, parts, 1, delay, residents, maxnreg, cols, warps, stages).dealt(problem, gpu)
+                launch = cls(rows, parts, 1, delay, residents, maxnreg, cols, warps, stages).resized_for(problem, gpu)
                 enough = launch._registers_needed(problem) <= maxnreg
                 if parts > 1 and residents * warps >= FEWEST_WARPS and enough:
                     if launch.groups > groups_before:
@@ -173,49 +173,49 @@ class Shared(Launch):
 
     # ------------------------------------------------------------------------------------------------ the call
 
-    def calls(self, tensors: Tensors) -> list[KernelCall]:
+    def calls(self, tensors: CallTensors) -> list[KernelCall]:
         """One kernel, and the sum of the partial gradients if it does not do that itself."""
         import torch
 
         from ..exchange import exchange_options
         from ..finish import finish_tile, sum_partials
         from ..groups import RINGS
-        from ..tensors import SEEN
+        from ..tensors import TRITON_SEES
         from ..workspace import workspace
         from .shared_kernel import SLOTS, TRITON_DTYPES, backward_parts
 
-        rows, cols = tensors.dx.shape
+        rows, cols = tensors.shape
         partial_dweight, partial_dbias = tensors.partials(self.groups)
         fused = self.fused and partial_dweight is not None
-        unit = tensors.unit_where_seen(2 * SEEN)  # strides are in words
-        words_unit = (unit + 1) // 2
-        beside = _beside_in_words(tensors.beside(self.groups), words_unit)
+        unit = tensors.unit_where_triton_sees(2 * TRITON_SEES)  # strides are in words
+        pairs_unit = (unit + 1) // 2
+        extra = _extra_in_pairs(tensors.extra_operands(self.groups), pairs_unit)
         weight, dtype = tensors.weight, TRITON_DTYPES[tensors.x.dtype]
         exchange = exchange_options(self.parts, self.rows * (1 if tensors.mean is None else 2))
         words = workspace(tensors.x.device, RINGS.value + self.groups * SLOTS.value * exchange["WORDS"])
         tiles = -(-rows // self.rows)
         opened = tensors.empty((2 * tiles * exchange["WORDS"],)).view(torch.int64)  # read where a chain is opened alone
-        dx, dy, x = (_as_words(tensor) for tensor in (tensors.dx, tensors.dy, tensors.x))
+        dx, dy, x = (_as_pairs(tensor) for tensor in (tensors.gradients.dx, tensors.dy, tensors.x))
         kernel = KernelCall(
             backward_parts,
             (self.programs,),
             dx,
-            tensors.dweight,
-            tensors.dbias,
+            tensors.gradients.dweight,
+            tensors.gradients.dbias,
             partial_dweight,
             partial_dbias,
             dy,
             x,
-            None if weight is None else _as_words(weight),
+            None if weight is None else _as_pairs(weight),
             tensors.mean,
             tensors.rstd,
             words,
             opened,
-            beside,
+            extra,
             rows,
             cols // unit,
-            dy.stride(0) // words_unit,
-            x.stride(0) // words_unit,
+            dy.stride(0) // pairs_unit,
+            x.stride(0) // pairs_unit,
             ZERO_CENTRED=tensors.zero_centred,
             UNIT=unit,
             DTYPE=dtype,
@@ -232,12 +232,12 @@ class Shared(Launch):
             **finish_tile(tensors, self.programs, self.groups, 32 * self.warps * 16),
             **kernel_options(self.warps, maxnreg=self.maxnreg),
         )
-        return [kernel] if fused else [kernel, *sum_partials(tensors, partial_dweight, partial_dbias, beside)]
+        return [kernel] if fused else [kernel, *sum_partials(tensors, partial_dweight, partial_dbias, extra)]
 
 
 def _buffers(rows: int, cols: int, problem: Problem, stages: int = STAGES) -> int:
     """Bytes of shared memory of one program: x, dy and their like of `stages` tiles, and a little for sums."""
-    return problem.held * problem.item_bytes * rows * cols * stages + 512
+    return problem.row_tensors_kept * problem.item_bytes * rows * cols * stages + 512
 
 
 def _registers(residents: int) -> int:
@@ -248,18 +248,18 @@ def _registers(residents: int) -> int:
     return min(248, 512 // residents // 8 * 8)
 
 
-def _beside_in_words(beside: Beside, unit: int) -> Beside:
+def _extra_in_pairs(extra: Any, unit: int) -> Any:
     """The same with two numbers a word where rows of x's dtype, or weights, are read; strides in units of words."""
     words: dict[str, Any] = {}
     for name in ("dres", "dy1", "weight1"):
-        if (tensor := getattr(beside, name)) is not None:
-            words[name] = _as_words(tensor)
-            if f"{name}_stride" in beside._fields:
+        if (tensor := getattr(extra, name)) is not None:
+            words[name] = _as_pairs(tensor)
+            if f"{name}_stride" in extra._fields:
                 words[f"{name}_stride"] = words[name].stride(0) // unit
-    return beside._replace(**words) if words else beside
+    return extra._replace(**words) if words else extra
 
 
-def _as_words(tensor: torch.Tensor) -> torch.Tensor:
+def _as_pairs(tensor: torch.Tensor) -> torch.Tensor:
     """The same memory, two numbers a word."""
     import torch
 

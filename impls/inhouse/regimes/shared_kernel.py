@@ -6,7 +6,7 @@ Until then the tile stays in shared memory, and is read from there twice. That l
 is the reason for Gluon, Triton's lower level.
 
 A group begins when all of its programs have come. Who is done, or came too late, works at the chains of groups that
-have not begun (groups.py, opened_chains.py), so that a launch ends however few programs the device has room for.
+have not begun (groups.py, released_groups.py), so that a launch ends however few programs the device has room for.
 """
 
 # Triton compiles this file: kernel arguments have no Python type.
@@ -19,7 +19,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy
 
-from ..exchange import all_agree, look, receive, send
+from ..exchange import all_agree, poll, receive, send
 from ..finish import finish_tile_of, results_of
 from ..groups import (
     CHAINS,
@@ -28,28 +28,28 @@ from ..groups import (
     RINGS,
     SENT,
     START,
+    await_group,
     claim,
     clear,
-    come,
-    come_together,
     find_work,
-    look_at_chains,
-    opened,
+    join_group,
+    read_chains,
+    release,
     report,
     wait_for,
 )
-from .opened_chains import AT_ONCE, PIECES, finish_piece, send_sums
-from .words import (
+from .packed_pairs import (
     finish_row,
+    load_extra_pairs,
     multipliers,
     no_gradients,
+    present_partials,
     statistic,
     store_partials,
     summands,
-    those_of,
     totals,
-    words_beside,
 )
+from .released_groups import AT_ONCE, PIECES, finish_piece, send_sums
 
 # Triton 3.8 gave it this name, and 3.9 took the other one away.
 begin_copy = getattr(async_copy, "async_load", None) or async_copy.async_copy_global_to_shared
@@ -70,11 +70,11 @@ def backward_parts(
     mean,
     rstd,
     words,  # of groups.py, then (groups, SLOTS, WORDS) for groups
-    opened_words,  # (tiles, WORDS), whatever they hold: for the chains that are opened
-    beside,  # tensors.py has its fields; dres, dy1 and weight1 in words
+    released_words,  # (tiles, WORDS), whatever they hold: for the chains that are opened
+    extra,  # tensors.py has its fields; dres, dy1 and weight1 in words
     rows,
     cols,  # in units
-    dy_stride,  # in units of words, as are those of `beside`
+    dy_stride,  # in units of words, as are those of `extra`
     x_stride,
     ZERO_CENTRED: gl.constexpr,
     UNIT: gl.constexpr,
@@ -87,7 +87,7 @@ def backward_parts(
     WORDS: gl.constexpr,
     LOADS: gl.constexpr,
     SEND: gl.constexpr,
-    LOOK: gl.constexpr,
+    POLL: gl.constexpr,
     RECEIVE: gl.constexpr,
     STAGES: gl.constexpr,
     EVEN: gl.constexpr,
@@ -96,17 +96,17 @@ def backward_parts(
     FINISH_ROWS: gl.constexpr,
     FINISH_COLS: gl.constexpr,
 ):
-    WORDS_UNIT: gl.constexpr = (UNIT + 1) // 2
+    PAIRS_UNIT: gl.constexpr = (UNIT + 1) // 2
     cols *= UNIT
-    dy_stride *= WORDS_UNIT
-    x_stride *= WORDS_UNIT
+    dy_stride *= PAIRS_UNIT
+    x_stride *= PAIRS_UNIT
     part = gl.program_id(0) % S
     group = gl.program_id(0) // S
     groups = gl.num_programs(0) // S
     H: gl.constexpr = C // 2
     LAYER: gl.constexpr = mean is not None
     BIAS: gl.constexpr = partial_dbias is not None
-    WORD: gl.constexpr = gl.int64 if DTYPE == gl.float32 else gl.int32
+    PAIR: gl.constexpr = gl.int64 if DTYPE == gl.float32 else gl.int32
     # 16 bytes of a row a thread, side by side: the same for copies and for loads, so that each thread reads its own.
     WIDTH: gl.constexpr = 2 if DTYPE == gl.float32 else 4
     ACROSS: gl.constexpr = gl.BlockedLayout([WIDTH], [32], [gl.num_warps()], [0])
@@ -127,33 +127,33 @@ def backward_parts(
     xs = ()
     dy1s = ()
     for _ in gl.static_range(R):
-        dys = dys + (gl.allocate_shared_memory(WORD, [STAGES, H], gl.SwizzledSharedLayout(1, 1, 1, [0])),)
-        xs = xs + (gl.allocate_shared_memory(WORD, [STAGES, H], gl.SwizzledSharedLayout(1, 1, 1, [0])),)
-        if beside.dy1 is not None:
-            dy1s = dy1s + (gl.allocate_shared_memory(WORD, [STAGES, H], gl.SwizzledSharedLayout(1, 1, 1, [0])),)
+        dys = dys + (gl.allocate_shared_memory(PAIR, [STAGES, H], gl.SwizzledSharedLayout(1, 1, 1, [0])),)
+        xs = xs + (gl.allocate_shared_memory(PAIR, [STAGES, H], gl.SwizzledSharedLayout(1, 1, 1, [0])),)
+        if extra.dy1 is not None:
+            dy1s = dy1s + (gl.allocate_shared_memory(PAIR, [STAGES, H], gl.SwizzledSharedLayout(1, 1, 1, [0])),)
     # Where the next tile is copied from, and where dx of the tile to be finished goes: each turn adds a step.
     step = (groups * R).to(gl.int64)
     at = (group * R).to(gl.int64)
     next_dy = dy + at * dy_stride
     next_x = x + at * x_stride
     next_dy1 = next_dy  # of no second norm, where nobody copies from it
-    if beside.dy1 is not None:
-        next_dy1 = beside.dy1 + at * beside.dy1_stride * WORDS_UNIT
+    if extra.dy1 is not None:
+        next_dy1 = extra.dy1 + at * extra.dy1_stride * PAIRS_UNIT
     finished = dx + at * (cols // 2)
-    come(words + CHAINS + group)
+    join_group(words + CHAINS + group)
 
     # A load seems to return behind the copies that were sent before it. So all that the first turn needs goes first.
     weights = multipliers(weight, column, inside, ZERO_CENTRED, WEIGHT_DTYPE)
-    weights1 = multipliers(beside.weight1, column, inside, ZERO_CENTRED, WEIGHT_DTYPE)
+    weights1 = multipliers(extra.weight1, column, inside, ZERO_CENTRED, WEIGHT_DTYPE)
     epoch = gl.load(words + EPOCH).to(gl.int32)
     rstds = ()
     means = ()
     means_of_sums = ()
-    dres_words = ()  # of the tile to be finished in this turn, which waits in no shared memory
+    dres_pairs = ()  # of the tile to be finished in this turn, which waits in no shared memory
     for r in gl.static_range(R):
         row = (group - D * groups) * R + r
-        dres_words = dres_words + (
-            words_beside(beside.dres, row, beside.dres_stride, column, inside, rows, WORDS_UNIT),
+        dres_pairs = dres_pairs + (
+            load_extra_pairs(extra.dres, row, extra.dres_stride, column, inside, rows, PAIRS_UNIT),
         )
         rstds = rstds + (statistic(rstd, group * R + r, rows),)
         means = means + (statistic(mean, group * R + r, rows),)
@@ -161,21 +161,21 @@ def backward_parts(
     for early in gl.static_range(STAGES):
         left = rows - (group + early * groups) * R
         begin_tile(dys, xs, early, next_dy, next_x, dy_stride, x_stride, left, column, inside, EVEN)
-        if beside.dy1 is not None:
-            begin_rows(dy1s, early, next_dy1, beside.dy1_stride * WORDS_UNIT, left, column, inside, EVEN)
-            next_dy1 += step * beside.dy1_stride * WORDS_UNIT
+        if extra.dy1 is not None:
+            begin_rows(dy1s, early, next_dy1, extra.dy1_stride * PAIRS_UNIT, left, column, inside, EVEN)
+            next_dy1 += step * extra.dy1_stride * PAIRS_UNIT
         async_copy.commit_group()
         next_dy += step * dy_stride
         next_x += step * x_stride
         if early == 0:
-            come_so_far = gl.load(words + CHAINS + group, volatile=True)
+            joined_so_far = gl.load(words + CHAINS + group, volatile=True)
 
-    partials = those_of(partial_dweight, partial_dbias, beside)
+    partials = present_partials(partial_dweight, partial_dbias, extra)
     gradients = no_gradients(partials, H, ACROSS)
     place = 0
     began = 0
 
-    together = come_together(words, words + CHAINS + group, come_so_far, part == 0, S)
+    together = await_group(words, words + CHAINS + group, joined_so_far, part == 0, S)
     end = gl.where(together, turns + D, 0)
     for turn in range(end):
         first = (group + turn * groups) * R
@@ -190,24 +190,24 @@ def backward_parts(
                 async_copy.wait_group(STAGES - 1 - D)
             sums = ()
             for r in gl.static_range(R):
-                dy_words, x_words = dys[r].index(place).load(ACROSS), xs[r].index(place).load(ACROSS)
-                held = dy_words, x_words, words_held(dy1s, r, place, ACROSS)
-                sums = sums + summands(held, (weights, weights1), means_of_sums[r], DTYPE, LAYER, CENTRED)
-            seen = look(before, LOOK, LOADS)
+                dy_pairs, x_pairs = dys[r].index(place).load(ACROSS), xs[r].index(place).load(ACROSS)
+                pairs = dy_pairs, x_pairs, pairs_in_ring(dy1s, r, place, ACROSS)
+                sums = sums + summands(pairs, (weights, weights1), means_of_sums[r], DTYPE, LAYER, CENTRED)
+            seen = poll(before, POLL, LOADS)
             send(ring + (turn % SLOTS) * WORDS + part, epoch + 1 + turn, totals(sums), SEND)
         else:
-            seen = look(before, LOOK, LOADS)
+            seen = poll(before, POLL, LOADS)
             began = gl.load(words + START, volatile=True).to(gl.int32)
 
         # The statistics of a tile are loaded one turn before it is finished, those of the first at the start.
         next_rstds = ()
         next_means = ()
         next_means_of_sums = ()
-        next_dres_words = ()
+        next_dres_pairs = ()
         for r in gl.static_range(R):
             row = first + (1 - D) * groups * R + r
-            words_of_dres = words_beside(beside.dres, row, beside.dres_stride, column, inside, rows, WORDS_UNIT)
-            next_dres_words = next_dres_words + (words_of_dres,)
+            dres_of_next = load_extra_pairs(extra.dres, row, extra.dres_stride, column, inside, rows, PAIRS_UNIT)
+            next_dres_pairs = next_dres_pairs + (dres_of_next,)
             next_rstds = next_rstds + (statistic(rstd, row, rows),)
             next_means = next_means + (statistic(mean, row, rows),)
             row = first + groups * R + r
@@ -220,23 +220,23 @@ def backward_parts(
             waited_dy1 = ()
             for r in gl.static_range(R):
                 waited = waited + (dys[r].index(waiting).load(ACROSS), xs[r].index(waiting).load(ACROSS))
-                waited_dy1 = waited_dy1 + (words_held(dy1s, r, waiting, ACROSS),)
+                waited_dy1 = waited_dy1 + (pairs_in_ring(dy1s, r, waiting, ACROSS),)
             sums = receive(seen, before, epoch + 1 + turn - D, RECEIVE)
             left = rows - first - (STAGES - D) * groups * R
             begin_tile(dys, xs, waiting, next_dy, next_x, dy_stride, x_stride, left, column, inside, EVEN)
-            if beside.dy1 is not None:
-                begin_rows(dy1s, waiting, next_dy1, beside.dy1_stride * WORDS_UNIT, left, column, inside, EVEN)
-                next_dy1 += step * beside.dy1_stride * WORDS_UNIT
+            if extra.dy1 is not None:
+                begin_rows(dy1s, waiting, next_dy1, extra.dy1_stride * PAIRS_UNIT, left, column, inside, EVEN)
+                next_dy1 += step * extra.dy1_stride * PAIRS_UNIT
             next_dy += step * dy_stride
             next_x += step * x_stride
             for r in gl.static_range(R):
                 real = first - D * groups * R + r < rows
                 sum_g = sums[2 * r] if LAYER else 0.0
-                gradients, dx_words = finish_row(
+                gradients, dx_pairs = finish_row(
                     gradients,
                     waited[2 * r],
                     waited[2 * r + 1],
-                    (waited_dy1[r], dres_words[r]),
+                    (waited_dy1[r], dres_pairs[r]),
                     (weights, weights1),
                     means[r],
                     rstds[r],
@@ -249,7 +249,7 @@ def backward_parts(
                     BIAS,
                 )
                 target = finished + r * (cols // 2) + column
-                gl.store(target, dx_words, mask=real if EVEN else inside & real)
+                gl.store(target, dx_pairs, mask=real if EVEN else inside & real)
             finished += step * (cols // 2)
         async_copy.commit_group()
         place = place + 1 if place + 1 < STAGES else 0
@@ -258,7 +258,7 @@ def backward_parts(
             rstds = next_rstds
             means = next_means
         means_of_sums = next_means_of_sums
-        dres_words = next_dres_words
+        dres_pairs = next_dres_pairs
 
     async_copy.wait_group(0)
     UNITS: gl.constexpr = PIECES  # of work: a part is done as a whole, or in pieces
@@ -274,25 +274,25 @@ def backward_parts(
     other = -1
     now = gl.to_tensor(0).to(gl.int64)
     if not all_agree(began == groups):
-        other, now = find_work(look_at_chains(words, index, groups, S), index, items, gl.program_id(0), S, SCAN)
+        other, now = find_work(read_chains(words, index, groups, S), index, items, gl.program_id(0), S, SCAN)
     while other >= 0:
         chain = words + CHAINS + other
         of_sums = gl.cdiv(gl.cdiv(tiles - other, groups), AT_ONCE) * S
-        now = opened(chain, now, S)
+        now = release(chain, now, S)
         item = claim(chain, now)
         while item < of_sums + S * PIECES:
             if item < of_sums:
                 send_sums(
-                    opened_words,
+                    released_words,
                     inputs,
-                    beside,
+                    extra,
                     other,
                     groups,
                     item // S * AT_ONCE,
                     item % S,
                     epoch,
                     ZERO_CENTRED,
-                    WORDS_UNIT,
+                    PAIRS_UNIT,
                     DTYPE,
                     WEIGHT_DTYPE,
                     R,
@@ -308,30 +308,30 @@ def backward_parts(
                 finish_piece(
                     dx,
                     partials,
-                    opened_words,
+                    released_words,
                     inputs,
-                    beside,
+                    extra,
                     other,
                     groups,
                     item - of_sums,
                     epoch,
                     scale,
                     ZERO_CENTRED,
-                    WORDS_UNIT,
+                    PAIRS_UNIT,
                     DTYPE,
                     WEIGHT_DTYPE,
                     R,
                     C // PIECES,
                     WORDS,
                     LOADS,
-                    LOOK,
+                    POLL,
                     RECEIVE,
                     CENTRED,
                     BIAS,
                 )
                 units += 1
             item = claim(chain, now)
-        other, now = find_work(look_at_chains(words, index, groups, S), index, items, gl.program_id(0), S, SCAN)
+        other, now = find_work(read_chains(words, index, groups, S), index, items, gl.program_id(0), S, SCAN)
 
     # The next launch's tags begin after those of the chain with the most turns, so that no tag comes twice.
     target = base + groups * S * UNITS
@@ -347,7 +347,7 @@ def backward_parts(
         lane = gl.arange(0, FINISH_COLS, gl.SliceLayout(0, TILE))[None, :]
         rank = (before >> 32).to(gl.int32) - base
         columns = gl.cdiv(cols, FINISH_COLS)
-        results = results_of(dweight, dbias, partial_dweight, partial_dbias, beside)
+        results = results_of(dweight, dbias, partial_dweight, partial_dbias, extra)
         pieces = columns * len(results)
         mine = gl.cdiv(rank, UNITS)
         if (mine < gl.cdiv(rank + units, UNITS)) & (mine < pieces):
@@ -374,7 +374,7 @@ def begin_rows(rings, place, tensor, stride, left, column, inside, EVEN: gl.cons
 
 
 @gluon.jit
-def words_held(rings, r, place, ACROSS: gl.constexpr):
+def pairs_in_ring(rings, r, place, ACROSS: gl.constexpr):
     """The words of one row that lie in a ring buffer; an empty tuple where there is none."""
     words = ()
     if len(rings) > 0:

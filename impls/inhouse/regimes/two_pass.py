@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ..launch import STAGES, KernelCall, Launch, fitting_stages, half_and_double, kernel_options
 from ..limits import FEWEST_ELEMENTS, MOST_ELEMENTS, SUM_BYTES, Rules, in_range, shared_memory_fits
-from ..problem import Gpu, Problem
+from ..problem import GpuLimits, Problem
 
 if TYPE_CHECKING:
-    from ..tensors import Tensors
+    from ..tensors import CallTensors
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,12 @@ class TwoPass(Launch):
     fused: bool = False  # kept because files of tuned launches hold it
 
     @classmethod
-    def serves(cls, problem: Problem, gpu: Gpu) -> bool:
+    def serves(cls, problem: Problem, gpu: GpuLimits) -> bool:
         """Everything that is left."""
         return True
 
     @classmethod
-    def choose(cls, problem: Problem, gpu: Gpu) -> TwoPass:
+    def choose(cls, problem: Problem, gpu: GpuLimits) -> TwoPass:
         """Tiles of 4 x 1024, 32 elements a thread; there are no row sums, so 4 programs a multiprocessor."""
         tile_cols = 1024
         tile_rows = 4 if problem.item_bytes == 2 else 2  # the same bytes in flight, and the same registers
@@ -53,36 +53,36 @@ class TwoPass(Launch):
         text = f"two passes: {self.rows} x {self.cols}, {self.warps} warps, {self.groups} groups, "
         return text + f"{self.stages} stages"
 
-    def rules(self, problem: Problem, gpu: Gpu) -> Rules:
+    def rules(self, problem: Problem, gpu: GpuLimits) -> Rules:
         """Sizes in range, and buffers of both passes that fit."""
         yield self.fused, "two passes, whose programs do not wait for each other"  # nobody would sum the partials
         yield from in_range(self.rows, self.cols, self.warps, counts=(self.groups, self.stages))
         yield from in_range(self.sum_cols, self.sum_warps)
         of_sums = self.sum_cols * _sum_bytes(problem)
         of_tiles = self.rows * self.cols * problem.read_bytes
-        yield from shared_memory_fits(max(of_sums, of_tiles) * (self.stages - 1), gpu, beside=SUM_BYTES)
+        yield from shared_memory_fits(max(of_sums, of_tiles) * (self.stages - 1), gpu, extra=SUM_BYTES)
 
-    def dealt(self, problem: Problem, gpu: Gpu) -> TwoPass:
+    def resized_for(self, problem: Problem, gpu: GpuLimits) -> TwoPass:
         """No more groups than tiles."""
         return replace(self, groups=max(1, min(self.groups, -(-problem.rows // self.rows))))
 
-    def neighbours(self, problem: Problem, gpu: Gpu) -> Iterator[Launch]:
+    def neighbours(self, problem: Problem, gpu: GpuLimits) -> Iterator[Launch]:
         """Half and double the rows and columns of a tile, and half and double the programs."""
         for rows, cols, factor in product(half_and_double(self.rows), half_and_double(self.cols), (1, 2, 0.5)):
             elements = rows * cols // (32 * self.warps)
             if FEWEST_ELEMENTS <= elements <= MOST_ELEMENTS:
                 column_tiles = -(-problem.cols // cols)
                 groups = max(1, int(factor * 4 * gpu.multiprocessors) // column_tiles)
-                yield replace(self, rows=rows, cols=cols, groups=groups).dealt(problem, gpu)
+                yield replace(self, rows=rows, cols=cols, groups=groups).resized_for(problem, gpu)
 
-    def calls(self, tensors: Tensors) -> list[KernelCall]:
+    def calls(self, tensors: CallTensors) -> list[KernelCall]:
         """The kernel of row sums, that of the tiles, and the sum of the partial gradients."""
         from ..finish import sum_partials
         from .two_pass_kernel import backward_columns, row_sums
 
-        rows, cols = tensors.dx.shape
+        rows, cols = tensors.shape
         partial_dweight, partial_dbias = tensors.partials(self.groups)
-        beside = tensors.beside(self.groups)
+        extra = tensors.extra_operands(self.groups)
         of_xhats = tensors.empty((rows,))
         of_ones = None if tensors.mean is None else tensors.empty((rows,))
         first = KernelCall(
@@ -91,11 +91,9 @@ class TwoPass(Launch):
             of_xhats,
             of_ones,
             *tensors.inputs,
-            beside,
+            extra,
             *tensors.sizes[1:],
-            ZERO_CENTRED=tensors.zero_centred,
-            HEADS=tensors.heads,
-            UNIT=tensors.unit,
+            **tensors.constants,
             C=self.sum_cols,
             STAGES=self.stages,
             EVEN=cols % self.sum_cols == 0,
@@ -104,26 +102,24 @@ class TwoPass(Launch):
         second = KernelCall(
             backward_columns,
             (self.groups * -(-cols // self.cols),),
-            tensors.dx,
+            tensors.gradients.dx,
             partial_dweight,
             partial_dbias,
             *tensors.inputs,
             of_xhats,
             of_ones,
-            beside,
+            extra,
             *tensors.sizes,
-            ZERO_CENTRED=tensors.zero_centred,
-            HEADS=tensors.heads,
-            UNIT=tensors.unit,
+            **tensors.constants,
             R=self.rows,
             C=self.cols,
             STAGES=self.stages,
             EVEN=rows % self.rows == 0 and cols % self.cols == 0,
             **kernel_options(self.warps),
         )
-        return [first, second, *sum_partials(tensors, partial_dweight, partial_dbias, beside)]
+        return [first, second, *sum_partials(tensors, partial_dweight, partial_dbias, extra)]
 
 
 def _sum_bytes(problem: Problem) -> int:
     """Bytes of shared memory for each column of a row that is summed: x, dy and their like, and the weights."""
-    return problem.held * problem.item_bytes + 4 * problem.norms
+    return problem.row_tensors_kept * problem.item_bytes + 4 * problem.norms

@@ -12,7 +12,7 @@ from ..formula import (
     gated,
     input_gradient,
     load,
-    load_beside,
+    load_extra,
     output_gradient,
     over_rows,
     row_corrections,
@@ -32,7 +32,7 @@ def row_sums(
     weight,
     mean,
     rstd,
-    beside,  # tensors.py has its fields
+    extra,  # tensors.py has its fields
     cols,  # in units, as are the strides
     dy_stride,
     x_stride,
@@ -54,14 +54,14 @@ def row_sums(
     sum_g_centred = tl.zeros([1, C], tl.float32)
     for start in tl.range(0, cols, C, num_stages=STAGES):
         col = start + tl.arange(0, C)[None, :]
-        dy_row = dy + rows_at(row, dy_stride, beside.dy_head_stride, HEADS, UNIT)
+        dy_row = dy + rows_at(row, dy_stride, extra.dy_head_stride, HEADS, UNIT)
         dy_tile = load(dy_row + col, col < cols, EVEN).to(tl.float32)
-        x_tile = load(x + rows_at(row, x_stride, beside.x_head_stride, HEADS, UNIT) + col, col < cols, EVEN)
-        dy1_tile = load_beside(beside.dy1, row, beside.dy1_stride, col, col < cols, EVEN, UNIT)
-        z_tile = load_beside(beside.z, row, beside.z_stride, col, col < cols, EVEN, UNIT)
-        dy_tile, x_tile = gated(dy_tile, x_tile, z_tile, beside.norm_first)
+        x_tile = load(x + rows_at(row, x_stride, extra.x_head_stride, HEADS, UNIT) + col, col < cols, EVEN)
+        dy1_tile = load_extra(extra.dy1, row, extra.dy1_stride, col, col < cols, EVEN, UNIT)
+        z_tile = load_extra(extra.z, row, extra.z_stride, col, col < cols, EVEN, UNIT)
+        dy_tile, x_tile = gated(dy_tile, x_tile, z_tile, extra.norm_first)
         multiplier = factors(weight, col, cols, ZERO_CENTRED, EVEN)
-        multiplier1 = factors(beside.weight1, col, cols, ZERO_CENTRED, EVEN)
+        multiplier1 = factors(extra.weight1, col, cols, ZERO_CENTRED, EVEN)
         g = output_gradient(dy_tile, multiplier, dy1_tile, multiplier1)
         sum_g += g
         sum_g_centred += g * centred(x_tile, row_mean)
@@ -83,7 +83,7 @@ def backward_columns(
     rstd,
     of_xhats,
     of_ones,
-    beside,
+    extra,
     rows,
     cols,  # in units, as are the strides
     dy_stride,
@@ -107,8 +107,8 @@ def backward_columns(
     row_in_tile = tl.arange(0, R)[:, None]
     col = tl.program_id(0) % column_tiles * C + tl.arange(0, C)[None, :]
     weights = factors(weight, col, cols, ZERO_CENTRED, EVEN)
-    weights1 = factors(beside.weight1, col, cols, ZERO_CENTRED, EVEN)
-    biases = factors(beside.bias, col, cols, False, EVEN)
+    weights1 = factors(extra.weight1, col, cols, ZERO_CENTRED, EVEN)
+    biases = factors(extra.bias, col, cols, False, EVEN)
     dweight = tl.zeros([1, C], tl.float32)
     dbias = tl.zeros([1, C], tl.float32)
     dweight1 = tl.zeros([1, C], tl.float32)
@@ -117,15 +117,15 @@ def backward_columns(
 
     for tile in tl.range(group, row_tiles, groups, num_stages=STAGES):
         row = ((row_tiles - 1 - tile) * R + row_in_tile).to(tl.int64)
-        dy_rows = dy + rows_at(row, dy_stride, beside.dy_head_stride, HEADS, UNIT)
+        dy_rows = dy + rows_at(row, dy_stride, extra.dy_head_stride, HEADS, UNIT)
         raw_dy = load(dy_rows + col, (row < rows) & (col < cols), EVEN)
         dy_tile = raw_dy.to(tl.float32)
-        x_rows = x + rows_at(row, x_stride, beside.x_head_stride, HEADS, UNIT)
+        x_rows = x + rows_at(row, x_stride, extra.x_head_stride, HEADS, UNIT)
         raw_x = load(x_rows + col, (row < rows) & (col < cols), EVEN)
         inside = (row < rows) & (col < cols)
-        dy1_tile = load_beside(beside.dy1, row, beside.dy1_stride, col, inside, EVEN, UNIT)
-        z_tile = load_beside(beside.z, row, beside.z_stride, col, inside, EVEN, UNIT)
-        dy_tile, x_tile = gated(dy_tile, raw_x, z_tile, beside.norm_first)
+        dy1_tile = load_extra(extra.dy1, row, extra.dy1_stride, col, inside, EVEN, UNIT)
+        z_tile = load_extra(extra.z, row, extra.z_stride, col, inside, EVEN, UNIT)
+        dy_tile, x_tile = gated(dy_tile, raw_x, z_tile, extra.norm_first)
         row_rstd = tl.load(rstd + row, mask=row < rows, other=0.0)
         of_xhat = tl.load(of_xhats + row, mask=row < rows, other=0.0)
         row_mean = None
@@ -139,21 +139,21 @@ def backward_columns(
             dweight += over_rows(dy_tile * xhat, True)
         if partial_dbias is not None:
             dbias += over_rows(dy_tile, True)
-        if beside.partial_dweight1 is not None:
+        if extra.partial_dweight1 is not None:
             dweight1 += over_rows(dy1_tile[0].to(tl.float32) * xhat, True)
-        if beside.partial_dbias1 is not None:
+        if extra.partial_dbias1 is not None:
             dbias1 += over_rows(dy1_tile[0].to(tl.float32), True)
         dx_tile = input_gradient(g, xhat, row_rstd, of_xhat, of_one, mean is not None)
-        if beside.z is not None:
-            dx_tile, dz_tile = through_gate(dx_tile, raw_dy, raw_x, z_tile, xhat, weights, biases, beside.norm_first)
-            store(beside.dz + row * cols + col, dz_tile, inside, EVEN)
-        store_input_gradients(dx + row * cols + col, dx_tile, beside, row, col, cols, inside, EVEN, UNIT)
+        if extra.z is not None:
+            dx_tile, dz_tile = through_gate(dx_tile, raw_dy, raw_x, z_tile, xhat, weights, biases, extra.norm_first)
+            store(extra.dz + row * cols + col, dz_tile, inside, EVEN)
+        store_input_gradients(dx + row * cols + col, dx_tile, extra, row, col, cols, inside, EVEN, UNIT)
 
     if weight is not None:
         tl.store(partial_dweight + group * cols + col, dweight, mask=col < cols)
     if partial_dbias is not None:
         tl.store(partial_dbias + group * cols + col, dbias, mask=col < cols)
-    if beside.partial_dweight1 is not None:
-        tl.store(beside.partial_dweight1 + group * cols + col, dweight1, mask=col < cols)
-    if beside.partial_dbias1 is not None:
-        tl.store(beside.partial_dbias1 + group * cols + col, dbias1, mask=col < cols)
+    if extra.partial_dweight1 is not None:
+        tl.store(extra.partial_dweight1 + group * cols + col, dweight1, mask=col < cols)
+    if extra.partial_dbias1 is not None:
+        tl.store(extra.partial_dbias1 + group * cols + col, dbias1, mask=col < cols)

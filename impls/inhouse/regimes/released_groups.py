@@ -13,17 +13,17 @@ import triton.language as tl
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from ..exchange import look, receive, send
-from .words import (
+from ..exchange import poll, receive, send
+from .packed_pairs import (
     finish_row,
+    load_extra_pairs,
+    load_pairs,
     multipliers,
     no_gradients,
     statistic,
     store_partials,
     summands,
     totals,
-    words_beside,
-    words_of,
 )
 
 PIECES = tl.constexpr(4)  # of a part
@@ -35,7 +35,7 @@ FINISHED = tl.constexpr(3)  # tiles that are on their way at a time, as a piece 
 def send_sums(
     words,
     inputs,
-    beside,
+    extra,
     chain,
     groups,
     turn,
@@ -59,7 +59,7 @@ def send_sums(
     inside = column < cols // 2
     weights = (
         multipliers(weight, column, inside, ZERO_CENTRED, WEIGHT_DTYPE),
-        multipliers(beside.weight1, column, inside, ZERO_CENTRED, WEIGHT_DTYPE),
+        multipliers(extra.weight1, column, inside, ZERO_CENTRED, WEIGHT_DTYPE),
     )
     dys = ()
     xs = ()
@@ -68,16 +68,16 @@ def send_sums(
     for u in gl.static_range(AT_ONCE):
         for r in gl.static_range(R):
             row = (chain + (turn + u) * groups) * R + r
-            dys = dys + (words_of(dy, row, dy_stride, column, inside, rows),)
-            xs = xs + (words_of(x, row, x_stride, column, inside, rows),)
-            dy1s = dy1s + (words_beside(beside.dy1, row, beside.dy1_stride, column, inside, rows, UNIT),)
+            dys = dys + (load_pairs(dy, row, dy_stride, column, inside, rows),)
+            xs = xs + (load_pairs(x, row, x_stride, column, inside, rows),)
+            dy1s = dy1s + (load_extra_pairs(extra.dy1, row, extra.dy1_stride, column, inside, rows, UNIT),)
             means = means + (statistic(mean, row, rows),)
     for u in gl.static_range(AT_ONCE):
         tile = chain + (turn + u) * groups
         sums = ()
         for r in gl.static_range(R):
-            words_of_row = dys[u * R + r], xs[u * R + r], dy1s[u * R + r]
-            sums = sums + summands(words_of_row, weights, means[u * R + r], DTYPE, LAYER, CENTRED)
+            pairs_of_row = dys[u * R + r], xs[u * R + r], dy1s[u * R + r]
+            sums = sums + summands(pairs_of_row, weights, means[u * R + r], DTYPE, LAYER, CENTRED)
         if tile * R < rows:
             send(words + tile * WORDS + part, epoch + 1 + turn + u, totals(sums), SEND)
 
@@ -88,7 +88,7 @@ def finish_piece(
     partials,
     words,
     inputs,
-    beside,
+    extra,
     chain,
     groups,
     piece,
@@ -102,7 +102,7 @@ def finish_piece(
     C: gl.constexpr,
     WORDS: gl.constexpr,
     LOADS: gl.constexpr,
-    LOOK: gl.constexpr,
+    POLL: gl.constexpr,
     RECEIVE: gl.constexpr,
     CENTRED: gl.constexpr,
     BIAS: gl.constexpr,
@@ -116,7 +116,7 @@ def finish_piece(
     inside = column < cols // 2
     weights = (
         multipliers(weight, column, inside, ZERO_CENTRED, WEIGHT_DTYPE),
-        multipliers(beside.weight1, column, inside, ZERO_CENTRED, WEIGHT_DTYPE),
+        multipliers(extra.weight1, column, inside, ZERO_CENTRED, WEIGHT_DTYPE),
     )
     gradients = no_gradients(partials, H, ACROSS)
     turns = gl.cdiv(gl.cdiv(rows, R) - chain, groups)
@@ -126,26 +126,26 @@ def finish_piece(
         more = ()
         means = ()
         rstds = ()
-        looks = ()
+        polls = ()
         for u in gl.static_range(FINISHED):
             for r in gl.static_range(R):
                 row = (chain + (step + u) * groups) * R + r
-                dys = dys + (words_of(dy, row, dy_stride, column, inside, rows),)
-                xs = xs + (words_of(x, row, x_stride, column, inside, rows),)
-                dy1_words = words_beside(beside.dy1, row, beside.dy1_stride, column, inside, rows, UNIT)
-                dres_words = words_beside(beside.dres, row, beside.dres_stride, column, inside, rows, UNIT)
-                more = more + ((dy1_words, dres_words),)
+                dys = dys + (load_pairs(dy, row, dy_stride, column, inside, rows),)
+                xs = xs + (load_pairs(x, row, x_stride, column, inside, rows),)
+                dy1_pairs = load_extra_pairs(extra.dy1, row, extra.dy1_stride, column, inside, rows, UNIT)
+                dres_pairs = load_extra_pairs(extra.dres, row, extra.dres_stride, column, inside, rows, UNIT)
+                more = more + ((dy1_pairs, dres_pairs),)
                 means = means + (statistic(mean, row, rows),)
                 rstds = rstds + (statistic(rstd, row, rows),)
             turn = gl.where(step + u < turns, step + u, 0)
-            looks = looks + (look(words + (chain + turn * groups) * WORDS, LOOK, LOADS),)
+            polls = polls + (poll(words + (chain + turn * groups) * WORDS, POLL, LOADS),)
         for u in gl.static_range(FINISHED):
             turn = gl.where(step + u < turns, step + u, 0)
-            sums = receive(looks[u], words + (chain + turn * groups) * WORDS, epoch + 1 + turn, RECEIVE)
+            sums = receive(polls[u], words + (chain + turn * groups) * WORDS, epoch + 1 + turn, RECEIVE)
             for r in gl.static_range(R):
                 row = (chain + (step + u) * groups) * R + r
                 sum_g = sums[2 * r] if LAYER else 0.0
-                gradients, dx_words = finish_row(
+                gradients, dx_pairs = finish_row(
                     gradients,
                     dys[u * R + r],
                     xs[u * R + r],
@@ -161,7 +161,7 @@ def finish_piece(
                     CENTRED,
                     BIAS,
                 )
-                gl.store(dx + row.to(gl.int64) * (cols // 2) + column, dx_words, mask=inside & (row < rows))
+                gl.store(dx + row.to(gl.int64) * (cols // 2) + column, dx_pairs, mask=inside & (row < rows))
     store_partials(
         partials,
         gradients,

@@ -27,26 +27,26 @@ def multipliers(weight, column, inside, ZERO_CENTRED: gl.constexpr, WEIGHT_DTYPE
 
 
 @gluon.jit
-def those_of(partial_dweight, partial_dbias, beside):
+def present_partials(partial_dweight, partial_dbias, extra):
     """The partials that there are, in the order in which all gradients of parameters are kept here."""
     partials = ()
     if partial_dweight is not None:
         partials = partials + (partial_dweight,)
     if partial_dbias is not None:
         partials = partials + (partial_dbias,)
-    if beside.partial_dweight1 is not None:
-        partials = partials + (beside.partial_dweight1,)
-    if beside.partial_dbias1 is not None:
-        partials = partials + (beside.partial_dbias1,)
+    if extra.partial_dweight1 is not None:
+        partials = partials + (extra.partial_dweight1,)
+    if extra.partial_dbias1 is not None:
+        partials = partials + (extra.partial_dbias1,)
     return partials
 
 
 @gluon.jit
-def words_beside(tensor, row, stride, column, inside, rows, UNIT: gl.constexpr):
+def load_extra_pairs(tensor, row, stride, column, inside, rows, UNIT: gl.constexpr):
     """Words of one row of a tensor that may be there, whose stride is in units; an empty tuple where it is not."""
     words = ()
     if tensor is not None:
-        words = words + (words_of(tensor, row, stride * UNIT, column, inside & (row >= 0), rows),)
+        words = words + (load_pairs(tensor, row, stride * UNIT, column, inside & (row >= 0), rows),)
     return words
 
 
@@ -78,16 +78,16 @@ def summands(
     CENTRED: tl.constexpr,
 ):
     """What the sums of one row add up: g (LayerNorm alone), and g * x; of two norms g has a term of each."""
-    dy_words, x_words, dy1_words = words
+    dy_pairs, x_pairs, dy1_pairs = words
     weights, weights1 = weights
-    even, odd = unpack(dy_words, DTYPE)
-    x_even, x_odd = unpack(x_words, DTYPE)
+    even, odd = unpack(dy_pairs, DTYPE)
+    x_even, x_odd = unpack(x_pairs, DTYPE)
     if CENTRED:
         x_even -= row_mean
         x_odd -= row_mean
-    if len(dy1_words) > 0:
+    if len(dy1_pairs) > 0:
         even, odd = weighted(even, odd, weights)
-        even1, odd1 = unpack(dy1_words[0], DTYPE)
+        even1, odd1 = unpack(dy1_pairs[0], DTYPE)
         if len(weights1) > 0:
             even = tl.fma(even1, weights1[0], even)
             odd = tl.fma(odd1, weights1[1], odd)
@@ -110,9 +110,9 @@ def summands(
 @triton.jit
 def finish_row(
     gradients,
-    dy_words,
-    x_words,
-    more_words,  # those of dy1, and of dres; each is an empty tuple where there is none
+    dy_pairs,
+    x_pairs,
+    more_pairs,  # those of dy1, and of dres; each is an empty tuple where there is none
     weights,  # of both norms
     row_mean,
     row_rstd,
@@ -125,10 +125,10 @@ def finish_row(
     BIAS: tl.constexpr,
 ):
     """Add one row to the gradients of the even and the odd columns; return these, and the words of dx."""
-    dy1_words, dres_words = more_words
+    dy1_pairs, dres_pairs = more_pairs
     weights, weights1 = weights
-    even, odd = unpack(dy_words, DTYPE)
-    x_even, x_odd = unpack(x_words, DTYPE)
+    even, odd = unpack(dy_pairs, DTYPE)
+    x_even, x_odd = unpack(x_pairs, DTYPE)
     if LAYER:
         x_even -= row_mean
         x_odd -= row_mean
@@ -151,8 +151,8 @@ def finish_row(
         dx_odd = tl.fma(odd, row_rstd, dx_odd)
     if BIAS:
         with_row = with_row + (gradients[2] + even, gradients[3] + odd)
-    if len(dy1_words) > 0:
-        even1, odd1 = unpack(dy1_words[0], DTYPE)
+    if len(dy1_pairs) > 0:
+        even1, odd1 = unpack(dy1_pairs[0], DTYPE)
         if len(weights1) > 0:
             of_norm1: tl.constexpr = 4 if BIAS else 2
             even1_scaled = even1 * row_rstd
@@ -167,8 +167,8 @@ def finish_row(
         else:
             dx_even = tl.fma(even1, row_rstd, dx_even)
             dx_odd = tl.fma(odd1, row_rstd, dx_odd)
-    if len(dres_words) > 0:
-        dres_even, dres_odd = unpack(dres_words[0], DTYPE)
+    if len(dres_pairs) > 0:
+        dres_even, dres_odd = unpack(dres_pairs[0], DTYPE)
         dx_even += dres_even
         dx_odd += dres_odd
     return with_row, pack(dx_even, dx_odd, DTYPE)
@@ -193,7 +193,7 @@ def store_partials(
 
 
 @gluon.jit
-def words_of(tensor, row, stride, column, inside, rows):
+def load_pairs(tensor, row, stride, column, inside, rows):
     """Words of one row; 0 past the last row."""
     return gl.load(tensor + row.to(gl.int64) * stride + column, mask=inside & (row < rows), other=0)
 
