@@ -246,18 +246,18 @@ def publish(invocation: Invocation) -> None:
     It goes on with what an earlier call left unfinished. Exit 1 where nothing in a run passed, and with --check where
     a file may not be published.
     """
-    from harness.publish import admitting, dry_run, publishing
+    from harness.publish import admission, publishing
 
     if invocation.check and invocation.dry_run:
         raise UsageError("--check and --dry-run do not go together; give one of them")
     if invocation.check:
-        files = admitting.judge_published(invocation.only)
-        sys.stdout.write(admitting.lines(files))
-        raise typer.Exit(0 if all(file.admitted for file in files) else 1)
+        files = admission.judge_published(invocation.only)
+        sys.stdout.write(admission.lines(files))
+        raise typer.Exit(1 if any(file.faults for file in files) else 0)
     display, begun_s = Display(), time.monotonic()
     surveys = publishing.survey_plan(invocation, display)
     if invocation.dry_run:
-        sys.stdout.write("\n".join(dry_run.lines(survey, runs) for survey, runs in surveys))
+        sys.stdout.write("\n".join(survey.lines(runs) for survey, runs in surveys))
         return
     ((survey, runs),) = surveys
     try:
@@ -269,12 +269,12 @@ def publish(invocation: Invocation) -> None:
         ("published", outcome.published),
         ("left for another sitting, which the same command begins", outcome.unfinished),
         ("nothing passed in", outcome.failed),
-        ("to be written again by normbwd documents", outcome.documents),
     ):
         if names:
             display.say(f"{fate}: {', '.join(names)}")
     if outcome.published:
         display.say(f"whether they may be published: normbwd publish --check --only {','.join(outcome.published)}")
+        display.say("to write reports, tables and the page again: normbwd documents")
     raise typer.Exit(1 if outcome.failed else 0)
 
 

@@ -6,12 +6,10 @@ import re
 from functools import cache
 from pathlib import Path
 
-from harness.cases import NormCase
 from harness.engine_version import ENGINE_VERSION
 from harness.records.file import Results
-from harness.records.published_plan import CHECKOUT, PlannedRun
+from harness.records.published_plan import CHECKOUT
 from harness.records.run_records import RunRecord
-from harness.records.schema import TOOLS
 from harness.records.settings import OPTIONS, Settings, in_words
 
 BY_DEVICE = ("suite", "dtype", "baseline", "seeds", "repeats")  # unset in a plan: the file has the device's default
@@ -23,14 +21,15 @@ VERSION = re.compile(r"^version = (\d+)", re.MULTILINE)
 def out_of_date(results: Results, planned: Settings | None, checkout: Path = CHECKOUT) -> tuple[str, ...]:
     """Why a published file is out of date, a clause for each reason; empty where it is current.
 
-    `planned` has the settings of the plan, None for a file that is no run of the plan. A file of fewer processes or
-    cases than planned is current: `part_so_far`.
+    `planned` has the settings of the plan, None for a file that is no run of the plan.
     """
     reasons = _other_versions(results.run, adapter_versions(checkout))
     if planned is not None:
         reasons += _differing_options(results.run, planned)
     if results.end is None or results.end.interrupted:
         reasons.append(UNFINISHED)
+    elif results.finished_cases < results.run.jobs:
+        reasons.append(f"{results.finished_cases} of {results.run.jobs} cases")
     return tuple(reasons)
 
 
@@ -68,36 +67,14 @@ def _differing_options(run: RunRecord, planned: Settings) -> list[str]:
     ]
 
 
-def part_so_far(results: Results, planned: PlannedRun | None) -> str | None:
-    """How many of the planned processes, cases and tools of the sanitizer a file has, in words; None where all.
-
-    A file with other options than the plan's is a part of its own run: its cases are counted, its processes are not.
-    """
-    if planned is None:
-        return None
-    run, parts = results.run, list[str]()
-    is_planned = not _differing_options(run, planned.settings)
-    if is_planned and run.settings.processes < planned.settings.processes:
-        parts.append(f"{run.settings.processes} of {planned.settings.processes} processes")
-    if results.finished_cases < run.jobs:
-        parts.append(f"{results.finished_cases} of {run.jobs} cases")
-    tools = {record.tool for record in results.sanitized}
-    if planned.sanitizer and 0 < len(tools) < len(TOOLS):
-        parts.append(f"{len(tools)} of {len(TOOLS)} tools of compute-sanitizer")
-    return f"{', '.join(parts)} so far" if parts else None
-
-
-def cases_lacking(results: Results, planned: set[NormCase]) -> set[NormCase]:
-    """The planned cases that a file lacks; none where it is a part of a run of all of them."""
-    measured = {row.case for row in results.rows}
-    is_part = measured <= planned and results.run.jobs == len(planned)
-    return set() if is_part else planned - measured
+def mark(results: Results, planned: Settings | None) -> str:
+    """The age of a published file, for a table: its revisions, and the reasons why it is stale."""
+    reasons = out_of_date(results, planned)
+    return f"measured at revision {results.revisions_in_words}" + (f"; stale: {'; '.join(reasons)}" if reasons else "")
 
 
 def _equal(name: str, recorded: Settings, planned: Settings) -> bool:
     before, now = getattr(recorded, name), getattr(planned, name)
-    if name == "processes":  # fewer are a part of what is planned: `part_so_far`
-        return before <= now
     return before == now or (not now and name in BY_DEVICE)
 
 

@@ -8,21 +8,22 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 
 from harness.analysis import evidence
-from harness.analysis.currency import is_own, out_of_date
+from harness.analysis.currency import is_own
 from harness.analysis.joining import last_rows, untested
 from harness.errors import UsageError
 from harness.publish import traces
 from harness.records.contexts import COLD
 from harness.records.file import Results, lines_of, load
-from harness.records.published_plan import CHECKOUT, PACKED_SUFFIX, Plan
+from harness.records.published_plan import CHECKOUT, PACKED_SUFFIX, PUBLISHED, published_files
 from harness.records.schema import RANKED
 
-RULES_SINCE = "2026-11-23"  # earlier runs were published without these rules
 MOST_BYTES = 3_000_000  # of a device's results files; the pages beside them are written from these
 COMMIT = re.compile(r"(?:\S+-\d+-g)?[0-9a-f]{7,40}")  # as `git describe --always` prints it
 NEEDED = ("python", "torch")  # versions that every run states
@@ -30,27 +31,42 @@ NEEDED = ("python", "torch")  # versions that every run states
 
 @dataclass(frozen=True)
 class Judged:
-    """A published file: the `faults` that speak against it, and why it is `stale`.
-
-    A stale file that is `earlier` than these rules may stay, with its faults, until it is measured again.
-    """
+    """A published file, or the folder of a device, and the `faults` that speak against it."""
 
     path: Path
     faults: tuple[str, ...]
-    stale: tuple[str, ...] = ()
-    earlier: bool = False
-
-    @property
-    def admitted(self) -> bool:
-        """Whether it may stand in results/."""
-        return not self.faults or (self.earlier and bool(self.stale))
 
 
-def judge(path: Path, plan: Plan, checkout: Path = CHECKOUT) -> Judged:
-    """Read a file and find all faults that speak against publishing it as the plan's run of its name."""
-    name = path.name.removesuffix(PACKED_SUFFIX)
-    entry = plan.runs.get(name)
-    planned = entry.settings if entry else None
+def judge_published(only: str | None, published: Path = PUBLISHED) -> list[Judged]:
+    """Judge all published files and each device's folder, or only the files of these names or patterns.
+
+    Raises UsageError where there is no such file.
+    """
+    patterns = [pattern.strip() for pattern in (only or "*").split(",")]
+    files = [path for _, name, path in published_files(published) if any(map(partial(fnmatchcase, name), patterns))]
+    if not files:
+        raise UsageError(
+            f"--only {only}: no file in {published} has such a name" if only else f"nothing in {published}"
+        )
+    folders = () if only else dict.fromkeys(path.parent for path in files)
+    return [*map(judge, files), *filter(None, map(too_large, folders))]
+
+
+def lines(judged: Sequence[Judged]) -> str:
+    """A line a file, a line for each reason why it may not be published, and how many may be."""
+    texts: list[str] = []
+    for file in judged:
+        verdict = "may not be published" if file.faults else "may be published"
+        texts.append(f"{file.path.parent.name}/{file.path.name.removesuffix(PACKED_SUFFIX)}: {verdict}")
+        texts += [f"  {fault}" for fault in file.faults]
+    refused = sum(bool(file.faults) for file in judged)
+    counts = {"may be published": len(judged) - refused, "may not be published": refused}
+    texts.append("; ".join(f"{count} {verdict}" for verdict, count in counts.items() if count))
+    return "\n".join(texts) + "\n"
+
+
+def judge(path: Path, checkout: Path = CHECKOUT) -> Judged:
+    """Read a file and find all faults that speak against publishing it."""
     try:
         results = load(path)
         found_traces = dict.fromkeys(trace for line in lines_of(path) for trace in traces.of(json.loads(line)))
@@ -67,12 +83,7 @@ def judge(path: Path, plan: Plan, checkout: Path = CHECKOUT) -> Judged:
         for revision in results.revisions
         if is_unknown(revision, checkout)
     ]
-    return Judged(
-        path,
-        (*of_file, *faults(results)),
-        out_of_date(results, planned, checkout),
-        results.run.started_at < RULES_SINCE,
-    )
+    return Judged(path, (*of_file, *faults(results)))
 
 
 def too_large(folder: Path) -> Judged | None:
@@ -103,10 +114,7 @@ def _git(checkout: Path, *arguments: str) -> str | None:
 
 
 def faults(results: Results) -> tuple[str, ...]:
-    """The faults that speak against publishing a run, and what to do; empty where there are none.
-
-    Fewer processes than the plan asks for are no fault: the documents then say how many there are so far.
-    """
+    """The faults that speak against publishing a run, and what to do; empty where there are none."""
     rules = (_finished, _claim, _revision, _provenance, _processes, _selftests, _alone, _void)
     return tuple(fault for rule in rules for fault in rule(results))
 

@@ -1,30 +1,37 @@
-"""Surveys the plan, and measures its due runs in order of importance, within the time of a sitting.
-
-The first process of every run comes before the further processes of any run.
-"""
+"""Measures the due runs of the plan by `bench --resume`, the most important first, and packs what is finished."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from harness import devices
-from harness.errors import UsageError, name_hint
-from harness.fleet.cluster import connected
-from harness.fleet.gathering import choose_gpus
-from harness.fleet.preview import elsewhere
-from harness.publish.sitting import Outcome, Sitting, least_s
-from harness.publish.survey import Place, Survey, SurveyedRun, find_place, find_places
-from harness.records.published_plan import PLAN, PUBLISHED, Plan, read_plan
+from harness.errors import UnavailableError, UsageError, name_hint
+from harness.fleet import spread
+from harness.publish.packing import pack
+from harness.publish.survey import Survey, SurveyedRun, find_places
+from harness.records.file import load
+from harness.records.published_plan import PLAN, PUBLISHED, Plan, file_of, read_plan
+from harness.records.schema import RANKED
 from harness.run import session
 from harness.run.invocation import Invocation
-from harness.run.opening import RUNS
-from harness.run.progress import Display
+from harness.run.opening import RESULTS_NAME, RUNS, InUseError, claimed
+from harness.run.progress import Display, counted
 from harness.run.resolve import check
-from harness.worker.messages import Hello
+from harness.run.sitting_time import OutOfTimeError, SittingTime
+from harness.sanitizer import check as sanitizer
+
+
+@dataclass
+class Outcome:
+    """The names of the runs that were published, unfinished or `failed`, in which no implementation passed."""
+
+    published: list[str] = field(default_factory=list[str])
+    unfinished: list[str] = field(default_factory=list[str])
+    failed: list[str] = field(default_factory=list[str])
 
 
 def survey_plan(
@@ -48,22 +55,22 @@ def survey_plan(
     display.say("starting a worker to see what is here")
     hello = session.inventory(invocation.changed(device="auto"))
     surveys: list[tuple[Survey, list[SurveyedRun]]] = []
-    for place in _places(invocation, hello, published):
+    for place in find_places(invocation, hello, published):
         on_place = invocation.changed(kinds=place.kind) if invocation.fleet else invocation
-        work = invocation.out or RUNS / f"publish-{place.name}"
+        work = invocation.out or RUNS / f"publish-{place.profile.name}"
         survey = Survey(plan, place, on_place, hello, work, published)
-        surveys.append((survey, survey.all(names)))
+        surveys.append((survey, [survey.one(name) for name in names]))
     return surveys
 
 
-def _places(invocation: Invocation, hello: Hello, published: Path) -> list[Place]:
-    if invocation.fleet is not None:
-        return [_on_fleet(invocation, hello)]
-    return (
-        find_places(invocation.device, hello, published)
-        if invocation.dry_run
-        else [find_place(invocation.device, hello)]
-    )
+def _matching(plan: Plan, only: str | None) -> list[str]:
+    """The runs of the plan that match --only, in its order; raises UsageError for a pattern that matches none."""
+    patterns = [pattern.strip() for pattern in (only if only is not None else "*").split(",")]
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in plan.runs):
+            hint = name_hint(pattern, plan.runs)
+            raise UsageError(f"--only {pattern or '(empty)'}: the plan has no such run; {hint}")
+    return [name for name in plan.runs if any(fnmatchcase(name, pattern) for pattern in patterns)]
 
 
 def publish(
@@ -81,55 +88,120 @@ def publish(
     minutes = survey.invocation.minutes
     ends_s = (now_s() if begun_s is None else begun_s) + (math.inf if minutes is None else 60 * minutes)
     due = [run for run in runs if run.state != "current"]
-    shortest_s = min((least_s(survey, run) for run in due), default=0.0)
-    if shortest_s < math.inf and now_s() + shortest_s > ends_s:  # a run that cannot be measured here is reported later
+    shortest_s = min((_least_s(survey, run) for run in due), default=0.0)
+    if shortest_s < math.inf and now_s() + shortest_s > ends_s:  # what cannot be measured here is reported later
         raise UsageError(
             f"--minutes {minutes:g}: nothing that is due can be begun in less than about {shortest_s / 60:.1f} minutes"
         )
-    outcome = Outcome()
-    sitting = Sitting(survey, outcome, ends_s, display, now_s)
-    in_several = [run.name for run in due if run.planned.settings.processes > 1 and survey.invocation.fleet is None]
+    outcome, sitting = Outcome(), _Sitting(survey, display, ends_s, now_s)
     for number, run in enumerate(due, start=1):
-        display.say(f"{run.name} ({number} of {len(due)}): {_state_in_words(run)}; {sitting.estimate(run)}")
-        sitting.measure(run, processes=1 if run.name in in_several else None)
-    for run in map(survey.one, in_several):
-        if run.state == "current" or run.name in outcome.failed:  # its first process was all that it lacked
-            continue
-        display.say(f"{run.name}, its further processes: {sitting.estimate(run)}")
-        sitting.measure(run)
+        left = "" if ends_s == math.inf else f", and {max(0.0, ends_s - now_s()) / 60:.0f} min are left"
+        state = f"{run.state} ({run.due})" if run.due else run.state
+        display.say(f"{run.name} ({number} of {len(due)}): {state}; {survey.minutes([run])}{left}")
+        try:
+            with claimed(run.work.with_name(f"{run.name}.lock")):
+                now = survey.one(run.name)
+                if now.state == "current":
+                    display.say(f"{run.name}: another sitting has published it")
+                else:
+                    sitting.measure(now, outcome)
+        except InUseError:
+            display.say(f"{run.name}: another sitting measures it")
     return outcome
 
 
-def _state_in_words(run: SurveyedRun) -> str:
-    return f"{run.state} ({'; '.join(run.reasons)})" if run.reasons else run.state
+@dataclass(frozen=True)
+class _Sitting:
+    """Measures runs until `ends_s` on a clock."""
+
+    survey: Survey
+    display: Display
+    ends_s: float
+    now_s: Callable[[], float]
+
+    def measure(self, run: SurveyedRun, outcome: Outcome) -> None:
+        """Begin a run or go on with it, publish it if it is finished, and note its outcome."""
+        path, why_not = self._finish(run)
+        if path is None:
+            self.display.say(f"{run.name}: {why_not}")
+            outcome.unfinished.append(run.name)
+        elif not any(row.status in RANKED for row in load(path).rows):
+            self.display.say(f"{run.name}: nothing in it passed, so that it is not published: {path}")
+            outcome.failed.append(run.name)
+        else:
+            target = file_of(self.survey.place.profile.name, run.name, self.survey.published)
+            pack(path, target)
+            self.display.say(f"published: {target}")
+            _set_aside(run.work, "published")
+            outcome.published.append(run.name)
+
+    def _finish(self, run: SurveyedRun) -> tuple[Path | None, str]:
+        """The file of a run if it is finished, or why it is not.
+
+        Cases of which too many blocks were void, or which have no self-test, are measured a second time.
+        """
+        if why_not := _hindrance(self.survey, run):
+            return None, f"not begun; {why_not}"
+        again = ""
+        for _ in range(2):
+            if self.now_s() + _least_s(self.survey, run) > self.ends_s:
+                break
+            try:
+                path = self._bench(run)
+            except OutOfTimeError:
+                break
+            run = self.survey.one(run.name)
+            if not run.jobs or not any(row.status in RANKED for row in load(path).rows):
+                return path, ""
+            again = f"{counted(len(run.jobs), 'case')} left, for too many void blocks or a self-test that died"
+            self.display.say(f"{run.name}: {again}")
+        how_far = "kept as far as it came" if (run.work / RESULTS_NAME).exists() else "not begun"
+        return None, again or f"{how_far}; no time is left for it"
+
+    def _bench(self, run: SurveyedRun) -> Path:
+        """`bench --resume`; what an earlier sitting left is set aside where it cannot be gone on with."""
+        invocation = self.survey.invocation_of(run.name)
+        if (run.work / RESULTS_NAME).exists():
+            try:
+                return self._one_bench(run, invocation.changed(resume=True))
+            except InUseError:
+                raise
+            except UsageError as error:
+                self.display.say(f"{run.name}: what an earlier sitting left is set aside: {error}")
+                _set_aside(run.work, "other")
+        return self._one_bench(run, invocation)
+
+    def _one_bench(self, run: SurveyedRun, invocation: Invocation) -> Path:
+        if invocation.fleet is not None:
+            (path,) = spread.bench(invocation, self.display)
+            return path
+        return session.bench(
+            invocation, self.display, SittingTime(self.ends_s, run.job_s, self.now_s), self.survey.hello
+        )
 
 
-def _on_fleet(invocation: Invocation, hello: Hello) -> Place:
-    """The GPUs of one kind in a fleet: the kind of --device, or the only kind.
-
-    A kind may have several devices (an H100 is SXM, PCIe or NVL). It is the one of --device, or the one that is here.
-    """
-    assert invocation.fleet is not None, "only called for a fleet"
-    named = None if invocation.device == "auto" else invocation.device.strip().lower()
-    with connected(invocation.fleet) as cluster:
-        available = cluster.gpus()
-    kind = next((kind for kind in available if named and elsewhere(named)[0].family == kind), named)
-    counts = choose_gpus(available, invocation.changed(kinds=kind))
-    if len(counts) > 1:
-        raise UsageError(f"--fleet {invocation.fleet}: it has {', '.join(counts)}; name one of them with --device")
-    ((kind, gpus),) = counts.items()
-    here = [profile.name for profile in map(devices.detect, hello.available) if profile.family == kind]
-    name = next(iter(here), kind) if named in (None, kind) else named
-    return Place(*elsewhere(name), here=False, gpus=gpus, kind=kind)
+def _set_aside(folder: Path, why: str) -> None:
+    """Rename a folder to make room for a new run; nothing that was measured is deleted."""
+    number = 1
+    while (aside := folder.with_name(f"{folder.name}.{why}-{number}")).exists():
+        number += 1
+    folder.rename(aside)
 
 
-def _matching(plan: Plan, only: str | None) -> list[str]:
-    """The runs of the plan that match --only, in its order; raises UsageError for a pattern that matches none."""
-    if only is None:
-        return list(plan.runs)
-    patterns = [pattern.strip() for pattern in only.split(",")]
-    for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in plan.runs):
-            hint = name_hint(pattern, plan.runs)
-            raise UsageError(f"--only {pattern or '(empty)'}: the plan has no such run; {hint}")
-    return [name for name in plan.runs if any(fnmatchcase(name, pattern) for pattern in patterns)]
+def _least_s(survey: Survey, run: SurveyedRun) -> float:
+    """About how long a run's next job takes; of all its jobs on a fleet, where a run is not split over sittings."""
+    if _hindrance(survey, run):
+        return math.inf
+    return run.seconds / survey.place.gpus if survey.invocation.fleet is not None else run.job_s * bool(run.jobs)
+
+
+def _hindrance(survey: Survey, run: SurveyedRun) -> str | None:
+    """Why a run cannot be measured here at all, however long the sitting is; or None."""
+    if survey.invocation.fleet is not None and not run.planned.settings.timed:
+        return "a fleet verifies nothing; publish it without --fleet"
+    try:
+        if survey.invocation_of(run.name).sanitizer:
+            sanitizer.find()
+    except UnavailableError as error:
+        return str(error)
+    return None

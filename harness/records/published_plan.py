@@ -38,15 +38,13 @@ class Entry(BaseModel):
 class PlannedRun(Entry):
     """One run: what it is `about`, for a table, and the options of the command that measures it.
 
-    Exactly one of `bench` and `verify` is set. `documents` are the files that show its results, as paths in the
-    checkout.
+    Exactly one of `bench` and `verify` is set.
     """
 
     about: str
     bench: Options | None = None
     verify: Options | None = None
     sanitizer: bool = Field(default=False, description="also under compute-sanitizer; of `verify`")
-    documents: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _one_command(self) -> PlannedRun:
@@ -76,15 +74,9 @@ class PlannedRun(Entry):
 
 
 class KeptFile(Entry):
-    """A published file that the plan does not measure: `because` says why it is here.
-
-    Where it is `superseded_by` runs of the plan, it may be deleted as soon as all of them are published.
-    """
+    """A published file that no command of the plan makes."""
 
     about: str
-    because: str
-    superseded_by: tuple[str, ...] = ()
-    documents: tuple[str, ...] = ()
 
 
 class Page(Entry):
@@ -111,20 +103,11 @@ class Plan(Entry):
         for name, page in self.pages.items():
             if unknown := [name_ for name_ in page.of if name_ not in self.runs and name_ not in self.kept]:
                 raise ValueError(f"pages.{name} is of {', '.join(unknown)}, which the plan does not have")
-        for name, kept in self.kept.items():
-            if unknown := [run for run in kept.superseded_by if run not in self.runs]:
-                raise ValueError(f"kept.{name} is superseded by {', '.join(unknown)}, which the plan does not have")
         return self
 
     def pages_of(self, name: str) -> tuple[str, ...]:
         """The pages that a run or a kept file stands in."""
         return tuple(page for page, entry in self.pages.items() if name in entry.of)
-
-    def documents_of(self, name: str, device: str) -> tuple[str, ...]:
-        """All that has to be written again where its results change: pages beside them, then documents."""
-        entry = self.runs.get(name) or self.kept[name]
-        pages = (f"results/{device}/{page}" for page in self.pages_of(name))
-        return (*pages, *entry.documents)
 
 
 def read_plan(path: Path = PLAN) -> Plan:

@@ -25,7 +25,7 @@ from harness.records.run_records import DeviceRecord, EndRecord, ImplRecord, Run
 from harness.records.schema import Tool
 from harness.records.settings import Settings
 from harness.run import opening
-from harness.run.compile_ahead import Task, compile_ahead, default_processes, rounds, tasks_of
+from harness.run.compile_ahead import compile_ahead, default_processes, rounds, tasks_of
 from harness.run.invocation import Invocation
 from harness.run.plan import Job, cells, plan, plan_verification, select, with_torch
 from harness.run.process import Worker, start_worker
@@ -217,7 +217,7 @@ def _run(
     )
     with closing_with_end_record(results, runner.stages_s, log), display.cases(len(fitting)):
         with _clocked("compile ahead", runner.stages_s):
-            _compile_ahead(invocation, planned, fitting, log, display, sitting.compiled if sitting else set())
+            _compile_ahead(invocation, planned, fitting, log, display)
         runner.run(sitting.jobs_in_time(fitting) if sitting else fitting)
         if sitting and (sitting.not_begun or len(fitting) < len(jobs)):
             raise OutOfTimeError(results.path)
@@ -253,26 +253,17 @@ def _clocked(stage: str, stages_s: dict[str, float]) -> Generator[None]:
     stages_s[stage] = time.monotonic() - begun_s
 
 
-def compiling_processes(invocation: Invocation, planned: Planned) -> int:
-    """How many processes compile ahead: as many as are asked for, or the default of the device."""
-    asked = invocation.compile_ahead
-    return default_processes(planned.facts.kind) if asked is None else asked
-
-
 def _compile_ahead(
     invocation: Invocation,
     planned: Planned,
     jobs: Sequence[Job],
     log: Path,
     display: Display,
-    compiled: set[Task],
 ) -> None:
-    """Fill the compilers' caches by several processes at once, where there are cores to spare and a GPU.
-
-    What is already `compiled` is left out, and what is compiled here is added.
-    """
-    missing = [task for task in tasks_of(jobs, planned.impls) if task not in compiled]
-    tasks_by_workers = rounds(missing, compiling_processes(invocation, planned), planned.facts.memory_bytes)
+    """Fill the compilers' caches by several processes at once, where there are cores to spare and a GPU."""
+    asked = invocation.compile_ahead
+    processes = default_processes(planned.facts.kind) if asked is None else asked
+    tasks_by_workers = rounds(tasks_of(jobs, planned.impls), processes, planned.facts.memory_bytes)
     if not tasks_by_workers:
         return
     start = replace(invocation.start(), asked=False)
@@ -286,7 +277,6 @@ def _compile_ahead(
                 invocation.time_limit_s,
                 advance,
             )
-            compiled.update(tasks)
 
 
 def _sanitize(

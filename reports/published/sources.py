@@ -9,9 +9,10 @@ from functools import cached_property
 from pathlib import Path
 
 from harness.analysis.comparison import Comparison, compare
-from harness.analysis.currency import out_of_date, part_so_far
+from harness.analysis.currency import mark, out_of_date
 from harness.records.file import Results, load
 from harness.records.published_plan import PUBLISHED, Plan, file_of, published_files
+from harness.records.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -72,16 +73,17 @@ class Source:
 
     @property
     def mark(self) -> str:
-        """The revision that measured, how much of the planned run the file holds, and why it is stale."""
-        measured = f"measured at revision {self.results.revisions_in_words}"
-        part = part_so_far(self.results, self.plan.runs.get(self.name))
-        stale = f"stale: {'; '.join(self._reasons)}" if self._reasons else None
-        return "; ".join(filter(None, [measured, part, stale]))
+        """The revision that measured, and why the file is stale."""
+        return mark(self.results, self._planned)
 
     @cached_property
     def _reasons(self) -> tuple[str, ...]:
+        return out_of_date(self.results, self._planned)
+
+    @property
+    def _planned(self) -> Settings | None:
         planned = self.plan.runs.get(self.name)
-        return out_of_date(self.results, planned.settings if planned else None)
+        return planned.settings if planned else None
 
 
 def sources(plan: Plan, folder: Path = PUBLISHED) -> list[Source]:

@@ -12,17 +12,14 @@ from types import SimpleNamespace
 import pytest
 
 from harness.analysis import currency
-from harness.cases import NormCase
 from harness.errors import UnavailableError, UsageError
 from harness.fleet import spread
-from harness.publish import dry_run, publishing
-from harness.publish.admission import judge
-from harness.publish.packing import complete_part
-from harness.publish.sitting import Outcome
+from harness.publish import admission, publishing, survey
+from harness.publish.publishing import Outcome
+from harness.publish.survey import ASSUMED
 from harness.records.file import load
-from harness.records.published_plan import file_of, read_plan
+from harness.records.published_plan import file_of
 from harness.records.run_records import ImplRecord
-from harness.records.schema import TOOLS, SanitizerRecord
 from harness.run import process, session
 from harness.run.invocation import Invocation
 from harness.run.opening import claimed
@@ -31,24 +28,21 @@ from harness.run.progress import Display
 from harness.run.session import InterruptedRun
 from harness.sanitizer import check as sanitizer
 from harness.worker.messages import Hello, Row, Try
-from tests.results_factory import CASE, results, row, selftest
+from tests.results_factory import results, row
 from tests.test_command_line import CPU, GPU, ScriptedProcess, typed
 
 PLAN = """
 [runs.large]
 about = "two shapes"
 bench = { shapes = "64x64,32x64", norm = "rms", impls = "torch-eager,liger" }
-documents = ["README.md"]
 
 [runs.small]
 about = "one shape"
 bench = { shapes = "16x64", norm = "rms", impls = "torch-eager" }
-documents = ["docs/results.md"]
 
 [runs.checked]
 about = "a verification"
 verify = { shapes = "8x64", norm = "rms", inputs = "normal", impls = "liger" }
-documents = ["docs/results.md"]
 
 [pages."large.md"]
 of = ["large"]
@@ -60,7 +54,6 @@ HELLO = Hello(
     libraries={"torch": "2.11.0"},
 )
 NAMES = ["large", "small", "checked"]
-DOCUMENTS = ["results/h200/large.md", "README.md", "docs/results.md"]
 
 
 @pytest.fixture
@@ -126,8 +119,9 @@ def tried(workers):
     return [f"{request.case.rows}x{request.case.cols}" for request in requests]
 
 
-def judge_published(folder, name):
-    return judge(file_of("h200", name, folder / "results"), read_plan(folder / "plan.toml")).faults
+def survey_lines(**asked):
+    look, runs = surveyed(**asked)
+    return look.lines(runs)
 
 
 def unfinished(folder, name="large"):
@@ -137,31 +131,10 @@ def unfinished(folder, name="large"):
 def test_all_is_measured_once_in_order_and_published(folder, workers):
     sitting = publish(workers)
     assert sitting.published == NAMES
-    assert sitting.documents == DOCUMENTS
     assert tried(workers) == ["64x64", "32x64", "16x64", "8x64", "8x64"]  # what is studied, in a second process
     assert set(states().values()) == {("current", ())}
     again = publish(workers)
     assert (again.published, again.unfinished, len(tried(workers))) == ([], [], 5)
-
-
-def test_published_file_holds_the_command_that_measures_it_again(folder, workers):
-    publish(workers)
-    large, checked = (load(file_of("h200", name, folder / "results")).run for name in ("large", "checked"))
-    assert large.command == ("normbwd bench --device h200 --shapes 64x64,32x64 --norm rms --impls torch-eager,liger")
-    assert checked.command == "normbwd verify --device h200 --shapes 8x64 --norm rms --inputs normal --impls liger"
-
-
-def test_what_one_run_compiled_ahead_the_next_does_not(folder, workers, monkeypatch):
-    compiled = []
-    monkeypatch.setattr(session, "compile_ahead", lambda tasks, *_: compiled.append([case.key for case, _ in tasks]))
-    (folder / "plan.toml").write_text(PLAN.replace('shapes = "8x64"', 'shapes = "8x64,32x64"'))
-    impls = [impl.model_copy(update={"compiles_ahead": impl.name == "liger"}) for impl in HELLO.implementations]
-    monkeypatch.setattr(workers, "greeting", replace(HELLO, implementations=impls))
-    for _ in range(2):  # a second sitting may be on another machine
-        publish(workers, compile_ahead=1)
-        assert compiled == [["rms-64x64-bf16", "rms-32x64-bf16"], ["rms-8x64-bf16"]]
-        compiled.clear()
-        shutil.rmtree(folder / "results")
 
 
 def test_libraries_are_asked_once_a_sitting(folder, workers):
@@ -172,82 +145,26 @@ def test_libraries_are_asked_once_a_sitting(folder, workers):
     assert not any(later)
 
 
-def test_who_uses_the_gpu_is_looked_up_for_each_run(folder, workers, monkeypatch):
-    """Another process comes while the first run measures."""
-    found = [[], [4711]]
-    gpu = SimpleNamespace(process_ids=lambda: found.pop(0))
-    monkeypatch.setattr(session, "nvml", SimpleNamespace(find=lambda uuid: gpu))
-    with pytest.raises(UnavailableError, match="other processes use this NVIDIA H200 \\(process 4711\\)"):
-        publish(workers)
-    assert tried(workers) == ["64x64", "32x64"]
-
-
 def test_only_what_is_named_is_measured(folder, workers):
     assert publish(workers, only="small,check*").published == ["small", "checked"]
     with pytest.raises(UsageError, match="--only smal: the plan has no such run; did you mean small"):
         surveyed(only="smal")
 
 
-def test_time_that_is_up_publishes_whole_cases_and_the_next_sitting_goes_on(folder, workers):
+def test_what_is_not_finished_in_time_the_next_sitting_goes_on_with(folder, workers, capsys):
     workers.clock.job_s = 70.0
-    sitting = publish(workers, minutes=1, only="large")
-    assert (sitting.published, sitting.unfinished) == (["large"], ["large"])
-    assert {row.case.rows for row in load(file_of("h200", "large", folder / "results")).rows} == {64}
+    assert publish(workers, minutes=1, only="large") == Outcome(unfinished=["large"])
+    assert "large: kept as far as it came; no time is left for it" in capsys.readouterr().err
+    assert published(folder) == []
     assert load(unfinished(folder)).end.interrupted
     (large,) = surveyed(only="large")[1]
-    assert (large.state, large.resumes, len(large.jobs)) == ("in part", True, 1)
+    assert (large.state, large.due, len(large.jobs)) == ("missing", "begun: 1 of 2 jobs are left", 1)
     assert publish(workers, only="large").published == ["large"]
     assert tried(workers) == ["64x64", "32x64"]
-    assert len([row for row in load(file_of("h200", "large", folder / "results")).rows if row.role == "impl"]) == 4
-    assert not unfinished(folder).exists()
-
-
-def test_whole_processes_of_a_run_are_published_and_the_rest_is_due(folder, workers, capsys):
-    (folder / "plan.toml").write_text(PLAN.replace('impls = "torch-eager,liger" }', 'impls = "liger", processes = 4 }'))
-    workers.clock.job_s = 20.0  # a process has two cases
-    sitting = publish(workers, minutes=1, only="large")
-    assert (sitting.published, sitting.unfinished) == (["large"], ["large"])
-    assert sitting.documents == ["results/h200/large.md", "README.md"]
-    target = file_of("h200", "large", folder / "results")
-    assert f"published, 1 of its 4 processes: {target}" in capsys.readouterr().err
-    part = load(target)
-    assert (part.run.settings.processes, {row.process for row in part.rows}, part.end.interrupted) == (1, {0}, False)
-    assert {record.process for record in part.selftests} == {0}
-    said = " ".join(judge(target, read_plan(folder / "plan.toml")).faults)
-    assert not [word for word in ("process", "self-test", "not finished", "finer") if word in said]
-    (large,) = surveyed(only="large")[1]
-    assert (large.state, large.reasons) == ("in part", ("1 of 4 processes so far",))
-    assert (large.resumes, len(large.jobs)) == (True, 5)
-
-    sittings = []
-    for _ in range(3):  # with a case each: the second process is whole, the third has begun, and is whole
-        workers.clock.now_s = 0.0
-        now = publish(workers, minutes=0.33, only="large").published
-        sittings.append((now, load(target).run.settings.processes))
-    assert sittings == [([], 1), ([], 1), (["large"], 3)]  # two alone say less than one
-    assert publish(workers, only="large").published == ["large"]
-    assert {row.process for row in load(target).rows} == {0, 1, 2, 3}
-    assert len(tried(workers)) == 8
-
-
-@pytest.mark.parametrize(("processes", "minutes", "left"), [(1, 1, 1), (3, 1, 4)])
-def test_published_part_goes_on_where_the_unfinished_run_is_not(folder, workers, processes, minutes, left):
-    """Another machine, or a new clone, has the published part alone."""
-    (folder / "plan.toml").write_text(PLAN.replace('liger" }', f'liger", processes = {processes} }}', 1))
-    workers.clock.job_s = 70.0 if processes == 1 else 20.0
-    assert publish(workers, minutes=minutes, only="large").published == ["large"]
-    shutil.rmtree(folder / "runs")
-    begun = load(file_of("h200", "large", folder / "results")).run.started_at
-    (large,) = surveyed(only="large")[1]
-    assert (large.state, large.resumes, len(large.jobs)) == ("in part", True, left)
-    assert not (folder / "runs").exists(), "a survey writes nothing"
-    before = len(tried(workers))
-    assert publish(workers, only="large").published == ["large"]
-    assert len(tried(workers)) - before == left, "nothing that is published is measured again"
     whole = load(file_of("h200", "large", folder / "results"))
-    assert (whole.run.started_at, whole.run.settings.processes, whole.end.interrupted) == (begun, processes, False)
-    assert states(only="large") == {"large": ("current", ())}
-    assert not [fault for fault in judge_published(folder, "large") if "process" in fault or "finished" in fault]
+    assert len([row for row in whole.rows if row.role == "impl"]) == 4
+    assert whole.run.command == "normbwd bench --device h200 --shapes 64x64,32x64 --norm rms --impls torch-eager,liger"
+    assert not unfinished(folder).exists()
 
 
 def test_run_that_another_sitting_measures_is_left_to_it(folder, workers, capsys):
@@ -267,107 +184,43 @@ def test_run_that_another_sitting_has_published_is_not_measured_again(folder, wo
     assert "large: another sitting has published it\n" in capsys.readouterr().err
 
 
-def test_published_part_of_other_libraries_is_begun_again(folder, workers, monkeypatch):
-    workers.clock.job_s = 70.0
-    assert publish(workers, minutes=1, only="large").published == ["large"]
-    shutil.rmtree(folder / "runs")
-    monkeypatch.setattr(workers, "greeting", replace(HELLO, libraries={"torch": "2.12.0"}))
-    (large,) = surveyed(only="large")[1]
-    assert (large.state, large.resumes, len(large.jobs)) == ("stale", False, 2)
-    assert publish(workers, only="large").published == ["large"]
-    assert tried(workers) == ["64x64", "64x64", "32x64"]
-
-
-def test_time_that_is_too_short_for_a_published_part_leaves_it_as_it_is(folder, workers):
-    workers.clock.job_s = 70.0
-    publish(workers, minutes=1, only="large")
-    shutil.rmtree(folder / "runs")
-    target = file_of("h200", "large", folder / "results")
-    before = target.read_bytes()
-    look, runs = surveyed(minutes=2, only="large,small")
-    timed = replace(look.run_times.timed, row_s={"liger": 600.0, "torch-eager": 1.0})
-    object.__setattr__(look, "run_times", replace(look.run_times, timed=timed))
-    sitting = publishing.publish(look, runs, Display(), now_s=lambda: workers.clock.now_s - 70.0)
-    assert (sitting.published, sitting.unfinished) == (["small"], ["large"])
-    assert target.read_bytes() == before
-
-
 def test_case_with_too_many_void_blocks_is_measured_again(folder, workers, capsys):
     workers.voided["64x64"] = [50, 0]
     assert publish(workers, only="large").published == ["large"]
     assert tried(workers) == ["64x64", "32x64", "64x64"]
-    assert "large: 1 case is measured again, for too many void blocks" in capsys.readouterr().err
-    assert not [fault for fault in judge_published(folder, "large") if "void" in fault]
-    assert states(only="large") == {"large": ("current", ())}
-
-
-def test_run_is_published_without_the_case_that_stays_void(folder, workers, capsys):
-    workers.voided["64x64"] = [50, 50, 0]
-    sitting = publish(workers, only="large")
-    assert (sitting.published, sitting.unfinished) == (["large"], ["large"])
-    assert tried(workers) == ["64x64", "32x64", "64x64"]
+    assert "large: 1 case left, for too many void blocks" in capsys.readouterr().err
     target = file_of("h200", "large", folder / "results")
-    said = capsys.readouterr().err
-    assert "large: 1 case is left, for too many void blocks" in said
-    assert f"published, 1 of its 2 cases: {target}" in said
-    part = load(target)
-    assert {record.case.rows for record in (*part.rows, *part.conditions)} == {32}
-    assert not [fault for fault in judge_published(folder, "large") if "void" in fault or "finished" in fault]
-    (large,) = surveyed(only="large")[1]
-    assert (large.state, large.reasons) == ("in part", ("1 of 2 cases so far",))
-    assert (large.resumes, len(large.jobs)) == (True, 1)
-    assert publish(workers, only="large").published == ["large"]
+    assert not [fault for fault in admission.judge(target).faults if "void" in fault or "process" in fault]
     assert states(only="large") == {"large": ("current", ())}
 
 
-def test_run_that_stays_void_is_not_published(folder, workers):
-    workers.voided["16x64"] = [50, 50]
-    sitting = publish(workers, only="small")
-    assert (sitting.published, sitting.unfinished, published(folder)) == ([], ["small"], [])
-
-
-def test_one_process_of_every_run_comes_before_the_others_of_any(folder, workers, capsys):
-    (folder / "plan.toml").write_text(PLAN.replace('"torch-eager,liger" }', '"liger", processes = 2 }'))
-    assert publish(workers, only="large,small") == Outcome(["large", "small"], [], [], DOCUMENTS)
-    assert tried(workers) == ["64x64", "32x64", "16x64", "64x64", "32x64"]
-    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith(("large", "small", "published"))]
-    assert [line.partition(":")[0] for line in said] == [
-        "large (1 of 2)",
-        "published, 1 of its 2 processes",
-        "small (2 of 2)",
-        "published",
-        "large, its further processes",
-        "published",
-    ]
-
-
-def test_run_that_lacked_a_case_of_its_first_process_alone_is_not_begun_again(folder, workers):
-    (folder / "plan.toml").write_text(PLAN.replace('"torch-eager,liger" }', '"liger", processes = 2 }'))
-    workers.voided["64x64"] = [50, 50, 50, 0, 50, 0]  # of process 1 the fourth
-    assert publish(workers, only="large").unfinished == ["large"]
-    (large,) = surveyed(only="large")[1]
-    assert [(job.case.rows, job.process) for job in large.jobs] == [(64, 0)]
-    before = len(tried(workers))
-    assert publish(workers, only="large") == Outcome(["large"], [], [], DOCUMENTS[:2])
-    assert tried(workers)[before:] == ["64x64"]
+def test_run_of_which_a_case_stays_void_is_left_to_another_sitting(folder, workers):
+    workers.voided["64x64"] = [50, 50, 0]
+    assert publish(workers, only="large") == Outcome(unfinished=["large"])
+    assert published(folder) == []
+    assert publish(workers, only="large").published == ["large"]
+    assert tried(workers) == ["64x64", "32x64", "64x64", "64x64"]
 
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_run_in_which_nothing_passed_is_told_once(folder, workers, processes):
     (folder / "plan.toml").write_text(PLAN.replace('"torch-eager" }', f'"torch-eager", processes = {processes} }}'))
     workers.statuses["torch-eager"] = "wrong"
-    assert publish(workers, only="small") == Outcome([], [], ["small"], [])
-    assert publish(workers, only="small") == Outcome([], [], ["small"], [])
+    assert publish(workers, only="small") == Outcome(failed=["small"])
+    assert publish(workers, only="small") == Outcome(failed=["small"])
 
 
 def test_what_does_not_fit_makes_room_for_what_does(folder, workers):
-    """A row of liger takes ten minutes; what is less important and shorter is measured in its place."""
-    look, runs = surveyed(minutes=2, only="large,small")
-    timed = replace(look.run_times.timed, row_s={"liger": 600.0, "torch-eager": 1.0})
-    object.__setattr__(look, "run_times", replace(look.run_times, timed=timed))
-    sitting = publishing.publish(look, runs, Display(), now_s=lambda: workers.clock.now_s)
-    assert (sitting.published, sitting.unfinished) == (["small"], ["large"])
+    """A job of large took ten minutes on another device; what is less important is measured in its place."""
+    slow = results(row("liger", 50.0), stages_s={"time": 600.0})
+    slow = replace(slow, end=slow.end.model_copy(update={"wall_s": 600.0}))
+    path = file_of("b200", "large", folder / "results")
+    path.parent.mkdir(parents=True)
+    lines = [f"{record.model_dump_json(exclude_none=True)}\n" for record in (slow.run, *slow.rows, slow.end)]
+    path.write_bytes(bz2.compress("".join(lines).encode()))
+    assert publish(workers, minutes=2, only="large,small") == Outcome(["small"], ["large"])
     assert tried(workers) == ["16x64"]
+    assert "about 20 min" in survey_lines(only="large")
 
 
 def test_gpus_of_no_fleet_are_refused(folder, workers):
@@ -439,62 +292,10 @@ def test_process_is_not_whole_without_both_self_tests(folder, workers, capsys, f
     assert publish(workers, only="large").published == ["large"]
     again = sum(map(len, faults.values()))
     assert tried(workers) == ["64x64", "32x64", *["32x64"] * again]
-    said = "large: 1 case is measured again, for too many void blocks or a self-test that died"
+    said = "large: 1 case left, for too many void blocks or a self-test that died"
     assert (said in capsys.readouterr().err) == (again == 2 or sittings == 1)
-    assert not [fault for fault in judge_published(folder, "large") if "self-test" in fault]
-
-
-@pytest.mark.parametrize("dying", [("after",), ("before", "after")])
-def test_self_test_of_an_earlier_sitting_does_not_stand_behind_a_later_one(folder, workers, capsys, dying):
-    workers.clock.job_s = 70.0
-    publish(workers, minutes=1, only="large")
-    original, left = workers._test, [*dying]
-
-    def die(self, request):
-        original(self, request)
-        if request.when in left:
-            left.remove(request.when)
-            self.events[-2:] = [WorkerDiedError("killed")]
-
-    workers._test = die
-    assert publish(workers, only="large").published == ["large"]
-    assert tried(workers) == ["64x64", "32x64", "32x64"]
-    assert "large: 1 case is measured again" in capsys.readouterr().err
-    *earlier, before, after = [test.when for test in load(file_of("h200", "large", folder / "results")).selftests]
-    assert earlier == ["before", "after", *(["before"] if "before" not in dying else [])]
-    assert (before, after) == ("before", "after")
-
-
-@pytest.mark.parametrize(
-    ("gpus", "tests", "extent"),
-    [
-        ((None, None, None), [("before", None, 0), ("after", None, 3)], (1, 0)),
-        ((None, None, None), [("before", None, 0), ("after", None, 2)], (1, 2)),  # the later sitting was killed
-        ((None, None, None), [("before", None, 0)], None),
-        ((0, 1, 1), [("before", 0, 0), ("before", 1, 0), ("after", 0, 3)], (1, 1)),  # GPU 1 was lost
-        ((0, 1, 1), [("before", 0, 0), ("after", 1, 3)], None),  # of different GPUs
-    ],
-)
-def test_part_has_the_cases_that_a_self_test_stands_behind(gpus, tests, extent):
-    cases = [replace(CASE, rows=32 * (number + 1)) for number in range(len(gpus))]
-    measured = [row("quack", 50.0, case=case, gpu=gpu) for case, gpu in zip(cases, gpus, strict=True)]
-    records = [selftest(when=when).model_copy(update={"gpu": gpu}) for when, gpu, _ in tests]
-    found = replace(results(*measured, selftests=records), selftests_behind=[rows for *_, rows in tests])
-    part = complete_part(found, [])
-    assert (part and (part.processes, part.cases if part.left else 0)) == extent
-
-
-def test_part_is_of_processes_with_both_self_tests(folder, workers):
-    original = workers._test
-
-    def die_before(self, request):
-        original(self, request)
-        if request.when == "before":
-            self.events[-2:] = [WorkerDiedError("killed")]
-
-    workers._test, workers.clock.job_s = die_before, 70.0
-    assert publish(workers, minutes=1, only="large") == Outcome([], ["large"], [], [])
-    assert published(folder) == []
+    target = file_of("h200", "large", folder / "results")
+    assert not [fault for fault in admission.judge(target).faults if "self-test" in fault]
 
 
 def test_interrupted_command_says_how_to_go_on(folder, workers, capsys):
@@ -516,26 +317,6 @@ def test_torn_file_is_gone_on_with(folder, workers):
     assert tried(workers) == ["64x64", "32x64"]
 
 
-def test_part_of_a_run_that_was_killed_is_published_by_the_sitting_that_goes_on_with_it(folder, workers):
-    (folder / "plan.toml").write_text(PLAN.replace('"torch-eager,liger" }', '"liger", processes = 2 }'))
-    workers.clock.job_s = 20.0
-    publish(workers, minutes=0.6, only="large")
-    target = file_of("h200", "large", folder / "results")
-    target.unlink()
-    lines = unfinished(folder).read_bytes().splitlines(keepends=True)
-    unfinished(folder).write_bytes(b"".join(line for line in lines if b'"record":"end"' not in line))
-    (large,) = surveyed(only="large")[1]
-    assert {job.process for job in large.jobs} == {1}
-    look, runs = surveyed(only="large,small", minutes=1)
-    timed = replace(look.run_times.timed, row_s={"liger": 600.0, "torch-eager": 1.0})
-    object.__setattr__(look, "run_times", replace(look.run_times, timed=timed))
-    workers.clock.now_s = 0.0
-    assert publishing.publish(look, runs, Display(), now_s=lambda: workers.clock.now_s).published == ["small"]
-    assert not target.exists()
-    assert publish(workers, only="large").published == ["large"]
-    assert not [fault for fault in judge_published(folder, "large") if "finished" in fault]
-
-
 def test_unreadable_file_is_set_aside(folder, workers):
     workers.clock.job_s = 70.0
     publish(workers, minutes=1, only="large")
@@ -546,21 +327,20 @@ def test_unreadable_file_is_set_aside(folder, workers):
 
 
 @pytest.mark.parametrize("version", ["engine", "liger"])
-def test_another_version_makes_a_file_stale_and_an_unfinished_run_is_begun_again(folder, workers, monkeypatch, version):
+def test_unfinished_run_of_another_version_is_begun_again(folder, workers, monkeypatch, capsys, version):
     workers.clock.job_s = 70.0
     publish(workers, minutes=1, only="large")
     if version == "engine":
         monkeypatch.setattr(currency, "ENGINE_VERSION", 1)
         monkeypatch.setattr(session, "ENGINE_VERSION", 1)
-        said = "version 0 of the engine where 1 is here"
     else:
         raised = [item.model_copy(update={"version": int(item.name == "liger")}) for item in HELLO.implementations]
         workers.greeting = replace(HELLO, implementations=raised)
         monkeypatch.setattr(currency, "adapter_versions", lambda _: {"torch-eager": 0, "liger": 1})
-        said = "version 0 of liger where 1 is here"
     (large,) = surveyed(only="large")[1]
-    assert (large.state, large.restart_reason, len(large.jobs)) == ("stale", said, 2)
+    assert (large.state, len(large.jobs)) == ("missing", 2)
     assert publish(workers, only="large").published == ["large"]
+    assert "set aside: --resume: runs/publish-h200/large/results.jsonl has other version" in capsys.readouterr().err
     assert tried(workers) == ["64x64", "64x64", "32x64"]
     assert load(folder / "runs/publish-h200/large.other-1/results.jsonl").rows
     assert states(only="large") == {"large": ("current", ())}
@@ -647,22 +427,26 @@ def test_dry_run_without_a_gpu_is_of_all_that_is_published(folder, workers, caps
     ]
 
 
-def test_dry_run_names_what_is_due_and_why(folder, workers, monkeypatch, capsys):
+def test_dry_run_names_what_is_due_and_why(folder, workers, monkeypatch):
+    (folder / "plan.toml").write_text(PLAN + '[kept.old]\nabout = "an early one"\n')
     with monkeypatch.context() as before:
         before.setattr(session, "ENGINE_VERSION", 7)
+        before.setattr(currency, "ENGINE_VERSION", 7)
         publish(workers, only="small")
     publish(workers, only="checked")
+    checked = file_of("h200", "checked", folder / "results")
+    shutil.copy(checked, checked.with_name("old.jsonl.bz2"))
     workers.clock.job_s = 70.0
     publish(workers, minutes=1, only="large")
     workers.greeting = replace(HELLO, available=[CPU])
-    assert typed("publish --device h200 --dry-run") in (0, None)
-    assert capsys.readouterr().out.splitlines() == [
-        "h200: 1 current, 1 in part, 1 stale, 0 missing; about 1 min for all that is due; " + dry_run.ASSUMED,
-        "  large    in part  about 1 min  1 of 2 cases so far; begun: 1 of 2 jobs are left",
+    assert survey_lines(dry_run=True).splitlines() == [
+        "h200: 1 current, 1 stale, 1 missing; about 1 min for all that is due; " + ASSUMED,
+        "  large    missing  about 1 min  begun: 1 of 2 jobs are left",
         "  small    stale    about 1 min  version 7 of the engine where 0 is here",
         "  checked  current",
+        f"  old: not measured by the plan; measured at revision {load(checked).run.revision}",
     ]
-    assert published(folder) == ["checked", "large", "small"]
+    assert "old" not in survey_lines(dry_run=True, only="small")
 
 
 def test_fleet_is_asked_for_its_gpus_and_measures_whole_runs(folder, workers, monkeypatch):
@@ -672,10 +456,10 @@ def test_fleet_is_asked_for_its_gpus_and_measures_whole_runs(folder, workers, mo
         asked.append(invocation)
         return [session.bench(invocation.changed(fleet=None, kinds=None), display)]
 
-    monkeypatch.setattr(publishing, "connected", lambda address: nullcontext(SimpleNamespace(gpus=lambda: {"h200": 2})))
+    monkeypatch.setattr(survey, "connected", lambda address: nullcontext(SimpleNamespace(gpus=lambda: {"h200": 2})))
     monkeypatch.setattr(spread, "bench", bench)
     look, runs = surveyed(fleet="local", device="auto", only="small")
-    assert (look.place.name, look.place.gpus, look.place.here) == ("h200", 2, False)
+    assert (look.place.profile.name, look.place.gpus, look.place.here) == ("h200", 2, False)
     assert publishing.publish(look, runs, Display()).published == ["small"]
     assert [(each.fleet, each.kinds, each.device) for each in asked] == [("local", "h200", "h200")]
 
@@ -694,23 +478,23 @@ H100 = replace(GPU, name="NVIDIA H100 PCIe")
 )
 def test_a_fleet_calls_several_devices_by_one_name(folder, workers, monkeypatch, named, here, device):
     cluster = SimpleNamespace(gpus=lambda: {"h100": 2})
-    monkeypatch.setattr(publishing, "connected", lambda address: nullcontext(cluster))
+    monkeypatch.setattr(survey, "connected", lambda address: nullcontext(cluster))
     workers.greeting = replace(HELLO, available=here)
-    look, (run,) = surveyed(fleet="local", device=named, only="small")
-    asked = look.invocation_of("small", run.entry)
-    assert (look.place.name, asked.device, asked.kinds) == (device, device, "h100")
+    look, _ = surveyed(fleet="local", device=named, only="small")
+    asked = look.invocation_of("small")
+    assert (look.place.profile.name, asked.device, asked.kinds) == (device, device, "h100")
 
 
 def test_fleet_of_two_kinds_has_to_be_told_which(folder, workers, monkeypatch):
     cluster = SimpleNamespace(gpus=lambda: {"h200": 2, "b200": 8})
-    monkeypatch.setattr(publishing, "connected", lambda address: nullcontext(cluster))
+    monkeypatch.setattr(survey, "connected", lambda address: nullcontext(cluster))
     with pytest.raises(UsageError, match="--fleet local: it has h200, b200; name one of them with --device"):
         surveyed(fleet="local", device="auto")
-    assert surveyed(fleet="local", device="b200")[0].place.name == "b200"
+    assert surveyed(fleet="local", device="b200")[0].place.profile.name == "b200"
 
 
 def test_verification_is_not_for_a_fleet(folder, workers, monkeypatch, capsys):
-    monkeypatch.setattr(publishing, "connected", lambda address: nullcontext(SimpleNamespace(gpus=lambda: {"h200": 2})))
+    monkeypatch.setattr(survey, "connected", lambda address: nullcontext(SimpleNamespace(gpus=lambda: {"h200": 2})))
     look, runs = surveyed(fleet="local", only="checked", minutes=1)
     sitting = publishing.publish(look, runs, Display())
     assert (sitting.published, sitting.unfinished) == ([], ["checked"])
@@ -732,59 +516,11 @@ def test_device_that_others_use_can_be_surveyed_and_is_not_measured(folder, work
         publish(workers, only="small")
 
 
-def test_dry_run_says_of_a_kept_file_when_it_may_be_deleted(folder, workers, capsys):
-    kept = """
-[kept.old]
-about = "an early one"
-because = "small is not measured yet"
-superseded_by = ["small"]
-"""
-    (folder / "plan.toml").write_text(PLAN + kept)
-    publish(workers, only="large")
-    large = file_of("h200", "large", folder / "results")
-    shutil.copy(large, large.with_name("old.jsonl.bz2"))
-    revision = load(large).run.revision
-    for told in (
-        f"  old: kept until these are current: small; measured at revision {revision}",
-        f"  old: superseded by small: delete it, its pages, and what the plan says of them; "
-        f"measured at revision {revision}",
-    ):
-        assert dry_run.lines(*surveyed()).splitlines()[-2:] == ["not measured by the plan:", told]
-        assert "not measured by the plan:" not in dry_run.lines(*surveyed(only="small"))
-        publish(workers, only="small")
-
-
-def test_a_tool_of_the_sanitizer_that_a_file_lacks_is_run_alone(folder, workers, monkeypatch):
-    (folder / "plan.toml").write_text(PLAN.replace("verify =", "sanitizer = true\nverify ="))
-    monkeypatch.setattr(sanitizer, "find", lambda: folder / "compute-sanitizer")
-    known, asked = list(TOOLS[:3]), []
-
-    def check(self, impl, norm, done):
-        for tool in known:
-            if ((8, 64), tool) not in done:
-                asked.append(tool)
-                yield SanitizerRecord(case=NormCase(norm, 8, 64), impl=impl, tool=tool, errors=0)
-
-    monkeypatch.setattr(sanitizer.Sanitizer, "check", check)
-    publish(workers, only="checked")
-    assert states(only="checked")["checked"] == ("in part", ("3 of 4 tools of compute-sanitizer so far",))
-    path = file_of("h200", "checked", folder / "results")
-    rows = load(path).rows
-    shutil.rmtree(folder / "runs")  # another machine
-    known.append(TOOLS[3])
-    asked.clear()
-    assert publish(workers, only="checked").published == ["checked"]
-    assert asked == [TOOLS[3]]
-    assert states(only="checked")["checked"] == ("current", ())
-    assert [record.tool for record in load(path).sanitized] == [*TOOLS]
-    assert load(path).rows == rows, "nothing is verified again"
-
-
 def test_sanitizer_is_left_out_where_it_cannot_run(folder, workers):
     (folder / "plan.toml").write_text(PLAN.replace("verify =", "sanitizer = true\nverify ="))
     workers.greeting = replace(HELLO, available=[replace(GPU, name="AMD Instinct MI355X", architecture="gfx950"), CPU])
-    look, runs = surveyed(device="auto", only="checked")
-    assert not look.invocation_of("checked", runs[0].entry).sanitizer
+    look, _ = surveyed(device="auto", only="checked")
+    assert not look.invocation_of("checked").sanitizer
     with pytest.raises(UnavailableError):
         surveyed(device="h200")
 

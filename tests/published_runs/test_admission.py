@@ -3,15 +3,18 @@ from dataclasses import replace
 
 import pytest
 
-from harness.publish import admission
+from harness.errors import UsageError
+from harness.publish import admission, packing
 from harness.publish.admission import faults, is_unknown, judge, too_large
-from harness.records.published_plan import published_files, read_plan
+from harness.publish.packing import pack
+from harness.records.file import load
+from harness.records.published_plan import published_files
 from harness.records.run_records import GpuRecord, ResumedRecord
 from harness.records.schema import ConditionsRecord, ContextRecord
 from tests.repositories import git, two_revisions
 from tests.results_factory import CASE, GROUP, results, row, selftest, timing
+from tests.test_command_line import typed
 
-PLAN = read_plan()
 COLD = ConditionsRecord(case=CASE, group=GROUP, sm_clock_mhz=[1980] * 40)
 TESTED = (selftest(), selftest(when="after"))
 
@@ -118,12 +121,6 @@ def test_what_an_implementation_does_speaks_against_nothing(fine):
     assert faults(fine) == ()
 
 
-def test_fewer_processes_than_planned_are_no_fault(tmp_path):
-    judged = judge(published(tmp_path, run(), "fast-llm"), PLAN)
-    assert judged.faults == ()
-    assert not [reason for reason in judged.stale if "process" in reason]
-
-
 def published(folder, found, name="fp16", packed=True):
     """A run at its place in a folder of results."""
     path = folder / found.run.device.profile / f"{name}.jsonl{'.bz2' if packed else ''}"
@@ -135,7 +132,7 @@ def published(folder, found, name="fp16", packed=True):
 
 
 def said_of(path):
-    return " | ".join(judge(path, PLAN).faults)
+    return " | ".join(judge(path).faults)
 
 
 def test_place_and_packing_are_judged_too(tmp_path):
@@ -188,6 +185,66 @@ def test_published_folder_is_small_enough(device):
 
 @pytest.mark.parametrize("path", [path for *_, path in published_files()], ids=lambda path: path.name)
 def test_published_file_is_admitted(path):
-    judged = judge(path, PLAN)
-    assert judged.admitted, judged.faults
-    assert not any("tells of the machine" in fault for fault in judged.faults)
+    assert judge(path).faults == ()
+
+
+def test_each_file_has_a_line_and_each_reason_another(tmp_path):
+    published(tmp_path, run(), "fp16")
+    published(tmp_path, run(revision=None), "fp32")
+    published(tmp_path, run(**device(profile="mi355x")), "fp16")
+    assert admission.lines(admission.judge_published(None, published=tmp_path)) == (
+        "h200/fp16: may be published\n"
+        "h200/fp32: may not be published\n"
+        "  no revision; measure it from a git checkout, or state it in NORMBWD_REVISION\n"
+        "mi355x/fp16: may be published\n"
+        "2 may be published; 1 may not be published\n"
+    )
+    assert [each.path.parent.name for each in admission.judge_published("fp16,*2", published=tmp_path)] == [
+        "h200"
+    ] * 2 + ["mi355x"]
+
+
+def test_no_such_file_is_said(tmp_path):
+    with pytest.raises(UsageError, match="nothing in"):
+        admission.judge_published(None, published=tmp_path)
+    published(tmp_path, run())
+    with pytest.raises(UsageError, match="--only fp99: no file"):
+        admission.judge_published("fp99", published=tmp_path)
+
+
+def test_command_ends_with_the_worst_verdict(monkeypatch, capsys):
+    assert typed("publish --check --only compare-planted") == 0
+    assert "h200/compare-planted: " in capsys.readouterr().out
+    (refused,) = (replace(each, faults=("no",)) for each in admission.judge_published("compare-planted"))
+    monkeypatch.setattr(admission, "judge_published", lambda only: [refused])
+    assert typed("publish --check") == 1
+    assert "h200/compare-planted: may not be published\n  no\n" in capsys.readouterr().out
+
+
+def test_check_measures_nothing_that_could_be_tried_dry(capsys):
+    assert typed("publish --check --dry-run") == 2
+    assert capsys.readouterr().err == "error: --check and --dry-run do not go together; give one of them\n"
+
+
+def test_packed_run_may_be_published(tmp_path):
+    """Whatever its folder, its user and its host were called."""
+    found = run(command="normbwd bench --impl /home/ann/mine.py --out /home/ann/run")
+    raw = published(tmp_path / "unfinished", found, packed=False)
+    target = tmp_path / "h200/fp16.jsonl.bz2"
+    pack(raw, target)
+    (judged,) = admission.judge_published(None, published=tmp_path)
+    assert judged.faults == ()
+    assert load(target).run.command == "normbwd bench --impl mine.py"
+
+
+def test_file_that_is_being_packed_is_not_taken_for_published(tmp_path, monkeypatch):
+    """A sitting on another GPU looks meanwhile, or the packing was killed."""
+
+    def look_and_read(path):
+        assert path.parent.name == "h200"
+        assert not [*tmp_path.glob("*/*.jsonl*")]
+        return load(path)
+
+    monkeypatch.setattr(packing, "load", look_and_read)
+    pack(published(tmp_path / "unfinished", run(), packed=False), tmp_path / "h200/fp16.jsonl.bz2")
+    assert [path.name for path in tmp_path.glob("h200/*")] == ["fp16.jsonl.bz2"]

@@ -3,10 +3,8 @@ from dataclasses import replace
 import pytest
 
 from harness.analysis import currency
-from harness.analysis.currency import adapter_versions, out_of_date, part_so_far
-from harness.records.published_plan import Plan
+from harness.analysis.currency import adapter_versions, out_of_date
 from harness.records.run_records import ImplRecord
-from harness.records.schema import TOOLS, SanitizerRecord
 from harness.records.settings import Settings
 from tests.results_factory import results, row
 
@@ -67,6 +65,7 @@ def test_another_version_of_the_engine_makes_it_stale(run, checkout, monkeypatch
     ("planned", "said"),
     [
         ({"dtype": "fp16"}, "dtype none where the plan says fp16"),
+        ({"processes": 5}, "processes 1 where the plan says 5"),
         ({"context": "step"}, "context cold where the plan says step"),
         (
             {"shapes": ",".join(["8192x4096"] * 9)},
@@ -87,28 +86,6 @@ def test_unfinished_run_is_stale(run, checkout):
     assert out_of_date(replace(run, end=None), PLANNED, checkout) == ("not finished",)
 
 
-def test_fewer_processes_are_a_part_and_more_are_other_settings(run, checkout):
-    planned = Plan.model_validate({"runs": {"one": {"about": "one shape", "bench": {"processes": 5}}}}).runs["one"]
-    run = with_settings(run, shapes=None, impls=None, seed=0)
-    assert out_of_date(run, planned.settings, checkout) == ()
-    assert part_so_far(run, planned) == "1 of 5 processes so far"
-    assert part_so_far(with_settings(run, seed=1), planned) is None, "of another run, not of five processes"
-    run = with_settings(run, processes=6)
-    assert out_of_date(run, planned.settings, checkout) == ("processes 6 where the plan says 5",)
-    assert part_so_far(run, planned) is None
-
-
-@pytest.mark.parametrize(
-    ("sanitizer", "ran", "said"),
-    [
-        (True, TOOLS[:3], "3 of 4 tools of compute-sanitizer so far"),
-        (True, TOOLS, None),
-        (True, (), None),  # a device that it does not know
-        (False, TOOLS[:3], None),
-    ],
-)
-def test_a_file_from_before_a_tool_of_the_sanitizer_is_a_part(run, sanitizer, ran, said):
-    case = run.rows[0].case
-    run = replace(run, sanitized=[SanitizerRecord(case=case, impl="quack", tool=tool, errors=0) for tool in ran])
-    plan = Plan.model_validate({"runs": {"one": {"about": "all", "verify": {}, "sanitizer": sanitizer}}})
-    assert part_so_far(run, plan.runs["one"]) == said
+def test_run_of_a_part_of_its_cases_is_stale(run, checkout):
+    part = replace(run, run=run.run.model_copy(update={"jobs": 3}))
+    assert out_of_date(part, PLANNED, checkout) == ("1 of 3 cases",)

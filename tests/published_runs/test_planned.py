@@ -15,12 +15,9 @@ SMALL = """
 [runs.one]
 about = "one shape"
 bench = { shapes = "64x64" }
-documents = ["docs/results.md"]
 
 [kept.old]
 about = "an old one"
-because = "it was"
-superseded_by = ["one"]
 
 [pages."one.md"]
 of = ["one", "old"]
@@ -32,7 +29,6 @@ def test_planned_run_can_be_asked_for(name):
     run = PLAN.runs[name]
     check(Invocation(settings=run.settings, sanitizer=run.sanitizer))
     assert cases_on("cuda", run.settings)
-    assert all((ROOT / document).exists() for document in run.documents)
 
 
 def test_every_published_file_stands_in_the_plan():
@@ -42,11 +38,11 @@ def test_every_published_file_stands_in_the_plan():
     assert {page.format for page in PLAN.pages.values()} <= set(reports.FORMATS)
 
 
-def test_documents_of_a_run_are_its_pages_first(tmp_path):
+def test_pages_and_the_command_of_a_run(tmp_path):
     (tmp_path / "plan.toml").write_text(SMALL)
     plan = read_plan(tmp_path / "plan.toml")
-    assert plan.documents_of("one", "b200") == ("results/b200/one.md", "docs/results.md")
-    assert plan.documents_of("old", "b200") == ("results/b200/one.md",)
+    assert plan.pages_of("one") == plan.pages_of("old") == ("one.md",)
+    assert plan.runs["one"].command_line("b200") == "normbwd bench --device b200 --shapes 64x64"
     assert file_of("b200", "one", tmp_path) == tmp_path / "b200/one.jsonl.bz2"
 
 
@@ -54,7 +50,7 @@ def test_documents_of_a_run_are_its_pages_first(tmp_path):
     ("was", "now", "said"),
     [
         ("[runs.one]", "[runs.one", "is not TOML"),
-        ("bench =", "measure =", "runs.one.measure: unknown key; there are about, bench, documents, sanitizer, verify"),
+        ("bench =", "measure =", "runs.one.measure: unknown key; there are about, bench, sanitizer, verify"),
         ("bench = {", "bench = { shapess = '8x8',", "runs.one.bench.shapess: unknown key; did you mean shapes?"),
         ("[kept.old]", "[kept.old]\nabuot = 'x'", "kept.old.abuot: unknown key; did you mean about?"),
         ("[runs.one]", "[run.one]", "run: unknown key; did you mean runs?"),
@@ -63,7 +59,6 @@ def test_documents_of_a_run_are_its_pages_first(tmp_path):
         ("bench = {", "verify = {}\nbench = {", "one command, bench or verify"),
         ("[kept.old]", "[kept.one]", "one: planned and kept as well"),
         ('"old"]', '"older"]', "pages.one.md is of older, which the plan does not have"),
-        ('["one"]\n\n[pages', '["two"]\n\n[pages', "kept.old is superseded by two, which the plan does not have"),
     ],
 )
 def test_fault_in_a_plan_is_named(tmp_path, was, now, said):
