@@ -185,6 +185,12 @@ def coverage(session: nox.Session) -> None:
 
 
 @session
+def versions(session: nox.Session) -> None:
+    """Ask of each commit that changes the engine or an adapter for a raised version, or for why no figure changes."""
+    _run_module(session, "tests.versions", *session.posargs)
+
+
+@session
 def weight(session: nox.Session) -> None:
     """Count lines of source and tests and words of documents, against the budgets in pyproject.toml."""
     session.run(_python(session), "tests/weight.py", external=True)
