@@ -4,7 +4,7 @@ import os
 import shlex
 import signal
 import sys
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -273,7 +273,7 @@ def test_a_dry_run_counts_nothing_that_is_not_installed(workers, monkeypatch, ca
 def test_a_dry_run_on_a_fleet_needs_no_gpu_here(workers, folder, monkeypatch, capsys):
     @contextmanager
     def connected(address):
-        yield SimpleNamespace(gpus=lambda: {"h200": 8, "toaster": 1}, hosts=lambda: {"h200": [8], "toaster": [1]})
+        yield SimpleNamespace(gpus=lambda: {"h200": 8, "toaster": 1})
 
     monkeypatch.setattr(preview, "connected", connected)
     monkeypatch.setattr(preview, "published", lambda kind: Durations())
@@ -285,17 +285,6 @@ def test_a_dry_run_on_a_fleet_needs_no_gpu_here(workers, folder, monkeypatch, ca
     assert told.count("  1 case: rms-16x64-bf16\n") == 2
     assert "time: unknown, as there is no published run here" in told
     assert list(folder.iterdir()) == []
-
-
-@pytest.mark.parametrize(("hosts", "largest"), [([8], 8), ([1] * 8, 1), ([2, 4], 4)])
-def test_a_dry_run_knows_how_large_the_hosts_of_a_cluster_are(workers, monkeypatch, hosts, largest):
-    played = []
-    monkeypatch.setattr(preview, "makespan_s", lambda *given, **named: played.append(named["lanes_a_host"]) or 60.0)
-    monkeypatch.setattr(preview, "published", lambda kind: Durations({"quack": 60.0}, runs=2))
-    there = SimpleNamespace(gpus=lambda: {"h200": sum(hosts)}, hosts=lambda: {"h200": hosts})
-    monkeypatch.setattr(preview, "connected", lambda address: nullcontext(there))
-    assert typed("bench --dry-run --fleet 10.0.0.1:6379 --shapes 16x64") in (0, None)
-    assert played == [largest]
 
 
 @pytest.mark.parametrize("more", ["", " --dry-run"])

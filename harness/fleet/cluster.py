@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -18,16 +18,16 @@ from harness.run.process import Worker, WorkerDiedError
 from harness.worker.messages import Start
 
 LOCAL = "local"
-FOUND = "auto"  # the cluster that Ray finds by itself
+ANY = "auto"  # the cluster that Ray finds by itself
 CLIENT = "ray://"  # before an address that Ray's client is to reach
 LAST_PORT = 65535
 TRIES = "RAY_NUM_REDIS_GET_RETRIES"  # each takes 45 s if the address is no cluster; Ray's default is 20
 UNNAMED = "gpu"  # the kind of a GPU for which Ray reports no type
 TYPE = "accelerator_type:"  # the prefix of a node's resource that names the type of its GPUs
-LOOK_S = 0.5  # between checks whether an answer is still wanted
+POLL_S = 0.5  # between checks whether an answer is still wanted
 # Of a local cluster. Ray starts a Python process for each CPU that it may use, and the actors need none. The object
 # store holds only rows.
-HERE = {"include_dashboard": False, "num_cpus": 1, "object_store_memory": 80 << 20}
+LOCAL_OPTIONS = {"include_dashboard": False, "num_cpus": 1, "object_store_memory": 80 << 20}
 # Without it `ray.init` starts Ray's older autoscaler, whose end takes a second: it asks a server that is gone.
 NEWER_AUTOSCALER = "RAY_enable_autoscaler_v2"
 ACTOR_ERRORS = (UsageError, UnavailableError, WorkerDiedError)  # raised by a GpuActor itself
@@ -60,8 +60,8 @@ class RemoteActor:
         try:
             answer = getattr(self.actor, method).remote(*arguments, **named)
             waited_s = 0.0
-            while not ray.wait([answer], timeout=LOOK_S)[0]:
-                waited_s += LOOK_S
+            while not ray.wait([answer], timeout=POLL_S)[0]:
+                waited_s += POLL_S
                 if not wanted():
                     raise GpuLostError("it was not waited for")
                 if limit_s is not None and waited_s > limit_s:
@@ -87,17 +87,13 @@ class Cluster:
     def __init__(self, process: Callable[[Start, Path], Worker] | None = None) -> None:
         self.process = process
 
-    def hosts(self) -> dict[str, list[int]]:
-        """How many GPUs each host has, free or not, by their kind."""
-        by_kind: defaultdict[str, list[int]] = defaultdict(list)
+    def gpus(self) -> dict[str, int]:
+        """How many GPUs of each kind there are, free or not."""
+        by_kind: Counter[str] = Counter()
         for node in _ray().nodes():
             if node["Alive"] and (gpus := int(node["Resources"].get("GPU", 0))):
-                by_kind[_kind_of(node["Resources"])].append(gpus)
+                by_kind[_kind_of(node["Resources"])] += gpus
         return dict(sorted(by_kind.items()))
-
-    def gpus(self) -> dict[str, int]:
-        """How many GPUs of each kind there are."""
-        return {kind: sum(counts) for kind, counts in self.hosts().items()}
 
     def actor(self, kind: str) -> RemoteActor:
         """An actor on a GPU of a kind; it waits where none is free."""
@@ -128,10 +124,10 @@ def connected(address: str) -> Generator[Cluster]:
         ray = _ray()
     except ImportError as error:
         raise UnavailableError(f"--fleet needs Ray ({error}); pip install 'normbwd[fleet]'") from error
-    here = HERE if address == LOCAL else {}
+    options = LOCAL_OPTIONS if address == LOCAL else {}
     before = signal.getsignal(signal.SIGTERM)
     try:
-        ray.init(address, log_to_driver=False, logging_level="ERROR", configure_logging=True, **here)
+        ray.init(address, log_to_driver=False, logging_level="ERROR", configure_logging=True, **options)
     except (ConnectionError, RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:
         why = str(error).strip().splitlines()[0]
         raise UnavailableError(
@@ -151,11 +147,11 @@ def _ray() -> Any:
 
 def _refuse_where_nobody_listens(address: str) -> None:
     """Raise UsageError for a malformed address, and UnavailableError where nothing listens: Ray would take minutes."""
-    if address in (LOCAL, FOUND):
+    if address in (LOCAL, ANY):
         return
     host, _, port = address.removeprefix(CLIENT).rpartition(":")
     if not host or "/" in host or not port.isdecimal() or int(port) > LAST_PORT:
-        raise UsageError(f"--fleet {address}: give local, {FOUND}, or a cluster's HOST:PORT")
+        raise UsageError(f"--fleet {address}: give local, {ANY}, or a cluster's HOST:PORT")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
     except OSError as error:

@@ -18,7 +18,7 @@ from harness.run.progress import Display
 T = TypeVar("T")
 PATIENCE_S = 15.0  # for the other GPUs, once there is one of each kind
 SAY_EVERY_S = 30.0  # between messages while waiting
-LOOK_S = 0.2
+POLL_S = 0.2
 
 
 def choose_gpus(available: dict[str, int], invocation: Invocation) -> dict[str, int]:
@@ -78,12 +78,12 @@ def _wait(futures_by_kind: Sequence[Sequence[Future[None]]], teams: Sequence[Tea
             )
             display.say(f"waiting for GPUs, which others use; free are {free}")
         waiting = [future for futures in futures_by_kind for future in futures if not future.done()]
-        wait(waiting, LOOK_S, FIRST_COMPLETED)
+        wait(waiting, POLL_S, FIRST_COMPLETED)
 
 
 def until_done(futures: Sequence[Future[T]]) -> None:
     """Wait for all, in steps, because a wait without a limit would not let Ctrl-C through."""
-    while wait(futures, LOOK_S).not_done:
+    while wait(futures, POLL_S).not_done:
         pass
 
 

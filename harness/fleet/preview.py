@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from harness import devices
 from harness.devices import PROFILES, DeviceFacts, DeviceProfile
 from harness.fleet.cluster import connected
-from harness.fleet.estimate import Durations, makespan_s, published
+from harness.fleet.estimate import Durations, published
 from harness.fleet.gathering import choose_gpus
 from harness.records.run_records import ImplRecord
 from harness.run.invocation import Invocation
@@ -29,12 +29,10 @@ def describe_plan(invocation: Invocation, display: Display) -> str:
         profile, _ = devices.choose(invocation.device, hello.available)
         return _lines(profile.family, None, plan_run(invocation, hello))
     with connected(invocation.fleet) as cluster:
-        counts, hosts = choose_gpus(cluster.gpus(), invocation), cluster.hosts()
+        counts = choose_gpus(cluster.gpus(), invocation)
     display.say("starting a worker")
     hello = inventory(invocation.changed(device="cpu"))  # this host need not have a GPU
-    return "\n".join(
-        _lines(kind, gpus, _on(kind, invocation, hello), max(hosts[kind])) for kind, gpus in counts.items()
-    )
+    return "\n".join(_lines(kind, gpus, _on(kind, invocation, hello)) for kind, gpus in counts.items())
 
 
 def elsewhere(kind: str) -> Device:
@@ -48,7 +46,7 @@ def _on(kind: str, invocation: Invocation, hello: Hello) -> Planned:
     return plan_run(invocation, hello, None if invocation.device == "cpu" else elsewhere(kind))
 
 
-def _lines(kind: str, gpus: int | None, planned: Planned, gpus_a_host: int = 1) -> str:
+def _lines(kind: str, gpus: int | None, planned: Planned) -> str:
     """The plan in lines: on so many GPUs of a fleet, whose libraries are unknown here, or (None) on this device."""
     here = gpus is None
     missing = [impl.name for impl in planned.impls if here and impl.missing]
@@ -62,7 +60,7 @@ def _lines(kind: str, gpus: int | None, planned: Planned, gpus_a_host: int = 1) 
         f"{', '.join(impl.name for impl in impls)}",
         *([f"  {len(missing)} not installed: {', '.join(missing)}"] if missing else []),
         f"  {planned.settings.processes} process{'es' * (planned.settings.processes != 1)}",
-        f"  {_time(planned, impls, gpus or 1, gpus_a_host, published(kind))}",
+        f"  {_time(planned, impls, gpus or 1, published(kind))}",
     ]
     return "\n".join(lines) + "\n"
 
@@ -73,7 +71,7 @@ def _devices(gpus: int | None, planned: Planned) -> str:
     return counted(gpus, "GPU")
 
 
-def _time(planned: Planned, impls: Sequence[ImplRecord], gpus: int, gpus_a_host: int, times: Durations) -> str:
+def _time(planned: Planned, impls: Sequence[ImplRecord], gpus: int, times: Durations) -> str:
     """The estimated time; an implementation that is missing, or does not handle a case, takes none."""
     if planned.facts.kind == "cpu":
         return "time: unknown, as the published runs are of GPUs"
@@ -82,6 +80,6 @@ def _time(planned: Planned, impls: Sequence[ImplRecord], gpus: int, gpus_a_host:
     by_name = {impl.name: impl for impl in impls}
     jobs = [runnable(job, by_name) for job in planned.jobs]
     compiled = [impl.name for impl in impls if impl.compiles_ahead]
-    seconds = makespan_s([job for job in jobs if job.impls], gpus, times, lanes_a_host=gpus_a_host, compiled=compiled)
+    seconds = times.run_s([job for job in jobs if job.impls], gpus, compiled)
     quick = ", and less with --quick" if planned.settings.quick else ""
     return f"time: about {max(1, round(seconds / 60))} min by {counted(times.runs, 'published run')}{quick}"

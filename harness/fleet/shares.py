@@ -7,11 +7,9 @@ same width, for which libraries compile.
 
 from __future__ import annotations
 
-import math
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
 
 from harness.cases import NormCase
 from harness.run.plan import Job
@@ -20,18 +18,13 @@ MOST_TRIES = 2  # of a job whose GPU is lost
 
 
 class Shares:
-    """The jobs of a run by lane (one GPU); thread-safe.
+    """The jobs of a run by lane (one GPU); thread-safe."""
 
-    `cost_s` estimates the time of a job, `process_s` is the time to start a process and to run its self-test.
-    """
-
-    def __init__(
-        self, jobs: Sequence[Job], lanes: Sequence[int], cost_s: Callable[[Job], float], process_s: float
-    ) -> None:
-        self._cost_s = cost_s = cache(cost_s)  # called thousands of times for each job
-        self._process_s = process_s
-        stretches = slices(jobs, len(lanes), cost_s, process_s)
-        self._shares = {lane: deque(stretch) for lane, stretch in zip(lanes, stretches, strict=True)}
+    def __init__(self, jobs: Sequence[Job], lanes: Sequence[int]) -> None:
+        borders = [round(number * len(jobs) / len(lanes)) for number in range(len(lanes) + 1)]
+        self._shares = {
+            lane: deque(jobs[begin:end]) for lane, begin, end in zip(lanes, borders, borders[1:], strict=False)
+        }
         self._ownerless: deque[Job] = deque()
         self._apart = len(lanes) >= len({job.process for job in jobs})  # so that no GPU has to measure a case twice
         self._measured: dict[int, set[NormCase]] = {lane: set() for lane in lanes}
@@ -141,48 +134,8 @@ class Shares:
         if free:
             same = [job for job in free if job.process == self._process[lane]]
             return self._ownerless, (same or free)[0]
-        for share in sorted(self._shares.values(), key=self._seconds, reverse=True):
-            left_s = self._seconds(share)
-            for job in reversed(share):
-                if self._helps(lane, job, left_s):
+        for share in sorted(self._shares.values(), key=len, reverse=True):
+            for job in reversed(share if len(share) > 1 else ()):  # a single job its own lane has done as soon
+                if not (self._apart and job.case in self._measured[lane]):
                     return share, job
         return None
-
-    def _helps(self, lane: int, job: Job, left_s: float) -> bool:
-        """Whether an idle lane would finish a job of another share before that share's own lane does."""
-        if self._apart and job.case in self._measured[lane]:
-            return False
-        start_s = 0.0 if job.process == self._process[lane] else self._process_s
-        return start_s + self._cost_s(job) < left_s
-
-    def _seconds(self, share: deque[Job]) -> float:
-        return sum(map(self._cost_s, share))
-
-
-def slices(jobs: Sequence[Job], lanes: int, cost_s: Callable[[Job], float], process_s: float) -> list[list[Job]]:
-    """Cut the jobs into a contiguous part for each lane; the longest part is minimal to within a thousandth."""
-    # More than enough by far more than rounding: `sum` of Python 3.12 rounds less than adding one by one does.
-    long_enough = (sum(map(cost_s, jobs)) + process_s * len(jobs)) * (1 + 1e-9)
-    too_short = 0.0
-    while long_enough - too_short > 1e-3 * long_enough:
-        middle = (too_short + long_enough) / 2
-        if len(_filled(jobs, middle, cost_s, process_s)) > lanes:
-            too_short = middle
-        else:
-            long_enough = middle
-    stretches = _filled(jobs, long_enough, cost_s, process_s)
-    return stretches + [[] for _ in range(lanes - len(stretches))]
-
-
-def _filled(jobs: Sequence[Job], limit_s: float, cost_s: Callable[[Job], float], process_s: float) -> list[list[Job]]:
-    """Cut the jobs into parts, each filled up to the limit; a job that is longer has a part of its own."""
-    stretches: list[list[Job]] = []
-    taken_s, process = math.inf, -1
-    for job in jobs:
-        more_s = cost_s(job) + (process_s if job.process != process else 0.0)
-        if taken_s + more_s > limit_s:
-            stretches.append([])
-            taken_s, more_s = 0.0, cost_s(job) + process_s
-        stretches[-1].append(job)
-        taken_s, process = taken_s + more_s, job.process
-    return stretches

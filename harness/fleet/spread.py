@@ -14,8 +14,7 @@ from pathlib import Path
 
 from harness.errors import UsageError
 from harness.fleet.cluster import Cluster, connected
-from harness.fleet.estimate import published
-from harness.fleet.gathering import LOOK_S, choose_gpus, gather, until_done
+from harness.fleet.gathering import POLL_S, choose_gpus, gather, until_done
 from harness.fleet.lane import Lane, Run
 from harness.fleet.shares import Shares
 from harness.fleet.team import Team, numbering, refuse
@@ -50,11 +49,8 @@ def bench_on(cluster: Cluster, invocation: Invocation, display: Display) -> list
     ]
     invocation = _with_a_folder_for_several(invocation, len(teams))
     try:
-        with ThreadPoolExecutor(1) as pool:
-            times = [pool.submit(published, team.kind) for team in teams]  # while the workers start
-            gather(teams, display)
-        for team, times_of_kind in zip(teams, times, strict=True):
-            team.times = times_of_kind.result()
+        gather(teams, display)
+        for team in teams:
             for gpu in team.gpus.values():
                 refuse(team, gpu, invocation)
         plans = [plan_run(invocation, team.first.hello) for team in teams]
@@ -94,7 +90,7 @@ def _open(team: Team, planned: Planned, invocation: Invocation, log: Path, files
     gpus = {record.number: record for record in load(path).gpus}
     team.run = Run(
         planned,
-        Shares(jobs, sorted(team.gpus), team.times.of, team.times.process_s),
+        Shares(jobs, sorted(team.gpus)),
         results,
         numbering(team, invocation, results, gpus),
     )
@@ -127,7 +123,7 @@ def _measure(teams: Sequence[Team], display: Display) -> None:
             for thread in threads:
                 thread.start()
             while any(thread.is_alive() for thread in threads):  # a bare join would not let Ctrl-C through
-                time.sleep(LOOK_S)
+                time.sleep(POLL_S)
         except BaseException:
             for team in teams:
                 team.end()

