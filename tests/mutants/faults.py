@@ -62,6 +62,11 @@ def spoilt(spoil):
     return plant
 
 
+def misread(read):
+    """A fault that takes other inputs for those that it was given."""
+    return lambda inputs, planted: lambda: gradients(read(inputs) if planted else inputs)
+
+
 # What is left out, mixed up or of the wrong kind
 
 
@@ -83,13 +88,15 @@ def scratch_uninitialised(inputs, grads):
 
 
 @fault(RMS, "^dweight is off")
-def row_left_out_of_dweight(inputs, planted):
-    return lambda: replace(gradients(inputs), dweight=gradients(inputs, rows=-1 if planted else None).dweight)
+@spoilt
+def row_left_out_of_dweight(inputs, grads):
+    return replace(grads, dweight=gradients(inputs, rows=-1).dweight)
 
 
 @fault(RMS, "^dx is off", inputs="correlated")
-def row_correction_left_out(inputs, planted):
-    return lambda: gradients(inputs, correction=not planted)
+@spoilt
+def row_correction_left_out(inputs, grads):
+    return gradients(inputs, correction=False)
 
 
 @fault(LAYER, "^dbias is missing$")
@@ -130,20 +137,15 @@ def lazy_dx(inputs, grads):
 
 
 @fault(replace(RMS, rows=2048), "^dweight is off")
-def sums_in_bf16(inputs, planted):
-    def backward():
-        grads = gradients(inputs)
-        if not planted:
-            return grads
-        total = torch.zeros(inputs.case.cols, dtype=torch.bfloat16)
-        for row in products(inputs).bfloat16():
-            total += row
-        return replace(grads, dweight=total)
-
-    return backward
+@spoilt
+def sums_in_bf16(inputs, grads):
+    total = torch.zeros(inputs.case.cols, dtype=torch.bfloat16)
+    for row in products(inputs).bfloat16():
+        total += row
+    return replace(grads, dweight=total)
 
 
-@fault(RMS, "differ, in dweight", status="nondeterministic")
+@fault(replace(RMS, rows=512, dtype="fp32", weight_dtype="fp32"), "differ, in dweight", status="nondeterministic")
 def sums_in_any_order(inputs, planted):
     """What atomics do: fp32 sums whose order changes from run to run, seen because dweight stays in fp32."""
 
@@ -152,11 +154,6 @@ def sums_in_any_order(inputs, planted):
         return replace(gradients(inputs), dweight=products(inputs).float()[order].sum(0))
 
     return backward
-
-
-FAULTS["sums in any order"] = replace(
-    FAULTS["sums in any order"], case=replace(RMS, rows=512, dtype="fp32", weight_dtype="fp32")
-)
 
 
 def products(inputs):
@@ -345,9 +342,10 @@ def exchanged(**piece):
     return lambda inputs, planted: lambda: formula(inputs, **(piece if planted else {}))
 
 
-def enter(name, plant, case, inputs, reason=WRONG, status="wrong"):
-    """A fault that usual inputs hide."""
-    FAULTS[f"{name} ({inputs})"] = Fault(plant, replace(case, inputs=inputs), status, reason, hidden=True)
+def enter(name, plant, case, inputs=None, reason=WRONG, status="wrong"):
+    """A fault that usual inputs hide, or without unusual `inputs` the usual shape."""
+    shown_by = inputs or f"{case.rows} x {case.cols}"
+    FAULTS[f"{name} ({shown_by})"] = Fault(plant, replace(case, inputs=inputs or "normal"), status, reason, hidden=True)
 
 
 def one_pass(x, centred, eps):
@@ -397,19 +395,13 @@ enter("eps left out", exchanged(rstd=without_eps), RMS, "zero-rows")
 enter("eps outside of the root", exchanged(rstd=eps_outside), RMS, "small-x")
 
 
-def cubed_rstd(inputs, planted):
+@spoilt
+def cubed_rstd(inputs, grads):
     """The row correction as x * rstd^3 * sum(wdy * x), as the formula can be rearranged."""
-
-    def backward():
-        case = inputs.case
-        x, dy = inputs.x.float(), inputs.dy.float()
-        rstd = usual_rstd(x, x, inputs.eps)
-        wdy = dy * inputs.weight.float()
-        correction = x * rstd.pow(3) * (wdy * x).mean(1, keepdim=True)
-        grads = gradients(inputs)
-        return replace(grads, dx=(wdy * rstd - correction).to(inputs.x.dtype)) if planted and case else grads
-
-    return backward
+    x, wdy = inputs.x.float(), inputs.dy.float() * inputs.weight.float()
+    rstd = usual_rstd(x, x, inputs.eps)
+    correction = x * rstd.pow(3) * (wdy * x).mean(1, keepdim=True)
+    return replace(grads, dx=(wdy * rstd - correction).to(inputs.x.dtype))
 
 
 enter("rstd to the third power", cubed_rstd, RMS, "large-x")
@@ -420,42 +412,22 @@ def flushed(tensor):
     return torch.where(tensor.abs() < 2.0**-126, 0.0, tensor)
 
 
-def flushes_what_it_reads(inputs, planted):
-    return lambda: gradients(replace(inputs, x=flushed(inputs.x)) if planted else inputs)
-
-
-def flushes_what_it_writes(inputs, planted):
-    def backward():
-        grads = gradients(inputs)
-        return replace(grads, dx=flushed(grads.dx)) if planted else grads
-
-    return backward
+@spoilt
+def flushes_what_it_writes(inputs, grads):
+    return replace(grads, dx=flushed(grads.dx))
 
 
 def swallows(name):
-    def plant(inputs, planted):
-        def backward():
-            clean = {name: getattr(inputs, name).nan_to_num(0.0, 0.0, 0.0)} if planted else {}
-            return gradients(replace(inputs, **clean))
-
-        return backward
-
-    return plant
+    return misread(lambda inputs: replace(inputs, **{name: getattr(inputs, name).nan_to_num(0.0, 0.0, 0.0)}))
 
 
-def spreads(inputs, planted):
+@spoilt
+def spreads(inputs, grads):
     """Sums over two rows at once, of which one may be spoilt."""
-
-    def backward():
-        grads = gradients(inputs)
-        if planted:
-            bad = ~grads.dx.isfinite().all(1)
-            grads.dx[bad.roll(1)] = math.nan
-        return grads
-
-    return backward
+    grads.dx[(~grads.dx.isfinite().all(1)).roll(1)] = math.nan
 
 
+flushes_what_it_reads = misread(lambda inputs: replace(inputs, x=flushed(inputs.x)))
 FLUSH = "takes subnormal numbers as zero: "
 enter("subnormal numbers flushed as they are read", flushes_what_it_reads, RMS, "subnormal-x", f"{FLUSH}dweight", "ok")
 enter("subnormal numbers flushed as they are written", flushes_what_it_writes, RMS, "subnormal-dy", f"{FLUSH}dx", "ok")
@@ -477,36 +449,21 @@ def from_memory(tensor, strides, offset=0):
 
 
 def takes_for_granted(name):
-    def plant(inputs, planted):
-        def backward():
-            tensor = getattr(inputs, name)
-            plain = from_memory(tensor, (inputs.case.cols, 1)) if planted else tensor
-            return gradients(replace(inputs, **{name: plain}))
+    def read(inputs):
+        return replace(inputs, **{name: from_memory(getattr(inputs, name), (inputs.case.cols, 1))})
 
-        return backward
-
-    return plant
+    return misread(read)
 
 
-def rounds_addresses_down(inputs, planted):
-    def backward():
-        offset = -(inputs.x.storage_offset() % 8) if planted else 0
-        return gradients(replace(inputs, x=from_memory(inputs.x, inputs.x.stride(), offset)))
-
-    return backward
+@misread
+def rounds_addresses_down(inputs):
+    return replace(inputs, x=from_memory(inputs.x, inputs.x.stride(), -(inputs.x.storage_offset() % 8)))
 
 
-def takes_the_second_dimension_for_columns(inputs, planted):
-    def backward():
-        grads = gradients(inputs)
-        if not planted or inputs.x.dim() == 2:
-            return grads
-        x = inputs.x.double()
-        return replace(
-            grads, dx=(grads.dx * (x.square().mean(1, keepdim=True) + inputs.eps).rsqrt()).to(grads.dx.dtype)
-        )
-
-    return backward
+@spoilt
+def takes_the_second_dimension_for_columns(inputs, grads):
+    rstd = 1 if inputs.x.dim() == 2 else (inputs.x.double().square().mean(1, keepdim=True) + inputs.eps).rsqrt()
+    return replace(grads, dx=(grads.dx * rstd).to(grads.dx.dtype))
 
 
 enter("strides taken for granted", takes_for_granted("x"), RMS, "strided-x")
@@ -519,66 +476,41 @@ enter("second dimension taken for columns", takes_the_second_dimension_for_colum
 # What only some shapes show
 
 
-def enter_shape(name, plant, case, reason=WRONG):
-    """A fault that the usual shape hides."""
-    FAULTS[f"{name} ({case.rows} x {case.cols})"] = Fault(plant, case, "wrong", reason, hidden=True)
-
-
 def most(rows=None, cols=None, multiple=1):
     """Leaves what is beyond so many rows or columns, or beyond a multiple of some columns, as it finds it."""
 
-    def plant(inputs, planted):
-        def backward():
-            grads = gradients(inputs)
-            if planted:
-                last_col = min(cols or inputs.case.cols, inputs.case.cols // multiple * multiple)
-                dx = torch.zeros_like(grads.dx)
-                dx[:rows, :last_col] = grads.dx[:rows, :last_col]
-                grads = replace(grads, dx=dx)
-            return grads
+    def spoil(inputs, grads):
+        last_col = min(cols or inputs.case.cols, inputs.case.cols // multiple * multiple)
+        dx = torch.zeros_like(grads.dx)
+        dx[:rows, :last_col] = grads.dx[:rows, :last_col]
+        return replace(grads, dx=dx)
 
-        return backward
-
-    return plant
+    return spoilt(spoil)
 
 
-def nothing_to_do(inputs, planted):
+@spoilt
+def nothing_to_do(inputs, grads):
     """Returns early where there are no rows, with gradients that nobody has written."""
-
-    def backward():
-        grads = gradients(inputs)
-        if planted and inputs.case.rows == 0:
-            return replace(grads, dweight=torch.empty_like(grads.dweight).fill_(3.0))
-        return grads
-
-    return backward
+    return replace(grads, dweight=torch.full_like(grads.dweight, 3.0)) if inputs.case.rows == 0 else None
 
 
-def two_rows_at_least(inputs, planted):
-    def backward():
-        grads = gradients(inputs)
-        return replace(grads, dweight=grads.dweight * 0) if planted and inputs.case.rows == 1 else grads
-
-    return backward
+@spoilt
+def two_rows_at_least(inputs, grads):
+    return replace(grads, dweight=grads.dweight * 0) if inputs.case.rows == 1 else None
 
 
-def unbiased(inputs, planted):
+@spoilt
+def unbiased(inputs, grads):
     """Sums over columns divided by one less, where there is but one."""
-
-    def backward():
-        grads = gradients(inputs)
-        one = planted and inputs.case.cols == 1
-        return replace(grads, dx=grads.dx / 0) if one else grads
-
-    return backward
+    return replace(grads, dx=grads.dx / 0) if inputs.case.cols == 1 else None
 
 
-enter_shape("no rows, nothing written", nothing_to_do, replace(RMS, rows=0), "^dweight is off by rho inf")
-enter_shape("a lone row left out", two_rows_at_least, replace(RMS, rows=1), "^dweight is off")
-enter_shape("as many rows as a grid may have", most(rows=65536), replace(RMS, rows=65537, cols=8))
-enter_shape("a lone column", unbiased, replace(RMS, cols=1))
-enter_shape("columns in pairs", most(multiple=2), replace(RMS, cols=515))
-enter_shape("columns by eight", most(multiple=8), replace(RMS, cols=132))
-enter_shape("columns of one block less", most(multiple=64), replace(RMS, cols=127))
-enter_shape("columns of one block more", most(multiple=128), replace(RMS, cols=129))
-enter_shape("columns of half a row", most(cols=32768), replace(RMS, rows=2, cols=65536))
+enter("no rows, nothing written", nothing_to_do, replace(RMS, rows=0), reason="^dweight is off by rho inf")
+enter("a lone row left out", two_rows_at_least, replace(RMS, rows=1), reason="^dweight is off")
+enter("as many rows as a grid may have", most(rows=65536), replace(RMS, rows=65537, cols=8))
+enter("a lone column", unbiased, replace(RMS, cols=1))
+enter("columns in pairs", most(multiple=2), replace(RMS, cols=515))
+enter("columns by eight", most(multiple=8), replace(RMS, cols=132))
+enter("columns of one block less", most(multiple=64), replace(RMS, cols=127))
+enter("columns of one block more", most(multiple=128), replace(RMS, cols=129))
+enter("columns of half a row", most(cols=32768), replace(RMS, rows=2, cols=65536))

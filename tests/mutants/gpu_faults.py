@@ -52,35 +52,42 @@ def finished_on_a_side_stream(inputs, planted):
     return backward
 
 
-def atomics(inputs, planted):
+def spoilt(spoil):
+    """A fault that does something to gradients that are right."""
+
+    def plant(inputs, planted):
+        kept = []
+
+        def backward():
+            grads = fp32(inputs)
+            return (spoil(inputs, grads, kept) or grads) if planted else grads
+
+        return backward
+
+    return plant
+
+
+@spoilt
+def atomics(inputs, grads, _):
     """Adds up rows in whatever order they arrive."""
-
-    def backward():
-        grads = fp32(inputs)
-        if not planted:
-            return grads
-        xhat = inputs.x.float() * inputs.rstd[:, None]
-        everything = torch.zeros(inputs.case.cols, device="cuda")
-        cols = torch.arange(inputs.case.cols, device="cuda").expand_as(xhat)
-        everything.scatter_add_(0, cols.reshape(-1), (inputs.dy.float() * xhat).reshape(-1))
-        return replace(grads, dweight=everything)
-
-    return backward
+    xhat = inputs.x.float() * inputs.rstd[:, None]
+    everything = torch.zeros(inputs.case.cols, device="cuda")
+    cols = torch.arange(inputs.case.cols, device="cuda").expand_as(xhat)
+    everything.scatter_add_(0, cols.reshape(-1), (inputs.dy.float() * xhat).reshape(-1))
+    return replace(grads, dweight=everything)
 
 
-def one_element_beyond_dx(inputs, planted):
-    def backward():
-        grads = fp32(inputs)
-        if planted:
-            item = grads.dx.element_size()
-            device = grads.dx.device
-            storage = torch._C._construct_storage_from_data_pointer(
-                grads.dx.data_ptr() + grads.dx.numel() * item, device, item
-            )
-            torch.empty(0, dtype=grads.dx.dtype, device=device).set_(storage).fill_(1.0)
-        return grads
+@spoilt
+def one_element_beyond_dx(inputs, grads, _):
+    item, device = grads.dx.element_size(), grads.dx.device
+    behind = grads.dx.data_ptr() + grads.dx.numel() * item
+    storage = torch._C._construct_storage_from_data_pointer(behind, device, item)
+    torch.empty(0, dtype=grads.dx.dtype, device=device).set_(storage).fill_(1.0)
 
-    return backward
+
+@spoilt
+def kept_memory(inputs, grads, kept):
+    kept.append(grads.dx.clone())
 
 
 def index_of_32_bits(inputs, planted):
@@ -97,18 +104,6 @@ def index_of_32_bits(inputs, planted):
             last = (1 << 31) // inputs.case.cols - start if planted else None
             dx[rows][:last] = part.dx[:last].to(dx.dtype) if last is None or last > 0 else 0
         return Grads(dx, dweight)
-
-    return backward
-
-
-def kept_memory(inputs, planted):
-    kept = []
-
-    def backward():
-        grads = fp32(inputs)
-        if planted:
-            kept.append(grads.dx.clone())
-        return grads
 
     return backward
 

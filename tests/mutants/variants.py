@@ -125,17 +125,11 @@ def naive_silu(z):
     return z * (grown / (1 + grown)).double()
 
 
-def one_row_stride(inputs, planted):
+@spoilt
+def one_row_stride(inputs, gradients):
     """Heads of a projection read as if their tokens lay side by side."""
-
-    def backward():
-        if not planted:
-            return rounded(inputs, by_autograd(inputs))
-        flat = inputs.x.as_strided((inputs.case.rows, inputs.case.cols), (inputs.case.cols, 1))
-        x = from_memory(flat, flat.stride()).reshape(inputs.dy.shape)
-        return rounded(inputs, by_autograd(replace(inputs, x=x)))
-
-    return backward
+    flat = inputs.x.as_strided((inputs.case.rows, inputs.case.cols), (inputs.case.cols, 1))
+    return by_autograd(replace(inputs, x=from_memory(flat, flat.stride()).reshape(inputs.dy.shape)))
 
 
 enter("residual forgotten", exchanged(residual=lambda dres, dy: 0 * dres), of(RMS, "residual"), "^dx is off")
