@@ -84,7 +84,7 @@ def test_model_is_compiled_if_asked(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "error"),
     [
         (["--beside", "8"], "--beside holds multiprocessors of a GPU; leave it out on a CPU"),
         (["--layers", "0"], "--layers 0: must be at least 1"),
@@ -95,12 +95,12 @@ def test_model_is_compiled_if_asked(monkeypatch, capsys):
         (["--device", "cuda"], "--device cuda: not here; give one of cpu"),
     ],
 )
-def test_what_cannot_be_trained_is_said_at_once(monkeypatch, capsys, more, told):
+def test_what_cannot_be_trained_is_said_at_once(monkeypatch, capsys, more, error):
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     with pytest.raises(SystemExit) as stopped:
         load("training_step").main([*SMALL, *more])
     assert stopped.value.code == 2
-    assert capsys.readouterr().err.endswith(f": error: {told}\n")
+    assert capsys.readouterr().err.endswith(f": error: {error}\n")
 
 
 def test_a_cpu_needs_the_interpreter(monkeypatch, capsys):
@@ -153,8 +153,8 @@ def test_other_kernel_begins_with_the_backward(monkeypatch):
     assert happened == ["mark", "forward", "hold", "mark", "backward", "mark", "optimizer", "mark", "wait"]
 
 
-class Told:
-    """A step of which the times are told, and the kernel beside it, which does not always hold."""
+class ScriptedStep:
+    """A step that takes given times."""
 
     def __init__(self, name, step_us, happened):
         self.name, self.step_us, self.happened = name, step_us, happened
@@ -167,7 +167,7 @@ class Told:
 
 def test_steps_of_both_models_are_taken_in_turn(capsys):
     example, happened = load("training_step"), []
-    steps = {"torch": Told("torch", 1000.0, happened), "in-house": Told("in-house", 800.0, happened)}
+    steps = {"torch": ScriptedStep("torch", 1000.0, happened), "in-house": ScriptedStep("in-house", 800.0, happened)}
     times = example.time_steps(steps)
     rounds = [tuple(happened[at : at + 2]) for at in range(0, len(happened), 2)]
     assert len(rounds) == example.TIMED_STEPS
@@ -184,7 +184,7 @@ def test_steps_of_both_models_are_taken_in_turn(capsys):
 def test_a_step_beside_nothing_does_not_count(capsys):
     example, happened = load("training_step"), []
     other = SimpleNamespace(begin=lambda: happened.append("hold"), held=lambda: happened[-1] != "in-house")
-    steps = {"torch": Told("torch", 1000.0, happened), "in-house": Told("in-house", 800.0, happened)}
+    steps = {"torch": ScriptedStep("torch", 1000.0, happened), "in-house": ScriptedStep("in-house", 800.0, happened)}
     times = example.time_steps(steps, other)
     assert happened[::2] == ["hold"] * 2 * example.TIMED_STEPS
     assert (times["torch"].void, times["in-house"].void) == (0, example.TIMED_STEPS)
@@ -199,18 +199,18 @@ def test_a_step_beside_nothing_does_not_count(capsys):
     ("started", "state", "held"), [(True, "over", True), (False, "over", False), (True, "ended early", False)]
 )
 def test_the_other_kernel_held_if_all_of_it_ran_until_its_time_was_up(started, state, held, monkeypatch):
-    told = []
+    calls = []
     holder = SimpleNamespace(
-        occupy=lambda *arguments: told.append(arguments),
-        release=lambda: told.append("release"),
+        occupy=lambda *arguments: calls.append(arguments),
+        release=lambda: calls.append("release"),
         started=lambda: started,
         state=lambda: state,
     )
     monkeypatch.setattr("harness.devices.holder.Holder", lambda threads, kib: holder)
     other = load("training_step").Other(8, 1500.0)
-    assert told == [(8, 1500.0), "release"], "calibrated before any step"
+    assert calls == [(8, 1500.0), "release"], "calibrated before any step"
     other.begin()
-    assert told[2:] == [(8, 1500.0)]
+    assert calls[2:] == [(8, 1500.0)]
     assert other.held() is held
 
 
@@ -236,10 +236,10 @@ class Reduction:
     """An all-reduce that is still there when a backward has ended, or not."""
 
     def __init__(self, lasts=True, starts=True):
-        self.lasts, self.starts, self.told = lasts, starts, []
+        self.lasts, self.starts, self.calls = lasts, starts, []
 
     def occupy(self, programs, for_us):
-        self.told.append(("occupy", programs, for_us))
+        self.calls.append(("occupy", programs, for_us))
 
     def started(self):
         return self.starts
@@ -248,7 +248,7 @@ class Reduction:
         return "running" if self.lasts else "over"
 
     def release(self):
-        self.told.append("release")
+        self.calls.append("release")
 
 
 def found_beside(reduction, monkeypatch):
@@ -268,7 +268,7 @@ def test_all_are_timed_beside_an_all_reduce(monkeypatch):
     records = found_beside(reduction, monkeypatch)
     assert records["slow"].timing.samples_us == [40.0] * 3
     assert records["fast"].timing.samples_us == [10.0] * 3
-    assert set(reduction.told) == {("occupy", 0, 100.0 + 20 * 200.0), "release"}, "as long as 20 of the slowest take"
+    assert set(reduction.calls) == {("occupy", 0, 100.0 + 20 * 200.0), "release"}, "as long as 20 of the slowest take"
 
 
 @pytest.mark.parametrize(
@@ -292,9 +292,9 @@ class Probe(Reduction):
 def test_room_beside_an_all_reduce_is_told_with_the_size_of_a_program():
     example, probe = load("all_reduce"), Probe()
     size = "a program of 640 threads and 200 KiB of shared memory"
-    told = f"beside an all-reduce {size} finds room on 108 of 132 multiprocessors"
-    assert example.tell_room(Reduction(), probe) == told
-    assert probe.told[:2] == [("occupy", 132, 5000.0), "release"], "calibrated before there is an all-reduce"
+    line = f"beside an all-reduce {size} finds room on 108 of 132 multiprocessors"
+    assert example.tell_room(Reduction(), probe) == line
+    assert probe.calls[:2] == [("occupy", 132, 5000.0), "release"], "calibrated before there is an all-reduce"
 
 
 @pytest.mark.parametrize("fault", [{"lasts": False}, {"starts": False}])
@@ -323,20 +323,20 @@ def test_all_reduce_leaves_a_results_file(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "told"),
+    ("arguments", "code", "error"),
     [
         ([], 4, "an all-reduce needs two GPUs, and here are 1"),
         (["--samples", "0"], 2, "--samples 0: must be at least 1"),
         (["--shapes", "8192"], 2, "--shapes: '8192' is not a shape; write ROWSxCOLS, such as 8192x4096"),
     ],
 )
-def test_what_cannot_be_measured_beside_an_all_reduce_is_one_line(monkeypatch, capsys, arguments, code, told):
+def test_what_cannot_be_measured_beside_an_all_reduce_is_one_line(monkeypatch, capsys, arguments, code, error):
     example = load("all_reduce")
     monkeypatch.setattr(example.torch.cuda, "device_count", lambda: 1)
     with pytest.raises(SystemExit) as stopped:
         example.main(arguments)
     shown = capsys.readouterr().err
-    assert (stopped.value.code, shown.partition(": error: ")[2]) == (code, f"{told}\n")
+    assert (stopped.value.code, shown.partition(": error: ")[2]) == (code, f"{error}\n")
 
 
 @pytest.mark.slow

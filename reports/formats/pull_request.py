@@ -5,6 +5,7 @@ from __future__ import annotations
 from harness.analysis import figures
 from harness.analysis.comparison import Comparison
 from harness.analysis.entries import Entry
+from harness.defaults import OWN_IMPL
 from harness.errors import UsageError
 from reports import columns
 from reports.column import Row
@@ -15,7 +16,6 @@ from reports.parts.geomeans import norms_side_by_side
 MOST_LINES = 60
 MOST_DETAILS = 20  # lines between <details> and </details>, so that the cases keep the larger part
 LONGEST_LINE = 600
-DEFAULT_SUBJECT = "triton-inhouse"
 
 
 def render(comparison: Comparison, impl: str | None = None) -> str:
@@ -39,9 +39,9 @@ def _subject(comparison: Comparison, impl: str | None) -> str:
         if impl not in names:
             raise UsageError(f"no implementation {impl!r} in these results; --impl can be: {', '.join(names)}")
         return impl
-    competed = not comparison.timed or answers.competed(comparison, DEFAULT_SUBJECT)
-    if DEFAULT_SUBJECT in names and comparison.baseline != DEFAULT_SUBJECT and competed:
-        return DEFAULT_SUBJECT
+    competed = not comparison.timed or answers.competed(comparison, OWN_IMPL)
+    if OWN_IMPL in names and comparison.baseline != OWN_IMPL and competed:
+        return OWN_IMPL
     others = [mean for mean in comparison.summary.geomeans if mean.impl != comparison.baseline]
     if others:  # most cases first: a mean over a few easy cases is no lead
         return max(others, key=lambda mean: (mean.cases, mean.value)).impl
