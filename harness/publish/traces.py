@@ -19,7 +19,9 @@ OUT_OPTION = re.compile(r" --out[= ](?:'[^']*'|\S+)")  # in the command of a run
 
 def of(fields: Mapping[str, Any]) -> Iterator[str]:
     """Each trace in the texts of a record, with its kind, such as `the path /home/me/mine.py`."""
-    for text in _texts(fields):
+    texts: list[str] = []
+    _changed(fields, lambda text: texts.append(text) or text)
+    for text in texts:
         for kind, pattern in TRACES.items():
             yield from (f"the {kind} {match[0]}" for match in pattern.finditer(text))
     if fields.get("record") == "gpu":
@@ -50,22 +52,11 @@ def _without_traces(text: str) -> str:
     return ABSOLUTE_PATH.sub(lambda match: Path(match[0].replace("\\", "/")).name, text)
 
 
-def _texts(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _texts(item)
-    elif isinstance(value, list) and not (value and isinstance(value[0], float | int)):
-        for item in value:
-            yield from _texts(item)
-
-
 def _changed(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
         return {name: _changed(item, change) for name, item in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list) and not (value and isinstance(value[0], float | int)):
         return [_changed(item, change) for item in value]
     return value

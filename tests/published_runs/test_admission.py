@@ -8,7 +8,6 @@ from harness.publish import admission, packing
 from harness.publish.admission import faults, is_unknown, judge, too_large
 from harness.publish.packing import pack
 from harness.records.file import load
-from harness.records.published_plan import published_files
 from harness.records.run_records import GpuRecord, ResumedRecord
 from harness.records.schema import ConditionsRecord, ContextRecord
 from tests.repositories import git, two_revisions
@@ -176,16 +175,6 @@ def test_folder_of_a_device_has_a_limit(tmp_path, monkeypatch):
     assert too_large(path.parent) is None
     monkeypatch.setattr(admission, "MOST_BYTES", path.stat().st_size - 1)
     assert "delete what is stale" in too_large(path.parent).faults[0]
-
-
-@pytest.mark.parametrize("device", sorted({path.parent for *_, path in published_files()}), ids=lambda path: path.name)
-def test_published_folder_is_small_enough(device):
-    assert too_large(device) is None
-
-
-@pytest.mark.parametrize("path", [path for *_, path in published_files()], ids=lambda path: path.name)
-def test_published_file_is_admitted(path):
-    assert judge(path).faults == ()
 
 
 def test_each_file_has_a_line_and_each_reason_another(tmp_path):
