@@ -8,7 +8,8 @@ from typing import Any
 
 from harness.cases import Grads, Inputs, NormCase, contiguous_rows
 
-from ..libraries.extensions import apex_failure
+from ..libraries.installed import apex_failure
+from ..libraries.rows import of_rows
 
 name = "apex-fast"
 version = 0
@@ -54,8 +55,5 @@ def prepare(inputs: Inputs, keeps_y: bool) -> Callable[[], Grads]:
     else:
         arguments = (x, mean, rstd, inputs.weight, None, False)
 
-    def backward() -> Grads:
-        dx, dweight, dbias, *_ = apex.ln_bwd(contiguous_rows(inputs.dy), *arguments)  # the rest are its fp32 partials
-        return Grads(dx.view(inputs.x.shape), dweight, dbias)
-
-    return backward
+    # The rest of what it gives are its fp32 partials.
+    return of_rows(inputs, lambda dy: apex.ln_bwd(dy, *arguments)[:3])

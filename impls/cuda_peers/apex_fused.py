@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.cases import Grads, Inputs, NormCase
 
-from ..libraries.extensions import apex_failure
+from ..libraries.installed import apex_failure
 
 name = "apex-fused"
 version = 0
@@ -47,42 +47,21 @@ def notes(case: NormCase, keeps_y: bool) -> list[str]:
     return ["for dx, apex raises the weight's magnitude to at least eps"]
 
 
-# apex's autograd functions make x and dy contiguous before they call the extension.
 def prepare(inputs: Inputs, keeps_y: bool) -> Callable[[], Grads]:
+    """As apex's autograd functions call the extension, which make x and dy contiguous first."""
     import_module("torch")  # loads the libraries that the extension links to
     apex: Any = import_module("fused_layer_norm_cuda")
-    return _layer(apex, inputs, keeps_y) if inputs.case.norm == "layer" else _rms(apex, inputs, keeps_y)
-
-
-def _layer(apex: Any, inputs: Inputs, keeps_y: bool) -> Callable[[], Grads]:
-    weight, bias, cols, eps = inputs.weight, inputs.bias, (inputs.case.cols,), inputs.eps
-    x = inputs.x.contiguous()
-    if weight is None:
-        y, mean, rstd = apex.forward(x, cols, eps)
-    else:
-        y, mean, rstd = apex.forward_affine(x, cols, weight, bias, eps)
-    kept, mean = (y, None) if keeps_y else (x, mean)
-    if weight is None:
-        return lambda: Grads(apex.backward(inputs.dy.contiguous(), mean, rstd, kept, cols, eps, keeps_y), None)
+    case, x, cols, eps = inputs.case, inputs.x.contiguous(), (inputs.case.cols,), inputs.eps
+    norm, affine = "" if case.norm == "layer" else "rms_", "_affine" if case.weight else ""
+    given = (inputs.weight, inputs.bias) if case.norm == "layer" else (inputs.weight,)
+    parameters = given if case.weight else ()
+    y, *statistics = getattr(apex, f"{norm}forward{affine}")(x, cols, *parameters, eps)
+    if keeps_y:
+        statistics[:-1] = [None] * len(statistics[:-1])  # no mean: only rstd is saved
+    function, kept = getattr(apex, f"{norm}backward{affine}"), y if keeps_y else x
 
     def backward() -> Grads:
-        return Grads(*apex.backward_affine(inputs.dy.contiguous(), mean, rstd, kept, cols, weight, bias, eps, keeps_y))
-
-    return backward
-
-
-def _rms(apex: Any, inputs: Inputs, keeps_y: bool) -> Callable[[], Grads]:
-    weight, cols, eps = inputs.weight, (inputs.case.cols,), inputs.eps
-    x = inputs.x.contiguous()
-    if weight is None:
-        y, rstd = apex.rms_forward(x, cols, eps)
-    else:
-        y, rstd = apex.rms_forward_affine(x, cols, weight, eps)
-    kept = y if keeps_y else x
-    if weight is None:
-        return lambda: Grads(apex.rms_backward(inputs.dy.contiguous(), rstd, kept, cols, eps, keeps_y), None)
-
-    def backward() -> Grads:
-        return Grads(*apex.rms_backward_affine(inputs.dy.contiguous(), rstd, kept, cols, weight, eps, keeps_y))
+        found = function(inputs.dy.contiguous(), *statistics, kept, cols, *parameters, eps, keeps_y)
+        return Grads(*found) if parameters else Grads(found, None)
 
     return backward

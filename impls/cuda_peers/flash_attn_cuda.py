@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.cases import Grads, Inputs, NormCase, contiguous_rows
 
-from ..libraries.extensions import extension_failure
+from ..libraries.installed import extension_failure
 
 if TYPE_CHECKING:
     import torch

@@ -8,6 +8,8 @@ from typing import Any
 
 from harness.cases import Grads, Inputs, NormCase, contiguous_rows
 
+from ..libraries.rows import of_rows
+
 name = "transformer-engine"
 version = 0
 requires = ("transformer_engine", "transformer_engine_torch")
@@ -49,22 +51,15 @@ def prepare(inputs: Inputs) -> Callable[[], Grads]:
     dtypes: Any = import_module("transformer_engine.pytorch.constants").TE_DType
     tex: Any = import_module("transformer_engine_torch")  # it needs the libraries that transformer_engine has loaded
     case, x, weight = inputs.case, contiguous_rows(inputs.x), inputs.weight
-    common = (inputs.eps, None, None, dtypes[x.dtype], 0, case.zero_centred)
+    common, zero_centred = (inputs.eps, None, None, dtypes[x.dtype], 0, case.zero_centred), case.zero_centred
     if case.norm == "layer":
         _, mean, rstd = tex.layernorm_fwd(x, weight, inputs.bias, *common)
-    else:
-        _, mean, rstd = tex.rmsnorm_fwd(x, weight, *common)
+        return of_rows(inputs, lambda dy: tex.layernorm_bwd(dy, x, mean, rstd, weight, 0, zero_centred))
+    _, _, rstd = tex.rmsnorm_fwd(x, weight, *common)
+    if "residual" not in case.features:
+        return of_rows(inputs, lambda dy: tex.rmsnorm_bwd(dy, x, rstd, weight, 0, zero_centred))
 
-    def backward() -> Grads:
-        dy = contiguous_rows(inputs.dy)
-        if "residual" in case.features:
-            dres = contiguous_rows(inputs.dres)
-            gradients = tex.rmsnorm_bwd_add(dy, x, dres, rstd, weight, 0, case.zero_centred)
-        elif case.norm == "layer":
-            gradients = tex.layernorm_bwd(dy, x, mean, rstd, weight, 0, case.zero_centred)
-        else:
-            gradients = tex.rmsnorm_bwd(dy, x, rstd, weight, 0, case.zero_centred)
-        dx, *parameters = gradients
-        return Grads(dx.view(inputs.x.shape), *parameters)
+    def add(dy: Any) -> Any:
+        return tex.rmsnorm_bwd_add(dy, x, contiguous_rows(inputs.dres), rstd, weight, 0, zero_centred)
 
-    return backward
+    return of_rows(inputs, add)

@@ -11,7 +11,8 @@ from typing import Any
 
 from harness.cases import Chosen, Grads, Inputs, NormCase, contiguous_rows
 
-from ..libraries.importing import import_failure
+from ..libraries.installed import import_failure
+from ..libraries.rows import of_rows
 
 name = "helion"
 version = 0
@@ -49,36 +50,21 @@ def notes(_case: NormCase, effort: str) -> list[str]:
 
 def prepare(inputs: Inputs, effort: str) -> Callable[[], Grads]:
     """The forward runs with its default configuration in any case."""
-    backward, kernel, arguments = (_layer if inputs.case.norm == "layer" else _rms)(inputs, effort)
+    x, weight, layer = contiguous_rows(inputs.x), inputs.weight, inputs.case.norm == "layer"
+    module, norm = (LAYER, "layer_norm") if layer else (RMS, "rms_norm")
+    forward, kernel = _kernel(module, f"{norm}_fwd", "none"), _kernel(module, f"{norm}_bwd", effort)
+    if layer:
+        _, *statistics = forward(x, [inputs.case.cols], weight, inputs.bias, inputs.eps)
+        arguments = (x, *statistics, weight, inputs.case.bias)
+    else:
+        _, rstd = forward(x, weight, inputs.eps)
+        arguments = (x, weight, rstd)
+
+    backward = of_rows(inputs, lambda dy: kernel(dy, *arguments))
     backward()  # compiled, and tuned if so asked, by the first call
     if effort == "none":
         return backward
-    return Chosen(backward, str(kernel.bind(arguments).config))
-
-
-def _rms(inputs: Inputs, effort: str) -> tuple[Callable[[], Grads], Any, tuple[Any, ...]]:
-    x, weight = contiguous_rows(inputs.x), inputs.weight
-    _, rstd = _kernel(RMS, "rms_norm_fwd", "none")(x, weight, inputs.eps)
-    kernel = _kernel(RMS, "rms_norm_bwd", effort)
-
-    def backward() -> Grads:
-        dx, dweight = kernel(contiguous_rows(inputs.dy), x, weight, rstd)
-        return Grads(dx.view(inputs.x.shape), dweight)
-
-    return backward, kernel, (contiguous_rows(inputs.dy), x, weight, rstd)
-
-
-def _layer(inputs: Inputs, effort: str) -> tuple[Callable[[], Grads], Any, tuple[Any, ...]]:
-    x, weight, has_bias = contiguous_rows(inputs.x), inputs.weight, inputs.case.bias
-    arguments = (x, [inputs.case.cols], weight, inputs.bias, inputs.eps)
-    _, mean, rstd = _kernel(LAYER, "layer_norm_fwd", "none")(*arguments)
-    kernel = _kernel(LAYER, "layer_norm_bwd", effort)
-
-    def backward() -> Grads:
-        dx, dweight, dbias = kernel(contiguous_rows(inputs.dy), x, mean, rstd, weight, has_bias)
-        return Grads(dx.view(inputs.x.shape), dweight, dbias)
-
-    return backward, kernel, (contiguous_rows(inputs.dy), x, mean, rstd, weight, has_bias)
+    return Chosen(backward, str(kernel.bind((contiguous_rows(inputs.dy), *arguments)).config))
 
 
 @lru_cache

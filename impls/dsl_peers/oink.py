@@ -9,7 +9,8 @@ from typing import Any
 
 from harness.cases import Grads, Inputs, NormCase, contiguous_rows
 
-from ..libraries import cute_dsl
+from ..libraries.installed import cute_dsl_failure
+from ..libraries.rows import of_rows
 
 name = "oink"
 version = 0
@@ -21,7 +22,7 @@ VECTOR = 8  # columns that one store of a partial gradient writes
 
 
 def missing() -> str | None:
-    return cute_dsl.missing() if find_spec("kernelagent_oink") else None
+    return cute_dsl_failure() if find_spec("kernelagent_oink") else None
 
 
 def unsupported(case: NormCase) -> str | None:
@@ -53,32 +54,23 @@ def notes(case: NormCase) -> list[str]:
 
 
 def prepare(inputs: Inputs) -> Callable[[], Grads]:
-    backward = _layer(inputs) if inputs.case.norm == "layer" else _rms(inputs)
+    call = _layer(inputs) if inputs.case.norm == "layer" else _rms(inputs)
+    backward = of_rows(inputs, call)
     backward()  # compiled by the first call
     return backward
 
 
-def _rms(inputs: Inputs) -> Callable[[], Grads]:
+def _rms(inputs: Inputs) -> Callable[[Any], Any]:
     ops: Any = import_module("kernelagent_oink.blackwell.rmsnorm")
     x, weight = contiguous_rows(inputs.x), inputs.weight
     _, rstd, _ = ops.rmsnorm_forward(x, weight, eps=inputs.eps, store_rstd=True)
-    residual = "residual" in inputs.case.features
-
-    def backward() -> Grads:
-        added = {"dresidual_out": contiguous_rows(inputs.dres), "has_residual": True} if residual else {}
-        dx, dweight, *_ = ops.rmsnorm_backward(x, weight, contiguous_rows(inputs.dy), rstd, **added)
-        return Grads(dx.view(inputs.x.shape), dweight)
-
-    return backward
+    if "residual" not in inputs.case.features:
+        return lambda dy: ops.rmsnorm_backward(x, weight, dy, rstd)[:2]
+    return lambda dy: ops.rmsnorm_backward(x, weight, dy, rstd, contiguous_rows(inputs.dres), has_residual=True)[:2]
 
 
-def _layer(inputs: Inputs) -> Callable[[], Grads]:
+def _layer(inputs: Inputs) -> Callable[[Any], Any]:
     ops: Any = import_module("kernelagent_oink.blackwell.layernorm")
     x, weight, bias = contiguous_rows(inputs.x), inputs.weight, inputs.bias
     _, rstd, mean = ops.layernorm(x, weight, bias, inputs.eps, return_rstd=True, return_mean=True)
-
-    def backward() -> Grads:
-        dx, dweight, dbias = ops.layernorm_backward(contiguous_rows(inputs.dy), x, weight, rstd, mean, bias)
-        return Grads(dx.view(inputs.x.shape), dweight, dbias)
-
-    return backward
+    return lambda dy: ops.layernorm_backward(dy, x, weight, rstd, mean, bias)

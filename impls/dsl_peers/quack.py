@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from harness.cases import ITEM_BYTES, Chosen, Grads, Inputs, NormCase, contiguous_rows, torch_dtype
 
-from ..libraries import cute_dsl
 from ..libraries.inductor import compile_alone
+from ..libraries.installed import cute_dsl_failure
 
 if TYPE_CHECKING:
     import torch
@@ -45,7 +45,7 @@ MAX_FP32_COLS = 128 * 1024  # its backward refuses more: shared memory
 
 
 def missing() -> str | None:
-    return cute_dsl.missing() if find_spec("quack") else None
+    return cute_dsl_failure() if find_spec("quack") else None
 
 
 def unsupported(case: NormCase, variant: Variant) -> str | None:

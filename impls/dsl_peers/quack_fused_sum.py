@@ -8,7 +8,8 @@ from typing import Any
 
 from harness.cases import ITEM_BYTES, Grads, Inputs, NormCase, contiguous_rows
 
-from ..libraries import cute_dsl
+from ..libraries.installed import cute_dsl_failure
+from ..libraries.rows import of_rows
 
 name = "quack-fused-sum"
 version = 0
@@ -24,7 +25,7 @@ def missing() -> str | None:
         found = hasattr(import_module(MODULE), BACKWARD)
     except ImportError:
         found = False
-    return cute_dsl.missing() if found else f"this torch has no quack that sums by itself; {install}"
+    return cute_dsl_failure() if found else f"this torch has no quack that sums by itself; {install}"
 
 
 def unsupported(case: NormCase) -> str | None:
@@ -46,10 +47,6 @@ def prepare(inputs: Inputs) -> Callable[[], Grads]:
     x, weight, shape = contiguous_rows(inputs.x), inputs.weight, [inputs.case.cols]
     _, rstd = getattr(ops, FORWARD)(x, weight, shape, inputs.eps)
     function = getattr(ops, BACKWARD)
-
-    def backward() -> Grads:
-        dx, dweight = function(contiguous_rows(inputs.dy), x, rstd, weight, shape)
-        return Grads(dx.view(inputs.x.shape), dweight)
-
+    backward = of_rows(inputs, lambda dy: function(dy, x, rstd, weight, shape))
     backward()  # compiled by the first call
     return backward

@@ -10,7 +10,7 @@ from typing import Any
 
 from harness.cases import Chosen, Grads, Inputs, NormCase
 
-from ..libraries.importing import import_failure
+from ..libraries.installed import import_failure
 from ..libraries.recorded import behind_residual, recorded
 
 name = "tilegym"

@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.cases import ITEM_BYTES, Grads, Inputs, NormCase, contiguous_rows
 
-from ..libraries.importing import import_failure
+from ..libraries.installed import import_failure
 
 name = "fast-llm"
 version = 0

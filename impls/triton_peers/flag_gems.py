@@ -9,6 +9,7 @@ from typing import Any
 from harness.cases import Grads, Inputs, NormCase, contiguous_rows
 
 from ..libraries.autotuner import tuned
+from ..libraries.rows import of_rows
 
 name = "flag-gems"
 version = 0
@@ -38,31 +39,14 @@ def notes(case: NormCase) -> list[str]:
 
 
 def prepare(inputs: Inputs) -> Callable[[], Grads]:
-    backward = _layer(inputs) if inputs.case.norm == "layer" else _rms(inputs)
-    ops: Any = import_module("flag_gems.ops.layernorm" if inputs.case.norm == "layer" else "flag_gems.ops.rms_norm")
-    return tuned(backward, ops, "backward")
-
-
-def _layer(inputs: Inputs) -> Callable[[], Grads]:
-    ops: Any = import_module("flag_gems.ops.layernorm")
-    x, weight, bias, cols = contiguous_rows(inputs.x), inputs.weight, inputs.bias, [inputs.case.cols]
-    _, mean, rstd = ops.layer_norm(x, cols, weight, bias, inputs.eps)
+    layer, x, cols = inputs.case.norm == "layer", contiguous_rows(inputs.x), [inputs.case.cols]
+    ops: Any = import_module("flag_gems.ops.layernorm" if layer else "flag_gems.ops.rms_norm")
+    weight, bias, eps = inputs.weight, inputs.bias, inputs.eps
     wanted = [True, weight is not None, bias is not None]
-
-    def backward() -> Grads:
-        dx, *parameters = ops.layer_norm_backward(contiguous_rows(inputs.dy), x, cols, mean, rstd, weight, bias, wanted)
-        return Grads(dx.view(inputs.x.shape), *parameters)
-
-    return backward
-
-
-def _rms(inputs: Inputs) -> Callable[[], Grads]:
-    ops: Any = import_module("flag_gems.ops.rms_norm")
-    x, weight, cols = contiguous_rows(inputs.x), inputs.weight, [inputs.case.cols]
-    _, inverse = ops.rms_norm_forward(x, cols, weight, inputs.eps)
-
-    def backward() -> Grads:
-        dx, dweight = ops.rms_norm_backward(contiguous_rows(inputs.dy), x, inverse, cols, weight, inputs.eps)
-        return Grads(dx.view(inputs.x.shape), dweight)
-
-    return backward
+    if layer:
+        _, mean, rstd = ops.layer_norm(x, cols, weight, bias, eps)
+        backward = of_rows(inputs, lambda dy: ops.layer_norm_backward(dy, x, cols, mean, rstd, weight, bias, wanted))
+    else:
+        _, inverse = ops.rms_norm_forward(x, cols, weight, eps)
+        backward = of_rows(inputs, lambda dy: ops.rms_norm_backward(dy, x, inverse, cols, weight, eps))
+    return tuned(backward, ops, "backward")

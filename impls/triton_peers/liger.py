@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.cases import Chosen, Grads, Inputs, NormCase, UnsupportedError
 
-from ..libraries import cute_dsl
+from ..libraries.installed import cute_dsl_failure
 from ..libraries.recorded import PLAIN, behind_residual, recorded
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ variants = {
 
 
 def missing(variant: Dispatch) -> str | None:
-    return cute_dsl.missing() if variant.implementation == CUTE_DSL and find_spec("liger_kernel") else None
+    return cute_dsl_failure() if variant.implementation == CUTE_DSL and find_spec("liger_kernel") else None
 
 
 def unsupported(case: NormCase, variant: Dispatch) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.cases import ITEM_BYTES, Grads, Inputs, NormCase
 
-from ..libraries.importing import import_failure
+from ..libraries.installed import import_failure
 from ..libraries.layer_norm_fn import backward_of
 from ..libraries.recorded import PLAIN, recorded
 

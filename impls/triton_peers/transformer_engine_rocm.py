@@ -14,6 +14,7 @@ from typing import Any
 from harness.cases import ITEM_BYTES, Grads, Inputs, NormCase, contiguous_rows
 
 from ..libraries.parts import without_the_rest
+from ..libraries.rows import of_rows
 
 name = "transformer-engine-rocm"
 version = 0
@@ -76,11 +77,7 @@ def prepare(inputs: Inputs) -> Callable[[], Grads]:
         saved = ops.te_rmsnorm_fwd_triton(x, weight, *common, autotune=False)[2:]
     untuned = {"autotune": False} if "autotune" in signature(function).parameters else {}
 
-    def backward() -> Grads:
-        dx, *parameters = function(contiguous_rows(inputs.dy), x, *saved, weight, 0, case.zero_centred, **untuned)
-        return Grads(dx.view(inputs.x.shape), *parameters)
-
-    return backward
+    return of_rows(inputs, lambda dy: function(dy, x, *saved, weight, 0, case.zero_centred, **untuned))
 
 
 @lru_cache
