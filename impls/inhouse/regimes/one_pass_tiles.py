@@ -1,11 +1,14 @@
-"""The tiles of one pass: of which shape, and how many programs, warps and registers take them.
+"""The tiles of one pass, as tables: which shape, and how many programs, warps and registers take them.
 
-Which is fastest was found by measuring on an H200; docs/kernel.md says what was seen.
+The first row of a table whose condition holds gives the value. `measured` names the file of results/h200 that has the
+shapes of a row, or `script` where a script chose it and no published file tells.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from ..launch import STAGES, floor_power_of_two, power_of_two
 from ..limits import FEWEST_WARPS, REGISTERS, RESERVED_BYTES
@@ -32,19 +35,73 @@ class Tile:
     stages: int = STAGES
 
 
+class Asked(NamedTuple):
+    """A problem on a device, with what the conditions of a table ask."""
+
+    problem: Problem
+    gpu: GpuLimits
+
+    def __getattr__(self, name: str) -> Any:
+        return ANSWERS[name](self)
+
+    def turns(self, rows: int) -> bool:
+        """Whether there are as many rows as this for each multiprocessor."""
+        return self.problem.rows >= rows * self.gpu.multiprocessors
+
+    def padded(self, warps: int) -> int:
+        """Columns of a flat tile of so many warps."""
+        return -(-self.cols // (256 * warps)) * 256 * warps
+
+
+ANSWERS: dict[str, Callable[[Asked], Any]] = {
+    "cols": lambda a: a.problem.cols,
+    "plain": lambda a: not a.problem.extras,  # nothing is read besides x and dy
+    "is_16_bit": lambda a: a.problem.item_bytes == 2 and a.gpu.ptx,
+    "packable": lambda a: a.is_16_bit and a.problem.weight_bytes <= 2,
+    "light": lambda a: a.packable and a.problem.accumulators <= 1,  # registers are left that make packing worth while
+    "aligned": lambda a: a.problem.alignments == 1 or a.light,  # pointers to rows take few registers
+    "full_loads": lambda a: a.problem.in_pairs and a.cols % 8 == 0,  # 16 bytes of 16-bit numbers at once
+    "long": lambda a: a.turns(16 * 2),  # 16 turns of two programs a multiprocessor
+}
+
+
+class Row(NamedTuple):
+    """A row of a table: the value where `when` holds, and where that was measured."""
+
+    when: Callable[[Asked], bool]
+    value: Any
+    measured: str
+
+
+def first(table: tuple[Row, ...], asked: Asked, otherwise: Any) -> Any:
+    """The value of the first row whose condition holds."""
+    return next((row.value for row in table if row.when(asked)), otherwise)
+
+
 def is_light(problem: Problem, gpu: GpuLimits) -> bool:
     """Whether tiles can be packed, and registers are left that make it worth while."""
-    single = problem.accumulators <= 1
-    return problem.item_bytes == 2 and problem.weight_bytes <= 2 and single and gpu.ptx
+    return Asked(problem, gpu).light
+
+
+# ------------------------------------------------------------------------------------------------ a tile a program
+
+# Nothing is carried from tile to tile where parameters have no gradients, so the device starts a program as another
+# ends: many small ones on a multiprocessor hide each other's loads and barriers. Warps by the width of a row:
+ONE_EACH_WARPS = (
+    Row(lambda a: a.cols <= 1024, 1, "models"),
+    Row(lambda a: a.cols <= 2048, 2, "models"),
+    Row(lambda a: a.cols <= 5120, 4, "models"),
+)
+ONE_EACH_WARPS_WITH_RESIDUAL = (
+    Row(lambda a: a.cols <= 1024, 2, "script"),
+    Row(lambda a: a.cols <= 2048, 4, "script"),
+)
 
 
 def one_each(problem: Problem, gpu: GpuLimits) -> Tile | None:
     """A tile for programs that take one each; None where programs take many in turn.
 
-    Where nothing is carried from tile to tile, which is so without gradients of parameters, nothing keeps a program:
-    the device starts one as another ends, and many small ones on a multiprocessor hide each other's loads and barriers.
-    16 elements a thread up to 512 columns and beside a residual, else 16 to 48. Programs that leave multiprocessors to
-    other kernels take tiles in turn: these would fill all of them.
+    Programs that leave multiprocessors to other kernels take tiles in turn: these would fill all of them.
     """
     cols, residual = problem.cols, "dres" in problem.extras
     if problem.accumulators or gpu.sm_margin or not set(problem.extras) <= {"dres"} or (residual and cols > 4096):
@@ -54,28 +111,25 @@ def one_each(problem: Problem, gpu: GpuLimits) -> Tile | None:
         chunks = -(-cols // chunk)
         tile_rows = max(1, floor_power_of_two(2048 // (chunks * chunk)))
         return Tile(tile_rows, chunks, chunk, 4, problem.rows, fold=False, stages=1)
-    if residual:
-        warps = 2 if cols <= 1024 else 4 if cols <= 2048 else 8
-    else:
-        warps = 1 if cols <= 1024 else 2 if cols <= 2048 else 4 if cols <= 5120 else 8
-    chunk = 256 * warps
-    return Tile(1, -(-cols // chunk), chunk, warps, problem.rows, fold=True, stages=1)
+    warps = first(ONE_EACH_WARPS_WITH_RESIDUAL if residual else ONE_EACH_WARPS, Asked(problem, gpu), 8)
+    return Tile(1, -(-cols // (256 * warps)), 256 * warps, warps, problem.rows, fold=True, stages=1)
+
+
+# ------------------------------------------------------------------------------------------------ up to 512 columns
 
 
 def narrow(problem: Problem, gpu: GpuLimits) -> Tile:
     """Rows across lanes and warps, so that no row sum leaves its warp and no iteration has a barrier.
 
-    Chunks of 64 columns put a row of 16-bit elements on 8 lanes; narrower rows waste fewer lanes past their end that
-    way. 32 elements a thread are in use, half where that leaves fewer than 4 turns: more would not fit beside the
-    accumulators. Where turns are few, and up to 256 columns they seldom are many, every group of 8 lanes with partials
-    of its own to add up at the end counts: one program a multiprocessor has half, and one more tile in flight makes up
-    for it.
+    Chunks of 64 columns put a row of 16-bit elements on 8 lanes. 32 elements a thread are in use, half where a second
+    norm or a gate takes registers, and half where that leaves fewer than 4 turns. Where turns are few, every group of 8
+    lanes with partials of its own counts: then one program a multiprocessor has one more tile in flight.
     """
     chunk = min(power_of_two(problem.cols), 64)
     chunks = -(-problem.cols // chunk)
     tile_rows = min(256, floor_power_of_two(4096 // (chunks * chunk)))
     if problem.row_tensors_kept > 2:
-        tile_rows //= 2  # the registers that a second norm or a gate takes
+        tile_rows //= 2
     if problem.rows < 4 * gpu.multiprocessors * tile_rows:
         tile_rows //= 2
     turns = 48 if problem.cols <= 256 else 16
@@ -84,100 +138,120 @@ def narrow(problem: Problem, gpu: GpuLimits) -> Tile:
     return Tile(tile_rows, chunks, chunk, 4, programs, fold=False, stages=STAGES + alone)
 
 
+# ------------------------------------------------------------------------------------------------ flat tiles
+
+
+class Whole(NamedTuple):
+    """A flat tile that a table has whole: its rows, warps, programs a multiprocessor, and the rest of `Tile`."""
+
+    rows: int
+    warps: int
+    programs: int
+    packed: bool = False
+    stages: int = STAGES
+    limited_to: int | None = None  # programs that registers are limited for, where a thread reads 16 bytes at once
+
+
+def _short(a: Asked) -> bool:
+    return a.cols < 1024 and a.is_16_bit and not a.light
+
+
+def _half(a: Asked, accumulators: int) -> bool:
+    return a.is_16_bit and a.problem.alignments == 1 and a.problem.accumulators == accumulators
+
+
+def _half_rms(a: Asked, most: int) -> bool:
+    return a.light and a.problem.norm == "rms" and a.plain and a.problem.alignments == 1 and 4096 < a.cols <= most
+
+
+# Below 1024 columns 2 warps wait for each other less, but pointers to rows of many alignments take registers. Up to
+# 1408 three chunks of 2 warps have fewer idle lanes than two of 4.
+SHORT_TILES = (
+    Row(lambda a: _short(a) and a.problem.alignments > 1 and a.packable, Whole(4, 4, 2, packed=True), "script"),
+    Row(lambda a: _short(a) and a.problem.alignments > 1, Whole(4, 4, 2), "script"),
+    Row(_short, Whole(2, 2, 4, limited_to=5), "models"),
+    Row(lambda a: 1024 < a.cols <= 1408 and a.is_16_bit and not a.light and a.plain, Whole(1, 2, 4), "script"),
+)
+# One program of 4 warps takes half of a multiprocessor, with as many registers as a thread can have, and so finds room
+# beside a competing kernel. At 8 chunks of which one ends the row registers spill.
+HALF_TILES = (
+    Row(lambda a: _half_rms(a, 8192) and a.cols % 1024 == 0, Whole(1, 4, 1, True, STAGES + 1), "fast-llm"),
+    Row(lambda a: _half_rms(a, 5119), Whole(1, 4, 1, True, STAGES + 1), "script"),
+    Row(lambda a: _half_rms(a, 7168), Whole(1, 4, 1, True), "fast-llm-all"),
+    Row(lambda a: _half(a, 2) and a.cols == 5120 and a.packable and a.plain, Whole(1, 4, 1, False, 4), "fast-llm-all"),
+    Row(lambda a: _half(a, 2) and 3072 < a.cols <= 4096 and a.plain and a.long, Whole(1, 4, 1, False, 5), "llm"),
+    Row(lambda a: _half(a, 2) and 3072 < a.cols <= 4096 and not a.plain, Whole(1, 4, 1, False, 4), "residual"),
+)
+# 4 warps where they cover the row with fewer idle lanes, unless pointers take the registers of more chunks.
+WARPS = (
+    Row(lambda a: a.cols <= 2048, 4, "fast-llm"),
+    Row(lambda a: a.padded(4) < a.padded(8) and a.cols <= (5120 if a.aligned else 4096), 4, "models"),
+    Row(lambda a: a.cols <= 4096 and a.long, 4, "llm"),
+)
+# Kept in 16 bits across the row sums. A row that ends inside its last chunk has masks, which take registers.
+PACKED = (
+    Row(lambda a: a.light and a.cols <= 4096, True, "fast-llm"),
+    Row(lambda a: a.light and a.cols > 8192 and a.cols % 2048 > 0, True, "odd"),
+    Row(lambda a: not (a.packable and a.plain and a.problem.accumulators == 2), False, "fast-llm"),
+    Row(lambda a: a.cols > 7168 and a.turns(12), True, "fast-llm"),
+    Row(lambda a: 4096 < a.cols <= 5120 and a.problem.alignments == 1, True, "script"),
+)
+# Whether the kernel can do with fewer registers, which leaves room for half as many programs again.
+LIMITED = (
+    Row(lambda a: not (a.is_16_bit and a.plain and a.full_loads), False, "contexts"),
+    Row(lambda a: a.cols <= 1024 or (a.cols <= 2048 and a.long), True, "contexts"),
+    Row(lambda a: a.cols <= 4096 and first(PACKED, a, False), True, "contexts"),
+)
+
+
 def flat(problem: Problem, gpu: GpuLimits) -> Tile:
     """Warps side by side along the row, each thread with 8 consecutive columns of every chunk.
 
-    4 warps up to 2048 columns, where that covers the row with fewer idle lanes, and up to 4096 where there are rows for
-    16 turns; else 8; at most 40 elements a thread, 48 of a light one. Two programs a multiprocessor hide each other's
-    barriers; one leaves half as many partials, which counts where turns are few. At 2048 columns a light one has a tile
-    twice as large then, 64 elements a thread. Light ones are packed up to 4096 columns, and above 8192 where a row ends
-    inside its last chunk, as the masks take registers; others with two accumulators from 4097 to 5120 columns, and
-    above 7168 where there are rows for 12 turns. With 8 warps one more tile in flight helps up to 8192 columns. Below
-    1024 columns others have 2 warps, which wait for each other less, and four programs; and up to 1408, where three
-    chunks of 2 warps have fewer idle lanes than two of 4. Rows of many alignments below 1024 columns have 4 warps, as
-    pointers to them take registers. From 15 turns of more than 6144 columns on fewer programs than multiprocessors are
-    as fast, if unpacked, but for light ones. From 16 turns on a tile of fp32 has half as many rows, which are the bytes
-    of a 16-bit one, and where it is one row there is one program a multiprocessor.
-
-    Another kernel may hold multiprocessors. All programs still run at once if each of the others has room for more
-    than its share of them. So where the kernel needs no more, registers are limited to leave room for half as many
-    programs again; it needs more where rows come in smaller pieces than 16 bytes. And one program of 4 warps is taken
-    where it is as fast as two, or as one of 8 warps: with as many registers as a thread can have, it takes half of a
-    multiprocessor's.
+    At most 40 elements a thread, 48 of a light one, 64 at 2048 columns. Two programs a multiprocessor hide each other's
+    barriers; one leaves half as many partials, which counts where turns are few. With 8 warps one more tile in flight
+    helps up to 8192 columns. From 15 turns of more than 6144 columns on fewer programs than multiprocessors are as
+    fast, if unpacked. From 16 turns on a tile of fp32 has the bytes of a 16-bit one.
     """
-    rows, cols, light = problem.rows, problem.cols, is_light(problem, gpu)
-    if cols < 1024 and not light and gpu.ptx and problem.item_bytes == 2:
-        if problem.alignments > 1:
-            return Tile(4, 1, 1024, 4, 2 * gpu.multiprocessors, fold=True, packed=problem.weight_bytes <= 2)
-        maxnreg = _registers(5, 2) if _in_full_loads(problem) else None
-        return Tile(2, 2, 512, 2, 4 * gpu.multiprocessors, fold=True, maxnreg=maxnreg)
-    if 1024 < cols <= 1408 and not light and gpu.ptx and problem.item_bytes == 2 and not problem.extras:
-        return Tile(1, -(-cols // 512), 512, 2, 4 * gpu.multiprocessors, fold=True)
-    half = _half(problem, gpu)
+    asked = Asked(problem, gpu)
+    whole = first(SHORT_TILES, asked, None)
+    if whole is not None:
+        return _from_table(whole, asked)
+    half = first(HALF_TILES, asked, None)
     if half is not None:
-        return half
-    long = _long(problem, gpu)
-    aligned = problem.alignments == 1 or light  # else pointers to rows take the registers of wider chunks
-    narrower = _padded(cols, 4) < _padded(cols, 8) and cols <= (5120 if aligned else 4096)
-    warps = 4 if cols <= 2048 or narrower or (cols <= 4096 and long) else 8
+        tile = _from_table(half, asked)
+        buffers = (tile.stages - 1) * tile.chunks * tile.cols * problem.read_bytes
+        if 2 * (buffers + RESERVED_BYTES) <= gpu.shared_total:
+            return tile
+    rows, cols, warps, packed = problem.rows, problem.cols, first(WARPS, asked, 8), first(PACKED, asked, False)
     chunk = 256 * warps
     chunks = -(-cols // chunk)
-    large = light and warps == 4 and chunks == 2 and not long
+    large = asked.light and warps == 4 and chunks == 2 and not asked.long
     tile_rows = max(1, floor_power_of_two((2048 if large else 1024) * warps // (chunks * chunk)))
-    halved = problem.item_bytes == 4 and rows >= 16 * 2 * gpu.multiprocessors * tile_rows
+    halved = problem.item_bytes == 4 and asked.turns(16 * 2 * tile_rows)
     alone = warps == 8 or large or (halved and tile_rows == 1) or rows <= 4 * gpu.multiprocessors * tile_rows
     tile_rows = max(1, tile_rows // 2) if halved else tile_rows
-    packed = _packed(problem, gpu)
     programs = gpu.multiprocessors * (1 if alone else 2)
-    if not light and not packed and not problem.extras and cols > 6144 and rows >= 15 * gpu.multiprocessors:
+    if not asked.light and not packed and asked.plain and cols > 6144 and asked.turns(15):
         programs = max(1, gpu.multiprocessors * 15 // 16)
-    stages = STAGES + (warps == 8 and cols <= 8192 and not (packed and light) and not problem.extras)
-    maxnreg = None
-    if gpu.ptx and problem.item_bytes == 2 and not problem.extras and _in_full_loads(problem):
-        room = (packed and cols <= 4096) or cols <= 1024 or (cols <= 2048 and long)
-        if room and not (alone and warps == 4):
-            maxnreg = _registers(3 if warps == 4 else 2, warps)
+    stages = STAGES + (warps == 8 and cols <= 8192 and not (packed and asked.light) and asked.plain)
+    limited = first(LIMITED, asked, False) and not (alone and warps == 4)
+    maxnreg = _registers(3 if warps == 4 else 2, warps) if limited else None
     return Tile(tile_rows, chunks, chunk, warps, programs, fold=True, packed=packed, maxnreg=maxnreg, stages=stages)
 
 
-def _packed(problem: Problem, gpu: GpuLimits) -> bool:
-    """Whether a flat tile is kept in 16 bits across the row sums."""
-    cols = problem.cols
-    if is_light(problem, gpu):
-        return cols <= 4096 or (cols > 8192 and cols % 2048 > 0)
-    packable = gpu.ptx and problem.item_bytes == 2 and problem.weight_bytes <= 2
-    wide = cols > 7168 and problem.rows >= 12 * gpu.multiprocessors
-    narrower = 4096 < cols <= 5120 and problem.alignments == 1
-    return packable and problem.accumulators == 2 and not problem.extras and (wide or narrower)
-
-
-def _in_full_loads(problem: Problem) -> bool:
-    """Whether a thread reads 16 bytes of a row at once, of 16-bit numbers."""
-    return problem.in_pairs and problem.cols % 8 == 0
-
-
-def _half(problem: Problem, gpu: GpuLimits) -> Tile | None:
-    """One program of 4 warps a multiprocessor, which takes half of it; None where others are faster.
-
-    With three tiles in flight, packed in 16 bits: in RMSNorm at 4097 to 8192 columns. Unpacked in LayerNorm at 5120
-    columns, and with four up to 4096, where there are many rows or a residual, for which one tile fewer is in flight.
-    """
-    if problem.item_bytes != 2 or not gpu.ptx or problem.alignments > 1:
-        return None
-    cols, full = problem.cols, problem.cols % 1024 == 0
-    chunks, two = -(-cols // 1024), problem.accumulators == 2
-    rms = is_light(problem, gpu) and problem.norm == "rms" and not problem.extras
-    if rms and 4096 < cols <= (8192 if full else 7168):  # at 8 chunks of which one ends the row registers spill
-        stages = STAGES + (full or cols < 5120)  # one more comes where a row ends inside its last chunk
-        launch = Tile(1, chunks, 1024, 4, gpu.multiprocessors, fold=True, packed=True, stages=stages)
-    elif two and cols == 5120 and problem.weight_bytes <= 2 and not problem.extras:
-        launch = Tile(1, chunks, 1024, 4, gpu.multiprocessors, fold=True, stages=STAGES + 1)
-    elif two and 3072 < cols <= 4096 and (problem.extras or _long(problem, gpu)):
-        launch = Tile(1, chunks, 1024, 4, gpu.multiprocessors, fold=True, stages=STAGES + 2 - len(problem.extras))
-    else:
-        return None
-    buffers = (launch.stages - 1) * launch.chunks * launch.cols * problem.read_bytes
-    return launch if 2 * (buffers + RESERVED_BYTES) <= gpu.shared_total else None
+def _from_table(whole: Whole, asked: Asked) -> Tile:
+    chunk = 256 * whole.warps
+    return Tile(
+        whole.rows,
+        -(-asked.cols // chunk),
+        chunk,
+        whole.warps,
+        whole.programs * asked.gpu.multiprocessors,
+        fold=True,
+        packed=whole.packed,
+        maxnreg=_registers(whole.limited_to, whole.warps) if whole.limited_to and asked.full_loads else None,
+        stages=whole.stages,
+    )
 
 
 def flat_of_many(problem: Problem, gpu: GpuLimits) -> Tile:
@@ -216,16 +290,6 @@ def flat_of_many(problem: Problem, gpu: GpuLimits) -> Tile:
     )
 
 
-def _long(problem: Problem, gpu: GpuLimits) -> bool:
-    """Whether there are rows for 16 turns of two programs a multiprocessor."""
-    return problem.rows >= 16 * 2 * gpu.multiprocessors
-
-
 def _registers(programs: int, warps: int) -> int:
     """Registers of a thread with so many programs on a multiprocessor."""
     return REGISTERS // (32 * warps * programs) // 8 * 8
-
-
-def _padded(cols: int, warps: int) -> int:
-    """Columns of a flat tile of so many warps."""
-    return -(-cols // (256 * warps)) * 256 * warps
