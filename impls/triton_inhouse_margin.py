@@ -1,4 +1,4 @@
-"""The project's own Triton kernels, told that other kernels hold so many multiprocessors (`sm_margin`)."""
+"""The project's own Triton kernels, which leave so many multiprocessors to other kernels (`sm_margin`)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Launches that are kept, so that a call like an earlier one decides nothing again.
 
-Triton binds and specialises every argument of a kernel in Python, at every launch. What it comes to depends on shapes,
+Triton binds and specialises every argument of a kernel in Python, at every launch. The result depends on shapes,
 strides, dtypes and alignments alone, and so do the choice of the launch and every check of the arguments. So the first
 call of a kind goes the ordinary way and leaves a `BoundCall` (`keep`): the compiled kernels, with all arguments but the
 addresses of its inputs and outputs. The next call of that kind allocates its outputs and starts them (`restart`).
@@ -63,7 +63,7 @@ class BoundCall:
     settings: tuple[dict[str, Any], dict[str, Any]]
 
     def disturbed(self) -> bool:
-        """Whether somebody listens to launches, or Triton's settings are others than when this was bound."""
+        """Whether a profiler listens to launches, or Triton's settings are others than when this was bound."""
         return any(self.hooks) or self.settings != (vars(knobs.runtime), vars(knobs.compilation))
 
     def start(self, addresses: list[int], stream: int) -> list[torch.Tensor | None] | None:

@@ -74,5 +74,5 @@ make_guards: Callable[..., Any] | None = getattr(_of_dynamo, "TensorGuards", Non
 
 
 def is_observed() -> bool:
-    """Whether somebody beside autograd sees the operators that are called: a mode, or a transform of functorch."""
+    """Whether operators are observed: by a dispatch mode, or a transform of functorch."""
     return bool(_private._len_torch_dispatch_stack() or _private._are_functorch_transforms_active())

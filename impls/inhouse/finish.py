@@ -46,7 +46,7 @@ def sum_partials(
 def finish_tile(tensors: CallTensors, programs: int, partials: int, elements: int) -> dict[str, int]:
     """The tile of the last sum within a kernel of `programs` programs, of at most so many elements.
 
-    Columns of all gradients are dealt out to all programs, at least a 32-byte sector each.
+    The programs share the columns of all gradients, at least a 32-byte sector each.
     """
     tile_cols = max(8, power_of_two(-(-tensors.parameter_gradients * tensors.shape[1] // programs)))
     return {

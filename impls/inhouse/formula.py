@@ -162,7 +162,7 @@ def load_extra(tensor, row, stride, col, inside, EVEN: tl.constexpr, UNIT: tl.co
 
 @triton.jit
 def load_again(tensor, row, stride, col, inside, EVEN: tl.constexpr, UNIT: tl.constexpr):
-    """The same by a load of its own, from the L2 cache: a tile that is not held across the row sums takes no registers.
+    """The same by a load of its own, from the L2 cache: a tile that is not kept across the row sums takes no registers.
 
     The modifier keeps the compiler from taking this load for the first one.
     """
@@ -206,7 +206,7 @@ def rows_of_tile(tile, row_in_tile, R: tl.constexpr, ALIGNMENTS: tl.constexpr):
 
 @triton.jit
 def shift_of(tile, cols, ALIGNMENTS: tl.constexpr):
-    """How many elements behind a multiple of 16 bytes the rows of a tile begin; 0 where nobody asks."""
+    """How many elements behind a multiple of 16 bytes the rows of a tile begin; 0 where all begin at one."""
     return tile % ALIGNMENTS * cols % VECTOR if ALIGNMENTS > 1 else 0
 
 

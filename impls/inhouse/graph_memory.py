@@ -32,7 +32,7 @@ class Capture(NamedTuple):
 
 
 @dataclass
-class Piece:
+class CaptureMemory:
     """Memory of the launches that one capture took from one stream; the semaphore is posted when its graph is gone."""
 
     device: torch.device
@@ -43,7 +43,7 @@ class Piece:
 
 
 _reserves: dict[torch.device, torch.Tensor] = {}  # what is left of each
-_pieces: list[Piece] = []
+_pieces: list[CaptureMemory] = []
 _lock = Lock()
 when_short: list[Callable[[], None]] = []  # called where a capture found too little, so that eager calls prepare more
 
@@ -90,7 +90,9 @@ def piece(device: torch.device, size: int) -> torch.Tensor:
             free = _take(device, size)
             if free is not None:
                 memory, semaphore = free
-                _pieces.append(Piece(device, stream, capture.number, memory, post_when_gone(capture.graph, semaphore)))
+                _pieces.append(
+                    CaptureMemory(device, stream, capture.number, memory, post_when_gone(capture.graph, semaphore))
+                )
                 return memory
         for prepare_again in when_short:
             prepare_again()

@@ -1,9 +1,9 @@
-"""How the programs that share rows find each other, and who does the work of those that do not come.
+"""How the programs that share rows form groups, and who does the work of a group that is incomplete.
 
-A group is the programs of one chain of tiles, which must be on the device at once. Nobody promises that, so a group
-begins only when all of its programs have come. A chain whose group is not complete may be opened, by one
-compare-and-swap: then its group never begins, and any program takes items of its work, one after another, each of
-which needs nobody else. A launch so ends wherever one program at a time can run.
+A group is the programs of one chain of tiles, which must be on the device at once. Nothing guarantees that, so a group
+begins only when all of its programs have joined it. An incomplete group may be released, by one compare-and-swap: then
+it never begins, and any program takes items of its work, one after another. An item needs no other program. So a launch
+ends wherever one program at a time can run.
 
 The memory is words of 64 bits, 0 when it is made:
 
@@ -11,11 +11,11 @@ words[EPOCH]           grows with every launch, and so tells the words of exchan
 words[START]           the groups that have begun in this launch; in the high half `base`, the units of work that all
                        launches before have done
 words[DONE]            the programs of this launch that have no more work; in the high half all units that are done
-words[CHAINS + chain]  how many programs of the chain have join_group, and RELEASED; in the high half the items claimed
-words[SENT + chain]    the items of an opened chain that are sums and have been sent, in both halves
+words[CHAINS + chain]  how many programs of the chain have joined, and RELEASED; in the high half the items claimed
+words[SENT + chain]    the items of a released chain that are sums and have been sent, in both halves
 
-Of the programs of a launch the last to report clears what the next one needs. Launches that share a memory must follow
-each other on one stream (workspace.py).
+The last program of a launch to report clears what the next launch needs. Launches that share a memory must follow each
+other on one stream (workspace.py).
 """
 
 # Triton compiles this file: kernel arguments have no Python type.
@@ -40,7 +40,7 @@ MOST_POLLS = tl.constexpr(16)  # about as many microseconds until a program does
 
 
 def wait() -> str:
-    """The assembly that one warp of each program runs: until the high half of the word at $1 has come to $2."""
+    """The assembly that one warp of each program runs: until the high half of the word at $1 is at least $2."""
     lines = [".reg .pred first, early;", ".reg .b32 thread, low, high;", ".reg .b64 now;", "mov.u32 thread, %tid.x;"]
     lines += ["setp.lt.u32 first, thread, 32;", "@!first bra MET;", "WAIT:", "ld.acquire.gpu.global.b64 now, [$1];"]
     lines += ["mov.b64 {low, high}, now;", "sub.s32 high, high, $2;", "setp.lt.s32 early, high, 0;"]
@@ -58,7 +58,7 @@ def incomplete(now, S: tl.constexpr):
 
 @triton.jit
 def release(chain, now, S: tl.constexpr):
-    """Open a chain, last seen as `now`, if its group is incomplete; return what it then is."""
+    """Release a chain, last read as `now`, if its group is incomplete; return what it then is."""
     while incomplete(now, S):
         before = tl.atomic_cas(chain, now, now | RELEASED, sem="relaxed")
         now = tl.where(before == now, now | RELEASED, before)
@@ -67,15 +67,15 @@ def release(chain, now, S: tl.constexpr):
 
 @triton.jit
 def join_group(chain):
-    """Come to a chain, without waiting until anybody knows."""
+    """Join the group of a chain, without waiting for the result."""
     tl.atomic_add(chain, 1, sem="relaxed")
 
 
 @triton.jit
 def await_group(words, chain, seen, is_first, S: tl.constexpr):
-    """Whether all S programs of a chain have come; else it was opened, by another program or because nobody came.
+    """Whether all S programs of a chain have joined; else it was released, by this program or another.
 
-    `seen` is what each thread has seen of the chain since this program came.
+    `seen` is what each thread has read of the chain since this program joined.
     """
     together = all_agree(((seen & RELEASED) == 0) & ((seen & (RELEASED - 1)) == S))
     if not together:
@@ -102,7 +102,7 @@ def read_chains(words, index, groups, S: tl.constexpr):
 def find_work(seen, index, items, program, S: tl.constexpr, SCAN: tl.constexpr):
     """A chain whose group is incomplete, or of whose items some are left, and its word; -1 and 0 if there is none.
 
-    Each thread has to have looked at other chains, or threads may disagree. Programs begin in different places.
+    Each thread has to have read other chains, or threads may disagree. Programs begin in different places.
     """
     is_open = tl.where((seen & RELEASED) != 0, (seen >> 32) < items, incomplete(seen, S))
     places = ((index * 40503 + program * 30011) & 0x7FFF) * SCAN + index
@@ -138,7 +138,7 @@ def wait_for(done, target):
 def clear(words, index, groups, programs, epoch, units):
     """Leave the words as the next launch is to find them; for the last program that reports.
 
-    `epoch` and `units` are those of all launches so far. Others may still look at DONE, and find there what all have
+    `epoch` and `units` are those of all launches so far. Others may still read DONE, and find there what all have
     published: an addition leaves it so, and a store would not.
     """
     tl.store(words + CHAINS + index, tl.cast(index * 0, tl.int64), mask=index < groups)

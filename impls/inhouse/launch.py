@@ -70,7 +70,7 @@ class Launch(ABC):
 
     @abstractmethod
     def resized_for(self, problem: Problem, gpu: GpuLimits) -> Self:
-        """Return the same launch for a problem of other rows, with its tiles dealt out evenly to its programs."""
+        """Return the same launch for a problem of other rows, with its tiles shared evenly by its programs."""
 
     @abstractmethod
     def neighbours(self, problem: Problem, gpu: GpuLimits) -> Iterator[Launch]:

@@ -62,7 +62,7 @@ class Problem:
 
     @property
     def row_tensors_kept(self) -> int:
-        """CallTensors of which a row is kept from its sums to its dx."""
+        """Tensors of which a row is kept from its sums to its dx."""
         return 2 + sum(name in KEPT for name in self.extras)
 
     @property

@@ -63,7 +63,7 @@ def read_for(path: str, device: str, multiprocessors: int | None) -> TunedFile:
 
 @lru_cache(maxsize=4096)
 def find(path: str, device: str, problem: Problem, gpu: GpuLimits) -> TunedLaunch | None:
-    """The launch of the nearest case, dealt out anew where its rows differ; None where the default stays.
+    """The launch of the nearest case, resized where its rows differ; None where the default stays.
 
     Raises ValueError as `read_for` does, and for a launch that must not run here.
     """

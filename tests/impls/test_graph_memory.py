@@ -190,7 +190,9 @@ def test_a_fault_would_be_seen(cuda, monkeypatch, fault):
         monkeypatch.setattr(graph_memory, "_take", lambda device, size: (graph_memory._reserves[device], None))
         test = test_other_graphs_and_streams_have_their_own
     elif fault == "shared by streams":
-        monkeypatch.setattr(graph_memory, "Piece", lambda device, stream, *rest: graph_memory_piece(device, 8, *rest))
+        monkeypatch.setattr(
+            graph_memory, "CaptureMemory", lambda device, stream, *rest: capture_memory(device, 8, *rest)
+        )
         test = test_other_graphs_and_streams_have_their_own
     else:
         monkeypatch.setattr(graph_memory, "is_posted", lambda semaphore: fault == "gone at once")
@@ -199,4 +201,4 @@ def test_a_fault_would_be_seen(cuda, monkeypatch, fault):
         test(cuda)
 
 
-graph_memory_piece = graph_memory.Piece
+capture_memory = graph_memory.CaptureMemory

@@ -47,100 +47,60 @@ TARGETS = {
     "gfx942": (("hip", "gfx942", 64), GpuLimits(304, 64 * KIB, 64 * KIB)),
     "gfx950": (("hip", "gfx950", 64), GpuLimits(256, 64 * KIB, 64 * KIB)),
 }
-# One of each regime of launch.py: columns, norm, and what is unusual.
-EVERYWHERE = [
-    Case(256, "layer"),
-    Case(8192, "layer"),
-    Case(16384, "layer"),
-    Case(16384, "layer", rows=512),
-    Case(16384, "rms"),
-    Case(16384, "rms", rows=512),
-    Case(32768, "layer"),
-    Case(8192, "layer", rows=100),
-    Case(8192, "rms", rows=200),
-    Case(4096, "rms", rows=64),
-    Case(1280, "rms", weight_dtype=None),
-    Case(17389, "layer", rows=29),
-]
-ON_HOPPER = [
-    *EVERYWHERE,
-    Case(384, "rms"),
-    Case(1024, "layer"),
-    Case(2048, "rms"),
-    Case(2880, "layer"),
-    Case(4096, "layer"),
-    Case(4096, "rms", rows=2048),
-    Case(4608, "layer"),
-    Case(5120, "layer"),
-    Case(5632, "rms"),
-    Case(7168, "rms"),
-    Case(8192, "rms"),
-    Case(10240, "rms"),
-    Case(11264, "rms"),
-    Case(12288, "rms"),
-    Case(12288, "layer", bias=False),
-    Case(16384, "layer", bias=False),
-    Case(20480, "rms"),
-    Case(16384, "rms", dtype="float16", weight_dtype="float32"),
-    Case(16384, "rms", rows=512, zero_centred=True),
-    Case(16384, "layer", dtype="float16", weight_dtype="float32"),
-    Case(128, "rms", rows=65536, weight_dtype=None),
-    Case(12288, "layer", weight_dtype=None),
-    Case(16384, "rms", weight_dtype=None),
-    Case(16386, "layer"),
-    Case(131072, "layer"),
-    Case(131072, "rms"),
-    Case(16384, "layer", dtype="float32", weight_dtype="float32"),
-    Case(16387, "layer"),
-    Case(16384, "rms", rows=64),
-    Case(1024, "layer", rows=264),
-    Case(17389, "rms", rows=200),
-    Case(18431, "layer", rows=64, dtype="float32", weight_dtype="float32"),
-    Case(4096, "layer", rows=64, weight_dtype=None),
-    Case(8192, "layer", rows=264, dtype="float32", weight_dtype="bfloat16"),
-]
-AROUND = [
-    Case(4096, "rms", features=("residual",)),
-    Case(8192, "layer", features=("residual",)),
-    Case(4096, "rms", rows=64, features=("residual",)),
-    Case(16384, "rms", features=("residual",)),
-    Case(128, "rms", rows=262144, features=("qk",)),
-    Case(4096, "layer", features=("parallel",)),
-    Case(4096, "rms", features=("dropout",)),
-    Case(5120, "rms", features=("gated",)),
-    Case(4096, "rms", features=("gated",)),
-]
-AROUND_ON_HOPPER = [
-    *AROUND,
-    Case(256, "layer", features=("residual",)),
-    Case(2048, "layer", features=("residual",)),
-    Case(4096, "layer", features=("residual",)),
-    Case(8192, "rms", rows=4096, features=("residual",)),
-    Case(4096, "rms", weight_dtype=None, features=("residual",)),
-    Case(12288, "rms", features=("residual",)),
-    Case(16384, "layer", features=("residual",)),
-    Case(16384, "layer", rows=512, features=("residual",)),
-    Case(16384, "rms", dtype="float32", weight_dtype="float32", features=("residual",)),
-    Case(1024, "layer", rows=32768, features=("parallel",)),
-    Case(4096, "rms", features=("parallel", "residual")),
-    Case(8192, "rms", features=("parallel",)),
-    Case(8192, "layer", features=("parallel",)),
-    Case(2048, "layer", rows=16384, features=("parallel",)),
-    Case(16384, "layer", features=("parallel",)),
-    Case(16192, "layer", features=("parallel", "residual")),
-    Case(2048, "rms", rows=16384, features=("parallel", "residual")),
-    Case(2048, "rms", rows=16384, features=("gated",)),
-    Case(2048, "layer", rows=16384, features=("gated",)),
-    Case(4096, "rms", rows=64, features=("parallel",)),
-    Case(16384, "rms", features=("parallel",)),
-    Case(4096, "layer", features=("dropout", "parallel-tied")),
-    Case(2560, "layer", features=("gated-norm-first",)),
-    Case(4096, "rms", features=("gated-norm-first",)),
-    Case(8192, "rms", features=("gated",)),
-    Case(8192, "layer", features=("gated",)),
-    Case(8192, "layer", features=("gated-norm-first",)),
-    Case(4096, "rms", rows=64, features=("gated",)),
-]
+
+
+def cases_of(text):
+    """Cases from their words: the norm, rows x columns, and what is unusual."""
+    return [case_of(*each.split()) for each in text.split(",")]
+
+
+def case_of(norm, shape, *words):
+    rows, cols = map(int, shape.split("x"))
+    dtype = next((word for word in words if word.startswith("float")), "bfloat16")
+    weight_dtype = next((word[1:] for word in words if word.startswith("wfloat")), "bfloat16")
+    features = tuple(word[1:] for word in words if word[0] == "+")
+    weight_dtype = None if "no-weight" in words else weight_dtype
+    return Case(cols, norm, "no-bias" not in words, rows, dtype, weight_dtype, "zero-centred" in words, features)
+
+
+# One of each regime of launch.py.
+EVERYWHERE = cases_of(
+    """
+    layer 8192x256, layer 8192x8192, layer 8192x16384, layer 512x16384, rms 8192x16384, rms 512x16384,
+    layer 8192x32768, layer 100x8192, rms 200x8192, rms 64x4096, rms 8192x1280 no-weight, layer 29x17389
+    """
+)
+ON_HOPPER = EVERYWHERE + cases_of(
+    """
+    rms 8192x384, layer 8192x1024, rms 8192x2048, layer 8192x2880, layer 8192x4096, rms 2048x4096, layer 8192x4608,
+    layer 8192x5120, rms 8192x5632, rms 8192x7168, rms 8192x8192, rms 8192x10240, rms 8192x11264, rms 8192x12288,
+    layer 8192x12288 no-bias, layer 8192x16384 no-bias, rms 8192x20480, rms 8192x16384 float16 wfloat32,
+    rms 512x16384 zero-centred, layer 8192x16384 float16 wfloat32, rms 65536x128 no-weight,
+    layer 8192x12288 no-weight, rms 8192x16384 no-weight, layer 8192x16386, layer 8192x131072, rms 8192x131072,
+    layer 8192x16384 float32 wfloat32, layer 8192x16387, rms 64x16384, layer 264x1024, rms 200x17389,
+    layer 64x18431 float32 wfloat32, layer 64x4096 no-weight, layer 264x8192 float32
+    """
+)
+WITH_EXTRAS = cases_of(
+    """
+    rms 8192x4096 +residual, layer 8192x8192 +residual, rms 64x4096 +residual, rms 8192x16384 +residual,
+    rms 262144x128 +qk, layer 8192x4096 +parallel, rms 8192x4096 +dropout, rms 8192x5120 +gated,
+    rms 8192x4096 +gated
+    """
+)
+EXTRAS_ON_HOPPER = WITH_EXTRAS + cases_of(
+    """
+    layer 8192x256 +residual, layer 8192x2048 +residual, layer 8192x4096 +residual, rms 4096x8192 +residual,
+    rms 8192x4096 no-weight +residual, rms 8192x12288 +residual, layer 8192x16384 +residual,
+    layer 512x16384 +residual, rms 8192x16384 float32 wfloat32 +residual, layer 32768x1024 +parallel,
+    rms 8192x4096 +parallel +residual, rms 8192x8192 +parallel, layer 8192x8192 +parallel,
+    layer 16384x2048 +parallel, layer 8192x16384 +parallel, layer 8192x16192 +parallel +residual,
+    rms 16384x2048 +parallel +residual, rms 16384x2048 +gated, layer 16384x2048 +gated, rms 64x4096 +parallel,
+    rms 8192x16384 +parallel, layer 8192x4096 +dropout +parallel-tied, layer 8192x2560 +gated-norm-first,
+    rms 8192x4096 +gated-norm-first, rms 8192x8192 +gated, layer 8192x8192 +gated,
+    layer 8192x8192 +gated-norm-first, rms 64x4096 +gated
+    """
+)
 TRITON = tuple(map(int, triton.__version__.split(".")[:2]))
 SPILL_LIMIT = 24  # bytes a thread
 MORE_SPILL = {
@@ -249,7 +209,7 @@ def resources(compiled):
 @pytest.mark.parametrize("extras", [False, True], ids=["plain", "around"])
 @pytest.mark.parametrize("target", TARGETS)
 def test_compiles_without_spills(target, extras):
-    here, on_hopper = (AROUND, AROUND_ON_HOPPER) if extras else (EVERYWHERE, ON_HOPPER)
+    here, on_hopper = (WITH_EXTRAS, EXTRAS_ON_HOPPER) if extras else (EVERYWHERE, ON_HOPPER)
     cases = on_hopper if target == "sm_90" else here
     gpu = TARGETS[target][1]
     for case, usage in zip(cases, in_child(__name__, target, cases), strict=True):

@@ -90,57 +90,6 @@ def kinds(launches):
     return {type(launch) for launch in launches}
 
 
-def test_what_is_tried_beside_one_pass():
-    current, *others = around(problem(4096), H200)
-    one_pass = [launch for launch in others if isinstance(launch, OnePass)]
-    assert kinds(others) == {OnePass, Shared}
-    assert {launch.rows for launch in one_pass} == {1, 2}
-    assert {launch.warps for launch in one_pass} == {2, 4, 8}
-    assert {launch.stages for launch in one_pass} == {3, 4, 5}
-    assert {launch.packed for launch in one_pass} == {True, False}
-    assert {-(-launch.programs // 132) for launch in one_pass} == {1, 2}
-    assert all(launch.cols == 256 * launch.warps for launch in one_pass)
-    assert current.describe() == "one pass: 1 x 4096, 4 warps, 256 programs, 3 stages, packed"
-
-
-def test_what_is_tried_beside_a_tile_each():
-    """Other tiles, each for one program, and the launch whose programs take tiles in turn."""
-    asked = problem(1280, weight_dtype=None)
-    current, *others = around(asked, H200)
-    assert current.describe() == f"one pass: 1 x 1536, 2 warps, {asked.rows} programs, 1 stages"
-    assert {launch.warps for launch in others[:-1]} == {1, 2, 4}
-    assert {launch.packed for launch in others[:-1]} == {True, False}
-    assert all(launch.programs == -(-asked.rows // launch.rows) and launch.stages == 1 for launch in others[:-1])
-    assert others[-1] == OnePass.choose_in_turn(asked, H200)
-    assert current.resized_for(replace(asked, rows=77), H200).programs == 77
-
-
-def test_what_is_tried_beside_shared_rows():
-    _, *others = around(problem(20480, rows=2048), H200)
-    shared = [launch for launch in others if isinstance(launch, Shared)]
-    assert kinds(others) == {Shared, TwoPass}
-    assert {(launch.cols, launch.warps) for launch in shared} == {(1024, 4), (2048, 4), (4096, 4), (2048, 8), (4096, 8)}
-    assert {launch.delay for launch in shared} == {1, 2}
-    assert {launch.rows for launch in shared} == {1, 2}
-    assert {(launch.residents, launch.maxnreg) for launch in shared if launch.warps == 4} == {
-        (2, 248),
-        (3, 168),
-        (4, 128),
-    }
-    assert {(launch.residents, launch.maxnreg) for launch in shared if launch.warps == 8} == {
-        (1, 248),
-        (2, 128),
-        (3, 80),
-    }
-
-
-def test_rows_are_shared_only_where_words_can_be_read():
-    odd = problem(4096, in_pairs=False)
-    assert kinds(around(odd, H200)) == {OnePass}
-    assert kinds(around(problem(16384, dtype="fp32"), H200)) == {Shared, TwoPass}
-    assert kinds(around(problem(16384, dtype="fp32", in_pairs=False), H200)) == {TwoPass}
-
-
 @pytest.mark.parametrize("cols", [64, 1024, 8192, 8193, 16384, 17389])
 def test_what_is_tried_beside_few_rows(cols):
     """The same with other sizes, and the launch for many rows; extras that one too while rows are not too many."""

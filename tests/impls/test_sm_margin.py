@@ -6,10 +6,8 @@ import pytest
 import torch
 
 from harness.cases import NormCase, make_inputs
-from harness.errors import UnsupportedError
 from impls import triton_inhouse, triton_inhouse_margin
 from impls.inhouse import backward
-from impls.inhouse.device import gpu_of
 from impls.inhouse.problem import LAUNCHES, SM_MARGIN, GpuLimits
 from impls.inhouse.regimes.choice import choose
 from tests.impls.inhouse_cases import gradients
@@ -111,15 +109,6 @@ def test_a_row_leaves_what_its_name_says(monkeypatch):
         assert name == f"triton-inhouse-margin{margin}"
         assert triton_inhouse_margin.notes(CASE, margin) == [f"leaves {margin} multiprocessors to other kernels"]
     assert margins == [None, 8, 32]
-
-
-def test_a_row_without_any_multiprocessor_is_unsupported():
-    assert gpu_of(torch.device("cpu")).multiprocessors == 4
-    with pytest.raises(UnsupportedError, match="none of 4 multiprocessors would be left"):
-        triton_inhouse_margin.prepare(make_inputs(CASE, seed=1), 8)
-    assert "no other kernel" in triton_inhouse_margin.unsupported(CASE, 8)
-    assert triton_inhouse_margin.unsupported(replace(CASE, device="cuda"), 8) is None
-    assert "131072" in triton_inhouse_margin.unsupported(NormCase("rms", 1, 131073), 8)
 
 
 def test_a_margin_of_the_environment_is_noted_and_checked_before_anything_runs(monkeypatch):

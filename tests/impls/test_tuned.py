@@ -12,10 +12,7 @@ from impls import triton_inhouse
 from impls.inhouse.backward import choose_for, norm_backward
 from impls.inhouse.problem import LAUNCHES, GpuLimits, problem_of
 from impls.inhouse.regimes.choice import choose
-from impls.inhouse.regimes.few_rows import FewRows
 from impls.inhouse.regimes.one_pass import OnePass
-from impls.inhouse.regimes.shared import Shared
-from impls.inhouse.regimes.two_pass import TwoPass
 from impls.inhouse.tuned import find, from_fields, launch_for
 from tests.impls.inhouse_cases import runs_of
 
@@ -57,36 +54,12 @@ def each_regime():
     yield choose(replace(PROBLEM, rows=4), TINY)
 
 
-def test_each_regime_is_there():
-    assert {type(launch) for launch in each_regime()} == {OnePass, Shared, TwoPass, FewRows}
-
-
 @pytest.mark.parametrize("launch", [*each_regime()], ids=lambda launch: type(launch).__name__)
 def test_a_launch_survives_the_round_trip(launch, written):
     assert from_fields(json.loads(json.dumps(launch.as_fields()))) == launch
     file = launches(tuned(launch=launch), tuned(launch=None))
     assert read_tuned(written(file)) == file
     assert "\n" not in launch.describe()
-
-
-def test_the_fields_of_a_launch():
-    assert LAUNCH.as_fields() == {
-        "regime": "one pass",
-        "rows": 4,
-        "chunks": 4,
-        "cols": 64,
-        "warps": 2,
-        "programs": 2,
-        "fold": False,
-        "packed": False,
-        "reread": False,
-        "maxnreg": None,
-        "stages": 1,
-        "fused": False,
-    }
-    assert LAUNCH.difference(replace(LAUNCH, rows=8, stages=3)) == "rows=4, stages=1"
-    other = choose(replace(PROBLEM, rows=4), TINY)
-    assert LAUNCH.difference(other) == LAUNCH.describe()
 
 
 def at(rows, **changes):
@@ -155,14 +128,6 @@ def test_another_device_is_refused(written):
     )
     part = complaint(path, "NVIDIA H200", gpu=replace(H200, multiprocessors=16))
     assert "and this is NVIDIA H200 (16 multiprocessors)" in part
-
-
-def test_a_file_that_cannot_be_read_is_named(written, tmp_path):
-    missing = str(tmp_path / "absent.json")
-    assert complaint(missing) == (
-        f"cannot read {missing}: No such file or directory; name a file that `normbwd tune` wrote, "
-        "or unset NORMBWD_LAUNCHES"
-    )
 
 
 def test_a_wrong_file_is_refused_before_a_run(written, tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """Columns and strides that are counted in units: what divides them is told to Triton, and the bits stay the same."""
 
 import dataclasses
+from itertools import cycle
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from harness.cases import make_inputs
 from impls import triton_inhouse
 from impls.inhouse import tensors
 from impls.inhouse.tensors import CallTensors, Extras, NormGradients
-from tests.impls.inhouse_cases import cpu_case, gradients, gradients_with_extras, ratios_with_extras
+from tests.impls.inhouse_cases import gradients_with_extras, ratios_with_extras
 from tests.impls.test_around import FEW, FLAT, NARROW, TRIED, WIDE, case_with
 
 
@@ -58,13 +59,11 @@ def test_the_unit_divides_columns_and_strides(given, unit):
         assert beside.x_head_stride * unit == beside.dy_head_stride * unit == given["heads"]
 
 
-@pytest.mark.parametrize(("cols", "unit"), [(20480, 1), (59504, 8), (17004, 4), (17002, 2)])
-def test_words_are_seen_where_twice_as_much_divides(cols, unit):
-    assert call(cols).unit_where_triton_sees(32) == unit
-
-
-@pytest.mark.parametrize("cols", [104, 100, 102])
-@pytest.mark.parametrize(("norm", "features", "launch"), TRIED, ids=str)
+@pytest.mark.parametrize(
+    ("norm", "features", "launch", "cols"),
+    [(*tried, cols) for tried, cols in zip(TRIED, cycle((104, 100, 102)), strict=False)],
+    ids=str,
+)
 def test_the_same_bits_whatever_they_are_counted_in(norm, features, launch, cols, monkeypatch):
     inputs = make_inputs(case_with(norm, features, cols=cols), seed=1)
     found = gradients_with_extras(inputs, launch=launch)
@@ -98,11 +97,3 @@ def test_each_stride_is_its_own(launch, monkeypatch):
     right = CallTensors.sizes.fget
     monkeypatch.setattr(CallTensors, "sizes", property(lambda self: (*right(self)[:3], right(self)[3] - 1)))
     assert not torch.equal(gradients_with_extras(apart, extras=extras, launch=launch)["dx"], wanted["dx"])
-
-
-def test_a_plain_call_has_units_too(monkeypatch):
-    inputs = make_inputs(cpu_case("layer", 9, 1000, bias=True), seed=3)
-    found = gradients(inputs)
-    monkeypatch.setattr(tensors, "WIDEST_UNIT", 1)
-    for one, other in zip(found, gradients(inputs), strict=True):
-        assert torch.equal(one, other)

@@ -1,7 +1,7 @@
 """`rms_norm` and `layer_norm` under autograd and torch.compile.
 
 Both are operators of torch (operators.py). Such an operator costs an eager call on the host many times what its kernel
-does; so where nobody but autograd looks on, an autograd function of its own takes its place, with the same kernels.
+does. So where only autograd observes it, an autograd function takes its place, with the same kernels.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class _EagerNorm(torch.autograd.Function):
     def backward(ctx: Any, *came_back: Any) -> tuple[torch.Tensor | None, ...]:
         options, has_bias = ctx.decided
         tensors = ctx.saved_tensors
-        # Else the operator: its own derivative, which there is not, would be asked for; or somebody looks on.
+        # Else the operator: its own derivative, which there is not, would be asked for; or operators are observed.
         is_eager = not (torch.is_grad_enabled() or is_observed()) and _are_rows(came_back)
         saved: Any = tensors
         if len(tensors) == 4:

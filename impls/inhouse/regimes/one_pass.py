@@ -134,7 +134,7 @@ class OnePass(Tile, Launch):
     def neighbours(self, problem: Problem, gpu: GpuLimits) -> Iterator[Launch]:
         """Every mixture of rows, warps, programs and packing at as many stages, and of rows and programs at others.
 
-        Also the same launch with a gate that is held, or is read again. A chunk is 256 columns a warp where rows are
+        Also the same launch with a gate that is kept, or is read again. A chunk is 256 columns a warp where rows are
         folded, else it stays. What is sure to need more registers than there are is left out by a rough count, so that
         nobody waits for its compilation. Where programs take a tile each, also those that take them in turn.
         """
@@ -184,8 +184,8 @@ class OnePass(Tile, Launch):
         accumulated = elements // self.rows if self.fold else elements  # columns that an accumulator is kept for
         has_weight = problem.weight_dtype is not None
         weight = (elements // self.rows) // (2 if self.packed else 1) if has_weight else 0
-        held = elements * problem.row_tensors_kept // (2 if self.packed else 1)
-        return held + weight * problem.norms + accumulated * problem.accumulators + 32
+        kept = elements * problem.row_tensors_kept // (2 if self.packed else 1)
+        return kept + weight * problem.norms + accumulated * problem.accumulators + 32
 
     # ------------------------------------------------------------------------------------------------ the call
 
@@ -242,7 +242,7 @@ class OnePass(Tile, Launch):
         return [kernel] if fused else [kernel, *sum_partials(tensors, partial_dweight, partial_dbias, extra)]
 
     def _alignments(self, tensors: CallTensors) -> int:
-        """The alignments by which tiles are told apart; 1 where a tile has no room for a row at each of them."""
+        """The alignments by which tiles are grouped; 1 where a tile has no room for a row at each of them."""
         alignments = tensors.alignments if self.fold else 1
         room = self.chunks * self.cols - tensors.shape[1]
         return alignments if room >= 8 - 8 // alignments and self.programs >= alignments else 1

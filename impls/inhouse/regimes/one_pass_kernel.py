@@ -246,7 +246,7 @@ def sums_of_tiles(
         if mean is not None:
             row_mean = tl.load(mean + row, mask=row < rows, other=0.0)
 
-        # Look at the rows once for their sums. These loads run STAGES - 1 tiles ahead, into shared memory.
+        # The row sums. These loads run STAGES - 1 tiles ahead, into shared memory.
         row_tiles = ()
         sum_g = tl.zeros([R, C], tl.float32)
         sum_g_centred = tl.zeros([R, C], tl.float32)
@@ -272,7 +272,7 @@ def sums_of_tiles(
         sum_g, sum_g_centred = row_sums_of(sum_g, sum_g_centred, mean is not None)
         of_xhat, of_one = row_corrections(sum_g, sum_g_centred, row_rstd, scale)
 
-        # Look at them again, still on the chip, for the gradients.
+        # The gradients, from the same tiles, still on the chip.
         new_dweight = ()
         new_dbias = ()
         new_dweight1 = ()

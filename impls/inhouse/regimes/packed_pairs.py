@@ -1,4 +1,4 @@
-"""Rows as words of two numbers, of an `even` and an `odd` column: what shared rows compute of each.
+"""Rows as packed pairs of numbers, of an `even` and an `odd` column, and what shared rows compute of each.
 
 A row gives the same bits whoever works at it. The compiler fuses multiplications and additions as it likes, and not in
 the same way everywhere. So here every product that meets an addition is fused by name.

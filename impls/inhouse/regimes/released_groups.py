@@ -1,4 +1,4 @@
-"""Chains of shared rows whose programs have not all come: items of their work, each for one program alone.
+"""Released groups: the work of chains whose programs did not all join, cut into items that one program does alone.
 
 x and dy are read twice here: first for the sums of rows, a part of a few tiles an item; then, when all sums of the
 chain are there, for the gradients, a piece of the columns of all its tiles an item. Every number is made as its own

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 PART_BYTES = 4096  # of a row, for a program that shares it: 8 words of two elements a thread, 4 warps side by side
 READS = frozenset({"dres", "dy1"})  # of what may be beside x and dy
-MOST_PARTS = 64  # of a row: an exchange looks at no more
+MOST_PARTS = 64  # of a row: an exchange takes no more
 MOST_SUMS = 4  # that an exchange takes at once
-MOST_WORDS = 128  # that it looks at: 4 loads of a warp
+MOST_WORDS = 128  # that it reads: 4 loads of a warp
 MOST_DELAY = 3  # tiles: with SLOTS of 8, a program may be 2 D + 1 ahead
 
 
@@ -194,7 +194,9 @@ class Shared(Launch):
         exchange = exchange_options(self.parts, self.rows * (1 if tensors.mean is None else 2))
         words = workspace(tensors.x.device, RINGS.value + self.groups * SLOTS.value * exchange["WORDS"])
         tiles = -(-rows // self.rows)
-        opened = tensors.empty((2 * tiles * exchange["WORDS"],)).view(torch.int64)  # read where a chain is opened alone
+        released = tensors.empty((2 * tiles * exchange["WORDS"],)).view(
+            torch.int64
+        )  # of chains that are released alone
         dx, dy, x = (_as_pairs(tensor) for tensor in (tensors.gradients.dx, tensors.dy, tensors.x))
         kernel = KernelCall(
             backward_parts,
@@ -210,7 +212,7 @@ class Shared(Launch):
             tensors.mean,
             tensors.rstd,
             words,
-            opened,
+            released,
             extra,
             rows,
             cols // unit,

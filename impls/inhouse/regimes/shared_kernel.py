@@ -70,7 +70,7 @@ def backward_parts(
     mean,
     rstd,
     words,  # of groups.py, then (groups, SLOTS, WORDS) for groups
-    released_words,  # (tiles, WORDS), whatever they hold: for the chains that are opened
+    released_words,  # (tiles, WORDS), whatever they hold: for the chains that are released
     extra,  # tensors.py has its fields; dres, dy1 and weight1 in words
     rows,
     cols,  # in units
