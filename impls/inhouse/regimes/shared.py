@@ -194,9 +194,7 @@ class Shared(Launch):
         exchange = exchange_options(self.parts, self.rows * (1 if tensors.mean is None else 2))
         words = workspace(tensors.x.device, RINGS.value + self.groups * SLOTS.value * exchange["WORDS"])
         tiles = -(-rows // self.rows)
-        released = tensors.empty((2 * tiles * exchange["WORDS"],)).view(
-            torch.int64
-        )  # of chains that are released alone
+        released = tensors.empty((2 * tiles * exchange["WORDS"],)).view(torch.int64)  # of released chains
         dx, dy, x = (_as_pairs(tensor) for tensor in (tensors.gradients.dx, tensors.dy, tensors.x))
         kernel = KernelCall(
             backward_parts,
