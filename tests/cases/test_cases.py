@@ -71,14 +71,6 @@ def test_inputs_depend_on_case_and_seed_alone():
     assert all(torch.equal(first[name], again[name]) for name in first)
 
 
-def test_inputs_leave_the_global_generator_alone():
-    torch.manual_seed(1)
-    expected = torch.rand(3)
-    torch.manual_seed(1)
-    make_inputs(CPU_LAYER, seed=0)
-    assert torch.equal(torch.rand(3), expected)
-
-
 def test_inputs_differ_between_seeds_and_between_cases():
     cases = [CPU_LAYER, replace(CPU_LAYER, eps=1e-6), replace(CPU_LAYER, zero_centred=True)]
     drawn = [make_inputs(case, seed).x for case in cases for seed in (0, 1)]
@@ -97,13 +89,6 @@ def test_inputs_have_the_shapes_and_dtypes_of_the_case():
     assert inputs.mean.dtype == inputs.rstd.dtype == torch.float32
     assert inputs.mean.shape == inputs.rstd.shape == (6,)
     assert (inputs.case, inputs.eps) == (case, case.eps)
-
-
-def test_weights_are_near_one_or_zero_centred():
-    wide = NormCase("rms", 1, 4096, dtype="fp32", weight_dtype="fp32", device="cpu")
-    assert make_inputs(wide, 0).weight.mean().item() == pytest.approx(1, abs=0.05)
-    assert make_inputs(replace(wide, zero_centred=True), 0).weight.mean().item() == pytest.approx(0, abs=0.05)
-    assert make_inputs(wide, 0).x.mean().item() == pytest.approx(0.25, abs=0.1)
 
 
 @pytest.mark.parametrize("norm", ["rms", "layer"])

@@ -69,14 +69,6 @@ def test_the_edges_are_those_that_are_known_to_break_things():
     assert max(rows * cols for rows, cols in shapes) > 2**31
 
 
-def test_shapes_are_tried_with_the_kinds_asked_for():
-    every = cases_on("cpu", Settings(timed=False, shapes="8x16,9x16", norm="rms"))
-    assert len(every) == 2 * (len(INPUT_KINDS) - 6)
-    some = cases_on("cpu", Settings(timed=False, shapes="8x16", norm="rms", inputs="normal,nan-x"))
-    assert [case.inputs for case in some] == ["normal", "nan-x"]
-    assert [case.inputs for case in cases_on("cpu", Settings(shapes="8x16", norm="rms"))] == ["normal"]
-
-
 def test_what_is_studied_is_the_usual_case_beside_others():
     cases = [RMS, replace(RMS, inputs="nan-x"), replace(RMS, rows=9), LAYER]
     assert studied(cases) == {RMS}

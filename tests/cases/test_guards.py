@@ -29,20 +29,6 @@ def test_a_layout_changes_addresses_not_numbers(layout, name, strides):
     assert torch.equal(placed, VALUES)
 
 
-def test_expanded_dy_is_one_row_and_summed_dy_is_ones():
-    expanded, summed = place(VALUES, "expanded dy", "dy"), place(VALUES, "summed dy", "dy")
-    assert (expanded.stride(), summed.stride()) == ((0, 1), (0, 0))
-    assert torch.equal(expanded, VALUES[:1].expand(3, 4))
-    assert torch.equal(summed, torch.ones(3, 4))
-
-
-def test_alignment_is_a_tensors_own_or_one_element_off():
-    base = whole_buffer(placed := place(VALUES, "contiguous", "x")).data_ptr()
-    assert placed.data_ptr() - base == GUARD_BYTES
-    base = whole_buffer(placed := place(VALUES, "misaligned", "x")).data_ptr()
-    assert placed.data_ptr() - base == GUARD_BYTES + 4
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 def test_guards_lie_on_both_sides_and_are_no_number(dtype):
     placed = place(VALUES.to(dtype), "strided x", "x")

@@ -3,29 +3,13 @@ import sys
 
 import pytest
 
-from harness.cases.suites import NORMS, SUITES, cases_of, parse_dtype, parse_norms, parse_shapes
+from harness.cases.suites import NORMS, cases_of, parse_dtype, parse_norms, parse_shapes
 from harness.errors import UsageError
 
 
 def test_needs_no_torch():
     program = "import sys, harness.cases.suites, harness.devices; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
-
-
-def test_fast_llm_is_its_fifteen_shapes():
-    shapes = SUITES["fast-llm"].shapes
-    assert len(shapes) == 15
-    assert {rows * cols for rows, cols in shapes} == {2**25, 2**24, 2**23}
-    assert {cols for _, cols in shapes} == {1024, 2048, 4096, 8192, 16384}
-    assert shapes[0] == (32768, 1024)
-    assert shapes[-1] == (512, 16384)
-
-
-def test_quack_grid():
-    shapes = SUITES["quack"].shapes
-    assert len(shapes) == 4 * 6 + 3
-    assert (65536, 8192) in shapes
-    assert (32768, 65536) in shapes
 
 
 def gates(shape):
@@ -40,14 +24,6 @@ def gates(shape):
         }.items()
         if passed
     }
-
-
-def test_inductor_shapes_are_on_both_sides_of_each_gate():
-    every = {"elements", "ratio", "rows"}
-    first, *pairs = SUITES["inductor"].shapes
-    assert first == (576000, 384)
-    assert [gates(shape) for shape in pairs[0::2]] == [every, every, every]
-    assert [every - gates(shape) for shape in pairs[1::2]] == [{"elements"}, {"ratio"}, {"rows"}]
 
 
 @pytest.mark.parametrize(

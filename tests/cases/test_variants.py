@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from harness.cases import NormCase, make_inputs
 from harness.cases.catalogue import NEAR_ONE, catalogue
 from harness.cases.guards import GUARD, whole_buffer
-from harness.cases.tensors import gradients_of, inputs_of, tensors_of
+from harness.cases.tensors import tensors_of
 from harness.cases.traffic import moved_bytes, same_traffic_add
 from harness.cases.variants import FEATURES, parse_variants, with_features, without
 from harness.errors import UsageError
@@ -48,23 +48,6 @@ def test_variants_are_read_one_by_one_or_together():
 def test_variants_that_nobody_knows(text, said):
     with pytest.raises(UsageError, match=said):
         of(text)
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"features": ("dropout", "residual")}, "dropout needs a probability"),
-        ({"dropout_p": 0.5}, "dropout needs a probability"),
-        ({"features": ("dropout",), "dropout_p": 0.5}, "add to a residual"),
-        ({"features": ("qk",)}, "qk needs a number of heads"),
-        ({"heads": 2}, "qk needs a number of heads"),
-        ({"features": ("qk",), "heads": 5, "projection": 80}, "whole tokens"),
-        ({"features": ("qk",), "heads": 2, "projection": 15}, "fit into the projection"),
-    ],
-)
-def test_what_is_no_case(change, said):
-    with pytest.raises(ValueError, match=said):
-        replace(RMS, **change)
 
 
 @pytest.mark.parametrize(
@@ -119,14 +102,6 @@ def test_the_same_traffic_kernel_reads_and_writes_all_of_them(text, monkeypatch)
     outputs = outputs if isinstance(outputs, list) else [outputs]
     assert [output.shape for output in outputs] == [inputs.x.shape] * TRAFFIC[text][2]
     assert all(output.is_contiguous() for output in outputs)
-
-
-def test_what_both_norms_have():
-    case = of("parallel", LAYER)
-    assert [t.name for t in inputs_of(case)] == ["x", "dy", "weight", "bias", "dy1", "weight1", "bias1"]
-    assert [t.name for t in gradients_of(case)] == ["dx", "dweight", "dbias", "dweight1", "dbias1"]
-    bare = of("parallel", replace(RMS, weight=False))
-    assert [t.name for t in (*inputs_of(bare), *gradients_of(bare))] == ["x", "dy", "dy1", "dx"]
 
 
 def test_a_plain_case_draws_what_it_always_drew():

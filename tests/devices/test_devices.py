@@ -41,15 +41,11 @@ REPORTED = [
     (gpu("NVIDIA H100 PCIe", "sm_90", 79.1), "h100-pcie"),
     (gpu("NVIDIA H100 NVL", "sm_90", 93.1), "h100-nvl"),
     (gpu("NVIDIA A100-SXM4-40GB", "sm_80", 39.4), "a100-40gb"),
-    (gpu("A100-SXM4-40GB", "sm_80", 39.4), "a100-40gb"),
-    (gpu("NVIDIA A100-PCIE-40GB", "sm_80", 39.4), "a100-40gb"),
     (gpu("NVIDIA A100 80GB PCIe", "sm_80", 79.1), "a100-80gb-pcie"),
     (gpu("NVIDIA A100-SXM4-80GB", "sm_80", 79.1), "a100-80gb-sxm"),
     (gpu("NVIDIA L40S", "sm_89", 44.4), "l40s"),
     (gpu("NVIDIA GeForce RTX 5090", "sm_120", 31.4), "rtx5090"),
     (gpu("AMD Instinct MI300X", "gfx942", 192, 304), "mi300x"),
-    (gpu("AMD Instinct MI300X VF", "gfx942", 192, 304), "mi300x"),
-    (gpu("AMD Instinct MI300X OAM", "gfx942"), "mi300x"),
     (gpu("AMD Instinct MI325X", "gfx942", 256, 304), "mi325x"),
     (gpu("AMD Instinct MI355X", "gfx950", 288, 256), "mi355x"),
     (HOST, "cpu"),
@@ -57,28 +53,13 @@ REPORTED = [
 
 NEAR_MISSES = [
     gpu("NVIDIA GH200 480GB", "sm_90", 95),
-    gpu("NVIDIA H20", "sm_90", 95),
-    gpu("NVIDIA H800", "sm_90", 79),
     gpu("NVIDIA H100", "sm_90", 79),
-    gpu("NVIDIA H100 64GB HBM2", "sm_90", 63),
     gpu("NVIDIA H100 80GB HBM3 MIG 1g.10gb", "sm_90", 9.8, 16),
     gpu("NVIDIA H200 MIG 3g.71gb", "sm_90", 69, 60),
-    gpu("NVIDIA A100-SXM-64GB", "sm_80", 63),
-    gpu("NVIDIA A800-SXM4-80GB", "sm_80", 79),
-    gpu("NVIDIA A100X", "sm_80", 79),
-    gpu("GRID A100-SXM4-40GB", "sm_80", 39),
     gpu("NVIDIA L40", "sm_89", 44),
-    gpu("NVIDIA L4", "sm_89", 22),
-    gpu("NVIDIA GB10", "sm_121", 119),
-    gpu("NVIDIA B100", "sm_100", 178),
     gpu("NVIDIA GB300", "sm_103", 234),  # a DGX Station
-    gpu("NVIDIA GeForce RTX 5090 D", "sm_120", 31),
-    gpu("NVIDIA GeForce RTX 5090 Laptop GPU", "sm_120", 23),
     gpu("AMD Instinct MI300A", "gfx942", 128, 228),
-    gpu("AMD Instinct MI308X", "gfx942", 192, 80),
-    gpu("AMD Instinct MI350X", "gfx950", 288, 256),
     gpu("AMD Instinct MI300X", "gfx942", 24, 38),  # one of eight partitions
-    gpu("AMD Instinct MI250X/MI250", "gfx90a", 64, 104),
     gpu("NVIDIA H200", "sm_80"),  # a name with another architecture is not that device
 ]
 
@@ -119,13 +100,10 @@ def test_the_larger_of_datasheet_and_reported_cache_counts():
     ("facts", "flush"),
     [
         (H200, 240 * MIB),
-        (gpu("NVIDIA H200", "sm_90"), 200 * MIB),
         (gpu("NVIDIA B200", "sm_100", l2_mib=126), 506 * MIB),
         (gpu("NVIDIA Rubin", "sm_107", l2_mib=40), 512 * MIB),  # of an unknown one that may not be the last level
         (gpu("NVIDIA Rubin", "sm_107", l2_mib=256), GIB),
         (gpu("AMD Instinct MI300X", "gfx942", l2_mib=4), GIB),
-        (gpu("AMD Instinct MI325X", "gfx942", l2_mib=4), GIB),
-        (gpu("AMD Instinct MI355X", "gfx950", l2_mib=4), GIB),
         (gpu("AMD Instinct MI300A", "gfx942", l2_mib=4), GIB),  # generic, but its Infinity Cache is known
         (HOST, 144 * MIB),
         (DeviceFacts("cpu", "small", "aarch64", l2_bytes=4 * MIB), 64 * MIB),
@@ -145,13 +123,6 @@ def test_choose_what_is_here(asked, name):
     profile, facts = choose(asked, [HOST, H200])
     assert profile.name == name
     assert facts == (HOST if name == "cpu" else H200)
-
-
-def test_choose_by_family_by_variant_and_by_generic_name():
-    nvl = gpu("NVIDIA H100 NVL", "sm_90")
-    assert choose("h100", [nvl, HOST])[0].name == choose("h100-nvl", [nvl, HOST])[0].name == "h100-nvl"
-    gh200 = gpu("NVIDIA GH200 480GB", "sm_90")
-    assert choose("nvidia-gh200-480gb", [gh200, HOST])[1] == gh200
 
 
 @pytest.mark.parametrize(
@@ -254,14 +225,6 @@ def test_a_device_that_others_use_is_refused_by_their_ids():
         "end them, or measure beside them with --allow-others"
     )
     assert error.value.exit_code == 4
-
-
-def test_read_facts_without_a_gpu(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(UnavailableError, match=r"^torch finds no GPU on this machine; .* --device cpu$"):
-        read_facts("cuda")
-    assert read_facts("auto").kind == "cpu"
-    assert [facts.kind for facts in read_available()] == ["cpu"]
 
 
 def test_read_facts_of_a_cpu(monkeypatch, tmp_path):

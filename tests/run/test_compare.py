@@ -39,16 +39,6 @@ def test_revisions_are_checked_out_and_removed(repository):
     assert len(git(repository, "worktree", "list").splitlines()) == 1
 
 
-def test_what_cannot_be_compared_is_said_in_one_line(repository, tmp_path):
-    file = repository / "my_norm.py"
-    assert complaint(file, "nosuch").startswith(f"there is no revision nosuch in {repository}")
-    commit(repository, {"later.py": HONEST})
-    assert complaint(repository / "later.py", "HEAD~1").startswith("revision HEAD~1 has no later.py")
-    outside = tmp_path / "outside.py"
-    outside.write_text(HONEST)
-    assert complaint(outside, "HEAD").startswith(f"{outside} is in no git repository")
-
-
 def test_uncommitted_changes_need_a_named_head(repository):
     file = repository / "my_norm.py"
     file.write_text(HONEST + "\n# not committed\n")

@@ -6,7 +6,6 @@ import pytest
 
 from harness.cases import NormCase
 from harness.cases.traffic import moved_bytes
-from harness.errors import UnavailableError
 from harness.run.compile_ahead import compile_ahead, rounds
 from harness.run.process import WorkerDiedError
 from harness.worker.messages import Done, Warm
@@ -94,46 +93,6 @@ def test_dead_compiler_is_replaced_without_retry(failure):
     done = Workshop(lambda task: failure if task == TASKS[2] else Done()).run(1)
     assert done.warmed == Counter(TASKS)
     assert len(done.launched) == 2
-
-
-def test_an_interrupt_stops_the_others(monkeypatch):
-    begun, go_on = threading.Event(), threading.Event()
-
-    def answer(task):
-        begun.set()
-        assert go_on.wait(60)
-        return Done()
-
-    workshop = Workshop(answer)
-    join = threading.Thread.join
-
-    def interrupted(thread, timeout=None):
-        assert begun.wait(60)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(threading.Thread, "join", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        compile_ahead(TASKS, workshop.launch, 4, 1, 2.5, workshop.advance)
-    monkeypatch.setattr(threading.Thread, "join", join)
-    go_on.set()
-    for thread in threading.enumerate():
-        if thread.daemon and thread.name.endswith("(_compile_waiting)"):
-            thread.join(60)
-    assert workshop.warmed == Counter(TASKS[:1])
-    assert [bool(worker.killed) for worker in workshop.launched] == [True]
-
-
-def test_a_worker_that_cannot_start_is_nothing_to_report_here(monkeypatch):
-    unhandled = []
-    monkeypatch.setattr(threading, "excepthook", unhandled.append)
-    workshop = Workshop()
-
-    def launch():
-        raise UnavailableError("the worker process was killed by SIGKILL while it started")
-
-    monkeypatch.setattr(workshop, "launch", launch)
-    compile_ahead(TASKS, workshop.launch, 0, 2, 2.5, workshop.advance)
-    assert unhandled == []
 
 
 @pytest.fixture

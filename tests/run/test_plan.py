@@ -70,15 +70,6 @@ def test_what_is_slow_to_prepare_is_run_only_where_it_is_named():
     assert names("quack,torch-eager", known=known) == ["torch-eager", "quack"]
 
 
-def test_a_file_given_is_run_whatever_else_is_named():
-    mine = [ImplRecord(name=name, family="mine", source="my/norm.py") for name in ("mine", "mine-fast")]
-    known = [*KNOWN, *mine]
-    assert names("quack", known=known, files=["my/norm.py"]) == ["quack", "mine", "mine-fast"]
-    assert names("quack,mine-fast", known=known, files=["my/norm.py"]) == ["quack", "mine-fast"]
-    assert names("quack", known=known) == ["quack"]
-    assert names(known=known, files=["my/norm.py"]) == ["torch-eager", "compiled", "quack", "mine", "mine-fast"]
-
-
 @pytest.mark.parametrize(
     ("wanted", "baseline", "message"),
     [
@@ -165,16 +156,6 @@ def test_what_one_process_did_is_left_to_the_other():
     assert remaining(TWICE, [row(case, name, process=of) for case in CASES for name in "ab" for of in (0, 1)]) == []
 
 
-def test_a_case_that_was_cut_short_is_tried_again_in_its_process_alone():
-    done = [row(case, name) for case in CASES for name in "ab"]
-    rows = [*done, row(CASES[0], "a", process=1), row(CASES[1], "b", "crashed", process=1)]
-    assert remaining(TWICE, rows) == [
-        Job(CASES[0], ("a", "b"), 1),
-        Job(CASES[1], ("a",), 1),
-        Job(CASES[2], ("a", "b"), 1),
-    ]
-
-
 def test_untimed_rows_have_no_later_process():
     rows = [row(CASES[0], "a").model_copy(update={"untimed": "in the interpreter"}), row(CASES[0], "b")]
     assert without_untimed(TWICE, rows) == [*TWICE[:3], Job(CASES[0], ("b",), 1), *TWICE[4:]]
@@ -258,11 +239,3 @@ def test_torch_stands_behind_nothing_that_has_the_variant_or_needs_none():
     assert with_torch([ABLE], [ABLE, BESIDE], [RESIDUAL, of_layer]) == [ABLE, BESIDE]
     assert tried_on(of_layer, [ABLE, beside_able()]) == ("quack", "quack + torch")
     assert tried_on(RESIDUAL, [ABLE, beside_able()]) == ("quack",)
-
-
-def test_torch_stands_behind_what_lacks_the_parameters_of_a_case():
-    without_weight, zero_centred = replace(CASES[0], weight=False), replace(RESIDUAL, zero_centred=True)
-    knows = ABLE.model_copy(update={"handles": {"rms": ["residual", "no weight"]}})
-    assert tried_on(without_weight, [ABLE, beside_able()]) == ("quack", "quack + torch")
-    assert tried_on(without_weight, [knows, BESIDE.model_copy(update={"handles": knows.handles})]) == ("quack",)
-    assert tried_on(zero_centred, [ABLE, beside_able()]) == ("quack", "quack + torch")

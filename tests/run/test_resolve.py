@@ -14,7 +14,6 @@ from harness.run.resolve import (
     for_later_process,
     resolved,
     selftests_on,
-    with_default_processes,
 )
 from harness.worker.messages import Start
 
@@ -130,14 +129,6 @@ def test_contexts_beside_others_that_a_device_has_are_left_out():
     assert contexts_left_out(Settings(context="beside:200,graph"), GPU, 132).startswith("--context beside:200: ")
 
 
-@pytest.mark.parametrize(
-    ("device", "context"),
-    [((CPU, None), "cold"), ((CPU, None), "hot-dy"), ((GPU, 132), "step"), ((GPU, None), "beside:500")],
-)
-def test_contexts_that_a_device_has_are_not_refused(device, context):
-    assert contexts_left_out(Settings(context=context), *device) is None
-
-
 def test_the_suite_is_the_one_named_or_the_device_s():
     assert suite_on("cuda", Settings()) == "fast-llm"
     assert suite_on("cpu", Settings()) == "quick"
@@ -184,14 +175,6 @@ def test_what_was_given_is_kept_and_the_rest_is_the_device_s():
     assert resolved(resolved(settings, H200), HOST) == resolved(settings, H200)
 
 
-def test_nothing_is_left_open():
-    for profile in (H200, HOST):
-        settings = resolved(Settings(), profile)
-        unset = {name for name, value in settings.model_dump().items() if value in ("", None)}
-        assert unset == {"shapes", "variant", "weight_dtype", "impls", "baseline", "twin"}
-        assert 0 not in (settings.seeds, settings.repeats, settings.max_blocks, settings.flush_bytes)
-
-
 def test_evidence_and_effort_by_device_and_haste():
     def effort(profile, **options):
         settings = resolved(Settings(**options), profile)
@@ -227,14 +210,6 @@ def test_a_later_process_measures_times_and_little_else():
 
 
 @pytest.mark.parametrize(
-    ("options", "processes"),
-    [({}, 5), ({"quick": True}, 1), ({"processes": 2}, 2), ({"processes": 1}, 1), ({"quick": True, "processes": 3}, 3)],
-)
-def test_a_claim_takes_five_processes(options, processes):
-    assert with_default_processes(asked(**options)).settings.processes == processes
-
-
-@pytest.mark.parametrize(
     ("options", "on_gpu", "on_cpu"),
     [
         ({}, ("before", "after"), ()),
@@ -260,9 +235,3 @@ def test_a_suite_brings_its_variants_unless_others_are_asked_for():
     assert features(suite="residual", variant="plain,gated") == {(), ("gated",)}
     assert features(suite="qk") == {(), ("qk",)}
     assert features(suite="quick", variant="parallel+residual") == {("parallel", "residual")}
-
-
-def test_a_suite_of_cases_takes_dtypes_and_norms():
-    cases = cases_on("cuda", Settings(suite="models", dtype="fp16", weight_dtype="fp32"))
-    assert len(cases) == 48
-    assert {(case.dtype, case.weight_dtype, case.eps) for case in cases} == {("fp16", "fp32", 1e-5)}

@@ -4,7 +4,7 @@ import pytest
 
 from harness import devices
 from harness.cases import NormCase
-from harness.records.schema import Budget, ConditionsRecord, RowRecord, SelfTestRecord
+from harness.records.schema import Budget, RowRecord, SelfTestRecord
 from harness.records.settings import Settings
 from harness.run.plan import Job
 from harness.run.process import WorkerDiedError
@@ -65,13 +65,6 @@ class FakeWorker:
 
     def kill(self):
         self.killed += 1
-
-
-class DeafWorker(FakeWorker):
-    """Is dead before it is asked."""
-
-    def send(self, request):
-        raise DEATH
 
 
 class Clock:
@@ -221,14 +214,6 @@ def test_unwritten_contenders_are_retried_together():
     assert groups[0] != groups[1]
 
 
-def test_written_row_is_not_blamed_for_lost_device():
-    first = [at_work("a"), done("a", status="crashed", reason="illegal memory access"), DEATH]
-    second = [at_work("b"), done("b"), Done()]
-    played = Played([Job(CASE, ("a", "b"))], first, second).run()
-    assert played.outcomes() == [("a", "crashed", "illegal memory access"), ("b", "ok", None)]
-    assert played.asked_for() == [("a", "b"), ("b",)]
-
-
 def test_silence_is_a_timeout_and_the_worker_is_replaced():
     first = [at_work("a", "time"), HANG]
     played = Played([Job(CASE, ("a", "b"))], first, [done("b"), Done()], time_limit_s=2.5).run()
@@ -270,24 +255,12 @@ def test_who_fails_hard_three_times_is_not_tried_again():
     assert [row.status for row in played.log.rows if row.impl == "b"] == ["ok"] * len(cases)
 
 
-def test_what_is_missing_gets_its_row_without_a_worker():
-    played = Played([Job(CASE, ("a", "b"))], missing={"a": "not installed: a", "b": "no driver"}).run()
-    assert played.outcomes() == [("a", "missing", "not installed: a"), ("b", "missing", "no driver")]
-    assert played.log.events[-1] == "case done"
-
-
 def test_interrupt_ends_worker_and_keeps_the_rows():
     played = Played([Job(CASE, ("a", "b"))], [done("a"), at_work("b"), KeyboardInterrupt()])
     with pytest.raises(KeyboardInterrupt):
         played.run()
     assert played.workers[0].killed == 1
     assert played.outcomes() == [("a", "ok", None)]
-
-
-def test_a_helper_row_is_not_the_row_of_the_baseline():
-    first = [at_work("a", "time"), done("a", role="again"), done("same-traffic add", role="floor"), DEATH]
-    played = Played([Job(CASE, ("a",))], first).run()
-    assert [(row.impl, row.status) for row in played.log.rows if row.role == "impl"] == [("a", "crashed")]
 
 
 @pytest.mark.parametrize("status", ["wrong", "unsupported", "oom"])
@@ -347,14 +320,6 @@ def test_rows_that_the_parent_writes_carry_the_process():
     ]
 
 
-def test_quarantine_holds_in_later_processes():
-    """The row of the quarantined implementation carries the number of the process."""
-    failing = [[at_work("a"), DEATH] for _ in range(QUARANTINE_AFTER)]
-    played = Played(jobs(*range(QUARANTINE_AFTER + 1)), *failing).run()
-    assert [row.process for row in played.log.rows] == [0, 1, 2, 3]
-    assert played.outcomes()[-1] == ("a", "crashed", "not tried: in quarantine after 3 crashes or hangs")
-
-
 def test_selftest_runs_before_and_after_the_cases():
     def process(number):
         case = [at_work("a"), done("a", process=number), Done()]
@@ -384,26 +349,6 @@ def test_selftest_runs_before_and_after_the_cases():
     ]
 
 
-def test_the_first_self_test_that_ends_is_the_whole_one():
-    case, unfinished = [done("a"), Done()], [Began(None, "self-test"), HANG]
-    workers = [unfinished, [*case, *self_tested("after")], [*self_tested("before", 1), *case, *self_tested("after", 1)]]
-    played = Played(jobs(0, 1), *workers, selftests=BOTH).run()
-    asked = [request for worker in played.workers for request in worker.requests if isinstance(request, SelfTest)]
-    assert [(request.when, request.process, request.whole) for request in asked] == [
-        ("before", 0, True),
-        ("after", 0, True),
-        ("before", 1, False),
-        ("after", 1, False),
-    ]
-
-
-def test_a_self_test_alone_needs_no_case():
-    played = Played([], self_tested("alone"), ready=True, selftests=("alone",)).run()
-    assert played.requests() == [["self-test alone 0"]]
-    assert [record.when for record in played.log.asides] == ["alone"]
-    assert played.log.rows == []
-
-
 @pytest.mark.parametrize(
     ("end", "how"),
     [(DEATH, "the worker process was killed by SIGSEGV"), (HANG, "no sign of life for 3 s")],
@@ -426,28 +371,6 @@ def test_hanging_selftest_costs_no_case(end, how):
     ]
     assert not played.runner.hard_failures
     assert [record.process for record in played.log.asides] == [1]
-
-
-def test_worker_death_before_selftest_costs_no_case():
-    played = Played(jobs(0), DeafWorker([]), [done("a"), Done()], selftests=("before",)).run()
-    assert played.outcomes() == [("a", "ok", None)]
-    assert played.log.events[0] == "say the self-test was not finished: the worker process was killed by SIGSEGV"
-
-
-def test_what_comes_beside_the_rows_is_written_in_its_place():
-    conditions = ConditionsRecord(case=CASE, group="g1")
-    played = Played(jobs(0), [at_work("a", "time"), Aside(conditions), done("a"), Done()]).run()
-    assert played.log.asides == [conditions]
-    assert [event for event in played.log.events if event.startswith("write")] == ["write conditions", "write a"]
-
-
-def test_other_engines_get_a_worker_for_each_case():
-    settings = SETTINGS.changed(cross_check=True)
-    first = [*self_tested("before"), done("a"), Done()]
-    second, third = [done("a", OTHER), Done()], self_tested("after")
-    played = Played(jobs(0, cases=(CASE, OTHER)), first, second, third, settings=settings, selftests=BOTH).run()
-    assert played.requests() == [["self-test before 0", "try 16 a 0"], ["try 32 a 0"], ["self-test after 0"]]
-    assert [worker.killed for worker in played.workers] == [1, 1, 1]
 
 
 def test_the_time_is_added_up_by_the_stage_that_was_at_work():
@@ -493,9 +416,3 @@ def test_later_processes_take_what_was_timed_beside_it():
     first, second = [done("a"), done("b", untimed=INTERPRETED), Done()], [done("a", process=1), Done()]
     played = Played(jobs(0, 1, impls=("a", "b")), first, second).run()
     assert played.requests() == [["try 16 a,b 0"], ["try 16 a 1"]]
-
-
-def test_a_verification_has_its_second_process():
-    script = [done("a", untimed="timing was not asked for"), Done()]
-    played = Played(jobs(0, 1), script, script, settings=SETTINGS.changed(timed=False)).run()
-    assert played.requests() == [["try 16 a 0"], ["try 16 a 1"]]

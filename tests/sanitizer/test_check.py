@@ -9,15 +9,13 @@ import psutil
 import pytest
 
 from harness.__main__ import main
-from harness.devices import DeviceFacts
-from harness.errors import UnavailableError
 from harness.records.file import load
 from harness.records.schema import TOOLS
 from harness.run import process
 from harness.sanitizer import check
 from harness.sanitizer.check import SIZES, Sanitizer
 from harness.sanitizer.target import case_of
-from tests.sanitizer.test_log import CLEAN, DIVERGED, INVALID_WRITE, NO_RACES, RACES, REFUSED, UNINITIALISED
+from tests.sanitizer.test_log import CLEAN, DIVERGED, INVALID_WRITE, NO_RACES, RACES, UNINITIALISED
 from tests.test_command_line import GPU, HELLO, ScriptedProcess
 
 LAYER, RMS = case_of("layer", (33, 1032)), case_of("rms", (33, 1032))
@@ -144,13 +142,6 @@ def test_the_shape_is_the_one_that_the_program_chose(checked):
     assert {record.case for record in checked(program=program)} == {case_of("layer", (33, 1024))}
 
 
-def test_every_size_runs_its_first_supported_shape(checked):
-    program = saying("print('768 to 12288, 1024 of them'); print('ran %dx%d' % shapes[shapes[0][0] > 1000])")
-    records = checked(tools=["memcheck"], program=program, sizes=SIZES)
-    shapes = [(record.case.rows, record.case.cols) for record in records]
-    assert shapes == [(33, 1032), (1031, 1024), (131, 12296)]
-
-
 def test_what_is_supported_at_no_shape_has_no_record(checked, tool):
     assert checked(program=saying("print('a GPU alone'); raise SystemExit(3)")) == []
     assert checked.told[-1] == "layer-33x1032-bf16 mine: not run under compute-sanitizer: a GPU alone"
@@ -164,25 +155,6 @@ def test_a_failing_program_is_not_run_under_a_tool(checked, tool, tmp_path):
     assert tool.calls() == []
     assert "Traceback" in (tmp_path / "kept" / "mine-layer-33x1032-bf16.log").read_text()
     assert checked.told[-1] == f"layer-33x1032-bf16 mine: synccheck: could not tell: {failed}"
-
-
-def test_a_failure_under_a_tool_alone_proves_nothing(checked):
-    program = saying("print('ran 33x1032', flush=True); raise SystemExit(len(shapes) == 1 and 'CUDA error 999')")
-    failed = "failed under memcheck with exit code 1: CUDA error 999"
-    assert outcomes(checked(tools=["memcheck"], program=program)) == [("memcheck", None, failed)]
-
-
-def test_errors_stand_where_the_program_failed_for_them(checked, tool):
-    tool.finds(memcheck=INVALID_WRITE)
-    program = saying("print('ran 33x1032', flush=True); raise SystemExit(len(shapes) == 1 and 'launch failure')")
-    assert outcomes(checked(tools=["memcheck"], program=program)) == [("memcheck", 2064, WROTE)]
-
-
-def test_a_device_that_the_tool_refuses(checked, tool):
-    tool.finds(memcheck=REFUSED)
-    ((_, errors, detail),) = outcomes(checked(tools=["memcheck"]))
-    assert errors is None
-    assert detail.startswith("Device not supported.")
 
 
 @pytest.mark.slow
@@ -205,22 +177,6 @@ def test_a_program_that_hangs_by_itself(checked):
     assert outcomes(records) == [("memcheck", None, "stopped without a tool after 0.5 s")]
 
 
-def test_the_options_of_each_tool(checked, tool):
-    checked()
-    for name, options in zip(TOOLS, tool.calls(), strict=True):
-        given = dict(zip(options[::2], options[1::2], strict=True))
-        assert given.pop("--log-file")
-        everywhere = {
-            "--tool": name,
-            "--print-limit": "20",
-            "--error-exitcode": "86",
-            "--target-processes": "application-only",
-            "--launch-timeout": "0",
-        }
-        of_memcheck = {"--leak-check": "no", "--report-api-errors": "no", "--padding": "65536"}
-        assert given == everywhere | (of_memcheck if name == "memcheck" else {})
-
-
 @pytest.mark.slow
 def test_the_real_program_calls_an_implementation(checked):
     def on_a_cpu(*what):
@@ -233,28 +189,6 @@ def test_the_real_program_calls_an_implementation(checked):
 
 
 # Where it is.
-
-
-def test_it_is_found_on_the_path_before_the_toolkits_folder(tool, tmp_path, monkeypatch):
-    toolkit = FakeTool(tmp_path / "cuda")
-    monkeypatch.setattr(check, "CUDA_BIN", str(toolkit.folder))
-    monkeypatch.setenv("PATH", str(tool.folder))
-    assert check.find() == tool.path
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert check.find() == toolkit.path
-
-
-@pytest.mark.parametrize(("architecture", "refused"), [("sm_90", False), ("gfx942", True), ("x86_64", True)])
-def test_devices_that_it_does_not_know_are_refused(architecture, refused):
-    facts = DeviceFacts("cpu" if architecture == "x86_64" else "cuda", "A thing", architecture)
-    if not refused:
-        check.refuse_other_devices(facts)
-        return
-    with pytest.raises(UnavailableError) as caught:
-        check.refuse_other_devices(facts)
-    assert str(caught.value) == (
-        "--sanitizer: compute-sanitizer checks NVIDIA GPUs alone, and this is A thing; leave it out here"
-    )
 
 
 # From the command line.
@@ -352,9 +286,3 @@ def test_a_cpu_is_refused_before_anything_is_written(workers, here, tmp_path, ca
         "error: --sanitizer: compute-sanitizer checks NVIDIA GPUs alone, and this is Some CPU; leave it out here"
     ]
     assert not (tmp_path / "run").exists()
-
-
-def test_without_the_option_nothing_is_looked_for(workers, tmp_path, monkeypatch):
-    monkeypatch.setattr(check, "find", None)
-    assert typed("verify --shapes 4x8 --out run") == 0
-    assert load(tmp_path / "run" / "results.jsonl").sanitized == ()

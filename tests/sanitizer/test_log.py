@@ -31,16 +31,6 @@ INVALID_WRITE = """\
 ========= ERROR SUMMARY: 2044 errors were not printed. Use --print-limit option to adjust the number of printed errors
 """
 
-OLDER_INVALID_WRITE = """\
-========= COMPUTE-SANITIZER
-========= Invalid __global__ write of size 4 bytes
-=========     at 0x160 in cuComputeGradInput(float const *, int)
-=========     by thread (0,0,0) in block (0,0,0)
-=========     Address 0x7f6510c00001 is misaligned
-=========
-========= ERROR SUMMARY: 1 error
-"""
-
 RACES = """\
 ========= COMPUTE-SANITIZER
 ========= Warning: Race reported between Write access at warp_sums(float *)+0x550 in sums.cu:100
@@ -53,16 +43,6 @@ RACES = """\
 ========= RACECHECK SUMMARY: 2 hazards displayed (256 errors, 1 warning)
 """
 
-RACES_BY_HAZARD = """\
-========= COMPUTE-SANITIZER
-========= ERROR: Potential WAW hazard detected at __shared__ 0x0 in block (0,0,0) :
-=========     Write Thread (0,0,0) at WAW()+0x2f0 in raceWAW.cu:20
-=========     Write Thread (1,0,0) at WAW()+0x2f0 in raceWAW.cu:20
-=========     Current Value : 1, Incoming Value : 2
-=========
-========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)
-"""
-
 DIVERGED = """\
 ========= COMPUTE-SANITIZER
 ========= Barrier error detected. Divergent thread(s) in block.
@@ -70,14 +50,6 @@ DIVERGED = """\
 =========     by thread (0,0,0) in block (0,0,0)
 =========
 ========= ERROR SUMMARY: 32 errors
-"""
-
-WARNINGS = """\
-========= COMPUTE-SANITIZER
-========= Warning: Race reported between Write access at warp_sums(float *)+0x550 in sums.cu:100
-=========     and Read access at warp_sums(float *)+0x580 in sums.cu:107 [64 hazards]
-=========
-========= RACECHECK SUMMARY: 3 hazards displayed (0 errors, 3 warnings)
 """
 
 NO_RACES = """\
@@ -119,13 +91,6 @@ NO_CUDA = """\
 ========= Tracking kernels launched by child processes requires the --target-processes all option.
 """
 
-UNATTACHED = """\
-========= COMPUTE-SANITIZER
-========= Error: No attachable process found. compute-sanitizer timed-out.
-========= Default timeout can be adjusted with --launch-timeout. Awaiting target completion.
-========= ERROR SUMMARY: 1 error
-"""
-
 
 @pytest.mark.parametrize("text", [CLEAN, NO_RACES])
 def test_nothing_was_found(text):
@@ -136,25 +101,14 @@ def test_nothing_was_found(text):
     ("text", "errors", "detail"),
     [
         (INVALID_WRITE, 2064, "Invalid __global__ write of size 2 bytes at backward_rows+0x1d20 in kernels.py:143"),
-        (
-            OLDER_INVALID_WRITE,
-            1,
-            "Invalid __global__ write of size 4 bytes at 0x160 in cuComputeGradInput(float const *, int)",
-        ),
         (UNINITIALISED, 257, "Uninitialized __global__ memory read of size 4 bytes at finish+0x130 in kernels.py:201"),
-        (
-            RACES_BY_HAZARD,
-            1,
-            "Potential WAW hazard detected at __shared__ 0x0 in block (0,0,0) : "
-            "Write Thread (0,0,0) at WAW()+0x2f0 in raceWAW.cu:20",
-        ),
         (
             DIVERGED,
             32,
             "Barrier error detected. Divergent thread(s) in block. at backward_rows+0x5a0 in kernels.py:143",
         ),
     ],
-    ids=["write", "older", "uninitialised", "hazard", "diverged"],
+    ids=["write", "uninitialised", "diverged"],
 )
 def test_errors_are_counted_and_the_first_one_says_where(text, errors, detail):
     assert read_log(text) == Finding(errors, detail)
@@ -171,23 +125,14 @@ def test_a_race_has_all_its_places_and_the_warnings():
     )
 
 
-def test_warnings_are_no_errors():
-    assert read_log(WARNINGS) == Finding(
-        0,
-        "3 warnings, the first: Race reported between Write access at warp_sums(float *)+0x550 in sums.cu:100 "
-        "and Read access at warp_sums(float *)+0x580 in sums.cu:107 [64 hazards]",
-    )
-
-
 @pytest.mark.parametrize(
     ("text", "beginning"),
     [
         (REFUSED, "Device not supported. Please refer to"),
         (UNTRACKED, "Internal Sanitizer Error: The Sanitizer encountered an error while launching ln_bwd"),
         (NO_CUDA, "Target application terminated before first instrumented API call Tracking kernels"),
-        (UNATTACHED, "No attachable process found. compute-sanitizer timed-out. Default timeout can be adjusted"),
     ],
-    ids=["device", "memory", "no CUDA", "unattached"],
+    ids=["device", "memory", "no CUDA"],
 )
 def test_a_tool_that_failed_proves_nothing(text, beginning):
     finding = read_log(text)
@@ -198,8 +143,3 @@ def test_a_tool_that_failed_proves_nothing(text, beginning):
 @pytest.mark.parametrize("text", ["", "========= COMPUTE-SANITIZER\n", "Segmentation fault\n"])
 def test_a_log_that_tells_nothing(text):
     assert read_log(text) is None
-
-
-def test_what_was_found_before_the_log_was_cut_off_is_kept():
-    cut = INVALID_WRITE.partition("========= Target")[0]
-    assert read_log(cut) == Finding(2, read_log(INVALID_WRITE).detail)

@@ -88,11 +88,6 @@ def test_kernels_between_markers_go_to_the_candidate():
     }
 
 
-def test_flush_and_restore_are_left_out_by_place_not_by_name():
-    found = of([("fill (flush)", 205.0, 4.0), ("restore dy", 210.0, 2.0)])
-    assert listed(found) == [("fill (flush)", 0.0, 4.0), ("restore dy", 5.0, 2.0)]
-
-
 @pytest.mark.parametrize(
     ("spans", "expected"),  # begin and length of each kernel; sum, union and span of all
     [
@@ -115,28 +110,6 @@ def test_sum_union_span_and_gaps_by_hand(spans, expected):
     first_us = min(start_us for start_us, _ in spans)
     assert [kernel.start_us for kernel in found.kernels] == [start_us - first_us for start_us, _ in spans]
     assert (found.note, found.escaped) == (None, None)
-
-
-def test_kernels_are_in_launch_order():
-    """Neither the order of begin times nor the order of records matters."""
-    session = Session().run(("late", 250.0, 5.0), ("early", 210.0, 5.0))
-    shuffled = random.Random(1).sample(session.activities, len(session.activities))
-    assert shuffled != session.activities
-    for activities in (session.activities, sorted(session.activities, key=lambda a: a.start_us), shuffled):
-        found = assign({"one": [50.0]}, activities)["one"]
-        assert listed(found) == [("late", 40.0, 5.0), ("early", 0.0, 5.0)]
-
-
-def test_kernel_times_are_medians_over_repetitions():
-    found = of(
-        [("rows", 205.0, 9.0), ("columns", 216.0, 3.0)],
-        [("rows", 203.0, 10.0), ("columns", 210.0, 5.0)],
-        [("rows", 208.0, 70.0), ("columns", 279.0, 4.0)],
-        events_us=[14.0, 90.0, 13.0],
-    )
-    # sums 12, 15, 74; unions 12, 12, 74; spans 14, 12, 75
-    assert listed(found) == [("rows", 0.0, 10.0), ("columns", 11.0, 4.0)]
-    assert totals(found) == (15.0, 12.0, 14.0, 14.0)
 
 
 @pytest.mark.parametrize("lost", [0, SPINS, 2 * SPINS * REPETITIONS - 1])
@@ -165,10 +138,6 @@ def test_only_agreeing_kernels_are_reported(repetitions, note):
     found = assign({"one": [1.0] * len(repetitions), "two": [4.0]}, session.activities)
     assert found["one"] == Breakdown(None, note=note)
     assert listed(found["two"]) == [("c", 0.0, 3.0)]
-
-
-def test_a_backward_that_launches_nothing_has_no_kernels():
-    assert of([], [], []) == Breakdown([], note="nothing was launched")
 
 
 @pytest.mark.parametrize(

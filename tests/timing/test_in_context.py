@@ -5,8 +5,8 @@ import random
 import pytest
 
 from harness.devices.capture import Captured
-from harness.timing.engine import LONGEST_HOLD_US, SHORTEST_HOLD_US, measure, take_sample
-from harness.timing.in_context import CALLS, OUTLASTS_US, Beside, HostClock, HotDy, repeated, replayed, reset
+from harness.timing.engine import measure, take_sample
+from harness.timing.in_context import CALLS, OUTLASTS_US, Beside, HostClock, HotDy, repeated, replayed
 from harness.timing.stopping import StoppingRule
 from tests.fake_device import FakeDevice
 
@@ -135,16 +135,6 @@ def test_the_host_is_timed_over_many_calls_behind_the_hold():
     assert taken.us == 18.0
     timed_alone = ["start", "look at the clock", *["run A"] * CALLS, "look at the clock", "end"]
     assert device.events == ["place", "hold 100", *timed_alone, "query", "elapsed"]
-
-
-def test_what_was_found_of_a_candidate_alone_does_not_count_in_a_context():
-    """One whose hold failed alone is asked for a proof again, from the shortest hold on."""
-    device = FakeDevice()
-    known = device.candidate("A", hold_us=LONGEST_HOLD_US, proven=False)
-    assert (reset(known).hold_us, reset(known).proven) == (SHORTEST_HOLD_US, True)
-    captured = Captured(lambda: None, "answer", None, lambda: "answer")
-    for called in (repeated(known), replayed(known, captured, lambda answer: None)):
-        assert (called.hold_us, called.proven) == (SHORTEST_HOLD_US, True)
 
 
 def test_a_replay_is_timed_in_the_order_of_a_call():

@@ -6,7 +6,6 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
-import triton.testing
 
 from harness.timing import other_engines
 from harness.timing.engine import Candidate
@@ -70,17 +69,6 @@ def test_failing_engine_is_logged_and_skipped(monkeypatch, events, candidates, c
     )
     assert time_elsewhere(candidates) == {"quack": {"NVBench": 11.0}, "liger (all)": {"NVBench": 21.0}}
     assert capsys.readouterr() == ("", "do_bench: RuntimeError('no L2 to flush')\n")
-
-
-def test_do_bench_gives_medians_in_milliseconds(monkeypatch, events, candidates):
-    def do_bench(run, return_mode):
-        assert return_mode == "median"
-        run()
-        return 0.25 * sum(event.startswith("run") for event in events)
-
-    monkeypatch.setattr(triton.testing, "do_bench", do_bench)
-    assert other_engines._do_bench(candidates) == {"quack": 250.0, "liger (all)": 500.0}
-    assert events == ["restore quack", "run quack", "restore liger (all)", "run liger (all)"]
 
 
 class FakeNvbench:
@@ -160,10 +148,3 @@ def test_nvbench_medians_are_mapped_to_names(monkeypatch, events, candidates):
 def test_what_nvbench_did_not_time_is_left_out(monkeypatch, events, candidates, states):
     nvbench(monkeypatch, events, states, [state(40e-6)])
     assert other_engines._nvbench(candidates) == {"liger (all)": pytest.approx(40.0)}
-
-
-def test_an_nvbench_without_results_is_left_out(monkeypatch, events, candidates):
-    nvbench(monkeypatch, events)
-    engines(monkeypatch, _do_bench=answering(events, "", 10.0, 20.0))
-    monkeypatch.setitem(sys.modules, "cuda.bench.results", None)  # as in a release that has none
-    assert time_elsewhere(candidates) == {"quack": {"do_bench": 10.0}, "liger (all)": {"do_bench": 20.0}}

@@ -77,10 +77,3 @@ def test_a_row_far_off_zero_loses_nothing():
     inputs.x.add_(1000.0)  # mean / sigma of 1000 ruins a variance formed in one pass in fp32
     for name, wanted in by_autograd(inputs).items():
         torch.testing.assert_close(whole(inputs)[name], wanted, rtol=1e-9, atol=1e-9)
-
-
-def test_terms_bound_the_elements_that_they_make_up():
-    part = next(pieces(make_inputs(CASES[6], 5)))
-    for name in ("dx", "dweight", "dbias"):
-        exact = part.gradients[name]
-        assert (exact.terms >= exact.values.abs() * (1 - 1e-12)).all()

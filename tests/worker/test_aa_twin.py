@@ -123,17 +123,6 @@ def test_twin_row_repeats_the_base_and_is_verified(monkeypatch):
     assert {name for name, _ in run.stages} == {None, BASE, HEAD}  # what it does is the base's doing
 
 
-def test_failed_twin_gives_no_band_but_keeps_rows(monkeypatch):
-    def fails(inputs):
-        raise RuntimeError("not twice")
-
-    run = Copies(monkeypatch, prepares={TWIN: fails}, settings=SETTINGS.changed(min_blocks=6, max_blocks=6)).tried()
-    status = {(row.impl, row.role): row.status for row in run.rows}
-    assert (status[BASE, "impl"], status[HEAD, "impl"], status[BASE, "again"]) == ("ok", "ok", "crashed")
-    found = compare(results(*run.rows, names=(BASE, HEAD), baseline=BASE)).cases[0]
-    assert (found.aa_band, found.entry(HEAD).verdict) == (None, None)
-
-
 def first_is_faster(run, name, process):
     """All copies but the first that was prepared take 0.5 % longer."""
     return 50.0 if name == run.prepared[0] else 50.25

@@ -40,15 +40,6 @@ def test_candidates_are_the_configurations_beside_the_default():
     assert (MINE.notes(CASE), MINE.prepare(INPUTS)) == (["a trap"], 1)
 
 
-def test_a_case_with_fewer_configurations_is_unsupported():
-    _, three = candidates(MINE, 2)
-    assert three.unsupported(CASE) is None
-    assert three.unsupported(WIDE) == "mine has no configuration 2 of this case"
-    with pytest.raises(UnsupportedError, match="mine has no configuration 2 of this case"):
-        three.prepare(SimpleNamespace(case=WIDE))  # a case that a check derives from the one asked for
-    assert candidates(PLAIN, 1)[0].unsupported(CASE) == "plain has no configuration 1 of this case"
-
-
 @pytest.fixture
 def tuned_file(tmp_path):
     """Write a file in which one case has a winner, one keeps its default, and one was not measured."""
@@ -72,14 +63,6 @@ def test_tuned_configuration_comes_from_the_file(tuned_file):
     assert (item.name, item.family, item.source, item.compiles_ahead) == ("mine@tuned", "mine", str(path), True)
     assert item.prepare(INPUTS) == item.prepare(SimpleNamespace(case=replace(CASE, inputs="zero-rows"))) == 3
     assert item.notes(CASE) == ["a trap", f"configuration: three, of {path}"]
-
-
-def test_where_the_default_stays_the_default_runs(tuned_file):
-    path = tuned_file()
-    (item,) = tuned([MINE], path)
-    assert item.unsupported(OTHER) is None
-    assert item.prepare(SimpleNamespace(case=OTHER)) == 1
-    assert item.notes(OTHER) == ["a trap", f"configuration: the default; {path} has no faster one"]
 
 
 @pytest.mark.parametrize("case", [WIDE, replace(CASE, rows=9)], ids=["not measured", "not there"])

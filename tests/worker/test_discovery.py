@@ -8,7 +8,7 @@ import pytest
 
 import impls
 from harness.cases import NormCase
-from harness.cases.adapter import Configured, Implementation
+from harness.cases.adapter import Implementation
 from harness.errors import UsageError
 from harness.worker import discovery
 from harness.worker.discovery import discover
@@ -136,19 +136,6 @@ def test_what_is_not_installed_is_missing_by_name():
     assert implementation(requires=("sys.part",)).missing() == "not installed: sys.part"
 
 
-def test_an_adapter_may_say_itself_why_it_is_missing():
-    assert implementation(missing=lambda: "needs CUDA 13").missing() == "needs CUDA 13"
-    assert (
-        implementation(requires=("no_such",), missing=lambda: "pip install no-such").missing() == "pip install no-such"
-    )
-    assert implementation(requires=("no_such",), missing=lambda: None).missing() == "not installed: no_such"
-
-
-def test_two_of_the_same_name_are_refused(adapter):
-    first, second = adapter("first.py"), adapter("second.py")
-    assert complaint(first, second) == f"{second} and {first} both call themselves 'mine'; rename one"
-
-
 VARIANTS = """
 variants = {"mine": 1, "mine-tuned": 2}
 def unsupported(case, value): return None
@@ -228,16 +215,6 @@ def test_an_adapter_may_offer_configurations(adapter):
     assert implementation().configs(CASE) == {}
 
 
-def test_a_configuration_is_handed_to_prepare_and_noted(adapter):
-    (found,) = discover([adapter(more=CONFIGS)])
-    wide = found.with_configs(
-        "mine@tuned", lambda case: Configured("wide", found.configs(case)["wide"], "the wide one")
-    )
-    assert (wide.name, wide.family, wide.notes(CASE)) == ("mine@tuned", "mine", ["the wide one"])
-    inputs = SimpleNamespace(case=CASE)
-    assert wide.prepare(inputs) == (inputs, {"tile": 2})
-
-
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
@@ -253,11 +230,6 @@ def test_a_configuration_is_handed_to_prepare_and_noted(adapter):
 def test_a_file_that_cannot_be_imported(adapter, text, fault):
     path = adapter(text=text)
     assert complaint(path) == f"--impl {path} cannot be imported: {fault}"
-
-
-def test_a_file_with_a_syntax_error(adapter):
-    path = adapter(text="name = 'mine'\ndef prepare(inputs:\n")
-    assert complaint(path) == f"--impl {path}: line 2: '(' was never closed; mend the syntax"
 
 
 def test_a_file_that_is_no_python(adapter):

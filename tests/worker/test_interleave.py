@@ -112,9 +112,3 @@ def test_readings_and_causes_are_in_every_timing(monkeypatch):
     timings = [*done.timings.values(), *done.again.values(), done.same_traffic_add]
     assert [timing.blocks for timing in timings] == [[0]] * 4
     assert [timing.voided for timing in timings] == [{"throttled (power brake)": 1}] * 4
-
-
-def test_twice_times_everyone_twice(gpu):
-    assert list(gpu.together().again) == ["quack"]
-    assert list(gpu.together(twice=True).again) == ["torch-eager", "quack"]
-    assert list(gpu.together(baseline="absent").again) == ["torch-eager"]

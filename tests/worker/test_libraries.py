@@ -62,17 +62,6 @@ def test_a_wheel_that_was_a_file_has_its_hash(site):
     assert found("fake_apex") == {"apex": "1.2 (sha256:0123456789ab)"}
 
 
-def test_files_in_folders_of_no_package_have_a_hash(site):
-    file = site / "bare_ssm" / "ops" / "gated.py"
-    file.parent.mkdir(parents=True)
-    file.write_text("first = 1")
-    importlib.invalidate_caches()
-    before = found("bare_ssm")
-    assert before["bare_ssm"].startswith("sha256:")
-    file.write_text("first = 2")
-    assert found("bare_ssm") != before
-
-
 def test_what_was_installed_from_a_repository_has_its_commit(site):
     came_from = {"url": "https://x", "vcs_info": {"vcs": "git", "commit_id": "0123456789abcdef0123"}}
     install(site, "fla", "fla", came_from=came_from)

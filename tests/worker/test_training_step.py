@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from harness.analysis.evidence import ALL_VOID
 from harness.cases import Grads, NormCase
 from harness.cases.traffic import ADD_NAME
 from harness.devices.capture import Captured, CaptureError
@@ -17,7 +16,7 @@ from harness.timing.engine import WARM_UP_SAMPLES, CandidateError
 from harness.timing.in_context import CALLS
 from harness.worker import training_step
 from harness.worker.interleave import TimingJob
-from harness.worker.training_step import HOST_WAITED, NOT_ON_A_CPU, TrainingStep
+from harness.worker.training_step import HOST_WAITED, TrainingStep
 from tests.fake_device import FakeDevice
 from tests.timing.test_in_context import FakeHolder
 
@@ -95,12 +94,6 @@ def test_everyone_is_timed_and_the_holder_is_stated(monkeypatch):
     assert found.holder == HolderRecord(programs=8, threads=640, shared_kib=200)
 
 
-def test_in_a_graph_the_replay_is_timed_and_nothing_else(monkeypatch):
-    step = Step(monkeypatch)
-    step.time_in("graph")
-    assert {tuple(span) for span in step.timed_spans()} == {("replay",)}
-
-
 def test_an_answer_that_a_replay_leaves_as_it_was_is_wrong(monkeypatch):
     """The gradients are right as they are captured; no replay writes them."""
     right = Grads(torch.ones(4, 8), torch.ones(8))
@@ -134,23 +127,11 @@ def test_the_host_is_timed_over_calls_in_a_row(monkeypatch):
     assert "flush clean" not in step.device.events
 
 
-def test_the_kernel_beside_outlasts_the_slowest_of_the_case(monkeypatch):
-    step = Step(monkeypatch, alone_us=1000.0)
-    step.time_in("beside:8")
-    assert {event for event in step.device.events if event.startswith("occupy")} == {"occupy 8 for 20100"}
-
-
 def test_samples_of_a_backward_that_waits_are_counted(monkeypatch):
     waiting = {"quack": 2700.0}
     step = Step(monkeypatch, span_us=lambda name, run: waiting.get(name, 20.0))
     found = step.time_in("beside:8").records
     assert {name: found[name].timing.waited for name in ("quack", "torch-eager")} == {"quack": 2, "torch-eager": 0}
-
-
-def test_where_the_kernel_beside_always_ends_early_there_are_no_times(monkeypatch):
-    found = Step(monkeypatch, states=["ended early"]).time_in("beside:8").records
-    assert found["quack"].timing is None
-    assert found["quack"].untimed == f"{ALL_VOID} (2 the kernel beside ended early)"
 
 
 def test_a_capture_is_named_by_its_nodes(monkeypatch):
@@ -205,17 +186,6 @@ def test_who_takes_the_device_with_it_loses_all(monkeypatch):
         step.time_in("hot-dy")
 
 
-def test_where_there_is_no_room_there_are_no_times(monkeypatch):
-    def full(*arguments):
-        raise torch.OutOfMemoryError("no room for the flush")
-
-    step = Step(monkeypatch)
-    monkeypatch.setattr(training_step, "make_device", full)
-    found = step.time_in("graph").records
-    assert {record.untimed for record in found.values()} == {"OutOfMemoryError: no room for the flush"}
-    assert {record.status for record in found.values()} == {"ok"}
-
-
 def test_a_holder_that_cannot_be_had_is_a_plain_reason(monkeypatch):
     def refuse(what):
         raise UnavailableError("the kernel that holds multiprocessors cannot run here")
@@ -227,9 +197,3 @@ def test_a_holder_that_cannot_be_had_is_a_plain_reason(monkeypatch):
         ("unsupported", "the kernel that holds multiprocessors cannot run here")
     }
     assert step.device.events == []
-
-
-@pytest.mark.parametrize("context", ["graph", "beside:8", "host"])
-def test_a_cpu_has_few_contexts(monkeypatch, context):
-    found = Step(monkeypatch, device="cpu").time_in(context).records
-    assert {record.reason for record in found.values()} == {NOT_ON_A_CPU}

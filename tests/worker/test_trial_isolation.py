@@ -1,12 +1,10 @@
 """What one implementation does must not cost another its row."""
 
-import gc
 import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,8 +12,6 @@ import torch
 from harness.cases import Grads
 from harness.verify import verifier
 from harness.verify.verifier import HOST_LEAK_RUNS, LEAK_RUNS
-from harness.worker import interleave, serve, trial
-from harness.worker.messages import Row, Try
 from harness.worker.rows import SpoiltError
 from tests.mutants.maths import gradients, implementation
 from tests.worker.test_trial import RMS, SETTINGS, Session, session
@@ -41,27 +37,6 @@ def test_answers_of_the_wrong_type_cost_their_own_row(function):
     assert row.reason.endswith(f"it returned {answer!r}")
 
 
-def test_a_prepare_that_gives_no_backward():
-    row = session(implementation("faulty", lambda inputs: None)).row("faulty")
-    reason = "TypeError: prepare must return the backward, a function; it returned NoneType"
-    assert (row.status, row.reason) == ("crashed", reason)
-
-
-@pytest.mark.parametrize(
-    ("replace_dx", "reason"),
-    [
-        (lambda dx: dx.float().numpy(), "dx is a ndarray, not a plain tensor"),
-        (lambda dx: dx.to_sparse(), "dx is a torch.sparse_coo tensor, not a dense one"),
-    ],
-)
-def test_a_gradient_that_has_no_address_is_wrong(replace_dx, reason):
-    def prepare(inputs):
-        return lambda: replace(gradients(inputs), dx=replace_dx(gradients(inputs).dx))
-
-    row = session(implementation("faulty", prepare)).row("faulty")
-    assert (row.status, row.reason) == ("wrong", reason)
-
-
 def test_a_memory_leak_is_wrong_on_a_cpu_too():
     kept = []
 
@@ -83,16 +58,6 @@ def test_memory_that_grows_a_few_times_on_a_busy_host_is_no_leak(monkeypatch, ca
     monkeypatch.setattr(verifier, "held_bytes", lambda device: next(grown) << 25)
     settings = UNTIMED.changed(repeats=HOST_LEAK_RUNS + 5)
     assert Session(implementation("honest"), settings=settings).run().row("honest").status == status
-
-
-def test_where_an_adapter_raised_is_in_the_log_of_the_worker(capfd):
-    def prepare(inputs):
-        raise KeyError("surprise")
-
-    assert session(implementation("faulty", prepare)).row("faulty").reason == "KeyError: 'surprise'"
-    log = capfd.readouterr().err
-    assert f'File "{__file__}"' in log
-    assert "in prepare" in log
 
 
 @pytest.fixture
@@ -161,47 +126,6 @@ def test_a_thread_that_changes_inputs_is_nobody_elses_fault(end, pool):
     assert done.stages[-1][0] == "faulty"  # which is whom the parent believes to be at work
 
 
-def test_functions_that_a_backward_replaces_are_put_back():
-    was = torch.nn.functional.layer_norm, time.perf_counter_ns
-
-    def prepare(inputs):
-        def backward():
-            torch.nn.functional.layer_norm = time.perf_counter_ns = lambda *_: 0
-            return gradients(inputs)
-
-        return backward
-
-    row = session(implementation("faulty", prepare)).row("faulty")
-    replaced = "torch.nn.functional.layer_norm, time.perf_counter_ns"
-    assert (row.status, row.reason) == ("wrong", f"the backward changed {replaced}")
-    assert (torch.nn.functional.layer_norm, time.perf_counter_ns) == was
-
-
-def test_without_memory_for_the_flush_rows_are_untimed(monkeypatch):
-    def no_memory(flush_bytes):
-        raise torch.OutOfMemoryError("tried to allocate the flush buffers")
-
-    monkeypatch.setattr(interleave, "CpuDevice", no_memory)
-    done = Session(implementation("honest"), implementation("bystander")).run()
-    for name in ("honest", "bystander"):
-        row = done.row(name)
-        assert (row.status, row.timing) == ("ok", None)
-        assert row.untimed == "OutOfMemoryError: tried to allocate the flush buffers"
-
-
-def test_inputs_spoilt_before_raising_are_put_back():
-    def prepare(inputs):
-        inputs.x.zero_()
-        raise RuntimeError("after the damage was done")
-
-    def with_a_forward(inputs):
-        answer = gradients(inputs)  # as kernels do that save something of x in the forward
-        return lambda: gradients(inputs) if answer.dweight.count_nonzero() else None
-
-    done = session(implementation("faulty", prepare), implementation("trusting", with_a_forward))
-    assert (done.row("faulty").status, done.row("trusting").status) == ("crashed", "ok")
-
-
 def through_autograd(inputs):
     """An honest backward whose graph keeps x, which autograd refuses to use once x was written to."""
     x = inputs.x.detach().requires_grad_()
@@ -267,16 +191,6 @@ def test_an_error_on_an_unusual_layout_is_a_refusal(kind, status, reason):
     assert (done.row("strict").status, done.row("strict").reason) == (status, reason)
 
 
-def test_settings_changed_by_prepare_are_put_back():
-    def prepare(inputs):
-        torch.set_default_dtype(torch.float64)
-        return lambda: gradients(inputs)
-
-    done = Session(implementation("loud", prepare), implementation("next"), settings=UNTIMED).run()
-    assert [row.status for row in done.rows] == ["ok", "ok"]
-    assert torch.get_default_dtype() == torch.float32
-
-
 def test_untimed_rows_are_written_as_soon_as_they_are_known():
     """So that a worker that dies of one implementation does not take the others' rows with it."""
     known = []
@@ -290,39 +204,3 @@ def test_untimed_rows_are_written_as_soon_as_they_are_known():
     )
     done.run()
     assert known == [[], ["one"]]
-
-
-@pytest.mark.parametrize("kept", [True, False])
-def test_memory_that_a_failure_keeps_spoils_a_worker_and_garbage_does_not(monkeypatch, kept):
-    held = {"garbage": 0, "kept": 0}
-
-    def prepare(inputs):
-        held["kept" if kept else "garbage"] += 2 * trial.MOST_HELD_BYTES
-        raise ValueError("no such kernel")
-
-    def collect():
-        held["garbage"] = 0
-        return 0
-
-    monkeypatch.setattr(trial, "_device_bytes", lambda case: sum(held.values()))
-    monkeypatch.setattr(gc, "collect", collect)
-    done = Session(implementation("faulty", prepare), implementation("honest"))
-    if kept:
-        with pytest.raises(SpoiltError):
-            done.run()
-    else:
-        done.run()
-        assert done.row("honest").status == "ok"
-    assert done.row("faulty").status == "crashed"
-
-
-def test_a_worker_looks_for_garbage_once_it_has_answered(monkeypatch):
-    looked, told = [], []
-    monkeypatch.setattr(gc, "collect", lambda: looked.append(len(told)) or 0)
-    known = {each.name: each for each in (implementation("one"), implementation("two"))}
-    try:
-        serve.answer(Try(RMS, tuple(known), "group", SETTINGS), known, SimpleNamespace(send=told.append))
-        rows_told = sum(isinstance(each, Row) for each in told)
-        assert (len(looked), rows_told >= 2, gc.get_freeze_count() > 0) == (1, True, True)
-    finally:
-        gc.unfreeze()
