@@ -74,15 +74,6 @@ def test_wrong_gradient_trains_otherwise(monkeypatch, capsys):
 SMALL = ["--device", "cpu", "--cols", "32", "--tokens", "16", "--layers", "1", "--steps", "1"]
 
 
-def test_model_is_compiled_if_asked(monkeypatch, capsys):
-    example, compiled = load("training_step"), []
-    monkeypatch.setattr(example.torch, "compile", lambda model: compiled.append(type(model).__name__) or model)
-    example.main(SMALL)
-    assert compiled == []
-    example.main([*SMALL, "--compile"])
-    assert compiled == ["Model", "Model"]
-
-
 @pytest.mark.parametrize(
     ("more", "error"),
     [
@@ -195,40 +186,6 @@ def test_a_step_beside_nothing_does_not_count(capsys):
     ]
 
 
-@pytest.mark.parametrize(
-    ("started", "state", "held"), [(True, "over", True), (False, "over", False), (True, "ended early", False)]
-)
-def test_the_other_kernel_held_if_all_of_it_ran_until_its_time_was_up(started, state, held, monkeypatch):
-    calls = []
-    holder = SimpleNamespace(
-        occupy=lambda *arguments: calls.append(arguments),
-        release=lambda: calls.append("release"),
-        started=lambda: started,
-        state=lambda: state,
-    )
-    monkeypatch.setattr("harness.devices.holder.Holder", lambda threads, kib: holder)
-    other = load("training_step").Other(8, 1500.0)
-    assert calls == [(8, 1500.0), "release"], "calibrated before any step"
-    other.begin()
-    assert calls[2:] == [(8, 1500.0)]
-    assert other.held() is held
-
-
-def test_backward_of_norms_is_told(capsys):
-    example = load("training_step")
-    example.tell_norms({"torch": (90.0, 800.0), "in-house": (45.0, 700.0)})
-    assert capsys.readouterr().out.splitlines() == [
-        "torch: backward of norms 90 us of 800 us on the device, a step",
-        "in-house: backward of norms 45 us of 700 us on the device, a step",
-        "torch's backward of norms takes 2.00 times as long",
-    ]
-    example.tell_norms({"torch": (0.0, 800.0), "in-house": (45.0, 700.0)})  # the compiler made other kernels of it
-    assert capsys.readouterr().out.splitlines() == [
-        "torch: backward of norms fused into other kernels, of 800 us on the device, a step",
-        "in-house: backward of norms 45 us of 700 us on the device, a step",
-    ]
-
-
 # ------------------------------------------------------------------------------------------------ beside an all-reduce
 
 
@@ -295,11 +252,6 @@ def test_room_beside_an_all_reduce_is_told_with_the_size_of_a_program():
     line = f"beside an all-reduce {size} finds room on 108 of 132 multiprocessors"
     assert example.tell_room(Reduction(), probe) == line
     assert probe.calls[:2] == [("occupy", 132, 5000.0), "release"], "calibrated before there is an all-reduce"
-
-
-@pytest.mark.parametrize("fault", [{"lasts": False}, {"starts": False}])
-def test_no_room_is_told_where_the_all_reduce_was_over(fault):
-    assert "too short" in load("all_reduce").tell_room(Reduction(**fault), Probe())
 
 
 def test_all_reduce_leaves_a_results_file(tmp_path, capsys):

@@ -87,25 +87,17 @@ class LigerFusedAddRMSNormFunction(torch.autograd.Function):
         return dx, dx, dweight.to(W.dtype), None, None, None, None
 
 
-class _LigerFusedAddRMSNormCuTeDSLFunction(LigerFusedAddRMSNormFunction):
-    """Liger's CuTe DSL kernels of a residual."""
-
-
-class _LigerRMSNormCuTeDSLFunction(LigerRMSNormFunction):
-    """Liger's CuTe DSL kernels."""
-
-
-class _LigerLayerNormCuTeDSLFunction(LigerLayerNormFunction):
-    """Liger's CuTe DSL kernels."""
-
-
 LIGER_BACKENDS = {"nvidia-triton": "liger_kernel.ops", "nvidia-cutedsl": "liger_kernel.ops.backends._cutedsl"}
-LigerRMSNormFunction.__module__ = "liger_kernel.ops.rms_norm"
-LigerLayerNormFunction.__module__ = "liger_kernel.ops.layer_norm"
-LigerFusedAddRMSNormFunction.__module__ = "liger_kernel.ops.fused_add_rms_norm"
-_LigerFusedAddRMSNormCuTeDSLFunction.__module__ = "liger_kernel.ops.backends._cutedsl.fused_add_rms_norm"
-_LigerRMSNormCuTeDSLFunction.__module__ = "liger_kernel.ops.backends._cutedsl.rms_norm"
-_LigerLayerNormCuTeDSLFunction.__module__ = "liger_kernel.ops.backends._cutedsl.layer_norm"
+LIGER_FUNCTIONS = {
+    "rms_norm": LigerRMSNormFunction,
+    "layer_norm": LigerLayerNormFunction,
+    "fused_add_rms_norm": LigerFusedAddRMSNormFunction,
+}
+LIGER_CUTEDSL = {}
+for file, triton in LIGER_FUNCTIONS.items():
+    triton.__module__ = f"liger_kernel.ops.{file}"
+    theirs = {"__module__": f"liger_kernel.ops.backends._cutedsl.{file}"}
+    LIGER_CUTEDSL[file] = type(f"_{triton.__name__.removesuffix('Function')}CuTeDSLFunction", (triton,), theirs)
 
 
 class ImplNotAvailableError(RuntimeError):
@@ -115,27 +107,26 @@ class ImplNotAvailableError(RuntimeError):
 def liger(widest_cutedsl: int = 8192) -> list[ModuleType]:
     """Its dispatcher, by rank: CuTe DSL up to a width, and Triton beyond."""
 
-    def by_cutedsl(x, impl):
+    def chosen(name, x, impl):
         if impl not in (None, *LIGER_BACKENDS):
             raise ImplNotAvailableError(f"No '{impl}' implementation registered")
-        return impl != "nvidia-triton" and x.shape[1] <= widest_cutedsl
+        by_cutedsl = impl != "nvidia-triton" and x.shape[1] <= widest_cutedsl
+        return (LIGER_CUTEDSL if by_cutedsl else LIGER_FUNCTIONS)[name]
 
     def rms_norm(
         x, weight, eps=1e-6, *, offset=0.0, casting_mode="llama", in_place=False, row_mode=None, impl=None, mode=None,
         backend=None,
     ):  # fmt: skip
-        function = _LigerRMSNormCuTeDSLFunction if by_cutedsl(x, impl) else LigerRMSNormFunction
-        return function.apply(x, weight, eps, offset, casting_mode, in_place, row_mode)
+        return chosen("rms_norm", x, impl).apply(x, weight, eps, offset, casting_mode, in_place, row_mode)
 
     def layer_norm(x, weight, bias=None, eps=1e-6, *, impl=None, mode=None, backend=None):
-        function = _LigerLayerNormCuTeDSLFunction if by_cutedsl(x, impl) else LigerLayerNormFunction
-        return function.apply(x, weight, torch.zeros_like(weight) if bias is None else bias, eps)
+        bias = torch.zeros_like(weight) if bias is None else bias
+        return chosen("layer_norm", x, impl).apply(x, weight, bias, eps)
 
     def fused_add_rms_norm(
         X, R, W, eps=1e-6, offset=0.0, casting_mode="llama", in_place=False, *, impl=None, mode=None, backend=None
     ):  # fmt: skip
-        function = _LigerFusedAddRMSNormCuTeDSLFunction if by_cutedsl(X, impl) else LigerFusedAddRMSNormFunction
-        return function.apply(X, R, W, eps, offset, casting_mode, in_place)
+        return chosen("fused_add_rms_norm", X, impl).apply(X, R, W, eps, offset, casting_mode, in_place)
 
     functions = {"rms_norm": rms_norm, "layer_norm": layer_norm, "fused_add_rms_norm": fused_add_rms_norm}
     classes = {item.__name__: item for item in (LigerRMSNormFunction, LigerFusedAddRMSNormFunction)}
