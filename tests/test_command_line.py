@@ -1031,6 +1031,7 @@ def test_unfinished_selftest_keeps_the_rows(workers, folder, capsys):
     assert capsys.readouterr().err.count("the self-test was not finished: ") == 2  # before and after
 
 
+@pytest.mark.slow
 def test_a_file_that_is_no_adapter(folder, capfd):
     """With a real worker, as what it finds is found in a process of its own."""
     (folder / "mine.py").write_text("def prepare(inputs:\n")

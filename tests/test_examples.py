@@ -46,6 +46,7 @@ def test_example_adapter_is_right_on_inputs_of_every_kind(kind):
 
 
 @pytest.mark.parametrize("norm", ["rms", "layer"])
+@pytest.mark.slow
 def test_model_trains_alike_with_either_norm(norm, capsys):
     load("training_step").main(
         ["--device", "cpu", "--norm", norm, "--cols", "32", "--tokens", "16", "--layers", "1", "--steps", "3"]

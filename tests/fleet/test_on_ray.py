@@ -21,7 +21,7 @@ from harness.run.invocation import Invocation
 from harness.run.progress import Display
 from tests.fleet.light import LightProcess, Script, asked, rows_of
 
-pytestmark = pytest.mark.xdist_group("ray")  # they share a cluster
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]  # they share a cluster
 ROOT = Path(__file__).parents[2]
 SHAPES = [16, 32, 48]
 IMPLS = ("quack", "torch-eager")

@@ -406,6 +406,7 @@ def typed(*arguments):
 
 
 @pytest.mark.usefixtures("ranked_on_a_cpu")
+@pytest.mark.slow
 def test_two_revisions_are_measured_again(tmp_path, monkeypatch, capsys):
     """With real workers on a CPU: the file follows its commits, not what the branch has become since."""
     repository = two_revisions(tmp_path)

@@ -345,6 +345,7 @@ def test_limits_that_cannot_be_read_are_said_in_one_line(tmp_path, content, comp
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_the_command_line_exits_with_the_verdict(tmp_path, capsys):
     published = "results/h200/fast-llm.jsonl.bz2"
     limits = tmp_path / "gate.toml"

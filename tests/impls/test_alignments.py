@@ -14,6 +14,8 @@ from impls.inhouse.tensors import CallTensors, Extras, NormGradients
 from tests.impls.inhouse_cases import gradients, gradients_with_extras, ratios_with_extras
 from tests.impls.test_around import case_with
 
+pytestmark = pytest.mark.slow
+
 FLAT = OnePass(rows=2, chunks=3, cols=128, warps=2, programs=17, fold=True, stages=1)
 
 

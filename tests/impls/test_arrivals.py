@@ -137,6 +137,7 @@ FAULTS = {  # the function of arrivals.py, and what takes its place wherever it 
 SLOW_FAULTS = ("nobody waits",)
 
 
+@pytest.mark.slow
 def test_the_same_bits_whoever_works():
     assert in_child(__name__, "outcome", [[*CASES], [0]]) == [None]
 
@@ -150,6 +151,7 @@ def test_the_same_bits_in_many_orders(name):
 @pytest.mark.parametrize(
     "fault", [*[*FAULTS][:3], *(pytest.param(each, marks=pytest.mark.slow) for each in SLOW_FAULTS)]
 )
+@pytest.mark.slow
 def test_a_fault_is_seen(fault):
     (seen,) = in_child(__name__, "outcome", [["eight programs", "one program"], [1], fault, [2, None]])
     assert seen is not None
@@ -180,6 +182,7 @@ def published(fault=None):
     return before[-1][0] == "bar"
 
 
+@pytest.mark.slow
 def test_an_arrival_before_the_stores_is_seen():
     """The planted fault is a missing fence, which takes luck to see in what a launch computes."""
     assert in_child(__name__, "published", []) == [True]

@@ -21,6 +21,8 @@ from impls.inhouse.regimes.two_pass import TwoPass
 from tests.impls.gpuless import in_child, instead_of_launches
 from tests.impls.inhouse_cases import cpu_case, gradients, gradients_with_extras, ratios_with_extras, reference, rho
 
+pytestmark = pytest.mark.slow
+
 SHARED = Shared(rows=2, parts=2, groups=2, delay=1, residents=3, maxnreg=168)
 layer, rms = partial(cpu_case, "layer", bias=True), partial(cpu_case, "rms")
 

@@ -14,6 +14,8 @@ import triton.language as tl
 from impls.inhouse.exchange import exchange_options, poll, receive, send
 from tests.impls.gpuless import in_child, instead_of_launches
 
+pytestmark = pytest.mark.slow
+
 TAG = 1000
 SEEDS = (0, 1)  # of orders of programs
 QUICK = [(3, 4), (16, 2), (33, 1)]  # senders and sums

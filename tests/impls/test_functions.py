@@ -85,6 +85,7 @@ def test_fp32_is_what_torch_gives(norm, weight, bias, shape, zero_centred):
 @pytest.mark.parametrize(
     ("dtype", "weight_dtype"), [("bfloat16", "bfloat16"), ("bfloat16", "float32"), ("float16", None)]
 )
+@pytest.mark.slow
 def test_16_bits_are_rounded_once(norm, weight, bias, dtype, weight_dtype):
     of = {"dtype": getattr(torch, dtype), "weight_dtype": weight_dtype and getattr(torch, weight_dtype)}
     tried = Tried(norm, weight, bias, (33, 256), **of)
@@ -192,6 +193,7 @@ def test_gradients_are_the_slopes_of_the_loss(norm, weight, bias):
 
 @pytest.mark.parametrize("rows", [0, 1, 3])
 @pytest.mark.parametrize(("norm", "weight", "bias"), NORMS)
+@pytest.mark.slow
 def test_the_operators_are_what_they_say(norm, weight, bias, rows):
     """No aliases, no mutation, and a fake twin with the same shapes, dtypes and strides, whatever the shapes are."""
     tried = Tried(norm, weight, bias, (rows, COLS), dtype=torch.bfloat16)

@@ -134,6 +134,7 @@ def warm_is_faster(run, name, process):
 
 
 @pytest.mark.parametrize("price", [first_is_faster, warm_is_faster])
+@pytest.mark.slow
 def test_a_head_that_pays_what_every_copy_pays_is_the_same(monkeypatch, price):
     assert Copies(monkeypatch, price).verdicts() == ["same"] * len(CASES)
 
