@@ -17,6 +17,7 @@ from harness.cases import NormCase
 from harness.cases.tensors import gradients_of
 from harness.cases.tensors import headings as short_names
 from harness.cases.traffic import moved_bytes
+from harness.records.reason_texts import sentence
 from harness.records.schema import ErrorClass, TensorCheck
 from reports.column import Column, Row, Value, of_case, of_entry, of_run
 from reports.table import Cell, Heading, Table, table
@@ -232,7 +233,9 @@ _OF_ENTRY = (
         of_entry("status", "status", lambda entry: entry.status, words=True),
         cell=lambda row: Cell(row.entry.status if row.entry else "no row"),
     ),
-    of_entry("reason", "reason", lambda entry: entry.reason, figures.one_line, words=True),
+    of_entry(
+        "reason", "reason", lambda entry: sentence(entry.reason) if entry.reason else None, figures.one_line, words=True
+    ),
     Column("median_us", "us", lambda row: row.entry.median_us if row.entry else None, _time),
     Column(
         "ranked_us",
@@ -264,7 +267,9 @@ _OF_ENTRY = (
     of_entry("via", "via", lambda entry: entry.via, words=True),
     of_entry("in_place", "in place", lambda entry: entry.in_place, words=True),
     of_entry("proven", "proven", lambda entry: entry.proven, words=True),
-    replace(of_entry("notes", "notes", lambda entry: "; ".join(entry.notes), words=True), cell=_note_numbers),
+    replace(
+        of_entry("notes", "notes", lambda entry: "; ".join(map(sentence, entry.notes)), words=True), cell=_note_numbers
+    ),
 )
 _OF_ERRORS = (
     Column(

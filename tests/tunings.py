@@ -3,8 +3,9 @@
 import math
 from dataclasses import replace
 
+from harness.records.reasons import Reason
 from harness.tune.offers import Tunable
-from harness.worker.configured import candidate_name, note
+from harness.worker.configured import candidate_name
 from tests.results_factory import CASE, in_processes, results, row, twin
 
 DEFAULT = "mine"
@@ -21,7 +22,7 @@ def default(us=50.0, case=CASE, off=0.0):
 def candidate(number, us, case=CASE, **more):
     """A row of a configuration that is not the default; one that did not pass has no time."""
     name = candidate_name(DEFAULT, number)
-    return row(name, us, case, shift=1, notes=[note(CONFIG_NAMES[name])], **more)
+    return row(name, us, case, shift=1, notes=[Reason("configuration", {"name": CONFIG_NAMES[name]})], **more)
 
 
 def swept(*rows, **settings):

@@ -14,6 +14,7 @@ from harness.cases import NormCase
 from harness.cases.tensors import gradients_of
 from harness.cases.traffic import moved_bytes
 from harness.records.file import Results
+from harness.records.reasons import Reason
 from harness.records.schema import RANKED, Flush
 
 _ORDER: tuple[Standing, ...] = ("ranked", "unranked", "verified", "failed", "absent")
@@ -44,8 +45,8 @@ class CaseComparison:
     copy_us: float | None
     dx_stays: bool
     aa_band: float | None
-    interference: str | None
-    voided: dict[str, int]
+    interference: Reason | None
+    voided: dict[Reason, int]
     entries: tuple[Entry, ...]
     lead: Lead | None
     joined: JoinedCase
@@ -91,7 +92,7 @@ def compare_case(case: NormCase, joined_case: JoinedCase, results: Results, base
         datasheet_gbps=run.device.datasheet_gbps if case.device != "cpu" else None,
         copy_gbps=copy_gbps,
         processes=run.settings.processes,
-        evidence=joined_case.against,
+        evidence=joined_case.no_verdict_reason,
     )
     records = {impl.name: impl for impl in run.implementations}
     entries = sorted((make_entry(joined, records.get(joined.impl), against) for joined in impls.values()), key=_place)
@@ -153,13 +154,13 @@ def _ratio(base: Joined, other: Joined) -> Ratio | None:
     return None
 
 
-def _voided(joined_case: JoinedCase) -> dict[str, int]:
+def _voided(joined_case: JoinedCase) -> dict[Reason, int]:
     """The number of voided blocks by cause; the rows of a group share blocks, so its largest count is taken."""
-    groups: dict[tuple[str, str], int] = {}
+    groups: dict[tuple[str, Reason], int] = {}
     for timing in (row.timing for joined in joined_case.values() for row in joined.rows if row.timing):
-        for cause, count in timing.voided.items():
-            groups[timing.group, cause] = max(groups.get((timing.group, cause), 0), count)
-    voided: dict[str, int] = {}
+        for void in timing.voided:
+            groups[timing.group, void.cause] = max(groups.get((timing.group, void.cause), 0), void.blocks)
+    voided: dict[Reason, int] = {}
     for (_, cause), count in groups.items():
         voided[cause] = voided.get(cause, 0) + count
     return voided

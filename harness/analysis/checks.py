@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from harness.analysis import figures
 from harness.analysis.joining import OTHER_BITS
+from harness.records.reasons import Reason
 from harness.records.schema import ErrorClass, Status, TensorCheck, Verification
 
 NEW_PROCESS = "new process"
@@ -20,7 +21,7 @@ class Runs:
     runs: int = 0
     differing: int = 0
     differing_in: tuple[str, ...] = ()
-    skipped: tuple[str, ...] = ()
+    skipped: tuple[Reason, ...] = ()
 
     def __add__(self, other: Runs) -> Runs:
         return Runs(
@@ -36,7 +37,7 @@ class Checked:
     """The worst error of each gradient, and how many repetitions had other bits than the first, in which gradients.
 
     `compared` is the number of comparisons. `conditions` are the runs under special conditions, which count among the
-    repetitions except for runs in a new process. `invariance` has the texts of all findings.
+    repetitions except for runs in a new process. `invariance` has all findings.
     """
 
     errors: Mapping[str, TensorCheck]
@@ -46,7 +47,7 @@ class Checked:
     compared: int = 0
     cells: int = 1
     conditions: Mapping[str, Runs] = field(default_factory=dict[str, Runs])
-    invariance: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    invariance: Mapping[str, tuple[Reason, ...]] = field(default_factory=dict[str, tuple[Reason, ...]])
 
     @property
     def error_class(self) -> ErrorClass | None:
@@ -92,8 +93,8 @@ def join_verifications(verifications: Sequence[Verification]) -> Checked:
         compared=sum(verification.repeats - 1 for verification in repeated),
         cells=max((verification.cells for verification in verifications), default=1),
         conditions=_conditions(verifications),
-        invariance=_texts(
-            [{what: (text,) for what, text in verification.invariance.items()} for verification in verifications]
+        invariance=_findings(
+            [{what: (finding,) for what, finding in verification.invariance.items()} for verification in verifications]
         ),
     )
 
@@ -114,7 +115,7 @@ def join_files(checks: Sequence[Checked]) -> Checked:
         compared=chosen.compared,
         cells=max(checked.cells for checked in checks),
         conditions=add_up([checked.conditions for checked in checks]),
-        invariance=_texts([checked.invariance for checked in checks]),
+        invariance=_findings([checked.invariance for checked in checks]),
     )
 
 
@@ -178,8 +179,9 @@ def _conditions(verifications: Sequence[Verification]) -> dict[str, Runs]:
     return conditions
 
 
-def _texts(all_texts: Sequence[Mapping[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
-    names = dict.fromkeys(change for texts in all_texts for change in texts)
+def _findings(all_found: Sequence[Mapping[str, tuple[Reason, ...]]]) -> dict[str, tuple[Reason, ...]]:
+    names = dict.fromkeys(change for findings in all_found for change in findings)
     return {
-        change: tuple(dict.fromkeys(text for texts in all_texts for text in texts.get(change, ()))) for change in names
+        change: tuple(dict.fromkeys(finding for findings in all_found for finding in findings.get(change, ())))
+        for change in names
     }

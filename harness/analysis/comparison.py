@@ -12,6 +12,7 @@ from harness.analysis.summary import Summary, summarise
 from harness.errors import UsageError
 from harness.records.contexts import COLD
 from harness.records.file import Results
+from harness.records.reasons import Reason
 from harness.records.run_records import EndRecord, RunRecord
 from harness.records.schema import Budget, HolderRecord, SanitizerRecord, SelfTestRecord
 
@@ -30,7 +31,7 @@ class Comparison:
     run: RunRecord
     baseline: str
     timed: bool
-    unfinished: str | None
+    unfinished: Reason | None
     cases: tuple[CaseComparison, ...]
     summary: Summary
     budget: Budget | None
@@ -82,13 +83,14 @@ def _names(results: Results) -> list[str]:
     return list(dict.fromkeys(names + [row.impl for row in results.rows if row.role == "impl"]))
 
 
-def _unfinished(results: Results) -> str | None:
+def _unfinished(results: Results) -> Reason | None:
     if results.end is not None and results.end.interrupted:
-        why = "the run was interrupted"
+        why = "interrupted"
     elif results.end is None:
-        why = "the run has not ended, or was cut short"
+        why = "cut_short"
     elif results.finished_cases < results.run.jobs:
-        why = "the others were not measured, or too many of their blocks were void"
+        why = "others_not_measured"
     else:
         return None
-    return f"Unfinished: {results.finished_cases} of {results.run.jobs} cases are here; {why}."
+    fields = {"finished": results.finished_cases, "jobs": results.run.jobs}
+    return Reason("unfinished", fields, [Reason(why)])

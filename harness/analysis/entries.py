@@ -7,23 +7,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.analysis import figures
 from harness.analysis.checks import Checked, join_verifications, other_bits
-from harness.analysis.joining import TIMES_T0, Joined, interleaved, ratio
+from harness.analysis.joining import Joined, interleaved, ratio, too_short
 from harness.analysis.statistics import IncomparableError, Ratio, SpeedVerdict, geomean, median_and_spread, verdict
 from harness.analysis.waiting import Waiting, waiting_in
 from harness.cases import NormCase
 from harness.cases.traffic import moved_bytes
+from harness.records.reasons import TEXT, Reason
 from harness.records.run_records import ImplRecord
 from harness.records.schema import RANKED, Flush, Kernel, KernelTotals, Status, Timing
 
 # ranked: passed, timed, comparable; unranked: passed and timed, but its time cannot be set beside the others';
 # verified: passed, not timed; failed: ran and did not pass; absent: never ran here (missing, unsupported).
 Standing = Literal["ranked", "unranked", "verified", "failed", "absent"]
-
-IN_PLACE = "overwrites dy, which is restored, untimed, before every call"
-AUTOGRAD = "reached through autograd, not by a direct call"
-ONLY_SHOWN = ": shown, not ranked"  # how the reason of what is too fast ends
 
 
 @dataclass(frozen=True)
@@ -39,7 +35,7 @@ class Entry:
     impl: str
     standing: Standing
     status: Status
-    reason: str | None
+    reason: Reason | None
     median_us: float | None
     spread: float | None
     blocks: int
@@ -54,7 +50,7 @@ class Entry:
     peak_extra_bytes: int | None
     kernels: tuple[Kernel, ...] | None
     kernel_totals: KernelTotals | None
-    notes: tuple[str, ...]
+    notes: tuple[Reason, ...]
     waiting: Waiting | None
     prepare_s: float | None
     via: Literal["kernel", "autograd"]
@@ -97,12 +93,13 @@ class Yardsticks:
     datasheet_gbps: float | None
     copy_gbps: float | None
     processes: int = 1
-    evidence: Callable[[str], str | None] | None = None
+    evidence: Callable[[str], Reason | None] | None = None
 
 
 def make_entry(joined: Joined, impl: ImplRecord | None, against: Yardsticks) -> Entry:
     """The entry of a result, with only the figures that its status and its timings allow."""
-    standing, why = _standing(joined, against)
+    short, disturbed = too_short(joined) if joined.too_short else None, _disturbed(joined, against)
+    standing, why = _standing(joined, joined.doubt or _apart(joined, against) or short or disturbed)
     timings = joined.timings if standing in ("ranked", "unranked") else ()
     median = joined.median_us if timings else None
     ranked_us = median if standing == "ranked" else None
@@ -138,8 +135,8 @@ def make_entry(joined: Joined, impl: ImplRecord | None, against: Yardsticks) -> 
         in_place=impl.in_place if impl else False,
         proven=all(timing.proven for timing in joined.timings),
         too_short=standing == "unranked" and joined.too_short,
-        only_too_short=standing == "unranked" and why == _too_short(joined) and not _disturbed(joined, against),
-        disturbed=standing == "unranked" and _disturbed(joined, against) is not None,
+        only_too_short=standing == "unranked" and why == short and not disturbed,
+        disturbed=standing == "unranked" and disturbed is not None,
     )
 
 
@@ -154,32 +151,25 @@ def percent_of_add(add: Joined | None, joined: Joined) -> float | None:
     return 100 * geomean(quotients) if quotients else None
 
 
-def _standing(joined: Joined, against: Yardsticks) -> tuple[Standing, str | None]:
+def _standing(joined: Joined, why_not: Reason | None) -> tuple[Standing, Reason | None]:
     if joined.status not in RANKED:
         return ("absent" if joined.status in ("missing", "unsupported") else "failed"), joined.reason
     if not joined.timings:
         return "verified", joined.summed_up(row.untimed for row in joined.rows)
-    why_not = joined.doubt or _apart(joined, against) or _too_short(joined) or _disturbed(joined, against)
     return ("unranked", why_not) if why_not else ("ranked", joined.reason)
 
 
-def _apart(joined: Joined, against: Yardsticks) -> str | None:
+def _apart(joined: Joined, against: Yardsticks) -> Reason | None:
     return joined.summed_up(
-        f"timed apart from the others (group {timing.group}, flush {timing.flush})"
+        Reason("timed_apart", {"group": timing.group, "flush": timing.flush})
         if timing and (timing.group, timing.flush) not in against.groups
         else None
         for timing in (joined.timing_by_process.get(row.process) for row in joined.rows)
     )
 
 
-def _disturbed(joined: Joined, against: Yardsticks) -> str | None:
+def _disturbed(joined: Joined, against: Yardsticks) -> Reason | None:
     return against.evidence(joined.impl) if against.evidence else None
-
-
-def _too_short(joined: Joined) -> str | None:
-    if not joined.too_short:
-        return None
-    return f"below {TIMES_T0} x t0 ({figures.microseconds(joined.shortest_rankable_us)} us){ONLY_SHOWN}"
 
 
 def _speedup(joined: Joined, against: Yardsticks) -> Ratio | None:
@@ -202,27 +192,28 @@ def _percent(bandwidth: float | None, limit: float | None) -> float | None:
     return 100 * bandwidth / limit if bandwidth and limit else None
 
 
-def _scatter(joined: Joined) -> list[str]:
+def _scatter(joined: Joined) -> list[Reason]:
     """A note on the range of the processes' medians, for an implementation that makes a choice in each process."""
     medians = [median_and_spread(timing.samples_us)[0] for timing in joined.timings]
     if len(medians) < 2:
         return []
-    lowest, highest = (figures.microseconds(limit(medians)) for limit in (min, max))
-    return [f"medians of the {len(medians)} processes: {lowest} to {highest} us"]
+    fields = {"processes": len(medians), "lowest_us": min(medians), "highest_us": max(medians)}
+    return [Reason("scatter_of_choices", fields)]
 
 
-def _notes(joined: Joined, impl: ImplRecord | None, processes: int, waiting: Waiting | None) -> tuple[str, ...]:
+def _notes(joined: Joined, impl: ImplRecord | None, processes: int, waiting: Waiting | None) -> tuple[Reason, ...]:
     notes = [note for row in joined.rows for note in row.notes]
     if waiting is not None:
         notes.append(waiting.note)
     if impl is not None and impl.in_place:
-        notes.append(IN_PLACE)
+        notes.append(Reason("in_place"))
     if impl is not None and impl.via == "autograd":
-        notes.append(AUTOGRAD)
-    if chosen := joined.summed_up(row.chosen for row in joined.rows):
-        notes += [f"chosen: {chosen}", *_scatter(joined)]
+        notes.append(Reason("autograd"))
+    choices = (Reason(TEXT, {"text": row.chosen}) if row.chosen else None for row in joined.rows)
+    if chosen := joined.summed_up(choices):
+        notes += [Reason("chosen", parts=[chosen]), *_scatter(joined)]
     notes += [row.kernels_note for row in joined.rows if row.kernels_note]
     if 0 < len(joined.timings) < processes:
-        set_aside = f", {len(joined.set_aside)} set aside for t0" if joined.set_aside else ""
-        notes.append(f"timed in {len(joined.timings)} of {processes} processes{set_aside}")
+        fields = {"timed": len(joined.timings), "processes": processes, "set_aside": len(joined.set_aside)}
+        notes.append(Reason("some_set_aside" if joined.set_aside else "some_processes", fields))
     return tuple(dict.fromkeys(notes))

@@ -14,6 +14,7 @@ from harness.analysis.pairing import Paired
 from harness.analysis.planted_effects import detected_together
 from harness.cases import NormCase
 from harness.records.contexts import COLD
+from harness.records.reasons import ALL_VOID, Reason
 from harness.records.schema import Check, RowRecord, SelfTestRecord, Timing
 
 EVENTS_SHARE, EVENTS_AGAINST_PROFILER = "events' own share", "events against profiler"
@@ -23,12 +24,10 @@ MOST_SCATTER = 0.15
 # The change of a ratio over the baseline from the first third of the blocks to the last: at most 6.8 % there.
 MOST_DRIFT = 0.1
 # The share of void blocks: a median of nine tenths of the blocks is still the median of the case.
-ALL_VOID = "every block was void"  # how training_step.py begins to say why a context has no times
 MOST_VOIDED = 0.1
 # The share of blocks in which such a ratio is off from its median by more than FAR_OFF (a log ratio): 0 there.
 MOST_BURSTS, FAR_OFF = 0.1, 0.3
 FEWEST_BLOCKS = 9  # with fewer blocks, thirds and shares mean nothing, and the interval is wide
-ON_A_CPU = "a CPU is timed by the wall clock, so a time holds whatever else the machine does; only GPUs are ranked"
 
 
 def failed_checks(selftests: Sequence[SelfTestRecord]) -> list[str]:
@@ -52,21 +51,21 @@ def failures_by_time(selftests: Sequence[SelfTestRecord]) -> list[tuple[str, int
     return failures
 
 
-def against_run(selftests: Sequence[SelfTestRecord]) -> str | None:
+def against_run(selftests: Sequence[SelfTestRecord]) -> Reason | None:
     """Why nothing of a run may be ranked, by its self-tests; or None."""
     failed = failed_checks(selftests)
-    return f"the self-test failed ({', '.join(failed)})" if failed else None
+    return Reason("selftest_failed", {"checks": failed}) if failed else None
 
 
-def against_device(case: NormCase) -> str | None:
+def against_device(case: NormCase) -> Reason | None:
     """Why a case may not be ranked, by the device that it ran on; or None."""
-    return ON_A_CPU if case.device == "cpu" else None
+    return Reason("on_a_cpu") if case.device == "cpu" else None
 
 
-def against_pairs(pairs: Iterable[Paired]) -> str | None:
+def against_pairs(pairs: Iterable[Paired]) -> Reason | None:
     """Why a case may not be ranked, by its A/A pairs in any process; or None."""
     reasons = (against_samples(pair) for pair in pairs)
-    return next((f"an A/A pair {reason}" for reason in reasons if reason), None)
+    return next((Reason("aa_pair", parts=[reason]) for reason in reasons if reason), None)
 
 
 def too_void(row: RowRecord) -> bool:
@@ -78,24 +77,24 @@ def void_shares(row: RowRecord) -> dict[str, float]:
     """The share of a row's blocks that were void, in each context in which it was timed."""
     contexts = row.contexts or {}
     timings = {COLD: row.timing} | {name: context.timing for name, context in contexts.items()}
-    without_times = {name: 1.0 for name, context in contexts.items() if (context.untimed or "").startswith(ALL_VOID)}
-    return {name: _share_void(timing) for name, timing in timings.items() if timing} | without_times
+    all_void = {name: 1.0 for name, context in contexts.items() if context.untimed and context.untimed.code == ALL_VOID}
+    return {name: _share_void(timing) for name, timing in timings.items() if timing} | all_void
 
 
 def _share_void(timing: Timing) -> float:
-    void = sum(timing.voided.values())
+    void = timing.void_blocks
     return void / (void + len(timing.samples_us)) if void else 0.0
 
 
-def against_samples(pair: Paired) -> str | None:
+def against_samples(pair: Paired) -> Reason | None:
     """The interference that the blocks of a pair show: scatter, drift or bursts; or None."""
     scatter, drift, bursts = _half_range(pair), _drift(pair), _bursts(pair)
     if scatter > MOST_SCATTER:
-        return f"scatters by {100 * scatter:.0f} % from block to block"
+        return Reason("scatters", {"percent": 100 * scatter})
     if drift > MOST_DRIFT:
-        return f"drifts by {100 * drift:.0f} % from the first third of the blocks to the last"
+        return Reason("drifts", {"percent": 100 * drift})
     if bursts > MOST_BURSTS:
-        return f"is off by more than {100 * FAR_OFF:.0f} % in {100 * bursts:.0f} % of the blocks"
+        return Reason("bursts", {"off_percent": 100 * FAR_OFF, "percent": 100 * bursts})
     return None
 
 

@@ -6,6 +6,8 @@ import math
 from typing import Literal
 
 from harness.analysis.statistics import Ratio
+from harness.records.reason_texts import sentence
+from harness.records.reasons import Reason
 from harness.records.schema import ErrorClass
 
 NOTHING = "-"
@@ -161,9 +163,10 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def one_line(text: str | None, width: int = 160) -> str:
-    """The text on one line of at most `width` characters."""
-    joined = " ".join((text or "").split())
+def one_line(reason: Reason | str | None, width: int = 160) -> str:
+    """A reason in words, or a text, on one line of at most `width` characters."""
+    text = sentence(reason) if isinstance(reason, Reason) else reason or ""
+    joined = " ".join(text.split())
     return joined if len(joined) <= width else joined[: width - 1].rstrip() + "…"
 
 

@@ -23,10 +23,9 @@ from harness.analysis.statistics import (
 )
 from harness.cases import NormCase
 from harness.records.file import Results
+from harness.records.reasons import Reason, together
 from harness.records.schema import RANKED, SAME_TRAFFIC_ADD, Role, RowRecord, SelfTestRecord, Status, Timing
 
-UNPROVEN = "unproven: the device may have waited for the host, so host time may be inside"
-NOT_TIMES = "a sample is not a positive number of microseconds"
 TIMES_T0 = 10  # a time below so many t0, the reading of two events with nothing between them, is not ranked
 OTHER_BITS = "other bits in a new process"
 GRAVEST_FIRST: tuple[Status, ...] = (
@@ -73,13 +72,15 @@ class Joined:
         return gravest
 
     @property
-    def reason(self) -> str | None:
+    def reason(self) -> Reason | None:
         """The reason for the status, with process numbers where the processes differ."""
         if all(row.status != self.status for row in self.rows):  # only the processes differ from each other
-            return self.summed_up(OTHER_BITS if other else None for other in self._other_bits)
+            return self.summed_up(Reason("other_bits") if other else None for other in self._other_bits)
         unequal = any(row.status != self.status for row in self.rows)
         return self.summed_up(
-            (row.reason or (row.status if unequal else None)) if row.status == self.status else None
+            (row.reason or (Reason("status", {"status": row.status}) if unequal else None))
+            if row.status == self.status
+            else None
             for row in self.rows
         )
 
@@ -114,7 +115,7 @@ class Joined:
         return self.median_us is not None and self.median_us < self.shortest_rankable_us
 
     @cached_property
-    def doubt(self) -> str | None:
+    def doubt(self) -> Reason | None:
         """Why the times of a result that passed may not be compared, in any process that counts; or None."""
         return self.summed_up(None if row.process in self.set_aside else _doubt(row) for row in self.rows)
 
@@ -125,15 +126,15 @@ class Joined:
         first = next((bits for bits in prints if bits is not None), None)
         return [bits is not None and bits != first for bits in prints]
 
-    def summed_up(self, texts: Iterable[str | None]) -> str | None:
-        """The texts of the rows as one: the text itself if all are equal, else each text with its process numbers."""
-        processes: dict[str, list[str]] = {}
-        for row, text in zip(self.rows, texts, strict=True):
-            if text is not None:
-                processes.setdefault(text, []).append(str(row.process))
+    def summed_up(self, reasons: Iterable[Reason | None]) -> Reason | None:
+        """The reasons of the rows as one: the reason itself if all are equal, else each with its process numbers."""
+        processes: dict[Reason, list[int]] = {}
+        for row, reason in zip(self.rows, reasons, strict=True):
+            if reason is not None:
+                processes.setdefault(reason, []).append(row.process)
         if len(processes) == 1 and len(next(iter(processes.values()))) == len(self.rows):
             return next(iter(processes))
-        return "; ".join(f"process {', '.join(numbers)}: {text}" for text, numbers in processes.items()) or None
+        return together([Reason("process", {"numbers": n}, [reason]) for reason, n in processes.items()])
 
 
 class JoinedCase(dict[tuple[str, Role], Joined]):
@@ -143,19 +144,19 @@ class JoinedCase(dict[tuple[str, Role], Joined]):
     do not count.
     """
 
-    def __init__(self, joined: Mapping[tuple[str, Role], Joined], interference: str | None = None) -> None:
+    def __init__(self, joined: Mapping[tuple[str, Role], Joined], interference: Reason | None = None) -> None:
         super().__init__(joined)
         self.interference = interference
-        self.disturbed: dict[str, str] = {}
+        self.disturbed: dict[str, Reason] = {}
         self.set_aside = frozenset[int]().union(*(each.set_aside for each in joined.values()))
 
-    def against(self, *impls: str) -> str | None:
+    def no_verdict_reason(self, *impls: str) -> Reason | None:
         """Why there is no verdict on the speed of these implementations on this case, or None."""
         disturbed = [impl for impl in impls if impl in self.disturbed]
         if self.interference or not disturbed:
             return self.interference
         reason = self.disturbed[disturbed[0]]
-        return reason if len(impls) == 1 else f"{disturbed[0]}: {reason}"
+        return reason if len(impls) == 1 else Reason("of_impl", {"impl": disturbed[0]}, [reason])
 
     def find_disturbed(self, baseline: str) -> None:
         """Fill `disturbed` with the implementations whose ratios over the baseline show interference."""
@@ -165,7 +166,7 @@ class JoinedCase(dict[tuple[str, Role], Joined]):
             if role == "impl" and impl != baseline:
                 reasons = (evidence.against_samples(pair) for pair in interleaved(base, joined))
                 if reason := next(filter(None, reasons), None):
-                    self.disturbed[impl] = f"its ratio to {baseline} {reason}"
+                    self.disturbed[impl] = Reason("ratio_disturbed", {"baseline": baseline}, [reason])
 
 
 def last_rows(rows: Iterable[RowRecord]) -> list[RowRecord]:
@@ -254,11 +255,21 @@ def _selftests_of(rows: Sequence[RowRecord], selftests: Sequence[SelfTestRecord]
     return [record for record in selftests if record.gpu in gpus]
 
 
-def status_and_reason(joined: Joined | None) -> str:
-    """The status of a result and the reason for it, in words."""
+def status_and_reason(joined: Joined | None) -> Reason:
+    """The status of a result, made of the reason for it."""
     if joined is None:
-        return "absent"
-    return f"{joined.status}: {joined.reason}" if joined.reason else joined.status
+        return Reason("absent")
+    return Reason("status", {"status": joined.status}, [joined.reason] if joined.reason else [])
+
+
+def impl_is(impl: str, joined: Joined | None) -> Reason:
+    """What an implementation is by its status, as in `quack is wrong`."""
+    return Reason("impl_is", {"impl": impl}, [status_and_reason(joined)])
+
+
+def not_measured(impl: str, joined: Joined | None) -> Reason:
+    """That an implementation was not measured, by its status."""
+    return Reason("not_measured", {"impl": impl}, [status_and_reason(joined)])
 
 
 def same_traffic_add(case: JoinedCase) -> Joined | None:
@@ -266,11 +277,16 @@ def same_traffic_add(case: JoinedCase) -> Joined | None:
     return next((joined for (_, role), joined in case.items() if role == SAME_TRAFFIC_ADD), None)
 
 
+def too_short(joined: Joined) -> Reason:
+    """That a time is below the shortest that can be ranked."""
+    return Reason("too_short", {"times_t0": TIMES_T0, "limit_us": joined.shortest_rankable_us})
+
+
 def comparable(joined: Joined | None) -> Joined:
     """The result itself; raises IncomparableError with the reason where no ratio may be formed of it."""
     known = _undoubted(joined)
     if known.too_short:
-        raise IncomparableError(f"{known.impl} is below {TIMES_T0} x t0 ({known.shortest_rankable_us:.1f} us)")
+        raise IncomparableError(Reason("impl_is", {"impl": known.impl}, [too_short(known)]))
     return known
 
 
@@ -322,11 +338,11 @@ def _aa_ratios(case: JoinedCase, impl: str) -> list[Ratio]:
 
 def _undoubted(joined: Joined | None) -> Joined:
     if joined is None:
-        raise IncomparableError("absent")
+        raise IncomparableError(Reason("absent"))
     if joined.status not in RANKED:
-        raise IncomparableError(f"{joined.impl} is {status_and_reason(joined)}")
+        raise IncomparableError(impl_is(joined.impl, joined))
     if reason := joined.doubt:
-        raise IncomparableError(f"{joined.impl}: {reason}")
+        raise IncomparableError(Reason("of_impl", {"impl": joined.impl}, [reason]))
     return joined
 
 
@@ -336,12 +352,12 @@ def _pairs(base: Joined, other: Joined) -> list[Paired]:
     return paired(base.timing_by_process, other.timing_by_process)
 
 
-def _doubt(row: RowRecord) -> str | None:
+def _doubt(row: RowRecord) -> Reason | None:
     timing = row.timing
     if timing is None or not timing.samples_us:
-        return f"not timed: {row.untimed}" if row.untimed else "not timed"
+        return Reason("not_timed", parts=[row.untimed] if row.untimed else [])
     if not timing.proven:
-        return UNPROVEN
+        return Reason("unproven")
     if not all(math.isfinite(sample) and sample > 0 for sample in timing.samples_us):
-        return NOT_TIMES
+        return Reason("not_times")
     return None

@@ -11,6 +11,7 @@ from harness.analysis.checks import Checked, join_files, join_verifications
 from harness.analysis.comparison import Comparison
 from harness.analysis.joining import GRAVEST_FIRST, Joined
 from harness.cases import Norm, NormCase
+from harness.records.reasons import Reason, together
 from harness.records.run_records import ImplRecord, RunRecord
 from harness.records.schema import Status
 
@@ -35,7 +36,7 @@ class Outcome:
     case: NormCase
     impl: str
     status: Status
-    reason: str | None
+    reason: Reason | None
     checked: Checked
 
     @property
@@ -109,7 +110,7 @@ def _outcome(results: Sequence[Joined]) -> Outcome:
         case=results[0].case,
         impl=results[0].impl,
         status=status,
-        reason="; ".join(reasons) or None,
+        reason=together(tuple(reasons)),
         checked=join_files([_checked(joined) for joined in results]),
     )
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from harness.analysis.intervals import Interval, rank_interval
 from harness.analysis.statistics import Ratio, across_processes, median_and_spread, speedup
+from harness.records.reasons import Reason
 from harness.records.schema import Timing
 
 Timings = Mapping[int, Timing]  # of one result, by process
@@ -55,7 +56,7 @@ def paired(base: Timings, other: Timings) -> list[Paired]:
     return [pair for pair in pairs if pair is not None]
 
 
-def why_not_interleaved(base: Timings, other: Timings) -> str | None:
+def why_not_interleaved(base: Timings, other: Timings) -> Reason | None:
     """Why a process did not interleave the two, or that no process timed both; None where all interleaved them.
 
     Timings are interleaved where group and flush are the same.
@@ -64,12 +65,16 @@ def why_not_interleaved(base: Timings, other: Timings) -> str | None:
     for process in both:
         one, two = base[process], other[process]
         if one.group != two.group:
-            return f"process {process}: timed in different groups, {one.group} and {two.group}"
+            return _in(process, Reason("different_groups", {"groups": [one.group, two.group]}))
         if one.flush != two.flush:
-            return f"process {process}: timed with different flushes, {one.flush} and {two.flush}"
+            return _in(process, Reason("different_flushes", {"flushes": [one.flush, two.flush]}))
         if not set(one.blocks) & set(two.blocks):
-            return f"process {process}: no block holds both"
-    return None if both else "no process timed both"
+            return _in(process, Reason("no_common_block"))
+    return None if both else Reason("no_common_process")
+
+
+def _in(process: int, reason: Reason) -> Reason:
+    return Reason("process", {"numbers": [process]}, [reason])
 
 
 def time_interval(timings: Sequence[Timing]) -> Interval:

@@ -15,6 +15,8 @@ import numpy as np
 from scipy.special import ndtri
 
 from harness.analysis.intervals import CONFIDENCE, Estimate, block_interval, mean_by_t, t_quantile
+from harness.records.reason_texts import sentence
+from harness.records.reasons import Reason
 
 # A process draws its addresses and compilations once, so ratios differ between processes. One process must not claim a
 # smaller difference than the error of 95 % of processes: 1.85 % of five on an H200 and 1.37 % of five on an H100, the
@@ -29,7 +31,14 @@ SpeedVerdict = Literal["faster", "slower", "same"]
 
 
 class IncomparableError(ValueError):
-    """No ratio may be formed of two results; the message says why."""
+    """No ratio may be formed of two results, for a reason."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return sentence(self.reason)
 
 
 @dataclass(frozen=True)
@@ -52,9 +61,9 @@ def speedup(base_us: Sequence[float], other_us: Sequence[float]) -> Ratio:
     """
     base, other = np.asarray(base_us, dtype=float), np.asarray(other_us, dtype=float)
     if base.shape != other.shape or base.ndim != 1 or base.size == 0:
-        raise IncomparableError(f"{base.size} samples cannot be matched with {other.size}")
+        raise IncomparableError(Reason("other_number_of_samples", {"samples": [base.size, other.size]}))
     if not (np.isfinite(base).all() and np.isfinite(other).all() and (base > 0).all() and (other > 0).all()):
-        raise IncomparableError("a sample is not a positive number of microseconds")
+        raise IncomparableError(Reason("not_times"))
     logs = np.log(base / other)
     low, high = block_interval(logs)
     return Ratio(math.exp(np.median(logs)), math.exp(low), math.exp(high), logs.size)

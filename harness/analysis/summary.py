@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,9 +9,8 @@ from dataclasses import dataclass
 from harness.analysis.case_comparison import CaseComparison
 from harness.analysis.statistics import geomean
 from harness.cases import Norm
+from harness.records.reasons import Reason, kind
 from harness.records.schema import Status
-
-_NUMBER = re.compile(r"\d+(\.\d+)?")
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ class Failure:
 
     impl: str
     status: Status
-    reason: str
+    reason: Reason
     varies: bool
     cases: tuple[str, ...]
 
@@ -159,11 +157,11 @@ def _wins(cases: Sequence[CaseComparison]) -> tuple[Wins, ...]:
 
 
 def _failures(cases: Sequence[CaseComparison]) -> tuple[Failure, ...]:
-    failures: dict[tuple[str, Status, str], dict[str, str]] = {}
+    failures: dict[tuple[str, Status, object], dict[str, Reason]] = {}
     for case in cases:
         for entry in case.failed:
-            reason = entry.reason or "no reason given"
-            key = entry.impl, entry.status, _NUMBER.sub("", reason)
+            reason = entry.reason or Reason("no_reason")
+            key = entry.impl, entry.status, kind(reason)
             failures.setdefault(key, {})[case.case.key] = reason
     return tuple(
         Failure(impl, status, next(iter(reasons.values())), len(set(reasons.values())) > 1, tuple(reasons))

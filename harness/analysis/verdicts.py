@@ -9,6 +9,7 @@ from typing import Literal
 
 from harness.analysis.statistics import Ratio
 from harness.cases import NormCase
+from harness.records.reasons import Reason
 
 Outcome = Literal["PASS", "REGRESSED", "INCONCLUSIVE", "ERROR"]
 EXIT_CODES: dict[Outcome, int] = {"PASS": 0, "REGRESSED": 1, "INCONCLUSIVE": 3, "ERROR": 2}
@@ -53,7 +54,7 @@ class Loss:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of one limit on one case, the figures behind it, and the reason in words.
+    """The outcome of one limit on one case, the figures behind it, and the reason.
 
     `case` is None for a verdict on the file, or on the geometric mean where there is a `loss`. A claim has a `ratio`
     alone, a regression a `loss` too.
@@ -62,7 +63,7 @@ class Verdict:
     subject: Subject
     case: NormCase | None
     outcome: Outcome
-    reason: str
+    reason: Reason
     ratio: Ratio | None = None
     loss: Loss | None = None
 

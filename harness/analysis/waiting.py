@@ -1,11 +1,11 @@
-"""How many samples of a backward waited for the kernel that ran beside it, and what a report says of that."""
+"""How many samples of a backward waited for the kernel that ran beside it, and whether most did."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.records.contexts import WAITS
+from harness.records.reasons import Reason
 from harness.records.schema import Timing
 
 
@@ -22,12 +22,10 @@ class Waiting:
         return 2 * self.waited >= self.samples
 
     @property
-    def note(self) -> str:
-        """The counts in words, for the notes on a row."""
-        counts = f"in {self.waited} of {self.samples} samples"
-        if self.usual:
-            return f"{WAITS}: until the one beside had ended, {counts}"
-        return f"waited for other kernels {counts}, fewer than half: until the one beside had ended"
+    def note(self) -> Reason:
+        """The counts as a note on a row."""
+        fields = {"waited": self.waited, "samples": self.samples}
+        return Reason("usually_waits" if self.usual else "waits_sometimes", fields)
 
 
 def waiting_in(timings: Sequence[Timing]) -> Waiting | None:

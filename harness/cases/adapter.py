@@ -27,7 +27,12 @@ class Configured:
 
     name: str | None
     config: Config = None
-    note: str = ""
+    file: str = ""  # of tuned configurations, that it was read from
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether a command or a file chose it, so that a row has to name it."""
+        return self.name is not None or bool(self.file)
 
 
 @dataclass(frozen=True)
@@ -148,11 +153,10 @@ class Implementation:
 
     def notes(self, case: NormCase) -> list[str]:
         """What a reader of this row should know: traps absorbed, detours taken, which configuration ran."""
-        configured = self.config_of(case)
         notes = self._optional("notes", case) or ()
         if isinstance(notes, str) or not all(isinstance(note, str) for note in notes):
             raise TypeError(f"notes must return a list of texts; it returned {notes!r}")
-        return list(notes) + ([configured.note] if configured.note else [])
+        return list(notes)
 
     def configs(self, case: NormCase) -> Mapping[str, Config]:
         """The configurations of a case that the adapter offers, by name, its default first; none if it has no such."""

@@ -12,6 +12,7 @@ from harness.fleet.cluster import GpuLostError, RemoteActor
 from harness.fleet.gpu_actor import Place
 from harness.fleet.shares import Shares
 from harness.records.file import AnyRecord
+from harness.records.reasons import Reason
 from harness.records.schema import ConditionsRecord, RowRecord, SelfTestRecord
 from harness.run.compile_ahead import Task
 from harness.run.invocation import Invocation
@@ -228,7 +229,7 @@ class Lane:
         if run.shares.lose(self.number, job, rest) or rest is None:
             return
         for impl in rest.impls:
-            reason = f"the GPU was lost in two tries: {how}"
+            reason = Reason("gpu_lost_twice", {"how": how})
             sink.append(RowRecord(case=rest.case, impl=impl, status="crashed", reason=reason, process=rest.process))
 
     def _close(self, gpu: ReadyGpu | None) -> None:

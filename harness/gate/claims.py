@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from harness.analysis.joining import Joined, JoinedCase, band, comparable, ratio, status_and_reason
+from harness.analysis.joining import Joined, JoinedCase, band, comparable, impl_is, not_measured, ratio
 from harness.analysis.statistics import IncomparableError, Ratio
 from harness.analysis.verdicts import Outcome, Verdict
 from harness.cases import NormCase
 from harness.gate.limits import Claim
+from harness.records.reasons import Reason
 from harness.records.schema import RANKED, Status
 
 NOT_TRIED: tuple[Status, ...] = ("missing", "unsupported")
@@ -28,31 +29,31 @@ def judge_claim(cases: Mapping[NormCase, JoinedCase], claim: Claim) -> list[Verd
     verdicts = [verdict for verdict in judged if verdict is not None]
     if verdicts or claim.where_measured:
         return verdicts
-    return [Verdict(claim.subject, None, "ERROR", "no case of these results fits the claim")]
+    return [Verdict(claim.subject, None, "ERROR", Reason("no_case_fits_claim"))]
 
 
 def _judge_case(case: NormCase, joined: JoinedCase, claim: Claim) -> Verdict | None:
     mine, measured = joined.get((claim.impl, "impl")), None
     was_tried = mine is not None and mine.status not in NOT_TRIED
     if mine is not None and was_tried and not _is_right(mine, claim):
-        outcome, reason = "REGRESSED", f"{claim.impl} is {status_and_reason(mine)}"
+        outcome, reason = "REGRESSED", impl_is(claim.impl, mine)
     elif claim.where_measured and _has_no_time(joined, claim):
         return None
     elif mine is None or not was_tried:
-        outcome, reason = "ERROR", f"{claim.impl} was not measured: {status_and_reason(mine)}"
+        outcome, reason = "ERROR", not_measured(claim.impl, mine)
     elif claim.over is None:
-        outcome, reason = "PASS", "right" + (" and deterministic" if claim.deterministic else "")
+        outcome, reason = "PASS", Reason("right_and_deterministic" if claim.deterministic else "right")
     else:
         outcome, reason, measured = _judge_speed(mine, joined, claim, claim.over)
     return Verdict(claim.subject, case, outcome, reason, measured)
 
 
-def _judge_speed(mine: Joined, joined: JoinedCase, claim: Claim, over: str) -> tuple[Outcome, str, Ratio | None]:
+def _judge_speed(mine: Joined, joined: JoinedCase, claim: Claim, over: str) -> tuple[Outcome, Reason, Ratio | None]:
     try:
         measured = ratio(joined.get((over, "impl")), mine)
     except IncomparableError as error:
-        return "ERROR", f"no ratio: {error}", None
-    if reason := joined.against(claim.impl, over):
+        return "ERROR", Reason("no_ratio", parts=[error.reason]), None
+    if reason := joined.no_verdict_reason(claim.impl, over):
         return "INCONCLUSIVE", reason, measured
     return *_judge_ratio(claim, measured, band(joined, over)), measured
 
@@ -73,12 +74,13 @@ def _has_no_time(joined: JoinedCase, claim: Claim) -> bool:
     return mine is not None and mine.too_short
 
 
-def _judge_ratio(claim: Claim, ratio: Ratio, aa: float | None) -> tuple[Outcome, str]:
+def _judge_ratio(claim: Claim, ratio: Ratio, aa: float | None) -> tuple[Outcome, Reason]:
     """Pass or fail only where the interval, widened by the A/A band, lies on one side of what is claimed."""
     if aa is None:
-        return "INCONCLUSIVE", "no A/A pair in this case"
+        return "INCONCLUSIVE", Reason("no_aa_pair")
     low, high = ratio.low * math.exp(-aa), ratio.high * math.exp(aa)
-    reason = f"{ratio.value:.3f} times as fast as {claim.over}, between {low:.3f} and {high:.3f}"
+    fields = {"ratio": ratio.value, "over": claim.over or "", "low": low, "high": high}
+    reason = Reason("times_as_fast", fields)
     if low >= claim.at_least:
         return "PASS", reason
     return "REGRESSED" if high < claim.at_least else "INCONCLUSIVE", reason

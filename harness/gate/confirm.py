@@ -17,6 +17,7 @@ from harness.errors import UnavailableError, UsageError
 from harness.gate.failures import cases_behind, confirmed, names_behind
 from harness.gate.limits import Limits
 from harness.records.file import load
+from harness.records.reason_texts import sentence
 from harness.records.run_records import RunRecord
 from harness.run import compare, opening, session
 from harness.run.invocation import Invocation
@@ -142,8 +143,8 @@ def _with_files(invocation: Invocation, run: RunRecord, hello: Hello) -> Invocat
     missing = {item.name: item.missing for item in hello.implementations}
     names = set((invocation.settings.impls or "").split(","))
     for name in sorted(names & missing.keys()):
-        if missing[name]:
-            raise UnavailableError(f"{name} is missing here: {missing[name]}")
+        if why := missing[name]:
+            raise UnavailableError(f"{name} is missing here: {sentence(why)}")
     sources = {item.source: item.name for item in run.implementations if item.name in names - missing.keys()}
     files = [_file(source, name) for source, name in sources.items()]
     tuned_files = tuple(file for file in files if file.suffix == ".json")  # an adapter is a Python file

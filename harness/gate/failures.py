@@ -14,6 +14,7 @@ from harness.cases import NormCase
 from harness.gate.judge import join_contexts, judge_one
 from harness.gate.limits import Limits
 from harness.records.file import Results
+from harness.records.reasons import Reason
 
 
 def cases_behind(verdicts: Sequence[Verdict]) -> list[NormCase]:
@@ -61,14 +62,17 @@ def _after_second(first: Verdict, second: Verdict | None) -> Verdict:
     """The first verdict, changed by the second; its figures stay the first run's."""
     if second is None or second.outcome != "REGRESSED":
         return replace(
-            first, outcome="INCONCLUSIVE", reason=f"not confirmed: {_figures(first)}, then {_figures(second)}"
+            first,
+            outcome="INCONCLUSIVE",
+            reason=Reason("not_confirmed", parts=[_figures(first), _figures(second)]),
         )
-    how = "confirmed" if second.for_speed else "measured again"
-    return replace(first, reason=f"{first.reason}; {how}: {_figures(second)}")
+    how = "confirmed" if second.for_speed else "measured_again"
+    return replace(first, reason=Reason(how, parts=[first.reason, _figures(second)]))
 
 
-def _figures(verdict: Verdict | None) -> str:
+def _figures(verdict: Verdict | None) -> Reason:
     """The figures behind a verdict, or why there are none."""
     if verdict is None:
-        return "not measured"
-    return str(verdict.loss) if verdict.loss else verdict.reason
+        return Reason("not_measured_again")
+    loss = verdict.loss
+    return Reason("loss", {"speedup": loss.speedup, "low": loss.low, "high": loss.high}) if loss else verdict.reason

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.analysis.intervals import CONFIDENCE, Estimate
-from harness.analysis.joining import Joined, JoinedCase, band, pairs, status_and_reason
+from harness.analysis.joining import Joined, JoinedCase, band, impl_is, not_measured, pairs
 from harness.analysis.statistics import (
     FALSE_DISCOVERIES,
     IncomparableError,
@@ -26,6 +26,7 @@ from harness.analysis.verdicts import Loss, Outcome, Verdict
 from harness.cases import NormCase
 from harness.gate.limits import Regression
 from harness.gate.variance_shrinkage import shrunk
+from harness.records.reasons import Reason
 from harness.records.schema import RANKED
 
 
@@ -51,7 +52,7 @@ def judge_regression(cases: Mapping[NormCase, JoinedCase], limit: Regression) ->
         if limit.fits(case) and any(role == "impl" for _, role in joined) and not _both_refuse(joined, limit)
     ]
     if not items:
-        return [Verdict(limit.subject, None, "ERROR", "no case of these results fits, or neither side supports any")]
+        return [Verdict(limit.subject, None, "ERROR", Reason("no_case_fits_regression"))]
     tested = [item for item in items if isinstance(item, TestedCase)]
     losses = iter(_losses(tested))
     verdicts = [
@@ -72,7 +73,7 @@ def _both_refuse(joined: JoinedCase, limit: Regression) -> bool:
 def _tested_or_verdict(case: NormCase, joined: JoinedCase, limit: Regression) -> Verdict | TestedCase:
     """A case to test, or its verdict where no test can be made."""
 
-    def verdict(outcome: Outcome, reason: str, measured: Ratio | None = None) -> Verdict:
+    def verdict(outcome: Outcome, reason: Reason, measured: Ratio | None = None) -> Verdict:
         return Verdict(limit.subject, case, outcome, reason, measured)
 
     head, base = (joined.get((name, "impl")) for name in limit.names)
@@ -82,32 +83,31 @@ def _tested_or_verdict(case: NormCase, joined: JoinedCase, limit: Regression) ->
         processes = pairs(base, head)
         measured = across_processes([pair.speedup for pair in processes])
     except IncomparableError as error:
-        return verdict("ERROR", f"no ratio: {error}")
-    if reason := joined.against(*limit.names):
+        return verdict("ERROR", Reason("no_ratio", parts=[error.reason]))
+    if reason := joined.no_verdict_reason(*limit.names):
         return verdict("INCONCLUSIVE", reason, measured)
     aa = band(joined, limit.base)
     if aa is None or not math.isfinite(aa):
-        return verdict("INCONCLUSIVE", "no A/A pair in this case, or too few blocks for one", measured)
+        return verdict("INCONCLUSIVE", Reason("no_aa_pair_or_few_blocks"), measured)
     logs = {pair.process: pair.median_log for pair in processes}
     return TestedCase(case, measured, logs, estimate(measured), max(math.log1p(limit.minimum_effect), aa))
 
 
-def _judge_status(head: Joined | None, base: Joined | None, limit: Regression) -> tuple[Outcome, str] | None:
+def _judge_status(head: Joined | None, base: Joined | None, limit: Regression) -> tuple[Outcome, Reason] | None:
     """The verdict from the statuses alone (failed, not deterministic), before any time; None where both passed."""
     for name, side in zip(limit.names, (head, base), strict=True):
         if side is None or side.status == "missing":
-            return "ERROR", f"{name} was not measured: {status_and_reason(side)}"
+            return "ERROR", not_measured(name, side)
     assert head is not None
     assert base is not None
     if head.status not in RANKED:
-        return "REGRESSED", f"{limit.head} is {status_and_reason(head)}"
+        return "REGRESSED", impl_is(limit.head, head)
     if head.status == "nondeterministic" and base.status == "ok" and not limit.allow_nondeterministic:
-        return "REGRESSED", f"{limit.head} is {status_and_reason(head)}; {limit.base} is deterministic"
+        reasons = [impl_is(limit.head, head), Reason("is_deterministic", {"impl": limit.base})]
+        return "REGRESSED", Reason("together", parts=reasons)
     if base.status not in RANKED:
-        return (
-            "PASS",
-            f"{limit.base} is {status_and_reason(base)}; {limit.head} is right, and there is no time to keep",
-        )
+        reasons = [impl_is(limit.base, base), Reason("right_no_time", {"impl": limit.head})]
+        return "PASS", Reason("together", parts=reasons)
     return None
 
 
@@ -125,12 +125,12 @@ def _losses(tested: Sequence[TestedCase]) -> list[Loss]:
     return [replace(loss, adjusted=p) for loss, p in zip(losses, adjusted, strict=True)]
 
 
-def _outcome(loss: Loss) -> tuple[Outcome, str]:
+def _outcome(loss: Loss) -> tuple[Outcome, Reason]:
     if loss.adjusted <= FALSE_DISCOVERIES:
-        return "REGRESSED", "slower by more than delta"
+        return "REGRESSED", Reason("slower")
     if loss.low >= math.exp(-loss.delta):
-        return "PASS", "not slower by more than delta"
-    return "INCONCLUSIVE", "may be slower by more than delta"
+        return "PASS", Reason("not_slower")
+    return "INCONCLUSIVE", Reason("maybe_slower")
 
 
 def _judge_geomean(limit: Regression, tested: Sequence[TestedCase]) -> list[Verdict]:
@@ -143,16 +143,16 @@ def _judge_geomean(limit: Regression, tested: Sequence[TestedCase]) -> list[Verd
         return []
     shared = [process for process in tested[0].logs if all(process in case.logs for case in tested)]
     if not shared:
-        reason = "no process measured all cases, so there is no mean over them"
+        reason = Reason("no_process_for_mean")
         return [Verdict(limit.subject, None, "INCONCLUSIVE", reason)]
     mean = mean_of_logs([[case.logs[process] for process in shared] for case in tested])
     loss = _loss(mean, math.log1p(limit.geomean_effect), len(tested))
     if loss.p <= 1 - CONFIDENCE:
-        outcome, reason = "REGRESSED", "slower by more than delta on the whole"
+        outcome, reason = "REGRESSED", Reason("slower_on_the_whole")
     elif math.log(loss.speedup) >= -loss.delta:
-        outcome, reason = "PASS", "not slower by more than delta on the whole"
+        outcome, reason = "PASS", Reason("not_slower_on_the_whole")
     else:
-        outcome, reason = "INCONCLUSIVE", "may be slower by more than delta on the whole"
+        outcome, reason = "INCONCLUSIVE", Reason("maybe_slower_on_the_whole")
     return [Verdict(limit.subject, None, outcome, reason, loss=loss)]
 
 

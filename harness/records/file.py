@@ -24,6 +24,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from harness.cases import NormCase
 from harness.errors import UnavailableError, UsageError
 from harness.records.contexts import COLD, HOST
+from harness.records.reasons import Reason
 from harness.records.run_records import EndRecord, GpuRecord, ResumedRecord, RunRecord
 from harness.records.schema import Budget, ConditionsRecord, RowRecord, SanitizerRecord, SelfTestRecord, worst
 
@@ -121,7 +122,7 @@ def _row_in_context(context: str) -> Callable[[RowRecord], RowRecord | None]:
         if record is None:
             if row.role != "impl":
                 return None
-            untimed = row.untimed or f"not timed in the context {context}"
+            untimed = row.untimed or Reason("not_timed_in", {"context": context})
             return row.model_copy(update=cold_only | {"timing": None, "untimed": untimed})
         return row.model_copy(
             update=cold_only

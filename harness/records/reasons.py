@@ -17,7 +17,11 @@ from pydantic import (
 )
 
 Scalar = bool | int | float | str
+ALL_VOID = "all_void"  # every block was void
+ESCAPES = "escapes"  # work on another stream runs outside the timed span
+REMEMBERS = "remembered"  # gradients do not follow new contents of dy
 TEXT = "text"  # the code of what somebody else worded: an older file, or an adapter
+LONGEST = 400  # characters of an exception's message
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}  # how JSON writes them here
 
 
@@ -60,6 +64,35 @@ class Reason(BaseModel):
     def __hash__(self) -> int:
         values = ((name, tuple(value) if isinstance(value, list) else value) for name, value in self.fields.items())
         return hash((self.code, frozenset(values), self.parts))
+
+
+def together(reasons: Sequence[Reason]) -> Reason | None:
+    """Several reasons as one; None of none."""
+    return Reason("together", parts=reasons) if len(reasons) > 1 else next(iter(reasons), None)
+
+
+def single(reason: Reason) -> list[Reason]:
+    """The reasons that a reason of several processes or files is made of, without the numbers of processes."""
+    if reason.code in ("together", "process"):
+        return [each for part in reason.parts for each in single(part)]
+    return [reason]
+
+
+def kind(reason: Reason) -> tuple[object, ...]:
+    """What a reason has in common with others that differ from it in numbers alone."""
+    values = ((name, _without_numbers(value)) for name, value in sorted(reason.fields.items()))
+    return reason.code, *values, *map(kind, reason.parts)
+
+
+def _without_numbers(value: object) -> object:
+    if isinstance(value, list):
+        return tuple(_without_numbers(item) for item in value)
+    return None if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def raised(error: BaseException) -> Reason:
+    """The kind of error and its message, on one line of bounded length."""
+    return Reason("raised", {"type": type(error).__name__, "message": " ".join(str(error).split())[:LONGEST]})
 
 
 def _number(value: Any) -> Any:

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field
 from harness.cases import Norm, NormCase
 from harness.cases.unfused import WITH_TORCH
 from harness.cases.variants import needs
+from harness.records.reasons import OptionalReason
 from harness.records.schema import Record
 from harness.records.settings import Settings
 
@@ -41,7 +42,7 @@ class ImplRecord(Record):
     source: str
     via: Literal["kernel", "autograd"] = "kernel"
     in_place: bool = False
-    missing: str | None = None
+    missing: OptionalReason = None
     summary: str = ""
     compiles_ahead: bool = False
     handles: dict[Norm, list[str]] = Field(default={}, description="what a case may have beyond a plain one, by norm")

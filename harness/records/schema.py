@@ -18,6 +18,7 @@ from pydantic import (
 
 from harness.cases import NormCase
 from harness.records.packed_samples import PackedSamples
+from harness.records.reasons import OptionalReason, Reason
 from harness.records.settings import Flush
 
 Status = Literal["ok", "wrong", "nondeterministic", "unsupported", "missing", "crashed", "timeout", "oom"]
@@ -72,7 +73,7 @@ class ConditionCheck(Record):
     runs: int
     differing: int = 0
     differing_in: list[str] = []
-    skipped: str | None = None
+    skipped: OptionalReason = None
 
 
 class Verification(Record):
@@ -92,7 +93,14 @@ class Verification(Record):
     cells: int = 1
     conditions: list[ConditionCheck] = []
     fingerprint: str | None = None
-    invariance: dict[str, str] = {}
+    invariance: dict[str, Reason] = {}
+
+
+class VoidBlocks(Record):
+    """How many blocks were left out for one cause."""
+
+    cause: Reason
+    blocks: int
 
 
 class Timing(Record):
@@ -108,7 +116,7 @@ class Timing(Record):
     flush: Flush
     samples_us: list[float]
     blocks: list[int]
-    voided: dict[str, int] = {}
+    voided: list[VoidBlocks] = []
     proven: bool = True
     waited: int = 0
 
@@ -122,11 +130,18 @@ class Timing(Record):
             read["samples_us"] = PackedSamples.model_validate(read["samples_us"]).in_us()
         if isinstance(read.get("samples_us"), list) and not read.get("blocks"):
             read["blocks"] = list(range(len(read["samples_us"])))
+        if isinstance(voided := read.get("voided"), dict):  # of an older file
+            read["voided"] = [{"cause": cause, "blocks": blocks} for cause, blocks in voided.items()]
         return read
 
     @field_serializer("blocks")
     def _only_gaps(self, blocks: list[int]) -> list[int] | None:
         return None if blocks == list(range(len(blocks))) else blocks
+
+    @property
+    def void_blocks(self) -> int:
+        """The number of blocks that were left out."""
+        return sum(void.blocks for void in self.voided)
 
 
 class ContextRecord(Record):
@@ -136,10 +151,10 @@ class ContextRecord(Record):
     """
 
     status: Status
-    reason: str | None = None
-    notes: list[str] = []
+    reason: OptionalReason = None
+    notes: list[Reason] = []
     timing: Timing | None = None
-    untimed: str | None = None
+    untimed: OptionalReason = None
 
 
 class Kernel(Record):
@@ -178,17 +193,17 @@ class RowRecord(Record):
     impl: str
     role: Role = "impl"
     status: Status
-    reason: str | None = None
-    notes: list[str] = []
+    reason: OptionalReason = None
+    notes: list[Reason] = []
     chosen: str | None = Field(default=None, description="what a dispatcher, or a search by timing, chose")
     timing: Timing | None = None
-    untimed: str | None = Field(default=None, description="why a row that passed has no timing")
+    untimed: OptionalReason = Field(default=None, description="why a row that passed has no timing")
     verification: Verification | None = None
     process: int = Field(default=0, description="which of the run's processes measured it")
     gpu: int | None = Field(default=None, description="which of a fleet's GPUs it was measured on")
     kernels: list[Kernel] | None = None
     kernel_totals: KernelTotals | None = None
-    kernels_note: str | None = Field(default=None, description="why the kernels are unknown or in doubt")
+    kernels_note: OptionalReason = Field(default=None, description="why the kernels are unknown or in doubt")
     peak_extra_bytes: int | None = Field(default=None, description="device memory beyond inputs and gradients")
     prepare_s: float | None = Field(default=None, description="forward and compilation, before anything is timed")
     other_engines_us: dict[str, float] = Field(default={}, description="what engines that are not ours read")
@@ -196,7 +211,7 @@ class RowRecord(Record):
 
 
 class Check(Record):
-    """One check of a self-test: the measured value, its limit, and in words how it was measured.
+    """One check of a self-test: the measured value, its limit, and how it was measured.
 
     `passed` is None where the check cannot be made on this device; `detail` then says why. Where `value` is how far a
     ratio is off, `reading` is the log of the ratio itself.
@@ -208,7 +223,7 @@ class Check(Record):
     limit: float | None = None
     reading: float | None = None
     unit: Literal["us", "%", "GB/s", ""] = ""
-    detail: str = ""
+    detail: OptionalReason = None
 
 
 class Budget(Record):
@@ -299,4 +314,4 @@ class SanitizerRecord(Record):
     impl: str
     tool: Tool
     errors: int | None = None
-    detail: str = ""
+    detail: OptionalReason = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console
@@ -14,6 +14,8 @@ from harness.cases.unfused import WITH_TORCH
 from harness.cases.variants import FEATURES, PLAIN
 from harness.defaults import BASELINE
 from harness.errors import UsageError
+from harness.records.reason_texts import sentence
+from harness.records.reasons import Reason
 from harness.run.invocation import Invocation
 from harness.run.plan import select
 
@@ -39,7 +41,7 @@ def _impls(impl_files: tuple[Path, ...]) -> Iterator[Table | str]:
 
     known = inventory(Invocation(impl_files=impl_files)).implementations
     run_by_default = select(known, None, None, BASELINE, tuple(map(str, impl_files)))
-    absent: dict[str, list[str]] = {}
+    absent: dict[Reason, list[str]] = {}
     table = Table("implementation", "here", "what it is", box=None, pad_edge=False)
     for column in table.columns:
         column.overflow = "fold"
@@ -50,13 +52,7 @@ def _impls(impl_files: tuple[Path, ...]) -> Iterator[Table | str]:
             absent.setdefault(item.missing, []).append(item.name)
     yield table
     for why, names in absent.items():
-        yield _to_copy(names, why)
-
-
-def _to_copy(names: Sequence[str], why: str) -> str:
-    """Why these are not here, and on a line of its own what to type, to be copied as a whole."""
-    reason, _, install = why.partition("; ")
-    return f"\n{', '.join(names)}: {reason}" + (f"\n    {install}" if install else "")
+        yield f"\n{', '.join(names)}: {sentence(why)}"
 
 
 def _suites(_: tuple[Path, ...]) -> Iterator[Table]:

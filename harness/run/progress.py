@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from harness.cases import NormCase
+from harness.records.reason_texts import sentence
 from harness.records.schema import RowRecord
 
 
@@ -85,7 +86,8 @@ class Display:
             return
         self._statuses[row.status] += 1
         if row.status in ("wrong", "crashed", "timeout", "oom"):
-            self.say(f"{row.case.key} {row.impl}: {row.status}: {row.reason}")
+            why = f": {sentence(row.reason)}" if row.reason else ""
+            self.say(f"{row.case.key} {row.impl}: {row.status}{why}")
 
     def case_done(self) -> None:
         """A case is finished."""

@@ -17,6 +17,7 @@ from typing import Protocol
 from harness.cases import NormCase
 from harness.devices import DeviceProfile
 from harness.records.file import AnyRecord
+from harness.records.reasons import Reason
 from harness.records.schema import RowRecord, Status
 from harness.records.settings import Settings
 from harness.run.plan import Job, without_untimed
@@ -73,7 +74,7 @@ class Runner:
     settings: Settings
     profile: DeviceProfile
     progress: Progress
-    missing: dict[str, str]
+    missing: dict[str, Reason]
     time_limit_s: float
     worker: Worker | None = None
     selftests: Sequence[When] = ()
@@ -185,20 +186,20 @@ class Runner:
         for name in blamed:
             self.hard_failures[name] += len(blamed) == 1
             attempt.finished[name] = status
-            self._write_failure(job, name, status, f"{how} in stage {attempt.stage!r}")
+            self._write_failure(job, name, status, Reason("died", {"how": how, "stage": attempt.stage}))
 
     def _skip(self, job: Job, name: str) -> bool:
         """Write the row of an implementation that is missing or in quarantine; False where it has to be tried."""
         if name in self.missing:
             self._write_failure(job, name, "missing", self.missing[name])
         elif self.hard_failures[name] >= QUARANTINE_AFTER:
-            reason = f"not tried: in quarantine after {QUARANTINE_AFTER} crashes or hangs"
+            reason = Reason("in_quarantine", {"after": QUARANTINE_AFTER})
             self._write_failure(job, name, "crashed", reason)
         else:
             return False
         return True
 
-    def _write_failure(self, job: Job, name: str, status: Status, reason: str) -> None:
+    def _write_failure(self, job: Job, name: str, status: Status, reason: Reason) -> None:
         self._append(RowRecord(case=job.case, impl=name, status=status, reason=reason, process=job.process))
 
     def _append(self, row: RowRecord) -> None:

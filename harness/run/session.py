@@ -21,6 +21,7 @@ from harness.engine_version import ENGINE_VERSION
 from harness.errors import UnavailableError, UsageError
 from harness.records.cases_asked import cases_on
 from harness.records.file import ResultsFile, load
+from harness.records.reason_texts import sentence
 from harness.records.run_records import DeviceRecord, EndRecord, ImplRecord, RunRecord, SideRecord
 from harness.records.schema import Tool
 from harness.records.settings import Settings
@@ -138,7 +139,7 @@ def plan_run(
     _refuse_other_devices(invocation.tuned_files, facts)
     for impl in impls:
         if invocation.sides and impl.missing:
-            raise UnavailableError(f"{impl.name} cannot be compared here: {impl.missing}")
+            raise UnavailableError(f"{impl.name} cannot be compared here: {sentence(impl.missing)}")
         if fault := hello.misconfigured.get(impl.name):
             raise UsageError(fault)
     cases = _cases(invocation, settings, facts)

@@ -22,6 +22,8 @@ from harness.cases import Norm, NormCase
 from harness.cases.suites import Shape
 from harness.devices import DeviceFacts
 from harness.errors import UnavailableError
+from harness.records.reason_texts import sentence
+from harness.records.reasons import Reason
 from harness.records.schema import TOOLS, SanitizerRecord, Tool
 from harness.sanitizer.log import Finding, read_log
 from harness.sanitizer.target import UNSUPPORTED_EXIT, case_of
@@ -152,16 +154,17 @@ class Sanitizer:
             text = log.read_text(errors="replace") if log.exists() else ""
         finding = read_log(text)
         if finding is None or finding.errors == 0:  # a run that was cut short has not shown that there are no errors
-            finding = self._failure(result, f"under {tool}") or finding or Finding(None, "its log has no summary")
+            finding = self._failure(result, f"under {tool}") or finding or Finding(None, Reason("log_without_summary"))
         if finding.errors != 0:
             self._keep(f"{impl}-{case.key}-{tool}", f"{text}\n{result.output}")
         return finding
 
     def _failure(self, result: Result, where: str) -> Finding | None:
         if result.code is None:
-            return Finding(None, f"stopped {where} after {self.time_limit_s:g} s")
+            return Finding(None, Reason("tool_stopped", {"where": where, "seconds": self.time_limit_s}))
         if result.code not in (0, ERRORS_EXIT):
-            return Finding(None, f"failed {where} with exit code {result.code}: {result.last_words[:300]}")
+            fields = {"where": where, "code": result.code, "output": result.last_words[:300]}
+            return Finding(None, Reason("tool_failed", fields))
         return None
 
     def _run(self, command: Sequence[str]) -> Result:
@@ -201,7 +204,8 @@ def _shape_run(result: Result) -> Shape | None:
 
 
 def _in_words(finding: Finding) -> str:
+    why = f": {sentence(finding.detail)}" if finding.detail else ""
     if finding.errors is None:
-        return f"could not tell: {finding.detail}"
+        return f"could not tell{why}"
     number = {0: "no errors", 1: "1 error"}.get(finding.errors, f"{finding.errors} errors")
-    return f"{number}: {finding.detail}" if finding.detail else number
+    return f"{number}{why}"

@@ -6,7 +6,10 @@ A log is lines behind a bar of equals signs. A headline stands one space behind 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from harness.records.reasons import Reason
 
 LONGEST = 400
 
@@ -26,7 +29,7 @@ class Finding:
     """`errors` is None where the tool could not tell; `detail` is the first error, or why it could not."""
 
     errors: int | None
-    detail: str = ""
+    detail: Reason | None = None
 
 
 def read_log(text: str) -> Finding | None:
@@ -43,12 +46,12 @@ def read_log(text: str) -> Finding | None:
                 kind.append(headline[match.end() :])
                 break
     total, warned = _summary(headlines)
-    warned_text = _in_words(warnings, warned)
+    warning = _warning(warnings, warned)
     if errors and total != 0:
-        return Finding(total or len(errors), _short("; ".join(filter(None, (errors[0], warned_text)))))
+        return Finding(total or len(errors), _first("first_error", errors, [warning] if warning else []))
     if troubles:
-        return Finding(None, _short(troubles[0]))
-    return None if total is None else Finding(total, _short(warned_text))
+        return Finding(None, _first("trouble_of_tool", troubles))
+    return None if total is None else Finding(total, warning)
 
 
 def _headlines(text: str) -> list[str]:
@@ -80,13 +83,15 @@ def _summary(headlines: list[str]) -> tuple[int | None, int]:
     return None, 0
 
 
-def _in_words(warnings: list[str], counted: int) -> str:
+def _warning(warnings: list[str], counted: int) -> Reason | None:
+    """How many warnings there were, and the first of them where it was printed."""
     number = counted or len(warnings)
     if not number:
-        return ""
-    some = "1 warning" if number == 1 else f"{number} warnings, the first"
-    return f"{some}: {warnings[0]}" if warnings else f"{number} warnings"
+        return None
+    printed = [_first("first_warning", warnings)] if warnings else []
+    return Reason("one_warning" if number == 1 else "warnings", {"number": number}, printed)
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+def _first(code: str, texts: list[str], parts: Sequence[Reason] = ()) -> Reason:
+    text = texts[0]
+    return Reason(code, {"text": text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."}, parts)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
+from harness.records.reasons import ESCAPES, Reason
 from harness.records.schema import Flush, Kernel, KernelTotals
 from harness.timing.engine import Candidate, Device, longer_hold_us, make_ready
 
@@ -44,8 +45,8 @@ class Breakdown:
 
     kernels: list[Kernel] | None
     totals: KernelTotals | None = None
-    note: str | None = None
-    escaped: str | None = None
+    note: Reason | None = None
+    escaped: Reason | None = None
 
 
 def breakdown(
@@ -93,7 +94,7 @@ def assign(events_us: Mapping[str, Sequence[float]], activities: Sequence[Activi
     spins = [place for place, activity in enumerate(launched) if MARKER in activity.name]
     expected = SPINS * sum(len(runs_us) for runs_us in events_us.values())
     if len(spins) != expected:
-        note = f"the profiler lost records ({len(spins)} of {expected} markers are here)"
+        note = Reason("lost_records", {"markers": len(spins), "expected": expected})
         return dict.fromkeys(events_us, Breakdown(None, note=note))
     markers = iter([spins[place : place + SPINS] for place in range(0, len(spins), SPINS)])
     breakdowns: dict[str, Breakdown] = {}
@@ -140,19 +141,18 @@ class _Run:
 
 def _of_runs(runs: Sequence[_Run]) -> Breakdown:
     escaped = [activity.name for run in runs for activity in run.escaped]
-    why = f"work on another stream runs outside the timed span: {escaped[0]}" if escaped else None
+    why = Reason(ESCAPES, {"kernel": escaped[0]}) if escaped else None
     return replace(_agree(runs), escaped=why)
 
 
 def _agree(runs: Sequence[_Run]) -> Breakdown:
     launched = [[activity.name for activity in run.activities] for run in runs]
     if any(sorted(names) != sorted(launched[0]) for names in launched):
-        counts = ", ".join(str(len(names)) for names in launched)
-        return Breakdown(None, note=f"the kernels differ between repetitions ({counts} launched)")
+        return Breakdown(None, note=Reason("kernels_differ", {"launched": [len(names) for names in launched]}))
     if any(names != launched[0] for names in launched):
-        return Breakdown(None, note="the kernels are launched in another order from repetition to repetition")
+        return Breakdown(None, note=Reason("other_order_of_kernels"))
     if not launched[0]:
-        return Breakdown([], note="nothing was launched")
+        return Breakdown([], note=Reason("nothing_launched"))
     return Breakdown(
         [_kernel(place, runs) for place in range(len(launched[0]))],
         KernelTotals(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
+from harness.records.reasons import ALL_VOID, Reason
 from harness.records.schema import Check
 
 Unit = Literal["us", "%", "GB/s", ""]
@@ -16,7 +17,7 @@ class CheckList:
     def __init__(self) -> None:
         self.checks: list[Check] = []
 
-    def at_most(self, name: str, value: float, limit: float, unit: Unit, detail: str) -> None:
+    def at_most(self, name: str, value: float, limit: float, unit: Unit, detail: Reason) -> None:
         """Add a check that passes where the value is within the limit."""
         self.add(name, value <= limit, value, limit, unit, detail)
 
@@ -27,7 +28,7 @@ class CheckList:
         value: float,
         limit: float,
         unit: Unit,
-        detail: str,
+        detail: Reason,
         reading: float | None = None,
     ) -> None:
         """Add a check; one without a value had no samples, and fails."""
@@ -40,15 +41,15 @@ class CheckList:
                 limit=rounded(limit),
                 reading=None if reading is None else rounded(reading, 5),
                 unit=unit,
-                detail=detail if finite else "every block was void",
+                detail=detail if finite else Reason(ALL_VOID),
             )
         )
 
-    def skip(self, name: str, why: str) -> None:
+    def skip(self, name: str, why: Reason) -> None:
         """Add a check that cannot be made on this device."""
         self.checks.append(Check(name=name, passed=None, detail=why))
 
-    def fail(self, name: str, why: str) -> None:
+    def fail(self, name: str, why: Reason) -> None:
         """Add a check that failed before it had a value."""
         self.checks.append(Check(name=name, passed=False, detail=why))
 

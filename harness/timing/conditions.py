@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from harness.cases import NormCase
 from harness.devices.nvml import Reading
+from harness.records.reasons import Reason
 from harness.records.schema import ConditionsRecord
 
 # A power cap is a property of the card: on one that is always capped, voiding for it would leave nothing. It slows all
@@ -16,10 +17,10 @@ STEADY = frozenset({"power cap"})
 Number = TypeVar("Number", int, float)
 
 
-def void_cause(before: Reading, after: Reading) -> str | None:
+def void_cause(before: Reading, after: Reading) -> Reason | None:
     """Why the block between two readings is void: the device throttled at one of them; None where it did not."""
     reasons = [reason for reason in (*before.throttled, *after.throttled) if reason not in STEADY]
-    return f"throttled ({reasons[0]})" if reasons else None
+    return Reason("throttled", {"by": reasons[0]}) if reasons else None
 
 
 def record(case: NormCase, group: str, process: int, readings: Sequence[Reading]) -> ConditionsRecord:

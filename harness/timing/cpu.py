@@ -8,6 +8,7 @@ import time
 import torch
 
 from harness.devices.nvml import Reading
+from harness.records.reasons import Reason
 from harness.records.schema import Flush
 from harness.timing.host_load import HostLoad
 
@@ -56,7 +57,7 @@ class CpuDevice:
         """The time between the two readings."""
         return (self._end_ns - self._start_ns) / 1e3
 
-    def fault(self) -> str | None:
+    def fault(self) -> Reason | None:
         """None: the engine itself detects all faults here."""
 
     def look(self) -> Reading:

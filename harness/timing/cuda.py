@@ -12,6 +12,7 @@ import torch
 
 from harness.devices import nvml
 from harness.devices.nvml import Reading
+from harness.records.reasons import Reason
 from harness.records.schema import Flush
 
 # Addresses that a large output may land on. The caching allocator would hand out the same two in turn, and addresses
@@ -83,7 +84,7 @@ class CudaDevice:
         self._end.synchronize()
         return self._start.elapsed_time(self._end) * 1e3
 
-    def fault(self) -> str | None:
+    def fault(self) -> Reason | None:
         """None: the engine itself detects all faults of a sample without another kernel."""
 
     def look(self) -> Reading:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from harness.devices.nvml import Reading
+from harness.records.reasons import Reason
 from harness.records.schema import Flush
 from harness.timing.conditions import void_cause
 from harness.timing.stopping import StoppingRule
@@ -61,7 +62,7 @@ class Device(Protocol):
         """Wait for the end mark; the span between the marks in microseconds."""
         ...
 
-    def fault(self) -> str | None:
+    def fault(self) -> Reason | None:
         """Why the last sample is void, as far as the device can tell; None where it is not."""
         ...
 
@@ -107,7 +108,7 @@ class Sample:
     """One timed span in microseconds, and why it is void, if it is."""
 
     us: float
-    void: str | None = None
+    void: Reason | None = None
 
 
 @dataclass
@@ -119,7 +120,7 @@ class Measurement:
 
     samples_us: dict[str, list[float]]
     blocks: list[int] = field(default_factory=list)
-    voided: Counter[str] = field(default_factory=Counter)
+    voided: Counter[Reason] = field(default_factory=Counter)
     readings: list[Reading] = field(default_factory=list)
 
     @property
@@ -166,7 +167,7 @@ def take_sample(
         look(outputs)
         del outputs  # before the next sample's outputs are placed
         if held or not candidate.proven:
-            return Sample(us, "allocator grew" if device.allocations() != allocations else device.fault())
+            return Sample(us, Reason("allocator_grew") if device.allocations() != allocations else device.fault())
         if candidate.hold_us >= LONGEST_HOLD_US:
             candidate.proven = False  # the backward waits for the device itself, or the host is hopelessly slow
         candidate.hold_us = min(2 * candidate.hold_us, LONGEST_HOLD_US)
@@ -205,7 +206,7 @@ def measure(
     return measurement
 
 
-def _record(measurement: Measurement, block: dict[str, Sample], throttled: str | None) -> None:
+def _record(measurement: Measurement, block: dict[str, Sample], throttled: Reason | None) -> None:
     """Keep a block, or void all of it if any sample is void: a ratio needs all of its samples."""
     number = measurement.attempted
     causes = [cause for cause in (throttled, *(sample.void for sample in block.values())) if cause]

@@ -12,7 +12,7 @@ import torch
 
 from harness.devices.holder import Holder
 from harness.errors import UnavailableError
-from harness.records.contexts import WAITS
+from harness.records.reasons import Reason, raised
 from harness.records.schema import Check
 from harness.timing.check_list import CheckList
 from harness.timing.engine import Candidate, Device, Sample, take_sample
@@ -33,7 +33,7 @@ def held_checks(device: Device, make_holder: Callable[[], Holder]) -> list[Check
         holder, probe = make_holder(), make_holder()
     except UnavailableError as error:
         for name in (HELD, CONTROL):
-            checks.skip(name, str(error))
+            checks.skip(name, Reason("refused", {"text": str(error)}))
         return checks.checks
     _held(checks, holder, probe)
     _all_resident(checks, device, holder, probe)
@@ -50,10 +50,8 @@ def _held(checks: CheckList, holder: Holder, probe: Holder) -> None:
     holder.release()
     probe.release()
     difference = abs(holder.multiprocessors - PROGRAMS - free)
-    detail = (
-        f"beside {PROGRAMS} programs of {holder.threads} threads and {holder.shared_kib} KiB of shared memory a probe "
-        f"found {free} of {holder.multiprocessors} multiprocessors free"
-    )
+    fields = {"programs": PROGRAMS, "threads": holder.threads, "shared_kib": holder.shared_kib}
+    detail = Reason("free_beside", {**fields, "free": free, "of": holder.multiprocessors})
     checks.add(HELD, difference == 0 and state == "running", difference, 0, "", detail)
 
 
@@ -67,15 +65,12 @@ def _all_resident(checks: CheckList, device: Device, holder: Holder, probe: Hold
         candidate = Candidate(CONTROL, run)
         alone, waiting = _samples(device, candidate), _samples(beside, candidate)
     except Exception as error:  # Triton has no such launch for every device
-        checks.skip(CONTROL, f"{type(error).__name__}: {' '.join(str(error).split())[:120]}")
+        checks.skip(CONTROL, raised(error))
         return
     times_us = [sample.us for sample in waiting if sample.void is None]
     us, alone_us = median(times_us or [math.nan]), median(sample.us for sample in alone)
-    detail = (
-        f"{WAITS}: a launch that needs every multiprocessor took {us:.0f} us beside {PROGRAMS}, {alone_us:.0f} us alone"
-    )
-    if not beside.waits(us):
-        detail = f"a launch that needs every multiprocessor did not wait: {us:.0f} us beside {PROGRAMS} programs"
+    fields = {"us": us, "programs": PROGRAMS, "alone_us": alone_us}
+    detail = Reason("all_resident_waits" if beside.waits(us) else "all_resident_did_not_wait", fields)
     checks.add(CONTROL, beside.waits(us) and not beside.waits(alone_us), us, beside.outlasts_us / 2, "us", detail)
 
 

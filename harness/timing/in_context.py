@@ -16,6 +16,7 @@ from dataclasses import replace
 from harness.devices.capture import Captured
 from harness.devices.holder import Holder
 from harness.devices.nvml import Reading
+from harness.records.reasons import Reason
 from harness.records.schema import Flush
 from harness.timing.engine import SHORTEST_HOLD_US, Candidate, Device
 
@@ -56,7 +57,7 @@ class _Wrapped:
     def elapsed_us(self) -> float:
         return self._device.elapsed_us()
 
-    def fault(self) -> str | None:
+    def fault(self) -> Reason | None:
         return self._device.fault()
 
     def look(self) -> Reading:
@@ -119,13 +120,13 @@ class Beside(_Wrapped):
         self._holder = holder
         self._programs = programs
         self.outlasts_us = max(OUTLASTS_US, OUTLASTS_TIMES * alone_us)
-        self._fault: str | None = None
+        self._fault: Reason | None = None
 
     def hold(self, duration_us: float) -> None:
         """Start the other kernel behind the flush, together with the hold, and wait until all its programs run."""
         self._holder.occupy(self._programs, duration_us + self.outlasts_us)
         self._device.hold(duration_us)
-        self._fault = None if self._holder.started() else "the kernel beside did not start"
+        self._fault = None if self._holder.started() else Reason("beside_did_not_start")
 
     def elapsed_us(self) -> float:
         """Wait for the end mark, check that the other kernel still ran, and end it."""
@@ -133,11 +134,11 @@ class Beside(_Wrapped):
         state = self._holder.state()
         waited_for_it = state == "over" and self.waits(us)
         if self._fault is None and state != "running" and not waited_for_it:
-            self._fault = "the kernel beside ended early"
+            self._fault = Reason("beside_ended_early")
         self._holder.release()
         return us
 
-    def fault(self) -> str | None:
+    def fault(self) -> Reason | None:
         """Why the other kernel did not run all the time, or a fault of the device."""
         return self._fault or self._device.fault()
 

@@ -18,6 +18,7 @@ import numpy as np
 from harness.analysis import planted_effects
 from harness.analysis.evidence import EVENTS_AGAINST_PROFILER, EVENTS_SHARE
 from harness.analysis.statistics import Ratio, spans_agree, speedup
+from harness.records.reasons import ALL_VOID, Reason
 from harness.records.schema import Budget, Check, Flush
 from harness.timing.breakdown import CLOCK_SLACK_US
 from harness.timing.check_list import CheckList, rounded
@@ -87,12 +88,12 @@ class SelfTest:
         null = self._work.null_kernel()
         medians = self._medians([self._work.nothing(), *([null] if null else [])])
         t0_us = medians[0]
-        self._list.at_most("empty region (t0)", t0_us, T0_LIMIT_US, "us", "two events with nothing between them")
+        self._list.at_most("empty region (t0)", t0_us, T0_LIMIT_US, "us", Reason("check_empty"))
         if null is None:
-            self._list.skip("null kernel", "there are no kernels here")
+            self._list.skip("null kernel", Reason("no_kernels"))
             return t0_us, None
         passed = t0_us < medians[1] <= t0_us + T0_LIMIT_US
-        detail = "a kernel that does nothing: more than nothing, and not much more"
+        detail = Reason("check_null_kernel")
         self._list.add("null kernel", passed, medians[1], t0_us + T0_LIMIT_US, "us", detail)
         return t0_us, medians[1]
 
@@ -100,12 +101,12 @@ class SelfTest:
         """Fit t = a + b x bytes, by relative residuals; return 1 / b in GB/s, and a in us."""
         multiples = [m for m in self._effort.multiples if m * self._work.cache_bytes <= self._work.largest]
         if len(multiples) < 3:
-            self._list.skip("copy line", "too little memory is free for copies of several sizes")
+            self._list.skip("copy line", Reason("little_memory"))
             return None, 0.0
         sizes = [multiple * self._work.cache_bytes for multiple in multiples]
         times_us = np.array(self._medians([self._work.copies(size) for size in sizes]))
         if not np.isfinite(times_us).all():
-            self._list.fail("copy line", "every block was void")
+            self._list.fail("copy line", Reason(ALL_VOID))
             return None, 0.0
         moved = 2.0 * np.array(sizes)
         weights = 1 / times_us
@@ -113,20 +114,21 @@ class SelfTest:
         (at_zero_us, us_per_byte), *_ = np.linalg.lstsq(columns, times_us * weights, rcond=None)
         residual = float(np.abs((at_zero_us + us_per_byte * moved) / times_us - 1).max())
         if us_per_byte <= 0:
-            self._list.fail("copy line", "larger copies took no longer")
+            self._list.fail("copy line", Reason("larger_copies_no_longer"))
             return None, 0.0
         gbps = 1e-3 / float(us_per_byte)
-        span = f"{multiples[0]} to {multiples[-1]} x the cache"
         self._relative.append(residual)
         self._list.at_most(
-            "copy line", 100 * residual, 100 * LINE_LIMIT, "%", f"worst distance of a copy from it, {span}"
+            "copy line",
+            100 * residual,
+            100 * LINE_LIMIT,
+            "%",
+            Reason("check_copy_line", {"caches": [multiples[0], multiples[-1]]}),
         )
-        self._list.at_most("copy of nothing", abs(at_zero_us), T0_LIMIT_US, "us", "where the line meets zero bytes")
+        self._list.at_most("copy of nothing", abs(at_zero_us), T0_LIMIT_US, "us", Reason("check_copy_of_nothing"))
         if self._work.datasheet_gbps:
             limit = self._work.datasheet_gbps
-            self._list.at_most(
-                "copy bandwidth", gbps, limit, "GB/s", "the slope of the line; beyond the datasheet it is a lie"
-            )
+            self._list.at_most("copy bandwidth", gbps, limit, "GB/s", Reason("check_copy_bandwidth"))
         return gbps, float(at_zero_us)
 
     def _coldness(self) -> None:
@@ -140,7 +142,7 @@ class SelfTest:
             100 * abs(difference),
             100 * COLD_LIMIT,
             "%",
-            "half a cache after the flush, against one not read of late",
+            Reason("check_coldness"),
         )
         measured = self._measure([probe], self._effort.blocks, "none")
         gain = 1 - _median(measured.samples_us[probe.name]) / fresh_us
@@ -150,7 +152,7 @@ class SelfTest:
             100 * gain,
             100 * COLD_LIMIT,
             "%",
-            "without the flush the probe must be faster by more than the limit of coldness",
+            Reason("check_warm_buffer"),
         )
 
     def _linearity(self) -> None:
@@ -159,7 +161,7 @@ class SelfTest:
         times_us = self._medians([self._work.copies(size, count) for count in CALLS])
         off = max(abs(us / (count * times_us[0]) - 1) for us, count in zip(times_us, CALLS, strict=True))
         self._relative.append(off)
-        self._list.at_most("linearity", 100 * off, 100 * LINEAR_LIMIT, "%", "2 and 4 copies against 2 and 4 times one")
+        self._list.at_most("linearity", 100 * off, 100 * LINEAR_LIMIT, "%", Reason("check_linearity"))
 
     def _planted(self) -> float:
         """Planted effects must be read at their size, an A/A pair as no effect; return the worst error of a ratio."""
@@ -170,11 +172,11 @@ class SelfTest:
         measured = self._measure(work, 2 * self._effort.blocks)
         first_us, again_us, *longer_us = (measured.samples_us[candidate.name] for candidate in work)
         if not first_us:
-            self._list.fail(planted_effects.NOTHING, "every block was void")
+            self._list.fail(planted_effects.NOTHING, Reason(ALL_VOID))
             return math.inf
         again = speedup(first_us, again_us)
         errors = [abs(math.log(again.value))]
-        detail = f"one kernel against itself, {_interval(again)}"
+        detail = Reason("check_aa", _interval(again))
         passed = errors[0] <= AA_LIMIT
         self._list.add(
             planted_effects.NOTHING, passed, 100 * errors[0], 100 * AA_LIMIT, "%", detail, math.log(again.value)
@@ -185,7 +187,9 @@ class SelfTest:
             error = abs(reading - math.log1p(more))
             errors.append(error)
             is_detected = planted_effects.detected([ratio], [again])
-            detail = f"{more:.0%} more bytes read as {_interval(ratio)}{'' if is_detected else ', not told from A/A'}"
+            detail = Reason(
+                "check_planted" if is_detected else "check_planted_undetected", {"more": 100 * more, **_interval(ratio)}
+            )
             self._list.add(
                 name,
                 is_detected and error <= planted_effects.LIMIT,
@@ -204,16 +208,16 @@ class SelfTest:
         others = [self._work.elementwise(size), self._work.copies(size // 2, 2)]
         spans = self._work.spans_us([one, *others])
         if spans is None:
-            self._list.skip(EVENTS_AGAINST_PROFILER, "there is no profiler of kernels here")
+            self._list.skip(EVENTS_AGAINST_PROFILER, Reason("no_profiler"))
             return None
         offset_us = spans[0][0] - spans[0][1]
         off = max(abs(event_us - offset_us - span_us) for event_us, span_us in spans)
         agree = all(spans_agree(event_us, span_us, offset_us) for event_us, span_us in spans)
-        detail = "what events read beyond the profiler's lead and span of one kernel; below zero, what the two resolve"
+        detail = Reason("check_events_share")
         passed = SHARE_AT_LEAST_US <= offset_us <= T0_LIMIT_US
         limit_us = SHARE_AT_LEAST_US if offset_us < 0 else T0_LIMIT_US
         self._list.add(EVENTS_SHARE, passed, offset_us, limit_us, "us", detail)
-        detail = "with that share taken off, other work agrees to 1 us or 2 %"
+        detail = Reason("check_events")
         self._list.add(EVENTS_AGAINST_PROFILER, agree, off, 1.0, "us", detail)
         return offset_us
 
@@ -225,7 +229,7 @@ class SelfTest:
         rule = StoppingRule(min_blocks=blocks, max_blocks=blocks, half_width=0.0, budget_s=math.inf)
         measured = measure(self._device, candidates, rule, flush, self._rng)
         if unproven := [candidate.name for candidate in candidates if not candidate.proven]:
-            self._list.fail("queue proof", f"the host was late in {', '.join(unproven)}")
+            self._list.fail("queue proof", Reason("host_late", {"candidates": unproven}))
         return measured
 
 
@@ -233,5 +237,6 @@ def _median(samples_us: Sequence[float]) -> float:
     return median(samples_us) if samples_us else math.nan
 
 
-def _interval(ratio: Ratio) -> str:
-    return f"{100 * (ratio.value - 1):+.2f} % ({100 * (ratio.low - 1):+.2f} to {100 * (ratio.high - 1):+.2f})"
+def _interval(ratio: Ratio) -> dict[str, float]:
+    """A ratio and its interval as changes in percent."""
+    return {name: 100 * (getattr(ratio, name) - 1) for name in ("value", "low", "high")}

@@ -14,6 +14,7 @@ from harness.cases.unfused import WITH_TORCH
 from harness.defaults import OWN_IMPL
 from harness.errors import UnavailableError, UsageError
 from harness.records.cases_asked import cases_on
+from harness.records.reason_texts import sentence
 from harness.records.run_records import ImplRecord
 from harness.run.invocation import Invocation
 from harness.run.plan import select
@@ -63,7 +64,7 @@ def _implementations(invocation: Invocation, implementations: Sequence[ImplRecor
 
 def _tunable(impl: ImplRecord, cases: Sequence[NormCase], worker: Worker, time_limit_s: float) -> Tunable:
     if impl.missing:
-        raise UnavailableError(f"{impl.name} cannot be tuned here: {impl.missing}")
+        raise UnavailableError(f"{impl.name} cannot be tuned here: {sentence(impl.missing)}")
     offers = _ask(impl.name, cases, worker, time_limit_s)
     for case, offer in zip(cases, offers, strict=True):
         if offer.fault:

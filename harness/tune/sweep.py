@@ -19,7 +19,7 @@ from harness.run.progress import Display, counted
 from harness.run.resolve import check
 from harness.tune.offers import Tunable, find_tunables
 from harness.tune.winners import Best, best_candidates, confirmed, record
-from harness.worker.configured import candidate_name, note
+from harness.worker.configured import candidate_name
 
 FOLDER = "-tune"  # what the folder of a tuning ends in, after its time
 FILE_NAME = "tuned.json"
@@ -106,7 +106,8 @@ def _refuse_other_configs(results: Results, tunable: Tunable, out: Path) -> None
         if number
     }
     for row in results.rows:
-        if row.notes and (name := names.get((row.case, row.impl))) is not None and note(name) not in row.notes:
+        measured = {note.fields["name"] for note in row.notes if note.code == "configuration"}
+        if row.notes and (name := names.get((row.case, row.impl))) is not None and name not in measured:
             raise UsageError(
                 f"{tunable.name} offers other configurations than those measured in {out}; start a new tuning"
             )

@@ -15,12 +15,13 @@ import torch
 
 from harness.cases import Grads
 from harness.cases.guards import GUARD
+from harness.records.reasons import Reason
 
 SLACK_BYTES = 16 << 20
 _sizes: list[int] = []  # of the blocks that the pool has
 
 
-def overrun(backward: Callable[[], Grads], peak_bytes: int) -> str | None:
+def overrun(backward: Callable[[], Grads], peak_bytes: int) -> Reason | None:
     """Run a backward once on a GPU, and say how far beyond a buffer of its own it wrote, or None.
 
     `peak_bytes` is what it takes at most, outputs among them. What it allocates in another thread, as autograd does, is
@@ -49,12 +50,12 @@ def overrun(backward: Callable[[], Grads], peak_bytes: int) -> str | None:
         for entry in trace
         if entry["action"] == "alloc" and start <= entry["addr"] < start + size
     ]
-    overrun_text = outside(_bytes_at(start, size), requests)
+    written_outside = outside(_bytes_at(start, size), requests)
     del grads, held
-    return overrun_text
+    return written_outside
 
 
-def outside(memory: torch.Tensor, requests: Sequence[tuple[int, int]]) -> str | None:
+def outside(memory: torch.Tensor, requests: Sequence[tuple[int, int]]) -> Reason | None:
     """Say what was written in filled memory outside of the requests, each an offset and a length in bytes, or None."""
     untouched = memory == GUARD
     for offset, length in requests:
@@ -63,7 +64,7 @@ def outside(memory: torch.Tensor, requests: Sequence[tuple[int, int]]) -> str | 
     if not len(where):
         return None
     first = int(where[0])
-    return f"the backward wrote {len(where)} bytes outside of its own buffers, {_beside(first, requests)}"
+    return _outside_by(len(where), first, requests)
 
 
 @cache
@@ -72,12 +73,14 @@ def _pool() -> torch.cuda.MemPool:
     return torch.cuda.MemPool()
 
 
-def _beside(place: int, requests: Sequence[tuple[int, int]]) -> str:
+def _outside_by(count: int, place: int, requests: Sequence[tuple[int, int]]) -> Reason:
     ends = [place - (offset + length) for offset, length in requests if offset + length <= place]
     starts = [offset - place for offset, _ in requests if offset > place]
     if ends and (not starts or min(ends) < min(starts)):
-        return f"the first {min(ends)} bytes behind the end of one"
-    return f"the first {min(starts)} bytes before one" if starts else "far from any"
+        return Reason("wrote_behind_buffer", {"bytes": count, "distance": min(ends)})
+    if starts:
+        return Reason("wrote_before_buffer", {"bytes": count, "distance": min(starts)})
+    return Reason("wrote_far_from_buffers", {"bytes": count})
 
 
 def _bytes_at(address: int, size: int) -> torch.Tensor:

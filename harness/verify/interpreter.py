@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-NEVER_TIMED = "verified in the Triton interpreter, which is never timed"
+from harness.records.reasons import Reason
+
+NEVER_TIMED = Reason("interpreted")
 
 
 @dataclass

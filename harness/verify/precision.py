@@ -14,6 +14,7 @@ import torch
 
 from harness.cases import Grads, Inputs, NormCase, torch_dtype
 from harness.cases.tensors import CaseTensor, gradients_of, inputs_of
+from harness.records.reasons import Reason
 from harness.records.schema import ErrorClass, TensorCheck
 from harness.verify.error_classes import ErrorSums, classify
 from harness.verify.reference import Exact, Piece, as_rows, pieces
@@ -21,44 +22,45 @@ from harness.verify.reference import Exact, Piece, as_rows, pieces
 FLUSHES: ErrorClass = "flushes subnormals"
 
 
-def malformed(inputs: Inputs, grads: object) -> str | None:
+def malformed(inputs: Inputs, grads: object) -> Reason | None:
     """Say what is missing, misshapen or of the wrong type in the gradients, or None.
 
     A wider dtype than asked for (fp32) is accepted and rounded before it is judged: the same yardstick for all.
     """
     if not isinstance(grads, Grads):
-        return f"the backward returned {type(grads).__name__}, not Grads"
+        return Reason("not_grads", {"type": type(grads).__name__})
     faults = (
         _malformed(gradient, inputs, getattr(grads, gradient.name, None)) for gradient in gradients_of(inputs.case)
     )
     return next(filter(None, faults), None)
 
 
-def wider(inputs: Inputs, grads: Grads) -> list[str]:
+def wider(inputs: Inputs, grads: Grads) -> list[Reason]:
     """A note for each gradient in a wider dtype than asked for, which has to be converted before it is used."""
     expected = {gradient.name: torch_dtype(gradient.dtype_in(inputs.case)) for gradient in gradients_of(inputs.case)}
     return [
-        f"{name} is {tensor.dtype} where {expected[name]} was asked for: accepted, and rounded before it is judged"
+        Reason("wider_dtype", {"tensor": name, "dtype": str(tensor.dtype), "expected": str(expected[name])})
         for name, tensor in grads.tensors().items()
         if name in expected and tensor.dtype != expected[name]
     ]
 
 
-def _malformed(gradient: CaseTensor, inputs: Inputs, tensor: object) -> str | None:
+def _malformed(gradient: CaseTensor, inputs: Inputs, tensor: object) -> Reason | None:
     name, case = gradient.name, inputs.case
     shape = tuple(inputs.x.shape) if gradient.extent == "activation" else gradient.shape(case)
     dtype = torch_dtype(gradient.dtype_in(case))
     if tensor is None:
-        return f"{name} is missing"
+        return Reason("no_gradient", {"tensor": name})
     if type(tensor) is not torch.Tensor:
-        return f"{name} is a {type(tensor).__name__}, not a plain tensor"
+        return Reason("not_a_tensor", {"tensor": name, "type": type(tensor).__name__})
     if tensor.layout != torch.strided:
-        return f"{name} is a {tensor.layout} tensor, not a dense one"
+        return Reason("not_dense", {"tensor": name, "layout": str(tensor.layout)})
     if tuple(tensor.shape) != shape:
-        return f"{name} has shape {tuple(tensor.shape)} instead of {shape}"
+        return Reason("other_shape", {"tensor": name, "shape": str(tuple(tensor.shape)), "expected": str(shape)})
     if tensor.dtype not in (dtype, torch.float32):
-        return f"{name} is {tensor.dtype} instead of {dtype}"
-    return f"{name} is on {tensor.device}" if tensor.device.type != case.device else None
+        return Reason("other_dtype", {"tensor": name, "dtype": str(tensor.dtype), "expected": str(dtype)})
+    elsewhere = tensor.device.type != case.device
+    return Reason("other_device", {"tensor": name, "device": str(tensor.device)}) if elsewhere else None
 
 
 def check(inputs: Inputs, grads: Grads, cells: int = 1, exact: Iterable[Piece] = ()) -> dict[str, TensorCheck]:
@@ -151,19 +153,19 @@ def _flushed(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return torch.where(tensor.abs() < torch.finfo(dtype).tiny, torch.zeros_like(tensor), tensor)
 
 
-def flushing(checks: Mapping[str, TensorCheck]) -> list[str]:
+def flushing(checks: Mapping[str, TensorCheck]) -> list[Reason]:
     """A note that names the gradients in which subnormal numbers are taken as zero, if there are any."""
     names = [name for name, check in checks.items() if check.error_class == FLUSHES]
-    return [f"takes subnormal numbers as zero: {', '.join(names)}"] if names else []
+    return [Reason("flushes_subnormals", {"tensors": names})] if names else []
 
 
-def fault(checks: Mapping[str, TensorCheck]) -> str | None:
+def fault(checks: Mapping[str, TensorCheck]) -> Reason | None:
     """Name the gradients that are wrong and how far they are off, by their own error or by their worst row's."""
 
-    def named(name: str, check: TensorCheck) -> str:
+    def named(name: str, check: TensorCheck) -> Reason:
         if classify(check.rho) == "wrong" or check.worst_row is None:
-            return f"{name} is off by rho {check.rho:.3g}"
-        return f"a row of {name} is off by rho {check.worst_row:.3g}"
+            return Reason("tensor_off", {"tensor": name, "rho": check.rho})
+        return Reason("row_off", {"tensor": name, "rho": check.worst_row})
 
     wrong = [named(name, check) for name, check in checks.items() if check.error_class == "wrong"]
-    return f"{', '.join(wrong)} (1 is one rounding)" if wrong else None
+    return Reason("off", parts=wrong) if wrong else None

@@ -14,7 +14,8 @@ from harness.cases.guards import each_place_once
 from harness.devices.capture import CaptureError, capture
 from harness.devices.holder import Holder
 from harness.errors import UnavailableError
-from harness.records.contexts import HOLDER, WAITS, parse_held
+from harness.records.contexts import HOLDER, parse_held
+from harness.records.reasons import REMEMBERS, Reason
 from harness.records.schema import Condition, ConditionCheck
 from harness.verify import precision
 from harness.verify.determinism import differing, fingerprint, kept
@@ -55,8 +56,8 @@ class Repetition:
     repeats: int = 1
     differences: list[list[str]] = field(default_factory=list[list[str]])
     conditions: list[ConditionCheck] = field(default_factory=list[ConditionCheck])
-    stale: str | None = None
-    waits: str | None = None
+    stale: Reason | None = None
+    waits: Reason | None = None
 
     def make_ready(self) -> None:
         """Restore the inputs and poison the memory that outputs will get."""
@@ -99,7 +100,7 @@ class Repetition:
         try:
             run_under[condition](runs)
         except (CaptureError, UnavailableError) as refusal:
-            skipped = str(refusal)
+            skipped = Reason("refused", {"text": str(refusal)})
         new = self.differences[already:]
         names = sorted({name for names in new for name in names})
         self.conditions.append(
@@ -172,10 +173,8 @@ class Repetition:
             state = holder.state()
             holder.release()
             if state != "running":
-                self.waits = (
-                    f"{WAITS}: it did not end within {HELD_FOR_US / 1e6:g} s while another kernel held {programs} of "
-                    f"{holder.multiprocessors} multiprocessors"
-                )
+                fields = {"seconds": HELD_FOR_US / 1e6, "programs": programs, "of": holder.multiprocessors}
+                self.waits = Reason("waits_for_held", fields)
                 return
             self._compare(grads)
 
@@ -192,13 +191,13 @@ class Repetition:
         renewed = _with_new_dy(self.inputs, self.pristine)
         spoil(self.inputs, outputs)
         captured.replay()
-        self.stale = stale(renewed, outputs, "in a graph replay")
+        self.stale = stale(renewed, outputs, in_replay=True)
         self.pristine.restore(self.inputs)
         del outputs, captured
         gc.collect()
 
 
-def stale(inputs: Inputs, grads: Grads, where: str = "") -> str | None:
+def stale(inputs: Inputs, grads: Grads, in_replay: bool = False) -> Reason | None:
     """Say which gradients do not follow the dy that is in `inputs` now: they were remembered."""
     checks = precision.check(inputs, grads)
     names = [
@@ -208,12 +207,12 @@ def stale(inputs: Inputs, grads: Grads, where: str = "") -> str | None:
     ]
     if not names:
         return None
-    return f"{', '.join(names)} did not follow new contents of dy at the same address{f' {where}' if where else ''}"
+    return Reason("remembered_in_replay" if in_replay else REMEMBERS, {"tensors": names})
 
 
 def with_new_dy(
     inputs: Inputs, pristine: Pristine, backward: Callable[[], Grads], verified: str | None = None
-) -> str | None:
+) -> Reason | None:
     """Rewrite dy at its address, run, put it back, and say what did not follow.
 
     What still gives the bits whose fingerprint was `verified`, and for the new dy their multiple, needs no reference.

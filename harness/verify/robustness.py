@@ -14,6 +14,7 @@ import torch
 from harness.cases import DeviceKind, Grads, Inputs, torch_dtype
 from harness.cases.guards import each_place_once, whole_buffer
 from harness.cases.tensors import OUTPUT_GRADIENTS, gradients_of
+from harness.records.reasons import Reason
 from harness.verify.determinism import same_bits
 from harness.verify.reference import Piece, kept_pieces
 
@@ -83,28 +84,27 @@ def _like(buffer: torch.Tensor, placed: torch.Tensor) -> torch.Tensor:
     return buffer.view(placed.dtype).as_strided(placed.shape, placed.stride(), placed.storage_offset())
 
 
-def harm(pristine: Pristine, inputs: Inputs, answer: object, in_place: bool) -> str | None:
+def harm(pristine: Pristine, inputs: Inputs, answer: object, in_place: bool) -> Reason | None:
     """The harm that a backward that returned `answer` did to memory that is not its own, or None.
 
     dy may change where `in_place` is declared.
     """
     if changed := pristine.changed(inputs, in_place):
-        hint = "; an adapter may declare in_place for dy" if changed == ["dy"] else ""
-        return f"the backward changed its input {', '.join(changed)}{hint}"
+        return Reason("changed_dy" if changed == ["dy"] else "changed_input", {"tensors": changed})
     if overrun := pristine.overrun(inputs):
-        return f"the backward wrote outside of its input {', '.join(overrun)}"
+        return Reason("wrote_outside_input", {"tensors": overrun})
     return overlaps(inputs, answer, in_place) if isinstance(answer, Grads) else None
 
 
-def overlaps(inputs: Inputs, grads: Grads, in_place: bool) -> str | None:
+def overlaps(inputs: Inputs, grads: Grads, in_place: bool) -> Reason | None:
     """The gradient that shares memory with an input or another gradient, or None; an in-place dx may share dy's."""
     gradients = grads.tensors()
     for (first, a), (other, b) in combinations(gradients.items(), 2):
         if _share(a, b):
-            return f"{first} and {other} lie in the same memory"
+            return Reason("same_memory", {"tensors": [first, other]})
     for (name, gradient), (given, tensor) in product(gradients.items(), inputs.tensors().items()):
         if _share(gradient, tensor) and not (in_place and (name, given) == ("dx", "dy")):
-            return f"{name} lies in the memory of the input {given}"
+            return Reason("in_memory_of_input", {"tensors": [name, given]})
     return None
 
 

@@ -10,12 +10,13 @@ import torch
 from harness.cases import Grads, Inputs
 from harness.cases.adapter import Implementation
 from harness.cases.tensors import OUTPUT_GRADIENTS, gradients_of, tensors_of
+from harness.records.reasons import Reason
 from harness.verify import precision
 from harness.verify.determinism import same_bits
 from harness.verify.reference import as_rows
 
 APPENDED_ROWS = 64
-SAME, OTHER = "same bits", "other bits"
+SAME, OTHER = Reason("same_bits"), Reason("different_bits")
 
 
 def fp32_errors(implementation: Implementation, inputs: Inputs) -> dict[str, float]:
@@ -33,7 +34,7 @@ def fp32_errors(implementation: Implementation, inputs: Inputs) -> dict[str, flo
     return {name: check.relative_rms for name, check in precision.check(wide, grads).items()}
 
 
-def invariance(implementation: Implementation, inputs: Inputs, first: Grads) -> dict[str, str]:
+def invariance(implementation: Implementation, inputs: Inputs, first: Grads) -> dict[str, Reason]:
     """What becomes of a row's dx when half of the batch is gone, and of dweight when rows of zero dy are added."""
     case = inputs.case
     token = case.heads or 1  # rows that stay together
@@ -57,13 +58,13 @@ def invariance(implementation: Implementation, inputs: Inputs, first: Grads) -> 
     return outcomes
 
 
-def _outcome(implementation: Implementation, inputs: Inputs, same: Callable[[Grads], bool]) -> str:
+def _outcome(implementation: Implementation, inputs: Inputs, same: Callable[[Grads], bool]) -> Reason:
     if reason := implementation.unsupported(inputs.case):
-        return f"not run: {reason}"
+        return Reason("not_run", parts=[Reason("unsupported", {"text": reason})])
     try:
         return SAME if same(_run(implementation, inputs)) else OTHER
     except Exception as error:
-        return f"not run: {type(error).__name__}"
+        return Reason("not_run", parts=[Reason("error", {"type": type(error).__name__})])
 
 
 def _rows(inputs: Inputs, rows: int) -> Inputs:

@@ -15,6 +15,7 @@ import torch
 
 from harness.cases import ITEM_BYTES, DeviceKind, Grads, Inputs, make_inputs
 from harness.cases.adapter import Implementation
+from harness.records.reasons import Reason
 from harness.records.schema import RANKED, Status, Verification
 from harness.records.settings import Settings
 from harness.verify import arena, precision, robustness, study
@@ -37,14 +38,18 @@ class VerifyResult:
     """The status of a verified implementation, and the checks behind it."""
 
     status: Status
-    reason: str | None = None
+    reason: Reason | None = None
     verification: Verification | None = None
     extra_bytes: int | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[Reason, ...] = ()
 
 
 class WrongError(Exception):
-    """A fault that ends the verification; the message names it."""
+    """A fault that ends the verification."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,7 @@ class Verifier:
         try:
             return self._verify()
         except WrongError as fault:
-            return VerifyResult("wrong", str(fault))
+            return VerifyResult("wrong", fault.reason)
 
     def _verify(self) -> VerifyResult:
         robustness.make_ready(self.inputs, self.pristine)
@@ -107,12 +112,12 @@ class Verifier:
         at_once = None if fault else kept(grads)  # before anything waits for the device
         changed, threads = around.changed(), around.new_threads()
         around.restore()
-        if fault or at_once is None:
-            raise WrongError(fault)
+        if fault is not None or at_once is None:
+            raise WrongError(fault or Reason("not_grads", {"type": type(grads).__name__}))
         if changed:
-            raise WrongError(f"the backward changed {', '.join(changed)}")
+            raise WrongError(Reason("changed_state", {"names": changed}))
         if threads:
-            raise WrongError(f"the backward left a thread at work: {', '.join(threads)}")
+            raise WrongError(Reason("left_thread", {"threads": threads}))
         if harm := robustness.harm(self.pristine, self.inputs, grads, self.implementation.in_place):
             raise WrongError(harm)
         if self.studied:
@@ -124,7 +129,7 @@ class Verifier:
         time.sleep(LINGER_S)
         synchronise(self.inputs.case.device)
         if changed := differing(at_once, grads):
-            raise WrongError(f"{', '.join(changed)} changed after the backward had returned")
+            raise WrongError(Reason("changed_late", {"tensors": changed}))
         if self.inputs.x.is_cuda:
             self.pristine.restore(self.inputs)
             output_bytes = sum(tensor.nbytes for tensor in grads.tensors().values())
@@ -175,7 +180,7 @@ class Verifier:
         gc.collect()
         runs = len(held) - 1
         if (grown := held_bytes(self.inputs.case.device) - held[0]) >= self._least * runs:
-            raise WrongError(f"every call keeps {grown // runs} bytes of memory")
+            raise WrongError(Reason("leaks", {"bytes": grown // runs}))
 
     @property
     def _leak_runs(self) -> int:
@@ -196,13 +201,13 @@ class Verifier:
         return self.inputs
 
 
-def _judge(verification: Verification) -> tuple[Status, str | None]:
+def _judge(verification: Verification) -> tuple[Status, Reason | None]:
     """The gravest status: wrong, then nondeterministic, then ok."""
     if fault := precision.fault(verification.tensors):
         return "wrong", fault
     if verification.differing:
-        where = ", ".join(verification.differing_in)
-        return "nondeterministic", f"{verification.differing} of {verification.repeats} runs differ, in {where}"
+        fields = {"differing": verification.differing, "repeats": verification.repeats}
+        return "nondeterministic", Reason("runs_differ", {**fields, "tensors": verification.differing_in})
     return "ok", None
 
 

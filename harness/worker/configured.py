@@ -16,6 +16,7 @@ from harness.cases import NormCase
 from harness.cases.adapter import Configured, Implementation
 from harness.cases.tuned import TunedCase, read_tuned
 from harness.errors import UnsupportedError, UsageError
+from harness.records.reasons import Reason
 from harness.worker.messages import Offer
 
 TUNED = "tuned"
@@ -31,9 +32,12 @@ def is_candidate(name: str, impl: str) -> bool:
     return name.startswith(f"{impl}#")
 
 
-def note(config_name: str) -> str:
-    """The note in a candidate's row that names its configuration."""
-    return f"configuration: {config_name}"
+def configuration_note(configured: Configured) -> Reason:
+    """The note on a row that names its configuration, and the file that it was read from."""
+    if configured.name is None:
+        return Reason("default_configuration", {"file": configured.file})
+    fields = {"name": configured.name} | ({"file": configured.file} if configured.file else {})
+    return Reason("configuration_of_file" if configured.file else "configuration", fields)
 
 
 def candidates(implementation: Implementation, count: int) -> list[Implementation]:
@@ -84,7 +88,7 @@ def _nth(implementation: Implementation, number: int, case: NormCase) -> Configu
     if number >= len(offered):
         raise UnsupportedError(f"{implementation.name} has no configuration {number} of this case")
     name, config = offered[number]
-    return Configured(name, config, note(name))
+    return Configured(name, config)
 
 
 def _from_file(cases: Mapping[NormCase, TunedCase], path: Path, case: NormCase) -> Configured:
@@ -93,5 +97,5 @@ def _from_file(cases: Mapping[NormCase, TunedCase], path: Path, case: NormCase) 
     if tuned_case is None:
         raise UnsupportedError(f"{path} has no such case; `normbwd tune` adds it")
     if tuned_case.config_name is None:
-        return Configured(None, note=f"configuration: the default; {path} has no faster one")
-    return Configured(tuned_case.config_name, tuned_case.config, f"configuration: {tuned_case.config_name}, of {path}")
+        return Configured(None, file=str(path))
+    return Configured(tuned_case.config_name, tuned_case.config, str(path))

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from harness.cases import Grads, Inputs
 from harness.cases.adapter import Implementation
 from harness.cases.traffic import ADD_NAME
+from harness.records.reasons import Reason, raised
 from harness.records.schema import SAME_TRAFFIC_ADD, ContextRecord, RowRecord, Timing
 from harness.timing import conditions
 from harness.timing.breakdown import Breakdown
 from harness.timing.engine import Candidate, CandidateError
 from harness.verify import precision, robustness
 from harness.verify.determinism import fingerprint
-from harness.verify.raised import one_line
 from harness.verify.repetition import with_new_dy
 from harness.verify.surroundings import at_work_in
 from harness.verify.verifier import LINGER_S
@@ -89,8 +89,7 @@ class Contenders:
         for name, threads in (own_code or suspects).items():  # threads of a library's pool are harmless
             del self._by_name[name]
             self._rows.watch(name, "verify")
-            reason = f"a thread that it left at work goes on changing the inputs: {', '.join(threads)}"
-            self._rows.write(name, "wrong", reason)
+            self._rows.write(name, "wrong", Reason("thread_changes_inputs", {"threads": threads}))
         raise SpoiltError
 
     def time(self) -> None:
@@ -112,7 +111,7 @@ class Contenders:
             raise
         except Exception as error:  # most often no memory for the flush buffers; the verification stands
             for contender in timed:
-                contender.row = contender.row.model_copy(update={"untimed": one_line(error)})
+                contender.row = contender.row.model_copy(update={"untimed": raised(error)})
             return
         if together.faults:
             self.fail_background_writers()
@@ -142,9 +141,9 @@ class Contenders:
             self._rows.fail(name, error)
             return
         if fault := together.faults.get(name):
-            update |= {"status": "wrong", "reason": f"in a timed call, {fault}"}
+            update |= {"status": "wrong", "reason": Reason("in_timed_call", parts=[fault])}
         elif stale:
-            update |= {"status": "wrong", "reason": f"after timing, {stale}"}
+            update |= {"status": "wrong", "reason": Reason("after_timing", parts=[stale])}
         elif kernels.escaped:  # a reader of its gradients on the stream it was called on would race with it
             update |= {"status": "wrong", "reason": kernels.escaped}
         contender.row = contender.row.model_copy(update=update)
@@ -188,7 +187,7 @@ class Contenders:
         for name, original in self._pristine.output_gradients(self._inputs).items():
             self._inputs.tensors()[name].copy_(original)
 
-    def _fault_of(self, name: str, answer: object) -> str | None:
+    def _fault_of(self, name: str, answer: object) -> Reason | None:
         """What is wrong with the gradients of a timed call: harm, or an error; None if the bits are those verified."""
         original = self._pristine.original(self._inputs)
         fault = precision.malformed(original, answer)

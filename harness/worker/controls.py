@@ -12,6 +12,7 @@ import torch
 
 from harness.cases import DeviceKind, Grads, Inputs, NormCase
 from harness.cases.adapter import Implementation
+from harness.records.reasons import ESCAPES, REMEMBERS, Reason
 from harness.records.schema import Check, RowRecord
 from harness.records.settings import Settings
 from harness.worker.messages import Try
@@ -99,16 +100,19 @@ def run_controls(settings: Settings, device: DeviceKind) -> list[Check]:
 def judge(label: str, how: str, row: RowRecord | None) -> Check:
     """Whether a control got the row that it should have."""
     if row is None:
-        return Check(name=label, passed=False, detail="no row was written")
+        return Check(name=label, passed=False, detail=Reason("no_row"))
     if row.status == "unsupported":
-        return Check(name=label, passed=None, detail=row.reason or "")
+        return Check(name=label, passed=None, detail=row.reason)
     proven = row.timing is not None and row.timing.proven
     late = row.timing is not None and not row.timing.proven
-    verdict = f"{row.status}{f', {row.reason}' if row.reason else ''}{', without the queue proof' if late else ''}"
+    code = row.reason.code if row.reason else None
+    verdict = Reason(
+        "control_unproven" if late else "status", {"status": row.status}, [row.reason] if row.reason else []
+    )
     rejected = {
         "honest": row.status == "ok" and proven,
-        "cached": row.status == "wrong" and "new contents" in (row.reason or ""),
+        "cached": row.status == "wrong" and code == REMEMBERS,
         "synchronises": late,
-        "side stream": row.status == "wrong" and "another stream" in (row.reason or ""),
+        "side stream": row.status == "wrong" and code == ESCAPES,
     }
     return Check(name=label, passed=rejected[how], detail=verdict)

@@ -12,7 +12,8 @@ import torch
 from harness.cases import DeviceKind, Inputs, case_seed
 from harness.cases.traffic import ADD_NAME, same_traffic_add
 from harness.devices.nvml import Reading
-from harness.records.schema import Timing
+from harness.records.reasons import Reason, raised
+from harness.records.schema import Timing, VoidBlocks
 from harness.records.settings import Settings
 from harness.timing.breakdown import Breakdown, breakdown
 from harness.timing.cpu import CpuDevice
@@ -44,7 +45,7 @@ class TimingJob:
     group: str
     process: int = 0
     watch: Callable[[str | None, Stage], None] = _nothing
-    judge: Callable[[str, object], str | None] = _nothing
+    judge: Callable[[str, object], Reason | None] = _nothing
     restore: Callable[[], None] = _nothing
 
     def shuffler(self, context: str = "") -> random.Random:
@@ -86,7 +87,7 @@ class Together(Blocks):
 
     kernels: dict[str, Breakdown]
     elsewhere_us: dict[str, dict[str, float]]
-    faults: dict[str, str]
+    faults: dict[str, Reason]
 
 
 def time_together(job: TimingJob) -> Together:
@@ -119,9 +120,9 @@ def time_together(job: TimingJob) -> Together:
 
 def judge_timed(
     job: TimingJob, device: Device, candidates: Sequence[Candidate], rng: random.Random, stage: Stage = "time"
-) -> dict[str, str]:
+) -> dict[str, Reason]:
     """Time each candidate once more and judge its gradients; returns the faults by name."""
-    faults: dict[str, str] = {}
+    faults: dict[str, Reason] = {}
 
     def judge(name: str, answer: object) -> None:
         if fault := job.judge(name, answer):
@@ -194,7 +195,7 @@ def _timing(measurement: Measurement, candidate: Candidate, settings: Settings, 
         flush=settings.flush,
         samples_us=[round(us, 3) for us in measurement.samples_us[candidate.name]],
         blocks=measurement.blocks,
-        voided=dict(measurement.voided),
+        voided=[VoidBlocks(cause=cause, blocks=blocks) for cause, blocks in measurement.voided.items()],
         proven=candidate.proven,
     )
 
@@ -207,7 +208,7 @@ def _break_down(job: TimingJob, device: Device, rng: random.Random) -> dict[str,
         breakdowns = breakdown(candidates, device, settings.flush, rng)
         return {c.name: _with_launches(breakdowns[c.name], c, device, settings, rng) for c in candidates}
     except Exception as error:  # a profiler that fails costs the breakdown, never the timing
-        return dict.fromkeys((c.name for c in candidates), Breakdown(None, note=f"{type(error).__name__}: {error}"))
+        return dict.fromkeys((c.name for c in candidates), Breakdown(None, note=raised(error)))
 
 
 def _with_launches(

@@ -11,8 +11,9 @@ import torch
 
 from harness.cases.input_kinds import INPUT_KINDS
 from harness.errors import UnsupportedError
+from harness.records.reasons import Reason, raised
 from harness.records.schema import ConditionsRecord, ContextRecord, Role, RowRecord, Status, Timing
-from harness.verify.raised import is_out_of_memory, one_line, status_of
+from harness.verify.raised import is_out_of_memory, status_of
 from harness.verify.verifier import synchronise
 from harness.worker.messages import Stage, Try
 
@@ -41,14 +42,14 @@ class Rows:
         settings = self.request.settings
         self._announce(settings.baseline if name is not None and name == settings.twin else name, stage)
 
-    def row(self, name: str, status: Status, reason: str | None = None) -> RowRecord:
+    def row(self, name: str, status: Status, reason: Reason | None = None) -> RowRecord:
         """A row; that of the baseline's twin is stored under the baseline's name, with the role `again`."""
         settings = self.request.settings
         impl, role = (settings.baseline, "again") if name == settings.twin else (name, "impl")
         case, process = self.request.case, self.request.process
         return RowRecord(case=case, impl=impl, role=role, status=status, reason=reason, process=process)
 
-    def write(self, name: str, status: Status, reason: str | None) -> None:
+    def write(self, name: str, status: Status, reason: Reason | None) -> None:
         """Write the row of an implementation that was not timed."""
         self.emit(self.row(name, status, reason))
 
@@ -58,7 +59,7 @@ class Rows:
 
     def write_error(self, name: str, error: BaseException) -> None:
         """Write the row of an implementation that raised, and where it did to stderr, which is the worker's log."""
-        self.write(name, status_of(error), one_line(error))
+        self.write(name, status_of(error), raised(error))
         with suppress(Exception):  # what an implementation raises, or has done to stderr, may be odd
             print_exception(error)
 
@@ -76,9 +77,9 @@ class Rows:
             self.write_error(name, error)
             raise SpoiltError from lost
         if refusable and isinstance(error, UnsupportedError):
-            self.write(name, "unsupported", " ".join(str(error).split()))
+            self.write(name, "unsupported", Reason("unsupported", {"text": " ".join(str(error).split())}))
         elif refusable and INPUT_KINDS[case.inputs].layout != "contiguous" and not is_out_of_memory(error):
-            self.write(name, "unsupported", f"refused: {one_line(error)}")
+            self.write(name, "unsupported", Reason("refused_layout", parts=[raised(error)]))
         else:
             self.write_error(name, error)
 

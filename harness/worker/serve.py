@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from harness.errors import UsageError
+from harness.records.reasons import Reason
 from harness.records.run_records import ImplRecord
 from harness.records.schema import ConditionsRecord, RowRecord
 from harness.worker.messages import (
@@ -243,7 +244,7 @@ def record(item: Implementation) -> ImplRecord:
         source=item.source,
         via=item.via,
         in_place=item.in_place,
-        missing=item.missing(),
+        missing=Reason("missing", {"text": text}) if (text := item.missing()) else None,
         summary=item.summary,
         compiles_ahead=item.compiles_ahead,
         handles={norm: sorted(item.meets(norm)) for norm in item.handles},

@@ -18,10 +18,11 @@ from harness.devices.holder import Holder
 from harness.devices.nvml import Reading
 from harness.errors import UnavailableError
 from harness.records.contexts import GRAPH, HOST, HOT_DY, parse_held, programs_beside
+from harness.records.reasons import ALL_VOID, Reason, raised
 from harness.records.schema import ContextRecord, HolderRecord, Timing
 from harness.timing.engine import Candidate, CandidateError, Device
 from harness.timing.in_context import Beside, HostClock, HotDy, repeated, replayed, reset
-from harness.verify.raised import one_line, status_of
+from harness.verify.raised import status_of
 from harness.verify.repetition import spoil
 from harness.worker.interleave import AGAIN, Blocks, Lineup, TimingJob, judge_timed, lineup, make_device, time_blocks
 from harness.worker.messages import Stage
@@ -29,8 +30,6 @@ from harness.worker.messages import Stage
 STAGE: Stage = "time in context"
 MOST_BLOCKS = 60  # of each context: more blocks would resolve less than what a context changes
 NOT_ON_A_CPU = "a CPU has no streams: nothing runs beside a call, which is itself what is timed"
-NOTHING_CAPTURED = "the capture holds nothing: its replay runs no backward"
-HOST_WAITED = "a call waits for the device, so that the host's time is not its own"
 
 
 @dataclass
@@ -43,7 +42,7 @@ class InContext:
     records: dict[str, ContextRecord] = field(default_factory=dict[str, ContextRecord])
     readings: list[Reading] = field(default_factory=list[Reading])
     holder: HolderRecord | None = None
-    captured: dict[str, str] = field(default_factory=dict[str, str])
+    captured: dict[str, Reason] = field(default_factory=dict[str, Reason])
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ class TrainingStep:
         except Exception as error:  # most often no memory for the flush buffers
             if not self._device_answers():
                 raise
-            untimed = ContextRecord(status="ok", untimed=one_line(error))
+            untimed = ContextRecord(status="ok", untimed=raised(error))
             result.records = {
                 candidate.name: result.records.get(candidate.name, untimed) for candidate in self.job.candidates
             }
@@ -90,7 +89,7 @@ class TrainingStep:
                 cause = error.__cause__ or error
                 if not self._device_answers():
                     raise
-                result.records[error.candidate] = ContextRecord(status=status_of(cause), reason=one_line(cause))
+                result.records[error.candidate] = ContextRecord(status=status_of(cause), reason=raised(cause))
                 contenders = _without(error.candidate, contenders)
 
     def _device(self, context: str, result: InContext) -> Device | None:
@@ -106,7 +105,7 @@ class TrainingStep:
                 result.holder = HolderRecord(programs=programs, threads=holder.threads, shared_kib=holder.shared_kib)
                 return Beside(device, holder, programs, self.longest_us)
         except UnavailableError as error:
-            refused = ContextRecord(status="unsupported", reason=str(error))
+            refused = ContextRecord(status="unsupported", reason=Reason("refused", {"text": str(error)}))
             result.records |= {candidate.name: refused for candidate in self.job.candidates}
             return None
         if context == HOT_DY:
@@ -138,12 +137,14 @@ class TrainingStep:
         try:
             captured = capture(candidate.prepare or (lambda: candidate.run))
         except CaptureError as error:
-            result.records[candidate.name] = ContextRecord(status="unsupported", reason=f"cannot be captured: {error}")
+            result.records[candidate.name] = ContextRecord(
+                status="unsupported", reason=Reason("not_captured", {"text": str(error)})
+            )
             return
         if captured.nodes is not None and not captured.nodes:
-            result.records[candidate.name] = ContextRecord(status="wrong", reason=NOTHING_CAPTURED)
+            result.records[candidate.name] = ContextRecord(status="wrong", reason=Reason("captured_nothing"))
             return
-        result.captured[candidate.name] = f"captured: {captured.content}"
+        result.captured[candidate.name] = Reason("captured", {"content": captured.content})
         yield replayed(candidate, captured, self._spoil)
 
     def _time(self, context: str, device: Device, contenders: Lineup, rng: random.Random, result: InContext) -> None:
@@ -205,15 +206,17 @@ def _by_name(blocks: Blocks) -> dict[str, Timing]:
     return blocks.timings | again | add
 
 
-def _record(context: str, device: Device, timing: Timing, captured: str | None, fault: str | None) -> ContextRecord:
+def _record(
+    context: str, device: Device, timing: Timing, captured: Reason | None, fault: Reason | None
+) -> ContextRecord:
     notes = [captured] if captured else []
     if fault:
-        return ContextRecord(status="wrong", reason=f"in a timed call, {fault}", notes=notes)
+        return ContextRecord(status="wrong", reason=Reason("in_timed_call", parts=[fault]), notes=notes)
     if not timing.samples_us:
-        causes = ", ".join(f"{number} {cause}" for cause, number in timing.voided.items())
-        return ContextRecord(status="ok", untimed=f"every block was void ({causes})", notes=notes)
+        causes = [Reason("void_blocks", {"blocks": void.blocks}, [void.cause]) for void in timing.voided]
+        return ContextRecord(status="ok", untimed=Reason(ALL_VOID, parts=causes), notes=notes)
     if context == HOST and not timing.proven:
-        return ContextRecord(status="ok", untimed=HOST_WAITED)
+        return ContextRecord(status="ok", untimed=Reason("host_waited"))
     if isinstance(device, Beside):
         timing = timing.model_copy(update={"waited": sum(map(device.waits, timing.samples_us))})
     return ContextRecord(status="ok", timing=timing, notes=notes)

@@ -18,11 +18,13 @@ import torch
 
 from harness.cases import Chosen, Grads, Inputs, NormCase, case_seed, make_inputs
 from harness.cases.adapter import Implementation
+from harness.records.reasons import Reason
 from harness.records.schema import RANKED
 from harness.verify import precision, robustness
 from harness.verify.interpreter import NEVER_TIMED, watch_interpreter
 from harness.verify.surroundings import Surroundings
 from harness.verify.verifier import Verifier, VerifyResult, synchronise
+from harness.worker.configured import configuration_note
 from harness.worker.contenders import Contender, Contenders, MakeStep
 from harness.worker.messages import Try
 from harness.worker.rows import Emit, Rows, SpoiltError, Watch
@@ -39,7 +41,7 @@ class Prepared:
     inputs: Inputs
     seconds: float
     interpreted: bool
-    harm: str | None
+    harm: Reason | None
 
 
 class Trial:
@@ -105,7 +107,7 @@ class Trial:
             self.rows.write_error(implementation.name, error)
             return True
         if reason:
-            self.rows.write(implementation.name, "unsupported", reason)
+            self.rows.write(implementation.name, "unsupported", Reason("unsupported", {"text": reason}))
         return bool(reason)
 
     def _qualify(self, implementation: Implementation) -> None:
@@ -139,14 +141,12 @@ class Trial:
             prepared = self._prepare(implementation, surroundings)
             self.rows.watch(name, "verify")
             result = self._verify(implementation, prepared)
-            untimed = "timing was not asked for"
-            if self.settings.timed:
-                untimed = implementation.untimed(self.case) or (NEVER_TIMED if prepared.interpreted else None)
+            untimed = self._untimed(implementation, prepared)
             row = self.rows.row(name, result.status, result.reason).model_copy(
                 update={
                     "verification": result.verification,
                     "peak_extra_bytes": result.extra_bytes,
-                    "notes": [*implementation.notes(self.case), *result.notes],
+                    "notes": [*_notes(implementation, self.case), *result.notes],
                     "chosen": prepared.backward.what if isinstance(prepared.backward, Chosen) else None,
                     "prepare_s": round(prepared.seconds, 3),
                     "untimed": untimed,
@@ -163,6 +163,13 @@ class Trial:
             self.contenders.fail_background_writers()
         self.rows.emit(row)
         return None
+
+    def _untimed(self, implementation: Implementation, prepared: Prepared) -> Reason | None:
+        if not self.settings.timed:
+            return Reason("timing_not_asked")
+        if declared := implementation.untimed(self.case):
+            return Reason("declared_untimed", {"text": declared})
+        return NEVER_TIMED if prepared.interpreted else None
 
     def _prepare(self, implementation: Implementation, surroundings: Surroundings) -> Prepared:
         """Prepare an implementation and call its backward once, which may compile it.
@@ -198,6 +205,13 @@ class Trial:
         return Verifier(
             implementation, prepared.backward, prepared.inputs, self.pristine, self.settings, self.request.studied
         ).run()
+
+
+def _notes(implementation: Implementation, case: NormCase) -> list[Reason]:
+    """The notes of the adapter, and the configuration that the case runs with."""
+    notes = [Reason("adapter_note", {"text": text}) for text in implementation.notes(case)]
+    configured = implementation.config_of(case)
+    return [*notes, configuration_note(configured)] if configured.is_chosen else notes
 
 
 def _device_bytes(case: NormCase) -> int:

@@ -12,6 +12,7 @@ from harness.analysis.comparison import Comparison
 from harness.analysis.outcomes import FAILED, Outcome, by_impl, join_outcomes, norms, tally, tried
 from harness.cases import Norm
 from harness.cases.tensors import headings as short_names
+from harness.records.reason_texts import sentence
 from harness.records.schema import RANKED, Status
 from reports.parts import not_passed
 from reports.parts.reasons import failures, refusals
@@ -88,7 +89,7 @@ def _failures(outcomes: Sequence[Outcome]) -> list[str]:
     for impl, of_impl in by_impl(outcomes).items():
         failed = failures(of_impl, FAILED)
         lines += [
-            f"{impl}: {failure.case}: {failure.status}, {failure.reason or 'no reason given'}"
+            f"{impl}: {failure.case}: {failure.status}, {sentence(failure.reason)}"
             for failure in failed[:MOST_FAILURES]
         ]
         if len(failed) > MOST_FAILURES:
@@ -103,7 +104,7 @@ def _absences(outcomes: Sequence[Outcome]) -> list[str]:
     lines: dict[str, list[str]] = {}
     for (impl, status, reason), cases in absent.items():
         if status != "missing":
-            lines.setdefault(impl, []).append(f"on {figures.count(cases, 'case')}: {reason}")
+            lines.setdefault(impl, []).append(f"on {figures.count(cases, 'case')}: {sentence(reason)}")
     gone = not_passed.missing(impl for impl, status, _ in absent if status == "missing")
     refused = (f"Not run: {impl} {', '.join(reasons)}" for impl, reasons in lines.items())
     return [*(figures.one_line(line, WIDTH) for line in refused), *gone]

@@ -10,6 +10,7 @@ from harness.analysis.comparison import Comparison
 from harness.analysis.entries import Entry
 from harness.analysis.kernel_names import display_names
 from harness.errors import UsageError
+from harness.records.reason_texts import sentence
 from reports import columns
 from reports.column import Row
 from reports.formats import html_verified
@@ -93,7 +94,7 @@ def _comparison(comparison: Comparison) -> str:
 
 
 def _why(entry: Entry) -> tuple[str, ...]:
-    return (*details(entry.reason, entry.checked), *_kernels(entry), *entry.notes)
+    return (*details(entry.reason, entry.checked), *_kernels(entry), *map(sentence, entry.notes))
 
 
 def _kernels(entry: Entry) -> list[str]:

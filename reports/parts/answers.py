@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from harness.analysis import figures
 from harness.analysis.case_comparison import CaseComparison
 from harness.analysis.comparison import Comparison
-from harness.analysis.entries import ONLY_SHOWN, Entry
+from harness.analysis.entries import Entry
 from harness.analysis.outcomes import FAILED, Outcome, join_outcomes, tally, tried
+from harness.records.reason_texts import sentence
+from harness.records.reasons import Reason
 from harness.records.schema import Status
 from reports.parts.caveats import caveats, context_named, interference, nothing_ranked
 
@@ -103,15 +105,14 @@ def _outcomes_in_words(outcomes: Sequence[Outcome]) -> str:
 def no_fastest(case: CaseComparison) -> str:
     """A sentence on a case without a lead: what keeps the fastest from being named."""
     if case.interference:
-        return f"Nothing is ranked: {case.interference}."
+        return f"Nothing is ranked: {sentence(case.interference)}."
     unranked = case.of("unranked")
     decisive = [entry for entry in unranked if entry.too_short or entry.disturbed] or unranked
     return f"Nothing is called fastest, because {_why_unranked(decisive[0])}." if decisive else "Not timed."
 
 
 def _why_unranked(entry: Entry) -> str:
-    """A clause: the reasons of entries begin with a noun, with an adjective, or with the number of a process."""
-    reason = entry.reason or "no reason given"
-    if reason.endswith(ONLY_SHOWN):
-        return f"{entry.impl} is too fast to be ranked, {reason.removesuffix(ONLY_SHOWN)}"
-    return f"{entry.impl} is not ranked ({reason})" if ": " in reason else f"{entry.impl} is not ranked: {reason}"
+    reason = entry.reason or Reason("no_reason")
+    if reason.code == "too_short":
+        return f"{entry.impl} is {sentence(Reason('too_fast', reason.fields))}"
+    return f"{entry.impl} is not ranked ({sentence(reason)})"

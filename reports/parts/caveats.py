@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 
@@ -11,17 +10,16 @@ from harness.analysis.comparison import Comparison
 from harness.analysis.device_state import BUSY, DeviceState
 from harness.analysis.joining import TIMES_T0
 from harness.records.contexts import COLD
+from harness.records.reason_texts import sentence
 from harness.records.schema import Check, SelfTestRecord
 from reports.parts.provenance import versions_in_words
 
-# How a check of the first files said that events read less than the profiler, by which alone it failed.
-_LESS = re.compile(r"events read -(?P<us>[\d.]+) us more than one kernel's lead and span;.*")
 WHEN = {"before": "before the cases ", "after": "after the cases ", "alone": ""}
 
 
 def caveats(comparison: Comparison) -> list[str]:
     """Warnings that precede all figures: an unfinished run, a baseline without times, a quick run, and so on."""
-    lines = [comparison.unfinished] if comparison.unfinished else []
+    lines = [sentence(comparison.unfinished)] if comparison.unfinished else []
     lines += [f"{context_named(comparison)}{line}" for line in _not_ranked(comparison)]
     if comparison.timed and comparison.run.settings.quick:
         lines.append("A quick run: few blocks, wide intervals.")
@@ -66,7 +64,10 @@ def nothing_ranked(comparison: Comparison) -> bool:
 def interference(comparison: Comparison) -> list[str]:
     """Why nothing is called faster or slower in some cases, a sentence a reason."""
     reasons = Counter(case.interference for case in comparison.cases if case.interference and case.of("unranked"))
-    return [f"Nothing is ranked in {figures.count(number, 'case')}: {reason}." for reason, number in reasons.items()]
+    return [
+        f"Nothing is ranked in {figures.count(number, 'case')}: {sentence(reason)}."
+        for reason, number in reasons.items()
+    ]
 
 
 def mixed(comparison: Comparison) -> list[str]:
@@ -124,14 +125,9 @@ def _failed(checks: Sequence[Check], runs: int) -> str:
         return f"{worst.name} {value}{where}"
     if worst.value > worst.limit or not worst.detail:
         return f"{worst.name} {value} (limit {limit}){where}"
-    if less := _LESS.fullmatch(worst.detail):
-        fault = f"events read {less['us']} us less than the profiler around one kernel, and must not read less"
-        return f"{worst.name}{where}: {fault}"
-    return f"{worst.name}{where}: {worst.detail} ({value}, limit {limit})"  # not by its figure
+    return f"{worst.name}{where}: {sentence(worst.detail)} ({value}, limit {limit})"  # not by its figure
 
 
 def _badness(check: Check) -> float:
     """How far off a failed check is, by which the worst of several processes is found."""
-    if less := _LESS.fullmatch(check.detail):
-        return float(less["us"])
     return abs(check.value) if check.value is not None else 0.0

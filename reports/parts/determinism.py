@@ -8,6 +8,7 @@ from typing import get_args
 from harness.analysis import figures
 from harness.analysis.checks import NEW_PROCESS, Checked, Runs, add_up
 from harness.analysis.outcomes import Outcome, by_impl, norms
+from harness.records.reason_texts import sentence
 from harness.records.schema import RANKED, Condition
 from reports.table import Cell, Section, table, words
 
@@ -146,7 +147,8 @@ def _texts(outcomes: Sequence[Outcome], change: str) -> str:
     """What was found in all cases, or each text with the number of cases that it was found in."""
     counts: dict[str, int] = {}
     for outcome in outcomes:
-        for text in outcome.checked.invariance.get(change, ()):
+        for finding in outcome.checked.invariance.get(change, ()):
+            text = sentence(finding)
             counts[text] = counts.get(text, 0) + 1
     if len(counts) > 1:
         return ", ".join(f"{text} in {number}" for text, number in counts.items())

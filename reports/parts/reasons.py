@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 
 from harness.analysis import figures
 from harness.analysis.checks import Checked
@@ -13,6 +11,8 @@ from harness.analysis.outcomes import FAILED, Outcome, by_impl
 from harness.cases import NormCase
 from harness.cases.input_kinds import INPUT_KINDS
 from harness.cases.tensors import headings as in_order
+from harness.records.reason_texts import sentence
+from harness.records.reasons import Reason, kind, single
 from harness.records.schema import RANKED, Status, TensorCheck
 from reports.table import Cell, Section, table, words
 
@@ -20,9 +20,6 @@ LISTED: tuple[Status, ...] = (*FAILED, "nondeterministic")
 LONGEST = 300
 LONGEST_CRASH = 120  # what an exception says comes first, then where in C++ it was raised
 NAMED = 3  # cases of a line: all of them are in the tables of outcomes
-NUMBER = re.compile(r"(?<![\w.])(?:\d+(?:\.\d+)?(?:e[+-]\d+)?|inf)(?!\w|\.\d)")
-PROCESS = re.compile(r"(?:^|; )process \d+(?:, \d+)*: ")  # as harness.analysis.joining tells them apart
-NOT_CONTIGUOUS = "where x or dy is not contiguous; an adapter may declare contiguous_only = True"
 
 
 @dataclass(frozen=True)
@@ -32,51 +29,48 @@ class Failure:
     impl: str
     case: str
     status: Status
-    reason: str | None
+    reason: Reason
     cases: int = 1
 
 
 def section(outcomes: Sequence[Outcome]) -> Section | None:
     """A table of failures and one of implementations that did not run; None where there are neither."""
     failed = [failure for of_impl in by_impl(outcomes).values() for failure in failures(of_impl, LISTED)]
-    rows = [_row(alike) for alike in _alike(failed)]
-    absent = [[impl, status, str(cases), reason] for (impl, status, reason), cases in refusals(outcomes).items()]
+    rows = [_row(line, alike) for line, alike in _alike(failed).items()]
+    absent = [
+        [impl, status, str(cases), figures.one_line(reason, LONGEST)]
+        for (impl, status, reason), cases in refusals(outcomes).items()
+    ]
     headings = [*words("impl", "status"), "cases", *words("reason")]
     parts = (table([*headings, *words("which")], rows), table(headings, absent))
     return Section("Reasons", parts) if rows or absent else None
 
 
-def _alike(failed: Iterable[Failure]) -> list[list[Failure]]:
-    """Failures of one implementation and status whose reasons are the same but for numbers.
+def _alike(failed: Iterable[Failure]) -> dict[tuple[str, Status, str], list[Failure]]:
+    """Failures of one implementation and status whose reasons are the same but for numbers, by what is shown of them.
 
     A case in which processes failed for several reasons stands with each of them.
     """
-    groups: dict[tuple[str, Status, tuple[str, ...]], list[Failure]] = {}
+    groups: dict[tuple[str, Status, object], list[Failure]] = {}
     for failure in failed:
-        width = LONGEST_CRASH if failure.status == "crashed" else LONGEST
-        for text in filter(None, PROCESS.split(failure.reason or figures.NOTHING)):
-            reason = figures.one_line(text, width)
-            key = failure.impl, failure.status, tuple(NUMBER.split(reason))
-            groups.setdefault(key, []).append(replace(failure, reason=reason))
-    return list(groups.values())
+        for reason in single(failure.reason):
+            groups.setdefault((failure.impl, failure.status, kind(reason)), []).append(replace(failure, reason=reason))
+    lines: dict[tuple[str, Status, str], list[Failure]] = {}
+    for alike in groups.values():
+        lines.setdefault((alike[0].impl, alike[0].status, _shown(alike)), []).extend(alike)
+    return lines
 
 
-def _row(alike: Sequence[Failure]) -> list[str | Cell]:
+def _shown(alike: Sequence[Failure]) -> str:
+    """The reason of failures that are alike, cut where it is long."""
+    width = LONGEST_CRASH if alike[0].status == "crashed" else LONGEST
+    return figures.one_line(sentence(*(failure.reason for failure in alike)), width)
+
+
+def _row(line: tuple[str, Status, str], alike: Sequence[Failure]) -> list[str | Cell]:
+    impl, status, reason = line
     cases = {failure.case: failure.cases for failure in alike}
-    reason = _with_ranges([failure.reason or figures.NOTHING for failure in alike])
-    return [alike[0].impl, alike[0].status, str(sum(cases.values())), reason, _which(cases)]
-
-
-def _with_ranges(reasons: Sequence[str]) -> str:
-    """Reasons that are the same but for numbers as one, with the smallest and the largest of each number."""
-    texts = NUMBER.split(reasons[0])
-    numbers = [_range(column) for column in zip(*map(NUMBER.findall, reasons), strict=True)]
-    return "".join(text + number for text, number in zip_longest(texts, numbers, fillvalue=""))
-
-
-def _range(numbers: Sequence[str]) -> str:
-    low, high = min(numbers, key=float), max(numbers, key=float)
-    return low if low == high else f"{low} to {high}"
+    return [impl, status, str(sum(cases.values())), reason, _which(cases)]
 
 
 def _which(cases: Mapping[str, int]) -> Cell:
@@ -99,34 +93,39 @@ def failures(outcomes: Sequence[Outcome], statuses: Sequence[Status]) -> list[Fa
         key = outcome.impl, replace(outcome.case, inputs="normal")
         group = layouts.get(key, [])
         if outcome not in group or key not in right or not _all_wrong(group):
-            lines.append(Failure(outcome.impl, outcome.case.key, outcome.status, outcome.reason))
+            lines.append(Failure(outcome.impl, outcome.case.key, outcome.status, _reason(outcome)))
         elif key not in merged:
             merged.add(key)
             where = f"{key[1].key}, {len(group)} layouts"
-            lines.append(Failure(outcome.impl, where, "wrong", f"{NOT_CONTIGUOUS}: {outcome.reason}", len(group)))
+            reason = Reason("not_contiguous", parts=[_reason(outcome)])
+            lines.append(Failure(outcome.impl, where, "wrong", reason, len(group)))
     return lines
+
+
+def _reason(outcome: Outcome) -> Reason:
+    return outcome.reason or Reason("no_reason")
 
 
 def _all_wrong(group: Sequence[Outcome]) -> bool:
     return len(group) > 1 and all(outcome.status == "wrong" for outcome in group)
 
 
-def details(reason: str | None, checked: Checked) -> list[str]:
+def details(reason: Reason | None, checked: Checked) -> list[str]:
     """The details of an outcome, a line each: its reason, each gradient's error, and its determinism."""
     errors = [_error(name, checked.errors[name]) for name in in_order(checked.errors)]
     bits = [f"determinism: {checked.determinism}"] if checked.repeats else []
-    return [*([reason] if reason else []), *errors, *bits]
+    return [*([sentence(reason)] if reason else []), *errors, *bits]
 
 
 def _error(name: str, error: TensorCheck) -> str:
     return f"{name}: rho {figures.rho(error.rho)}, {error.error_class}, relative rms {error.relative_rms:.2e}"
 
 
-def refusals(outcomes: Sequence[Outcome]) -> dict[tuple[str, Status, str], int]:
+def refusals(outcomes: Sequence[Outcome]) -> dict[tuple[str, Status, Reason], int]:
     """The number of cases in which an implementation refused or was missing, by implementation and reason."""
-    counts: dict[tuple[str, Status, str], int] = {}
+    counts: dict[tuple[str, Status, Reason], int] = {}
     for outcome in (outcome for of_impl in by_impl(outcomes).values() for outcome in of_impl):
         if outcome.status in ("unsupported", "missing"):
-            key = outcome.impl, outcome.status, figures.one_line(outcome.reason, LONGEST) or figures.NOTHING
+            key = outcome.impl, outcome.status, _reason(outcome)
             counts[key] = counts.get(key, 0) + 1
     return counts

@@ -68,4 +68,4 @@ def _title(record: SelfTestRecord) -> str:
 
 def _cells(check: Check) -> list[str]:
     value, limit = (figures.measure(value, check.unit) for value in (check.value, check.limit))
-    return [check.name, value, limit, PASSED[check.passed], check.detail or figures.NOTHING]
+    return [check.name, value, limit, PASSED[check.passed], figures.one_line(check.detail, 400) or figures.NOTHING]

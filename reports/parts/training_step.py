@@ -12,6 +12,7 @@ from harness.analysis.entries import Entry
 from harness.analysis.step import StepCell, every_context, training_step
 from harness.analysis.waiting import Waiting
 from harness.records.contexts import ALL_REDUCE, COLD, HOST, WAITS
+from harness.records.reasons import Reason
 from harness.records.schema import RANKED
 from reports.parts import answers
 from reports.table import Cell, Heading, Section, Table, table, words
@@ -108,19 +109,23 @@ def waiting(comparison: Comparison) -> list[str]:
 
 def not_timed(comparison: Comparison) -> list[str]:
     """A sentence for each reason why an implementation that ranks alone does not rank in another context."""
-    reasons: dict[tuple[str, str], Counter[str]] = {}
+    reasons: dict[tuple[str, Reason], Counter[str]] = {}
     for context in comparison.contexts:
         for case_alone, case in _pairs(comparison, context):
             for entry in case.of("verified", "failed", "absent", "unranked"):
                 alone = case_alone.entry(entry.impl)
                 if alone and alone.median_us is not None and alone.standing != entry.standing:
-                    reason = figures.one_line(entry.reason or entry.status)
-                    reason = reason if entry.status in RANKED else f"{entry.status}: {reason}"
+                    parts = [entry.reason] if entry.reason else []
+                    failed = entry.status not in RANKED or not parts
+                    reason = Reason("status", {"status": entry.status}, parts) if failed else parts[0]
                     reasons.setdefault((context.context, reason), Counter())[entry.impl] += 1
-    contexts: dict[tuple[str, str], list[str]] = {}
+    contexts: dict[tuple[str, Reason], list[str]] = {}
     for (context, reason), impls in reasons.items():
         contexts.setdefault((_impls_with_counts(impls), reason), []).append(context)
-    return [f"Not ranked in {', '.join(names)}: {impls} ({reason})." for (impls, reason), names in contexts.items()]
+    return [
+        f"Not ranked in {', '.join(names)}: {impls} ({figures.one_line(reason)})."
+        for (impls, reason), names in contexts.items()
+    ]
 
 
 def _pairs(comparison: Comparison, context: Comparison) -> list[tuple[CaseComparison, CaseComparison]]:

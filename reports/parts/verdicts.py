@@ -11,6 +11,7 @@ from tabulate import tabulate
 from harness.analysis import figures
 from harness.analysis.statistics import FALSE_DISCOVERIES
 from harness.analysis.verdicts import GRAVEST_OUTCOME_FIRST, Loss, Subject, Verdict
+from harness.records.reason_texts import sentence
 
 MOST_ROWS = 40
 CLAIM_HEADS = ["verdict", "case", "claim", "because"]
@@ -19,10 +20,16 @@ LOSS_HEADS = ["verdict", "case", "head over base [90 %]", "delta", "adjusted p",
 
 def render(verdicts: Sequence[Verdict]) -> str:
     """A table of the claims, one of each regression, each at most MOST_ROWS long, and the count of each verdict."""
-    claims = [(v, [v.outcome, _case(v), v.subject.words, v.reason]) for v in verdicts if v.subject.kind == "claim"]
+    claims = [
+        (v, [v.outcome, _case(v), v.subject.words, sentence(v.reason)]) for v in verdicts if v.subject.kind == "claim"
+    ]
     parts = [_table(CLAIM_HEADS, claims)] if claims else []
     for regression in dict.fromkeys(v.subject for v in verdicts if v.subject.kind == "regression"):
-        losses = [(v, [v.outcome, _case(v), *_figures(v.loss), v.reason]) for v in verdicts if v.subject == regression]
+        losses = [
+            (v, [v.outcome, _case(v), *_figures(v.loss), sentence(v.reason)])
+            for v in verdicts
+            if v.subject == regression
+        ]
         parts.append(f"{_about(regression)}\n\n{_table(LOSS_HEADS, losses)}")
     counted = Counter(verdict.outcome for verdict in verdicts)
     counts = ", ".join(f"{counted[outcome]} {outcome}" for outcome in GRAVEST_OUTCOME_FIRST if counted[outcome])

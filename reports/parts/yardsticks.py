@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from harness.analysis import figures
 from harness.analysis.comparison import CaseComparison, Comparison
 from harness.analysis.statistics import PROCESS_BAND
+from harness.records.reason_texts import sentence
+from harness.records.reasons import Reason
 from harness.records.schema import Budget
 
 
@@ -45,11 +47,11 @@ def blocks(cases: Iterable[CaseComparison]) -> str:
     text = str(counts[0]) if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
     processes = max(entry.processes for case in cases for entry in case.ranked)
     text += f" in {processes} processes" if processes > 1 else ""
-    voided: dict[str, int] = {}
+    voided: dict[Reason, int] = {}
     for case in cases:
         for cause, number in case.voided.items():
             voided[cause] = voided.get(cause, 0) + number
-    causes = ", ".join(f"{number} {cause}" for cause, number in sorted(voided.items()) if number)
+    causes = ", ".join(sorted(f"{number} {sentence(cause)}" for cause, number in voided.items() if number))
     return f"{text} (voided: {causes})" if causes else text
 
 

@@ -21,6 +21,7 @@ from harness.cases.tensors import gradients_of
 from harness.cases.tensors import headings as short_names
 from harness.records.contexts import COLD, HOST
 from harness.records.file import Results
+from harness.records.reason_texts import sentence
 from harness.records.schema import ErrorClass
 from harness.records.settings import Settings
 from reports.parts import answers, caveats, conditions, yardsticks
@@ -197,7 +198,7 @@ def _entry(case: CaseComparison, entry: Entry, rows: JoinedCase, words: Words, m
         _joined(rhos) if any(rhos) else None,
         _class_in_words(checked.error_class),
         checked.determinism if checked.repeats or checked.moved else None,
-        entry.reason or waiting,
+        sentence(why) if (why := entry.reason or waiting) else None,
     ]
     fields = list(zip(COLUMNS, row, strict=True))
     shared = [text for name, text in fields if name in WORDS]

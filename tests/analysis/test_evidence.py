@@ -8,16 +8,18 @@ import numpy as np
 import pytest
 
 from harness.analysis.comparison import compare
-from harness.analysis.evidence import ALL_VOID, EVENTS_AGAINST_PROFILER, ON_A_CPU, failed_checks, too_void, void_shares
+from harness.analysis.evidence import EVENTS_AGAINST_PROFILER, failed_checks, too_void, void_shares
 from harness.analysis.joining import band, by_case
 from harness.gate.judge import judge
 from harness.gate.limits import Claim, Limits, Regression
 from harness.records.file import load
+from harness.records.reasons import ALL_VOID, Reason
 from harness.records.schema import Check, ContextRecord
 from reports.formats import console, grid, markdown, pull_request
 from reports.parts.answers import headline
 from reports.parts.caveats import caveats
 from tests.results_factory import CASE, COLD, conditions, helpers, in_contexts, results, row, selftest, timing
+from tests.wording import worded
 
 ROWS = [row("torch-eager", 100.0), row("quack", 50.0), *helpers(100.0, 46.0)]
 LIMITS = Limits(
@@ -51,7 +53,7 @@ def interfered(kind):
 
 REASONS = {
     "self-test": "the self-test failed (coldness)",
-    "CPU": ON_A_CPU,
+    "CPU": worded(Reason("on_a_cpu")),
     "A/A pair": "an A/A pair scatters by 170 % from block to block",
 }
 
@@ -60,7 +62,7 @@ REASONS = {
 def test_interference_leaves_no_verdict(kind):
     run = interfered(kind)
     (case,) = by_case(run).values()
-    assert (case.interference, band(case, "torch-eager")) == (REASONS[kind], np.inf)
+    assert (worded(case.interference), band(case, "torch-eager")) == (REASONS[kind], np.inf)
     (compared,) = compare(run).cases
     assert {(entry.standing, entry.speedup, entry.verdict) for entry in compared.entries} == {("unranked", None, None)}
     assert compared.lead is None
@@ -72,7 +74,7 @@ def test_interference_leaves_no_verdict(kind):
 @pytest.mark.parametrize("kind", REASONS)
 def test_a_gate_is_inconclusive_and_says_why(kind):
     verdicts = judge(interfered(kind), LIMITS)
-    assert [(verdict.outcome, verdict.reason) for verdict in verdicts] == [("INCONCLUSIVE", REASONS[kind])] * 2
+    assert [(verdict.outcome, worded(verdict.reason)) for verdict in verdicts] == [("INCONCLUSIVE", REASONS[kind])] * 2
 
 
 @pytest.mark.parametrize("kind", REASONS)
@@ -156,10 +158,10 @@ def test_own_samples_take_a_row_out_of_the_ranking(kind):
     (case,) = compare(run).cases
     assert case.interference is None
     assert case.entry("quack").standing == "unranked"
-    assert re.fullmatch(f"its ratio to torch-eager {reason}", case.entry("quack").reason)
+    assert re.fullmatch(f"its ratio to torch-eager {reason}", worded(case.entry("quack").reason))
     assert (case.entry("liger").verdict, case.lead) == ("faster", None)  # the row left out might be the fastest
-    assert [(verdict.outcome, verdict.reason) for verdict in judge(run, LIMITS)] == [
-        ("INCONCLUSIVE", f"quack: {case.entry('quack').reason}")
+    assert [(verdict.outcome, worded(verdict.reason)) for verdict in judge(run, LIMITS)] == [
+        ("INCONCLUSIVE", f"quack: {worded(case.entry('quack').reason)}")
     ] * 2
 
 
@@ -182,7 +184,9 @@ def test_no_published_row_is_disturbed(path):
 def test_a_context_in_which_every_block_was_void_is_void():
     """It has no times, and is to be measured again; one that may not be timed is not."""
     (timed,) = in_contexts([row("quack", 10.0)], graph=1.0)
-    for why, share in ((f"{ALL_VOID} (12 throttled)", {"cold": 0.0, "graph": 1.0}), ("it refuses", {"cold": 0.0})):
+    for why, share in ((Reason(ALL_VOID), {"cold": 0.0, "graph": 1.0}), (Reason("host_waited"), {"cold": 0.0})):
         lost = ContextRecord(status="ok", untimed=why)
         assert void_shares(timed.model_copy(update={"contexts": {"graph": lost}})) == share
-    assert too_void(timed.model_copy(update={"contexts": {"graph": ContextRecord(status="ok", untimed=ALL_VOID)}}))
+    assert too_void(
+        timed.model_copy(update={"contexts": {"graph": ContextRecord(status="ok", untimed=Reason(ALL_VOID))}})
+    )

@@ -16,6 +16,7 @@ from harness.analysis.joining import (
 )
 from harness.analysis.statistics import PROCESS_BAND, IncomparableError, aa_band
 from tests.results_factory import CASE, LAYER, helpers, in_processes, results, row, selftest, timing, twin, verification
+from tests.wording import worded
 
 
 def joined(*rows):
@@ -31,21 +32,22 @@ def quack(us=50.0, process=0, **more):
 @pytest.mark.parametrize(("graver", "lighter"), list(pairwise(GRAVEST_FIRST)))
 def test_gravest_status_counts_with_its_process(graver, lighter):
     whole = joined(quack(status=lighter), quack(process=1, status=graver, reason="because"))
-    assert (whole.status, whole.reason) == (graver, "process 1: because")
+    assert (whole.status, worded(whole.reason)) == (graver, "process 1: because")
 
 
 def test_what_all_processes_say_is_said_once():
-    assert joined(*(quack(process=n, status="oom", reason="too large") for n in range(3))).reason == "too large"
+    whole = joined(*(quack(process=n, status="oom", reason="too large") for n in range(3)))
+    assert worded(whole.reason) == "too large"
     assert joined(quack(), quack(process=1)).reason is None
 
 
 def test_status_without_a_reason_names_its_process():
-    assert joined(quack(), quack(process=1, status="wrong")).reason == "process 1: wrong"
+    assert worded(joined(quack(), quack(process=1, status="wrong")).reason) == "process 1: wrong"
 
 
 def test_processes_that_say_the_same_are_named_together():
     rows = [quack(), quack(process=1, status="oom", reason="full"), quack(process=2, status="oom", reason="full")]
-    assert joined(*rows).reason == "process 1, 2: full"
+    assert worded(joined(*rows).reason) == "process 1, 2: full"
 
 
 def test_the_latest_row_of_each_process_counts():
@@ -79,7 +81,7 @@ def test_cases_keep_their_order():
 )
 def test_one_process_in_doubt_puts_all_in_doubt(timed, why):
     whole = joined(quack(), quack(process=1, timed=timed))
-    assert whole.doubt.startswith(why)
+    assert worded(whole.doubt).startswith(why)
     with pytest.raises(IncomparableError, match=f"quack: {why}"):
         comparable(whole)
     assert joined(quack(), quack(process=1)).doubt is None
@@ -87,7 +89,7 @@ def test_one_process_in_doubt_puts_all_in_doubt(timed, why):
 
 def test_one_process_without_a_time_puts_all_in_doubt():
     whole = joined(quack(), row("quack", process=1, untimed="40 s a call"))
-    assert whole.doubt == "process 1: not timed: 40 s a call"
+    assert worded(whole.doubt) == "process 1: not timed: 40 s a call"
 
 
 def test_nothing_below_ten_t0_is_comparable():
@@ -135,14 +137,14 @@ def test_what_a_process_read_does_not_decide_whether_it_counts():
 def test_a_process_that_is_set_aside_still_has_its_status():
     rows = [*in_processes(FAST, SLOW, scales=(1.0, 1.0)), quack(process=1, status="wrong", reason="dx")]
     whole = joined_with(*rows, t0_us=[1.3, 2.9])
-    assert (whole.status, whole.reason) == ("wrong", "process 1: dx")
+    assert (whole.status, worded(whole.reason)) == ("wrong", "process 1: dx")
 
 
 def test_no_doubt_about_the_times_of_a_process_that_is_set_aside():
     unproven = quack(process=1, timed=timing(20.0, group="p1", proven=False), us=20.0)
     rows = [*in_processes(FAST, SLOW, scales=(1.0, 1.0)), unproven]
     assert joined_with(*rows, t0_us=[1.3, 2.9]).doubt is None
-    assert joined_with(*rows, t0_us=[1.3, 1.3]).doubt.startswith("process 1: unproven")
+    assert worded(joined_with(*rows, t0_us=[1.3, 1.3]).doubt).startswith("process 1: unproven")
 
 
 def test_a_ratio_is_over_all_processes():
@@ -206,18 +208,18 @@ def printed(*fingerprints, **more):
 
 def test_other_bits_in_another_process_are_nondeterministic():
     whole = printed("aa", "bb", "aa")
-    assert (whole.status, whole.reason) == ("nondeterministic", "process 1: other bits in a new process")
-    assert printed("aa", "bb", "bb").reason == "process 1, 2: other bits in a new process"
+    assert (whole.status, worded(whole.reason)) == ("nondeterministic", "process 1: other bits in a new process")
+    assert worded(printed("aa", "bb", "bb").reason) == "process 1, 2: other bits in a new process"
 
 
 @pytest.mark.parametrize("fingerprints", [("aa", "aa"), (None, "aa"), ("aa", None), (None, None), ("aa",)])
 def test_the_same_bits_or_none_to_compare_leave_a_row_as_it_is(fingerprints):
     whole = printed(*fingerprints)
-    assert (whole.status, whole.reason) == ("ok", None)
+    assert (whole.status, worded(whole.reason)) == ("ok", None)
 
 
 def test_what_is_graver_than_other_bits_stays():
     whole = printed("aa", "bb", status="wrong", reason="dx is off")
-    assert (whole.status, whole.reason) == ("wrong", "dx is off")
+    assert (whole.status, worded(whole.reason)) == ("wrong", "dx is off")
     unsteady = printed("aa", "bb", status="nondeterministic", reason="2 of 50 runs differ")
-    assert (unsteady.status, unsteady.reason) == ("nondeterministic", "2 of 50 runs differ")
+    assert (unsteady.status, worded(unsteady.reason)) == ("nondeterministic", "2 of 50 runs differ")

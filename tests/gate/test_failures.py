@@ -9,6 +9,7 @@ from harness.gate.judge import judge
 from harness.gate.limits import Claim, Limits, Regression
 from reports.parts.verdicts import render
 from tests.results_factory import CASE, LAYER, in_processes, results, row, twin
+from tests.wording import worded
 
 HEAD, BASE = "mine@head", "mine@base"
 CASES = [replace(CASE, rows=1024 * 2**power) for power in range(4)]
@@ -50,7 +51,7 @@ def test_a_failure_that_both_runs_show_has_regressed():
     (first,) = judged(run(0.05))
     (found,) = confirmed([first], run(0.04))
     assert (found.outcome, found.loss, found.ratio) == ("REGRESSED", first.loss, first.ratio)
-    assert found.reason == "slower by more than delta; confirmed: 0.961 [0.961, 0.961]"
+    assert worded(found.reason) == "slower by more than delta; confirmed: 0.961 [0.961, 0.961]"
 
 
 @pytest.mark.parametrize("slower", [0.0, 0.008, -0.05])
@@ -60,7 +61,7 @@ def test_unconfirmed_failure_is_inconclusive(slower):
     (found,) = confirmed([first], run(slower))
     assert (found.outcome, found.loss) == ("INCONCLUSIVE", first.loss)
     figure = f"{math.exp(-slower):.3f}"
-    assert found.reason == f"not confirmed: 0.951 [0.951, 0.951], then {figure} [{figure}, {figure}]"
+    assert worded(found.reason) == f"not confirmed: 0.951 [0.951, 0.951], then {figure} [{figure}, {figure}]"
 
 
 def test_a_second_run_that_cannot_tell_confirms_nothing():
@@ -69,16 +70,16 @@ def test_a_second_run_that_cannot_tell_confirms_nothing():
     assert found.outcome == "INCONCLUSIVE"
     (found,) = confirmed([first], run(0.05, twins=False))
     assert found.outcome == "INCONCLUSIVE"
-    assert found.reason.endswith(", then no A/A pair in this case, or too few blocks for one")
+    assert worded(found.reason).endswith(", then no A/A pair in this case, or too few blocks for one")
     (found,) = confirmed([first], results(*pair(LAYER)))
-    assert found.reason == "not confirmed: 0.951 [0.951, 0.951], then not measured"
+    assert worded(found.reason) == "not confirmed: 0.951 [0.951, 0.951], then not measured"
 
 
 def test_other_failure_in_second_run_is_a_regression():
     (first,) = judged(run(0.05))
     (found,) = confirmed([first], run(0.0, head={"status": "wrong", "reason": "dx is off"}))
     assert found.outcome == "REGRESSED"
-    assert found.reason == "slower by more than delta; measured again: mine@head is wrong: dx is off"
+    assert worded(found.reason) == "slower by more than delta; measured again: mine@head is wrong: dx is off"
 
 
 @pytest.mark.parametrize("status", ["wrong", "crashed", "nondeterministic", "unsupported"])
@@ -123,10 +124,10 @@ def test_a_geometric_mean_is_confirmed_on_all_its_cases():
     assert cases_behind(first) == CASES
     again = confirmed(first, run(0.008, 0.008, 0.008, 0.007))
     assert outcomes(again) == ["PASS"] * 4 + ["REGRESSED"]
-    assert again[-1].reason == "slower by more than delta on the whole; confirmed: 0.992 [0.992, 0.993]"
+    assert worded(again[-1].reason) == "slower by more than delta on the whole; confirmed: 0.992 [0.992, 0.993]"
     gone = confirmed(first, run(0.0, 0.0, 0.0, 0.0))
     assert outcomes(gone) == ["PASS"] * 4 + ["INCONCLUSIVE"]
-    assert gone[-1].reason.startswith("not confirmed: 0.992 [0.992, 0.992], then 1.000 [")
+    assert worded(gone[-1].reason).startswith("not confirmed: 0.992 [0.992, 0.992], then 1.000 [")
     assert confirmed(first, run(0.008))[-1].reason.endswith(", then not measured")
 
 
@@ -153,10 +154,10 @@ def test_a_claim_is_confirmed_like_a_regression():
     assert outcomes(first) == ["REGRESSED"] * 2
     found = confirmed(first, run(0.0, -0.3), claim)
     assert outcomes(found) == ["REGRESSED", "INCONCLUSIVE"]
-    assert found[0].reason.count(f"1.000 times as fast as {BASE}, between ") == 2
-    assert "; confirmed: 1.000 times" in found[0].reason
-    assert found[1].reason.startswith(f"not confirmed: 1.000 times as fast as {BASE}")
-    assert f", then 1.350 times as fast as {BASE}, between " in found[1].reason
+    assert worded(found[0].reason).count(f"1.000 times as fast as {BASE}, between ") == 2
+    assert "; confirmed: 1.000 times" in worded(found[0].reason)
+    assert worded(found[1].reason).startswith(f"not confirmed: 1.000 times as fast as {BASE}")
+    assert f", then 1.350 times as fast as {BASE}, between " in worded(found[1].reason)
 
 
 def test_limits_are_confirmed_each_by_its_own_names():

@@ -11,6 +11,7 @@ from harness.gate.judge import judge
 from harness.gate.limits import Limits, Regression, read_limits
 from reports.parts.verdicts import render
 from tests.results_factory import CASE, LAYER, in_processes, results, row, selftest, timing, twin
+from tests.wording import worded
 
 HEAD, BASE = "mine@head", "mine@base"
 CASES = [replace(CASE, rows=1024 * 2**power) for power in range(4)]
@@ -128,14 +129,14 @@ def test_failing_head_regresses_whatever_its_speed(status):
     failed = {"status": status, "reason": "off"}
     (verdict,) = judged(*pair(CASE, -1.0, head=failed))
     assert (verdict.outcome, verdict.loss) == ("REGRESSED", None)
-    assert f"mine@head is {status}: off" in verdict.reason
+    assert f"mine@head is {status}: off" in worded(verdict.reason)
 
 
 @pytest.mark.parametrize("status", ["wrong", "crashed", "timeout", "oom", "unsupported"])
 def test_a_head_that_mended_its_base_passes(status):
     (verdict,) = judged(*pair(CASE, 1.0, base={"status": status, "reason": "off"}))
     assert (verdict.outcome, verdict.loss) == ("PASS", None)
-    assert f"mine@base is {status}: off" in verdict.reason
+    assert f"mine@base is {status}: off" in worded(verdict.reason)
 
 
 def test_determinism_may_not_be_lost_unless_it_is_waived():
@@ -202,7 +203,7 @@ def test_no_mean_is_taken_over_cases_that_no_process_shares():
     apart = [each.model_copy(update={"process": 1}) for each in pair(LAYER)]
     found = judged(*pair(CASE), *apart, processes=None)
     assert [verdict.outcome for verdict in found] == ["PASS", "PASS", "INCONCLUSIVE"]
-    assert found[-1].reason.startswith("no process measured all cases")
+    assert worded(found[-1].reason).startswith("no process measured all cases")
 
 
 def test_the_example_asks_for_what_compare_names():

@@ -12,6 +12,7 @@ import pytest
 from harness.cases import NormCase
 from harness.errors import UnavailableError, UsageError
 from harness.records.file import ResultsFile, load, set_torn_line_aside
+from harness.records.reasons import Reason
 from harness.records.run_records import EndRecord, ImplRecord
 from harness.records.schema import (
     Budget,
@@ -23,6 +24,7 @@ from harness.records.schema import (
     SelfTestRecord,
     TensorCheck,
     Verification,
+    VoidBlocks,
     worst,
 )
 from tests.results_factory import mixed, results, row, run_record, timing
@@ -125,8 +127,12 @@ def test_kernels_totals_and_other_engines_survive_in_a_row(path):
 
 def test_blocks_with_gaps_and_without_survive(path):
     whole = timing(10.0, blocks=5)
-    gaps = whole.model_copy(update={"blocks": [0, 1, 3, 4, 6], "voided": {"allocator grew": 2}})
-    none = whole.model_copy(update={"blocks": [], "samples_us": [], "voided": {"allocator grew": 9}})
+    gaps = whole.model_copy(
+        update={"blocks": [0, 1, 3, 4, 6], "voided": [VoidBlocks(cause=Reason("allocator_grew"), blocks=2)]}
+    )
+    none = whole.model_copy(
+        update={"blocks": [], "samples_us": [], "voided": [VoidBlocks(cause=Reason("allocator_grew"), blocks=9)]}
+    )
     rows = [ROW.model_copy(update={"timing": each}) for each in (whole, gaps, none)]
     write(path, run_record(), *rows)
     assert load(path).rows == rows
@@ -184,7 +190,7 @@ def test_infinite_rho_is_read_back_from_plain_json(path):
 
 @pytest.mark.parametrize("text", ["two\nlines", "µs · ≥ 化", 'a "quote" and \\', "tab\tand\x00nul", "\x1b[31mred"])
 def test_any_reason_stays_in_one_line(path, text):
-    row = ROW.model_copy(update={"status": "crashed", "reason": text})
+    row = ROW.model_copy(update={"status": "crashed", "reason": Reason("text", {"text": text})})
     write(path, run_record(), row, END)
     assert path.read_bytes().count(b"\n") == 3
     assert load(path).rows == [row]
@@ -192,7 +198,7 @@ def test_any_reason_stays_in_one_line(path, text):
 
 @pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\x85"])
 def test_a_separator_that_is_no_newline_does_not_end_a_line(path, separator):
-    row = ROW.model_copy(update={"notes": [f"one{separator}two"]})
+    row = ROW.model_copy(update={"notes": [Reason("text", {"text": f"one{separator}two"})]})
     write(path, run_record(), row)
     assert load(path).rows == [row]
 

@@ -6,6 +6,8 @@ import pytest
 
 from harness.analysis.comparison import compare
 from harness.analysis.statistics import PROCESS_BAND
+from harness.records.reasons import Reason
+from harness.records.schema import VoidBlocks
 from tests.results_factory import (
     CASE,
     budget,
@@ -19,6 +21,7 @@ from tests.results_factory import (
     twin,
     verification,
 )
+from tests.wording import worded
 
 PAIR = (row("torch-eager", 100.0), row("quack", 50.0, shift=1), *helpers(100.0, 25.0))
 
@@ -37,7 +40,7 @@ def test_an_entry_is_made_of_all_processes():
     assert entry.speedup.value == pytest.approx(alone.speedup.value)
     assert entry.percent_of_add == pytest.approx(alone.percent_of_add)
     assert entry.spread > 2 * alone.spread
-    assert entry.notes == ()
+    assert worded(entry.notes) == ()
 
 
 def test_one_process_reads_as_before():
@@ -64,7 +67,12 @@ def test_the_band_is_of_all_processes():
 def test_one_process_that_fails_is_enough(status):
     failing = row("quack", status=status, reason="off", process=2)
     entry = only_case(*in_processes(*PAIR), failing).entry("quack")
-    assert (entry.standing, entry.status, entry.reason, entry.median_us) == ("failed", status, "process 2: off", None)
+    assert (entry.standing, entry.status, worded(entry.reason), entry.median_us) == (
+        "failed",
+        status,
+        "process 2: off",
+        None,
+    )
 
 
 @pytest.mark.parametrize(
@@ -79,7 +87,7 @@ def test_one_process_that_cannot_be_compared_takes_the_rank(timed, why):
     doubtful = row("quack", 50.0, timed=timed, process=1)
     entry = only_case(*in_processes(*PAIR), doubtful).entry("quack")
     assert (entry.standing, entry.speedup) == ("unranked", None)
-    assert entry.reason.startswith(why)
+    assert worded(entry.reason).startswith(why)
 
 
 def test_the_worst_error_and_all_repetitions_count():
@@ -95,15 +103,21 @@ def test_the_worst_error_and_all_repetitions_count():
 
 def test_a_process_that_is_missing_is_noted():
     rows = [each for each in in_processes(*PAIR) if (each.impl, each.process) != ("quack", 2)]
-    assert only_case(*rows, processes=3).entry("quack").notes == ("timed in 2 of 3 processes",)
+    assert worded(only_case(*rows, processes=3).entry("quack").notes) == ["timed in 2 of 3 processes"]
 
 
 def test_void_blocks_are_summed_over_processes():
     voided = [
-        each.model_copy(update={"timing": each.timing.model_copy(update={"voided": {"throttled": each.process + 1}})})
+        each.model_copy(
+            update={
+                "timing": each.timing.model_copy(
+                    update={"voided": [VoidBlocks(cause=Reason("throttled"), blocks=each.process + 1)]}
+                )
+            }
+        )
         for each in in_processes(*PAIR)
     ]
-    assert only_case(*voided).voided == {"throttled": 6}
+    assert only_case(*voided).voided == {Reason("throttled"): 6}
 
 
 def test_first_process_gives_the_kernels_and_the_preparing_time():
@@ -120,7 +134,7 @@ def test_nothing_below_ten_t0_ranks(t0, standing):
     assert (case.lead and case.lead.impl) == ("quack" if standing == "ranked" else None)  # the slower one leads no more
     assert case.fastest is (quack if standing == "ranked" else None)
     if standing == "unranked":
-        assert quack.reason == "below 10 x t0 (56.0 us): shown, not ranked"
+        assert worded(quack.reason) == "below 10 x t0 (56.0 us): shown, not ranked"
         assert (quack.speedup, quack.verdict, quack.bandwidth_gbps) == (None, None, None)
 
 
@@ -134,7 +148,7 @@ def test_process_on_a_host_with_a_large_t0_is_set_aside():
     case = only_case(*in_processes(*PAIR, scales=(1.0, 1.3)), processes=2, selftests=tests)
     quack, alone = case.entry("quack"), only_case(*PAIR).entry("quack")
     assert (quack.standing, quack.median_us, quack.speedup) == ("ranked", alone.median_us, alone.speedup)
-    assert quack.notes == ("timed in 1 of 2 processes, 1 set aside for t0",)
+    assert worded(quack.notes) == ["timed in 1 of 2 processes, 1 set aside for t0"]
     assert (case.set_aside, case.lead.impl) == ((1,), "quack")
 
 
@@ -162,7 +176,7 @@ def test_another_baseline_is_judged_by_its_own_twin():
 
 def test_what_was_chosen_is_said_with_the_processes_that_chose_it_and_how_far_they_are_apart():
     tuned = [each.model_copy(update={"chosen": "8 warps"}) if each.impl == "quack" else each for each in PAIR]
-    assert only_case(*tuned).entry("quack").notes == ("chosen: 8 warps",)
+    assert worded(only_case(*tuned).entry("quack").notes) == ["chosen: 8 warps"]
     rows = [
         each.model_copy(update={"chosen": "4 warps" if each.process == 1 else "8 warps"}) if each.chosen else each
         for each in in_processes(*tuned, scales=(1.0, 1.3, 1.1))

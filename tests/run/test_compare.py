@@ -16,6 +16,7 @@ from harness.run.invocation import Invocation
 from harness.worker.discovery import discover
 from harness.worker.revisions import Side, two_sides
 from tests.repositories import DOUBLED, HONEST, commit, git, two_revisions
+from tests.wording import worded
 
 
 @pytest.fixture
@@ -101,7 +102,7 @@ def test_two_revisions_are_verified_side_by_side(repository, tmp_path, capsys):
     assert ended.value.code in (0, None)
     rows = {row.impl: row for row in load(tmp_path / "out" / "results.jsonl").rows if row.role == "impl"}
     assert (rows["my-norm@base"].status, rows["my-norm@head"].status) == ("ok", "wrong")
-    assert "dx is off by rho" in rows["my-norm@head"].reason
+    assert "dx is off by rho" in worded(rows["my-norm@head"].reason)
     assert "my-norm@head" in capsys.readouterr().out
 
 

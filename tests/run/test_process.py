@@ -21,6 +21,7 @@ from harness.run.progress import Display
 from harness.run.session import bench
 from harness.worker.messages import Began, Done, Hello, Row, Start, Try, Warm
 from harness.worker.serve import ENVIRONMENT
+from tests.wording import worded
 
 MUTANTS = Path(__file__).parents[1] / "mutants"
 PATIENCE_S = 1500.0  # a busy machine may be slow
@@ -63,7 +64,7 @@ def test_run_survives_crash_hang_exit_and_noise(tmp_path, capfd):
     assert path == tmp_path / "run" / "results.jsonl"
     results = load(path)
     rows = {row.impl: row for row in results.rows if row.role == "impl"}
-    assert {name: (row.status, row.reason) for name, row in rows.items()} == {
+    assert {name: (row.status, worded(row.reason)) for name, row in rows.items()} == {
         "honest": ("ok", None),
         "segfault": ("crashed", "the worker process was killed by SIGSEGV in stage 'first call'"),
         "leaves": ("crashed", "the worker process exited with status 9 in stage 'prepare'"),
@@ -72,7 +73,7 @@ def test_run_survives_crash_hang_exit_and_noise(tmp_path, capfd):
         "cached": ("wrong", "dx, dweight did not follow new contents of dy at the same address"),
         "forks": ("ok", None),
     }
-    assert rows["hang"].reason.startswith("no sign of life for 60 s in stage 'first call'")
+    assert worded(rows["hang"].reason).startswith("no sign of life for 60 s in stage 'first call'")
     assert Counter(row.role for row in results.rows) == {"impl": 7, "again": 1, "floor": 1}
     timed = [row.timing for row in results.rows if row.timing]
     assert len(timed) == 5  # honest, noisy, forks, the baseline again, the floor
@@ -107,7 +108,7 @@ def test_memory_without_end_costs_a_row_and_not_the_machine(tmp_path):
     finally:
         worker.kill()
     assert {name: row.status for name, row in rows.items()} == {"allocates": "oom", "honest": "ok"}
-    assert "can't allocate memory" in rows["allocates"].reason
+    assert "can't allocate memory" in worded(rows["allocates"].reason)
 
 
 def test_worker_greets_ignores_ctrl_c_and_death_is_reported(tmp_path):

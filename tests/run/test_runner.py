@@ -11,6 +11,7 @@ from harness.run.process import WorkerDiedError
 from harness.run.resolve import for_later_process
 from harness.run.runner import QUARANTINE_AFTER, Runner
 from harness.worker.messages import Aside, Began, Done, Hello, Row, SelfTest
+from tests.wording import worded
 
 CASE = NormCase("rms", 16, 64, device="cpu")
 OTHER = NormCase("rms", 32, 64, device="cpu")
@@ -249,7 +250,7 @@ def test_who_fails_hard_three_times_is_not_tried_again():
         [event for p in passing[2:] for event in p],
     ]
     played = Played([Job(case, ("a", "b")) for case in cases], *workers).run()
-    of_a = [(row.status, row.reason) for row in played.log.rows if row.impl == "a"]
+    of_a = [(row.status, worded(row.reason)) for row in played.log.rows if row.impl == "a"]
     assert [status for status, _ in of_a] == ["timeout", "crashed", "timeout", "crashed", "crashed"]
     assert {reason for _, reason in of_a[3:]} == {"not tried: in quarantine after 3 crashes or hangs"}
     assert [row.status for row in played.log.rows if row.impl == "b"] == ["ok"] * len(cases)

@@ -17,6 +17,7 @@ from harness.sanitizer.check import SIZES, Sanitizer
 from harness.sanitizer.target import case_of
 from tests.sanitizer.test_log import CLEAN, DIVERGED, INVALID_WRITE, NO_RACES, RACES, UNINITIALISED
 from tests.test_command_line import GPU, HELLO, ScriptedProcess
+from tests.wording import worded
 
 LAYER, RMS = case_of("layer", (33, 1032)), case_of("rms", (33, 1032))
 WROTE = "Invalid __global__ write of size 2 bytes at backward_rows+0x1d20 in kernels.py:143"
@@ -97,7 +98,7 @@ def checked(tool, tmp_path):
 
 
 def outcomes(records):
-    return [(record.tool, record.errors, record.detail) for record in records]
+    return [(record.tool, record.errors, worded(record.detail) or "") for record in records]
 
 
 def test_every_tool_has_a_record_and_each_run_is_told(checked, tool, tmp_path):
@@ -130,7 +131,7 @@ def test_errors_are_recorded_and_their_logs_kept(checked, tool, tmp_path):
         ("racecheck", 256),
         ("synccheck", 32),
     ]
-    assert records[0].detail == WROTE
+    assert worded(records[0].detail) == WROTE
     assert f"rms-33x1032-bf16 mine: memcheck: 2064 errors: {WROTE}" in checked.told
     kept = {path.name: path.read_text() for path in (tmp_path / "kept").iterdir()}
     assert set(kept) == {f"mine-rms-33x1032-bf16-{tool}.log" for tool in TOOLS}
@@ -183,7 +184,7 @@ def test_the_real_program_calls_an_implementation(checked):
         return [*check.target_command(*what), "--device", "cpu"]
 
     records = checked("rms", ["memcheck"], on_a_cpu, time_limit_s=900, impl="torch-eager")
-    assert [(record.case, record.tool, record.errors, record.detail) for record in records] == [
+    assert [(record.case, record.tool, record.errors, worded(record.detail)) for record in records] == [
         (RMS, "memcheck", 0, "")
     ]
 

@@ -4,6 +4,7 @@ from harness.cases import NormCase
 from harness.devices.nvml import THROTTLE_REASONS, Reading
 from harness.records.schema import ConditionsRecord
 from harness.timing.conditions import STEADY, record, void_cause
+from tests.wording import worded
 
 CASE = NormCase("rms", 16, 64)
 FREE = Reading(1980, 3201, 400.0, 60, (), 1)
@@ -26,16 +27,16 @@ def test_every_reason_but_a_power_cap_voids():
 @pytest.mark.parametrize("reason", VOIDING)
 def test_a_block_is_void_for_what_holds_at_either_end_of_it(reason):
     cause = f"throttled ({reason})"
-    assert void_cause(throttled(reason), FREE) == cause
-    assert void_cause(FREE, throttled(reason)) == cause
-    assert void_cause(throttled(reason), throttled(reason)) == cause
+    assert worded(void_cause(throttled(reason), FREE)) == cause
+    assert worded(void_cause(FREE, throttled(reason))) == cause
+    assert worded(void_cause(throttled(reason), throttled(reason))) == cause
     assert void_cause(FREE, FREE) is None
 
 
 def test_a_power_cap_voids_nothing_and_hides_nothing():
     capped = throttled("power cap")
     assert void_cause(capped, capped) is void_cause(FREE, capped) is void_cause(capped, FREE) is None
-    assert void_cause(capped, throttled("power cap", "power brake")) == "throttled (power brake)"
+    assert worded(void_cause(capped, throttled("power cap", "power brake"))) == "throttled (power brake)"
 
 
 def test_the_readings_are_recorded_a_column_a_quantity():

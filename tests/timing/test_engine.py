@@ -5,6 +5,7 @@ from statistics import median
 import pytest
 
 from harness.devices.nvml import Reading
+from harness.records.reasons import Reason
 from harness.timing.engine import (
     LONGEST_HOLD_US,
     SHORTEST_HOLD_US,
@@ -78,7 +79,7 @@ def test_allocator_growth_voids_the_whole_block():
     device = FakeDevice(lambda name, run: run + 0.5, grows={("B", third_block)})
     measurement = timed(device, "AB", count=6)
     assert measurement.blocks == [0, 1, 3, 4, 5]
-    assert measurement.voided == {"allocator grew": 1}
+    assert measurement.voided == {Reason("allocator_grew"): 1}
     kept = [WARM_UP_SAMPLES + block + 0.5 for block in measurement.blocks]
     assert measurement.samples_us == {"A": kept, "B": kept}
     assert measurement.attempted == 6
@@ -145,7 +146,7 @@ def median_ratio(first_us, other_us):
 
 FREE = Reading(sm_clock_mhz=1980)
 HOT = Reading(throttled=("software thermal slowdown",))
-TOO_HOT = "throttled (software thermal slowdown)"
+TOO_HOT = Reason("throttled", {"by": "software thermal slowdown"})
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from harness.timing import held_checks as module
 from harness.timing.held_checks import CONTROL, HELD, held_checks
 from tests.fake_device import FakeDevice
 from tests.timing.test_in_context import FakeHolder
+from tests.wording import worded
 
 
 class Holders:
@@ -45,13 +46,15 @@ def checked(monkeypatch):
 def test_a_holder_that_holds_what_it_says_passes(checked):
     found = checked()
     assert found[HELD].passed
-    assert "a probe found 124 of 132 multiprocessors free" in found[HELD].detail
+    assert "a probe found 124 of 132 multiprocessors free" in worded(found[HELD].detail)
 
 
 def test_a_launch_that_waits_is_told_in_words(checked):
     control = checked()[CONTROL]
     assert (control.passed, control.value) == (True, 2900.0)
-    assert control.detail.startswith("waits for other kernels: a launch that needs every multiprocessor took 2900 us")
+    assert worded(control.detail).startswith(
+        "waits for other kernels: a launch that needs every multiprocessor took 2900 us"
+    )
 
 
 @pytest.mark.parametrize("scripted", [{"free": 126}, {"free": 0}, {"states": ["over", "running"]}])
@@ -62,7 +65,7 @@ def test_a_holder_that_holds_something_else_fails(checked, scripted):
 def test_a_launch_that_is_not_seen_to_wait_fails(checked):
     control = checked(beside_us=20.0)[CONTROL]
     assert control.passed is False
-    assert "did not wait" in control.detail
+    assert "did not wait" in worded(control.detail)
 
 
 def test_without_a_holder_neither_check_is_made():
@@ -70,4 +73,4 @@ def test_without_a_holder_neither_check_is_made():
         raise UnavailableError("it does not compile")
 
     found = held_checks(FakeDevice(), refuse)
-    assert [(check.passed, check.detail) for check in found] == [(None, "it does not compile")] * 2
+    assert [(check.passed, worded(check.detail)) for check in found] == [(None, "it does not compile")] * 2

@@ -5,10 +5,12 @@ import random
 import pytest
 
 from harness.devices.capture import Captured
+from harness.records.reasons import Reason
 from harness.timing.engine import measure, take_sample
 from harness.timing.in_context import CALLS, OUTLASTS_US, Beside, HostClock, HotDy, repeated, replayed
 from harness.timing.stopping import StoppingRule
 from tests.fake_device import FakeDevice
+from tests.wording import worded
 
 THREE = StoppingRule(min_blocks=3, max_blocks=3, half_width=-1.0, budget_s=1e9)
 
@@ -108,7 +110,7 @@ def test_the_kernel_beside_outlasts_a_lengthened_hold_and_a_slow_backward():
 )
 def test_a_sample_is_void_where_the_kernel_beside_was_not_there(holder, us, void):
     device = FakeDevice(lambda name, run: us)
-    assert sample(beside(device, **holder), device.candidate("A")).void == void
+    assert worded(sample(beside(device, **holder), device.candidate("A")).void) == void
     assert device.events[-1] == "release"
 
 
@@ -120,7 +122,7 @@ def test_one_early_end_voids_the_whole_block_and_no_other():
         beside(device, states=states), [device.candidate(n) for n in "AB"], THREE, "clean", random.Random(0)
     )
     assert found.blocks == [0, 2]
-    assert found.voided == {"the kernel beside ended early": 1}
+    assert found.voided == {Reason("beside_ended_early"): 1}
 
 
 def clock(device, *readings_us):

@@ -4,6 +4,7 @@ import pytest
 
 from harness.timing.selftest import Effort, SelfTest
 from tests.fake_device import FakeDevice
+from tests.wording import worded
 
 CACHE = 1 << 20
 GBPS = 4000.0
@@ -157,7 +158,7 @@ def test_check_that_cannot_be_made_does_not_pass():
     """Without kernels and without a profiler its detail says why."""
     machine = lying(start_us=0.001, null_kernel=lambda: None, profiler=None)
     budget, checks = machine.tested()
-    absent = {check.name: check.detail for check in checks if check.passed is None}
+    absent = {check.name: worded(check.detail) for check in checks if check.passed is None}
     assert absent == {
         "null kernel": "there are no kernels here",
         "events against profiler": "there is no profiler of kernels here",
@@ -172,7 +173,7 @@ def test_copies_that_do_not_fit_are_left_out():
     assert max(int(name.split()[-1]) for name in fitting._us if "copies" in name) == 8 * CACHE
     cramped = lying(start_us=0.001, largest=2 * CACHE)
     budget, checks = cramped.tested()
-    assert [check.detail for check in checks if check.name == "copy line"] == [
+    assert [worded(check.detail) for check in checks if check.name == "copy line"] == [
         "too little memory is free for copies of several sizes"
     ]
     assert budget.copy_gbps is None

@@ -15,6 +15,7 @@ from harness.worker import interleave, serve
 from harness.worker.messages import Done, Hello
 from tests.fake_device import FakeDevice
 from tests.fake_worker import Ready
+from tests.wording import worded
 
 pytestmark = pytest.mark.usefixtures("ranked_on_a_cpu")
 CPU = DeviceFacts("cpu", "Some CPU", "x86_64", l2_bytes=1 << 20)
@@ -151,7 +152,7 @@ def test_bench_runs_what_was_tuned(tune, capsys):
     assert typed("bench --impl mine.py --impls mine --tuned tuned/tuned.json --out bench") == 0
     rows = {row.impl: row for row in load(Path("bench/results.jsonl")).rows if row.role == "impl"}
     assert rows.keys() == {"mine", "mine@tuned"}
-    assert rows["mine@tuned"].notes == ["configuration: faster, of tuned/tuned.json"]
+    assert worded(rows["mine@tuned"].notes) == ["configuration: faster, of tuned/tuned.json"]
     assert set(rows["mine@tuned"].timing.samples_us) == {15.0}
     assert set(rows["mine"].timing.samples_us) == {20.0}
     assert "mine@tuned" in capsys.readouterr().out

@@ -75,7 +75,7 @@ def test_without_the_default_nothing_is_known(unmeasured, why):
 
 def test_what_is_too_short_to_be_ranked_is_not():
     best = chosen(*default(9.0), candidate(1, 8.0), selftests=[selftest(**budget().model_dump())])
-    assert best.why == "not measured: mine is below 10 x t0 (12.8 us)"
+    assert best.why == "not measured: mine is below 10 x t0 (12.8 us): shown, not ranked"
 
 
 def test_only_the_figures_of_the_second_run_count():

@@ -8,6 +8,7 @@ import pytest
 
 from harness.cases.catalogue import SHAPES
 from harness.cases.input_kinds import INPUT_KINDS
+from harness.records.reasons import Reason
 from harness.records.settings import Settings
 from harness.verify.repetition import Repetition
 from harness.worker.messages import Try
@@ -15,6 +16,7 @@ from harness.worker.trial import Trial
 from tests.mutants.faults import RMS, RSTD, products
 from tests.mutants.maths import gradients, implementation, tried
 from tests.mutants.variants import FAULTS
+from tests.wording import worded
 
 SETTINGS = Settings(timed=False, seeds=3, repeats=6, cells=1000)
 
@@ -29,13 +31,13 @@ def test_a_planted_fault_is_caught_by_name(name):
     fault = FAULTS[name]
     row = tried(fault, True, SETTINGS)
     assert row.status == fault.status
-    assert re.search(fault.reason, row.reason or "; ".join(row.notes))
+    assert re.search(fault.reason, worded(row.reason) or "; ".join(worded(row.notes)))
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_its_honest_twin_passes(name):
     row = tried(FAULTS[name], False, SETTINGS)
-    assert (row.status, row.reason) == ("ok", None)
+    assert (row.status, worded(row.reason)) == ("ok", None)
     assert {check.error_class for check in row.verification.tensors.values()} == {"exact"}
 
 
@@ -44,19 +46,19 @@ def test_usual_inputs_hide_what_the_catalogue_finds(name):
     fault = FAULTS[name]
     usual = replace(fault.case, inputs="normal", rows=64, cols=128)
     row = tried(fault, True, SETTINGS, usual)
-    assert (row.status, row.reason) == ("ok", None)
+    assert (row.status, worded(row.reason)) == ("ok", None)
 
 
 @pytest.mark.parametrize(("planted", "status"), [(False, "timeout"), (True, "wrong")])
 def test_a_backward_that_waits_beside_another_kernel_is_a_timeout_unless_it_is_wrong(monkeypatch, planted, status):
     def waits(repetition, repeats):
-        repetition.waits = "waits for other kernels: it did not end"
+        repetition.waits = Reason("waits_for_held", {"seconds": 0.1, "programs": 8, "of": 132})
 
     monkeypatch.setattr(Repetition, "under_conditions", waits)
     fault = next(each for each in FAULTS.values() if each.status == "wrong" and each.case == RMS)
     row = tried(fault, planted, SETTINGS)
     assert row.status == status
-    assert (row.reason == "waits for other kernels: it did not end") is not planted
+    assert (row.reason is not None and row.reason.code == "waits_for_held") is not planted
 
 
 LAYOUTS = [name for name, fault in FAULTS.items() if name.startswith("strides taken for granted")]
@@ -65,7 +67,7 @@ LAYOUTS = [name for name, fault in FAULTS.items() if name.startswith("strides ta
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_a_declared_layout_is_refused(name):
     row = tried(FAULTS[name], True, SETTINGS, contiguous_only=True)
-    assert (row.status, row.reason) == ("unsupported", "takes contiguous x and dy alone")
+    assert (row.status, worded(row.reason)) == ("unsupported", "takes contiguous x and dy alone")
 
 
 def test_what_is_declared_hides_no_other_fault():
@@ -113,7 +115,7 @@ def test_a_casting_rule_gets_its_class_and_is_no_fault(gradients_of, named):
     adapter = implementation("casts", lambda inputs: lambda: gradients_of(inputs))
     rows = []
     Trial(Try(case, ("casts",), "group", SETTINGS), {"casts": adapter}, lambda impl, stage: None, rows.append).run()
-    assert (rows[0].status, rows[0].reason) == ("ok", None)
+    assert (rows[0].status, worded(rows[0].reason)) == ("ok", None)
     classes = {name: check.error_class for name, check in rows[0].verification.tensors.items()}
     assert classes == {"dx": "exact", "dweight": named}
 

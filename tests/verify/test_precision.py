@@ -8,6 +8,7 @@ from harness.cases import Grads, NormCase, make_inputs
 from harness.verify.error_classes import classify, slack
 from harness.verify.precision import Comparison, check, malformed, wider
 from tests.mutants.maths import gradients
+from tests.wording import worded
 
 RMS = NormCase("rms", 512, 256, device="cpu")
 LAYER = NormCase("layer", 512, 256, bias=True, device="cpu")
@@ -161,7 +162,7 @@ class Lazy(torch.Tensor):
 def test_malformed_gradients_are_named(name, spoil, fault):
     inputs = make_inputs(LAYER, 1)
     grads = gradients(inputs)
-    assert malformed(inputs, replace(grads, **{name: spoil(getattr(grads, name))})) == fault
+    assert worded(malformed(inputs, replace(grads, **{name: spoil(getattr(grads, name))}))) == fault
 
 
 def test_chance_passes_a_bound_no_more_often_than_alpha():
@@ -228,6 +229,6 @@ def test_wider_gradients_are_accepted_and_noted():
     wide = replace(grads, dweight=grads.dweight.float())
     assert malformed(inputs, wide) is None
     assert wider(inputs, grads) == []
-    assert wider(inputs, wide) == [
+    assert worded(wider(inputs, wide)) == [
         "dweight is torch.float32 where torch.bfloat16 was asked for: accepted, and rounded before it is judged"
     ]

@@ -8,6 +8,7 @@ from harness.verify.determinism import fingerprint
 from harness.verify.repetition import Repetition, stale, with_new_dy
 from harness.verify.robustness import Pristine
 from tests.mutants.maths import gradients
+from tests.wording import worded
 
 RMS = NormCase("rms", 16, 32, device="cpu")
 
@@ -87,7 +88,7 @@ def test_new_dy_is_written_in_place_and_taken_back(kind):
     old = gradients(inputs)
     assert with_new_dy(inputs, pristine, lambda: gradients(inputs)) is None
     assert pristine.changed(inputs, in_place=False) == []
-    said = with_new_dy(inputs, pristine, lambda: old)
+    said = worded(with_new_dy(inputs, pristine, lambda: old))
     assert said == "dx, dweight did not follow new contents of dy at the same address"
 
 
@@ -110,7 +111,7 @@ def test_where_it_did_not_follow_is_said():
     inputs = make_inputs(RMS, 1)
     wrong = gradients(inputs)
     wrong.dx.neg_()
-    assert stale(inputs, wrong, "in a graph replay") == (
+    assert worded(stale(inputs, wrong, in_replay=True)) == (
         "dx did not follow new contents of dy at the same address in a graph replay"
     )
     assert stale(inputs, Grads(gradients(inputs).dx, gradients(inputs).dweight)) is None
@@ -149,14 +150,14 @@ def beside(monkeypatch, state, runs=4, starts=True):
 def test_bits_are_compared_while_multiprocessors_are_held(monkeypatch):
     holder, found = beside(monkeypatch, "running")
     assert (holder.occupied, holder.left) == ([8, 32, 8, 32], 4)
-    assert (found.repeats, found.differences, found.waits) == (5, [], None)
+    assert (found.repeats, found.differences, worded(found.waits)) == (5, [], None)
 
 
 @pytest.mark.parametrize("state", ["over", "ended early"])
 def test_a_backward_that_waits_for_the_holder_is_named(monkeypatch, state):
     holder, found = beside(monkeypatch, state)
     assert (holder.occupied, holder.left, found.repeats) == ([8], 1, 1)
-    assert found.waits == (
+    assert worded(found.waits) == (
         "waits for other kernels: it did not end within 0.1 s while another kernel held 8 of 132 multiprocessors"
     )
 
@@ -164,4 +165,4 @@ def test_a_backward_that_waits_for_the_holder_is_named(monkeypatch, state):
 def test_bits_beside_a_holder_that_did_not_start_are_not_counted(monkeypatch):
     _, found = beside(monkeypatch, "running", starts=False)
     (check,) = found.conditions
-    assert (check.runs, check.skipped) == (0, "the kernel that holds multiprocessors did not start")
+    assert (check.runs, worded(check.skipped)) == (0, "the kernel that holds multiprocessors did not start")

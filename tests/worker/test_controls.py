@@ -2,6 +2,7 @@ import pytest
 
 from harness.cases import NormCase
 from harness.devices import DeviceFacts, detect
+from harness.records.reasons import Reason
 from harness.records.schema import RowRecord, Timing
 from harness.records.settings import Settings
 from harness.timing.selftest import Effort
@@ -15,8 +16,8 @@ SETTINGS = Settings(flush_bytes=1 << 16, seeds=1, half_width=0.005, budget_s=10.
 HOST = detect(DeviceFacts("cpu", "Some CPU", "x86_64", l2_bytes=1 << 16))
 PROVEN = Timing(group="g", flush="clean", samples_us=[1.0], blocks=[0])
 LATE = PROVEN.model_copy(update={"proven": False})
-STALE = "dx did not follow new contents of dy at the same address"
-ESCAPED = "work on another stream runs outside the timed span: copy"
+STALE = Reason("remembered", {"tensors": ["dx"]})
+ESCAPED = Reason("escapes", {"kernel": "copy"})
 
 
 def row(status, reason=None, timing=None):

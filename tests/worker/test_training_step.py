@@ -10,15 +10,17 @@ from harness.cases import Grads, NormCase
 from harness.cases.traffic import ADD_NAME
 from harness.devices.capture import Captured, CaptureError
 from harness.errors import UnavailableError
+from harness.records.reasons import Reason
 from harness.records.schema import HolderRecord, Timing
 from harness.records.settings import Settings
 from harness.timing.engine import WARM_UP_SAMPLES, CandidateError
 from harness.timing.in_context import CALLS
 from harness.worker import training_step
 from harness.worker.interleave import TimingJob
-from harness.worker.training_step import HOST_WAITED, TrainingStep
+from harness.worker.training_step import TrainingStep
 from tests.fake_device import FakeDevice
 from tests.timing.test_in_context import FakeHolder
+from tests.wording import worded
 
 NAMES = ("torch-eager", "quack")
 AGAIN = "torch-eager (again)"
@@ -102,7 +104,7 @@ def test_an_answer_that_a_replay_leaves_as_it_was_is_wrong(monkeypatch):
         return "dx is off" if answer.dx.isnan().any() else None
 
     found = Step(monkeypatch, answer=right, judge=judge).time_in("graph").records
-    assert (found["quack"].status, found["quack"].reason) == ("wrong", "in a timed call, dx is off")
+    assert (found["quack"].status, worded(found["quack"].reason)) == ("wrong", "in a timed call, dx is off")
 
 
 def test_dy_is_written_before_each_start_and_keeps_its_values(monkeypatch):
@@ -136,14 +138,14 @@ def test_samples_of_a_backward_that_waits_are_counted(monkeypatch):
 
 def test_a_capture_is_named_by_its_nodes(monkeypatch):
     found = Step(monkeypatch).time_in("graph").records
-    assert found["quack"].notes == ["captured: 2 kernels, 1 memset"]
+    assert worded(found["quack"].notes) == ["captured: 2 kernels, 1 memset"]
 
 
 def test_what_cannot_be_captured_is_unsupported_there(monkeypatch):
     step = Step(monkeypatch)
     step.contents["quack"] = CaptureError("RuntimeError: it allocates")
     found = step.time_in("graph").records
-    assert (found["quack"].status, found["quack"].reason) == (
+    assert (found["quack"].status, worded(found["quack"].reason)) == (
         "unsupported",
         "cannot be captured: RuntimeError: it allocates",
     )
@@ -153,13 +155,13 @@ def test_what_cannot_be_captured_is_unsupported_there(monkeypatch):
 def test_a_wrong_answer_in_a_context_is_wrong_there(monkeypatch):
     step = Step(monkeypatch, judge=lambda name, answer: "dx is off" if name == "quack" else None)
     found = step.time_in("hot-dy").records
-    assert (found["quack"].status, found["quack"].reason) == ("wrong", "in a timed call, dx is off")
+    assert (found["quack"].status, worded(found["quack"].reason)) == ("wrong", "in a timed call, dx is off")
     assert found["torch-eager"].status == "ok"
 
 
 def test_a_host_that_waited_has_no_times(monkeypatch):
     found = Step(monkeypatch, host_us={"quack": 1e9}).time_in("host").records
-    assert (found["quack"].timing, found["quack"].untimed) == (None, HOST_WAITED)
+    assert (found["quack"].timing, worded(found["quack"].untimed)) == (None, Reason("host_waited"))
     assert found["torch-eager"].timing.proven
 
 
@@ -172,7 +174,7 @@ def test_who_raises_in_a_context_loses_it_alone(monkeypatch):
             raise RuntimeError("not beside anything")
 
     found = Step(monkeypatch, returns={"quack": fails}).time_in("beside:8").records
-    assert (found["quack"].status, found["quack"].reason) == ("crashed", "RuntimeError: not beside anything")
+    assert (found["quack"].status, worded(found["quack"].reason)) == ("crashed", "RuntimeError: not beside anything")
     assert len(found["torch-eager"].timing.samples_us) == 2
 
 
@@ -193,7 +195,7 @@ def test_a_holder_that_cannot_be_had_is_a_plain_reason(monkeypatch):
     step = Step(monkeypatch)
     monkeypatch.setattr(training_step, "_holder", refuse)
     found = step.time_in("beside:8").records
-    assert {(record.status, record.reason) for record in found.values()} == {
+    assert {(record.status, worded(record.reason)) for record in found.values()} == {
         ("unsupported", "the kernel that holds multiprocessors cannot run here")
     }
     assert step.device.events == []

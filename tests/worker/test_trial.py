@@ -23,6 +23,7 @@ from harness.worker.messages import Try
 from harness.worker.rows import SpoiltError
 from harness.worker.trial import Trial, warm
 from tests.mutants.maths import gradients, implementation
+from tests.wording import worded
 
 RMS = NormCase("rms", 16, 32, device="cpu")
 LAYER = NormCase("layer", 16, 32, bias=True, device="cpu")
@@ -76,7 +77,7 @@ def session(*adapters, **more):
     done = Session(implementation("honest"), *adapters, implementation("bystander"), **more).run()
     assert Counter(row.impl for row in done.rows if row.role == "impl") == Counter(list(done.adapters))
     for name in ("honest", "bystander"):
-        assert (done.row(name).status, done.row(name).reason) == ("ok", None)
+        assert (done.row(name).status, worded(done.row(name).reason)) == ("ok", None)
         assert len(done.row(name).timing.samples_us) == 4
     return done
 
@@ -89,7 +90,7 @@ def outcome(prepare, case=RMS, **more):
 
 def test_an_honest_implementation_is_ok_exact_and_timed():
     row = session().row("honest")
-    assert (row.status, row.reason, row.untimed) == ("ok", None, None)
+    assert (row.status, worded(row.reason), worded(row.untimed)) == ("ok", None, None)
     assert {name: check.error_class for name, check in row.verification.tensors.items()} == dict.fromkeys(
         ("dx", "dweight"), "exact"
     )
@@ -149,7 +150,7 @@ def test_a_nondeterministic_implementation_is_timed():
         return backward
 
     row = session(implementation("faulty", prepare)).row("faulty")
-    assert (row.status, row.reason) == ("nondeterministic", "1 of 3 runs differ, in dweight")
+    assert (row.status, worded(row.reason)) == ("nondeterministic", "1 of 3 runs differ, in dweight")
     assert (row.verification.differing, row.verification.differing_in) == (1, ["dweight"])
     assert len(row.timing.samples_us) == 4
 
@@ -167,7 +168,7 @@ def test_a_declared_overwriting_of_dy_is_ok():
         return backward
 
     row = session(implementation("faulty", prepare, in_place=True)).row("faulty")
-    assert (row.status, row.reason) == ("ok", None)
+    assert (row.status, worded(row.reason)) == ("ok", None)
     assert seen.count(False) == 2  # the calls with new contents in dy, before and after timing
     assert len(seen) > len(row.timing.samples_us) + 3
 
@@ -190,7 +191,10 @@ def test_raising_while_timed_costs_its_own_row():
     prepare = raising_while_timed(lambda: done.stage)
     done = Session(implementation("faulty", prepare), implementation("honest"), implementation("bystander"))
     done.run()
-    assert (done.row("faulty").status, done.row("faulty").reason) == ("crashed", "RuntimeError: only when it counts")
+    assert (done.row("faulty").status, worded(done.row("faulty").reason)) == (
+        "crashed",
+        "RuntimeError: only when it counts",
+    )
     assert done.row("faulty").timing is None
     assert [len(done.row(name).timing.samples_us) for name in ("honest", "bystander")] == [4, 4]
     assert sorted(row.role for row in done.rows) == ["again", "floor", "impl", "impl", "impl"]
@@ -206,7 +210,7 @@ def test_an_unsupported_case_has_the_adapters_reason():
 def test_what_must_not_be_timed_is_verified_and_says_why():
     done = session(implementation("faulty", untimed=lambda case: "runs in an interpreter here"))
     row = done.row("faulty")
-    assert (row.status, row.timing, row.untimed) == ("ok", None, "runs in an interpreter here")
+    assert (row.status, row.timing, worded(row.untimed)) == ("ok", None, "runs in an interpreter here")
     assert row.verification is not None
     assert ("faulty", "time") not in done.stages
 
@@ -306,10 +310,10 @@ def test_kernels_totals_and_other_engines_reach_their_row(monkeypatch):
     )
     done = session()
     honest, bystander = done.row("honest"), done.row("bystander")
-    assert (honest.kernels, honest.kernel_totals, honest.kernels_note) == (KERNELS, TOTALS, None)
+    assert (honest.kernels, honest.kernel_totals, worded(honest.kernels_note)) == (KERNELS, TOTALS, None)
     assert honest.other_engines_us == {"do_bench": 31.5, "NVBench": 29.0}
     assert (bystander.kernels, bystander.kernel_totals) == (None, None)
-    assert bystander.kernels_note == "the profiler lost records"
+    assert worded(bystander.kernels_note) == "the profiler lost records"
     assert bystander.other_engines_us == {}
 
 
@@ -319,7 +323,7 @@ ESCAPED = "work on another stream runs outside the timed span: copy"
 def test_work_outside_the_timed_span_is_wrong(monkeypatch):
     together(monkeypatch, kernels={"faulty": Breakdown(KERNELS, TOTALS, escaped=ESCAPED)})
     row = session(implementation("faulty")).row("faulty")
-    assert (row.status, row.reason) == ("wrong", ESCAPED)
+    assert (row.status, worded(row.reason)) == ("wrong", ESCAPED)
     assert (row.kernels, row.kernel_totals, len(row.timing.samples_us)) == (KERNELS, TOTALS, 4)
     assert row.verification is not None
 
@@ -337,8 +341,8 @@ def test_a_timed_call_with_another_answer_is_wrong():
     done = Session(implementation("honest"), implementation("faulty", prepare))
     done.run()
     assert done.row("faulty").status == "wrong"
-    assert done.row("faulty").reason.startswith("in a timed call, dx is off by rho ")
-    assert (done.row("honest").status, done.row("honest").reason) == ("ok", None)
+    assert worded(done.row("faulty").reason).startswith("in a timed call, dx is off by rho ")
+    assert (done.row("honest").status, worded(done.row("honest").reason)) == ("ok", None)
     assert done.row("faulty").timing is not None
 
 
@@ -370,4 +374,4 @@ def test_a_fault_of_a_later_process_alone_is_wrong_in_the_joined_result(spoil, r
     joined = join([*rows, *later.rows])
     assert joined["honest", "impl"].status == "ok"
     assert joined["faulty", "impl"].status == "wrong"
-    assert joined["faulty", "impl"].reason.startswith(reason)
+    assert worded(joined["faulty", "impl"].reason).startswith(reason)

@@ -14,6 +14,7 @@ from harness.verify import verifier
 from harness.verify.verifier import HOST_LEAK_RUNS, LEAK_RUNS
 from harness.worker.rows import SpoiltError
 from tests.mutants.maths import gradients, implementation
+from tests.wording import worded
 from tests.worker.test_trial import RMS, SETTINGS, Session, session
 
 UNTIMED = SETTINGS.changed(timed=False)
@@ -25,7 +26,7 @@ def test_functions_that_raise_cost_their_own_row(function):
         raise KeyError("surprise")
 
     row = session(implementation("faulty", **{function: fail})).row("faulty")
-    assert (row.status, row.reason) == ("crashed", "KeyError: 'surprise'")
+    assert (row.status, worded(row.reason)) == ("crashed", "KeyError: 'surprise'")
 
 
 @pytest.mark.parametrize("function", ["unsupported", "notes", "untimed"])
@@ -33,8 +34,8 @@ def test_answers_of_the_wrong_type_cost_their_own_row(function):
     answer = {"unsupported": 5, "notes": "a text", "untimed": True}[function]
     row = session(implementation("faulty", **{function: lambda case: answer})).row("faulty")
     assert row.status == "crashed"
-    assert row.reason.startswith(f"TypeError: {function} must return a ")
-    assert row.reason.endswith(f"it returned {answer!r}")
+    assert worded(row.reason).startswith(f"TypeError: {function} must return a ")
+    assert worded(row.reason).endswith(f"it returned {answer!r}")
 
 
 def test_a_memory_leak_is_wrong_on_a_cpu_too():
@@ -49,7 +50,7 @@ def test_a_memory_leak_is_wrong_on_a_cpu_too():
 
     row = session(implementation("faulty", prepare)).row("faulty")
     assert row.status == "wrong"
-    assert re.search("^every call keeps 6[0-9]{7} bytes of memory$", row.reason)
+    assert re.search("^every call keeps 6[0-9]{7} bytes of memory$", worded(row.reason))
 
 
 @pytest.mark.parametrize(("calls", "status"), [(LEAK_RUNS + 1, "ok"), (HOST_LEAK_RUNS + 1, "wrong")])
@@ -122,7 +123,7 @@ def test_a_thread_that_changes_inputs_is_nobody_elses_fault(end, pool):
         done.run()
     (row,) = done.rows  # the others have to be tried again in another process
     assert (row.impl, row.status) == ("faulty", "wrong")
-    assert row.reason == "a thread that it left at work goes on changing the inputs: meddles"
+    assert worded(row.reason) == "a thread that it left at work goes on changing the inputs: meddles"
     assert done.stages[-1][0] == "faulty"  # which is whom the parent believes to be at work
 
 
@@ -146,9 +147,12 @@ def test_an_adapter_that_changes_x_costs_nobody_else_a_row():
     case = replace(RMS, dtype="fp32", weight_dtype="fp32")
     innocent = [implementation(name, through_autograd) for name in ("before", "after")]
     done = session(innocent[0], implementation("faulty", prepare), innocent[1], case=case)
-    assert (done.row("faulty").status, done.row("faulty").reason) == ("wrong", "the backward changed its input x")
+    assert (done.row("faulty").status, worded(done.row("faulty").reason)) == (
+        "wrong",
+        "the backward changed its input x",
+    )
     for name in ("before", "after"):
-        assert (done.row(name).status, done.row(name).reason) == ("ok", None)
+        assert (done.row(name).status, worded(done.row(name).reason)) == ("ok", None)
         assert len(done.row(name).timing.samples_us) == 4
 
 
@@ -169,9 +173,9 @@ def test_inputs_changed_in_timed_calls_are_noticed(names, reason):
 
     done = Session(implementation("honest"), implementation("faulty", prepare), implementation("bystander"))
     done.run()
-    assert (done.row("faulty").status, done.row("faulty").reason) == ("wrong", f"in a timed call, {reason}")
+    assert (done.row("faulty").status, worded(done.row("faulty").reason)) == ("wrong", f"in a timed call, {reason}")
     for name in ("honest", "bystander"):
-        assert (done.row(name).status, done.row(name).reason) == ("ok", None)
+        assert (done.row(name).status, worded(done.row(name).reason)) == ("ok", None)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +192,7 @@ def test_an_error_on_an_unusual_layout_is_a_refusal(kind, status, reason):
         raise ValueError("x must be contiguous")
 
     done = Session(implementation("strict", prepare), case=replace(RMS, inputs=kind), settings=UNTIMED).run()
-    assert (done.row("strict").status, done.row("strict").reason) == (status, reason)
+    assert (done.row("strict").status, worded(done.row("strict").reason)) == (status, reason)
 
 
 def test_untimed_rows_are_written_as_soon_as_they_are_known():
