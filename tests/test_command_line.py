@@ -6,7 +6,6 @@ import signal
 import sys
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,7 +13,6 @@ import pytest
 from rich.console import Console
 
 from harness.__main__ import main
-from harness.cases import NormCase
 from harness.devices import DeviceFacts
 from harness.errors import UnavailableError, UsageError
 from harness.fleet import preview
@@ -23,7 +21,7 @@ from harness.records.file import ResultsFile, load
 from harness.records.run_records import ImplRecord
 from harness.records.schema import Budget, Check, ConditionsRecord, SelfTestRecord
 from harness.records.settings import Settings
-from harness.run import listing, opening, process, resolve, session
+from harness.run import listing, opening, process, session
 from harness.run.invocation import Invocation
 from harness.run.process import WorkerDiedError
 from harness.run.progress import Display
@@ -192,11 +190,6 @@ def test_a_value_of_the_wrong_type_is_answered_in_one_line(no_worker, folder, ca
     assert shown.err.endswith("; try `normbwd bench --help`\n")
     assert shown.err.count("\n") == 1
     assert list(folder.iterdir()) == []
-
-
-def test_a_markup_lookalike_is_printed_as_it_is(no_worker, capsys):
-    assert typed("bench --impl '[bold]x[/bold].py'") == 2
-    assert capsys.readouterr().err == "error: --impl [bold]x[/bold].py: no such file\n"
 
 
 def test_help_is_no_error(capsys):
@@ -544,14 +537,6 @@ def test_a_file_that_is_not_ours_is_left_as_it_is(workers, folder, capsys, conte
     assert (path.read_text(), [each.name for each in path.parent.iterdir()]) == (content, ["results.jsonl"])
 
 
-def test_a_torn_file_of_another_run_is_left_as_it_is(workers, folder):
-    typed("bench --shapes 4x8 --norm rms --out run")
-    path = folder / "run" / "results.jsonl"
-    path.write_bytes(torn := path.read_bytes()[:-9])
-    assert typed("bench --shapes 4x8 --norm rms --out run --resume --seed 1") == 2
-    assert path.read_bytes() == torn
-
-
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -619,14 +604,6 @@ def test_other_implementations_cannot_be_mixed_into_a_run(workers, capsys):
     assert told in capsys.readouterr().err
 
 
-def test_other_settings_that_are_no_options_cannot_be_mixed_into_a_run(workers, monkeypatch, capsys):
-    line = "bench --shapes 4x8 --norm rms --out run"
-    typed(line)
-    monkeypatch.setattr(resolve, "_stopping", lambda device, quick: (20, 60, 0.004, 3.0))
-    assert typed(f"{line} --resume") == 2
-    assert "other settings (half_width 0.003) than this run (half_width 0.004)" in capsys.readouterr().err
-
-
 def test_another_revision_goes_on_with_a_run_and_another_version_does_not(workers, monkeypatch, capsys):
     line = "bench --device cpu --shapes 8x8 --norm rms --out run"
     monkeypatch.setattr(session, "own_revision", lambda: "abc1234")
@@ -692,14 +669,6 @@ def test_results_that_are_there_are_not_overwritten(workers, folder, capsys):
     expected = "error: run/results.jsonl exists; --resume goes on with it, --out names another folder\n"
     assert capsys.readouterr().err.endswith(expected)
     assert (folder / "run" / "results.jsonl").read_bytes() == before
-
-
-def test_runs_that_begin_in_the_same_second_have_folders_of_their_own(workers, folder, monkeypatch):
-    monkeypatch.setattr(opening, "datetime", SimpleNamespace(now=lambda _: datetime(2026, 1, 2, tzinfo=UTC)))
-    for _ in range(3):
-        assert typed("bench --shapes 4x8 --norm rms") in (0, None)
-    names = sorted(path.parent.name for path in folder.glob("runs/*/results.jsonl"))
-    assert names == [f"20260102-000000-cpu{number}" for number in ("", "-2", "-3")]
 
 
 def test_the_latest_run_is_resumed_whatever_the_others_are_called(workers, folder):
@@ -773,28 +742,6 @@ def test_the_help_names_every_format(capsys, monkeypatch):
     typed("report --help")
     shown = capsys.readouterr().out
     assert all(form in shown for form in FORMATS)
-
-
-@pytest.mark.parametrize(
-    ("command", "told", "not_told"),
-    [
-        ("report", "name of the implementation whose pull request it is, for --format pr; no file", None),
-        ("publish", "folder of unfinished runs (default: runs/publish-DEVICE)", "runs/TIME-DEVICE"),
-        ("bench", "folder of the results (default: runs/TIME-DEVICE)", "publish-DEVICE"),
-        ("bench", "fresh processes that measure every case [default: (1)]", "with --quick 1"),
-        ("compare", "fresh processes that measure every case (default: 5; with --quick 1)", "[default: (1)]"),
-        ("compare", "the one implementation whose revisions are compared: a name, no pattern", "one a library"),
-        ("tune", "fresh processes that measure the winners once more (default: 5; with --quick 1)", "[default: (1)]"),
-        ("tune", "(default: those of --impl, else triton-inhouse)", "one a library"),
-        ("tune", "folder of the results (default: runs/TIME-DEVICE-tune)", "(default: runs/TIME-DEVICE)"),
-    ],
-)
-def test_an_option_that_means_something_else_has_its_own_help(capsys, monkeypatch, command, told, not_told):
-    monkeypatch.setenv("COLUMNS", "400")
-    typed(f"{command} --help")
-    shown = capsys.readouterr().out
-    assert told in shown
-    assert not_told is None or not_told not in shown
 
 
 @pytest.mark.parametrize(
@@ -939,22 +886,6 @@ def test_kernels_are_compiled_once_for_all_processes(workers, folder):
     assert [worker.start.asked for worker in workers.launched] == [True] + [False] * 3  # who compiles, two processes
 
 
-def test_what_the_memory_holds_once_is_not_compiled_ahead(workers, folder):
-    quack = HELLO.implementations[1].model_copy(update={"compiles_ahead": True})
-    small = replace(GPU, memory_bytes=8 << 30)
-    workers.greeting = Hello([small], [HELLO.implementations[0], quack], {})
-    typed("bench --shapes 65536x8192,8192x8192 --norm rms --compile-ahead 3 --allow-others --out run")
-    warmed = [request for worker in workers.launched for request in worker.requests if isinstance(request, Warm)]
-    assert [(request.impl, request.case.rows) for request in warmed] == [("quack", 8192)]
-
-
-def test_the_stages_that_took_time_are_in_the_file(workers, folder):
-    workers.greeting = WITH_GPU
-    typed("bench --shapes 4x8 --norm rms --out run")
-    stages = set(load(folder / "run" / "results.jsonl").end.stages_s)
-    assert stages == {"compile ahead", "start", "self-test", "inputs", "verify"}
-
-
 def test_a_cpu_has_no_self_test(workers, folder, capsys):
     assert typed("selftest --out run") == 4
     message = "the self-test is of what times a GPU; on a CPU nothing is ranked (docs/method.md)"
@@ -1040,12 +971,6 @@ def test_a_file_that_is_no_adapter(folder, capfd):
     shown = capfd.readouterr()
     assert (shown.out, shown.err) == ("", f"starting a worker\nerror: {complaint}\n")
     assert not (folder / "run").exists()
-
-
-def test_a_case_keeps_its_key_from_the_command_line(workers, folder):
-    typed("bench --shapes 4x8 --norm layer --dtype bf16 --weight-dtype fp32 --no-bias --out run")
-    (case, *_) = {row.case for row in load(folder / "run" / "results.jsonl").rows}
-    assert case == NormCase("layer", 4, 8, "bf16", "fp32", device="cpu")
 
 
 @pytest.mark.parametrize(("wrong", "code"), [("liger", 1), ("quack", 0)])

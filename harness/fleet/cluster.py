@@ -24,7 +24,6 @@ LAST_PORT = 65535
 TRIES = "RAY_NUM_REDIS_GET_RETRIES"  # each takes 45 s if the address is no cluster; Ray's default is 20
 UNNAMED = "gpu"  # the kind of a GPU for which Ray reports no type
 TYPE = "accelerator_type:"  # the prefix of a node's resource that names the type of its GPUs
-POLL_S = 0.5  # between checks whether an answer is still wanted
 # Of a local cluster. Ray starts a Python process for each CPU that it may use, and the actors need none. The object
 # store holds only rows.
 LOCAL_OPTIONS = {"include_dashboard": False, "num_cpus": 1, "object_store_memory": 80 << 20}
@@ -42,31 +41,26 @@ class RemoteActor:
 
     def __init__(self, actor: Any) -> None:
         self.actor = actor
+        self._host = actor.host.remote()  # an actor that answers has its GPU
 
-    def ask(
-        self,
-        method: str,
-        *arguments: Any,
-        limit_s: float | None = None,
-        wanted: Callable[[], bool] = lambda: True,
-        **named: Any,
-    ) -> Any:
+    def has_gpu(self, timeout_s: float) -> bool:
+        """Whether the actor has its GPU within so many seconds; raises GpuLostError where it is gone."""
+        ready, _ = _ray().wait([self._host], timeout=timeout_s)
+        return bool(ready) and self._get(self._host, None) is not None
+
+    def ask(self, method: str, *arguments: Any, limit_s: float | None = None, **named: Any) -> Any:
         """Call a method of the actor and return its answer or raise its error.
 
-        Raises GpuLostError where the actor is gone, does not answer within `limit_s`, or the answer is no longer
-        `wanted`.
+        Raises GpuLostError where the actor is gone, or does not answer within `limit_s`.
         """
+        return self._get(getattr(self.actor, method).remote(*arguments, **named), limit_s)
+
+    def _get(self, answer: Any, limit_s: float | None) -> Any:
         ray, exceptions = _ray(), _ray().exceptions
         try:
-            answer = getattr(self.actor, method).remote(*arguments, **named)
-            waited_s = 0.0
-            while not ray.wait([answer], timeout=POLL_S)[0]:
-                waited_s += POLL_S
-                if not wanted():
-                    raise GpuLostError("it was not waited for")
-                if limit_s is not None and waited_s > limit_s:
-                    raise GpuLostError(f"its host did not answer for {limit_s:g} s")
-            return ray.get(answer)
+            return ray.get(answer, timeout=limit_s)
+        except exceptions.GetTimeoutError as error:
+            raise GpuLostError(f"its host did not answer for {limit_s:g} s") from error
         except exceptions.RayTaskError as error:
             if isinstance(cause := getattr(error, "cause", None), ACTOR_ERRORS):
                 raise cause from None

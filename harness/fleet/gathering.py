@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
 from harness.errors import UnavailableError
 from harness.fleet.cluster import GpuLostError
-from harness.fleet.lane import Lane
+from harness.fleet.lane import Lane, ReadyGpu
 from harness.fleet.team import Team
 from harness.run.invocation import Invocation
 from harness.run.progress import Display
@@ -37,66 +37,79 @@ def gather(teams: Sequence[Team], display: Display) -> None:
     It waits for one GPU of each kind without a limit. Raises what a worker raises as it starts.
     """
     display.say(f"looking for {', '.join(f'{len(team.lanes)} {team.kind}' for team in teams)}")
-    given_up = threading.Event()
-    with ThreadPoolExecutor(sum(len(team.lanes) for team in teams)) as pool:
+    try:
+        _wait_for_gpus(teams, display)
+        lanes = [lane for team in teams for lane in team.lanes]
+        started = dict(zip(lanes, at_once([partial(_start, lane) for lane in lanes], teams), strict=True))
+        for team in teams:
+            ready = {lane: gpu for lane in team.lanes if isinstance(gpu := started[lane], ReadyGpu)}
+            _keep(team, ready, [str(started[lane]) for lane in team.lanes if lane not in ready])
+            team.gpus = {lane.number: gpu for lane, gpu in ready.items()}
+    except BaseException:
+        for team in teams:
+            team.end()
+        raise
+
+
+def _start(lane: Lane) -> ReadyGpu | GpuLostError:
+    try:
+        return lane.start_worker()
+    except GpuLostError as lost:
+        return lost
+
+
+def at_once(calls: Sequence[Callable[[], T]], teams: Sequence[Team]) -> list[T]:
+    """Make these calls in threads, and return their results; where one fails, all actors of the teams are ended."""
+    with ThreadPoolExecutor(len(calls)) as pool:
         try:
-            waits = {
-                team.kind: {lane: pool.submit(lane.get_gpu, lambda: not given_up.is_set()) for lane in team.lanes}
-                for team in teams
-            }
-            _wait([list(futures.values()) for futures in waits.values()], teams, display)
-            given_up.set()
-            for team in teams:
-                team.lanes = list(_done(team.kind, waits[team.kind]))
-            starts = [(team, {lane: pool.submit(lane.start_worker) for lane in team.lanes}) for team in teams]
-            until_done([future for _, futures in starts for future in futures.values()])
-            for team, futures in starts:
-                ready = _done(team.kind, futures)
-                team.lanes = list(ready)
-                team.gpus = {lane.number: gpu for lane, gpu in ready.items()}
+            return [future.result() for future in [pool.submit(call) for call in calls]]
         except BaseException:
-            given_up.set()  # otherwise the pool would wait for its threads
             for team in teams:
-                team.end()
+                team.end()  # otherwise the pool would wait for its threads
             raise
 
 
-def _wait(futures_by_kind: Sequence[Sequence[Future[None]]], teams: Sequence[Team], display: Display) -> None:
-    """Wait until all have a GPU, or for PATIENCE_S after each kind has one."""
-    message_s = all_kinds_since_s = time.monotonic()
-    while not all(future.done() for futures in futures_by_kind for future in futures):
+def _wait_for_gpus(teams: Sequence[Team], display: Display) -> None:
+    """Wait until all lanes have a GPU, or for PATIENCE_S after each kind has one; lanes without one are dropped."""
+    for lane in (lane for team in teams for lane in team.lanes):
+        lane.request_gpu()
+    said_s = time.monotonic()
+    every_kind_s: float | None = None  # since when each kind has one
+    while True:
+        states = [_states(team) for team in teams]
         now_s = time.monotonic()
-        if not all(any(future.done() for future in futures) for futures in futures_by_kind):
-            all_kinds_since_s = now_s
-        if now_s - all_kinds_since_s > PATIENCE_S:
-            return
-        if now_s - message_s > SAY_EVERY_S:
-            message_s = now_s
-            counts = [sum(future.done() for future in futures) for futures in futures_by_kind]
+        if all(ready or not waiting for ready, waiting, _ in states):
+            every_kind_s = now_s if every_kind_s is None else every_kind_s
+            if not any(waiting for _, waiting, _ in states) or now_s - every_kind_s > PATIENCE_S:
+                break
+        if now_s - said_s > SAY_EVERY_S:
+            said_s = now_s
             free = ", ".join(
-                f"{count} of {len(team.lanes)} {team.kind}" for count, team in zip(counts, teams, strict=True)
+                f"{len(ready)} of {len(team.lanes)} {team.kind}"
+                for team, (ready, *_) in zip(teams, states, strict=True)
             )
             display.say(f"waiting for GPUs, which others use; free are {free}")
-        waiting = [future for futures in futures_by_kind for future in futures if not future.done()]
-        wait(waiting, POLL_S, FIRST_COMPLETED)
+        time.sleep(POLL_S)
+    for team, (ready, _, reasons) in zip(teams, states, strict=True):
+        _keep(team, ready, reasons)
 
 
-def until_done(futures: Sequence[Future[T]]) -> None:
-    """Wait for all, in steps, because a wait without a limit would not let Ctrl-C through."""
-    while wait(futures, POLL_S).not_done:
-        pass
-
-
-def _done(kind: str, futures: Mapping[Lane, Future[T]]) -> dict[Lane, T]:
-    """The results of the lanes that still have their GPU; raises UnavailableError where none has."""
-    done: dict[Lane, T] = {}
-    reasons: dict[str, None] = {}
-    for lane, future in futures.items():
+def _states(team: Team) -> tuple[list[Lane], list[Lane], list[str]]:
+    """The lanes that have a GPU, those that wait for one, and why others have lost theirs."""
+    ready, waiting, reasons = list[Lane](), list[Lane](), list[str]()
+    for lane in team.lanes:
         try:
-            done[lane] = future.result()
+            (ready if lane.has_gpu() else waiting).append(lane)
         except GpuLostError as lost:
+            reasons.append(str(lost))
+    return ready, waiting, reasons
+
+
+def _keep(team: Team, lanes: Collection[Lane], reasons: Sequence[str]) -> None:
+    """End the other lanes of a kind; raises UnavailableError where no lane is left."""
+    for lane in team.lanes:
+        if lane not in lanes:
             lane.end()
-            reasons[str(lost)] = None
-    if not done:
-        raise UnavailableError(f"no {kind} can be used: {'; '.join(reasons)}")
-    return done
+    team.lanes = list(lanes)
+    if not lanes:
+        raise UnavailableError(f"no {team.kind} can be used: {'; '.join(dict.fromkeys(reasons))}")

@@ -26,7 +26,7 @@ SET_BY_RAY = ("OMP_NUM_THREADS",)
 
 
 @dataclass(frozen=True)
-class Place:
+class GpuLocation:
     """A GPU and its host as a worker there sees them; `visible` is the number of the GPU on the host."""
 
     host: str
@@ -63,14 +63,14 @@ class GpuActor:
         self._worker = started.worker
         return started.hello
 
-    def place(self, device: str, hello: Hello) -> Place:
+    def place(self, device: str, hello: Hello) -> GpuLocation:
         """The GPU of the worker; raises UnavailableError where it is not the `device` of the command line."""
         host = self.host()
         profile, facts = devices.choose(device, hello.available)
         if facts.kind == "cpu" and device != "cpu":
             raise UnavailableError(f"torch finds no GPU on {host}, where Ray has one; see `normbwd list devices` there")
         visible = os.environ.get("CUDA_VISIBLE_DEVICES") or os.environ.get("HIP_VISIBLE_DEVICES") or ""
-        return Place(host, visible, device_record(profile, facts), facts, own_revision())
+        return GpuLocation(host, visible, device_record(profile, facts), facts, own_revision())
 
     def send(self, request: Request) -> None:
         """Hand a request to the worker; raises WorkerDiedError."""

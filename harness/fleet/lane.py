@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from harness.errors import UnavailableError, UsageError
 from harness.fleet.cluster import GpuLostError, RemoteActor
-from harness.fleet.gpu_actor import Place
+from harness.fleet.gpu_actor import GpuLocation
 from harness.fleet.shares import Shares
 from harness.records.file import AnyRecord
 from harness.records.reasons import Reason
@@ -22,6 +22,7 @@ from harness.run.runner import Progress, Records, Runner
 from harness.run.session import Planned
 from harness.worker.messages import Event, Hello, Request
 
+POLL_S = 0.5  # between checks whether a GPU is still wanted
 ANSWER_S = 60.0  # a host's time to answer, beyond the timeout of the call itself
 
 
@@ -58,7 +59,7 @@ class ReadyGpu:
 
     actor: RemoteActor
     hello: Hello
-    place: Place
+    place: GpuLocation
 
 
 @dataclass
@@ -110,16 +111,20 @@ class Lane:
         self._job: Job | None = None
         self._has_worker = False
 
-    def get_gpu(self, wanted: Callable[[], bool]) -> None:
-        """Wait for a GPU; raises GpuLostError as soon as it is no longer `wanted`."""
+    def request_gpu(self) -> None:
+        """Make an actor, which waits for a GPU."""
         self.actor = self._new_actor()
-        self.actor.ask("host", wanted=wanted)
+
+    def has_gpu(self, timeout_s: float = 0.0) -> bool:
+        """Whether the actor has its GPU within so many seconds; raises GpuLostError."""
+        assert self.actor is not None, "request_gpu comes first"
+        return self.actor.has_gpu(timeout_s)
 
     def start_worker(self) -> ReadyGpu:
         """Start a worker on the GPU; raises UsageError and UnavailableError as a worker does, and GpuLostError."""
-        assert self.actor is not None, "get_gpu comes first"
+        assert self.actor is not None, "request_gpu comes first"
         hello: Hello = self.actor.ask("launch", self.invocation.start(), self.invocation.time_limit_s)
-        place: Place = self.actor.ask("place", self.invocation.device, hello, limit_s=ANSWER_S)
+        place: GpuLocation = self.actor.ask("place", self.invocation.device, hello, limit_s=ANSWER_S)
         self._has_worker = True
         return ReadyGpu(self.actor, hello, place)
 
@@ -167,7 +172,10 @@ class Lane:
         """Wait for another GPU; None where nothing is left to do meanwhile."""
         progress.say("waiting for a GPU")
         try:
-            self.get_gpu(lambda: not run.shares.over)
+            self.request_gpu()
+            while not self.has_gpu(POLL_S):
+                if run.shares.over:
+                    return None
             gpu = self.start_worker()
         except GpuLostError as lost:
             if not run.shares.over:

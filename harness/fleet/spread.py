@@ -7,14 +7,14 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from harness.errors import UsageError
 from harness.fleet.cluster import Cluster, connected
-from harness.fleet.gathering import POLL_S, choose_gpus, gather, until_done
+from harness.fleet.gathering import at_once, choose_gpus, gather
 from harness.fleet.lane import Lane, Run
 from harness.fleet.shares import Shares
 from harness.fleet.team import Team, numbering, refuse
@@ -122,8 +122,8 @@ def _measure(teams: Sequence[Team], display: Display) -> None:
                 team.lanes[0].stages_s["compile ahead"] = time.monotonic() - begun_s
             for thread in threads:
                 thread.start()
-            while any(thread.is_alive() for thread in threads):  # a bare join would not let Ctrl-C through
-                time.sleep(POLL_S)
+            for thread in threads:
+                thread.join()
         except BaseException:
             for team in teams:
                 team.end()
@@ -152,19 +152,11 @@ def _compile_ahead(teams: Sequence[Team], display: Display) -> None:
     if not any(tasks for _, _, _, tasks in parts):
         return
     display.say("compiling ahead")
-    with ThreadPoolExecutor(len(parts)) as pool:
-        try:
-            compiling = [
-                pool.submit(lane.compile, team.gpus[lane.number], tasks, team.shared.planned.settings.seed, actors)
-                for team, lane, actors, tasks in parts
-            ]
-            until_done(compiling)
-            for future in compiling:
-                future.result()
-        except BaseException:
-            for team in teams:
-                team.end()  # otherwise the pool would wait for its threads
-            raise
+    calls = [
+        partial(lane.compile, team.gpus[lane.number], tasks, team.shared.planned.settings.seed, actors)
+        for team, lane, actors, tasks in parts
+    ]
+    at_once(calls, teams)
 
 
 def _parts(team: Team) -> list[tuple[Lane, int, list[Task]]]:

@@ -245,14 +245,6 @@ def test_elsewhere_nothing_is_confirmed_and_nothing_is_lost(machine, capsys, her
     assert [path.name for path in PR.parent.iterdir()] == ["results.jsonl"]
 
 
-def test_another_revision_of_this_project_confirms_nothing(machine, capsys):
-    write(PR, measured(ONE_LOST))
-    machine.revision = "def5678"
-    assert gated() == 4
-    error = "error: cannot confirm: the run was made by normbwd abc1234, and this is def5678; start a new run\n"
-    assert capsys.readouterr().err.endswith(error)
-
-
 @pytest.mark.parametrize(("name", "path"), [("liger", "my_liger.py"), ("quack", "quack-kernels")])
 def test_what_an_adapter_requires_has_to_be_what_it_was(machine, capsys, name, path):
     files = {"liger": "my_liger.py", "quack": "impls/quack.py"}
@@ -302,13 +294,6 @@ def test_interrupted_confirmation_is_resumed(machine, capsys, monkeypatch):
     assert (machine.chosen[1].resume, machine.chosen[1].out) == (True, cut.out)
 
 
-def test_an_interrupt_before_a_confirmation_has_nothing_to_go_on_with(machine, capsys):
-    write(PR, measured(ONE_LOST))
-    machine.slower = KeyboardInterrupt()
-    assert gated() == 130
-    assert capsys.readouterr().err.splitlines()[-2:] == ["nothing was measured", "error: interrupted"]
-
-
 def test_there_must_be_something_to_resume(machine, capsys):
     write(PR, measured(ONE_LOST))
     assert gated("--resume") == 2
@@ -324,12 +309,6 @@ def test_options_of_a_confirmation_are_refused_without_one(machine, capsys, opti
     assert ended.value.code == 2
     assert capsys.readouterr().err.endswith("are of the run that confirms; add --confirm\n")
     assert machine.events == []
-
-
-def test_no_process_confirms_nothing(machine, capsys):
-    write(PR, measured(ONE_LOST))
-    assert gated("--processes", "0") == 2
-    assert machine.finish() == []
 
 
 # Two revisions.
@@ -405,6 +384,7 @@ def typed(*arguments):
     return ended.value.code
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ranked_on_a_cpu")
 @pytest.mark.slow
 def test_two_revisions_are_measured_again(tmp_path, monkeypatch, capsys):

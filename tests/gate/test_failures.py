@@ -131,23 +131,6 @@ def test_a_geometric_mean_is_confirmed_on_all_its_cases():
     assert confirmed(first, run(0.008))[-1].reason.endswith(", then not measured")
 
 
-def test_a_case_that_has_no_time_is_not_behind_a_mean():
-    wrong = pair(LAYER, head={"status": "wrong", "reason": "dx is off"})
-    rows = [each for case in CASES[:2] for each in pair(case, 0.008)]
-    first = judged(results(*in_processes(*rows, *wrong, scales=FIVE)))
-    assert outcomes(first) == ["PASS", "PASS", "REGRESSED", "REGRESSED"]
-    assert cases_behind(first) == CASES[:2]
-    assert outcomes(confirmed(first, run(0.0, 0.0))) == ["PASS", "PASS", "REGRESSED", "INCONCLUSIVE"]
-
-
-def test_a_mean_and_a_case_of_it_may_be_told_apart():
-    first = judged(run(0.015, 0.009, 0.009, 0.009))
-    assert outcomes(first) == ["REGRESSED", "PASS", "PASS", "PASS", "REGRESSED"]
-    assert cases_behind(first) == CASES
-    found = confirmed(first, run(0.008, 0.009, 0.009, 0.009))
-    assert outcomes(found) == ["INCONCLUSIVE", "PASS", "PASS", "PASS", "REGRESSED"]
-
-
 def test_a_claim_is_confirmed_like_a_regression():
     claim = Claim(impl=HEAD, over=BASE, at_least=1.2)
     first = judged(run(0.0, 0.0), claim)

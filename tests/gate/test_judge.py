@@ -1,4 +1,3 @@
-import bz2
 import dataclasses
 import math
 import re
@@ -35,11 +34,6 @@ OVER = {"over": "torch-eager"}
 def test_ratio_above_claim_passes_and_below_fails():
     assert outcome(MINE, **OVER, at_least=1.5) == "PASS"
     assert outcome(MINE, **OVER, at_least=2.5) == "REGRESSED"
-
-
-def test_a_claim_inside_the_interval_is_inconclusive():
-    ratio = verdicts(MINE, **OVER)[0].ratio
-    assert outcome(MINE, **OVER, at_least=ratio.value) == "INCONCLUSIVE"
 
 
 def test_aa_band_widens_the_interval_of_a_claim():
@@ -256,15 +250,6 @@ def test_an_unknown_implementation_is_named():
         verdicts(MINE, over="yours")
 
 
-def test_what_was_probably_meant_is_said():
-    with pytest.raises(
-        UsageError, match=re.escape("no implementation 'torch-eagr' in these results; did you mean torch-")
-    ):
-        verdicts(MINE, over="torch-eagr")
-    with pytest.raises(UsageError, match="no implementation 'mine@head' in these results; did you mean mine"):
-        judge(results(MINE), Limits(regression=[Regression(head="mine@head", base="mine")]))
-
-
 @pytest.mark.parametrize("cut", [{"ended": False, "jobs": 2}, {"interrupted": True}, {"jobs": 2}])
 def test_half_a_run_is_not_judged(cut):
     whole = [row(impl.name, 50.0) for impl in results(MINE).run.implementations if impl.name != MINE.impl]
@@ -348,42 +333,32 @@ def test_limits_that_cannot_be_read_are_said_in_one_line(tmp_path, content, comp
 
 @pytest.mark.slow
 def test_the_command_line_exits_with_the_verdict(tmp_path, capsys):
-    published = "results/h200/fast-llm.jsonl.bz2"
-    limits = tmp_path / "gate.toml"
-    limits.write_text("[[claim]]\nimpl = 'cudnn'\nover = 'torch-eager'")
-    with pytest.raises(SystemExit) as ended:
-        main(["gate", published, "--config", str(limits)])
-    assert ended.value.code == 0
-    limits.write_text("[[claim]]\nimpl = 'torch-eager'\nover = 'cudnn'")
-    with pytest.raises(SystemExit) as ended:
-        main(["gate", published, "--config", str(limits)])
-    assert ended.value.code == 1
-    assert "REGRESSED" in capsys.readouterr().out
+    path, limits = tmp_path / "results.jsonl", tmp_path / "gate.toml"
+    measured = results(row("torch-eager", 100.0), MINE, *helpers(100.0, 46.0))
+    records = [measured.run, *measured.selftests, *measured.rows, measured.end]
+    path.write_text("".join(record.model_dump_json(exclude_none=True) + "\n" for record in records))
     torn, twice = tmp_path / "torn.jsonl", tmp_path / "twice.jsonl"
-    content = bz2.decompress(Path(published).read_bytes())
+    content = path.read_bytes()
     torn.write_bytes(content[: len(content) // 2])
     twice.write_bytes(content + content)
-    complaints = {
-        (published, "--config", str(tmp_path / "none.toml")): "cannot read",
-        (published, published): "2 files; a ratio is of one run",
-        (str(torn),): "is cut off",
-        (str(twice),): "starts a second run",
-    }
-    for arguments, complaint in complaints.items():
-        with pytest.raises(SystemExit) as ended:
-            main(["gate", *arguments])
-        assert ended.value.code == 2
-        complained = capsys.readouterr().err
-        assert complaint in complained
-        assert complained.count("\n") == 1
+    limits.write_text("[[claim]]\nimpl = 'mine'\nover = 'torch-eager'")
+    assert gated(path, "--config", limits) == 0
+    assert gated(path, "--config", tmp_path / "none.toml") == gated(path, path) == gated(torn) == gated(twice) == 2
+    errors = capsys.readouterr().err.splitlines()
+    for error, complaint in zip(errors, ("cannot read", "2 files; ", "is cut off", "starts a second run"), strict=True):
+        assert complaint in error
+    limits.write_text("[[claim]]\nimpl = 'torch-eager'\nover = 'mine'")
+    assert gated(path, "--config", limits) == 1
+    assert "REGRESSED" in capsys.readouterr().out
 
 
-def test_a_regression_is_found_in_a_published_run(tmp_path, capsys):
-    limits = tmp_path / "gate.toml"
-    limits.write_text("[[regression]]\nhead = 'torch-compiled-nonstrict'\nbase = 'torch-compiled'\nnorm = 'layer'")
+def gated(*arguments):
+    """The exit code of the command."""
     with pytest.raises(SystemExit) as ended:
-        main(["gate", "results/h200/fast-llm-all.jsonl.bz2", "--config", str(limits)])
-    said = capsys.readouterr().out
-    assert re.search(r"REGRESSED +layer-2048x16384-bf16 +0.830 \[0.817, 0.842\] +1.92 % +< 0.0001", said)
-    assert said.endswith("1 REGRESSED, 2 INCONCLUSIVE, 2 PASS\n")
-    assert ended.value.code == 1
+        main(["gate", *map(str, arguments)])
+    return ended.value.code
+
+
+def test_the_claims_of_this_project_can_be_read():
+    limits = read_limits(Path(__file__).parents[2] / "gate.toml")
+    assert all(claim.impl == "triton-inhouse" for claim in limits.claim)

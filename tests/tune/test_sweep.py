@@ -157,12 +157,6 @@ def test_where_nothing_is_faster_the_default_stays(workers, sweep, confirm, runs
     assert len(workers.tried) == runs
 
 
-def test_only_cases_with_a_winner_are_measured_again(workers):
-    workers.sweep.update({"mine#01": 48.0})
-    typed(LINE.replace("8192x4096", "8192x4096,64x256"))
-    assert [request.case.cols for request in workers.tried] == [4096, 256] + [4096, 256] * 5
-
-
 @pytest.mark.parametrize(("options", "processes"), [("--quick", 1), ("--processes 2", 2), ("", 5)])
 def test_how_often_the_winners_are_measured(workers, folder, options, processes):
     workers.sweep.update({"mine#01": 45.0})
@@ -183,12 +177,6 @@ def test_an_interrupt_says_what_goes_on_with_a_tuning(workers, folder, capsys, m
     workers.sweep.update({"mine#01": 50.0})
     assert typed(f"{line} --resume --out {made}") == 0
     assert (made / "tuned.json").exists()
-
-
-def test_an_interrupt_before_a_tuning_has_nothing_to_go_on_with(workers, monkeypatch, capsys):
-    monkeypatch.setattr(workers, "send", lambda worker, request: worker.events.append(KeyboardInterrupt()))
-    assert typed(LINE) == 130
-    assert capsys.readouterr().err.splitlines()[-2:] == ["nothing was measured", "error: interrupted"]
 
 
 def test_an_interrupted_tuning_can_be_resumed(workers, folder, capsys):
@@ -213,14 +201,6 @@ def test_other_configurations_cannot_be_resumed(workers, capsys):
     assert typed(f"{LINE} --resume") == 2
     message = "error: mine offers other configurations than those measured in run/mine/sweep; start a new tuning\n"
     assert capsys.readouterr().err.endswith(message)
-
-
-def test_the_default_folder_is_one_of_its_own(workers, folder):
-    assert typed(LINE.replace("--out run", "")) == 0
-    (made,) = (folder / "runs").iterdir()
-    assert made.name.endswith("-b200-tune")
-    assert typed(f"{LINE.replace('--out run', '')} --resume") == 0
-    assert list((folder / "runs").iterdir()) == [made]
 
 
 @pytest.mark.parametrize(
