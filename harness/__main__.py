@@ -25,7 +25,7 @@ from harness.records.contexts import COLD
 from harness.records.file import load
 from harness.records.schema import RANKED
 from harness.run.invocation import Invocation
-from harness.run.options import BENCH, HERE, RUN, command_line, options
+from harness.run.options import BENCH, MACHINE_OPTIONS, RUN_OPTIONS, command_line, options
 from harness.run.progress import Display
 from harness.run.resolve import PROCESSES_OF_A_CLAIM, check, with_default_processes
 
@@ -56,13 +56,13 @@ def normbwd(
     """Tell which norm backward is right, deterministic and fastest on this GPU, by how much, and how sure that is."""
 
 
-FLEET = ("fleet", "kinds", "gpus", "mixed", "dry_run")
-OF_A_CLAIM = f"(default: {PROCESSES_OF_A_CLAIM}; with --quick 1)"
+FLEET_OPTIONS = ("fleet", "kinds", "gpus", "mixed", "dry_run")
+CLAIM_DEFAULT = f"(default: {PROCESSES_OF_A_CLAIM}; with --quick 1)"
 UNFINISHED = "folder of unfinished runs (default: runs/publish-DEVICE)"
 
 
 @app.command()
-@options(*BENCH, *FLEET)
+@options(*BENCH, *FLEET_OPTIONS)
 def bench(invocation: Invocation) -> None:
     """Verify and time implementations, interleaved, and print the comparison; with --fleet on many GPUs at once."""
     if invocation.dry_run:
@@ -74,7 +74,7 @@ def bench(invocation: Invocation) -> None:
 
 
 @app.command()
-@options(*RUN, "inputs", "seeds", "repeats", "sanitizer")
+@options(*RUN_OPTIONS, "inputs", "seeds", "repeats", "sanitizer")
 def verify(invocation: Invocation) -> None:
     """Verify implementations without timing them; exit 1 where one is wrong or fails, or a sanitizer finds an error.
 
@@ -87,11 +87,11 @@ def verify(invocation: Invocation) -> None:
 
 @app.command()
 @options(
-    *RUN,
+    *RUN_OPTIONS,
     *("base", "head", "flush", "quick", "processes"),
     impls="the one implementation whose revisions are compared: a name, no pattern",
     impl_files="the file of its adapter, where it is not one of this project's",
-    processes=f"fresh processes that measure every case {OF_A_CLAIM}",
+    processes=f"fresh processes that measure every case {CLAIM_DEFAULT}",
 )
 def compare(invocation: Invocation) -> None:
     """Measure two revisions of one implementation (--impls NAME) in the same blocks."""
@@ -106,10 +106,10 @@ def compare(invocation: Invocation) -> None:
 
 @app.command()
 @options(
-    *RUN,
+    *RUN_OPTIONS,
     *("quick", "processes"),
     impls=f"names or patterns, a,b-*,... (default: those of --impl, else {OWN_IMPL})",
-    processes=f"fresh processes that measure the winners once more {OF_A_CLAIM}",
+    processes=f"fresh processes that measure the winners once more {CLAIM_DEFAULT}",
     out="folder of the results (default: runs/TIME-DEVICE-tune)",
     resume="go on with an interrupted tuning, of --out or the latest",
 )
@@ -239,7 +239,7 @@ def gate(
 
 
 @app.command()
-@options(*HERE, "minutes", "only", "fleet", "gpus", "mixed", "dry_run", "check", out=UNFINISHED)
+@options(*MACHINE_OPTIONS, "minutes", "only", "fleet", "gpus", "mixed", "dry_run", "check", out=UNFINISHED)
 def publish(invocation: Invocation) -> None:
     """Measure what of results/plan.toml is missing or stale on a GPU, and publish it in results/DEVICE.
 
@@ -279,7 +279,7 @@ def publish(invocation: Invocation) -> None:
 
 
 @app.command()
-@options(*HERE, "seed")
+@options(*MACHINE_OPTIONS, "seed")
 def selftest(invocation: Invocation) -> None:
     """Test the engine on work of which the time is known: its error budget here; exit 1 where a check failed."""
     from harness.run.session import bench as run_bench

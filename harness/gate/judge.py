@@ -1,7 +1,7 @@
 """Judges a results file by its limits: a pure function from results and limits to verdicts.
 
 A limit is on a ratio measured in one run, inside the same blocks, never on a time: times from another machine mean
-nothing here. An implementation that is wrong or not deterministic fails before any speed is looked at.
+nothing here. An implementation that is wrong or not deterministic fails before any speed is judged.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ def judge(results: Results, limits: Limits) -> list[Verdict]:
     """
     _refuse_unfinished(results)
     measured = sorted({row.impl for row in results.rows if row.role == "impl"})
-    of_device = {n: limit for n, limit in enumerate(limits.all) if limit.is_of(results.run.device.profile)}
-    for name in (name for limit in of_device.values() for name in limit.needed):
+    here = {n: limit for n, limit in enumerate(limits.all) if limit.applies_to(results.run.device.profile)}
+    for name in (name for limit in here.values() for name in limit.needed):
         if name not in measured:
             hint = name_hint(name, measured, "there are")
             raise UsageError(f"gate: no implementation {name!r} in these results; {hint}")
-    contexts = join_contexts(results, of_device.values())
+    contexts = join_contexts(results, here.values())
     verdicts = [
         replace(verdict, subject=replace(verdict.subject, number=number))
-        for number, limit in of_device.items()
+        for number, limit in here.items()
         for verdict in judge_one(contexts.get(limit.context), limit)
     ]
     if not verdicts:
@@ -56,11 +56,13 @@ def not_judged(results: Results, limits: Limits, verdicts: Sequence[Verdict]) ->
     """In words, the limits that have no verdict, by why: of what the run did not measure, or of another device."""
     judged = {verdict.subject.number for verdict in verdicts}
     absent = [limit for number, limit in enumerate(limits.all) if number not in judged]
-    found: dict[str, list[str]] = {}
+    by_reason: dict[str, list[str]] = {}
     for limit in absent:
-        here = limit.is_of(results.run.device.profile)
-        found.setdefault("not measured in this run" if here else "of another device", []).append(limit.subject.words)
-    return {why: list(dict.fromkeys(words)) for why, words in found.items()}
+        is_here = limit.applies_to(results.run.device.profile)
+        by_reason.setdefault("not measured in this run" if is_here else "of another device", []).append(
+            limit.subject.words
+        )
+    return {why: list(dict.fromkeys(words)) for why, words in by_reason.items()}
 
 
 def join_contexts(results: Results, limits: Iterable[Claim | Regression]) -> dict[str, dict[NormCase, JoinedCase]]:

@@ -81,7 +81,7 @@ class Selection(BaseModel):
         words = [word for word in words if word]
         return f" ({', '.join(words)})" if words else ""
 
-    def is_of(self, profile: str) -> bool:
+    def applies_to(self, profile: str) -> bool:
         """Whether the limit is about files of the device with this profile."""
         families = {each.name: each.family for each in PROFILES}
         return self.device in (None, profile, families.get(profile))

@@ -18,10 +18,10 @@ from harness.records.settings import Settings, in_words
 from harness.run.invocation import Invocation
 
 CASES = ("suite", "shapes", "norm", "variant", "dtype", "weight_dtype", "weight", "bias", "zero_centred", "eps")
-HERE = ("device", "out", "allow_others", "time_limit_s")
-RUN = (*CASES, *HERE, "impls", "impl_files", "seed", "resume", "compile_ahead")
+MACHINE_OPTIONS = ("device", "out", "allow_others", "time_limit_s")
+RUN_OPTIONS = (*CASES, *MACHINE_OPTIONS, "impls", "impl_files", "seed", "resume", "compile_ahead")
 TIMED = ("tuned_files", "baseline", "flush", "context", "holder", "quick", "processes", "twice", "cross_check")
-BENCH = (*RUN, *TIMED)  # without those of a fleet
+BENCH = (*RUN_OPTIONS, *TIMED)  # without those of a fleet
 CASES_PANEL = (*CASES, "inputs")  # of the help; only `verify` chooses inputs
 FIELDS = Settings.model_fields | Invocation.model_fields
 
