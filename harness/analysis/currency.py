@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -67,9 +68,8 @@ def _differing_options(run: RunRecord, planned: Settings) -> list[str]:
     ]
 
 
-def mark(results: Results, planned: Settings | None) -> str:
-    """The age of a published file, for a table: its revisions, and the reasons why it is stale."""
-    reasons = out_of_date(results, planned)
+def mark(results: Results, reasons: Sequence[str]) -> str:
+    """The age of a published file, for a table: its revisions, and the reasons why it is out of date."""
     return f"measured at revision {results.revisions_in_words}" + (f"; stale: {'; '.join(reasons)}" if reasons else "")
 
 

@@ -161,23 +161,25 @@ class _Sitting:
     def _bench(self, run: SurveyedRun) -> Path:
         """`bench --resume`; what an earlier sitting left is set aside where it cannot be gone on with."""
         invocation = self.survey.invocation_of(run.name)
-        if (run.work / RESULTS_NAME).exists():
-            try:
-                return self._one_bench(run, invocation.changed(resume=True))
-            except InUseError:
-                raise
-            except UsageError as error:
-                self.display.say(f"{run.name}: what an earlier sitting left is set aside: {error}")
-                _set_aside(run.work, "other")
-        return self._one_bench(run, invocation)
+        time = SittingTime(self.ends_s, run.job_s, self.now_s)
 
-    def _one_bench(self, run: SurveyedRun, invocation: Invocation) -> Path:
-        if invocation.fleet is not None:
-            (path,) = spread.bench(invocation, self.display)
-            return path
-        return session.bench(
-            invocation, self.display, SittingTime(self.ends_s, run.job_s, self.now_s), self.survey.hello
-        )
+        def bench(resume: bool) -> Path:
+            asked = invocation.changed(resume=resume)
+            if invocation.fleet is not None:
+                (path,) = spread.bench(asked, self.display)
+                return path
+            return session.bench(asked, self.display, time, self.survey.hello)
+
+        if not (run.work / RESULTS_NAME).exists():
+            return bench(resume=False)
+        try:
+            return bench(resume=True)
+        except InUseError:
+            raise
+        except UsageError as error:
+            self.display.say(f"{run.name}: what an earlier sitting left is set aside: {error}")
+        _set_aside(run.work, "other")
+        return bench(resume=False)
 
 
 def _set_aside(folder: Path, why: str) -> None:

@@ -51,7 +51,6 @@ class SurveyedRun:
     """
 
     name: str
-    entry: PlannedRun
     planned: Planned
     work: Path
     state: State
@@ -139,7 +138,7 @@ class Survey:
             planned = plan_run(invocation, self.hello, (self.place.profile, self.place.facts))
         state, reasons = self._state(name, entry, planned)
         jobs = self._left(name, entry, planned)
-        return SurveyedRun(name, entry, planned, self.work / name, state, reasons, jobs, self._job_s(name))
+        return SurveyedRun(name, planned, self.work / name, state, reasons, jobs, self._job_s(name))
 
     def invocation_of(self, name: str) -> Invocation:
         """The invocation that measures a run of the plan, in a folder of its own.
@@ -237,6 +236,7 @@ def _load(path: Path, _changed_ns: int) -> Results:
 
 def _mark(path: Path) -> str:
     try:
-        return mark(load(path), None)
+        results = load(path)
     except UsageError as error:
         return str(error)
+    return mark(results, out_of_date(results, None))

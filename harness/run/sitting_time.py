@@ -37,8 +37,8 @@ class SittingTime:
 
     def fitting(self, jobs: Sequence[Job]) -> Sequence[Job]:
         """The first jobs, as many as should be done in time."""
-        left_s = self.ends_s - self.now_s()
-        return jobs if left_s >= self.job_s * len(jobs) else jobs[: max(0, int(left_s / self.job_s))]
+        left_s = max(0.0, self.ends_s - self.now_s())
+        return jobs if left_s >= self.job_s * len(jobs) else jobs[: int(left_s / self.job_s)]
 
     def jobs_in_time(self, jobs: Sequence[Job]) -> Generator[Job]:
         """Yield one job after the other while there is time for one like the longest so far; note `not_begun`."""

@@ -74,7 +74,7 @@ class Source:
     @property
     def mark(self) -> str:
         """The revision that measured, and why the file is stale."""
-        return mark(self.results, self._planned)
+        return mark(self.results, self._reasons)
 
     @cached_property
     def _reasons(self) -> tuple[str, ...]:

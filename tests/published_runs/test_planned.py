@@ -7,10 +7,13 @@ from harness.errors import UsageError
 from harness.records.cases_asked import cases_on
 from harness.records.published_plan import file_of, published_files, read_plan
 from harness.run.invocation import Invocation
+from harness.run.plan import matching
 from harness.run.resolve import check
+from harness.worker.discovery import discover
 
 ROOT = Path(__file__).parents[2]
 PLAN = read_plan()
+IMPLS = discover()
 SMALL = """
 [runs.one]
 about = "one shape"
@@ -29,6 +32,7 @@ def test_planned_run_can_be_asked_for(name):
     run = PLAN.runs[name]
     check(Invocation(settings=run.settings, sanitizer=run.sanitizer))
     assert cases_on("cuda", run.settings)
+    assert run.settings.impls is None or matching(IMPLS, run.settings.impls.split(","))
 
 
 def test_every_published_file_stands_in_the_plan():

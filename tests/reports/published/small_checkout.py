@@ -11,7 +11,6 @@ PLAN = """
 [runs.timed]
 about = "a few shapes"
 bench = { shapes = "32768x1024" }
-documents = ["README.md"]
 
 [runs.again]
 about = "one of them once more"

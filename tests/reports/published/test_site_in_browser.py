@@ -142,7 +142,7 @@ def _says_once_what_holds_for_a_run(page):
         field(page, "shape").select_option(shape)
         text = page.locator("main").inner_text()
         assert text.count("A quick run: few blocks, wide intervals.") == 1
-        assert text.count("before hashes of the code were recorded") == 1
+        assert text.count("seed 7 where the plan says 0") == 1
         assert page.locator(".panel .stale").inner_text().startswith("Run timed: stale, 1 warning.")
     page.get_by_role("button", name="Read why").click()
     assert page.evaluate("document.activeElement.id") == "run-h200-timed"
@@ -161,14 +161,14 @@ def test_run_leads_to_its_files(opened, small):
 
 
 def test_age_of_a_run_is_what_documents_say(opener, small, tmp_path):
-    """Of a run of which some code has changed in vain, and which is a part of what is planned."""
-    age = "measured at revision abc1234; 1 of 5 processes so far"
+    """Of a run that is current, unlike the others."""
+    age = "measured at revision abc1234"
     path = tmp_path / "index.html"
     path.write_text(re.sub(r'(?<="age":")[^"]+', age, small.read_text("utf-8"), count=1), "utf-8")
     rows = opener(path)().page.locator("#runs table").first.locator("tbody tr")
     said = [cells[-1] for cells in rows.evaluate_all("rows => rows.map(row => [...row.cells].map(c => c.textContent))")]
     assert said[0] == age
-    assert all("stale: measured before hashes of the code were recorded" in each for each in said[1:])
+    assert all("stale: " in each and "seed 7 where the plan says 0" in each for each in said[1:])
 
 
 def test_case_of_two_runs_offers_both(opened):
