@@ -189,7 +189,13 @@ def test_16_bits_are_rounded_once(monkeypatch):
         assert (found[name].double() - wanted[name]).norm() <= 2**-10 * wanted[name].norm()
 
 
-@pytest.mark.parametrize("name", ["dropout of two branches", "parallel", "gate first", "heads"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gate first",
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("dropout of two branches", "parallel", "heads")),
+    ],
+)
 def test_the_operators_are_what_they_say(name):
     tried = Tried(True, name, torch.bfloat16)
     options = NormOptions(True, 1e-5, False, P if "dropout" in name else 0.0, "first" not in name)
