@@ -1,5 +1,4 @@
 from dataclasses import replace
-from itertools import combinations
 
 import pytest
 import torch
@@ -69,12 +68,6 @@ def test_inputs_depend_on_case_and_seed_alone():
     again = tensors(make_inputs(CPU_LAYER, seed=3))
     assert first.keys() == again.keys() == {"x", "weight", "bias", "dy", "mean", "rstd"}
     assert all(torch.equal(first[name], again[name]) for name in first)
-
-
-def test_inputs_differ_between_seeds_and_between_cases():
-    cases = [CPU_LAYER, replace(CPU_LAYER, eps=1e-6), replace(CPU_LAYER, zero_centred=True)]
-    drawn = [make_inputs(case, seed).x for case in cases for seed in (0, 1)]
-    assert not any(torch.equal(one, other) for one, other in combinations(drawn, 2))
 
 
 def test_inputs_have_the_shapes_and_dtypes_of_the_case():

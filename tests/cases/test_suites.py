@@ -60,12 +60,6 @@ def test_parse_shapes_says_what_is_wrong(text, message):
     assert str(error.value) == message
 
 
-def test_parse_norms_and_dtype():
-    assert parse_norms("rms,layer") == ["rms", "layer"]
-    assert parse_norms(" Layer,layer ") == ["layer"]
-    assert parse_dtype("BF16") == "bf16"
-
-
 @pytest.mark.parametrize(
     ("read", "message"),
     [

@@ -77,11 +77,3 @@ def test_a_part_says_which_it_is_and_counts_for_the_whole(capsys):
         part.say("lost")
     lines = [f"{CASE.key} c: wrong: off", f"{CASE.key}: 1 wrong", "lost"]
     assert capsys.readouterr().err.splitlines() == [f"h200 1: {line}" for line in lines]
-
-
-def test_a_self_test_after_the_cases_stands_by_itself():
-    display = Display()
-    steps = (lambda: display.case(CASE), display.case_done, lambda: display.step(None, "self-test"))
-    text = bar(display, io.StringIO(), *steps)
-    assert "self-test" in text
-    assert "·" not in text

@@ -215,22 +215,6 @@ def test_unwritten_contenders_are_retried_together():
     assert groups[0] != groups[1]
 
 
-def test_silence_is_a_timeout_and_the_worker_is_replaced():
-    first = [at_work("a", "time"), HANG]
-    played = Played([Job(CASE, ("a", "b"))], first, [done("b"), Done()], time_limit_s=2.5).run()
-    assert played.outcomes() == [
-        ("a", "timeout", "no sign of life for 2.5 s in stage 'time'"),
-        ("b", "ok", None),
-    ]
-
-
-def test_death_of_idle_worker_costs_all_that_is_left():
-    played = Played([Job(CASE, ("a", "b"))], [Began(None, "inputs"), DEATH]).run()
-    reason = "the worker process was killed by SIGSEGV in stage 'inputs'"
-    assert played.outcomes() == [("a", "crashed", reason), ("b", "crashed", reason)]
-    assert played.runner.hard_failures["a"] == 0  # nobody knows whose fault it was
-
-
 def test_an_event_out_of_turn_is_a_death():
     played = Played([Job(CASE, ("a",))], [at_work("a"), Hello([], [], {})]).run()
     ((impl, status, reason),) = played.outcomes()

@@ -53,11 +53,6 @@ def test_the_readings_are_recorded_a_column_a_quantity():
     )
 
 
-def test_throttled_blocks_are_listed_by_reason():
-    readings = [throttled("power cap"), FREE, throttled("power cap", "power brake"), throttled("power brake")]
-    assert recorded(*readings).throttled == {"power cap": [0, 2], "power brake": [2, 3]}
-
-
 @pytest.mark.parametrize(
     ("processes", "others"), [((0, 0), 0), ((1, 1), 0), ((1, 3, 2), 2), ((0, 2), 1), ((2, 0), 1), ((), 0)]
 )

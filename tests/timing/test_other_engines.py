@@ -40,13 +40,6 @@ def answering(events, word, *times_us):
     return measure
 
 
-def failing(error):
-    def measure(candidates):
-        raise error
-
-    return measure
-
-
 def test_both_engines_restore_before_each_candidate(monkeypatch, events, candidates):
     engines(
         monkeypatch,
@@ -59,16 +52,6 @@ def test_both_engines_restore_before_each_candidate(monkeypatch, events, candida
     }
     restores = ["restore quack", "restore liger (all)"]
     assert events == [*restores, "do_bench", *restores, "NVBench"]
-
-
-def test_failing_engine_is_logged_and_skipped(monkeypatch, events, candidates, capsys):
-    engines(
-        monkeypatch,
-        _do_bench=failing(RuntimeError("no L2 to flush")),
-        _nvbench=answering(events, "", 11.0, 21.0),
-    )
-    assert time_elsewhere(candidates) == {"quack": {"NVBench": 11.0}, "liger (all)": {"NVBench": 21.0}}
-    assert capsys.readouterr() == ("", "do_bench: RuntimeError('no L2 to flush')\n")
 
 
 class FakeNvbench:

@@ -54,15 +54,6 @@ def test_inputs_are_put_back_before_every_run():
     assert found.differences == []
 
 
-def test_a_cpu_has_one_condition_and_plain_runs():
-    found = repetition()
-    found.under_conditions(13)
-    assert found.repeats == 13
-    assert [(check.condition, check.runs, check.differing) for check in found.conditions] == [
-        ("shuffled allocator", 2, 0)
-    ]
-
-
 def test_differences_under_a_condition_count_in_all():
     inputs = make_inputs(RMS, 1)
     addresses = set()

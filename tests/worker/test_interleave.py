@@ -77,14 +77,6 @@ def test_kernels_are_broken_down_after_the_blocks(gpu):
     assert done.elsewhere_us == {}
 
 
-@pytest.mark.parametrize("found", [Breakdown(None, note="lost"), Breakdown([], note="nothing was launched")])
-def test_where_no_kernel_is_known_none_is_timed(gpu, found):
-    gpu.found["quack"] = found
-    done = gpu.together()
-    assert [asked for asked in gpu.asked if asked.startswith("launches")] == ["launches torch-eager clean"]
-    assert done.kernels["quack"] == found
-
-
 def test_a_failing_profiler_costs_the_breakdown_alone(gpu):
     gpu.found = RuntimeError("CUPTI is in use")
     done = gpu.together()

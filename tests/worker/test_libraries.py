@@ -55,13 +55,6 @@ def test_an_installed_library_has_its_version(site):
     assert found("liger_kernel", "not_here", "not.here") == {"liger-kernel": "1.2"}
 
 
-def test_a_wheel_that_was_a_file_has_its_hash(site):
-    """Whoever builds apex from any commit gets a wheel of version 0.1."""
-    wheel = {"url": "file:///wheels/apex-0.1.whl", "archive_info": {"hashes": {"sha256": 8 * "0123456789abcdef"}}}
-    install(site, "apex", "fake_apex", came_from=wheel)
-    assert found("fake_apex") == {"apex": "1.2 (sha256:0123456789ab)"}
-
-
 def test_what_was_installed_from_a_repository_has_its_commit(site):
     came_from = {"url": "https://x", "vcs_info": {"vcs": "git", "commit_id": "0123456789abcdef0123"}}
     install(site, "fla", "fla", came_from=came_from)
