@@ -146,7 +146,7 @@ def gradients_like(
 # strides of rows in the unit of `CallTensors` (of tokens where heads have strides). A field that is None costs nothing.
 # `keep_scale` is 1 / (1 - p); `norm_first` is 1 where the gate is behind the norm. The order is that of the kernels'
 # parameters.
-ExtraOperands = namedtuple(
+ExtraOperands = namedtuple(  # pyright: ignore[reportUntypedNamedTuple]  a kernel takes what it is given
     "ExtraOperands",
     "dres dres_stride mask mask1 keep_scale dbranch dbranch1 dy1 dy1_stride weight1 dweight1 dbias1 partial_dweight1"
     " partial_dbias1 z z_stride norm_first bias dz x_head_stride dy_head_stride",
