@@ -208,15 +208,6 @@ def test_the_others_on_a_gpu_leave_out_this_process(monkeypatch):
     assert read_facts("cuda").others == ()
 
 
-@pytest.mark.parametrize(
-    ("pynvml", "hip"), [(None, None), (FakeNvml(pids=(71,)), "7.0")], ids=["without NVML", "on ROCm"]
-)
-def test_nobody_knows_of_others(monkeypatch, pynvml, hip):
-    fake_gpu(monkeypatch, hip=hip, gcnArchName="gfx942")
-    monkeypatch.setitem(sys.modules, "pynvml", pynvml)
-    assert read_facts("cuda").others == ()
-
-
 def test_a_device_that_others_use_is_refused_by_their_ids():
     with pytest.raises(UnavailableError) as error:
         refuse_shared(replace(H200, others=(71, 72)))

@@ -224,14 +224,3 @@ def test_a_later_process_measures_times_and_little_else():
 def test_when_the_engine_is_tested(options, on_gpu, on_cpu):
     assert selftests_on("cuda", asked(**options)) == on_gpu
     assert selftests_on("cpu", asked(**options)) == on_cpu
-
-
-def test_a_suite_brings_its_variants_unless_others_are_asked_for():
-    def features(**options):
-        return {case.features for case in cases_on("cuda", Settings(**options))}
-
-    assert features(suite="fast-llm") == {()}
-    assert features(suite="residual") == {("residual",)}
-    assert features(suite="residual", variant="plain,gated") == {(), ("gated",)}
-    assert features(suite="qk") == {(), ("qk",)}
-    assert features(suite="quick", variant="parallel+residual") == {("parallel", "residual")}

@@ -164,16 +164,3 @@ def test_check_that_cannot_be_made_does_not_pass():
         "events against profiler": "there is no profiler of kernels here",
     }
     assert (budget.null_us, budget.event_offset_us) == (None, None)
-
-
-def test_copies_that_do_not_fit_are_left_out():
-    """Too few copies give no regression line."""
-    fitting = lying(start_us=0.001, largest=8 * CACHE)
-    assert not failed(fitting)
-    assert max(int(name.split()[-1]) for name in fitting._us if "copies" in name) == 8 * CACHE
-    cramped = lying(start_us=0.001, largest=2 * CACHE)
-    budget, checks = cramped.tested()
-    assert [worded(check.detail) for check in checks if check.name == "copy line"] == [
-        "too little memory is free for copies of several sizes"
-    ]
-    assert budget.copy_gbps is None

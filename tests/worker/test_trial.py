@@ -173,6 +173,33 @@ def test_a_declared_overwriting_of_dy_is_ok():
     assert len(seen) > len(row.timing.samples_us) + 3
 
 
+def raising_while_timed(stage):
+    """Prepares a backward that answers until the stage is `time`."""
+
+    def prepare(inputs):
+        def backward():
+            if stage() == "time":
+                raise RuntimeError("only when it counts")
+            return gradients(inputs)
+
+        return backward
+
+    return prepare
+
+
+def test_raising_while_timed_costs_its_own_row():
+    prepare = raising_while_timed(lambda: done.stage)
+    done = Session(implementation("faulty", prepare), implementation("honest"), implementation("bystander"))
+    done.run()
+    assert (done.row("faulty").status, worded(done.row("faulty").reason)) == (
+        "crashed",
+        "RuntimeError: only when it counts",
+    )
+    assert done.row("faulty").timing is None
+    assert [len(done.row(name).timing.samples_us) for name in ("honest", "bystander")] == [4, 4]
+    assert sorted(row.role for row in done.rows) == ["again", "floor", "impl", "impl", "impl"]
+
+
 def test_an_unsupported_case_has_the_adapters_reason():
     def prepare(inputs):
         raise AssertionError("asked although unsupported")
