@@ -148,7 +148,7 @@ def joined(backend: str, device: str, rank: int, most: int, where: str) -> torch
 
 
 def take_part(backend: str, device: str, most: int, where: str, asked: Connection) -> None:
-    """The other process: an all-reduce of as many elements as it is told, until that is 0. Ctrl-C is not for it."""
+    """The other process: an all-reduce of as many elements as it receives, until that is 0. Ctrl-C is not for it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     numbers = joined(backend, device, 1, most, where)
     while elements := asked.recv():
@@ -166,18 +166,18 @@ class Step(TrainingStep):
 
     all_reduce: Any
 
-    def _device(self, context: str, found: InContext) -> Device | None:
+    def _device(self, context: str, result: InContext) -> Device | None:
         if context != ALL_REDUCE:
-            return super()._device(context, found)
+            return super()._device(context, result)
         inputs = self.job.inputs
         device = make_device(inputs.case.device, self.job.settings.flush_bytes, inputs.x)
         return Beside(device, self.all_reduce, 0, self.longest_us)
 
 
-def room_beside(all_reduce: Any, probe: Any) -> int | None:
+def multiprocessors_with_room(all_reduce: Any, probe: Any) -> int | None:
     """On how many multiprocessors a program of the probe finds room beside an all-reduce.
 
-    None where that did not run for as long as was looked. The probe is calibrated before: that takes longer than an
+    None where that did not run for long enough. The probe is calibrated before: that takes longer than an
     all-reduce.
     """
     probe.occupy(probe.multiprocessors, PROBE_US)
@@ -193,10 +193,10 @@ def room_beside(all_reduce: Any, probe: Any) -> int | None:
     return placed if started and lasted else None
 
 
-def tell_room(all_reduce: Any, probe: Any) -> str:
-    """The same in words, with the size of the probe's programs, as one that is smaller may find room elsewhere."""
+def room_text(all_reduce: Any, probe: Any) -> str:
+    """A sentence about it, with the size of the probe's programs, as one that is smaller may find room elsewhere."""
     what = f"a program of {probe.threads} threads and {probe.shared_kib} KiB of shared memory"
-    placed = room_beside(all_reduce, probe)
+    placed = multiprocessors_with_room(all_reduce, probe)
     if placed is None:
         return f"beside an all-reduce: not known where {what} finds room, because the all-reduce was too short"
     return f"beside an all-reduce {what} finds room on {placed} of {probe.multiprocessors} multiprocessors"
@@ -228,9 +228,9 @@ def planned_here(invocation: Invocation) -> tuple[Any, Any, Any]:
     return implementations, hello, plan_run(invocation, hello)
 
 
-def measure(invocation: Invocation, found: tuple[Any, Any, Any], all_reduce: Any) -> Path:
+def measure(invocation: Invocation, prepared: tuple[Any, Any, Any], all_reduce: Any) -> Path:
     """Measure all cases; the folder of the results file, to which each row is written as soon as it is known."""
-    implementations, hello, planned = found
+    implementations, hello, planned = prepared
     path, _ = open_results(invocation, planned, hello, device_record(planned.profile, planned.facts))
     results = ResultsFile(path)
     missing = {each.name: each.missing for each in planned.impls if each.missing}
@@ -259,7 +259,7 @@ def measure(invocation: Invocation, found: tuple[Any, Any, Any], all_reduce: Any
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Time every implementation, and print and keep what was found."""
+    """Time every implementation, and print and keep the times."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--impls", default=IMPLS)
     parser.add_argument("--shapes", default=SHAPES)
@@ -285,11 +285,11 @@ def run(options: argparse.Namespace, arguments: Sequence[str] | None) -> Path:
         raise UnavailableError(f"an all-reduce needs two GPUs, and here are {there}")
     torch.cuda.set_device(0)
     keep_no_tuning()
-    found = planned_here(invocation)
+    prepared = planned_here(invocation)
     all_reduce = AllReduce("nccl", "cuda")
     try:
-        print(tell_room(all_reduce, Holder(640, 200)), flush=True)
-        return measure(invocation, found, all_reduce)
+        print(room_text(all_reduce, Holder(640, 200)), flush=True)
+        return measure(invocation, prepared, all_reduce)
     finally:
         all_reduce.close()
 

@@ -150,13 +150,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.device == "cpu":
         return
     alone = time_steps(steps)
-    tell_steps("alone", alone)
+    print_steps("alone", alone)
     if options.beside:
         other = Other(options.beside, max(median(times.backward_us) for times in alone.values()))
-        tell_steps(
+        print_steps(
             f"beside a kernel on {options.beside} multiprocessors for {other.lasts_us:.0f} us", time_steps(steps, other)
         )
-    tell_norms({name: profile_step(step) for name, step in steps.items()})
+    print_norms({name: profile_step(step) for name, step in steps.items()})
 
 
 def faults_of(options: argparse.Namespace) -> Iterator[str]:
@@ -236,14 +236,14 @@ def time_steps(steps: Mapping[str, Step], other: Other | None = None) -> dict[st
     return times
 
 
-def tell_steps(where: str, times: Mapping[str, Times]) -> None:
+def print_steps(where: str, times: Mapping[str, Times]) -> None:
     """Print what a step takes with each kind of norm, and the ratio of both."""
-    for name, found in times.items():
+    for name, taken in times.items():
         void = (
-            f" ({found.void} of {TIMED_STEPS} steps do not count: the other kernel did not hold)" if found.void else ""
+            f" ({taken.void} of {TIMED_STEPS} steps do not count: the other kernel did not hold)" if taken.void else ""
         )
-        if found.step_us:
-            print(f"{name}, {where}: a step takes {median(found.step_us):.0f} us, {spread(found.step_us)}{void}")
+        if taken.step_us:
+            print(f"{name}, {where}: a step takes {median(taken.step_us):.0f} us, {spread(taken.step_us)}{void}")
         else:
             print(f"{name}, {where}: no time{void}")
     theirs, ours = times["torch"].step_us, times["in-house"].step_us
@@ -257,7 +257,7 @@ def spread(times_us: Sequence[float]) -> str:
     return f"half of them {low:.0f} to {high:.0f}"
 
 
-def tell_norms(profiled: Mapping[str, tuple[float, float]]) -> None:
+def print_norms(profiled: Mapping[str, tuple[float, float]]) -> None:
     """Print the device time of the norms' backward, and of all kernels, in us a step."""
     for name, (norms_us, kernels_us) in profiled.items():
         share = f"{norms_us:.0f} us" if norms_us else "fused into other kernels,"

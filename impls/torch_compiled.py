@@ -67,14 +67,14 @@ def prepare(inputs: Inputs, variant: Compilation) -> Callable[[], Grads]:
     leaves |= {name.replace("mask", "branch"): torch.zeros_like(inputs.x) for name in masks}
     leaves = {name: leaf.detach().requires_grad_() for name, leaf in leaves.items()}
     nothing = torch.zeros((), dtype=inputs.x.dtype, device=inputs.x.device)
-    gradients = [given[name] for name in ("dy", "dy1", "dres") if name in given]
+    upstream = [given[name] for name in ("dy", "dy1", "dres") if name in given]
     # Donated buffers are reused by the backward, which could then run only once.
     with functorch_config.patch(donated_buffer=False), inductor_config.patch(variant.settings):
         outputs = compiled.forward(**leaves, **masks, nothing=nothing)
 
         def backward() -> Grads:
-            found = torch.autograd.grad(outputs, list(leaves.values()), gradients, retain_graph=True)
-            by_name = {f"d{name}": gradient for name, gradient in zip(leaves, found, strict=True)}
+            gradients = torch.autograd.grad(outputs, list(leaves.values()), upstream, retain_graph=True)
+            by_name = {f"d{name}": gradient for name, gradient in zip(leaves, gradients, strict=True)}
             plain = {name: by_name.pop(name, None) for name in ("dweight", "dbias")}
             return Grads(by_name.pop("dx"), **plain, extra=by_name)
 

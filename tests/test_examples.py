@@ -165,7 +165,7 @@ def test_steps_of_both_models_are_taken_in_turn(capsys):
     assert len(rounds) == example.TIMED_STEPS
     assert set(rounds) == {("torch", "in-house"), ("in-house", "torch")}
     assert times["torch"].backward_us == [500.0] * example.TIMED_STEPS
-    example.tell_steps("alone", times)
+    example.print_steps("alone", times)
     assert capsys.readouterr().out.splitlines() == [
         "torch, alone: a step takes 1000 us, half of them 1000 to 1000",
         "in-house, alone: a step takes 800 us, half of them 800 to 800",
@@ -180,7 +180,7 @@ def test_a_step_beside_nothing_does_not_count(capsys):
     times = example.time_steps(steps, other)
     assert happened[::2] == ["hold"] * 2 * example.TIMED_STEPS
     assert (times["torch"].void, times["in-house"].void) == (0, example.TIMED_STEPS)
-    example.tell_steps("beside a kernel", times)
+    example.print_steps("beside a kernel", times)
     assert capsys.readouterr().out.splitlines() == [
         "torch, beside a kernel: a step takes 1000 us, half of them 1000 to 1000",
         "in-house, beside a kernel: no time (20 of 20 steps do not count: the other kernel did not hold)",
@@ -247,11 +247,11 @@ class Probe(Reduction):
         return 108
 
 
-def test_room_beside_an_all_reduce_is_told_with_the_size_of_a_program():
+def test_multiprocessors_with_room_an_all_reduce_is_told_with_the_size_of_a_program():
     example, probe = load("all_reduce"), Probe()
     size = "a program of 640 threads and 200 KiB of shared memory"
     line = f"beside an all-reduce {size} finds room on 108 of 132 multiprocessors"
-    assert example.tell_room(Reduction(), probe) == line
+    assert example.room_text(Reduction(), probe) == line
     assert probe.calls[:2] == [("occupy", 132, 5000.0), "release"], "calibrated before there is an all-reduce"
 
 

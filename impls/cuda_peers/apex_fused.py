@@ -61,7 +61,7 @@ def prepare(inputs: Inputs, keeps_y: bool) -> Callable[[], Grads]:
     function, kept = getattr(apex, f"{norm}backward{affine}"), y if keeps_y else x
 
     def backward() -> Grads:
-        found = function(inputs.dy.contiguous(), *statistics, kept, cols, *parameters, eps, keeps_y)
-        return Grads(*found) if parameters else Grads(found, None)
+        gradients = function(inputs.dy.contiguous(), *statistics, kept, cols, *parameters, eps, keeps_y)
+        return Grads(*gradients) if parameters else Grads(gradients, None)
 
     return backward

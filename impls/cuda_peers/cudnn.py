@@ -140,8 +140,8 @@ def _rows(tensor: torch.Tensor) -> torch.Tensor:
 def _load() -> None:
     """Import the operators, with libcudnn already in the process.
 
-    The frontend looks for libcudnn beside itself and on LD_LIBRARY_PATH, so a torch that lives in another site-packages
-    leaves it without. Loaded here by its full path, it is found by its name.
+    The frontend searches its own folder and LD_LIBRARY_PATH, so it misses the libcudnn of a torch in another
+    site-packages. Loaded here by its full path, the library is then known by its name.
     """
     import_module("torch")  # brings its own libcudnn, where it links to it
     for folder in _cudnn_folders():

@@ -71,8 +71,8 @@ def _single(extension: Any, inputs: Inputs, x: Any, mean: Any, rstd: Any) -> Cal
             contiguous_rows(inputs.dy), _rows(given, "dres"), x, None, mask, mean, rstd, weight,
             *NO_SCALES, case.dropout_p, 1.0, 0, dropout, case.norm == "rms",
         )  # fmt: skip
-        found = {"dbranch": branch} if dropout else {}
-        return _grads(inputs, residual if dropout else branch, found, dweight=dweight, dbias=dbias)
+        branches = {"dbranch": branch} if dropout else {}
+        return _grads(inputs, residual if dropout else branch, branches, dweight=dweight, dbias=dbias)
 
     return backward
 
@@ -87,11 +87,11 @@ def _parallel(extension: Any, inputs: Inputs, x: Any, mean: Any, rstd: Any) -> C
             contiguous_rows(inputs.dy), _rows(given, "dy1"), _rows(given, "dres"), x, *masks, mean, rstd,
             weight, given.get("weight1"), case.dropout_p, "mask1" in given, dropout, case.norm == "rms",
         )  # fmt: skip
-        found = {"dbranch": branch} if dropout else {}
-        found |= {"dbranch1": branch1} if "mask1" in given else {}
+        branches = {"dbranch": branch} if dropout else {}
+        branches |= {"dbranch1": branch1} if "mask1" in given else {}
         parameters = {"dweight": dweight, "dbias": dbias}
         parameters |= {"dweight1": dweight1, "dbias1": dbias1} if "weight1" in given else {}
-        return _grads(inputs, residual if dropout else branch, found, **parameters)
+        return _grads(inputs, residual if dropout else branch, branches, **parameters)
 
     return backward
 

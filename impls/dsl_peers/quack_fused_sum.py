@@ -22,10 +22,10 @@ WIDEST = 8192  # columns that it sums itself: beyond, a cluster shares a row, an
 
 def missing() -> str | None:
     try:
-        found = hasattr(import_module(MODULE), BACKWARD)
+        sums_itself = hasattr(import_module(MODULE), BACKWARD)
     except ImportError:
-        found = False
-    return cute_dsl_failure() if found else f"this torch has no quack that sums by itself; {install}"
+        sums_itself = False
+    return cute_dsl_failure() if sums_itself else f"this torch has no quack that sums by itself; {install}"
 
 
 def unsupported(case: NormCase) -> str | None:

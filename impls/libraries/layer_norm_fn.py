@@ -12,7 +12,7 @@ from .recorded import PLAIN, behind_residual, recorded
 
 
 def backward_of(ops: Any, inputs: Inputs, **options: Any) -> Callable[[], Grads]:
-    """The tuned backward of a norm, which may have a residual and a second norm beside it; `ops` is the module.
+    """The tuned backward of a norm, which may have a residual and a parallel second norm; `ops` is the module.
 
     Two branches of a residual without dropout have one gradient: that is the call of one branch.
     """

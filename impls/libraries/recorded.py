@@ -30,7 +30,7 @@ def recorded(
     given = inputs.tensors()
     leaves: dict[str, Any] = dict.fromkeys(("x", "weight", "bias"))
     leaves |= {name: given[name].detach().requires_grad_() for name in LEAVES if name in given}
-    gradients = [given[name] for name in OUTPUT_GRADIENTS if name in given]
+    upstream = [given[name] for name in OUTPUT_GRADIENTS if name in given]
     with torch.enable_grad():
         outputs: Any = forward(**leaves)
     recorded_last: Any = (outputs if isinstance(outputs, torch.Tensor) else outputs[0]).grad_fn
@@ -44,8 +44,8 @@ def recorded(
     @torch.no_grad()  # as the engine calls it
     def backward() -> Grads:
         assert outputs is not None  # what the forward saved lives as long as they do
-        found = recorded_last.apply(*gradients)
-        named = {name: gradient for name, gradient in zip(gives, found, strict=False) if name in wanted}
+        gradients = recorded_last.apply(*upstream)
+        named = {name: gradient for name, gradient in zip(gives, gradients, strict=False) if name in wanted}
         plain = {name: named.pop(name, None) for name in PLAIN}
         return Grads(**plain, extra=named)  # pyright: ignore[reportArgumentType]  # dx is always given
 

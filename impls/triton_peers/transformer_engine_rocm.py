@@ -19,7 +19,7 @@ from ..libraries.rows import of_rows
 name = "transformer-engine-rocm"
 version = 0
 requires = ("triton",)
-CHECKOUT = "TransformerEngine"  # the folder of a checkout, beside which NVIDIA's package of the same name may be
+CHECKOUT = "TransformerEngine"  # the folder of a checkout; NVIDIA's package has the same name as what lies in it
 uses = (CHECKOUT, "transformer_engine")
 install = (
     "git clone https://github.com/ROCm/TransformerEngine, and put the folder that it lies in on PYTHONPATH; "

@@ -164,10 +164,10 @@ def fused_rms_ops() -> SimpleNamespace:
 
 
 def test_torch_eager_rms_needs_torch_2_9(monkeypatch):
-    monkeypatch.setattr(torch_eager, "version", lambda package: "2.8.1+cu128")
+    monkeypatch.setattr(torch_eager, "installed_version", lambda package: "2.8.1+cu128")
     assert "2.9" in (IMPLS["torch-eager"].unsupported(RMS) or "")
     assert IMPLS["torch-eager"].unsupported(on_cpu(RMS)) is None
-    monkeypatch.setattr(torch_eager, "version", lambda package: "2.11.0a0+git1234")
+    monkeypatch.setattr(torch_eager, "installed_version", lambda package: "2.11.0a0+git1234")
     assert IMPLS["torch-eager"].unsupported(RMS) is None
 
 

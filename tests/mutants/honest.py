@@ -1,4 +1,4 @@
-"""An implementation with nothing wrong, beside which the others are tried."""
+"""An implementation with nothing wrong, next to which the others are tried."""
 
 from tests.mutants.maths import honest
 

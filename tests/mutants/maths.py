@@ -50,7 +50,7 @@ def implementation(name, prepare=honest, **more):
 
 
 def tried(fault, planted, settings, case=None, **more):
-    """The row of a faulty backward, or of its honest twin; looked at closely unless its inputs are unusual or many.
+    """The row of a faulty backward, or of its honest twin; studied unless its inputs are unusual or many.
 
     `more` is what its adapter declares.
     """

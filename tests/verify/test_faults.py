@@ -81,10 +81,10 @@ def test_every_kind_finds_a_fault_that_normal_inputs_hide():
 
 
 def test_every_edge_shape_finds_a_hidden_fault():
-    found = [fault.case for fault in FAULTS.values() if fault.hidden and fault.case.inputs == "normal"]
-    for_rows = {case.rows for case in found}
-    for_cols = {case.cols for case in found}
-    usual = {128, 512, 64, 32, 16, 2}  # for the slope, or beside an edge of the other dimension
+    hidden = [fault.case for fault in FAULTS.values() if fault.hidden and fault.case.inputs == "normal"]
+    for_rows = {case.rows for case in hidden}
+    for_cols = {case.cols for case in hidden}
+    usual = {128, 512, 64, 32, 16, 2}  # for the slope, or with an edge of the other dimension
     assert {rows for rows, _ in SHAPES["cpu"]} <= for_rows | usual
     assert {cols for _, cols in SHAPES["cpu"]} <= for_cols | usual
 
