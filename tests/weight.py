@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-SOURCES = ("harness", "impls", "reports", "normbwd")
+SOURCES = ("harness", "impls", "reports", "normbwd.py")
 SUFFIXES = (".py", ".js", ".html", ".css")
 ITEM = re.compile(r"\s*([-*]|\d+\.) ")
 
@@ -44,9 +44,7 @@ def main() -> int:
     budgets = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["normbwd"]["weight"]
     documents = {path: path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]}
     readme = documents[ROOT / "README.md"]
-    packages = [
-        path for name in SOURCES for path in sorted(ROOT.glob(f"{name}*")) if path.is_dir() or path.suffix == ".py"
-    ]
+    packages = [ROOT / name for name in SOURCES]
     for package in [part for path in packages for part in (path, *sorted(path.glob("[!_]*/")))]:
         sys.stdout.write(f"{lines_of(package):8}  {package.relative_to(ROOT)}\n")
     counts = {
