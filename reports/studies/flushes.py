@@ -1,4 +1,4 @@
-"""What the flush changes: runs of the same cases with different flushes, set beside the one with a clean cache.
+"""What the flush changes: runs of the same cases with different flushes against the one with a clean cache.
 
 Runs are never put into one ratio: only the quotient of two medians is shown, without an interval, and verdicts that
 each run reached by itself are compared.
@@ -6,78 +6,77 @@ each run reached by itself are compared.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.analysis import figures
 from harness.analysis.comparison import CaseComparison, Comparison, compare
+from harness.analysis.joining import band, by_case
 from harness.analysis.statistics import Ratio, geomean
-from harness.cases import Norm, NormCase
+from harness.cases import Norm
 from harness.cases.traffic import ADD_NAME
 from harness.errors import UsageError
 from harness.records.file import Results
 from harness.records.schema import Flush
 from reports.markdown_writer import paragraphs, table
 from reports.parts import provenance
-from reports.studies.orders import CaseInRun, Order, clear_orders
+from reports.studies.orders import Order, clear_orders, judge
 from reports.table import words
 
 ABOUT = (
-    "Changes are quotients of the medians of different runs, so they have no interval. Rankings are what each run "
-    "found by itself, inside its own blocks and beyond its own A/A band; but what differs from process to process "
-    "(addresses, what a compiler tuned) differs between runs too, and turns a close pair as well. Elements: of x, from "
-    "the power of two that is named to the next."
+    "Changes are quotients of the medians of different runs, so they have no interval. Orders are what each run calls "
+    "clear by its own blocks and its own A/A band. What differs from process to process, such as addresses or what a "
+    "compiler tuned, differs between runs too, and can turn a close pair. Elements: of x, from the power of two that "
+    "is named to the next."
 )
+Changes = dict[tuple[Norm, int, str], list[float]]  # time after over time before, by norm, elements, implementation
 
 
 @dataclass(frozen=True)
 class Turned:
-    """A pair of implementations in one case: `first` is clearly faster than `second` with a clean cache.
+    """An order of the clean run that another run reverses or cannot confirm, with the speedup in that run."""
 
-    `clean` and `other` are the speedups of first over second in the two runs; `reversed` where the other run finds it
-    clearly slower, otherwise it finds no difference.
-    """
-
-    case: NormCase
-    first: str
-    second: str
-    clean: Ratio
+    clean: Order
     other: Ratio
     reversed: bool
 
 
 def render(runs: Sequence[Results]) -> str:
-    """The study as markdown; raises UsageError where the runs cannot be set beside each other."""
+    """The study as markdown; raises UsageError where the runs cannot be compared."""
     modes = _modes(runs)
     clean = modes.pop("clean")
     before, orders = compare(clean), clear_orders(clean)
     parts = [provenance.heading("Flushes", *(run.run for run in runs)), ABOUT]
     for mode, run in modes.items():
-        after = compare(run)
+        changed = changes(before, compare(run))
         parts.append(f"## {mode} over clean: change of time, %")
-        norms: dict[Norm, None] = dict.fromkeys(case.case.norm for case in before.cases)
-        parts += [_changes_table(before, after, norm) for norm in norms]
-        parts += [f"## Rankings that {mode} turns", *_rankings(_turned_of(orders, run), before, after)]
+        parts += [_changes_table(changed, norm) for norm in dict.fromkeys(norm for norm, _, _ in changed)]
+        parts += [f"## Orders that {mode} turns", *_turned_table(turned(orders, run), mode)]
     return paragraphs(parts)
 
 
-def changes(before: Comparison, after: Comparison) -> dict[tuple[Norm, int, str], list[float]]:
-    """Time after over time before of every case in both, by norm, band of sizes and implementation."""
+def changes(before: Comparison, after: Comparison) -> Changes:
+    """Time after over time before of every case in both."""
     later = {case.case: case for case in after.cases}
-    quotients: dict[tuple[Norm, int, str], list[float]] = {}
-    for case in before.cases:
-        if case.case not in later:
-            continue
+    quotients: Changes = {}
+    for case in (case for case in before.cases if case.case in later):
+        elements = 1 << (max(1, case.case.rows * case.case.cols).bit_length() - 1)
         times, others = _times(case), _times(later[case.case])
         for impl in (impl for impl in times if impl in others):
-            key = case.case.norm, _band_of_sizes(case.case), impl
-            quotients.setdefault(key, []).append(others[impl] / times[impl])
+            quotients.setdefault((case.case.norm, elements, impl), []).append(others[impl] / times[impl])
     return quotients
 
 
-def turned(clean: Results, other: Results) -> list[Turned]:
-    """The pairs whose order is clear with a clean cache, and reversed or lost in the other run."""
-    return _turned_of(clear_orders(clean), other)
+def turned(orders: Sequence[Order], other: Results) -> list[Turned]:
+    """The clear orders that the other run reverses or cannot confirm."""
+    rows = by_case(other)
+    bands = {case: band(joined, other.run.settings.baseline) for case, joined in rows.items()}
+    found: list[Turned] = []
+    for order in (order for order in orders if order.case in rows):
+        judged = judge(rows[order.case], bands[order.case], order.first, order.second)
+        if judged is not None and judged[1] != "faster":
+            found.append(Turned(order, judged[0], judged[1] == "slower"))
+    return found
 
 
 def _modes(runs: Sequence[Results]) -> dict[Flush, Results]:
@@ -100,71 +99,33 @@ def _modes(runs: Sequence[Results]) -> dict[Flush, Results]:
     return modes
 
 
-def _changes_table(before: Comparison, after: Comparison, norm: Norm) -> str:
-    quotients = {key[1:]: values for key, values in changes(before, after).items() if key[0] == norm}
-    bands = sorted({size for size, _ in quotients}, reverse=True)
-    impls = list(dict.fromkeys(impl for _, impl in quotients))
-    impls.sort(key=lambda impl: (impl != ADD_NAME, impl))
-    rows = [
-        [norm, figures.elements(size), str(max(len(quotients.get((size, impl), ())) for impl in impls))]
-        + [_change(quotients.get((size, impl), [])) for impl in impls]
-        for size in bands
-    ]
-    return table([*words("norm"), "elements", "cases", *impls], rows)
-
-
-def _change(quotients: Sequence[float]) -> str:
-    return figures.change(geomean(quotients)) if quotients else figures.NOTHING
-
-
 def _times(case: CaseComparison) -> dict[str, float]:
     times = {entry.impl: entry.median_us for entry in case.ranked if entry.median_us}
     return times | ({ADD_NAME: case.add_us} if case.add_us else {})
 
 
-def _band_of_sizes(case: NormCase) -> int:
-    elements = max(1, case.rows * case.cols)
-    return 1 << (elements.bit_length() - 1)
+def _changes_table(changed: Changes, norm: Norm) -> str:
+    quotients = {(elements, impl): values for (of, elements, impl), values in changed.items() if of == norm}
+    impls = sorted({impl for _, impl in quotients}, key=lambda impl: (impl != ADD_NAME, impl))
+    rows: list[list[str]] = []
+    for elements in sorted({elements for elements, _ in quotients}, reverse=True):
+        of_size = [quotients.get((elements, impl), []) for impl in impls]
+        means = (figures.change(geomean(values)) if values else figures.NOTHING for values in of_size)
+        rows.append([norm, figures.elements(elements), str(max(map(len, of_size))), *means])
+    return table([*words("norm"), "elements", "cases", *impls], rows)
 
 
-def _rankings(changed: Sequence[Turned], before: Comparison, after: Comparison) -> list[str]:
-    reversals = [pair for pair in changed if pair.reversed]
-    mode = after.run.settings.flush
-    headings = [*words("case", "faster with clean", "than"), "clean [95 %]", f"{mode} [95 %]"]
+def _turned_table(turned: Sequence[Turned], mode: Flush) -> list[str]:
+    reversals = [pair for pair in turned if pair.reversed]
     rows = [
-        [pair.case.key, pair.first, pair.second, *(figures.ratio_and_interval(r) for r in (pair.clean, pair.other))]
+        [
+            pair.clean.case.key,
+            pair.clean.first,
+            pair.clean.second,
+            *map(figures.ratio_and_interval, (pair.clean.speedup, pair.other)),
+        ]
         for pair in reversals
     ]
-    counted = (
-        f"{figures.count(len(reversals), 'pair')} reversed; "
-        f"{figures.count(len(changed) - len(reversals), 'pair')} that can no longer be told apart."
-    )
-    return [counted, table(headings, rows), _fastest(before, after)]
-
-
-def _fastest(before: Comparison, after: Comparison) -> str:
-    """The cases in which another implementation is fastest; marked where neither run calls that a tie."""
-    later: Mapping[NormCase, CaseComparison] = {case.case: case for case in after.cases}
-    rows: list[list[str]] = []
-    for case in before.cases:
-        other = later.get(case.case)
-        if other is None or case.lead is None or other.lead is None or case.lead.impl == other.lead.impl:
-            continue
-        tie = other.lead.impl in case.lead.tied_with or case.lead.impl in other.lead.tied_with
-        rows.append(
-            [case.case.key, case.lead.impl, other.lead.impl, "a tie in one of them" if tie else "clear in both"]
-        )
-    both = sum(case.case in later for case in before.cases)
-    counted = f"Another implementation is fastest in {len(rows)} of {figures.count(both, 'case')}."
-    headings = words("case", "fastest with clean", f"fastest with {after.run.settings.flush}", "how")
-    return "\n\n".join(part for part in (counted, table(headings, rows)) if part)
-
-
-def _turned_of(orders: Sequence[Order], other: Results) -> list[Turned]:
-    cases = CaseInRun.all_of(other)
-    changed: list[Turned] = []
-    for order in orders:
-        after = cases[order.case].speedup(order.first, order.second) if order.case in cases else None
-        if after is not None and after[1] != "faster":
-            changed.append(Turned(order.case, order.first, order.second, order.speedup, after[0], after[1] == "slower"))
-    return changed
+    lost = figures.count(len(turned) - len(reversals), "pair")
+    counted = f"{figures.count(len(reversals), 'pair')} reversed; {lost} without a clear order any more."
+    return [counted, table([*words("case", "faster with clean", "than"), "clean [95 %]", f"{mode} [95 %]"], rows)]

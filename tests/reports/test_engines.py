@@ -27,8 +27,8 @@ def test_order_that_an_engine_turns_is_counted_and_listed():
     rows = [row(impl, us, other_engines_us={"do_bench": there_us[impl]}) for impl, us in here_us.items()]
     rows.append(row("torch-eager", 60.0, role="again"))
     text = render(results(*rows))
-    assert "1 of the 3 pairs that are clear here." in text
-    listed = " ".join(text[text.index("## Orders") :].split())
+    assert "It turns 1 of the 3 pairs that are clear here." in text
+    listed = " ".join(text[text.index("## do_bench") :].split())
     assert "| liger | quack | 1.250 [1.250, 1.250] | 0.87 |" in listed
 
 

@@ -4,10 +4,16 @@ import reports
 from harness.analysis.comparison import compare
 from harness.cases import NormCase
 from harness.errors import UsageError
-from reports.studies.flushes import changes, render, turned
+from reports.studies.flushes import changes, render
+from reports.studies.flushes import turned as turned_of
+from reports.studies.orders import clear_orders
 from tests.results_factory import flushed, helpers, results, row
 
 CLEAN = flushed("clean")
+
+
+def turned(clean, other):
+    return turned_of(clear_orders(clean), other)
 
 
 def test_golden(golden):
@@ -29,13 +35,13 @@ def test_change_of_a_size_band_is_a_geometric_mean():
 
 def test_reversed_order_is_listed_lost_one_counted():
     (found,) = turned(CLEAN, flushed("dirty", quack=70.0))
-    assert (found.first, found.second, found.reversed) == ("quack", "liger", True)
-    assert (found.clean.value, found.other.value) == pytest.approx((1.2, 60 / 70), rel=0.01)
+    assert (found.clean.first, found.clean.second, found.reversed) == ("quack", "liger", True)
+    assert (found.clean.speedup.value, found.other.value) == pytest.approx((1.2, 60 / 70), rel=0.01)
     (lost,) = turned(CLEAN, flushed("dirty", quack=60.0))
-    assert (lost.first, lost.reversed) == ("quack", False)
+    assert (lost.clean.first, lost.reversed) == ("quack", False)
     assert turned(CLEAN, flushed("dirty", quack=52.0)) == []
     (back,) = turned(flushed("clean", quack=70.0), flushed("dirty"))
-    assert (back.first, back.second, back.reversed) == ("liger", "quack", True)
+    assert (back.clean.first, back.clean.second, back.reversed) == ("liger", "quack", True)
 
 
 def test_what_was_no_order_before_cannot_be_turned():

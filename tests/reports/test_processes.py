@@ -1,9 +1,5 @@
-from pathlib import Path
-
 import pytest
 
-from harness.analysis.statistics import PROCESS_BAND
-from harness.records.file import load
 from reports.studies.processes import ASK, agreements_of, process_bound, render
 from tests.results_factory import helpers, in_processes, mixed, results, row, thorough, timing
 
@@ -21,28 +17,28 @@ def test_golden(golden):
 
 def test_processes_that_find_the_same_agree():
     cell = only_cell(*in_processes(*ROWS))
-    assert (cell.impl, len(cell.ratios), cell.agrees, cell.agrees_widened) == ("quack", 3, True, True)
-    assert cell.ratio_sd == pytest.approx(0, abs=1e-9)
-    assert cell.time_sd == pytest.approx(0.01, rel=0.01)
+    assert (cell.impl, len(cell.ratios), cell.agrees(), cell.agrees(widened=True)) == ("quack", 3, True, True)
+    page = render(results(*in_processes(*ROWS)))
+    assert "of medians median 1.00 %, largest 1.00 %; of speedups median 0.00 %, largest 0.00 %" in page
 
 
 def test_a_process_that_is_biased_disagrees_and_is_listed():
     biased = in_processes(*ROWS, bias={("quack", "impl", 1): 1.06})
     cell = only_cell(*biased)
-    assert (cell.agrees, cell.agrees_widened) == (False, False)
+    assert (cell.agrees(), cell.agrees(widened=True)) == (False, False)
     text = render(results(*biased))
     assert "Agree: 0 of 1 (0.0 %); widened: 0 of 1 (0.0 %)." in text
-    assert "## Cells that do not agree" in text
+    assert "## Processes that do not agree" in text
 
 
 @pytest.mark.parametrize("biased", [1.06, 0.96])  # beyond the others on either side
 def test_the_band_of_the_process_itself_widens_its_interval(biased):
     quack, again = ("quack", "impl", 1), ("torch-eager", "again", 1)
     cell = only_cell(*in_processes(*ROWS, bias={quack: biased, again: 1.06}))
-    assert (cell.agrees, cell.agrees_widened) == (False, True)
+    assert (cell.agrees(), cell.agrees(widened=True)) == (False, True)
     assert cell.bands[1] > 0.04 > max(cell.bands[0], cell.bands[2])
     elsewhere = only_cell(*in_processes(*ROWS, bias={quack: biased, ("torch-eager", "again", 0): 1.02}))
-    assert not elsewhere.agrees_widened
+    assert not elsewhere.agrees(widened=True)
 
 
 def test_a_process_that_cannot_be_compared_is_left_out():
@@ -52,14 +48,6 @@ def test_a_process_that_cannot_be_compared_is_left_out():
 
 def test_one_process_says_how_to_get_more():
     assert render(mixed()) == ASK
-
-
-def test_process_band_is_the_bound_of_published_processes():
-    """What 95 % of processes are off by in the larger of two runs, rounded up to a tenth of a per cent."""
-    files = [Path("results") / f"{device}/fast-llm.jsonl.bz2" for device in ("h200", "h100-sxm")]
-    bounds = [process_bound(agreements_of(load(path))) for path in files]
-    assert PROCESS_BAND - 0.001 < max(bounds) <= PROCESS_BAND
-    assert min(bounds) > 0.7 * max(bounds)  # on another device, where shorter cases are not ranked, about the same
 
 
 def test_bound_grows_with_one_process_that_is_off():
