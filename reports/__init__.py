@@ -40,7 +40,8 @@ _STUDYING: dict[str, Callable[[Sequence[Results]], str]] = {
     "flush": flushes.render,
 }
 DRAWN = ("plots",)
-TEXTS = (*_COMPARING, *_OF_SEVERAL, *_STUDYING)
+COMPARED = (*_COMPARING, *_OF_SEVERAL)
+TEXTS = (*COMPARED, *_STUDYING)
 FORMATS = (*TEXTS, *DRAWN)
 OF_SEVERAL = (*_OF_SEVERAL, "flush")
 ABOUT_COLD = (*_STUDYING, "dtypes", "history", "verification")
@@ -61,7 +62,7 @@ def render(
     runs = _checked(results, form, context)
     if form in _STUDYING:
         return _STUDYING[form](runs)
-    return _text([compare(run, baseline, context) for run in runs], form, impl)
+    return render_compared([compare(run, baseline, context) for run in runs], form, impl)
 
 
 def write(
@@ -93,10 +94,11 @@ def write_compared(runs: Sequence[Comparison], form: str, out: Path | None = Non
     elif form == "console" and out is None:
         console.show(runs[0], Console(width=None if sys.stdout.isatty() else console.WIDTH))
     else:
-        _put(_text(runs, form, impl), out)
+        _put(render_compared(runs, form, impl), out)
 
 
-def _text(runs: Sequence[Comparison], form: str, impl: str | None) -> str:
+def render_compared(runs: Sequence[Comparison], form: str, impl: str | None = None) -> str:
+    """The text of a report in one of COMPARED."""
     return _OF_SEVERAL[form](runs) if form in _OF_SEVERAL else _COMPARING[form](runs[0], impl)
 
 

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from harness.analysis.case_labels import NORMS
 from harness.cases import Norm
 from harness.cases.unfused import WITH_TORCH
+from harness.defaults import BASELINE, OWN_IMPL
 from harness.records.run_records import RunRecord
 
 WIDTH = 9.5  # inches: 9 points here are 11 pixels at the width of a pull request
@@ -30,14 +31,14 @@ SOLID, DASHED, DOTTED, MIXED = "-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (5, 1.2,
 _MARKERS = ("o", "^", "D", "v", "P", "X")
 # A family has one colour; its members are shades of it, and differ in marker and dashes too.
 FAMILIES: dict[str, tuple[str, ...]] = {
-    RED: ("triton-inhouse", "triton-inhouse-margin8", "triton-inhouse-margin32"),
+    RED: (OWN_IMPL, f"{OWN_IMPL}-margin8", f"{OWN_IMPL}-margin32"),
     BLUE: ("cudnn", "cudnn-tuned"),
     GREEN: ("quack", "quack-tuned", "quack-compiled", "quack-per-head"),
     ORANGE: ("torch-compiled", "torch-compiled-autotune", "torch-compiled-nonstrict", "torch-compiled-unmixed"),
     PINK: ("liger", "liger-gemma", "liger-triton", "liger-cutedsl"),
     SKY: ("apex-fast", "apex-fast-mem"),
     WINE: ("apex-fused", "apex-fused-mem"),
-    GREY: ("torch-eager",),
+    GREY: (BASELINE,),
 }
 # Further libraries share colours two at a time, and differ in the marker.
 FURTHER: dict[str, tuple[str, str]] = {

@@ -79,7 +79,11 @@ def _report(files: Sequence[Source], form: str) -> str:
 
     Its tables are not padded: in wide ones the blanks would take more room than the figures.
     """
-    first, rest = without_padding(reports.render([source.results for source in files], form)).split("\n\n", 1)
+    if form in reports.COMPARED:
+        text = reports.render_compared([source.comparison for source in files], form)
+    else:
+        text = reports.render([source.results for source in files], form)
+    first, rest = without_padding(text).split("\n\n", 1)
     return paragraphs([first, "\n".join(map(_age, files)), rest])
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from harness.analysis import figures
 from harness.analysis.comparison import CaseComparison, Comparison
 from harness.analysis.entries import Entry, bandwidth_gbps
-from harness.analysis.joining import Joined, JoinedCase, same_traffic_add
+from harness.analysis.joining import Joined, same_traffic_add
 from harness.analysis.pairing import time_interval
 from harness.analysis.size_groups import groups
 from harness.analysis.step import every_context
@@ -19,6 +19,7 @@ from harness.analysis.summary import fastest_of_each
 from harness.cases import NormCase
 from harness.cases.tensors import gradients_of
 from harness.cases.tensors import headings as short_names
+from harness.cases.variants import PLAIN
 from harness.records.contexts import COLD, HOST
 from harness.records.file import Results
 from harness.records.reason_texts import sentence
@@ -26,7 +27,6 @@ from harness.records.schema import ErrorClass
 from harness.records.settings import Settings
 from reports.parts import answers, caveats, conditions, yardsticks
 from reports.parts.geomeans import geomeans
-from reports.published.case_words import dtype_in_words, shape_in_words, variant_in_words
 from reports.published.sources import Source
 
 # Of each implementation on a case. Its words are a row of the run, as many cases share them, and the case has the row's
@@ -40,7 +40,7 @@ SEPARATOR = "|"  # site.js splits at it
 FLUSHES = {"clean": "", "dirty": "dirty flush", "none": "no flush"}  # site.html explains them
 
 
-class Words:
+class StringTable:
     """The distinct texts of a run, and the distinct rows of such texts; cases refer to both by number."""
 
     def __init__(self) -> None:
@@ -69,9 +69,9 @@ class Words:
 def run_facts(source: Source) -> dict[str, Any]:
     """The data of a run for JSON: of the run itself, and by group its cases and their rows."""
     results, comparison = source.results, source.comparison
-    run, words = results.run, Words()
+    run, strings = results.run, StringTable()
     contexts = every_context(comparison)
-    cases_in_groups = [group for context in contexts for group in _groups(results, context, words)]
+    cases_in_groups = [group for context in contexts for group in _groups(results, context, strings)]
     return {
         "device": source.device,
         "name": source.name,
@@ -83,8 +83,8 @@ def run_facts(source: Source) -> dict[str, Any]:
         "budget": yardsticks.error_budget(comparison),
         "conditions": conditions.conditions(comparison),
         "levels": _levels(comparison),
-        "texts": words.texts,
-        "words": words.rows,
+        "texts": strings.texts,
+        "words": strings.rows,
         "means": [_means(context) for context in contexts],
         "groups": cases_in_groups,
     }
@@ -96,7 +96,7 @@ def context_in_words(context: str, settings: Settings) -> str:
     return ", ".join(filter(None, [context if context != COLD or not flush else "", flush]))
 
 
-def _groups(results: Results, comparison: Comparison, words: Words) -> list[dict[str, Any]]:
+def _groups(results: Results, comparison: Comparison, strings: StringTable) -> list[dict[str, Any]]:
     """The cases of a context on the usual inputs, in groups of cases that differ only in shape."""
     settings = results.run.settings
     families = {impl.name: impl.family for impl in results.run.implementations}
@@ -120,8 +120,8 @@ def _groups(results: Results, comparison: Comparison, words: Words) -> list[dict
                     "shape": shape_in_words(case.case),
                     "rows": case.case.rows,
                     "cols": case.case.cols,
-                    "strip": words.text(strips.get(case.case)),
-                    **_case(comparison, case, case.joined, words),
+                    "strip": strings.text(strips.get(case.case)),
+                    **_case(comparison, case, strings),
                 }
                 for case in cases
             ],
@@ -147,16 +147,16 @@ def _gradients(case: CaseComparison) -> dict[str, str]:
     return short_names(gradient.name for gradient in gradients_of(case.case))
 
 
-def _case(comparison: Comparison, case: CaseComparison, rows: JoinedCase, words: Words) -> dict[str, Any]:
-    add = same_traffic_add(rows) if case.add_us else None
+def _case(comparison: Comparison, case: CaseComparison, strings: StringTable) -> dict[str, Any]:
+    add = same_traffic_add(case.joined) if case.add_us else None
     moves = comparison.context != HOST  # a time on the host gives no bandwidth
     add_us, _, _, add_gbps, _, _ = _times(case.case, add, moves)
     return {
         "answer": answer(comparison, case),
-        "band": words.text(yardsticks.aa_band(case)),
+        "band": strings.text(yardsticks.aa_band(case)),
         "add_us": add_us,
         "add_gbps": add_gbps,
-        "entries": [_entry(case, entry, rows, words, moves) for entry in case.entries],
+        "entries": [_entry(case, entry, strings, moves) for entry in case.entries],
     }
 
 
@@ -179,11 +179,11 @@ def answer(comparison: Comparison, case: CaseComparison) -> str:
     )
 
 
-def _entry(case: CaseComparison, entry: Entry, rows: JoinedCase, words: Words, moves: bool) -> tuple[int, str]:
+def _entry(case: CaseComparison, entry: Entry, strings: StringTable, moves: bool) -> tuple[int, str]:
     """The number of the words of an implementation on a case, and its figures."""
     ranked = entry.standing == "ranked"
     waiting = entry.waiting.note if entry.waiting else None
-    times = _times(case.case, rows[entry.impl, "impl"] if entry.median_us else None, moves and ranked)
+    times = _times(case.case, case.joined[entry.impl, "impl"] if entry.median_us else None, moves and ranked)
     checked = entry.checked
     rhos = [figures.rho(error.rho) if (error := checked.errors.get(name)) else None for name in _gradients(case)]
     row = [
@@ -203,7 +203,7 @@ def _entry(case: CaseComparison, entry: Entry, rows: JoinedCase, words: Words, m
     fields = list(zip(COLUMNS, row, strict=True))
     shared = [text for name, text in fields if name in WORDS]
     own = [text for name, text in fields if name not in WORDS]
-    return words.row(shared), _joined(own).rstrip(SEPARATOR)
+    return strings.row(shared), _joined(own).rstrip(SEPARATOR)
 
 
 def _joined(texts: Iterable[str | None]) -> str:
@@ -230,3 +230,25 @@ def _means(comparison: Comparison) -> dict[str, Any]:
     table = geomeans(comparison)
     context = context_in_words(comparison.context, comparison.run.settings)
     return {"context": context, "heads": table.heads, "rows": [[cell.text for cell in row] for row in table.rows]}
+
+
+def variant_in_words(case: NormCase) -> str:
+    """The variant and the parameters of a case, such as `plain` or `residual, no weight`."""
+    words = ["+".join(case.features) or PLAIN]
+    words += [] if case.weight else ["no weight"]
+    words += ["no bias"] if case.norm == "layer" and case.weight and not case.bias else []
+    words += ["zero-centred"] if case.zero_centred else []
+    words += [f"eps {case.eps!r}"] if case.eps != 1e-5 else []
+    return ", ".join(words)
+
+
+def dtype_in_words(case: NormCase) -> str:
+    """The dtype of x and dy, and that of the weight where it is another."""
+    other = case.weight and case.weight_dtype != case.dtype
+    return f"{case.dtype}, weight {case.weight_dtype}" if other else case.dtype
+
+
+def shape_in_words(case: NormCase) -> str:
+    """Rows and columns, and for a slice of a projection its heads and the projection's width."""
+    heads = f", {case.heads} heads of {case.projection}" if case.heads else ""
+    return f"{case.rows} x {case.cols}{heads}"

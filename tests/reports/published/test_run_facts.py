@@ -8,8 +8,7 @@ import pytest
 
 from harness.cases import NormCase
 from harness.records.published_plan import Plan, read_plan
-from reports.published.case_words import dtype_in_words, variant_in_words
-from reports.published.run_facts import COLUMNS, SEPARATOR, WORDS, run_facts
+from reports.published.run_facts import COLUMNS, SEPARATOR, WORDS, dtype_in_words, run_facts, variant_in_words
 from reports.published.sources import sources
 from tests.reports.published.small_checkout import make, publish
 from tests.reports.test_training_step import beside, step
