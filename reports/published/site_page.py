@@ -17,11 +17,16 @@ TEMPLATE = "site.html"
 
 def render(sources: Sequence[Source], plan: Plan) -> str:
     """The page as HTML text, the same for the same files."""
-    return page(facts(sources, plan, [run_facts(source) for source in sources if source.is_ranking]))
+    from markupsafe import Markup
+
+    data = _data(sources, plan, [run_facts(source) for source in sources if source.is_ranking])
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=False).replace("<", "\\u003c")
+    devices = " and ".join(device["name"] for device in data["devices"])
+    return fill(TEMPLATE, data=Markup(text), devices=devices)  # JSON in which no tag can begin
 
 
-def facts(sources: Sequence[Source], plan: Plan, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The data of the page; `runs` are the data of the rankings."""
+def _data(sources: Sequence[Source], plan: Plan, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What the page's script reads; `runs` are the data of the rankings."""
     devices = by_device(sources)
     return {
         "columns": COLUMNS,
@@ -44,15 +49,6 @@ def facts(sources: Sequence[Source], plan: Plan, runs: Sequence[dict[str, Any]])
         ],
         "runs": list(runs),
     }
-
-
-def page(data: dict[str, Any]) -> str:
-    """The page of these data."""
-    from markupsafe import Markup
-
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=False).replace("<", "\\u003c")
-    devices = " and ".join(device["name"] for device in data["devices"])
-    return fill(TEMPLATE, data=Markup(text), devices=devices)  # JSON in which no tag can begin
 
 
 def _published(source: Source) -> dict[str, Any]:
