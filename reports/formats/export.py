@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import math
-from dataclasses import asdict, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from pydantic import BaseModel
@@ -31,11 +31,11 @@ def to_csv(comparison: Comparison) -> str:
 
 def to_json(comparison: Comparison) -> str:
     """The comparison as one JSON object; nan and infinities are null, and each case carries its key and bytes."""
-    return json.dumps(_finite(_as_fields(comparison)), indent=1, allow_nan=False) + "\n"
+    return json.dumps(_as_fields(comparison), indent=1, allow_nan=False) + "\n"
 
 
 def _as_fields(comparison: Comparison) -> dict[str, Any]:
-    whole = asdict(replace(comparison, contexts=()))
+    whole = _finite(replace(comparison, contexts=()))
     for record, case in zip(whole["cases"], comparison.cases, strict=True):
         record["key"] = case.case.key
         record["moved_bytes"] = moved_bytes(case.case)
@@ -51,6 +51,9 @@ def _is_plain(comparison: Comparison) -> bool:
 def _finite(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return _finite(value.model_dump())
+    if is_dataclass(value):
+        names = (field.name for field in fields(value) if field.name != "joined")  # the raw samples
+        return {name: _finite(getattr(value, name)) for name in names}
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):

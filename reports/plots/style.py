@@ -32,7 +32,7 @@ _MARKERS = ("o", "^", "D", "v", "P", "X")
 # A family has one colour; its members are shades of it, and differ in marker and dashes too.
 FAMILIES: dict[str, tuple[str, ...]] = {
     RED: (OWN_IMPL, f"{OWN_IMPL}-margin8", f"{OWN_IMPL}-margin32"),
-    BLUE: ("cudnn", "cudnn-tuned"),
+    BLUE: ("cudnn",),
     GREEN: ("quack", "quack-tuned", "quack-compiled", "quack-per-head"),
     ORANGE: ("torch-compiled", "torch-compiled-autotune", "torch-compiled-nonstrict", "torch-compiled-unmixed"),
     PINK: ("liger", "liger-gemma", "liger-triton", "liger-cutedsl"),
