@@ -161,7 +161,7 @@ def test_a_wrong_answer_in_a_context_is_wrong_there(monkeypatch):
 
 def test_a_host_that_waited_has_no_times(monkeypatch):
     found = Step(monkeypatch, host_us={"quack": 1e9}).time_in("host").records
-    assert (found["quack"].timing, worded(found["quack"].untimed)) == (None, Reason("host_waited"))
+    assert (found["quack"].timing, found["quack"].untimed) == (None, Reason("host_waited"))
     assert found["torch-eager"].timing.proven
 
 
