@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from impls.inhouse.launch import KernelCall
 from impls.inhouse.model import layer_norm, operators, rms_norm
 from impls.inhouse.model.forward import norm_forward
-from impls.inhouse.model.operands import Operands, Options, Saved
+from impls.inhouse.model.operands import NormOptions, Operands, Saved
 from tests.impls.inhouse_cases import rho
 from tests.impls.toy_models import OURS, SPOILED, TORCHS, Block, losses
 
@@ -197,7 +197,7 @@ def test_gradients_are_the_slopes_of_the_loss(norm, weight, bias):
 def test_the_operators_are_what_they_say(norm, weight, bias, rows):
     """No aliases, no mutation, and a fake twin with the same shapes, dtypes and strides, whatever the shapes are."""
     tried = Tried(norm, weight, bias, (rows, COLS), dtype=torch.bfloat16)
-    operands, options = Operands(tried.x, tried.weight, tried.bias), Options(norm == "layer", tried.eps)
+    operands, options = Operands(tried.x, tried.weight, tried.bias), NormOptions(norm == "layer", tried.eps)
     torch.library.opcheck(torch.ops.normbwd.norm.default, (*operands, *options))
     with torch.no_grad():
         outputs = norm_forward(operands, options)
