@@ -18,6 +18,7 @@ from harness.errors import UnavailableError, UsageError
 from harness.fleet import preview
 from harness.fleet.estimate import Durations
 from harness.records.file import ResultsFile, load
+from harness.records.reasons import Reason
 from harness.records.run_records import ImplRecord
 from harness.records.schema import Budget, Check, ConditionsRecord, SelfTestRecord
 from harness.records.settings import Settings
@@ -255,7 +256,7 @@ def test_a_dry_run_says_what_it_would_do(workers, folder, monkeypatch, capsys):
 def test_a_dry_run_counts_nothing_that_is_not_installed(workers, monkeypatch, capsys):
     monkeypatch.setattr(preview, "published", lambda kind: Durations({"quack": 60.0, "torch-eager": 30.0}, runs=2))
     eager, quack, _ = HELLO.implementations
-    absent = quack.model_copy(update={"missing": "not installed: quack"})
+    absent = quack.model_copy(update={"missing": Reason.model_validate("not installed: quack")})
     workers.greeting = replace(WITH_GPU, implementations=[eager, absent])
     assert typed("bench --dry-run --shapes 16x64,32x64 --norm rms --processes 3") in (0, None)
     told = capsys.readouterr().out
@@ -723,7 +724,7 @@ def test_most_formats_take_one_file(measured, folder, capsys, no_worker):
     assert typed("report results.jsonl results.jsonl --format csv") == 2
     assert (
         capsys.readouterr().err
-        == "error: --format csv takes one file, not 2; dtypes, flush, history, verification take several\n"
+        == "error: --format csv takes one file, not 2; dtypes, history, html, verification, flush take several\n"
     )
     assert typed("report results.jsonl results.jsonl") in (0, None)
     assert capsys.readouterr().out.startswith("# Runs beside each other")
@@ -779,14 +780,17 @@ def test_implementations_are_listed_with_what_to_type_for_those_that_are_missing
     """A line to be copied is never broken, however narrow the terminal; what is piped is not wrapped at all."""
     how = "pip install 'git+https://github.com/meta-pytorch/KernelAgent#subdirectory=oink' && pip install 'a[b]'"
     eager, quack, liger = HELLO.implementations
-    told = {"missing": f"not installed: oink; {how}", "summary": "A kernel " + "of many words " * 9}
+    told = {
+        "missing": Reason.model_validate(f"not installed: oink; {how}"),
+        "summary": "A kernel " + "of many words " * 9,
+    }
     workers.greeting = Hello([CPU], [eager, quack.model_copy(update=told), liger.model_copy(update=told)], {})
     if width is None:
         assert typed("list impls") in (0, None)
     else:
         listing.show("impls", (), Console(width=width, force_terminal=True, color_system=None))
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
-    assert lines[-2:] == ["quack, liger: not installed: oink", f"    {how}"]
+    assert lines[-1] == f"quack, liger: not installed: oink; {how}"
     assert ["torch-eager", "yes"] in [line.split() for line in lines]
     assert any("of many words " * 8 in line for line in lines) == (width is None)
 

@@ -128,7 +128,7 @@ def test_a_geometric_mean_is_confirmed_on_all_its_cases():
     gone = confirmed(first, run(0.0, 0.0, 0.0, 0.0))
     assert outcomes(gone) == ["PASS"] * 4 + ["INCONCLUSIVE"]
     assert worded(gone[-1].reason).startswith("not confirmed: 0.992 [0.992, 0.992], then 1.000 [")
-    assert confirmed(first, run(0.008))[-1].reason.endswith(", then not measured")
+    assert worded(confirmed(first, run(0.008))[-1].reason).endswith(", then not measured")
 
 
 def test_a_claim_is_confirmed_like_a_regression():
