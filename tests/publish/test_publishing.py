@@ -18,7 +18,9 @@ from harness.publish.publishing import Outcome
 from harness.publish.survey import ASSUMED
 from harness.records.file import load
 from harness.records.published_plan import file_of
+from harness.records.reasons import Reason
 from harness.records.run_records import ImplRecord
+from harness.records.schema import VoidBlocks
 from harness.run import process, session
 from harness.run.invocation import Invocation
 from harness.run.opening import claimed
@@ -70,7 +72,7 @@ def workers(monkeypatch):
             super()._try(request)
             self.clock.now_s += self.clock.job_s
             if counts := self.voided[f"{request.case.rows}x{request.case.cols}"]:
-                void = {"throttled (heat)": counts.pop(0)}
+                void = [VoidBlocks(cause=Reason("throttled"), blocks=counts.pop(0))]
                 self.events = [with_voided(event, void) for event in self.events]
 
     def with_voided(event, void):
@@ -323,7 +325,9 @@ def test_changed_library_makes_a_published_file_stale_where_it_was_measured(fold
 
 def test_implementation_that_was_missing_makes_a_published_file_stale(folder, workers):
     records = [
-        item.model_copy(update={"missing": "not here"}) for item in HELLO.implementations if item.name == "liger"
+        item.model_copy(update={"missing": Reason("text", {"text": "not here"})})
+        for item in HELLO.implementations
+        if item.name == "liger"
     ]
     workers.greeting = replace(HELLO, implementations=[HELLO.implementations[0], *records])
     publish(workers, only="large")
