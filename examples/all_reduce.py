@@ -38,8 +38,9 @@ import torch.multiprocessing
 from harness import devices
 from harness.devices.holder import Holder, HolderState
 from harness.errors import UnavailableError, UsageError
-from harness.records.contexts import ALL_REDUCE, COLD
+from harness.records.contexts import ALL_REDUCE, COLD, parse_contexts
 from harness.records.file import ResultsFile
+from harness.records.reason_texts import sentence
 from harness.records.schema import ConditionsRecord, ContextRecord, RowRecord, Timing
 from harness.records.settings import Settings
 from harness.run.invocation import Invocation
@@ -205,7 +206,7 @@ def room_text(all_reduce: Any, probe: Any) -> str:
 def line_of(row: RowRecord) -> str:
     """A row in words: the median alone, and in each context, with how many times as long that is."""
     alone = _median_us(row.timing)
-    cells = [f"cold {alone:.1f}" if alone else row.untimed or row.reason or row.status]
+    cells = [f"cold {alone:.1f}" if alone else _why(row)]
     for name, context in (row.contexts or {}).items():
         us = _median_us(context.timing)
         cells.append(f"{name} {us:.1f} x{us / alone:.2f}" if us and alone else f"{name} {_why(context)}")
@@ -216,8 +217,9 @@ def _median_us(timing: Timing | None) -> float | None:
     return median(timing.samples_us) if timing and timing.samples_us else None
 
 
-def _why(context: ContextRecord) -> str:
-    return context.untimed or context.reason or context.status
+def _why(record: RowRecord | ContextRecord) -> str:
+    reason = record.untimed or record.reason
+    return sentence(reason) if reason else record.status
 
 
 def planned_here(invocation: Invocation) -> tuple[Any, Any, Any]:
@@ -300,7 +302,7 @@ def asked(options: argparse.Namespace, arguments: Sequence[str] | None) -> Invoc
         shapes=options.shapes,
         norm=options.norm,
         impls=options.impls,
-        context=CONTEXTS,
+        context=parse_contexts(CONTEXTS),
         min_blocks=options.samples,
         max_blocks=options.samples,
         repeats=REPEATS,

@@ -15,6 +15,7 @@ import pytest
 from harness.cases import NormCase, make_inputs
 from harness.cases.input_kinds import INPUT_KINDS
 from harness.records import file as results_file
+from harness.records.reason_texts import sentence
 from harness.records.schema import Timing
 from harness.records.settings import Settings
 from harness.verify import precision
@@ -235,7 +236,7 @@ def test_all_are_timed_beside_an_all_reduce(monkeypatch):
 )
 def test_a_block_is_void_where_no_all_reduce_was_beside(fault, why, monkeypatch):
     record = found_beside(Reduction(**fault), monkeypatch)["fast"]
-    assert (record.timing, record.untimed) == (None, f"every block was void ({why})")
+    assert (record.timing, sentence(record.untimed)) == (None, f"every block was void: {why}")
 
 
 class Probe(Reduction):
