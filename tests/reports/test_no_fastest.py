@@ -46,7 +46,7 @@ DISTURBED = {
 def test_own_samples_that_are_disturbed(kind):
     timed, why = DISTURBED[kind]
     said = told(*WARM, row("liger", 50.0, timed=timed))
-    assert said == f"Nothing is called fastest, because liger is not ranked: {why}."
+    assert said == f"Nothing is called fastest, because liger is not ranked ({why})."
 
 
 @pytest.mark.parametrize("kind", DISTURBED)
@@ -73,7 +73,7 @@ def test_times_that_are_not_proven():
 def test_samples_that_are_no_times():
     said = told(row("liger", 50.0, timed=timing(50.0).model_copy(update={"samples_us": [-1.0] * 40})))
     assert said == (
-        "Nothing is called fastest, because liger is not ranked: a sample is not a positive number of microseconds."
+        "Nothing is called fastest, because liger is not ranked (a sample is not a positive number of microseconds)."
     )
 
 
@@ -81,7 +81,7 @@ def test_other_blocks_than_those_of_the_baseline():
     """It is too fast as well, without which the others would have a fastest."""
     apart = row("liger", 9.0, timed=timing(9.0, group="g2", flush="none"))
     assert told(*WARM, apart, selftests=[selftest(t0_us=2.0)]) == (
-        "Nothing is called fastest, because liger is not ranked: timed apart from the others (group g2, flush none)."
+        "Nothing is called fastest, because liger is not ranked (timed apart from the others (group g2, flush none))."
     )
 
 
