@@ -5,6 +5,7 @@ import pytest
 from harness.analysis.pairing import paired, time_interval, why_not_interleaved
 from harness.records.schema import Timing
 from tests.results_factory import timing
+from tests.wording import worded
 
 
 def test_one_process_is_judged_by_ranks():
@@ -48,7 +49,7 @@ def test_samples_are_paired_by_block_number():
 )
 def test_what_was_not_interleaved_makes_no_pair(other, why):
     assert paired({0: timing(20.0)}, other) == []
-    assert why_not_interleaved({0: timing(20.0)}, other) == why
+    assert worded(why_not_interleaved({0: timing(20.0)}, other)) == why
 
 
 def test_a_process_that_one_of_them_lacks_is_left_out():
