@@ -137,8 +137,8 @@ def report(
     results: Annotated[
         list[Path],
         typer.Argument(
-            help="a results.jsonl; several for runs or devices beside each other (history), dtypes, verification, "
-            "flush (one a flush), or html of verifications"
+            help="a results.jsonl; several for runs or devices side by side (history), dtypes, verification, or html "
+            "of verifications"
         ),
     ],
     form: Annotated[
@@ -146,8 +146,7 @@ def report(
         typer.Option(
             "--format",
             help="console, markdown, verification, history, dtypes, grid, pr, html, csv, json, kernels, plots, or a "
-            "study of the engine: spans, selftest, engines, aa, processes, flush (default: console, of several files "
-            "history)",
+            "study of the engine: selftest, engines, aa, processes (default: console, of several files history)",
         ),
     ] = None,
     out: Annotated[

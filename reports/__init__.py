@@ -13,8 +13,7 @@ from harness.errors import UsageError
 from harness.records.contexts import COLD
 from harness.records.file import Results
 from reports.formats import console, dtypes, export, grid, history, html, markdown, pull_request, verification
-from reports.parts import kernel_table, selftest
-from reports.studies import aa, engines, flushes, processes, spans
+from reports.parts import aa, engines, kernel_table, processes, selftest
 
 _COMPARING: dict[str, Callable[[Comparison, str | None], str]] = {
     "console": lambda comparison, _: console.render(comparison),
@@ -24,7 +23,6 @@ _COMPARING: dict[str, Callable[[Comparison, str | None], str]] = {
     "csv": lambda comparison, _: export.to_csv(comparison),
     "json": lambda comparison, _: export.to_json(comparison),
     "kernels": lambda comparison, _: kernel_table.render(comparison),
-    "spans": lambda comparison, _: spans.render(comparison),
 }
 _OF_SEVERAL: dict[str, Callable[[Sequence[Comparison]], str]] = {
     "dtypes": dtypes.render,
@@ -32,19 +30,18 @@ _OF_SEVERAL: dict[str, Callable[[Sequence[Comparison]], str]] = {
     "html": html.render,
     "verification": verification.render,
 }
-_STUDYING: dict[str, Callable[[Sequence[Results]], str]] = {
-    "selftest": lambda runs: selftest.page(_only(runs, "selftest")),
-    "engines": lambda runs: engines.render(_only(runs, "engines")),
-    "aa": lambda runs: aa.render(_only(runs, "aa")),
-    "processes": lambda runs: processes.render(_only(runs, "processes")),
-    "flush": flushes.render,
+_UNCOMPARED: dict[str, Callable[[Results], str]] = {
+    "selftest": selftest.page,
+    "engines": engines.render,
+    "aa": aa.render,
+    "processes": processes.render,
 }
 DRAWN = ("plots",)
 COMPARED = (*_COMPARING, *_OF_SEVERAL)
-TEXTS = (*COMPARED, *_STUDYING)
+TEXTS = (*COMPARED, *_UNCOMPARED)
 FORMATS = (*TEXTS, *DRAWN)
-OF_SEVERAL = (*_OF_SEVERAL, "flush")
-ABOUT_COLD = (*_STUDYING, "dtypes", "history", "verification")
+OF_SEVERAL = tuple(_OF_SEVERAL)
+ABOUT_COLD = (*_UNCOMPARED, "dtypes", "history", "verification")
 
 Runs = Results | Sequence[Results]  # several only for a format that compares files
 
@@ -60,8 +57,8 @@ def render(
     if form in DRAWN:
         raise UsageError(f"--format {form} is drawn, not written; give a folder with --out")
     runs = _checked(results, form, context)
-    if form in _STUDYING:
-        return _STUDYING[form](runs)
+    if form in _UNCOMPARED:
+        return _UNCOMPARED[form](runs[0])
     return render_compared([compare(run, baseline, context) for run in runs], form, impl)
 
 
@@ -75,7 +72,7 @@ def write(
     context: str = COLD,
 ) -> None:
     """Write a report of results files as `write_compared` does; raises UsageError as `render` does."""
-    if form in _STUDYING or (form in DRAWN and out is None):
+    if form in _UNCOMPARED or (form in DRAWN and out is None):
         _put(render(results, form, context=context), out)
     else:
         runs = _checked(results, form, context)
@@ -117,13 +114,8 @@ def _checked(results: Runs, form: str, context: str) -> Sequence[Results]:
     runs = [results] if isinstance(results, Results) else results
     if context != COLD and form in ABOUT_COLD:
         raise UsageError(f"--format {form} is about the context {COLD}; leave out --context")
-    return runs if form in OF_SEVERAL else [_only(runs, form)]
-
-
-def _only(runs: Sequence[Results], form: str) -> Results:
-    """The one file that a format takes."""
     if form not in FORMATS:
         raise UsageError(f"no report format {form!r}; --format can be: {', '.join(FORMATS)}")
-    if len(runs) != 1:
+    if len(runs) != 1 and form not in OF_SEVERAL:
         raise UsageError(f"--format {form} takes one file, not {len(runs)}; {', '.join(OF_SEVERAL)} take several")
-    return runs[0]
+    return runs

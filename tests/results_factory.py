@@ -401,13 +401,3 @@ def thorough():
         ],
         stages_s={"compiling_ahead": 60.0, "preparing": 40.0, "timing": 402.5},
     )
-
-
-def flushed(flush, quack=50.0, liger=60.0, suite="llm"):
-    """A run of one large case with this flush, and these times of two implementations."""
-    rows = [row("torch-eager", 100.0), row("quack", quack), row("liger", liger, shift=1), *helpers(100.0, 46.0)]
-    return results(*[_with_flush(each, flush) for each in rows], flush=flush, suite=suite)
-
-
-def _with_flush(each, flush):
-    return each.model_copy(update={"timing": each.timing.model_copy(update={"flush": flush})})

@@ -32,7 +32,7 @@ from reports import FORMATS
 from reports.parts import selftest
 from reports.published import documents as written
 from tests.fake_worker import Ready
-from tests.results_factory import flushed, mixed, row, timing
+from tests.results_factory import mixed, row, timing
 
 CPU = DeviceFacts("cpu", "Some CPU", "x86_64", l2_bytes=1 << 20)
 GPU = DeviceFacts("cuda", "NVIDIA H200", "sm_90", l2_bytes=60 << 20, uuid="1234")
@@ -724,18 +724,10 @@ def test_most_formats_take_one_file(measured, folder, capsys, no_worker):
     assert typed("report results.jsonl results.jsonl --format csv") == 2
     assert (
         capsys.readouterr().err
-        == "error: --format csv takes one file, not 2; dtypes, history, html, verification, flush take several\n"
+        == "error: --format csv takes one file, not 2; dtypes, history, html, verification take several\n"
     )
     assert typed("report results.jsonl results.jsonl") in (0, None)
     assert capsys.readouterr().out.startswith("# Runs beside each other")
-    for flush in ("clean", "dirty"):
-        file = ResultsFile(folder / f"{flush}.jsonl")
-        written = flushed(flush)
-        for record in (written.run, *written.rows, written.end):
-            file.append(record)
-        file.close()
-    assert typed("report clean.jsonl dirty.jsonl --format flush") in (0, None)
-    assert "## dirty over clean: change of time, %" in capsys.readouterr().out
 
 
 def test_the_help_names_every_format(capsys, monkeypatch):

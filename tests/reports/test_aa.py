@@ -1,7 +1,7 @@
 import pytest
 
 from harness.analysis.joining import join
-from reports.studies.aa import ASK, SLOWDOWNS, render, self_comparisons, slowed
+from reports.parts.aa import ASK, SLOWDOWNS, render, self_comparisons, slowed
 from tests.results_factory import CASE, LAYER, helpers, mixed, results, row, thorough, twin
 
 PAIRS = (row("torch-eager", 100.0), row("quack", 50.0), *helpers(100.0, 46.0))

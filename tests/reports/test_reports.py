@@ -6,11 +6,10 @@ import pytest
 import reports
 from harness.errors import UsageError
 from tests.reports.test_dtypes import BF16, FP16
-from tests.results_factory import careful, flushed, longer, mixed, thorough
+from tests.results_factory import careful, longer, mixed, thorough
 
 SEVERAL = {
     "dtypes": [BF16, FP16],
-    "flush": [flushed("clean"), flushed("dirty")],
     "history": [mixed(), mixed()],
     "verification": [careful(), longer()],
 }
