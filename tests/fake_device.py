@@ -2,10 +2,10 @@
 
 from collections import Counter
 
-from harness.devices.nvml import Reading
+from harness.devices.nvml import SensorReading
 from harness.timing.engine import Candidate
 
-SILENT = (Reading(),)
+SILENT = (SensorReading(),)
 
 
 class FakeDevice:

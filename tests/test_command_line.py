@@ -773,7 +773,7 @@ def test_implementations_are_listed_with_what_to_type_for_those_that_are_missing
     how = "pip install 'git+https://github.com/meta-pytorch/KernelAgent#subdirectory=oink' && pip install 'a[b]'"
     eager, quack, liger = HELLO.implementations
     told = {
-        "missing": Reason.model_validate(f"not installed: oink; {how}"),
+        "missing": Reason("missing", {"text": "not installed: oink"}, [Reason("to_install", {"command": how})]),
         "summary": "A kernel " + "of many words " * 9,
     }
     workers.greeting = Hello([CPU], [eager, quack.model_copy(update=told), liger.model_copy(update=told)], {})
@@ -782,7 +782,7 @@ def test_implementations_are_listed_with_what_to_type_for_those_that_are_missing
     else:
         listing.show("impls", (), Console(width=width, force_terminal=True, color_system=None))
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
-    assert lines[-1] == f"quack, liger: not installed: oink; {how}"
+    assert lines[-2:] == ["quack, liger: not installed: oink", f"    {how}"]
     assert ["torch-eager", "yes"] in [line.split() for line in lines]
     assert any("of many words " * 8 in line for line in lines) == (width is None)
 

@@ -23,7 +23,7 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Speedup(_Strict):
+class TunedSpeedup(_Strict):
     """How many times faster than the default, with its 95 % interval and in how many processes that was measured."""
 
     value: float
@@ -44,7 +44,7 @@ class TunedCase(_Strict):
     tried: int
     default_us: float | None = None
     best_us: float | None = None
-    speedup: Speedup | None = None
+    speedup: TunedSpeedup | None = None
     config_name: str | None = None
     config: JsonValue = None
     why: str = ""

@@ -19,7 +19,7 @@ THROTTLE_REASONS = {
 
 
 @dataclass(frozen=True)
-class Reading:
+class SensorReading:
     """One reading of a device; None for what it does not report. `throttled` has reasons, `processes` counts contexts.
 
     `host_load` is the share of the CPUs that other processes used since the last look.
@@ -41,11 +41,11 @@ class Gpu:
     nvml: Any
     handle: Any | None
 
-    def read(self) -> Reading:
+    def read(self) -> SensorReading:
         """Take a reading: it costs microseconds to a few milliseconds of host time."""
         power_mw = self._ask("nvmlDeviceGetPowerUsage")
         bits = self._ask("nvmlDeviceGetCurrentClocksEventReasons") or 0
-        return Reading(
+        return SensorReading(
             sm_clock_mhz=self._ask("nvmlDeviceGetClockInfo", self.nvml.NVML_CLOCK_SM),
             memory_clock_mhz=self._ask("nvmlDeviceGetClockInfo", self.nvml.NVML_CLOCK_MEM),
             power_w=None if power_mw is None else power_mw / 1000,

@@ -26,7 +26,7 @@ from harness.sanitizer import check as sanitizer
 
 
 @dataclass
-class Outcome:
+class PublishOutcome:
     """The names of the runs that were published, unfinished or `failed`, in which no implementation passed."""
 
     published: list[str] = field(default_factory=list[str])
@@ -79,7 +79,7 @@ def publish(
     display: Display,
     begun_s: float | None = None,
     now_s: Callable[[], float] = time.monotonic,
-) -> Outcome:
+) -> PublishOutcome:
     """Measure the runs that are not current, most important first, and publish each as soon as it is finished.
 
     The minutes of the sitting count from `begun_s` on the clock, by default from now. Raises UsageError where they are
@@ -93,7 +93,7 @@ def publish(
         raise UsageError(
             f"--minutes {minutes:g}: nothing that is due can be begun in less than about {shortest_s / 60:.1f} minutes"
         )
-    outcome, sitting = Outcome(), _Sitting(survey, display, ends_s, now_s)
+    outcome, sitting = PublishOutcome(), _Sitting(survey, display, ends_s, now_s)
     for number, run in enumerate(due, start=1):
         left = "" if ends_s == math.inf else f", and {max(0.0, ends_s - now_s()) / 60:.0f} min are left"
         state = f"{run.state} ({run.due})" if run.due else run.state
@@ -119,7 +119,7 @@ class _Sitting:
     ends_s: float
     now_s: Callable[[], float]
 
-    def measure(self, run: SurveyedRun, outcome: Outcome) -> None:
+    def measure(self, run: SurveyedRun, outcome: PublishOutcome) -> None:
         """Begin a run or go on with it, publish it if it is finished, and note its outcome."""
         path, why_not = self._finish(run)
         if path is None:

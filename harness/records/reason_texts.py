@@ -17,7 +17,8 @@ TEXTS: dict[str, str] = {
     # Worded by somebody else: an older file, an adapter, an exception.
     TEXT: "{text}",
     "unsupported": "{text}",
-    "missing": "{text}",
+    "missing": "{text}{parts:; }",
+    "to_install": "{command}",
     "refused": "{text}",
     "declared_untimed": "{text}",
     "adapter_note": "{text}",

@@ -52,7 +52,8 @@ def _impls(impl_files: tuple[Path, ...]) -> Iterator[Table | str]:
             absent.setdefault(item.missing, []).append(item.name)
     yield table
     for why, names in absent.items():
-        yield f"\n{', '.join(names)}: {sentence(why)}"
+        yield f"\n{', '.join(names)}: {sentence(why.model_copy(update={'parts': ()}))}"
+        yield from (f"    {sentence(command)}" for command in why.parts)  # on a line of its own, to be copied
 
 
 def _suites(_: tuple[Path, ...]) -> Iterator[Table]:

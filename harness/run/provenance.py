@@ -16,7 +16,7 @@ DOCUMENTS = ("results", "docs", "site", "README.md")  # written by `publish` and
 def device_record(profile: DeviceProfile, facts: DeviceFacts) -> DeviceRecord:
     """The device as a results file states it, with the driver, clocks and power limit that NVML reads now."""
     gpu = nvml.find(facts.uuid) if facts.architecture.startswith("sm_") else None
-    reading = gpu.read() if gpu else nvml.Reading()
+    reading = gpu.read() if gpu else nvml.SensorReading()
     return DeviceRecord(
         profile=profile.name,
         name=facts.name,

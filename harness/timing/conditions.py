@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from harness.cases import NormCase
-from harness.devices.nvml import Reading
+from harness.devices.nvml import SensorReading
 from harness.records.reasons import Reason
 from harness.records.schema import ConditionsRecord
 
@@ -17,13 +17,13 @@ STEADY = frozenset({"power cap"})
 Number = TypeVar("Number", int, float)
 
 
-def void_cause(before: Reading, after: Reading) -> Reason | None:
+def void_cause(before: SensorReading, after: SensorReading) -> Reason | None:
     """Why the block between two readings is void: the device throttled at one of them; None where it did not."""
     reasons = [reason for reason in (*before.throttled, *after.throttled) if reason not in STEADY]
     return Reason("throttled", {"by": reasons[0]}) if reasons else None
 
 
-def record(case: NormCase, group: str, process: int, readings: Sequence[Reading]) -> ConditionsRecord:
+def record(case: NormCase, group: str, process: int, readings: Sequence[SensorReading]) -> ConditionsRecord:
     """The readings of a case, one column for each quantity; a quantity with a missing reading is left out."""
     throttled: dict[str, list[int]] = {}
     for block, reading in enumerate(readings):

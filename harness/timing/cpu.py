@@ -7,7 +7,7 @@ import time
 
 import torch
 
-from harness.devices.nvml import Reading
+from harness.devices.nvml import SensorReading
 from harness.records.reasons import Reason
 from harness.records.schema import Flush
 from harness.timing.host_load import HostLoad
@@ -60,9 +60,9 @@ class CpuDevice:
     def fault(self) -> Reason | None:
         """None: the engine itself detects all faults here."""
 
-    def look(self) -> Reading:
+    def look(self) -> SensorReading:
         """The load of other processes since the last reading; a host reports no clocks."""
-        return Reading(host_load=self._load.since_last_reading())
+        return SensorReading(host_load=self._load.since_last_reading())
 
     def now_s(self) -> float:
         """Seconds on the host's clock."""

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from harness.devices import nvml
-from harness.devices.nvml import Reading
+from harness.devices.nvml import SensorReading
 from harness.records.reasons import Reason
 from harness.records.schema import Flush
 
@@ -87,9 +87,9 @@ class CudaDevice:
     def fault(self) -> Reason | None:
         """None: the engine itself detects all faults of a sample without another kernel."""
 
-    def look(self) -> Reading:
+    def look(self) -> SensorReading:
         """What NVML reads at this moment; empty on other devices than NVIDIA's."""
-        return self._gpu.read() if self._gpu else Reading()
+        return self._gpu.read() if self._gpu else SensorReading()
 
     def now_s(self) -> float:
         """Seconds on the host's clock."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from harness.devices.nvml import Reading
+from harness.devices.nvml import SensorReading
 from harness.records.reasons import Reason
 from harness.records.schema import Flush
 from harness.timing.conditions import void_cause
@@ -66,7 +66,7 @@ class Device(Protocol):
         """Why the last sample is void, as far as the device can tell; None where it is not."""
         ...
 
-    def look(self) -> Reading:
+    def look(self) -> SensorReading:
         """Clocks, power, temperature and throttling at this moment, as far as the device reports them."""
         ...
 
@@ -121,7 +121,7 @@ class Measurement:
     samples_us: dict[str, list[float]]
     blocks: list[int] = field(default_factory=list)
     voided: Counter[Reason] = field(default_factory=Counter)
-    readings: list[Reading] = field(default_factory=list)
+    readings: list[SensorReading] = field(default_factory=list)
 
     @property
     def attempted(self) -> int:

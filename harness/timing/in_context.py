@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from harness.devices.capture import Captured
 from harness.devices.holder import Holder
-from harness.devices.nvml import Reading
+from harness.devices.nvml import SensorReading
 from harness.records.reasons import Reason
 from harness.records.schema import Flush
 from harness.timing.engine import SHORTEST_HOLD_US, Candidate, Device
@@ -60,7 +60,7 @@ class _Wrapped:
     def fault(self) -> Reason | None:
         return self._device.fault()
 
-    def look(self) -> Reading:
+    def look(self) -> SensorReading:
         return self._device.look()
 
     def now_s(self) -> float:

@@ -13,7 +13,7 @@ from harness.analysis.joining import Joined, JoinedCase, band, by_case, comparab
 from harness.analysis.statistics import IncomparableError, Ratio, verdict
 from harness.cases import NormCase
 from harness.cases.adapter import Config
-from harness.cases.tuned import Speedup, TunedCase
+from harness.cases.tuned import TunedCase, TunedSpeedup
 from harness.records.file import Results
 from harness.worker.configured import is_candidate
 
@@ -59,7 +59,7 @@ def record(best: Best, impl: str, configs: Mapping[str, Config], name: str | Non
         default_us=_rounded(best.default_us),
         best_us=_rounded(best.best_us),
         speedup=speedup
-        and Speedup(
+        and TunedSpeedup(
             value=round(speedup.value, 4),
             low=round(speedup.low, 4),
             high=round(speedup.high, 4),

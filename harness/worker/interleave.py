@@ -11,7 +11,7 @@ import torch
 
 from harness.cases import DeviceKind, Inputs, case_seed
 from harness.cases.traffic import ADD_NAME, same_traffic_add
-from harness.devices.nvml import Reading
+from harness.devices.nvml import SensorReading
 from harness.records.reasons import Reason, raised
 from harness.records.schema import Timing, VoidBlocks
 from harness.records.settings import Settings
@@ -78,7 +78,7 @@ class Blocks:
     timings: dict[str, Timing]
     again: dict[str, Timing]
     same_traffic_add: Timing | None
-    readings: list[Reading]
+    readings: list[SensorReading]
 
 
 @dataclass(frozen=True)

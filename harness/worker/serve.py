@@ -244,7 +244,7 @@ def record(item: Implementation) -> ImplRecord:
         source=item.source,
         via=item.via,
         in_place=item.in_place,
-        missing=Reason("missing", {"text": text}) if (text := item.missing()) else None,
+        missing=_missing(item),
         summary=item.summary,
         compiles_ahead=item.compiles_ahead,
         handles={norm: sorted(item.meets(norm)) for norm in item.handles},
@@ -252,6 +252,16 @@ def record(item: Implementation) -> ImplRecord:
         libraries=versions_for(item),
         version=item.version,
     )
+
+
+def _missing(item: Implementation) -> Reason | None:
+    """Why an implementation is not here, and apart from that what to type, where its adapter names it."""
+    if (text := item.missing()) is None:
+        return None
+    install: str = getattr(item.module, "install", "")
+    why = text.removesuffix(f"; {install}")
+    parts = [Reason("to_install", {"command": install})] if why != text else []
+    return Reason("missing", {"text": why}, parts)
 
 
 def _has_gpu() -> bool:

@@ -15,7 +15,7 @@ from harness.cases.tensors import OUTPUT_GRADIENTS
 from harness.cases.traffic import ADD_NAME
 from harness.devices.capture import CaptureError, capture
 from harness.devices.holder import Holder
-from harness.devices.nvml import Reading
+from harness.devices.nvml import SensorReading
 from harness.errors import UnavailableError
 from harness.records.contexts import GRAPH, HOST, HOT_DY, parse_held, programs_beside
 from harness.records.reasons import ALL_VOID, Reason, raised
@@ -40,7 +40,7 @@ class InContext:
     """
 
     records: dict[str, ContextRecord] = field(default_factory=dict[str, ContextRecord])
-    readings: list[Reading] = field(default_factory=list[Reading])
+    readings: list[SensorReading] = field(default_factory=list[SensorReading])
     holder: HolderRecord | None = None
     captured: dict[str, Reason] = field(default_factory=dict[str, Reason])
 

@@ -3,10 +3,10 @@ import sys
 import pytest
 
 from harness.devices import nvml
-from harness.devices.nvml import Gpu, Reading
+from harness.devices.nvml import Gpu, SensorReading
 from tests.fake_nvml import FakeNvml
 
-WHOLE = Reading(1980, 3201, 412.345, 61, ("power cap",), 2)
+WHOLE = SensorReading(1980, 3201, 412.345, 61, ("power cap",), 2)
 UNANSWERED = {  # the fields of a reading without each query
     "nvmlDeviceGetClockInfo": {"sm_clock_mhz": None, "memory_clock_mhz": None},
     "nvmlDeviceGetPowerUsage": {"power_w": None},
@@ -37,7 +37,7 @@ def test_failed_query_costs_only_its_quantity(query, why):
     if why == "absent":
         setattr(fake, query, None)
     fields = {name: getattr(WHOLE, name) for name in WHOLE.__dataclass_fields__} | UNANSWERED[query]
-    assert Gpu(fake, "card 5").read() == Reading(**fields)
+    assert Gpu(fake, "card 5").read() == SensorReading(**fields)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_of_several_cards_none_is_taken_for_another(monkeypatch, uuid):
     fake = installed(monkeypatch, uuid="GPU-other", bits=0x04, pids=(7,))
     gpu = nvml.find(uuid)
     assert gpu == Gpu(fake, None)
-    assert gpu.read() == Reading()
+    assert gpu.read() == SensorReading()
     assert (gpu.process_ids(), gpu.power_limit_w(), gpu.driver()) == ([], None, "580.1")
 
 

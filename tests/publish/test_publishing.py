@@ -14,7 +14,7 @@ from harness.analysis import currency
 from harness.errors import UnavailableError, UsageError
 from harness.fleet import spread
 from harness.publish import admission, publishing, survey
-from harness.publish.publishing import Outcome
+from harness.publish.publishing import PublishOutcome
 from harness.publish.survey import ASSUMED
 from harness.records.file import load
 from harness.records.published_plan import file_of
@@ -154,7 +154,7 @@ def test_only_what_is_named_is_measured(folder, workers):
 
 def test_what_is_not_finished_in_time_the_next_sitting_goes_on_with(folder, workers, capsys):
     workers.clock.job_s = 70.0
-    assert publish(workers, minutes=1, only="large") == Outcome(unfinished=["large"])
+    assert publish(workers, minutes=1, only="large") == PublishOutcome(unfinished=["large"])
     assert "large: kept as far as it came; no time is left for it" in capsys.readouterr().err
     assert published(folder) == []
     assert load(unfinished(folder)).end.interrupted
@@ -197,7 +197,7 @@ def test_case_with_too_many_void_blocks_is_measured_again(folder, workers, capsy
 
 def test_run_of_which_a_case_stays_void_is_left_to_another_sitting(folder, workers):
     workers.voided["64x64"] = [50, 50, 0]
-    assert publish(workers, only="large") == Outcome(unfinished=["large"])
+    assert publish(workers, only="large") == PublishOutcome(unfinished=["large"])
     assert published(folder) == []
     assert publish(workers, only="large").published == ["large"]
     assert tried(workers) == ["64x64", "32x64", "64x64", "64x64"]
@@ -211,7 +211,7 @@ def test_what_does_not_fit_makes_room_for_what_does(folder, workers):
     path.parent.mkdir(parents=True)
     lines = [f"{record.model_dump_json(exclude_none=True)}\n" for record in (slow.run, *slow.rows, slow.end)]
     path.write_bytes(bz2.compress("".join(lines).encode()))
-    assert publish(workers, minutes=2, only="large,small") == Outcome(["small"], ["large"])
+    assert publish(workers, minutes=2, only="large,small") == PublishOutcome(["small"], ["large"])
     assert tried(workers) == ["16x64"]
     assert "about 20 min" in survey_lines(only="large")
 

@@ -1,18 +1,18 @@
 import pytest
 
 from harness.cases import NormCase
-from harness.devices.nvml import THROTTLE_REASONS, Reading
+from harness.devices.nvml import THROTTLE_REASONS, SensorReading
 from harness.records.schema import ConditionsRecord
 from harness.timing.conditions import STEADY, record, void_cause
 from tests.wording import worded
 
 CASE = NormCase("rms", 16, 64)
-FREE = Reading(1980, 3201, 400.0, 60, (), 1)
+FREE = SensorReading(1980, 3201, 400.0, 60, (), 1)
 VOIDING = sorted(set(THROTTLE_REASONS.values()) - STEADY)
 
 
 def throttled(*reasons):
-    return Reading(throttled=reasons)
+    return SensorReading(throttled=reasons)
 
 
 def recorded(*readings):
@@ -40,7 +40,7 @@ def test_a_power_cap_voids_nothing_and_hides_nothing():
 
 
 def test_the_readings_are_recorded_a_column_a_quantity():
-    assert recorded(FREE, Reading(1965, 3200, 412.5, 61, (), 1)) == ConditionsRecord(
+    assert recorded(FREE, SensorReading(1965, 3200, 412.5, 61, (), 1)) == ConditionsRecord(
         case=CASE,
         group="g7",
         process=2,
@@ -57,4 +57,4 @@ def test_the_readings_are_recorded_a_column_a_quantity():
     ("processes", "others"), [((0, 0), 0), ((1, 1), 0), ((1, 3, 2), 2), ((0, 2), 1), ((2, 0), 1), ((), 0)]
 )
 def test_other_processes_do_not_count_this_one(processes, others):
-    assert recorded(*(Reading(processes=count) for count in processes)).other_processes == others
+    assert recorded(*(SensorReading(processes=count) for count in processes)).other_processes == others

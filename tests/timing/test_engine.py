@@ -4,7 +4,7 @@ from statistics import median
 
 import pytest
 
-from harness.devices.nvml import Reading
+from harness.devices.nvml import SensorReading
 from harness.records.reasons import Reason
 from harness.timing.engine import (
     LONGEST_HOLD_US,
@@ -144,8 +144,8 @@ def median_ratio(first_us, other_us):
     return median(a / b for a, b in zip(first_us, other_us, strict=True))
 
 
-FREE = Reading(sm_clock_mhz=1980)
-HOT = Reading(throttled=("software thermal slowdown",))
+FREE = SensorReading(sm_clock_mhz=1980)
+HOT = SensorReading(throttled=("software thermal slowdown",))
 TOO_HOT = Reason("throttled", {"by": "software thermal slowdown"})
 
 

@@ -10,8 +10,11 @@ import impls
 from harness.cases import NormCase
 from harness.cases.adapter import Implementation
 from harness.errors import UsageError
+from harness.records.reason_texts import sentence
+from harness.records.reasons import Reason
 from harness.worker import discovery
 from harness.worker.discovery import discover
+from harness.worker.serve import record
 
 CASE = NormCase("rms", 4, 8, device="cpu")
 ADAPTER = """
@@ -134,6 +137,14 @@ def test_what_is_not_installed_is_missing_by_name():
     assert implementation(requires=("sys", "no_such_x", "no_such_y")).missing() == "not installed: no_such_x, no_such_y"
     assert implementation(requires=("no_such_package.part",)).missing() == "not installed: no_such_package.part"
     assert implementation(requires=("sys.part",)).missing() == "not installed: sys.part"
+
+
+def test_what_to_type_is_recorded_apart_from_why_it_is_missing():
+    recorded = record(implementation(requires=("no_such_x",), install="pip install 'x; y'")).missing
+    assert recorded == Reason(
+        "missing", {"text": "not installed: no_such_x"}, [Reason("to_install", {"command": "pip install 'x; y'"})]
+    )
+    assert sentence(recorded) == "not installed: no_such_x; pip install 'x; y'"
 
 
 VARIANTS = """

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from harness.cases import NormCase
-from harness.devices.nvml import Reading
+from harness.devices.nvml import SensorReading
 from harness.records.schema import Kernel, KernelTotals
 from harness.records.settings import Settings
 from harness.timing.breakdown import Breakdown
@@ -98,9 +98,9 @@ def test_a_cpu_has_neither_a_breakdown_nor_other_engines(gpu):
 
 
 def test_readings_and_causes_are_in_every_timing(monkeypatch):
-    hot = Reading(throttled=("power brake",))
-    done = Gpu(monkeypatch, looks=[Reading(), Reading(), hot]).together()
-    assert done.readings == [Reading(), hot]
+    hot = SensorReading(throttled=("power brake",))
+    done = Gpu(monkeypatch, looks=[SensorReading(), SensorReading(), hot]).together()
+    assert done.readings == [SensorReading(), hot]
     timings = [*done.timings.values(), *done.again.values(), done.same_traffic_add]
     assert [timing.blocks for timing in timings] == [[0]] * 4
     assert [timing.voided for timing in timings] == [{"throttled (power brake)": 1}] * 4

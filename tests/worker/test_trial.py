@@ -11,7 +11,7 @@ from triton.runtime.autotuner import Autotuner, Config
 from harness.analysis.joining import join
 from harness.cases import Grads, NormCase
 from harness.cases.traffic import ADD_NAME
-from harness.devices.nvml import Reading
+from harness.devices.nvml import SensorReading
 from harness.records.schema import ConditionsRecord, Kernel, KernelTotals
 from harness.records.settings import Settings
 from harness.run.resolve import for_later_process
@@ -268,15 +268,15 @@ def together(monkeypatch, **replaced):
 
 
 READINGS = [
-    Reading(1980, 3201, 400.0, 60, ("power cap",), 2),
-    Reading(1965, 3201, 412.5, 61, (), 1),
-    Reading(1950, 3201, 420.0, 61, (), 1),
-    Reading(1980, 3201, 400.0, 60, (), 1),
+    SensorReading(1980, 3201, 400.0, 60, ("power cap",), 2),
+    SensorReading(1965, 3201, 412.5, 61, (), 1),
+    SensorReading(1950, 3201, 420.0, 61, (), 1),
+    SensorReading(1980, 3201, 400.0, 60, (), 1),
 ]
 
 
 def test_conditions_are_emitted_once(monkeypatch):
-    looks = [Reading(), *READINGS]
+    looks = [SensorReading(), *READINGS]
 
     class Watched(CpuDevice):
         def look(self):
