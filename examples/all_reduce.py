@@ -49,7 +49,7 @@ from harness.run.provenance import device_record
 from harness.run.resolve import check, selftests_on
 from harness.run.session import closing_with_end_record, open_results, plan_run
 from harness.timing.engine import Device
-from harness.timing.in_context import Beside
+from harness.timing.step_contexts import CompetingKernel
 from harness.worker import libraries
 from harness.worker.interleave import make_device
 from harness.worker.messages import Hello, SelfTest, Try
@@ -172,7 +172,7 @@ class Step(TrainingStep):
             return super()._device(context, result)
         inputs = self.job.inputs
         device = make_device(inputs.case.device, self.job.settings.flush_bytes, inputs.x)
-        return Beside(device, self.all_reduce, 0, self.longest_us)
+        return CompetingKernel(device, self.all_reduce, 0, self.longest_us)
 
 
 def multiprocessors_with_room(all_reduce: Any, probe: Any) -> int | None:

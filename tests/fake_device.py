@@ -1,4 +1,4 @@
-"""A device that does nothing and remembers in which order it was told to."""
+"""A device that does nothing and remembers the order of its calls."""
 
 from collections import Counter
 
@@ -13,21 +13,21 @@ class FakeDevice:
 
     `span_us(name, run)` is how long a run takes (numbered from 0 for each candidate), `host_us` how long the host takes
     to queue a candidate: the proof holds where the hold was longer. `grows` holds the (name, run) at which the
-    allocator asks the driver for memory. The clock advances by `tick_s` at each reading. `looks` are the readings that
-    the device gives of itself, one after the other, the last for ever.
+    allocator asks the driver for memory. The clock advances by `tick_s` at each reading. `readings` are those of the
+    sensors, one after the other; the last one is repeated.
     """
 
-    def __init__(self, span_us=lambda name, run: 10.0, host_us=None, grows=(), tick_s=0.0, looks=SILENT):
+    def __init__(self, span_us=lambda name, run: 10.0, host_us=None, grows=(), tick_s=0.0, readings=SILENT):
         self.events = []
         self.runs = Counter()
         self._span_us = span_us
         self._host_us = host_us or {}
         self._grows = frozenset(grows)
         self._tick_s = tick_s
-        self._looks = list(looks)
+        self._readings = list(readings)
         self._allocations = 7
         self._clock_s = 100.0
-        self._held_us = 0.0
+        self._hold_us = 0.0
         self._ran = ("nobody", 0)
 
     def candidate(self, name, returns=lambda: None, **more):
@@ -56,7 +56,7 @@ class FakeDevice:
 
     def hold(self, duration_us):
         self.events.append(f"hold {duration_us:g}")
-        self._held_us = duration_us
+        self._hold_us = duration_us
 
     def start(self):
         self.events.append("start")
@@ -64,9 +64,9 @@ class FakeDevice:
     def end(self):
         self.events.append("end")
 
-    def held(self):
+    def all_queued_before_start(self):
         self.events.append("query")
-        return self._held_us > self._host_us.get(self._ran[0], 0.0)
+        return self._hold_us > self._host_us.get(self._ran[0], 0.0)
 
     def elapsed_us(self):
         self.events.append("elapsed")
@@ -75,8 +75,8 @@ class FakeDevice:
     def fault(self):
         return None
 
-    def look(self):
-        return self._looks.pop(0) if len(self._looks) > 1 else self._looks[0]
+    def read_sensors(self):
+        return self._readings.pop(0) if len(self._readings) > 1 else self._readings[0]
 
     def now_s(self):
         self._clock_s += self._tick_s

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from harness.errors import UsageError
 
@@ -20,9 +20,8 @@ HOLDER = "640x200"  # what each program beside holds, by default: threads x KiB 
 WAITS = "waits for other kernels"  # what a report says of a backward that cannot start beside another kernel
 
 
-@dataclass(frozen=True)
-class Held:
-    """What each program of the kernel beside holds: threads, and KiB of shared memory."""
+class HolderSize(NamedTuple):
+    """What each program of the competing kernel holds: threads, and KiB of shared memory."""
 
     threads: int
     shared_kib: int
@@ -50,17 +49,17 @@ def programs_beside(context: str) -> int | None:
     return int(context.removeprefix(BESIDE)) if context.startswith(BESIDE) else None
 
 
-def parse_held(text: str) -> Held:
+def parse_holder(text: str) -> HolderSize:
     """What `--holder` says, such as 640x200; raises UsageError for what cannot be launched anywhere."""
     threads, _, shared_kib = text.partition("x")
     if not (threads.isdecimal() and shared_kib.isdecimal()):
         raise UsageError(f"--holder {text}: must be THREADSxKIB, such as 640x200")
-    held = Held(int(threads), int(shared_kib))
-    if not 64 <= held.threads <= 1024 or held.threads % 64 or _ones(held.threads // 64) > 2:
+    size = HolderSize(int(threads), int(shared_kib))
+    if not 64 <= size.threads <= 1024 or size.threads % 64 or _ones(size.threads // 64) > 2:
         raise UsageError(f"--holder {text}: threads must be 64 to 1024, a power of two or the sum of two (512, 640)")
-    if held.shared_kib < 1:
+    if size.shared_kib < 1:
         raise UsageError(f"--holder {text}: must hold shared memory, at least 1 KiB")
-    return held
+    return size
 
 
 def _ones(number: int) -> int:

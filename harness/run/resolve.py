@@ -11,7 +11,7 @@ from harness.defaults import BASELINE, OWN_IMPL
 from harness.devices import DeviceProfile
 from harness.errors import UsageError
 from harness.records.cases_asked import cases_on, dtype_on, suite_on
-from harness.records.contexts import ALL_REDUCE, COLD, HOT_DY, parse_held, programs_beside
+from harness.records.contexts import ALL_REDUCE, COLD, HOT_DY, parse_holder, programs_beside
 from harness.records.settings import Settings
 from harness.run.invocation import Invocation
 from harness.worker.contract import file_fault
@@ -36,7 +36,7 @@ def check(invocation: Invocation) -> None:
     _check_numbers(invocation)
     if ALL_REDUCE in settings.context:
         raise UsageError(f"--context {ALL_REDUCE}: takes a second GPU; python examples/all_reduce.py measures it")
-    parse_held(settings.holder)
+    parse_holder(settings.holder)
     if invocation.device.strip().lower() == "cpu":
         contexts_left_out(settings, "cpu")
     for case in cases_on("cpu", settings):

@@ -172,7 +172,7 @@ class Runner:
                 case Done():
                     return
                 case _:
-                    raise WorkerDiedError(f"the worker spoke out of turn: {event}")
+                    raise WorkerDiedError(f"the worker sent an unexpected event: {event}")
 
     def _record_death(self, job: Job, attempt: _Attempt, pending: list[str], status: Status, how: str) -> None:
         """Close the dead worker, and write the row of the implementation that was running; of all, where none was."""

@@ -14,7 +14,7 @@ from harness.records.reasons import Reason
 LONGEST = 400
 
 _LINE = re.compile(r"^=========( *)(.*)$", re.MULTILINE)
-_TOTAL = re.compile(r"^ERROR SUMMARY: (\d+) errors?$")  # a second such line tells how many of them were not printed
+_TOTAL = re.compile(r"^ERROR SUMMARY: (\d+) errors?$")  # a second such line says how many of them were not printed
 _RACES = re.compile(r"^RACECHECK SUMMARY: \d+ hazards? displayed \((\d+) errors?, (\d+) warnings?\)$")
 _NO_NEWS = re.compile(r"COMPUTE-SANITIZER|[A-Z]+ SUMMARY:|Target application|Error: process didn't terminate")
 _WARNING = re.compile(r"(CUDA API )?warn(ing)?: *", re.IGNORECASE)
@@ -26,14 +26,14 @@ _ANYTHING = re.compile("")
 
 @dataclass(frozen=True)
 class Finding:
-    """`errors` is None where the tool could not tell; `detail` is the first error, or why it could not."""
+    """`errors` is None where the tool could not decide; `detail` is the first error, or why it could not."""
 
     errors: int | None
     detail: Reason | None = None
 
 
 def read_log(text: str) -> Finding | None:
-    """Read a log, whole or cut off; None where it tells nothing, as it ends before its summary."""
+    """Read a log, whole or cut off; None where it ends before its summary."""
     headlines = _headlines(text)
     errors: list[str] = []
     warnings: list[str] = []

@@ -49,7 +49,7 @@ class CpuDevice:
         """Read the clock."""
         self._end_ns = time.perf_counter_ns()
 
-    def held(self) -> bool:
+    def all_queued_before_start(self) -> bool:
         """Whether host time is kept out; on a CPU host time is the time."""
         return True
 
@@ -60,7 +60,7 @@ class CpuDevice:
     def fault(self) -> Reason | None:
         """None: the engine itself detects all faults here."""
 
-    def look(self) -> SensorReading:
+    def read_sensors(self) -> SensorReading:
         """The load of other processes since the last reading; a host reports no clocks."""
         return SensorReading(host_load=self._load.since_last_reading())
 

@@ -75,7 +75,7 @@ class CudaDevice:
         """Record the end event."""
         self._end.record()
 
-    def held(self) -> bool:
+    def all_queued_before_start(self) -> bool:
         """Whether the start event has not happened yet."""
         return not self._start.query()
 
@@ -87,7 +87,7 @@ class CudaDevice:
     def fault(self) -> Reason | None:
         """None: the engine itself detects all faults of a sample without another kernel."""
 
-    def look(self) -> SensorReading:
+    def read_sensors(self) -> SensorReading:
         """What NVML reads at this moment; empty on other devices than NVIDIA's."""
         return self._gpu.read() if self._gpu else SensorReading()
 

@@ -2,7 +2,7 @@
 
 A sample is: restore, place outputs, flush, hold, start, backward, end, proof. A block is one sample of every candidate
 in random order. docs/method.md says why each step is there. The contexts of a training step have the same order, on a
-device that does more at some steps: in_context.py.
+device that does more at some steps: step_contexts.py.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Device(Protocol):
         """Mark the end of the timed span."""
         ...
 
-    def held(self) -> bool:
+    def all_queued_before_start(self) -> bool:
         """Whether the stream still waits before the start mark: the proof that no host time is inside the span."""
         ...
 
@@ -66,7 +66,7 @@ class Device(Protocol):
         """Why the last sample is void, as far as the device can tell; None where it is not."""
         ...
 
-    def look(self) -> SensorReading:
+    def read_sensors(self) -> SensorReading:
         """Clocks, power, temperature and throttling at this moment, as far as the device reports them."""
         ...
 
@@ -148,11 +148,11 @@ def take_sample(
     candidate: Candidate,
     flush: Flush,
     rng: random.Random,
-    look: Callable[[object], None] = lambda _: None,
+    inspect: Callable[[object], None] = lambda _: None,
 ) -> Sample:
     """Time one backward; where the queue proof fails, take the sample again behind a longer hold.
 
-    `look` is called with the gradients of each try, after its time is known.
+    `inspect` is called with the gradients of each try, after its time is known.
     """
     while True:
         allocations = make_ready(device, candidate, flush, rng, candidate.hold_us)
@@ -160,13 +160,13 @@ def take_sample(
         try:
             outputs = candidate.run()
             device.end()
-            held = device.held()
+            queued = device.all_queued_before_start()
             us = device.elapsed_us()  # an asynchronous error of the device is raised here
         except Exception as error:
             raise CandidateError(candidate.name) from error
-        look(outputs)
+        inspect(outputs)
         del outputs  # before the next sample's outputs are placed
-        if held or not candidate.proven:
+        if queued or not candidate.proven:
             return Sample(us, Reason("allocator_grew") if device.allocations() != allocations else device.fault())
         if candidate.hold_us >= LONGEST_HOLD_US:
             candidate.proven = False  # the backward waits for the device itself, or the host is hopelessly slow
@@ -191,7 +191,7 @@ def measure(
         for _ in range(WARM_UP_SAMPLES):
             take_sample(device, candidate, flush, rng)
     begun_s = device.now_s()
-    before = device.look()
+    before = device.read_sensors()
     while not rule.enough(measurement.samples_us, measurement.attempted, device.now_s() - begun_s):
         order = list(candidates)
         rng.shuffle(order)
@@ -199,7 +199,7 @@ def measure(
         for candidate in order:
             watch(candidate.name)
             block[candidate.name] = take_sample(device, candidate, flush, rng)
-        after = device.look()
+        after = device.read_sensors()
         _record(measurement, block, void_cause(before, after))
         measurement.readings.append(after)
         before = after

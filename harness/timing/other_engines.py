@@ -1,6 +1,6 @@
 """The same backwards timed by other engines, for comparison; these keep no queue proof.
 
-docs/method.md sets their figures beside ours and explains each difference.
+docs/method.md compares their figures with ours and explains each difference.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NVBENCH_LIMIT_S = 1.5  # a candidate; it stops earlier where its own criterion i
 MEDIAN = "nv/cold/time/gpu/median"
 
 
-def time_elsewhere(candidates: Sequence[Candidate]) -> dict[str, dict[str, float]]:
+def time_with_other_engines(candidates: Sequence[Candidate]) -> dict[str, dict[str, float]]:
     """Median times in microseconds, by candidate and engine; an engine that is not installed, or fails, is left out.
 
     What a candidate overwrites is restored before do_bench's turn with each, and before all of NVBench's, not before

@@ -1,6 +1,6 @@
 """The engine tested on known work. The result is a list of checks and an error budget.
 
-Each check has a limit fixed beforehand. docs/method.md says what each is for, and what the budget is made of. A device
+Each check has a limit fixed in advance. docs/method.md says what each is for, and what the budget is made of. A device
 and its work are arguments, so that tests hand in a machine that lies.
 """
 

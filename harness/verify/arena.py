@@ -2,7 +2,7 @@
 
 The backward allocates from one block that was filled with a known byte. Afterwards every byte of the block that no
 request covers must be as it was. Between two buffers lies the padding of the allocator, which rounds a request up to
-512 bytes: where a buffer is a whole multiple, there is nothing between it and the next one to look at.
+512 bytes: where a buffer is a whole multiple, nothing lies between it and the next one.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def overrun(backward: Callable[[], Grads], peak_bytes: int) -> Reason | None:
     memory: Any = torch.cuda.memory
     size = max(2 * peak_bytes + SLACK_BYTES, *_sizes, 0)  # room for holes between buffers
     with torch.cuda.use_mem_pool(_pool()):
-        # Smaller blocks of earlier calls are held, as the allocator would take the smallest that fits.
-        held = [torch.empty(other, dtype=torch.uint8, device="cuda") for other in _sizes if other < size]
+        # Smaller blocks of earlier calls stay taken, as the allocator would take the smallest that fits.
+        smaller = [torch.empty(other, dtype=torch.uint8, device="cuda") for other in _sizes if other < size]
         block = torch.full((size,), GUARD, dtype=torch.uint8, device="cuda")
         if size not in _sizes:
             _sizes.append(size)
@@ -51,7 +51,7 @@ def overrun(backward: Callable[[], Grads], peak_bytes: int) -> Reason | None:
         if entry["action"] == "alloc" and start <= entry["addr"] < start + size
     ]
     written_outside = outside(_bytes_at(start, size), requests)
-    del grads, held
+    del grads, smaller
     return written_outside
 
 

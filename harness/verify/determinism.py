@@ -22,8 +22,8 @@ def differing(first: Grads, other: Grads) -> list[str]:
     return [name for name, a in first.tensors().items() if name not in others or not same_bits(a, others[name])]
 
 
-def kept(grads: Grads) -> Grads:
-    """A copy that later runs cannot overwrite."""
+def cloned(grads: Grads) -> Grads:
+    """A copy, which later runs do not overwrite."""
     return grads.with_tensors({name: tensor.clone() for name, tensor in grads.tensors().items()})
 
 

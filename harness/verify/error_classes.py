@@ -32,7 +32,7 @@ ALPHA = 0.05
 FREEDOM_PER_ELEMENT = 2.5
 FREEDOM = 1.8 * FREEDOM_PER_ELEMENT
 
-MOST_SUSPECTS = 64  # rows of a piece that are looked at closely
+MOST_SUSPECTS = 64  # rows of a piece whose degrees of freedom are computed
 
 FP32_RESOLUTION = 2.0**-24
 FP32_SMALLEST = 2.0**-149  # what a subnormal result is rounded to
@@ -91,9 +91,9 @@ class ErrorSums:
         self.resolution += float(resolution.sum())
         self.size += float(size.sum())
         if out.dim() == 2 and out.numel():
-            self._look_at_rows(error, rounding, resolution, torch.where(compared, ref, 0.0))
+            self._add_rows(error, rounding, resolution, torch.where(compared, ref, 0.0))
 
-    def _look_at_rows(
+    def _add_rows(
         self, error: torch.Tensor, rounding: torch.Tensor, resolution: torch.Tensor, ref: torch.Tensor
     ) -> None:
         """Statistics and sums of a row are common to all of its elements, and may have been added up one by one."""

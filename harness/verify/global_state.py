@@ -132,22 +132,22 @@ def replaced(before: Namespaces) -> list[tuple[str, Any, str, Any]]:
 
     What is added is no replacement, but in a class, where it hides what was inherited: that was None.
     """
-    found: list[tuple[str, Any, str, Any]] = []
+    replacements: list[tuple[str, Any, str, Any]] = []
     for place, (owner, names) in before.items():
         now = vars(owner)
-        found += [
+        replacements += [
             (f"{place}.{name}", owner, name, was)
             for name, was in names.items()
             if now.get(name) is not was and not name.startswith("_") and _is_function(was)
         ]
         if not isinstance(owner, ModuleType):
             hidden = (name for name in now if name not in names and _is_inherited(owner, name))
-            found += [(f"{place}.{name}", owner, name, None) for name in hidden]
-    return found
+            replacements += [(f"{place}.{name}", owner, name, None) for name in hidden]
+    return replacements
 
 
-def _is_function(found: Any) -> bool:
-    return callable(found) and not isinstance(found, type)  # torch has classes that follow its settings
+def _is_function(value: Any) -> bool:
+    return callable(value) and not isinstance(value, type)  # torch has classes that follow its settings
 
 
 def _is_inherited(owner: Any, name: str) -> bool:

@@ -14,11 +14,11 @@ from harness.cases.guards import each_place_once
 from harness.devices.capture import CaptureError, capture
 from harness.devices.holder import Holder
 from harness.errors import UnavailableError
-from harness.records.contexts import HOLDER, parse_held
+from harness.records.contexts import HOLDER, parse_holder
 from harness.records.reasons import REMEMBERS, Reason
 from harness.records.schema import Condition, ConditionCheck
 from harness.verify import precision
-from harness.verify.determinism import differing, fingerprint, kept
+from harness.verify.determinism import cloned, differing, fingerprint
 from harness.verify.robustness import Pristine, make_ready
 
 # Of all repeats, how many go to each condition: the rest are plain.
@@ -33,8 +33,8 @@ ON_CPU: tuple[Condition, ...] = ("shuffled allocator",)
 HOLD_CYCLES = 1_000_000  # half a millisecond: time for work that does not wait its turn to go wrong
 NEW_DY = -0.5  # times the old dy: a power of two, which rounds nothing, so that gradients are multiples as well
 REMEMBERED = 0.01  # relative rms: an answer to the old dy is off by 3, and by 0.03 where one row in 8192 is
-HELD = (8, 32)  # multiprocessors, in turn, as an all-reduce takes them
-HELD_FOR_US = 100_000.0  # longer than any backward takes on what is left
+HOLDER_PROGRAMS = (8, 32)  # multiprocessors, in turn, as an all-reduce takes them
+HOLDER_US = 100_000.0  # longer than any backward takes on what is left
 BUSY_SIZE = 4096  # rows and columns of the product that keeps the multiprocessors busy: 0.2 ms of all of them
 
 
@@ -44,8 +44,8 @@ class Repetition:
 
     `prepare` makes the backward once more, on the stream that is current: it has to be that of a capture, because
     autograd runs a backward on the stream of its forward.
-    `stale` says what did not follow new contents of dy, and how that was found; `waits` beside what it did not
-    end.
+    `stale` names gradients that did not follow new contents of dy; `waits` is set where the backward did not end while
+    a competing kernel ran.
     """
 
     inputs: Inputs
@@ -91,9 +91,9 @@ class Repetition:
         run_under: dict[Condition, Callable[[int], None]] = {
             "busy device": self._busy,
             "shuffled allocator": self._shuffled,
-            "side stream": self._aside,
+            "side stream": self._on_side_stream,
             "graph replay": self._replayed,
-            "held multiprocessors": self._beside_a_holder,
+            "held multiprocessors": self._with_competing_kernel,
         }
         before, already = self.repeats, len(self.differences)
         skipped = None
@@ -114,14 +114,14 @@ class Repetition:
         )
 
     def _busy(self, runs: int) -> None:
-        """Beside a kernel on another stream that takes multiprocessors away, in no fixed order."""
-        aside = torch.cuda.Stream()
+        """CompetingKernel a kernel on another stream that takes multiprocessors away, in no fixed order."""
+        stream = torch.cuda.Stream()
         factor = torch.ones(BUSY_SIZE, BUSY_SIZE, dtype=torch.bfloat16, device="cuda")
         product = torch.empty_like(factor)
         torch.cuda.synchronize()
         for _ in range(runs):
             self.make_ready()
-            with torch.cuda.stream(aside):
+            with torch.cuda.stream(stream):
                 torch.mm(factor, factor, out=product)
             self._compare(self.backward())
         torch.cuda.synchronize()
@@ -132,16 +132,16 @@ class Repetition:
         largest = max(self.inputs.x.numel() * self.inputs.x.element_size(), 4096)
         for run in range(runs):
             self.pristine.restore(self.inputs)
-            held = [_block(rng.randrange(16, largest), self.inputs.x.device) for _ in range(8)]
-            for tensor in held:
+            blocks = [_block(rng.randrange(16, largest), self.inputs.x.device) for _ in range(8)]
+            for tensor in blocks:
                 tensor.fill_(0xFF)
-            rng.shuffle(held)
-            del held[: rng.randrange(1, 8)]
+            rng.shuffle(blocks)
+            del blocks[: rng.randrange(1, 8)]
             self._compare(self.backward())
             if run % 8 == 7 and self.inputs.x.is_cuda:
                 torch.cuda.empty_cache()  # so that blocks are split anew
 
-    def _aside(self, runs: int) -> None:
+    def _on_side_stream(self, runs: int) -> None:
         """On a stream of its own, where dy arrives late: work that does not wait for its stream meets NaN."""
         stream = torch.cuda.Stream()
         dy = self.inputs.dy
@@ -152,19 +152,18 @@ class Repetition:
             with torch.cuda.stream(stream):
                 torch.cuda._sleep(HOLD_CYCLES)  # pyright: ignore[reportPrivateUsage]
                 self.pristine.restore(self.inputs)
-                at_once = kept(self.backward())  # queued behind it: what is written later is not seen
+                at_once = cloned(self.backward())  # queued behind it: what is written later is not seen
             torch.cuda.synchronize()
             self._compare(at_once)
 
-    def _beside_a_holder(self, runs: int) -> None:
+    def _with_competing_kernel(self, runs: int) -> None:
         """While another kernel holds multiprocessors: what starts only when all are free does not end in time."""
-        held = parse_held(HOLDER)
-        holder = Holder(held.threads, held.shared_kib)
+        holder = Holder(*parse_holder(HOLDER))
         most = holder.multiprocessors - 1
         for run in range(runs):
-            programs = min(HELD[run % len(HELD)], most)
+            programs = min(HOLDER_PROGRAMS[run % len(HOLDER_PROGRAMS)], most)
             self.make_ready()
-            holder.occupy(programs, HELD_FOR_US)
+            holder.occupy(programs, HOLDER_US)
             if not holder.started():
                 raise UnavailableError("the kernel that holds multiprocessors did not start")
             grads, ended = self.backward(), torch.cuda.Event()
@@ -173,7 +172,7 @@ class Repetition:
             state = holder.state()
             holder.release()
             if state != "running":
-                fields = {"seconds": HELD_FOR_US / 1e6, "programs": programs, "of": holder.multiprocessors}
+                fields = {"seconds": HOLDER_US / 1e6, "programs": programs, "of": holder.multiprocessors}
                 self.waits = Reason("waits_for_held", fields)
                 return
             self._compare(grads)

@@ -20,7 +20,7 @@ SAME, OTHER = Reason("same_bits"), Reason("different_bits")
 
 
 def fp32_errors(implementation: Implementation, inputs: Inputs) -> dict[str, float]:
-    """The relative rms error of each gradient where the same numbers are held in fp32; none where they are already."""
+    """The relative rms error of each gradient on the same values in fp32; none where they are fp32 already."""
     if inputs.case.dtype == "fp32":
         return {}
     case = replace(inputs.case, dtype="fp32", weight_dtype="fp32")

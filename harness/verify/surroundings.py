@@ -31,7 +31,7 @@ class Surroundings:
     threads: frozenset[threading.Thread]
 
     @classmethod
-    def look(cls) -> Surroundings:
+    def snapshot(cls) -> Surroundings:
         """Read all of them."""
         settings = {name: setting.read() for name, setting in global_state.settings().items()}
         threads = frozenset(threading.enumerate())

@@ -19,7 +19,7 @@ from harness.records.reasons import Reason
 from harness.records.schema import RANKED, Status, Verification
 from harness.records.settings import Settings
 from harness.verify import arena, precision, robustness, study
-from harness.verify.determinism import differing, fingerprint, kept
+from harness.verify.determinism import cloned, differing, fingerprint
 from harness.verify.repetition import Repetition, with_new_dy
 from harness.verify.surroundings import Surroundings
 
@@ -105,13 +105,13 @@ class Verifier:
 
     def _first_call(self) -> tuple[Grads, int | None]:
         """Call once, check all that must not have been touched, and copy the gradients at that moment."""
-        around = Surroundings.look()
+        before = Surroundings.snapshot()
         with robustness.poisoned_heap(self.inputs.case.device):
             grads, extra_bytes = _with_peak(self.inputs, self.backward)
         fault = precision.malformed(self.inputs, grads)
-        at_once = None if fault else kept(grads)  # before anything waits for the device
-        changed, threads = around.changed(), around.new_threads()
-        around.restore()
+        at_once = None if fault else cloned(grads)  # before anything waits for the device
+        changed, threads = before.changed(), before.new_threads()
+        before.restore()
         if fault is not None or at_once is None:
             raise WrongError(fault or Reason("not_grads", {"type": type(grads).__name__}))
         if changed:
@@ -121,11 +121,11 @@ class Verifier:
         if harm := robustness.harm(self.pristine, self.inputs, grads, self.implementation.in_place):
             raise WrongError(harm)
         if self.studied:
-            self._look_closer(grads, at_once, extra_bytes or 0)
+            self._find_late_faults(grads, at_once, extra_bytes or 0)
         return at_once, extra_bytes
 
-    def _look_closer(self, grads: Grads, at_once: Grads, extra_bytes: int) -> None:
-        """Find late faults: gradients that change after they were returned, and writes beside outputs and scratch."""
+    def _find_late_faults(self, grads: Grads, at_once: Grads, extra_bytes: int) -> None:
+        """Find late faults: gradients that change after they were returned, and writes outside of buffers."""
         time.sleep(LINGER_S)
         synchronise(self.inputs.case.device)
         if changed := differing(at_once, grads):
@@ -157,29 +157,29 @@ class Verifier:
             repeats = max(2, min(FEW, repeats // 4))
         if self._huge():
             repeats = max(2, min(FEW, repeats // 8))
-        held = [held_bytes(self.inputs.case.device)]
+        in_use = [bytes_in_use(self.inputs.case.device)]
         with robustness.poisoned_heap(self.inputs.case.device):
-            while len(held) <= self._leak_runs and (repetition.repeats < repeats or self._leaks(held)):
+            while len(in_use) <= self._leak_runs and (repetition.repeats < repeats or self._leaks(in_use)):
                 repetition.plain(1)
-                held.append(held_bytes(self.inputs.case.device))
-            self._refuse_a_leak(held)
+                in_use.append(bytes_in_use(self.inputs.case.device))
+            self._raise_for_a_leak(in_use)
             if self.studied:
                 repetition.under_conditions(repeats)
             else:
                 repetition.plain(repeats - repetition.repeats)
         return repetition
 
-    def _leaks(self, held: Sequence[int]) -> bool:
+    def _leaks(self, in_use: Sequence[int]) -> bool:
         """Whether each call so far left more memory in use than the last one."""
-        return len(held) > 1 and all(after - before >= self._least for before, after in pairwise(held))
+        return len(in_use) > 1 and all(after - before >= self._least for before, after in pairwise(in_use))
 
-    def _refuse_a_leak(self, held: Sequence[int]) -> None:
+    def _raise_for_a_leak(self, in_use: Sequence[int]) -> None:
         """Whether memory grows at every call, and does not shrink after garbage collection."""
-        if len(held) <= self._leak_runs or not self._leaks(held):
+        if len(in_use) <= self._leak_runs or not self._leaks(in_use):
             return
         gc.collect()
-        runs = len(held) - 1
-        if (grown := held_bytes(self.inputs.case.device) - held[0]) >= self._least * runs:
+        runs = len(in_use) - 1
+        if (grown := bytes_in_use(self.inputs.case.device) - in_use[0]) >= self._least * runs:
             raise WrongError(Reason("leaks", {"bytes": grown // runs}))
 
     @property
@@ -217,7 +217,7 @@ def synchronise(device: DeviceKind) -> None:
         torch.cuda.synchronize()
 
 
-def held_bytes(device: DeviceKind) -> int:
+def bytes_in_use(device: DeviceKind) -> int:
     """The memory in use: on a GPU by torch's allocator, on a CPU by this process; 0 if the host does not report it."""
     if device != "cpu":
         return torch.cuda.memory_allocated()

@@ -1,6 +1,6 @@
 """Implementations that run with another configuration than their default: candidates of `tune`, and tuned ones.
 
-`NAME#07` runs the seventh configuration that an adapter offers beside its default; `NAME@tuned` runs the fastest one
+`NAME#07` runs the seventh configuration that an adapter offers besides its default; `NAME@tuned` runs the fastest one
 that a tuned file has for the case.
 """
 
@@ -41,7 +41,7 @@ def configuration_note(configured: Configured) -> Reason:
 
 
 def candidates(implementation: Implementation, count: int) -> list[Implementation]:
-    """The first `count` configurations beside the default, each as an implementation of its own."""
+    """The first `count` configurations besides the default, each as an implementation of its own."""
     return [
         implementation.with_configs(candidate_name(implementation.name, number), partial(_nth, implementation, number))
         for number in range(1, count + 1)

@@ -21,7 +21,7 @@ from harness.verify.surroundings import at_work_in
 from harness.verify.verifier import LINGER_S
 from harness.worker.interleave import AGAIN, TimingJob, Together, time_together
 from harness.worker.rows import Rows, SpoiltError
-from harness.worker.training_step import InContext, TrainingStep
+from harness.worker.training_step import ContextTimings, TrainingStep
 
 MakeStep = Callable[[TimingJob, Mapping[str, Timing]], TrainingStep]
 
@@ -52,7 +52,7 @@ class Contender:
 class Contenders:
     """The contenders of one case; one that fails while timed gets its row at once, the others get it by `write_rows`.
 
-    `step` makes what times them in contexts besides cold.
+    `step` makes what times them in the other contexts.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class Contenders:
             "kernels": kernels.kernels,
             "kernel_totals": kernels.totals,
             "kernels_note": kernels.note,
-            "other_engines_us": together.elsewhere_us.get(name, {}),
+            "other_engines_us": together.other_engines_us.get(name, {}),
             "contexts": contexts,
         }
         try:
@@ -148,7 +148,7 @@ class Contenders:
             update |= {"status": "wrong", "reason": kernels.escaped}
         contender.row = contender.row.model_copy(update=update)
 
-    def _write_helpers(self, job: TimingJob, together: Together, in_contexts: Mapping[str, InContext]) -> None:
+    def _write_helpers(self, job: TimingJob, together: Together, in_contexts: Mapping[str, ContextTimings]) -> None:
         """Write the state of the device, and the rows of the A/A pair and of the same-traffic add."""
         case, process = self._inputs.case, job.process
         self._rows.emit(conditions.record(case, job.group, process, together.readings))
@@ -201,7 +201,7 @@ class Contenders:
         return fault
 
 
-def _records_of(name: str, in_contexts: Mapping[str, InContext]) -> dict[str, ContextRecord] | None:
+def _records_of(name: str, in_contexts: Mapping[str, ContextTimings]) -> dict[str, ContextRecord] | None:
     """The record of one candidate in each context; None where it has none."""
     return {
         context: in_context.records[name] for context, in_context in in_contexts.items() if name in in_context.records

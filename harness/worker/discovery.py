@@ -117,8 +117,8 @@ def _difference(called: str, value: object, first: object) -> str | None:
     """How a variant's value, which is `called` so, differs from the first one; None where it cannot be said."""
     if is_dataclass(value) and type(value) is type(first):
         pairs = [(field.name, getattr(value, field.name), getattr(first, field.name)) for field in fields(value)]
-        found = [_difference(name, mine, other) for name, mine, other in pairs if mine != other]
-        return ", ".join(text for text in found if text) or None
+        differences = [_difference(name, mine, other) for name, mine, other in pairs if mine != other]
+        return ", ".join(text for text in differences if text) or None
     words = called.replace("_", " ")
     if isinstance(value, bool):
         return words if value else f"not {words}"

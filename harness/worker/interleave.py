@@ -20,7 +20,7 @@ from harness.timing.cpu import CpuDevice
 from harness.timing.cuda import CudaDevice
 from harness.timing.engine import Candidate, CandidateError, Device, Measurement, measure, take_sample
 from harness.timing.launches import attach, time_launches
-from harness.timing.other_engines import time_elsewhere
+from harness.timing.other_engines import time_with_other_engines
 from harness.timing.stopping import StoppingRule
 from harness.worker.messages import Stage
 
@@ -86,7 +86,7 @@ class Together(Blocks):
     """Blocks, and by implementation the kernels, the times of other engines in us, and faults of a timed call."""
 
     kernels: dict[str, Breakdown]
-    elsewhere_us: dict[str, dict[str, float]]
+    other_engines_us: dict[str, dict[str, float]]
     faults: dict[str, Reason]
 
 
@@ -106,14 +106,16 @@ def time_together(job: TimingJob) -> Together:
     job.watch(None, "break down")
     kernels = _break_down(job, device, rng)
     job.watch(None, "cross-check")
-    elsewhere_us = time_elsewhere(job.candidates) if settings.cross_check and inputs.case.device != "cpu" else {}
+    other_engines_us = (
+        time_with_other_engines(job.candidates) if settings.cross_check and inputs.case.device != "cpu" else {}
+    )
     return Together(
         timings=blocks.timings,
         again=blocks.again,
         same_traffic_add=blocks.same_traffic_add,
         readings=blocks.readings,
         kernels=kernels,
-        elsewhere_us=elsewhere_us,
+        other_engines_us=other_engines_us,
         faults=faults,
     )
 

@@ -94,7 +94,7 @@ def release_all(device: str) -> None:
 
 
 def release(device: str) -> None:
-    """Free the memory that a failed implementation held, so that the next one has as much."""
+    """Free the memory of a failed implementation for the next one."""
     gc.collect()
     if device != "cpu":
         torch.cuda.empty_cache()

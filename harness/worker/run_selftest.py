@@ -7,11 +7,11 @@ import random
 import torch
 
 from harness.devices.holder import Holder
-from harness.records.contexts import parse_held, programs_beside
+from harness.records.contexts import parse_holder, programs_beside
 from harness.records.schema import Check, SelfTestRecord
 from harness.timing import selftest
+from harness.timing.competing_kernel_checks import competing_kernel_checks
 from harness.timing.engine import Device
-from harness.timing.held_checks import held_checks
 from harness.timing.work import TensorWork
 from harness.worker.controls import run_controls
 from harness.worker.interleave import make_device
@@ -30,17 +30,16 @@ def make_selftest(request: SelfTest) -> SelfTestRecord:
     budget = test.run(request.whole)
     checks = test.checks
     if request.whole:
-        checks += _held_checks(request, device)
+        checks += _competing_kernel_checks(request, device)
         del work, device  # frees memory for the controls
         checks += run_controls(settings, kind)
     return SelfTestRecord(when=request.when, process=request.process, budget=budget, checks=checks)
 
 
-def _held_checks(request: SelfTest, device: Device) -> list[Check]:
-    """The checks of the kernel beside, in the command `selftest` and in a run with a context `beside:N`."""
+def _competing_kernel_checks(request: SelfTest, device: Device) -> list[Check]:
+    """The checks of the competing kernel, in the command `selftest` and in a run with a context `beside:N`."""
     if request.profile.kind == "cpu" or not (
         request.when == "alone" or any(map(programs_beside, request.settings.context))
     ):
         return []
-    held = parse_held(request.settings.holder)
-    return held_checks(device, lambda: Holder(held.threads, held.shared_kib))
+    return competing_kernel_checks(device, lambda: Holder(*parse_holder(request.settings.holder)))

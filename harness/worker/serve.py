@@ -149,7 +149,7 @@ def find_implementations(
     def announced_files() -> Generator[Path]:
         for file in start.impl_files:
             announce(file)
-            surroundings = Surroundings.look()
+            surroundings = Surroundings.snapshot()
             yield Path(file)
             if changed := surroundings.changed_by_an_import():
                 raise UsageError(

@@ -17,11 +17,11 @@ from harness.devices.capture import CaptureError, capture
 from harness.devices.holder import Holder
 from harness.devices.nvml import SensorReading
 from harness.errors import UnavailableError
-from harness.records.contexts import GRAPH, HOST, HOT_DY, parse_held, programs_beside
+from harness.records.contexts import GRAPH, HOST, HOT_DY, parse_holder, programs_beside
 from harness.records.reasons import ALL_VOID, Reason, raised
 from harness.records.schema import ContextRecord, HolderRecord, Timing
 from harness.timing.engine import Candidate, CandidateError, Device
-from harness.timing.in_context import Beside, HostClock, HotDy, repeated, replayed, reset
+from harness.timing.step_contexts import CompetingKernel, HostClock, HotDy, repeated, replayed, reset
 from harness.verify.raised import status_of
 from harness.verify.repetition import spoil
 from harness.worker.interleave import AGAIN, Blocks, Lineup, TimingJob, judge_timed, lineup, make_device, time_blocks
@@ -33,7 +33,7 @@ NOT_ON_A_CPU = "a CPU has no streams: nothing runs beside a call, which is itsel
 
 
 @dataclass
-class InContext:
+class ContextTimings:
     """The records of one context by candidate, and the state of the device after each block.
 
     `captured` describes the graph of each candidate.
@@ -57,13 +57,13 @@ class TrainingStep:
         """The largest median time alone."""
         return max((median(timing.samples_us) for timing in self.alone.values() if timing.samples_us), default=0.0)
 
-    def time_in(self, context: str) -> InContext:
+    def time_in(self, context: str) -> ContextTimings:
         """Time all in one context; a candidate that cannot be timed in it gets a record with the reason.
 
         Raises CandidateError, which names the implementation, where a candidate lost the device.
         """
         self.job.watch(None, STAGE)
-        result = InContext()
+        result = ContextTimings()
         try:
             self._try(context, result)
         except CandidateError:
@@ -77,7 +77,7 @@ class TrainingStep:
             }
         return result
 
-    def _try(self, context: str, result: InContext) -> None:
+    def _try(self, context: str, result: ContextTimings) -> None:
         device = self._device(context, result)
         contenders = self._lineup_in(context, result) if device else None
         rng = self.job.shuffler(context)
@@ -92,7 +92,7 @@ class TrainingStep:
                 result.records[error.candidate] = ContextRecord(status=status_of(cause), reason=raised(cause))
                 contenders = _without(error.candidate, contenders)
 
-    def _device(self, context: str, result: InContext) -> Device | None:
+    def _device(self, context: str, result: ContextTimings) -> Device | None:
         """The device with what the context adds to it; None, and a record for each candidate, if refused."""
         try:
             if self.job.inputs.case.device == "cpu" and context != HOT_DY:
@@ -103,7 +103,7 @@ class TrainingStep:
                 if programs >= holder.multiprocessors:
                     raise UnavailableError(f"none of {holder.multiprocessors} multiprocessors would be free")
                 result.holder = HolderRecord(programs=programs, threads=holder.threads, shared_kib=holder.shared_kib)
-                return Beside(device, holder, programs, self.longest_us)
+                return CompetingKernel(device, holder, programs, self.longest_us)
         except UnavailableError as error:
             refused = ContextRecord(status="unsupported", reason=Reason("refused", {"text": str(error)}))
             result.records |= {candidate.name: refused for candidate in self.job.candidates}
@@ -112,7 +112,7 @@ class TrainingStep:
             return HotDy(device, self._write_dy)
         return HostClock(device) if context == HOST else device
 
-    def _lineup_in(self, context: str, result: InContext) -> Lineup:
+    def _lineup_in(self, context: str, result: ContextTimings) -> Lineup:
         """The lineup with each candidate called as the context does; one that cannot be captured gets its record."""
 
         def adapted(candidate: Candidate) -> Iterator[Candidate]:
@@ -131,7 +131,7 @@ class TrainingStep:
         }
         return Lineup(candidates, again, next(adapted(plain.add), None) if plain.add else None)
 
-    def _captured(self, candidate: Candidate, result: InContext) -> Iterator[Candidate]:
+    def _captured(self, candidate: Candidate, result: ContextTimings) -> Iterator[Candidate]:
         name = candidate.name.removesuffix(AGAIN)
         self.job.watch(None if name == ADD_NAME else name, STAGE)
         try:
@@ -147,7 +147,9 @@ class TrainingStep:
         result.captured[candidate.name] = Reason("captured", {"content": captured.content})
         yield replayed(candidate, captured, self._spoil)
 
-    def _time(self, context: str, device: Device, contenders: Lineup, rng: random.Random, result: InContext) -> None:
+    def _time(
+        self, context: str, device: Device, contenders: Lineup, rng: random.Random, result: ContextTimings
+    ) -> None:
         settings = self.job.settings
         max_blocks = min(settings.max_blocks, MOST_BLOCKS)
         job = replace(
@@ -184,9 +186,8 @@ class TrainingStep:
 
 @cache
 def _holder(setting: str) -> Holder:
-    """The kernel beside, for a value of `--holder`; compiled once in a process."""
-    held = parse_held(setting)
-    return Holder(held.threads, held.shared_kib)
+    """The competing kernel for a value of `--holder`; compiled once in a process."""
+    return Holder(*parse_holder(setting))
 
 
 def _both(first: Callable[[], None], then: Callable[[], None]) -> None:
@@ -217,6 +218,6 @@ def _record(
         return ContextRecord(status="ok", untimed=Reason(ALL_VOID, parts=causes), notes=notes)
     if context == HOST and not timing.proven:
         return ContextRecord(status="ok", untimed=Reason("host_waited"))
-    if isinstance(device, Beside):
+    if isinstance(device, CompetingKernel):
         timing = timing.model_copy(update={"waited": sum(map(device.waits, timing.samples_us))})
     return ContextRecord(status="ok", timing=timing, notes=notes)

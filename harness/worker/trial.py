@@ -30,7 +30,7 @@ from harness.worker.messages import Try
 from harness.worker.rows import Emit, Rows, SpoiltError, Watch
 from harness.worker.training_step import TrainingStep
 
-MOST_HELD_BYTES = 1 << 26  # device memory that a failed implementation may still hold; the others need the rest
+MOST_LEFT_BYTES = 1 << 26  # device memory that a failed implementation may still have; the others need the rest
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Prepared:
 class Trial:
     """One request: `watch` is called with each stage before it begins, `emit` with each record once it is final.
 
-    `step` makes what times the contenders in contexts besides cold.
+    `step` makes what times the contenders in the other contexts.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Trial:
 
         Raises SpoiltError where a failed one left threads, settings or memory behind that would harm the next.
         """
-        surroundings, held_bytes = Surroundings.look(), _device_bytes(self.case)
+        surroundings, bytes_before = Surroundings.snapshot(), _device_bytes(self.case)
         contender = self._verified(implementation, surroundings)
         surroundings.with_environment_of_now().restore()
         if contender is not None:
@@ -124,7 +124,7 @@ class Trial:
                 self.contenders.add(contender)
             else:
                 self.rows.emit(contender.row)
-        elif surroundings.left_behind() or self._holds_more_than(held_bytes + MOST_HELD_BYTES):
+        elif surroundings.left_behind() or self._holds_more_than(bytes_before + MOST_LEFT_BYTES):
             raise SpoiltError
 
     def _holds_more_than(self, most_bytes: int) -> bool:

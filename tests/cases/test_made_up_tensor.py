@@ -13,7 +13,7 @@ from harness.cases import Grads, NormCase, make_inputs, tensors
 from harness.cases.tensors import CaseTensor
 from harness.cases.traffic import same_traffic_add
 from harness.records.file import ResultsFile, load
-from harness.verify.determinism import differing, fingerprint, kept
+from harness.verify.determinism import cloned, differing, fingerprint
 from harness.verify.precision import malformed
 from harness.verify.robustness import overlaps
 from reports.formats import markdown
@@ -152,7 +152,7 @@ def test_it_reaches_the_report(tmp_path):
 
 def test_another_gradient_is_compared_bit_by_bit(table_with_a_gradient):
     grads = Grads(torch.ones(2, 3), None, extra={"dscale": torch.ones(3)})
-    copy = kept(grads)
+    copy = cloned(grads)
     assert fingerprint(copy) == fingerprint(grads)
     grads.dscale.zero_()
     assert differing(grads, copy) == ["dscale"]

@@ -49,11 +49,11 @@ def test_the_holder_holds_and_a_launch_that_waits_is_seen():
     import torch
 
     from harness.devices.holder import Holder
+    from harness.timing.competing_kernel_checks import competing_kernel_checks
     from harness.timing.cuda import CudaDevice
-    from harness.timing.held_checks import held_checks
 
     device = CudaDevice(64 << 20, torch.empty(1 << 20, device="cuda"))
-    checks = held_checks(device, lambda: Holder(640, 200))
+    checks = competing_kernel_checks(device, lambda: Holder(640, 200))
     assert [check.passed for check in checks] == [True, True], checks
 
 

@@ -6,7 +6,7 @@ import torch
 
 from harness.cases import Grads, NormCase
 from harness.devices.holder import Holder
-from harness.records.contexts import HOLDER, parse_held
+from harness.records.contexts import HOLDER, parse_holder
 from tests.mutants.faults import Fault
 from tests.mutants.maths import gradients
 
@@ -122,8 +122,7 @@ def answers_of_the_host(inputs, planted):
 
 def all_at_once(inputs, planted):
     """Starts only when every multiprocessor is free, as a cooperative launch does."""
-    held = parse_held(HOLDER)
-    everywhere = Holder(held.threads, held.shared_kib)
+    everywhere = Holder(*parse_holder(HOLDER))
 
     def backward():
         if planted and not torch.cuda.is_current_stream_capturing():

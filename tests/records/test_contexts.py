@@ -1,7 +1,7 @@
 import pytest
 
 from harness.errors import UsageError
-from harness.records.contexts import STEP, Held, parse_contexts, parse_held, programs_beside
+from harness.records.contexts import STEP, HolderSize, parse_contexts, parse_holder, programs_beside
 from harness.records.file import ResultsFile, load
 from harness.records.schema import ContextRecord
 from harness.records.settings import Settings
@@ -39,12 +39,12 @@ def test_how_many_programs_run_beside():
 @pytest.mark.parametrize("text", ["640", "640x", "x200", "600x200", "32x200", "2048x100", "640x0", "832x200", "a x b"])
 def test_a_holder_that_cannot_be_launched_is_refused(text):
     with pytest.raises(UsageError, match="--holder"):
-        parse_held(text)
+        parse_holder(text)
 
 
 def test_what_the_kernel_beside_holds():
-    assert parse_held("640x200") == Held(640, 200)
-    assert parse_held("512x48") == Held(512, 48)
+    assert parse_holder("640x200") == HolderSize(640, 200)
+    assert parse_holder("512x48") == HolderSize(512, 48)
 
 
 def test_a_row_says_what_became_of_it_in_each_context():

@@ -219,7 +219,7 @@ def test_an_event_out_of_turn_is_a_death():
     played = Played([Job(CASE, ("a",))], [at_work("a"), Hello([], [], {})]).run()
     ((impl, status, reason),) = played.outcomes()
     assert (impl, status) == ("a", "crashed")
-    assert reason.startswith("the worker spoke out of turn: Hello(")
+    assert reason.startswith("the worker sent an unexpected event: Hello(")
 
 
 def test_who_fails_hard_three_times_is_not_tried_again():

@@ -41,7 +41,7 @@ sys.exit(subprocess.call(program) or ("(256 errors" in canned or "Invalid" in ca
 
 
 class FakeTool:
-    """A folder to be on PATH, with a compute-sanitizer in it whose tools find nothing until told otherwise."""
+    """A folder to be on PATH, with a compute-sanitizer in it whose tools find nothing until a test says otherwise."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -79,21 +79,21 @@ def tool(tmp_path):
 
 @pytest.fixture
 def checked(tool, tmp_path):
-    """Checks an implementation with the fake tool; the records, and in `told` what was said."""
+    """Checks an implementation with the fake tool; the records, and in `said` what was said."""
 
     def check(norm="layer", tools=TOOLS, program=RUNS, time_limit_s=900.0, impl="mine", sizes=SIZES[:1]):
         made = Sanitizer(
             path=tool.path,
             logs=tmp_path / "kept",
             time_limit_s=time_limit_s,
-            say=check.told.append,
-            step=lambda impl, stage: check.told.append(f"{impl} {stage} ..."),
+            say=check.said.append,
+            step=lambda impl, stage: check.said.append(f"{impl} {stage} ..."),
             program=program,
         )
-        told = {(shape, tool) for shapes in sizes for shape in shapes[:1] for tool in TOOLS if tool not in tools}
-        return list(made.check(impl, norm, told, sizes))
+        said = {(shape, tool) for shapes in sizes for shape in shapes[:1] for tool in TOOLS if tool not in tools}
+        return list(made.check(impl, norm, said, sizes))
 
-    check.told = []
+    check.said = []
     return check
 
 
@@ -101,12 +101,12 @@ def outcomes(records):
     return [(record.tool, record.errors, worded(record.detail) or "") for record in records]
 
 
-def test_every_tool_has_a_record_and_each_run_is_told(checked, tool, tmp_path):
+def test_every_tool_has_a_record(checked, tool, tmp_path):
     records = checked()
     assert outcomes(records) == [(tool, 0, "") for tool in ("memcheck", "initcheck", "racecheck", "synccheck")]
     assert {(record.impl, record.case) for record in records} == {("mine", LAYER)}
     key = "layer-33x1032-bf16"
-    assert checked.told == [
+    assert checked.said == [
         f"mine {key} without a tool ...",
         f"mine {key} memcheck ...",
         f"{key} mine: memcheck: no errors",
@@ -132,34 +132,34 @@ def test_errors_are_recorded_and_their_logs_kept(checked, tool, tmp_path):
         ("synccheck", 32),
     ]
     assert worded(records[0].detail) == WROTE
-    assert f"rms-33x1032-bf16 mine: memcheck: 2064 errors: {WROTE}" in checked.told
+    assert f"rms-33x1032-bf16 mine: memcheck: 2064 errors: {WROTE}" in checked.said
     kept = {path.name: path.read_text() for path in (tmp_path / "kept").iterdir()}
     assert set(kept) == {f"mine-rms-33x1032-bf16-{tool}.log" for tool in TOOLS}
     assert kept["mine-rms-33x1032-bf16-memcheck.log"] == f"{INVALID_WRITE}\nran 33x1032\n"
 
 
-def test_the_shape_is_the_one_that_the_program_chose(checked):
+def test_record_has_the_shape_that_ran(checked):
     program = saying("print('768 or 1024 alone'); print('ran %dx%d' % shapes[-1])")
     assert {record.case for record in checked(program=program)} == {case_of("layer", (33, 1024))}
 
 
-def test_what_is_supported_at_no_shape_has_no_record(checked, tool):
+def test_unsupported_everywhere_has_no_record(checked, tool):
     assert checked(program=saying("print('a GPU alone'); raise SystemExit(3)")) == []
-    assert checked.told[-1] == "layer-33x1032-bf16 mine: not run under compute-sanitizer: a GPU alone"
+    assert checked.said[-1] == "layer-33x1032-bf16 mine: not run under compute-sanitizer: a GPU alone"
     assert tool.calls() == []
 
 
-def test_a_failing_program_is_not_run_under_a_tool(checked, tool, tmp_path):
+def test_failing_program_is_not_run_under_a_tool(checked, tool, tmp_path):
     records = checked(program=saying("raise OSError('no libcudart')"))
     failed = "failed without a tool with exit code 1: OSError: no libcudart"
     assert outcomes(records) == [(tool, None, failed) for tool in TOOLS]
     assert tool.calls() == []
     assert "Traceback" in (tmp_path / "kept" / "mine-layer-33x1032-bf16.log").read_text()
-    assert checked.told[-1] == f"layer-33x1032-bf16 mine: synccheck: could not tell: {failed}"
+    assert checked.said[-1] == f"layer-33x1032-bf16 mine: synccheck: could not tell: {failed}"
 
 
 @pytest.mark.slow
-def test_a_tool_that_hangs_is_stopped_with_its_children(checked, tool):
+def test_hanging_tool_is_stopped_with_children(checked, tool):
     tool.finds(initcheck="hang")
     records = checked(time_limit_s=30.0)
     assert outcomes(records) == [
@@ -187,9 +187,6 @@ def test_the_real_program_calls_an_implementation(checked):
     assert [(record.case, record.tool, record.errors, worded(record.detail)) for record in records] == [
         (RMS, "memcheck", 0, "")
     ]
-
-
-# Where it is.
 
 
 # From the command line.
@@ -257,7 +254,7 @@ def test_errors_make_the_exit_code_1(workers, here, tmp_path):
     assert (tmp_path / "run" / "sanitizer" / "liger-rms-33x1032-bf16-racecheck.log").exists()
 
 
-def test_what_the_file_tells_is_not_asked_again(workers, here, tmp_path):
+def test_resume_skips_what_is_recorded(workers, here, tmp_path):
     line = f"{LINE} --norm rms --impls liger"
     typed(line)
     path = tmp_path / "run" / "results.jsonl"
@@ -270,7 +267,7 @@ def test_what_the_file_tells_is_not_asked_again(workers, here, tmp_path):
     assert [record.case.rows for record in load(path).sanitized] == [33] * 4 + [1031] * 4 + [131] * 4
 
 
-def test_an_absent_tool_is_one_line_before_anything_runs(workers, tmp_path, monkeypatch, capsys):
+def test_absent_tool_is_one_line(workers, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(check, "CUDA_BIN", str(tmp_path))
     assert typed(LINE) == 4
@@ -280,7 +277,7 @@ def test_an_absent_tool_is_one_line_before_anything_runs(workers, tmp_path, monk
     assert not (tmp_path / "run").exists()
 
 
-def test_a_cpu_is_refused_before_anything_is_written(workers, here, tmp_path, capsys):
+def test_cpu_is_refused(workers, here, tmp_path, capsys):
     workers.greeting = HELLO
     assert typed(LINE) == 4
     assert capsys.readouterr().err.splitlines()[1:] == [

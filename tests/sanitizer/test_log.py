@@ -111,12 +111,12 @@ def test_nothing_was_found(text):
     ],
     ids=["write", "uninitialised", "diverged"],
 )
-def test_errors_are_counted_and_the_first_one_says_where(text, errors, detail):
+def test_errors_are_counted_and_the_first_is_shown(text, errors, detail):
     finding = read_log(text)
     assert (finding.errors, worded(finding.detail)) == (errors, detail)
 
 
-def test_a_race_has_all_its_places_and_the_warnings():
+def test_race_has_all_places_and_warnings():
     finding = read_log(RACES)
     assert (finding.errors, worded(finding.detail)) == (
         256,
@@ -144,5 +144,5 @@ def test_a_tool_that_failed_proves_nothing(text, beginning):
 
 
 @pytest.mark.parametrize("text", ["", "========= COMPUTE-SANITIZER\n", "Segmentation fault\n"])
-def test_a_log_that_tells_nothing(text):
+def test_log_without_summary(text):
     assert read_log(text) is None

@@ -33,7 +33,7 @@ class Recorder:
 CASES = [case_of("layer", (5, cols), "cpu") for cols in (24, 16)]
 
 
-def test_the_first_case_that_is_supported_is_called_twice(capsys):
+def test_first_supported_case_is_called_twice(capsys):
     recorder = Recorder(16)
     assert run_once(recorder, CASES) == 0
     assert recorder.calls == 2
@@ -54,7 +54,7 @@ def test_no_input_shares_its_memory_with_a_guard():
 
 
 @pytest.fixture
-def found(monkeypatch):
+def program(monkeypatch):
     """Implementations in place of those that are installed; the environment is as it was afterwards."""
     recorder = Recorder(16)
     recorder.name = "mine"
@@ -72,15 +72,15 @@ def found(monkeypatch):
     return SimpleNamespace(recorder=recorder, asked=asked, environment=environment)
 
 
-def test_the_command_line(found):
+def test_the_command_line(program):
     line = "--impl mine --norm rms --shapes 5x24,5x16 --impl-file a.py --impl-file b.py --device cpu"
     assert target.main(line.split()) == 0
-    assert found.recorder.inputs.case == case_of("rms", (5, 16), "cpu")
-    assert [[str(path) for path in paths] for paths in found.asked] == [["a.py", "b.py"]]
-    assert found.environment["TORCH_DISABLE_NATIVE_JIT"] == found.environment["TRITON_INTERPRET"] == "1"
+    assert program.recorder.inputs.case == case_of("rms", (5, 16), "cpu")
+    assert [[str(path) for path in paths] for paths in program.asked] == [["a.py", "b.py"]]
+    assert program.environment["TORCH_DISABLE_NATIVE_JIT"] == program.environment["TRITON_INTERPRET"] == "1"
 
 
-def test_on_a_gpu_every_tensor_is_an_allocation_of_its_own(found):
+def test_every_tensor_has_its_own_allocation(program):
     assert target.main(["--impl", "mine", "--norm", "rms", "--shapes", "5x24"]) == UNSUPPORTED_EXIT
-    assert found.environment["PYTORCH_NO_CUDA_MEMORY_CACHING"] == "1"
-    assert "TRITON_INTERPRET" not in found.environment
+    assert program.environment["PYTORCH_NO_CUDA_MEMORY_CACHING"] == "1"
+    assert "TRITON_INTERPRET" not in program.environment

@@ -48,20 +48,20 @@ class Session:
         return [place for place, activity in enumerate(self.activities) if activity.name == SPIN]
 
 
-def of(*repetitions, events_us=None):
-    """What is found of one candidate whose runs launch these kernels."""
+def broken_down_runs(*repetitions, events_us=None):
+    """The breakdown of one candidate whose runs launch these kernels."""
     session = Session()
     for kernels in repetitions:
         session.run(*kernels)
     return assign({"one": events_us or [50.0] * len(repetitions)}, session.activities)["one"]
 
 
-def listed(found):
-    return [(kernel.name, kernel.start_us, kernel.median_us) for kernel in found.kernels]
+def listed(broken_down):
+    return [(kernel.name, kernel.start_us, kernel.median_us) for kernel in broken_down.kernels]
 
 
-def totals(found):
-    return tuple(getattr(found.totals, name) for name in ("sum_us", "union_us", "span_us", "event_us"))
+def totals(broken_down):
+    return tuple(getattr(broken_down.totals, name) for name in ("sum_us", "union_us", "span_us", "event_us"))
 
 
 def two_candidates():
@@ -106,12 +106,12 @@ def test_kernels_between_markers_go_to_the_candidate():
     ],
 )
 def test_sum_union_span_and_gaps_by_hand(spans, expected):
-    found = of([(f"k{place}", *span) for place, span in enumerate(spans)])
-    assert totals(found) == (*expected, 50.0)
-    assert [kernel.median_us for kernel in found.kernels] == [us for _, us in spans]
+    broken_down = broken_down_runs([(f"k{place}", *span) for place, span in enumerate(spans)])
+    assert totals(broken_down) == (*expected, 50.0)
+    assert [kernel.median_us for kernel in broken_down.kernels] == [us for _, us in spans]
     first_us = min(start_us for start_us, _ in spans)
-    assert [kernel.start_us for kernel in found.kernels] == [start_us - first_us for start_us, _ in spans]
-    assert (worded(found.note), worded(found.escaped)) == (None, None)
+    assert [kernel.start_us for kernel in broken_down.kernels] == [start_us - first_us for start_us, _ in spans]
+    assert (worded(broken_down.note), worded(broken_down.escaped)) == (None, None)
 
 
 @pytest.mark.parametrize("lost", [0, SPINS, 2 * SPINS * REPETITIONS - 1])
@@ -137,9 +137,9 @@ def test_only_agreeing_kernels_are_reported(repetitions, note):
     for names in repetitions:
         session.run(*((name, 205.0 + 10 * place, 1.0) for place, name in enumerate(names)))
     session.run(("c", 205.0, 3.0))
-    found = assign({"one": [1.0] * len(repetitions), "two": [4.0]}, session.activities)
-    assert (found["one"].kernels, worded(found["one"].note)) == (None, note)
-    assert listed(found["two"]) == [("c", 0.0, 3.0)]
+    broken_down = assign({"one": [1.0] * len(repetitions), "two": [4.0]}, session.activities)
+    assert (broken_down["one"].kernels, worded(broken_down["one"].note)) == (None, note)
+    assert listed(broken_down["two"]) == [("c", 0.0, 3.0)]
 
 
 @pytest.mark.parametrize(
@@ -157,12 +157,12 @@ def test_only_agreeing_kernels_are_reported(repetitions, note):
         (800.0, 5.0, True),
     ],
 )
-def test_what_runs_beside_a_marker_has_escaped(start_us, us, escapes):
+def test_work_outside_the_markers_has_escaped(start_us, us, escapes):
     honest = ("rows", 210.0, 20.0)
-    found = of([honest, ("side", start_us, us)])
+    broken_down = broken_down_runs([honest, ("side", start_us, us)])
     why = "work on another stream runs outside the timed span: side"
-    assert worded(found.escaped) == (why if escapes else None)
-    assert [kernel.name for kernel in found.kernels] == ["rows", "side"]  # and is listed all the same
+    assert worded(broken_down.escaped) == (why if escapes else None)
+    assert [kernel.name for kernel in broken_down.kernels] == ["rows", "side"]  # and is listed all the same
 
 
 def profiling(monkeypatch, session):
@@ -197,8 +197,8 @@ def test_one_profiler_session_records_all_runs(monkeypatch):
     session, events_us = two_candidates()
     asked = profiling(monkeypatch, session)
     device = FakeDevice(lambda name, run: events_us[name][run])
-    found = breakdown([device.candidate(name) for name in events_us], device, "clean", random.Random(0))
-    assert found == assign(events_us, session.activities)
+    broken_down = breakdown([device.candidate(name) for name in events_us], device, "clean", random.Random(0))
+    assert broken_down == assign(events_us, session.activities)
     assert asked == ["waited", ([ProfilerActivity.CUDA], True), "waited", "ended"]
     assert device.samples() == ["one"] * REPETITIONS + ["two"] * REPETITIONS
 
@@ -256,15 +256,15 @@ def test_awaited_side_stream_work_does_not_escape(device):
             x.mul_(2.0)
         torch.cuda.current_stream().wait_stream(side)
 
-    found = profiled(device, run)
-    assert (worded(found.note), worded(found.escaped)) == (None, None)
-    assert len(found.kernels) == 1
+    broken_down = profiled(device, run)
+    assert (worded(broken_down.note), worded(broken_down.escaped)) == (None, None)
+    assert len(broken_down.kernels) == 1
 
 
 @pytest.mark.gpu
 def test_span_of_elementwise_kernel_agrees_with_events(device):
     x = torch.ones(64 << 20, device="cuda")
-    found = profiled(device, lambda: x.mul_(2.0))
-    assert len(found.kernels) == 1
-    assert found.totals.sum_us == found.totals.union_us == found.totals.span_us
-    assert 0 < found.totals.event_us - found.totals.span_us < 0.1 * found.totals.span_us
+    broken_down = profiled(device, lambda: x.mul_(2.0))
+    assert len(broken_down.kernels) == 1
+    assert broken_down.totals.sum_us == broken_down.totals.union_us == broken_down.totals.span_us
+    assert 0 < broken_down.totals.event_us - broken_down.totals.span_us < 0.1 * broken_down.totals.span_us

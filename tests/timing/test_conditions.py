@@ -25,7 +25,7 @@ def test_every_reason_but_a_power_cap_voids():
 
 
 @pytest.mark.parametrize("reason", VOIDING)
-def test_a_block_is_void_for_what_holds_at_either_end_of_it(reason):
+def test_throttling_at_either_end_voids(reason):
     cause = f"throttled ({reason})"
     assert worded(void_cause(throttled(reason), FREE)) == cause
     assert worded(void_cause(FREE, throttled(reason))) == cause
@@ -33,13 +33,13 @@ def test_a_block_is_void_for_what_holds_at_either_end_of_it(reason):
     assert void_cause(FREE, FREE) is None
 
 
-def test_a_power_cap_voids_nothing_and_hides_nothing():
+def test_power_cap_voids_nothing():
     capped = throttled("power cap")
     assert void_cause(capped, capped) is void_cause(FREE, capped) is void_cause(capped, FREE) is None
     assert worded(void_cause(capped, throttled("power cap", "power brake"))) == "throttled (power brake)"
 
 
-def test_the_readings_are_recorded_a_column_a_quantity():
+def test_readings_are_recorded_by_quantity():
     assert recorded(FREE, SensorReading(1965, 3200, 412.5, 61, (), 1)) == ConditionsRecord(
         case=CASE,
         group="g7",

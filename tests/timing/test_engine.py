@@ -51,7 +51,7 @@ def test_overwritten_inputs_are_restored_first():
     assert device.events == ["restore", *ONE_SAMPLE]
 
 
-def test_the_hold_is_doubled_until_the_host_is_kept_out():
+def test_hold_doubles_until_host_is_kept_out():
     device = FakeDevice(host_us={"A": 350.0})
     candidate = device.candidate("A")
     sample = take_sample(device, candidate, "clean", random.Random(0))
@@ -85,7 +85,7 @@ def test_allocator_growth_voids_the_whole_block():
     assert measurement.attempted == 6
 
 
-def test_who_raises_is_named_and_the_cause_is_chained():
+def test_candidate_that_raises_is_named():
     def fail():
         raise RuntimeError("no kernel image")
 
@@ -150,7 +150,7 @@ TOO_HOT = Reason("throttled", {"by": "software thermal slowdown"})
 
 
 @pytest.mark.parametrize(
-    ("looks", "kept"),  # the first reading is before block 0, the next one after it
+    ("readings", "kept"),  # the first reading is before block 0, the next one after it
     [
         ([FREE] * 7, [0, 1, 2, 3, 4, 5]),
         ([HOT, *[FREE] * 6], [1, 2, 3, 4, 5]),
@@ -161,8 +161,8 @@ TOO_HOT = Reason("throttled", {"by": "software thermal slowdown"})
         ([HOT] * 7, []),
     ],
 )
-def test_throttling_at_either_end_voids_the_block(looks, kept):
-    device = FakeDevice(lambda name, run: run + 0.5, looks=looks)
+def test_throttling_at_either_end_voids_the_block(readings, kept):
+    device = FakeDevice(lambda name, run: run + 0.5, readings=readings)
     measurement = timed(device, "AB", count=6)
     assert measurement.blocks == kept
     samples_us = [WARM_UP_SAMPLES + block + 0.5 for block in kept]
@@ -174,13 +174,13 @@ def test_throttling_at_either_end_voids_the_block(looks, kept):
 
 def test_device_is_read_only_between_blocks():
     device = FakeDevice()
-    answer = device.look
+    answer = device.read_sensors
 
-    def look():
-        device.events.append("look")
+    def read_sensors():
+        device.events.append("sensors")
         return answer()
 
-    device.look = look
+    device.read_sensors = read_sensors
     timed(device, "AB", count=3)
-    of_interest = [event.split()[0] for event in device.events if event == "look" or event.startswith("run")]
-    assert of_interest == ["run"] * 2 * WARM_UP_SAMPLES + ["look"] + ["run", "run", "look"] * 3
+    of_interest = [event.split()[0] for event in device.events if event == "sensors" or event.startswith("run")]
+    assert of_interest == ["run"] * 2 * WARM_UP_SAMPLES + ["sensors"] + ["run", "run", "sensors"] * 3

@@ -10,7 +10,7 @@ intr 12345 6 7
 """
 
 
-def test_busy_seconds_leave_out_idle_time_guests_and_other_cpus(monkeypatch):
+def test_busy_seconds_of_the_allowed_cpus(monkeypatch):
     monkeypatch.setattr(host_load.os, "sysconf", lambda name: 100)
     assert busy_seconds(STAT, {0}) == pytest.approx(1.8)
     assert busy_seconds(STAT, {0, 1}) == pytest.approx(4.3)
@@ -21,7 +21,7 @@ def test_busy_seconds_leave_out_idle_time_guests_and_other_cpus(monkeypatch):
     ("busy_s", "own_s", "share"),
     [(2.0, 2.0, 0.0), (1.0, 1.0, 0.0), (2.0, 0.5, 0.75), (2.0, 0.0, 1.0), (0.0, 0.1, 0.0), (9.0, 0.0, 1.0)],
 )
-def test_the_share_of_others_is_what_is_not_our_own(busy_s, own_s, share):
+def test_share_of_other_processes(busy_s, own_s, share):
     before = CpuTimes(at_s=10.0, busy_s=100.0, own_s=5.0, cpus=2)
     assert share_of_others(before, CpuTimes(11.0, 100.0 + busy_s, 5.0 + own_s, 2)) == share
 

@@ -21,12 +21,12 @@ from tests.fake_device import FakeDevice
 def attached(kernels, launches):
     """What each kernel of these names is given; the profiler's own figures stay."""
     known = [Kernel(name=name, median_us=10.0 + place, start_us=float(place)) for place, name in enumerate(kernels)]
-    found = attach(known, launches)
-    assert [kernel.model_copy(update={"event_us": None}) for kernel in found] == known
-    return [(kernel.name, kernel.event_us) for kernel in found]
+    launched = attach(known, launches)
+    assert [kernel.model_copy(update={"event_us": None}) for kernel in launched] == known
+    return [(kernel.name, kernel.event_us) for kernel in launched]
 
 
-def test_each_kernel_gets_the_time_between_its_own_events():
+def test_each_kernel_gets_its_own_time():
     assert attached(["rows", "columns"], [("rows", 20.1234), ("columns", 5.0)]) == [("rows", 20.123), ("columns", 5.0)]
 
 
@@ -51,7 +51,7 @@ def test_other_activities_have_no_launch_config():
     ],
     ids=["one too many", "unknown at the end", "unknown first", "another order"],
 )
-def test_where_a_launch_is_left_over_no_kernel_gets_a_time(launches):
+def test_unmatched_launch_gives_no_times(launches):
     assert attached(["rows", "columns"], launches) == [("rows", None), ("columns", None)]
 
 
@@ -77,10 +77,10 @@ def hooks(monkeypatch):
     """Triton's own hooks, and events that need no GPU; the hooks are as they were when the test is over."""
     monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
     monkeypatch.setattr(FakeEvent, "recorded", 0)
-    found = knobs.runtime.launch_enter_hook, knobs.runtime.launch_exit_hook
-    before = [list(hook.calls) for hook in found]
-    yield found
-    assert [hook.calls for hook in found] == before
+    launched = knobs.runtime.launch_enter_hook, knobs.runtime.launch_exit_hook
+    before = [list(hook.calls) for hook in launched]
+    yield launched
+    assert [hook.calls for hook in launched] == before
 
 
 def launch(*names):
@@ -112,8 +112,8 @@ def test_only_launches_of_the_run_are_recorded(hooks):
         return answer()
 
     device.elapsed_us = elapsed_us
-    found = timed(device, lambda: launch("rows"), restore=lambda: launch("restore"))
-    assert [name for name, _ in found] == ["rows"]
+    launched = timed(device, lambda: launch("rows"), restore=lambda: launch("restore"))
+    assert [name for name, _ in launched] == ["rows"]
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_varying_launches_are_not_reported(hooks, runs):
 
 
 @pytest.mark.gpu
-def test_the_launches_of_the_in_house_kernel_are_named():
+def test_launches_of_a_triton_kernel_are_named():
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     child = subprocess.run(
         [sys.executable, "-m", "tests.timing.test_launches"],

@@ -9,7 +9,7 @@ import torch
 
 from harness.timing import other_engines
 from harness.timing.engine import Candidate
-from harness.timing.other_engines import MEDIAN, time_elsewhere
+from harness.timing.other_engines import MEDIAN, time_with_other_engines
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_both_engines_restore_before_each_candidate(monkeypatch, events, candida
         _do_bench=answering(events, "do_bench", 10.12345, 20.0),
         _nvbench=answering(events, "NVBench", 11.0, 21.0),
     )
-    assert time_elsewhere(candidates) == {
+    assert time_with_other_engines(candidates) == {
         "quack": {"do_bench": 10.123, "NVBench": 11.0},
         "liger (all)": {"do_bench": 20.0, "NVBench": 21.0},
     }

@@ -137,7 +137,7 @@ def test_honest_engine_passes_every_check():
     ],
     ids=lambda named: "+".join(sorted(named)),
 )
-def test_a_lie_is_caught_by_name(lies, caught):
+def test_lying_device_fails_the_right_check(lies, caught):
     assert failed(lying(**{"start_us": 0.001} | lies)) == caught
 
 

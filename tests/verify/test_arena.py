@@ -31,7 +31,7 @@ def test_what_was_asked_for_may_be_written():
         ((3000,), "1 bytes outside of its own buffers, the first 944 bytes behind the end of one"),
     ],
 )
-def test_one_byte_beside_a_buffer_is_seen_and_placed(places, said):
+def test_one_byte_outside_a_buffer_is_placed(places, said):
     assert outside(memory(*places), REQUESTS) == f"the backward wrote {said}"
 
 

@@ -5,7 +5,7 @@ import torch
 
 from harness.cases import Grads
 from harness.verify import determinism
-from harness.verify.determinism import differing, fingerprint, kept, same_bits
+from harness.verify.determinism import cloned, differing, fingerprint, same_bits
 
 DTYPES = [torch.bfloat16, torch.float16, torch.float32, torch.float64]
 
@@ -37,30 +37,30 @@ def test_other_dtype_or_shape_differs():
 
 def test_differing_names_the_gradients():
     first = Grads(torch.ones(2, 3), torch.ones(3), torch.ones(3))
-    assert differing(first, kept(first)) == []
+    assert differing(first, cloned(first)) == []
     assert differing(first, Grads(torch.ones(2, 3), torch.zeros(3), torch.zeros(3))) == ["dweight", "dbias"]
     assert differing(first, Grads(-torch.ones(2, 3), torch.ones(3), torch.ones(3))) == ["dx"]
 
 
-def test_a_gradient_that_a_later_run_leaves_out_differs():
+def test_missing_gradient_differs():
     assert differing(Grads(torch.ones(2, 3), torch.ones(3)), Grads(torch.ones(2, 3), None)) == ["dweight"]
 
 
-def test_what_is_kept_cannot_be_overwritten():
+def test_clone_cannot_be_overwritten():
     grads = Grads(torch.ones(2, 3), torch.ones(3), None)
-    copy = kept(grads)
+    copy = cloned(grads)
     grads.dx.zero_()
     grads.dweight.zero_()
     assert differing(copy, Grads(torch.ones(2, 3), torch.ones(3))) == []
     assert copy.dbias is None
 
 
-def test_a_fingerprint_is_that_of_the_bits_and_their_places(monkeypatch):
+def test_fingerprint_depends_on_bits_and_places(monkeypatch):
     generator = torch.Generator().manual_seed(1)
     dx = torch.randn(7, 33, generator=generator).bfloat16()
     dweight = torch.randn(33, generator=generator)
     first = fingerprint(Grads(dx, dweight))
-    assert first == fingerprint(kept(Grads(dx, dweight)))
+    assert first == fingerprint(cloned(Grads(dx, dweight)))
     assert first.count("-") == 1
     swapped = dx.clone()
     swapped[0, 0], swapped[0, 1] = dx[0, 1], dx[0, 0]

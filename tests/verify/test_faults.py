@@ -50,7 +50,7 @@ def test_usual_inputs_hide_what_the_catalogue_finds(name):
 
 
 @pytest.mark.parametrize(("planted", "status"), [(False, "timeout"), (True, "wrong")])
-def test_a_backward_that_waits_beside_another_kernel_is_a_timeout_unless_it_is_wrong(monkeypatch, planted, status):
+def test_waiting_for_another_kernel_is_a_timeout(monkeypatch, planted, status):
     def waits(repetition, repeats):
         repetition.waits = Reason("waits_for_held", {"seconds": 0.1, "programs": 8, "of": 132})
 
@@ -76,7 +76,7 @@ def test_what_is_declared_hides_no_other_fault():
         assert tried(FAULTS[name], True, SETTINGS, contiguous_only=True).status == "wrong"
 
 
-def test_every_kind_finds_a_fault_that_normal_inputs_hide():
+def test_every_kind_finds_a_hidden_fault():
     assert {fault.case.inputs for fault in FAULTS.values() if fault.hidden} == set(INPUT_KINDS)
 
 
@@ -89,7 +89,7 @@ def test_every_edge_shape_finds_a_hidden_fault():
     assert {cols for _, cols in SHAPES["cpu"]} <= for_cols | usual
 
 
-def test_there_are_enough_of_them_and_of_each_outcome():
+def test_faults_have_every_outcome():
     assert len(FAULTS) >= 24
     outcomes = {"wrong", "nondeterministic", "crashed", "ok"}  # ok: in a class of its own
     assert set(Counter(fault.status for fault in FAULTS.values())) == outcomes
@@ -110,7 +110,7 @@ def by_rounded_products(inputs):
 @pytest.mark.parametrize(
     ("gradients_of", "named"), [(in_bf16_parts, "one extra rounding"), (by_rounded_products, "two")]
 )
-def test_a_casting_rule_gets_its_class_and_is_no_fault(gradients_of, named):
+def test_casting_rule_gets_its_class(gradients_of, named):
     case = replace(RMS, rows=256, cols=4096)  # columns enough to tell 1.4 from 1.7
     adapter = implementation("casts", lambda inputs: lambda: gradients_of(inputs))
     rows = []
@@ -120,7 +120,7 @@ def test_a_casting_rule_gets_its_class_and_is_no_fault(gradients_of, named):
     assert classes == {"dx": "exact", "dweight": named}
 
 
-def test_zero_in_place_of_normal_numbers_is_wrong_among_subnormal_ones():
+def test_zero_for_normal_numbers_is_wrong():
     def dx_of_nothing(inputs):
         grads = gradients(inputs)
         return replace(grads, dx=grads.dx * 0)

@@ -47,18 +47,18 @@ def test_a_bf16_result_in_an_fp32_tensor_is_wrong(case, dtype):
     assert set(classes(inputs, narrow).values()) == {"wrong"}
 
 
-def test_partial_sums_rounded_to_bf16_are_one_rounding_more():
+def test_bf16_partial_sums_are_one_extra_rounding():
     case = NormCase("rms", 1024, 512, device="cpu")
     inputs = make_inputs(case, 1)
     product = inputs.dy.double() * inputs.x.double() * (inputs.x.double().square().mean(1, keepdim=True) + 1e-5).rsqrt()
     partials = product.view(32, -1, case.cols).sum(1).bfloat16()
     dweight = partials.double().sum(0).bfloat16()
-    found = check(inputs, replace(gradients(inputs), dweight=dweight))["dweight"]
-    assert 1.2 < found.rho <= 1.5
-    assert found.error_class == "one extra rounding"
+    checked = check(inputs, replace(gradients(inputs), dweight=dweight))["dweight"]
+    assert 1.2 < checked.rho <= 1.5
+    assert checked.error_class == "one extra rounding"
 
 
-def test_bf16_accumulation_is_wrong_and_grows_with_rows():
+def test_bf16_accumulation_is_wrong():
     rhos = []
     for rows in (64, 1024):
         inputs = make_inputs(replace(RMS, rows=rows), 1)
@@ -67,41 +67,41 @@ def test_bf16_accumulation_is_wrong_and_grows_with_rows():
         total = torch.zeros(RMS.cols, dtype=torch.bfloat16)
         for row in product.bfloat16():
             total += row
-        found = check(inputs, replace(gradients(inputs), dweight=total))["dweight"]
-        assert found.error_class == "wrong"
-        rhos.append(found.rho)
+        checked = check(inputs, replace(gradients(inputs), dweight=total))["dweight"]
+        assert checked.error_class == "wrong"
+        rhos.append(checked.rho)
     assert rhos[1] > 2 * rhos[0]
 
 
 @pytest.mark.parametrize("case", [LAYER, RMS_FP32], ids=lambda case: case.key)
-def test_a_missing_row_correction_is_wrong_in_dx_alone(case):
+def test_missing_row_correction_is_wrong_in_dx(case):
     inputs = make_inputs(case, 1)
-    found = classes(inputs, gradients(inputs, correction=False))
-    assert found.pop("dx") == "wrong"
-    assert set(found.values()) == {"exact"}
+    checked = classes(inputs, gradients(inputs, correction=False))
+    assert checked.pop("dx") == "wrong"
+    assert set(checked.values()) == {"exact"}
 
 
 @pytest.mark.parametrize("case", [RMS, LAYER_FP32], ids=lambda case: case.key)
 def test_sums_without_the_last_row_are_wrong(case):
     inputs = make_inputs(case, 1)
     short = gradients(inputs, rows=-1)
-    found = classes(inputs, replace(short, dx=gradients(inputs).dx))
-    assert found.pop("dx") == "exact"
-    assert set(found.values()) == {"wrong"}
+    checked = classes(inputs, replace(short, dx=gradients(inputs).dx))
+    assert checked.pop("dx") == "exact"
+    assert set(checked.values()) == {"wrong"}
 
 
 @pytest.mark.parametrize("name", ["dx", "dweight", "dbias"])
 @pytest.mark.parametrize("value", [math.nan, -math.inf])
-def test_one_element_that_is_no_number_is_infinitely_wrong(name, value):
+def test_one_nan_or_inf_is_wrong(name, value):
     inputs = make_inputs(LAYER, 1)
     grads = gradients(inputs)
     getattr(grads, name).view(-1)[-1] = value
-    found = check(inputs, grads)[name]
-    assert (found.rho, found.relative_rms, found.error_class) == (math.inf, math.inf, "wrong")
+    checked = check(inputs, grads)[name]
+    assert (checked.rho, checked.relative_rms, checked.error_class) == (math.inf, math.inf, "wrong")
     assert [tensor.error_class for tensor in check(inputs, grads).values()].count("wrong") == 1
 
 
-def test_a_zero_centred_weight_without_its_one_is_wrong():
+def test_zero_centred_weight_without_one_is_wrong():
     inputs = make_inputs(replace(RMS, zero_centred=True), 1)
     assert set(classes(inputs, gradients(inputs)).values()) == {"exact"}
     forgetful = gradients(replace(inputs, case=RMS))
@@ -165,7 +165,7 @@ def test_malformed_gradients_are_named(name, spoil, fault):
     assert worded(malformed(inputs, replace(grads, **{name: spoil(getattr(grads, name))}))) == fault
 
 
-def test_chance_passes_a_bound_no_more_often_than_alpha():
+def test_chance_exceeds_a_bound_with_alpha_at_most():
     """The model behind the bounds: two sums of squared rounding errors of so many elements, set beside each other."""
     generator = torch.Generator().manual_seed(2)
     for elements, cells in ((10, 1), (64, 1), (64, 20)):
@@ -178,10 +178,10 @@ def test_one_row_that_is_off_is_wrong():
     inputs = make_inputs(replace(RMS, rows=4096), 1)
     grads = gradients(inputs)
     grads.dx[7] = (grads.dx[7].double() * 1.015).bfloat16()
-    found = check(inputs, grads)["dx"]
-    assert classify(found.rho) == "exact"
-    assert found.error_class == "wrong"
-    assert found.worst_row > 4
+    checked = check(inputs, grads)["dx"]
+    assert classify(checked.rho) == "exact"
+    assert checked.error_class == "wrong"
+    assert checked.worst_row > 4
 
 
 def test_errors_of_several_inputs_are_judged_together():
@@ -192,13 +192,13 @@ def test_errors_of_several_inputs_are_judged_together():
         if seed == 2:
             grads.dweight[5] += 4
         together.add(inputs, grads)
-    found = together.judge(cells=1000)
-    assert found["dx"].error_class == "exact"
-    assert found["dweight"].error_class == "wrong"
+    checked = together.judge(cells=1000)
+    assert checked["dx"].error_class == "exact"
+    assert checked["dweight"].error_class == "wrong"
 
 
 @pytest.mark.parametrize("kind", ["nan-x", "inf-dy"])
-def test_a_nan_row_spoils_itself_and_the_sums_alone(kind):
+def test_nan_row_spoils_itself_and_the_sums(kind):
     case = replace(LAYER, inputs=kind)
     inputs = make_inputs(case, 1)
     assert set(classes(inputs, gradients(inputs)).values()) == {"exact"}
@@ -213,7 +213,7 @@ def test_a_nan_row_spoils_itself_and_the_sums_alone(kind):
     assert classes(inputs, swallowed)["dx"] == "wrong"
 
 
-def test_an_overflow_of_the_outputs_dtype_has_to_show():
+def test_overflow_has_to_show():
     inputs = make_inputs(replace(RMS, dtype="fp16", weight_dtype="fp16"), 1)
     inputs.dy.mul_(60000 / float(inputs.dy.abs().max()))
     grads = gradients(inputs)

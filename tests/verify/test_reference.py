@@ -47,11 +47,11 @@ def whole(inputs):
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.key)
 def test_the_reference_is_autograd_in_float64(case):
     inputs = make_inputs(case, 5)
-    found = whole(inputs)
+    gradients = whole(inputs)
     assert set(by_autograd(inputs)) == {tensor.name for tensor in gradients_of(case)}
     for name, wanted in by_autograd(inputs).items():
-        assert found[name].dtype == torch.float64
-        torch.testing.assert_close(found[name], wanted, rtol=1e-12, atol=1e-12)
+        assert gradients[name].dtype == torch.float64
+        torch.testing.assert_close(gradients[name], wanted, rtol=1e-12, atol=1e-12)
 
 
 def test_pieces_of_rows_add_up_to_the_whole(monkeypatch):
@@ -63,7 +63,7 @@ def test_pieces_of_rows_add_up_to_the_whole(monkeypatch):
         torch.testing.assert_close(value, at_once[name], rtol=1e-13, atol=1e-13)
 
 
-def test_the_reference_takes_its_statistics_from_x():
+def test_reference_takes_statistics_from_x():
     inputs = make_inputs(CASES[5], 5)
     before = whole(inputs)
     inputs.mean.fill_(1e3)

@@ -36,9 +36,9 @@ def test_a_run_that_differs_is_counted_and_named():
         return grads
 
     inputs = make_inputs(RMS, 1)
-    found = Repetition(inputs, Pristine.of(inputs), backward, gradients(inputs))
-    found.plain(5)
-    assert (found.repeats, found.differences, found.differing_in) == (6, [["dx"], ["dx"]], ["dx"])
+    repeated = Repetition(inputs, Pristine.of(inputs), backward, gradients(inputs))
+    repeated.plain(5)
+    assert (repeated.repeats, repeated.differences, repeated.differing_in) == (6, [["dx"], ["dx"]], ["dx"])
 
 
 def test_inputs_are_put_back_before_every_run():
@@ -49,9 +49,9 @@ def test_inputs_are_put_back_before_every_run():
         inputs.dy.zero_()
         return grads
 
-    found = Repetition(inputs, Pristine.of(inputs), backward, gradients(inputs))
-    found.plain(3)
-    assert found.differences == []
+    repeated = Repetition(inputs, Pristine.of(inputs), backward, gradients(inputs))
+    repeated.plain(3)
+    assert repeated.differences == []
 
 
 def test_differences_under_a_condition_count_in_all():
@@ -64,15 +64,15 @@ def test_differences_under_a_condition_count_in_all():
         grads.dweight[0] = float(len(addresses))
         return grads
 
-    found = Repetition(inputs, Pristine.of(inputs), depends_on_its_address, gradients(inputs))
-    found.under_conditions(24)
-    (check,) = found.conditions
+    repeated = Repetition(inputs, Pristine.of(inputs), depends_on_its_address, gradients(inputs))
+    repeated.under_conditions(24)
+    (check,) = repeated.conditions
     assert (check.runs, check.differing, check.differing_in) == (4, 4, ["dweight"])
-    assert len(found.differences) == 23
+    assert len(repeated.differences) == 23
 
 
 @pytest.mark.parametrize("kind", ["normal", "expanded-dy", "summed-dy", "transposed-dy", "3-d", "nan-dy"])
-def test_new_dy_is_written_in_place_and_taken_back(kind):
+def test_new_dy_is_written_and_restored(kind):
     case = NormCase("rms", 16, 32, device="cpu", inputs=kind)
     inputs = make_inputs(case, 1)
     pristine = Pristine.of(inputs)
@@ -83,7 +83,7 @@ def test_new_dy_is_written_in_place_and_taken_back(kind):
     assert said == "dx, dweight did not follow new contents of dy at the same address"
 
 
-def test_only_a_multiple_of_what_was_verified_needs_no_reference(monkeypatch):
+def test_multiple_of_verified_bits_needs_no_reference(monkeypatch):
     inputs = make_inputs(RMS, 1)
     pristine, right = Pristine.of(inputs), fingerprint(gradients(inputs))
     monkeypatch.setattr("harness.verify.repetition.stale", lambda *_: "compared")
@@ -98,7 +98,7 @@ def test_only_a_multiple_of_what_was_verified_needs_no_reference(monkeypatch):
     assert pristine.changed(inputs, in_place=False) == []
 
 
-def test_where_it_did_not_follow_is_said():
+def test_stale_gradients_are_named():
     inputs = make_inputs(RMS, 1)
     wrong = gradients(inputs)
     wrong.dx.neg_()
@@ -130,30 +130,30 @@ class FakeHolder:
 
 
 def beside(monkeypatch, state, runs=4, starts=True):
-    holder, found = FakeHolder(state, starts), repetition()
+    holder, repeated = FakeHolder(state, starts), repetition()
     event = SimpleNamespace(record=lambda: None, synchronize=lambda: None)
     monkeypatch.setattr("harness.verify.repetition.Holder", lambda threads, shared_kib: holder)
     monkeypatch.setattr(torch.cuda, "Event", lambda: event)
-    found._try("held multiprocessors", runs)
-    return holder, found
+    repeated._try("held multiprocessors", runs)
+    return holder, repeated
 
 
-def test_bits_are_compared_while_multiprocessors_are_held(monkeypatch):
-    holder, found = beside(monkeypatch, "running")
+def test_bits_are_compared_beside_a_competing_kernel(monkeypatch):
+    holder, repeated = beside(monkeypatch, "running")
     assert (holder.occupied, holder.left) == ([8, 32, 8, 32], 4)
-    assert (found.repeats, found.differences, worded(found.waits)) == (5, [], None)
+    assert (repeated.repeats, repeated.differences, worded(repeated.waits)) == (5, [], None)
 
 
 @pytest.mark.parametrize("state", ["over", "ended early"])
-def test_a_backward_that_waits_for_the_holder_is_named(monkeypatch, state):
-    holder, found = beside(monkeypatch, state)
-    assert (holder.occupied, holder.left, found.repeats) == ([8], 1, 1)
-    assert worded(found.waits) == (
+def test_waiting_for_the_competing_kernel_is_named(monkeypatch, state):
+    holder, repeated = beside(monkeypatch, state)
+    assert (holder.occupied, holder.left, repeated.repeats) == ([8], 1, 1)
+    assert worded(repeated.waits) == (
         "waits for other kernels: it did not end within 0.1 s while another kernel held 8 of 132 multiprocessors"
     )
 
 
-def test_bits_beside_a_holder_that_did_not_start_are_not_counted(monkeypatch):
-    _, found = beside(monkeypatch, "running", starts=False)
-    (check,) = found.conditions
+def test_runs_without_the_competing_kernel_do_not_count(monkeypatch):
+    _, repeated = beside(monkeypatch, "running", starts=False)
+    (check,) = repeated.conditions
     assert (check.runs, worded(check.skipped)) == (0, "the kernel that holds multiprocessors did not start")

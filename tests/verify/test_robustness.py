@@ -25,7 +25,7 @@ def test_one_changed_element_of_an_input_is_seen(name, in_place):
     assert pristine.changed(inputs, in_place) == ([] if in_place and name == "dy" else [name])
 
 
-def test_restoring_puts_every_input_back_at_its_address():
+def test_restoring_keeps_addresses():
     inputs = make_inputs(LAYER, 1)
     pristine = Pristine.of(inputs)
     names = ["x", "dy", "weight", "bias", "mean", "rstd"]
@@ -87,7 +87,7 @@ def recycler(monkeypatch):
 
 
 @pytest.mark.parametrize("case", [RMS, LAYER, NormCase("rms", 16, 32, "bf16", "fp32", device="cpu")])
-def test_memory_that_a_backward_gets_after_poisoning_is_nan(case, recycler):
+def test_poisoned_memory_is_nan(case, recycler):
     inputs = make_inputs(case, 1)
     for _ in range(2):  # an earlier, right answer lies in this memory
         for tensor in (torch.empty_like(inputs.x), torch.empty(case.cols, dtype=inputs.weight.dtype)):

@@ -13,14 +13,14 @@ SAME = {"dx of half the batch": "same bits", "dweight with zero rows appended": 
 
 
 @pytest.mark.parametrize("case", [RMS, LAYER], ids=lambda case: case.norm)
-def test_the_same_numbers_in_fp32_lose_only_what_fp32_loses(case):
+def test_fp32_error_of_an_honest_backward(case):
     honest = implementation("honest", lambda inputs: lambda: gradients(inputs, torch.float32))
     errors = fp32_errors(honest, make_inputs(case, 1))
     assert set(errors) == {"dx", "dweight"} | ({"dbias"} if case.bias else set())
     assert all(error < 1e-6 for error in errors.values())
 
 
-def test_precision_that_is_lost_inside_shows_in_fp32_too():
+def test_lost_precision_shows_in_fp32():
     def prepare(inputs):
         def backward():
             grads = gradients(inputs)
@@ -32,19 +32,19 @@ def test_precision_that_is_lost_inside_shows_in_fp32_too():
     assert errors["dx"] < 1e-6 < 1e-3 < errors["dweight"] < 3e-3
 
 
-def test_fp32_is_compared_where_it_is_new_and_supported():
+def test_fp32_is_compared_only_where_new_and_supported():
     narrow = implementation("narrow", unsupported=lambda case: "no" if case.dtype == "fp32" else None)
     wide = replace(RMS, dtype="fp32", weight_dtype="fp32")
     assert fp32_errors(implementation("honest"), make_inputs(wide, 1)) == {}
     assert fp32_errors(narrow, make_inputs(RMS, 1)) == {}
 
 
-def test_an_honest_backward_in_fp64_depends_on_no_other_row():
+def test_honest_backward_is_batch_invariant():
     inputs = make_inputs(LAYER, 1)
     assert invariance(implementation("honest"), inputs, gradients(inputs)) == SAME
 
 
-def test_a_backward_that_depends_on_the_batch_is_told():
+def test_batch_dependence_is_reported():
     def prepare(inputs):
         def backward():
             grads = gradients(inputs)
@@ -58,7 +58,7 @@ def test_a_backward_that_depends_on_the_batch_is_told():
     assert set(invariance(implementation("batch", prepare), inputs, first).values()) == {"other bits"}
 
 
-def test_what_cannot_be_run_is_said():
+def test_invariance_that_cannot_run_says_why():
     def unsupported(case):
         return None if case.rows == 64 else "64 rows alone"
 

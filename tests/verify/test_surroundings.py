@@ -51,7 +51,7 @@ OTHER = {
 
 @pytest.mark.parametrize("name", OTHER)
 def test_what_changes_is_named_and_put_back(name):
-    around = Surroundings.look()
+    around = Surroundings.snapshot()
     assert around.changed() == []
     OTHER[name]()
     assert name in around.changed()  # what torch imports for it changes more
@@ -61,15 +61,15 @@ def test_what_changes_is_named_and_put_back(name):
 
 def test_a_timer_of_signals_is_named_and_stopped():
     limit_s, _ = signal.setitimer(signal.ITIMER_REAL, 0)  # that of this test itself
-    around = Surroundings.look()
+    around = Surroundings.snapshot()
     signal.setitimer(signal.ITIMER_REAL, 1000)
     assert around.changed() == ["the timer of signals"]
     around.restore()
     assert signal.setitimer(signal.ITIMER_REAL, limit_s) == (0, 0)
 
 
-def test_an_import_may_set_the_environment_and_filters(monkeypatch):
-    around = Surroundings.look()
+def test_import_may_set_environment_and_filters(monkeypatch):
+    around = Surroundings.snapshot()
     monkeypatch.setenv("A_LIBRARY", "1")
     warnings.simplefilter("ignore")
     assert around.changed_by_an_import() == []
@@ -78,7 +78,7 @@ def test_an_import_may_set_the_environment_and_filters(monkeypatch):
 
 
 def test_a_thread_that_stays_is_named():
-    around = Surroundings.look()
+    around = Surroundings.snapshot()
     end = threading.Event()
     stays = threading.Thread(target=end.wait, name="stays")
     ended = threading.Thread(target=lambda: None)
@@ -103,8 +103,8 @@ TQDM, INDUCTOR = "/site/tqdm/_monitor.py", "/site/torch/_inductor/compile_worker
         pytest.param("/work/mytqdm/_monitor.py", TQDM, "mine", ["mine"], id="of a file that ends like it"),
     ],
 )
-def test_housekeeping_of_a_library_is_known_by_the_file_that_defines_it(file, within, name, named):
-    around = Surroundings.look()
+def test_housekeeping_threads_are_known_by_file(file, within, name, named):
+    around = Surroundings.snapshot()
     begun, end = threading.Event(), threading.Event()
     defined = {"begun": begun, "end": end}
     exec(compile("def wait():\n    begun.set()\n    end.wait()", within, "exec"), defined)

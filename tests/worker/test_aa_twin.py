@@ -30,7 +30,7 @@ PROCESSES = range(5)
 pytestmark = pytest.mark.usefixtures("ranked_on_a_cpu")
 
 
-def test_the_base_is_loaded_once_more_from_the_same_file():
+def test_twin_is_loaded_from_the_base_file():
     loaded = {side.word: side.file for side in copies(SIDES, 0, 0)}
     assert loaded == {"base": "old/my_norm.py", "head": "new/my_norm.py", "again": "old/my_norm.py"}
     assert copies((), 0, 0) == ()
@@ -135,7 +135,7 @@ def warm_is_faster(run, name, process):
 
 @pytest.mark.parametrize("price", [first_is_faster, warm_is_faster])
 @pytest.mark.slow
-def test_a_head_that_pays_what_every_copy_pays_is_the_same(monkeypatch, price):
+def test_head_with_the_cost_of_a_copy_is_the_same(monkeypatch, price):
     assert Copies(monkeypatch, price).verdicts() == ["same"] * len(CASES)
 
 
@@ -153,11 +153,11 @@ def copies_differ(run, name, process):
 
 
 def test_band_and_delta_hold_difference_of_copies(monkeypatch):
-    found = Copies(monkeypatch, copies_differ).compared()
-    cases = compare(found).cases
+    compared = Copies(monkeypatch, copies_differ).compared()
+    cases = compare(compared).cases
     assert [case.entry(HEAD).verdict for case in cases] == ["same"] * len(CASES)
     assert all(0.004 < case.aa_band < 0.03 for case in cases)
     limits = Limits(regression=[Regression(head=HEAD, base=BASE, minimum_effect=0.001)])
-    *of_cases, _ = judge(found, limits)
+    *of_cases, _ = judge(compared, limits)
     assert [verdict.loss.delta for verdict in of_cases] == pytest.approx([case.aa_band for case in cases])
     assert "REGRESSED" not in {verdict.outcome for verdict in of_cases}

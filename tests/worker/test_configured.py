@@ -29,7 +29,7 @@ MINE = implementation(
 PLAIN = implementation("plain")
 
 
-def test_candidates_are_the_configurations_beside_the_default():
+def test_candidates_are_the_other_configurations():
     two, three = candidates(MINE, 2)
     assert [(item.name, item.family, item.prepare(INPUTS)) for item in (two, three)] == [
         ("mine#01", "mine", 2),
@@ -134,5 +134,5 @@ def raising(error):
         ),
     ],
 )
-def test_what_is_offered(more, expected):
+def test_offer_of_configurations(more, expected):
     assert offer(implementation("mine", **more), CASE) == expected

@@ -44,11 +44,11 @@ def row(status, reason=None, timing=None):
         ("cached", None, False),
     ],
 )
-def test_a_control_passes_for_its_own_reason_alone(how, answer, passed):
+def test_control_passes_for_its_own_reason(how, answer, passed):
     assert judge("control", how, answer).passed is passed
 
 
-def test_a_cpu_catches_the_cache_and_passes_the_honest():
+def test_controls_on_a_cpu():
     checks = {check.name: check.passed for check in run_controls(SETTINGS, "cpu")}
     assert checks == {
         "control: honest": True,
@@ -58,14 +58,14 @@ def test_a_cpu_catches_the_cache_and_passes_the_honest():
     }
 
 
-def test_a_control_that_no_longer_cheats_fails_its_check(monkeypatch):
+def test_control_that_no_longer_cheats_fails(monkeypatch):
     cheats = controls.prepare
     monkeypatch.setattr(controls, "prepare", lambda inputs, how: cheats(inputs, "honest"))
     checks = {check.name: check.passed for check in run_controls(SETTINGS, "cpu")}
     assert checks["control: cached output"] is False
 
 
-def test_a_self_test_of_what_may_drift_has_its_times_and_ratios_alone(monkeypatch):
+def test_drift_check_has_times_and_ratios_only(monkeypatch):
     monkeypatch.setattr(run_selftest, "EFFORT", Effort(blocks=5, multiples=(1, 2, 4)))
     whole, drift = (make_selftest(SelfTest("after", SETTINGS, HOST, 1, whole)) for whole in (True, False))
     left_out = {"events against profiler", *variants}

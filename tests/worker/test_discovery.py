@@ -69,14 +69,14 @@ def implementation(*arguments, **more):
 
 def test_a_file_is_an_implementation(adapter):
     path = adapter()
-    (found,) = discover([path])
-    assert (found.name, found.family, found.source) == ("mine", "mine", str(path))
-    assert found.summary == "One line of summary."
-    assert (found.via, found.in_place) == ("kernel", False)
-    assert found.missing() is None
-    assert found.unsupported(CASE) is None
-    assert found.untimed(CASE) is None
-    assert found.notes(CASE) == []
+    (mine,) = discover([path])
+    assert (mine.name, mine.family, mine.source) == ("mine", "mine", str(path))
+    assert mine.summary == "One line of summary."
+    assert (mine.via, mine.in_place) == ("kernel", False)
+    assert mine.missing() is None
+    assert mine.unsupported(CASE) is None
+    assert mine.untimed(CASE) is None
+    assert mine.notes(CASE) == []
 
 
 def summaries(adapter, variants, prepare="def prepare(inputs, value): ..."):
@@ -96,21 +96,21 @@ def summaries(adapter, variants, prepare="def prepare(inputs, value): ..."):
         ("{'mine': None, 'mine-2': print}", "how", "another of its variants"),
     ],
 )
-def test_a_variant_says_how_it_differs_from_the_first(adapter, variants, called, how):
+def test_variant_says_how_it_differs(adapter, variants, called, how):
     prepare = f"def prepare(inputs, {called}): ..."
     assert summaries(adapter, variants, prepare) == ["One line of summary.", f"as mine, but {how}"]
 
 
 def test_optional_names_are_taken_over():
-    found = implementation(
+    mine = implementation(
         via="autograd",
         in_place=True,
         untimed=lambda case: f"not at {case.rows} rows",
         notes=lambda case: ("one", "two"),
     )
-    assert (found.via, found.in_place) == ("autograd", True)
-    assert found.untimed(CASE) == "not at 4 rows"
-    assert found.notes(CASE) == ["one", "two"]
+    assert (mine.via, mine.in_place) == ("autograd", True)
+    assert mine.untimed(CASE) == "not at 4 rows"
+    assert mine.notes(CASE) == ["one", "two"]
     assert implementation(untimed=lambda case: None, notes=lambda case: None).notes(CASE) == []
 
 
@@ -123,9 +123,9 @@ def untimed(case, value): return f"untimed {value}"
 def notes(case, value): return [f"note {value}"]
 def prepare(inputs, value): return (inputs.case, value)
 """
-    found = discover([adapter(more=more)])
-    assert [(item.name, item.family) for item in found] == [("mine", "mine"), ("mine-tuned", "mine")]
-    for value, item in enumerate(found, start=1):
+    mine = discover([adapter(more=more)])
+    assert [(item.name, item.family) for item in mine] == [("mine", "mine"), ("mine-tuned", "mine")]
+    for value, item in enumerate(mine, start=1):
         assert item.unsupported(CASE) == f"unsupported {value}"
         assert item.untimed(CASE) == f"untimed {value}"
         assert item.notes(CASE) == [f"note {value}"]
@@ -219,10 +219,10 @@ def prepare(inputs, config=None): return (inputs, config)
 
 
 def test_an_adapter_may_offer_configurations(adapter):
-    (found,) = discover([adapter(more=CONFIGS)])
-    assert list(found.configs(CASE)) == ["plain", "wide"]
+    (mine,) = discover([adapter(more=CONFIGS)])
+    assert list(mine.configs(CASE)) == ["plain", "wide"]
     inputs = SimpleNamespace(case=CASE)
-    assert found.prepare(inputs) == (inputs, None)
+    assert mine.prepare(inputs) == (inputs, None)
     assert implementation().configs(CASE) == {}
 
 
@@ -283,8 +283,8 @@ def test_the_own_adapters_are_found_by_file_name(monkeypatch):
     monkeypatch.undo()
     root = Path(impls.__file__).parent
     files = {*root.glob("[!_]*.py"), *root.glob("*_peers/[!_]*.py")}
-    found = discover()
-    assert {root.parent / item.source for item in found if item.source.startswith("impls/")} == files
+    mine = discover()
+    assert {root.parent / item.source for item in mine if item.source.startswith("impls/")} == files
     assert len({path.parent for path in files}) == 4
-    names = [item.family for item in found if item.source.startswith("impls/")]
+    names = [item.family for item in mine if item.source.startswith("impls/")]
     assert names == sorted(names)

@@ -23,13 +23,13 @@ TOTALS = KernelTotals(sum_us=1.0, union_us=1.0, span_us=1.0, event_us=2.0)
 class Gpu:
     """Times some candidates together, and remembers what was asked for beside that, in order."""
 
-    def __init__(self, monkeypatch, looks=SILENT):
-        self.device = FakeDevice(looks=looks)
+    def __init__(self, monkeypatch, readings=SILENT):
+        self.device = FakeDevice(readings=readings)
         self.candidates = [self.device.candidate(name) for name in ("torch-eager", "quack")]
         self.asked = []
         self.launches = []
-        self.found = {c.name: Breakdown([Kernel(name="rows", median_us=1.0)], TOTALS) for c in self.candidates}
-        for name in ("breakdown", "time_launches", "time_elsewhere"):
+        self.profile = {c.name: Breakdown([Kernel(name="rows", median_us=1.0)], TOTALS) for c in self.candidates}
+        for name in ("breakdown", "time_launches", "time_with_other_engines"):
             monkeypatch.setattr(interleave, name, getattr(self, f"_{name}"))
         monkeypatch.setattr(interleave, "make_device", lambda *arguments: self.device)
 
@@ -44,16 +44,16 @@ class Gpu:
 
     def _breakdown(self, candidates, device, flush, rng):
         self.asked.append(f"breakdown {','.join(c.name for c in candidates)} {flush}")
-        if isinstance(self.found, Exception):
-            raise self.found
-        return self.found
+        if isinstance(self.profile, Exception):
+            raise self.profile
+        return self.profile
 
     def _time_launches(self, candidate, device, flush, rng):
         self.asked.append(f"launches {candidate.name} {flush}")
         return self.launches
 
-    def _time_elsewhere(self, candidates):
-        self.asked.append(f"elsewhere {','.join(c.name for c in candidates)}")
+    def _time_with_other_engines(self, candidates):
+        self.asked.append(f"other engines {','.join(c.name for c in candidates)}")
         return {c.name: {"do_bench": 5.0} for c in candidates}
 
 
@@ -74,11 +74,11 @@ def test_kernels_are_broken_down_after_the_blocks(gpu):
     ]
     kernels = [Kernel(name="rows", median_us=1.0, event_us=3.0)]
     assert done.kernels == dict.fromkeys(("torch-eager", "quack"), Breakdown(kernels, TOTALS))
-    assert done.elsewhere_us == {}
+    assert done.other_engines_us == {}
 
 
-def test_a_failing_profiler_costs_the_breakdown_alone(gpu):
-    gpu.found = RuntimeError("CUPTI is in use")
+def test_failing_profiler_costs_the_breakdown(gpu):
+    gpu.profile = RuntimeError("CUPTI is in use")
     done = gpu.together()
     note = Breakdown(None, note="RuntimeError: CUPTI is in use")
     assert done.kernels == {"torch-eager": note, "quack": note}
@@ -87,19 +87,19 @@ def test_a_failing_profiler_costs_the_breakdown_alone(gpu):
 
 def test_other_engines_time_implementations_not_twins(gpu):
     done = gpu.together(cross_check=True, twice=True, profiled=False)
-    assert gpu.asked == ["break down", "cross-check", "elsewhere torch-eager,quack"]
-    assert done.elsewhere_us == {"torch-eager": {"do_bench": 5.0}, "quack": {"do_bench": 5.0}}
+    assert gpu.asked == ["break down", "cross-check", "other engines torch-eager,quack"]
+    assert done.other_engines_us == {"torch-eager": {"do_bench": 5.0}, "quack": {"do_bench": 5.0}}
 
 
-def test_a_cpu_has_neither_a_breakdown_nor_other_engines(gpu):
+def test_cpu_has_no_breakdown(gpu):
     done = gpu.together(replace(CASE, device="cpu"), cross_check=True)
-    assert (done.kernels, done.elsewhere_us) == ({}, {})
+    assert (done.kernels, done.other_engines_us) == ({}, {})
     assert gpu.asked == ["break down", "cross-check"]
 
 
 def test_readings_and_causes_are_in_every_timing(monkeypatch):
     hot = SensorReading(throttled=("power brake",))
-    done = Gpu(monkeypatch, looks=[SensorReading(), SensorReading(), hot]).together()
+    done = Gpu(monkeypatch, readings=[SensorReading(), SensorReading(), hot]).together()
     assert done.readings == [SensorReading(), hot]
     timings = [*done.timings.values(), *done.again.values(), done.same_traffic_add]
     assert [timing.blocks for timing in timings] == [[0]] * 4

@@ -40,38 +40,38 @@ def install(site: Path, name: str, module: str, version: str = "1.2", came_from:
     return file
 
 
-def found(*requires: str, source: str = "impls/mine.py", name: str = "impls.mine") -> dict[str, str]:
+def versions_of(*requires: str, source: str = "impls/mine.py", name: str = "impls.mine") -> dict[str, str]:
     module = SimpleNamespace(__name__=name, requires=requires)
     return versions_for(Implementation("mine", "mine", source, module))
 
 
 def test_all_run_with_python_and_torch():
     assert {"python", "torch", "triton"} <= versions().keys()
-    assert found("torch", "triton.language") == {}
+    assert versions_of("torch", "triton.language") == {}
 
 
 def test_an_installed_library_has_its_version(site):
     install(site, "liger_kernel", "liger_kernel")
-    assert found("liger_kernel", "not_here", "not.here") == {"liger-kernel": "1.2"}
+    assert versions_of("liger_kernel", "not_here", "not.here") == {"liger-kernel": "1.2"}
 
 
-def test_what_was_installed_from_a_repository_has_its_commit(site):
+def test_installed_from_a_repository_has_its_commit(site):
     came_from = {"url": "https://x", "vcs_info": {"vcs": "git", "commit_id": "0123456789abcdef0123"}}
     install(site, "fla", "fla", came_from=came_from)
-    assert found("fla") == {"fla": "1.2 (0123456789ab)"}
+    assert versions_of("fla") == {"fla": "1.2 (0123456789ab)"}
 
 
-def test_what_was_built_from_a_folder_has_a_hash_of_its_binary(site):
+def test_built_from_a_folder_has_a_hash(site):
     binary = install(site, "apex", f"fused{EXTENSION_SUFFIXES[0]}", came_from={"url": "file:///apex", "dir_info": {}})
-    first = found("fused")
+    first = versions_of("fused")
     assert first["apex"].startswith("1.2 (sha256:")
     binary.write_text("another build")
-    assert found("fused") != first
+    assert versions_of("fused") != first
     binary.write_text("x = 1\n")
-    assert found("fused") == first
+    assert versions_of("fused") == first
 
 
-def test_a_checkout_on_the_path_has_its_commit_though_another_copy_is_installed(site, tmp_path, monkeypatch):
+def test_checkout_on_the_path_has_its_commit(site, tmp_path, monkeypatch):
     install(site, "flash-attn", "flash_attn")
     checkout = tmp_path / "checkout"
     (checkout / "flash_attn").mkdir(parents=True)
@@ -82,16 +82,16 @@ def test_a_checkout_on_the_path_has_its_commit_though_another_copy_is_installed(
     monkeypatch.syspath_prepend(checkout)
     importlib.invalidate_caches()
     commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout
-    assert found("flash_attn") == {"flash_attn": commit[:12]}
+    assert versions_of("flash_attn") == {"flash_attn": commit[:12]}
     (checkout / "flash_attn" / "__init__.py").write_text("x = 2")
-    assert found("flash_attn") == {"flash_attn": f"{commit[:12]}-dirty"}
+    assert versions_of("flash_attn") == {"flash_attn": f"{commit[:12]}-dirty"}
 
 
-def test_an_adapter_of_somebody_elses_is_hashed_itself(tmp_path):
+def test_foreign_adapter_is_hashed(tmp_path):
     file = tmp_path / "my_norm.py"
     file.write_text("name = 'mine'")
-    first = found(source=str(file), name="normbwd_impl_my_norm")
+    first = versions_of(source=str(file), name="normbwd_impl_my_norm")
     assert first["my_norm.py"].startswith("sha256:")
     file.write_text("name = 'changed'")
-    assert found(source=str(file), name="normbwd_impl_my_norm") != first
-    assert found(source="package.module", name="package.module") == {}
+    assert versions_of(source=str(file), name="normbwd_impl_my_norm") != first
+    assert versions_of(source="package.module", name="package.module") == {}

@@ -36,7 +36,7 @@ def lives(pid):
 
 
 @pytest.mark.parametrize("platform", ["linux", "another"])
-def test_a_child_dies_with_a_parent_that_is_killed(tmp_path, platform):
+def test_child_dies_with_its_parent(tmp_path, platform):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}

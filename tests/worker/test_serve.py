@@ -8,7 +8,7 @@ from torch._inductor.runtime.autotune_cache import AutotuneCache, inductor_meta_
 from harness.worker.serve import ENVIRONMENT, KERNEL_CHOICES, keep_no_tuning, set_environment
 
 
-def test_libraries_have_their_defaults_whatever_the_user_chose(monkeypatch):
+def test_libraries_get_their_defaults(monkeypatch):
     others = ["LIGER_KERNEL_IMPL", "LIGER_KERNEL_BACKEND_RMS_NORM", "NVTE_NORM_BWD_USE_CUDNN", *KERNEL_CHOICES]
     monkeypatch.setattr(os, "environ", dict.fromkeys([*others, *ENVIRONMENT, "HOME"], "mine"))
     set_environment()

@@ -14,12 +14,12 @@ from harness.records.reasons import Reason
 from harness.records.schema import HolderRecord, Timing
 from harness.records.settings import Settings
 from harness.timing.engine import WARM_UP_SAMPLES, CandidateError
-from harness.timing.in_context import CALLS
+from harness.timing.step_contexts import CALLS
 from harness.worker import training_step
 from harness.worker.interleave import TimingJob
 from harness.worker.training_step import TrainingStep
 from tests.fake_device import FakeDevice
-from tests.timing.test_in_context import FakeHolder
+from tests.timing.test_step_contexts import FakeHolder
 from tests.wording import worded
 
 NAMES = ("torch-eager", "quack")
@@ -88,26 +88,26 @@ class Step:
         return [span for span in spans if span]
 
 
-def test_everyone_is_timed_and_the_holder_is_stated(monkeypatch):
-    found = Step(monkeypatch).time_in("beside:8")
-    assert set(found.records) == {*NAMES, AGAIN, ADD_NAME}
-    assert {record.status for record in found.records.values()} == {"ok"}
-    assert found.records["quack"].timing.group == "g7-beside:8"
-    assert found.holder == HolderRecord(programs=8, threads=640, shared_kib=200)
+def test_all_are_timed_and_the_holder_is_recorded(monkeypatch):
+    records = Step(monkeypatch).time_in("beside:8")
+    assert set(records.records) == {*NAMES, AGAIN, ADD_NAME}
+    assert {record.status for record in records.records.values()} == {"ok"}
+    assert records.records["quack"].timing.group == "g7-beside:8"
+    assert records.holder == HolderRecord(programs=8, threads=640, shared_kib=200)
 
 
-def test_an_answer_that_a_replay_leaves_as_it_was_is_wrong(monkeypatch):
+def test_replay_that_writes_nothing_is_wrong(monkeypatch):
     """The gradients are right as they are captured; no replay writes them."""
     right = Grads(torch.ones(4, 8), torch.ones(8))
 
     def judge(name, answer):
         return "dx is off" if answer.dx.isnan().any() else None
 
-    found = Step(monkeypatch, answer=right, judge=judge).time_in("graph").records
-    assert (found["quack"].status, worded(found["quack"].reason)) == ("wrong", "in a timed call, dx is off")
+    records = Step(monkeypatch, answer=right, judge=judge).time_in("graph").records
+    assert (records["quack"].status, worded(records["quack"].reason)) == ("wrong", "in a timed call, dx is off")
 
 
-def test_dy_is_written_before_each_start_and_keeps_its_values(monkeypatch):
+def test_hot_dy_keeps_its_values(monkeypatch):
     step = Step(monkeypatch)
     events = step.device.events
 
@@ -129,56 +129,59 @@ def test_the_host_is_timed_over_calls_in_a_row(monkeypatch):
     assert "flush clean" not in step.device.events
 
 
-def test_samples_of_a_backward_that_waits_are_counted(monkeypatch):
+def test_waiting_samples_are_counted(monkeypatch):
     waiting = {"quack": 2700.0}
     step = Step(monkeypatch, span_us=lambda name, run: waiting.get(name, 20.0))
-    found = step.time_in("beside:8").records
-    assert {name: found[name].timing.waited for name in ("quack", "torch-eager")} == {"quack": 2, "torch-eager": 0}
+    records = step.time_in("beside:8").records
+    assert {name: records[name].timing.waited for name in ("quack", "torch-eager")} == {"quack": 2, "torch-eager": 0}
 
 
-def test_a_capture_is_named_by_its_nodes(monkeypatch):
-    found = Step(monkeypatch).time_in("graph").records
-    assert worded(found["quack"].notes) == ["captured: 2 kernels, 1 memset"]
+def test_capture_is_described_by_its_nodes(monkeypatch):
+    records = Step(monkeypatch).time_in("graph").records
+    assert worded(records["quack"].notes) == ["captured: 2 kernels, 1 memset"]
 
 
-def test_what_cannot_be_captured_is_unsupported_there(monkeypatch):
+def test_capture_error_is_unsupported(monkeypatch):
     step = Step(monkeypatch)
     step.contents["quack"] = CaptureError("RuntimeError: it allocates")
-    found = step.time_in("graph").records
-    assert (found["quack"].status, worded(found["quack"].reason)) == (
+    records = step.time_in("graph").records
+    assert (records["quack"].status, worded(records["quack"].reason)) == (
         "unsupported",
         "cannot be captured: RuntimeError: it allocates",
     )
-    assert found["torch-eager"].timing is not None
+    assert records["torch-eager"].timing is not None
 
 
-def test_a_wrong_answer_in_a_context_is_wrong_there(monkeypatch):
+def test_wrong_answer_in_a_context(monkeypatch):
     step = Step(monkeypatch, judge=lambda name, answer: "dx is off" if name == "quack" else None)
-    found = step.time_in("hot-dy").records
-    assert (found["quack"].status, worded(found["quack"].reason)) == ("wrong", "in a timed call, dx is off")
-    assert found["torch-eager"].status == "ok"
+    records = step.time_in("hot-dy").records
+    assert (records["quack"].status, worded(records["quack"].reason)) == ("wrong", "in a timed call, dx is off")
+    assert records["torch-eager"].status == "ok"
 
 
-def test_a_host_that_waited_has_no_times(monkeypatch):
-    found = Step(monkeypatch, host_us={"quack": 1e9}).time_in("host").records
-    assert (found["quack"].timing, found["quack"].untimed) == (None, Reason("host_waited"))
-    assert found["torch-eager"].timing.proven
+def test_host_that_waited_has_no_times(monkeypatch):
+    records = Step(monkeypatch, host_us={"quack": 1e9}).time_in("host").records
+    assert (records["quack"].timing, records["quack"].untimed) == (None, Reason("host_waited"))
+    assert records["torch-eager"].timing.proven
 
 
-def test_who_raises_in_a_context_loses_it_alone(monkeypatch):
+def test_raising_in_a_context_costs_only_that(monkeypatch):
     calls = Counter()
 
     def fails():
         calls["quack"] += 1
         if calls["quack"] > WARM_UP_SAMPLES:
-            raise RuntimeError("not beside anything")
+            raise RuntimeError("no kernel image")
 
-    found = Step(monkeypatch, returns={"quack": fails}).time_in("beside:8").records
-    assert (found["quack"].status, worded(found["quack"].reason)) == ("crashed", "RuntimeError: not beside anything")
-    assert len(found["torch-eager"].timing.samples_us) == 2
+    records = Step(monkeypatch, returns={"quack": fails}).time_in("beside:8").records
+    assert (records["quack"].status, worded(records["quack"].reason)) == (
+        "crashed",
+        "RuntimeError: no kernel image",
+    )
+    assert len(records["torch-eager"].timing.samples_us) == 2
 
 
-def test_who_takes_the_device_with_it_loses_all(monkeypatch):
+def test_lost_device_is_a_candidate_error(monkeypatch):
     def fails():
         raise RuntimeError("illegal memory access")
 
@@ -188,14 +191,14 @@ def test_who_takes_the_device_with_it_loses_all(monkeypatch):
         step.time_in("hot-dy")
 
 
-def test_a_holder_that_cannot_be_had_is_a_plain_reason(monkeypatch):
+def test_no_competing_kernel_is_a_plain_reason(monkeypatch):
     def refuse(what):
         raise UnavailableError("the kernel that holds multiprocessors cannot run here")
 
     step = Step(monkeypatch)
     monkeypatch.setattr(training_step, "_holder", refuse)
-    found = step.time_in("beside:8").records
-    assert {(record.status, worded(record.reason)) for record in found.values()} == {
+    records = step.time_in("beside:8").records
+    assert {(record.status, worded(record.reason)) for record in records.values()} == {
         ("unsupported", "the kernel that holds multiprocessors cannot run here")
     }
     assert step.device.events == []

@@ -88,7 +88,7 @@ def outcome(prepare, case=RMS, **more):
     return row.status, row.reason
 
 
-def test_an_honest_implementation_is_ok_exact_and_timed():
+def test_honest_implementation_is_ok_and_timed():
     row = session().row("honest")
     assert (row.status, worded(row.reason), worded(row.untimed)) == ("ok", None, None)
     assert {name: check.error_class for name, check in row.verification.tensors.items()} == dict.fromkeys(
@@ -100,7 +100,7 @@ def test_an_honest_implementation_is_ok_exact_and_timed():
     assert row.prepare_s >= 0
 
 
-def test_the_blocks_hold_the_baseline_twice_and_the_add():
+def test_blocks_have_baseline_twice_and_the_add():
     done = session()
     again, add = done.helpers()["again"], done.helpers()["floor"]
     assert (again.impl, add.impl) == ("honest", ADD_NAME)
@@ -200,14 +200,14 @@ def test_raising_while_timed_costs_its_own_row():
     assert sorted(row.role for row in done.rows) == ["again", "floor", "impl", "impl", "impl"]
 
 
-def test_an_unsupported_case_has_the_adapters_reason():
+def test_unsupported_case_has_the_adapters_reason():
     def prepare(inputs):
         raise AssertionError("asked although unsupported")
 
     assert outcome(prepare, unsupported=lambda case: "no 32 columns") == ("unsupported", "no 32 columns")
 
 
-def test_what_must_not_be_timed_is_verified_and_says_why():
+def test_untimed_implementation_is_verified():
     done = session(implementation("faulty", untimed=lambda case: "runs in an interpreter here"))
     row = done.row("faulty")
     assert (row.status, row.timing, worded(row.untimed)) == ("ok", None, "runs in an interpreter here")
@@ -227,7 +227,7 @@ def test_inputs_that_do_not_fit_cost_every_row(monkeypatch):
     assert len(done.rows) == 3
 
 
-def test_a_lost_device_ends_the_trial_after_its_row(monkeypatch):
+def test_lost_device_ends_the_trial(monkeypatch):
     def synchronise(device):
         if done.stages[-1] == ("faulty", "prepare"):
             raise RuntimeError("CUDA error: an illegal memory access was encountered")
@@ -242,7 +242,7 @@ def test_a_lost_device_ends_the_trial_after_its_row(monkeypatch):
     assert [(row.impl, row.status) for row in done.rows] == [("faulty", "crashed")]
 
 
-def test_warming_compiles_every_configuration_and_times_none():
+def test_warming_compiles_all_and_times_none():
     def benchmark(call, **_options):
         raise AssertionError("a configuration was timed")
 
@@ -262,7 +262,7 @@ def test_warming_compiles_every_configuration_and_times_none():
 
 
 def together(monkeypatch, **replaced):
-    """Time as ever, but with these fields of what is found replaced."""
+    """Time as ever, but with these fields of the outcome replaced."""
     measured = contenders.time_together
     monkeypatch.setattr(contenders, "time_together", lambda job: replace(measured(job), **replaced))
 
@@ -276,11 +276,11 @@ READINGS = [
 
 
 def test_conditions_are_emitted_once(monkeypatch):
-    looks = [SensorReading(), *READINGS]
+    readings = [SensorReading(), *READINGS]
 
     class Watched(CpuDevice):
-        def look(self):
-            return looks.pop(0)
+        def read_sensors(self):
+            return readings.pop(0)
 
     monkeypatch.setattr(interleave, "CpuDevice", Watched)
     assert session(process=3).conditions == [
@@ -302,11 +302,11 @@ TOTALS = KernelTotals(sum_us=25.0, union_us=22.0, span_us=24.0, event_us=30.0)
 KERNELS = [Kernel(name="rows", median_us=20.0, start_us=0.0, event_us=21.0)]
 
 
-def test_kernels_totals_and_other_engines_reach_their_row(monkeypatch):
+def test_kernels_and_other_engines_reach_their_row(monkeypatch):
     together(
         monkeypatch,
         kernels={"honest": Breakdown(KERNELS, TOTALS), "bystander": Breakdown(None, note="the profiler lost records")},
-        elsewhere_us={"honest": {"do_bench": 31.5, "NVBench": 29.0}, "bystander": {}},
+        other_engines_us={"honest": {"do_bench": 31.5, "NVBench": 29.0}, "bystander": {}},
     )
     done = session()
     honest, bystander = done.row("honest"), done.row("bystander")
@@ -328,7 +328,7 @@ def test_work_outside_the_timed_span_is_wrong(monkeypatch):
     assert row.verification is not None
 
 
-def test_a_timed_call_with_another_answer_is_wrong():
+def test_other_answer_in_a_timed_call_is_wrong():
     def prepare(inputs):
         def backward():
             grads = gradients(inputs)
@@ -367,7 +367,7 @@ def test_the_reference_of_a_case_is_computed_once(case, monkeypatch):
     ],
     ids=["a wrong answer", "a changed input"],
 )
-def test_a_fault_of_a_later_process_alone_is_wrong_in_the_joined_result(spoil, reason):
+def test_fault_of_a_later_process_is_wrong(spoil, reason):
     rows = session(implementation("faulty")).rows
     later = session(implementation("faulty", spoilt(spoil)), settings=for_later_process(SETTINGS), process=1)
     assert later.row("honest").verification.repeats == 2

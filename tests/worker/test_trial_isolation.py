@@ -30,7 +30,7 @@ def test_functions_that_raise_cost_their_own_row(function):
 
 
 @pytest.mark.parametrize("function", ["unsupported", "notes", "untimed"])
-def test_answers_of_the_wrong_type_cost_their_own_row(function):
+def test_answer_of_wrong_type_costs_its_own_row(function):
     answer = {"unsupported": 5, "notes": "a text", "untimed": True}[function]
     row = session(implementation("faulty", **{function: lambda case: answer})).row("faulty")
     assert row.status == "crashed"
@@ -54,9 +54,9 @@ def test_a_memory_leak_is_wrong_on_a_cpu_too():
 
 
 @pytest.mark.parametrize(("calls", "status"), [(LEAK_RUNS + 1, "ok"), (HOST_LEAK_RUNS + 1, "wrong")])
-def test_memory_that_grows_a_few_times_on_a_busy_host_is_no_leak(monkeypatch, calls, status):
+def test_few_growths_on_a_busy_host_are_no_leak(monkeypatch, calls, status):
     grown = iter([*range(calls), *[calls] * 1000])
-    monkeypatch.setattr(verifier, "held_bytes", lambda device: next(grown) << 25)
+    monkeypatch.setattr(verifier, "bytes_in_use", lambda device: next(grown) << 25)
     settings = UNTIMED.changed(repeats=HOST_LEAK_RUNS + 5)
     assert Session(implementation("honest"), settings=settings).run().row("honest").status == status
 
@@ -73,7 +73,7 @@ def end():
 
 
 def meddling(end, in_prepare):
-    """An adapter with a thread that goes on changing x, from a moment at which it was found right itself."""
+    """An adapter with a thread that goes on changing x, from a moment after its own verification."""
     begin = threading.Event()
 
     def meddle(inputs):
@@ -103,7 +103,7 @@ def pool():
         yield executor
 
 
-def test_a_thread_that_changes_inputs_is_nobody_elses_fault(end, pool):
+def test_thread_that_changes_inputs_is_blamed(end, pool):
     faulty, begin = meddling(end, in_prepare=True)
 
     def begins(inputs):
@@ -135,7 +135,7 @@ def through_autograd(inputs):
     return lambda: Grads(*torch.autograd.grad(y, (x, weight), inputs.dy, retain_graph=True))
 
 
-def test_an_adapter_that_changes_x_costs_nobody_else_a_row():
+def test_changed_x_costs_only_its_own_row():
     def prepare(inputs):
         def backward():
             grads = gradients(inputs)
@@ -160,7 +160,7 @@ def test_an_adapter_that_changes_x_costs_nobody_else_a_row():
     ("names", "reason"),
     [(("x",), "the backward changed its input x"), (("x", "weight"), "the backward changed its input x, weight")],
 )
-def test_inputs_changed_in_timed_calls_are_noticed(names, reason):
+def test_inputs_changed_in_timed_calls_are_wrong(names, reason):
     def prepare(inputs):
         def backward():
             grads = gradients(inputs)
@@ -187,7 +187,7 @@ def test_inputs_changed_in_timed_calls_are_noticed(names, reason):
         ("nan-x", "crashed", "ValueError: x must be contiguous"),
     ],
 )
-def test_an_error_on_an_unusual_layout_is_a_refusal(kind, status, reason):
+def test_error_on_unusual_layout_is_a_refusal(kind, status, reason):
     def prepare(inputs):
         raise ValueError("x must be contiguous")
 
@@ -195,7 +195,7 @@ def test_an_error_on_an_unusual_layout_is_a_refusal(kind, status, reason):
     assert (done.row("strict").status, worded(done.row("strict").reason)) == (status, reason)
 
 
-def test_untimed_rows_are_written_as_soon_as_they_are_known():
+def test_untimed_rows_are_written_at_once():
     """So that a worker that dies of one implementation does not take the others' rows with it."""
     known = []
 

@@ -2,7 +2,7 @@
 
 - graph: the timed call is the replay of a CUDA graph that holds the backward. The order is the same.
 - hot-dy: dy is written by an elementwise kernel after the hold, just before the start mark.
-- beside: another kernel holds multiprocessors, from the hold on until the end mark has been waited for.
+- beside:N: a competing kernel holds multiprocessors, from the hold on until the end mark has been waited for.
 - host: the clock is the host's, around several calls behind the hold; the queue proof says that none of them waited.
 """
 
@@ -51,8 +51,8 @@ class _Wrapped:
     def end(self) -> None:
         self._device.end()
 
-    def held(self) -> bool:
-        return self._device.held()
+    def all_queued_before_start(self) -> bool:
+        return self._device.all_queued_before_start()
 
     def elapsed_us(self) -> float:
         return self._device.elapsed_us()
@@ -60,8 +60,8 @@ class _Wrapped:
     def fault(self) -> Reason | None:
         return self._device.fault()
 
-    def look(self) -> SensorReading:
-        return self._device.look()
+    def read_sensors(self) -> SensorReading:
+        return self._device.read_sensors()
 
     def now_s(self) -> float:
         return self._device.now_s()
@@ -107,7 +107,7 @@ class HostClock(_Wrapped):
         return (self._end_ns - self._start_ns) / 1e3 / CALLS
 
 
-class Beside(_Wrapped):
+class CompetingKernel(_Wrapped):
     """A device on which another kernel holds multiprocessors, for much longer than a backward takes alone.
 
     The host checks that all programs of that kernel run before it queues the start mark, and that none has ended after

@@ -16,9 +16,9 @@ from harness.records.reasons import Reason, raised
 from harness.records.schema import Check
 from harness.timing.check_list import CheckList
 from harness.timing.engine import Candidate, Device, Sample, take_sample
-from harness.timing.in_context import Beside
+from harness.timing.step_contexts import CompetingKernel
 
-HELD = "held multiprocessors"
+OCCUPIED = "held multiprocessors"
 CONTROL = "control: all-resident"
 PROGRAMS = 8
 SETTLED_S = 0.002  # after this time, all programs run that fit
@@ -26,22 +26,22 @@ LASTS_US = 20_000.0
 SAMPLES = 5
 
 
-def held_checks(device: Device, make_holder: Callable[[], Holder]) -> list[Check]:
+def competing_kernel_checks(device: Device, make_holder: Callable[[], Holder]) -> list[Check]:
     """Both checks; they are skipped on a device without such a kernel."""
     checks = CheckList()
     try:
         holder, probe = make_holder(), make_holder()
     except UnavailableError as error:
-        for name in (HELD, CONTROL):
+        for name in (OCCUPIED, CONTROL):
             checks.skip(name, Reason("refused", {"text": str(error)}))
         return checks.checks
-    _held(checks, holder, probe)
-    _all_resident(checks, device, holder, probe)
+    _check_occupied(checks, holder, probe)
+    _check_all_resident(checks, device, holder, probe)
     return checks.checks
 
 
-def _held(checks: CheckList, holder: Holder, probe: Holder) -> None:
-    """A probe of one program a multiprocessor must find all free but those that are held."""
+def _check_occupied(checks: CheckList, holder: Holder, probe: Holder) -> None:
+    """A probe of one program a multiprocessor must find all free but those that the holder has."""
     holder.occupy(PROGRAMS, LASTS_US)
     holder.started()
     probe.occupy(probe.multiprocessors, LASTS_US)
@@ -52,26 +52,28 @@ def _held(checks: CheckList, holder: Holder, probe: Holder) -> None:
     difference = abs(holder.multiprocessors - PROGRAMS - free)
     fields = {"programs": PROGRAMS, "threads": holder.threads, "shared_kib": holder.shared_kib}
     detail = Reason("free_beside", {**fields, "free": free, "of": holder.multiprocessors})
-    checks.add(HELD, difference == 0 and state == "running", difference, 0, "", detail)
+    checks.add(OCCUPIED, difference == 0 and state == "running", difference, 0, "", detail)
 
 
-def _all_resident(checks: CheckList, device: Device, holder: Holder, probe: Holder) -> None:
-    """A launch that starts only when all its programs fit at once must be seen to wait for the kernel beside."""
+def _check_all_resident(checks: CheckList, device: Device, holder: Holder, probe: Holder) -> None:
+    """A launch that starts only when all its programs fit at once must be seen to wait for the competing kernel."""
     run = lambda: probe.queue(probe.multiprocessors, 0, launch_cooperative_grid=True)  # noqa: E731
-    beside = Beside(device, holder, PROGRAMS, 0.0)
+    competing = CompetingKernel(device, holder, PROGRAMS, 0.0)
     try:
         run()
         torch.cuda.synchronize()
         candidate = Candidate(CONTROL, run)
-        alone, waiting = _samples(device, candidate), _samples(beside, candidate)
+        alone, waiting = _samples(device, candidate), _samples(competing, candidate)
     except Exception as error:  # Triton has no such launch for every device
         checks.skip(CONTROL, raised(error))
         return
     times_us = [sample.us for sample in waiting if sample.void is None]
     us, alone_us = median(times_us or [math.nan]), median(sample.us for sample in alone)
     fields = {"us": us, "programs": PROGRAMS, "alone_us": alone_us}
-    detail = Reason("all_resident_waits" if beside.waits(us) else "all_resident_did_not_wait", fields)
-    checks.add(CONTROL, beside.waits(us) and not beside.waits(alone_us), us, beside.outlasts_us / 2, "us", detail)
+    detail = Reason("all_resident_waits" if competing.waits(us) else "all_resident_did_not_wait", fields)
+    checks.add(
+        CONTROL, competing.waits(us) and not competing.waits(alone_us), us, competing.outlasts_us / 2, "us", detail
+    )
 
 
 def _samples(device: Device, candidate: Candidate) -> list[Sample]:

@@ -3,10 +3,10 @@
 import pytest
 
 from harness.errors import UnavailableError
-from harness.timing import held_checks as module
-from harness.timing.held_checks import CONTROL, HELD, held_checks
+from harness.timing import competing_kernel_checks as module
+from harness.timing.competing_kernel_checks import CONTROL, OCCUPIED, competing_kernel_checks
 from tests.fake_device import FakeDevice
-from tests.timing.test_in_context import FakeHolder
+from tests.timing.test_step_contexts import FakeHolder
 from tests.wording import worded
 
 
@@ -37,19 +37,19 @@ def checked(monkeypatch):
 
     def check(beside_us=2900.0, alone_us=4.0, **scripted):
         device = FakeDevice(lambda name, run: beside_us if "occupy 8 for 3100" in device.events[-9:] else alone_us)
-        found = held_checks(device, Holders(device.events, **scripted))
-        return {each.name: each for each in found}
+        checks = competing_kernel_checks(device, Holders(device.events, **scripted))
+        return {each.name: each for each in checks}
 
     return check
 
 
-def test_a_holder_that_holds_what_it_says_passes(checked):
-    found = checked()
-    assert found[HELD].passed
-    assert "a probe found 124 of 132 multiprocessors free" in worded(found[HELD].detail)
+def test_right_number_of_multiprocessors_passes(checked):
+    checks = checked()
+    assert checks[OCCUPIED].passed
+    assert "a probe found 124 of 132 multiprocessors free" in worded(checks[OCCUPIED].detail)
 
 
-def test_a_launch_that_waits_is_told_in_words(checked):
+def test_waiting_launch_is_detected(checked):
     control = checked()[CONTROL]
     assert (control.passed, control.value) == (True, 2900.0)
     assert worded(control.detail).startswith(
@@ -58,19 +58,19 @@ def test_a_launch_that_waits_is_told_in_words(checked):
 
 
 @pytest.mark.parametrize("scripted", [{"free": 126}, {"free": 0}, {"states": ["over", "running"]}])
-def test_a_holder_that_holds_something_else_fails(checked, scripted):
-    assert checked(**scripted)[HELD].passed is False
+def test_wrong_number_of_multiprocessors_fails(checked, scripted):
+    assert checked(**scripted)[OCCUPIED].passed is False
 
 
-def test_a_launch_that_is_not_seen_to_wait_fails(checked):
+def test_unseen_wait_fails(checked):
     control = checked(beside_us=20.0)[CONTROL]
     assert control.passed is False
     assert "did not wait" in worded(control.detail)
 
 
-def test_without_a_holder_neither_check_is_made():
+def test_without_a_competing_kernel_no_check():
     def refuse():
         raise UnavailableError("it does not compile")
 
-    found = held_checks(FakeDevice(), refuse)
-    assert [(check.passed, worded(check.detail)) for check in found] == [(None, "it does not compile")] * 2
+    checks = competing_kernel_checks(FakeDevice(), refuse)
+    assert [(check.passed, worded(check.detail)) for check in checks] == [(None, "it does not compile")] * 2

@@ -7,7 +7,7 @@ import pytest
 from harness.devices.capture import Captured
 from harness.records.reasons import Reason
 from harness.timing.engine import measure, take_sample
-from harness.timing.in_context import CALLS, OUTLASTS_US, Beside, HostClock, HotDy, repeated, replayed
+from harness.timing.step_contexts import CALLS, OUTLASTS_US, CompetingKernel, HostClock, HotDy, repeated, replayed
 from harness.timing.stopping import StoppingRule
 from tests.fake_device import FakeDevice
 from tests.wording import worded
@@ -43,7 +43,7 @@ def sample(device, candidate):
 
 
 def beside(device, programs=8, alone_us=20.0, **holder):
-    return Beside(device, FakeHolder(device.events, **holder), programs, alone_us)
+    return CompetingKernel(device, FakeHolder(device.events, **holder), programs, alone_us)
 
 
 def test_hot_dy_is_written_just_before_the_start():
@@ -63,7 +63,7 @@ def test_hot_dy_is_written_just_before_the_start():
     ]
 
 
-def test_the_kernel_beside_runs_from_before_the_start_until_after_the_end():
+def test_competing_kernel_encloses_the_span():
     device = FakeDevice()
     taken = sample(beside(device), device.candidate("A"))
     assert (taken.us, taken.void) == (10.0, None)
@@ -83,7 +83,7 @@ def test_the_kernel_beside_runs_from_before_the_start_until_after_the_end():
     ]
 
 
-def test_the_kernel_beside_outlasts_a_lengthened_hold_and_a_slow_backward():
+def test_competing_kernel_outlasts_hold_and_backward():
     device = FakeDevice(host_us={"A": 150.0})
     sample(beside(device, alone_us=500.0), device.candidate("A"))
     assert [event for event in device.events if event.startswith("occupy")] == [
@@ -108,21 +108,21 @@ def test_the_kernel_beside_outlasts_a_lengthened_hold_and_a_slow_backward():
         ({"states": ["running"]}, 2 * OUTLASTS_US, None),
     ],
 )
-def test_a_sample_is_void_where_the_kernel_beside_was_not_there(holder, us, void):
+def test_sample_without_the_competing_kernel_is_void(holder, us, void):
     device = FakeDevice(lambda name, run: us)
     assert worded(sample(beside(device, **holder), device.candidate("A")).void) == void
     assert device.events[-1] == "release"
 
 
-def test_one_early_end_voids_the_whole_block_and_no_other():
+def test_one_early_end_voids_its_block():
     device = FakeDevice()
     warmed = 2 * 3
     states = [*["running"] * (warmed + 2), "ended early", *["running"] * 3]
-    found = measure(
+    measurement = measure(
         beside(device, states=states), [device.candidate(n) for n in "AB"], THREE, "clean", random.Random(0)
     )
-    assert found.blocks == [0, 2]
-    assert found.voided == {Reason("beside_ended_early"): 1}
+    assert measurement.blocks == [0, 2]
+    assert measurement.voided == {Reason("beside_ended_early"): 1}
 
 
 def clock(device, *readings_us):
@@ -130,7 +130,7 @@ def clock(device, *readings_us):
     return lambda: device.events.append("look at the clock") or int(next(readings) * 1e3)
 
 
-def test_the_host_is_timed_over_many_calls_behind_the_hold():
+def test_host_is_timed_behind_the_hold():
     device = FakeDevice(host_us={"A": 50.0})
     timed = HostClock(device, clock(device, 1000.0, 1000.0 + 18.0 * CALLS))
     taken = sample(timed, repeated(device.candidate("A")))
