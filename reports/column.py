@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from harness.analysis import figures
-from harness.analysis.comparison import CaseComparison, Comparison
-from harness.analysis.entries import Entry
+from harness.analysis.case_comparison import CaseComparison, Entry
+from harness.analysis.comparison import Comparison
+from reports import figures
 from reports.table import Cell
 
 Value = str | int | float | bool | None  # in a csv

@@ -9,17 +9,18 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from harness.analysis import figures
+from harness.analysis.case_comparison import CaseComparison, Entry, Standing
 from harness.analysis.checks import worst_error
-from harness.analysis.comparison import CaseComparison, Comparison
-from harness.analysis.entries import Entry, Standing
+from harness.analysis.comparison import Comparison
 from harness.cases import NormCase
 from harness.cases.tensors import gradients_of
 from harness.cases.tensors import headings as short_names
 from harness.cases.traffic import moved_bytes
 from harness.records.reason_texts import sentence
 from harness.records.schema import ErrorClass, TensorCheck
+from reports import figures
 from reports.column import Column, Row, Value, of_case, of_entry, of_run
+from reports.labels import MARKS, determinism, entry_label, same_bits
 from reports.table import Cell, Heading, Table, table
 
 OF_A_PLAIN_CASE = [gradient.name for gradient in gradients_of(NormCase("layer", 1, 1, bias=True))]
@@ -86,7 +87,7 @@ def _time_or_why(entry: Entry | None) -> Cell:
         return Cell(f"{time} (not ranked)", entry.median_us)
     if entry.standing != "ranked":
         return Cell("untimed" if entry.standing == "verified" else entry.status)
-    return Cell(f"{time} ({entry.other_bits})" if entry.other_bits else time, entry.median_us)
+    return Cell(f"{time} ({MARKS[entry.other_bits]})" if entry.other_bits else time, entry.median_us)
 
 
 def _time(row: Row) -> Cell:
@@ -106,7 +107,11 @@ def _speedup(row: Row) -> Cell:
 
 
 def _fastest(case: CaseComparison) -> str:
-    return case.fastest.label if case.fastest else "too fast to tell" if case.ranked else "nothing ranked"
+    return entry_label(case.fastest) if case.fastest else "too fast to tell" if case.ranked else "nothing ranked"
+
+
+def _next(case: CaseComparison) -> str | None:
+    return entry_label(case.ranked[1]) if len(case.ranked) > 1 else None
 
 
 def _lead(case: CaseComparison) -> str:
@@ -207,7 +212,9 @@ _OF_CASE = (
     of_case("aa_band_percent", "A/A band %", _band_percent, lambda band: figures.percent(band, 2)),
     of_case("fastest", "fastest", _fastest, words=True),
     of_case("lead", "lead", _lead, drop=3),
-    of_case("next", "next", lambda case: case.ranked[1].label if len(case.ranked) > 1 else None, words=True, drop=7),
+    of_case(
+        "next", "next", lambda case: entry_label(case.ranked[1]) if len(case.ranked) > 1 else None, words=True, drop=7
+    ),
     of_case("failed", "failed", lambda case: len(case.failed) or None, drop=4),
     Column(
         "base_us",
@@ -226,7 +233,7 @@ _OF_CASE = (
 _OF_ENTRY = (
     replace(
         of_entry("impl", "impl", lambda entry: entry.impl, words=True),
-        cell=lambda row: Cell(row.entry.label if row.entry else figures.NOTHING),
+        cell=lambda row: Cell(entry_label(row.entry) if row.entry else figures.NOTHING),
     ),
     of_entry("standing", "standing", lambda entry: entry.standing, words=True),
     replace(
@@ -259,8 +266,8 @@ _OF_ENTRY = (
     of_entry("repeats", "runs", lambda entry: entry.checked.repeats),
     of_entry("differing", "differ", lambda entry: entry.checked.differing),
     of_entry("differing_in", "differ in", lambda entry: " ".join(entry.checked.differing_in), words=True),
-    of_entry("determinism", "deterministic", lambda entry: entry.checked.determinism, words=True),
-    of_entry("same_bits", "same bits", lambda entry: entry.checked.bits, drop=4),
+    of_entry("determinism", "deterministic", lambda entry: determinism(entry.checked), words=True),
+    of_entry("same_bits", "same bits", lambda entry: same_bits(entry.checked), drop=4),
     of_entry("peak_extra_bytes", "extra memory", lambda entry: entry.peak_extra_bytes, figures.size),
     of_entry("kernels", "kernels", lambda entry: None if entry.kernels is None else len(entry.kernels)),
     of_entry("prepare_s", "prepare", lambda entry: entry.prepare_s, figures.seconds),

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from harness.analysis import figures
 from harness.cases import Norm
 from harness.records.schema import Status
+from reports import figures
 
 Kind = Literal["text", "number"]
 

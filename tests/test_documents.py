@@ -13,9 +13,9 @@ import typer.main
 
 import reports
 from harness.__main__ import app
-from harness.analysis import figures
 from harness.analysis.statistics import PROCESS_BAND
 from harness.records.schema import Status
+from reports import figures
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal, get_args
 
-from harness.analysis import figures
-from harness.analysis.joining import OTHER_BITS
 from harness.records.reasons import Reason
 from harness.records.schema import ErrorClass, Status, TensorCheck, Verification
 
 NEW_PROCESS = "new process"
+ERROR_CLASSES: tuple[ErrorClass, ...] = get_args(ErrorClass)  # the fewest extra roundings first
+OtherBits = Literal["in one process", "in a new process"]  # where the bits of a result that passed differ
 
 
 @dataclass(frozen=True)
@@ -59,25 +60,6 @@ class Checked:
         """Whether the bits of another process differed."""
         return bool(self.conditions.get(NEW_PROCESS, Runs()).differing)
 
-    @property
-    def determinism(self) -> str:
-        """The determinism in words, with the number of repetitions."""
-        if self.differing:
-            where = f", in {', '.join(self.differing_in)}" if self.differing_in else ""
-            return f"{self.differing} of {self.repeats} differ{where}"
-        if self.moved:
-            return OTHER_BITS
-        return f"bitwise n={self.repeats}" if self.repeats else "not checked"
-
-    @property
-    def bits(self) -> str:
-        """The same in a few characters; `-` where it was not checked."""
-        if self.differing:
-            return f"no, {self.differing}/{self.repeats}"
-        if self.moved:
-            return f"no, {NEW_PROCESS}"
-        return f"n={self.repeats}" if self.repeats else figures.NOTHING
-
 
 def join_verifications(verifications: Sequence[Verification]) -> Checked:
     """The verifications of all processes as one; without any, the result checked nothing.
@@ -119,17 +101,17 @@ def join_files(checks: Sequence[Checked]) -> Checked:
     )
 
 
-def other_bits(status: Status, checked: Checked) -> str | None:
-    """The mark of a result that passed with bits that differ, from run to run or only in a new process; else None."""
+def other_bits(status: Status, checked: Checked) -> OtherBits | None:
+    """Where the bits of a result that passed differ: from run to run, or only in a new process; else None."""
     if status != "nondeterministic":
         return None
-    return OTHER_BITS if checked.moved and not checked.differing else status
+    return "in a new process" if checked.moved and not checked.differing else "in one process"
 
 
 def worst_class(classes: Iterable[ErrorClass | None]) -> ErrorClass | None:
     """The class with the most extra roundings; None where none is known."""
     present = set(classes)
-    return next((error_class for error_class in reversed(figures.EXTRA_ROUNDINGS) if error_class in present), None)
+    return next((error_class for error_class in reversed(ERROR_CLASSES) if error_class in present), None)
 
 
 def add_up(checks: Sequence[Mapping[str, Runs]]) -> dict[str, Runs]:

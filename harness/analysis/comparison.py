@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.analysis.case_comparison import CaseComparison, Lead, compare_case, is_rankable
-from harness.analysis.device_state import DeviceState, device_state
-from harness.analysis.gpu_use import GpuUse, gpu_uses
+from harness.analysis.case_comparison import CaseComparison, compare_case
+from harness.analysis.device_state import DeviceState, GpuUse, device_state, gpu_uses
 from harness.analysis.joining import by_case
 from harness.analysis.summary import Summary, summarise
 from harness.errors import UsageError
@@ -15,8 +14,6 @@ from harness.records.file import Results
 from harness.records.reasons import Reason
 from harness.records.run_records import EndRecord, RunRecord
 from harness.records.schema import Budget, HolderRecord, SanitizerRecord, SelfTestRecord
-
-__all__ = ["CaseComparison", "Comparison", "Lead", "compare", "is_rankable"]
 
 
 @dataclass(frozen=True)

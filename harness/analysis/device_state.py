@@ -1,4 +1,4 @@
-"""The state of the device during the run: clocks, power, temperature, throttling, and other processes on it."""
+"""The state of the device during the run, and which GPU of a fleet measured how much."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from harness.records.file import Results
+from harness.records.run_records import GpuRecord
 from harness.records.schema import ConditionsRecord
 
 BUSY = 0.1  # a load by other processes that changes times on a CPU: a fifth of a core of two
@@ -78,3 +80,18 @@ def _reading(readings: Sequence[tuple[ConditionsRecord, Sequence[float]]]) -> Re
 
 def _cases(records: Iterable[ConditionsRecord]) -> int:
     return len({record.case for record in records})
+
+
+@dataclass(frozen=True)
+class GpuUse:
+    """A GPU of a fleet, and how many cases it measured: one in two processes counts twice."""
+
+    gpu: GpuRecord
+    measured: int
+
+
+def gpu_uses(results: Results) -> tuple[GpuUse, ...]:
+    """The GPUs that measured, in the order of their numbers; none where the run was not spread."""
+    measured = {(row.gpu, row.process, row.case) for row in results.rows}
+    uses = (GpuUse(gpu, sum(number == gpu.number for number, *_ in measured)) for gpu in results.gpus)
+    return tuple(use for use in sorted(uses, key=lambda use: use.gpu.number) if use.measured)

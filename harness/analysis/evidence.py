@@ -6,16 +6,46 @@ INCONCLUSIVE with the reason.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from harness.analysis.pairing import Paired
-from harness.analysis.planted_effects import detected_together
+from harness.analysis.statistics import Ratio, aa_reading, across_processes, verdict
 from harness.cases import NormCase
 from harness.records.contexts import COLD
 from harness.records.reasons import ALL_VOID, Reason
 from harness.records.schema import Check, RowRecord, SelfTestRecord, Timing
+
+PLANTED = {"planted +1%": 0.01, "planted +2%": 0.02}  # of the bytes that move, by the name of the check
+PLANTED_LIMIT = 0.005
+AA_PAIR = "A/A"  # the check in which nothing was planted
+
+
+def detected(planted: Sequence[Ratio], nothing: Sequence[Ratio]) -> bool:
+    """Whether a planted effect is told from the A/A pair; both as ratios of times, one for each process."""
+    return verdict(across_processes(planted), aa_reading(nothing)) == "faster"
+
+
+def detected_together(name: str, records: Sequence[SelfTestRecord]) -> bool:
+    """Whether several processes together detect a planted effect that one of them alone did not.
+
+    Each process must have kept the limits, because an engine that is off in one process is off.
+    """
+    if name not in PLANTED or len(records) < 2:
+        return False
+    planted, nothing = ([_within_limit(check, record) for record in records] for check in (name, AA_PAIR))
+    return all(planted) and all(nothing) and detected([*filter(None, planted)], [*filter(None, nothing)])
+
+
+def _within_limit(name: str, record: SelfTestRecord) -> Ratio | None:
+    """The reading of a check as a ratio, whose interval is not used; None if the check broke its limit."""
+    for check in record.checks:
+        if check.name == name and check.value is not None and check.limit is not None and check.reading is not None:
+            return Ratio(math.exp(check.reading), 0.0, math.inf, 0) if check.value <= check.limit else None
+    return None
+
 
 EVENTS_SHARE, EVENTS_AGAINST_PROFILER = "events' own share", "events against profiler"
 PROFILER_CHECKS = frozenset({EVENTS_SHARE, EVENTS_AGAINST_PROFILER})  # no ratio rests on the profiler's clock

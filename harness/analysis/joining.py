@@ -27,7 +27,6 @@ from harness.records.reasons import Reason, together
 from harness.records.schema import RANKED, SAME_TRAFFIC_ADD, Role, RowRecord, SelfTestRecord, Status, Timing
 
 TIMES_T0 = 10  # a time below so many t0, the reading of two events with nothing between them, is not ranked
-OTHER_BITS = "other bits in a new process"
 GRAVEST_FIRST: tuple[Status, ...] = (
     "wrong",
     "crashed",

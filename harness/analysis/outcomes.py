@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from harness.analysis import figures
 from harness.analysis.checks import Checked, join_files, join_verifications
 from harness.analysis.comparison import Comparison
 from harness.analysis.joining import GRAVEST_FIRST, Joined
@@ -17,16 +16,6 @@ from harness.records.schema import Status
 
 FAILED: tuple[Status, ...] = ("wrong", "crashed", "timeout", "oom")
 NOT_RUN: tuple[Status, ...] = ("missing", "unsupported")
-WORDS: dict[Status, str] = {
-    "ok": "right",
-    "nondeterministic": "nondet.",
-    "unsupported": "refused",
-    "wrong": "wrong",
-    "crashed": "crashed",
-    "timeout": "timeout",
-    "oom": "oom",
-    "missing": figures.NOTHING,
-}
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.analysis.intervals import Interval, rank_interval
-from harness.analysis.statistics import Ratio, across_processes, median_and_spread, speedup
+from harness.analysis.statistics import Interval, Ratio, across_processes, median_and_spread, rank_interval, speedup
 from harness.records.reasons import Reason
 from harness.records.schema import Timing
 

@@ -1,17 +1,21 @@
-"""A run in all its contexts, summed up: the speedups of each implementation, and its time over that alone."""
+"""A training step: each implementation in every context, and what the norm backwards of a model cost."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from harness.analysis.case_comparison import CaseComparison
+from harness.analysis.case_comparison import CaseComparison, Entry
+from harness.analysis.checks import OtherBits
 from harness.analysis.comparison import Comparison
-from harness.analysis.entries import Entry
+from harness.analysis.joining import TIMES_T0
 from harness.analysis.statistics import geomean
 from harness.analysis.summary import Geomean
-from harness.cases import Norm
+from harness.cases import Norm, NormCase
+from harness.cases.models import MODELS, TOKENS, Model
+from harness.cases.unfused import WITH_TORCH
 from harness.records.contexts import COLD, HOST
+from harness.records.schema import Budget
 
 
 @dataclass(frozen=True)
@@ -82,3 +86,122 @@ def _cell(comparison: Comparison, context: Comparison, impl: str, norm: Norm) ->
 def _timed(cases: Sequence[CaseComparison], impl: str, norm: Norm) -> list[tuple[CaseComparison, Entry]]:
     entries = [(case, case.entry(impl)) for case in cases if case.case.norm == norm]
     return [(case, entry) for case, entry in entries if entry and entry.standing in ("ranked", "unranked")]
+
+
+@dataclass(frozen=True)
+class Spender:
+    """One implementation, and ms a step by model; None where a norm of the model has no time that may be compared.
+
+    `error_ms` is how far off these may be, by t0 for each call that is too short to be ranked; 0 without any. Where it
+    lacks a variant, `NAME + torch` counts: `with_torch` names the models in which it did. `other_bits` says
+    where the bits of its results differ, within one process first.
+    """
+
+    impl: str
+    ms: Mapping[str, float | None]
+    error_ms: Mapping[str, float]
+    with_torch: frozenset[str] = frozenset()
+    other_bits: OtherBits | None = None
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What a step of so many tokens spends, for the models of which every norm was measured; the least first.
+
+    `add` is the same-traffic adds.
+    """
+
+    tokens: int
+    models: tuple[str, ...]
+    add: Spender
+    spenders: tuple[Spender, ...]
+
+
+def spending(cases: Sequence[CaseComparison], budget: Budget | None) -> list[Spending]:
+    """The spending for each number of tokens at which all cases of a model are here, in one set of dtypes.
+
+    `budget` is the engine's own error, of which t0 is the most that a short time may be off by.
+    """
+    by_case = {_as_listed(case.case): case for case in cases}
+    if len(by_case) < len(cases):
+        return []
+    spendings: list[Spending] = []
+    for tokens in TOKENS:
+        models = [model for model in MODELS if all(call.case(tokens) in by_case for call in model.calls)]
+        if models:
+            spendings.append(_spending(tokens, models, by_case, budget))
+    return spendings
+
+
+def _as_listed(case: NormCase) -> NormCase:
+    """A case with the dtypes, eps and device of the cases in harness/cases/models.py."""
+    return replace(case, dtype="bf16", weight_dtype="bf16", eps=1e-5, device="cuda")
+
+
+def _spending(
+    tokens: int, models: Sequence[Model], by_case: Mapping[NormCase, CaseComparison], budget: Budget | None
+) -> Spending:
+    t0_us = budget.t0_us if budget else 0.0
+    called = {model.name: [(call.times, by_case[call.case(tokens)]) for call in model.calls] for model in models}
+    names = {
+        entry.impl.removesuffix(WITH_TORCH) for calls in called.values() for _, case in calls for entry in case.entries
+    }
+    spenders = [spender for name in sorted(names) if any((spender := _spender(name, called, t0_us)).ms.values())]
+    return Spending(
+        tokens=tokens,
+        models=tuple(called),
+        add=_add(called, budget),
+        spenders=tuple(sorted(spenders, key=_place)),
+    )
+
+
+def _spender(impl: str, called: Mapping[str, Sequence[tuple[int, CaseComparison]]], t0_us: float) -> Spender:
+    ms: dict[str, float | None] = {}
+    error_ms: dict[str, float] = {}
+    used: list[Entry] = []
+    with_torch: set[str] = set()
+    for model, calls in called.items():
+        entries = [(times, _timed(case, impl) or _timed(case, impl + WITH_TORCH)) for times, case in calls]
+        ms[model] = _sum([(times, entry.median_us if entry else None) for times, entry in entries])
+        error_ms[model] = sum(times * t0_us for times, entry in entries if entry and entry.only_too_short) / 1e3
+        if ms[model] is not None:
+            used += [entry for _, entry in entries if entry]
+            with_torch |= {model for _, entry in entries if entry and entry.impl != impl}
+    return Spender(
+        impl,
+        ms,
+        error_ms,
+        with_torch=frozenset(with_torch),
+        other_bits=max(filter(None, (entry.other_bits for entry in used)), default=None),
+    )
+
+
+def _add(called: Mapping[str, Sequence[tuple[int, CaseComparison]]], budget: Budget | None) -> Spender:
+    t0_us = budget.t0_us if budget else 0.0
+    short = {
+        model: sum(times for times, case in calls if case.add_us and case.add_us < TIMES_T0 * t0_us)
+        for model, calls in called.items()
+    }
+    return Spender(
+        "same-traffic add",
+        {model: _sum([(times, case.add_us) for times, case in calls]) for model, calls in called.items()},
+        {model: times * t0_us / 1e3 for model, times in short.items()},
+    )
+
+
+def _timed(case: CaseComparison, impl: str) -> Entry | None:
+    """An entry that ranks, or does not for the length of its time alone: in a sum that is a known error."""
+    entry = case.entry(impl)
+    return entry if entry and (entry.standing == "ranked" or entry.only_too_short) else None
+
+
+def _sum(times_us: Sequence[tuple[int, float | None]]) -> float | None:
+    """In ms, or None where a time is unknown."""
+    known = [times * us for times, us in times_us if us is not None]
+    return sum(known) / 1e3 if len(known) == len(times_us) else None
+
+
+def _place(spender: Spender) -> tuple[int, float, str]:
+    """Those with the most models first, then those that spend the least."""
+    known = [ms for ms in spender.ms.values() if ms is not None]
+    return -len(known), sum(known), spender.impl

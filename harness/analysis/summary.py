@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.analysis.case_comparison import CaseComparison
+from harness.analysis.checks import OtherBits
 from harness.analysis.statistics import geomean
 from harness.cases import Norm
 from harness.records.reasons import Reason, kind
@@ -31,12 +32,7 @@ class Geomean:
     total: int
     common: float | None
     common_cases: int
-    other_bits: Mapping[str, int]
-
-    @property
-    def label(self) -> str:
-        """The name, with the number of cases in which its results had other bits, where there are any."""
-        return _marked(self.impl, self.other_bits)
+    other_bits: Mapping[OtherBits, int]
 
 
 @dataclass(frozen=True)
@@ -46,12 +42,7 @@ class Wins:
     impl: str
     alone: tuple[str, ...]
     tied: tuple[str, ...]
-    other_bits: Mapping[str, int]
-
-    @property
-    def label(self) -> str:
-        """The name, with the number of these cases in which its results had other bits."""
-        return _marked(self.impl, self.other_bits)
+    other_bits: Mapping[OtherBits, int]
 
 
 @dataclass(frozen=True)
@@ -91,11 +82,6 @@ def summarise(cases: Sequence[CaseComparison], baseline: str) -> Summary:
     )
 
 
-def in_words(other_bits: Mapping[str, int]) -> str:
-    """In how many cases the bits were others, `nondeterministic in 2, other bits in a new process in 3`."""
-    return ", ".join(f"{mark} in {cases}" for mark, cases in other_bits.items())
-
-
 def fastest_of_each(means: Sequence[Geomean], families: Mapping[str, str]) -> list[Geomean]:
     """The fastest variant of each family of implementations, for each norm; `families` has that of each name."""
     fastest: dict[tuple[Norm, str], Geomean] = {}
@@ -104,13 +90,9 @@ def fastest_of_each(means: Sequence[Geomean], families: Mapping[str, str]) -> li
     return list(fastest.values())
 
 
-def _marked(impl: str, other_bits: Mapping[str, int]) -> str:
-    return f"{impl} ({in_words(other_bits)})" if other_bits else impl
-
-
 def _geomeans(cases: Sequence[CaseComparison], norm: Norm, baseline: str) -> list[Geomean]:
     speedups: dict[str, dict[str, float]] = {}
-    other_bits: dict[str, Counter[str]] = {}
+    other_bits: dict[str, Counter[OtherBits]] = {}
     for case in cases:
         for entry in (entry for entry in case.ranked if not entry.usually_waits):
             value = 1.0 if entry.impl == baseline else entry.speedup.value if entry.speedup else None
@@ -139,7 +121,7 @@ def _geomeans(cases: Sequence[CaseComparison], norm: Norm, baseline: str) -> lis
 def _wins(cases: Sequence[CaseComparison]) -> tuple[Wins, ...]:
     alone: dict[str, list[str]] = {}
     tied: dict[str, list[str]] = {}
-    other_bits: dict[str, Counter[str]] = {}
+    other_bits: dict[str, Counter[OtherBits]] = {}
     for case in cases:
         if case.lead is None:
             continue

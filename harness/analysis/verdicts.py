@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -46,10 +45,6 @@ class Loss:
     p: float
     adjusted: float
     cases: int = 1
-
-    def __str__(self) -> str:
-        interval = f"[{self.low:.3f}, {self.high:.3f}]" if math.isfinite(self.high) else "[no interval]"
-        return f"{self.speedup:.3f} {interval}"
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from harness.analysis.intervals import CONFIDENCE, Estimate
 from harness.analysis.joining import Joined, JoinedCase, band, impl_is, not_measured, pairs
 from harness.analysis.statistics import (
+    CONFIDENCE,
     FALSE_DISCOVERIES,
+    Estimate,
     IncomparableError,
     Ratio,
     across_processes,

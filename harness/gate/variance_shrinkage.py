@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import digamma, polygamma
 
-from harness.analysis.intervals import Estimate
+from harness.analysis.statistics import Estimate
 
 Values = NDArray[np.float64]
 

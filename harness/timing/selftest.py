@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.analysis import planted_effects
+from harness.analysis import evidence
 from harness.analysis.evidence import EVENTS_AGAINST_PROFILER, EVENTS_SHARE
 from harness.analysis.statistics import Ratio, spans_agree, speedup
 from harness.records.reasons import ALL_VOID, Reason
@@ -165,36 +165,34 @@ class SelfTest:
 
     def _planted(self) -> float:
         """Planted effects must be read at their size, an A/A pair as no effect; return the worst error of a ratio."""
-        shares = list(planted_effects.SHARES.values())
+        shares = list(evidence.PLANTED.values())
         size = min(8 * self._work.cache_bytes, int(self._work.largest / (1 + shares[-1])))
         work = [self._work.elementwise(size), self._work.elementwise(size, " (again)")]
         work += [self._work.elementwise(int(size * (1 + more))) for more in shares]
         measured = self._measure(work, 2 * self._effort.blocks)
         first_us, again_us, *longer_us = (measured.samples_us[candidate.name] for candidate in work)
         if not first_us:
-            self._list.fail(planted_effects.NOTHING, Reason(ALL_VOID))
+            self._list.fail(evidence.AA_PAIR, Reason(ALL_VOID))
             return math.inf
         again = speedup(first_us, again_us)
         errors = [abs(math.log(again.value))]
         detail = Reason("check_aa", _interval(again))
         passed = errors[0] <= AA_LIMIT
-        self._list.add(
-            planted_effects.NOTHING, passed, 100 * errors[0], 100 * AA_LIMIT, "%", detail, math.log(again.value)
-        )
-        for (name, more), samples_us in zip(planted_effects.SHARES.items(), longer_us, strict=True):
+        self._list.add(evidence.AA_PAIR, passed, 100 * errors[0], 100 * AA_LIMIT, "%", detail, math.log(again.value))
+        for (name, more), samples_us in zip(evidence.PLANTED.items(), longer_us, strict=True):
             ratio = speedup(samples_us, first_us)  # how much longer: samples over the plain one's
             reading = math.log(ratio.value)
             error = abs(reading - math.log1p(more))
             errors.append(error)
-            is_detected = planted_effects.detected([ratio], [again])
+            is_detected = evidence.detected([ratio], [again])
             detail = Reason(
                 "check_planted" if is_detected else "check_planted_undetected", {"more": 100 * more, **_interval(ratio)}
             )
             self._list.add(
                 name,
-                is_detected and error <= planted_effects.LIMIT,
+                is_detected and error <= evidence.PLANTED_LIMIT,
                 100 * error,
-                100 * planted_effects.LIMIT,
+                100 * evidence.PLANTED_LIMIT,
                 "%",
                 detail,
                 reading,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.analysis.intervals import rank_interval
+from harness.analysis.statistics import rank_interval
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from harness.analysis import figures
-from harness.analysis.comparison import CaseComparison, Comparison
-from reports import columns
+from harness.analysis.case_comparison import CaseComparison
+from harness.analysis.comparison import Comparison
+from reports import columns, figures
 from reports.column import Row
 from reports.formats import console_verified
 from reports.parts import answers, caveats, models, not_passed, training_step, yardsticks

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from harness.analysis import figures
 from harness.analysis.checks import join_files
 from harness.analysis.comparison import Comparison
 from harness.analysis.outcomes import FAILED, Outcome, by_impl, join_outcomes, norms, tally, tried
@@ -14,6 +13,8 @@ from harness.cases import Norm
 from harness.cases.tensors import headings as short_names
 from harness.records.reason_texts import sentence
 from harness.records.schema import RANKED, Status
+from reports import figures
+from reports.labels import same_bits
 from reports.parts import not_passed
 from reports.parts.reasons import failures, refusals
 from reports.table import Heading, Table, table, words
@@ -80,7 +81,7 @@ def _bits(outcomes: Sequence[Outcome]) -> str:
     checks = [outcome.checked for outcome in outcomes if outcome.status in RANKED]
     if not checks:
         return figures.NOTHING
-    return max(checks, key=lambda checked: (checked.differing, checked.moved, checked.repeats)).bits
+    return same_bits(max(checks, key=lambda checked: (checked.differing, checked.moved, checked.repeats)))
 
 
 def _failures(outcomes: Sequence[Outcome]) -> list[str]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.analysis import figures
-from harness.analysis.case_labels import variant
-from harness.analysis.comparison import CaseComparison, Comparison
+from harness.analysis.case_comparison import CaseComparison
+from harness.analysis.comparison import Comparison
 from harness.analysis.statistics import geomean
 from harness.cases import Norm
 from harness.errors import UsageError
+from reports import figures
+from reports.labels import variant
 from reports.markdown_writer import paragraphs, table
 from reports.parts import provenance
 from reports.table import words

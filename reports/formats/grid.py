@@ -5,24 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 
-from harness.analysis import figures
-from harness.analysis.comparison import CaseComparison, Comparison
-from harness.analysis.entries import Entry
-from harness.analysis.joining import OTHER_BITS
+from harness.analysis.case_comparison import CaseComparison, Entry
+from harness.analysis.checks import OtherBits
+from harness.analysis.comparison import Comparison
 from harness.analysis.statistics import geomean
 from harness.cases import Norm
 from harness.cases.unfused import WITH_TORCH
+from reports import figures
 from reports.column import Row
 from reports.columns import COLUMNS
+from reports.labels import MARKS
 from reports.markdown_writer import paragraphs, table, write_section, write_table
 from reports.parts import answers, caveats, models, not_passed, training_step, yardsticks
 from reports.parts.conditions import conditions_list
 from reports.parts.geomeans import geomeans
 from reports.table import words
 
-DIFFER = {  # a sign and what it means, by the mark of an entry whose bits differ
-    "nondeterministic": (" †", "other bits from run to run"),
-    OTHER_BITS: (" §", f"{OTHER_BITS}, the same within one"),
+DIFFER: dict[OtherBits, tuple[str, str]] = {  # a sign and what it means
+    "in one process": (" †", "other bits from run to run"),
+    "in a new process": (" §", f"{MARKS['in a new process']}, the same within one"),
 }
 UNRANKED = " ‡"
 HELPED = " +"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from harness.analysis import figures
-from harness.analysis.comparison import CaseComparison, Comparison
+from harness.analysis.case_comparison import CaseComparison
+from harness.analysis.comparison import Comparison
 from harness.cases import NormCase
 from harness.errors import UsageError
+from reports import figures
 from reports.markdown_writer import paragraphs, table
 from reports.parts import answers, provenance
 from reports.table import words

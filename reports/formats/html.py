@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.analysis import figures
+from harness.analysis.case_comparison import Entry
 from harness.analysis.comparison import Comparison
-from harness.analysis.entries import Entry
-from harness.analysis.kernel_names import display_names
 from harness.errors import UsageError
 from harness.records.reason_texts import sentence
-from reports import columns
+from reports import columns, figures
 from reports.column import Row
 from reports.formats import html_verified
 from reports.formats.html_page import conditions_of, fill, pictures
+from reports.kernel_names import display_names
 from reports.parts import answers, caveats, models, training_step, yardsticks
 from reports.parts.geomeans import norms_side_by_side
 from reports.parts.reasons import details

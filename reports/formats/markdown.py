@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from harness.analysis import figures
-from harness.analysis.comparison import CaseComparison, Comparison
+from harness.analysis.case_comparison import CaseComparison
+from harness.analysis.comparison import Comparison
 from harness.analysis.statistics import PROCESS_BAND
 from harness.cases.traffic import moved_bytes
-from reports import columns
+from reports import columns, figures
+from reports.labels import counted_label
 from reports.markdown_writer import details, escape, paragraphs, table, write_section, write_table
 from reports.parts import (
     answers,
@@ -48,7 +49,7 @@ def wins_table(comparison: Comparison) -> str:
     headings = [*words("impl"), "fastest in", "tied for fastest in", *words("in which")]
     rows = [
         [
-            wins.label,
+            counted_label(wins),
             str(len(wins.alone)),
             str(len(wins.tied)),
             ", ".join([*wins.alone, *(f"{key} (tie)" for key in wins.tied)]),

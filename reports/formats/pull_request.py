@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from harness.analysis import figures
+from harness.analysis.case_comparison import Entry
 from harness.analysis.comparison import Comparison
-from harness.analysis.entries import Entry
 from harness.defaults import OWN_IMPL
 from harness.errors import UsageError
-from reports import columns
+from reports import columns, figures
 from reports.column import Row
 from reports.markdown_writer import escape, write_table
 from reports.parts import answers, caveats, conditions, not_passed, provenance, training_step, yardsticks

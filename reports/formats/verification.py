@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.analysis import figures
 from harness.analysis.checks import worst_class
 from harness.analysis.comparison import Comparison
 from harness.analysis.outcomes import Outcome, by_impl, join_outcomes, tally
 from harness.errors import UsageError
 from harness.records.schema import Status
+from reports import figures
 from reports.markdown_writer import escape, paragraphs, write_section
 from reports.parts import answers, caveats, determinism, matrix, precision, reasons, sanitizer
 from reports.parts.conditions import conditions_list

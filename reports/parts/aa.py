@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from harness.analysis import figures
 from harness.analysis.joining import Joined, JoinedCase, aa_ratio, band, by_case
 from harness.analysis.statistics import Ratio, verdict
 from harness.records.file import Results
 from harness.records.schema import RowRecord
+from reports import figures
 from reports.markdown_writer import paragraphs, table
 from reports.parts import provenance
 from reports.table import words

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.analysis import figures
-from harness.analysis.case_comparison import CaseComparison
+from harness.analysis.case_comparison import CaseComparison, Entry
 from harness.analysis.comparison import Comparison
-from harness.analysis.entries import Entry
 from harness.analysis.outcomes import FAILED, Outcome, join_outcomes, tally, tried
 from harness.records.reason_texts import sentence
 from harness.records.reasons import Reason
 from harness.records.schema import Status
+from reports import figures
+from reports.labels import counted_label
 from reports.parts.caveats import caveats, context_named, interference, nothing_ranked
 
 _HOW: dict[Status, str] = {
@@ -48,7 +48,7 @@ def _fastest(comparison: Comparison, impl: str | None) -> tuple[str, str | None]
     """The sentence, and the implementation whose geometric means follow it."""
     summary = comparison.summary
     wins = next((wins for wins in summary.wins if impl is None or wins.impl == impl), None)
-    subject = wins.label if wins else impl
+    subject = counted_label(wins) if wins else impl
     if nothing_ranked(comparison):
         return " ".join(interference(comparison)), None
     if subject is None:

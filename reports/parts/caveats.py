@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from harness.analysis import evidence, figures
+from harness.analysis import evidence
 from harness.analysis.comparison import Comparison
 from harness.analysis.device_state import BUSY, DeviceState
 from harness.analysis.joining import TIMES_T0
 from harness.records.contexts import COLD
 from harness.records.reason_texts import sentence
 from harness.records.schema import Check, SelfTestRecord
+from reports import figures
 from reports.parts.provenance import versions_in_words
 
 WHEN = {"before": "before the cases ", "after": "after the cases ", "alone": ""}

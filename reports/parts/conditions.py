@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from harness.analysis import figures
 from harness.analysis.comparison import Comparison
 from harness.analysis.device_state import DeviceState
 from harness.records.contexts import COLD
 from harness.records.run_records import EndRecord, RunRecord
 from harness.records.settings import Settings
+from reports import figures
 from reports.parts import provenance, yardsticks
 from reports.table import Table, table, words
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import get_args
 
-from harness.analysis import figures
 from harness.analysis.checks import NEW_PROCESS, Checked, Runs, add_up
 from harness.analysis.outcomes import Outcome, by_impl, norms
 from harness.records.reason_texts import sentence
 from harness.records.schema import RANKED, Condition
+from reports import figures
+from reports.labels import determinism
 from reports.table import Cell, Section, table, words
 
 CONDITIONS = (*get_args(Condition), NEW_PROCESS)
@@ -59,7 +60,7 @@ def level(checks: Sequence[Checked]) -> str:
     """The determinism in words, for checks of one group; the runs of those that differ are summed."""
     unsteady = [checked for checked in checks if checked.differing]
     if not unsteady:
-        text = checks[0].determinism
+        text = determinism(checks[0])
         return f"nondeterministic ({text})" if checks[0].moved else text
     together = sum((Runs(checked.repeats, checked.differing, checked.differing_in) for checked in unsteady), Runs())
     return f"nondeterministic ({_differ(together)})"

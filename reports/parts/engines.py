@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from statistics import median
 
-from harness.analysis import figures
 from harness.analysis.joining import Joined, by_case
 from harness.analysis.statistics import geomean
 from harness.records.file import Results
 from harness.records.schema import RANKED
+from reports import figures
 from reports.markdown_writer import paragraphs, table
 from reports.parts import provenance
 from reports.table import words

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.analysis import figures
-from harness.analysis.case_labels import NORMS
+from harness.analysis.case_comparison import Entry
 from harness.analysis.comparison import Comparison
-from harness.analysis.entries import Entry
 from harness.analysis.summary import Geomean, Wins
 from harness.cases import Norm
 from harness.records.schema import RANKED
+from reports import figures
+from reports.labels import NORMS, counted_label
 from reports.table import Cell, Heading, Table, table, words
 
 
@@ -38,7 +38,7 @@ def geomeans(comparison: Comparison) -> Table:
         tied = sum(key.startswith(mean.norm) for key in won.tied) if won else 0
         rows.append(
             [
-                mean.label,
+                counted_label(mean),
                 mean.norm,
                 Cell(figures.plain_ratio(mean.value), mean.value),
                 Cell(_range(mean), mean.smallest),

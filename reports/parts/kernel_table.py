@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.analysis import figures
-from harness.analysis.comparison import CaseComparison, Comparison
-from harness.analysis.entries import Entry
-from harness.analysis.kernel_names import display_names
+from harness.analysis.case_comparison import CaseComparison, Entry
+from harness.analysis.comparison import Comparison
 from harness.analysis.kernel_spans import agrees, disagreement_us, gaps_us
 from harness.records.schema import Budget
+from reports import figures
+from reports.kernel_names import display_names
+from reports.labels import entry_label
 from reports.markdown_writer import paragraphs, write_table
 from reports.parts import provenance, yardsticks
 from reports.table import table, words
@@ -66,11 +67,11 @@ def _profiled(case: CaseComparison) -> Sequence[Entry]:
 def _row(entry: Entry, budget: Budget | None) -> list[str]:
     totals = entry.kernel_totals
     if totals is None:
-        return [entry.label, _kernels(entry), *[figures.NOTHING] * len(FIGURES)]
+        return [entry_label(entry), _kernels(entry), *[figures.NOTHING] * len(FIGURES)]
     mark = DISAGREE if agrees(totals, budget) is False else ""
     times = [totals.sum_us, totals.union_us, gaps_us(totals), totals.lead_us or None, totals.span_us, totals.event_us]
     difference = figures.signed(disagreement_us(totals, budget)) + mark
-    return [entry.label, _kernels(entry), *(figures.microseconds(time) for time in times), difference]
+    return [entry_label(entry), _kernels(entry), *(figures.microseconds(time) for time in times), difference]
 
 
 def _kernels(entry: Entry) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from harness.analysis import figures
-from harness.analysis.case_labels import labels, usual
-from harness.analysis.outcomes import WORDS, Outcome, norms
+from harness.analysis.outcomes import Outcome, norms
 from harness.cases import Norm, NormCase
 from harness.cases.input_kinds import INPUT_KINDS
-from harness.records.schema import RANKED
+from harness.records.schema import RANKED, Status
+from reports import figures
+from reports.labels import case_labels, usual
 from reports.parts.reasons import details
 from reports.table import Cell, Section, Table, table, words
 
@@ -19,6 +19,16 @@ ABOUT = (
     f"says that it does not support the case. {figures.LEGEND}; (flushes): right but for subnormal numbers taken as "
     "zero."
 )
+WORDS: dict[Status, str] = {
+    "ok": "right",
+    "nondeterministic": "nondet.",
+    "unsupported": "refused",
+    "wrong": "wrong",
+    "crashed": "crashed",
+    "timeout": "timeout",
+    "oom": "oom",
+    "missing": figures.NOTHING,
+}
 
 
 def section(outcomes: Sequence[Outcome]) -> Section:
@@ -38,7 +48,7 @@ def _norm(norm: Norm, outcomes: Sequence[Outcome]) -> Section:
     """A table for each set of implementations that were tried on the same cases: one for all could be mostly empty."""
     by_case = _tried([outcome for outcome in outcomes if outcome.case.norm == norm])
     groups: dict[tuple[str, ...], dict[str, dict[str, Outcome]]] = {}
-    for case, label in labels(list(by_case)).items():
+    for case, label in case_labels(list(by_case)).items():
         groups.setdefault(tuple(by_case[case]), {})[label] = by_case[case]
     parts: list[str | Table] = [f"Dtypes are {usual(list(by_case))} where nothing else is said."]
     for impls, rows in groups.items():

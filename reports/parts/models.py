@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from harness.analysis import figures
 from harness.analysis.comparison import Comparison
-from harness.analysis.spending import Spender, Spending, spending
+from harness.analysis.step import Spender, Spending, spending
+from reports import figures
+from reports.labels import spender_label
 from reports.table import Cell, Heading, Section, Table, table, words
 
 TITLE = "What a training step of these models spends in norm backwards"
@@ -34,7 +35,8 @@ def tables_by_tokens(comparison: Comparison) -> dict[str, Table]:
 def _table(spent: Spending) -> Table:
     headings = [*words("impl"), *(Heading(name, words=True, drop=n) for n, name in enumerate(spent.models))]
     lines: list[list[str | Cell]] = [
-        [spender.label, *(_of(spender, model) for model in spent.models)] for spender in (*spent.spenders, spent.add)
+        [spender_label(spender), *(_of(spender, model) for model in spent.models)]
+        for spender in (*spent.spenders, spent.add)
     ]
     return table(headings, lines)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from harness.analysis import figures
+from harness.analysis.case_comparison import Entry
 from harness.analysis.comparison import Comparison
-from harness.analysis.entries import Entry
 from harness.cases.unfused import WITH_TORCH
+from reports import figures
 
 
 def failures(comparison: Comparison) -> list[str]:

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from harness.analysis import figures
-from harness.analysis.case_labels import labels, shape, variant
 from harness.analysis.outcomes import Outcome, norms
 from harness.cases import Norm, NormCase
 from harness.cases.tensors import headings as short_names
 from harness.records.schema import ErrorClass, TensorCheck
+from reports import figures
+from reports.labels import case_labels, shape, variant
 from reports.table import Cell, Section, Table, table, words
 
 ABOUT = (
@@ -144,7 +144,7 @@ def _compact(norm: Norm, outcomes: Sequence[Outcome]) -> Table:
     impls = list(dict.fromkeys(impl for _, impl in by_place))
     rows = [
         [f"{norm}, {shape(case)}, {variant(case)}", *(_largest(by_place.get((case, impl))) for impl in impls)]
-        for case in labels([case for case, _ in by_place])
+        for case in case_labels([case for case, _ in by_place])
     ]
     return table([*words("case"), *impls], rows, norm)
 

@@ -10,11 +10,10 @@ from statistics import median, stdev
 
 import numpy as np
 
-from harness.analysis import figures
-from harness.analysis.intervals import CONFIDENCE
 from harness.analysis.joining import JoinedCase, band, by_case, ratio
-from harness.analysis.statistics import IncomparableError, Ratio, beyond_processes, median_and_spread
+from harness.analysis.statistics import CONFIDENCE, IncomparableError, Ratio, beyond_processes, median_and_spread
 from harness.records.file import Results
+from reports import figures
 from reports.markdown_writer import paragraphs, table
 from reports.parts import provenance
 from reports.table import words

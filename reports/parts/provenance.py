@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from harness.analysis import figures
 from harness.analysis.comparison import Comparison
 from harness.records.run_records import RunRecord
+from reports import figures
 
 _HASH = re.compile(r" \(sha256:\w+\)")
 

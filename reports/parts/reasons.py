@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from harness.analysis import figures
 from harness.analysis.checks import Checked
 from harness.analysis.outcomes import FAILED, Outcome, by_impl
 from harness.cases import NormCase
@@ -14,6 +13,8 @@ from harness.cases.tensors import headings as in_order
 from harness.records.reason_texts import sentence
 from harness.records.reasons import Reason, kind, single
 from harness.records.schema import RANKED, Status, TensorCheck
+from reports import figures
+from reports.labels import determinism
 from reports.table import Cell, Section, table, words
 
 LISTED: tuple[Status, ...] = (*FAILED, "nondeterministic")
@@ -113,7 +114,7 @@ def _all_wrong(group: Sequence[Outcome]) -> bool:
 def details(reason: Reason | None, checked: Checked) -> list[str]:
     """The details of an outcome, a line each: its reason, each gradient's error, and its determinism."""
     errors = [_error(name, checked.errors[name]) for name in in_order(checked.errors)]
-    bits = [f"determinism: {checked.determinism}"] if checked.repeats else []
+    bits = [f"determinism: {determinism(checked)}"] if checked.repeats else []
     return [*([sentence(reason)] if reason else []), *errors, *bits]
 
 

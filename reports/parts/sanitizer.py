@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.analysis import figures
 from harness.records.schema import SanitizerRecord
+from reports import figures
 from reports.table import Section, table, words
 
 ABOUT = "Errors of memory and of order that a tool of compute-sanitizer counted in one backward."

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from harness.analysis import figures
 from harness.records.file import Results
 from harness.records.schema import Check, SelfTestRecord, worst
+from reports import figures
 from reports.markdown_writer import details as folded
 from reports.markdown_writer import paragraphs, write_table
 from reports.parts import caveats, provenance, yardsticks

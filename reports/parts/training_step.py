@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from harness.analysis import figures
-from harness.analysis.case_comparison import CaseComparison
+from harness.analysis.case_comparison import CaseComparison, Entry, Waiting
 from harness.analysis.comparison import Comparison
-from harness.analysis.entries import Entry
 from harness.analysis.step import StepCell, every_context, training_step
-from harness.analysis.waiting import Waiting
 from harness.records.contexts import ALL_REDUCE, COLD, HOST, WAITS
 from harness.records.reasons import Reason
 from harness.records.schema import RANKED
+from reports import figures
+from reports.labels import entry_label
 from reports.parts import answers
 from reports.table import Cell, Heading, Section, Table, table, words
 
@@ -81,7 +80,7 @@ def of_case(comparison: Comparison, case: CaseComparison) -> Table:
     contexts = every_context(comparison)[1:]
     same_case = [next((other for other in context.cases if other.case == case.case), None) for context in contexts]
     rows = [
-        [entry.label, *(_time(in_context, entry.impl) for in_context in same_case)]
+        [entry_label(entry), *(_time(in_context, entry.impl) for in_context in same_case)]
         for entry in case.of("ranked", "unranked")
     ]
     return table([*words("impl"), *(Heading(context.context) for context in contexts)], rows)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tabulate import tabulate
 
-from harness.analysis import figures
 from harness.analysis.statistics import Ratio
 from harness.cases.tuned import TunedCase, TunedFile
+from reports import figures
 
 HEADS = ["implementation", "case", "default us", "best us", "speedup [95 %]", "configuration"]
 _ALIGNED = ("left", "left", "right", "right", "left", "left")

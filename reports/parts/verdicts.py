@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 from tabulate import tabulate
 
-from harness.analysis import figures
 from harness.analysis.statistics import FALSE_DISCOVERIES
 from harness.analysis.verdicts import GRAVEST_OUTCOME_FIRST, Loss, Subject, Verdict
 from harness.records.reason_texts import sentence
+from reports import figures
 
 MOST_ROWS = 40
 CLAIM_HEADS = ["verdict", "case", "claim", "because"]
@@ -63,4 +63,4 @@ def _figures(loss: Loss | None) -> list[str]:
     if loss is None:
         return [figures.NOTHING] * 3
     p = "< 0.0001" if loss.adjusted < 0.0001 else f"{loss.adjusted:.4f}"
-    return [str(loss), f"{figures.spread(math.expm1(loss.delta))} %", p]
+    return [figures.with_interval(loss.speedup, loss.low, loss.high), f"{figures.spread(math.expm1(loss.delta))} %", p]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from harness.analysis import figures
-from harness.analysis.comparison import CaseComparison, Comparison
+from harness.analysis.case_comparison import CaseComparison
+from harness.analysis.comparison import Comparison
 from harness.analysis.statistics import PROCESS_BAND
 from harness.records.reason_texts import sentence
 from harness.records.reasons import Reason
 from harness.records.schema import Budget
+from reports import figures
 
 
 def add_and_copy(case: CaseComparison) -> str:

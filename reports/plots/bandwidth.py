@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from harness.analysis import figures
-from harness.analysis.comparison import CaseComparison, Comparison, is_rankable
-from harness.analysis.entries import bandwidth_gbps
+from harness.analysis.case_comparison import CaseComparison, bandwidth_gbps, is_rankable
+from harness.analysis.comparison import Comparison
 from harness.analysis.joining import Joined, same_traffic_add
 from harness.analysis.pairing import ABOUT_INTERVALS, time_interval
-from harness.analysis.size_groups import Group, Strip
 from harness.cases import NormCase
 from harness.cases.traffic import ADD_NAME
+from reports import figures
 from reports.plots.style import ADD, DASHED, DOTTED, GROUND, SOFT, Look, backward, look, sheet, styled, title
+from reports.size_groups import Group, Strip
 
 SHARES = (25, 50, 75)  # percent of the add, drawn as faint lines
 CAPTION = (

@@ -9,10 +9,10 @@ from matplotlib.figure import Figure
 
 from harness.analysis.comparison import Comparison
 from harness.analysis.outcomes import join_outcomes
-from harness.analysis.size_groups import groups
 from harness.errors import UsageError
 from reports.plots import bandwidth, error_growth, kernel_bars, sample_spread, speedup_map
 from reports.plots.style import FORMATS, save
+from reports.size_groups import groups
 
 
 def write(comparison: Comparison, folder: Path) -> list[Path]:

@@ -9,13 +9,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.offsetbox import AnnotationBbox, HPacker, TextArea, VPacker
 
-from harness.analysis import figures
-from harness.analysis.comparison import CaseComparison
-from harness.analysis.entries import Entry
-from harness.analysis.kernel_names import display_names, shorten
+from harness.analysis.case_comparison import CaseComparison, Entry
 from harness.analysis.kernel_spans import Segment, segments
 from harness.records.run_records import RunRecord
 from harness.records.schema import Kernel
+from reports import figures
+from reports.kernel_names import display_names, shorten
+from reports.labels import entry_label
 from reports.plots.style import INK, SOFT, look, shade, sheet, styled, title
 
 SHARED = "#a89878"  # of kernels that implementations of several families launch
@@ -79,7 +79,7 @@ def kernel_bars(case: CaseComparison, run: RunRecord, colours: Mapping[str, str]
     if case.add_us:
         axes.axvline(case.add_us, color=INK, linestyle=(0, (2, 1)), linewidth=1.0, zorder=0.9)
         axes.set_title(f"dashed: same-traffic add, {figures.microseconds(case.add_us)} us", fontsize=8)
-    axes.set_yticks(middles, [entry.label.replace(" (", "\n(") for entry in entries], fontsize=9, color=INK)
+    axes.set_yticks(middles, [entry_label(entry).replace(" (", "\n(") for entry in entries], fontsize=9, color=INK)
     axes.set_ylim(sum(heights), -SPACE)
     axes.set_xlim(left=0)
     axes.tick_params(axis="y", length=0)

@@ -6,11 +6,13 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from harness.analysis import figures
-from harness.analysis.comparison import CaseComparison, Comparison, is_rankable
+from harness.analysis.case_comparison import CaseComparison, is_rankable
+from harness.analysis.comparison import Comparison
 from harness.analysis.joining import Joined, same_traffic_add
 from harness.cases import Norm
 from harness.cases.traffic import ADD_NAME
+from reports import figures
+from reports.labels import entry_label
 from reports.plots.style import ADD, look, sheet, styled, title
 
 CAPTION = (
@@ -33,7 +35,7 @@ def largest(comparison: Comparison) -> list[CaseComparison]:
 @styled
 def spread(case: CaseComparison, comparison: Comparison) -> Figure:
     """Percent off the median, a row for each ranked implementation, fastest on top, below that of the add."""
-    shown = {entry.label: (look(entry.impl), case.joined[entry.impl, "impl"]) for entry in case.ranked}
+    shown = {entry_label(entry): (look(entry.impl), case.joined[entry.impl, "impl"]) for entry in case.ranked}
     add = same_traffic_add(case.joined)
     if add is not None and is_rankable(add):
         shown = {ADD_NAME: (ADD, add), **shown}

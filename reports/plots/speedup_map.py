@@ -13,11 +13,11 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from harness.analysis import figures
 from harness.analysis.comparison import Comparison
-from harness.analysis.size_groups import Group
 from harness.analysis.statistics import geomean
+from reports import figures
 from reports.plots.style import INK, backward, sheet, styled, title
+from reports.size_groups import Group
 
 MAP = colormaps["PuOr_r"].resampled(32)  # orange is faster, purple slower: the colour-blind tell them apart
 CELL, BAR_WIDTH = 0.3, 0.14  # inches: the height of a cell, and the width of the scale

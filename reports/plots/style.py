@@ -13,11 +13,11 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
-from harness.analysis.case_labels import NORMS
 from harness.cases import Norm
 from harness.cases.unfused import WITH_TORCH
 from harness.defaults import BASELINE, OWN_IMPL
 from harness.records.run_records import RunRecord
+from reports.labels import NORMS
 
 WIDTH = 9.5  # inches: 9 points here are 11 pixels at the width of a pull request
 FORMATS = ("svg", "png")

@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from harness.analysis import figures
-from harness.analysis.comparison import CaseComparison, Comparison
-from harness.analysis.entries import Entry, bandwidth_gbps
+from harness.analysis.case_comparison import CaseComparison, Entry, bandwidth_gbps
+from harness.analysis.comparison import Comparison
 from harness.analysis.joining import Joined, same_traffic_add
 from harness.analysis.pairing import time_interval
-from harness.analysis.size_groups import groups
 from harness.analysis.step import every_context
 from harness.analysis.summary import fastest_of_each
 from harness.cases import NormCase
@@ -25,9 +23,12 @@ from harness.records.file import Results
 from harness.records.reason_texts import sentence
 from harness.records.schema import ErrorClass
 from harness.records.settings import Settings
+from reports import figures
+from reports.labels import determinism
 from reports.parts import answers, caveats, conditions, yardsticks
 from reports.parts.geomeans import geomeans
 from reports.published.sources import Source
+from reports.size_groups import groups
 
 # Of each implementation on a case. Its words are a row of the run, as many cases share them, and the case has the row's
 # number; its figures are one text. rho, a figure for each gradient, is among the words, as it takes few values.
@@ -197,7 +198,7 @@ def _entry(case: CaseComparison, entry: Entry, strings: StringTable, moves: bool
         figures.percent(entry.percent_of_add) if entry.percent_of_add else None,
         _joined(rhos) if any(rhos) else None,
         _class_in_words(checked.error_class),
-        checked.determinism if checked.repeats or checked.moved else None,
+        determinism(checked) if checked.repeats or checked.moved else None,
         sentence(why) if (why := entry.reason or waiting) else None,
     ]
     fields = list(zip(COLUMNS, row, strict=True))

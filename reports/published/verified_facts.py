@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from harness.analysis import figures
 from harness.analysis.comparison import Comparison
 from harness.analysis.outcomes import FAILED, Outcome, join_outcomes, norms, tried
+from reports import figures
 from reports.formats.verification import summary
 from reports.table import Table
 

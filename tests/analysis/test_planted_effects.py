@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from harness.analysis.planted_effects import detected, detected_together
+from harness.analysis.evidence import detected, detected_together
 from harness.analysis.statistics import PROCESS_BAND, Ratio
 from harness.records.schema import Budget, Check, SelfTestRecord
 from reports.parts.caveats import failed_checks

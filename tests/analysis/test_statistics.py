@@ -5,18 +5,20 @@ import numpy as np
 import pytest
 from scipy.stats import t, ttest_1samp
 
-from harness.analysis.intervals import _resamples, block_interval, rank_interval
 from harness.analysis.statistics import (
     PROCESS_BAND,
     IncomparableError,
     Ratio,
+    _resamples,
     aa_band,
     across_processes,
     benjamini_hochberg,
+    block_interval,
     estimate,
     geomean,
     mean_of_logs,
     median_and_spread,
+    rank_interval,
     spans_agree,
     speedup,
     verdict,

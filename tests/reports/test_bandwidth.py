@@ -1,11 +1,11 @@
 import pytest
 
 from harness.analysis.comparison import compare
-from harness.analysis.size_groups import groups
 from harness.cases import NormCase
 from harness.cases.traffic import moved_bytes
 from reports.plots.bandwidth import ADD_NAME, SHARES, bandwidth
 from reports.plots.style import look
+from reports.size_groups import groups
 from tests.results_factory import helpers, in_processes, results, row, selftest
 
 SQUARE = [NormCase("rms", (1 << 23) // cols, cols) for cols in (1024, 2048, 4096)]

@@ -5,6 +5,7 @@ from harness.cases import NormCase
 from harness.cases.traffic import moved_bytes
 from harness.errors import UsageError
 from reports.formats.grid import render
+from reports.labels import counted_label, determinism, entry_label
 from reports.parts import not_passed
 from reports.parts.geomeans import norms_side_by_side
 from tests.results_factory import (
@@ -48,7 +49,7 @@ def test_a_planted_fast_failure_never_ranks(status):
 def test_an_unproven_row_is_shown_but_not_ranked():
     compiled = compare(mixed()).cases[0].entry("compiled")
     assert compiled.median_us == pytest.approx(43.9, rel=0.01)
-    assert (compiled.standing, compiled.speedup, compiled.label) == ("unranked", None, "compiled (unproven)")
+    assert (compiled.standing, compiled.speedup, entry_label(compiled)) == ("unranked", None, "compiled (unproven)")
 
 
 @pytest.mark.parametrize("other", [timing(1.0, group="g2"), timing(1.0, flush="dirty")])
@@ -63,9 +64,9 @@ def test_row_timed_without_baseline_has_no_ratio(other):
 def test_nondeterministic_ranks_but_only_under_its_mark():
     comparison = compare(mixed())
     liger = comparison.cases[0].entry("liger")
-    assert (liger.standing, liger.label) == ("ranked", "liger (nondeterministic)")
-    assert liger.checked.determinism == "2 of 50 differ, in dweight"
-    assert next(mean for mean in comparison.summary.geomeans if mean.impl == "liger").label.endswith("in 1)")
+    assert (liger.standing, entry_label(liger)) == ("ranked", "liger (nondeterministic)")
+    assert determinism(liger.checked) == "2 of 50 differ, in dweight"
+    assert counted_label(next(mean for mean in comparison.summary.geomeans if mean.impl == "liger")).endswith("in 1)")
 
 
 @pytest.mark.parametrize(
@@ -80,9 +81,9 @@ def test_what_keeps_its_bits_within_each_process_has_a_mark_of_its_own(differing
     rows[there] = rows[there].model_copy(update={"verification": second})
     comparison = compare(results(*rows, processes=2))
     quack = comparison.cases[0].entry("quack")
-    assert (quack.standing, quack.status, quack.label) == ("ranked", "nondeterministic", f"quack ({mark})")
-    assert comparison.summary.geomeans[0].label == f"quack ({mark} in 1)"
-    assert comparison.summary.wins[0].label == f"quack ({mark} in 1)"
+    assert (quack.standing, quack.status, entry_label(quack)) == ("ranked", "nondeterministic", f"quack ({mark})")
+    assert counted_label(comparison.summary.geomeans[0]) == f"quack ({mark} in 1)"
+    assert counted_label(comparison.summary.wins[0]) == f"quack ({mark} in 1)"
     assert norms_side_by_side(comparison).rows[0][3].text == "0 of 1"
     legend = {
         "nondeterministic": " †: other bits from run to run",

@@ -8,6 +8,7 @@ from harness.analysis.comparison import compare
 from harness.analysis.statistics import PROCESS_BAND
 from harness.records.reasons import Reason
 from harness.records.schema import VoidBlocks
+from reports.labels import determinism
 from tests.results_factory import (
     CASE,
     budget,
@@ -98,7 +99,7 @@ def test_the_worst_error_and_all_repetitions_count():
     entry = only_case(*rows).entry("quack")
     assert (entry.checked.errors["dx"].rho, entry.checked.errors["dx"].error_class) == (1.4, "one extra rounding")
     assert (entry.checked.repeats, entry.checked.differing, entry.checked.differing_in) == (200, 2, ("dweight",))
-    assert entry.checked.determinism == "2 of 200 differ, in dweight"
+    assert determinism(entry.checked) == "2 of 200 differ, in dweight"
 
 
 def test_a_process_that_is_missing_is_noted():

@@ -2,8 +2,8 @@ import math
 
 import pytest
 
-from harness.analysis import figures
 from harness.analysis.statistics import Ratio
+from reports import figures
 
 
 def around(value, relative, blocks=40):

@@ -6,9 +6,9 @@ from matplotlib.colors import to_hex
 from matplotlib.offsetbox import HPacker, TextArea
 
 from harness.analysis.comparison import compare
-from harness.analysis.kernel_names import shorten
 from harness.records.file import load
 from harness.records.schema import Kernel
+from reports.kernel_names import shorten
 from reports.plots.kernel_bars import SHARED, kernel_bars, kernel_colours
 from reports.plots.style import look, shade
 from tests.results_factory import CASE, LAYER, helpers, mixed, profiled, results, row, thorough

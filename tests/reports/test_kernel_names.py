@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.analysis.kernel_names import LONGEST, display_names, shorten
 from harness.records.file import load
+from reports.kernel_names import LONGEST, display_names, shorten
 from tests.reports.conftest import GOLDEN
 
 PUBLISHED = sorted((Path(__file__).parents[2] / "results").rglob("*.jsonl.bz2"))

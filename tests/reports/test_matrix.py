@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from harness.analysis.case_labels import labels
 from harness.cases import NormCase
+from reports.labels import case_labels
 from reports.markdown_writer import write_section as write
 from reports.parts.matrix import cell, section
 from tests.results_factory import CASE, outcomes, results, row, verification
@@ -19,7 +19,7 @@ def test_labels_say_only_what_tells_cases_apart():
     nan, strided = (replace(SMALL, inputs=inputs) for inputs in ("nan-x", "strided-x"))
     other = replace(nan, rows=3)
     fp32 = replace(strided, weight_dtype="fp32", eps=1e-6)
-    assert labels([strided, nan, other, SMALL, fp32]) == {
+    assert case_labels([strided, nan, other, SMALL, fp32]) == {
         SMALL: "normal, 512 x 1024",
         nan: "nan-x, 512 x 1024",
         other: "nan-x, 3 x 1024",
@@ -30,7 +30,7 @@ def test_labels_say_only_what_tells_cases_apart():
 
 def test_usual_inputs_come_first():
     cases = [replace(SMALL, inputs=inputs) for inputs in ("strided-x", "correlated")]
-    assert list(labels([*cases, SMALL])) == [SMALL, cases[1], cases[0]]
+    assert list(case_labels([*cases, SMALL])) == [SMALL, cases[1], cases[0]]
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 
 from harness.analysis.comparison import compare
-from harness.analysis.spending import spending
+from harness.analysis.step import spending
 from harness.cases.models import MODELS
 from harness.cases.unfused import WITH_TORCH
 from reports.formats import console, grid, html, markdown
+from reports.labels import spender_label
 from reports.parts import models
 from tests.results_factory import helpers, in_processes, results, row, selftest, timing, verification
 
@@ -36,7 +37,7 @@ def of(*cases, **changes):
 def test_times_are_multiplied_by_calls():
     (spent,) = spending(of(RESIDUAL, PLAIN).cases, None)
     assert (spent.tokens, spent.models) == (8192, ("Llama 3 8B",))
-    by_name = {spender.label: spender.ms["Llama 3 8B"] for spender in spent.spenders}
+    by_name = {spender_label(spender): spender.ms["Llama 3 8B"] for spender in spent.spenders}
     assert list(by_name) == ["quack", "torch-eager"]
     assert [spender.with_torch for spender in spent.spenders] == [{"Llama 3 8B"}, set()]
     assert by_name["torch-eager"] == pytest.approx(DRIFTED * 65 * 0.100, rel=0.01)
@@ -134,7 +135,7 @@ def test_a_norm_with_other_bits_marks_the_model():
                 status = "nondeterministic" if each.case in unsteady else "ok"
                 rows[place] = each.model_copy(update={"verification": check, "status": status})
         (spent,) = spending(compare(results(*rows, processes=2)).cases, None)
-        return next(spender.label for spender in spent.spenders if spender.impl == "torch-eager")
+        return next(spender_label(spender) for spender in spent.spenders if spender.impl == "torch-eager")
 
     assert label() == "torch-eager"
     assert label(PLAIN) == "torch-eager (other bits in a new process)"

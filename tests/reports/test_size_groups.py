@@ -1,8 +1,8 @@
 from dataclasses import replace
 
 from harness.analysis.comparison import compare
-from harness.analysis.size_groups import groups
 from harness.cases import NormCase
+from reports.size_groups import groups
 from tests.results_factory import results, row
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from harness.analysis.comparison import compare
-from harness.analysis.size_groups import groups
 from harness.cases import NormCase
 from reports.plots.speedup_map import speedups
+from reports.size_groups import groups
 from tests.results_factory import helpers, results, row
 
 WIDE, NARROW = NormCase("rms", 2048, 4096), NormCase("rms", 8192, 1024)

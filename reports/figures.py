@@ -56,6 +56,11 @@ def ratio_and_interval(value: Ratio | None) -> str:
     return f"{value.value:.{decimals}f} [{value.low:.{decimals}f}, {value.high:.{decimals}f}]"
 
 
+def with_interval(value: float, low: float, high: float) -> str:
+    """A speedup of a gate and its 90 % interval, with three decimals."""
+    return f"{value:.3f} " + (f"[{low:.3f}, {high:.3f}]" if math.isfinite(high) else "[no interval]")
+
+
 def percent(value: float | None, decimals: int = 1) -> str:
     """A figure that is in percent already; its unit stands in the column's head."""
     return NOTHING if value is None or not math.isfinite(value) else f"{value:.{decimals}f}"

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.analysis import figures
-from harness.analysis.case_labels import usual, variant
-from harness.analysis.comparison import CaseComparison, Comparison
+from harness.analysis.case_comparison import CaseComparison
+from harness.analysis.comparison import Comparison
 from harness.cases import Norm
+from reports import figures
+from reports.labels import usual, variant
 
 
 @dataclass(frozen=True)
