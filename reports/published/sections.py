@@ -37,7 +37,7 @@ def fastest(sources: Sequence[Source], plan: Plan) -> str:
     means = norms_side_by_side(source.comparison)
     link = "".join(f"; [all shapes and implementations](results/{source.device}/{page})" for page in source.pages[:1])
     stale = "; **stale**" if source.stale else ""
-    how = f"Geometric mean speedups over {source.comparison.baseline}, the smallest and the largest in brackets."
+    how = f"Geometric mean speedups over {source.comparison.baseline} (smallest to largest)."
     measured = f"{source.device_name}, {source.date}, {versions(source.results.run)}; {source.about}{link}{stale}."
     return paragraphs([without_padding(write_table(replace(means, rows=means.rows[:MOST_ROWS]))), f"{how} {measured}"])
 
