@@ -55,7 +55,7 @@ from harness.worker.interleave import make_device
 from harness.worker.messages import Hello, SelfTest, Try
 from harness.worker.rows import release
 from harness.worker.run_selftest import make_selftest
-from harness.worker.training_step import InContext, TrainingStep
+from harness.worker.training_step import ContextTimings, TrainingStep
 from harness.worker.trial import Trial
 
 SHAPES = "32768x1024,16384x2048,8192x4096,4096x8192,2048x16384"
@@ -167,7 +167,7 @@ class Step(TrainingStep):
 
     all_reduce: Any
 
-    def _device(self, context: str, result: InContext) -> Device | None:
+    def _device(self, context: str, result: ContextTimings) -> Device | None:
         if context != ALL_REDUCE:
             return super()._device(context, result)
         inputs = self.job.inputs

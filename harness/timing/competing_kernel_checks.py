@@ -14,8 +14,8 @@ from harness.devices.holder import Holder
 from harness.errors import UnavailableError
 from harness.records.reasons import Reason, raised
 from harness.records.schema import Check
-from harness.timing.check_list import CheckList
 from harness.timing.engine import Candidate, Device, Sample, take_sample
+from harness.timing.selftest import CheckList
 from harness.timing.step_contexts import CompetingKernel
 
 OCCUPIED = "held multiprocessors"
@@ -33,10 +33,10 @@ def competing_kernel_checks(device: Device, make_holder: Callable[[], Holder]) -
         holder, probe = make_holder(), make_holder()
     except UnavailableError as error:
         for name in (OCCUPIED, CONTROL):
-            checks.skip(name, Reason("refused", {"text": str(error)}))
-        return checks.checks
-    _check_occupied(checks, holder, probe)
-    _check_all_resident(checks, device, holder, probe)
+            checks.add_without_value(name, Reason("refused", {"text": str(error)}))
+    else:
+        _check_occupied(checks, holder, probe)
+        _check_all_resident(checks, device, holder, probe)
     return checks.checks
 
 
@@ -52,7 +52,7 @@ def _check_occupied(checks: CheckList, holder: Holder, probe: Holder) -> None:
     difference = abs(holder.multiprocessors - PROGRAMS - free)
     fields = {"programs": PROGRAMS, "threads": holder.threads, "shared_kib": holder.shared_kib}
     detail = Reason("free_beside", {**fields, "free": free, "of": holder.multiprocessors})
-    checks.add(OCCUPIED, difference == 0 and state == "running", difference, 0, "", detail)
+    checks.add(OCCUPIED, difference, 0, "", detail, difference == 0 and state == "running")
 
 
 def _check_all_resident(checks: CheckList, device: Device, holder: Holder, probe: Holder) -> None:
@@ -65,15 +65,14 @@ def _check_all_resident(checks: CheckList, device: Device, holder: Holder, probe
         candidate = Candidate(CONTROL, run)
         alone, waiting = _samples(device, candidate), _samples(competing, candidate)
     except Exception as error:  # Triton has no such launch for every device
-        checks.skip(CONTROL, raised(error))
+        checks.add_without_value(CONTROL, raised(error))
         return
     times_us = [sample.us for sample in waiting if sample.void is None]
     us, alone_us = median(times_us or [math.nan]), median(sample.us for sample in alone)
     fields = {"us": us, "programs": PROGRAMS, "alone_us": alone_us}
     detail = Reason("all_resident_waits" if competing.waits(us) else "all_resident_did_not_wait", fields)
-    checks.add(
-        CONTROL, competing.waits(us) and not competing.waits(alone_us), us, competing.outlasts_us / 2, "us", detail
-    )
+    passed = competing.waits(us) and not competing.waits(alone_us)
+    checks.add(CONTROL, us, competing.outlasts_us / 2, "us", detail, passed)
 
 
 def _samples(device: Device, candidate: Candidate) -> list[Sample]:

@@ -42,11 +42,9 @@ class CpuDevice:
         """Nothing to hold: the call itself is the work."""
 
     def start(self) -> None:
-        """Read the clock."""
         self._start_ns = time.perf_counter_ns()
 
     def end(self) -> None:
-        """Read the clock."""
         self._end_ns = time.perf_counter_ns()
 
     def all_queued_before_start(self) -> bool:
@@ -54,7 +52,6 @@ class CpuDevice:
         return True
 
     def elapsed_us(self) -> float:
-        """The time between the two readings."""
         return (self._end_ns - self._start_ns) / 1e3
 
     def fault(self) -> Reason | None:
@@ -65,5 +62,4 @@ class CpuDevice:
         return SensorReading(host_load=self._load.since_last_reading())
 
     def now_s(self) -> float:
-        """Seconds on the host's clock."""
         return time.monotonic()

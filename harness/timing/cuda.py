@@ -68,19 +68,15 @@ class CudaDevice:
             self._written.fill_(1.0)
 
     def start(self) -> None:
-        """Record the start event."""
         self._start.record()
 
     def end(self) -> None:
-        """Record the end event."""
         self._end.record()
 
     def all_queued_before_start(self) -> bool:
-        """Whether the start event has not happened yet."""
         return not self._start.query()
 
     def elapsed_us(self) -> float:
-        """Wait for the end event; the time between the events."""
         self._end.synchronize()
         return self._start.elapsed_time(self._end) * 1e3
 
@@ -92,7 +88,6 @@ class CudaDevice:
         return self._gpu.read() if self._gpu else SensorReading()
 
     def now_s(self) -> float:
-        """Seconds on the host's clock."""
         return time.monotonic()
 
     def _spin_rate(self) -> float | None:

@@ -32,47 +32,36 @@ class Device(Protocol):
 
     def flush(self, mode: Flush) -> None:
         """Evict the caches: with clean lines, with dirty lines, or not at all."""
-        ...
 
     def place_outputs(self, rng: random.Random) -> None:
         """Draw the address that the next large output will get."""
-        ...
 
     def allocations(self) -> int:
         """How often the allocator has asked the driver for memory so far."""
-        ...
 
     def hold(self, duration_us: float) -> None:
         """Keep the stream busy this long, so that the host can queue everything behind it."""
-        ...
 
     def start(self) -> None:
         """Mark the beginning of the timed span."""
-        ...
 
     def end(self) -> None:
         """Mark the end of the timed span."""
-        ...
 
     def all_queued_before_start(self) -> bool:
         """Whether the stream still waits before the start mark: the proof that no host time is inside the span."""
-        ...
 
     def elapsed_us(self) -> float:
         """Wait for the end mark; the span between the marks in microseconds."""
-        ...
 
     def fault(self) -> Reason | None:
         """Why the last sample is void, as far as the device can tell; None where it is not."""
-        ...
 
     def read_sensors(self) -> SensorReading:
         """Clocks, power, temperature and throttling at this moment, as far as the device reports them."""
-        ...
 
     def now_s(self) -> float:
         """Seconds on the host's clock, used only for time budgets."""
-        ...
 
 
 def _nothing() -> None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from harness.analysis.statistics import Ratio, spans_agree, speedup
 from harness.records.reasons import ALL_VOID, Reason
 from harness.records.schema import Budget, Check, Flush
 from harness.timing.breakdown import CLOCK_SLACK_US
-from harness.timing.check_list import CheckList, rounded
 from harness.timing.engine import Candidate, Device, Measurement, measure
 from harness.timing.stopping import StoppingRule
 
@@ -47,21 +46,57 @@ class Effort:
     multiples: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
 
 
-class SelfTest:
+Unit = Literal["us", "%", "GB/s", ""]
+
+
+@dataclass
+class CheckList:
+    """The checks of a self-test as they are made, each with its value, its limit and how it was measured."""
+
+    checks: list[Check] = field(default_factory=list[Check])
+
+    def add(
+        self,
+        name: str,
+        value: float,
+        limit: float,
+        unit: Unit,
+        detail: Reason,
+        passed: bool | None = None,
+        reading: float | None = None,
+    ) -> None:
+        """Add a check, which passes where the value is within the limit, or as `passed` says.
+
+        One without a finite value had no samples, and fails. Shares become percent.
+        """
+        finite, scale = math.isfinite(value), 100 if unit == "%" else 1
+        self.checks.append(
+            Check(
+                name=name,
+                passed=finite and bool(value <= limit if passed is None else passed),
+                value=rounded(scale * value) if finite else None,
+                limit=rounded(scale * limit),
+                reading=None if reading is None else rounded(reading, 5),
+                unit=unit,
+                detail=detail if finite else Reason(ALL_VOID),
+            )
+        )
+
+    def add_without_value(self, name: str, why: Reason, passed: bool | None = None) -> None:
+        """Add a check that cannot be made on this device, or that failed before it had a value."""
+        self.checks.append(Check(name=name, passed=passed, detail=why))
+
+
+class SelfTest(CheckList):
     """One self-test: `run` makes the checks and stores them in `checks`."""
 
     def __init__(self, device: Device, work: TensorWork, effort: Effort, rng: random.Random) -> None:
+        super().__init__()
         self._device = device
         self._work = work
         self._effort = effort
         self._rng = rng
-        self._list = CheckList()
         self._relative: list[float] = []
-
-    @property
-    def checks(self) -> list[Check]:
-        """The checks made so far."""
-        return self._list.checks
 
     def run(self, whole: bool = True) -> Budget:
         """Make all checks, or unless `whole` only those of what may drift, without the profiler; returns the budget."""
@@ -86,27 +121,27 @@ class SelfTest:
     def _empty_and_null(self) -> tuple[float, float | None]:
         """Time nothing, then a kernel that does nothing; return t0 and the kernel's time in us."""
         null = self._work.null_kernel()
-        medians = self._medians([self._work.nothing(), *([null] if null else [])])
-        t0_us = medians[0]
-        self._list.at_most("empty region (t0)", t0_us, T0_LIMIT_US, "us", Reason("check_empty"))
-        if null is None:
-            self._list.skip("null kernel", Reason("no_kernels"))
+        t0_us, *null_us = self._medians([self._work.nothing(), *([null] if null else [])])
+        self.add("empty region (t0)", t0_us, T0_LIMIT_US, "us", Reason("check_empty"))
+        if not null_us:
+            self.add_without_value("null kernel", Reason("no_kernels"))
             return t0_us, None
-        passed = t0_us < medians[1] <= t0_us + T0_LIMIT_US
-        detail = Reason("check_null_kernel")
-        self._list.add("null kernel", passed, medians[1], t0_us + T0_LIMIT_US, "us", detail)
-        return t0_us, medians[1]
+        limit_us = t0_us + T0_LIMIT_US
+        passed = t0_us < null_us[0] <= limit_us
+        self.add("null kernel", null_us[0], limit_us, "us", Reason("check_null_kernel"), passed)
+        return t0_us, null_us[0]
 
     def _copy_line(self) -> tuple[float | None, float]:
         """Fit t = a + b x bytes, by relative residuals; return 1 / b in GB/s, and a in us."""
-        multiples = [m for m in self._effort.multiples if m * self._work.cache_bytes <= self._work.largest]
+        work = self._work
+        multiples = [m for m in self._effort.multiples if m * work.cache_bytes <= work.largest]
         if len(multiples) < 3:
-            self._list.skip("copy line", Reason("little_memory"))
+            self.add_without_value("copy line", Reason("little_memory"))
             return None, 0.0
-        sizes = [multiple * self._work.cache_bytes for multiple in multiples]
-        times_us = np.array(self._medians([self._work.copies(size) for size in sizes]))
+        sizes = [multiple * work.cache_bytes for multiple in multiples]
+        times_us = np.array(self._medians([work.copies(size) for size in sizes]))
         if not np.isfinite(times_us).all():
-            self._list.fail("copy line", Reason(ALL_VOID))
+            self.add_without_value("copy line", Reason(ALL_VOID), passed=False)
             return None, 0.0
         moved = 2.0 * np.array(sizes)
         weights = 1 / times_us
@@ -114,46 +149,27 @@ class SelfTest:
         (at_zero_us, us_per_byte), *_ = np.linalg.lstsq(columns, times_us * weights, rcond=None)
         residual = float(np.abs((at_zero_us + us_per_byte * moved) / times_us - 1).max())
         if us_per_byte <= 0:
-            self._list.fail("copy line", Reason("larger_copies_no_longer"))
+            self.add_without_value("copy line", Reason("larger_copies_no_longer"), passed=False)
             return None, 0.0
         gbps = 1e-3 / float(us_per_byte)
         self._relative.append(residual)
-        self._list.at_most(
-            "copy line",
-            100 * residual,
-            100 * LINE_LIMIT,
-            "%",
-            Reason("check_copy_line", {"caches": [multiples[0], multiples[-1]]}),
-        )
-        self._list.at_most("copy of nothing", abs(at_zero_us), T0_LIMIT_US, "us", Reason("check_copy_of_nothing"))
-        if self._work.datasheet_gbps:
-            limit = self._work.datasheet_gbps
-            self._list.at_most("copy bandwidth", gbps, limit, "GB/s", Reason("check_copy_bandwidth"))
+        detail = Reason("check_copy_line", {"caches": [multiples[0], multiples[-1]]})
+        self.add("copy line", residual, LINE_LIMIT, "%", detail)
+        self.add("copy of nothing", abs(at_zero_us), T0_LIMIT_US, "us", Reason("check_copy_of_nothing"))
+        if work.datasheet_gbps:
+            self.add("copy bandwidth", gbps, work.datasheet_gbps, "GB/s", Reason("check_copy_bandwidth"))
         return gbps, float(at_zero_us)
 
     def _coldness(self) -> None:
         """Half a cache after a flush must take as long as one long evicted, and less time without the flush."""
         probe, fresh = self._work.probe(), self._work.fresh_probe()
         again_us, fresh_us = self._medians([probe, fresh])
-        difference = again_us / fresh_us - 1
-        self._relative.append(abs(difference))
-        self._list.at_most(
-            "coldness",
-            100 * abs(difference),
-            100 * COLD_LIMIT,
-            "%",
-            Reason("check_coldness"),
-        )
-        measured = self._measure([probe], self._effort.blocks, "none")
-        gain = 1 - _median(measured.samples_us[probe.name]) / fresh_us
-        self._list.add(
-            "control: warm buffer",
-            gain > COLD_LIMIT,
-            100 * gain,
-            100 * COLD_LIMIT,
-            "%",
-            Reason("check_warm_buffer"),
-        )
+        difference = abs(again_us / fresh_us - 1)
+        self._relative.append(difference)
+        self.add("coldness", difference, COLD_LIMIT, "%", Reason("check_coldness"))
+        warm = self._measure([probe], self._effort.blocks, "none")
+        gain = 1 - _median(warm.samples_us[probe.name]) / fresh_us
+        self.add("control: warm buffer", gain, COLD_LIMIT, "%", Reason("check_warm_buffer"), gain > COLD_LIMIT)
 
     def _linearity(self) -> None:
         """Time one, two and four copies: the times must be in proportion."""
@@ -161,7 +177,7 @@ class SelfTest:
         times_us = self._medians([self._work.copies(size, count) for count in CALLS])
         off = max(abs(us / (count * times_us[0]) - 1) for us, count in zip(times_us, CALLS, strict=True))
         self._relative.append(off)
-        self._list.at_most("linearity", 100 * off, 100 * LINEAR_LIMIT, "%", Reason("check_linearity"))
+        self.add("linearity", off, LINEAR_LIMIT, "%", Reason("check_linearity"))
 
     def _planted(self) -> float:
         """Planted effects must be read at their size, an A/A pair as no effect; return the worst error of a ratio."""
@@ -172,31 +188,22 @@ class SelfTest:
         measured = self._measure(work, 2 * self._effort.blocks)
         first_us, again_us, *longer_us = (measured.samples_us[candidate.name] for candidate in work)
         if not first_us:
-            self._list.fail(evidence.AA_PAIR, Reason(ALL_VOID))
+            self.add_without_value(evidence.AA_PAIR, Reason(ALL_VOID), passed=False)
             return math.inf
         again = speedup(first_us, again_us)
-        errors = [abs(math.log(again.value))]
+        reading = math.log(again.value)
+        errors = [abs(reading)]
         detail = Reason("check_aa", _interval(again))
-        passed = errors[0] <= AA_LIMIT
-        self._list.add(evidence.AA_PAIR, passed, 100 * errors[0], 100 * AA_LIMIT, "%", detail, math.log(again.value))
+        self.add(evidence.AA_PAIR, errors[0], AA_LIMIT, "%", detail, reading=reading)
         for (name, more), samples_us in zip(evidence.PLANTED.items(), longer_us, strict=True):
             ratio = speedup(samples_us, first_us)  # how much longer: samples over the plain one's
             reading = math.log(ratio.value)
-            error = abs(reading - math.log1p(more))
-            errors.append(error)
+            errors.append(abs(reading - math.log1p(more)))
             is_detected = evidence.detected([ratio], [again])
-            detail = Reason(
-                "check_planted" if is_detected else "check_planted_undetected", {"more": 100 * more, **_interval(ratio)}
-            )
-            self._list.add(
-                name,
-                is_detected and error <= evidence.PLANTED_LIMIT,
-                100 * error,
-                100 * evidence.PLANTED_LIMIT,
-                "%",
-                detail,
-                reading,
-            )
+            code = "check_planted" if is_detected else "check_planted_undetected"
+            detail = Reason(code, {"more": 100 * more, **_interval(ratio)})
+            limit = evidence.PLANTED_LIMIT
+            self.add(name, errors[-1], limit, "%", detail, is_detected and errors[-1] <= limit, reading)
         return max(errors)
 
     def _spans(self) -> float | None:
@@ -206,17 +213,15 @@ class SelfTest:
         others = [self._work.elementwise(size), self._work.copies(size // 2, 2)]
         spans = self._work.spans_us([one, *others])
         if spans is None:
-            self._list.skip(EVENTS_AGAINST_PROFILER, Reason("no_profiler"))
+            self.add_without_value(EVENTS_AGAINST_PROFILER, Reason("no_profiler"))
             return None
         offset_us = spans[0][0] - spans[0][1]
-        off = max(abs(event_us - offset_us - span_us) for event_us, span_us in spans)
-        agree = all(spans_agree(event_us, span_us, offset_us) for event_us, span_us in spans)
-        detail = Reason("check_events_share")
         passed = SHARE_AT_LEAST_US <= offset_us <= T0_LIMIT_US
         limit_us = SHARE_AT_LEAST_US if offset_us < 0 else T0_LIMIT_US
-        self._list.add(EVENTS_SHARE, passed, offset_us, limit_us, "us", detail)
-        detail = Reason("check_events")
-        self._list.add(EVENTS_AGAINST_PROFILER, agree, off, 1.0, "us", detail)
+        self.add(EVENTS_SHARE, offset_us, limit_us, "us", Reason("check_events_share"), passed)
+        off_us = max(abs(event_us - offset_us - span_us) for event_us, span_us in spans)
+        agree = all(spans_agree(event_us, span_us, offset_us) for event_us, span_us in spans)
+        self.add(EVENTS_AGAINST_PROFILER, off_us, 1.0, "us", Reason("check_events"), agree)
         return offset_us
 
     def _medians(self, candidates: Sequence[Candidate]) -> list[float]:
@@ -227,7 +232,7 @@ class SelfTest:
         rule = StoppingRule(min_blocks=blocks, max_blocks=blocks, half_width=0.0, budget_s=math.inf)
         measured = measure(self._device, candidates, rule, flush, self._rng)
         if unproven := [candidate.name for candidate in candidates if not candidate.proven]:
-            self._list.fail("queue proof", Reason("host_late", {"candidates": unproven}))
+            self.add_without_value("queue proof", Reason("host_late", {"candidates": unproven}), passed=False)
         return measured
 
 
@@ -238,3 +243,8 @@ def _median(samples_us: Sequence[float]) -> float:
 def _interval(ratio: Ratio) -> dict[str, float]:
     """A ratio and its interval as changes in percent."""
     return {name: 100 * (getattr(ratio, name) - 1) for name in ("value", "low", "high")}
+
+
+def rounded(value: float, digits: int = 3) -> float:
+    """The value as it is stored."""
+    return round(float(value), digits)

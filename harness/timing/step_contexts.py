@@ -8,14 +8,13 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from harness.devices.capture import Captured
 from harness.devices.holder import Holder
-from harness.devices.nvml import SensorReading
 from harness.records.reasons import Reason
 from harness.records.schema import Flush
 from harness.timing.engine import SHORTEST_HOLD_US, Candidate, Device
@@ -27,44 +26,14 @@ OUTLASTS_TIMES = 20  # and how many times as long as the slowest backward takes 
 WAITING = 0.5
 
 
-class _Wrapped:
-    """A device that passes every call on to another one."""
+class _Wrapped(Device if TYPE_CHECKING else object):
+    """A device that passes on to another one what it does not do itself."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
 
-    def flush(self, mode: Flush) -> None:
-        self._device.flush(mode)
-
-    def place_outputs(self, rng: random.Random) -> None:
-        self._device.place_outputs(rng)
-
-    def allocations(self) -> int:
-        return self._device.allocations()
-
-    def hold(self, duration_us: float) -> None:
-        self._device.hold(duration_us)
-
-    def start(self) -> None:
-        self._device.start()
-
-    def end(self) -> None:
-        self._device.end()
-
-    def all_queued_before_start(self) -> bool:
-        return self._device.all_queued_before_start()
-
-    def elapsed_us(self) -> float:
-        return self._device.elapsed_us()
-
-    def fault(self) -> Reason | None:
-        return self._device.fault()
-
-    def read_sensors(self) -> SensorReading:
-        return self._device.read_sensors()
-
-    def now_s(self) -> float:
-        return self._device.now_s()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._device, name)
 
 
 class HotDy(_Wrapped):

@@ -20,8 +20,8 @@ from harness.records.schema import RANKED, Status, Verification
 from harness.records.settings import Settings
 from harness.verify import arena, precision, robustness, study
 from harness.verify.determinism import cloned, differing, fingerprint
+from harness.verify.process_state import ProcessState
 from harness.verify.repetition import Repetition, with_new_dy
-from harness.verify.surroundings import Surroundings
 
 FEW = 20  # repeats on inputs whose numbers are the point, not their order
 LEAK_RUNS = 4
@@ -105,7 +105,7 @@ class Verifier:
 
     def _first_call(self) -> tuple[Grads, int | None]:
         """Call once, check all that must not have been touched, and copy the gradients at that moment."""
-        before = Surroundings.snapshot()
+        before = ProcessState.snapshot()
         with robustness.poisoned_heap(self.inputs.case.device):
             grads, extra_bytes = _with_peak(self.inputs, self.backward)
         fault = precision.malformed(self.inputs, grads)

@@ -16,10 +16,10 @@ from harness.timing.breakdown import Breakdown
 from harness.timing.engine import Candidate, CandidateError
 from harness.verify import precision, robustness
 from harness.verify.determinism import fingerprint
+from harness.verify.process_state import at_work_in
 from harness.verify.repetition import with_new_dy
-from harness.verify.surroundings import at_work_in
 from harness.verify.verifier import LINGER_S
-from harness.worker.interleave import AGAIN, TimingJob, Together, time_together
+from harness.worker.interleave import AGAIN, TimingJob, Together, implementation_of, time_together
 from harness.worker.rows import Rows, SpoiltError
 from harness.worker.training_step import ContextTimings, TrainingStep
 
@@ -155,10 +155,10 @@ class Contenders:
         for context, in_context in in_contexts.items():
             record = conditions.record(case, f"{job.group}-{context}", process, in_context.readings)
             self._rows.emit(record.model_copy(update={"context": context, "holder": in_context.holder}))
-        for name, timing in together.again.items():
-            self._rows.write_helper(name, "again", timing, _records_of(name + AGAIN, in_contexts))
-        if (add := together.same_traffic_add) is not None:
-            self._rows.write_helper(ADD_NAME, SAME_TRAFFIC_ADD, add, _records_of(ADD_NAME, in_contexts))
+        for name, timing in together.timings.items():
+            if name.endswith(AGAIN) or name == ADD_NAME:
+                role = SAME_TRAFFIC_ADD if name == ADD_NAME else "again"
+                self._rows.write_helper(implementation_of(name), role, timing, _records_of(name, in_contexts))
 
     def _job(self, timed: Sequence[Contender]) -> TimingJob:
         request = self._rows.request

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -18,13 +18,13 @@ from harness.records.settings import Settings
 from harness.timing.breakdown import Breakdown, breakdown
 from harness.timing.cpu import CpuDevice
 from harness.timing.cuda import CudaDevice
-from harness.timing.engine import Candidate, CandidateError, Device, Measurement, measure, take_sample
+from harness.timing.engine import Candidate, CandidateError, Device, measure, take_sample
 from harness.timing.launches import attach, time_launches
 from harness.timing.other_engines import time_with_other_engines
 from harness.timing.stopping import StoppingRule
 from harness.worker.messages import Stage
 
-AGAIN = " (again)"  # a second appearance, under another name
+AGAIN = " (again)"  # what the name of a candidate ends in that is timed a second time
 
 
 def _nothing(*_: object) -> None:
@@ -53,31 +53,16 @@ class TimingJob:
         order = f"order {self.process} {context}".rstrip()
         return random.Random(case_seed(self.inputs.case, self.settings.seed, order))
 
-
-@dataclass(frozen=True)
-class Lineup:
-    """All that is timed in a block: the candidates, the second copies of some (`again`), and the add if it fits."""
-
-    candidates: Sequence[Candidate]
-    again: Mapping[str, Candidate]
-    add: Candidate | None
-
-    @property
-    def all(self) -> list[Candidate]:
-        """All candidates, in the order in which they are warmed up."""
-        return [*self.candidates, *self.again.values(), *([self.add] if self.add else [])]
+    def announce(self, candidate: str, stage: Stage) -> None:
+        """Announce a stage of a candidate under the name of its implementation; the add has none."""
+        self.watch(None if candidate == ADD_NAME else implementation_of(candidate), stage)
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """Timings by implementation; `again` holds the second timing of those that are timed twice.
-
-    An A/A twin with code of its own counts as an implementation. `same_traffic_add` is None where it did not fit.
-    """
+    """Timings by candidate: those of the job, NAME (again) for each that is timed twice, and the add if it fits."""
 
     timings: dict[str, Timing]
-    again: dict[str, Timing]
-    same_traffic_add: Timing | None
     readings: list[SensorReading]
 
 
@@ -88,6 +73,11 @@ class Together(Blocks):
     kernels: dict[str, Breakdown]
     other_engines_us: dict[str, dict[str, float]]
     faults: dict[str, Reason]
+
+
+def implementation_of(candidate: str) -> str:
+    """The implementation that a candidate is, or is the second copy of."""
+    return candidate.removesuffix(AGAIN)
 
 
 def time_together(job: TimingJob) -> Together:
@@ -101,23 +91,13 @@ def time_together(job: TimingJob) -> Together:
     device = make_device(inputs.case.device, settings.flush_bytes, inputs.x)
     rng = job.shuffler()
     blocks = time_blocks(job, device, lineup(job), rng)
-    restoring = [replace(candidate, restore=job.restore) for candidate in job.candidates]
-    faults = judge_timed(job, device, restoring, rng)
+    faults = judge_timed(job, device, [replace(candidate, restore=job.restore) for candidate in job.candidates], rng)
     job.watch(None, "break down")
     kernels = _break_down(job, device, rng)
     job.watch(None, "cross-check")
-    other_engines_us = (
-        time_with_other_engines(job.candidates) if settings.cross_check and inputs.case.device != "cpu" else {}
-    )
-    return Together(
-        timings=blocks.timings,
-        again=blocks.again,
-        same_traffic_add=blocks.same_traffic_add,
-        readings=blocks.readings,
-        kernels=kernels,
-        other_engines_us=other_engines_us,
-        faults=faults,
-    )
+    crossed = settings.cross_check and inputs.case.device != "cpu"
+    other_engines_us = time_with_other_engines(job.candidates) if crossed else {}
+    return Together(blocks.timings, blocks.readings, kernels, other_engines_us, faults)
 
 
 def judge_timed(
@@ -137,69 +117,67 @@ def judge_timed(
 
 
 def time_blocks(
-    job: TimingJob, device: Device, lineup: Lineup, rng: random.Random, group: str | None = None, stage: Stage = "time"
+    job: TimingJob,
+    device: Device,
+    candidates: Sequence[Candidate],
+    rng: random.Random,
+    group: str | None = None,
+    stage: Stage = "time",
 ) -> Blocks:
-    """Time a lineup in interleaved blocks, under the job's group or `group`; raises as `time_together` does."""
+    """Time candidates in interleaved blocks, under the job's group or `group`; raises as `time_together` does."""
     settings = job.settings
     rule = StoppingRule(settings.min_blocks, settings.max_blocks, settings.half_width, settings.budget_s)
-
-    def announce(name: str) -> None:
-        job.watch(None if name == ADD_NAME else name.removesuffix(AGAIN), stage)
-
     try:
-        measurement = measure(device, lineup.all, rule, settings.flush, rng, announce)
+        measurement = measure(
+            device, candidates, rule, settings.flush, rng, lambda candidate: job.announce(candidate, stage)
+        )
     except CandidateError as error:
         if error.candidate == ADD_NAME and error.__cause__:
             raise error.__cause__ from None
-        raise CandidateError(error.candidate.removesuffix(AGAIN)) from error.__cause__
-    timings = {c.name: _timing(measurement, c, settings, group or job.group) for c in lineup.all}
-    return Blocks(
-        timings={c.name: timings[c.name] for c in lineup.candidates},
-        again={name: timings[twin.name] for name, twin in lineup.again.items()},
-        same_traffic_add=timings.get(ADD_NAME),
-        readings=measurement.readings,
-    )
+        raise CandidateError(implementation_of(error.candidate)) from error.__cause__
+    voided = [VoidBlocks(cause=cause, blocks=blocks) for cause, blocks in measurement.voided.items()]
+    timings = {
+        candidate.name: Timing(
+            group=group or job.group,
+            flush=settings.flush,
+            samples_us=[round(us, 3) for us in measurement.samples_us[candidate.name]],
+            blocks=measurement.blocks,
+            voided=voided,
+            proven=candidate.proven,
+        )
+        for candidate in candidates
+    }
+    return Blocks(timings, measurement.readings)
 
 
-def lineup(job: TimingJob) -> Lineup:
-    """The candidates, the second copies of those that are timed twice, and the same-traffic add."""
-    again = {c.name: replace(c, name=c.name + AGAIN) for c in _timed_twice(job.candidates, job.settings)}
-    return Lineup(job.candidates, again, _add_candidate(job.inputs))
+def lineup(job: TimingJob) -> list[Candidate]:
+    """All that is timed in a block, in the order of warming up: the candidates, second copies, and the add if it fits.
 
-
-def _timed_twice(candidates: Sequence[Candidate], settings: Settings) -> Sequence[Candidate]:
-    """The candidates that are timed under two names; none where the baseline has a twin with code of its own."""
+    All candidates have a second copy, or only the baseline; none where the baseline has a twin with code of its own.
+    """
+    candidates, settings = job.candidates, job.settings
     if settings.twin is not None:
-        return ()
-    if settings.twice:
-        return candidates
-    return [next((c for c in candidates if c.name == settings.baseline), candidates[0])]
+        twice: Sequence[Candidate] = ()
+    elif settings.twice:
+        twice = candidates
+    else:
+        twice = [next((c for c in candidates if c.name == settings.baseline), candidates[0])]
+    return [*candidates, *(replace(c, name=c.name + AGAIN) for c in twice), *_add_candidates(job.inputs)]
 
 
-def _add_candidate(inputs: Inputs) -> Candidate | None:
-    """The same-traffic add, after one trial call; None where the device has no memory for its output."""
+def _add_candidates(inputs: Inputs) -> list[Candidate]:
+    """The same-traffic add, after one trial call; none where the device has no memory for its output."""
     add = same_traffic_add(inputs)
     try:
         add()
     except torch.OutOfMemoryError:
-        return None
-    return Candidate(ADD_NAME, add)
+        return []
+    return [Candidate(ADD_NAME, add)]
 
 
 def make_device(kind: DeviceKind, flush_bytes: int, output_like: torch.Tensor) -> Device:
     """The device as the engine sees it; `output_like` is a tensor of the size of the largest output."""
     return CpuDevice(flush_bytes) if kind == "cpu" else CudaDevice(flush_bytes, output_like)
-
-
-def _timing(measurement: Measurement, candidate: Candidate, settings: Settings, group: str) -> Timing:
-    return Timing(
-        group=group,
-        flush=settings.flush,
-        samples_us=[round(us, 3) for us in measurement.samples_us[candidate.name]],
-        blocks=measurement.blocks,
-        voided=[VoidBlocks(cause=cause, blocks=blocks) for cause, blocks in measurement.voided.items()],
-        proven=candidate.proven,
-    )
 
 
 def _break_down(job: TimingJob, device: Device, rng: random.Random) -> dict[str, Breakdown]:
@@ -208,14 +186,11 @@ def _break_down(job: TimingJob, device: Device, rng: random.Random) -> dict[str,
         return {}
     try:
         breakdowns = breakdown(candidates, device, settings.flush, rng)
-        return {c.name: _with_launches(breakdowns[c.name], c, device, settings, rng) for c in candidates}
+        for candidate in candidates:
+            profile = breakdowns[candidate.name]
+            if profile.kernels:
+                kernels = attach(profile.kernels, time_launches(candidate, device, settings.flush, rng))
+                breakdowns[candidate.name] = replace(profile, kernels=kernels)
+        return breakdowns
     except Exception as error:  # a profiler that fails costs the breakdown, never the timing
         return dict.fromkeys((c.name for c in candidates), Breakdown(None, note=raised(error)))
-
-
-def _with_launches(
-    profile: Breakdown, candidate: Candidate, device: Device, settings: Settings, rng: random.Random
-) -> Breakdown:
-    if not profile.kernels:
-        return profile
-    return replace(profile, kernels=attach(profile.kernels, time_launches(candidate, device, settings.flush, rng)))

@@ -13,7 +13,6 @@ from harness.cases.input_kinds import INPUT_KINDS
 from harness.errors import UnsupportedError
 from harness.records.reasons import Reason, raised
 from harness.records.schema import ConditionsRecord, ContextRecord, Role, RowRecord, Status, Timing
-from harness.verify.raised import is_out_of_memory, status_of
 from harness.verify.verifier import synchronise
 from harness.worker.messages import Stage, Try
 
@@ -78,7 +77,7 @@ class Rows:
             raise SpoiltError from lost
         if refusable and isinstance(error, UnsupportedError):
             self.write(name, "unsupported", Reason("unsupported", {"text": " ".join(str(error).split())}))
-        elif refusable and INPUT_KINDS[case.inputs].layout != "contiguous" and not is_out_of_memory(error):
+        elif refusable and INPUT_KINDS[case.inputs].layout != "contiguous" and not _is_out_of_memory(error):
             self.write(name, "unsupported", Reason("refused_layout", parts=[raised(error)]))
         else:
             self.write_error(name, error)
@@ -98,3 +97,13 @@ def release(device: str) -> None:
     gc.collect()
     if device != "cpu":
         torch.cuda.empty_cache()
+
+
+def status_of(error: BaseException) -> Status:
+    """The status that an exception gives a row: `oom` where memory was short, else `crashed`."""
+    return "oom" if _is_out_of_memory(error) else "crashed"
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory was short, on the device or on the host."""
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "can't allocate memory" in str(error)

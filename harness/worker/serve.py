@@ -76,7 +76,6 @@ class Sender(Protocol):
 
     def send(self, event: Event, /) -> None:
         """Send an event to the parent."""
-        ...
 
 
 def serve(connection: Connection, start: Start, log: Path) -> None:
@@ -143,15 +142,15 @@ def find_implementations(
     `announce` is called with each --impl file before its import, so that one that hangs is known, and then with None.
     """
     from harness.cases.unfused import WithTorch
-    from harness.verify.surroundings import Surroundings
+    from harness.verify.process_state import ProcessState
     from harness.worker.discovery import discover
 
     def announced_files() -> Generator[Path]:
         for file in start.impl_files:
             announce(file)
-            surroundings = Surroundings.snapshot()
+            state = ProcessState.snapshot()
             yield Path(file)
-            if changed := surroundings.changed_by_an_import():
+            if changed := state.changed_by_an_import():
                 raise UsageError(
                     f"--impl {file}: its import changed {', '.join(changed)}, which all share; take that out"
                 )

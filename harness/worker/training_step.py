@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from statistics import median
@@ -22,10 +22,10 @@ from harness.records.reasons import ALL_VOID, Reason, raised
 from harness.records.schema import ContextRecord, HolderRecord, Timing
 from harness.timing.engine import Candidate, CandidateError, Device
 from harness.timing.step_contexts import CompetingKernel, HostClock, HotDy, repeated, replayed, reset
-from harness.verify.raised import status_of
 from harness.verify.repetition import spoil
-from harness.worker.interleave import AGAIN, Blocks, Lineup, TimingJob, judge_timed, lineup, make_device, time_blocks
+from harness.worker.interleave import TimingJob, implementation_of, judge_timed, lineup, make_device, time_blocks
 from harness.worker.messages import Stage
+from harness.worker.rows import status_of
 
 STAGE: Stage = "time in context"
 MOST_BLOCKS = 60  # of each context: more blocks would resolve less than what a context changes
@@ -79,18 +79,18 @@ class TrainingStep:
 
     def _try(self, context: str, result: ContextTimings) -> None:
         device = self._device(context, result)
-        contenders = self._lineup_in(context, result) if device else None
+        candidates = self._candidates_in(context, result) if device else []
         rng = self.job.shuffler(context)
-        while device and contenders and contenders.candidates:
+        while device and any(candidate.name != ADD_NAME for candidate in candidates):
             try:
-                self._time(context, device, contenders, rng, result)
+                self._time(context, device, candidates, rng, result)
                 break
             except CandidateError as error:
                 cause = error.__cause__ or error
                 if not self._device_answers():
                     raise
                 result.records[error.candidate] = ContextRecord(status=status_of(cause), reason=raised(cause))
-                contenders = _without(error.candidate, contenders)
+                candidates = [each for each in candidates if implementation_of(each.name) != error.candidate]
 
     def _device(self, context: str, result: ContextTimings) -> Device | None:
         """The device with what the context adds to it; None, and a record for each candidate, if refused."""
@@ -112,34 +112,26 @@ class TrainingStep:
             return HotDy(device, self._write_dy)
         return HostClock(device) if context == HOST else device
 
-    def _lineup_in(self, context: str, result: ContextTimings) -> Lineup:
-        """The lineup with each candidate called as the context does; one that cannot be captured gets its record."""
-
-        def adapted(candidate: Candidate) -> Iterator[Candidate]:
-            if context == HOST:
-                yield repeated(candidate)
-            elif context == GRAPH:
-                yield from self._captured(candidate, result)
-            else:
-                yield reset(candidate)
-
+    def _candidates_in(self, context: str, result: ContextTimings) -> list[Candidate]:
+        """The lineup, each called as the context does; one that cannot be captured gets its record."""
         plain = lineup(self.job)
-        candidates = [in_context for candidate in plain.candidates for in_context in adapted(candidate)]
-        names = {candidate.name for candidate in candidates}
-        again = {
-            name: in_context for name, twin in plain.again.items() if name in names for in_context in adapted(twin)
-        }
-        return Lineup(candidates, again, next(adapted(plain.add), None) if plain.add else None)
+        if context == HOST:
+            return [repeated(candidate) for candidate in plain]
+        if context != GRAPH:
+            return [reset(candidate) for candidate in plain]
+        captured: list[Candidate] = []
+        for candidate in plain:
+            if implementation_of(candidate.name) not in result.records:
+                captured += self._captured(candidate, result)
+        return captured
 
     def _captured(self, candidate: Candidate, result: ContextTimings) -> Iterator[Candidate]:
-        name = candidate.name.removesuffix(AGAIN)
-        self.job.watch(None if name == ADD_NAME else name, STAGE)
+        self.job.announce(candidate.name, STAGE)
         try:
             captured = capture(candidate.prepare or (lambda: candidate.run))
         except CaptureError as error:
-            result.records[candidate.name] = ContextRecord(
-                status="unsupported", reason=Reason("not_captured", {"text": str(error)})
-            )
+            refused = Reason("not_captured", {"text": str(error)})
+            result.records[candidate.name] = ContextRecord(status="unsupported", reason=refused)
             return
         if captured.nodes is not None and not captured.nodes:
             result.records[candidate.name] = ContextRecord(status="wrong", reason=Reason("captured_nothing"))
@@ -148,21 +140,22 @@ class TrainingStep:
         yield replayed(candidate, captured, self._spoil)
 
     def _time(
-        self, context: str, device: Device, contenders: Lineup, rng: random.Random, result: ContextTimings
+        self, context: str, device: Device, candidates: Sequence[Candidate], rng: random.Random, result: ContextTimings
     ) -> None:
         settings = self.job.settings
         max_blocks = min(settings.max_blocks, MOST_BLOCKS)
-        job = replace(
-            self.job, settings=settings.changed(min_blocks=min(settings.min_blocks, max_blocks), max_blocks=max_blocks)
-        )
-        blocks = time_blocks(job, device, contenders, rng, f"{self.job.group}-{context}", STAGE)
-        judged = contenders.candidates if context != HOST else ()  # there, several calls overwrite each other
-        restoring = [
-            replace(candidate, restore=partial(_both, self.job.restore, candidate.restore)) for candidate in judged
+        few = settings.changed(min_blocks=min(settings.min_blocks, max_blocks), max_blocks=max_blocks)
+        job = replace(self.job, settings=few)
+        blocks = time_blocks(job, device, candidates, rng, f"{job.group}-{context}", STAGE)
+        names = {candidate.name for candidate in job.candidates} if context != HOST else ()  # there, calls overlap
+        judged = [
+            replace(candidate, restore=partial(_both, job.restore, candidate.restore))
+            for candidate in candidates
+            if candidate.name in names
         ]
-        faults = judge_timed(self.job, device, restoring, rng, STAGE)
+        faults = judge_timed(job, device, judged, rng, STAGE)
         result.readings = blocks.readings
-        for name, timing in _by_name(blocks).items():
+        for name, timing in blocks.timings.items():
             result.records[name] = _record(context, device, timing, result.captured.get(name), faults.get(name))
 
     def _device_answers(self) -> bool:
@@ -193,18 +186,6 @@ def _holder(setting: str) -> Holder:
 def _both(first: Callable[[], None], then: Callable[[], None]) -> None:
     first()
     then()
-
-
-def _without(name: str, contenders: Lineup) -> Lineup:
-    candidates = [candidate for candidate in contenders.candidates if candidate.name != name]
-    return Lineup(candidates, {n: twin for n, twin in contenders.again.items() if n != name}, contenders.add)
-
-
-def _by_name(blocks: Blocks) -> dict[str, Timing]:
-    """Every timing by the name of its candidate."""
-    again = {name + AGAIN: timing for name, timing in blocks.again.items()}
-    add = {ADD_NAME: blocks.same_traffic_add} if blocks.same_traffic_add else {}
-    return blocks.timings | again | add
 
 
 def _record(

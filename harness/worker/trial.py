@@ -22,7 +22,7 @@ from harness.records.reasons import Reason
 from harness.records.schema import RANKED
 from harness.verify import precision, robustness
 from harness.verify.interpreter import NEVER_TIMED, watch_interpreter
-from harness.verify.surroundings import Surroundings
+from harness.verify.process_state import ProcessState
 from harness.verify.verifier import Verifier, VerifyResult, synchronise
 from harness.worker.configured import configuration_note
 from harness.worker.contenders import Contender, Contenders, MakeStep
@@ -115,16 +115,16 @@ class Trial:
 
         Raises SpoiltError where a failed one left threads, settings or memory behind that would harm the next.
         """
-        surroundings, bytes_before = Surroundings.snapshot(), _device_bytes(self.case)
-        contender = self._verified(implementation, surroundings)
-        surroundings.with_environment_of_now().restore()
+        before, bytes_before = ProcessState.snapshot(), _device_bytes(self.case)
+        contender = self._verified(implementation, before)
+        before.with_environment_of_now().restore()
         if contender is not None:
-            contender.threads = surroundings.new_threads()
+            contender.threads = before.new_threads()
             if self.settings.timed:
                 self.contenders.add(contender)
             else:
                 self.rows.emit(contender.row)
-        elif surroundings.left_behind() or self._holds_more_than(bytes_before + MOST_LEFT_BYTES):
+        elif before.left_behind() or self._holds_more_than(bytes_before + MOST_LEFT_BYTES):
             raise SpoiltError
 
     def _holds_more_than(self, most_bytes: int) -> bool:
@@ -134,11 +134,11 @@ class Trial:
         gc.collect()
         return _device_bytes(self.case) > most_bytes
 
-    def _verified(self, implementation: Implementation, surroundings: Surroundings) -> Contender | None:
+    def _verified(self, implementation: Implementation, before: ProcessState) -> Contender | None:
         """Prepare and verify one implementation; where it fails, write its row and return None."""
         name = implementation.name
         try:
-            prepared = self._prepare(implementation, surroundings)
+            prepared = self._prepare(implementation, before)
             self.rows.watch(name, "verify")
             result = self._verify(implementation, prepared)
             untimed = self._untimed(implementation, prepared)
@@ -171,10 +171,10 @@ class Trial:
             return Reason("declared_untimed", {"text": declared})
         return NEVER_TIMED if prepared.interpreted else None
 
-    def _prepare(self, implementation: Implementation, surroundings: Surroundings) -> Prepared:
+    def _prepare(self, implementation: Implementation, before: ProcessState) -> Prepared:
         """Prepare an implementation and call its backward once, which may compile it.
 
-        Changes to the `surroundings` are undone, except to the environment, which libraries set as they are loaded.
+        Changes to the process since `before` are undone, except to the environment, which libraries set as they load.
         """
         self.rows.watch(implementation.name, "prepare")
         begun_s = time.monotonic()
@@ -183,7 +183,7 @@ class Trial:
             try:
                 backward = implementation.prepare(inputs)
             finally:
-                surroundings = surroundings.with_environment_of_now()
+                before = before.with_environment_of_now()
             if not callable(backward):  # pyright: ignore[reportUnnecessaryComparison]
                 raise TypeError(f"prepare must return the backward, a function; it returned {type(backward).__name__}")
             self.pristine.restore(self.inputs)
@@ -193,7 +193,7 @@ class Trial:
             synchronise(self.case.device)
             seconds = time.monotonic() - begun_s
         finally:
-            surroundings.restore()
+            before.restore()
         fault = precision.malformed(inputs, answer)
         harm = fault or robustness.harm(self.pristine, inputs, answer, implementation.in_place)
         return Prepared(backward, inputs, seconds, bool(interpreted.kernels), harm)

@@ -3,6 +3,7 @@ import torch
 
 from harness.cases.guards import GUARD
 from harness.verify.arena import outside
+from tests.wording import worded
 
 REQUESTS = [(0, 100), (512, 1000), (2048, 8)]
 
@@ -32,10 +33,10 @@ def test_what_was_asked_for_may_be_written():
     ],
 )
 def test_one_byte_outside_a_buffer_is_placed(places, said):
-    assert outside(memory(*places), REQUESTS) == f"the backward wrote {said}"
+    assert worded(outside(memory(*places), REQUESTS)) == f"the backward wrote {said}"
 
 
 def test_nothing_asked_for_and_something_written():
     filled = torch.full((64,), GUARD, dtype=torch.uint8)
     filled[3] = 0
-    assert outside(filled, []) == "the backward wrote 1 bytes outside of its own buffers, far from any"
+    assert worded(outside(filled, [])) == "the backward wrote 1 bytes outside of its own buffers, far from any"

@@ -10,6 +10,7 @@ from harness.cases.input_kinds import INPUT_KINDS
 from harness.verify import robustness
 from harness.verify.robustness import Pristine, overlaps, poison, poisoned_heap
 from tests.mutants.maths import gradients
+from tests.wording import worded
 
 LAYER = NormCase("layer", 16, 32, bias=True, device="cpu")
 RMS = NormCase("rms", 16, 32, device="cpu")
@@ -118,10 +119,13 @@ def test_gradients_in_memory_of_others():
     inputs = make_inputs(LAYER, 1)
     grads = gradients(inputs)
     assert overlaps(inputs, grads, in_place=False) is None
-    assert overlaps(inputs, replace(grads, dx=inputs.dy), False) == "dx lies in the memory of the input dy"
+    assert worded(overlaps(inputs, replace(grads, dx=inputs.dy), False)) == "dx lies in the memory of the input dy"
     assert overlaps(inputs, replace(grads, dx=inputs.dy), True) is None
-    assert overlaps(inputs, replace(grads, dx=inputs.x), True) == "dx lies in the memory of the input x"
-    assert overlaps(inputs, replace(grads, dbias=grads.dweight), False) == "dweight and dbias lie in the same memory"
+    assert worded(overlaps(inputs, replace(grads, dx=inputs.x), True)) == "dx lies in the memory of the input x"
+    assert (
+        worded(overlaps(inputs, replace(grads, dbias=grads.dweight), False))
+        == "dweight and dbias lie in the same memory"
+    )
     beside = torch.empty(64, dtype=torch.bfloat16)
     apart = replace(grads, dweight=beside[:32], dbias=beside[32:])
     assert overlaps(inputs, apart, False) is None

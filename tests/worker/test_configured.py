@@ -8,9 +8,10 @@ import pytest
 from harness.cases import NormCase, UnsupportedError
 from harness.cases.tuned import TunedCase, TunedFile
 from harness.errors import UsageError
-from harness.worker.configured import candidates, offer, tuned
+from harness.worker.configured import candidates, configuration_note, offer, tuned
 from harness.worker.messages import Offer
 from tests.mutants.maths import implementation
+from tests.wording import worded
 
 CASE = NormCase("rms", 4, 8, device="cpu")
 OTHER = replace(CASE, rows=5)
@@ -36,7 +37,7 @@ def test_candidates_are_the_other_configurations():
         ("mine#02", "mine", 3),
     ]
     assert two.prepare(SimpleNamespace(case=WIDE)) == 20
-    assert two.notes(CASE) == ["a trap", "configuration: two"]
+    assert worded(configuration_note(two.config_of(CASE))) == "configuration: two"
     assert (MINE.notes(CASE), MINE.prepare(INPUTS)) == (["a trap"], 1)
 
 
@@ -62,7 +63,7 @@ def test_tuned_configuration_comes_from_the_file(tuned_file):
     (item,) = tuned([PLAIN, MINE], path)
     assert (item.name, item.family, item.source, item.compiles_ahead) == ("mine@tuned", "mine", str(path), True)
     assert item.prepare(INPUTS) == item.prepare(SimpleNamespace(case=replace(CASE, inputs="zero-rows"))) == 3
-    assert item.notes(CASE) == ["a trap", f"configuration: three, of {path}"]
+    assert worded(configuration_note(item.config_of(CASE))) == f"configuration: three, of {path}"
 
 
 @pytest.mark.parametrize("case", [WIDE, replace(CASE, rows=9)], ids=["not measured", "not there"])

@@ -8,12 +8,14 @@ import torch
 
 from harness.cases import NormCase
 from harness.devices.nvml import SensorReading
-from harness.records.schema import Kernel, KernelTotals
+from harness.records.reasons import Reason
+from harness.records.schema import Kernel, KernelTotals, VoidBlocks
 from harness.records.settings import Settings
 from harness.timing.breakdown import Breakdown
 from harness.worker import interleave
 from harness.worker.interleave import TimingJob, time_together
 from tests.fake_device import SILENT, FakeDevice
+from tests.wording import worded
 
 CASE = NormCase("rms", 4, 8)
 SETTINGS = Settings(baseline="quack", min_blocks=2, max_blocks=2, budget_s=1e9)
@@ -80,9 +82,9 @@ def test_kernels_are_broken_down_after_the_blocks(gpu):
 def test_failing_profiler_costs_the_breakdown(gpu):
     gpu.profile = RuntimeError("CUPTI is in use")
     done = gpu.together()
-    note = Breakdown(None, note="RuntimeError: CUPTI is in use")
-    assert done.kernels == {"torch-eager": note, "quack": note}
-    assert [len(timing.samples_us) for timing in done.timings.values()] == [2, 2]
+    notes = {name: (profile.kernels, worded(profile.note)) for name, profile in done.kernels.items()}
+    assert notes == dict.fromkeys(("torch-eager", "quack"), (None, "RuntimeError: CUPTI is in use"))
+    assert [len(timing.samples_us) for timing in done.timings.values()] == [2] * 4
 
 
 def test_other_engines_time_implementations_not_twins(gpu):
@@ -101,6 +103,7 @@ def test_readings_and_causes_are_in_every_timing(monkeypatch):
     hot = SensorReading(throttled=("power brake",))
     done = Gpu(monkeypatch, readings=[SensorReading(), SensorReading(), hot]).together()
     assert done.readings == [SensorReading(), hot]
-    timings = [*done.timings.values(), *done.again.values(), done.same_traffic_add]
-    assert [timing.blocks for timing in timings] == [[0]] * 4
-    assert [timing.voided for timing in timings] == [{"throttled (power brake)": 1}] * 4
+    assert [timing.blocks for timing in done.timings.values()] == [[0]] * 4
+    assert [timing.voided for timing in done.timings.values()] == [
+        [VoidBlocks(cause=Reason("throttled", {"by": "power brake"}), blocks=1)]
+    ] * 4

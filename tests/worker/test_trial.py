@@ -12,6 +12,7 @@ from harness.analysis.joining import join
 from harness.cases import Grads, NormCase
 from harness.cases.traffic import ADD_NAME
 from harness.devices.nvml import SensorReading
+from harness.records.reasons import Reason
 from harness.records.schema import ConditionsRecord, Kernel, KernelTotals
 from harness.records.settings import Settings
 from harness.run.resolve import for_later_process
@@ -85,7 +86,7 @@ def session(*adapters, **more):
 def outcome(prepare, case=RMS, **more):
     """Status and reason of one faulty adapter."""
     row = session(implementation("faulty", prepare, **more), case=case).row("faulty")
-    return row.status, row.reason
+    return row.status, worded(row.reason)
 
 
 def test_honest_implementation_is_ok_and_timed():
@@ -305,7 +306,10 @@ KERNELS = [Kernel(name="rows", median_us=20.0, start_us=0.0, event_us=21.0)]
 def test_kernels_and_other_engines_reach_their_row(monkeypatch):
     together(
         monkeypatch,
-        kernels={"honest": Breakdown(KERNELS, TOTALS), "bystander": Breakdown(None, note="the profiler lost records")},
+        kernels={
+            "honest": Breakdown(KERNELS, TOTALS),
+            "bystander": Breakdown(None, note=LOST),
+        },
         other_engines_us={"honest": {"do_bench": 31.5, "NVBench": 29.0}, "bystander": {}},
     )
     done = session()
@@ -313,17 +317,18 @@ def test_kernels_and_other_engines_reach_their_row(monkeypatch):
     assert (honest.kernels, honest.kernel_totals, worded(honest.kernels_note)) == (KERNELS, TOTALS, None)
     assert honest.other_engines_us == {"do_bench": 31.5, "NVBench": 29.0}
     assert (bystander.kernels, bystander.kernel_totals) == (None, None)
-    assert worded(bystander.kernels_note) == "the profiler lost records"
+    assert bystander.kernels_note == LOST
     assert bystander.other_engines_us == {}
 
 
-ESCAPED = "work on another stream runs outside the timed span: copy"
+LOST = Reason("lost_records", {"markers": 41, "expected": 42})
+ESCAPED = Reason("escapes", {"kernel": "copy"})
 
 
 def test_work_outside_the_timed_span_is_wrong(monkeypatch):
     together(monkeypatch, kernels={"faulty": Breakdown(KERNELS, TOTALS, escaped=ESCAPED)})
     row = session(implementation("faulty")).row("faulty")
-    assert (row.status, worded(row.reason)) == ("wrong", ESCAPED)
+    assert (row.status, worded(row.reason)) == ("wrong", worded(ESCAPED))
     assert (row.kernels, row.kernel_totals, len(row.timing.samples_us)) == (KERNELS, TOTALS, 4)
     assert row.verification is not None
 

@@ -2,6 +2,7 @@ import gc
 import os
 import resource
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -11,17 +12,7 @@ import pytest
 import torch
 
 from harness.verify import precision
-from harness.verify.surroundings import Surroundings
-
-
-def a_cpu_less():
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:-1])
-
-
-def lower_limit():
-    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-    resource.setrlimit(resource.RLIMIT_AS, (1 << 45, hard))
-
+from harness.verify.process_state import ProcessState
 
 OTHER = {
     "torch's default dtype": lambda: torch.set_default_dtype(torch.float64),
@@ -36,8 +27,8 @@ OTHER = {
     "Python's filters of warnings": lambda: warnings.simplefilter("ignore"),
     "Python's garbage collection": gc.disable,
     "handlers of signals": lambda: signal.signal(signal.SIGUSR1, signal.SIG_IGN),
-    "the limit on memory": lower_limit,
-    "the CPUs of this process": a_cpu_less,
+    "the limit on memory": lambda: resource.setrlimit(resource.RLIMIT_AS, (1 << 45, resource.RLIM_INFINITY)),
+    "the CPUs of this process": lambda: os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:-1]),
     "the standard output": lambda: setattr(sys, "stdout", None),
     "the environment": lambda: os.environ.pop("PATH"),
     "torch.empty": lambda: setattr(torch, "empty", torch.zeros),
@@ -51,7 +42,7 @@ OTHER = {
 
 @pytest.mark.parametrize("name", OTHER)
 def test_what_changes_is_named_and_put_back(name):
-    around = Surroundings.snapshot()
+    around = ProcessState.snapshot()
     assert around.changed() == []
     OTHER[name]()
     assert name in around.changed()  # what torch imports for it changes more
@@ -61,7 +52,7 @@ def test_what_changes_is_named_and_put_back(name):
 
 def test_a_timer_of_signals_is_named_and_stopped():
     limit_s, _ = signal.setitimer(signal.ITIMER_REAL, 0)  # that of this test itself
-    around = Surroundings.snapshot()
+    around = ProcessState.snapshot()
     signal.setitimer(signal.ITIMER_REAL, 1000)
     assert around.changed() == ["the timer of signals"]
     around.restore()
@@ -69,7 +60,7 @@ def test_a_timer_of_signals_is_named_and_stopped():
 
 
 def test_import_may_set_environment_and_filters(monkeypatch):
-    around = Surroundings.snapshot()
+    around = ProcessState.snapshot()
     monkeypatch.setenv("A_LIBRARY", "1")
     warnings.simplefilter("ignore")
     assert around.changed_by_an_import() == []
@@ -78,7 +69,7 @@ def test_import_may_set_environment_and_filters(monkeypatch):
 
 
 def test_a_thread_that_stays_is_named():
-    around = Surroundings.snapshot()
+    around = ProcessState.snapshot()
     end = threading.Event()
     stays = threading.Thread(target=end.wait, name="stays")
     ended = threading.Thread(target=lambda: None)
@@ -104,7 +95,7 @@ TQDM, INDUCTOR = "/site/tqdm/_monitor.py", "/site/torch/_inductor/compile_worker
     ],
 )
 def test_housekeeping_threads_are_known_by_file(file, within, name, named):
-    around = Surroundings.snapshot()
+    around = ProcessState.snapshot()
     begun, end = threading.Event(), threading.Event()
     defined = {"begun": begun, "end": end}
     exec(compile("def wait():\n    begun.set()\n    end.wait()", within, "exec"), defined)
@@ -117,3 +108,30 @@ def test_housekeeping_threads_are_known_by_file(file, within, name, named):
     finally:
         end.set()
         thread.join()
+
+
+OUTPUT = """
+import os, sys
+from harness.verify.process_state import read_output, restore_output
+
+os.dup2(2, 1)
+for fault in (
+    "os.close(1)", "os.close(2)", "sys.stdout.close()", "sys.stdout = sys.stderr = None", "sys.stderr.close()",
+    "os.dup2(os.open(os.devnull, os.O_WRONLY), 1)",
+):
+    was = read_output()
+    exec(fault)
+    assert read_output() != was, fault
+    restore_output(was)
+    print(fault, flush=True)
+    os.write(1, b"below\\n")
+    os.write(2, b"error\\n")
+    assert read_output()[2:] == was[2:], fault
+"""
+
+
+def test_closed_output_is_restored():
+    command = [sys.executable, "-c", OUTPUT]
+    ran = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+    assert (ran.returncode, ran.stderr.splitlines()[1::3]) == (0, ["below"] * 6), ran.stderr
+    assert ran.stderr.splitlines()[2::3] == ["error"] * 6
