@@ -16,7 +16,7 @@ from harness.__main__ import main
 from harness.devices import DeviceFacts
 from harness.errors import UnavailableError, UsageError
 from harness.fleet import preview
-from harness.fleet.estimate import Durations
+from harness.fleet.preview import Durations
 from harness.records.file import ResultsFile, load
 from harness.records.reasons import Reason
 from harness.records.run_records import ImplRecord

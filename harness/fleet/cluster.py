@@ -14,6 +14,7 @@ from typing import Any
 
 from harness.errors import UnavailableError, UsageError
 from harness.fleet.gpu_actor import SET_BY_RAY, GpuActor
+from harness.run.invocation import Invocation
 from harness.run.process import Worker, WorkerDiedError
 from harness.worker.messages import Start
 
@@ -99,6 +100,16 @@ class Cluster:
         actor: Any = ray.remote(GpuActor).options(**options, resources=resources).remote(self.process)
         actor.forget_ray.remote([name for name in SET_BY_RAY if name in os.environ])
         return RemoteActor(actor)
+
+
+def choose_gpus(available: dict[str, int], invocation: Invocation) -> dict[str, int]:
+    """How many GPUs of each kind the run takes, of those `available`; raises UnavailableError for an absent kind."""
+    kinds = [kind.strip().lower() for kind in (invocation.kinds or ",".join(available)).split(",")]
+    if absent := [kind for kind in kinds if kind not in available]:
+        listed = ", ".join(f"{count} {kind}" for kind, count in available.items()) or "no GPU"
+        subject = f"--kinds {', '.join(absent)}: not in this cluster, which" if invocation.kinds else "this cluster"
+        raise UnavailableError(f"--fleet {invocation.fleet}: {subject} has {listed}")
+    return {kind: min(available[kind], invocation.gpus or available[kind]) for kind in dict.fromkeys(kinds)}
 
 
 @contextmanager

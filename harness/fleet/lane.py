@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -11,6 +11,7 @@ from harness.errors import UnavailableError, UsageError
 from harness.fleet.cluster import GpuLostError, RemoteActor
 from harness.fleet.gpu_actor import GpuLocation
 from harness.fleet.shares import Shares
+from harness.fleet.team import ReadyGpu, Team
 from harness.records.file import AnyRecord
 from harness.records.reasons import Reason
 from harness.records.schema import ConditionsRecord, RowRecord, SelfTestRecord
@@ -19,7 +20,6 @@ from harness.run.invocation import Invocation
 from harness.run.plan import Job, remaining
 from harness.run.resolve import selftests_on
 from harness.run.runner import Progress, Records, Runner
-from harness.run.session import Planned
 from harness.worker.messages import Event, Hello, Request
 
 POLL_S = 0.5  # between checks whether a GPU is still wanted
@@ -53,15 +53,6 @@ class WriteError(UnavailableError):
     """The results cannot be written: the end of all lanes."""
 
 
-@dataclass(frozen=True)
-class ReadyGpu:
-    """An actor with a worker that is ready, the worker's Hello, and its GPU."""
-
-    actor: RemoteActor
-    hello: Hello
-    place: GpuLocation
-
-
 @dataclass
 class Stamped:
     """The sink of a lane's records: writes them with the GPU's number, and holds the `rows` of the job at work."""
@@ -82,18 +73,6 @@ class Stamped:
             self.rows.append(record)
 
 
-@dataclass(frozen=True)
-class Run:
-    """What the lanes of one kind of GPU share; `number_of` records a GPU, and raises where it may not measure."""
-
-    planned: Planned
-    shares: Shares
-    results: Records
-    number_of: Callable[[ReadyGpu], int]
-    hard_failures: Counter[str] = field(default_factory=Counter)
-    untimed: list[RowRecord] = field(default_factory=list[RowRecord])
-
-
 class Lane:
     """One GPU at a time, for as long as there are jobs; `new_actor` makes an actor that may still wait for its GPU.
 
@@ -102,124 +81,129 @@ class Lane:
 
     def __init__(self, number: int, invocation: Invocation, new_actor: Callable[[], RemoteActor]) -> None:
         self.number = number
-        self.invocation = invocation
-        self.actor: RemoteActor | None = None
         self.fault: str | None = None
         self.stages_s: defaultdict[str, float] = defaultdict(float)
         self.logs: list[str] = []
+        self._invocation = invocation
         self._new_actor = new_actor
+        self._actor: RemoteActor | None = None
+        self._gpu: ReadyGpu | None = None
         self._job: Job | None = None
         self._has_worker = False
 
+    @property
+    def gpu(self) -> ReadyGpu:
+        """The GPU of the lane."""
+        assert self._gpu is not None, "start_worker comes first"
+        return self._gpu
+
     def request_gpu(self) -> None:
         """Make an actor, which waits for a GPU."""
-        self.actor = self._new_actor()
+        self._actor = self._new_actor()
 
     def has_gpu(self, timeout_s: float = 0.0) -> bool:
         """Whether the actor has its GPU within so many seconds; raises GpuLostError."""
-        assert self.actor is not None, "request_gpu comes first"
-        return self.actor.has_gpu(timeout_s)
+        assert self._actor is not None, "request_gpu comes first"
+        return self._actor.has_gpu(timeout_s)
 
-    def start_worker(self) -> ReadyGpu:
+    def start_worker(self) -> None:
         """Start a worker on the GPU; raises UsageError and UnavailableError as a worker does, and GpuLostError."""
-        assert self.actor is not None, "request_gpu comes first"
-        hello: Hello = self.actor.ask("launch", self.invocation.start(), self.invocation.time_limit_s)
-        place: GpuLocation = self.actor.ask("place", self.invocation.device, hello, limit_s=ANSWER_S)
+        assert self._actor is not None, "request_gpu comes first"
+        hello: Hello = self._actor.ask("launch", self._invocation.start(), self._invocation.time_limit_s)
+        place: GpuLocation = self._actor.ask("place", self._invocation.device, hello, limit_s=ANSWER_S)
         self._has_worker = True
-        return ReadyGpu(self.actor, hello, place)
+        self._gpu = ReadyGpu(self._actor, hello, place)
 
-    def compile(self, gpu: ReadyGpu, tasks: Sequence[Task], seed: int, actors: int) -> None:
-        """Let a host compile tasks ahead; a lost GPU is handled later, when it is to measure."""
+    def compile(self, tasks: Sequence[Task], seed: int, actors: int) -> None:
+        """Let the host compile tasks ahead; a lost GPU is handled later, when it is to measure."""
         with suppress(GpuLostError):
-            gpu.actor.ask(
+            self.gpu.actor.ask(
                 "compile_ahead",
                 tasks,
-                self.invocation.start(),
+                self._invocation.start(),
                 seed,
-                processes=self.invocation.compile_ahead,
+                processes=self._invocation.compile_ahead,
                 actors=actors,
-                facts=gpu.place.facts,
-                time_limit_s=self.invocation.time_limit_s,
+                facts=self.gpu.place.facts,
+                time_limit_s=self._invocation.time_limit_s,
             )
 
-    def work(self, run: Run, first: ReadyGpu, progress: Progress) -> None:
+    def work(self, team: Team, progress: Progress) -> None:
         """Measure until nothing is left to do, on another GPU where one is lost.
 
         Raises WriteError where the results cannot be written.
         """
-        gpu: ReadyGpu | None = first
         try:
-            while not run.shares.over:
-                if gpu is None:
-                    gpu = self._another_gpu(run, progress)
-                elif run.shares.wait(self.number):
-                    gpu = self._measure(run, gpu, progress)
+            while not team.shares.over:
+                if self._gpu is None:
+                    self._replace_gpu(team, progress)
+                elif team.shares.wait(self.number):
+                    self._measure(team, progress)
         except WriteError:
             raise
         except (UsageError, UnavailableError) as error:
             self.fault = str(error)
             progress.say(f"the run goes on without this GPU: {error}")
         finally:
-            run.shares.depart(self.number)
-            self._close(gpu)
+            team.shares.depart(self.number)
+            self._close()
 
     def end(self) -> None:
         """End the lane's actor at once."""
-        if self.actor is not None:
-            self.actor.end()
+        if self._actor is not None:
+            self._actor.end()
 
-    def _another_gpu(self, run: Run, progress: Progress) -> ReadyGpu | None:
-        """Wait for another GPU; None where nothing is left to do meanwhile."""
+    def _replace_gpu(self, team: Team, progress: Progress) -> None:
+        """Wait for another GPU, as long as anything is left to do."""
         progress.say("waiting for a GPU")
         try:
             self.request_gpu()
             while not self.has_gpu(POLL_S):
-                if run.shares.over:
-                    return None
-            gpu = self.start_worker()
+                if team.shares.over:
+                    return
+            self.start_worker()
         except GpuLostError as lost:
-            if not run.shares.over:
+            if not team.shares.over:
                 raise UnavailableError(str(lost)) from lost
-            return None
-        run.number_of(gpu)
-        run.shares.arrive(self.number)
-        return gpu
+            return
+        team.number_of(self.gpu)
+        team.shares.arrive(self.number)
 
-    def _measure(self, run: Run, gpu: ReadyGpu, progress: Progress) -> ReadyGpu | None:
-        """Measure jobs while there are any; returns the GPU, or None where it is lost."""
-        sink = Stamped(run.results, run.number_of(gpu))
+    def _measure(self, team: Team, progress: Progress) -> None:
+        """Measure jobs while there are any, or until the GPU is lost."""
+        gpu = self.gpu
+        sink = Stamped(team.results, team.number_of(gpu))
         runner = Runner(
-            launch=lambda process: self._launch(gpu, process),
+            launch=self._launch,
             results=sink,
-            settings=run.planned.settings,
-            profile=run.planned.profile,
+            settings=team.planned.settings,
+            profile=team.planned.profile,
             progress=progress,
             missing={item.name: item.missing for item in gpu.hello.implementations if item.missing},
-            time_limit_s=self.invocation.time_limit_s,
+            time_limit_s=self._invocation.time_limit_s,
             worker=FarWorker(gpu.actor) if self._has_worker else None,
-            selftests=selftests_on(run.planned.facts.kind, self.invocation),
-            hard_failures=run.hard_failures,
+            selftests=selftests_on(team.planned.facts.kind, self._invocation),
+            hard_failures=team.hard_failures,
             stages_s=self.stages_s,
-            untimed=run.untimed,
+            untimed=team.untimed,
         )
         self._has_worker = False
         try:
-            runner.run(self._jobs(run.shares, sink))
+            runner.run(self._jobs(team.shares, sink))
         except GpuLostError as lost:
             gpu.actor.end()
-            if not run.shares.over:
+            self._gpu = None
+            if not team.shares.over:
                 progress.say(f"lost on {gpu.place.host}: {lost}")
-            self._hand_over(run, sink, str(lost))
-            return None
-        return gpu
+            self._hand_over(team, sink, str(lost))
 
-    def _launch(self, gpu: ReadyGpu, process: int) -> FarWorker:
-        start = replace(self.invocation.start(process), asked=False)  # the Hello of the first worker is enough
+    def _launch(self, process: int) -> FarWorker:
+        start = replace(self._invocation.start(process), asked=False)  # the Hello of the first worker is enough
         try:
-            gpu.actor.ask("launch", start, self.invocation.time_limit_s)
+            self.gpu.actor.ask("launch", start, self._invocation.time_limit_s)
         except (UsageError, UnavailableError) as error:  # the first worker did start, so the GPU is lost
             raise GpuLostError(str(error)) from error
-        return FarWorker(gpu.actor)
+        return FarWorker(self.gpu.actor)
 
     def _jobs(self, shares: Shares, sink: Stamped) -> Generator[Job]:
         """Yield one job after the other; when the next one is taken, the last one has all its rows."""
@@ -230,19 +214,19 @@ class Lane:
             self._job = None
             shares.finish()
 
-    def _hand_over(self, run: Run, sink: Stamped, how: str) -> None:
+    def _hand_over(self, team: Team, sink: Stamped, how: str) -> None:
         """Give the rest of the job at work to other lanes; after the second loss, write its rows as crashed."""
         job, self._job = self._job, None
         rest = next(iter(remaining([job], sink.rows)), None) if job else None
-        if run.shares.lose(self.number, job, rest) or rest is None:
+        if team.shares.lose(self.number, job, rest) or rest is None:
             return
         for impl in rest.impls:
             reason = Reason("gpu_lost_twice", {"how": how})
             sink.append(RowRecord(case=rest.case, impl=impl, status="crashed", reason=reason, process=rest.process))
 
-    def _close(self, gpu: ReadyGpu | None) -> None:
-        if gpu is not None:
+    def _close(self) -> None:
+        if self._gpu is not None:
             with suppress(GpuLostError):
-                self.logs.append(gpu.actor.ask("log", limit_s=ANSWER_S))
-                gpu.actor.ask("close", limit_s=ANSWER_S)
+                self.logs.append(self._gpu.actor.ask("log", limit_s=ANSWER_S))
+                self._gpu.actor.ask("close", limit_s=ANSWER_S)
         self.end()

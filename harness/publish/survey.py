@@ -13,8 +13,7 @@ from harness import devices
 from harness.analysis.currency import UNFINISHED, mark, out_of_date
 from harness.devices import DeviceFacts, DeviceProfile
 from harness.errors import UnavailableError, UsageError
-from harness.fleet.cluster import connected
-from harness.fleet.gathering import choose_gpus
+from harness.fleet.cluster import choose_gpus, connected
 from harness.fleet.preview import elsewhere
 from harness.records.file import Results, load
 from harness.records.published_plan import PACKED_SUFFIX, PUBLISHED, Plan, PlannedRun, file_of

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from harness.errors import UnavailableError, UsageError
-from harness.fleet import gathering, spread
+from harness.fleet import spread
 from harness.fleet.cluster import GpuLostError
 from harness.fleet.gpu_actor import GpuActor
 from harness.records.file import ResultsFile, load
@@ -107,8 +107,8 @@ class Fleet:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
-    monkeypatch.setattr(gathering, "PATIENCE_S", 0.0)
-    monkeypatch.setattr(gathering, "POLL_S", 0.01)
+    monkeypatch.setattr(spread, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(spread, "POLL_S", 0.01)
 
 
 @pytest.fixture
@@ -223,7 +223,7 @@ def test_a_run_waits_for_a_gpu_and_says_so(tmp_path, said, monkeypatch, capsys):
     """Others use the only GPU until the run has said so."""
     fleet = Fleet(said, ["h200"])
     free = fleet.actor
-    monkeypatch.setattr(gathering, "SAY_EVERY_S", 0.0)
+    monkeypatch.setattr(spread, "SAY_EVERY_S", 0.0)
     fleet.actor = lambda kind: Late(free(kind), lambda: "free are 0 of 1 h200" in capsys.readouterr().err)
     (results,) = bench(fleet, invocation(tmp_path))
     assert rows_of(results) == all_rows()

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.fleet.estimate import Durations, durations, published
+from harness.fleet.preview import Durations, durations, published
 from harness.records.run_records import GpuRecord
 from harness.run.plan import Job
 from tests.results_factory import CASE, LAYER, results, row, selftest
