@@ -229,9 +229,14 @@ def _measure(teams: Sequence[Team], lanes: Lanes, display: Display) -> None:
     if faults:
         raise faults[0]
     for team in teams:
-        if unfinished := team.shares.unfinished:
-            why = _faults(lanes[team.kind])
-            raise UnavailableError(f"no {team.kind} is left for {unfinished} cases ({why}); what is done is kept")
+        _refuse_to_end_early(team, lanes[team.kind])
+
+
+def _refuse_to_end_early(team: Team, lanes: Sequence[Lane]) -> None:
+    if unfinished := team.shares.unfinished:
+        raise UnavailableError(
+            f"no {team.kind} is left for {unfinished} cases ({_faults(lanes)}); what is done is kept"
+        )
 
 
 def _work(team: Team, lane: Lane, display: Display, faults: list[BaseException]) -> None:
@@ -245,12 +250,11 @@ def _work(team: Team, lane: Lane, display: Display, faults: list[BaseException])
 
 def _compile_ahead(teams: Sequence[Team], lanes: Lanes, display: Display) -> None:
     """Let each host compile what its GPUs will measure, before any of them measures."""
-    parts = [(team, *part) for team in teams for part in _parts(team, lanes[team.kind])]
-    if any(tasks for _, _, _, tasks in parts):
+    parts = [part for team in teams for part in _parts(team, lanes[team.kind])]
+    if any(tasks for _, _, tasks in parts):
         display.say("compiling ahead")
-        _at_once(
-            [partial(lane.compile, tasks, t.planned.settings.seed, count) for t, lane, count, tasks in parts], lanes
-        )
+        seed = teams[0].planned.settings.seed
+        _at_once([partial(lane.compile, tasks, seed, count) for lane, count, tasks in parts], lanes)
 
 
 def _parts(team: Team, lanes: Sequence[Lane]) -> list[tuple[Lane, int, list[Task]]]:

@@ -9,6 +9,7 @@ from harness.fleet import spread
 from harness.fleet.cluster import GpuLostError
 from harness.fleet.gpu_actor import GpuActor
 from harness.records.file import ResultsFile, load
+from harness.records.reason_texts import sentence
 from harness.records.settings import Settings
 from harness.run.invocation import Invocation
 from harness.run.progress import Display
@@ -201,7 +202,7 @@ def test_rows_written_before_a_gpu_is_lost_are_kept(tmp_path, said):
 def test_a_case_that_costs_two_gpus_is_written_off(tmp_path, said):
     fleet = Fleet(said, ["h200"], deaths={0: [3, 3]})
     (results,) = bench(fleet, invocation(tmp_path))
-    crashed = [(row.case.rows, row.impl, row.reason) for row in results.rows if row.status == "crashed"]
+    crashed = [(row.case.rows, row.impl, sentence(row.reason)) for row in results.rows if row.status == "crashed"]
     assert crashed == [(16, impl, "the GPU was lost in two tries: the actor died") for impl in ("torch-eager", "quack")]
     assert {row.case.rows for row in results.rows if row.status == "ok"} == set(SHAPES[1:])
 
