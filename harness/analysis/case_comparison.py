@@ -197,9 +197,7 @@ def _disturbed(joined: Joined, against: Yardsticks) -> Reason | None:
 def _speedup(joined: Joined, against: Yardsticks) -> Ratio | None:
     if against.baseline is None or joined.impl == against.baseline.impl:
         return None
-    with suppress(IncomparableError):
-        return ratio(against.baseline, joined)
-    return None
+    return _ratio(against.baseline, joined)
 
 
 def _spread(timings: tuple[Timing, ...], median_us: float | None) -> float | None:

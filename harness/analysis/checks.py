@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from itertools import chain
+from typing import Literal, TypeVar, get_args
 
 from harness.records.reasons import Reason
 from harness.records.schema import ErrorClass, Status, TensorCheck, Verification
 
 NEW_PROCESS = "new process"
+_Value = TypeVar("_Value")
 ERROR_CLASSES: tuple[ErrorClass, ...] = get_args(ErrorClass)  # the fewest extra roundings first
 OtherBits = Literal["in one process", "in a new process"]  # where the bits of a result that passed differ
 
@@ -116,13 +118,23 @@ def worst_class(classes: Iterable[ErrorClass | None]) -> ErrorClass | None:
 
 def add_up(checks: Sequence[Mapping[str, Runs]]) -> dict[str, Runs]:
     """The sum of the runs of each condition."""
-    names = dict.fromkeys(name for conditions in checks for name in conditions)
-    return {name: sum((conditions[name] for conditions in checks if name in conditions), Runs()) for name in names}
+    return {name: sum(runs, Runs()) for name, runs in _by_name(checks).items()}
 
 
 def _worst_of_each(all_errors: Sequence[Mapping[str, TensorCheck]]) -> dict[str, TensorCheck]:
-    names = dict.fromkeys(name for errors in all_errors for name in errors)
-    return {name: worst_error([errors[name] for errors in all_errors if name in errors]) for name in names}
+    return {name: worst_error(errors) for name, errors in _by_name(all_errors).items()}
+
+
+def _findings(all_findings: Sequence[Mapping[str, Sequence[Reason]]]) -> dict[str, tuple[Reason, ...]]:
+    return {change: tuple(dict.fromkeys(chain(*findings))) for change, findings in _by_name(all_findings).items()}
+
+
+def _by_name(mappings: Sequence[Mapping[str, _Value]]) -> dict[str, list[_Value]]:
+    """The values of each name in any of these."""
+    values: dict[str, list[_Value]] = {}
+    for name, value in chain.from_iterable(mapping.items() for mapping in mappings):
+        values.setdefault(name, []).append(value)
+    return values
 
 
 def worst_error(checks: Sequence[TensorCheck]) -> TensorCheck:
@@ -133,13 +145,13 @@ def worst_error(checks: Sequence[TensorCheck]) -> TensorCheck:
     worst = max(checks, key=lambda check: math.inf if math.isnan(check.rho) else check.rho)
     rows = [check.worst_row for check in checks if check.worst_row is not None]
     in_fp32 = [check.fp32_relative_rms for check in checks if check.fp32_relative_rms is not None]
-    classes = worst_class(check.error_class for check in checks)
-    worst_figures = {
-        "error_class": classes,
-        "worst_row": max(rows, default=None),
-        "fp32_relative_rms": max(in_fp32, default=None),
-    }
-    return worst.model_copy(update=worst_figures)
+    return worst.model_copy(
+        update={
+            "error_class": worst_class(check.error_class for check in checks),
+            "worst_row": max(rows, default=None),
+            "fp32_relative_rms": max(in_fp32, default=None),
+        }
+    )
 
 
 def _conditions(verifications: Sequence[Verification]) -> dict[str, Runs]:
@@ -159,11 +171,3 @@ def _conditions(verifications: Sequence[Verification]) -> dict[str, Runs]:
     if len(prints) > 1:
         conditions[NEW_PROCESS] = Runs(len(prints) - 1, sum(fingerprint != prints[0] for fingerprint in prints))
     return conditions
-
-
-def _findings(all_found: Sequence[Mapping[str, tuple[Reason, ...]]]) -> dict[str, tuple[Reason, ...]]:
-    names = dict.fromkeys(change for findings in all_found for change in findings)
-    return {
-        change: tuple(dict.fromkeys(finding for findings in all_found for finding in findings.get(change, ())))
-        for change in names
-    }

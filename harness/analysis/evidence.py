@@ -118,29 +118,15 @@ def _share_void(timing: Timing) -> float:
 
 def against_samples(pair: Paired) -> Reason | None:
     """The interference that the blocks of a pair show: scatter, drift or bursts; or None."""
-    scatter, drift, bursts = _half_range(pair), _drift(pair), _bursts(pair)
-    if scatter > MOST_SCATTER:
+    logs = pair.logs
+    lower, upper = np.percentile(logs, (25, 75))
+    if (scatter := float(upper - lower) / 2) > MOST_SCATTER:
         return Reason("scatters", {"percent": 100 * scatter})
-    if drift > MOST_DRIFT:
+    if len(logs) < FEWEST_BLOCKS:
+        return None
+    third = len(logs) // 3
+    if (drift := abs(float(np.median(logs[-third:]) - np.median(logs[:third])))) > MOST_DRIFT:
         return Reason("drifts", {"percent": 100 * drift})
-    if bursts > MOST_BURSTS:
+    if (bursts := float(np.mean(np.abs(logs - pair.median_log) > FAR_OFF))) > MOST_BURSTS:
         return Reason("bursts", {"off_percent": 100 * FAR_OFF, "percent": 100 * bursts})
     return None
-
-
-def _half_range(pair: Paired) -> float:
-    lower, upper = np.percentile(pair.logs, (25, 75))
-    return float(upper - lower) / 2
-
-
-def _drift(pair: Paired) -> float:
-    third = len(pair.logs) // 3
-    if len(pair.logs) < FEWEST_BLOCKS:
-        return 0.0
-    return abs(float(np.median(pair.logs[-third:]) - np.median(pair.logs[:third])))
-
-
-def _bursts(pair: Paired) -> float:
-    if len(pair.logs) < FEWEST_BLOCKS:
-        return 0.0
-    return float(np.mean(np.abs(pair.logs - pair.median_log) > FAR_OFF))

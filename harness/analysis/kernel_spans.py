@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from harness.analysis.statistics import spans_agree
 from harness.records.schema import Budget, Kernel, KernelTotals
@@ -23,10 +24,9 @@ def segments(kernels: Sequence[Kernel]) -> list[Segment]:
 
     Where not every begin is known, the kernels stand end to end in launch order.
     """
-    begins = [kernel.start_us for kernel in kernels]
-    begins_us = [begin for begin in begins if begin is not None]
+    begins_us = [kernel.start_us for kernel in kernels if kernel.start_us is not None]
     if len(begins_us) < len(kernels):
-        return _end_to_end(kernels)
+        begins_us = list(accumulate((kernel.median_us for kernel in kernels), initial=0.0))
     line: list[Segment] = []
     reached = 0.0
     for ordinal in sorted(range(len(kernels)), key=begins_us.__getitem__):
@@ -57,12 +57,3 @@ def agrees(totals: KernelTotals | None, budget: Budget | None) -> bool | None:
     if totals is None or budget is None or budget.event_offset_us is None:
         return None
     return spans_agree(totals.event_us, totals.lead_us + totals.span_us, budget.event_offset_us)
-
-
-def _end_to_end(kernels: Sequence[Kernel]) -> list[Segment]:
-    line: list[Segment] = []
-    reached = 0.0
-    for ordinal, kernel in enumerate(kernels):
-        line.append(Segment(reached, kernel.median_us, ordinal))
-        reached += kernel.median_us
-    return line

@@ -78,7 +78,13 @@ def _in(process: int, reason: Reason) -> Reason:
 
 def time_interval(timings: Sequence[Timing]) -> Interval:
     """The 95 % interval of the median time in us, from one timing for each process; 0..inf below six samples."""
-    return _over_processes([_by_ranks(np.log(timing.samples_us)) for timing in timings])
+    ratios: list[Ratio] = []
+    for timing in timings:
+        logs = np.log(timing.samples_us)
+        low, high = rank_interval(logs)
+        ratios.append(Ratio(math.exp(np.median(logs)), math.exp(low), math.exp(high), logs.size))
+    ratio = across_processes(ratios)
+    return ratio.low, ratio.high
 
 
 def _pair(process: int, base: Timing, other: Timing) -> Paired | None:
@@ -90,13 +96,3 @@ def _pair(process: int, base: Timing, other: Timing) -> Paired | None:
     if not common:
         return None
     return Paired(process, tuple(base_us[block] for block in common), tuple(other_us[block] for block in common))
-
-
-def _by_ranks(logs: NDArray[np.float64]) -> Ratio:
-    low, high = rank_interval(logs)
-    return Ratio(math.exp(np.median(logs)), math.exp(low), math.exp(high), logs.size)
-
-
-def _over_processes(ratios: Sequence[Ratio]) -> Interval:
-    ratio = across_processes(ratios)
-    return ratio.low, ratio.high

@@ -62,7 +62,8 @@ def training_step(comparison: Comparison) -> list[StepRow]:
 
 def _cell(comparison: Comparison, context: Comparison, impl: str, norm: Norm) -> StepCell:
     alone = {case.case: case.entry(impl) for case in comparison.cases if case.case.norm == norm}
-    timed = [(alone.get(case.case), entry) for case, entry in _timed(context.cases, impl, norm)]
+    here = [(case.case, case.entry(impl)) for case in context.cases if case.case.norm == norm]
+    timed = [(alone.get(case), entry) for case, entry in here if entry and entry.standing in ("ranked", "unranked")]
     entries = [(before, entry) for before, entry in timed if not entry.usually_waits]
     if context.context == HOST:
         times = [entry.median_us for _, entry in entries if entry.median_us]
@@ -81,11 +82,6 @@ def _cell(comparison: Comparison, context: Comparison, impl: str, norm: Norm) ->
         longest=max(times, default=None),
         waits=len(timed) - len(entries),
     )
-
-
-def _timed(cases: Sequence[CaseComparison], impl: str, norm: Norm) -> list[tuple[CaseComparison, Entry]]:
-    entries = [(case, case.entry(impl)) for case in cases if case.case.norm == norm]
-    return [(case, entry) for case, entry in entries if entry and entry.standing in ("ranked", "unranked")]
 
 
 @dataclass(frozen=True)

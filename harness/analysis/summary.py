@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.analysis.case_comparison import CaseComparison
+from harness.analysis.case_comparison import CaseComparison, Entry
 from harness.analysis.checks import OtherBits
 from harness.analysis.statistics import geomean
 from harness.cases import Norm
@@ -92,13 +92,13 @@ def fastest_of_each(means: Sequence[Geomean], families: Mapping[str, str]) -> li
 
 def _geomeans(cases: Sequence[CaseComparison], norm: Norm, baseline: str) -> list[Geomean]:
     speedups: dict[str, dict[str, float]] = {}
-    other_bits: dict[str, Counter[OtherBits]] = {}
+    counted: dict[str, list[Entry]] = {}
     for case in cases:
         for entry in (entry for entry in case.ranked if not entry.usually_waits):
             value = 1.0 if entry.impl == baseline else entry.speedup.value if entry.speedup else None
             if value is not None:
                 speedups.setdefault(entry.impl, {})[case.case.key] = value
-                other_bits.setdefault(entry.impl, Counter()).update(filter(None, [entry.other_bits]))
+                counted.setdefault(entry.impl, []).append(entry)
     common = set[str].intersection(*map(set[str], speedups.values())) if speedups else set[str]()
     means = [
         Geomean(
@@ -111,7 +111,7 @@ def _geomeans(cases: Sequence[CaseComparison], norm: Norm, baseline: str) -> lis
             total=len(cases),
             common=geomean([by_case[key] for key in common]) if common else None,
             common_cases=len(common),
-            other_bits=dict(other_bits[impl]),
+            other_bits=_other_bits(counted[impl]),
         )
         for impl, by_case in speedups.items()
     ]
@@ -121,21 +121,21 @@ def _geomeans(cases: Sequence[CaseComparison], norm: Norm, baseline: str) -> lis
 def _wins(cases: Sequence[CaseComparison]) -> tuple[Wins, ...]:
     alone: dict[str, list[str]] = {}
     tied: dict[str, list[str]] = {}
-    other_bits: dict[str, Counter[OtherBits]] = {}
+    won: dict[str, list[Entry]] = {}
     for case in cases:
-        if case.lead is None:
-            continue
-        leaders = (case.lead.impl, *case.lead.tied_with)
-        for entry in case.ranked:
-            if entry.impl in leaders:
-                wins_of_kind = tied if case.lead.tied_with else alone
-                wins_of_kind.setdefault(entry.impl, []).append(case.case.key)
-                other_bits.setdefault(entry.impl, Counter()).update(filter(None, [entry.other_bits]))
+        leaders = (case.lead.impl, *case.lead.tied_with) if case.lead else ()
+        for entry in (entry for entry in case.ranked if entry.impl in leaders):
+            (tied if len(leaders) > 1 else alone).setdefault(entry.impl, []).append(case.case.key)
+            won.setdefault(entry.impl, []).append(entry)
     wins = [
-        Wins(impl, tuple(alone.get(impl, ())), tuple(tied.get(impl, ())), dict(of_impl))
-        for impl, of_impl in other_bits.items()
+        Wins(impl, tuple(alone.get(impl, ())), tuple(tied.get(impl, ())), _other_bits(entries))
+        for impl, entries in won.items()
     ]
     return tuple(sorted(wins, key=lambda win: (-len(win.alone), -len(win.tied), win.impl)))
+
+
+def _other_bits(entries: Sequence[Entry]) -> dict[OtherBits, int]:
+    return dict(Counter(entry.other_bits for entry in entries if entry.other_bits))
 
 
 def _failures(cases: Sequence[CaseComparison]) -> tuple[Failure, ...]:

@@ -55,12 +55,8 @@ def parse_holder(text: str) -> HolderSize:
     if not (threads.isdecimal() and shared_kib.isdecimal()):
         raise UsageError(f"--holder {text}: must be THREADSxKIB, such as 640x200")
     size = HolderSize(int(threads), int(shared_kib))
-    if not 64 <= size.threads <= 1024 or size.threads % 64 or _ones(size.threads // 64) > 2:
+    if not 64 <= size.threads <= 1024 or size.threads % 64 or (size.threads // 64).bit_count() > 2:
         raise UsageError(f"--holder {text}: threads must be 64 to 1024, a power of two or the sum of two (512, 640)")
     if size.shared_kib < 1:
         raise UsageError(f"--holder {text}: must hold shared memory, at least 1 KiB")
     return size
-
-
-def _ones(number: int) -> int:
-    return bin(number).count("1")

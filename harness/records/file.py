@@ -12,7 +12,7 @@ import os
 import re
 import threading
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -82,19 +82,12 @@ class Results:
         if context not in self.contexts:
             here = ", ".join(self.contexts)
             raise UsageError(f"no context {context!r} in these results; there are: {here}")
-        stored = None if context == COLD else context
-        rows = (
-            self.rows
-            if stored is None
-            else [row for row in map(_row_in_context(context), self.rows) if row is not None]
-        )
-        return replace(
-            self,
-            rows=rows,
-            conditions=tuple(record for record in self.conditions if record.context == stored),
-            selftests=() if context == HOST else self.selftests,
-            selftests_behind=() if context == HOST else self.selftests_behind,
-        )
+        conditions = tuple(record for record in self.conditions if (record.context or COLD) == context)
+        if context == COLD:
+            return replace(self, conditions=conditions)
+        rows = [row for row in (_row_in_context(row, context) for row in self.rows) if row is not None]
+        results = replace(self, rows=rows, conditions=conditions)
+        return replace(results, selftests=(), selftests_behind=()) if context == HOST else results
 
     @property
     def finished_cases(self) -> int:
@@ -108,34 +101,17 @@ class Results:
         return sum({impl.name for impl in impls if impl.is_tried_on(case)} <= names for case, names in rows.items())
 
 
-def _row_in_context(context: str) -> Callable[[RowRecord], RowRecord | None]:
-    """The function that turns a row into its row in a context besides cold; None for a helper without times in it."""
-
-    def convert(row: RowRecord) -> RowRecord | None:
-        record = (row.contexts or {}).get(context)
-        cold_only: dict[str, Any] = {
-            "kernels": None,
-            "kernel_totals": None,
-            "kernels_note": None,
-            "other_engines_us": {},
-        }
-        if record is None:
-            if row.role != "impl":
-                return None
-            untimed = row.untimed or Reason("not_timed_in", {"context": context})
-            return row.model_copy(update=cold_only | {"timing": None, "untimed": untimed})
-        return row.model_copy(
-            update=cold_only
-            | {
-                "timing": record.timing,
-                "status": row.status if record.status == "ok" else record.status,
-                "reason": row.reason if record.status == "ok" else record.reason,
-                "untimed": record.untimed,
-                "notes": [*row.notes, *record.notes],
-            }
-        )
-
-    return convert
+def _row_in_context(row: RowRecord, context: str) -> RowRecord | None:
+    """The row of a context besides cold; None for a helper without times in it."""
+    changes: dict[str, Any] = {"kernels": None, "kernel_totals": None, "kernels_note": None, "other_engines_us": {}}
+    record = (row.contexts or {}).get(context)
+    if record is None:
+        untimed = row.untimed or Reason("not_timed_in", {"context": context})
+        return row.model_copy(update=changes | {"timing": None, "untimed": untimed}) if row.role == "impl" else None
+    if record.status != "ok":
+        changes |= {"status": record.status, "reason": record.reason}
+    changes |= {"timing": record.timing, "untimed": record.untimed, "notes": [*row.notes, *record.notes]}
+    return row.model_copy(update=changes)
 
 
 class ResultsFile:

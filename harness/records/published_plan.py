@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
+from harness.records.schema import Record
 from harness.records.settings import Settings
 from harness.records.toml_file import read_toml
 
@@ -29,13 +30,7 @@ def _of_the_command_line(settings: Settings) -> Settings:
 Options = Annotated[Settings, AfterValidator(_of_the_command_line)]
 
 
-class Entry(BaseModel):
-    """The base of all entries of the plan: unknown keys are refused, and an entry is immutable."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class PlannedRun(Entry):
+class PlannedRun(Record):
     """One run: what it is `about`, for a table, and the options of the command that measures it.
 
     Exactly one of `bench` and `verify` is set.
@@ -62,10 +57,7 @@ class PlannedRun(Entry):
     @property
     def settings(self) -> Settings:
         """The settings of the command; unset ones get the device's default."""
-        if self.verify is not None:
-            return self.verify.changed(timed=False)
-        assert self.bench is not None, "one of the two is given"
-        return self.bench
+        return self.bench or (self.verify or Settings()).changed(timed=False)
 
     def command_line(self, device: str) -> str:
         """The command line that measures it by hand on a device."""
@@ -73,28 +65,28 @@ class PlannedRun(Entry):
         return shlex.join(["normbwd", self.command, "--device", device, *self.settings.as_options(), *sanitizer])
 
 
-class KeptFile(Entry):
+class KeptFile(Record):
     """A published file that no command of the plan makes."""
 
     about: str
 
 
-class Page(Entry):
+class Page(Record):
     """A report beside the results, `normbwd report FILES --format FORMAT`, of these runs or kept files."""
 
     of: tuple[str, ...] = Field(min_length=1)
     format: str = "grid"
 
 
-class Plan(Entry):
+class Plan(Record):
     """What is published: runs in order of importance, other files that are kept, and pages by their file names.
 
     Runs and kept files are named as their files are, without the suffix, and no name is given twice.
     """
 
     runs: dict[str, PlannedRun]
-    kept: dict[str, KeptFile] = {}
-    pages: dict[str, Page] = {}
+    kept: dict[str, KeptFile] = Field(default={})
+    pages: dict[str, Page] = Field(default={})
 
     @model_validator(mode="after")
     def _names_are_known(self) -> Plan:
