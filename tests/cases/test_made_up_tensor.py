@@ -13,6 +13,7 @@ from harness.cases import Grads, NormCase, make_inputs, tensors
 from harness.cases.tensors import CaseTensor
 from harness.cases.traffic import same_traffic_add
 from harness.records.file import ResultsFile, load
+from harness.records.reason_texts import sentence
 from harness.verify.determinism import cloned, differing, fingerprint
 from harness.verify.precision import malformed
 from harness.verify.robustness import overlaps
@@ -123,13 +124,13 @@ def test_a_backward_that_adds_it_is_ok_and_timed():
 def test_a_backward_that_mistreats_it_is_wrong(prepare, reason):
     row = row_of(prepare)
     assert row.status == "wrong"
-    assert reason in row.reason
+    assert reason in sentence(row.reason)
 
 
 @pytest.mark.parametrize("prepare", [right, forgetful])
 def test_an_adapter_that_does_not_handle_it_is_unsupported(prepare):
     row = row_of(prepare, handles={"gate"})
-    assert (row.status, row.reason) == ("unsupported", "does not handle more")
+    assert (row.status, sentence(row.reason)) == ("unsupported", "does not handle more")
 
 
 def test_it_reaches_the_report(tmp_path):
@@ -162,11 +163,11 @@ def test_another_gradient_is_compared_bit_by_bit(table_with_a_gradient):
 def test_another_gradient_must_be_returned(table_with_a_gradient):
     inputs = make_inputs(CASE, 1)
     grads = with_more(inputs)
-    assert malformed(inputs, grads) == "dscale is missing"
+    assert sentence(malformed(inputs, grads)) == "dscale is missing"
     assert malformed(inputs, grads.with_tensors({"dscale": torch.ones(32)})) is None
-    assert malformed(inputs, grads.with_tensors({"dscale": torch.ones(3)})) == (
-        "dscale has shape (3,) instead of (32,)"
-    )
+    wrong_shape = grads.with_tensors({"dscale": torch.ones(3)})
+    assert sentence(malformed(inputs, wrong_shape)) == "dscale has shape (3,) instead of (32,)"
     shared = grads.with_tensors({"dscale": inputs.dmore.float()})
     assert overlaps(inputs, shared, in_place=False) is None
-    assert "dscale" in overlaps(inputs, grads.with_tensors({"dscale": inputs.dmore}), in_place=False)
+    in_memory = grads.with_tensors({"dscale": inputs.dmore})
+    assert "dscale" in sentence(overlaps(inputs, in_memory, in_place=False))

@@ -10,6 +10,7 @@ from harness.cases import NormCase, make_inputs
 from harness.cases.input_kinds import INPUT_KINDS
 from harness.cases.unfused import WithTorch, left_to, prepare
 from harness.cases.variants import FEATURES, parse_variants, with_features
+from harness.records.reason_texts import sentence
 from harness.verify.precision import check
 from tests.mutants.maths import gradients, implementation
 from tests.mutants.variants import honest
@@ -73,7 +74,7 @@ def test_a_plain_implementation_passes_every_variant_and_is_timed(text, monkeypa
     row = Session(with_torch(), case=of(text)).run().row("mine + torch")
     assert (row.status, row.reason) == ("ok", None)
     assert row.timing.samples_us
-    assert row.notes[-1].startswith("torch's elementwise operators do ")
+    assert sentence(row.notes[-1]).startswith("torch's elementwise operators do ")
 
 
 def test_what_it_says_of_a_case():
@@ -101,8 +102,8 @@ def test_a_weight_that_it_cannot_have_is_made_for_it(text, case, monkeypatch):
     case = of(text, case)
     row = Session(with_torch(honest, handles={"residual", "parallel"}, **NEEDS_WEIGHT), case=case).run().row(BESIDE)
     assert (row.status, row.reason) == ("ok", None)
-    told = "is handed 1 + weight as its weight (untimed)" if case.zero_centred else "is handed a weight of ones"
-    assert any(told in note for note in row.notes)
+    expected = "is handed 1 + weight as its weight (untimed)" if case.zero_centred else "is handed a weight of ones"
+    assert any(expected in sentence(note) for note in row.notes)
 
 
 def test_one_plus_a_weight_is_rounded_only_where_fp32_is_refused():
