@@ -266,7 +266,7 @@ def publish(invocation: Invocation) -> None:
         raise SystemExit(130) from None
     for fate, names in (
         ("published", outcome.published),
-        ("left for another sitting, which the same command begins", outcome.unfinished),
+        ("left for another call of the same command", outcome.unfinished),
         ("nothing passed in", outcome.failed),
     ):
         if names:

@@ -44,17 +44,13 @@ class Drawn:
         tensor.mul_(2.0 ** (narrow_exponent if self.narrow else exponent))
 
 
-def _unchanged(_drawn: Drawn) -> None:
-    pass
-
-
 @dataclass(frozen=True)
 class InputKind:
     """One kind of inputs: `finds` is the fault that it is there to find, `change` what it does to the usual ones."""
 
     name: str
     finds: str
-    change: Callable[[Drawn], None] = _unchanged
+    change: Callable[[Drawn], object] = lambda _: None
     layout: Layout = "contiguous"
     only: Only = "any"
 
@@ -77,55 +73,24 @@ def _correlated(drawn: Drawn) -> None:
         dy.copy_(3 * drawn.xhat() + dy)
 
 
-def _mean(over_sigma: float) -> Callable[[Drawn], None]:
-    """Sigma is 1."""
-
-    def change(drawn: Drawn) -> None:
-        drawn.x.add_(over_sigma)
-
-    return change
+def _each(*names: str, change: Callable[[torch.Tensor], object]) -> Callable[[Drawn], object]:
+    """Changes those of these inputs that a case has."""
+    return lambda drawn: [change(tensor) for tensor in drawn.those(*names)]
 
 
-def _zero_weights(drawn: Drawn) -> None:
-    for weight in drawn.those("weight", "weight1"):
-        weight[::4] = 0
+def _each_weight(change: Callable[[torch.Tensor], object]) -> Callable[[Drawn], object]:
+    return _each("weight", "weight1", change=change)
 
 
-def _tiny_weights(drawn: Drawn) -> None:
+def _tiny(weight: torch.Tensor) -> None:
     """One in four, at and below the eps that some kernels clamp to."""
-    for weight in drawn.those("weight", "weight1"):
-        for start, tiny in enumerate((1e-5, -1e-5, 1e-3, -1e-7)):
-            weight[4 * start :: 16] = tiny
-
-
-def _large_bias(drawn: Drawn) -> None:
-    for bias in drawn.those("bias", "bias1"):
-        bias.add_(100.0)
-
-
-def _large_residual(drawn: Drawn) -> None:
-    for dres in drawn.those("dres"):
-        dres.mul_(1000)
-
-
-def _large_gates(drawn: Drawn) -> None:
-    """A gate of 100 and more either way: exp of that overflows fp32."""
-    for z in drawn.those("z"):
-        z.mul_(100)
+    for start, tiny in enumerate((1e-5, -1e-5, 1e-3, -1e-7)):
+        weight[4 * start :: 16] = tiny
 
 
 def _outliers(drawn: Drawn) -> None:
     drawn.x[:, 3::97] *= 100
     drawn.dy[:, 5::101] *= 100
-
-
-def _constant_rows(drawn: Drawn) -> None:
-    """Half is exact in every dtype, and so is every partial sum of it: rstd is that of eps alone."""
-    drawn.x[::7] = 0.5
-
-
-def _zero_rows(drawn: Drawn) -> None:
-    drawn.x[::7] = 0
 
 
 def _subnormal(drawn: Drawn, tensor: torch.Tensor) -> None:
@@ -145,19 +110,33 @@ INPUT_KINDS: dict[str, InputKind] = {
     for kind in (
         InputKind("normal", "a wrong formula"),
         InputKind("correlated", "a row correction left out or wrong, which independent noise hides", _correlated),
-        InputKind("mean-10", "mean / sigma of 10: variance in one pass", _mean(10.0), only="layer"),
-        InputKind("mean-100", "mean / sigma of 100: variance in one pass", _mean(100.0), only="layer"),
-        InputKind("mean-1000", "mean / sigma of 1000: variance in one pass", _mean(1000.0), only="layer"),
-        InputKind("zero-weights", "a division by the weight", _zero_weights, only="weight"),
-        InputKind("tiny-weights", "a division by the weight that is clamped", _tiny_weights, only="weight"),
-        InputKind("large-bias", "xhat recovered from a y that the bias has drowned", _large_bias, only="bias"),
+        InputKind("mean-10", "mean / sigma of 10: variance in one pass", lambda d: d.x.add_(10.0), only="layer"),
+        InputKind("mean-100", "mean / sigma of 100: variance in one pass", lambda d: d.x.add_(100.0), only="layer"),
+        InputKind("mean-1000", "mean / sigma of 1000: variance in one pass", lambda d: d.x.add_(1000.0), only="layer"),
         InputKind(
-            "large-residual", "a residual's gradient that goes through the norm", _large_residual, only="residual"
+            "zero-weights", "a division by the weight", _each_weight(lambda weight: weight[::4].zero_()), only="weight"
         ),
-        InputKind("large-gates", "silu by an exp that overflows", _large_gates, only="gated"),
+        InputKind("tiny-weights", "a division by the weight that is clamped", _each_weight(_tiny), only="weight"),
+        InputKind(
+            "large-bias",
+            "xhat recovered from a y that the bias has drowned",
+            _each("bias", "bias1", change=lambda bias: bias.add_(100.0)),
+            only="bias",
+        ),
+        InputKind(
+            "large-residual",
+            "a residual's gradient that goes through the norm",
+            _each("dres", change=lambda dres: dres.mul_(1000)),
+            only="residual",
+        ),
+        # A gate of 100 and more either way: exp of that overflows fp32.
+        InputKind(
+            "large-gates", "silu by an exp that overflows", _each("z", change=lambda z: z.mul_(100)), only="gated"
+        ),
         InputKind("outliers", "sums or products in a dtype of little range or precision", _outliers),
-        InputKind("constant-rows", "eps left out, or a variance that cancels", _constant_rows),
-        InputKind("zero-rows", "eps left out", _zero_rows),
+        # Half is exact in every dtype, and so is every partial sum of it: rstd is that of eps alone.
+        InputKind("constant-rows", "eps left out, or a variance that cancels", lambda d: d.x[::7].fill_(0.5)),
+        InputKind("zero-rows", "eps left out", lambda d: d.x[::7].zero_()),
         InputKind("large-x", "x of 2^55, squares of 2^110: sums that overflow", lambda d: d.scaled(d.x, 55, 8)),
         InputKind(
             "small-x", "x of 2^-60, below eps: eps left out or in the wrong place", lambda d: d.scaled(d.x, -60, -8)

@@ -34,122 +34,109 @@ class Suite:
     cases: tuple[NormCase, ...] = ()
 
 
-def _constant_elements(*elements: int) -> tuple[Shape, ...]:
-    return tuple((total // cols, cols) for total in elements for cols in (1024, 2048, 4096, 8192, 16384))
-
-
 def _grid(rows: Iterable[int], cols: Iterable[int]) -> tuple[Shape, ...]:
     return tuple(product(rows, cols))
 
 
-_QUICK = Suite(
-    "quick",
-    "two small shapes, one odd: a smoke run, or a CPU",
-    ((64, 1024), (33, 515)),
-)
-
-_FAST_LLM = Suite(
-    "fast-llm",
-    "Fast-LLM's benchmark shapes: 32, 16 and 8 Mi elements, 1024 to 16384 columns",
-    _constant_elements(1 << 25, 1 << 24, 1 << 23),
-)
-
-_LLM = Suite(
-    "llm",
-    "hidden sizes of models that people train now, at 4 Ki, 16 Ki and 64 Ki tokens",
-    _grid(
-        (4096, 16384, 65536),
-        (
-            2048,  # Llama 3.2 1B, Qwen3 30B-A3B
-            2880,  # gpt-oss 20B and 120B: no power of two, no multiple of 128
-            4096,  # Llama 3.1 8B, Qwen3 8B, Mistral 7B
-            5120,  # Qwen3 14B and 32B, Llama 4 Scout
-            6144,  # Mixtral 8x22B, Qwen3-Coder 480B
-            7168,  # DeepSeek-V3, Kimi K2
-            8192,  # Llama 3.1 70B, Qwen2.5 72B
-            16384,  # Llama 3.1 405B
-        ),
-    ),
-)
-
-_QUACK = Suite(
-    "quack",
-    "QuACK's benchmark grid, 256 to 65536 columns; the largest x is 4 GiB in bf16",
-    _grid((4096, 16384, 32768, 65536), (256, 512, 1024, 2048, 4096, 8192)) + _grid((32768,), (16384, 32768, 65536)),
-)
-
-_INDUCTOR = Suite(
-    "inductor",
-    "both sides of each gate of Inductor's mix-order reduction, and one shape far above all three",
-    (
-        (576000, 384),
-        (5120, 1024),  # rows * cols is 5 * 2^20, the least that passes
-        (5104, 1024),  # below it; the other two gates pass
-        (8192, 4096),  # rows is 2 * cols, the least that passes
-        (8176, 4096),  # below it
-        (4096, 1536),  # rows is 4096, the least that passes
-        (4080, 1536),  # below it
-    ),
-)
-
-_TE_ROCM = Suite(
-    "te-rocm",
-    "Transformer Engine on ROCm: narrow to wide, both sides of its 64 KiB row, one odd shape",
-    (
-        (29, 17389),
-        (256, 65536),
-        (1024, 32768),
-        (2048, 16384),
-        (4096, 1024),
-        (4096, 12288),
-        (8192, 2048),
-        (8192, 4096),
-        (8192, 8192),
-        (16384, 4096),
-    ),
-)
-
-_RESIDUAL = Suite("residual", "a residual beside the norm, at Fast-LLM's shapes", _FAST_LLM.shapes, "residual")
-
-_PARALLEL = Suite("parallel", "two norms of one x, at Fast-LLM's shapes", _FAST_LLM.shapes, "parallel")
-
-_QK = Suite(
-    "qk",
-    "norms of queries and keys, 128 and 256 columns: of a tensor of their own, and of a slice of a projection",
-    (
-        (262144, 128),  # 8192 tokens of 32 heads
-        (65536, 128),  # of 8
-        (1048576, 128),  # 32768 tokens of 32 heads
-        (131072, 256),
-    ),
-    "plain,qk",
-)
-
-_GATED = Suite(
-    "gated",
-    "gated norms, the gate before the norm and after it, as in Mamba2 and Qwen3-Next",
-    (
-        (8192, 4096),
-        (8192, 5120),  # Mamba2 2.7B
-        (8192, 8192),
-        (32768, 1024),
-        (262144, 128),  # Qwen3-Next: 8192 tokens of 32 heads
-    ),
-    "gated,gated-norm-first",
-)
-
-_MODELS = Suite(
-    "models",
-    "the norms of nine models at 8192 and 32768 tokens, and what a step of each spends in their backwards",
-    tuple(dict.fromkeys((case.rows, case.cols) for case in cases_of_models())),
-    cases=cases_of_models(),
-)
+_WIDTHS = (1024, 2048, 4096, 8192, 16384)
+_FAST_LLM_SHAPES = tuple((total // cols, cols) for total in (1 << 25, 1 << 24, 1 << 23) for cols in _WIDTHS)
 
 SUITES: dict[str, Suite] = {
     suite.name: suite
     for suite in (
-        *(_QUICK, _FAST_LLM, _LLM, _QUACK, _INDUCTOR, _TE_ROCM),
-        *(_RESIDUAL, _PARALLEL, _QK, _GATED, _MODELS),
+        Suite(
+            "quick",
+            "two small shapes, one odd: a smoke run, or a CPU",
+            ((64, 1024), (33, 515)),
+        ),
+        Suite(
+            "fast-llm",
+            "Fast-LLM's benchmark shapes: 32, 16 and 8 Mi elements, 1024 to 16384 columns",
+            _FAST_LLM_SHAPES,
+        ),
+        Suite(
+            "llm",
+            "hidden sizes of models that people train now, at 4 Ki, 16 Ki and 64 Ki tokens",
+            _grid(
+                (4096, 16384, 65536),
+                (
+                    2048,  # Llama 3.2 1B, Qwen3 30B-A3B
+                    2880,  # gpt-oss 20B and 120B: no power of two, no multiple of 128
+                    4096,  # Llama 3.1 8B, Qwen3 8B, Mistral 7B
+                    5120,  # Qwen3 14B and 32B, Llama 4 Scout
+                    6144,  # Mixtral 8x22B, Qwen3-Coder 480B
+                    7168,  # DeepSeek-V3, Kimi K2
+                    8192,  # Llama 3.1 70B, Qwen2.5 72B
+                    16384,  # Llama 3.1 405B
+                ),
+            ),
+        ),
+        Suite(
+            "quack",
+            "QuACK's benchmark grid, 256 to 65536 columns; the largest x is 4 GiB in bf16",
+            _grid((4096, 16384, 32768, 65536), (256, 512, 1024, 2048, 4096, 8192))
+            + _grid((32768,), (16384, 32768, 65536)),
+        ),
+        Suite(
+            "inductor",
+            "both sides of each gate of Inductor's mix-order reduction, and one shape far above all three",
+            (
+                (576000, 384),
+                (5120, 1024),  # rows * cols is 5 * 2^20, the least that passes
+                (5104, 1024),  # below it; the other two gates pass
+                (8192, 4096),  # rows is 2 * cols, the least that passes
+                (8176, 4096),  # below it
+                (4096, 1536),  # rows is 4096, the least that passes
+                (4080, 1536),  # below it
+            ),
+        ),
+        Suite(
+            "te-rocm",
+            "Transformer Engine on ROCm: narrow to wide, both sides of its 64 KiB row, one odd shape",
+            (
+                (29, 17389),
+                (256, 65536),
+                (1024, 32768),
+                (2048, 16384),
+                (4096, 1024),
+                (4096, 12288),
+                (8192, 2048),
+                (8192, 4096),
+                (8192, 8192),
+                (16384, 4096),
+            ),
+        ),
+        Suite("residual", "a residual beside the norm, at Fast-LLM's shapes", _FAST_LLM_SHAPES, "residual"),
+        Suite("parallel", "two norms of one x, at Fast-LLM's shapes", _FAST_LLM_SHAPES, "parallel"),
+        Suite(
+            "qk",
+            "norms of queries and keys, 128 and 256 columns: of a tensor of their own, and of a slice of a projection",
+            (
+                (262144, 128),  # 8192 tokens of 32 heads
+                (65536, 128),  # of 8
+                (1048576, 128),  # 32768 tokens of 32 heads
+                (131072, 256),
+            ),
+            "plain,qk",
+        ),
+        Suite(
+            "gated",
+            "gated norms, the gate before the norm and after it, as in Mamba2 and Qwen3-Next",
+            (
+                (8192, 4096),
+                (8192, 5120),  # Mamba2 2.7B
+                (8192, 8192),
+                (32768, 1024),
+                (262144, 128),  # Qwen3-Next: 8192 tokens of 32 heads
+            ),
+            "gated,gated-norm-first",
+        ),
+        Suite(
+            "models",
+            "the norms of nine models at 8192 and 32768 tokens, and what a step of each spends in their backwards",
+            tuple(dict.fromkeys((case.rows, case.cols) for case in cases_of_models())),
+            cases=cases_of_models(),
+        ),
     )
 }
 

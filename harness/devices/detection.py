@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from harness.devices.facts import DeviceFacts
@@ -49,9 +49,8 @@ def choose(asked: str, available: Sequence[DeviceFacts]) -> tuple[DeviceProfile,
     names = known_names()
     if wanted not in names:
         present_names = (profile.name for profile, _ in present)
-        raise UsageError(
-            f"--device {asked.strip() or '(empty)'}: no such device; choose among {_listed([*names, *present_names])}"
-        )
+        listed = ", ".join(dict.fromkeys([*names, *present_names]))
+        raise UsageError(f"--device {asked.strip() or '(empty)'}: no such device; choose among {listed}")
     gpu = next(((profile, facts) for profile, facts in present if facts.kind == "cuda"), None)
     if gpu is None:
         raise UnavailableError(
@@ -82,7 +81,3 @@ def _generic(facts: DeviceFacts) -> DeviceProfile:
     vendor = "AMD" if facts.architecture.startswith("gfx") else "NVIDIA"
     hidden = HIDDEN_LAST_LEVEL_BYTES.get(facts.architecture, 0)
     return DeviceProfile(slug, slug, facts.name, vendor, facts.architecture, None, 0, hidden)
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(dict.fromkeys(names))

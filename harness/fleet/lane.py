@@ -18,8 +18,9 @@ from harness.records.schema import ConditionsRecord, RowRecord, SelfTestRecord
 from harness.run.compile_ahead import Task
 from harness.run.invocation import Invocation
 from harness.run.plan import Job, remaining
+from harness.run.progress import Display
 from harness.run.resolve import selftests_on
-from harness.run.runner import Progress, Records, Runner
+from harness.run.runner import Records, Runner
 from harness.worker.messages import Event, Hello, Request
 
 POLL_S = 0.5  # between checks whether a GPU is still wanted
@@ -128,7 +129,7 @@ class Lane:
                 time_limit_s=self._invocation.time_limit_s,
             )
 
-    def work(self, team: Team, progress: Progress) -> None:
+    def work(self, team: Team, progress: Display) -> None:
         """Measure until nothing is left to do, on another GPU where one is lost.
 
         Raises WriteError where the results cannot be written.
@@ -153,7 +154,7 @@ class Lane:
         if self._actor is not None:
             self._actor.end()
 
-    def _replace_gpu(self, team: Team, progress: Progress) -> None:
+    def _replace_gpu(self, team: Team, progress: Display) -> None:
         """Wait for another GPU, as long as anything is left to do."""
         progress.say("waiting for a GPU")
         try:
@@ -169,7 +170,7 @@ class Lane:
         team.number_of(self.gpu)
         team.shares.arrive(self.number)
 
-    def _measure(self, team: Team, progress: Progress) -> None:
+    def _measure(self, team: Team, progress: Display) -> None:
         """Measure jobs while there are any, or until the GPU is lost."""
         gpu = self.gpu
         sink = Stamped(team.results, team.number_of(gpu))

@@ -18,7 +18,7 @@ from harness.analysis import evidence
 from harness.analysis.currency import is_own
 from harness.analysis.joining import last_rows, untested
 from harness.errors import UsageError
-from harness.publish import traces
+from harness.publish.packing import traces_of
 from harness.records.contexts import COLD
 from harness.records.file import Results, lines_of, load
 from harness.records.published_plan import CHECKOUT, PACKED_SUFFIX, PUBLISHED, published_files
@@ -69,7 +69,7 @@ def judge(path: Path, checkout: Path = CHECKOUT) -> Judged:
     """Read a file and find all faults that speak against publishing it."""
     try:
         results = load(path)
-        found_traces = dict.fromkeys(trace for line in lines_of(path) for trace in traces.of(json.loads(line)))
+        found_traces = dict.fromkeys(trace for line in lines_of(path) for trace in traces_of(json.loads(line)))
     except UsageError as error:
         return Judged(path, (str(error),))
     of_file = [] if path.name.endswith(PACKED_SUFFIX) else [f"not packed: a published file ends in {PACKED_SUFFIX}"]
@@ -175,7 +175,7 @@ def _processes(results: Results) -> Iterator[str]:
     for row in results.rows:
         measured.setdefault(row.case.key, set()).add(row.process)
     if keys := [key for key, processes in measured.items() if processes != set(range(settings.processes))]:
-        yield f"{_some(keys)} {_has(keys)} not all of its {settings.processes} processes; go on with it by --resume"
+        yield f"not all of the {settings.processes} processes measured {_some(keys)}; go on with it by --resume"
 
 
 def _selftests(results: Results) -> Iterator[str]:
@@ -212,7 +212,3 @@ def _void(results: Results) -> Iterator[str]:
 
 def _some(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
-
-
-def _has(names: list[str]) -> str:
-    return "has" if len(names) == 1 else "have"

@@ -17,11 +17,11 @@ from harness.records.file import load
 from harness.records.published_plan import PLAN, PUBLISHED, Plan, file_of, read_plan
 from harness.records.schema import RANKED
 from harness.run import session
+from harness.run.deadline import Deadline, OutOfTimeError
 from harness.run.invocation import Invocation
 from harness.run.opening import RESULTS_NAME, RUNS, InUseError, claimed
 from harness.run.progress import Display, counted
 from harness.run.resolve import check
-from harness.run.sitting_time import OutOfTimeError, SittingTime
 from harness.sanitizer import check as sanitizer
 
 
@@ -82,7 +82,7 @@ def publish(
 ) -> PublishOutcome:
     """Measure the runs that are not current, most important first, and publish each as soon as it is finished.
 
-    The minutes of the sitting count from `begun_s` on the clock, by default from now. Raises UsageError where they are
+    The minutes count from `begun_s` on the clock, by default from now. Raises UsageError where they are
     too few to begin any run, and what `bench` raises; after an InterruptedRun the same call resumes.
     """
     minutes = survey.invocation.minutes
@@ -93,7 +93,7 @@ def publish(
         raise UsageError(
             f"--minutes {minutes:g}: nothing that is due can be begun in less than about {shortest_s / 60:.1f} minutes"
         )
-    outcome, sitting = PublishOutcome(), _Sitting(survey, display, ends_s, now_s)
+    outcome, publisher = PublishOutcome(), _Publisher(survey, display, ends_s, now_s)
     for number, run in enumerate(due, start=1):
         left = "" if ends_s == math.inf else f", and {max(0.0, ends_s - now_s()) / 60:.0f} min are left"
         state = f"{run.state} ({run.due})" if run.due else run.state
@@ -102,16 +102,16 @@ def publish(
             with claimed(run.work.with_name(f"{run.name}.lock")):
                 now = survey.one(run.name)
                 if now.state == "current":
-                    display.say(f"{run.name}: another sitting has published it")
+                    display.say(f"{run.name}: another process has published it")
                 else:
-                    sitting.measure(now, outcome)
+                    publisher.measure(now, outcome)
         except InUseError:
-            display.say(f"{run.name}: another sitting measures it")
+            display.say(f"{run.name}: another process measures it")
     return outcome
 
 
 @dataclass(frozen=True)
-class _Sitting:
+class _Publisher:
     """Measures runs until `ends_s` on a clock."""
 
     survey: Survey
@@ -159,16 +159,16 @@ class _Sitting:
         return None, again or f"{how_far}; no time is left for it"
 
     def _bench(self, run: SurveyedRun) -> Path:
-        """`bench --resume`; what an earlier sitting left is set aside where it cannot be gone on with."""
+        """`bench --resume`; what an earlier call left is set aside where it cannot be gone on with."""
         invocation = self.survey.invocation_of(run.name)
-        time = SittingTime(self.ends_s, run.job_s, self.now_s)
+        deadline = Deadline(self.ends_s, run.job_s, self.now_s)
 
         def bench(resume: bool) -> Path:
             asked = invocation.changed(resume=resume)
             if invocation.fleet is not None:
                 (path,) = spread.bench(asked, self.display)
                 return path
-            return session.bench(asked, self.display, time, self.survey.hello)
+            return session.bench(asked, self.display, deadline, self.survey.hello)
 
         if not (run.work / RESULTS_NAME).exists():
             return bench(resume=False)
@@ -177,7 +177,7 @@ class _Sitting:
         except InUseError:
             raise
         except UsageError as error:
-            self.display.say(f"{run.name}: what an earlier sitting left is set aside: {error}")
+            self.display.say(f"{run.name}: what an earlier call left is set aside: {error}")
         _set_aside(run.work, "other")
         return bench(resume=False)
 
@@ -191,14 +191,14 @@ def _set_aside(folder: Path, why: str) -> None:
 
 
 def _least_s(survey: Survey, run: SurveyedRun) -> float:
-    """About how long a run's next job takes; of all its jobs on a fleet, where a run is not split over sittings."""
+    """About how long a run's next job takes; of all its jobs on a fleet, where a run is not split over calls."""
     if _hindrance(survey, run):
         return math.inf
     return run.seconds / survey.place.gpus if survey.invocation.fleet is not None else run.job_s * bool(run.jobs)
 
 
 def _hindrance(survey: Survey, run: SurveyedRun) -> str | None:
-    """Why a run cannot be measured here at all, however long the sitting is; or None."""
+    """Why a run cannot be measured here at all, however much time there is; or None."""
     if survey.invocation.fleet is not None and not run.planned.settings.timed:
         return "a fleet verifies nothing; publish it without --fleet"
     try:

@@ -45,9 +45,7 @@ class Invocation(BaseModel, frozen=True, extra="forbid"):
     mixed: bool = Field(default=False, description="let versions differ between a fleet's hosts, and name them")
     dry_run: bool = Field(default=False, description="print the plan and about how long it takes; measure nothing")
 
-    minutes: float | None = Field(
-        default=None, description="device time of this sitting (default: as long as it takes)"
-    )
+    minutes: float | None = Field(default=None, description="device time of this call (default: as long as it takes)")
     only: str | None = Field(default=None, description="runs of the plan, by names or patterns: fast-llm,verify-*")
     check: bool = Field(default=False, description="measure nothing; say whether what is there may be published")
 

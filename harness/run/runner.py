@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from itertools import chain, groupby
 from typing import Protocol
 
-from harness.cases import NormCase
 from harness.devices import DeviceProfile
 from harness.records.file import AnyRecord
 from harness.records.reasons import Reason
@@ -22,6 +21,7 @@ from harness.records.schema import RowRecord, Status
 from harness.records.settings import Settings
 from harness.run.plan import Job, without_untimed
 from harness.run.process import Worker, WorkerDiedError
+from harness.run.progress import Display
 from harness.run.resolve import for_later_process
 from harness.worker.messages import Aside, Began, Done, Row, SelfTest, Try, When
 
@@ -37,30 +37,6 @@ class Records(Protocol):
         ...
 
 
-class Progress(Protocol):
-    """Where a runner reports what it is doing, such as a `harness.run.progress.Display`."""
-
-    def say(self, text: str) -> None:
-        """Print a message that belongs to no case."""
-        ...
-
-    def case(self, case: NormCase) -> None:
-        """A case begins."""
-        ...
-
-    def step(self, impl: str | None, stage: str) -> None:
-        """An implementation (None: the case) enters a stage."""
-        ...
-
-    def row(self, row: RowRecord) -> None:
-        """A row is final."""
-        ...
-
-    def case_done(self) -> None:
-        """A case is finished."""
-        ...
-
-
 @dataclass
 class Runner:
     """Runs jobs; `launch` starts a worker, ready for requests, for one of the run's processes.
@@ -73,7 +49,7 @@ class Runner:
     results: Records
     settings: Settings
     profile: DeviceProfile
-    progress: Progress
+    progress: Display
     missing: dict[str, Reason]
     time_limit_s: float
     worker: Worker | None = None

@@ -27,6 +27,7 @@ from harness.records.schema import Tool
 from harness.records.settings import Settings
 from harness.run import opening
 from harness.run.compile_ahead import compile_ahead, default_processes, rounds, tasks_of
+from harness.run.deadline import Deadline, OutOfTimeError
 from harness.run.invocation import Invocation
 from harness.run.plan import Job, cells, plan, plan_verification, select, with_torch
 from harness.run.process import Worker, start_worker
@@ -34,7 +35,6 @@ from harness.run.progress import Display
 from harness.run.provenance import device_record, own_revision
 from harness.run.resolve import check, contexts_left_out, resolved, selftests_on
 from harness.run.runner import Runner
-from harness.run.sitting_time import OutOfTimeError, SittingTime
 from harness.sanitizer import check as sanitizer
 from harness.worker.messages import Hello
 
@@ -67,12 +67,12 @@ class InterruptedRun(KeyboardInterrupt):
 
 
 def bench(
-    invocation: Invocation, display: Display, sitting: SittingTime | None = None, known: Hello | None = None
+    invocation: Invocation, display: Display, deadline: Deadline | None = None, known: Hello | None = None
 ) -> Path:
     """Make the run that `invocation` describes and return its results file.
 
-    `known` is what a worker said at the start of the sitting: to ask every library again would take its seconds again.
-    Raises InterruptedRun after an interrupt, and OutOfTimeError where the time of the `sitting` is up; the file is
+    `known` is what a worker said at an earlier start: to ask every library again would take its seconds again.
+    Raises InterruptedRun after an interrupt, and OutOfTimeError after the `deadline`; the file is
     closed then. Raises UsageError and UnavailableError before anything is written.
     """
     check(invocation)
@@ -92,7 +92,7 @@ def bench(
             path, jobs = open_results(invocation, planned, hello, device)
             try:
                 with opening.claimed(path):
-                    _run(invocation, planned, jobs, ResultsFile(path), first.worker, log, display, sitting)
+                    _run(invocation, planned, jobs, ResultsFile(path), first.worker, log, display, deadline)
             except KeyboardInterrupt as interrupt:
                 raise InterruptedRun(path) from interrupt
         finally:
@@ -196,10 +196,10 @@ def _run(
     first: Worker,
     log: Path,
     display: Display,
-    sitting: SittingTime | None,
+    deadline: Deadline | None,
 ) -> None:
     """Compile ahead, measure, run the sanitizer; however that ends, close the file and keep the worker's log."""
-    fitting = sitting.fitting(jobs) if sitting else jobs
+    fitting = deadline.fitting(jobs) if deadline else jobs
 
     def launch_anew(process: int) -> Worker:
         start = replace(invocation.start(process), asked=False)  # the Hello of the first worker is enough
@@ -219,12 +219,12 @@ def _run(
     with closing_with_end_record(results, runner.stages_s, log), display.cases(len(fitting)):
         with _clocked("compile ahead", runner.stages_s):
             _compile_ahead(invocation, planned, fitting, log, display)
-        runner.run(sitting.jobs_in_time(fitting) if sitting else fitting)
-        if sitting and (sitting.not_begun or len(fitting) < len(jobs)):
+        runner.run(deadline.jobs_in_time(fitting) if deadline else fitting)
+        if deadline and (deadline.not_begun or len(fitting) < len(jobs)):
             raise OutOfTimeError(results.path)
         if invocation.sanitizer:
             with _clocked("sanitizer", runner.stages_s):
-                _sanitize(invocation, planned.impls, results, display, sitting)
+                _sanitize(invocation, planned.impls, results, display, deadline)
 
 
 @contextmanager
@@ -285,7 +285,7 @@ def _sanitize(
     impls: Sequence[ImplRecord],
     results: ResultsFile,
     display: Display,
-    sitting: SittingTime | None,
+    deadline: Deadline | None,
 ) -> None:
     """Append the findings of compute-sanitizer for each implementation; skip checks that the file has already."""
     earlier = load(results.path).sanitized
@@ -304,7 +304,7 @@ def _sanitize(
                 for record in earlier
                 if (record.impl, record.case.norm) == (impl, norm)
             }
-            if sitting and sitting.is_up:
+            if deadline and deadline.has_come:
                 raise OutOfTimeError(results.path)
             for record in checks.check(impl, norm, done):
                 results.append(record)

@@ -191,14 +191,6 @@ def test_a_gpu_that_is_lost_costs_no_row(tmp_path, said, deaths, capsys):
     assert "lost on host" in capsys.readouterr().err
 
 
-def test_rows_written_before_a_gpu_is_lost_are_kept(tmp_path, said):
-    """A case of which some rows are there is measured once more as a whole: what is compared was interleaved."""
-    (results,) = bench(Fleet(said, ["h200"], deaths={0: [5]}), invocation(tmp_path))
-    last = {(row.case.rows, row.impl): row for row in results.rows}
-    assert len(last) == len(all_rows())
-    assert len(results.rows) - len(last) <= 1
-
-
 def test_a_case_that_costs_two_gpus_is_written_off(tmp_path, said):
     fleet = Fleet(said, ["h200"], deaths={0: [3, 3]})
     (results,) = bench(fleet, invocation(tmp_path))

@@ -195,15 +195,6 @@ def test_where_nothing_failed_on_speed_nothing_is_looked_at(machine):
     assert machine.finish() == ["judge", "print"]
 
 
-def test_what_is_wrong_is_not_measured_again(machine):
-    found = measured(dict.fromkeys(CASES, 0.0))
-    wrong = {"status": "wrong", "reason": "dx is off", "timing": None}
-    rows = [each.model_copy(update=wrong if each.impl == "quack" else {}) for each in found.rows]
-    write(PR, replace(found, rows=rows))
-    assert gated() == 1
-    assert machine.finish() == ["judge", "print"]
-
-
 def test_without_being_asked_nothing_is_confirmed(machine):
     write(PR, measured(ONE_LOST))
     with pytest.raises(SystemExit) as ended:
@@ -357,15 +348,6 @@ def test_a_commit_that_is_not_here_confirms_nothing(machine, tmp_path, capsys):
     why = f"error: cannot confirm: there is no revision {COMMITS[0]} in {repository}; name a file and revisions"
     assert why in capsys.readouterr().err
     assert "measure" not in machine.events
-
-
-def test_no_recorded_revisions_cannot_be_confirmed(machine, capsys):
-    found = compared(None)
-    gone = ImplRecord(name="norm@head", family="norm", source="gone/111/norm.py")
-    run = found.run.model_copy(update={"sides": [], "implementations": [gone]})
-    write(PR, replace(found, run=run))
-    assert gated() == 4
-    assert "cannot confirm: norm@head came from gone/111/norm.py, which is not" in capsys.readouterr().err
 
 
 def planted(path, impl):

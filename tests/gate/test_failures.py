@@ -7,7 +7,6 @@ from harness.gate import failures
 from harness.gate.failures import cases_behind, names_behind
 from harness.gate.judge import judge
 from harness.gate.limits import Claim, Limits, Regression
-from reports.parts.verdicts import render
 from tests.results_factory import CASE, LAYER, in_processes, results, row, twin
 from tests.wording import worded
 
@@ -151,11 +150,3 @@ def test_limits_are_confirmed_each_by_its_own_names():
     assert cases_behind(first) == CASES[:2]
     found = confirmed(first, run(0.05, 0.05), ASKED, other)
     assert [v.outcome for v in found if v.case] == ["REGRESSED", "PASS", "PASS", "INCONCLUSIVE"]
-
-
-def test_the_table_tells_what_became_of_a_failure():
-    text = render(confirmed(judged(run(0.05, 0.05, 0.0)), run(0.05, 0.0)))
-    regressed, *_ = [line for line in text.splitlines() if line.startswith("REGRESSED")]
-    assert regressed.endswith("slower by more than delta; confirmed: 0.951 [0.951, 0.951]")
-    assert "not confirmed: 0.951 [0.951, 0.951], then 1.000 [1.000, 1.000]" in text
-    assert text.endswith("1 REGRESSED, 2 INCONCLUSIVE, 1 PASS\n")

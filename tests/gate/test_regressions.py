@@ -5,11 +5,8 @@ from pathlib import Path
 import pytest
 
 from harness.analysis.statistics import PROCESS_BAND
-from harness.analysis.verdicts import exit_code
-from harness.cases import NormCase
 from harness.gate.judge import judge
 from harness.gate.limits import Limits, Regression, read_limits
-from reports.parts.verdicts import render
 from tests.results_factory import CASE, LAYER, in_processes, results, row, selftest, timing, twin
 from tests.wording import worded
 
@@ -167,21 +164,6 @@ def test_times_that_cannot_be_compared_are_an_error():
     assert outcome(*pair(CASE), selftests=[selftest(t0_us=20.0)]) == "ERROR"
     head = row(HEAD, 50.0, timed=timing(50.0, group="other"))
     assert outcome(pair(CASE)[0], head, pair(CASE)[2], processes=None) == "ERROR"
-
-
-def test_table_lists_failures_first_with_figures():
-    rows = [*pair(CASE), *pair(NormCase("rms", 64, 4096), 0.05), *pair(LAYER, head={"status": "wrong", "reason": "dx"})]
-    found = judged(*rows)
-    text = render(found)
-    lines = text.splitlines()
-    assert lines[0].startswith("mine@head over mine@base, times as fast: REGRESSED where slower by more than delta")
-    assert lines[2].split(maxsplit=2) == ["verdict", "case", "head over base [90 %]    delta    adjusted p    because"]
-    assert lines[4].split()[:2] == ["REGRESSED", "rms-64x4096-bf16"]
-    assert "0.951 [0.951, 0.951]     1.00 %   < 0.0001" in lines[4]
-    assert "mine@head is wrong: dx" in lines[5]
-    assert lines[6].startswith("INCONCLUSIVE  geomean of 2 cases")
-    assert lines[-1] == "2 REGRESSED, 1 INCONCLUSIVE, 1 PASS"
-    assert exit_code(found) == 1
 
 
 def test_no_mean_is_taken_over_cases_that_no_process_shares():

@@ -2,7 +2,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.special import polygamma
 
 from harness.analysis.statistics import Estimate
 from harness.gate.variance_shrinkage import FEWEST_CASES, shrunk, shrunk_variances
@@ -54,15 +53,6 @@ def test_cells_without_any_scatter_are_no_obstacle():
     assert (freedom >= 4).all()
 
 
-def test_several_runs_are_shrunk_each_by_itself():
-    both = np.stack([drawn(0, 60, 4), drawn(1, 60, 4, prior=3.0)])
-    found, freedom = shrunk_variances(both, 4)
-    for run in range(2):
-        alone, its_freedom = shrunk_variances(both[run], 4)
-        assert found[run] == pytest.approx(alone)
-        assert freedom[run] == pytest.approx(its_freedom)
-
-
 def test_more_processes_mean_less_shrinkage():
     own = drawn(0, 60, 4)
     freedoms = np.where(np.arange(60) == 0, 9.0, 4.0)
@@ -85,12 +75,3 @@ def test_means_keep_their_values_and_get_other_errors():
     assert [each.error for each in shrunk(some)] == pytest.approx(np.sqrt(variances / (5, 10, 3, 5)).tolist())
     assert shrunk([]) == []
     assert shrunk(means[:2]) == means[:2]
-
-
-@pytest.mark.parametrize("half", [0.5, 2.0, 50.0, 1000.0])
-def test_the_freedom_of_a_prior_is_solved_for(half):
-    """Exact log variances of a spread that a prior with this freedom has: the one unknown of Smyth's equations."""
-    spread = np.sqrt(polygamma(1, half) + polygamma(1, 500.0))
-    logs = spread * np.array([-1.0, 1.0] * 5000) * np.sqrt(1 - 1e-4)
-    _, freedom = shrunk_variances(np.exp(logs), 1000)
-    assert freedom[0] - 1000 == pytest.approx(min(2 * half, 1000), rel=0.05)

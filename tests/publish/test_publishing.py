@@ -102,7 +102,7 @@ def surveyed(**asked):
 
 
 def publish(workers, **asked):
-    """One sitting; what became of it."""
+    """One call; what became of it."""
     return publishing.publish(*surveyed(**asked), Display(), now_s=lambda: workers.clock.now_s)
 
 
@@ -130,15 +130,15 @@ def unfinished(folder, name="large"):
 
 
 def test_all_is_measured_once_in_order_and_published(folder, workers):
-    sitting = publish(workers)
-    assert sitting.published == NAMES
+    done = publish(workers)
+    assert done.published == NAMES
     assert tried(workers) == ["64x64", "32x64", "16x64", "8x64", "8x64"]  # what is studied, in a second process
     assert set(states().values()) == {("current", ())}
     again = publish(workers)
     assert (again.published, again.unfinished, len(tried(workers))) == ([], [], 5)
 
 
-def test_libraries_are_asked_once_a_sitting(folder, workers):
+def test_libraries_are_asked_once_a_call(folder, workers):
     publish(workers)
     first, *later = (worker.start.asked for worker in workers.launched)
     assert first
@@ -152,7 +152,7 @@ def test_only_what_is_named_is_measured(folder, workers):
         surveyed(only="smal")
 
 
-def test_what_is_not_finished_in_time_the_next_sitting_goes_on_with(folder, workers, capsys):
+def test_what_is_not_finished_in_time_the_next_call_goes_on_with(folder, workers, capsys):
     workers.clock.job_s = 70.0
     assert publish(workers, minutes=1, only="large") == PublishOutcome(unfinished=["large"])
     assert "large: kept as far as it came; no time is left for it" in capsys.readouterr().err
@@ -168,21 +168,21 @@ def test_what_is_not_finished_in_time_the_next_sitting_goes_on_with(folder, work
     assert not unfinished(folder).exists()
 
 
-def test_run_that_another_sitting_measures_is_left_to_it(folder, workers, capsys):
+def test_run_that_another_process_measures_is_left_to_it(folder, workers, capsys):
     with claimed(folder / "runs/publish-h200/large.lock"):
-        sitting = publish(workers)
-    assert (sitting.published, sitting.unfinished) == (["small", "checked"], [])
-    assert "large: another sitting measures it\n" in capsys.readouterr().err
+        done = publish(workers)
+    assert (done.published, done.unfinished) == (["small", "checked"], [])
+    assert "large: another process measures it\n" in capsys.readouterr().err
     assert publish(workers).published == ["large"]
 
 
-def test_run_that_another_sitting_has_published_is_not_measured_again(folder, workers, capsys):
+def test_run_that_another_process_has_published_is_not_measured_again(folder, workers, capsys):
     look, runs = surveyed()
     assert publish(workers, only="large").published == ["large"]
-    sitting = publishing.publish(look, runs, Display(), now_s=lambda: workers.clock.now_s)
-    assert sitting.published == ["small", "checked"]
+    done = publishing.publish(look, runs, Display(), now_s=lambda: workers.clock.now_s)
+    assert done.published == ["small", "checked"]
     assert tried(workers)[:3] == ["64x64", "32x64", "16x64"]
-    assert "large: another sitting has published it\n" in capsys.readouterr().err
+    assert "large: another process has published it\n" in capsys.readouterr().err
 
 
 def test_case_with_too_many_void_blocks_is_measured_again(folder, workers, capsys):
@@ -195,7 +195,7 @@ def test_case_with_too_many_void_blocks_is_measured_again(folder, workers, capsy
     assert states(only="large") == {"large": ("current", ())}
 
 
-def test_run_of_which_a_case_stays_void_is_left_to_another_sitting(folder, workers):
+def test_run_of_which_a_case_stays_void_is_left_to_another_process(folder, workers):
     workers.voided["64x64"] = [50, 50, 0]
     assert publish(workers, only="large") == PublishOutcome(unfinished=["large"])
     assert published(folder) == []
@@ -238,7 +238,7 @@ def test_time_of_the_survey_counts(folder, workers):
 
 
 @pytest.mark.parametrize(
-    ("faults", "sittings"),
+    ("faults", "calls"),
     [
         ({"before": [WorkerDiedError("killed")]}, 1),
         ({"after": [WorkerDiedError("killed")]}, 1),
@@ -246,7 +246,7 @@ def test_time_of_the_survey_counts(folder, workers):
         ({"after": [KeyboardInterrupt(), WorkerDiedError("killed")]}, 2),
     ],
 )
-def test_process_is_not_whole_without_both_self_tests(folder, workers, capsys, faults, sittings):
+def test_process_is_not_whole_without_both_self_tests(folder, workers, capsys, faults, calls):
     original, left = workers._test, {when: [*several] for when, several in faults.items()}
 
     def fail(self, request):
@@ -255,7 +255,7 @@ def test_process_is_not_whole_without_both_self_tests(folder, workers, capsys, f
             self.events[-2:] = [left[request.when].pop(0)]
 
     workers._test = fail
-    if sittings > 1:
+    if calls > 1:
         with pytest.raises(InterruptedRun):
             publish(workers, only="large")
         (large,) = surveyed(only="large")[1]
@@ -264,7 +264,7 @@ def test_process_is_not_whole_without_both_self_tests(folder, workers, capsys, f
     again = sum(map(len, faults.values()))
     assert tried(workers) == ["64x64", "32x64", *["32x64"] * again]
     said = "large: 1 case left, for too many void blocks or a self-test that died"
-    assert (said in capsys.readouterr().err) == (again == 2 or sittings == 1)
+    assert (said in capsys.readouterr().err) == (again == 2 or calls == 1)
     target = file_of("h200", "large", folder / "results")
     assert not [fault for fault in admission.judge(target).faults if "self-test" in fault]
 
@@ -457,16 +457,16 @@ def test_fleet_of_two_kinds_has_to_be_told_which(folder, workers, monkeypatch):
 def test_verification_is_not_for_a_fleet(folder, workers, monkeypatch, capsys):
     monkeypatch.setattr(survey, "connected", lambda address: nullcontext(SimpleNamespace(gpus=lambda: {"h200": 2})))
     look, runs = surveyed(fleet="local", only="checked", minutes=1)
-    sitting = publishing.publish(look, runs, Display())
-    assert (sitting.published, sitting.unfinished) == ([], ["checked"])
+    done = publishing.publish(look, runs, Display())
+    assert (done.published, done.unfinished) == ([], ["checked"])
     assert "checked: not begun; a fleet verifies nothing; publish it without --fleet" in capsys.readouterr().err
 
 
 def test_missing_sanitizer_hinders_its_run_alone(folder, workers, monkeypatch, capsys):
     (folder / "plan.toml").write_text(PLAN.replace("verify =", "sanitizer = true\nverify ="))
     monkeypatch.setattr(sanitizer.shutil, "which", lambda name, path=None: None)
-    sitting = publish(workers, only="checked,small", minutes=10)
-    assert (sitting.published, sitting.unfinished) == (["small"], ["checked"])
+    done = publish(workers, only="checked,small", minutes=10)
+    assert (done.published, done.unfinished) == (["small"], ["checked"])
     assert "checked: not begun; --sanitizer: compute-sanitizer is not here" in capsys.readouterr().err
 
 

@@ -84,7 +84,7 @@ SHARED = COLD.model_copy(update={"other_processes": 2})
         (run(libraries={"python": "3.12.3"}), "no version of torch, cuda or rocm"),
         (run(**device(driver=None)), "no version of driver (install nvidia-ml-py)"),
         (run(**implementations(source="mine.py")), "no hash of mine.py"),
-        (run(settings={"processes": 2}), "has not all of its 2 processes"),
+        (run(settings={"processes": 2}), "not all of the 2 processes measured"),
         (run(selftests=()), "no self-test before the cases of process 0"),
         (run(selftests=(selftest(),)), "no self-test after the cases of process 0"),
         (replace(run(), selftests_behind=(0, 0)), "no self-test after the cases of process 0"),
@@ -227,7 +227,7 @@ def test_packed_run_may_be_published(tmp_path):
 
 
 def test_file_that_is_being_packed_is_not_taken_for_published(tmp_path, monkeypatch):
-    """A sitting on another GPU looks meanwhile, or the packing was killed."""
+    """Another process reads meanwhile, or the packing was killed."""
 
     def look_and_read(path):
         assert path.parent.name == "h200"

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from harness.publish import traces
+from harness.publish.packing import traces_of, without_traces
 
 
 @pytest.mark.parametrize(
@@ -19,9 +19,9 @@ from harness.publish import traces
 )
 def test_trace_is_found_and_taken_out(text, kept, found):
     record = {"record": "row", "notes": [text], "timing": {"samples_us": [1.0, 2.0]}}
-    assert list(traces.of(record)) == found
-    assert traces.without(record, []) == record | {"notes": [kept]}
-    assert list(traces.of(traces.without(record, []))) == []
+    assert list(traces_of(record)) == found
+    assert without_traces(record, []) == record | {"notes": [kept]}
+    assert list(traces_of(without_traces(record, []))) == []
 
 
 @pytest.mark.parametrize(
@@ -40,23 +40,23 @@ def test_trace_is_found_and_taken_out(text, kept, found):
 )
 def test_what_tells_nothing_stays(text):
     record = {"record": "row", "reason": text}
-    assert list(traces.of(record)) == []
-    assert traces.without(record, []) == record
+    assert list(traces_of(record)) == []
+    assert without_traces(record, []) == record
 
 
 def test_command_forgets_where_its_results_were_kept():
     command = (
         "normbwd bench --out /home/ann/run --shapes 64x64 --out='/tmp/by ann' --impl /home/ann/mine.py --impls 'a*'"
     )
-    kept = traces.without({"record": "run", "command": command}, [])
+    kept = without_traces({"record": "run", "command": command}, [])
     assert kept["command"] == "normbwd bench --shapes 64x64 --impl mine.py --impls 'a*'"
 
 
 def test_hosts_of_a_fleet_are_numbered():
     hosts = []
     gpus = [{"record": "gpu", "number": n, "host": host, "uuid": "GPU-1"} for n, host in enumerate(["b", "a", "b"])]
-    assert [found for gpu in gpus for found in traces.of(gpu)][:2] == ["the host b", "the serial GPU-1"]
-    kept = [traces.without(gpu, hosts) for gpu in gpus]
+    assert [found for gpu in gpus for found in traces_of(gpu)][:2] == ["the host b", "the serial GPU-1"]
+    kept = [without_traces(gpu, hosts) for gpu in gpus]
     assert [gpu["host"] for gpu in kept] == ["host 0", "host 1", "host 0"]
-    assert [list(traces.of(gpu)) for gpu in kept] == [[], [], []]
+    assert [list(traces_of(gpu)) for gpu in kept] == [[], [], []]
     assert "GPU-1" not in json.dumps(kept)

@@ -64,12 +64,6 @@ def test_a_pattern_stands_for_all_that_it_fits_and_a_name_for_itself():
     assert names("torch-eager", baseline="compiled-*") == ["compiled-tuned", "torch-eager"]
 
 
-def test_what_is_slow_to_prepare_is_run_only_where_it_is_named():
-    known = [*KNOWN[:3], KNOWN[3].model_copy(update={"on_request": True})]
-    assert names(known=known) == ["torch-eager", "compiled"]
-    assert names("quack,torch-eager", known=known) == ["torch-eager", "quack"]
-
-
 @pytest.mark.parametrize(
     ("wanted", "baseline", "message"),
     [

@@ -334,30 +334,6 @@ def test_selftest_runs_before_and_after_the_cases():
     ]
 
 
-@pytest.mark.parametrize(
-    ("end", "how"),
-    [(DEATH, "the worker process was killed by SIGSEGV"), (HANG, "no sign of life for 3 s")],
-    ids=["death", "hang"],
-)
-def test_hanging_selftest_costs_no_case(end, how):
-    """It is reported once."""
-    unfinished = [Began(None, "self-test"), end]
-    first, second = [done("a"), Done()], [done("a", process=1), Done()]
-    workers = [unfinished, [*first, *unfinished], unfinished, [*second, *self_tested("after", 1)]]
-    played = Played(jobs(0, 1), *workers, selftests=BOTH).run()
-    assert [(row.impl, row.status, row.process) for row in played.log.rows] == [("a", "ok", 0), ("a", "ok", 1)]
-    said = f"say the self-test was not finished: {how}"
-    assert [event for event in played.log.events if event.startswith("say")] == [said] * 3
-    assert played.requests() == [
-        ["self-test before 0"],
-        ["try 16 a 0", "self-test after 0"],
-        ["self-test before 1"],
-        ["try 16 a 1", "self-test after 1"],
-    ]
-    assert not played.runner.hard_failures
-    assert [record.process for record in played.log.asides] == [1]
-
-
 def test_the_time_is_added_up_by_the_stage_that_was_at_work():
     script = [
         1,

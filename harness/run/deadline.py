@@ -1,4 +1,4 @@
-"""What a run may take in one sitting: it decides which jobs are begun, so that the last one ends in time."""
+"""When a run has to end: it decides which jobs are begun, so that the last one ends in time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.run.plan import Job
 
 
 class OutOfTimeError(Exception):
-    """The sitting ended before the run was done; the results file at `path` is closed and can be resumed."""
+    """The deadline came before the run was done; the results file at `path` is closed and can be resumed."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(str(path))
@@ -19,8 +19,8 @@ class OutOfTimeError(Exception):
 
 
 @dataclass
-class SittingTime:
-    """The end of a sitting on a clock, in seconds, and about how long a job takes.
+class Deadline:
+    """The end of a run on a clock, in seconds, and about how long a job takes.
 
     `not_begun` has the jobs that were left out because of the time.
     """
@@ -31,8 +31,8 @@ class SittingTime:
     not_begun: list[Job] = field(default_factory=list[Job])
 
     @property
-    def is_up(self) -> bool:
-        """Whether the sitting has ended."""
+    def has_come(self) -> bool:
+        """Whether it has come."""
         return self.now_s() >= self.ends_s
 
     def fitting(self, jobs: Sequence[Job]) -> Sequence[Job]:
