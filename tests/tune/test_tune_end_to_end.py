@@ -135,18 +135,6 @@ def test_only_a_right_deterministic_and_faster_one_wins(tune, capsys):
     assert "A faster configuration in 1 of 1 case." in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["wrong", "nondeterministic", "slower"])
-def test_one_that_is_not_all_three_never_wins(tune, name):
-    (case,) = tune("default", name).measured("mine")
-    assert (case.config_name, case.best_us, case.why) == (None, None, "")
-
-
-def test_a_winner_that_does_not_win_again_is_none(tune):
-    (case,) = tune("default", "lucky").measured("mine")
-    assert (case.config_name, case.default_us) == (None, 20.0)
-    assert case.why == "mine#01 was faster in the sweep, and not when measured again"
-
-
 def test_bench_runs_what_was_tuned(tune, capsys):
     tune("default", "faster")
     assert typed("bench --impl mine.py --impls mine --tuned tuned/tuned.json --out bench") == 0
