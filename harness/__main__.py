@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import typer
 from rich.console import Console
@@ -30,7 +30,7 @@ from harness.run.progress import Display
 from harness.run.resolve import PROCESSES_OF_A_CLAIM, check, with_default_processes
 
 # What Typer raises for an unknown option or a value of the wrong type; it exports only this subclass.
-TyperUsageError = cast(type[typer.BadParameter], typer.BadParameter.__mro__[1])
+TyperUsageError = cast(type[Exception], typer.BadParameter.__mro__[1])
 
 app = typer.Typer(
     name="normbwd",
@@ -317,9 +317,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _complain(str(error))
         code = error.exit_code
     except TyperUsageError as error:
-        if message := error.format_message().rstrip("."):  # empty where it has shown the help
-            command = error.ctx.command_path if error.ctx else "normbwd"
-            _complain(f"{message}; try `{command} --help`")
+        _complain_of_usage(error)
         code = UsageError.exit_code
     except (KeyboardInterrupt, typer.Abort):
         _complain("interrupted")
@@ -327,6 +325,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     finally:
         signal.signal(signal.SIGTERM, before)
     sys.exit(code)
+
+
+def _complain_of_usage(error: Any) -> None:
+    """Say what Typer found wrong; it has no message where it has shown the help."""
+    if message := error.format_message().rstrip("."):
+        command = error.ctx.command_path if error.ctx else "normbwd"
+        _complain(f"{message}; try `{command} --help`")
 
 
 def _complain(text: str) -> None:

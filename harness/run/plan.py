@@ -176,10 +176,10 @@ def _every_variant(known: Iterable[ImplRecord]) -> list[ImplRecord]:
 
 def matching(known: Sequence[ImplRecord], patterns: Iterable[str]) -> list[ImplRecord]:
     """The implementations that names and patterns stand for; raises UsageError that names all that stand for none."""
-    found = {pattern: _fitting(known, pattern) for pattern in map(str.strip, patterns)}
-    if unknown := [pattern for pattern, items in found.items() if not items]:
+    by_pattern = {pattern: _fitting(known, pattern) for pattern in map(str.strip, patterns)}
+    if unknown := [pattern for pattern, items in by_pattern.items() if not items]:
         raise UsageError(_unknown(unknown, [item.name for item in known]))
-    return [item for items in found.values() for item in items]
+    return [item for items in by_pattern.values() for item in items]
 
 
 def _fitting(known: Sequence[ImplRecord], pattern: str) -> list[ImplRecord]:

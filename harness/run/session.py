@@ -111,11 +111,11 @@ def inventory(invocation: Invocation) -> Hello:
 def _with_others_of_now(hello: Hello) -> Hello:
     """The same with the processes that hold a context on each GPU now, before a worker of this run does."""
 
-    def look(facts: devices.DeviceFacts) -> devices.DeviceFacts:
+    def with_others(facts: devices.DeviceFacts) -> devices.DeviceFacts:
         gpu = nvml.find(facts.uuid) if facts.kind == "cuda" else None
         return replace(facts, others=tuple(gpu.process_ids())) if gpu else facts
 
-    return replace(hello, available=[look(facts) for facts in hello.available])
+    return replace(hello, available=[with_others(facts) for facts in hello.available])
 
 
 def plan_run(

@@ -142,7 +142,7 @@ class Played:
         return self
 
     def outcomes(self):
-        return [(row.impl, row.status, row.reason) for row in self.log.rows]
+        return [(row.impl, row.status, worded(row.reason)) for row in self.log.rows]
 
     def asked_for(self):
         return [request.impls for worker in self.workers for request in worker.requests]
