@@ -70,7 +70,8 @@ def _differing_options(run: RunRecord, planned: Settings) -> list[str]:
 
 def mark(results: Results, reasons: Sequence[str]) -> str:
     """The age of a published file, for a table: its revisions, and the reasons why it is out of date."""
-    return f"measured at revision {results.revisions_in_words}" + (f"; stale: {'; '.join(reasons)}" if reasons else "")
+    revisions = " and ".join(revision or "unknown" for revision in results.revisions)
+    return f"measured at revision {revisions}" + (f"; stale: {'; '.join(reasons)}" if reasons else "")
 
 
 def _equal(name: str, recorded: Settings, planned: Settings) -> bool:

@@ -46,7 +46,7 @@ class Wins:
 
 
 @dataclass(frozen=True)
-class Failure:
+class FailedCases:
     """An implementation that ran and did not pass, with the cases (by key) in which it did so for this reason.
 
     `reason` is that of the first case; those of the others may have other numbers, and then `varies`.
@@ -66,7 +66,7 @@ class Summary:
     cases: int
     geomeans: tuple[Geomean, ...]
     wins: tuple[Wins, ...]
-    failures: tuple[Failure, ...]
+    failures: tuple[FailedCases, ...]
 
 
 def summarise(cases: Sequence[CaseComparison], baseline: str) -> Summary:
@@ -138,7 +138,7 @@ def _other_bits(entries: Sequence[Entry]) -> dict[OtherBits, int]:
     return dict(Counter(entry.other_bits for entry in entries if entry.other_bits))
 
 
-def _failures(cases: Sequence[CaseComparison]) -> tuple[Failure, ...]:
+def _failures(cases: Sequence[CaseComparison]) -> tuple[FailedCases, ...]:
     failures: dict[tuple[str, Status, object], dict[str, Reason]] = {}
     for case in cases:
         for entry in case.failed:
@@ -146,6 +146,6 @@ def _failures(cases: Sequence[CaseComparison]) -> tuple[Failure, ...]:
             key = entry.impl, entry.status, kind(reason)
             failures.setdefault(key, {})[case.case.key] = reason
     return tuple(
-        Failure(impl, status, next(iter(reasons.values())), len(set(reasons.values())) > 1, tuple(reasons))
+        FailedCases(impl, status, next(iter(reasons.values())), len(set(reasons.values())) > 1, tuple(reasons))
         for (impl, status, _), reasons in failures.items()
     )

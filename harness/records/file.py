@@ -58,11 +58,6 @@ class Results:
         return tuple(dict.fromkeys([self.run.revision, *(record.revision for record in self.resumed)]))
 
     @property
-    def revisions_in_words(self) -> str:
-        """The same for a sentence."""
-        return " and ".join(revision or "unknown" for revision in self.revisions)
-
-    @property
     def budget(self) -> Budget | None:
         """The largest error of each kind over the self-tests of the run; None where it made none."""
         budgets = [selftest.budget for selftest in self.selftests]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Annotated, Any, Final, Literal, get_args
 
@@ -244,21 +244,12 @@ class Budget(Record):
 
 def worst(budgets: Sequence[Budget]) -> Budget:
     """The largest error of each kind, the slowest copy, and the offset that all of them have about them."""
-
-    def largest(values: Iterable[float | None]) -> float | None:
-        return max((value for value in values if value is not None), default=None)
-
-    copies = [budget.copy_gbps for budget in budgets if budget.copy_gbps is not None]
-    offsets = [budget.event_offset_us for budget in budgets if budget.event_offset_us is not None]
-    return Budget(
-        t0_us=max(budget.t0_us for budget in budgets),
-        null_us=largest(budget.null_us for budget in budgets),
-        fixed_us=max(budget.fixed_us for budget in budgets),
-        relative=max(budget.relative for budget in budgets),
-        ratio=max(budget.ratio for budget in budgets),
-        copy_gbps=min(copies, default=None),
-        event_offset_us=median(offsets) if offsets else None,
-    )
+    chosen: dict[str, Callable[[list[float]], float]] = {"copy_gbps": min, "event_offset_us": median}
+    values = {
+        name: [value for budget in budgets if (value := getattr(budget, name)) is not None]
+        for name in Budget.model_fields
+    }
+    return Budget(**{name: chosen.get(name, max)(known) for name, known in values.items() if known})
 
 
 class SelfTestRecord(Record):

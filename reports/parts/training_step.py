@@ -108,7 +108,7 @@ def waiting(comparison: Comparison) -> list[str]:
 
 def not_timed(comparison: Comparison) -> list[str]:
     """A sentence for each reason why an implementation that ranks alone does not rank in another context."""
-    reasons: dict[tuple[str, Reason], Counter[str]] = {}
+    reasons: dict[tuple[str, str], Counter[str]] = {}
     for context in comparison.contexts:
         for case_alone, case in _pairs(comparison, context):
             for entry in case.of("verified", "failed", "absent", "unranked"):
@@ -117,14 +117,11 @@ def not_timed(comparison: Comparison) -> list[str]:
                     parts = [entry.reason] if entry.reason else []
                     failed = entry.status not in RANKED or not parts
                     reason = Reason("status", {"status": entry.status}, parts) if failed else parts[0]
-                    reasons.setdefault((context.context, reason), Counter())[entry.impl] += 1
-    contexts: dict[tuple[str, Reason], list[str]] = {}
+                    reasons.setdefault((context.context, figures.one_line(reason)), Counter())[entry.impl] += 1
+    contexts: dict[tuple[str, str], list[str]] = {}
     for (context, reason), impls in reasons.items():
         contexts.setdefault((_impls_with_counts(impls), reason), []).append(context)
-    return [
-        f"Not ranked in {', '.join(names)}: {impls} ({figures.one_line(reason)})."
-        for (impls, reason), names in contexts.items()
-    ]
+    return [f"Not ranked in {', '.join(names)}: {impls} ({reason})." for (impls, reason), names in contexts.items()]
 
 
 def _pairs(comparison: Comparison, context: Comparison) -> list[tuple[CaseComparison, CaseComparison]]:
