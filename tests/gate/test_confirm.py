@@ -14,6 +14,7 @@ from harness.cases import NormCase
 from harness.devices import DeviceFacts
 from harness.gate import confirm, judge
 from harness.records.file import ResultsFile, load
+from harness.records.reasons import Reason
 from harness.records.run_records import ImplRecord, SideRecord
 from harness.run import compare, opening, session
 from harness.worker.messages import Hello
@@ -206,7 +207,8 @@ def test_without_being_asked_nothing_is_confirmed(machine):
 WAS = "the run was on NVIDIA H200 (h200)"
 OTHER = replace(HERE, available=[replace(H200, name="NVIDIA H100 80GB HBM3"), CPU])
 SLICE = replace(HERE, available=[replace(H200, architecture="sm_90a"), CPU])
-ABSENT = [HERE.implementations[0], HERE.implementations[1].model_copy(update={"missing": "not installed: quack"})]
+GONE = Reason("missing", {"text": "not installed: quack"})
+ABSENT = [HERE.implementations[0], HERE.implementations[1].model_copy(update={"missing": GONE})]
 
 
 @pytest.mark.parametrize(
