@@ -49,21 +49,11 @@ def norm_backward(
     Raises ValueError for anything else: strides, dtypes, devices or shapes that do not fit, more than 131072 columns
     or 2^31 - 1024 rows.
     """
-    if dres is not None:
-        return backward_with_extras(
-            dy,
-            x,
-            weight,
-            mean,
-            rstd,
-            Extras(dres=dres),
-            has_bias=has_bias,
-            zero_centred=zero_centred,
-            sm_margin=sm_margin,
-            launch=launch,
-            launched=launched,
-        )[:3]
     given = dy, x, weight, mean, rstd
+    if dres is not None:
+        options: Any = {"sm_margin": sm_margin, "launch": launch, "launched": launched}
+        extras = Extras(dres=dres)
+        return backward_with_extras(*given, extras, has_bias=has_bias, zero_centred=zero_centred, **options)[:3]
     variables = VARIABLES.get(LAUNCHES_VARIABLE), VARIABLES.get(MARGIN_VARIABLE)
     decided_by = "backward", has_bias, zero_centred, sm_margin, launch, variables
     outputs = bound.restart(given, *decided_by, launched=launched)
@@ -112,7 +102,7 @@ def _decided(
     shape = x.shape
     if dy.shape != shape:
         raise ValueError(f"x and dy must have one shape, not {tuple(shape)} and {tuple(dy.shape)}")
-    x, dy = rows_or_heads(x, dy)
+    x, dy = rows_or_heads(x=x, dy=dy)
     rows, cols = rstd.numel(), x.shape[-1]
     rowwise = extras.as_rows(shape)
     statistics = {"mean": mean, "rstd": rstd}
@@ -120,7 +110,7 @@ def _decided(
     parameters = {"weight": weight, "weight1": extras.weight1, "bias": extras.bias}
     check(matrices, parameters, statistics, has_bias=has_bias, zero_centred=zero_centred)
     rowwise.check(weight, has_bias=has_bias)
-    likes = gradients_like(x, weight, extras.weight1, extras.mask, extras.mask1, extras.z, has_bias=has_bias)
+    likes = gradients_like(x, weight, extras, has_bias=has_bias)
     gradients = NormGradients.made(likes, lambda like: output(like, (rows, cols) if like is x else (cols,)))
     if rows == 0:
         for gradient in gradients:

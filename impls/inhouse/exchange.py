@@ -132,51 +132,15 @@ def as_bits(number):
 @triton.jit
 def poll(words, ASM: tl.constexpr, LOADS: tl.constexpr):
     """Read the words as they are now, for `receive`; each lane reads other ones."""
-    if LOADS == 1:
-        return (tl.inline_asm_elementwise(ASM, "=&l,l", [words], dtype=tl.int64, is_pure=False, pack=1),)
-    elif LOADS == 2:
-        return tl.inline_asm_elementwise(ASM, "=&l,=&l,l", [words], dtype=(tl.int64, tl.int64), is_pure=False, pack=1)
-    else:
-        return tl.inline_asm_elementwise(
-            ASM,
-            "=&l,=&l,=&l,=&l,l",
-            [words],
-            dtype=(tl.int64, tl.int64, tl.int64, tl.int64),
-            is_pure=False,
-            pack=1,
-        )
+    OPERANDS: tl.constexpr = "=&l," * LOADS + "l"
+    return tl.inline_asm_elementwise(ASM, OPERANDS, [words], dtype=(tl.int64,) * LOADS, is_pure=False, pack=1)
 
 
 @triton.jit
 def receive(seen, words, tag, ASM: tl.constexpr):
     """Wait until all programs of a row have sent their parts, and return the sums."""
-    if len(seen) == 1:
-        return tl.inline_asm_elementwise(
-            ASM,
-            "=&f,=&f,=&f,=&f,l,l,r",
-            [seen[0], words, tag],
-            dtype=(tl.float32, tl.float32, tl.float32, tl.float32),
-            is_pure=False,
-            pack=1,
-        )
-    elif len(seen) == 2:
-        return tl.inline_asm_elementwise(
-            ASM,
-            "=&f,=&f,=&f,=&f,l,l,l,r",
-            [seen[0], seen[1], words, tag],
-            dtype=(tl.float32, tl.float32, tl.float32, tl.float32),
-            is_pure=False,
-            pack=1,
-        )
-    else:
-        return tl.inline_asm_elementwise(
-            ASM,
-            "=&f,=&f,=&f,=&f,l,l,l,l,l,r",
-            [seen[0], seen[1], seen[2], seen[3], words, tag],
-            dtype=(tl.float32, tl.float32, tl.float32, tl.float32),
-            is_pure=False,
-            pack=1,
-        )
+    OPERANDS: tl.constexpr = "=&f," * 4 + "l," * len(seen) + "l,r"
+    return tl.inline_asm_elementwise(ASM, OPERANDS, seen + (words, tag), dtype=(tl.float32,) * 4, is_pure=False, pack=1)
 
 
 AGREE = tl.constexpr(

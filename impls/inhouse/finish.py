@@ -49,24 +49,11 @@ def finish_tile(tensors: CallTensors, programs: int, partials: int, elements: in
     The programs share the columns of all gradients, at least a 32-byte sector each.
     """
     tile_cols = max(8, power_of_two(-(-tensors.parameter_gradients * tensors.shape[1] // programs)))
-    return {
-        "FINISH_ROWS": max(1, min(power_of_two(partials), elements // tile_cols)),
-        "FINISH_COLS": tile_cols,
-    }
+    return {"FINISH_ROWS": max(1, min(power_of_two(partials), elements // tile_cols)), "FINISH_COLS": tile_cols}
 
 
 @triton.jit
-def finish(
-    dweight,
-    dbias,
-    partial_dweight,
-    partial_dbias,
-    extra,
-    partials,
-    cols,
-    P: tl.constexpr,
-    C: tl.constexpr,
-):
+def finish(dweight, dbias, partial_dweight, partial_dbias, extra, partials, cols, P: tl.constexpr, C: tl.constexpr):
     """Sum the partial gradients of C columns, P at a time, and round them once; a program for each tile."""
     index = tl.arange(0, P)[:, None]
     lane = tl.arange(0, C)[None, :]

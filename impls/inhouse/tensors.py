@@ -120,25 +120,21 @@ class NormGradients(NamedTuple):
 
 
 def gradients_like(
-    x: torch.Tensor,
-    weight: torch.Tensor | None,
-    weight1: torch.Tensor | None,
-    mask: torch.Tensor | None,
-    mask1: torch.Tensor | None,
-    z: torch.Tensor | None,
-    *,
-    has_bias: bool,
+    x: torch.Tensor, weight: torch.Tensor | None, extras: Any, *, has_bias: bool
 ) -> dict[str, torch.Tensor | None]:
-    """By gradient, in the order of `NormGradients`, what has its shape and dtype; None where there is no such."""
+    """By gradient, in the order of `NormGradients`, what has its shape and dtype; None where there is no such.
+
+    `extras` has `weight1`, `mask`, `mask1` and `z`, as `Extras` does.
+    """
     return {
         "dx": x,
         "dweight": weight,
         "dbias": weight if has_bias else None,
-        "dbranch": None if mask is None else x,
-        "dbranch1": None if mask1 is None else x,
-        "dweight1": weight1,
-        "dbias1": weight1 if has_bias else None,
-        "dz": None if z is None else x,
+        "dbranch": None if extras.mask is None else x,
+        "dbranch1": None if extras.mask1 is None else x,
+        "dweight1": extras.weight1,
+        "dbias1": extras.weight1 if has_bias else None,
+        "dz": None if extras.z is None else x,
     }
 
 
@@ -301,21 +297,20 @@ def check(
     if weight is None and (has_bias or zero_centred):
         raise ValueError("a bias or a zero-centred weight needs a weight")
     for name, vector in parameters.items():
-        _check_vector(name, vector, cols, DTYPES, "bf16, fp16 or fp32")
+        _check_vector(name, vector, cols, *DTYPES)
     statistics = statistics or {}
     for name, vector in statistics.items():
-        _check_vector(name, vector, rows, (torch.float32,), "fp32")
+        _check_vector(name, vector, rows, torch.float32)
     everything = (*matrices.values(), *parameters.values(), *statistics.values())
     if any(tensor is not None and tensor.device != x.device for tensor in everything):
         raise ValueError(f"all tensors must be on x's device, {x.device}")
 
 
-def _check_vector(
-    name: str, vector: torch.Tensor | None, length: int, dtypes: tuple[torch.dtype, ...], names: str
-) -> None:
+def _check_vector(name: str, vector: torch.Tensor | None, length: int, *dtypes: torch.dtype) -> None:
     if vector is None:
         return
     if vector.dtype not in dtypes:
+        names = "bf16, fp16 or fp32" if len(dtypes) > 1 else "fp32"
         raise ValueError(f"{name} must be {names}, not {vector.dtype}")
     if vector.shape != (length,) or not vector.is_contiguous():
         raise ValueError(f"{name} must be contiguous ({length},), not {tuple(vector.shape)} {vector.stride()}")
@@ -334,15 +329,15 @@ def as_rows(tensor: torch.Tensor, name: str) -> torch.Tensor:
         ) from error
 
 
-def rows_or_heads(x: torch.Tensor, dy: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The same memory as (rows, cols); where rows have no equal distance in both, as (tokens, heads, cols)."""
+def rows_or_heads(**matrices: torch.Tensor) -> list[torch.Tensor]:
+    """The same memory as (rows, cols); where rows have no equal distance in all, as (tokens, heads, cols)."""
     try:
-        return as_rows(x, "x"), as_rows(dy, "dy")
+        return [as_rows(each, name) for name, each in matrices.items()]
     except ValueError:
-        if x.dim() < 3:
+        if any(each.dim() < 3 for each in matrices.values()):
             raise
         try:
-            return x.view(-1, *x.shape[-2:]), dy.view(-1, *x.shape[-2:])
+            return [each.view(-1, *each.shape[-2:]) for each in matrices.values()]
         except RuntimeError:
             pass
         raise

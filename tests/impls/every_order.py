@@ -57,7 +57,7 @@ class Program:
         return self.found.pop()
 
     def atomic(self, place, kind, *values, sem="relaxed"):
-        """An atomic access of thread 0, add, max or cas; return what it found."""
+        """An atomic access of thread 0, add or cas; return what it found."""
         return self._access("atomic", 0, place, sem, kind, *values)
 
     def load(self, *places, thread=1):
@@ -83,7 +83,6 @@ class Program:
 
 ATOMS = {
     "add": lambda before, value: before + value,
-    "max": max,
     "cas": lambda before, expected, wanted: wanted if before == expected else before,
 }
 

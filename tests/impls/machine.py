@@ -19,14 +19,13 @@ BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 WIDTHS = {"rs": 2, "r": 4, "f": 4, "rd": 8}  # bytes of a register, by its name
 KINDS = {f"{letter}{8 * size}": np.dtype(f"{letter}{size}") for letter in "uf" for size in (2, 4, 8)}
 KINDS |= {f"s{8 * size}": np.dtype(f"i{size}") for size in (2, 4, 8)}
-KINDS |= {f"b{8 * size}": np.dtype(f"u{size}") for size in (1, 2, 4, 8)} | {
-    "u8": np.dtype("u1"),
-    "bf16": np.dtype("u2"),
-}
+KINDS |= {f"b{8 * size}": np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
+KINDS |= {"u8": np.dtype("u1"), "bf16": np.dtype("u2")}
 COMPARE = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater}
 COMPARE |= {"ge": np.greater_equal, "lo": np.less, "hi": np.greater}
 ARITHMETIC = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
-LOGIC = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+PLAIN = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert}
+PLAIN |= {"neg": np.negative, "rem": np.fmod}
 
 
 class Stuck(Exception):
@@ -225,11 +224,8 @@ class Warp:
             self.write(target, value, mask)
 
     def run_st(self, opcode, mask, to, source):
-        space, addresses, size = (
-            "shared" if "shared" in opcode else "global",
-            self.address(to),
-            KINDS[opcode[-1]].itemsize,
-        )
+        space, addresses = "shared" if "shared" in opcode else "global", self.address(to)
+        size = KINDS[opcode[-1]].itemsize
         sources = source.strip("{}").split(",")
         self._fits(addresses, len(sources) * size, mask)
         for i, each in enumerate(sources):
@@ -237,24 +233,14 @@ class Warp:
 
     def run_atom(self, opcode, mask, to, where, *values):
         addresses, given = self.address(where), [self.read(value, opcode[-1]) for value in values]
-        (does,) = (way for name, way in self.atoms().items() if name in opcode)
-        self.write(to, does(addresses, *given, mask), mask)
+        access = self.swap if "cas" in opcode else self.add
+        assert {"cas", "add"} & set(opcode), opcode
+        self.write(to, access(addresses, *given, mask), mask)
 
     def run_red(self, opcode, mask, where, value):
         """An atomic instruction that returns nothing, which newer compilers put where nobody reads what was found."""
         assert opcode[-2] == "add", opcode
         self.add(self.address(where), self.read(value, opcode[-1]), mask)
-
-    def atoms(self):
-        """What an atomic instruction of each name does."""
-        return {"cas": self.swap, "add": self.add, "max": self.raise_to}
-
-    def raise_to(self, addresses, least, mask):
-        """Store what is no less, by one lane; return what it found."""
-        assert mask.sum() <= 1, "lanes in no order"
-        found = self.load("global", addresses, least.dtype.itemsize, mask).view(least.dtype)
-        self.store("global", addresses, np.maximum(found, least), mask)
-        return found
 
     def swap(self, addresses, expected, wanted, mask):
         """Compare and swap, by one lane; return what it found."""
@@ -342,15 +328,15 @@ class Warp:
         a, b, c = (self.read(each, "f32").astype(np.float64) for each in operands)
         self.write(to, (a * b + c).astype(np.float32), mask)
 
-    def run_neg(self, opcode, mask, to, a):
-        self.write(to, -self.read(a, opcode[-1]), mask)
-
     def run_div(self, opcode, mask, to, a, b):
         a, b = self.read(a, opcode[-1]), self.read(b, opcode[-1])
         self.write(to, (a / b if a.dtype.kind == "f" else np.trunc(a / b)).astype(a.dtype), mask)
 
-    def run_rem(self, opcode, mask, to, a, b):
-        self.write(to, np.fmod(self.read(a, opcode[-1]), self.read(b, opcode[-1])), mask)
+    def _plain(self, opcode, mask, to, *operands):
+        given = [self.register(each) if opcode[-1] == "pred" else self.read(each, opcode[-1]) for each in operands]
+        self.write(to, PLAIN[opcode[0]](*given), mask)
+
+    run_neg = run_rem = run_and = run_or = run_xor = run_not = _plain
 
     def run_shl(self, opcode, mask, to, a, b):
         a, by = self.read(a, opcode[-1]), self.read(b, "b32")
@@ -358,17 +344,6 @@ class Warp:
         self.write(to, np.where(by < 8 * a.dtype.itemsize, moved, 0).astype(a.dtype), mask)
 
     run_shr = run_shl
-
-    def run_and(self, opcode, mask, to, a, b):
-        if opcode[-1] == "pred":
-            self.write(to, LOGIC[opcode[0]](self.register(a), self.register(b)), mask)
-        else:
-            self.write(to, LOGIC[opcode[0]](self.read(a, opcode[-1]), self.read(b, opcode[-1])), mask)
-
-    run_or = run_xor = run_and
-
-    def run_not(self, opcode, mask, to, a):
-        self.write(to, ~(self.register(a) if opcode[-1] == "pred" else self.read(a, opcode[-1])), mask)
 
     def run_bfe(self, opcode, mask, to, a, start, length):
         """Some bits of a; of a signed number the highest of them fills the rest."""

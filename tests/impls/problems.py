@@ -1,8 +1,8 @@
 """Problems to choose a launch for, as tests ask for them: bf16 with a weight, and a bias where it is LayerNorm."""
 
-from impls.inhouse.problem import Problem
+from impls.inhouse.problem import GpuLimits, Problem
 
-WITH_ACCUMULATORS = {0: {"weight_dtype": None}, 1: {}, 2: {"bias": True}}  # an RMSNorm that has so many
+H200 = GpuLimits(multiprocessors=132, shared_bytes=227 * 1024, shared_total=228 * 1024, ptx=True)
 
 
 def problem(cols, rows=8192, norm="rms", dtype="bf16", weight_dtype="bf16", bias=None, in_pairs=None, extras=()):

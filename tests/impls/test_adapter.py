@@ -36,6 +36,11 @@ def test_the_adapter_answers_for_its_cases(monkeypatch):
     assert triton_inhouse.unsupported(inputs.case) is None
     assert "interpreter" in triton_inhouse.untimed(inputs.case)
     assert triton_inhouse.untimed(NormCase("rms", 5, 24)) is None
+    for inputs_kind in ("subnormal-x", "subnormal-dy"):  # of which Triton's interpreter loses bits
+        subnormal = dataclasses.replace(CASE, inputs=inputs_kind)
+        assert "interpreter loses bits" in triton_inhouse.unsupported(subnormal)
+        assert triton_inhouse.unsupported(dataclasses.replace(subnormal, dtype="fp32")) is None
+        assert triton_inhouse.unsupported(dataclasses.replace(subnormal, device="cuda")) is None
     assert "131072" in triton_inhouse.unsupported(NormCase("rms", 1, 131073))
     monkeypatch.delitem(os.environ, "TRITON_INTERPRET")
     assert "TRITON_INTERPRET" in triton_inhouse.unsupported(inputs.case)

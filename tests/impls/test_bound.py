@@ -66,16 +66,11 @@ class FakeLaunch:
             KernelCall(
                 kernel,
                 (5, 2),
-                tensors.gradients.dx,
-                tensors.gradients.dweight,
-                tensors.gradients.dbias,
+                *tensors.gradients[:3],
                 partial,
                 state,
                 tensors.dy.view(torch.int32),  # as `shared` reads two numbers at once
-                tensors.x,
-                tensors.weight,
-                tensors.mean,
-                tensors.rstd,
+                *tensors.inputs[1:],
                 tensors.extra_operands(),
                 tensors.x.shape[0],
                 OPTION="constant",
@@ -104,29 +99,32 @@ def gpu(request, monkeypatch):
     fake = FakeDevice()
     if getattr(request, "param", "") == "looked up":
         monkeypatch.setattr(bound, "make_guards", None)
-    monkeypatch.setattr(torch.Tensor, "is_cuda", True, raising=False)
-    monkeypatch.setattr(torch.Tensor, "is_cpu", False, raising=False)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=fake.stream))
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: fake.capturing)
-    monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
-    monkeypatch.setattr(torch.cuda, "device_of", lambda tensor: contextlib.nullcontext())
-    monkeypatch.setattr(graph_memory, "piece", lambda device, size: torch.zeros(size, dtype=torch.int64))
-    monkeypatch.setattr(bound, "CompiledKernel", FakeCompiled)
-    monkeypatch.setattr(bound, "current_stream", lambda index: fake.stream)
-    monkeypatch.setattr(bound, "current_device", lambda: fake.current)
-    monkeypatch.setattr(bound, "is_capturing", lambda: fake.capturing)
-    monkeypatch.setattr(bound, "allocate", fake.allocate)
-    monkeypatch.setattr(bound, "starts_as_known", lambda: True)
-    monkeypatch.setattr(workspace, "grown", [])
-    monkeypatch.setattr(backward, "choose_for", lambda *args, **options: fake.launch)
-    monkeypatch.setattr(forward, "forward_row", FakeKernel("forward", fake, forward.forward_row.arg_names))
-    for module, name in (
-        (bound, "_kept"),
-        (bound, "_recent"),
-        (workspace, "_by_stream"),
-        (workspace, "_scratch_by_stream"),
-    ):
-        monkeypatch.setattr(module, name, {})
+    for name, value in (("is_cuda", True), ("is_cpu", False)):
+        monkeypatch.setattr(torch.Tensor, name, value, raising=False)
+    for module, replaced in {
+        torch.cuda: {
+            "current_stream": lambda device: SimpleNamespace(cuda_stream=fake.stream),
+            "is_current_stream_capturing": lambda: fake.capturing,
+            "stream": contextlib.nullcontext,
+            "device_of": contextlib.nullcontext,
+        },
+        graph_memory: {"piece": lambda device, size: torch.zeros(size, dtype=torch.int64)},
+        bound: {
+            "CompiledKernel": FakeCompiled,
+            "current_stream": lambda index: fake.stream,
+            "current_device": lambda: fake.current,
+            "is_capturing": lambda: fake.capturing,
+            "allocate": fake.allocate,
+            "starts_as_known": lambda: True,
+            "_kept": {},
+            "_recent": {},
+        },
+        workspace: {"grown": [], "_by_stream": {}, "_scratch_by_stream": {}},
+        backward: {"choose_for": lambda *args, **options: fake.launch},
+        forward: {"forward_row": FakeKernel("forward", fake, forward.forward_row.arg_names)},
+    }.items():
+        for name, value in replaced.items():
+            monkeypatch.setattr(module, name, value)
     return fake
 
 
@@ -260,17 +258,20 @@ DECIDES = {
 BOTH_WAYS = pytest.mark.parametrize("gpu", ["compared at once", "looked up"], indirect=True)
 
 
-@BOTH_WAYS
-@pytest.mark.parametrize("is_first", [False, True])
-def test_what_decides_makes_another_call(gpu, is_first):
-    """A call that is changed in one respect does not start what was kept for the other, whichever came first."""
-    for what, changes in DECIDES.items():
+def decides(gpu, call, changes, what):
+    """What is changed is not started by what was kept for the other, whichever came first; both are kept."""
+    for first, second in (({}, changes), (changes, {})):
         bound.forget()
-        first, second = (changes, {})[:: 1 if is_first else -1]
-        Call(**first)()
-        assert not is_kept(gpu, Call(**second)), what
-        assert is_kept(gpu, Call()), what
-        assert is_kept(gpu, Call(**changes)) != (what == "a subclass"), what
+        call(**first)
+        assert not is_kept(gpu, lambda second=second: call(**second)), what
+        assert is_kept(gpu, call), what
+        assert is_kept(gpu, lambda: call(**changes)) != (what == "a subclass"), what
+
+
+@BOTH_WAYS
+def test_what_decides_makes_another_call(gpu):
+    for what, changes in DECIDES.items():
+        decides(gpu, lambda **changes: Call(**changes)(), changes, what)
 
 
 def test_the_environment_and_the_stream_decide_too(gpu, monkeypatch):
@@ -307,30 +308,30 @@ def foreign_memory(monkeypatch, gpu):
     monkeypatch.setattr(FakeLaunch, "calls", with_foreign)
 
 
+def of_bound(name, value):
+    return lambda monkeypatch, gpu: monkeypatch.setattr(bound, name, value)
+
+
+def hooked(chain, hook):
+    return lambda monkeypatch, gpu: monkeypatch.setitem(vars(bound.knobs.runtime), chain, hook)
+
+
+def allocate_misaligned(shape, strides, dtype):
+    return misaligned(torch.empty(shape, dtype=dtype))
+
+
 HINDRANCES = {  # while each is so, nothing is kept; those that come after a call was kept also hinder that
     "a capture": (True, lambda monkeypatch, gpu: setattr(gpu, "capturing", True)),
-    "a profiler at the begin": (True, lambda monkeypatch, gpu: hooked(monkeypatch, "launch_enter_hook", print)),
-    "a profiler at the end": (True, lambda monkeypatch, gpu: hooked(monkeypatch, "launch_exit_hook", print)),
-    "a chain of hooks that is not known": (
-        True,
-        lambda monkeypatch, gpu: hooked(monkeypatch, "launch_enter_hook", None),
-    ),
+    "a profiler at the begin": (True, hooked("launch_enter_hook", print)),
+    "a profiler at the end": (True, hooked("launch_exit_hook", print)),
+    "a chain of hooks that is not known": (True, hooked("launch_enter_hook", None)),
     "a hook of the kernel": (True, lambda monkeypatch, gpu: gpu.launch.kernels[0].pre_run_hooks.append(print)),
     "another current device": (True, lambda monkeypatch, gpu: setattr(gpu, "current", 1)),
     "memory of somebody else": (False, foreign_memory),
-    "the interpreter": (False, lambda monkeypatch, gpu: monkeypatch.setattr(bound, "CompiledKernel", int)),
-    "another Triton": (False, lambda monkeypatch, gpu: monkeypatch.setattr(bound, "starts_as_known", lambda: False)),
-    "outputs that are not aligned": (
-        True,
-        lambda monkeypatch, gpu: monkeypatch.setattr(
-            bound, "allocate", lambda shape, strides, dtype: misaligned(torch.empty(shape, dtype=dtype))
-        ),
-    ),
+    "the interpreter": (False, of_bound("CompiledKernel", int)),
+    "another Triton": (False, of_bound("starts_as_known", lambda: False)),
+    "outputs that are not aligned": (True, of_bound("allocate", allocate_misaligned)),
 }
-
-
-def hooked(monkeypatch, chain, hook):
-    monkeypatch.setitem(vars(bound.knobs.runtime), chain, hook)
 
 
 @pytest.mark.parametrize("hindrance", HINDRANCES)
@@ -472,11 +473,7 @@ def test_what_decides_makes_another_forward(gpu):
         rms_norm(**(given | {"dropout_p": 0.25} | changes))
 
     for what, changes in FORWARD.items():
-        bound.forget()
-        call()
-        assert not is_kept(gpu, lambda changes=changes: call(**changes)), what
-        assert is_kept(gpu, call), what
-        assert is_kept(gpu, lambda changes=changes: call(**changes)), what
+        decides(gpu, call, changes, what)
 
 
 def test_a_residual_and_a_second_branch_are_told_apart(gpu):
@@ -514,11 +511,7 @@ def test_what_is_extra_makes_another_backward(gpu):
 
     call(dy1=torch.zeros(ROWS, COLS), weight1=torch.zeros(COLS))  # so that the stream has its memory
     for what, changes in EXTRAS.items():
-        bound.forget()
-        call()
-        assert not is_kept(gpu, lambda changes=changes: call(**changes)), what
-        assert is_kept(gpu, call), what
-        assert is_kept(gpu, lambda changes=changes: call(**changes)), what
+        decides(gpu, call, changes, what)
 
 
 def test_a_class_that_is_not_known_is_asked_for_no_memory(gpu):

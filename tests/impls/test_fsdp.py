@@ -32,6 +32,7 @@ def mesh(tmp_path):
     destroy_process_group()
 
 
+@pytest.mark.slow
 def test_sharded_as_whole(mesh):
     torch.manual_seed(1)
     whole, sharded = Residual(), Residual()

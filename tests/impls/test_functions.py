@@ -10,10 +10,7 @@ import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
 from impls.inhouse.launch import KernelCall
-from impls.inhouse.model import layer_norm, operators, rms_norm
-from impls.inhouse.model.forward import norm_forward
-from impls.inhouse.model.operands import NormOptions, Operands, Saved
-from tests.impls.inhouse_cases import rho
+from impls.inhouse.model import layer_norm, rms_norm
 from tests.impls.toy_models import OURS, SPOILED, TORCHS, Block, losses
 
 COLS = 40
@@ -79,25 +76,6 @@ def test_fp32_is_what_torch_gives(norm, weight, bias, shape, zero_centred):
         return
     tried = Tried(norm, weight, bias, shape, zero_centred=zero_centred)
     near(tried.results(tried.ours), tried.results(tried.torchs))
-
-
-@pytest.mark.parametrize(("norm", "weight", "bias"), NORMS)
-@pytest.mark.parametrize(
-    ("dtype", "weight_dtype"), [("bfloat16", "bfloat16"), ("bfloat16", "float32"), ("float16", None)]
-)
-@pytest.mark.slow
-def test_16_bits_are_rounded_once(norm, weight, bias, dtype, weight_dtype):
-    of = {"dtype": getattr(torch, dtype), "weight_dtype": weight_dtype and getattr(torch, weight_dtype)}
-    tried = Tried(norm, weight, bias, (33, 256), **of)
-    wanted = tried.results(tried.torchs, torch.float64)
-    found = tried.results(tried.ours)
-    for ours, exact, like in zip(found, wanted, [tried.x, *tried.leaves], strict=True):
-        assert ours.dtype == like.dtype
-        if ours.dtype == torch.float32:
-            torch.testing.assert_close(ours.double(), exact, rtol=1e-5, atol=1e-4)
-        else:
-            assert rho(ours, exact) <= 1.05
-    assert rho(found[0].float().mul(1.003).to(found[0].dtype), wanted[0]) > 1.05  # a fault of half a rounding
 
 
 @pytest.mark.parametrize("shape", [(0, COLS), (2, 0, COLS)])
@@ -169,50 +147,7 @@ def test_a_gradient_to_one_leaf_alone(wanting):
         assert not tried.ours(*tried.leaves).requires_grad
 
 
-@pytest.mark.parametrize(("norm", "weight", "bias"), NORMS)
-def test_gradients_are_the_slopes_of_the_loss(norm, weight, bias):
-    """By finite differences, along one direction of all leaves at once."""
-    tried = Tried(norm, weight, bias, (3, 8))
-    direction = [torch.randn(each.shape, generator=torch.Generator().manual_seed(3)) for each in tried.leaves]
-    step = 2.0**-7
-    losses = [
-        (tried.ours(*(leaf + s * step * way for leaf, way in zip(tried.leaves, direction, strict=True))) * tried.dy)
-        .double()
-        .sum()
-        for s in (1, -1)
-    ]
-    slope = (losses[0] - losses[1]).item() / (2 * step)
-    gradients = tried.results(tried.ours)[1:]
-    told = [(gradient * way).sum().item() for gradient, way in zip(gradients, direction, strict=True)]
-    assert sum(told) == pytest.approx(slope, abs=5e-3)
-    assert all(abs(each) > 0.1 for each in told)  # so that none could be missing
-
-
 # ------------------------------------------------------------------------------------------------ under torch's tools
-
-
-@pytest.mark.parametrize("rows", [0, 1, 3])
-@pytest.mark.parametrize(("norm", "weight", "bias"), NORMS)
-@pytest.mark.slow
-def test_the_operators_are_what_they_say(norm, weight, bias, rows):
-    """No aliases, no mutation, and a fake twin with the same shapes, dtypes and strides, whatever the shapes are."""
-    tried = Tried(norm, weight, bias, (rows, COLS), dtype=torch.bfloat16)
-    operands, options = Operands(tried.x, tried.weight, tried.bias), NormOptions(norm == "layer", tried.eps)
-    torch.library.opcheck(torch.ops.normbwd.norm.default, (*operands, *options))
-    with torch.no_grad():
-        outputs = norm_forward(operands, options)
-        saved = [None if each is None else each.detach() for each in Saved.of(operands, options, outputs)]
-        given = tried.dy, None, None, *saved, *options, bias
-        torch.library.opcheck(torch.ops.normbwd.norm_backward.default, given)
-
-
-def test_a_twin_that_differs_would_be_seen(monkeypatch):
-    with torch.library._scoped_library("normbwd_planted", "DEF") as library:
-        library.define("twice(Tensor x) -> Tensor")
-        library.impl("twice", lambda x: 2 * x, "CPU")
-        library.impl("twice", lambda x: x.new_empty(len(x) + 1), "Meta")
-        with pytest.raises(Exception, match=r"(?i)shape|size"):
-            torch.library.opcheck(torch.ops.normbwd_planted.twice.default, (torch.ones(3),))
 
 
 @pytest.fixture
@@ -246,16 +181,7 @@ def test_compiled_whole_and_for_any_number_of_rows():
     assert all(graph.count("normbwd.norm") == 1 for graph in graphs)
 
 
-@pytest.mark.usefixtures("fresh_compiler")
-@pytest.mark.parametrize("function", [rms_norm, layer_norm])
-def test_nothing_breaks_the_graph(function):
-    def model(x, weight):
-        return function(x * 2, weight).sum()
-
-    explained = torch._dynamo.explain(model)(torch.ones(3, COLS, requires_grad=True), torch.ones(COLS))
-    assert (explained.graph_count, explained.graph_break_count) == (1, 0)
-
-
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_what_a_checkpoint_recomputes_is_the_same(reentrant):
     block = Block(layer_norm, COLS)
@@ -271,16 +197,13 @@ def test_what_a_checkpoint_recomputes_is_the_same(reentrant):
         assert torch.equal(got, wanted)
 
 
-def test_what_a_checkpoint_drops_is_not_kept(monkeypatch):
+def test_what_a_checkpoint_drops_is_not_kept(eager):
     """The forward runs again in the backward: once without a checkpoint, twice with one."""
-    runs = []
-    forward = operators.norm_forward
-    monkeypatch.setattr(operators, "norm_forward", lambda *args, **options: runs.append(1) or forward(*args, **options))
     x, block = torch.ones(2, COLS, requires_grad=True), Block(layer_norm, COLS)
     block(x).sum().backward()
-    assert len(runs) == 1
+    assert eager == ["norm_forward", "norm_backward"]
     checkpoint(block, x, use_reentrant=False).sum().backward()
-    assert len(runs) == 1 + 2
+    assert eager[2:] == ["norm_forward", "norm_forward", "norm_backward"]
 
 
 def test_a_transformer_learns_as_with_torchs_norms():
@@ -299,11 +222,8 @@ def refused():
     yield "last dimension", rms_norm, (torch.ones(3, 0),), {}
     yield "131072 columns", rms_norm, (torch.ones(1, 131073),), {}
     yield "x must be bf16, fp16 or fp32, not torch.float64", rms_norm, (x.double(), weight), {}
-    yield "x must be bf16", rms_norm, (x.int(), weight), {}
     yield "weight must be bf16", rms_norm, (x, weight.double()), {}
     yield "weight must be contiguous", rms_norm, (x, torch.ones(COLS + 1)), {}
-    yield "weight must be contiguous", rms_norm, (x, torch.ones(COLS - 1)), {}
-    yield "weight must be contiguous", rms_norm, (x, torch.ones(1, COLS)), {}
     yield "weight must be contiguous", rms_norm, (x, torch.ones(2 * COLS)[::2]), {}
     yield "bias must be contiguous", layer_norm, (x, weight, torch.ones(COLS - 1)), {}
     yield "bias needs a weight", layer_norm, (x, None, weight), {}
@@ -314,11 +234,13 @@ def refused():
 
 
 @pytest.mark.parametrize(("message", "function", "arguments", "options"), [*refused()])
+@pytest.mark.usefixtures("both_ways")
 def test_the_forward_refuses_what_it_cannot_do(message, function, arguments, options):
     with pytest.raises(ValueError, match=message):
         function(*arguments, **options)
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_second_derivative_is_refused():
     x = torch.ones(3, COLS, requires_grad=True)
     (dx,) = torch.autograd.grad(rms_norm(x).square().sum(), x, create_graph=True)

@@ -181,24 +181,3 @@ def test_a_graph_of_which_cuda_tells_nothing_keeps_its_piece(monkeypatch, call):
     monkeypatch.setattr(graph_memory, "driver", lambda: (FakeDriver(refuses=(call,)), c_library()))
     assert post_when_gone(4096) is None
     assert not is_posted(None)
-
-
-@pytest.mark.parametrize("fault", ["one piece for all", "shared by streams", "never gone", "gone at once"])
-def test_a_fault_would_be_seen(cuda, monkeypatch, fault):
-    """Planted: what the tests above are there for."""
-    if fault == "one piece for all":
-        monkeypatch.setattr(graph_memory, "_take", lambda device, size: (graph_memory._reserves[device], None))
-        test = test_other_graphs_and_streams_have_their_own
-    elif fault == "shared by streams":
-        monkeypatch.setattr(
-            graph_memory, "CaptureMemory", lambda device, stream, *rest: capture_memory(device, 8, *rest)
-        )
-        test = test_other_graphs_and_streams_have_their_own
-    else:
-        monkeypatch.setattr(graph_memory, "is_posted", lambda semaphore: fault == "gone at once")
-        test = test_the_piece_of_a_graph_that_is_gone_serves_another
-    with pytest.raises(AssertionError):
-        test(cuda)
-
-
-capture_memory = graph_memory.CaptureMemory

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from harness.cases import make_inputs
-from impls import triton_inhouse
 from impls.inhouse import backward
 from impls.inhouse.backward import norm_backward
 from impls.inhouse.regimes import shared
@@ -137,15 +136,6 @@ def test_leading_dimensions_are_rows(norm):
     assert deep[0].shape == (2, 3, 2, 40)
     assert torch.equal(deep[0].view(12, 40), flat[0])
     assert torch.equal(deep[1], flat[1])
-
-
-def test_faults_of_the_interpreter_are_left_out(monkeypatch):
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
-    for inputs in ("subnormal-x", "subnormal-dy"):
-        case = dataclasses.replace(cpu_case("rms", 12, 40), inputs=inputs)
-        assert "interpreter loses bits" in triton_inhouse.unsupported(dataclasses.replace(case, dtype="bf16"))
-        assert triton_inhouse.unsupported(dataclasses.replace(case, dtype="fp32")) is None
-        assert triton_inhouse.unsupported(dataclasses.replace(case, dtype="bf16", device="cuda")) is None
 
 
 def refused():

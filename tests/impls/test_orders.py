@@ -74,9 +74,6 @@ class Language:
             return self._to_all(self.program.load(word(place), thread=0)[0])
         return self._to_all(self.program.atomic(word(place), "add", int(value), sem=sem))
 
-    def atomic_max(self, place, value, sem):
-        return self._to_all(self.program.atomic(word(place), "max", int(value), sem=sem))
-
     def atomic_cas(self, place, expected, wanted, sem):
         return self._to_all(self.program.atomic(word(place), "cas", int(expected), int(wanted), sem=sem))
 
@@ -238,6 +235,11 @@ def unseen(*asked):
     return started, seen * 0
 
 
+def started_unseen(words, program, programs):
+    """Count all programs as started with the first."""
+    arrivals.tl.atomic_add(arrivals.STARTED, arrivals.MOST if program == 0 else 0, sem="relaxed")
+
+
 def late_leave(words, *_):
     """Leave, whether or not all have arrived."""
     arrivals.tl.atomic_add(arrivals.ARRIVED, 1, sem="relaxed")
@@ -275,6 +277,7 @@ def waits(words, *_):
 
 
 ARRIVAL_FAULTS = {  # what takes the place of names in arrivals.py, and of what it takes of Triton's language
+    "a start is not counted": ({"start": started_unseen}, {}),
     "an addition is lost": ({}, {"atomic_add": in_two_steps(lambda before, added: before + added)}),
     "a swap is none": ({}, {"atomic_cas": in_two_steps(swapped)}),
     "a program leaves after all have arrived": ({"wait_or_leave": late_leave}, {}),

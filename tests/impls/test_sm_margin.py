@@ -1,6 +1,7 @@
 """Multiprocessors that a launch leaves to other kernels: the choice without them, what says so, and what is refused."""
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 import torch
@@ -11,9 +12,8 @@ from impls.inhouse import backward
 from impls.inhouse.problem import LAUNCHES, SM_MARGIN, GpuLimits
 from impls.inhouse.regimes.choice import choose
 from tests.impls.inhouse_cases import gradients
-from tests.impls.problems import problem
+from tests.impls.problems import H200, problem
 
-H200 = GpuLimits(multiprocessors=132, shared_bytes=227 * 1024, shared_total=228 * 1024, ptx=True)
 CASE = NormCase("rms", 64, 256, device="cpu")
 
 
@@ -66,25 +66,21 @@ def test_a_tuned_launch_is_for_the_whole_device(asked, monkeypatch):
         gradients(inputs, sm_margin=0)
 
 
-@pytest.mark.parametrize("norm", ["rms", "layer"])
-@pytest.mark.parametrize("cols", [256, 768, 2048, 4096, 8192, 16384])
-@pytest.mark.parametrize("margin", [8, 32])
-def test_programs_that_wait_for_each_other_fit_beside_what_is_held(norm, cols, margin):
-    left = replace(H200, multiprocessors=132 - margin)
-    launch = choose(problem(cols, norm=norm), left)
-    assert launch.violation(problem(cols, norm=norm), left) is None
-    alone = choose(problem(cols, norm=norm), H200)
-    a_multiprocessor = -(-alone.programs // H200.multiprocessors)
-    assert launch.programs <= a_multiprocessor * left.multiprocessors
-    assert launch.programs > a_multiprocessor * left.multiprocessors // 2
+def test_programs_that_wait_for_each_other_fit_beside_what_is_held():
+    for norm, cols, margin in product(("rms", "layer"), (256, 768, 2048, 4096, 8192, 16384), (8, 32)):
+        asked, left = problem(cols, norm=norm), replace(H200, multiprocessors=132 - margin)
+        launch, alone = choose(asked, left), choose(asked, H200)
+        assert launch.violation(asked, left) is None
+        most = -(-alone.programs // H200.multiprocessors) * left.multiprocessors
+        assert most // 2 < launch.programs <= most
 
 
-@pytest.mark.parametrize("cols", [128, 768, 4096, 12288])
-def test_programs_of_a_tile_each_would_leave_nothing(cols):
+def test_programs_of_a_tile_each_would_leave_nothing():
     """Without a weight they fill the device, and so take tiles in turn where a part of it is left to others."""
-    bare = problem(cols, weight_dtype=None, rows=100_000)
-    assert choose(bare, H200).programs * choose(bare, H200).rows >= 100_000
-    assert choose(bare, replace(H200, multiprocessors=124, sm_margin=8)).programs <= 2 * 124
+    for cols in (128, 768, 4096, 12288):
+        bare = problem(cols, weight_dtype=None, rows=100_000)
+        assert choose(bare, H200).programs * choose(bare, H200).rows >= 100_000
+        assert choose(bare, replace(H200, multiprocessors=124, sm_margin=8)).programs <= 2 * 124
 
 
 # ------------------------------------------------------------------------------------------------ the rows of a run

@@ -10,7 +10,7 @@ from harness.cases import make_inputs
 from impls import triton_inhouse
 from impls.inhouse import tensors
 from impls.inhouse.tensors import CallTensors, Extras, NormGradients
-from tests.impls.inhouse_cases import gradients_with_extras, ratios_with_extras
+from tests.impls.inhouse_cases import gradients_with_extras
 from tests.impls.test_around import FEW, FLAT, NARROW, TRIED, WIDE, case_with
 
 
@@ -67,7 +67,6 @@ def test_the_unit_divides_columns_and_strides(given, unit):
 def test_the_same_bits_whatever_they_are_counted_in(norm, features, launch, cols, monkeypatch):
     inputs = make_inputs(case_with(norm, features, cols=cols), seed=1)
     found = gradients_with_extras(inputs, launch=launch)
-    assert all(ratio <= 1.05 for ratio in ratios_with_extras(inputs, found).values())
     monkeypatch.setattr(tensors, "WIDEST_UNIT", 1)
     for name, gradient in gradients_with_extras(inputs, launch=launch).items():
         assert torch.equal(gradient, found[name]), name

@@ -27,8 +27,8 @@ import triton.language as tl
 from .. import bound
 from ..formula import factor
 from ..launch import KernelCall, power_of_two
-from ..tensors import as_rows, check, output, rounded, unit_of
-from .operands import NormOptions, Operands, Outputs
+from ..tensors import as_rows, check, output, rounded, rows_or_heads, unit_of
+from .operands import LIKE_X, NormOptions, Operands, Outputs
 
 WIDEST_CHUNK = 8192  # columns that one program holds at once; a wider row is read once for each of the three steps
 
@@ -43,17 +43,18 @@ def norm_forward(operands: Operands, options: NormOptions) -> Outputs:
     kept: Any = bound.restart(operands.given, "forward", options)
     if kept is not None:
         return Outputs(*kept)
-    x, weight, bias, residual, mask, x1, mask1, weight1, bias1, z = operands
+    x, z = operands.x, operands.z
     check_operands(operands, options)
     cols = x.shape[-1]
-    taken = rows_or_heads(x)
+    (taken,) = rows_or_heads(x=x)
     rows = taken.shape[:-1].numel()
     # No views of rows: FSDP warns of modules that return views.
     y = output(x, x.shape)
-    y1 = None if weight1 is None else output(x, x.shape)
+    y1 = None if operands.weight1 is None else output(x, x.shape)
     total = output(x, x.shape) if operands.is_sum else None
     mean = torch.empty(rows, dtype=torch.float32, device=x.device) if options.layer else None
     rstd = torch.empty(rows, dtype=torch.float32, device=x.device)
+    written = y, y1, total, mean, rstd
     if rows:
         chunk = min(power_of_two(cols), WIDEST_CHUNK)
         heads, head_stride = (taken.shape[1], taken.stride(1)) if taken.dim() == 3 else (1, 0)
@@ -62,21 +63,8 @@ def norm_forward(operands: Operands, options: NormOptions) -> Outputs:
         call = KernelCall(
             forward_row,
             (rows,),
-            y,
-            y1,
-            total,
-            mean,
-            rstd,
-            x,
-            weight,
-            bias,
-            residual,
-            None if mask is None else mask.view(torch.uint8),
-            x1,
-            None if mask1 is None else mask1.view(torch.uint8),
-            weight1,
-            bias1,
-            z,
+            *written,
+            *(each.view(torch.uint8) if each is not None and each.dtype == torch.bool else each for each in operands),
             cols // unit,
             heads,
             taken.stride(0) // unit,
@@ -93,16 +81,8 @@ def norm_forward(operands: Operands, options: NormOptions) -> Outputs:
         )
         with torch.cuda.device_of(x):
             kernel = call.start()
-        bound.keep([call], [kernel], operands.given, (y, y1, total, mean, rstd), (), "forward", options)
+        bound.keep([call], [kernel], operands.given, written, (), "forward", options)
     return Outputs(rounded(y, x), rounded(y1, x), rounded(total, x), mean, rstd)
-
-
-def rows_or_heads(x: torch.Tensor) -> torch.Tensor:
-    """The same memory as (rows, cols), or where rows have no equal distance as (tokens, heads, cols)."""
-    try:
-        return as_rows(x, "x")
-    except ValueError:
-        return x.view(-1, *x.shape[-2:]) if x.dim() > 2 and heads_apart(x) else as_rows(x, "x")
 
 
 def heads_apart(x: torch.Tensor) -> bool:
@@ -116,12 +96,12 @@ def heads_apart(x: torch.Tensor) -> bool:
 
 def check_operands(operands: Operands, options: NormOptions) -> None:
     """Raise ValueError, with the reason, for what the kernels do not take or what does not fit together."""
-    x, weight, bias, residual, mask, x1, mask1, weight1, bias1, z = operands
-    beside = {"residual": residual, "x1": x1, "z": z, "mask": mask, "mask1": mask1}
-    for name, each in beside.items():
-        if each is not None and each.shape != x.shape:
+    x, weight, bias, _, _, _, _, weight1, bias1, z = operands
+    like_x = {name: each for name in LIKE_X if (each := getattr(operands, name)) is not None}
+    for name, each in like_x.items():
+        if each.shape != x.shape:
             raise ValueError(f"{name} must have x's shape {tuple(x.shape)}, not {tuple(each.shape)}")
-        if each is not None and each is not z and not each.is_contiguous():
+        if each is not z and not each.is_contiguous():
             raise ValueError(f"{name} must be contiguous, not {each.stride()}")
     if bias1 is not None and (weight1 is None or bias is None):
         raise ValueError("bias1 needs weight1, and a bias of the first norm")
@@ -129,9 +109,9 @@ def check_operands(operands: Operands, options: NormOptions) -> None:
         raise ValueError("weight1 needs a weight, bias1 where there is a bias, and no gate")
     if not 0 <= options.dropout_p < 1:
         raise ValueError(f"dropout_p must be at least 0 and below 1, not {options.dropout_p}")
-    matrices = {name: each for name, each in list(beside.items())[:3] if each is not None}
+    matrices = {name: as_rows(each, name) for name, each in like_x.items() if not name.startswith("mask")}
     check(
-        {"x": rows_or_heads(x)} | {name: as_rows(each, name) for name, each in matrices.items()},
+        {"x": rows_or_heads(x=x)[0]} | matrices,
         {"weight": weight, "bias": bias, "weight1": weight1, "bias1": bias1},
         has_bias=bias is not None,
         zero_centred=options.zero_centred,

@@ -35,27 +35,11 @@ def gradients(
     x, weight, bias, mask, mask1, weight1, z, mean, rstd = saved
     if dres is mask is mask1 is weight1 is z is None:
         return NormGradients(*plain_gradients(dy, x, weight, mean, rstd, options, has_bias=has_bias))
-    extras = Extras(
-        dres=dres,
-        mask=mask,
-        mask1=mask1,
-        p=0.0 if mask is None else options.dropout_p,
-        dy1=dy1,
-        weight1=weight1,
-        z=z,
-        bias=bias,
-        norm_first=z is not None and options.norm_before_gate,
-    )
+    p, norm_first = 0.0 if mask is None else options.dropout_p, z is not None and options.norm_before_gate
+    extras = Extras(dres, mask, mask1, dy1, weight1, z, bias, p, norm_first)
+    zero_centred, sm_margin = options.zero_centred, options.sm_margin
     return backward_with_extras(
-        dy,
-        x,
-        weight,
-        mean,
-        rstd,
-        extras,
-        has_bias=has_bias,
-        zero_centred=options.zero_centred,
-        sm_margin=options.sm_margin,
+        dy, x, weight, mean, rstd, extras, has_bias=has_bias, zero_centred=zero_centred, sm_margin=sm_margin
     )
 
 

@@ -14,7 +14,7 @@ from .. import bound
 from ..device import is_observed
 from .forward import heads_apart, norm_forward
 from .gradients import complete, gradients, of_operands, plain_gradients
-from .operands import PLAIN_OPERANDS, NormOptions, Operands, Outputs, Saved
+from .operands import LIKE_X, PLAIN_OPERANDS, NormOptions, Operands, Outputs, Saved
 from .operators import backward_by_operator, by_operator
 
 PLAIN = (torch.Tensor, torch.nn.Parameter, type(None))  # other classes have their own ways with operators
@@ -154,23 +154,18 @@ def _is_plain(x: torch.Tensor, *others: torch.Tensor | None) -> bool:
 
 def _as_rows(operands: Operands) -> Operands:
     """Activations as the kernels take them: rows, or heads of tokens; copies where they must be."""
-    x, weight, bias, residual, mask, x1, mask1, weight1, bias1, z = operands
-    cols = x.shape[-1]
+    x = operands.x
     if x.dim() == 1 or not x.is_contiguous():
         x = x if x.stride(-1) == 1 else x.contiguous()
-        x = x.view(-1, *x.shape[-2:]) if x.dim() > 2 and heads_apart(x) else x.reshape(-1, cols)
-    like_x = [
-        None if each is None else _like(each, operands.x).reshape(x.shape).contiguous()
-        for each in (residual, mask, x1, mask1, z)
-    ]
-    residual, mask, x1, mask1, z = like_x
-    return Operands(x, weight, bias, residual, mask, x1, mask1, weight1, bias1, z)
-
-
-def _like(tensor: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    if tensor.shape != x.shape:
-        raise ValueError(f"all activations must have x's shape {tuple(x.shape)}, not {tuple(tensor.shape)}")
-    return tensor
+        x = x.view(-1, *x.shape[-2:]) if x.dim() > 2 and heads_apart(x) else x.reshape(-1, x.shape[-1])
+    rows: dict[str, torch.Tensor] = {"x": x}
+    for name in LIKE_X:
+        each = getattr(operands, name)
+        if each is not None:
+            if each.shape != operands.x.shape:
+                raise ValueError(f"{name} must have x's shape {tuple(operands.x.shape)}, not {tuple(each.shape)}")
+            rows[name] = each.reshape(x.shape).contiguous()
+    return operands._replace(**rows)
 
 
 class _EagerNorm(torch.autograd.Function):

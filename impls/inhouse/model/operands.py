@@ -9,6 +9,7 @@ import torch
 from ..tensors import gradients_like
 
 PLAIN_OPERANDS = 3  # x, weight and bias, of a norm with nothing around it
+LIKE_X = ("residual", "x1", "z", "mask", "mask1")  # operands in x's shape
 
 
 class Operands(NamedTuple):
@@ -90,4 +91,4 @@ class Saved(NamedTuple):
 
     def gradients_like(self, *, has_bias: bool) -> dict[str, torch.Tensor | None]:
         """By gradient, what has its shape and dtype; None where there is no such gradient."""
-        return gradients_like(self.x, self.weight, self.weight1, self.mask, self.mask1, self.z, has_bias=has_bias)
+        return gradients_like(self.x, self.weight, self, has_bias=has_bias)

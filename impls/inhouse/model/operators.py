@@ -56,7 +56,7 @@ def norm(*arguments: Any) -> Tensors:
     return _filled(norm_forward(operands, options), operands.x)
 
 
-@norm.register_fake
+@torch.library.register_fake("normbwd::norm")
 def _(*arguments: Any) -> Tensors:
     # Here too: a parameter on the meta device, which nobody has filled yet, gets here and not to the kernel.
     operands, options = _read(arguments)
@@ -81,7 +81,7 @@ def norm_backward(dy: torch.Tensor, dy1: torch.Tensor | None, dres: torch.Tensor
     return _filled(gradients.gradients(dy, dy1, dres, saved, options, has_bias=has_bias), dy)
 
 
-@norm_backward.register_fake
+@torch.library.register_fake("normbwd::norm_backward")
 def _(dy: torch.Tensor, dy1: torch.Tensor | None, dres: torch.Tensor | None, *rest: Any) -> Tensors:  # noqa: ARG001
     saved, _, has_bias = _read_saved(rest)
 
@@ -153,4 +153,4 @@ def _rows(gradient: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     return gradient if gradient.is_contiguous() else gradient.contiguous()
 
 
-norm.register_autograd(_differentiate, setup_context=_keep)
+torch.library.register_autograd("normbwd::norm", _differentiate, setup_context=_keep)

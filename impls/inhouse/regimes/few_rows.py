@@ -44,8 +44,6 @@ class FewRows(Launch):
     stages: int = 1
     maxnreg: int | None = None
 
-    # ------------------------------------------------------------------------------------------------ the choice
-
     @classmethod
     def serves(cls, problem: Problem, gpu: GpuLimits) -> bool:
         """Up to two rows a multiprocessor, where another launch would have one program wait for all.
@@ -83,11 +81,8 @@ class FewRows(Launch):
         return problem.rows <= MAY_PAY_UP_TO * gpu.multiprocessors and problem.cols <= WIDEST_ROW
 
     def describe(self) -> str:
-        """The regime, the row and the tile."""
         text = f"few rows: rows of {self.chunks * self.row_cols} beside {self.rows} x {self.cols}, "
         return text + f"{self.warps} warps, {self.stages} stages"
-
-    # ------------------------------------------------------------------------------------------------ the limits
 
     def rules(self, problem: Problem, gpu: GpuLimits) -> Rules:
         """Whole rows, and buffers of the column tiles that fit."""
@@ -97,8 +92,6 @@ class FewRows(Launch):
         yield from covered(self.chunks, self.row_cols, problem)
         buffers = _tile_bytes(self.rows, self.cols, problem) * (self.stages - 1)
         yield from shared_memory_fits(buffers, gpu, extra=SUM_BYTES)
-
-    # ------------------------------------------------------------------------------------------------ what to tune
 
     def resized_for(self, problem: Problem, gpu: GpuLimits) -> FewRows:
         """Itself: a row has a program of its own."""
@@ -117,10 +110,7 @@ class FewRows(Launch):
                     launch, chunks=row_columns // row_cols, maxnreg=_registers(problem, gpu, row_columns, warps)
                 )
 
-    # ------------------------------------------------------------------------------------------------ the call
-
     def calls(self, tensors: CallTensors) -> list[KernelCall]:
-        """One kernel."""
         from .few_rows_kernel import backward_few
 
         rows, cols = tensors.shape

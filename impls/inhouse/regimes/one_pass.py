@@ -10,15 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, ClassVar
 
-from ..launch import (
-    STAGES,
-    KernelCall,
-    Launch,
-    even_programs,
-    fitting_stages,
-    half_and_double,
-    kernel_options,
-)
+from ..launch import STAGES, KernelCall, Launch, even_programs, fitting_stages, half_and_double, kernel_options
 from ..limits import (
     FEWEST_ELEMENTS,
     FEWEST_WARPS,
@@ -52,8 +44,6 @@ class OnePass(Tile, Launch):
     regime: ClassVar[str] = "one pass"
 
     fused: bool = False
-
-    # ------------------------------------------------------------------------------------------------ the choice
 
     @classmethod
     def serves(cls, problem: Problem, gpu: GpuLimits) -> bool:
@@ -93,12 +83,9 @@ class OnePass(Tile, Launch):
         return replace(launch, stages=stages, fused=gpu.ptx).resized_to(launch.programs, problem)
 
     def describe(self) -> str:
-        """The regime, the tile and the programs."""
         text = f"one pass: {self.rows} x {self.chunks * self.cols}, {self.warps} warps, "
         text += f"{self.programs} programs, {self.stages} stages"
         return text + (", packed" if self.packed else "") + (", gate read twice" if self.reread else "")
-
-    # ------------------------------------------------------------------------------------------------ the limits
 
     def rules(self, problem: Problem, gpu: GpuLimits) -> Rules:
         """Whole rows, and room for all programs at once, without which they would take turns."""
@@ -114,8 +101,6 @@ class OnePass(Tile, Launch):
         yield self.fused and self.programs > MOST_PROGRAMS, "more programs than share their work out"
         if self.fused:
             yield from all_resident(self.programs, self.warps, self.maxnreg, buffers, gpu)
-
-    # ------------------------------------------------------------------------------------------------ what to tune
 
     def resized_for(self, problem: Problem, gpu: GpuLimits) -> OnePass:
         """To as many programs a multiprocessor as it has, or a tile each."""
@@ -187,10 +172,7 @@ class OnePass(Tile, Launch):
         kept = elements * problem.row_tensors_kept // (2 if self.packed else 1)
         return kept + weight * problem.norms + accumulated * problem.accumulators + 32
 
-    # ------------------------------------------------------------------------------------------------ the call
-
     def calls(self, tensors: CallTensors) -> list[KernelCall]:
-        """One kernel, and the sum of the partial gradients if it does not do that itself."""
         import torch
         from triton import knobs
 

@@ -1,7 +1,7 @@
 """The kernel of one pass: a program holds R whole rows on the chip from their row sums to their dx."""
 
 # Triton compiles this file: kernel arguments have no Python type, and tl.range is not Python's.
-# pyright: reportMissingParameterType=false, reportGeneralTypeIssues=false
+# pyright: reportMissingParameterType=false, reportGeneralTypeIssues=false, reportAssignmentType=false
 
 import triton
 import triton.language as tl

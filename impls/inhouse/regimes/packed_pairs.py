@@ -69,6 +69,12 @@ def weighted(even, odd, weights):
 
 
 @triton.jit
+def fused(pair, factors, terms):
+    """The products of two pairs, added to a third."""
+    return tl.fma(pair[0], factors[0], terms[0]), tl.fma(pair[1], factors[1], terms[1])
+
+
+@triton.jit
 def summands(
     words,  # of dy, x and dy1, the last in a tuple, which is empty where there is no second norm
     weights,  # of both norms
@@ -132,58 +138,42 @@ def finish_row(
     if LAYER:
         x_even -= row_mean
         x_odd -= row_mean
-    scaled_even = even * row_rstd
-    scaled_odd = odd * row_rstd
+    x = x_even, x_odd
+    rstd = row_rstd, row_rstd
+    scaled = even * row_rstd, odd * row_rstd
     if LAYER and not CENTRED:
         sum_g_x = tl.fma(-row_mean, sum_g, sum_g_x)
     of_xhat, of_one = row_corrections(sum_g, sum_g_x, row_rstd, scale)
     of_x = row_rstd * of_xhat
-    dx_even = tl.fma(x_even, of_x, of_one) if LAYER else x_even * of_x
-    dx_odd = tl.fma(x_odd, of_x, of_one) if LAYER else x_odd * of_x
+    dx = fused(x, (of_x, of_x), (of_one, of_one)) if LAYER else (x_even * of_x, x_odd * of_x)
     with_row = ()
     if len(weights) > 0:
         # dx from dy * rstd, which dweight needs too: without xhat that is an operation an element less.
-        dx_even = tl.fma(scaled_even, weights[0], dx_even)
-        dx_odd = tl.fma(scaled_odd, weights[1], dx_odd)
-        with_row = (tl.fma(scaled_even, x_even, gradients[0]), tl.fma(scaled_odd, x_odd, gradients[1]))
+        dx = fused(scaled, weights, dx)
+        with_row = fused(scaled, x, gradients)
     else:
-        dx_even = tl.fma(even, row_rstd, dx_even)
-        dx_odd = tl.fma(odd, row_rstd, dx_odd)
+        dx = fused((even, odd), rstd, dx)
     if BIAS:
         with_row = with_row + (gradients[2] + even, gradients[3] + odd)
     if len(dy1_pairs) > 0:
         even1, odd1 = unpack(dy1_pairs[0], DTYPE)
         if len(weights1) > 0:
             of_norm1: tl.constexpr = 4 if BIAS else 2
-            even1_scaled = even1 * row_rstd
-            odd1_scaled = odd1 * row_rstd
-            dx_even = tl.fma(even1_scaled, weights1[0], dx_even)
-            dx_odd = tl.fma(odd1_scaled, weights1[1], dx_odd)
-            of_even = tl.fma(even1_scaled, x_even, gradients[of_norm1])
-            of_odd = tl.fma(odd1_scaled, x_odd, gradients[of_norm1 + 1])
-            with_row = with_row + (of_even, of_odd)
+            scaled1 = even1 * row_rstd, odd1 * row_rstd
+            dx = fused(scaled1, weights1, dx)
+            with_row = with_row + fused(scaled1, x, (gradients[of_norm1], gradients[of_norm1 + 1]))
             if BIAS:
                 with_row = with_row + (gradients[of_norm1 + 2] + even1, gradients[of_norm1 + 3] + odd1)
         else:
-            dx_even = tl.fma(even1, row_rstd, dx_even)
-            dx_odd = tl.fma(odd1, row_rstd, dx_odd)
+            dx = fused((even1, odd1), rstd, dx)
     if len(dres_pairs) > 0:
         dres_even, dres_odd = unpack(dres_pairs[0], DTYPE)
-        dx_even += dres_even
-        dx_odd += dres_odd
-    return with_row, pack(dx_even, dx_odd, DTYPE)
+        dx = (dx[0] + dres_even, dx[1] + dres_odd)
+    return with_row, pack(dx[0], dx[1], DTYPE)
 
 
 @gluon.jit
-def store_partials(
-    partials,
-    gradients,
-    chain,
-    first,
-    wanted,
-    cols,
-    C: gl.constexpr,
-):
+def store_partials(partials, gradients, chain, first, wanted, cols, C: gl.constexpr):
     """Store the partial gradients of one chain, from column `first` on."""
     WIDE: gl.constexpr = gl.BlockedLayout([4], [32], [gl.num_warps()], [0])  # 16 bytes of fp32 a thread
     at = first + gl.arange(0, C, WIDE)

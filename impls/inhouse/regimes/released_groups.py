@@ -162,12 +162,4 @@ def finish_piece(
                     BIAS,
                 )
                 gl.store(dx + row.to(gl.int64) * (cols // 2) + column, dx_pairs, mask=inside & (row < rows))
-    store_partials(
-        partials,
-        gradients,
-        chain,
-        piece * C,
-        True,
-        cols,
-        C,
-    )
+    store_partials(partials, gradients, chain, piece * C, True, cols, C)

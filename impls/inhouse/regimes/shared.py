@@ -56,8 +56,6 @@ class Shared(Launch):
         """Programs in all."""
         return self.groups * self.parts
 
-    # ------------------------------------------------------------------------------------------------ the choice
-
     @classmethod
     def serves(cls, problem: Problem, gpu: GpuLimits) -> bool:
         """Rows that can be read in words, whose programs are all on the device at once and fit a multiprocessor."""
@@ -105,12 +103,9 @@ class Shared(Launch):
         return cls(tile_rows, parts, groups, delay, residents, _registers(residents), part, stages=stages)
 
     def describe(self) -> str:
-        """The regime, the tile, the programs and how long sums are waited for."""
         text = f"shared: {self.rows} x {self.cols} by {self.parts}, {self.warps} warps, "
         text += f"{self.groups} groups, {self.residents} resident, delay {self.delay}, {self.stages} stages"
         return text + (f", {self.maxnreg} registers" if self.maxnreg else "")
-
-    # ------------------------------------------------------------------------------------------------ the limits
 
     def rules(self, problem: Problem, gpu: GpuLimits) -> Rules:
         """What the exchange of sums can hold, and all programs on the device at once."""
@@ -131,8 +126,6 @@ class Shared(Launch):
         buffers = _buffers(self.rows, self.cols, problem, self.stages)
         yield from fits(buffers, gpu)
         yield from all_resident(self.programs, self.warps, self.maxnreg, buffers, gpu)
-
-    # ------------------------------------------------------------------------------------------------ what to tune
 
     def resized_for(self, problem: Problem, gpu: GpuLimits) -> Shared:
         """To as many programs a multiprocessor as are resident."""
@@ -171,10 +164,7 @@ class Shared(Launch):
         weight = int(problem.weight_dtype is not None)
         return elements * (2 + problem.accumulators + weight * problem.norms) + 40
 
-    # ------------------------------------------------------------------------------------------------ the call
-
     def calls(self, tensors: CallTensors) -> list[KernelCall]:
-        """One kernel, and the sum of the partial gradients if it does not do that itself."""
         import torch
 
         from ..exchange import exchange_options

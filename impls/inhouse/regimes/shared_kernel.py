@@ -11,7 +11,7 @@ have not begun (groups.py, released_groups.py), so that a launch ends however fe
 
 # Triton compiles this file: kernel arguments have no Python type.
 # pyright: reportMissingParameterType=false, reportGeneralTypeIssues=false, reportArgumentType=false
-# pyright: reportAssignmentType=false
+# pyright: reportAssignmentType=false, reportAttributeAccessIssue=false, reportPossiblyUnboundVariable=false
 
 import torch
 import triton.language as tl

@@ -49,7 +49,6 @@ class TwoPass(Launch):
         return cls(tile_rows, tile_cols, 4, groups, stages=stages)
 
     def describe(self) -> str:
-        """The regime, the tile of the second pass and its programs."""
         text = f"two passes: {self.rows} x {self.cols}, {self.warps} warps, {self.groups} groups, "
         return text + f"{self.stages} stages"
 
@@ -76,7 +75,6 @@ class TwoPass(Launch):
                 yield replace(self, rows=rows, cols=cols, groups=groups).resized_for(problem, gpu)
 
     def calls(self, tensors: CallTensors) -> list[KernelCall]:
-        """The kernel of row sums, that of the tiles, and the sum of the partial gradients."""
         from ..finish import sum_partials
         from .two_pass_kernel import backward_columns, row_sums
 
