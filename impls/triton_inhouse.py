@@ -121,7 +121,7 @@ def prepare(inputs: Inputs, config: Mapping[str, Any] | None = None) -> Callable
     from .inhouse.tuned import from_fields
 
     layer, bias = inputs.case.norm == "layer", inputs.bias is not None
-    (x, dy), extras = rows_or_heads(inputs.x, inputs.dy), extras_of(inputs).as_rows(inputs.x.shape)
+    (x, dy), extras = rows_or_heads(x=inputs.x, dy=inputs.dy), extras_of(inputs).as_rows(inputs.x.shape)
     problem = problem_for(dy, x, inputs.weight, bias, layer=layer, extras=extras)
     gpu = gpu_of(inputs.x.device)
     launch = from_fields(config)

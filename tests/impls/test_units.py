@@ -59,6 +59,7 @@ def test_the_unit_divides_columns_and_strides(given, unit):
         assert beside.x_head_stride * unit == beside.dy_head_stride * unit == given["heads"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("norm", "features", "launch", "cols"),
     [(*tried, cols) for tried, cols in zip(TRIED, cycle((104, 100, 102)), strict=False)],
@@ -84,7 +85,9 @@ def strided(inputs, apart):
     return dataclasses.replace(inputs, x=spread.pop("x"), dy=spread.pop("dy")), extras._replace(**spread)
 
 
-@pytest.mark.parametrize("launch", [NARROW, FLAT, FEW, WIDE], ids=lambda launch: type(launch).__name__)
+@pytest.mark.parametrize(
+    "launch", [FLAT, *(pytest.param(each, marks=pytest.mark.slow) for each in (NARROW, FEW, WIDE))], ids=str
+)
 def test_each_stride_is_its_own(launch, monkeypatch):
     inputs = make_inputs(case_with("layer", ("residual", "gated"), cols=104), seed=2)
     wanted = gradients_with_extras(inputs, launch=launch)
