@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
 
 from harness.analysis.case_comparison import CaseComparison, Entry, Standing
 from harness.analysis.checks import worst_error
@@ -17,13 +19,60 @@ from harness.cases.tensors import gradients_of
 from harness.cases.tensors import headings as short_names
 from harness.cases.traffic import moved_bytes
 from harness.records.reason_texts import sentence
-from harness.records.schema import ErrorClass, TensorCheck
 from reports import figures
-from reports.column import Column, Row, Value, of_case, of_entry, of_run
 from reports.labels import MARKS, determinism, entry_label, same_bits
 from reports.table import Cell, Heading, Table, table
 
 OF_A_PLAIN_CASE = [gradient.name for gradient in gradients_of(NormCase("layer", 1, 1, bias=True))]
+
+
+@dataclass(frozen=True)
+class Row:
+    """The subject of a row: an implementation on a case. `entry` is None where the case has no row of it."""
+
+    comparison: Comparison
+    case: CaseComparison
+    entry: Entry | None
+
+
+def _plain(value: Any) -> str:
+    return figures.NOTHING if value is None or value == "" else str(value)
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its name in a csv, its heading with the unit, which may depend on the row, and how a row fills it.
+
+    `value` is what a csv holds and `text` how people read it, unless `shown` makes their cell. `left` and `drop` are
+    as in `Heading`.
+    """
+
+    name: str
+    heading: str | Callable[[Row], str]
+    value: Callable[[Row], Any]
+    text: Callable[[Any], str] = _plain
+    shown: Callable[[Row], Cell] | None = None
+    left: bool = False
+    drop: int = 0
+
+    def cell(self, row: Row) -> Cell:
+        """What people read, with the figure that a browser sorts by."""
+        if self.shown:
+            return self.shown(row)
+        value = self.value(row)
+        return Cell(self.text(value), value if isinstance(value, int | float) and not isinstance(value, bool) else None)
+
+
+def _of_run(name: str, value: Callable[[Comparison], str]) -> Column:
+    return Column(name, name, lambda row: value(row.comparison), left=True)
+
+
+def _of_case(name: str, heading: str, value: Callable[[CaseComparison], Any], *text: Any, **kind: Any) -> Column:
+    return Column(name, heading, lambda row: value(row.case), *text, **kind)
+
+
+def _of_entry(name: str, heading: str, value: Callable[[Entry], Any], *text: Any, **kind: Any) -> Column:
+    return Column(name, heading, lambda row: value(row.entry) if row.entry else None, *text, **kind)
 
 
 def table_of(names: Sequence[str], rows: Sequence[Row], headings: Mapping[str, str] | None = None) -> Table:
@@ -33,7 +82,7 @@ def table_of(names: Sequence[str], rows: Sequence[Row], headings: Mapping[str, s
     chosen = columns(names, rows)
     texts = {c.name: c.heading if isinstance(c.heading, str) else c.heading(rows[0]) for c in chosen}
     texts |= headings or {}
-    heads = [Heading(texts[column.name], column.words, column.drop) for column in chosen]
+    heads = [Heading(texts[column.name], column.left, column.drop) for column in chosen]
     return table(heads, [[column.cell(row) for column in chosen] for row in rows]).used()
 
 
@@ -56,10 +105,6 @@ def columns(names: Sequence[str], rows: Sequence[Row]) -> list[Column]:
 def _gradients(rows: Sequence[Row], *more: str) -> dict[str, str]:
     """The gradients that anything was checked of, and their short names."""
     return short_names([*more, *(name for row in rows if row.entry for name in row.entry.checked.errors)])
-
-
-def _gradients_of_case(row: Row) -> dict[str, str]:
-    return _gradients(passed(row.comparison, row.case))
 
 
 def rows_of(comparison: Comparison) -> list[Row]:
@@ -91,11 +136,13 @@ def _time_or_why(entry: Entry | None) -> Cell:
 
 
 def _time(row: Row) -> Cell:
-    if row.entry is None:
-        return Cell(figures.NOTHING)
-    if row.entry.standing == "verified" and row.comparison.timed:
+    if row.entry and row.entry.standing == "verified" and row.comparison.timed:
         return Cell("verified")
-    return Cell(figures.microseconds(row.entry.median_us), row.entry.median_us)
+    return Cell(figures.microseconds(_median_us(row)), _median_us(row))
+
+
+def _median_us(row: Row) -> float | None:
+    return row.entry.median_us if row.entry else None
 
 
 def _speedup(row: Row) -> Cell:
@@ -110,6 +157,10 @@ def _fastest(case: CaseComparison) -> str:
     return entry_label(case.fastest) if case.fastest else "too fast to tell" if case.ranked else "nothing ranked"
 
 
+def _label(row: Row) -> Cell:
+    return Cell(entry_label(row.entry) if row.entry else figures.NOTHING)
+
+
 def _next(case: CaseComparison) -> str | None:
     return entry_label(case.ranked[1]) if len(case.ranked) > 1 else None
 
@@ -119,25 +170,20 @@ def _lead(case: CaseComparison) -> str:
     return "tie" if lead and lead.tied_with else figures.ratio(lead.ratio if lead else None)
 
 
-def _rho(entry: Entry, tensor: str) -> tuple[float | None, ErrorClass]:
-    error = entry.checked.errors.get(tensor)
-    return (error.rho, error.error_class) if error else (None, "exact")
-
-
 def _errors(tensor: str) -> list[Column]:
     """The columns of the error of one gradient."""
 
-    def rho(row: Row) -> Cell:
-        value, error_class = _rho(row.entry, tensor) if row.entry else (None, "exact")
-        return Cell(figures.rho(value, error_class), value)
+    def value(name: str) -> Callable[[Entry], Any]:
+        return lambda entry: getattr(entry.checked.errors.get(tensor), name, None)
 
-    def of_check(value: Callable[[TensorCheck], Value]) -> Callable[[Entry], Value]:
-        return lambda entry: value(entry.checked.errors[tensor]) if tensor in entry.checked.errors else None
+    def rho(row: Row) -> Cell:
+        error = row.entry.checked.errors.get(tensor) if row.entry else None
+        return Cell(figures.rho(error.rho, error.error_class), error.rho) if error else Cell(figures.NOTHING)
 
     return [
-        Column(f"rho_{tensor}", f"rho {tensor}", lambda row: _rho(row.entry, tensor)[0] if row.entry else None, rho),
-        of_entry(f"relative_rms_{tensor}", f"rms {tensor}", of_check(lambda error: error.relative_rms)),
-        of_entry(f"error_class_{tensor}", f"class {tensor}", of_check(lambda error: error.error_class), words=True),
+        _of_entry(f"rho_{tensor}", f"rho {tensor}", value("rho"), shown=rho),
+        _of_entry(f"relative_rms_{tensor}", f"rms {tensor}", value("relative_rms")),
+        _of_entry(f"error_class_{tensor}", f"class {tensor}", value("error_class"), left=True),
     ]
 
 
@@ -146,7 +192,7 @@ def _rhos(row: Row) -> Cell:
     checked = row.entry.checked if row.entry else None
     if checked is None or checked.error_class is None:
         return Cell(figures.NOTHING)
-    errors = [checked.errors.get(name) for name in _gradients_of_case(row)]
+    errors = [checked.errors.get(name) for name in _gradients(passed(row.comparison, row.case))]
     numbers = "/".join(figures.rho(error.rho if error else None) for error in errors)
     return Cell(numbers + figures.EXTRA_ROUNDINGS[checked.error_class])
 
@@ -157,10 +203,8 @@ def _worst_rho(entry: Entry) -> float | None:
 
 
 def _worst_rho_cell(row: Row) -> Cell:
-    if row.entry is None:
-        return Cell(figures.NOTHING)
-    rho = _worst_rho(row.entry)
-    return Cell(figures.rho(rho, row.entry.checked.error_class or "exact"), rho)
+    rho = _worst_rho(row.entry) if row.entry else None
+    return Cell(figures.rho(rho, (row.entry and row.entry.checked.error_class) or "exact"), rho)
 
 
 def _notes(entry: Entry) -> list[str]:
@@ -175,12 +219,12 @@ def _note_numbers(row: Row) -> Cell:
     return Cell(", ".join(numbers) or figures.NOTHING)
 
 
-def _in_percent(share: float | None) -> float | None:
-    return None if share is None else 100 * share
-
-
 def _band_percent(case: CaseComparison) -> float | None:
     return None if case.aa_band is None or not math.isfinite(case.aa_band) else 100 * math.expm1(case.aa_band)
+
+
+def _two_decimals(value: float | None) -> str:
+    return figures.percent(value, 2)
 
 
 def _baseline(row: Row) -> Entry | None:
@@ -188,107 +232,82 @@ def _baseline(row: Row) -> Entry | None:
 
 
 _OF_RUN = (
-    of_run("device", lambda comparison: comparison.run.device.name),
-    of_run("flush", lambda comparison: comparison.run.settings.flush),
-    of_run("context", lambda comparison: comparison.context),
-    of_run("baseline", lambda comparison: comparison.baseline),
+    _of_run("device", lambda comparison: comparison.run.device.name),
+    _of_run("flush", lambda comparison: comparison.run.settings.flush),
+    _of_run("context", lambda comparison: comparison.context),
+    _of_run("baseline", lambda comparison: comparison.baseline),
 )
 _OF_CASE = (
-    of_case("case", "case", lambda case: case.case.key, words=True),
-    of_case("short_case", "case", lambda case: case.case.key.removeprefix(f"{case.case.norm}-"), words=True),
-    of_case("norm", "norm", lambda case: case.case.norm, words=True),
-    of_case("rows", "rows", lambda case: case.case.rows),
-    of_case("cols", "cols", lambda case: case.case.cols),
-    of_case("dtype", "dtype", lambda case: case.case.dtype, words=True),
-    of_case("weight_dtype", "weight dtype", lambda case: case.case.weight_dtype, words=True),
-    of_case("weight", "weight", lambda case: case.case.weight, words=True),
-    of_case("bias", "bias", lambda case: case.case.bias, words=True),
-    of_case("zero_centred", "zero-centred", lambda case: case.case.zero_centred, words=True),
-    of_case("eps", "eps", lambda case: case.case.eps),
-    of_case("inputs", "inputs", lambda case: case.case.inputs, words=True),
-    of_case("moved_bytes", "to move", lambda case: moved_bytes(case.case), figures.size),
-    of_case("add_us", "add us", lambda case: case.add_us, figures.microseconds, drop=6),
-    of_case("copy_us", "copy us", lambda case: case.copy_us, figures.microseconds),
-    of_case("aa_band_percent", "A/A band %", _band_percent, lambda band: figures.percent(band, 2)),
-    of_case("fastest", "fastest", _fastest, words=True),
-    of_case("lead", "lead", _lead, drop=3),
-    of_case(
-        "next", "next", lambda case: entry_label(case.ranked[1]) if len(case.ranked) > 1 else None, words=True, drop=7
+    _of_case("case", "case", lambda case: case.case.key, left=True),
+    _of_case("short_case", "case", lambda case: case.case.key.removeprefix(f"{case.case.norm}-"), left=True),
+    *(
+        _of_case(name, name.replace("_", " "), attrgetter(f"case.{name}"), left=name not in ("rows", "cols", "eps"))
+        for name in ("norm", "rows", "cols", "dtype", "weight_dtype", "weight", "bias", "zero_centred", "eps", "inputs")
     ),
-    of_case("failed", "failed", lambda case: len(case.failed) or None, drop=4),
+    _of_case("moved_bytes", "to move", lambda case: moved_bytes(case.case), figures.size),
+    _of_case("add_us", "add us", lambda case: case.add_us, figures.microseconds, drop=6),
+    _of_case("copy_us", "copy us", lambda case: case.copy_us, figures.microseconds),
+    _of_case("aa_band_percent", "A/A band %", _band_percent, _two_decimals),
+    _of_case("fastest", "fastest", _fastest, left=True),
+    _of_case("lead", "lead", _lead, drop=3),
+    _of_case("next", "next", _next, left=True, drop=7),
+    _of_case("failed", "failed", lambda case: len(case.failed) or None, drop=4),
     Column(
         "base_us",
         lambda row: f"{row.comparison.baseline} us",
         lambda row: base.median_us if (base := _baseline(row)) else None,
-        lambda row: _time_or_why(_baseline(row)),
+        shown=lambda row: _time_or_why(_baseline(row)),
         drop=5,
     ),
     Column(
         "fastest_us",
         "its us",
         lambda row: row.case.fastest.median_us if row.case.fastest else None,
-        lambda row: _time_or_why(row.case.fastest) if row.case.fastest else Cell(figures.NOTHING),
+        shown=lambda row: _time_or_why(row.case.fastest) if row.case.fastest else Cell(figures.NOTHING),
     ),
 )
 _OF_ENTRY = (
-    replace(
-        of_entry("impl", "impl", lambda entry: entry.impl, words=True),
-        cell=lambda row: Cell(entry_label(row.entry) if row.entry else figures.NOTHING),
+    _of_entry("impl", "impl", lambda entry: entry.impl, shown=_label, left=True),
+    _of_entry("standing", "standing", lambda entry: entry.standing, left=True),
+    _of_entry("status", "status", lambda entry: entry.status, lambda status: status or "no row", left=True),
+    _of_entry(
+        "reason", "reason", lambda entry: sentence(entry.reason) if entry.reason else None, figures.one_line, left=True
     ),
-    of_entry("standing", "standing", lambda entry: entry.standing, words=True),
-    replace(
-        of_entry("status", "status", lambda entry: entry.status, words=True),
-        cell=lambda row: Cell(row.entry.status if row.entry else "no row"),
-    ),
-    of_entry(
-        "reason", "reason", lambda entry: sentence(entry.reason) if entry.reason else None, figures.one_line, words=True
-    ),
-    Column("median_us", "us", lambda row: row.entry.median_us if row.entry else None, _time),
-    Column(
-        "ranked_us",
-        "us",
-        lambda row: row.entry.median_us if row.entry else None,
-        lambda row: _time_or_why(row.entry),
-    ),
-    of_entry("spread_percent", "±%", lambda e: _in_percent(e.spread), lambda value: figures.percent(value, 2), drop=9),
-    of_entry("blocks", "blocks", lambda entry: entry.blocks),
-    of_entry("processes", "processes", lambda entry: entry.processes),
-    Column(
-        "speedup", "speedup [95 %]", lambda row: r.value if row.entry and (r := row.entry.speedup) else None, _speedup
-    ),
-    of_entry("speedup_low", "at least", lambda e: e.speedup.low if e.speedup else None, figures.plain_ratio),
-    of_entry("speedup_high", "at most", lambda e: e.speedup.high if e.speedup else None, figures.plain_ratio),
-    of_entry("verdict", "verdict", lambda entry: entry.verdict, words=True, drop=2),
-    of_entry("bandwidth_gbps", "GB/s", lambda entry: entry.bandwidth_gbps, figures.gbps, drop=8),
-    of_entry("percent_of_add", "% add", lambda entry: entry.percent_of_add, figures.percent, drop=3),
-    of_entry("percent_of_copy", "% copy", lambda entry: entry.percent_of_copy, figures.percent),
-    of_entry("percent_of_datasheet", "% datasheet", lambda entry: entry.percent_of_datasheet, figures.percent),
-    of_entry("repeats", "runs", lambda entry: entry.checked.repeats),
-    of_entry("differing", "differ", lambda entry: entry.checked.differing),
-    of_entry("differing_in", "differ in", lambda entry: " ".join(entry.checked.differing_in), words=True),
-    of_entry("determinism", "deterministic", lambda entry: determinism(entry.checked), words=True),
-    of_entry("same_bits", "same bits", lambda entry: same_bits(entry.checked), drop=4),
-    of_entry("peak_extra_bytes", "extra memory", lambda entry: entry.peak_extra_bytes, figures.size),
-    of_entry("kernels", "kernels", lambda entry: None if entry.kernels is None else len(entry.kernels)),
-    of_entry("prepare_s", "prepare", lambda entry: entry.prepare_s, figures.seconds),
-    of_entry("via", "via", lambda entry: entry.via, words=True),
-    of_entry("in_place", "in place", lambda entry: entry.in_place, words=True),
-    of_entry("proven", "proven", lambda entry: entry.proven, words=True),
-    replace(
-        of_entry("notes", "notes", lambda entry: "; ".join(map(sentence, entry.notes)), words=True), cell=_note_numbers
-    ),
-)
-_OF_ERRORS = (
+    Column("median_us", "us", _median_us, shown=_time),
+    Column("ranked_us", "us", _median_us, shown=lambda row: _time_or_why(row.entry)),
+    _of_entry("spread_percent", "±%", lambda e: None if e.spread is None else 100 * e.spread, _two_decimals, drop=9),
+    _of_entry("blocks", "blocks", lambda entry: entry.blocks),
+    _of_entry("processes", "processes", lambda entry: entry.processes),
+    _of_entry("speedup", "speedup [95 %]", lambda e: e.speedup.value if e.speedup else None, shown=_speedup),
+    _of_entry("speedup_low", "at least", lambda e: e.speedup.low if e.speedup else None, figures.plain_ratio),
+    _of_entry("speedup_high", "at most", lambda e: e.speedup.high if e.speedup else None, figures.plain_ratio),
+    _of_entry("verdict", "verdict", lambda entry: entry.verdict, left=True, drop=2),
+    _of_entry("bandwidth_gbps", "GB/s", lambda entry: entry.bandwidth_gbps, figures.gbps, drop=8),
+    _of_entry("percent_of_add", "% add", lambda entry: entry.percent_of_add, figures.percent, drop=3),
+    _of_entry("percent_of_copy", "% copy", lambda entry: entry.percent_of_copy, figures.percent),
+    _of_entry("percent_of_datasheet", "% datasheet", lambda entry: entry.percent_of_datasheet, figures.percent),
+    _of_entry("repeats", "runs", lambda entry: entry.checked.repeats),
+    _of_entry("differing", "differ", lambda entry: entry.checked.differing),
+    _of_entry("differing_in", "differ in", lambda entry: " ".join(entry.checked.differing_in), left=True),
+    _of_entry("determinism", "deterministic", lambda entry: determinism(entry.checked), left=True),
+    _of_entry("same_bits", "same bits", lambda entry: same_bits(entry.checked), drop=4),
+    _of_entry("peak_extra_bytes", "extra memory", lambda entry: entry.peak_extra_bytes, figures.size),
+    _of_entry("kernels", "kernels", lambda entry: None if entry.kernels is None else len(entry.kernels)),
+    _of_entry("prepare_s", "prepare", lambda entry: entry.prepare_s, figures.seconds),
+    _of_entry("via", "via", lambda entry: entry.via, left=True),
+    _of_entry("in_place", "in place", lambda entry: entry.in_place, left=True),
+    _of_entry("proven", "proven", lambda entry: entry.proven, left=True),
+    _of_entry("notes", "notes", lambda e: "; ".join(map(sentence, e.notes)), shown=_note_numbers, left=True),
+    _of_entry("rho_worst", "rho, worst", _worst_rho, shown=_worst_rho_cell),
     Column(
         "rhos",
         lambda row: "rho " + "/".join(_gradients(passed(row.comparison, row.case)).values()),
         lambda _: None,
-        _rhos,
+        shown=_rhos,
         drop=6,
     ),
-    Column("rho_worst", "rho, worst", lambda row: _worst_rho(row.entry) if row.entry else None, _worst_rho_cell),
 )
-COLUMNS = {column.name: column for column in (*_OF_RUN, *_OF_CASE, *_OF_ENTRY, *_OF_ERRORS)}
+COLUMNS = {column.name: column for column in (*_OF_RUN, *_OF_CASE, *_OF_ENTRY)}
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -139,11 +139,6 @@ def signed(value: float | None, decimals: int = 2) -> str:
     return NOTHING if value is None or not math.isfinite(value) else f"{value:+.{decimals}f}"
 
 
-def change(quotient: float | None) -> str:
-    """A quotient of two times as a change in percent, `+3.2`; the unit stands in the column's head."""
-    return NOTHING if quotient is None else signed(100 * (quotient - 1), 1)
-
-
 def share(part: int, whole: int) -> str:
     """A part of a number of things: `19 of 20 (95.0 %)`."""
     return f"{part} of {whole}" + (f" ({100 * part / whole:.1f} %)" if whole else "")

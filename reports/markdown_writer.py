@@ -28,11 +28,11 @@ def write_section(section: Section, level: int = 2) -> list[str]:
 
 
 def write_table(table: Table) -> str:
-    """A table, words to the left and figures to the right; empty where it has no rows."""
+    """A table, texts to the left and figures to the right; empty where it has no rows."""
     if not table.rows:
         return ""
     cells = [[_text(cell) for cell in row] for row in table.rows]
-    align = ["left" if heading.words else "right" for heading in table.headings]
+    align = ["left" if heading.left else "right" for heading in table.headings]
     return tabulate(cells, [escape(head) for head in table.heads], "github", disable_numparse=True, colalign=align)
 
 

@@ -25,13 +25,13 @@ class Cell:
 
 @dataclass(frozen=True)
 class Heading:
-    """The heading of a column: words stand to the left, figures to the right.
+    """The heading of a column: `left` for texts, figures stand to the right.
 
     On a terminal that is too narrow the column with the largest `drop` is left out first, one with 0 never.
     """
 
     text: str
-    words: bool = False
+    left: bool = False
     drop: int = 0
 
 
@@ -77,9 +77,9 @@ class Section:
     norm: Norm | None = None
 
 
-def words(*texts: str) -> list[Heading]:
-    """Headings of columns that hold words."""
-    return [Heading(text, words=True) for text in texts]
+def left(*texts: str) -> list[Heading]:
+    """Headings of columns whose texts stand to the left."""
+    return [Heading(text, left=True) for text in texts]
 
 
 def table(headings: Sequence[str | Heading], rows: Sequence[Sequence[str | Cell]], norm: Norm | None = None) -> Table:

@@ -42,8 +42,8 @@ def print_table(console: Console, table: Table, title: str = "") -> None:
     for heading, least in zip(table.headings, _least_widths(table), strict=True):
         grid.add_column(
             escape(heading.text),
-            justify="left" if heading.words else "right",
-            no_wrap=not heading.words,
+            justify="left" if heading.left else "right",
+            no_wrap=not heading.left,
             overflow="fold",
             min_width=min(least, console.width),
         )
@@ -74,7 +74,7 @@ def _least_widths(table: Table) -> list[int]:
     widths: list[int] = []
     for n, heading in enumerate(table.headings):
         texts = [heading.text, *(row[n].text for row in table.rows)]
-        parts = [part for text in texts for part in (text.split() if heading.words else [text])]
+        parts = [part for text in texts for part in (text.split() if heading.left else [text])]
         widths.append(max(map(len, parts), default=0))
     return widths
 

@@ -712,7 +712,7 @@ def test_most_formats_take_one_file(measured, folder, capsys, no_worker):
         == "error: --format csv takes one file, not 2; dtypes, history, html, verification take several\n"
     )
     assert typed("report results.jsonl results.jsonl") in (0, None)
-    assert capsys.readouterr().out.startswith("# Runs beside each other")
+    assert capsys.readouterr().out.startswith("# Runs side by side")
 
 
 def test_the_help_names_every_format(capsys, monkeypatch):

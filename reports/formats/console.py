@@ -7,7 +7,7 @@ from rich.console import Console
 from harness.analysis.case_comparison import CaseComparison
 from harness.analysis.comparison import Comparison
 from reports import columns, figures
-from reports.column import Row
+from reports.columns import Row
 from reports.formats import console_verified
 from reports.parts import answers, caveats, models, not_passed, training_step, yardsticks
 from reports.parts.geomeans import geomeans

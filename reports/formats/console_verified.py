@@ -17,7 +17,7 @@ from reports import figures
 from reports.labels import same_bits
 from reports.parts import not_passed
 from reports.parts.reasons import failures, refusals
-from reports.table import Heading, Table, table, words
+from reports.table import Heading, Table, left, table
 from reports.terminal import WIDTH, print_line, print_table
 
 MOST_FAILURES = 12  # of one implementation: one that is wrong on everything would scroll the others away
@@ -36,8 +36,8 @@ def show(comparison: Comparison, console: Console) -> None:
     for norm in norms(outcomes):
         of_norm = [outcome for outcome in outcomes if outcome.case.norm == norm]
         cases = len({outcome.case for outcome in of_norm})
-        if (found := _table(of_norm, norm)).rows:
-            print_table(console, found, f"{norm}: {figures.count(cases, 'case')}")
+        if (counts := _table(of_norm, norm)).rows:
+            print_table(console, counts, f"{norm}: {figures.count(cases, 'case')}")
             console.print()
     failures, absences = _failures(outcomes), _absences(outcomes)
     for line in failures:
@@ -51,7 +51,7 @@ def show(comparison: Comparison, console: Console) -> None:
 def _table(outcomes: Sequence[Outcome], norm: Norm) -> Table:
     """A column of counts that are all 0 is left out, and the line of an implementation that was never tried."""
     tensors = short_names(name for outcome in outcomes for name in outcome.checked.errors)
-    headings = [*words("impl"), *COUNTS, Heading("rho " + "/".join(tensors.values()), drop=2)]
+    headings = [*left("impl"), *COUNTS, Heading("rho " + "/".join(tensors.values()), drop=2)]
     headings.append(Heading("same bits", drop=1))
     rows = [
         [impl, *_counts(of_impl), _rho(of_impl, list(tensors)), _bits(of_impl)]

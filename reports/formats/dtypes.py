@@ -14,7 +14,7 @@ from reports import figures
 from reports.labels import variant
 from reports.markdown_writer import paragraphs, table
 from reports.parts import provenance
-from reports.table import words
+from reports.table import left
 
 ABOUT = (
     "Per cent of the same-traffic add of the same case and dtype, which the same blocks hold: the geometric mean over "
@@ -76,7 +76,7 @@ def _table(columns: Sequence[Column], shapes: Sequence[Shape]) -> str:
     ranked = {impl: of_impl for impl, of_impl in percents.items() if any(of_impl)}
     ordered = sorted(ranked, key=lambda impl: [-geomean(values) if values else 0.0 for values in ranked[impl]])
     rows = [[columns[0].norm, impl, *(_mean(values, len(shapes)) for values in ranked[impl])] for impl in ordered]
-    return table([*words("norm", "impl"), *(column.dtype for column in columns)], rows)
+    return table([*left("norm", "impl"), *(column.dtype for column in columns)], rows)
 
 
 def _mean(values: Sequence[float], shapes: int) -> str:

@@ -12,14 +12,13 @@ from harness.analysis.statistics import geomean
 from harness.cases import Norm
 from harness.cases.unfused import WITH_TORCH
 from reports import figures
-from reports.column import Row
-from reports.columns import COLUMNS
+from reports.columns import COLUMNS, Row
 from reports.labels import MARKS
 from reports.markdown_writer import paragraphs, table, write_section, write_table
 from reports.parts import answers, caveats, models, not_passed, training_step, yardsticks
 from reports.parts.conditions import conditions_list
 from reports.parts.geomeans import geomeans
-from reports.table import words
+from reports.table import left
 
 DIFFER: dict[OtherBits, tuple[str, str]] = {  # a sign and what it means
     "in one process": (" †", "other bits from run to run"),
@@ -60,7 +59,7 @@ def _times(comparison: Comparison, norm: Norm) -> str:
         ]
         for case in cases
     ]
-    return table([*words("case"), "add us", *(["copy us"] if known else []), *impls], rows) if impls else ""
+    return table([*left("case"), "add us", *(["copy us"] if known else []), *impls], rows) if impls else ""
 
 
 def _timed(cases: Sequence[CaseComparison]) -> set[str]:

@@ -10,7 +10,7 @@ from harness.analysis.comparison import Comparison
 from harness.errors import UsageError
 from harness.records.reason_texts import sentence
 from reports import columns, figures
-from reports.column import Row
+from reports.columns import Row
 from reports.formats import html_verified
 from reports.formats.html_page import conditions_of, fill, pictures
 from reports.kernel_names import display_names

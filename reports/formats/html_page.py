@@ -40,12 +40,12 @@ def pictures(plots: Iterable[tuple[str, Figure]]) -> list[Picture]:
     from reports.plots.style import as_svg  # imports matplotlib: seconds
 
     return [
-        Picture(name, _words(figure), f"data:image/svg+xml;base64,{b64encode(as_svg(figure).encode()).decode()}")
+        Picture(name, _subject(figure), f"data:image/svg+xml;base64,{b64encode(as_svg(figure).encode()).decode()}")
         for name, figure in plots
     ]
 
 
-def _words(figure: Figure) -> str:
+def _subject(figure: Figure) -> str:
     _, *what, _ = figure.get_suptitle().split(", ")
     text = ", ".join(what)
     return text[:1].upper() + text[1:]

@@ -22,7 +22,7 @@ from reports.parts import (
 )
 from reports.parts.conditions import conditions_list, gpus
 from reports.parts.geomeans import geomeans
-from reports.table import words
+from reports.table import left
 
 KERNELS = "Kernels in launch order, each with its median us in a separate pass"
 
@@ -46,7 +46,7 @@ def render(comparison: Comparison) -> str:
 
 def wins_table(comparison: Comparison) -> str:
     """Who is fastest in which cases."""
-    headings = [*words("impl"), "fastest in", "tied for fastest in", *words("in which")]
+    headings = [*left("impl"), "fastest in", "tied for fastest in", *left("in which")]
     rows = [
         [
             counted_label(wins),
@@ -119,7 +119,7 @@ def _case(comparison: Comparison, case: CaseComparison) -> list[str]:
         write_table(columns.table_of(names, columns.passed(comparison, case))),
         yardsticks.error_budget(comparison),
         "\n".join(f"{number}. {escape(note)}" for number, note in notes),
-        table(words("did not pass", "status", "reason"), failed),
+        table(left("did not pass", "status", "reason"), failed),
         write_table(training_step.of_case(comparison, case)) if comparison.contexts else "",
         details(KERNELS, kernel_table.case_table(case, comparison.budget)),
     ]

@@ -7,7 +7,7 @@ from harness.analysis.comparison import Comparison
 from harness.defaults import OWN_IMPL
 from harness.errors import UsageError
 from reports import columns, figures
-from reports.column import Row
+from reports.columns import Row
 from reports.markdown_writer import escape, write_table
 from reports.parts import answers, caveats, conditions, not_passed, provenance, training_step, yardsticks
 from reports.parts.geomeans import norms_side_by_side

@@ -16,7 +16,7 @@ from reports import figures
 from reports.markdown_writer import escape, paragraphs, write_section
 from reports.parts import answers, caveats, determinism, matrix, precision, reasons, sanitizer
 from reports.parts.conditions import conditions_list
-from reports.table import Section, table, words
+from reports.table import Section, left, table
 
 COUNTED: dict[str, Status] = {
     "right": "ok",
@@ -86,7 +86,7 @@ def summary(outcomes: Sequence[Outcome]) -> Section:
         ]
         for impl, of_impl in by_impl(outcomes).items()
     ]
-    headings = [*words("impl"), *heads, *words("class on normal inputs", "determinism")]
+    headings = [*left("impl"), *heads, *left("class on normal inputs", "determinism")]
     return Section("Who is right", (table(headings, rows),))
 
 

@@ -15,7 +15,7 @@ from harness.records.schema import RowRecord
 from reports import figures
 from reports.markdown_writer import paragraphs, table
 from reports.parts import provenance
-from reports.table import words
+from reports.table import left
 
 SLOWDOWNS = (0.01, 0.02, 0.03, 0.05)
 EXPECTED = 0.02  # the planted slowdown whose misses are listed
@@ -126,4 +126,4 @@ def _list(title: str, listed: Sequence[SelfComparison]) -> str:
         for pair in listed[:MOST_LISTED]
     ]
     more = f"\n\n… {len(listed) - MOST_LISTED} more" if len(listed) > MOST_LISTED else ""
-    return f"## {title}\n\n" + table([*words("case", "impl"), "us", "ratio to itself [95 %]", "A/A band"], rows) + more
+    return f"## {title}\n\n" + table([*left("case", "impl"), "us", "ratio to itself [95 %]", "A/A band"], rows) + more

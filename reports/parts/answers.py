@@ -59,7 +59,7 @@ def _fastest(comparison: Comparison, impl: str | None) -> tuple[str, str | None]
         return "No A/A pair was measured, so nobody is called fastest.", None
     if wins and {entry.impl for case in comparison.cases for entry in case.ranked} == {wins.impl}:
         ranked = figures.count(sum(bool(case.ranked) for case in comparison.cases), "case")
-        return f"{subject} alone was ranked, in {ranked}: nothing stands beside it.", wins.impl
+        return f"{subject} alone was ranked, in {ranked}: there is nothing to compare it with.", wins.impl
     alone, tied = (len(wins.alone), len(wins.tied)) if wins else (0, 0)
     text = f"{subject} is fastest in {alone} of {figures.count(summary.cases, 'case')}"
     text += f" and tied for fastest in {tied} more." if tied else "."
@@ -80,7 +80,7 @@ def verified(outcomes: Sequence[Outcome]) -> str:
     tried_on = {len(of_impl) for of_impl in impls.values()}
     cases = figures.count(max(tried_on), "case")
     ordered = sorted(impls, key=lambda impl: any(outcome.status in FAILED for outcome in impls[impl]))
-    texts = "; ".join(f"{impl} {_outcomes_in_words(impls[impl])}" for impl in ordered)
+    texts = "; ".join(f"{impl} {_outcomes_text(impls[impl])}" for impl in ordered)
     on = f"up to {cases} each" if len(tried_on) > 1 else cases
     return f"{figures.count(len(impls), 'implementation')} on {on}: {texts}."
 
@@ -94,7 +94,7 @@ def geomeans(comparison: Comparison, impl: str) -> str:
     return f"Geometric mean speedup over {comparison.baseline}: {', '.join(parts)}."
 
 
-def _outcomes_in_words(outcomes: Sequence[Outcome]) -> str:
+def _outcomes_text(outcomes: Sequence[Outcome]) -> str:
     """The outcomes of one implementation with their numbers of cases; only its failures, where there are any."""
     counts = tally(outcomes)
     failed = [f"{_HOW[status]} {counts[status]}" for status in FAILED if counts[status]]

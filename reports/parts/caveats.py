@@ -13,7 +13,7 @@ from harness.records.contexts import COLD
 from harness.records.reason_texts import sentence
 from harness.records.schema import Check, SelfTestRecord
 from reports import figures
-from reports.parts.provenance import versions_in_words
+from reports.parts.provenance import versions_text
 
 WHEN = {"before": "before the cases ", "after": "after the cases ", "alone": ""}
 
@@ -74,7 +74,7 @@ def interference(comparison: Comparison) -> list[str]:
 def mixed(comparison: Comparison) -> list[str]:
     """A sentence for each host on which versions were not those of the run."""
     versions = {use.gpu.host: use.gpu.versions for use in comparison.gpus if use.gpu.versions}
-    return [f"Versions differ: {host} has {versions_in_words(differing)}." for host, differing in versions.items()]
+    return [f"Versions differ: {host} has {versions_text(differing)}." for host, differing in versions.items()]
 
 
 def failed_checks(selftests: Sequence[SelfTestRecord]) -> list[str]:

@@ -9,7 +9,7 @@ from harness.records.run_records import EndRecord, RunRecord
 from harness.records.settings import Settings
 from reports import figures
 from reports.parts import provenance, yardsticks
-from reports.table import Table, table, words
+from reports.table import Table, left, table
 
 FLUSHES = {
     "clean": "clean (cold cache: write a buffer, then read another)",
@@ -73,11 +73,11 @@ def gpus(comparison: Comparison) -> Table:
             use.gpu.visible or figures.NOTHING,
             use.gpu.uuid or figures.NOTHING,
             str(use.measured),
-            provenance.versions_in_words(use.gpu.versions) or figures.NOTHING,
+            provenance.versions_text(use.gpu.versions) or figures.NOTHING,
         ]
         for use in comparison.gpus
     ]
-    return table(["GPU", *words("host", "there", "uuid"), "cases", *words("other versions")], rows)
+    return table(["GPU", *left("host", "there", "uuid"), "cases", *left("other versions")], rows)
 
 
 def _readings(state: DeviceState) -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ from harness.records.reason_texts import sentence
 from harness.records.schema import RANKED, Condition
 from reports import figures
 from reports.labels import determinism
-from reports.table import Cell, Section, table, words
+from reports.table import Cell, Section, left, table
 
 CONDITIONS = (*get_args(Condition), NEW_PROCESS)
 NEWEST: Condition = "held multiprocessors"  # earlier files do not have it
@@ -42,7 +42,7 @@ def section(outcomes: Sequence[Outcome]) -> Section | None:
     ]
     if not rows:
         return None
-    headings = [*words("norm", "impl", "determinism"), "cases", "a run differs, 95 %", *names]
+    headings = [*left("norm", "impl", "determinism"), "cases", "a run differs, 95 %", *names]
     return Section("Determinism", (ABOUT, table(headings, rows), *_unusual(passed, shown), *_invariance(passed)))
 
 
@@ -71,7 +71,7 @@ def bound(comparisons: int) -> float | None:
     return RULE_OF_THREE / comparisons if comparisons > RULE_OF_THREE else None
 
 
-def bound_in_words(comparisons: int) -> str:
+def bound_text(comparisons: int) -> str:
     """The bound in percent, `< 1 %`."""
     probability = bound(comparisons)
     return figures.NOTHING if probability is None else f"< {figures.two_digits(100 * probability)} %"
@@ -84,7 +84,7 @@ def in_short(outcomes: Sequence[Outcome]) -> str:
         return figures.NOTHING
     first, *others = _groups(checked)
     where = f" on {len(first)} of {figures.count(len(checked), 'case')}" if others else ""
-    limit = figures.NOTHING if _unsteady(first[0].checked) else bound_in_words(_compared(first))
+    limit = figures.NOTHING if _unsteady(first[0].checked) else bound_text(_compared(first))
     return level([outcome.checked for outcome in first]) + where + (f", {limit}" if limit != figures.NOTHING else "")
 
 
@@ -113,7 +113,7 @@ def _cells(outcomes: Sequence[Outcome], names: Sequence[str]) -> list[str | Cell
     checks = [outcome.checked for outcome in outcomes]
     conditions = add_up([checked.conditions for checked in checks])
     compared = 0 if _unsteady(checks[0]) else _compared(outcomes)
-    limit = Cell(bound_in_words(compared), bound(compared))
+    limit = Cell(bound_text(compared), bound(compared))
     return [level(checks), str(len(outcomes)), limit, *(_condition(conditions, name) for name in names)]
 
 
@@ -141,11 +141,11 @@ def _invariance(outcomes: Sequence[Outcome]) -> list[Section]:
     ]
     if not rows:
         return []
-    return [Section("When something else changes", (ABOUT_INVARIANCE, table([*words("norm", "impl"), *changes], rows)))]
+    return [Section("When something else changes", (ABOUT_INVARIANCE, table([*left("norm", "impl"), *changes], rows)))]
 
 
 def _texts(outcomes: Sequence[Outcome], change: str) -> str:
-    """What was found in all cases, or each text with the number of cases that it was found in."""
+    """The finding of all cases, or each finding with the number of its cases."""
     counts: dict[str, int] = {}
     for outcome in outcomes:
         for finding in outcome.checked.invariance.get(change, ()):

@@ -12,7 +12,7 @@ from harness.records.schema import RANKED
 from reports import figures
 from reports.markdown_writer import paragraphs, table
 from reports.parts import provenance
-from reports.table import words
+from reports.table import left
 
 ABOUT = (
     "Median us of each engine, and that over ours. The others flush, queue and average in their own ways; none of "
@@ -41,7 +41,7 @@ def render(results: Results) -> str:
             quotient = us / joined.median_us if us is not None and joined.median_us else None
             over_ours[engine] += [] if quotient is None else [quotient]
             rows[-1] += [figures.microseconds(us), figures.plain_ratio(quotient)]
-    headings = [*words("case", "impl"), "ours", *(head for engine in engines for head in (engine, f"{engine} / ours"))]
+    headings = [*left("case", "impl"), "ours", *(head for engine in engines for head in (engine, f"{engine} / ours"))]
     means = [
         f"{engine} {figures.plain_ratio(geomean(quotients))} ({figures.count(len(quotients), 'figure')})"
         for engine, quotients in over_ours.items()

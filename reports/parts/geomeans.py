@@ -11,7 +11,7 @@ from harness.cases import Norm
 from harness.records.schema import RANKED
 from reports import figures
 from reports.labels import NORMS, counted_label
-from reports.table import Cell, Heading, Table, table, words
+from reports.table import Cell, Heading, Table, left, table
 
 
 def geomeans(comparison: Comparison) -> Table:
@@ -22,7 +22,7 @@ def geomeans(comparison: Comparison) -> Table:
     means = comparison.summary.geomeans
     uneven = any(mean.common_cases < mean.cases for mean in means)
     headings = [
-        *words("impl", "norm"),
+        *left("impl", "norm"),
         f"geomean speedup vs {comparison.baseline}",
         Heading("smallest to largest", drop=2),
         Heading("cases", drop=1),
@@ -65,7 +65,7 @@ def norms_side_by_side(comparison: Comparison) -> Table:
         [impl, *(_mean(means.get((impl, norm))) for norm in norms), *_verified(ran[impl]), _won(wins.get(impl))]
         for impl in impls
     ]
-    heads = words("implementation", *(f"{NORMS[norm]} speedup" for norm in norms), "right", "same bits", "fastest in")
+    heads = left("implementation", *(f"{NORMS[norm]} speedup" for norm in norms), "right", "same bits", "fastest in")
     return table(heads, rows)
 
 

@@ -13,7 +13,7 @@ from reports.kernel_names import display_names
 from reports.labels import entry_label
 from reports.markdown_writer import paragraphs, write_table
 from reports.parts import provenance, yardsticks
-from reports.table import table, words
+from reports.table import left, table
 
 DISAGREE = " (!)"
 FIGURES = ("sum", "union", "gaps", "lead", "span", "events", "difference")
@@ -38,7 +38,7 @@ def render(comparison: Comparison) -> str:
 
 def case_table(case: CaseComparison, budget: Budget | None) -> str:
     """The table of one case; columns that hold nothing are left out, and it is empty where no kernels are known."""
-    headings = [*words("implementation", "kernels, us"), *FIGURES]
+    headings = [*left("implementation", "kernels, us"), *FIGURES]
     return write_table(table(headings, [_row(entry, budget) for entry in _profiled(case)]).used())
 
 

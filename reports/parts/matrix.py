@@ -11,7 +11,7 @@ from harness.records.schema import RANKED, Status
 from reports import figures
 from reports.labels import case_labels, usual
 from reports.parts.reasons import details
-from reports.table import Cell, Section, Table, table, words
+from reports.table import Cell, Section, Table, left, table
 
 ABOUT = (
     "right: every gradient is within three extra roundings of a float64 backward of the same stored inputs, and has "
@@ -77,7 +77,7 @@ def _together(impls: Sequence[str], rows: Mapping[str, Mapping[str, Outcome]]) -
     shown = [impl for impl in impls if impl not in refusing]
     cells = [[label, *(cell(row[impl]) for impl in shown)] for label, row in rows.items()]
     refused = [f"Refused by: {', '.join(refusing)}."] if refusing else []
-    return [*refused, table([*words("inputs"), *shown], cells)]
+    return [*refused, table([*left("inputs"), *shown], cells)]
 
 
 def _kinds(outcomes: Sequence[Outcome]) -> Table:
@@ -93,4 +93,4 @@ def _kinds(outcomes: Sequence[Outcome]) -> Table:
         for name, kind in INPUT_KINDS.items()
         if name in used
     ]
-    return table(words("kind", "what it is there to find", "wrong on it"), rows)
+    return table(left("kind", "what it is there to find", "wrong on it"), rows)

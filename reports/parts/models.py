@@ -6,7 +6,7 @@ from harness.analysis.comparison import Comparison
 from harness.analysis.step import Spender, Spending, spending
 from reports import figures
 from reports.labels import spender_label
-from reports.table import Cell, Heading, Section, Table, table, words
+from reports.table import Cell, Heading, Section, Table, left, table
 
 TITLE = "What a training step of these models spends in norm backwards"
 ABOUT = (
@@ -33,7 +33,7 @@ def tables_by_tokens(comparison: Comparison) -> dict[str, Table]:
 
 
 def _table(spent: Spending) -> Table:
-    headings = [*words("impl"), *(Heading(name, words=True, drop=n) for n, name in enumerate(spent.models))]
+    headings = [*left("impl"), *(Heading(name, left=True, drop=n) for n, name in enumerate(spent.models))]
     lines: list[list[str | Cell]] = [
         [spender_label(spender), *(_of(spender, model) for model in spent.models)]
         for spender in (*spent.spenders, spent.add)

@@ -13,7 +13,7 @@ from harness.cases.tensors import headings as short_names
 from harness.records.schema import ErrorClass, TensorCheck
 from reports import figures
 from reports.labels import case_labels, shape, variant
-from reports.table import Cell, Section, Table, table, words
+from reports.table import Cell, Section, Table, left, table
 
 ABOUT = (
     "rho: the rms error against float64, in units of what one final rounding costs; 1.00 is as good as the dtype "
@@ -58,7 +58,7 @@ def section(outcomes: Sequence[Outcome]) -> Section | None:
 def growth(outcomes: Sequence[Outcome]) -> Section | None:
     """How the error of dweight grows with the rows."""
     rows = [_slope_row(slope) for slope in slopes(outcomes)]
-    headings = [*words("impl", "norm"), "columns", "rows", "rms at the fewest", "at the most", "slope"]
+    headings = [*left("impl", "norm"), "columns", "rows", "rms at the fewest", "at the most", "slope"]
     return Section("Error against rows", (ABOUT_ROWS, table(headings, rows))) if rows else None
 
 
@@ -107,7 +107,7 @@ def _case(outcomes: Sequence[Outcome]) -> Section:
     """All figures of every gradient of one case; gradients that the case does not have are left out."""
     case = outcomes[0].case
     tensors = list(short_names(name for outcome in outcomes for name in outcome.checked.errors))
-    headings = [*words("impl"), *(f"rho {name}" for name in tensors), *words("class"), "worst row"]
+    headings = [*left("impl"), *(f"rho {name}" for name in tensors), *left("class"), "worst row"]
     headings += [f"rms {name}, {_dtype(case, name)} / fp32" for name in tensors]
     rows = [[outcome.impl, *_figures(outcome, tensors)] for outcome in outcomes]
     return Section(case.key, (table(headings, rows),), case.norm)
@@ -146,7 +146,7 @@ def _compact(norm: Norm, outcomes: Sequence[Outcome]) -> Table:
         [f"{norm}, {shape(case)}, {variant(case)}", *(_largest(by_place.get((case, impl))) for impl in impls)]
         for case in case_labels([case for case, _ in by_place])
     ]
-    return table([*words("case"), *impls], rows, norm)
+    return table([*left("case"), *impls], rows, norm)
 
 
 def _largest(outcome: Outcome | None) -> Cell:

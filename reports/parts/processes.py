@@ -16,7 +16,7 @@ from harness.records.file import Results
 from reports import figures
 from reports.markdown_writer import paragraphs, table
 from reports.parts import provenance
-from reports.table import words
+from reports.table import left
 
 ABOUT = (
     "An entry is one implementation on one case, against the baseline: a speedup for each process, with the interval "
@@ -96,7 +96,7 @@ def render(results: Results) -> str:
     ]
     parts = [provenance.heading("Agreement of processes", results.run), ABOUT, counted, scatter]
     if rows:
-        headings = [*words("case", "impl"), "speedup of each process [95 %]", "A/A bands"]
+        headings = [*left("case", "impl"), "speedup of each process [95 %]", "A/A bands"]
         parts += ["## Processes that do not agree", table(headings, rows)]
     return paragraphs(parts)
 

@@ -35,7 +35,7 @@ def between_gpus(comparison: Comparison) -> str:
     return f" on {len(comparison.gpus)} GPUs, which holds the difference between GPUs too" if several else ""
 
 
-def versions_in_words(versions: dict[str, str]) -> str:
+def versions_text(versions: dict[str, str]) -> str:
     """Versions by library, in a line."""
     return ", ".join(f"{name} {version}" for name, version in versions.items())
 

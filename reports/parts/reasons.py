@@ -15,7 +15,7 @@ from harness.records.reasons import Reason, kind, single
 from harness.records.schema import RANKED, Status, TensorCheck
 from reports import figures
 from reports.labels import determinism
-from reports.table import Cell, Section, table, words
+from reports.table import Cell, Section, left, table
 
 LISTED: tuple[Status, ...] = (*FAILED, "nondeterministic")
 LONGEST = 300
@@ -42,8 +42,8 @@ def section(outcomes: Sequence[Outcome]) -> Section | None:
         [impl, status, str(cases), figures.one_line(reason, LONGEST)]
         for (impl, status, reason), cases in refusals(outcomes).items()
     ]
-    headings = [*words("impl", "status"), "cases", *words("reason")]
-    parts = (table([*headings, *words("which")], rows), table(headings, absent))
+    headings = [*left("impl", "status"), "cases", *left("reason")]
+    parts = (table([*headings, *left("which")], rows), table(headings, absent))
     return Section("Reasons", parts) if rows or absent else None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from harness.records.schema import SanitizerRecord
 from reports import figures
-from reports.table import Section, table, words
+from reports.table import Section, left, table
 
 ABOUT = "Errors of memory and of order that a tool of compute-sanitizer counted in one backward."
 
@@ -23,5 +23,5 @@ def section(records: Sequence[SanitizerRecord]) -> Section | None:
         ]
         for record in records
     ]
-    headings = [*words("impl", "case", "tool"), "errors", *words("detail")]
+    headings = [*left("impl", "case", "tool"), "errors", *left("detail")]
     return Section("Sanitizer", (ABOUT, table(headings, rows))) if rows else None

@@ -12,7 +12,7 @@ from reports import figures
 from reports.markdown_writer import details as folded
 from reports.markdown_writer import paragraphs, write_table
 from reports.parts import caveats, provenance, yardsticks
-from reports.table import Table, table, words
+from reports.table import Table, left, table
 from reports.terminal import captured, print_line, print_table
 
 ASK = "No self-test was made here; `normbwd selftest` makes one.\n"
@@ -53,7 +53,7 @@ def details(records: Sequence[SelfTestRecord]) -> str:
 
 def _checks(records: Sequence[SelfTestRecord]) -> Table:
     rows = [[_title(record), *_cells(check)] for record in records for check in record.checks]
-    return table([*words("self-test", "check"), "found", "limit", *words("passed", "how")], rows)
+    return table([*left("self-test", "check"), "found", "limit", *left("passed", "how")], rows)
 
 
 def _budget(records: Sequence[SelfTestRecord]) -> list[str]:

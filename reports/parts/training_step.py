@@ -14,7 +14,7 @@ from harness.records.schema import RANKED
 from reports import figures
 from reports.labels import entry_label
 from reports.parts import answers
-from reports.table import Cell, Heading, Section, Table, table, words
+from reports.table import Cell, Heading, Section, Table, left, table
 
 TITLE = "In a training step"
 ALONE = (
@@ -49,7 +49,7 @@ def speedups(comparison: Comparison, impl: str | None = None) -> Table:
         text = f"{figures.plain_ratio(mean.value)} ({figures.plain_ratio(mean.smallest)}){partly}"
         return _and_waits(step_cell, text, mean.value)
 
-    headings = [*words("impl", "norm"), *(context.context for context in every_context(comparison))]
+    headings = [*left("impl", "norm"), *(context.context for context in every_context(comparison))]
     rows = [row for row in training_step(comparison) if comparison.contexts and impl in (None, row.impl)]
     return table(headings, [[row.impl, row.norm, *map(cell, row.cells)] for row in rows])
 
@@ -64,7 +64,7 @@ def times(comparison: Comparison) -> Table:
         return _and_waits(step_cell, f"{text(step_cell.time)} ({text(step_cell.longest)})", step_cell.time)
 
     contexts = [context.context for context in every_context(comparison)[1:]]
-    headings = [*words("impl", "norm"), *(f"{name} us" if name == HOST else name for name in contexts)]
+    headings = [*left("impl", "norm"), *(f"{name} us" if name == HOST else name for name in contexts)]
     rows = [[row.impl, row.norm, *map(cell, row.cells[1:], contexts)] for row in training_step(comparison)]
     return table(headings, rows)
 
@@ -83,7 +83,7 @@ def of_case(comparison: Comparison, case: CaseComparison) -> Table:
         [entry_label(entry), *(_time(in_context, entry.impl) for in_context in same_case)]
         for entry in case.of("ranked", "unranked")
     ]
-    return table([*words("impl"), *(Heading(context.context) for context in contexts)], rows)
+    return table([*left("impl"), *(Heading(context.context) for context in contexts)], rows)
 
 
 def leads(comparison: Comparison, impl: str | None = None) -> list[str]:
@@ -160,7 +160,7 @@ def _time(case: CaseComparison | None, impl: str) -> Cell:
 
 
 def _legend(comparison: Comparison) -> str:
-    held = [f"{c.holder.programs}" for c in comparison.contexts if c.holder]
+    programs = [f"{c.holder.programs}" for c in comparison.contexts if c.holder]
     holder = next((c.holder for c in comparison.contexts if c.holder), None)
     reduced = any(c.context == ALL_REDUCE for c in comparison.contexts)
     text = (
@@ -173,6 +173,6 @@ def _legend(comparison: Comparison) -> str:
     if holder is None:
         return text
     return (
-        f"{text} Each of the {' or '.join(held)} programs beside held {holder.threads} threads and {holder.shared_kib} "
-        "KiB of shared memory of a multiprocessor, from before the backward until after it."
+        f"{text} Each of the {' or '.join(programs)} programs beside occupied {holder.threads} threads and "
+        f"{holder.shared_kib} KiB of shared memory of a multiprocessor, from before the backward until after it."
     )

@@ -15,13 +15,12 @@ from harness.analysis.pairing import ABOUT_INTERVALS, time_interval
 from harness.cases import NormCase
 from harness.cases.traffic import ADD_NAME
 from reports import figures
-from reports.plots.style import ADD, DASHED, DOTTED, GROUND, SOFT, Look, backward, look, sheet, styled, title
+from reports.plots.style import ADD, DASHED, DOTTED, SOFT, LineStyle, backward, line_style, sheet, styled, title
 from reports.size_groups import Group, Strip
 
-SHARES = (25, 50, 75)  # percent of the add, drawn as faint lines
 CAPTION = (
-    "GB/s: the bytes that every backward must move, over the median time. Faint: 25, 50 and 75 % of an elementwise add "
-    "that moves the same bytes.\n"
+    "GB/s: the bytes that every backward must move, over the median time. Black: an elementwise add of the "
+    "same bytes.\n"
     f"Bands, where wider than a line: {ABOUT_INTERVALS}."
 )
 
@@ -53,7 +52,6 @@ def bandwidth(group: Group, comparison: Comparison) -> Figure | None:
         axes.grid(visible=False)
         for curve, points in curves.items():
             _draw(axes, curve, points)
-        _draw_shares(axes, curves.get(ADD_NAME, []))
         for level, (value, dashes) in _levels(group, comparison).items():
             axes.axhline(value, color=SOFT, linestyle=dashes, linewidth=1.2, zorder=1.5, label=level)
         axes.set_xscale("log", base=2)
@@ -99,25 +97,16 @@ def _point(case: NormCase, joined: Joined) -> Point:
     return Point(case.cols, value, low if has_interval else math.nan, high if has_interval else math.nan)
 
 
-def _look(name: str) -> Look:
-    return ADD if name == ADD_NAME else look(name)
+def _style(name: str) -> LineStyle:
+    return ADD if name == ADD_NAME else line_style(name)
 
 
 def _draw(axes: Axes, name: str, points: list[Point]) -> None:
     cols = [point.cols for point in points]
-    axes.plot(cols, [point.value for point in points], **_look(name).line, label=name)
+    axes.plot(cols, [point.value for point in points], **_style(name).line, label=name)
     if not any(math.isnan(point.low) for point in points):
         low, high = [point.low for point in points], [point.high for point in points]
-        axes.fill_between(cols, low, high, color=_look(name).colour, alpha=0.25, linewidth=0)
-
-
-def _draw_shares(axes: Axes, adds: list[Point]) -> None:
-    """Faint lines at round shares of the add, named at their right end."""
-    for share in SHARES if adds else ():
-        values = [point.value * share / 100 for point in adds]
-        axes.plot([point.cols for point in adds], values, color=GROUND, linewidth=1, zorder=1)
-        end = (adds[-1].cols, values[-1])
-        axes.annotate(f"{share} %", end, (5, -2), textcoords="offset points", fontsize=6.5, color=SOFT)
+        axes.fill_between(cols, low, high, color=_style(name).colour, alpha=0.25, linewidth=0)
 
 
 def _write_key(figure: Figure, drawn: list[Axes]) -> None:

@@ -40,9 +40,8 @@ def write(comparison: Comparison, folder: Path) -> list[Path]:
 def draw(comparison: Comparison) -> Iterator[tuple[str, Figure]]:
     """Every plot of the file, with its name; what the file does not hold is left out."""
     yield from overall(comparison)
-    colours = kernel_bars.kernel_colours(comparison.cases)
     for case in comparison.cases:
-        if figure := kernel_bars.kernel_bars(case, comparison.run, colours):
+        if figure := kernel_bars.kernel_bars(case, comparison.run):
             yield f"kernels-{case.case.key}", figure
 
 

@@ -12,7 +12,7 @@ from harness.analysis.outcomes import Outcome
 from harness.cases import Norm
 from harness.records.run_records import RunRecord
 from reports.parts.precision import Slope, slopes
-from reports.plots.style import INK, backward, look, sheet, styled, title
+from reports.plots.style import INK, backward, line_style, sheet, styled, title
 
 LEAST_FACTOR = 5.0  # from the left end of the axis to its right, so that small differences look small
 MANY_FACTOR = 100.0  # from here on powers of ten are numbers enough; below they may be outside
@@ -66,7 +66,7 @@ def _scale(axes: Axes, low: float, high: float) -> None:
 
 def _draw_line(axes: Axes, place: int, line: Slope) -> None:
     errors = [error for _, error in line.points]
-    colour = look(line.impl).colour
+    colour = line_style(line.impl).colour
     axes.plot(errors, [place] * len(errors), color=colour, zorder=2)
     axes.plot(errors[0], place, "o", color=colour, markerfacecolor="white", markersize=7)
     axes.plot(errors[-1], place, "o", color=colour, markersize=4)

@@ -13,7 +13,7 @@ from harness.cases import Norm
 from harness.cases.traffic import ADD_NAME
 from reports import figures
 from reports.labels import entry_label
-from reports.plots.style import ADD, look, sheet, styled, title
+from reports.plots.style import ADD, line_style, sheet, styled, title
 
 CAPTION = (
     "All samples of all processes, each over the median of its implementation. Box: the middle half. Line: from 1 % to "
@@ -35,7 +35,7 @@ def largest(comparison: Comparison) -> list[CaseComparison]:
 @styled
 def spread(case: CaseComparison, comparison: Comparison) -> Figure:
     """Percent off the median, a row for each ranked implementation, fastest on top, below that of the add."""
-    shown = {entry_label(entry): (look(entry.impl), case.joined[entry.impl, "impl"]) for entry in case.ranked}
+    shown = {entry_label(entry): (line_style(entry.impl), case.joined[entry.impl, "impl"]) for entry in case.ranked}
     add = same_traffic_add(case.joined)
     if add is not None and is_rankable(add):
         shown = {ADD_NAME: (ADD, add), **shown}

@@ -1,4 +1,4 @@
-"""One look for all plots: the colour and marker of an implementation, the figure it is drawn in, how it is saved."""
+"""One style for all plots: the colour and marker of an implementation, the figure it is drawn in, how it is saved."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ from reports.labels import NORMS
 
 WIDTH = 9.5  # inches: 9 points here are 11 pixels at the width of a pull request
 FORMATS = ("svg", "png")
-INK, SOFT, FAINT, GROUND = "#222222", "#555555", "#b8b8b8", "#e6e6e6"
+INK, SOFT, GROUND = "#222222", "#555555", "#e6e6e6"
 # The colours of Okabe and Ito, which the colour-blind tell apart, and Tol's wine in place of their pale yellow.
 ORANGE, SKY, GREEN, PINK, BLUE, RED = "#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#0072B2", "#D55E00"
 WINE, GREY = "#882255", "#8c8c8c"
-INDIGO, TEAL, OLIVE, PURPLE, BROWN, STEEL = "#332288", "#44AA99", "#999933", "#AA4499", "#661100", "#6699CC"
-_OTHERS = (INDIGO, TEAL, OLIVE, PURPLE, BROWN, STEEL)  # more of Tol's
+_OTHERS = ("#332288", "#44AA99", "#999933", "#AA4499", "#661100", "#6699CC")  # more of Tol's
 SOLID, DASHED, DOTTED, MIXED = "-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (5, 1.2, 1.2, 1.2))
 _MARKERS = ("o", "^", "D", "v", "P", "X")
 # A family has one colour; its members are shades of it, and differ in marker and dashes too.
@@ -40,55 +39,27 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     WINE: ("apex-fused", "apex-fused-mem"),
     GREY: (BASELINE,),
 }
-# Further libraries share colours two at a time, and differ in the marker.
-FURTHER: dict[str, tuple[str, str]] = {
-    "fast-llm": (OLIVE, "^"),
-    "fla": (TEAL, "D"),
-    "flag-gems": (TEAL, "X"),
-    "flash-attn-cuda": (PURPLE, "v"),
-    "flash-attn-triton": (PURPLE, "D"),
-    "helion": (INDIGO, "X"),
-    "helion-tuned": (INDIGO, "o"),
-    "mamba": (STEEL, "v"),
-    "oink": (BROWN, "P"),
-    "quack-fused-sum": (STEEL, "P"),
-    "tilegym": (OLIVE, "X"),
-    "transformer-engine": (BROWN, "^"),
-    "transformer-engine-rocm": (BROWN, "D"),
-}
+SEED = 14  # with which the other implementations of this project all differ
 _MEMBERS = ((0.0, "o", SOLID), (-0.45, "s", DASHED), (0.45, "^", DOTTED), (-0.7, "D", MIXED))
 
 styled = rc_context(
     {
-        "text.color": INK,
-        "axes.edgecolor": FAINT,
-        "axes.labelcolor": SOFT,
         "axes.labelsize": 9,
         "axes.titlelocation": "left",
         "axes.titlesize": 9,
-        "axes.titlepad": 4,
         "axes.spines.top": False,
         "axes.spines.right": False,
         "axes.grid": True,
         "axes.axisbelow": True,
         "grid.color": GROUND,
         "grid.linewidth": 0.6,
-        "xtick.color": FAINT,
-        "ytick.color": FAINT,
-        "xtick.labelcolor": SOFT,
-        "ytick.labelcolor": SOFT,
         "xtick.labelsize": 8,
         "ytick.labelsize": 8,
-        "xtick.major.size": 3,
-        "ytick.major.size": 3,
         "xtick.minor.bottom": False,
         "ytick.minor.left": False,
         "hatch.linewidth": 0.6,
         "legend.fontsize": 8,
         "legend.frameon": False,
-        "legend.handlelength": 2.6,
-        "lines.linewidth": 1.5,
-        "lines.markersize": 5.5,
         "text.hinting": "none",  # the same widths on every machine
         "svg.hashsalt": "normbwd",
         "svg.fonttype": "none",  # text stays text: small, and it can be searched
@@ -98,7 +69,7 @@ styled = rc_context(
 
 
 @dataclass(frozen=True)
-class Look:
+class LineStyle:
     """How an implementation is drawn, in every plot of every file; `family` is the colour that its family shares."""
 
     family: str
@@ -118,28 +89,24 @@ class Look:
         }
 
 
-ADD = Look(INK, INK, "")
+ADD = LineStyle(INK, INK, "")
 
 
-def look(impl: str) -> Look:
-    """The look of an implementation; `NAME + torch` has NAME's, dashed as what this project does not know.
-
-    One that it does not know has a look by its name.
-    """
+def line_style(impl: str) -> LineStyle:
+    """The style of an implementation; outside FAMILIES it is by the name's hash. `NAME + torch` has NAME's, dashed."""
     name = impl.removesuffix(WITH_TORCH)
     for colour, members in FAMILIES.items():
         if name in members:
             lightness, marker, dashes = _MEMBERS[members.index(name)]
-            return Look(colour, shade(colour, lightness), marker, dashes if name == impl else MIXED)
-    number = crc32(name.encode())
-    by_name = _OTHERS[number % len(_OTHERS)], _MARKERS[number // len(_OTHERS) % len(_MARKERS)]
-    colour, marker = FURTHER.get(name, by_name)
-    return Look(colour, colour, marker, MIXED)
+            return LineStyle(colour, shade(colour, lightness), marker, dashes if name == impl else MIXED)
+    number = crc32(name.encode(), SEED)
+    colour = _OTHERS[number % len(_OTHERS)]
+    return LineStyle(colour, colour, _MARKERS[number // len(_OTHERS) % len(_MARKERS)], MIXED)
 
 
-def svg_dashes(look: Look) -> str:
+def svg_dashes(style: LineStyle) -> str:
     """The dashes of a line as an SVG's `stroke-dasharray` has them, for lines two wide; empty for a solid one."""
-    return "" if look.dashes == SOLID else " ".join(f"{2 * part:g}" for part in look.dashes[1])
+    return "" if style.dashes == SOLID else " ".join(f"{2 * part:g}" for part in style.dashes[1])
 
 
 def shade(colour: str, lightness: float) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -21,24 +20,24 @@ WITH_SECTIONS = ("README.md", "docs/results.md")
 _SECTION = re.compile(r"(?<=<!-- written: )(?P<name>[\w-]+) -->\n.*?(?=<!-- end -->)", re.DOTALL)
 
 
-@dataclass(frozen=True)
-class Document:
-    """A document by its path in the checkout, and the function that makes its text, which may take seconds."""
+def documents(checkout: Path = CHECKOUT) -> dict[str, Callable[[], str]]:
+    """All documents by their paths in the checkout, each as the function that makes its text, which may take seconds.
 
-    path: str
-    text: Callable[[], str]
-
-
-def documents(checkout: Path = CHECKOUT) -> list[Document]:
-    """All documents; raises UsageError where there is no plan, or where it cannot be read."""
+    Raises UsageError where there is no plan, or where it cannot be read.
+    """
     plan = read_plan(checkout / "results/plan.toml")
     files = sources(plan, checkout / "results")
-    return [
-        *_reports(plan, files),
-        *(Document(path, partial(_sections, checkout / path, plan, files)) for path in WITH_SECTIONS),
-        Document(f"docs/plots/{PICTURE}.svg", partial(_picture, plan, files)),
-        Document(SITE, partial(site_page.render, files, plan)),
-    ]
+    texts: dict[str, Callable[[], str]] = {}
+    for device, of_device in by_device(files).items():
+        by_name = {source.name: source for source in of_device}
+        for page_name, page in plan.pages.items():
+            if by_name.keys() >= set(page.of):
+                of_page = [by_name[name] for name in page.of]
+                texts[f"results/{device}/{page_name}"] = partial(_report, of_page, page.format)
+    texts |= {path: partial(_sections, checkout / path, plan, files) for path in WITH_SECTIONS}
+    texts[f"docs/plots/{PICTURE}.svg"] = partial(_picture, plan, files)
+    texts[SITE] = partial(site_page.render, files, plan)
+    return texts
 
 
 def write_all(check: bool = False, checkout: Path = CHECKOUT) -> list[str]:
@@ -47,31 +46,18 @@ def write_all(check: bool = False, checkout: Path = CHECKOUT) -> list[str]:
     With `check` nothing is written. Raises UsageError as `documents` does, and where a document cannot be written.
     """
     changed: list[str] = []
-    for document in documents(checkout):
-        path, text = checkout / document.path, document.text()
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            changed.append(document.path)
-            if not check:
-                _write(path, text)
+    for name, make_text in documents(checkout).items():
+        path, text = checkout / name, make_text()
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            continue
+        changed.append(name)
+        if not check:
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8", newline="\n")
+            except OSError as error:
+                raise UsageError(f"cannot write {path}: {error.strerror}; give write access to the checkout") from error
     return changed
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}; give write access to the checkout") from error
-
-
-def _reports(plan: Plan, sources: Sequence[Source]) -> Iterator[Document]:
-    """The pages of the plan, on each device that has all files of a page."""
-    for device, files in by_device(sources).items():
-        by_name = {source.name: source for source in files}
-        for page_name, page in plan.pages.items():
-            if by_name.keys() >= set(page.of):
-                of_page = [by_name[name] for name in page.of]
-                yield Document(f"results/{device}/{page_name}", partial(_report, of_page, page.format))
 
 
 def _report(files: Sequence[Source], form: str) -> str:

@@ -16,7 +16,7 @@ from harness.records.run_records import RunRecord
 from reports.markdown_writer import paragraphs, table, without_padding, write_table
 from reports.parts.geomeans import norms_side_by_side
 from reports.published.sources import Source, by_device, most_important
-from reports.table import words
+from reports.table import left
 
 PICTURE = "bandwidth-rms"
 MOST_ROWS = 8  # of the README's table; the page of the run has all
@@ -53,8 +53,8 @@ def runs(sources: Sequence[Source], plan: Plan) -> str:
             alike = [source for source in measured if versions(source.results.run) == conditions]
             timed = [row for source in alike if source.is_ranking for row in _timed(source)]
             verified = [_verified(source) for source in alike if not source.is_ranking]
-            timed_heads = [*words("timed run", "date"), "cases", "first", "tied", "behind", "no verdict"]
-            verified_heads = [*words("verified run", "date"), "cases", "implementations", "right in all", "failing"]
+            timed_heads = [*left("timed run", "date"), "cases", "first", "tied", "behind", "no verdict"]
+            verified_heads = [*left("verified run", "date"), "cases", "implementations", "right in all", "failing"]
             parts.append(f"{conditions[:1].upper()}{conditions[1:]}:")
             parts += [without_padding(table(timed_heads, timed)), without_padding(table(verified_heads, verified))]
         parts.append(f"Not measured: {', '.join(absent)}." if absent else "")

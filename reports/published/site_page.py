@@ -6,13 +6,18 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from harness.analysis.comparison import Comparison
+from harness.analysis.outcomes import FAILED, Outcome, join_outcomes, norms, tried
 from harness.records.published_plan import PACKED_SUFFIX, Plan
+from reports import figures
 from reports.formats.html_page import fill
-from reports.published.run_facts import COLUMNS, WORDS, run_facts
+from reports.formats.verification import summary
+from reports.published.run_facts import COLUMNS, run_facts
 from reports.published.sources import Source, by_device
-from reports.published.verified_facts import verified_facts
+from reports.table import Table
 
 TEMPLATE = "site.html"
+FAILS_ON = "fails on"
 
 
 def render(sources: Sequence[Source], plan: Plan) -> str:
@@ -30,16 +35,17 @@ def _data(sources: Sequence[Source], plan: Plan, runs: Sequence[dict[str, Any]])
     devices = by_device(sources)
     return {
         "columns": COLUMNS,
-        "words": WORDS,
         "devices": [
             {
                 "key": device,
                 "name": files[0].device_name,
-                "verified": verified_facts([file.comparison for file in files if not file.results.run.settings.timed]),
+                "verified": _verified([file.comparison for file in files if not file.results.run.settings.timed]),
             }
             for device, files in devices.items()
         ],
-        "looks": _looks(text for run in runs for group in run["groups"] for text in _impls(run, group)),
+        "styles": _styles(
+            entry[0] for run in runs for group in run["groups"] for case in group["cases"] for entry in case["entries"]
+        ),
         "published": [_published(source) for source in sources],
         "planned": [
             {"device": device, "name": name, "about": run.about}
@@ -65,15 +71,41 @@ def _published(source: Source) -> dict[str, Any]:
     }
 
 
-def _impls(run: dict[str, Any], group: dict[str, Any]) -> list[str]:
-    return [run["texts"][run["words"][number][0]] for case in group["cases"] for number, _ in case["entries"]]
-
-
-def _looks(impls: Iterable[str]) -> dict[str, dict[str, str]]:
+def _styles(impls: Iterable[str]) -> dict[str, dict[str, str]]:
     """Colour, marker and dashes of each implementation, as in the plots."""
-    from reports.plots.style import look, svg_dashes  # imports matplotlib: seconds
+    from reports.plots.style import line_style, svg_dashes  # imports matplotlib: seconds
 
     return {
-        impl: {"colour": look(impl).colour, "marker": look(impl).marker, "dashes": svg_dashes(look(impl))}
+        impl: {
+            "colour": line_style(impl).colour,
+            "marker": line_style(impl).marker,
+            "dashes": svg_dashes(line_style(impl)),
+        }
         for impl in sorted(set(impls))
     }
+
+
+def _verified(runs: Sequence[Comparison]) -> list[dict[str, Any]]:
+    """A table for each norm of the verifications on one device: each implementation over all kinds of inputs."""
+    tables: list[dict[str, Any]] = []
+    outcomes = join_outcomes(runs) if runs else []
+    for norm in norms(outcomes):
+        of_impl = tried([outcome for outcome in outcomes if outcome.case.norm == norm])
+        ran = [outcome for outcome in outcomes if outcome.case.norm == norm and outcome.impl in of_impl]
+        (table,) = [part for part in summary(ran).parts if isinstance(part, Table)]
+        tables.append(
+            {
+                "norm": norm,
+                "cases": len({outcome.case for outcome in ran}),
+                "heads": [*table.heads, FAILS_ON],
+                "rows": [[*(cell.text for cell in row), _failures(of_impl[row[0].text])] for row in table.rows],
+            }
+        )
+    return tables
+
+
+def _failures(of_impl: Sequence[Outcome]) -> str:
+    """The kinds of inputs, and of the usual ones the shapes, on which it did not pass."""
+    failed = [outcome.case for outcome in of_impl if outcome.status in FAILED]
+    kinds = [f"{case.rows} x {case.cols}" if case.inputs == "normal" else case.inputs for case in failed]
+    return ", ".join(dict.fromkeys(kinds)) or figures.NOTHING

@@ -12,7 +12,6 @@ from harness.analysis.comparison import Comparison, compare
 from harness.analysis.currency import mark, out_of_date
 from harness.records.file import Results, load
 from harness.records.published_plan import PUBLISHED, Plan, file_of, published_files
-from harness.records.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -78,12 +77,8 @@ class Source:
 
     @cached_property
     def _reasons(self) -> tuple[str, ...]:
-        return out_of_date(self.results, self._planned)
-
-    @property
-    def _planned(self) -> Settings | None:
         planned = self.plan.runs.get(self.name)
-        return planned.settings if planned else None
+        return out_of_date(self.results, planned.settings if planned else None)
 
 
 def sources(plan: Plan, folder: Path = PUBLISHED) -> list[Source]:
@@ -106,5 +101,7 @@ def most_important(sources: Sequence[Source], plan: Plan) -> Source | None:
 
 def by_device(sources: Sequence[Source]) -> dict[str, list[Source]]:
     """The files of each device."""
-    devices = dict.fromkeys(source.device for source in sources)
-    return {device: [source for source in sources if source.device == device] for device in devices}
+    devices: dict[str, list[Source]] = {}
+    for source in sources:
+        devices.setdefault(source.device, []).append(source)
+    return devices

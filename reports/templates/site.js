@@ -26,19 +26,10 @@ function shape(tag, attributes = {}, ...children) {
 }
 
 // The data as plain objects: what the page draws is what the buttons give away.
-// An entry is the number of its words, a row of its run, and one text of its figures.
-const split = text => text.split("|").map(figure => figure || null);
-function read([number, figures], run) {
-  const words = run.words[number].map(text => run.texts[text]), rest = split(figures);
-  const fields = Object.fromEntries(data.columns.map(name => [name, (data.words.includes(name) ? words : rest).shift() ?? null]));
-  if (fields.rho) fields.rho = split(fields.rho);
-  return fields;
-}
-// What many cases have in common is a text of their run, which they name by its number.
-for (const run of data.runs) for (const found of run.groups.flatMap(group => group.cases)) for (const name of ["strip", "band"]) found[name] = run.texts[found[name]];
-const points = data.runs.flatMap(run => run.groups.flatMap(group => group.cases.map(found => ({
+const read = row => Object.fromEntries(data.columns.map((name, place) => [name, row[place] ?? null]));
+const points = data.runs.flatMap(run => run.groups.flatMap(group => group.cases.map(measured => ({
   device: run.device, norm: group.norm, variant: group.variant, dtype: group.dtype, context: group.context,
-  shape: found.shape, run: run.name, of: run, group, found,
+  shape: measured.shape, run: run.name, of: run, group, measured,
 }))));
 const published = (device, name) => data.published.find(run => run.device === device && run.name === name);
 // A run in the usual context alone does not name it.
@@ -47,9 +38,9 @@ const nameOf = device => data.devices.find(each => each.key === device).name;
 const ageOf = run => ({ age: run.age, stale: run.stale ? run.age : null });
 const exported = point => ({
   device: nameOf(point.device), ...Object.fromEntries(FIELDS.slice(1).map(name => [name, point[name]])),
-  rows: point.found.rows, columns: point.found.cols, revision: point.of.revision, date: point.of.date, ...ageOf(published(point.device, point.run)),
-  baseline: point.of.baseline, command: point.of.command, answer: point.found.answer, add_us: point.found.add_us,
-  gradients: point.group.gradients, implementations: point.found.entries.map(row => read(row, point.of)),
+  rows: point.measured.rows, columns: point.measured.cols, revision: point.of.revision, date: point.of.date, ...ageOf(published(point.device, point.run)),
+  baseline: point.of.baseline, command: point.of.command, answer: point.measured.answer, add_us: point.measured.add_us,
+  gradients: point.group.gradients, implementations: point.measured.entries.map(read),
 });
 
 let asked = {}, wanted = {};  // what the address names, and what is chosen
@@ -73,7 +64,7 @@ function values(field, among) { return [...new Set(among.map(point => point[fiel
 
 // Shapes, the most elements first, as the pictures stand; of equal size the fewest columns first.
 function bySize(among) {
-  const shapes = new Map(among.map(point => [point.shape, point.found]));
+  const shapes = new Map(among.map(point => [point.shape, point.measured]));
   const size = shape => shapes.get(shape).rows * shapes.get(shape).cols;
   return [...shapes.keys()].sort((a, b) => size(b) - size(a) || shapes.get(a).cols - shapes.get(b).cols);
 }
@@ -116,8 +107,8 @@ function controls(point, offered) {
   if (focused) by("choose").elements[focused]?.focus();
 }
 
-const look = impl => data.looks[impl] ?? { colour: "#8c8c8c", marker: "o", dashes: "" };
-const own = impl => ({ class: "c", "--own": look(impl).colour });
+const styleOf = impl => data.styles[impl] ?? { colour: "#8c8c8c", marker: "o", dashes: "" };
+const own = impl => ({ class: "c", "--own": styleOf(impl).colour });
 
 function bar(us, low, high, longest, add) {
   const at = value => `${100 * Number(value) / longest}%`;
@@ -128,39 +119,38 @@ function bar(us, low, high, longest, add) {
 }
 
 function ranking(point) {
-  const rows = point.found.entries.map(row => read(row, point.of)), timed = rows.filter(row => row.us);
-  const add = point.found.add_us, longest = 1.04 * Math.max(...timed.map(row => Number(row.us)), Number(add ?? 0));
+  const rows = point.measured.entries.map(read), timed = rows.filter(row => row.us);
+  const add = point.measured.add_us, longest = 1.04 * Math.max(...timed.map(row => Number(row.us)), Number(add ?? 0));
   const interval = row => row.us_low ? [" ", el("span", { class: "interval" }, `[${row.us_low}, ${row.us_high}]`)] : [];
-  const line = (row, place) => el("tr", { class: row.standing + (place === 0 && row.standing === "ranked" ? " first" : ""), role: "row" },
-    el("th", { scope: "row", role: "rowheader" }, row.impl,
+  const line = (row, place) => el("tr", { class: row.standing + (place === 0 && row.standing === "ranked" ? " first" : "") },
+    el("th", { scope: "row" }, row.impl,
       row.status === "nondeterministic" ? el("span", { class: "badge" }, row.bits?.endsWith("new process") ? "other bits in a new process" : row.status) : null,
       row.why?.startsWith("waits") ? el("span", { class: "badge" }, "waits for other kernels") : null,
       row.standing === "unranked" ? el("span", { class: "badge" }, "not ranked") : null),
-    el("td", { class: "number", role: "cell", "data-unit": "us" }, row.us, interval(row)),
-    el("td", { ...own(row.impl), class: "bar c", role: "cell" }, bar(row.us, row.us_low, row.us_high, longest, add)),
-    el("td", { class: "number", role: "cell", "data-label": "speedup" }, row.speedup ?? (row.impl === point.of.baseline && row.standing === "ranked" ? "baseline" : "")),
-    el("td", { class: `verdict ${row.verdict ?? ""}`, "data-sign": SIGNS[row.verdict] ?? "", role: "cell" }, row.verdict ?? ""),
-    el("td", { class: "number", role: "cell", "data-unit": "GB/s" }, row.gbps ?? ""),
-    el("td", { class: "number", role: "cell", "data-unit": "% of add" }, row.percent_of_add ?? ""));
+    el("td", { class: "number" }, row.us, interval(row)),
+    el("td", { ...own(row.impl), class: "bar c" }, bar(row.us, row.us_low, row.us_high, longest, add)),
+    el("td", { class: "number" }, row.speedup ?? (row.impl === point.of.baseline && row.standing === "ranked" ? "baseline" : "")),
+    el("td", { class: `verdict ${row.verdict ?? ""}`, "data-sign": SIGNS[row.verdict] ?? "" }, row.verdict ?? ""),
+    el("td", { class: "number" }, row.gbps ?? ""),
+    el("td", { class: "number" }, row.percent_of_add ?? ""));
   const heads = ["implementation", "us [95 %]", "", "speedup [95 %]", "verdict", "GB/s", "% of add"];
-  return el("table", { class: "ranking", role: "table", "aria-label": "ranking" },
+  return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "ranking" }, el("table", { class: "ranking" },
     el("caption", {}, add ? `Vertical line: an add of the same bytes, ${add} us. ` : "", `Speedup: over ${point.of.baseline}.`),
-    el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, heads.map((head, place) =>
-      el("th", { scope: "col", role: "columnheader", class: [1, 3, 5, 6].includes(place) ? "number" : "text" }, head)))),
-    el("tbody", { role: "rowgroup" }, timed.map(line)));
+    el("thead", {}, el("tr", {}, heads.map((head, place) =>
+      el("th", { scope: "col", class: [1, 3, 5, 6].includes(place) ? "number" : "text" }, head)))),
+    el("tbody", {}, timed.map(line))));
 }
 
-// Roles are said, because on a phone the rows are no rows of a table any more.
 function table(name, heads, rows, kinds = []) {
   const kind = place => kinds[place] ?? "text";
-  return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": name }, el("table", { class: "facts", role: "table" },
-    el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, heads.map((head, place) => el("th", { scope: "col", role: "columnheader", class: kind(place) }, head)))),
-    el("tbody", { role: "rowgroup" }, rows.map(row => el("tr", { role: "row" }, row.map((cell, place) => place === 0
-      ? el("th", { scope: "row", role: "rowheader" }, cell) : el("td", { role: "cell", class: kind(place) }, cell)))))));
+  return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": name }, el("table", { class: "facts" },
+    el("thead", {}, el("tr", {}, heads.map((head, place) => el("th", { scope: "col", class: kind(place) }, head)))),
+    el("tbody", {}, rows.map(row => el("tr", {}, row.map((cell, place) => place === 0
+      ? el("th", { scope: "row" }, cell) : el("td", { class: kind(place) }, cell)))))));
 }
 
 function others(point) {
-  const rows = point.found.entries.map(row => read(row, point.of)).filter(row => !row.us || row.why);
+  const rows = point.measured.entries.map(read).filter(row => !row.us || row.why);
   if (!rows.length) return null;
   return el("details", {}, el("summary", {}, `${rows.length} not ranked, refused or with a remark`),
     table("not ranked", ["implementation", "what", "why"], rows.map(row => [row.impl, row.us ? row.standing : row.status, row.why ?? ""])));
@@ -178,19 +168,19 @@ function marker(kind, x, y, size) {
   };
   return paths[kind] ?? paths.o;
 }
-const coloured = (element, impl) => { element.style.setProperty("--own", look(impl).colour); return element; };
+const coloured = (element, impl) => { element.style.setProperty("--own", styleOf(impl).colour); return element; };
 
 function curvesOf(cases, run) {
   const curves = new Map();
-  for (const found of cases) for (const row of found.entries.map(row => read(row, run))) if (row.gbps) {
+  for (const measured of cases) for (const row of measured.entries.map(read)) if (row.gbps) {
     if (!curves.has(row.impl)) curves.set(row.impl, []);
-    curves.get(row.impl).push({ found, at: found[run.axis], gbps: row.gbps, low: row.gbps_low, high: row.gbps_high });
+    curves.get(row.impl).push({ measured, at: measured[run.axis], gbps: row.gbps, low: row.gbps_low, high: row.gbps_high });
   }
   return curves;
 }
 
 function picture(point, strip, cases, axis, top) {
-  const at = [...new Set(cases.map(found => found[axis]))].sort((a, b) => a - b);
+  const at = [...new Set(cases.map(measured => measured[axis]))].sort((a, b) => a - b);
   const [first, last] = [Math.log2(at[0]), Math.log2(at.at(-1))], wide = WIDTH - LEFT - RIGHT, high = HEIGHT - TOP - BOTTOM;
   const x = value => LEFT + 14 + (wide - 28) * (last > first ? (Math.log2(value) - first) / (last - first) : 0.5);
   const y = value => TOP + high * (1 - Number(value) / top);
@@ -202,7 +192,7 @@ function picture(point, strip, cases, axis, top) {
   }
   let end = -99;
   for (const value of at) {
-    const chosen = cases.some(found => found === point.found && found[axis] === value);
+    const chosen = cases.some(measured => measured === point.measured && measured[axis] === value);
     if (x(value) - end < 36 && !chosen) continue;
     if (chosen) svg.append(shape("line", { class: "here", x1: x(value), x2: x(value), y1: TOP, y2: HEIGHT - BOTTOM }));
     svg.append(shape("text", { x: x(value), y: HEIGHT - BOTTOM + 15, "text-anchor": "middle", class: chosen ? "here" : "" }, String(value)));
@@ -210,7 +200,7 @@ function picture(point, strip, cases, axis, top) {
   }
   svg.append(shape("text", { x: LEFT, y: 11 }, "GB/s"), shape("text", { x: WIDTH - RIGHT, y: HEIGHT - 4, "text-anchor": "end" }, axis === "cols" ? "columns" : "rows"));
   for (const [name, value] of point.of.levels) svg.append(shape("line", { class: "level", x1: LEFT, x2: WIDTH - RIGHT, y1: y(value), y2: y(value), "stroke-dasharray": name === "datasheet" ? "2 2.5" : "7 3" }));
-  const adds = cases.filter(found => found.add_gbps).map(found => [x(found[axis]), y(found.add_gbps)]).sort((a, b) => a[0] - b[0]);
+  const adds = cases.filter(measured => measured.add_gbps).map(measured => [x(measured[axis]), y(measured.add_gbps)]).sort((a, b) => a[0] - b[0]);
   svg.append(shape("polyline", { class: "add", points: adds.join(" ") }));
   for (const [impl, curve] of curvesOf(cases, { ...point.of, axis })) {
     if (!isDrawn(point, impl)) continue;
@@ -218,9 +208,9 @@ function picture(point, strip, cases, axis, top) {
     const group = coloured(shape("g", { class: "c" }), impl);
     const known = curve.filter(each => each.low && each.high);
     if (known.length > 1) group.append(shape("polygon", { class: "band", points: [...known.map(each => [x(each.at), y(each.high)]), ...[...known].reverse().map(each => [x(each.at), y(each.low)])].join(" ") }));
-    group.append(shape("polyline", { class: "curve", "stroke-dasharray": look(impl).dashes, points: curve.map(each => [x(each.at), y(each.gbps)]).join(" ") }));
-    for (const each of curve) group.append(shape("path", { class: "mark", d: marker(look(impl).marker, x(each.at), y(each.gbps), 3.4), onclick: () => pick("shape", each.found.shape) },
-      shape("title", {}, `${impl}, ${each.found.shape}: ${each.gbps} GB/s${each.low ? ` [${each.low}, ${each.high}]` : ""}`)));
+    group.append(shape("polyline", { class: "curve", "stroke-dasharray": styleOf(impl).dashes, points: curve.map(each => [x(each.at), y(each.gbps)]).join(" ") }));
+    for (const each of curve) group.append(shape("path", { class: "mark", d: marker(styleOf(impl).marker, x(each.at), y(each.gbps), 3.4), onclick: () => pick("shape", each.measured.shape) },
+      shape("title", {}, `${impl}, ${each.measured.shape}: ${each.gbps} GB/s${each.low ? ` [${each.low}, ${each.high}]` : ""}`)));
     svg.append(group);
   }
   return el("figure", {}, el("figcaption", {}, strip), svg);
@@ -228,7 +218,7 @@ function picture(point, strip, cases, axis, top) {
 
 function swatch(impl) {
   const svg = coloured(shape("svg", { viewBox: "0 0 34 12", "aria-hidden": "true", class: "c" }), impl);
-  svg.append(shape("line", { class: "curve", x1: 1, x2: 33, y1: 6, y2: 6, "stroke-dasharray": look(impl).dashes }), shape("path", { class: "mark", d: marker(look(impl).marker, 17, 6, 4) }));
+  svg.append(shape("line", { class: "curve", x1: 1, x2: 33, y1: 6, y2: 6, "stroke-dasharray": styleOf(impl).dashes }), shape("path", { class: "mark", d: marker(styleOf(impl).marker, 17, 6, 4) }));
   return svg;
 }
 function line(kind, dashes) {
@@ -245,20 +235,20 @@ function legend(point, impls) {
 }
 
 function bandwidth(point) {
-  const cases = point.group.cases.filter(found => found.strip), strips = new Map();
-  for (const found of cases) strips.set(found.strip, [...(strips.get(found.strip) ?? []), found]);
+  const cases = point.group.cases.filter(measured => measured.strip), strips = new Map();
+  for (const measured of cases) strips.set(measured.strip, [...(strips.get(measured.strip) ?? []), measured]);
   const drawn = [...strips].filter(([, of]) => of.length > 1);
   const axis = drawn.length ? "cols" : "rows";
-  const panels = drawn.length ? drawn : new Set(cases.map(found => found.rows)).size > 1 ? [["all shapes", cases]] : [];
-  if (!cases.some(found => found.entries.some(row => read(row, point.of).gbps))) return el("p", { class: "dim" }, "No bandwidth here: nothing ranks, or the time is that on the host.");
+  const panels = drawn.length ? drawn : new Set(cases.map(measured => measured.rows)).size > 1 ? [["all shapes", cases]] : [];
+  if (!cases.some(measured => measured.entries.some(row => read(row).gbps))) return el("p", { class: "dim" }, "No bandwidth here: nothing ranks, or the time is that on the host.");
   if (!panels.length) return el("p", { class: "dim" }, "One size alone: no curve.");
   const impls = [...curvesOf(cases, { ...point.of, axis }).keys()].sort((a, b) => point.group.shown.includes(b) - point.group.shown.includes(a));
-  const highest = [...cases.flatMap(found => [found.add_gbps, ...found.entries.map(row => read(row, point.of).gbps)]), ...point.of.levels.map(level => level[1])].filter(Boolean);
+  const highest = [...cases.flatMap(measured => [measured.add_gbps, ...measured.entries.map(row => read(row).gbps)]), ...point.of.levels.map(level => level[1])].filter(Boolean);
   const top = 1.03 * Math.max(...highest.map(Number));
   const heads = ["rows x columns", "add", ...impls];
-  const rows = cases.map(found => {
-    const of = Object.fromEntries(found.entries.map(row => read(row, point.of)).map(row => [row.impl, row.gbps]));
-    return [found.shape, found.add_gbps ?? "", ...impls.map(impl => of[impl] ?? "")];
+  const rows = cases.map(measured => {
+    const of = Object.fromEntries(measured.entries.map(read).map(row => [row.impl, row.gbps]));
+    return [measured.shape, measured.add_gbps ?? "", ...impls.map(impl => of[impl] ?? "")];
   });
   return el("div", {}, legend(point, impls), el("div", { class: "charts" }, panels.map(([strip, of]) => picture(point, strip, of, axis, top))),
     el("details", {}, el("summary", {}, "These figures as a table"), table("bandwidth in GB/s", heads, rows, heads.map((_, place) => place ? "number" : "text"))));
@@ -268,7 +258,7 @@ function precision(point) {
   // What was checked does not depend on the context: it stands with the cold one.
   const cold = points.find(other => other.of === point.of && other.shape === point.shape && other.norm === point.norm
     && other.variant === point.variant && other.dtype === point.dtype) ?? point;
-  const rows = cold.found.entries.map(row => read(row, cold.of)).filter(row => row.rho);
+  const rows = cold.measured.entries.map(read).filter(row => row.rho);
   const { gradients } = cold.group;
   if (!rows.length) return el("p", { class: "dim" }, "Nothing was checked here.");
   return table("precision and determinism", ["implementation", ...gradients.map(name => `rho ${name}`), "class", "bits from run to run"],
@@ -276,18 +266,18 @@ function precision(point) {
 }
 
 function verified(point) {
-  const found = data.devices.find(device => device.key === point.device).verified.find(each => each.norm === point.norm);
-  if (!found) return null;
-  return el("details", {}, el("summary", {}, `On every kind of inputs (${found.cases} cases of ${found.norm})`),
-    table("on every kind of inputs", found.heads, found.rows, found.heads.map((_, place) => place && /^\d/.test(found.rows[0][place]) ? "number" : "text")));
+  const measured = data.devices.find(device => device.key === point.device).verified.find(each => each.norm === point.norm);
+  if (!measured) return null;
+  return el("details", {}, el("summary", {}, `On every kind of inputs (${measured.cases} cases of ${measured.norm})`),
+    table("on every kind of inputs", measured.heads, measured.rows, measured.heads.map((_, place) => place && /^\d/.test(measured.rows[0][place]) ? "number" : "text")));
 }
 
 function means(point) {
-  const found = point.of.means.find(each => each.context === point.group.context);
-  const norm = found.heads.indexOf("norm"), rows = found.rows.filter(row => row[norm] === point.norm);
+  const measured = point.of.means.find(each => each.context === point.group.context);
+  const norm = measured.heads.indexOf("norm"), rows = measured.rows.filter(row => row[norm] === point.norm);
   const without = row => row.filter((_, place) => place !== norm);
   return el("details", {}, el("summary", {}, `All cases of this run${severalContexts(point.of) ? `, ${point.context}` : ""}: geometric means`),
-    table("geometric means", without(found.heads), rows.map(without), found.heads.slice(1).map((_, place) => place ? "number" : "text")));
+    table("geometric means", without(measured.heads), rows.map(without), measured.heads.slice(1).map((_, place) => place ? "number" : "text")));
 }
 
 // What holds for a whole run stands once, with the run; a case says that there is something, and leads there.
@@ -303,10 +293,10 @@ function panel(point, several) {
   const run = point.of, { stale } = published(point.device, run.name);
   return el("article", { class: "panel", "data-device": point.device },
     several ? el("h3", {}, nameOf(point.device)) : null,
-    el("p", { class: "answer" }, point.found.answer),
+    el("p", { class: "answer" }, point.measured.answer),
     warned(run, stale),
     ranking(point),
-    el("p", { class: "dim" }, `${point.found.band}. ${run.budget}`),
+    el("p", { class: "dim" }, `${point.measured.band}. ${run.budget}`),
     others(point), means(point),
     el("h3", {}, "Bandwidth against size"), bandwidth(point),
     el("h3", {}, "Precision and determinism"), precision(point), verified(point),

@@ -1,7 +1,6 @@
 import pytest
 
-from harness.analysis.joining import join
-from reports.parts.aa import ASK, SLOWDOWNS, render, self_comparisons, slowed
+from reports.parts.aa import ASK, SLOWDOWNS, render, self_comparisons
 from tests.results_factory import CASE, LAYER, helpers, mixed, results, row, thorough, twin
 
 PAIRS = (row("torch-eager", 100.0), row("quack", 50.0), *helpers(100.0, 46.0))
@@ -56,12 +55,6 @@ def test_the_baselines_own_cells_make_the_band():
         ("torch-eager", True, False),
         ("quack", False, False),
     ]
-
-
-def test_slowed_samples_are_the_real_ones_times_a_constant():
-    rows = join(PAIRS)["quack", "impl"]
-    assert slowed(rows, 0.02).median_us == pytest.approx(1.02 * rows.median_us)
-    assert slowed(rows, 0.02).timings[0].blocks == rows.timings[0].blocks
 
 
 def test_a_file_without_twins_says_how_to_get_them():

@@ -2,9 +2,9 @@ import pytest
 
 from harness.analysis.comparison import compare
 from harness.cases import NormCase
-from harness.cases.traffic import moved_bytes
-from reports.plots.bandwidth import ADD_NAME, SHARES, bandwidth
-from reports.plots.style import look
+from harness.cases.traffic import ADD_NAME, moved_bytes
+from reports.plots.bandwidth import bandwidth
+from reports.plots.style import line_style
 from reports.size_groups import groups
 from tests.results_factory import helpers, in_processes, results, row, selftest
 
@@ -30,7 +30,7 @@ def drawn(file):
 def line(axes, impl):
     """The line of an implementation: {columns: value}."""
     (curve,) = [curve for curve in axes.get_lines() if curve.get_label() == impl]
-    assert curve.get_color() == look(impl).colour or impl == ADD_NAME
+    assert curve.get_color() == line_style(impl).colour or impl == ADD_NAME
     return dict(zip(curve.get_xdata(), curve.get_ydata(), strict=True))
 
 
@@ -68,23 +68,6 @@ def test_reference_lines_are_drawn_where_known():
     assert key(bare) == ["quack", "torch-eager"]
 
 
-def test_faint_lines_are_shares_of_the_add():
-    axes = drawn(measured()).axes[0]
-    add = line(axes, ADD_NAME)
-    shares = {text.get_text(): text.xy for text in axes.texts}
-    assert shares == {f"{share} %": (4096, pytest.approx(share / 100 * add[4096])) for share in SHARES}
-    assert list(drawn(measured(add=False)).axes[0].texts) == []
-
-
-def test_key_is_ordered_by_height_at_the_right_edge():
-    last = SQUARE[-1]
-    rows = [row("low", 40.0, case) for case in SQUARE]
-    rows += [row("high", 90.0 if case != last else 30.0, case, shift=2) for case in SQUARE]
-    figure = drawn(results(*rows, *(part for case in SQUARE for part in helpers(40.0, 14.0, case)), baseline="low"))
-    assert key(figure)[-3:] == [ADD_NAME, "high", "low"]
-    assert line(figure.axes[0], "high")[1024] < line(figure.axes[0], "low")[1024]
-
-
 @pytest.mark.parametrize("processes", [1, 3])
 def test_each_point_lies_in_its_band(processes):
     file = measured()
@@ -103,24 +86,5 @@ def test_each_point_lies_in_its_band(processes):
         assert max(ends[cols]) > min(ends[cols]) or processes > 1  # whose quotients are all the same here
 
 
-def test_too_few_samples_have_no_band():
-    short = [each.model_copy(update={"timing": cut(each.timing)}) for each in measured().rows]
-    axes = drawn(results(*short)).axes[0]
-    assert line(axes, "quack")
-    assert list(axes.collections) == []
-
-
-def cut(timing):
-    return timing.model_copy(update={"samples_us": timing.samples_us[:4], "blocks": timing.blocks[:4]})
-
-
 def test_nothing_is_drawn_of_single_sizes():
     assert drawn(measured(SQUARE[:1])) is None
-
-
-def test_axes_say_units_and_sizes():
-    axes = drawn(measured()).axes[0]
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("columns (hidden size)", "GB/s")
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["1024", "2048", "4096"]
-    assert axes.get_xscale() == "log"
-    assert axes.get_ylim()[0] == 0

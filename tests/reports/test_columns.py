@@ -3,31 +3,9 @@ import pytest
 from harness.analysis.comparison import compare
 from harness.records.schema import TensorCheck
 from reports import columns
-from reports.column import Column, Row
-from reports.columns import rows_of, table_of
-from reports.formats.console import render
+from reports.columns import Row, rows_of, table_of
 from reports.formats.export import to_csv
-from reports.table import Cell
-from tests.results_factory import helpers, in_processes, mixed, results, row, thorough, verification
-
-CHOICES = ("CONSOLE", "OVERVIEW", "MARKDOWN", "MARKDOWN_UNTIMED", "PULL_REQUEST", "PULL_REQUEST_UNTIMED", "HTML", "CSV")
-
-
-@pytest.mark.parametrize("choice", CHOICES)
-def test_every_format_chooses_columns_that_exist(choice):
-    rows = rows_of(compare(thorough()))
-    chosen = columns.columns(getattr(columns, choice), rows)
-    assert len({column.name for column in chosen}) == len(chosen)
-    assert all(isinstance(column.cell(row), Cell) for column in chosen for row in rows)
-
-
-def test_a_new_column_is_an_entry_and_its_name(monkeypatch):
-    blocks = Column("twice", "2 x", lambda row: 2, lambda row: Cell("two", 2))
-    monkeypatch.setitem(columns.COLUMNS, "twice", blocks)
-    monkeypatch.setattr(columns, "CONSOLE", (*columns.CONSOLE, "twice"))
-    text = render(compare(mixed()))
-    assert "2 x" in text
-    assert "two" in text
+from tests.results_factory import helpers, in_processes, mixed, results, row, verification
 
 
 def test_a_column_that_no_row_fills_is_left_out():

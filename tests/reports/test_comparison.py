@@ -2,15 +2,12 @@ import pytest
 
 from harness.analysis.comparison import compare
 from harness.cases import NormCase
-from harness.cases.traffic import moved_bytes
 from harness.errors import UsageError
 from reports.formats.grid import render
 from reports.labels import counted_label, determinism, entry_label
-from reports.parts import not_passed
 from reports.parts.geomeans import norms_side_by_side
 from tests.results_factory import (
     CASE,
-    LAYER,
     helpers,
     in_processes,
     mixed,
@@ -18,7 +15,6 @@ from tests.results_factory import (
     row,
     timing,
     verification,
-    verified_only,
 )
 from tests.wording import worded
 
@@ -93,17 +89,6 @@ def test_what_keeps_its_bits_within_each_process_has_a_mark_of_its_own(differing
     assert f"**54.9{legend[mark][:2]}**" in render(comparison)
 
 
-def test_figures_of_an_entry():
-    case = only_case(row("torch-eager", 100.0), row("quack", 50.0), *helpers(100.0, 25.0))
-    quack = case.entry("quack")
-    assert quack.speedup.value == pytest.approx(2.0, rel=0.01)
-    assert quack.bandwidth_gbps == pytest.approx(moved_bytes(CASE) / quack.median_us / 1e3)
-    assert quack.percent_of_add == pytest.approx(50.0, rel=0.01)
-    assert quack.percent_of_datasheet == pytest.approx(100 * quack.bandwidth_gbps / 4800)
-    assert quack.checked.errors["dweight"].rho == 1.0
-    assert case.entry("torch-eager").speedup is None
-
-
 def test_verdict_is_same_inside_the_aa_band():
     rows = [row("torch-eager", 100.0), row("quack", 98.0), row("liger", 90.0)]
     case = only_case(*rows, *helpers(100.0, 46.0, again_off=0.03))
@@ -130,22 +115,11 @@ def test_lead_is_a_tie_unless_it_clears_the_band():
     assert [(wins.impl, wins.alone) for wins in clear.summary.wins] == [("liger", (CASE.key,))]
 
 
-def test_the_last_row_of_a_kind_counts():
-    case = only_case(row("torch-eager", 100.0), row("quack", 50.0), row("quack", status="crashed", reason="boom"))
-    assert case.entry("quack").status == "crashed"
-    assert len(case.entries) == 2
-
-
 def test_another_baseline_and_an_unknown_one():
     case = only_case(row("torch-eager", 100.0), row("quack", 50.0), *helpers(100.0, 46.0), baseline="quack")
     assert case.entry("torch-eager").verdict == "slower"
     with pytest.raises(UsageError, match="torch-eager, triton-inhouse, quack"):
         compare(mixed(), "nonesuch")
-
-
-def test_a_wrong_baseline_gives_no_speedups():
-    case = only_case(row("torch-eager", 100.0, status="wrong"), row("quack", 50.0))
-    assert (case.entry("quack").standing, case.entry("quack").speedup) == ("ranked", None)
 
 
 def test_geomeans_compare_on_common_cases():
@@ -167,24 +141,6 @@ def test_geomeans_compare_on_common_cases():
 
 
 @pytest.mark.parametrize(
-    ("reasons", "told"),
-    [
-        (("rho 3.01", "rho 3.01"), ["quack: wrong in 2 cases (rho 3.01): FIRST, OTHER"]),
-        (("rho 3.01", "rho 2.5"), ["quack: wrong in 2 cases (in the first: rho 3.01): FIRST, OTHER"]),
-        (
-            ("rho 3.01", "a hang"),
-            ["quack: wrong in 1 case (rho 3.01): FIRST", "quack: wrong in 1 case (a hang): OTHER"],
-        ),
-    ],
-)
-def test_failures_that_differ_in_numbers_alone_are_one(reasons, told):
-    cases = NormCase("rms", 1024, 1024), NormCase("rms", 2048, 1024)
-    rows = [row("quack", case=case, status="wrong", reason=why) for case, why in zip(cases, reasons, strict=True)]
-    names = [line.replace("FIRST", cases[0].key).replace("OTHER", cases[1].key) for line in told]
-    assert not_passed.failures(compare(results(*rows, *(row("torch-eager", 100.0, case) for case in cases)))) == names
-
-
-@pytest.mark.parametrize(
     ("more", "expected"),
     [
         ({}, None),
@@ -195,7 +151,7 @@ def test_failures_that_differ_in_numbers_alone_are_one(reasons, told):
 )
 def test_an_unfinished_run_says_so(more, expected):
     unfinished = compare(results(row("torch-eager", 100.0), **more)).unfinished
-    assert unfinished is None if expected is None else expected in unfinished
+    assert unfinished is None if expected is None else expected in worded(unfinished)
 
 
 def test_a_case_that_was_interrupted_is_not_counted():
@@ -203,25 +159,4 @@ def test_a_case_that_was_interrupted_is_not_counted():
     first, second = ([row(name, 100.0, NormCase("rms", rows, 64)) for name in names] for rows in (64, 128))
     for missing, whole in ((1, 1), (0, 2)):
         rows = first + second[missing:]
-        assert f"{whole} of 2 cases" in compare(results(*rows, interrupted=True, jobs=2)).unfinished
-
-
-def test_a_cpu_has_no_datasheet():
-    case = NormCase("rms", 64, 64, device="cpu")
-    rows = [row("torch-eager", 100.0, case), *helpers(100.0, 46.0, case)]
-    assert only_case(*rows, cpu=True).entries[0].percent_of_datasheet is None
-
-
-def test_a_verification_has_no_times_and_no_lead():
-    comparison = compare(verified_only())
-    assert not comparison.timed
-    assert comparison.cases[0].lead is None
-    assert comparison.cases[0].entry("quack").standing == "verified"
-
-
-def test_notes_say_what_the_implementation_does():
-    cases = compare(mixed()).cases
-    assert worded(cases[0].entry("liger").notes)[0] == "rounds each product to bf16"
-    assert "overwrites dy" in worded(cases[0].entry("liger").notes)[1]
-    assert "autograd" in worded(cases[1].entry("compiled").notes)[0]
-    assert cases[1].case == LAYER
+        assert f"{whole} of 2 cases" in worded(compare(results(*rows, interrupted=True, jobs=2)).unfinished)

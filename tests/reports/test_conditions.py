@@ -1,11 +1,8 @@
-from dataclasses import replace
-
 import pytest
 
 import reports
 from harness.analysis.comparison import compare
 from harness.analysis.device_state import device_state
-from harness.records.settings import Settings
 from reports.parts.caveats import caveats, moved
 from reports.parts.conditions import conditions
 from tests.results_factory import (
@@ -18,7 +15,6 @@ from tests.results_factory import (
     row,
     selftest,
     thorough,
-    verified_only,
 )
 from tests.results_factory import conditions as readings
 
@@ -29,11 +25,6 @@ def told(*records):
 
 def named(measured):
     return dict(conditions(compare(measured)))
-
-
-def test_a_steady_device_is_no_caveat():
-    assert told() == []
-    assert told(readings(), readings(LAYER, sm_clock_mhz=[1980, 1945])) == []
 
 
 @pytest.mark.parametrize(
@@ -61,22 +52,6 @@ def test_a_case_counts_once_however_many_processes_it_moved_in():
     ]
 
 
-def test_a_silent_device_has_no_readings():
-    silent = {"sm_clock_mhz": [], "memory_clock_mhz": [], "power_w": [], "temperature_c": []}
-    state = device_state([readings(**silent)])
-    assert (state.sm_clock_mhz, state.power_w, state.temperature_c) == (None, None, None)
-    assert moved(state) == []
-    assert not any(
-        "while measuring" in name for name in named(results(row("quack", 50.0), states=[readings(**silent)]))
-    )
-
-
-def test_the_runs_of_later_processes_are_told_beside_those_of_the_first():
-    once = results(row("quack", 50.0))
-    told_of = replace(once, run=once.run.model_copy(update={"settings": Settings(repeats=50, later_repeats=2)}))
-    assert named(told_of)["Runs a case for its bits"] == "50; 2 in each later process"
-
-
 def test_readings_and_stages_are_conditions():
     found = named(thorough())
     assert found["Clocks while measuring"] == "multiprocessors 1755 to 1980 MHz, memory 3201 MHz"
@@ -84,14 +59,6 @@ def test_readings_and_stages_are_conditions():
     assert found["Temperature while measuring"] == "41 to 52 °C"
     assert found["Time"] == "600 s, of which timing 402 s, compiling ahead 60 s, preparing 40 s"
     assert found["Blocks per case"] == "120 in 3 processes"
-
-
-def test_older_file_says_its_error_is_unknown():
-    assert named(mixed())["Engine's own error"] == "unknown, as no self-test was made"
-    assert named(mixed())["Time"] == "600 s"
-    assert caveats(compare(mixed())) == []
-    assert "Engine's own error" not in named(verified_only())
-    assert "Engine's own error" not in named(results(row("quack", 50.0), selftests=[selftest()]))
 
 
 @pytest.mark.parametrize("form", ["console", "markdown", "grid", "pr"])

@@ -58,11 +58,6 @@ def test_number_of_shapes_is_told_where_an_implementation_ranks_in_fewer():
     assert cells(render([results(*rows), FP16]), "quack")[0].endswith(" (1)")
 
 
-def test_first_file_that_has_a_case_is_shown():
-    slower = run([SMALL, LARGE], quack=100.0)
-    assert cells(render([BF16, FP16, slower]), "quack") == cells(render([BF16, FP16]), "quack")
-
-
 def test_one_dtype_is_no_table_of_dtypes():
     with pytest.raises(UsageError, match="needs two dtypes of one norm with a shape in common"):
         reports.render([BF16, run([SMALL], quack=40.0)], "dtypes")

@@ -2,7 +2,7 @@ import pytest
 
 from harness.analysis.joining import join
 from reports.parts.engines import other_engines, render
-from tests.results_factory import mixed, results, row, thorough
+from tests.results_factory import results, row, thorough
 
 
 def test_golden(golden):
@@ -27,7 +27,3 @@ def test_missing_figure_is_a_gap_in_the_engine_table():
     text = " ".join(render(results(*rows)).split())
     assert "| - | - |" in text
     assert "apex" not in text
-
-
-def test_without_other_engines_it_says_how_to_get_them():
-    assert "--cross-check" in render(mixed())

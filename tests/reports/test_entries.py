@@ -11,13 +11,11 @@ from harness.records.schema import VoidBlocks
 from reports.labels import determinism
 from tests.results_factory import (
     CASE,
-    budget,
     helpers,
     in_processes,
     results,
     row,
     selftest,
-    thorough,
     timing,
     twin,
     verification,
@@ -41,13 +39,7 @@ def test_an_entry_is_made_of_all_processes():
     assert entry.speedup.value == pytest.approx(alone.speedup.value)
     assert entry.percent_of_add == pytest.approx(alone.percent_of_add)
     assert entry.spread > 2 * alone.spread
-    assert worded(entry.notes) == ()
-
-
-def test_one_process_reads_as_before():
-    entry = only_case(*PAIR).entry("quack")
-    assert (entry.blocks, entry.processes) == (40, 1)
-    assert entry.percent_of_add == pytest.approx(50.0, rel=0.01)
+    assert entry.notes == ()
 
 
 def test_deviating_process_can_remove_the_verdict():
@@ -102,11 +94,6 @@ def test_the_worst_error_and_all_repetitions_count():
     assert determinism(entry.checked) == "2 of 200 differ, in dweight"
 
 
-def test_a_process_that_is_missing_is_noted():
-    rows = [each for each in in_processes(*PAIR) if (each.impl, each.process) != ("quack", 2)]
-    assert worded(only_case(*rows, processes=3).entry("quack").notes) == ["timed in 2 of 3 processes"]
-
-
 def test_void_blocks_are_summed_over_processes():
     voided = [
         each.model_copy(
@@ -121,12 +108,6 @@ def test_void_blocks_are_summed_over_processes():
     assert only_case(*voided).voided == {Reason("throttled"): 6}
 
 
-def test_first_process_gives_the_kernels_and_the_preparing_time():
-    entry = compare(thorough()).cases[0].entry("quack")
-    assert [kernel.start_us for kernel in entry.kernels] == [0.0, 47.0]
-    assert (entry.kernel_totals.sum_us, entry.prepare_s) == (53.0, 1.5)
-
-
 @pytest.mark.parametrize(("t0", "standing"), [(5.4, "ranked"), (5.6, "unranked")])
 def test_nothing_below_ten_t0_ranks(t0, standing):
     case = only_case(*PAIR, selftests=[selftest(t0_us=t0)])
@@ -137,11 +118,6 @@ def test_nothing_below_ten_t0_ranks(t0, standing):
     if standing == "unranked":
         assert worded(quack.reason) == "below 10 x t0 (56.0 us): shown, not ranked"
         assert (quack.speedup, quack.verdict, quack.bandwidth_gbps) == (None, None, None)
-
-
-def test_the_worst_self_test_sets_the_floor():
-    tests = [selftest(), selftest(when="after", t0_us=6.0)]
-    assert only_case(*PAIR, selftests=tests).entry("quack").standing == "unranked"
 
 
 def test_process_on_a_host_with_a_large_t0_is_set_aside():
@@ -160,14 +136,6 @@ def test_a_baseline_below_the_floor_gives_no_speedups():
     assert case.aa_band is not None
 
 
-def test_percent_of_copy_needs_a_self_test():
-    quack = only_case(*PAIR, selftests=[selftest(copy_gbps=4000.0)]).entry("quack")
-    assert quack.percent_of_copy == pytest.approx(100 * quack.bandwidth_gbps / 4000)
-    assert only_case(*PAIR).entry("quack").percent_of_copy is None
-    assert only_case(*PAIR, selftests=[selftest(copy_gbps=None)]).entry("quack").percent_of_copy is None
-    assert budget().copy_gbps == 4276.0
-
-
 def test_another_baseline_is_judged_by_its_own_twin():
     rows = [*PAIR, twin("quack", 50.0, off=0.05)]
     assert compare(results(*rows)).cases[0].aa_band == PROCESS_BAND
@@ -183,6 +151,6 @@ def test_what_was_chosen_is_said_with_the_processes_that_chose_it_and_how_far_th
         for each in in_processes(*tuned, scales=(1.0, 1.3, 1.1))
     ]
     chosen, scatter = only_case(*rows, processes=3).entry("quack").notes
-    assert chosen == "chosen: process 0, 2: 8 warps; process 1: 4 warps"
+    assert worded(chosen) == "chosen: process 0, 2: 8 warps; process 1: 4 warps"
     alone = only_case(*PAIR).entry("quack").median_us
-    assert scatter == f"medians of the 3 processes: {alone:.1f} to {1.3 * alone:.1f} us"
+    assert worded(scatter) == f"medians of the 3 processes: {alone:.1f} to {1.3 * alone:.1f} us"

@@ -1,11 +1,10 @@
 import math
 
 import pytest
-from matplotlib.figure import Figure
 
-from reports.plots.error_growth import LEAST_FACTOR, _scale, precision
-from reports.plots.style import look
-from tests.results_factory import TALL, careful, mixed, outcomes, results, row, verification
+from reports.plots.error_growth import precision
+from reports.plots.style import line_style
+from tests.results_factory import TALL, careful, outcomes
 
 ROWS = [case.rows for case in TALL]
 
@@ -18,8 +17,8 @@ def line(axes, impl):
     """The errors from the fewest rows to the most, and the number beside them."""
     place = [label.get_text() for label in axes.get_yticklabels()].index(impl)
     through, first, last = [each for each in axes.get_lines() if each.get_ydata()[0] == place]
-    assert {each.get_color() for each in (through, first, last)} == {look(impl).colour}
-    assert (first.get_markerfacecolor(), last.get_markerfacecolor()) == ("white", look(impl).colour)
+    assert {each.get_color() for each in (through, first, last)} == {line_style(impl).colour}
+    assert (first.get_markerfacecolor(), last.get_markerfacecolor()) == ("white", line_style(impl).colour)
     assert (first.get_xdata()[0], last.get_xdata()[0]) == (through.get_xdata()[0], through.get_xdata()[-1])
     (text,) = [text.get_text() for text in axes.texts if text.xy[1] == place]
     return list(through.get_xdata()), text
@@ -40,30 +39,3 @@ def test_rows_are_ordered_by_the_largest_error():
     assert largest == sorted(largest)
     bottom, top = axes.get_ylim()
     assert bottom > top
-
-
-def test_small_differences_look_small():
-    (axes,) = drawn(careful())["rms"].axes
-    left, right = axes.get_xlim()
-    assert right / left >= LEAST_FACTOR
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "numbers"),
-    [
-        (1.2e-3, 9e-3, ["2e-3", "5e-3"]),  # no power of ten inside
-        (3e-5, 8e-4, ["5e-5", "1e-4", "2e-4", "5e-4"]),
-        (3e-6, 0.2, ["1e-5", "1e-4", "1e-3", "1e-2", "1e-1"]),
-    ],
-)
-def test_axis_has_numbers(low, high, numbers):
-    axes = Figure().subplots()
-    _scale(axes, low, high)
-    shown = [text.get_text() for text in axes.get_xticklabels() if low <= text.get_position()[0] <= high]
-    assert shown == numbers
-
-
-def test_two_numbers_of_rows_are_no_line():
-    few = results(*(row("quack", case=case, verification=verification(case)) for case in TALL[:2]), timed=False)
-    assert drawn(few) == {}
-    assert drawn(mixed()) == {}

@@ -17,13 +17,6 @@ def test_csv_has_a_line_a_row(golden):
     golden("columns.txt", "\n".join(to_csv(comparison).splitlines()[0].split(",")) + "\n")
 
 
-def test_csv_cells():
-    line = next(line for line in table(compare(mixed())) if line["impl"] == "liger")
-    assert (line["case"], line["rows"], line["status"]) == ("rms-8192x4096-bf16", "8192", "nondeterministic")
-    assert 2.38 < float(line["speedup_low"]) < float(line["speedup"]) < float(line["speedup_high"]) < 2.42
-    assert (line["rho_dweight"], line["rho_dbias"], line["differing_in"]) == ("1.0", "", "dweight")
-
-
 def test_a_failed_row_has_no_time_in_the_csv():
     line = next(line for line in table(compare(mixed())) if line["status"] == "wrong")
     assert (line["impl"], line["median_us"], line["speedup"]) == ("quack", "", "")

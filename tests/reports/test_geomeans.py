@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from harness.analysis.comparison import compare
 from reports.parts.geomeans import norms_side_by_side
-from tests.results_factory import CASE, LAYER, helpers, mixed, results, row
+from tests.results_factory import CASE, helpers, mixed, results, row
 
 
 def texts(found):
@@ -32,8 +32,3 @@ def test_over_how_many_cases_a_mean_is():
     rows = [each for case in cases for each in (row("torch-eager", 40.0, case), *helpers(40.0, 10.0, case))]
     _, rows = texts(results(*rows, row("quack", 20.0, CASE), row("quack", case=cases[1], status="wrong", reason="off")))
     assert rows[0] == ("quack", "2.00 (2.00 to 2.00) in 1 of 2", "1 of 2", "1 of 1", "1")
-
-
-def test_one_norm_is_one_column():
-    heads, _ = texts(results(row("torch-eager", 40.0, LAYER), row("quack", 20.0, LAYER), *helpers(40.0, 10.0, LAYER)))
-    assert heads == ("implementation", "LayerNorm speedup", "right", "same bits", "fastest in")

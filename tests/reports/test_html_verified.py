@@ -12,7 +12,6 @@ from harness.analysis.comparison import compare
 from harness.errors import UsageError
 from harness.records.file import load
 from reports.formats.verification import sections
-from reports.parts.reasons import details
 from reports.table import Section, Table
 from tests.results_factory import careful, longer, outcomes, results, row, verified_only
 
@@ -82,38 +81,6 @@ def test_every_title_and_every_cell_is_there_in_order(made_by):
         assert [[why for *_, why in cells] for _, cells in rows] == [[list(c.why) for c in each] for each in table.rows]
 
 
-def test_outcome_details_are_reason_errors_and_bits():
-    runs = [careful()]
-    cells = [cell for table in Page(reports.render(runs, "html")).tables for _, row in table for cell in row]
-    behind_cells = [why for attributes, _, why in cells if attributes.get("data-status")]
-    told = [
-        details(outcome.reason, outcome.checked)
-        for outcome in outcomes(runs)
-        if outcome.status != "missing" and (outcome.impl, outcome.status) != ("quack", "unsupported")  # has no column
-    ]
-    assert sorted(why for why in behind_cells if why) == sorted(told)
-    assert ["RuntimeError: x is\nnot contiguous"] in behind_cells
-    assert any(why[0] == "dx is off by rho 9.1 | 1" and why[1].startswith("dx: rho 9.10, wrong") for why in told)
-
-
-def test_rows_and_columns_carry_their_filters():
-    page = Page(reports.render([careful()], "html"))
-    tables = [table for table in page.tables if table[0][1][0][1] == "inputs"]
-    assert len(tables) == 5
-    for (_, heads), *rows in tables:
-        impls = [text for _, text, _ in heads[1:]]
-        assert "triton-inhouse" in impls
-        assert [attributes.get("data-impl") for attributes, *_ in heads] == [None, *impls]
-        for attributes, cells in rows:
-            assert attributes["data-case"] == cells[0][1]
-            assert [of.get("data-impl") for of, *_ in cells] == [None, *impls]
-    assert {attributes.get("data-impl") for attributes, _ in page.tables[0][1:]} >= {"torch-eager", "quack", "apex"}
-    (failed,) = [table for table in page.tables if table[0][1][-1][1] == "which"]
-    assert failed[1:]
-    for attributes, ((_, impl, _), *_) in failed[1:]:
-        assert attributes == {"data-impl": impl}  # its cases are of several norms, and not all named
-
-
 def test_several_files_have_their_conditions_each():
     assert "<h3>File 1</h3>" not in reports.render([careful()], "html")
     text = reports.render([careful(), longer()], "html")
@@ -131,7 +98,3 @@ def test_backticks_are_code_and_nothing_else_is_markup():
     assert "<b>" not in text
     assert "<code>normbwd verify --impls &lt;i&gt;</code>" in text
     assert "<code>bitwise n=300</code>" in reports.render([careful()], "html")
-
-
-def test_a_run_in_which_nothing_was_tried_has_a_page():
-    assert "No implementation was tried." in reports.render(results(timed=False), "html")

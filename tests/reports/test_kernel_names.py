@@ -27,11 +27,6 @@ def test_short_names_of_a_run_on_an_h200(golden):
     golden("kernel_names.txt", "".join(f"{shorten(name):<{LONGEST}}  {name}\n" for name in names))
 
 
-def test_kernels_of_published_rows_differ_in_name():
-    for row in published():
-        assert len(set(display_names(row))) == len(set(row))
-
-
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

@@ -1,6 +1,6 @@
 import pytest
 
-from harness.analysis.kernel_spans import agrees, disagreement_us, gaps_us, segments
+from harness.analysis.kernel_spans import agrees, disagreement_us, segments
 from harness.records.schema import Kernel, KernelTotals
 from tests.results_factory import budget
 
@@ -53,7 +53,3 @@ def test_events_against_the_profiler(offset, difference, agreeing):
 def test_what_is_unknown_neither_agrees_nor_not(totals, of):
     assert disagreement_us(totals, of) is None
     assert agrees(totals, of) is None
-
-
-def test_gaps_are_the_span_without_the_union():
-    assert gaps_us(TOTALS) == 3.0

@@ -1,7 +1,7 @@
 from harness.analysis.comparison import compare
 from harness.records.schema import Kernel
 from reports.parts.kernel_table import agreement, case_table, render
-from tests.results_factory import budget, mixed, profiled, results, row, selftest, thorough
+from tests.results_factory import budget, profiled, results, row, selftest, thorough
 
 APART = profiled(row("quack", 60.0), ("a", 0.0, 50.0), event_off=9.0)
 
@@ -26,13 +26,3 @@ def test_without_a_self_test_nothing_is_said_of_agreement():
 def test_kernel_with_own_events_has_both_times():
     timed = row("quack", 60.0, kernels=[Kernel(name="rows", median_us=46.0, event_us=47.5)])
     assert "`rows` 46.0 (events 47.5)" in case_table(compare(results(timed)).cases[0], None)
-
-
-def test_older_files_have_kernels_and_no_totals():
-    table = case_table(compare(mixed()).cases[0], None)
-    assert "`backward` 48.8 + `sum` 2.71" in table
-    assert "span" not in table
-
-
-def test_a_case_without_kernels_says_so():
-    assert "No kernels are known." in render(compare(results(row("quack", 60.0, kernels=None))))

@@ -1,17 +1,15 @@
 """What a step of a model spends, formed from fixed times."""
 
-from dataclasses import replace
-
 import pytest
 
 from harness.analysis.comparison import compare
 from harness.analysis.step import spending
 from harness.cases.models import MODELS
 from harness.cases.unfused import WITH_TORCH
-from reports.formats import console, grid, html, markdown
+from reports.formats import console, grid, markdown
 from reports.labels import spender_label
 from reports.parts import models
-from tests.results_factory import helpers, in_processes, results, row, selftest, timing, verification
+from tests.results_factory import helpers, in_processes, results, row, selftest, verification
 
 LLAMA = MODELS[0]
 DRIFTED = 1.0986  # what the factory's drift makes of a median
@@ -68,45 +66,6 @@ def test_a_norm_that_is_too_short_to_rank_counts_with_the_error_that_it_may_have
     assert [cell.text for cell in table.rows[0]] == ["triton-inhouse", "0.64 ± 0.13"]
 
 
-def test_an_add_that_is_too_short_to_rank_has_an_error_too():
-    """t0 is 6 us: the adds of 50 us are too short, the norms of 60 us and more are not."""
-    compared = compare(
-        results(*(each for case in (RESIDUAL, PLAIN) for each in measured(case)), selftests=[selftest(t0_us=6.0)])
-    )
-    (spent,) = spending(compared.cases, compared.budget)
-    assert spent.add.error_ms["Llama 3 8B"] == pytest.approx(65 * 0.006)
-    assert not any(spender.error_ms["Llama 3 8B"] for spender in spent.spenders)
-
-
-def test_a_short_time_that_may_not_be_compared_for_another_reason_too_leaves_the_model_open():
-    rows = [each for case in (RESIDUAL, PLAIN) for each in measured(case)]
-    short = [
-        row("triton-inhouse", 9.0, case=case, timed=timing(9.0, proven=case == PLAIN)) for case in (RESIDUAL, PLAIN)
-    ]
-    compared = compare(results(*rows, *short, selftests=[selftest(t0_us=2.0)]))
-    (spent,) = spending(compared.cases, compared.budget)
-    assert "triton-inhouse" not in [spender.impl for spender in spent.spenders]
-
-
-def test_a_model_of_which_a_norm_was_not_measured_has_no_column():
-    assert spending(of(RESIDUAL).cases, None) == []
-    assert models.section(of(PLAIN)) is None
-
-
-def test_the_same_case_in_two_dtypes_is_no_step():
-    assert spending(of(RESIDUAL, PLAIN, replace(PLAIN, dtype="fp16", weight_dtype="fp16")).cases, None) == []
-
-
-def test_another_dtype_is_a_step_of_that_dtype():
-    halves = [replace(case, dtype="fp16", weight_dtype="fp16") for case in (RESIDUAL, PLAIN)]
-    rows = [
-        each for case in halves for each in (row("torch-eager", 100.0, case=case), *helpers(100.0, 50.0, case=case))
-    ]
-    assert spending(compare(results(*rows)).cases, None)[0].spenders[0].ms["Llama 3 8B"] == pytest.approx(
-        DRIFTED * 6.5, rel=0.01
-    )
-
-
 def test_the_table_stands_in_the_report_and_on_the_console():
     comparison = of(RESIDUAL, PLAIN)
     text = markdown.render(comparison)
@@ -115,12 +74,6 @@ def test_the_table_stands_in_the_report_and_on_the_console():
     assert any(line.startswith("| quack ") and line.endswith(" + torch |") for line in text.splitlines())
     assert "8192 tokens:" in text
     assert f"{models.TITLE}, ms, 8192 tokens" in " ".join(console.render(comparison).split())
-
-
-def test_the_table_stands_on_the_page():
-    page = html.render([compare(results(*(each for case in (RESIDUAL, PLAIN) for each in measured(case))))])
-    assert f"<h2>{models.TITLE}</h2>" in page
-    assert " + torch" in page
 
 
 def test_a_norm_with_other_bits_marks_the_model():

@@ -1,14 +1,11 @@
 """Every reason for which nothing is called fastest stands in a sentence that can be read."""
 
-from dataclasses import replace
-
 import pytest
 
 from harness.analysis.comparison import compare
 from harness.records.schema import Check
 from reports.parts.answers import no_fastest
-from reports.published.run_facts import answer
-from tests.results_factory import CASE, helpers, in_processes, results, row, selftest, timing, twin
+from tests.results_factory import helpers, in_processes, results, row, selftest, timing, twin
 
 WARM = [row("torch-eager", 100.0), row("quack", 80.0), *helpers(100.0, 46.0)]
 
@@ -70,21 +67,6 @@ def test_times_that_are_not_proven():
     )
 
 
-def test_samples_that_are_no_times():
-    said = told(row("liger", 50.0, timed=timing(50.0).model_copy(update={"samples_us": [-1.0] * 40})))
-    assert said == (
-        "Nothing is called fastest, because liger is not ranked (a sample is not a positive number of microseconds)."
-    )
-
-
-def test_other_blocks_than_those_of_the_baseline():
-    """It is too fast as well, without which the others would have a fastest."""
-    apart = row("liger", 9.0, timed=timing(9.0, group="g2", flush="none"))
-    assert told(*WARM, apart, selftests=[selftest(t0_us=2.0)]) == (
-        "Nothing is called fastest, because liger is not ranked (timed apart from the others (group g2, flush none))."
-    )
-
-
 def test_one_process_of_several_without_times():
     first, second = in_processes(row("liger", 50.0), scales=(1.0, 1.0))
     said = told(first, second.model_copy(update={"timing": None, "untimed": "it took too long"}), processes=2)
@@ -94,19 +76,3 @@ def test_one_process_of_several_without_times():
 def test_a_failed_self_test():
     failed = Check(name="coldness", passed=False, value=3.1, limit=2.0, unit="%")
     assert told(*WARM, selftests=[selftest(failed)]) == "Nothing is ranked: the self-test failed (coldness)."
-
-
-def test_a_cpu():
-    case = replace(CASE, device="cpu")
-    said = told(row("torch-eager", 100.0, case), row("quack", 80.0, case), *helpers(100.0, 46.0, case), cpu=True)
-    assert said.startswith("Nothing is ranked: a CPU is timed by the wall clock, so a time holds whatever else")
-    assert said.endswith("; only GPUs are ranked.")
-
-
-def test_nothing_was_timed():
-    assert told(row("liger", untimed="verified only"), timed=False) == "Not timed."
-
-
-def test_the_page_says_the_same():
-    comparison = compare(results(*WARM, row("liger", 9.0), selftests=[selftest(t0_us=2.0)]))
-    assert answer(comparison, comparison.cases[0]) == no_fastest(comparison.cases[0])

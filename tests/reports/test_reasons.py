@@ -1,11 +1,9 @@
 """The table of failures: what one implementation failed on in one way is one line."""
 
-from dataclasses import replace
-
 from harness.cases import NormCase
 from harness.records.reasons import Reason
-from reports.parts.reasons import LONGEST_CRASH, section
-from tests.results_factory import CASE, outcomes, results, row
+from reports.parts.reasons import section
+from tests.results_factory import outcomes, results, row
 
 CASES = [NormCase("rms", rows, 64) for rows in range(1, 7)]
 
@@ -54,15 +52,6 @@ def test_other_reasons_statuses_and_implementations_have_lines_of_their_own():
     ]
 
 
-def test_a_list_of_numbers_has_ranges_and_a_text_has_none():
-    launched = [Reason("kernels_differ", {"launched": [count, 3]}) for count in (1, 2)]
-    assert [line[3] for line in lines(*wrong(*launched))] == [
-        "the kernels differ between repetitions (1 to 2, 3 launched)"
-    ]
-    assert [line[3] for line in lines(*wrong("torch 2.11", "torch 2.12"))] == ["torch 2.11", "torch 2.12"]
-    assert [line[3] for line in lines(*wrong(None, None))] == ["no reason given"]
-
-
 def test_the_first_cases_are_named_and_all_are_there_on_demand():
     reasons = ["dx is off"] * len(CASES)
     assert lines(*wrong(*reasons))[0][2:] == (
@@ -87,32 +76,3 @@ def test_processes_are_told_apart_by_their_reasons_alone():
         ("4", "dx is off by rho 2 to 5 (1 is one rounding)", "rms-1x64-bf16, rms-2x64-bf16, rms-3x64-bf16 and 1 more"),
         ("1", "dweight is off by rho 6 (1 is one rounding)", "rms-4x64-bf16"),
     ]
-
-
-def test_only_what_crashed_is_cut_short():
-    long = "RuntimeError: no such size. " + "frame " * 40
-    (crashed,), (failed,) = lines(*wrong(long, status="crashed")), lines(*wrong(long))
-    assert len(crashed[3]) <= LONGEST_CRASH
-    assert crashed[3].startswith("RuntimeError: no such size. frame")
-    assert failed[3] == long.strip()
-
-
-def test_crashes_that_differ_behind_the_cut_are_one_line():
-    told = lines(*wrong(*("RuntimeError: no such size. " + "frame " * 30 + name for name in "ab"), status="crashed"))
-    assert [line[2] for line in told] == ["2"]
-
-
-def test_layouts_that_are_one_line_are_as_many_cases():
-    layouts = [replace(CASE, inputs=inputs) for inputs in ("strided-x", "expanded-dy", "summed-dy", "transposed-dy")]
-    rows = [row("quack", case=case, status="wrong", reason="dx is off") for case in layouts]
-    assert [line[2:] for line in lines(row("quack"), *rows)] == [
-        (
-            "4",
-            "where x or dy is not contiguous; an adapter may declare contiguous_only = True: dx is off",
-            f"{CASE.key}, 4 layouts",
-        )
-    ]
-    several = [replace(case, inputs=inputs) for case in CASES[:4] for inputs in ("strided-x", "summed-dy")]
-    rows = [row("quack", case=case, status="wrong", reason="dx is off") for case in several]
-    ((*_, cases, _, which),) = lines(*(row("quack", case=case) for case in CASES[:4]), *rows)
-    assert (cases, which[-10:]) == ("8", "and 2 more")

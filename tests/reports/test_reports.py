@@ -48,12 +48,6 @@ def test_only_some_formats_take_several_files(form, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("form", ["console", "csv", "plots"])
-def test_a_list_of_one_file_is_that_file(form, tmp_path):
-    reports.write([mixed()], form, tmp_path / "report")
-    assert (tmp_path / "report").exists()
-
-
 def test_reports_import_what_is_quick_to_import():
     heavy = ["torch", "triton", "scipy.stats", "arch", "pandas", "matplotlib"]
     code = f"import sys, reports; print([name for name in {heavy} if name in sys.modules])"

@@ -2,7 +2,7 @@ import pytest
 
 from reports.markdown_writer import without_padding
 from reports.markdown_writer import write_section as write
-from reports.table import Cell, Section, table, words
+from reports.table import Cell, Section, left, table
 
 
 @pytest.mark.parametrize(
@@ -20,20 +20,9 @@ def test_column_of_figures_is_sorted_by_figures(cells, kind):
     assert table(["what"], [[cell] for cell in cells]).kinds == (kind,)
 
 
-def test_sections_become_headings_by_depth():
-    """Empty tables are left out."""
-    inner = Section("inner", ("said", table(words("impl"), [])), "rms")
-    assert write(Section("outer", (inner, table(words("impl"), [["quack"]])))) == [
-        "## outer",
-        "### inner",
-        "said",
-        "| impl   |\n|--------|\n| quack  |",
-    ]
-
-
 def test_faults_are_bold_and_cell_details_left_out():
     found = table(
-        words("impl"), [[Cell("wrong", status="wrong", why=("dx is off",))], [Cell("crashed", status="crashed")]]
+        left("impl"), [[Cell("wrong", status="wrong", why=("dx is off",))], [Cell("crashed", status="crashed")]]
     )
     _, text = write(Section("outcomes", (found,)))
     assert "| **wrong** |" in text

@@ -55,18 +55,6 @@ def test_panels_are_implementations_best_first():
     assert found["liger"] == {(0, 0): (pytest.approx(0.5, abs=0.01), False)}
 
 
-def test_cells_are_marked_where_the_verdict_is_same():
-    comparison = compare(measured())
-    found = panels(drawn(measured()))
-    for case in comparison.cases:
-        column = [1024, 4096].index(case.case.cols)
-        for entry in case.ranked:
-            if entry.speedup:
-                value, marked = found[entry.impl][column, 0]
-                assert value == pytest.approx(entry.speedup.value, abs=0.005)
-                assert marked is (entry.verdict == "same")
-
-
 def test_colours_are_even_about_one_and_end_at_four():
     def scale(file):
         axes = next(axes for axes in drawn(file).axes if not axes.get_title(loc="left"))
@@ -78,22 +66,6 @@ def test_colours_are_even_about_one_and_end_at_four():
     near = results(row("torch-eager", 40.0, NARROW), row("quack", 39.0, NARROW), *helpers(40.0, 14.0, NARROW))
     assert scale(near) == pytest.approx([1 / 1.5, 1.5])
     assert math.prod(scale(near)) == pytest.approx(1.0)
-
-
-def test_a_single_case_is_a_cell():
-    single = results(
-        row("torch-eager", 40.0, NARROW), row("quack", 20.0, NARROW, shift=2), *helpers(40.0, 14.0, NARROW)
-    )
-    figure = drawn(single)
-    assert panels(figure) == {"quack": {(0, 0): (pytest.approx(2.0, abs=0.01), False)}}
-    axes = figure.axes[0]
-    assert (axes.get_xlim(), axes.get_ylim()) == ((-0.5, 0.5), (0.5, -0.5))
-
-
-def test_axes_name_sizes():
-    axes = drawn(measured()).axes[0]
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["8 Mi elements"]
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["1024", "4096"]
 
 
 def test_nothing_is_drawn_of_the_baseline_alone():

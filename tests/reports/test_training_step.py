@@ -7,15 +7,12 @@ import json
 import pytest
 
 from harness.analysis.comparison import compare
-from harness.analysis.step import training_step
-from harness.cases import NormCase
 from harness.errors import UsageError
 from harness.records.schema import ContextRecord, HolderRecord
 from reports import render
 from reports.parts.training_step import of_case, section, speedups, times, waiting
 from tests.results_factory import CASE, LAYER, conditions, helpers, in_contexts, results, row, timing
 
-WAITS = "waits for other kernels: until the one beside had ended, in 40 of 40 samples"
 HELD = HolderRecord(programs=8, threads=640, shared_kib=200)
 
 
@@ -64,24 +61,12 @@ def test_section_is_the_same_in_all_formats(golden):
     assert section.strip() in render(step(), "grid")
 
 
-def test_first_is_said_of_a_context():
-    text = render(step(), "console").replace("\n", " ")
-    assert "cold: triton-inhouse is fastest in 2 of 2 cases." in text
-    assert "beside:8: quack is fastest in 2 of 2 cases." in text
-
-
 def test_nobody_is_called_fastest_without_an_aa_pair():
     rows = in_contexts([row("torch-eager", 40.0), row("quack", 20.0)], all_reduce=1.5)
     text = render(results(*rows, context="all-reduce"), "console").replace("\n", " ")
     assert "all-reduce: No A/A pair was measured, so nobody is called fastest." in text
     assert "all-reduce, while NCCL reduces over two GPUs." in text
     assert "is fastest" not in text
-
-
-def test_a_backward_that_waits_is_told_in_words():
-    said = "beside:8: waits for other kernels, and takes as long as the one beside: triton-inhouse in 2 cases."
-    assert said in render(step(), "console").replace("\n", " ")
-    assert WAITS in render(step(), "markdown", context="beside:8")
 
 
 @pytest.mark.parametrize(
@@ -113,17 +98,6 @@ def test_waiting_is_said_to_be_usual_from_half_of_the_samples_on(waited, usual, 
     assert (note in page, rare in page) == (usual, not usual)
 
 
-def test_samples_that_waited_are_added_up_over_cases():
-    assert waiting(compare(beside(3, cases=(CASE, LAYER)))) == [
-        "beside:8: fewer than half of the samples waited for other kernels: quack in 2 cases (6 of 80 samples)."
-    ]
-
-
-def test_nothing_is_said_where_no_sample_waited():
-    assert waiting(compare(beside(0))) == []
-    assert "waited" not in render(beside(0), "markdown")
-
-
 def test_each_context_has_a_report_of_its_own():
     text = render(step(), "markdown", context="host")
     assert "host: quack is fastest in 2 of 2 cases." in text
@@ -136,14 +110,6 @@ def test_a_cold_run_has_no_such_section():
     assert section(compare(cold)) is None
     assert "training step" not in render(cold, "markdown") + render(cold, "pr") + render(cold, "console")
     assert not {"context", "contexts", "holder"} & json.loads(render(cold, "json")).keys()
-
-
-def test_where_nothing_ranks_there_is_no_empty_section():
-    case = NormCase("rms", 16, 64, device="cpu")
-    rows = in_contexts([row("torch-eager", 40.0, case), row("quack", 25.0, case)], hot_dy=1.0)
-    run = results(*rows, cpu=True, context="cold,hot-dy")
-    assert section(compare(run)) is None
-    assert "In a training step" not in render(run, "console")
 
 
 def test_a_case_lists_its_times_in_every_context():
@@ -164,24 +130,8 @@ def test_csv_and_json_hold_every_context():
     assert whole["contexts"][1]["holder"] == {"programs": 8, "threads": 640, "shared_kib": 200}
 
 
-def test_the_page_has_the_section():
-    page = render(step(), "html")
-    assert "<h2>In a training step</h2>" in page
-    assert "waits for other kernels" in page
-
-
 def test_a_format_of_the_engine_is_of_the_cold_context():
     with pytest.raises(UsageError, match="--format aa is about the context cold; leave out --context"):
         render(step(), "aa", context="host")
     with pytest.raises(UsageError, match="no context 'hot-dy' in these results"):
         render(step(), "markdown", context="hot-dy")
-
-
-def test_a_cell_has_the_mean_and_the_worst_case():
-    """One case takes twice as long beside another kernel as alone, the other eight times."""
-    rows = []
-    for case, scale in ((None, 2.0), (NormCase("rms", 64, 128), 8.0)):
-        more = {"case": case} if case else {}
-        rows += in_contexts([row("torch-eager", 40.0, **more), *helpers(40.0, 14.0, **more)], beside_8=scale)
-    (found,) = training_step(compare(results(*rows, context="cold,beside:8")))
-    assert (found.cells[1].time, found.cells[1].longest) == pytest.approx((4.0, 8.0))
