@@ -64,7 +64,7 @@ def _differing_options(run: RunRecord, planned: Settings) -> list[str]:
     return [
         f"{name} {_shown(getattr(run.settings, name))} where the plan says {_shown(getattr(planned, name))}"
         for name in OPTIONS
-        if not _equal(name, run.settings, planned)
+        if (now := getattr(planned, name)) != getattr(run.settings, name) and (now or name not in BY_DEVICE)
     ]
 
 
@@ -72,11 +72,6 @@ def mark(results: Results, reasons: Sequence[str]) -> str:
     """The age of a published file, for a table: its revisions, and the reasons why it is out of date."""
     revisions = " and ".join(revision or "unknown" for revision in results.revisions)
     return f"measured at revision {revisions}" + (f"; stale: {'; '.join(reasons)}" if reasons else "")
-
-
-def _equal(name: str, recorded: Settings, planned: Settings) -> bool:
-    before, now = getattr(recorded, name), getattr(planned, name)
-    return before == now or (not now and name in BY_DEVICE)
 
 
 def _shown(value: object) -> str:
