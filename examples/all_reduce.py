@@ -54,7 +54,7 @@ from harness.worker import libraries
 from harness.worker.interleave import make_device
 from harness.worker.messages import Hello, SelfTest, Try
 from harness.worker.rows import release
-from harness.worker.run_selftest import make_selftest
+from harness.worker.selftest import make_selftest
 from harness.worker.training_step import ContextTimings, TrainingStep
 from harness.worker.trial import Trial
 

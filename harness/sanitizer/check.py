@@ -76,19 +76,8 @@ def target_command(impl: str, norm: Norm, shapes: Sequence[Shape], impl_files: S
     """The command that calls an implementation by itself."""
     listed = ",".join(f"{rows}x{cols}" for rows, cols in shapes)
     files = [part for path in impl_files for part in ("--impl-file", str(path))]
-    return [
-        sys.executable,
-        "-P",
-        "-m",
-        "harness.sanitizer.target",
-        "--impl",
-        impl,
-        "--norm",
-        norm,
-        "--shapes",
-        listed,
-        *files,
-    ]
+    program = [sys.executable, "-P", "-m", "harness.sanitizer.target"]
+    return [*program, "--impl", impl, "--norm", norm, "--shapes", listed, *files]
 
 
 def under(sanitizer: Path, tool: Tool, log: Path, program: Sequence[str]) -> list[str]:

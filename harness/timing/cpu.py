@@ -10,7 +10,7 @@ import torch
 from harness.devices.nvml import SensorReading
 from harness.records.reasons import Reason
 from harness.records.schema import Flush
-from harness.timing.host_load import HostLoad
+from harness.timing.conditions import HostLoad
 
 
 class CpuDevice:

@@ -53,14 +53,7 @@ class ErrorSums:
         self.worst_row: float | None = None
         self.suspects: list[tuple[float, float]] = []  # rows beyond the last class: rho, and its degrees of freedom
 
-    def add(
-        self,
-        out: torch.Tensor,
-        exact: Exact,
-        dtype: torch.dtype,
-        depth: int,
-        spoilt: torch.Tensor,
-    ) -> None:
+    def add(self, out: torch.Tensor, exact: Exact, dtype: torch.dtype, depth: int, spoilt: torch.Tensor) -> None:
         """Add a piece; `depth` is how many terms the arithmetic sums up, whose tree is its logarithm deep.
 
         Where the reference, rounded to `dtype`, is no finite number, the gradient must not be one either. Where what

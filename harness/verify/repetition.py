@@ -105,11 +105,7 @@ class Repetition:
         names = sorted({name for names in new for name in names})
         self.conditions.append(
             ConditionCheck(
-                condition=condition,
-                runs=self.repeats - before,
-                differing=len(new),
-                differing_in=names,
-                skipped=skipped,
+                condition=condition, runs=self.repeats - before, differing=len(new), differing_in=names, skipped=skipped
             )
         )
 

@@ -12,7 +12,7 @@ import pkgutil
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import is_dataclass, replace
 from importlib.metadata import entry_points
 from itertools import takewhile
 from pathlib import Path
@@ -28,6 +28,7 @@ from harness.worker.revisions import Side
 
 ENTRY_POINT_GROUP = "normbwd.impls"
 PEERS = "_peers"  # what the folders of impls/ that hold adapters end in
+SHOWN = (bool, int, float, str, dict)
 INSIDE_FUNCTIONS = "; import libraries inside functions, and name them in requires (docs/add-an-implementation.md)"
 
 
@@ -37,7 +38,8 @@ class Sibling(Implementation):
     @property
     def summary(self) -> str:
         first, value = next(iter(self.module.variants.items()))
-        difference = _difference(_variant_word(self.module), self.arguments[0], value)
+        changed = _changed(_variant_word(self.module), self.arguments[0], value)
+        difference = ", ".join(f"{name}={value}" for name, value in changed.items() if isinstance(value, SHOWN))
         return f"as {first}, but {difference or 'another of its variants'}"
 
 
@@ -113,21 +115,12 @@ def _variant_word(module: ModuleType) -> str:
     return parameters[1].strip("_") if len(parameters) > 1 else "variant"
 
 
-def _difference(called: str, value: object, first: object) -> str | None:
-    """How a variant's value, which is `called` so, differs from the first one; None where it cannot be said."""
+def _changed(word: str, value: Any, first: Any) -> Mapping[str, Any]:
+    """What a variant's value, which `prepare` calls `word`, has other than the first one, by name."""
     if is_dataclass(value) and type(value) is type(first):
-        pairs = [(field.name, getattr(value, field.name), getattr(first, field.name)) for field in fields(value)]
-        differences = [_difference(name, mine, other) for name, mine, other in pairs if mine != other]
-        return ", ".join(text for text in differences if text) or None
-    words = called.replace("_", " ")
-    if isinstance(value, bool):
-        return words if value else f"not {words}"
-    if isinstance(value, Mapping):
-        entries: Mapping[Any, Any] = value
-        return ", ".join(f"{key}={entry}" for key, entry in entries.items()) or f"no {words}"
-    if not isinstance(value, (str, int, float)):
-        return None
-    return str(value) if called == "variant" else f"{words} {value}"
+        mine, other = vars(value), vars(first)
+        return {name: each for name, each in mine.items() if each != other[name]}
+    return value if isinstance(value, Mapping) else {word: value}
 
 
 def _load_side(path: Path, word: str) -> ModuleType:

@@ -227,7 +227,7 @@ def _try(request: Try, implementations: dict[str, Implementation], connection: S
 
 def _self_test(request: SelfTest, connection: Sender) -> None:
     from harness.worker.rows import release_all
-    from harness.worker.run_selftest import make_selftest
+    from harness.worker.selftest import make_selftest
 
     connection.send(Began(None, "self-test"))
     connection.send(Aside(make_selftest(request)))

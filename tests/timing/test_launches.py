@@ -1,19 +1,11 @@
-import json
-import os
 import random
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 from triton import knobs
 from triton.compiler.compiler import LazyDict
 
-from harness.cases import NormCase, make_inputs
 from harness.records.schema import Kernel
-from harness.timing.cuda import CudaDevice
-from harness.timing.engine import Candidate
 from harness.timing.launches import REPETITIONS, attach, time_launches
 from tests.fake_device import FakeDevice
 
@@ -130,34 +122,3 @@ def test_varying_launches_are_not_reported(hooks, runs):
     left = list(runs)
     assert timed(FakeDevice(), lambda: launch(*left.pop(0))) == []
     assert left == []
-
-
-@pytest.mark.gpu
-def test_launches_of_a_triton_kernel_are_named():
-    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    child = subprocess.run(
-        [sys.executable, "-m", "tests.timing.test_launches"],
-        cwd=Path(__file__).parents[2],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert child.returncode == 0, child.stderr
-    launches = json.loads(child.stdout.splitlines()[-1])
-    assert [name for name, _ in launches] == ["backward_rows", "finish"]
-    assert all(us > 0 for _, us in launches)
-
-
-def launches_of_the_in_house_kernel():
-    """In a process of its own, as this one has told Triton to interpret."""
-    from impls import triton_inhouse
-
-    inputs = make_inputs(NormCase("rms", 8192, 4096), 0)
-    candidate = Candidate("one", triton_inhouse.prepare(inputs))
-    candidate.run()  # compiles
-    return time_launches(candidate, CudaDevice(64 << 20, inputs.x), "clean", random.Random(0))
-
-
-if __name__ == "__main__":
-    print(json.dumps(launches_of_the_in_house_kernel()))

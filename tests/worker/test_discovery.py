@@ -87,11 +87,11 @@ def summaries(adapter, variants, prepare="def prepare(inputs, value): ..."):
 @pytest.mark.parametrize(
     ("variants", "called", "how"),
     [
-        ("{'mine': 'called', 'mine-2': 'tuned'}", "variant", "tuned"),
-        ("{'mine': 'none', 'mine-2': 'full'}", "effort", "effort full"),
-        ("{'mine': False, 'mine-2': True}", "_keeps_y", "keeps y"),
-        ("{'mine': True, 'mine-2': False}", "tuned", "not tuned"),
-        ("{'mine': 8, 'mine-2': 32}", "sm_margin", "sm margin 32"),
+        ("{'mine': 'called', 'mine-2': 'tuned'}", "variant", "variant=tuned"),
+        ("{'mine': 'none', 'mine-2': 'full'}", "effort", "effort=full"),
+        ("{'mine': False, 'mine-2': True}", "_keeps_y", "keeps_y=True"),
+        ("{'mine': True, 'mine-2': False}", "tuned", "tuned=False"),
+        ("{'mine': 8, 'mine-2': 32}", "sm_margin", "sm_margin=32"),
         ("{'mine': {}, 'mine-2': {'a': 1, 'b': True}}", "settings", "a=1, b=True"),
         ("{'mine': None, 'mine-2': print}", "how", "another of its variants"),
     ],
@@ -99,19 +99,6 @@ def summaries(adapter, variants, prepare="def prepare(inputs, value): ..."):
 def test_variant_says_how_it_differs(adapter, variants, called, how):
     prepare = f"def prepare(inputs, {called}): ..."
     assert summaries(adapter, variants, prepare) == ["One line of summary.", f"as mine, but {how}"]
-
-
-def test_optional_names_are_taken_over():
-    mine = implementation(
-        via="autograd",
-        in_place=True,
-        untimed=lambda case: f"not at {case.rows} rows",
-        notes=lambda case: ("one", "two"),
-    )
-    assert (mine.via, mine.in_place) == ("autograd", True)
-    assert mine.untimed(CASE) == "not at 4 rows"
-    assert mine.notes(CASE) == ["one", "two"]
-    assert implementation(untimed=lambda case: None, notes=lambda case: None).notes(CASE) == []
 
 
 def test_each_variant_is_an_implementation(adapter):

@@ -174,10 +174,7 @@ def test_raising_in_a_context_costs_only_that(monkeypatch):
             raise RuntimeError("no kernel image")
 
     records = Step(monkeypatch, returns={"quack": fails}).time_in("beside:8").records
-    assert (records["quack"].status, worded(records["quack"].reason)) == (
-        "crashed",
-        "RuntimeError: no kernel image",
-    )
+    assert (records["quack"].status, worded(records["quack"].reason)) == ("crashed", "RuntimeError: no kernel image")
     assert len(records["torch-eager"].timing.samples_us) == 2
 
 

@@ -11,15 +11,13 @@ from triton.runtime.autotuner import Autotuner, Config
 from harness.analysis.joining import join
 from harness.cases import Grads, NormCase
 from harness.cases.traffic import ADD_NAME
-from harness.devices.nvml import SensorReading
 from harness.records.reasons import Reason
 from harness.records.schema import ConditionsRecord, Kernel, KernelTotals
 from harness.records.settings import Settings
 from harness.run.resolve import for_later_process
 from harness.timing.breakdown import Breakdown
-from harness.timing.cpu import CpuDevice
 from harness.verify import reference
-from harness.worker import contenders, interleave, rows, trial
+from harness.worker import contenders, rows, trial
 from harness.worker.messages import Try
 from harness.worker.rows import SpoiltError
 from harness.worker.trial import Trial, warm
@@ -268,37 +266,6 @@ def together(monkeypatch, **replaced):
     monkeypatch.setattr(contenders, "time_together", lambda job: replace(measured(job), **replaced))
 
 
-READINGS = [
-    SensorReading(1980, 3201, 400.0, 60, ("power cap",), 2),
-    SensorReading(1965, 3201, 412.5, 61, (), 1),
-    SensorReading(1950, 3201, 420.0, 61, (), 1),
-    SensorReading(1980, 3201, 400.0, 60, (), 1),
-]
-
-
-def test_conditions_are_emitted_once(monkeypatch):
-    readings = [SensorReading(), *READINGS]
-
-    class Watched(CpuDevice):
-        def read_sensors(self):
-            return readings.pop(0)
-
-    monkeypatch.setattr(interleave, "CpuDevice", Watched)
-    assert session(process=3).conditions == [
-        ConditionsRecord(
-            case=RMS,
-            group="g7",
-            process=3,
-            sm_clock_mhz=[1980, 1965, 1950, 1980],
-            memory_clock_mhz=[3201] * 4,
-            power_w=[400.0, 412.5, 420.0, 400.0],
-            temperature_c=[60, 61, 61, 60],
-            throttled={"power cap": [0]},
-            other_processes=1,
-        )
-    ]
-
-
 TOTALS = KernelTotals(sum_us=25.0, union_us=22.0, span_us=24.0, event_us=30.0)
 KERNELS = [Kernel(name="rows", median_us=20.0, start_us=0.0, event_us=21.0)]
 
@@ -306,10 +273,7 @@ KERNELS = [Kernel(name="rows", median_us=20.0, start_us=0.0, event_us=21.0)]
 def test_kernels_and_other_engines_reach_their_row(monkeypatch):
     together(
         monkeypatch,
-        kernels={
-            "honest": Breakdown(KERNELS, TOTALS),
-            "bystander": Breakdown(None, note=LOST),
-        },
+        kernels={"honest": Breakdown(KERNELS, TOTALS), "bystander": Breakdown(None, note=LOST)},
         other_engines_us={"honest": {"do_bench": 31.5, "NVBench": 29.0}, "bystander": {}},
     )
     done = session()

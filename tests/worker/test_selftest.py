@@ -6,10 +6,9 @@ from harness.records.reasons import Reason
 from harness.records.schema import RowRecord, Timing
 from harness.records.settings import Settings
 from harness.timing.selftest import Effort
-from harness.worker import controls, run_selftest
-from harness.worker.controls import judge, run_controls, variants
+from harness.worker import selftest
 from harness.worker.messages import SelfTest
-from harness.worker.run_selftest import make_selftest
+from harness.worker.selftest import judge, make_selftest, run_controls, variants
 
 CASE = NormCase("layer", 64, 1024, bias=True)
 SETTINGS = Settings(flush_bytes=1 << 16, seeds=1, half_width=0.005, budget_s=10.0)
@@ -59,14 +58,14 @@ def test_controls_on_a_cpu():
 
 
 def test_control_that_no_longer_cheats_fails(monkeypatch):
-    cheats = controls.prepare
-    monkeypatch.setattr(controls, "prepare", lambda inputs, how: cheats(inputs, "honest"))
+    cheats = selftest.prepare
+    monkeypatch.setattr(selftest, "prepare", lambda inputs, how: cheats(inputs, "honest"))
     checks = {check.name: check.passed for check in run_controls(SETTINGS, "cpu")}
     assert checks["control: cached output"] is False
 
 
 def test_drift_check_has_times_and_ratios_only(monkeypatch):
-    monkeypatch.setattr(run_selftest, "EFFORT", Effort(blocks=5, multiples=(1, 2, 4)))
+    monkeypatch.setattr(selftest, "EFFORT", Effort(blocks=5, multiples=(1, 2, 4)))
     whole, drift = (make_selftest(SelfTest("after", SETTINGS, HOST, 1, whole)) for whole in (True, False))
     left_out = {"events against profiler", *variants}
     names = [{check.name for check in test.checks} for test in (whole, drift)]

@@ -1,10 +1,12 @@
-"""Control backwards: each has one cheat that the engine must reject, and an honest one must be accepted.
+"""Makes a self-test in a worker: the engine's checks on known work, then controls, in one record.
 
-This is an adapter like those in impls/, but discovery does not find it; only a self-test runs it.
+A control is a backward with one cheat that the engine must reject; the honest one must be accepted. This module is an
+adapter like those in impls/, but discovery does not find it.
 """
 
 from __future__ import annotations
 
+import random
 import sys
 from collections.abc import Callable
 
@@ -12,10 +14,16 @@ import torch
 
 from harness.cases import DeviceKind, Grads, Inputs, NormCase
 from harness.cases.adapter import Implementation
+from harness.devices.holder import Holder
+from harness.records.contexts import parse_holder, programs_beside
 from harness.records.reasons import ESCAPES, REMEMBERS, Reason
-from harness.records.schema import Check, RowRecord
+from harness.records.schema import Check, RowRecord, SelfTestRecord
 from harness.records.settings import Settings
-from harness.worker.messages import Try
+from harness.timing import selftest
+from harness.timing.competing_kernel_checks import competing_kernel_checks
+from harness.timing.work import TensorWork
+from harness.worker.interleave import make_device
+from harness.worker.messages import SelfTest, Try
 from harness.worker.trial import Trial
 
 name = "control"
@@ -39,6 +47,26 @@ FEW: dict[str, object] = {
     "profiled": True,  # whatever the run's settings: only the profiler sees work on another stream
 }
 BACKWARD = torch.ops.aten.native_layer_norm_backward.default
+
+EFFORT = selftest.Effort()
+
+
+def make_selftest(request: SelfTest) -> SelfTestRecord:
+    """Test the engine on the device that the request is for."""
+    settings, profile = request.settings, request.profile
+    kind, cache_bytes = profile.kind, profile.last_level_bytes
+    device = make_device(kind, settings.flush_bytes, torch.empty(cache_bytes, dtype=torch.uint8, device=kind))
+    work = TensorWork(kind, device, cache_bytes, EFFORT.multiples[-1], profile.datasheet_gbps)
+    test = selftest.SelfTest(device, work, EFFORT, random.Random(settings.seed))
+    budget = test.run(request.whole)
+    checks = test.checks
+    if request.whole:
+        contexts = map(programs_beside, settings.context)
+        if kind != "cpu" and (request.when == "alone" or any(contexts)):
+            checks += competing_kernel_checks(device, lambda: Holder(*parse_holder(settings.holder)))
+        del work, device  # frees memory for the controls
+        checks += run_controls(settings, kind)
+    return SelfTestRecord(when=request.when, process=request.process, budget=budget, checks=checks)
 
 
 def unsupported(case: NormCase, how: str) -> str | None:
