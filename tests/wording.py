@@ -8,3 +8,8 @@ def worded(reason):
     if isinstance(reason, (list, tuple)):
         return [worded(each) for each in reason]
     return None if reason is None else sentence(reason)
+
+
+def judged(row):
+    """The status of a row or record, and its reason as a person reads it."""
+    return row.status, worded(row.reason)

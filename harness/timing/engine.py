@@ -38,6 +38,7 @@ class Device(Protocol):
 
     def allocations(self) -> int:
         """How often the allocator has asked the driver for memory so far."""
+        ...
 
     def hold(self, duration_us: float) -> None:
         """Keep the stream busy this long, so that the host can queue everything behind it."""
@@ -50,18 +51,23 @@ class Device(Protocol):
 
     def all_queued_before_start(self) -> bool:
         """Whether the stream still waits before the start mark: the proof that no host time is inside the span."""
+        ...
 
     def elapsed_us(self) -> float:
         """Wait for the end mark; the span between the marks in microseconds."""
+        ...
 
     def fault(self) -> Reason | None:
         """Why the last sample is void, as far as the device can tell; None where it is not."""
+        ...
 
     def read_sensors(self) -> SensorReading:
         """Clocks, power, temperature and throttling at this moment, as far as the device reports them."""
+        ...
 
     def now_s(self) -> float:
         """Seconds on the host's clock, used only for time budgets."""
+        ...
 
 
 def _nothing() -> None:

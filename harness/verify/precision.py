@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
 
@@ -45,7 +46,7 @@ def wider(inputs: Inputs, grads: Grads) -> list[Reason]:
     ]
 
 
-def _malformed(gradient: CaseTensor, inputs: Inputs, tensor: object) -> Reason | None:
+def _malformed(gradient: CaseTensor, inputs: Inputs, tensor: Any) -> Reason | None:
     name, case = gradient.name, inputs.case
     shape = tuple(inputs.x.shape) if gradient.extent == "activation" else gradient.shape(case)
     dtype = torch_dtype(gradient.dtype_in(case))

@@ -16,7 +16,7 @@ from harness.worker.trial import Trial
 from tests.mutants.faults import RMS, RSTD, products
 from tests.mutants.maths import gradients, implementation, tried
 from tests.mutants.variants import FAULTS
-from tests.wording import worded
+from tests.wording import judged, worded
 
 SETTINGS = Settings(timed=False, seeds=3, repeats=6, cells=1000)
 
@@ -37,7 +37,7 @@ def test_a_planted_fault_is_caught_by_name(name):
 @pytest.mark.parametrize("name", FAULTS)
 def test_its_honest_twin_passes(name):
     row = tried(FAULTS[name], False, SETTINGS)
-    assert (row.status, worded(row.reason)) == ("ok", None)
+    assert judged(row) == ("ok", None)
     assert {check.error_class for check in row.verification.tensors.values()} == {"exact"}
 
 
@@ -46,7 +46,7 @@ def test_usual_inputs_hide_what_the_catalogue_finds(name):
     fault = FAULTS[name]
     usual = replace(fault.case, inputs="normal", rows=64, cols=128)
     row = tried(fault, True, SETTINGS, usual)
-    assert (row.status, worded(row.reason)) == ("ok", None)
+    assert judged(row) == ("ok", None)
 
 
 @pytest.mark.parametrize(("planted", "status"), [(False, "timeout"), (True, "wrong")])
@@ -67,7 +67,7 @@ LAYOUTS = [name for name, fault in FAULTS.items() if name.startswith("strides ta
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_a_declared_layout_is_refused(name):
     row = tried(FAULTS[name], True, SETTINGS, contiguous_only=True)
-    assert (row.status, worded(row.reason)) == ("unsupported", "takes contiguous x and dy alone")
+    assert judged(row) == ("unsupported", "takes contiguous x and dy alone")
 
 
 def test_what_is_declared_hides_no_other_fault():
@@ -115,7 +115,7 @@ def test_casting_rule_gets_its_class(gradients_of, named):
     adapter = implementation("casts", lambda inputs: lambda: gradients_of(inputs))
     rows = []
     Trial(Try(case, ("casts",), "group", SETTINGS), {"casts": adapter}, lambda impl, stage: None, rows.append).run()
-    assert (rows[0].status, worded(rows[0].reason)) == ("ok", None)
+    assert judged(rows[0]) == ("ok", None)
     classes = {name: check.error_class for name, check in rows[0].verification.tensors.items()}
     assert classes == {"dx": "exact", "dweight": named}
 

@@ -20,7 +20,7 @@ from harness.worker.interleave import TimingJob
 from harness.worker.training_step import TrainingStep
 from tests.fake_device import FakeDevice
 from tests.timing.test_step_contexts import FakeHolder
-from tests.wording import worded
+from tests.wording import judged, worded
 
 NAMES = ("torch-eager", "quack")
 AGAIN = "torch-eager (again)"
@@ -104,7 +104,7 @@ def test_replay_that_writes_nothing_is_wrong(monkeypatch):
         return "dx is off" if answer.dx.isnan().any() else None
 
     records = Step(monkeypatch, answer=right, judge=judge).time_in("graph").records
-    assert (records["quack"].status, worded(records["quack"].reason)) == ("wrong", "in a timed call, dx is off")
+    assert judged(records["quack"]) == ("wrong", "in a timed call, dx is off")
 
 
 def test_hot_dy_keeps_its_values(monkeypatch):
@@ -145,17 +145,14 @@ def test_capture_error_is_unsupported(monkeypatch):
     step = Step(monkeypatch)
     step.contents["quack"] = CaptureError("RuntimeError: it allocates")
     records = step.time_in("graph").records
-    assert (records["quack"].status, worded(records["quack"].reason)) == (
-        "unsupported",
-        "cannot be captured: RuntimeError: it allocates",
-    )
+    assert judged(records["quack"]) == ("unsupported", "cannot be captured: RuntimeError: it allocates")
     assert records["torch-eager"].timing is not None
 
 
 def test_wrong_answer_in_a_context(monkeypatch):
     step = Step(monkeypatch, judge=lambda name, answer: "dx is off" if name == "quack" else None)
     records = step.time_in("hot-dy").records
-    assert (records["quack"].status, worded(records["quack"].reason)) == ("wrong", "in a timed call, dx is off")
+    assert judged(records["quack"]) == ("wrong", "in a timed call, dx is off")
     assert records["torch-eager"].status == "ok"
 
 
@@ -174,7 +171,7 @@ def test_raising_in_a_context_costs_only_that(monkeypatch):
             raise RuntimeError("no kernel image")
 
     records = Step(monkeypatch, returns={"quack": fails}).time_in("beside:8").records
-    assert (records["quack"].status, worded(records["quack"].reason)) == ("crashed", "RuntimeError: no kernel image")
+    assert judged(records["quack"]) == ("crashed", "RuntimeError: no kernel image")
     assert len(records["torch-eager"].timing.samples_us) == 2
 
 

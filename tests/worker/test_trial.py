@@ -22,7 +22,7 @@ from harness.worker.messages import Try
 from harness.worker.rows import SpoiltError
 from harness.worker.trial import Trial, warm
 from tests.mutants.maths import gradients, implementation
-from tests.wording import worded
+from tests.wording import judged, worded
 
 RMS = NormCase("rms", 16, 32, device="cpu")
 LAYER = NormCase("layer", 16, 32, bias=True, device="cpu")
@@ -76,7 +76,7 @@ def session(*adapters, **more):
     done = Session(implementation("honest"), *adapters, implementation("bystander"), **more).run()
     assert Counter(row.impl for row in done.rows if row.role == "impl") == Counter(list(done.adapters))
     for name in ("honest", "bystander"):
-        assert (done.row(name).status, worded(done.row(name).reason)) == ("ok", None)
+        assert judged(done.row(name)) == ("ok", None)
         assert len(done.row(name).timing.samples_us) == 4
     return done
 
@@ -149,7 +149,7 @@ def test_a_nondeterministic_implementation_is_timed():
         return backward
 
     row = session(implementation("faulty", prepare)).row("faulty")
-    assert (row.status, worded(row.reason)) == ("nondeterministic", "1 of 3 runs differ, in dweight")
+    assert judged(row) == ("nondeterministic", "1 of 3 runs differ, in dweight")
     assert (row.verification.differing, row.verification.differing_in) == (1, ["dweight"])
     assert len(row.timing.samples_us) == 4
 
@@ -167,7 +167,7 @@ def test_a_declared_overwriting_of_dy_is_ok():
         return backward
 
     row = session(implementation("faulty", prepare, in_place=True)).row("faulty")
-    assert (row.status, worded(row.reason)) == ("ok", None)
+    assert judged(row) == ("ok", None)
     assert seen.count(False) == 2  # the calls with new contents in dy, before and after timing
     assert len(seen) > len(row.timing.samples_us) + 3
 
@@ -190,10 +190,7 @@ def test_raising_while_timed_costs_its_own_row():
     prepare = raising_while_timed(lambda: done.stage)
     done = Session(implementation("faulty", prepare), implementation("honest"), implementation("bystander"))
     done.run()
-    assert (done.row("faulty").status, worded(done.row("faulty").reason)) == (
-        "crashed",
-        "RuntimeError: only when it counts",
-    )
+    assert judged(done.row("faulty")) == ("crashed", "RuntimeError: only when it counts")
     assert done.row("faulty").timing is None
     assert [len(done.row(name).timing.samples_us) for name in ("honest", "bystander")] == [4, 4]
     assert sorted(row.role for row in done.rows) == ["again", "floor", "impl", "impl", "impl"]
@@ -292,7 +289,7 @@ ESCAPED = Reason("escapes", {"kernel": "copy"})
 def test_work_outside_the_timed_span_is_wrong(monkeypatch):
     together(monkeypatch, kernels={"faulty": Breakdown(KERNELS, TOTALS, escaped=ESCAPED)})
     row = session(implementation("faulty")).row("faulty")
-    assert (row.status, worded(row.reason)) == ("wrong", worded(ESCAPED))
+    assert judged(row) == ("wrong", worded(ESCAPED))
     assert (row.kernels, row.kernel_totals, len(row.timing.samples_us)) == (KERNELS, TOTALS, 4)
     assert row.verification is not None
 
@@ -311,7 +308,7 @@ def test_other_answer_in_a_timed_call_is_wrong():
     done.run()
     assert done.row("faulty").status == "wrong"
     assert worded(done.row("faulty").reason).startswith("in a timed call, dx is off by rho ")
-    assert (done.row("honest").status, worded(done.row("honest").reason)) == ("ok", None)
+    assert judged(done.row("honest")) == ("ok", None)
     assert done.row("faulty").timing is not None
 
 

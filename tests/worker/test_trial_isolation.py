@@ -14,7 +14,7 @@ from harness.verify import verifier
 from harness.verify.verifier import HOST_LEAK_RUNS, LEAK_RUNS
 from harness.worker.rows import SpoiltError
 from tests.mutants.maths import gradients, implementation
-from tests.wording import worded
+from tests.wording import judged, worded
 from tests.worker.test_trial import RMS, SETTINGS, Session, session
 
 UNTIMED = SETTINGS.changed(timed=False)
@@ -26,7 +26,7 @@ def test_functions_that_raise_cost_their_own_row(function):
         raise KeyError("surprise")
 
     row = session(implementation("faulty", **{function: fail})).row("faulty")
-    assert (row.status, worded(row.reason)) == ("crashed", "KeyError: 'surprise'")
+    assert judged(row) == ("crashed", "KeyError: 'surprise'")
 
 
 @pytest.mark.parametrize("function", ["unsupported", "notes", "untimed"])
@@ -147,12 +147,9 @@ def test_changed_x_costs_only_its_own_row():
     case = replace(RMS, dtype="fp32", weight_dtype="fp32")
     innocent = [implementation(name, through_autograd) for name in ("before", "after")]
     done = session(innocent[0], implementation("faulty", prepare), innocent[1], case=case)
-    assert (done.row("faulty").status, worded(done.row("faulty").reason)) == (
-        "wrong",
-        "the backward changed its input x",
-    )
+    assert judged(done.row("faulty")) == ("wrong", "the backward changed its input x")
     for name in ("before", "after"):
-        assert (done.row(name).status, worded(done.row(name).reason)) == ("ok", None)
+        assert judged(done.row(name)) == ("ok", None)
         assert len(done.row(name).timing.samples_us) == 4
 
 
@@ -173,9 +170,9 @@ def test_inputs_changed_in_timed_calls_are_wrong(names, reason):
 
     done = Session(implementation("honest"), implementation("faulty", prepare), implementation("bystander"))
     done.run()
-    assert (done.row("faulty").status, worded(done.row("faulty").reason)) == ("wrong", f"in a timed call, {reason}")
+    assert judged(done.row("faulty")) == ("wrong", f"in a timed call, {reason}")
     for name in ("honest", "bystander"):
-        assert (done.row(name).status, worded(done.row(name).reason)) == ("ok", None)
+        assert judged(done.row(name)) == ("ok", None)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +189,7 @@ def test_error_on_unusual_layout_is_a_refusal(kind, status, reason):
         raise ValueError("x must be contiguous")
 
     done = Session(implementation("strict", prepare), case=replace(RMS, inputs=kind), settings=UNTIMED).run()
-    assert (done.row("strict").status, worded(done.row("strict").reason)) == (status, reason)
+    assert judged(done.row("strict")) == (status, reason)
 
 
 def test_untimed_rows_are_written_at_once():
