@@ -215,7 +215,7 @@ class Other:
         """Queue it behind what is queued."""
         self._holder.occupy(self._multiprocessors, self.lasts_us)
 
-    def all_queued_before_start(self) -> bool:
+    def held(self) -> bool:
         """After the step: whether all its programs started and held their multiprocessors until their time was up."""
         return self._holder.started() and self._holder.state() == "over"
 
@@ -228,7 +228,7 @@ def time_steps(steps: Mapping[str, Step], other: Other | None = None) -> dict[st
         rng.shuffle(order)
         for name in order:
             step_us, backward_us = steps[name].timed_us(other.begin if other else lambda: None)
-            if other and not other.all_queued_before_start():
+            if other and not other.held():
                 times[name].void += 1
                 continue
             times[name].step_us.append(step_us)

@@ -126,16 +126,5 @@ def test_a_replay_is_timed_in_the_order_of_a_call():
     answers = []
     take_sample(device, candidate, "clean", random.Random(0), answers.append)
     assert answers == ["answer"]
-    order = [
-        "restore",
-        "spoil answer",
-        "place",
-        "flush clean",
-        "hold 100",
-        "start",
-        "replay",
-        "end",
-        "query",
-        "elapsed",
-    ]
+    order = "restore, spoil answer, place, flush clean, hold 100, start, replay, end, query, elapsed"
     assert ", ".join(device.events) == order
