@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from harness.cases.case import NormCase, torch_dtype
 from harness.cases.input_kinds import INPUT_KINDS, Drawn
 from harness.cases.inputs import Inputs
-from harness.cases.tensors import CaseTensor, inputs_of, statistics_of
+from harness.cases.tensors import CaseTensor, inputs_of, tensors_of
 
 if TYPE_CHECKING:
     import torch
@@ -88,18 +88,16 @@ def _saved_statistics(drawn: Mapping[str, torch.Tensor], case: NormCase) -> dict
 
     saved = {
         tensor.name: torch.empty(*tensor.shape(case), dtype=torch_dtype(tensor.dtype_in(case)), device=case.device)
-        for tensor in statistics_of(case)
+        for tensor in tensors_of(case, "statistic")
     }
     for rows in row_chunks(case):
-        mean, rstd = _torch_statistics(_normalised(drawn, case, rows), case)
-        for name, statistic in (("mean", mean), ("rstd", rstd)):
-            if statistic is not None:
-                saved[name][rows] = statistic
+        for name, statistic in zip(saved, _torch_statistics(_normalised(drawn, case, rows), case), strict=True):
+            saved[name][rows] = statistic
     return saved
 
 
-def _torch_statistics(x: torch.Tensor, case: NormCase) -> tuple[torch.Tensor | None, torch.Tensor]:
-    """Mean (None for RMS) and rstd `(rows)` fp32 of x `(rows, cols)`, by torch's forward.
+def _torch_statistics(x: torch.Tensor, case: NormCase) -> list[torch.Tensor]:
+    """Mean (not for RMS) and rstd `(rows)` fp32 of x `(rows, cols)`, by torch's forward.
 
     On a CPU from x in fp32: of a 2-byte x that forward keeps its statistics in low precision. So is a product in fp64.
     """
@@ -108,8 +106,7 @@ def _torch_statistics(x: torch.Tensor, case: NormCase) -> tuple[torch.Tensor | N
     if case.device == "cpu" or x.dtype == torch.float64:
         x = x.float()
     if case.norm == "layer":
-        _, mean, rstd = torch.native_layer_norm(x, (case.cols,), None, None, case.eps)
-        return mean.view(-1), rstd.view(-1)
+        return [each.view(-1) for each in torch.native_layer_norm(x, (case.cols,), None, None, case.eps)[1:]]
     if x.is_cuda and hasattr(torch.ops.aten, "_fused_rms_norm"):  # torch 2.9
-        return None, torch.ops.aten._fused_rms_norm(x, [case.cols], None, case.eps)[1].view(-1)
-    return None, torch.rsqrt(x.float().square().mean(1) + case.eps)
+        return [torch.ops.aten._fused_rms_norm(x, [case.cols], None, case.eps)[1].view(-1)]
+    return [torch.rsqrt(x.float().square().mean(1) + case.eps)]

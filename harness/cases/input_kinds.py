@@ -5,6 +5,7 @@ A kind changes the usual random inputs of a case. Importable without torch: tens
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -35,13 +36,8 @@ class Drawn:
     def dy(self) -> torch.Tensor:
         return self.tensors["dy"]
 
-    def those(self, *names: str) -> list[torch.Tensor]:
-        """Those of these inputs that the case has."""
-        return [self.tensors[name] for name in names if name in self.tensors]
 
-    def scaled(self, tensor: torch.Tensor, exponent: int, narrow_exponent: int) -> None:
-        """Multiply by a power of two; by another in fp16."""
-        tensor.mul_(2.0 ** (narrow_exponent if self.narrow else exponent))
+Change = Callable[[Drawn], object]  # in place
 
 
 @dataclass(frozen=True)
@@ -50,7 +46,7 @@ class InputKind:
 
     name: str
     finds: str
-    change: Callable[[Drawn], object] = lambda _: None
+    change: Change = lambda _drawn: None
     layout: Layout = "contiguous"
     only: Only = "any"
 
@@ -68,24 +64,33 @@ class InputKind:
         return self.only == "any" or has[self.only]
 
 
+def _each(change: Callable[[torch.Tensor], object], *names: str) -> Change:
+    """Change those of these inputs that the case has."""
+    return lambda drawn: [change(drawn.tensors[name]) for name in names if name in drawn.tensors]
+
+
+def _plus(number: float, *names: str) -> Change:
+    return _each(lambda tensor: tensor.add_(number), *names)
+
+
+def _times(number: float, *names: str) -> Change:
+    return _each(lambda tensor: tensor.mul_(number), *names)
+
+
+def _every(step: int, number: float, *names: str) -> Change:
+    """Put a number into every so many rows, or elements of a vector."""
+    return _each(lambda tensor: tensor[::step].fill_(number), *names)
+
+
 def _correlated(drawn: Drawn) -> None:
-    for dy in drawn.those("dy", "dy1"):
-        dy.copy_(3 * drawn.xhat() + dy)
+    _each(lambda dy: dy.copy_(3 * drawn.xhat() + dy), "dy", "dy1")(drawn)
 
 
-def _each(*names: str, change: Callable[[torch.Tensor], object]) -> Callable[[Drawn], object]:
-    """Changes those of these inputs that a case has."""
-    return lambda drawn: [change(tensor) for tensor in drawn.those(*names)]
-
-
-def _each_weight(change: Callable[[torch.Tensor], object]) -> Callable[[Drawn], object]:
-    return _each("weight", "weight1", change=change)
-
-
-def _tiny(weight: torch.Tensor) -> None:
+def _tiny_weights(drawn: Drawn) -> None:
     """One in four, at and below the eps that some kernels clamp to."""
-    for start, tiny in enumerate((1e-5, -1e-5, 1e-3, -1e-7)):
-        weight[4 * start :: 16] = tiny
+    for weight in (drawn.tensors[name] for name in ("weight", "weight1") if name in drawn.tensors):
+        for start, tiny in enumerate((1e-5, -1e-5, 1e-3, -1e-7)):
+            weight[4 * start :: 16] = tiny
 
 
 def _outliers(drawn: Drawn) -> None:
@@ -93,62 +98,60 @@ def _outliers(drawn: Drawn) -> None:
     drawn.dy[:, 5::101] *= 100
 
 
-def _subnormal(drawn: Drawn, tensor: torch.Tensor) -> None:
-    """Below the smallest normal number of bf16 and fp32 (2^-126) or of fp16 (2^-14), with a few bits left."""
-    drawn.scaled(tensor, -129, -17)
+def _scaled(name: str, exponent: int, narrow_exponent: int) -> Change:
+    """Multiply by a power of two; by another in fp16, whose range is small."""
+    return lambda drawn: drawn.tensors[name].mul_(2.0 ** (narrow_exponent if drawn.narrow else exponent))
 
 
-def _spoil(tensor: torch.Tensor, value: float) -> None:
+def _spoilt(name: str, value: float) -> Change:
     """One element, in a row of the middle and not in the first column."""
-    rows, cols = tensor.shape
-    if rows:
-        tensor[rows // 2, cols // 3] = value
 
+    def spoil(tensor: torch.Tensor) -> None:
+        rows, cols = tensor.shape
+        if rows:
+            tensor[rows // 2, cols // 3] = value
+
+    return _each(spoil, name)
+
+
+# Below the smallest normal number of bf16 and fp32 (2^-126) or of fp16 (2^-14), with a few bits left.
+SUBNORMAL = (-129, -17)
 
 INPUT_KINDS: dict[str, InputKind] = {
     kind.name: kind
     for kind in (
         InputKind("normal", "a wrong formula"),
         InputKind("correlated", "a row correction left out or wrong, which independent noise hides", _correlated),
-        InputKind("mean-10", "mean / sigma of 10: variance in one pass", lambda d: d.x.add_(10.0), only="layer"),
-        InputKind("mean-100", "mean / sigma of 100: variance in one pass", lambda d: d.x.add_(100.0), only="layer"),
-        InputKind("mean-1000", "mean / sigma of 1000: variance in one pass", lambda d: d.x.add_(1000.0), only="layer"),
-        InputKind(
-            "zero-weights", "a division by the weight", _each_weight(lambda weight: weight[::4].zero_()), only="weight"
-        ),
-        InputKind("tiny-weights", "a division by the weight that is clamped", _each_weight(_tiny), only="weight"),
+        InputKind("mean-10", "mean / sigma of 10: variance in one pass", _plus(10.0, "x"), only="layer"),
+        InputKind("mean-100", "mean / sigma of 100: variance in one pass", _plus(100.0, "x"), only="layer"),
+        InputKind("mean-1000", "mean / sigma of 1000: variance in one pass", _plus(1000.0, "x"), only="layer"),
+        InputKind("zero-weights", "a division by the weight", _every(4, 0.0, "weight", "weight1"), only="weight"),
+        InputKind("tiny-weights", "a division by the weight that is clamped", _tiny_weights, only="weight"),
         InputKind(
             "large-bias",
             "xhat recovered from a y that the bias has drowned",
-            _each("bias", "bias1", change=lambda bias: bias.add_(100.0)),
+            _plus(100.0, "bias", "bias1"),
             only="bias",
         ),
         InputKind(
-            "large-residual",
-            "a residual's gradient that goes through the norm",
-            _each("dres", change=lambda dres: dres.mul_(1000)),
-            only="residual",
+            "large-residual", "a residual's gradient that goes through the norm", _times(1000, "dres"), only="residual"
         ),
         # A gate of 100 and more either way: exp of that overflows fp32.
-        InputKind(
-            "large-gates", "silu by an exp that overflows", _each("z", change=lambda z: z.mul_(100)), only="gated"
-        ),
+        InputKind("large-gates", "silu by an exp that overflows", _times(100, "z"), only="gated"),
         InputKind("outliers", "sums or products in a dtype of little range or precision", _outliers),
         # Half is exact in every dtype, and so is every partial sum of it: rstd is that of eps alone.
-        InputKind("constant-rows", "eps left out, or a variance that cancels", lambda d: d.x[::7].fill_(0.5)),
-        InputKind("zero-rows", "eps left out", lambda d: d.x[::7].zero_()),
-        InputKind("large-x", "x of 2^55, squares of 2^110: sums that overflow", lambda d: d.scaled(d.x, 55, 8)),
-        InputKind(
-            "small-x", "x of 2^-60, below eps: eps left out or in the wrong place", lambda d: d.scaled(d.x, -60, -8)
-        ),
-        InputKind("large-dy", "dy of 2^60: sums that overflow", lambda d: d.scaled(d.dy, 60, 4)),
-        InputKind("small-dy", "dy of 2^-60: products that underflow", lambda d: d.scaled(d.dy, -60, -8)),
-        InputKind("subnormal-x", "subnormal numbers flushed to zero on the way in", lambda d: _subnormal(d, d.x)),
-        InputKind("subnormal-dy", "subnormal numbers flushed to zero on the way out", lambda d: _subnormal(d, d.dy)),
-        InputKind("nan-x", "a NaN swallowed, or spread to other rows", lambda d: _spoil(d.x, float("nan"))),
-        InputKind("inf-x", "an Inf swallowed, or spread to other rows", lambda d: _spoil(d.x, float("inf"))),
-        InputKind("nan-dy", "a NaN swallowed, or spread to other rows", lambda d: _spoil(d.dy, float("nan"))),
-        InputKind("inf-dy", "an Inf swallowed, or spread to other rows", lambda d: _spoil(d.dy, float("inf"))),
+        InputKind("constant-rows", "eps left out, or a variance that cancels", _every(7, 0.5, "x")),
+        InputKind("zero-rows", "eps left out", _every(7, 0.0, "x")),
+        InputKind("large-x", "x of 2^55, squares of 2^110: sums that overflow", _scaled("x", 55, 8)),
+        InputKind("small-x", "x of 2^-60, below eps: eps left out or in the wrong place", _scaled("x", -60, -8)),
+        InputKind("large-dy", "dy of 2^60: sums that overflow", _scaled("dy", 60, 4)),
+        InputKind("small-dy", "dy of 2^-60: products that underflow", _scaled("dy", -60, -8)),
+        InputKind("subnormal-x", "subnormal numbers flushed to zero on the way in", _scaled("x", *SUBNORMAL)),
+        InputKind("subnormal-dy", "subnormal numbers flushed to zero on the way out", _scaled("dy", *SUBNORMAL)),
+        InputKind("nan-x", "a NaN swallowed, or spread to other rows", _spoilt("x", math.nan)),
+        InputKind("inf-x", "an Inf swallowed, or spread to other rows", _spoilt("x", math.inf)),
+        InputKind("nan-dy", "a NaN swallowed, or spread to other rows", _spoilt("dy", math.nan)),
+        InputKind("inf-dy", "an Inf swallowed, or spread to other rows", _spoilt("dy", math.inf)),
         InputKind("strided-x", "rows of x taken to lie side by side", layout="strided x"),
         InputKind("expanded-dy", "a dy that is one row in memory taken for many", layout="expanded dy"),
         InputKind("summed-dy", "a dy that is one number in memory (what y.sum() sends back)", layout="summed dy"),

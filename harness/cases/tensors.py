@@ -7,6 +7,7 @@ to a gradient), and the adapters that handle it. Importable without torch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -15,14 +16,6 @@ from harness.cases.case import ITEM_BYTES, NormCase, Stored
 
 Extent = Literal["activation", "per column", "per row"]  # (rows, cols), (cols) and (rows)
 TensorKind = Literal["input", "statistic", "gradient"]
-
-
-def _always(_case: NormCase) -> bool:
-    return True
-
-
-def _zero(_case: NormCase) -> float:
-    return 0.0
 
 
 @dataclass(frozen=True)
@@ -40,8 +33,8 @@ class CaseTensor:
     kind: TensorKind
     extent: Extent
     dtype: Literal["case", "weight", "fp32", "uint8"]
-    present: Callable[[NormCase], bool] = _always
-    centre: Callable[[NormCase], float] = _zero
+    present: Callable[[NormCase], bool] = lambda _case: True
+    centre: Callable[[NormCase], float] = lambda _case: 0.0
     spread: float = 1.0
     traffic: bool = True
     added_to: str | None = None
@@ -60,43 +53,20 @@ class CaseTensor:
 
     def size_bytes(self, case: NormCase) -> int:
         """Its size in a case, in bytes."""
-        elements = 1
-        for size in self.shape(case):
-            elements *= size
-        return elements * ITEM_BYTES[self.dtype_in(case)]
+        return math.prod(self.shape(case)) * ITEM_BYTES[self.dtype_in(case)]
 
 
-def _has_weight(case: NormCase) -> bool:
-    return case.weight
-
-
-def _has_bias(case: NormCase) -> bool:
-    return case.bias
-
-
-def _has_mean(case: NormCase) -> bool:
-    return case.norm == "layer"
-
-
-def _weight_centre(case: NormCase) -> float:
+def _centre(case: NormCase) -> float:
     return 0.0 if case.zero_centred else 1.0
 
 
-def _featured(*features: str) -> Callable[[NormCase], bool]:
-    """Whether a case has all of these features."""
-    return lambda case: set(features) <= set(case.features)
+def _when(*features: str, having: Literal["weight", "bias"] | None = None) -> Callable[[NormCase], bool]:
+    """Whether a case has all of these features, and the parameter."""
+    return lambda case: set(features) <= set(case.features) and (having is None or getattr(case, having))
 
 
 def _is_gated(case: NormCase) -> bool:
     return case.gate_first or "gated-norm-first" in case.features
-
-
-def _has_weight1(case: NormCase) -> bool:
-    return case.weight and "parallel" in case.features
-
-
-def _has_bias1(case: NormCase) -> bool:
-    return case.bias and "parallel" in case.features
 
 
 # The inputs in the order in which they are drawn, those of a plain case first. The mean of x is not 0, so that a
@@ -105,24 +75,32 @@ def _has_bias1(case: NormCase) -> bool:
 TABLE: tuple[CaseTensor, ...] = (
     CaseTensor("x", "input", "activation", "case", centre=lambda _case: 0.25),
     CaseTensor("dy", "input", "activation", "case"),
-    CaseTensor("weight", "input", "per column", "weight", _has_weight, centre=_weight_centre, spread=0.1),
-    CaseTensor("bias", "input", "per column", "weight", _has_bias, spread=0.1, traffic=False),
-    CaseTensor("dres", "input", "activation", "case", _featured("residual"), added_to="dx"),
-    CaseTensor("mask", "input", "activation", "uint8", _featured("dropout")),
-    CaseTensor("mask1", "input", "activation", "uint8", _featured("dropout", "parallel-tied")),
-    CaseTensor("dy1", "input", "activation", "case", _featured("parallel")),
-    CaseTensor("weight1", "input", "per column", "weight", _has_weight1, centre=_weight_centre, spread=0.1),
-    CaseTensor("bias1", "input", "per column", "weight", _has_bias1, spread=0.1, traffic=False),
+    CaseTensor("weight", "input", "per column", "weight", _when(having="weight"), centre=_centre, spread=0.1),
+    CaseTensor("bias", "input", "per column", "weight", _when(having="bias"), spread=0.1, traffic=False),
+    CaseTensor("dres", "input", "activation", "case", _when("residual"), added_to="dx"),
+    CaseTensor("mask", "input", "activation", "uint8", _when("dropout")),
+    CaseTensor("mask1", "input", "activation", "uint8", _when("dropout", "parallel-tied")),
+    CaseTensor("dy1", "input", "activation", "case", _when("parallel")),
+    CaseTensor(
+        "weight1",
+        "input",
+        "per column",
+        "weight",
+        _when("parallel", having="weight"),
+        centre=_centre,
+        spread=0.1,
+    ),
+    CaseTensor("bias1", "input", "per column", "weight", _when("parallel", having="bias"), spread=0.1, traffic=False),
     CaseTensor("z", "input", "activation", "case", _is_gated),
-    CaseTensor("mean", "statistic", "per row", "fp32", _has_mean),
+    CaseTensor("mean", "statistic", "per row", "fp32", lambda case: case.norm == "layer"),
     CaseTensor("rstd", "statistic", "per row", "fp32"),
     CaseTensor("dx", "gradient", "activation", "case", heading="dx"),
-    CaseTensor("dweight", "gradient", "per column", "weight", _has_weight, heading="dw"),
-    CaseTensor("dbias", "gradient", "per column", "weight", _has_bias, heading="db"),
-    CaseTensor("dbranch", "gradient", "activation", "case", _featured("dropout"), heading="da"),
-    CaseTensor("dbranch1", "gradient", "activation", "case", _featured("dropout", "parallel-tied"), heading="da1"),
-    CaseTensor("dweight1", "gradient", "per column", "weight", _has_weight1, heading="dw1"),
-    CaseTensor("dbias1", "gradient", "per column", "weight", _has_bias1, heading="db1"),
+    CaseTensor("dweight", "gradient", "per column", "weight", _when(having="weight"), heading="dw"),
+    CaseTensor("dbias", "gradient", "per column", "weight", _when(having="bias"), heading="db"),
+    CaseTensor("dbranch", "gradient", "activation", "case", _when("dropout"), heading="da"),
+    CaseTensor("dbranch1", "gradient", "activation", "case", _when("dropout", "parallel-tied"), heading="da1"),
+    CaseTensor("dweight1", "gradient", "per column", "weight", _when("parallel", having="weight"), heading="dw1"),
+    CaseTensor("dbias1", "gradient", "per column", "weight", _when("parallel", having="bias"), heading="db1"),
     CaseTensor("dz", "gradient", "activation", "case", _is_gated, heading="dz"),
 )
 
@@ -138,11 +116,6 @@ def tensors_of(case: NormCase, *kinds: TensorKind) -> list[CaseTensor]:
 def inputs_of(case: NormCase) -> list[CaseTensor]:
     """What is drawn for a case."""
     return tensors_of(case, "input")
-
-
-def statistics_of(case: NormCase) -> list[CaseTensor]:
-    """What the forward of a case saves of each row."""
-    return tensors_of(case, "statistic")
 
 
 def gradients_of(case: NormCase) -> list[CaseTensor]:

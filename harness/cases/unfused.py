@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 Backward = Callable[[], Grads]
 Prepare = Callable[[Inputs], Backward]
+GateBackward = Callable[["torch.Tensor"], tuple["torch.Tensor", "torch.Tensor"]]
 
 WITH_TORCH = " + torch"
 
@@ -62,11 +63,11 @@ def prepare_around(inputs: Inputs, inner: Prepare, left: NormCase) -> Backward:
     plain = tensors
     before, gate = None, None
     if "gated-norm-first" in does:
-        before = _GateBehind.of(tensors, inputs)
-        plain = tensors | {"dy": before.dnormed}
+        dnormed, before = _gate_behind(tensors, inputs)
+        plain = tensors | {"dy": dnormed}
     elif "gated" in does:
-        gate = _GateBefore.of(tensors)
-        plain = tensors | {"x": gate.gated}
+        gated, gate = _gate_before(tensors)
+        plain = tensors | {"x": gated}
     if (left.weight, left.zero_centred) != (inputs.case.weight, inputs.case.zero_centred):
         plain = plain | _handed_weights(plain, inputs.case, left)
     first = inner(_inputs_of(left, plain, inputs))
@@ -77,14 +78,14 @@ def prepare_around(inputs: Inputs, inner: Prepare, left: NormCase) -> Backward:
     scale = 1 / (1 - inputs.case.dropout_p)
 
     def backward() -> Grads:
-        more = {"dz": before.backward()} if before else {}
+        more = {"dz": before()} if before else {}
         grads = first().tensors()
         if second:
             other = second().tensors()
             grads["dx"] = grads["dx"] + other["dx"]
             more |= {f"{name}1": other[name] for name in ("dweight", "dbias") if name in other}
         if gate:
-            grads["dx"], more["dz"] = gate.backward(grads["dx"])
+            grads["dx"], more["dz"] = gate(grads["dx"])
         if "residual" in does:
             grads["dx"] = grads["dx"] + tensors["dres"]
         for mask, name in branches:
@@ -122,10 +123,8 @@ def _inputs_of(case: NormCase, tensors: Mapping[str, torch.Tensor], inputs: Inpu
 
 def _second_norm(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """The inputs of the other one of two parallel norms, under the names of the first."""
-    return {
-        **tensors,
-        **{name.removesuffix("1"): tensors[name] for name in ("dy1", "weight1", "bias1") if name in tensors},
-    }
+    second = {name.removesuffix("1"): tensors[name] for name in ("dy1", "weight1", "bias1") if name in tensors}
+    return {**tensors, **second}
 
 
 def _grads(inputs: Inputs, by_name: dict[str, torch.Tensor]) -> Grads:
@@ -139,62 +138,41 @@ def _grads(inputs: Inputs, by_name: dict[str, torch.Tensor]) -> Grads:
     return Grads(**plain, extra=shaped)
 
 
-@dataclass(frozen=True)
-class _GateBefore:
-    """y = norm(x * silu(z)): `gated` is what is normalised; a forward saves it, x, z and silu(z)."""
+def _gate_before(given: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, GateBackward]:
+    """Y = norm(x * silu(z)): what is normalised, and how its gradient becomes those of x and z.
 
-    x: torch.Tensor
-    z: torch.Tensor
-    silu: torch.Tensor
-    gated: torch.Tensor
+    A forward saves that product, x, z and silu(z).
+    """
+    import torch
 
-    @classmethod
-    def of(cls, given: Mapping[str, torch.Tensor]) -> _GateBefore:
-        import torch
-
-        silu = torch.nn.functional.silu(given["z"])
-        return cls(given["x"], given["z"], silu, given["x"] * silu)
-
-    def backward(self, dgated: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The gradients of x and z."""
-        import torch
-
-        return dgated * self.silu, torch.ops.aten.silu_backward.default(dgated * self.x, self.z)
+    x, z, silu = given["x"], given["z"], torch.nn.functional.silu(given["z"])
+    return x * silu, lambda d: (d * silu, torch.ops.aten.silu_backward.default(d * x, z))
 
 
-@dataclass(frozen=True)
-class _GateBehind:
-    """y = norm(x) * silu(z): a forward saves norm(x), z and silu(z); `dnormed` gets the gradient of norm(x)."""
+def _gate_behind(given: Mapping[str, torch.Tensor], inputs: Inputs) -> tuple[torch.Tensor, Callable[[], torch.Tensor]]:
+    """Y = norm(x) * silu(z): where the gradient of norm(x) is written to, and the call that writes it and gives dz.
 
-    dy: torch.Tensor
-    z: torch.Tensor
-    silu: torch.Tensor
-    normed: torch.Tensor
-    dnormed: torch.Tensor
+    A forward saves norm(x), z and silu(z).
+    """
+    import torch
 
-    @classmethod
-    def of(cls, given: Mapping[str, torch.Tensor], inputs: Inputs) -> _GateBehind:
-        import torch
+    x, z, dy = given["x"], given["z"], given["dy"]
+    weight, bias, shape = given.get("weight"), given.get("bias"), (inputs.case.cols,)
+    if weight is not None:
+        weight = weight.float() + float(inputs.case.zero_centred)
+    if inputs.case.norm == "layer":
+        bias = None if bias is None else bias.float()
+        normed = torch.nn.functional.layer_norm(x.float(), shape, weight, bias, inputs.eps)
+    else:
+        normed = torch.nn.functional.rms_norm(x.float(), shape, weight, inputs.eps)
+    normed, silu = normed.to(x.dtype), torch.nn.functional.silu(z)
+    dnormed = torch.empty(dy.shape, dtype=dy.dtype, device=dy.device)
 
-        x, z, dy = given["x"], given["z"], given["dy"]
-        weight, bias, shape = given.get("weight"), given.get("bias"), (inputs.case.cols,)
-        if weight is not None:
-            weight = weight.float() + float(inputs.case.zero_centred)
-        if inputs.case.norm == "layer":
-            normed = torch.nn.functional.layer_norm(
-                x.float(), shape, weight, None if bias is None else bias.float(), inputs.eps
-            )
-        else:
-            normed = torch.nn.functional.rms_norm(x.float(), shape, weight, inputs.eps)
-        silu = torch.nn.functional.silu(z)
-        return cls(dy, z, silu, normed.to(x.dtype), torch.empty(dy.shape, dtype=dy.dtype, device=dy.device))
+    def backward() -> torch.Tensor:
+        torch.mul(dy, silu, out=dnormed)
+        return torch.ops.aten.silu_backward.default(dy * normed, z)
 
-    def backward(self) -> torch.Tensor:
-        """Write the gradient of norm(x), and return dz."""
-        import torch
-
-        torch.mul(self.dy, self.silu, out=self.dnormed)
-        return torch.ops.aten.silu_backward.default(self.dy * self.normed, self.z)
+    return dnormed, backward
 
 
 @dataclass(frozen=True)

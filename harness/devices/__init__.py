@@ -1,8 +1,7 @@
 """Which device is here, and what its datasheet says. Imports `harness.cases` and `harness.errors`."""
 
-from harness.devices.detection import choose, detect, refuse_shared
 from harness.devices.facts import DeviceFacts, read_available, read_facts
-from harness.devices.profiles import PROFILES, DeviceProfile, known_names
+from harness.devices.profiles import PROFILES, DeviceProfile, choose, detect, known_names, refuse_shared
 
 __all__ = [
     "PROFILES",

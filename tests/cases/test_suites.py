@@ -12,20 +12,6 @@ def test_needs_no_torch():
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
-def gates(shape):
-    """Which gates of Inductor's mix-order reduction a shape passes."""
-    rows, cols = shape
-    return {
-        name
-        for name, passed in {
-            "elements": rows * cols >= 5 * 2**20,
-            "ratio": rows >= 2 * cols,
-            "rows": rows >= 4096,
-        }.items()
-        if passed
-    }
-
-
 @pytest.mark.parametrize(
     ("text", "shapes"),
     [
@@ -44,11 +30,10 @@ def test_parse_shapes(text, shapes):
     [
         ("", "--shapes is empty; give ROWSxCOLS, such as --shapes 8192x4096,1024x1024"),
         (" ", "--shapes is empty; give ROWSxCOLS, such as --shapes 8192x4096,1024x1024"),
-        ("8192", "--shapes: '8192' is not a shape; write ROWSxCOLS, such as 8192x4096"),
-        ("axb", "--shapes: 'axb' is not a shape; write ROWSxCOLS, such as 8192x4096"),
-        ("1x1,-2x3", "--shapes: '-2x3' is not a shape; write ROWSxCOLS, such as 8192x4096"),
-        ("1x2x3", "--shapes: '1x2x3' is not a shape; write ROWSxCOLS, such as 8192x4096"),
-        ("²x2", "--shapes: '²x2' is not a shape; write ROWSxCOLS, such as 8192x4096"),
+        *(
+            (text, f"--shapes: {text!r} is not a shape; write ROWSxCOLS, such as 8192x4096")
+            for text in ("8192", "axb", "-2x3", "1x2x3", "²x2")
+        ),
         ("0x1", "--shapes: '0x1' is empty; rows and cols are at least 1, such as 8192x4096"),
         ("1x0", "--shapes: '1x0' is empty; rows and cols are at least 1, such as 8192x4096"),
         ("1x1,", "--shapes has an empty shape between commas; remove the comma, or write ROWSxCOLS there"),

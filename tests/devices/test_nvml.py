@@ -40,6 +40,19 @@ def test_failed_query_costs_only_its_quantity(query, why):
     assert Gpu(fake, "card 5").read() == SensorReading(**fields)
 
 
+@pytest.mark.parametrize(
+    ("bits", "names"),
+    [
+        (0x000, ()),
+        (0x010, ()),  # boosted in step with other cards
+        (0x004 | 0x020, ("power cap", "software thermal slowdown")),
+        (0x008 | 0x040 | 0x001, ("hardware slowdown", "hardware thermal slowdown")),
+    ],
+)
+def test_throttle_bits_are_named(bits, names):
+    assert read(bits).throttled == names
+
+
 def test_the_bits_are_those_of_the_bindings():
     import pynvml
 
