@@ -35,49 +35,29 @@ def unsupported(case: NormCase) -> str | None:
     return None
 
 
+# By the variant: the module, its functions of RMSNorm and LayerNorm (fla.modules has classes of them), what z is
+# called, and in which order the gradients come.
+FUNCTIONS = {
+    "plain": ("layernorm", "rms_norm", "layer_norm", None, PLAIN),
+    "gated-norm-first": ("fused_norm_gate", "rms_norm_gated", "layer_norm_gated", "g", ("dx", "dz", *PLAIN[1:])),
+    "gated": ("layernorm_gated", "rmsnorm_fn", "layernorm_fn", "z", (*PLAIN, "dz")),
+}
+
+
 def prepare(inputs: Inputs) -> Callable[[], Grads]:
-    has = set(inputs.case.features)
-    if "gated" in has:
-        return _gate_before(inputs)
-    return _gate_behind(inputs) if "gated-norm-first" in has else _ungated(inputs)
+    features = inputs.case.features
+    variant = next((feature for feature in features if feature in FUNCTIONS), "plain")
+    module, rms, layer, gate, gives = FUNCTIONS[variant]
+    ops: Any = import_module(f"fla.modules.{module}")
+    function = getattr(ops, rms if inputs.case.norm == "rms" else layer)
+    options: dict[str, Any] = {"eps": inputs.eps} | ({"norm_before_gate": False} if variant == "gated" else {})
 
+    def norm(x: Any, weight: Any, bias: Any, z: Any = None, **residual: Any) -> Any:
+        gates = {gate: z} if gate else {}
+        return function(x, **gates, weight=weight, bias=bias, **residual, **options)
 
-def _ungated(inputs: Inputs) -> Callable[[], Grads]:
-    """fla.modules.RMSNorm and LayerNorm."""
-    ops: Any = import_module("fla.modules.layernorm")
-    function, eps = ops.rms_norm if inputs.case.norm == "rms" else ops.layer_norm, inputs.eps
+    def add(branch: Any, residual: Any, **others: Any) -> Any:
+        return norm(branch, **others, residual=residual, prenorm=True)
 
-    def norm(x: Any, weight: Any, bias: Any) -> Any:
-        return function(x, weight, bias, eps=eps)
-
-    def add(branch: Any, residual: Any, weight: Any, bias: Any) -> Any:
-        return function(branch, weight, bias, residual, eps, prenorm=True)
-
-    forward = behind_residual(add) if "residual" in inputs.case.features else norm
-    return tuned(recorded(inputs, forward)[0], ops, "bwd")
-
-
-def _gate_behind(inputs: Inputs) -> Callable[[], Grads]:
-    """norm(x) * silu(z): fla.modules.FusedRMSNormGated and FusedLayerNormGated."""
-    ops: Any = import_module("fla.modules.fused_norm_gate")
-    function, eps = ops.rms_norm_gated if inputs.case.norm == "rms" else ops.layer_norm_gated, inputs.eps
-
-    def norm(x: Any, weight: Any, bias: Any, z: Any) -> Any:
-        return function(x, z, weight, bias, eps=eps)
-
-    def add(branch: Any, residual: Any, weight: Any, bias: Any, z: Any) -> Any:
-        return function(branch, z, weight, bias, residual=residual, prenorm=True, eps=eps)
-
-    forward = behind_residual(add) if "residual" in inputs.case.features else norm
-    return tuned(recorded(inputs, forward, ("dx", "dz", "dweight", "dbias"))[0], ops, "bwd")
-
-
-def _gate_before(inputs: Inputs) -> Callable[[], Grads]:
-    """norm(x * silu(z)): fla.modules.RMSNormGated and LayerNormGated, which tune nothing."""
-    ops: Any = import_module("fla.modules.layernorm_gated")
-    function, eps = ops.rmsnorm_fn if inputs.case.norm == "rms" else ops.layernorm_fn, inputs.eps
-
-    def norm(x: Any, weight: Any, bias: Any, z: Any) -> Any:
-        return function(x, weight, bias, z=z, eps=eps, norm_before_gate=False)
-
-    return recorded(inputs, norm, (*PLAIN, "dz"))[0]
+    backward, _ = recorded(inputs, behind_residual(add) if "residual" in features else norm, gives)
+    return backward if variant == "gated" else tuned(backward, ops, "bwd")  # those tune nothing
