@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from types import ModuleType, SimpleNamespace
 
-from tests.impls.peer_cases import exact, forward_of, module
+from tests.impls.peer_cases import forward_of, module, rounded
 from tests.impls.triton_stand_ins import Recorded, normalised
 
 
@@ -36,34 +36,25 @@ class Kernel:
 
 
 def helion() -> list[ModuleType]:
-    def kernel(fn, settings):
-        return Kernel(fn, settings)
-
     def rms_norm_fwd(x, weight, eps=1e-5):
         return x, forward_of("rms", x, eps)[2].reshape(-1, 1)
 
     def rms_norm_bwd(grad_out, x, weight, rsqrt):
         assert rsqrt.shape == (len(x), 1)
-        dx, dweight, _ = exact("rms", grad_out, x, None, rsqrt, weight)
-        return dx.to(x.dtype), dweight.to(weight.dtype)
+        return rounded("rms", grad_out, x, None, rsqrt, weight)[:2]
 
     def layer_norm_fwd(x, normalized_shape, weight, bias=None, eps=1e-5):
         assert normalized_shape == [x.shape[1]]
         return x, *forward_of("layer", x, eps)[1:]
 
     def layer_norm_bwd(grad_out, x, mean, rstd, weight, compute_bias_grad=True):
-        dx, dweight, dbias = exact("layer", grad_out, x, mean, rstd, weight)
-        return dx.to(x.dtype), dweight.to(weight.dtype), dbias.to(weight.dtype) if compute_bias_grad else None
+        return rounded("layer", grad_out, x, mean, rstd, weight, bias=compute_bias_grad)
 
-    kernels = {
-        function.__name__: Kernel(function, Settings())
-        for function in (rms_norm_fwd, rms_norm_bwd, layer_norm_fwd, layer_norm_bwd)
-    }
-    return [
-        module("helion", kernel=kernel),
-        module("examples.rms_norm", **{name: kernels[name] for name in ("rms_norm_fwd", "rms_norm_bwd")}),
-        module("examples.layer_norm", **{name: kernels[name] for name in ("layer_norm_fwd", "layer_norm_bwd")}),
-    ]
+    def example(norm, *functions):
+        return module(f"examples.{norm}", **{each.__name__: Kernel(each, Settings()) for each in functions})
+
+    rms, layer = (rms_norm_fwd, rms_norm_bwd), (layer_norm_fwd, layer_norm_bwd)
+    return [module("helion", kernel=Kernel), example("rms_norm", *rms), example("layer_norm", *layer)]
 
 
 def oink() -> list[ModuleType]:
@@ -73,9 +64,7 @@ def oink() -> list[ModuleType]:
 
     def rmsnorm_backward(x, weight, dout, rstd, dresidual_out=None, has_bias=False, has_residual=False):
         assert has_residual == (dresidual_out is not None)
-        dx, dweight, _ = exact("rms", dout, x, None, rstd, weight)
-        dx = dx if dresidual_out is None else dx + dresidual_out
-        return dx.to(x.dtype), None if weight is None else dweight.to(weight.dtype), None, None
+        return *rounded("rms", dout, x, None, rstd, weight, added=dresidual_out, bias=False), None
 
     def layernorm(x, weight, bias=None, eps=1e-6, return_rstd=False, return_mean=False):
         assert return_rstd
@@ -84,14 +73,11 @@ def oink() -> list[ModuleType]:
         return x, rstd, mean
 
     def layernorm_backward(dout, x, weight, rstd, mean, bias=None):
-        dx, dweight, dbias = exact("layer", dout, x, mean, rstd, weight)
-        return dx.to(x.dtype), dweight.to(weight.dtype), None if bias is None else dbias.to(bias.dtype)
+        return rounded("layer", dout, x, mean, rstd, weight, bias=bias is not None)
 
-    rms = {"rmsnorm_forward": rmsnorm_forward, "rmsnorm_backward": rmsnorm_backward}
-    layer = {"layernorm": layernorm, "layernorm_backward": layernorm_backward}
     return [
-        module("kernelagent_oink.blackwell.rmsnorm", **rms),
-        module("kernelagent_oink.blackwell.layernorm", **layer),
+        module("kernelagent_oink.blackwell.rmsnorm", rmsnorm_forward, rmsnorm_backward),
+        module("kernelagent_oink.blackwell.layernorm", layernorm, layernorm_backward),
     ]
 
 
@@ -126,9 +112,9 @@ def tilegym() -> list[ModuleType]:
     suite = "tilegym.suites.liger.cutile"
     return [
         module(f"{suite}.rms_norm", rms_norm=suites_rms_norm),
-        module("tilegym.ops.cutile.rms_norm", rms_norm=rms_norm),
-        module(f"{suite}.layer_norm", layer_norm=layer_norm),
-        module(f"{suite}.fused_add_rms_norm", fused_add_rms_norm=fused_add_rms_norm, _bwd_tune_cache=tuned),
+        module("tilegym.ops.cutile.rms_norm", rms_norm),
+        module(f"{suite}.layer_norm", layer_norm),
+        module(f"{suite}.fused_add_rms_norm", fused_add_rms_norm, _bwd_tune_cache=tuned),
     ]
 
 
@@ -138,8 +124,6 @@ def quack_fused_sum() -> ModuleType:
 
     def cutedsl_rmsnorm_bwd(grad_out, input, rstd, weight, normalized_shape):  # noqa: A002
         assert list(normalized_shape) == [input.shape[1]]
-        dx, dweight, _ = exact("rms", grad_out, input, None, rstd, weight)
-        return dx.to(input.dtype), dweight.to(weight.dtype)
+        return rounded("rms", grad_out, input, None, rstd, weight)[:2]
 
-    functions = {"cutedsl_rmsnorm_fwd": cutedsl_rmsnorm_fwd, "cutedsl_rmsnorm_bwd": cutedsl_rmsnorm_bwd}
-    return module("torch._native.ops.norm.norms", **functions)
+    return module("torch._native.ops.norm.norms", cutedsl_rmsnorm_fwd, cutedsl_rmsnorm_bwd)

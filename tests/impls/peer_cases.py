@@ -37,9 +37,19 @@ def exact(norm, dy, x, mean, rstd, weight=None, offset=0.0):
     return dx * rstd, (dy.double() * xhat).sum(0), dy.double().sum(0)
 
 
-def module(name: str, **contents: object) -> ModuleType:
+def rounded(norm, dy, x, mean, rstd, weight=None, offset=0.0, *, added=None, bias=True):
+    """As `exact`: dx with what is added, in x's dtype, and the parameters' gradients in the weight's; None for none."""
+    dx, dweight, dbias = exact(norm, dy, x, mean, rstd, weight, offset)
+    dx = (dx if added is None else dx + added).to(x.dtype)
+    if weight is None:
+        return dx, None, None
+    return dx, dweight.to(weight.dtype), dbias.to(weight.dtype) if bias else None
+
+
+def module(name: str, *functions: object, **contents: object) -> ModuleType:
+    """A module of functions and classes by their own names, and of other contents."""
     made = ModuleType(name)
-    vars(made).update(contents)
+    vars(made).update({function.__name__: function for function in functions}, **contents)
     return made
 
 

@@ -13,7 +13,7 @@ from types import ModuleType, SimpleNamespace
 import torch
 
 from tests.impls import dsl_stand_ins, triton_stand_ins
-from tests.impls.peer_cases import exact, forward_of, module
+from tests.impls.peer_cases import exact, forward_of, module, rounded
 
 EPS = 1e-5  # of all cases
 
@@ -47,9 +47,8 @@ class LigerRMSNormFunction(torch.autograd.Function):
     @staticmethod
     def backward(ctx, dY):
         X, W, RSTD = ctx.saved_tensors
-        dx, dweight, _ = exact("rms", dY, X, None, RSTD, W, ctx.offset)
-        dx = dY.copy_(dx) if ctx.in_place else dx.to(dY.dtype)
-        return dx, None if W is None else dweight.to(W.dtype), None, None, None, None, None
+        dx, dweight, _ = rounded("rms", dY, X, None, RSTD, W, ctx.offset)
+        return dY.copy_(dx) if ctx.in_place else dx, dweight, None, None, None, None, None
 
 
 class LigerLayerNormFunction(torch.autograd.Function):
@@ -58,14 +57,13 @@ class LigerLayerNormFunction(torch.autograd.Function):
     @staticmethod
     def forward(ctx, X, W, B, eps):
         assert W.shape == B.shape
-        ctx.save_for_backward(X, W, B, *forward_of("layer", X, eps)[1:])
+        ctx.save_for_backward(X, W, *forward_of("layer", X, eps)[1:])
         return X.clone()
 
     @staticmethod
     def backward(ctx, dY):
-        X, W, B, Mean, RSTD = ctx.saved_tensors
-        dx, dweight, dbias = exact("layer", dY, X, Mean, RSTD, W)
-        return dx.to(X.dtype), dweight.to(W.dtype), dbias.to(B.dtype) if ctx.needs_input_grad[2] else None, None
+        X, W, Mean, RSTD = ctx.saved_tensors
+        return *rounded("layer", dY, X, Mean, RSTD, W, bias=ctx.needs_input_grad[2]), None
 
 
 class LigerFusedAddRMSNormFunction(torch.autograd.Function):
@@ -82,9 +80,8 @@ class LigerFusedAddRMSNormFunction(torch.autograd.Function):
     @staticmethod
     def backward(ctx, dY, dS_out):
         S, W, RSTD = ctx.saved_tensors
-        dx, dweight, _ = exact("rms", dY, S, None, RSTD, W, ctx.offset)
-        dx = (dx + dS_out).to(dY.dtype)
-        return dx, dx, dweight.to(W.dtype), None, None, None, None
+        dx, dweight, _ = rounded("rms", dY, S, None, RSTD, W, ctx.offset, added=dS_out)
+        return dx, dx, dweight, None, None, None, None
 
 
 LIGER_BACKENDS = {"nvidia-triton": "liger_kernel.ops", "nvidia-cutedsl": "liger_kernel.ops.backends._cutedsl"}
@@ -128,9 +125,9 @@ def liger(widest_cutedsl: int = 8192) -> list[ModuleType]:
     ):  # fmt: skip
         return chosen("fused_add_rms_norm", X, impl).apply(X, R, W, eps, offset, casting_mode, in_place)
 
-    functions = {"rms_norm": rms_norm, "layer_norm": layer_norm, "fused_add_rms_norm": fused_add_rms_norm}
-    classes = {item.__name__: item for item in (LigerRMSNormFunction, LigerFusedAddRMSNormFunction)}
-    return [module("liger_kernel.ops", **classes), module("liger_kernel.functional", **functions)]
+    classes = LigerRMSNormFunction, LigerFusedAddRMSNormFunction
+    functions = rms_norm, layer_norm, fused_add_rms_norm
+    return [module("liger_kernel.ops", *classes), module("liger_kernel.functional", *functions)]
 
 
 @dataclass(frozen=True)
@@ -237,14 +234,11 @@ def quack() -> ModuleType:
         return x, rstd, mean
 
     def layernorm_bwd(x, weight, dout, rstd, mean, has_bias=True):
-        dx, dweight, dbias = exact("layer", dout, x, mean, rstd, weight)
-        return dx.to(x.dtype), dweight.to(weight.dtype), dbias.to(weight.dtype) if has_bias else None
+        return rounded("layer", dout, x, mean, rstd, weight, bias=has_bias)
 
-    return module(
-        "quack.rmsnorm", rmsnorm_fwd=rmsnorm_fwd, rmsnorm_bwd=rmsnorm_bwd, rmsnorm_bwd_tuned=Autotuner(),
-        layernorm_fwd=layernorm_fwd, layernorm_bwd=layernorm_bwd, get_sm_count=lambda cols, device: 3,
-        RmsNormBwdConfig=RmsNormBwdConfig,
-    )  # fmt: skip
+    functions = rmsnorm_fwd, rmsnorm_bwd, layernorm_fwd, layernorm_bwd, RmsNormBwdConfig
+    tuner = {"rmsnorm_bwd_tuned": Autotuner(), "get_sm_count": lambda cols, device: 3}
+    return module("quack.rmsnorm", *functions, **tuner)
 
 
 def from_saved(norm, dy, mean, rstd, kept, weight, bias, keeps_y):
@@ -287,11 +281,9 @@ def apex_fused_extension() -> ModuleType:
         assert (shape, eps) == ((kept.shape[1],), EPS)
         return from_saved("rms", dy, None, rstd, kept, weight, None, memory_efficient)[:2]
 
-    return module(
-        "fused_layer_norm_cuda", forward=forward, forward_affine=forward_affine, backward=backward,
-        backward_affine=backward_affine, rms_forward=rms_forward, rms_forward_affine=rms_forward_affine,
-        rms_backward=rms_backward, rms_backward_affine=rms_backward_affine,
-    )  # fmt: skip
+    layer = forward, forward_affine, backward, backward_affine
+    rms = rms_forward, rms_forward_affine, rms_backward, rms_backward_affine
+    return module("fused_layer_norm_cuda", *layer, *rms)
 
 
 def apex_fast_extension() -> ModuleType:
@@ -304,7 +296,7 @@ def apex_fast_extension() -> ModuleType:
         gradients = from_saved("layer", dz, mu, rsigma, x_or_z, gamma, beta, memory_efficient)
         return [*gradients, "dgamma partials", "dbeta partials"]
 
-    return module("fast_layer_norm", ln_fwd=ln_fwd, ln_bwd=ln_bwd)
+    return module("fast_layer_norm", ln_fwd, ln_bwd)
 
 
 def fast_llm() -> ModuleType:
@@ -331,10 +323,8 @@ def fast_llm() -> ModuleType:
                 parameter.grad_buffer.copy_(gradient)
         return dx.to(grad_output.dtype)
 
-    return module(
-        "fast_llm.functional.triton.normalization", triton_normalization_forward=triton_normalization_forward,
-        triton_normalization_backward=triton_normalization_backward,
-    )  # fmt: skip
+    functions = triton_normalization_forward, triton_normalization_backward
+    return module("fast_llm.functional.triton.normalization", *functions)
 
 
 def transformer_engine() -> list[ModuleType]:
@@ -349,22 +339,18 @@ def transformer_engine() -> list[ModuleType]:
         return x, None, forward_of("rms", x, eps)[2]
 
     def layernorm_bwd(dz, x, mu, rsigma, gamma, sm_margin, zero_centered_gamma):
-        gradients = exact("layer", dz, x, mu, rsigma, gamma, float(zero_centered_gamma))
-        return [gradient.to(x.dtype) for gradient in gradients]
+        return rounded("layer", dz, x, mu, rsigma, gamma, float(zero_centered_gamma))
 
     def rmsnorm_bwd(dz, x, rsigma, gamma, sm_margin, zero_centered_gamma):
-        gradients = exact("rms", dz, x, None, rsigma, gamma, float(zero_centered_gamma))
-        return [gradient.to(x.dtype) for gradient in gradients[:2]]
+        return rounded("rms", dz, x, None, rsigma, gamma, float(zero_centered_gamma))[:2]
 
     def rmsnorm_bwd_add(dz, x, add, rsigma, gamma, sm_margin, zero_centered_gamma):
-        dx, dweight, _ = exact("rms", dz, x, None, rsigma, gamma, float(zero_centered_gamma))
-        return [(dx + add).to(x.dtype), dweight.to(x.dtype)]
+        return rounded("rms", dz, x, None, rsigma, gamma, float(zero_centered_gamma), added=add)[:2]
 
-    calls = {"layernorm_fwd": layernorm_fwd, "layernorm_bwd": layernorm_bwd, "rmsnorm_fwd": rmsnorm_fwd}
-    calls |= {"rmsnorm_bwd_add": rmsnorm_bwd_add}
+    calls = layernorm_fwd, layernorm_bwd, rmsnorm_fwd, rmsnorm_bwd, rmsnorm_bwd_add
     types = {dtype: f"TE {dtype}" for dtype in (torch.float32, torch.float16, torch.bfloat16)}
     return [
-        module("transformer_engine_torch", **calls, rmsnorm_bwd=rmsnorm_bwd),
+        module("transformer_engine_torch", *calls),
         module("transformer_engine.pytorch.constants", TE_DType=types),
     ]
 
@@ -410,9 +396,8 @@ def dropout_layer_norm() -> ModuleType:
         found = [branch, branch1, residual if has_residual else None, *gradients[1:], *second[1:]]
         return [None if item is None else item.to(x.dtype) for item in found] + ["partials"] * 4
 
-    calls = {"dropout_add_ln_fwd": dropout_add_ln_fwd, "dropout_add_ln_bwd": dropout_add_ln_bwd}
-    calls |= {"dropout_add_ln_parallel_residual_bwd": dropout_add_ln_parallel_residual_bwd}
-    return module("dropout_layer_norm", **calls)
+    calls = dropout_add_ln_fwd, dropout_add_ln_bwd, dropout_add_ln_parallel_residual_bwd
+    return module("dropout_layer_norm", *calls)
 
 
 class NotSupportedByGraphError(Exception):
@@ -445,19 +430,11 @@ class Graph:
     def nodes(self, norm, count):
         self.norm, outputs = norm, self.outputs
 
-        class Node:
-            def set_uid(self, uid):
-                self.uid = uid
-                return self
+        def node_of(uid):
+            typed = SimpleNamespace(set_data_type=lambda data_type: outputs.update({uid: data_type}))
+            return SimpleNamespace(set_output=lambda wanted: typed if wanted else None)
 
-            def set_output(self, wanted):
-                assert wanted
-                return self
-
-            def set_data_type(self, data_type):
-                outputs[self.uid] = data_type
-
-        return [Node() for _ in range(count)]
+        return [SimpleNamespace(set_uid=node_of) for _ in range(count)]
 
     def create_execution_plans(self, heuristics=None):
         assert heuristics == ["A", "B", "FALLBACK"]
@@ -525,8 +502,8 @@ def cudnn_ops() -> SimpleNamespace:
     def rmsnorm_bwd(dy, x, scale, inv_var, has_dbias=False):
         assert inv_var.shape == (len(x), 1, 1, 1)
         matrix, weight = canonical(*dy.shape[:2], x, scale, x.dtype)
-        dx, dweight, _ = exact("rms", dy.reshape_as(matrix), matrix, None, inv_var, weight)
-        return dx.to(x.dtype).reshape_as(x), dweight.to(scale.dtype).reshape_as(scale), torch.empty(0)
+        dx, dweight, _ = rounded("rms", dy.reshape_as(matrix), matrix, None, inv_var, weight)
+        return dx.reshape_as(x), dweight.reshape_as(scale), torch.empty(0)
 
     def layernorm(x, scale, bias, eps):
         matrix, _ = canonical(*x.shape[:2], x, scale, torch.float32)
@@ -536,7 +513,7 @@ def cudnn_ops() -> SimpleNamespace:
 
     def layernorm_bwd(dy, x, scale, mean, inv_var):
         matrix, weight = canonical(*dy.shape[:2], x, scale, torch.float32)
-        dx, dweight, dbias = exact("layer", dy.reshape_as(matrix), matrix, mean, inv_var, weight)
-        return dx.to(x.dtype).reshape_as(x), dweight.float().reshape_as(scale), dbias.float().reshape_as(scale)
+        dx, *parameters = rounded("layer", dy.reshape_as(matrix), matrix, mean, inv_var, weight)
+        return dx.reshape_as(x), *(gradient.reshape_as(scale) for gradient in parameters)
 
     return SimpleNamespace(rmsnorm=rmsnorm, rmsnorm_bwd=rmsnorm_bwd, layernorm=layernorm, layernorm_bwd=layernorm_bwd)

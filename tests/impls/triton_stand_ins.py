@@ -7,7 +7,7 @@ from types import ModuleType, SimpleNamespace
 import torch
 import torch.nn.functional as F
 
-from tests.impls.peer_cases import exact, forward_of, module
+from tests.impls.peer_cases import forward_of, module, rounded
 
 EPS = 1e-5  # of all cases
 TUNED = SimpleNamespace(best_config=None)
@@ -56,8 +56,8 @@ def flash_attn() -> ModuleType:
         rest = (eps, is_rms_norm, float(zero_centered_weight))
         return around(x, weight, bias, residual, weight1, bias1, *rest)
 
-    name = "flash_attn.ops.triton.layer_norm"
-    return module(name, layer_norm_fn=layer_norm_fn, _layer_norm_bwd_kernel=DECORATED, _layer_norm_fwd_kernel=DECORATED)
+    kernels = {"_layer_norm_bwd_kernel": DECORATED, "_layer_norm_fwd_kernel": DECORATED}
+    return module("flash_attn.ops.triton.layer_norm", layer_norm_fn, **kernels)
 
 
 def around(x, weight, bias, residual, weight1, bias1, eps, rms, offset=0.0):
@@ -109,21 +109,12 @@ def fla() -> list[ModuleType]:
         return Recorded.apply(formula, x, g, weight, bias, activation, residual)
 
     idle = SimpleNamespace(best_config=None)  # of another width
+    kernels = {"layer_norm_bwd_kernel": DECORATED, "layer_norm_bwd_kernel_row": idle}
+    gated_kernel = {"layer_norm_gated_bwd_kernel": DECORATED}
     return [
-        module(
-            "fla.modules.layernorm",
-            layer_norm=layer_norm,
-            rms_norm=rms_norm,
-            layer_norm_bwd_kernel=DECORATED,
-            layer_norm_bwd_kernel_row=idle,
-        ),
-        module(
-            "fla.modules.fused_norm_gate",
-            layer_norm_gated=layer_norm_gated,
-            rms_norm_gated=rms_norm_gated,
-            layer_norm_gated_bwd_kernel=DECORATED,
-        ),
-        module("fla.modules.layernorm_gated", **gated_in_either_order()),
+        module("fla.modules.layernorm", layer_norm, rms_norm, **kernels),
+        module("fla.modules.fused_norm_gate", layer_norm_gated, rms_norm_gated, **gated_kernel),
+        module("fla.modules.layernorm_gated", *gated_in_either_order()),
     ]
 
 
@@ -145,7 +136,7 @@ def gated_in_either_order():
     def rmsnorm_fn(x, weight, bias, z=None, eps=1e-6, group_size=None, norm_before_gate=True):
         return layernorm_fn(x, weight, bias, z, eps, group_size, norm_before_gate, True)
 
-    return {"layernorm_fn": layernorm_fn, "rmsnorm_fn": rmsnorm_fn}
+    return layernorm_fn, rmsnorm_fn
 
 
 def mamba() -> list[ModuleType]:
@@ -156,10 +147,9 @@ def mamba() -> list[ModuleType]:
         assert (x1, dropout_p, prenorm) == (None, 0.0, residual is not None)
         return around(x, weight, bias, residual, weight1, bias1, eps, is_rms_norm)
 
-    gated = gated_in_either_order()
     return [
-        module("mamba_ssm.ops.triton.layer_norm", layer_norm_fn=layer_norm_fn, _layer_norm_bwd_kernel=DECORATED),
-        module("mamba_ssm.ops.triton.layernorm_gated", **gated),
+        module("mamba_ssm.ops.triton.layer_norm", layer_norm_fn, _layer_norm_bwd_kernel=DECORATED),
+        module("mamba_ssm.ops.triton.layernorm_gated", *gated_in_either_order()),
     ]
 
 
@@ -178,17 +168,14 @@ def transformer_engine_rocm() -> ModuleType:
 
     def te_rmsnorm_bwd_triton(dz, x, rsigma, gamma, sm_margin, zero_centered_gamma, autotune=True):
         assert (sm_margin, autotune) == (0, False)
-        found = exact("rms", dz, x, None, rsigma, gamma, float(zero_centered_gamma))
-        return tuple(gradient.to(x.dtype) for gradient in found[:2])
+        return rounded("rms", dz, x, None, rsigma, gamma, float(zero_centered_gamma))[:2]
 
     def te_layernorm_bwd_triton(dz, x, mu, rsigma, gamma, sm_margin, zero_centered_gamma):
         assert sm_margin == 0
-        found = exact("layer", dz, x, mu, rsigma, gamma, float(zero_centered_gamma))
-        return tuple(gradient.to(x.dtype) for gradient in found)
+        return rounded("layer", dz, x, mu, rsigma, gamma, float(zero_centered_gamma))
 
     functions = (te_rmsnorm_fwd_triton, te_layernorm_fwd_triton, te_rmsnorm_bwd_triton, te_layernorm_bwd_triton)
-    named = {function.__name__: function for function in functions}
-    return module("transformer_engine.pytorch.triton_kernels.norms_common", **named)
+    return module("transformer_engine.pytorch.triton_kernels.norms_common", *functions)
 
 
 def flag_gems() -> list[ModuleType]:
@@ -198,23 +185,17 @@ def flag_gems() -> list[ModuleType]:
     def layer_norm_backward(grad_out, input, normalized_shape, mean, rstd, weight=None, bias=None, output_mask=None):  # noqa: A002
         assert output_mask == [True, weight is not None, bias is not None]
         TUNED.best_config = "num_warps: 8"
-        dx, *parameters = exact("layer", grad_out, input, mean, rstd, weight)
-        given = (weight, bias)
-        return dx.to(input.dtype), *(
-            None if p is None else g.to(p.dtype) for p, g in zip(given, parameters, strict=True)
-        )
+        return rounded("layer", grad_out, input, mean, rstd, weight, bias=bias is not None)
 
     def rms_norm_forward(x, normalized_shape, weight, eps=1e-5):
         return x, forward_of("rms", x, eps)[2]
 
     def rms_norm_backward(dy, x, inv_rms, normalized_shape, weight, eps=1e-5):
         assert (list(normalized_shape), eps) == ([x.shape[1]], EPS)
-        return tuple(gradient.to(x.dtype) for gradient in exact("rms", dy, x, None, inv_rms, weight)[:2])
+        return rounded("rms", dy, x, None, inv_rms, weight)[:2]
 
-    layer = {
-        "layer_norm": layer_norm,
-        "layer_norm_backward": layer_norm_backward,
-        "layer_norm_backward_kernel": DECORATED,
-    }
-    rms = {"rms_norm_forward": rms_norm_forward, "rms_norm_backward": rms_norm_backward}
-    return [module("flag_gems.ops.layernorm", **layer), module("flag_gems.ops.rms_norm", **rms)]
+    layer = layer_norm, layer_norm_backward
+    return [
+        module("flag_gems.ops.layernorm", *layer, layer_norm_backward_kernel=DECORATED),
+        module("flag_gems.ops.rms_norm", rms_norm_forward, rms_norm_backward),
+    ]

@@ -18,6 +18,7 @@ from tests.mutants.maths import gradients
 
 RMS = NormCase("rms", 64, 128, device="cpu")
 LAYER = NormCase("layer", 64, 128, bias=True, device="cpu")
+CORRELATED = replace(RMS, inputs="correlated")
 LAYER_FP32 = replace(LAYER, dtype="fp32", weight_dtype="fp32")
 WRONG = r"off by rho"
 
@@ -87,50 +88,31 @@ def scratch_uninitialised(inputs, grads):
     return replace(grads, dweight=scratch.sum(0).to(grads.dweight.dtype))
 
 
-@fault(RMS, "^dweight is off")
-@spoilt
-def row_left_out_of_dweight(inputs, grads):
-    return replace(grads, dweight=gradients(inputs, rows=-1).dweight)
-
-
-@fault(RMS, "^dx is off", inputs="correlated")
-@spoilt
-def row_correction_left_out(inputs, grads):
-    return gradients(inputs, correction=False)
-
-
-@fault(LAYER, "^dbias is missing$")
-@spoilt
-def dbias_missing(inputs, grads):
-    return replace(grads, dbias=None)
-
-
-@fault(LAYER, "^dweight is off.*dbias is off")
-@spoilt
-def dweight_and_dbias_swapped(inputs, grads):
-    return Grads(grads.dx, grads.dbias, grads.dweight)
-
-
-@fault(RMS, r"^dx is torch\.float16 instead of torch\.bfloat16$")
-@spoilt
-def dtype_of_dx(inputs, grads):
-    return replace(grads, dx=grads.dx.half())
-
-
-@fault(RMS, r"^dweight has shape \(1, 128\)")
-@spoilt
-def shape_of_dweight(inputs, grads):
-    return replace(grads, dweight=grads.dweight[None])
-
-
 class Lazy(torch.Tensor):
     """A tensor that could put its work off until somebody looks."""
 
 
-@fault(RMS, "^dx is a Lazy, not a plain tensor$")
-@spoilt
-def lazy_dx(inputs, grads):
-    return replace(grads, dx=grads.dx.as_subclass(Lazy))
+for name, case, reason, spoil in (
+    ("row left out of dweight", RMS, "^dweight is off", lambda i, g: {"dweight": gradients(i, rows=-1).dweight}),
+    ("dbias missing", LAYER, "^dbias is missing$", lambda i, g: {"dbias": None}),
+    (
+        "dweight and dbias swapped",
+        LAYER,
+        "^dweight is off.*dbias is off",
+        lambda i, g: {"dweight": g.dbias, "dbias": g.dweight},
+    ),
+    ("dtype of dx", RMS, r"^dx is torch\.float16 instead of torch\.bfloat16$", lambda i, g: {"dx": g.dx.half()}),
+    ("shape of dweight", RMS, r"^dweight has shape \(1, 128\)", lambda i, g: {"dweight": g.dweight[None]}),
+    ("lazy dx", RMS, "^dx is a Lazy, not a plain tensor$", lambda i, g: {"dx": g.dx.as_subclass(Lazy)}),
+    (
+        "dweight in the memory of x",
+        RMS,
+        "^dweight lies in the memory of the input x$",
+        lambda i, g: {"dweight": i.x[0]},
+    ),
+    ("row correction left out", CORRELATED, "^dx is off", lambda i, g: {"dx": gradients(i, correction=False).dx}),
+):
+    FAULTS[name] = Fault(spoilt(lambda i, g, spoil=spoil: replace(g, **spoil(i, g))), case, "wrong", reason)
 
 
 # How sums are formed
@@ -251,12 +233,6 @@ def written_between_rows(inputs, grads):
 def sums_that_share_memory(inputs, grads):
     both = torch.empty(inputs.case.cols + 1, dtype=grads.dweight.dtype)
     return replace(grads, dweight=both[:-1].copy_(grads.dweight), dbias=both[1:].copy_(grads.dbias))
-
-
-@fault(RMS, "^dweight lies in the memory of the input x$")
-@spoilt
-def dweight_in_the_memory_of_x(inputs, grads):
-    return replace(grads, dweight=inputs.x[0])
 
 
 @fault(RMS, "^the backward changed torch's default dtype, torch's number of threads$")
