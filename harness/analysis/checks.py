@@ -15,6 +15,7 @@ NEW_PROCESS = "new process"
 _Value = TypeVar("_Value")
 ERROR_CLASSES: tuple[ErrorClass, ...] = get_args(ErrorClass)  # the fewest extra roundings first
 OtherBits = Literal["in one process", "in a new process"]  # where the bits of a result that passed differ
+GRAVEST_BITS: tuple[OtherBits, ...] = get_args(OtherBits)  # the gravest first
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.analysis.case_comparison import CaseComparison, Entry
-from harness.analysis.checks import OtherBits
+from harness.analysis.checks import GRAVEST_BITS, OtherBits
 from harness.analysis.comparison import Comparison
 from harness.analysis.joining import TIMES_T0
 from harness.analysis.statistics import geomean
@@ -168,7 +168,7 @@ def _spender(impl: str, called: Mapping[str, Sequence[tuple[int, CaseComparison]
         ms,
         error_ms,
         with_torch=frozenset(with_torch),
-        other_bits=max(filter(None, (entry.other_bits for entry in used)), default=None),
+        other_bits=next((where for where in GRAVEST_BITS if any(entry.other_bits == where for entry in used)), None),
     )
 
 

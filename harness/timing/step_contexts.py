@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.devices.capture import Captured
 from harness.devices.holder import Holder
@@ -26,7 +26,10 @@ OUTLASTS_TIMES = 20  # and how many times as long as the slowest backward takes 
 WAITING = 0.5
 
 
-class _Wrapped(Device if TYPE_CHECKING else object):
+_Delegating: Any = object  # to a type checker, a class that has whatever the wrapped device has
+
+
+class _Wrapped(_Delegating):
     """A device that passes on to another one what it does not do itself."""
 
     def __init__(self, device: Device) -> None:

@@ -106,7 +106,7 @@ def _refuse_other_configs(results: Results, tunable: Tunable, out: Path) -> None
         if number
     }
     for row in results.rows:
-        measured = {note.fields["name"] for note in row.notes if note.code == "configuration"}
+        measured = [note.fields["name"] for note in row.notes if note.code == "configuration"]
         if row.notes and (name := names.get((row.case, row.impl))) is not None and name not in measured:
             raise UsageError(
                 f"{tunable.name} offers other configurations than those measured in {out}; start a new tuning"

@@ -5,7 +5,7 @@ the epoch of groups.py.
 """
 
 # Triton compiles this file: kernel arguments have no Python type.
-# pyright: reportMissingParameterType=false, reportArgumentType=false
+# pyright: reportMissingParameterType=false, reportArgumentType=false, reportAssignmentType=false
 
 from functools import lru_cache
 from typing import Any

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -72,10 +73,12 @@ def kernel_bars(case: CaseComparison, run: RunRecord) -> Figure | None:
 
 def _draw(axes: Axes, middle: float, bar: Sequence[Segment], entry: Entry) -> None:
     for segment in bar:
-        gap, where = segment.kernel is None, {"left": segment.start_us, "height": BAR}
+        gap = segment.kernel is None
         colour = GAP if gap else shade(line_style(entry.impl).family, SHADES[(segment.kernel or 0) % len(SHADES)])
-        edge = {"edgecolor": "#c4c4c4", "hatch": "/////", "linewidth": 0.0} if gap else {"edgecolor": "white"}
-        axes.barh(middle, segment.length_us, **where, color=colour, **edge)
+        edge: dict[str, Any] = (
+            {"edgecolor": "#c4c4c4", "hatch": "/////", "linewidth": 0.0} if gap else {"edgecolor": "white"}
+        )
+        axes.barh(middle, segment.length_us, left=segment.start_us, height=BAR, color=colour, **edge)
 
 
 def _names(kernels: Sequence[Kernel], bar: Sequence[Segment]) -> list[str]:

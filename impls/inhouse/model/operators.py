@@ -144,7 +144,9 @@ def backward_by_operator(
     came_back = [None if each is None else _rows(each, saved.x) for each in (dy, dy1, dres)]
     found = torch.ops.normbwd.norm_backward(*came_back, *saved, *options, has_bias)
     likes = saved.gradients_like(has_bias=has_bias)
-    return NormGradients(*[None if like is None else each for each, like in zip(found, likes.values(), strict=True)])
+    dx, *others = [None if like is None else each for each, like in zip(found, likes.values(), strict=True)]
+    assert dx is not None, "there is always a dx"
+    return NormGradients(dx, *others)
 
 
 def _rows(gradient: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
