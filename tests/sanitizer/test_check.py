@@ -10,6 +10,7 @@ import pytest
 
 from harness.__main__ import main
 from harness.records.file import load
+from harness.records.reasons import Reason
 from harness.records.schema import TOOLS
 from harness.run import process
 from harness.sanitizer import check
@@ -190,7 +191,7 @@ def workers(tmp_path, monkeypatch):
     """Scripted workers on a GPU, where quack is missing, in an empty working folder."""
     monkeypatch.chdir(tmp_path)
     eager, quack, liger = HELLO.implementations
-    missing = quack.model_copy(update={"missing": "not installed: quack"})
+    missing = quack.model_copy(update={"missing": Reason("missing", {"text": "not installed: quack"})})
     greeting = replace(HELLO, available=[GPU], implementations=[eager, missing, liger])
     scripted = type("Scripted", (ScriptedProcess,), {"statuses": {}, "launched": [], "greeting": greeting})
     monkeypatch.setattr(process, "WorkerProcess", scripted)
