@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from harness.analysis.evidence import EVENTS_AGAINST_PROFILER, failed_checks, to
 from harness.analysis.joining import band, by_case
 from harness.gate.judge import judge
 from harness.gate.limits import Claim, Limits, Regression
-from harness.records.file import load
 from harness.records.reasons import ALL_VOID, Reason
 from harness.records.schema import Check, ContextRecord
 from reports.formats import console, grid, markdown, pull_request
@@ -169,16 +167,6 @@ def test_own_samples_take_a_row_out_of_the_ranking(kind):
 def test_quiet_samples_are_ranked(blocks):
     (case,) = compare(disturbed(lambda us: us, blocks)).cases
     assert (case.entry("quack").standing, case.lead.impl) == ("ranked", "liger")
-
-
-PUBLISHED = sorted(Path("results/h200").glob("*.jsonl.bz2"))
-
-
-@pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.name.split(".")[0])
-def test_no_published_row_is_disturbed(path):
-    cases = by_case(load(path))
-    assert {case.key: joined.disturbed for case, joined in cases.items() if joined.disturbed} == {}
-    assert {joined.interference for joined in cases.values()} <= {None}
 
 
 def test_a_context_in_which_every_block_was_void_is_void():

@@ -45,6 +45,7 @@ def written(run, path):
     return path
 
 
+@pytest.mark.slow
 def test_json_holds_samples_ratio_and_gpu(tmp_path):
     run = mixed()
     out = tmp_path / "out.json"

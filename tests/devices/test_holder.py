@@ -36,6 +36,7 @@ def compile_for(target, warps, more, kib):
     return [compiled.metadata.num_warps, compiled.metadata.shared]
 
 
+@pytest.mark.slow
 def test_the_kernel_compiles_for_every_target_and_holds_what_it_says():
     found = in_child("tests.devices.test_holder", TARGETS)
     for name, (_, warps, more, kib) in TARGETS.items():

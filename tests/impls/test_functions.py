@@ -157,6 +157,7 @@ def fresh_compiler():
     torch.compiler.reset()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fresh_compiler")
 def test_compiled_whole_and_for_any_number_of_rows():
     graphs = []
@@ -206,6 +207,7 @@ def test_what_a_checkpoint_drops_is_not_kept(eager):
     assert eager[2:] == ["norm_forward", "norm_forward", "norm_backward"]
 
 
+@pytest.mark.slow
 def test_a_transformer_learns_as_with_torchs_norms():
     of = {"dtype": torch.float32, "device": "cpu", "width": 64, "batch": 1, "length": 16, "steps": 8}
     theirs, ours, spoiled = (losses(norms, **of) for norms in (TORCHS, OURS, SPOILED))
@@ -248,7 +250,9 @@ def test_a_second_derivative_is_refused():
         dx.sum().backward()
 
 
-@pytest.mark.parametrize("call", ["rms_norm(x, w)", "torch.compile(rms_norm, backend='eager')(x, w)"])
+@pytest.mark.parametrize(
+    "call", ["rms_norm(x, w)", pytest.param("torch.compile(rms_norm, backend='eager')(x, w)", marks=pytest.mark.slow)]
+)
 def test_without_a_gpu_and_without_the_interpreter_is_refused_with_what_to_do(call):
     """In a child process, because this one has told Triton to interpret."""
     code = f"""

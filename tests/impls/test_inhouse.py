@@ -38,10 +38,9 @@ def test_every_norm_with_every_parameter(norm, bias, parameters, cols, rows):
     check(make_inputs(cpu_case(norm, rows, cols, bias=bias, **parameters), seed=1))
 
 
-@pytest.mark.parametrize("rows", [7, 33])
 @pytest.mark.parametrize(("dtype", "weight_dtype"), [*product(("bf16", "fp16", "fp32"), repeat=2)])
-def test_weight_may_have_another_dtype_than_x(dtype, weight_dtype, rows):
-    check(make_inputs(cpu_case("layer", rows, 256, dtype=dtype, weight_dtype=weight_dtype, bias=True), seed=2))
+def test_weight_may_have_another_dtype_than_x(dtype, weight_dtype):
+    check(make_inputs(cpu_case("layer", 7, 256, dtype=dtype, weight_dtype=weight_dtype, bias=True), seed=2))
 
 
 @pytest.mark.parametrize(("rows", "cols"), [(1, 17), (1, 1000), (3, 1024), (7, 2880), (2, 8192), (2, 9000)])

@@ -1,24 +1,10 @@
-from pathlib import Path
-
 import pytest
 
-from harness.records.file import load
 from reports.kernel_names import LONGEST, display_names, shorten
 from tests.reports.conftest import GOLDEN
 
-PUBLISHED = sorted((Path(__file__).parents[2] / "results").rglob("*.jsonl.bz2"))
 AT = "void at::native::"
 LAMBDA = "{lambda()#3}::operator()() const::{lambda(float)#1}"
-
-
-def published():
-    """The kernels of every row that is published, in launch order."""
-    rows = [row for path in PUBLISHED for row in load(path).rows]
-    return [[kernel.name for kernel in row.kernels] for row in rows if row.kernels]
-
-
-def test_every_published_kernel_has_a_short_name():
-    assert max(len(shorten(name)) for row in published() for name in row) <= LONGEST
 
 
 def test_short_names_of_a_run_on_an_h200(golden):

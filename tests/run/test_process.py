@@ -111,6 +111,7 @@ def test_memory_without_end_costs_a_row_and_not_the_machine(tmp_path):
     assert "can't allocate memory" in worded(rows["allocates"].reason)
 
 
+@pytest.mark.slow
 def test_worker_greets_ignores_ctrl_c_and_death_is_reported(tmp_path):
     complains = tmp_path / "complains.py"
     own = files("honest")[0].read_text().replace('name = "honest"', 'name = "complains"')
