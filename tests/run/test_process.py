@@ -68,7 +68,7 @@ def test_run_survives_crash_hang_exit_and_noise(tmp_path, capfd):
         "honest": ("ok", None),
         "segfault": ("crashed", "the worker process was killed by SIGSEGV in stage 'first call'"),
         "leaves": ("crashed", "the worker process exited with status 9 in stage 'prepare'"),
-        "hang": ("timeout", rows["hang"].reason),
+        "hang": ("timeout", worded(rows["hang"].reason)),
         "noisy": ("ok", None),
         "cached": ("wrong", "dx, dweight did not follow new contents of dy at the same address"),
         "forks": ("ok", None),
