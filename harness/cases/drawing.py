@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from harness.cases.case import NormCase, torch_dtype
 from harness.cases.input_kinds import INPUT_KINDS, Drawn
@@ -49,8 +49,7 @@ def make_inputs(case: NormCase, seed: int) -> Inputs:
     kind.change(Drawn(drawn, lambda: _xhat(drawn, case), case.dtype == "fp16"))
     saved = _saved_statistics(drawn, case)
     placed = {name: place(t, kind.layout, name, case.heads, case.projection) for name, t in (drawn | saved).items()}
-    plain: dict[str, Any] = {name: placed.pop(name, None) for name in ("x", "weight", "bias", "dy", "mean", "rstd")}
-    return Inputs(case=case, eps=case.eps, **plain, extra=placed)
+    return Inputs.of(placed, case=case, eps=case.eps)
 
 
 def statistics(x: torch.Tensor, case: NormCase) -> tuple[torch.Tensor | None, torch.Tensor]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from harness.cases.case import NormCase
 from harness.cases.tensors import TensorKind, names_of
@@ -34,6 +34,13 @@ class _Tensors:
         """All tensors that are here, by name, in the order of the table of tensors."""
         by_name = self.__dict__ | dict(self.__dict__.get("extra", {}))
         return {name: by_name[name] for name in names_of(*self.kinds) if by_name.get(name) is not None}
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, torch.Tensor], **others: Any) -> Self:
+        """These tensors, by name; `others` are the fields that are none."""
+        own = [item.name for item in fields(cls) if item.name in names_of(*cls.kinds)]
+        extra = {name: tensor for name, tensor in tensors.items() if name not in own}
+        return cls(**{name: tensors.get(name) for name in own}, extra=extra, **others)
 
     def with_tensors(self, tensors: Mapping[str, torch.Tensor]) -> Self:
         """The same with these tensors in place of those of their names, or besides them."""

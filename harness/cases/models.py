@@ -1,6 +1,7 @@
 """The norms of models that people train: which backwards one training step calls, and how often.
 
-The figures are those of each model's public configuration. Assumed: as many rows as the step has tokens, no tensor
+The figures are those of each model's public config.json: num_hidden_layers and hidden_size, and of queries and keys the
+numbers of heads, which are 128 wide. Assumed: as many rows as the step has tokens, no tensor
 parallelism, no recomputation; activations and weights in one dtype, the residual stream too; queries, keys and values
 of one projection wherever queries and keys are normalised before their rotation, so that their heads are a slice of it.
 A norm whose x goes on as the residual is a `residual`; the last norm, and one of a branch alone, are plain. An
@@ -47,7 +48,7 @@ class NormCall:
 
 @dataclass(frozen=True)
 class Model:
-    """A model's norms; `source` names its configuration."""
+    """A model's norms; `source` has its configuration."""
 
     name: str
     source: str
@@ -69,60 +70,35 @@ def _heads(layers: int, queries: int, keys: int, *, zero_centred: bool = False) 
 
 
 MODELS: tuple[Model, ...] = (
+    Model("Llama 3 8B", "meta-llama/Meta-Llama-3-8B", _residuals(32, 4096)),
+    Model("Llama 3 70B", "meta-llama/Meta-Llama-3-70B", _residuals(80, 8192)),
+    Model("Qwen3 8B", "Qwen/Qwen3-8B", _residuals(36, 4096) + _heads(36, 32, 8)),
+    Model("Qwen3 235B", "Qwen/Qwen3-235B-A22B", _residuals(94, 4096) + _heads(94, 64, 4)),
+    # Before and after attention, before and after the MLP: those after are of a branch alone. All are zero-centred.
     Model(
-        "Llama 3 8B",
-        "meta-llama/Meta-Llama-3-8B config.json: hidden_size 4096, num_hidden_layers 32",
-        _residuals(32, 4096),
-    ),
-    Model(
-        "Llama 3 70B",
-        "meta-llama/Meta-Llama-3-70B config.json: hidden_size 8192, num_hidden_layers 80",
-        _residuals(80, 8192),
-    ),
-    Model(
-        "Qwen3 8B",
-        "Qwen/Qwen3-8B config.json: hidden_size 4096, num_hidden_layers 36, num_attention_heads 32, "
-        "num_key_value_heads 8, head_dim 128",
-        _residuals(36, 4096) + _heads(36, 32, 8),
-    ),
-    Model(
-        "Qwen3 235B",
-        "Qwen/Qwen3-235B-A22B config.json: hidden_size 4096, num_hidden_layers 94, num_attention_heads 64, "
-        "num_key_value_heads 4, head_dim 128",
-        _residuals(94, 4096) + _heads(94, 64, 4),
-    ),
-    Model(
-        # Before and after attention, before and after the MLP: those after are of a branch alone. All are zero-centred.
         "Gemma 3 27B",
-        "google/gemma-3-27b-pt config.json, text_config: hidden_size 5376, num_hidden_layers 62, "
-        "num_attention_heads 32, num_key_value_heads 16, head_dim 128",
+        "google/gemma-3-27b-pt",
         _residuals(62, 5376, plain=2 * 62 + 1, zero_centred=True) + _heads(62, 32, 16, zero_centred=True),
     ),
+    # Queries and keys have latents that are normalised; that of the keys is a slice, beside 64 rotary columns. The
+    # layer that predicts further tokens (num_nextn_predict_layers) is left out.
     Model(
-        # Queries and keys have latents that are normalised; that of the keys is a slice, beside 64 rotary columns. The
-        # layer that predicts further tokens (num_nextn_predict_layers) is left out.
         "DeepSeek-V3",
-        "deepseek-ai/DeepSeek-V3 config.json: hidden_size 7168, num_hidden_layers 61, q_lora_rank 1536, "
-        "kv_lora_rank 512, qk_rope_head_dim 64",
+        "deepseek-ai/DeepSeek-V3",
         (*_residuals(61, 7168), NormCall(61, 1536), NormCall(61, 512, projection=512 + 64)),
     ),
+    Model("gpt-oss 120B", "openai/gpt-oss-120b", _residuals(36, 2880)),
+    # No norm has a weight. The embedding is normalised as well; queries and keys are so after their rotation, which
+    # leaves them contiguous.
     Model(
-        "gpt-oss 120B",
-        "openai/gpt-oss-120b config.json: hidden_size 2880, num_hidden_layers 36",
-        _residuals(36, 2880),
-    ),
-    Model(
-        # No norm has a weight. The embedding is normalised as well; queries and keys are so after their rotation, which
-        # leaves them contiguous.
         "nanochat d20",
-        "karpathy/nanochat nanochat/gpt.py, depth 20: n_embd 1280, n_layer 20, n_head 10, n_kv_head 10",
+        "karpathy/nanochat nanochat/gpt.py, depth 20",
         (*_residuals(20, 1280, plain=2, weight=False), NormCall(2 * 20, 128, rows=10, weight=False)),
     ),
+    # x of the gated norm is the output of the scan; z, a slice of the input projection, is taken as contiguous.
     Model(
-        # x of the gated norm is the output of the scan; z, a slice of the input projection, is taken as contiguous.
         "Mamba2 2.7B",
-        "state-spaces/mamba2-2.7b config.json: d_model 2560, n_layer 64; mamba_ssm/modules/mamba2.py: expand 2, "
-        "ngroups 1, norm_before_gate False",
+        "state-spaces/mamba2-2.7b; mamba_ssm/modules/mamba2.py: norm_before_gate False",
         (*_residuals(64, 2560, each=1), NormCall(64, 2 * 2560, ("gated",))),
     ),
 )

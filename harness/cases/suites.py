@@ -34,26 +34,38 @@ class Suite:
     cases: tuple[NormCase, ...] = ()
 
 
+def parse_shapes(text: str) -> tuple[Shape, ...]:
+    """Read `8192x4096,1024x1024`; a shape given twice is kept once. Raises UsageError."""
+    if not text.strip():
+        raise UsageError("--shapes is empty; give ROWSxCOLS, such as --shapes 8192x4096,1024x1024")
+    return tuple(dict.fromkeys(_parse_shape(part.strip()) for part in text.split(",")))
+
+
+def _parse_shape(part: str) -> Shape:
+    if not part:
+        raise UsageError("--shapes has an empty shape between commas; remove the comma, or write ROWSxCOLS there")
+    match = re.fullmatch(r"([0-9]{1,12})\s*[xX]\s*([0-9]{1,12})", part)
+    if match is None:
+        shown = part if len(part) <= 40 else part[:40] + "..."
+        raise UsageError(f"--shapes: {shown!r} is not a shape; write ROWSxCOLS, such as 8192x4096")
+    rows, cols = int(match[1]), int(match[2])
+    if rows < 1 or cols < 1:
+        raise UsageError(f"--shapes: {part!r} is empty; rows and cols are at least 1, such as 8192x4096")
+    return rows, cols
+
+
 def _grid(rows: Iterable[int], cols: Iterable[int]) -> tuple[Shape, ...]:
     return tuple(product(rows, cols))
 
 
 _WIDTHS = (1024, 2048, 4096, 8192, 16384)
-_FAST_LLM_SHAPES = tuple((total // cols, cols) for total in (1 << 25, 1 << 24, 1 << 23) for cols in _WIDTHS)
+_FAST_LLM = tuple((total // cols, cols) for total in (1 << 25, 1 << 24, 1 << 23) for cols in _WIDTHS)
 
 SUITES: dict[str, Suite] = {
     suite.name: suite
     for suite in (
-        Suite(
-            "quick",
-            "two small shapes, one odd: a smoke run, or a CPU",
-            ((64, 1024), (33, 515)),
-        ),
-        Suite(
-            "fast-llm",
-            "Fast-LLM's benchmark shapes: 32, 16 and 8 Mi elements, 1024 to 16384 columns",
-            _FAST_LLM_SHAPES,
-        ),
+        Suite("quick", "two small shapes, one odd: a smoke run, or a CPU", parse_shapes("64x1024,33x515")),
+        Suite("fast-llm", "Fast-LLM's benchmark shapes: 32, 16 and 8 Mi elements, 1024 to 16384 columns", _FAST_LLM),
         Suite(
             "llm",
             "hidden sizes of models that people train now, at 4 Ki, 16 Ki and 64 Ki tokens",
@@ -93,21 +105,12 @@ SUITES: dict[str, Suite] = {
         Suite(
             "te-rocm",
             "Transformer Engine on ROCm: narrow to wide, both sides of its 64 KiB row, one odd shape",
-            (
-                (29, 17389),
-                (256, 65536),
-                (1024, 32768),
-                (2048, 16384),
-                (4096, 1024),
-                (4096, 12288),
-                (8192, 2048),
-                (8192, 4096),
-                (8192, 8192),
-                (16384, 4096),
+            parse_shapes(
+                "29x17389,256x65536,1024x32768,2048x16384,4096x1024,4096x12288,8192x2048,8192x4096,8192x8192,16384x4096"
             ),
         ),
-        Suite("residual", "a residual beside the norm, at Fast-LLM's shapes", _FAST_LLM_SHAPES, "residual"),
-        Suite("parallel", "two norms of one x, at Fast-LLM's shapes", _FAST_LLM_SHAPES, "parallel"),
+        Suite("residual", "a residual beside the norm, at Fast-LLM's shapes", _FAST_LLM, "residual"),
+        Suite("parallel", "two norms of one x, at Fast-LLM's shapes", _FAST_LLM, "parallel"),
         Suite(
             "qk",
             "norms of queries and keys, 128 and 256 columns: of a tensor of their own, and of a slice of a projection",
@@ -149,13 +152,6 @@ def find_suite(name: str) -> Suite:
         raise UsageError(
             f"--suite {name.strip() or '(empty)'}: no such suite; choose among {', '.join(SUITES)}"
         ) from None
-
-
-def parse_shapes(text: str) -> list[Shape]:
-    """Read `8192x4096,1024x1024`; a shape given twice is kept once. Raises UsageError."""
-    if not text.strip():
-        raise UsageError("--shapes is empty; give ROWSxCOLS, such as --shapes 8192x4096,1024x1024")
-    return list(dict.fromkeys(_parse_shape(part.strip()) for part in text.split(",")))
 
 
 def parse_norms(text: str) -> list[Norm]:
@@ -204,19 +200,6 @@ def cases_of(
         for norm, (rows, cols) in product(norms, tuple(shapes))
     ]
     return [with_features(case, features) for features in variants for case in plain]
-
-
-def _parse_shape(part: str) -> Shape:
-    if not part:
-        raise UsageError("--shapes has an empty shape between commas; remove the comma, or write ROWSxCOLS there")
-    match = re.fullmatch(r"([0-9]{1,12})\s*[xX]\s*([0-9]{1,12})", part)
-    if match is None:
-        shown = part if len(part) <= 40 else part[:40] + "..."
-        raise UsageError(f"--shapes: {shown!r} is not a shape; write ROWSxCOLS, such as 8192x4096")
-    rows, cols = int(match[1]), int(match[2])
-    if rows < 1 or cols < 1:
-        raise UsageError(f"--shapes: {part!r} is empty; rows and cols are at least 1, such as 8192x4096")
-    return rows, cols
 
 
 def _pick(text: str, choices: tuple[Choice, ...], option: str) -> Choice:

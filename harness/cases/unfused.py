@@ -117,8 +117,7 @@ def _names(case: NormCase) -> list[str]:
 def _inputs_of(case: NormCase, tensors: Mapping[str, torch.Tensor], inputs: Inputs) -> Inputs:
     """The inputs of a case, from these tensors."""
     has = {tensor.name: tensors[tensor.name] for tensor in tensors_of(case, "input", "statistic")}
-    plain: dict[str, Any] = {name: has.pop(name, None) for name in ("x", "weight", "bias", "dy", "mean", "rstd")}
-    return Inputs(case=case, eps=inputs.eps, **plain, extra=has)
+    return Inputs.of(has, case=case, eps=inputs.eps)
 
 
 def _second_norm(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -128,14 +127,9 @@ def _second_norm(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]
 
 
 def _grads(inputs: Inputs, by_name: dict[str, torch.Tensor]) -> Grads:
-    extents = {gradient.name: gradient.extent for gradient in gradients_of(inputs.case)}
-    shaped = {
-        name: tensor.reshape(inputs.x.shape) if extents[name] == "activation" else tensor
-        for name, tensor in by_name.items()
-        if name in extents
-    }
-    plain: dict[str, Any] = {name: shaped.pop(name, None) for name in ("dx", "dweight", "dbias")}
-    return Grads(**plain, extra=shaped)
+    shapes = {each.name: inputs.x.shape for each in gradients_of(inputs.case) if each.extent == "activation"}
+    wanted = {name: by_name[name] for name in _names(inputs.case) if name in by_name}
+    return Grads.of({name: each.reshape(shapes.get(name, each.shape)) for name, each in wanted.items()})
 
 
 def _gate_before(given: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, GateBackward]:

@@ -24,7 +24,7 @@ HOUSEKEEPERS = (
     "/tqdm/_monitor.py",  # keeps bars of progress alive
     "/torch/_inductor/compile_worker/timer.py",  # ends the processes that compile, when nothing is to be compiled
 )
-WARNINGS = "Python's filters of warnings"
+WARNINGS, ENVIRONMENT = "Python's filters of warnings", "the environment"  # what libraries set as they are loaded
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,6 @@ def _restore_signal_handlers(was: dict[int, Any]) -> None:
 
 def _restore_filters(was: list[Any]) -> None:
     warnings.filters[:] = was  # pyright: ignore[reportIndexIssue]
-
-
-def _restore_environment(was: dict[str, str]) -> None:
-    os.environ.clear()
-    os.environ.update(was)
 
 
 def read_output() -> tuple[Any, ...]:
@@ -101,6 +96,7 @@ SETTINGS: dict[str, Setting] = {
     "Python's garbage collection": Setting(gc.isenabled, lambda was: gc.enable() if was else gc.disable()),
     "handlers of signals": Setting(_signal_handlers, _restore_signal_handlers),
     "the standard output": Setting(read_output, restore_output),
+    ENVIRONMENT: Setting(lambda: dict(os.environ), lambda was: (os.environ.clear(), os.environ.update(was))),
 }
 if hasattr(signal, "setitimer"):
     SETTINGS["the timer of signals"] = Setting(
@@ -120,7 +116,6 @@ ON_GPU: dict[str, Setting] = {
     "torch's current device": Setting(torch.cuda.current_device, torch.cuda.set_device),
     "torch's current stream": Setting(torch.cuda.current_stream, torch.cuda.set_stream),
 }
-ENVIRONMENT = Setting(lambda: dict(os.environ), _restore_environment)
 
 Namespaces = Mapping[str, tuple[Any, Mapping[str, Any]]]
 
@@ -170,7 +165,6 @@ class ProcessState:
     """The settings, functions and threads of this process at one moment."""
 
     settings: dict[str, Any]
-    environment: dict[str, str]
     functions: Namespaces
     threads: frozenset[threading.Thread]
 
@@ -178,28 +172,25 @@ class ProcessState:
     def snapshot(cls) -> ProcessState:
         """Read all of them."""
         settings = {name: setting.read() for name, setting in _settings().items()}
-        return cls(settings, ENVIRONMENT.read(), _functions(), frozenset(threading.enumerate()))
+        return cls(settings, _functions(), frozenset(threading.enumerate()))
 
     def with_environment_of_now(self) -> Self:
-        """A copy that accepts the present environment, which a library may set as it is loaded."""
-        return replace(self, environment=ENVIRONMENT.read())
+        """A copy that accepts the present environment."""
+        return replace(self, settings=self.settings | {ENVIRONMENT: dict(os.environ)})
 
     def changed(self) -> list[str]:
         """The names of the settings and functions that have changed."""
-        environment = ["the environment"] if ENVIRONMENT.read() != self.environment else []
-        return self._settings_changed() + environment + [name for name, *_ in _replaced(self.functions)]
+        return self._settings_changed() + [name for name, *_ in _replaced(self.functions)]
 
     def changed_by_an_import(self) -> list[str]:
-        """The same without what libraries set at import: the environment and filters of warnings."""
-        return [name for name in self.with_environment_of_now().changed() if name != WARNINGS]
+        """The same without what libraries set at import."""
+        return [name for name in self.changed() if name not in (WARNINGS, ENVIRONMENT)]
 
     def restore(self) -> None:
         """Undo the changes, as far as possible."""
         settings = _settings()
         for name in self._settings_changed():
             settings[name].restore(self.settings[name])
-        if ENVIRONMENT.read() != self.environment:
-            ENVIRONMENT.restore(self.environment)
         for _, owner, name, was in _replaced(self.functions):
             if was is None:
                 delattr(owner, name)
@@ -208,7 +199,7 @@ class ProcessState:
 
     def left_behind(self) -> list[str]:
         """After `restore`: the names of settings that could not be restored, and of threads that still run."""
-        return self._settings_changed() + self.new_threads()
+        return [name for name in self._settings_changed() if name != ENVIRONMENT] + self.new_threads()
 
     def new_threads(self) -> list[str]:
         """Names of the threads that were not there before and are still alive, but for housekeeping of libraries."""

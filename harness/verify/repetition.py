@@ -21,15 +21,6 @@ from harness.verify import precision
 from harness.verify.determinism import cloned, differing, fingerprint
 from harness.verify.robustness import Pristine, make_ready
 
-# Of all repeats, how many go to each condition: the rest are plain.
-SHARES: dict[Condition, float] = {
-    "busy device": 1 / 2,
-    "shuffled allocator": 1 / 6,
-    "side stream": 1 / 12,
-    "graph replay": 1 / 12,
-    "held multiprocessors": 1 / 12,
-}
-ON_CPU: tuple[Condition, ...] = ("shuffled allocator",)
 HOLD_CYCLES = 1_000_000  # half a millisecond: time for work that does not wait its turn to go wrong
 NEW_DY = -0.5  # times the old dy: a power of two, which rounds nothing, so that gradients are multiples as well
 REMEMBERED = 0.01  # relative rms: an answer to the old dy is off by 3, and by 0.03 where one row in 8192 is
@@ -70,11 +61,17 @@ class Repetition:
             self._compare(self.backward())
 
     def under_conditions(self, repeats: int) -> None:
-        """Spend `repeats` on all conditions that this device offers, and what they leave on plain runs."""
-        on_cpu = self.inputs.case.device == "cpu"
-        for condition, share in SHARES.items():
-            if not on_cpu or condition in ON_CPU:
-                self._try(condition, max(1, round(share * repeats)))
+        """Spend a share of `repeats` on each condition that this device offers, and what they leave on plain runs."""
+        shares: dict[Condition, tuple[float, Callable[[int], None]]] = {
+            "busy device": (1 / 2, self._busy),
+            "shuffled allocator": (1 / 6, self._shuffled),
+            "side stream": (1 / 12, self._on_side_stream),
+            "graph replay": (1 / 12, self._replayed),
+            "held multiprocessors": (1 / 12, self._with_competing_kernel),
+        }
+        for condition, (share, run_under) in shares.items():
+            if self.inputs.case.device != "cpu" or condition == "shuffled allocator":
+                self._try(condition, run_under, max(1, round(share * repeats)))
         self.plain(max(1, repeats - self.repeats))
 
     @property
@@ -87,18 +84,11 @@ class Repetition:
         if names := differing(self.first, grads):
             self.differences.append(names)
 
-    def _try(self, condition: Condition, runs: int) -> None:
-        run_under: dict[Condition, Callable[[int], None]] = {
-            "busy device": self._busy,
-            "shuffled allocator": self._shuffled,
-            "side stream": self._on_side_stream,
-            "graph replay": self._replayed,
-            "held multiprocessors": self._with_competing_kernel,
-        }
+    def _try(self, condition: Condition, run_under: Callable[[int], None], runs: int) -> None:
         before, already = self.repeats, len(self.differences)
         skipped = None
         try:
-            run_under[condition](runs)
+            run_under(runs)
         except (CaptureError, UnavailableError) as refusal:
             skipped = Reason("refused", {"text": str(refusal)})
         new = self.differences[already:]
@@ -110,7 +100,7 @@ class Repetition:
         )
 
     def _busy(self, runs: int) -> None:
-        """CompetingKernel a kernel on another stream that takes multiprocessors away, in no fixed order."""
+        """Beside a kernel on another stream that takes multiprocessors away, in no fixed order."""
         stream = torch.cuda.Stream()
         factor = torch.ones(BUSY_SIZE, BUSY_SIZE, dtype=torch.bfloat16, device="cuda")
         product = torch.empty_like(factor)
@@ -128,9 +118,8 @@ class Repetition:
         largest = max(self.inputs.x.numel() * self.inputs.x.element_size(), 4096)
         for run in range(runs):
             self.pristine.restore(self.inputs)
-            blocks = [_block(rng.randrange(16, largest), self.inputs.x.device) for _ in range(8)]
-            for tensor in blocks:
-                tensor.fill_(0xFF)
+            sizes = [rng.randrange(16, largest) for _ in range(8)]
+            blocks = [torch.full((size,), 0xFF, dtype=torch.uint8, device=self.inputs.x.device) for size in sizes]
             rng.shuffle(blocks)
             del blocks[: rng.randrange(1, 8)]
             self._compare(self.backward())
@@ -244,7 +233,3 @@ def spoil(inputs: Inputs, outputs: Grads) -> None:
     for tensor in outputs.tensors().values():
         if tensor.data_ptr() != inputs.dy.data_ptr():
             tensor.fill_(torch.nan)
-
-
-def _block(size_bytes: int, device: torch.device) -> torch.Tensor:
-    return torch.empty(size_bytes, dtype=torch.uint8, device=device)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import gc
 import mmap
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -24,8 +23,8 @@ from harness.verify.process_state import ProcessState
 from harness.verify.repetition import Repetition, with_new_dy
 
 FEW = 20  # repeats on inputs whose numbers are the point, not their order
-LEAK_RUNS = 4
-HOST_LEAK_RUNS = 10  # malloc on a busy host may take more memory several times in a row, without a leak
+# So many calls in a row must each leave more memory in use; malloc on a busy host takes more several times in a row.
+LEAK_RUNS: dict[DeviceKind, int] = {"cuda": 4, "cpu": 10}
 LEAST_HOST_BYTES = 1 << 20  # less than this moves without a leak
 STATM = Path("/proc/self/statm")  # Linux: the address space comes first, in pages
 # Elements beyond which one run takes seconds, on a CPU those of Triton's interpreter: one seed, a few repeats.
@@ -157,41 +156,29 @@ class Verifier:
             repeats = max(2, min(FEW, repeats // 4))
         if self._huge():
             repeats = max(2, min(FEW, repeats // 8))
-        in_use = [bytes_in_use(self.inputs.case.device)]
         with robustness.poisoned_heap(self.inputs.case.device):
-            while len(in_use) <= self._leak_runs and (repetition.repeats < repeats or self._leaks(in_use)):
-                repetition.plain(1)
-                in_use.append(bytes_in_use(self.inputs.case.device))
-            self._raise_for_a_leak(in_use)
+            self._find_leak(repetition, repeats)
             if self.studied:
                 repetition.under_conditions(repeats)
             else:
                 repetition.plain(repeats - repetition.repeats)
         return repetition
 
-    def _leaks(self, in_use: Sequence[int]) -> bool:
-        """Whether each call so far left more memory in use than the last one."""
-        return len(in_use) > 1 and all(after - before >= self._least for before, after in pairwise(in_use))
-
-    def _raise_for_a_leak(self, in_use: Sequence[int]) -> None:
-        """Whether memory grows at every call, and does not shrink after garbage collection."""
-        if len(in_use) <= self._leak_runs or not self._leaks(in_use):
-            return
-        gc.collect()
-        runs = len(in_use) - 1
-        if (grown := bytes_in_use(self.inputs.case.device) - in_use[0]) >= self._least * runs:
-            raise WrongError(Reason("leaks", {"bytes": grown // runs}))
-
-    @property
-    def _leak_runs(self) -> int:
-        """So many calls in a row must each leave more memory in use."""
-        return HOST_LEAK_RUNS if self.inputs.case.device == "cpu" else LEAK_RUNS
-
-    @property
-    def _least(self) -> int:
-        """Bytes that count as a leak: a vector, and on a CPU a block that malloc takes from the system."""
+    def _find_leak(self, repetition: Repetition, repeats: int) -> None:
+        """Spend repeats on whether each call leaves more memory in use, which garbage collection does not give back."""
         case = self.inputs.case
-        return max(case.cols * ITEM_BYTES[case.weight_dtype], LEAST_HOST_BYTES if case.device == "cpu" else 0)
+        most, on_cpu = LEAK_RUNS[case.device], case.device == "cpu"
+        least = max(case.cols * ITEM_BYTES[case.weight_dtype], LEAST_HOST_BYTES if on_cpu else 0)
+        in_use, leaks = [bytes_in_use(case.device)], True
+        while len(in_use) <= most and (repetition.repeats < repeats or leaks):
+            repetition.plain(1)
+            in_use.append(bytes_in_use(case.device))
+            leaks = leaks and in_use[-1] - in_use[-2] >= least
+        if leaks:
+            gc.collect()
+            kept = (bytes_in_use(case.device) - in_use[0]) // most
+            if kept >= least:
+                raise WrongError(Reason("leaks", {"bytes": kept}))
 
     def _huge(self) -> bool:
         return self.inputs.x.numel() > HUGE[self.inputs.case.device]

@@ -1,13 +1,14 @@
 """Faults that only a GPU can have, each with its honest twin: streams, addresses, indices, memory that is kept."""
 
 from dataclasses import replace
+from functools import partial
 
 import torch
 
 from harness.cases import Grads, NormCase
 from harness.devices.holder import Holder
 from harness.records.contexts import HOLDER, parse_holder
-from tests.mutants.faults import Fault
+from tests.mutants.faults import Fault, spoilt
 from tests.mutants.maths import gradients
 
 RMS = NormCase("rms", 8191, 1000)  # dx is no multiple of 512 bytes, so that the allocator rounds it up
@@ -17,6 +18,9 @@ LONG = 400_000_000  # cycles, a fifth of a second: longer than loading a kernel 
 
 def fp32(inputs):
     return gradients(inputs, torch.float32)
+
+
+in_fp32 = partial(spoilt, right=fp32)
 
 
 def on_a_side_stream(inputs, planted):
@@ -52,23 +56,8 @@ def finished_on_a_side_stream(inputs, planted):
     return backward
 
 
-def spoilt(spoil):
-    """A fault that does something to gradients that are right."""
-
-    def plant(inputs, planted):
-        kept = []
-
-        def backward():
-            grads = fp32(inputs)
-            return (spoil(inputs, grads, kept) or grads) if planted else grads
-
-        return backward
-
-    return plant
-
-
-@spoilt
-def atomics(inputs, grads, _):
+@in_fp32
+def atomics(inputs, grads):
     """Adds up rows in whatever order they arrive."""
     xhat = inputs.x.float() * inputs.rstd[:, None]
     everything = torch.zeros(inputs.case.cols, device="cuda")
@@ -77,16 +66,16 @@ def atomics(inputs, grads, _):
     return replace(grads, dweight=everything)
 
 
-@spoilt
-def one_element_beyond_dx(inputs, grads, _):
+@in_fp32
+def one_element_beyond_dx(inputs, grads):
     item, device = grads.dx.element_size(), grads.dx.device
     behind = grads.dx.data_ptr() + grads.dx.numel() * item
     storage = torch._C._construct_storage_from_data_pointer(behind, device, item)
     torch.empty(0, dtype=grads.dx.dtype, device=device).set_(storage).fill_(1.0)
 
 
-@spoilt
-def kept_memory(inputs, grads, kept):
+@in_fp32
+def kept_memory(inputs, grads, kept=[]):  # noqa: B006  # that is the fault
     kept.append(grads.dx.clone())
 
 

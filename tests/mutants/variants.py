@@ -75,8 +75,7 @@ def rounded(inputs, gradients):
     for tensor in gradients_of(inputs.case):
         gradient = gradients[tensor.name].to(torch_dtype(tensor.dtype_in(inputs.case)))
         shaped[tensor.name] = gradient.reshape(inputs.x.shape) if tensor.extent == "activation" else gradient
-    plain = {name: shaped.pop(name, None) for name in ("dx", "dweight", "dbias")}
-    return Grads(**plain, extra=shaped)
+    return Grads.of(shaped)
 
 
 def honest(inputs):

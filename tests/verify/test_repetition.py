@@ -134,7 +134,7 @@ def beside(monkeypatch, state, runs=4, starts=True):
     event = SimpleNamespace(record=lambda: None, synchronize=lambda: None)
     monkeypatch.setattr("harness.verify.repetition.Holder", lambda threads, shared_kib: holder)
     monkeypatch.setattr(torch.cuda, "Event", lambda: event)
-    repeated._try("held multiprocessors", runs)
+    repeated._try("held multiprocessors", repeated._with_competing_kernel, runs)
     return holder, repeated
 
 

@@ -11,7 +11,7 @@ import torch
 
 from harness.cases import Grads
 from harness.verify import verifier
-from harness.verify.verifier import HOST_LEAK_RUNS, LEAK_RUNS
+from harness.verify.verifier import LEAK_RUNS
 from harness.worker.rows import SpoiltError
 from tests.mutants.maths import gradients, implementation
 from tests.wording import judged, worded
@@ -53,11 +53,11 @@ def test_a_memory_leak_is_wrong_on_a_cpu_too():
     assert re.search("^every call keeps 6[0-9]{7} bytes of memory$", worded(row.reason))
 
 
-@pytest.mark.parametrize(("calls", "status"), [(LEAK_RUNS + 1, "ok"), (HOST_LEAK_RUNS + 1, "wrong")])
+@pytest.mark.parametrize(("calls", "status"), [(LEAK_RUNS["cuda"] + 1, "ok"), (LEAK_RUNS["cpu"] + 1, "wrong")])
 def test_few_growths_on_a_busy_host_are_no_leak(monkeypatch, calls, status):
     grown = iter([*range(calls), *[calls] * 1000])
     monkeypatch.setattr(verifier, "bytes_in_use", lambda device: next(grown) << 25)
-    settings = UNTIMED.changed(repeats=HOST_LEAK_RUNS + 5)
+    settings = UNTIMED.changed(repeats=LEAK_RUNS["cpu"] + 5)
     assert Session(implementation("honest"), settings=settings).run().row("honest").status == status
 
 
