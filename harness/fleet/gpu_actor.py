@@ -16,7 +16,7 @@ from pathlib import Path
 from harness import devices
 from harness.errors import UnavailableError
 from harness.records.run_records import DeviceRecord
-from harness.run.compile_ahead import Task, compile_ahead, default_processes, rounds
+from harness.run.compile_ahead import CompilingAhead, Task, default_processes, rounds
 from harness.run.process import Started, Worker, WorkerDiedError, start_worker
 from harness.run.provenance import device_record, own_revision
 from harness.worker.messages import Done, Event, Hello, Request, Start
@@ -108,15 +108,12 @@ class GpuActor:
     ) -> None:
         """Fill the compilers' caches of this host; `actors` on it, this one included, compile a part each."""
         most = default_processes(facts.kind, actors) if processes is None else processes
-        for workers, tasks_at_once in rounds(tasks, most, facts.memory_bytes):
-            compile_ahead(
-                tasks_at_once,
-                lambda: self._started(replace(start, asked=False), time_limit_s).worker,
-                seed,
-                workers,
-                time_limit_s,
-                lambda: None,
-            )
+
+        def launch(begun: Callable[[Worker], None]) -> Worker:
+            return self._started(replace(start, asked=False), time_limit_s, begun).worker
+
+        with CompilingAhead(rounds(tasks, most, facts.memory_bytes), launch, seed, time_limit_s, lambda: None) as ahead:
+            ahead.wait_for(tasks)
 
     def log(self) -> str:
         """The output of the workers."""
@@ -131,5 +128,5 @@ class GpuActor:
         assert self._worker is not None, "launch comes first"
         return self._worker
 
-    def _started(self, start: Start, time_limit_s: float) -> Started:
-        return start_worker(start, self._log, time_limit_s, self._process)
+    def _started(self, start: Start, time_limit_s: float, begun: Callable[[Worker], None] = lambda _: None) -> Started:
+        return start_worker(start, self._log, time_limit_s, self._process, begun)

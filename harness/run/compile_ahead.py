@@ -1,5 +1,6 @@
 """Compiling ahead: several workers compile backwards at once, and leave the binaries in the compilers' disk caches.
 
+They go on while the first cases are measured, and are stopped by a signal whenever the device has to be quiet.
 Nothing is measured here. A failure is not recorded here, because the trial will fail in the same way and record it.
 Triton's tuners have all their configurations compiled here; each process that measures times them itself.
 """
@@ -11,6 +12,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
 
 from harness.cases import DeviceKind, NormCase
 from harness.cases.catalogue import compiled_alike
@@ -31,9 +33,12 @@ MEMORY_OVER_MOVED = 8
 def tasks_of(jobs: Iterable[Job], impls: Iterable[ImplRecord]) -> list[Task]:
     """The distinct (case, implementation) pairs that the jobs will compile, each once for all processes."""
     compiled = {item.name for item in impls if item.compiles_ahead and not item.missing}
-    return list(
-        dict.fromkeys((compiled_alike(job.case), name) for job in jobs for name in job.impls if name in compiled)
-    )
+    return list(dict.fromkeys(task_of(job.case, name) for job in jobs for name in job.impls if name in compiled))
+
+
+def task_of(case: NormCase, impl: str) -> Task:
+    """What is compiled for this case and implementation."""
+    return compiled_alike(case), impl
 
 
 def default_processes(device: DeviceKind, sharing: int = 1) -> int:
@@ -47,9 +52,10 @@ def default_processes(device: DeviceKind, sharing: int = 1) -> int:
 
 
 def rounds(tasks: Iterable[Task], processes: int, memory_bytes: int | None) -> list[tuple[int, list[Task]]]:
-    """Group the tasks by how many of them fit into the device's memory at once, at most `processes`; most first.
+    """Group the tasks by how many of them, at most `processes`, fit into the device's memory beside what is measured.
 
-    A task that fills the memory alone is left out: compiling it ahead would save no time.
+    The groups stand in the order of their first tasks. A task that leaves no room for a second one is left out:
+    compiling it ahead would save no time.
     """
     if processes < 1:
         return []
@@ -58,74 +64,146 @@ def rounds(tasks: Iterable[Task], processes: int, memory_bytes: int | None) -> l
         workers = (
             processes
             if memory_bytes is None
-            else min(processes, memory_bytes // max(1, MEMORY_OVER_MOVED * moved_bytes(case)))
+            else min(processes, memory_bytes // max(1, MEMORY_OVER_MOVED * moved_bytes(case)) - 1)
         )
         if workers > 1 or processes == 1:
             by_workers.setdefault(max(1, workers), []).append((case, impl))
-    return sorted(by_workers.items(), reverse=True)
+    return list(by_workers.items())
 
 
-def compile_ahead(
-    tasks: Sequence[Task],
-    launch: Callable[[], Worker],
-    seed: int,
-    processes: int,
-    time_limit_s: float,
-    advance: Callable[[], None],
-) -> None:
-    """Compile (case, implementation) pairs with `processes` workers; `advance` is called after each pair."""
-    waiting: queue.SimpleQueue[Task] = queue.SimpleQueue()
-    for task in tasks:
-        waiting.put(task)
-    stop = threading.Event()
-    launched: list[Worker] = []
+class CompilingAhead:
+    """Workers that compile the rounds of tasks one after the other, until the end of the `with` block.
 
-    def launch_recorded() -> Worker:
-        launched.append(launch())
-        return launched[-1]
+    `launch` starts a worker and calls its argument with it before it waits for its Hello; `advance` is called after
+    each task. After `pause` every worker stands still, those that are launched later too, until `go_on`.
+    """
 
-    threads = [
-        threading.Thread(
-            target=_compile_waiting, args=(waiting, launch_recorded, seed, time_limit_s, advance, stop), daemon=True
-        )
-        for _ in range(min(processes, len(tasks)))
-    ]
-    try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            while thread.is_alive():  # a bare join would not let Ctrl-C through
-                thread.join(0.2)
-    except BaseException:  # after Ctrl-C, workers that still compile would keep this process from ending
-        stop.set()
+    def __init__(
+        self,
+        rounds: Sequence[tuple[int, Sequence[Task]]],
+        launch: Callable[[Callable[[Worker], None]], Worker],
+        seed: int,
+        time_limit_s: float,
+        advance: Callable[[], None],
+    ) -> None:
+        self.impls = frozenset(impl for _, tasks in rounds for _, impl in tasks)
+        self._rounds = rounds
+        self._launch = launch
+        self._seed = seed
+        self._time_limit_s = time_limit_s
+        self._advance = advance
+        self._unfinished = {task for _, tasks in rounds for task in tasks}
+        self._changed = threading.Condition()
+        self._running = threading.Event()
+        self._workers: list[Worker] = []
+        self._over = False
+        self._thread = threading.Thread(target=self._compile, daemon=True)
+
+    def __enter__(self) -> CompilingAhead:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the workers that still compile, which would otherwise keep this process from ending."""
+        with self._changed:
+            self._over = True
+            compiling = list(self._workers)
+        self.go_on()
         with ThreadPoolExecutor() as pool:
-            list(pool.map(lambda worker: worker.kill(), launched))
-        raise
+            list(pool.map(lambda worker: worker.kill(), compiling))
+        if self._thread.ident is not None:
+            self._thread.join()
 
+    def wait_for(self, tasks: Iterable[Task]) -> None:
+        """Begin at the first call, or go on; wait until each of these tasks that is in a round was tried."""
+        awaited = set(tasks)
+        self.go_on()
+        if self._thread.ident is None:
+            self._thread.start()
+        with self._changed:
+            while awaited & self._unfinished:  # without a limit, Ctrl-C would have to wait too
+                self._changed.wait(0.2)
 
-def _compile_waiting(
-    waiting: queue.SimpleQueue[Task],
-    launch: Callable[[], Worker],
-    seed: int,
-    time_limit_s: float,
-    advance: Callable[[], None],
-    stop: threading.Event,
-) -> None:
-    worker: Worker | None = None
-    while not stop.is_set():
-        try:
-            case, impl = waiting.get_nowait()
-        except queue.Empty:
-            break
-        try:
-            worker = worker or launch()
-            worker.send(Warm(case, impl, seed))
-            if worker.receive(time_limit_s) is None:
-                raise WorkerDiedError("silent")
-        except (WorkerDiedError, UnavailableError, UsageError):  # the last two from a worker that cannot start
-            if worker is not None:
-                worker.kill()
-            worker = None
-        advance()
-    if worker is not None:
+    def pause(self) -> None:
+        """Stop the workers where they are."""
+        with self._changed:
+            if self._running.is_set():
+                self._running.clear()
+                for worker in self._workers:
+                    worker.pause()
+
+    def go_on(self) -> None:
+        """Let the workers go on."""
+        with self._changed:
+            if not self._running.is_set():
+                for worker in self._workers:
+                    worker.go_on()
+                self._running.set()
+
+    def _compile(self) -> None:
+        for workers, tasks in self._rounds:
+            waiting: queue.SimpleQueue[Task] = queue.SimpleQueue()
+            for task in tasks:
+                waiting.put(task)
+            threads = [
+                threading.Thread(target=self._compile_waiting, args=(waiting,), daemon=True)
+                for _ in range(min(workers, len(tasks)))
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+
+    def _compile_waiting(self, waiting: queue.SimpleQueue[Task]) -> None:
+        worker: Worker | None = None
+        while not self._over:
+            try:
+                task = waiting.get_nowait()
+            except queue.Empty:
+                break
+            try:
+                self._running.wait()
+                worker = worker or self._launch(self._register)
+                worker.send(Warm(*task, self._seed))
+                self._receive(worker)
+            except (WorkerDiedError, UnavailableError, UsageError):  # the last two from a worker that cannot start
+                self._end(worker)
+                worker = None
+            finally:
+                self._finish(task)
+        self._end(worker)
+
+    def _finish(self, task: Task) -> None:
+        with self._changed:
+            if not self._over:
+                self._advance()
+            self._unfinished.remove(task)
+            self._changed.notify_all()
+
+    def _register(self, worker: Worker) -> None:
+        with self._changed:
+            self._workers.append(worker)
+            over = self._over
+            if not self._running.is_set():
+                worker.pause()
+        if over:  # it was launched while the others were ended
+            worker.kill()
+
+    def _end(self, worker: Worker | None) -> None:
+        with self._changed:
+            if worker is None or self._over:  # then it is ended by `__exit__`
+                return
+            self._workers.remove(worker)
         worker.kill()
+
+    def _receive(self, worker: Worker) -> None:
+        """Wait for the end of a task; the time for which the worker stands still does not count."""
+        waited_s = 0.0
+        while waited_s < self._time_limit_s:
+            self._running.wait()
+            slice_s = min(1.0, self._time_limit_s - waited_s)
+            if worker.receive(slice_s) is not None:
+                return
+            waited_s += slice_s
+        raise WorkerDiedError("silent")

@@ -37,6 +37,14 @@ class Worker(Protocol):
         """The next event, or None where none came in time; WorkerDiedError where none can come."""
         ...
 
+    def pause(self) -> None:
+        """Stop it, and all that it forked, until `go_on`."""
+        ...
+
+    def go_on(self) -> None:
+        """Let it go on after `pause`."""
+        ...
+
     def kill(self) -> None:
         """End it at once."""
         ...
@@ -68,6 +76,14 @@ class WorkerProcess:
         except (EOFError, OSError) as error:
             raise WorkerDiedError(self._how_it_ended()) from error
 
+    def pause(self) -> None:
+        """Stop the worker, and all that it forked, until `go_on`; nothing happens where there are no such signals."""
+        self._signal_group("SIGSTOP")
+
+    def go_on(self) -> None:
+        """Let it go on."""
+        self._signal_group("SIGCONT")
+
     def kill(self) -> None:
         """End the worker; an idle one gets GRACE_S to clean up after its libraries, one that hangs is killed then.
 
@@ -79,10 +95,18 @@ class WorkerProcess:
         self._process.join(GRACE_S)
         self._process.kill()
         self._process.join()
-        if hasattr(os, "killpg") and self._process.pid:  # whatever it forked
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+        self._signal_group("SIGKILL")  # whatever it forked
         self._ended = True
+
+    def _signal_group(self, name: str) -> None:
+        if not hasattr(os, "killpg") or not self._process.pid or self._ended:
+            return
+        with suppress(ProcessLookupError, PermissionError):
+            try:
+                os.killpg(self._process.pid, getattr(signal, name))
+            except ProcessLookupError:  # it has no group of its own yet, or is gone
+                if self._process.is_alive():
+                    os.kill(self._process.pid, getattr(signal, name))
 
     def _how_it_ended(self) -> str:
         self._process.join(10)
@@ -107,13 +131,16 @@ def start_worker(
     log: Path,
     time_limit_s: float = START_LIMIT_S,
     process: Callable[[Start, Path], Worker] | None = None,
+    begun: Callable[[Worker], None] = lambda _: None,
 ) -> Started:
     """Start a worker and wait for its Hello; the import of each --impl file may take `time_limit_s`.
 
-    `process` replaces WorkerProcess. Raises UsageError or UnavailableError where the worker cannot serve.
+    `process` replaces WorkerProcess; `begun` is called with the worker before the wait.
+    Raises UsageError or UnavailableError where the worker cannot serve.
     """
     begins = log.stat().st_size if log.exists() else 0  # what stands before is of earlier workers
     worker = (process or WorkerProcess)(start, log)
+    begun(worker)
     try:
         return Started(worker, _wait_for_hello(worker, lambda: _last_words(log, begins), time_limit_s))
     except BaseException:

@@ -9,16 +9,18 @@ from __future__ import annotations
 import time
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, groupby
 from typing import Protocol
 
+from harness.cases import NormCase
 from harness.devices import DeviceProfile
 from harness.records.file import AnyRecord
 from harness.records.reasons import Reason
 from harness.records.schema import RowRecord, Status
 from harness.records.settings import Settings
+from harness.run.compile_ahead import Task, task_of
 from harness.run.plan import Job, without_untimed
 from harness.run.process import Worker, WorkerDiedError
 from harness.run.progress import Display
@@ -26,6 +28,7 @@ from harness.run.resolve import for_later_process
 from harness.worker.messages import Aside, Began, Done, Row, SelfTest, Try, When
 
 NO_CRASH: tuple[Status, ...] = ("wrong", "unsupported", "oom")
+UNTIMED_STAGES = ("asking", "inputs")
 QUARANTINE_AFTER = 3  # crashes or hangs: each costs a new worker and up to the time limit
 
 
@@ -37,12 +40,34 @@ class Records(Protocol):
         ...
 
 
+class Background(Protocol):
+    """What goes on beside the run, such as `harness.run.compile_ahead.CompilingAhead`."""
+
+    @property
+    def impls(self) -> Collection[str]:
+        """The implementations that it compiles."""
+        ...
+
+    def wait_for(self, tasks: Iterable[Task]) -> None:
+        """Wait until these are compiled."""
+        ...
+
+    def pause(self) -> None:
+        """Leave the device and the cores alone until `go_on`."""
+        ...
+
+    def go_on(self) -> None:
+        """Go on."""
+        ...
+
+
 @dataclass
 class Runner:
     """Runs jobs; `launch` starts a worker, ready for requests, for one of the run's processes.
 
     `time_limit_s` bounds each stage without an event. `selftests` says when each process runs a self-test: a full one
     first, after which `tested` is true, and then only the checks of what may drift. `stages_s` sums the time by stage.
+    The `background` is paused in every stage that measures, verifies or may tune.
     """
 
     launch: Callable[[int], Worker]
@@ -59,6 +84,7 @@ class Runner:
     stages_s: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     untimed: list[RowRecord] = field(default_factory=list[RowRecord])
     tested: bool = False
+    background: Background | None = None
 
     def run(self, jobs: Iterable[Job]) -> None:
         """Run every job, each process in a fresh worker; each implementation of each job gets one row.
@@ -110,6 +136,7 @@ class Runner:
 
     def _run_case(self, job: Job) -> None:
         pending = [name for name in job.impls if not self._skip(job, name)]
+        self._wait_for_background(job.case, pending)
         settings = self.settings if job.process == 0 else for_later_process(self.settings)
         while pending:
             attempt = _Attempt()
@@ -137,6 +164,7 @@ class Runner:
                 case None:
                     raise TimeoutError(f"no sign of life for {self.time_limit_s:g} s")
                 case Began(impl=impl, stage=stage):
+                    self._quieten(impl, stage)
                     attempt.impl, attempt.stage = impl, stage
                     self.progress.step(impl, stage)
                 case Row(row=row):
@@ -149,6 +177,21 @@ class Runner:
                     return
                 case _:
                     raise WorkerDiedError(f"the worker sent an unexpected event: {event}")
+
+    def _wait_for_background(self, case: NormCase, impls: Iterable[str]) -> None:
+        if self.background is not None:
+            begun_s = self.now_s()
+            self.background.wait_for(task_of(case, impl) for impl in impls)
+            self.stages_s["compile ahead"] += self.now_s() - begun_s
+
+    def _quieten(self, impl: str | None, stage: str) -> None:
+        """Pause the background, except while inputs are drawn or one prepares that compiles nothing ahead."""
+        if self.background is None:
+            return
+        if stage in UNTIMED_STAGES or (stage == "prepare" and impl not in self.background.impls):
+            self.background.go_on()
+        else:
+            self.background.pause()
 
     def _record_death(self, job: Job, attempt: _Attempt, pending: list[str], status: Status, how: str) -> None:
         """Close the dead worker, and write the row of the implementation that was running; of all, where none was."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -26,7 +26,7 @@ from harness.records.run_records import DeviceRecord, EndRecord, ImplRecord, Run
 from harness.records.schema import Tool
 from harness.records.settings import Settings
 from harness.run import opening
-from harness.run.compile_ahead import compile_ahead, default_processes, rounds, tasks_of
+from harness.run.compile_ahead import CompilingAhead, default_processes, rounds, tasks_of
 from harness.run.deadline import Deadline, OutOfTimeError
 from harness.run.invocation import Invocation
 from harness.run.plan import Job, cells, plan, plan_verification, select, with_torch
@@ -217,9 +217,8 @@ def _run(
         selftests=selftests_on(planned.facts.kind, invocation),
     )
     with closing_with_end_record(results, runner.stages_s, log), display.cases(len(fitting)):
-        with _clocked("compile ahead", runner.stages_s):
-            _compile_ahead(invocation, planned, fitting, log, display)
-        runner.run(deadline.jobs_in_time(fitting) if deadline else fitting)
+        with _compiling_ahead(invocation, planned, fitting, log, display) as runner.background:
+            runner.run(deadline.jobs_in_time(fitting) if deadline else fitting)
         if deadline and (deadline.not_begun or len(fitting) < len(jobs)):
             raise OutOfTimeError(results.path)
         if invocation.sanitizer:
@@ -254,30 +253,27 @@ def _clocked(stage: str, stages_s: dict[str, float]) -> Generator[None]:
     stages_s[stage] = time.monotonic() - begun_s
 
 
-def _compile_ahead(
-    invocation: Invocation,
-    planned: Planned,
-    jobs: Sequence[Job],
-    log: Path,
-    display: Display,
-) -> None:
+@contextmanager
+def _compiling_ahead(
+    invocation: Invocation, planned: Planned, jobs: Sequence[Job], log: Path, display: Display
+) -> Generator[CompilingAhead | None]:
     """Fill the compilers' caches by several processes at once, where there are cores to spare and a GPU."""
     asked = invocation.compile_ahead
     processes = default_processes(planned.facts.kind) if asked is None else asked
     tasks_by_workers = rounds(tasks_of(jobs, planned.impls), processes, planned.facts.memory_bytes)
     if not tasks_by_workers:
+        yield None
         return
     start = replace(invocation.start(), asked=False)
-    with display.compiling(sum(len(tasks) for _, tasks in tasks_by_workers)) as advance:
-        for workers, tasks in tasks_by_workers:
-            compile_ahead(
-                tasks,
-                lambda: start_worker(start, log, invocation.time_limit_s).worker,
-                planned.settings.seed,
-                workers,
-                invocation.time_limit_s,
-                advance,
-            )
+
+    def launch(begun: Callable[[Worker], None]) -> Worker:
+        return start_worker(start, log, invocation.time_limit_s, begun=begun).worker
+
+    with (
+        display.compiling(sum(len(tasks) for _, tasks in tasks_by_workers)) as advance,
+        CompilingAhead(tasks_by_workers, launch, planned.settings.seed, invocation.time_limit_s, advance) as compiling,
+    ):
+        yield compiling
 
 
 def _sanitize(

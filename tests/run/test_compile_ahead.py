@@ -6,7 +6,7 @@ import pytest
 
 from harness.cases import NormCase
 from harness.cases.traffic import moved_bytes
-from harness.run.compile_ahead import compile_ahead, rounds
+from harness.run.compile_ahead import CompilingAhead, rounds
 from harness.run.process import WorkerDiedError
 from harness.worker.messages import Done, Warm
 
@@ -23,18 +23,23 @@ class Workshop:
         self.warmed = Counter()
         self.advanced = 0
 
-    def launch(self):
+    def launch(self, begun):
         worker = Apprentice(self)
         with self.lock:
             self.launched.append(worker)
+        begun(worker)
         return worker
 
     def advance(self):
         with self.lock:
             self.advanced += 1
 
+    def compiling(self, processes, tasks=TASKS):
+        return CompilingAhead([(processes, tasks)], self.launch, 4, 2.5, self.advance)
+
     def run(self, processes, tasks=TASKS):
-        compile_ahead(tasks, self.launch, 4, processes, 2.5, self.advance)
+        with self.compiling(processes, tasks) as compiling:
+            compiling.wait_for(tasks)
         assert all(worker.killed == 1 for worker in self.launched)
         assert self.advanced == len(tasks)
         return self
@@ -45,6 +50,7 @@ class Apprentice:
         self.workshop = workshop
         self.killed = 0
         self.task = None
+        self.paused = False
 
     def send(self, request):
         assert not self.killed
@@ -55,13 +61,20 @@ class Apprentice:
             self.workshop.warmed[self.task] += 1
 
     def receive(self, timeout_s):
-        assert timeout_s == 2.5
+        assert timeout_s <= 1
         event = self.workshop.answer(self.task)
         if isinstance(event, Exception):
             raise event
         return event
 
+    def pause(self):
+        self.paused = True
+
+    def go_on(self):
+        self.paused = False
+
     def kill(self):
+        assert not self.paused, "a stopped process cannot end"
         self.killed += 1
 
 
@@ -69,13 +82,13 @@ def test_memory_limits_compile_processes():
     small, large, larger, largest = cases = [NormCase("rms", rows, 1 << 14) for rows in (64, 1 << 15, 1 << 16, 1 << 17)]
     held_gib = [8 * moved_bytes(case) / (1 << 30) for case in cases]
     assert [round(gib) for gib in held_gib] == [0, 24, 48, 96]
-    tasks = [(case, impl) for case in reversed(cases) for impl in ("a", "b")]
-    assert rounds(tasks, 6, 140 << 30) == [
+    tasks = [(case, impl) for case in cases for impl in ("a", "b")]
+    assert rounds(tasks, 6, 150 << 30) == [
         (6, [(small, "a"), (small, "b")]),
         (5, [(large, "a"), (large, "b")]),
         (2, [(larger, "a"), (larger, "b")]),
     ]
-    assert rounds(tasks, 2, 200 << 30) == [(2, tasks)]
+    assert rounds(list(reversed(tasks)), 2, 250 << 30)[0] == (2, [(larger, "b"), (larger, "a"), *reversed(tasks[:4])])
     assert rounds(tasks, 6, None) == [(6, tasks)]
     assert rounds(tasks, 1, 64 << 30) == [(1, tasks)]  # asked for
     assert rounds([(largest, "a")], 6, 64 << 30) == []
@@ -118,7 +131,65 @@ def test_an_interrupt_ends_the_workers_that_still_compile():
             killed.set()
 
     workshop = Workshop()
-    workshop.launch = lambda: workshop.launched.append(Busy(workshop)) or workshop.launched[-1]
-    with pytest.raises(KeyboardInterrupt):
-        compile_ahead(TASKS, workshop.launch, 4, 1, 2.5, workshop.advance)
+
+    def launch(begun):
+        worker = Busy(workshop)
+        begun(worker)
+        return worker
+
+    workshop.launch = launch
+    with pytest.raises(KeyboardInterrupt), workshop.compiling(1) as compiling:
+        compiling.wait_for(TASKS)
     assert killed.is_set()
+
+
+def test_it_waits_for_the_tasks_of_one_case_alone_and_for_none_that_nobody_compiles():
+    begun = threading.Semaphore(0)
+    go_on = threading.Event()
+
+    def answer(task):
+        if task == TASKS[2]:
+            begun.release()
+            assert go_on.wait(60)
+        return Done()
+
+    workshop = Workshop(answer)
+    with workshop.compiling(1) as compiling:
+        compiling.wait_for([*TASKS[:2], (NormCase("layer", 3, 3), "a")])
+        assert begun.acquire(timeout=60)
+        assert workshop.advanced == 2
+        go_on.set()
+        compiling.wait_for(TASKS)
+    assert workshop.warmed == Counter(TASKS)
+
+
+def test_paused_compilers_stand_still_and_so_does_one_that_is_launched_then():
+    launching, paused, launched = threading.Event(), threading.Event(), threading.Event()
+    hold = threading.Event()
+
+    def answer(task):
+        assert hold.wait(60)
+        return Done()
+
+    class Slow(Workshop):
+        def launch(self, begun):
+            launching.set()
+            assert paused.wait(60)
+            worker = super().launch(begun)
+            launched.set()
+            return worker
+
+    workshop = Slow(answer)
+    with workshop.compiling(1) as compiling:
+        compiling.wait_for([])
+        assert launching.wait(60)
+        compiling.pause()
+        paused.set()
+        assert launched.wait(60)
+        (worker,) = workshop.launched
+        assert worker.paused
+        hold.set()
+        compiling.wait_for(TASKS)
+        assert not worker.paused
+        compiling.pause()
+    assert workshop.warmed == Counter(TASKS)

@@ -126,6 +126,12 @@ def test_worker_greets_ignores_ctrl_c_and_death_is_reported(tmp_path):
         assert {"python", "torch"} <= set(hello.libraries)
 
         pid = worker._process.pid
+        worker.pause()
+        worker.send(Warm(NormCase("rms", 4, 8, device="cpu"), "honest", 0))
+        assert worker.receive(1.0) is None
+        worker.go_on()
+        assert worker.receive(PATIENCE_S) == Done()
+
         os.kill(pid, signal.SIGINT)  # a terminal sends it to parent and child alike
         assert worker.receive(0.0) is None
         worker.send(Try(NormCase("rms", 4, 8, device="cpu"), ("honest",), "g1", UNTIMED))

@@ -377,3 +377,48 @@ def test_later_processes_take_what_was_timed_beside_it():
     first, second = [done("a"), done("b", untimed=INTERPRETED), Done()], [done("a", process=1), Done()]
     played = Played(jobs(0, 1, impls=("a", "b")), first, second).run()
     assert played.requests() == [["try 16 a,b 0"], ["try 16 a 1"]]
+
+
+def test_compilers_stand_still_whenever_the_device_has_to_be_quiet():
+    """They go on beside the drawing of inputs, and beside an implementation of which nothing is compiled ahead."""
+    script = [
+        Began("a", "asking"),
+        Began(None, "inputs"),
+        at_work("a", "prepare"),
+        at_work("a", "first call"),
+        at_work("b", "prepare"),
+        at_work("b", "verify"),
+        Began(None, "time"),
+        done("a"),
+        done("b"),
+        Done(),
+    ]
+    played = Played([Job(CASE, ("a", "b"))], script)
+
+    class Compilers:
+        impls = frozenset({"a"})
+
+        def wait_for(self, tasks):
+            played.log.events.append(f"wait for {','.join(impl for _, impl in tasks)}")
+
+        def pause(self):
+            played.log.events.append("pause")
+
+        def go_on(self):
+            played.log.events.append("go on")
+
+    played.runner.background = Compilers()
+    events = played.run().log.events
+    paused = {
+        event.removeprefix("step "): events[place - 1] for place, event in enumerate(events) if event.startswith("step")
+    }
+    assert events[:2] == ["case rms-16x64-bf16", "wait for a,b"]
+    assert paused == {
+        "a asking": "go on",
+        "None inputs": "go on",
+        "a prepare": "pause",
+        "a first call": "pause",
+        "b prepare": "go on",
+        "b verify": "pause",
+        "None time": "pause",
+    }
