@@ -20,7 +20,7 @@ from harness.cases.traffic import moved_bytes
 from harness.errors import UnavailableError, UsageError
 from harness.records.run_records import ImplRecord
 from harness.run.plan import Job
-from harness.run.process import Worker, WorkerDiedError
+from harness.run.process import LocalWorker, WorkerDiedError
 from harness.worker.messages import Warm
 
 Task = tuple[NormCase, str]  # a case and an implementation
@@ -81,7 +81,7 @@ class CompilingAhead:
     def __init__(
         self,
         rounds: Sequence[tuple[int, Sequence[Task]]],
-        launch: Callable[[Callable[[Worker], None]], Worker],
+        launch: Callable[[Callable[[LocalWorker], None]], LocalWorker],
         seed: int,
         time_limit_s: float,
         advance: Callable[[], None],
@@ -95,9 +95,15 @@ class CompilingAhead:
         self._unfinished = {task for _, tasks in rounds for task in tasks}
         self._changed = threading.Condition()
         self._running = threading.Event()
-        self._workers: list[Worker] = []
+        self._workers: list[LocalWorker] = []
         self._over = False
         self._thread = threading.Thread(target=self._compile, daemon=True)
+
+    @property
+    def processes(self) -> int:
+        """How many workers there are now."""
+        with self._changed:
+            return len(self._workers)
 
     def __enter__(self) -> CompilingAhead:
         return self
@@ -156,7 +162,7 @@ class CompilingAhead:
                 thread.join()
 
     def _compile_waiting(self, waiting: queue.SimpleQueue[Task]) -> None:
-        worker: Worker | None = None
+        worker: LocalWorker | None = None
         while not self._over:
             try:
                 task = waiting.get_nowait()
@@ -181,7 +187,7 @@ class CompilingAhead:
             self._unfinished.remove(task)
             self._changed.notify_all()
 
-    def _register(self, worker: Worker) -> None:
+    def _register(self, worker: LocalWorker) -> None:
         with self._changed:
             self._workers.append(worker)
             over = self._over
@@ -190,14 +196,14 @@ class CompilingAhead:
         if over:  # it was launched while the others were ended
             worker.kill()
 
-    def _end(self, worker: Worker | None) -> None:
+    def _end(self, worker: LocalWorker | None) -> None:
         with self._changed:
             if worker is None or self._over:  # then it is ended by `__exit__`
                 return
             self._workers.remove(worker)
         worker.kill()
 
-    def _receive(self, worker: Worker) -> None:
+    def _receive(self, worker: LocalWorker) -> None:
         """Wait for the end of a task; the time for which the worker stands still does not count."""
         waited_s = 0.0
         while waited_s < self._time_limit_s:

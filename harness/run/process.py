@@ -37,16 +37,20 @@ class Worker(Protocol):
         """The next event, or None where none came in time; WorkerDiedError where none can come."""
         ...
 
+    def kill(self) -> None:
+        """End it at once."""
+        ...
+
+
+class LocalWorker(Worker, Protocol):
+    """A worker on this host."""
+
     def pause(self) -> None:
         """Stop it, and all that it forked, until `go_on`."""
         ...
 
     def go_on(self) -> None:
         """Let it go on after `pause`."""
-        ...
-
-    def kill(self) -> None:
-        """End it at once."""
         ...
 
 
@@ -122,7 +126,7 @@ class WorkerProcess:
 class Started:
     """A worker that is ready, and its Hello: the implementations and devices here."""
 
-    worker: Worker
+    worker: LocalWorker
     hello: Hello
 
 
@@ -130,8 +134,8 @@ def start_worker(
     start: Start,
     log: Path,
     time_limit_s: float = START_LIMIT_S,
-    process: Callable[[Start, Path], Worker] | None = None,
-    begun: Callable[[Worker], None] = lambda _: None,
+    process: Callable[[Start, Path], LocalWorker] | None = None,
+    begun: Callable[[LocalWorker], None] = lambda _: None,
 ) -> Started:
     """Start a worker and wait for its Hello; the import of each --impl file may take `time_limit_s`.
 

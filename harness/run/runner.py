@@ -18,7 +18,7 @@ from harness.cases import NormCase
 from harness.devices import DeviceProfile
 from harness.records.file import AnyRecord
 from harness.records.reasons import Reason
-from harness.records.schema import RowRecord, Status
+from harness.records.schema import ConditionsRecord, RowRecord, Status
 from harness.records.settings import Settings
 from harness.run.compile_ahead import Task, task_of
 from harness.run.plan import Job, without_untimed
@@ -46,6 +46,11 @@ class Background(Protocol):
     @property
     def impls(self) -> Collection[str]:
         """The implementations that it compiles."""
+        ...
+
+    @property
+    def processes(self) -> int:
+        """How many processes it has now."""
         ...
 
     def wait_for(self, tasks: Iterable[Task]) -> None:
@@ -172,7 +177,7 @@ class Runner:
                         attempt.finished[row.impl] = row.status
                     self._append(row)
                 case Aside(record=record):
-                    self.results.append(record)
+                    self.results.append(self._without_own_processes(record))
                 case Done():
                     return
                 case _:
@@ -192,6 +197,13 @@ class Runner:
             self.background.go_on()
         else:
             self.background.pause()
+
+    def _without_own_processes(self, record: AnyRecord) -> AnyRecord:
+        """Compilers stand still while a case is timed, and so are no other processes on its device."""
+        if self.background is None or not isinstance(record, ConditionsRecord):
+            return record
+        others = max(0, record.other_processes - self.background.processes)
+        return record.model_copy(update={"other_processes": others})
 
     def _record_death(self, job: Job, attempt: _Attempt, pending: list[str], status: Status, how: str) -> None:
         """Close the dead worker, and write the row of the implementation that was running; of all, where none was."""

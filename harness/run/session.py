@@ -30,7 +30,7 @@ from harness.run.compile_ahead import CompilingAhead, default_processes, rounds,
 from harness.run.deadline import Deadline, OutOfTimeError
 from harness.run.invocation import Invocation
 from harness.run.plan import Job, cells, plan, plan_verification, select, with_torch
-from harness.run.process import Worker, start_worker
+from harness.run.process import LocalWorker, Worker, start_worker
 from harness.run.progress import Display
 from harness.run.provenance import device_record, own_revision
 from harness.run.resolve import check, contexts_left_out, resolved, selftests_on
@@ -266,7 +266,7 @@ def _compiling_ahead(
         return
     start = replace(invocation.start(), asked=False)
 
-    def launch(begun: Callable[[Worker], None]) -> Worker:
+    def launch(begun: Callable[[LocalWorker], None]) -> LocalWorker:
         return start_worker(start, log, invocation.time_limit_s, begun=begun).worker
 
     with (

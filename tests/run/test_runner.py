@@ -4,7 +4,7 @@ import pytest
 
 from harness import devices
 from harness.cases import NormCase
-from harness.records.schema import Budget, RowRecord, SelfTestRecord
+from harness.records.schema import Budget, ConditionsRecord, RowRecord, SelfTestRecord
 from harness.records.settings import Settings
 from harness.run.plan import Job
 from harness.run.process import WorkerDiedError
@@ -389,6 +389,7 @@ def test_compilers_stand_still_whenever_the_device_has_to_be_quiet():
         at_work("b", "prepare"),
         at_work("b", "verify"),
         Began(None, "time"),
+        Aside(ConditionsRecord(case=CASE, group="g", other_processes=5)),
         done("a"),
         done("b"),
         Done(),
@@ -397,6 +398,7 @@ def test_compilers_stand_still_whenever_the_device_has_to_be_quiet():
 
     class Compilers:
         impls = frozenset({"a"})
+        processes = 3
 
         def wait_for(self, tasks):
             played.log.events.append(f"wait for {','.join(impl for _, impl in tasks)}")
@@ -413,6 +415,7 @@ def test_compilers_stand_still_whenever_the_device_has_to_be_quiet():
         event.removeprefix("step "): events[place - 1] for place, event in enumerate(events) if event.startswith("step")
     }
     assert events[:2] == ["case rms-16x64-bf16", "wait for a,b"]
+    assert [record.other_processes for record in played.log.asides] == [2]
     assert paused == {
         "a asking": "go on",
         "None inputs": "go on",
