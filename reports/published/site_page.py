@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -25,9 +26,44 @@ def render(sources: Sequence[Source], plan: Plan) -> str:
     from markupsafe import Markup
 
     data = _data(sources, plan, [run_facts(source) for source in sources if source.is_ranking])
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=False).replace("<", "\\u003c")
+    text = _as_json(shared_once(data)).replace("<", "\\u003c")
     devices = " and ".join(device["name"] for device in data["devices"])
     return fill(TEMPLATE, data=Markup(text), devices=devices)  # JSON in which no tag can begin
+
+
+def shared_once(data: Any) -> dict[str, Any]:
+    """The data with each text, list or object that repeats written once, in `shared`.
+
+    In its place stands a number below zero, `~place`; the data have no other such numbers. site.js undoes it.
+    """
+    counts: Counter[str] = Counter()
+
+    def count(value: Any) -> None:
+        if isinstance(value, str | dict | list | tuple):
+            text = _as_json(value)
+            counts[text] += 1
+            if counts[text] == 1 and not isinstance(value, str):
+                for inner in value.values() if isinstance(value, dict) else value:
+                    count(inner)
+
+    count(data)
+    repeated = [text for text, times in counts.most_common() if times > 1 and len(text) > len(str(~len(counts)))]
+    places = {text: ~place for place, text in enumerate(repeated)}
+
+    def inside(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: shorter(inner) for name, inner in value.items()}
+        return list(map(shorter, value)) if isinstance(value, list | tuple) else value
+
+    def shorter(value: Any) -> Any:
+        place = places.get(_as_json(value)) if isinstance(value, str | dict | list | tuple) else None
+        return inside(value) if place is None else place
+
+    return {"shared": [inside(json.loads(text)) for text in repeated], "data": inside(data)}
+
+
+def _as_json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
 
 
 def _data(sources: Sequence[Source], plan: Plan, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:

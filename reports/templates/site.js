@@ -1,6 +1,10 @@
 "use strict";
 // Chooses and draws. Every figure is text that was written when the page was; a picture is drawn from that text.
-const data = JSON.parse(document.getElementById("data").textContent);
+const packed = JSON.parse(document.getElementById("data").textContent);
+// What repeats is written once: a number below zero is a place in `shared`.
+const unpack = value => typeof value === "number" && value < 0 ? unpack(packed.shared[~value]) : Array.isArray(value) ? value.map(unpack)
+  : value && typeof value === "object" ? Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, unpack(inner)])) : value;
+const data = unpack(packed.data);
 const FIELDS = ["device", "norm", "variant", "dtype", "context", "shape", "run"];
 const LABELS = { device: "device", beside: "beside it", norm: "norm", variant: "variant", dtype: "dtype", context: "context", shape: "rows x columns", run: "measured in" };
 const NORMS = { rms: "RMSNorm", layer: "LayerNorm" };
@@ -87,6 +91,26 @@ function choose(device) {
 const besides = (point, device) => points.find(other => other.device === device
   && ["norm", "variant", "dtype", "context", "shape"].every(field => other[field] === point[field]));
 
+// Rows and columns in any spelling: 4096x2048, 4096 × 2048, 4096,2048, 4,096 by 2,048.
+function sizes(text) {
+  const numbers = spelled => (spelled.match(/\d+/g) ?? []).map(Number);
+  const joined = numbers(text.replace(/\b\d{1,3}(,\d{3})+\b/g, number => number.replaceAll(",", "")));
+  return joined.length > 1 ? joined : numbers(text);
+}
+// Shows the case of that size that has most of what is chosen, or names the nearest size.
+function find(text) {
+  const [rows, cols] = sizes(text);
+  if (!rows || !cols) { by("unmet").textContent = "Write rows x columns, such as 4096x2048."; return; }
+  const apart = ({ measured }) => Math.abs(Math.log(measured.rows / rows)) + Math.abs(Math.log(measured.cols / cols));
+  const alike = point => FIELDS.filter(field => point[field] === current[field]).length;
+  const [best] = [...points].sort((a, b) => apart(a) - apart(b) || alike(b) - alike(a));
+  const { beside } = wanted;
+  asked = {};
+  wanted = Object.fromEntries([...FIELDS.map(field => [field, best[field]]), ...(beside ? [["beside", beside]] : [])]);
+  show();
+  if (apart(best)) by("unmet").textContent = `${rows} x ${cols} was not measured. The nearest size is shown: ${best.shape}.`;
+}
+
 const NAMES = { device: nameOf, norm: norm => NORMS[norm] };
 function selector(field, options, value, names = text => text) {
   const select = el("select", { name: field, onchange: event => pick(field, event.target.value) },
@@ -118,27 +142,36 @@ function bar(us, low, high, longest, add) {
     add ? el("span", { class: "add", left: at(add) }) : null);
 }
 
+// Right or wrong comes first, then the bits, then the time. What was wrong or ended stands below what has a time.
+const FAILED = ["wrong", "crashed", "timeout", "oom"];
+const PASSED = { ok: "yes", nondeterministic: "yes" };
+const sameBits = row => row.status === "ok" ? "yes" : row.status !== "nondeterministic" ? "" : row.bits?.endsWith("new process") ? "not in a new process" : "no";
+function withInterval(text) {
+  const [value, interval] = (text ?? "").split(/ (?=\[)/);
+  return [value, interval ? " " : null, interval ? el("span", { class: "interval" }, interval) : null];
+}
+
 function ranking(point) {
-  const rows = point.measured.entries.map(read), timed = rows.filter(row => row.us);
+  const rows = point.measured.entries.map(read), timed = rows.filter(row => row.us), failed = rows.filter(row => !row.us && FAILED.includes(row.status));
   const add = point.measured.add_us, longest = 1.04 * Math.max(...timed.map(row => Number(row.us)), Number(add ?? 0));
-  const interval = row => row.us_low ? [" ", el("span", { class: "interval" }, `[${row.us_low}, ${row.us_high}]`)] : [];
   const line = (row, place) => el("tr", { class: row.standing + (place === 0 && row.standing === "ranked" ? " first" : "") },
     el("th", { scope: "row" }, row.impl,
-      row.status === "nondeterministic" ? el("span", { class: "badge" }, row.bits?.endsWith("new process") ? "other bits in a new process" : row.status) : null,
       row.why?.startsWith("waits") ? el("span", { class: "badge" }, "waits for other kernels") : null,
-      row.standing === "unranked" ? el("span", { class: "badge" }, "not ranked") : null),
-    el("td", { class: "number" }, row.us, interval(row)),
-    el("td", { ...own(row.impl), class: "bar c" }, bar(row.us, row.us_low, row.us_high, longest, add)),
-    el("td", { class: "number" }, row.speedup ?? (row.impl === point.of.baseline && row.standing === "ranked" ? "baseline" : "")),
+      row.us && row.standing === "unranked" ? el("span", { class: "badge" }, "not ranked") : null),
+    el("td", { class: PASSED[row.status] ? "" : "wrong" }, PASSED[row.status] ?? row.status),
+    el("td", { class: row.status === "nondeterministic" ? "other-bits" : "" }, sameBits(row)),
+    el("td", { class: "number" }, withInterval(row.us_low ? `${row.us} [${row.us_low}, ${row.us_high}]` : row.us)),
+    el("td", { ...own(row.impl), class: "bar c" }, row.us ? bar(row.us, row.us_low, row.us_high, longest, add) : null),
+    el("td", { class: "number" }, withInterval(row.speedup ?? (row.impl === point.of.baseline && row.standing === "ranked" ? "baseline" : ""))),
     el("td", { class: `verdict ${row.verdict ?? ""}`, "data-sign": SIGNS[row.verdict] ?? "" }, row.verdict ?? ""),
-    el("td", { class: "number" }, row.gbps ?? ""),
-    el("td", { class: "number" }, row.percent_of_add ?? ""));
-  const heads = ["implementation", "us [95 %]", "", "speedup [95 %]", "verdict", "GB/s", "% of add"];
+    el("td", { class: "number rate" }, row.gbps ?? ""),
+    el("td", { class: "number rate" }, row.percent_of_add ?? ""));
+  const heads = [["implementation", "text"], ["right", "text"], ["same bits", "text"], ["us [95 %]", "number"], ["", "bar"],
+    ["speedup [95 %]", "number"], ["verdict", "text"], ["GB/s", "number rate"], ["% of add", "number rate"]];
   return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "ranking" }, el("table", { class: "ranking" },
-    el("caption", {}, add ? `Vertical line: an add of the same bytes, ${add} us. ` : "", `Speedup: over ${point.of.baseline}.`),
-    el("thead", {}, el("tr", {}, heads.map((head, place) =>
-      el("th", { scope: "col", class: [1, 3, 5, 6].includes(place) ? "number" : "text" }, head)))),
-    el("tbody", {}, timed.map(line))));
+    el("caption", {}, el("span", { class: "bar" }, add ? `Vertical line: an add of the same bytes, ${add} us. ` : ""), `Speedup: over ${point.of.baseline}.`),
+    el("thead", {}, el("tr", {}, heads.map(([head, kind]) => el("th", { scope: "col", class: kind }, head)))),
+    el("tbody", {}, [...timed, ...failed].map(line))));
 }
 
 function table(name, heads, rows, kinds = []) {
@@ -359,6 +392,7 @@ function runs() {
 }
 
 by("choose").addEventListener("submit", event => event.preventDefault());
+by("find").addEventListener("submit", event => { event.preventDefault(); find(event.target.elements.namedItem("size").value); });
 by("copy").addEventListener("click", async () => {
   const range = document.createRange();
   range.selectNodeContents(by("again"));

@@ -9,6 +9,7 @@ import pytest
 from harness.cases import NormCase
 from harness.records.published_plan import Plan, read_plan
 from reports.published.run_facts import COLUMNS, dtype_text, run_facts, variant_text
+from reports.published.site_page import shared_once
 from reports.published.sources import sources
 from tests.reports.published.small_checkout import make, publish
 from tests.reports.test_training_step import beside, step
@@ -91,6 +92,22 @@ def test_a_few_samples_that_waited_are_told_without_the_badge_of_waiting(tmp_pat
     (found,) = (rows(group["cases"][0])["quack"] for group in facts["groups"] if group["context"] == "beside:8")
     why = "waited for other kernels in 1 of 40 samples, fewer than half: until the one beside had ended"
     assert found["why"] == why  # site.js has the badge where this starts with `waits`
+
+
+def test_what_repeats_is_written_once_and_found_again():
+    again = {"impl": "triton-inhouse", "rho": ["1.00", None]}
+    data = {"runs": [again, dict(again)], "rows": [8, 0, True], "texts": ["triton-inhouse", "once", "-5", ""]}
+    packed = json.loads(json.dumps(shared_once(data)))
+
+    def unpack(value):
+        if isinstance(value, int) and value < 0:
+            return unpack(packed["shared"][~value])
+        if isinstance(value, dict):
+            return {name: unpack(inner) for name, inner in value.items()}
+        return [unpack(inner) for inner in value] if isinstance(value, list) else value
+
+    assert unpack(packed["data"]) == data
+    assert json.dumps(packed).count("triton-inhouse") == json.dumps(packed).count("rho") == 1
 
 
 def test_words_tell_cases_apart():
